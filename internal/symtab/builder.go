@@ -1,0 +1,145 @@
+package symtab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// MaxNameLen is the length in bytes of the longest name a symbol can have:
+// KSYM_NAME_LEN - 1 of include/linux/kallsyms.h since Linux 6.1.
+const MaxNameLen = 511
+
+// The errors of [Builder.Build]. Each means that the input is not what a kernel
+// gives.
+var (
+	ErrRange = errors.New("a module's code must span more than 0 and less than 4 GiB")
+	ErrOrder = errors.New("symbols are not in the order of their addresses")
+	ErrSize  = errors.New("more symbols or longer names than a module can have")
+)
+
+// A Builder makes a [Module] of symbols that are added in the order of their
+// addresses, as the kernel lists those of its core; a [Sorter] brings others
+// into that order. Its zero value is ready for use. It is not safe for
+// concurrent use.
+//
+// Symbols are packed as they come, in chunks of fixed size that Build copies to
+// arrays of the size they need: to let slices grow to an unknown length would
+// allocate several times what the module keeps.
+type Builder struct {
+	packed packer
+	first  uint64 // address of the first packed symbol
+	below  uint64 // address of the last symbol that was forgotten, being too far below
+
+	// What stands at the highest address so far.
+	addr    uint64
+	named   bool // the last packed symbol starts there
+	twin    bool // and its name is a twin
+	aliases group
+
+	err error // the first one
+}
+
+// Add adds a symbol of the kernel's list: its address, its type as nm(1) has it,
+// and its name, which is not retained. What can neither be a name nor end one is
+// ignored (section 3.1 of the contract). A name longer than MaxNameLen only ends
+// what comes before it.
+func (b *Builder) Add(addr uint64, typ byte, name []byte) {
+	class := classify(typ, name)
+	if class == classIgnored || b.err != nil {
+		return
+	}
+	if len(name) > MaxNameLen {
+		class = classBound
+	}
+	if addr != b.addr {
+		if addr < b.addr {
+			b.err = fmt.Errorf("%w: %#x after %#x", ErrOrder, addr, b.addr)
+			return
+		}
+		b.endSymbol(addr)
+		b.addr = addr
+	}
+	switch {
+	case class == classBound:
+	case !b.named:
+		b.startSymbol(name, class == classTwin)
+	default:
+		if b.aliases.empty() {
+			b.aliases.add(b.packed.lastName(), b.twin)
+		}
+		b.aliases.add(name, class == classTwin)
+	}
+}
+
+// StartAt forgets the symbols that start below addr, which must not be below the
+// address added last.
+func (b *Builder) StartAt(addr uint64) {
+	name := slices.Clone(b.packed.lastName())
+	keep := b.named && b.addr == addr
+	b.packed, b.named, b.below = packer{}, false, 0
+	if keep {
+		b.startSymbol(name, b.twin)
+	} else {
+		b.aliases.reset()
+	}
+}
+
+// Build makes a module of the symbols that were added and resets the builder.
+// Symbols at info.End and above are left out, which only the address added last
+// may be; none may lie below info.Start.
+func (b *Builder) Build(info ModuleInfo) (*Module, error) {
+	defer func() { *b = Builder{} }()
+	if b.named && b.addr >= info.End {
+		b.packed.dropLast()
+		b.named = false
+	}
+	b.endSymbol(info.End)
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case info.Start >= info.End || info.End-info.Start > math.MaxUint32:
+		return nil, fmt.Errorf("%w: %#x-%#x", ErrRange, info.Start, info.End)
+	case b.packed.n > 0 && (b.first < info.Start || b.addr > info.End), b.below > 0 && b.below >= info.Start:
+		return nil, fmt.Errorf("%w: symbols at %#x-%#x are not in %#x-%#x",
+			ErrRange, b.first, b.addr, info.Start, info.End)
+	}
+	return &Module{
+		ModuleInfo: info,
+		symbols:    b.packed.symbols(uint32(b.first - info.Start)),
+	}, nil
+}
+
+// startSymbol packs a symbol that starts at b.addr.
+func (b *Builder) startSymbol(name []byte, twin bool) {
+	if b.packed.n > 0 && b.addr-b.first > math.MaxUint32 {
+		// These cannot be in one module with this symbol.
+		b.below = b.first + uint64(b.packed.lastOffset())
+		b.packed = packer{}
+	}
+	if b.packed.n == 0 {
+		b.first = b.addr
+	}
+	if !b.packed.add(uint32(b.addr-b.first), name, false) {
+		b.err = ErrSize
+		return
+	}
+	b.named, b.twin = true, twin
+}
+
+// endSymbol gives the last symbol its size, if it starts at b.addr, and decides
+// between its names.
+func (b *Builder) endSymbol(end uint64) {
+	if !b.named || b.err != nil {
+		return
+	}
+	if !b.aliases.empty() {
+		name, folded := b.aliases.name()
+		b.packed.dropLast()
+		b.packed.add(uint32(b.addr-b.first), name, folded)
+		b.aliases.reset()
+	}
+	b.packed.setSize(uint32(min(end-b.addr, math.MaxUint32)))
+	b.named = false
+}
