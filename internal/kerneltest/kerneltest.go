@@ -1,0 +1,74 @@
+// Package kerneltest helps tests that need a real kernel: it says what they lack
+// to run, and only if that is really so.
+package kerneltest
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/capability"
+)
+
+// NeedAddresses skips the test unless the kernel shows this process the
+// addresses of its symbols.
+func NeedAddresses(t testing.TB) {
+	t.Helper()
+	needLinux(t)
+	restrict := sysctl(t, "kernel/kptr_restrict")
+	switch {
+	case restrict >= 2:
+		t.Skip("kernel.kptr_restrict is 2: names from the running kernel are not tested")
+	case !Has(t, capability.CAP_SYSLOG):
+		t.Skip("no CAP_SYSLOG (not root?): names from the running kernel are not tested")
+	}
+}
+
+// NeedPerf skips the test unless this process may sample the kernel on all CPUs.
+func NeedPerf(t testing.TB) {
+	t.Helper()
+	needLinux(t)
+	if _, err := os.Stat("/proc/sys/kernel/perf_event_paranoid"); err != nil {
+		t.Skip("the kernel has no perf events: sampling is not tested")
+	}
+	if !Has(t, capability.CAP_PERFMON) && !Has(t, capability.CAP_SYS_ADMIN) &&
+		sysctl(t, "kernel/perf_event_paranoid") > -1 {
+		t.Skip("no CAP_PERFMON (not root?): sampling is not tested")
+	}
+}
+
+// Has reports whether the process has a capability.
+func Has(t testing.TB, c capability.Cap) bool {
+	t.Helper()
+	needLinux(t)
+	caps, err := capability.NewPid2(0)
+	if err == nil {
+		err = caps.Load()
+	}
+	if err != nil {
+		t.Fatalf("reading the capabilities of this process: %v", err)
+	}
+	return caps.Get(capability.EFFECTIVE, c)
+}
+
+func sysctl(t testing.TB, name string) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func needLinux(t testing.TB) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("not Linux: nothing of the kernel is tested")
+	}
+}

@@ -1,0 +1,46 @@
+package kerneltest
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// unprivilegedEnv tells a test binary that it was started by Unprivileged.
+const unprivilegedEnv = "KERNELSYM_TEST_UNPRIVILEGED"
+
+// Unprivileged runs test as a user without any privilege: at once if this
+// process has none, else in a second process that runs only the calling test.
+func Unprivileged(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(unprivilegedEnv) != "" || os.Getuid() != 0 {
+		test(t)
+		return
+	}
+	const nobody = 65534
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Where the binary is, others may not be able to go.
+	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // for another user
+		t.Fatal(err)
+	}
+	name := dir + "/test"
+	if err := os.WriteFile(name, binary, 0o755); err != nil { //nolint:gosec // for another user
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), name, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), unprivilegedEnv+"=1", "TMPDIR="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("as an unprivileged user: %v\n%s", err, out)
+	}
+}
