@@ -1,0 +1,213 @@
+package kallsyms
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+const small = `0000000000001000 A cpu_number
+ffffffff81000000 T startup_64
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000040 T secondary_startup_64
+ffffffff81000100 t __pfx_first
+ffffffff81000110 t first
+ffffffff81000180 T last
+ffffffff81000200 T _etext
+ffffffff81400000 D __start_rodata
+ffffffff83783000 T _sinittext
+ffffffff83783010 t init_function
+ffffffffc0201000 t f	[ext4]
+`
+
+func names(m *symtab.Module) (names []string) {
+	for i := range m.Len() {
+		names = append(names, m.Symbol(i).Name().System)
+	}
+	return names
+}
+
+func TestParseCore(t *testing.T) {
+	m, err := ParseCore(strings.NewReader(small), "0123", "4567")
+	require.NoError(t, err)
+	assert.Equal(t, symtab.ModuleInfo{
+		Name: "vmlinux", Origin: symtab.OriginKernel, BuildID: "0123", FileID: "4567",
+		Base: 0xffffffff81000000, Start: 0xffffffff81000000, End: 0xffffffff81000200,
+		Valid: symtab.Always,
+	}, m.ModuleInfo)
+	assert.Equal(t, []string{"startup_64", "secondary_startup_64", "first", "last"}, names(m))
+}
+
+func TestParseCoreReadsNoFurtherThanText(t *testing.T) {
+	r := strings.NewReader(small + strings.Repeat("ffffffffc0000000 t bpf_prog_0123456789abcdef_f\t[bpf]\n", 1000))
+	_, err := ParseCore(r, "", "")
+	require.NoError(t, err)
+	assert.Greater(t, r.Len(), 30_000, "bytes left")
+}
+
+func TestContract_2_BaseIsTheLowerOfTextAndStext(t *testing.T) {
+	for name, list := range map[string]string{
+		"arm64":        "ffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T _stext\nffff800080010000 T f\nffff800080020000 T _etext\n",
+		"only _text":   "ffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T _etext\n",
+		"only _stext":  "ffff800080000000 T _stext\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T _etext\n",
+		"_etext is D":  "ffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 D _etext\n",
+		"code before":  "ffff700080000000 t early\nffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T _etext\n",
+		"low code":     "0000000000000000 t percpu_code\nffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T _etext\n",
+		"name at text": "ffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T behind\nffff800080020000 T _etext\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := ParseCore(strings.NewReader(list), "", "")
+			require.NoError(t, err)
+			assert.Equal(t, uint64(0xffff800080000000), m.Base)
+			assert.Equal(t, []string{"head", "f"}, names(m))
+		})
+	}
+}
+
+// before returns what stands in s before the first sep.
+func before(s, sep string) string {
+	s, _, _ = strings.Cut(s, sep)
+	return s
+}
+
+func TestParseCoreErrors(t *testing.T) {
+	hidden := ""
+	for line := range strings.Lines(small) {
+		hidden += "0000000000000000" + line[16:]
+	}
+	for _, tt := range []struct {
+		name, input string
+		want        error
+	}{
+		{"hidden addresses", hidden, ErrRestricted},
+		{"hidden addresses without marks", "0000000000000000 T f\n0000000000000000 T g\n", ErrRestricted},
+		{"empty file", "", ErrNoText},
+		{"cut off in a line", before(small, "0 t first"), ErrSyntax},
+		{"cut off before _etext", before(small, "ffffffff81000180 T last"), ErrNoText},
+		{"no text marks", "ffffffff81000000 T f\nffffffff81000010 T g\n", ErrNoText},
+		{"only modules", "ffffffffc0201000 t f\t[ext4]\n", ErrNoText},
+		{"not sorted", "ffffffff81000000 T _text\nffffffff81000020 T f\nffffffff81000010 T g\nffffffff81000030 T _etext\n", symtab.ErrOrder},
+		{"end below start", "ffffffff81000000 T _text\nffffffff80000000 T _etext\n", symtab.ErrOrder},
+		{"something else", "<html>", ErrSyntax},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := ParseCore(strings.NewReader(tt.input), "", "")
+			require.ErrorIs(t, err, tt.want)
+		})
+	}
+	_, err := ParseCore(strings.NewReader(hidden), "", "")
+	require.ErrorContains(t, err, "kernel.kptr_restrict")
+	assert.ErrorContains(t, err, "CAP_SYSLOG")
+}
+
+// TestHiddenAddressesAreSeenAtOnce: a kernel that hides its addresses still
+// formats its whole list for those who read on.
+func TestHiddenAddressesAreSeenAtOnce(t *testing.T) {
+	r := strings.NewReader("0000000000000000 T _stext\n" + strings.Repeat("0000000000000000 t f\n", 100_000))
+	_, err := ParseCore(r, "", "")
+	require.ErrorIs(t, err, ErrRestricted)
+	assert.Greater(t, r.Len(), 1_000_000, "bytes left")
+}
+
+func captured(t testing.TB) []byte {
+	t.Helper()
+	list, err := os.ReadFile("testdata/x86_64-6.18.kallsyms")
+	require.NoError(t, err)
+	return list
+}
+
+// TestParseCaptured looks up, in a list captured from a running kernel, the
+// places where other tools go wrong.
+func TestParseCaptured(t *testing.T) {
+	m, err := ParseCore(bytes.NewReader(captured(t)), "", "")
+	require.NoError(t, err)
+	table := symtab.NewTable([]*symtab.Module{m})
+	for _, tt := range []struct {
+		addr uint64
+		want string
+	}{
+		{0xffffffff81000000, "srso_alias_untrain_ret"},           // aliased by _stext and _text
+		{0xffffffff81000010, ""},                                 // __entry_text_start
+		{0xffffffff81000080, "entry_SYSCALL_64"},                 //
+		{0xffffffff81000f6f, "asm_sysvec_kvm_asyncpf_interrupt"}, //
+		{0xffffffff81001a87, ""},                                 // __entry_text_end, 1 MiB of padding
+		{0xffffffff81104103, ""},                                 //
+		{0xffffffff81104104, "srso_alias_safe_ret"},              //
+		{0xffffffff821f7645, ""},                                 // __noinstr_text_end
+		{0xffffffff82204bc0, "__x86_indirect_thunk_array"},       // after its twin __pi___x86_indirect_thunk_rax
+		{0xffffffff8220bb08, ""},                                 // _etext
+	} {
+		sym, ok := table.Lookup(tt.addr, symtab.Always)
+		assert.Equal(t, tt.want != "", ok, "%#x", tt.addr)
+		if ok {
+			assert.Equal(t, tt.want, sym.Name().System, "%#x", tt.addr)
+		}
+	}
+}
+
+// FuzzParseCore: any bytes give a table that keeps its promises, or an error.
+func FuzzParseCore(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add(captured(f))
+	f.Add([]byte("0000000000000000 T _text\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ParseCore(bytes.NewReader(data), "", "")
+		if err != nil {
+			return
+		}
+		table := symtab.NewTable([]*symtab.Module{m})
+		last := m.Start
+		for i := range m.Len() {
+			s := m.Symbol(i)
+			if s.Start < last || s.Start >= s.End || s.End > m.End || s.Name().System == "" {
+				t.Fatalf("symbol %d: %#x-%#x %q after %#x", i, s.Start, s.End, s.Name().System, last)
+			}
+			for _, addr := range []uint64{s.Start, s.End - 1} {
+				if got, ok := table.Lookup(addr, symtab.Always); !ok || got != s {
+					t.Fatalf("symbol %d is not found at %#x", i, addr)
+				}
+			}
+			last = s.End
+		}
+	})
+}
+
+// FuzzScanner: any bytes give lines, then an error; skipping gives the same
+// lines as scanning.
+func FuzzScanner(f *testing.F) {
+	f.Add([]byte(small))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines, err := scanAll(bytes.NewReader(data))
+		if err == nil {
+			t.Fatal("no end")
+		}
+		s := NewScanner(bytes.NewReader(data))
+		if s.SkipToModules() != nil {
+			return
+		}
+		var line Line
+		if s.Scan(&line) != nil {
+			return
+		}
+		for _, l := range lines {
+			if l.module != "" {
+				if l.name != string(line.Name) || l.module != string(line.Module) {
+					t.Fatalf("skipped to %q, not to %q", line.Name, l.name)
+				}
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			t.Fatalf("skipped to %q, which scanning did not find", line.Name)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package kallsyms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A Source publishes the symbols of the core kernel. They do not change while
+// the kernel runs, so it reads them once.
+type Source struct {
+	procfs, sysfs string
+}
+
+// NewSource returns a source that reads kallsyms below procfs, the directory at
+// which /proc is mounted, and the build id below sysfs.
+func NewSource(procfs, sysfs string) *Source {
+	return &Source{procfs: procfs, sysfs: sysfs}
+}
+
+// Name returns "kallsyms".
+func (*Source) Name() string { return "kallsyms" }
+
+// Run publishes the core kernel's symbols and waits until ctx is done. Without a
+// build id they are published as degraded. Its errors are those of [ParseCore]
+// and of opening and reading the file.
+func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
+	id, degraded := s.buildID()
+	core, err := s.load(id)
+	if err != nil {
+		return err
+	}
+	publish(symtab.NewTable([]*symtab.Module{core}), degraded)
+	<-ctx.Done()
+	return nil
+}
+
+func (s *Source) load(buildID string) (*symtab.Module, error) {
+	f, err := os.Open(filepath.Join(s.procfs, "kallsyms"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	core, err := ParseCore(f, buildID, buildid.FileID(buildID))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return core, nil
+}
+
+// buildID returns the running kernel's build id. The error says what its lack
+// means.
+func (s *Source) buildID() (string, error) {
+	name := filepath.Join(s.sysfs, "kernel", "notes")
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w", err)
+	}
+	defer f.Close()
+	id, err := buildid.Parse(f)
+	if err != nil {
+		return "", fmt.Errorf("kernel frames get no build id and no file ID: %s: %w", name, err)
+	}
+	return id, nil
+}
