@@ -1,0 +1,300 @@
+package kmod
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kernel is a fixture tree: what a kernel shows of its modules.
+type kernel struct {
+	t    *testing.T
+	root string
+}
+
+func newKernel(t *testing.T) kernel {
+	k := kernel{t, t.TempDir()}
+	k.write("proc/modules", "")
+	k.write("proc/kallsyms", core)
+	require.NoError(t, os.MkdirAll(filepath.Join(k.root, "sys/module"), 0o755))
+	return k
+}
+
+const core = "ffffffff81000000 T _text\nffffffff81000000 T f\nffffffff81001000 T _etext\n"
+
+func (k kernel) write(name, text string) {
+	k.t.Helper()
+	name = filepath.Join(k.root, name)
+	require.NoError(k.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(k.t, os.WriteFile(name, []byte(text), 0o600))
+}
+
+// sections are the addresses of a module's sections.
+type sections map[string]uint64
+
+// sysfs writes a module's directory.
+func (k kernel) sysfs(name, buildID string, at sections) {
+	dir := filepath.Join("sys/module", name)
+	for section, addr := range at {
+		k.write(filepath.Join(dir, "sections", section), fmt.Sprintf("0x%016x\n", addr))
+	}
+	if buildID != "" {
+		k.write(filepath.Join(dir, "notes/.note.gnu.build-id"), "\x04\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00"+buildID)
+	}
+}
+
+func (k kernel) source() *Source {
+	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond)
+	s.poll = time.Millisecond
+	return s
+}
+
+// load returns what the source publishes first.
+func (k kernel) load() (*symtab.Table, error) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	var table *symtab.Table
+	var degraded error
+	err := k.source().Run(ctx, func(t *symtab.Table, d error) {
+		table, degraded = t, d
+		cancel()
+	})
+	require.NoError(k.t, err)
+	return table, degraded
+}
+
+func lookup(t *symtab.Table, addr uint64) string {
+	sym, ok := t.Lookup(addr, symtab.Always)
+	if !ok {
+		return ""
+	}
+	return sym.Module.Name + ":" + sym.Name().System
+}
+
+func TestModule(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "nf_tables 12288 2 nft_compat,nft_chain_nat, Live 0xffffffffc0200000\n")
+	k.sysfs("nf_tables", "\xde\xad\xbe\xef",
+		sections{".text": 0xffffffffc0200000, ".text.unlikely": 0xffffffffc0200800, ".data": 0xffffffffc0300000,
+			".init.text": 0xffffffffc0100000, ".rodata": 0xffffffffc0400000, ".noinstr.text": 0})
+	k.write("proc/kallsyms", core+
+		"ffffffffc0200100 t second\t[nf_tables]\n"+
+		"ffffffffc0200000 t first\t[nf_tables]\n"+
+		"ffffffffc0100000 t init_module\t[nf_tables]\n"+
+		"ffffffffc0300000 d counters\t[nf_tables]\n"+
+		"ffffffffc0200800 t second.cold\t[nf_tables]\n"+
+		"ffffffffc0201000 t ftrace_trampoline\t[__builtin__ftrace]\n"+
+		"ffffffffc0200900 t bpf_prog_0123456789abcdef_f\t[bpf]\n")
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	require.Len(t, table.Modules(), 1)
+	assert.Equal(t, symtab.ModuleInfo{
+		Name: "nf_tables", Origin: symtab.OriginModule,
+		BuildID: "deadbeef", FileID: buildid.FileID("deadbeef"),
+		Base: 0xffffffffc0200000, Start: 0xffffffffc0200000, End: 0xffffffffc0201000,
+		Valid: symtab.Always,
+	}, table.Modules()[0].ModuleInfo)
+	for addr, want := range map[uint64]string{
+		0xffffffffc01fffff: "",
+		0xffffffffc0200000: "nf_tables:first",
+		0xffffffffc02000ff: "nf_tables:first",
+		0xffffffffc0200100: "nf_tables:second",
+		0xffffffffc0200900: "nf_tables:second.cold",
+		0xffffffffc0200fff: "nf_tables:second.cold", // to the end of its page
+		0xffffffffc0201000: "",
+		0xffffffffc0100000: "", // init text
+		0xffffffffc0300000: "",
+	} {
+		assert.Equal(t, want, lookup(table, addr), "%#x", addr)
+	}
+}
+
+func TestModuleEndsAtTheNext(t *testing.T) {
+	k := newKernel(t)
+	// Since Linux 6.4 the size tells nothing of where the text ends.
+	k.write("proc/modules", "a 1048576 0 - Live 0xffffffffc0200000\nb 4096 0 - Live 0xffffffffc0200800\n")
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("b", "", sections{".text": 0xffffffffc0200800})
+	k.write("proc/kallsyms", core+"ffffffffc0200800 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	assert.Equal(t, "a:f", lookup(table, 0xffffffffc02007ff))
+	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200800))
+	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200fff))
+	assert.Empty(t, lookup(table, 0xffffffffc0201000))
+}
+
+func TestTextBelowDotText(t *testing.T) {
+	// Before Linux 6.4 other code sections could lie below .text.
+	k := newKernel(t)
+	k.write("proc/modules", "a 8192 0 - Live 0xffffffffc0200000\n")
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200400, ".noinstr.text": 0xffffffffc0200000})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\nffffffffc0200400 t g\t[a]\n")
+	table, _ := k.load()
+	m := table.Modules()[0]
+	assert.Equal(t, uint64(0xffffffffc0200400), m.Base)
+	assert.Equal(t, uint64(0xffffffffc0200000), m.Start)
+	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
+}
+
+func TestModulesThatAreLeftOut(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "loading 4096 0 - Loading 0xffffffffc0200000\n"+
+		"unloading 4096 0 - Unloading 0xffffffffc0210000\n"+
+		"data_only 4096 0 - Live 0x0000000000000000\n"+
+		"gone 4096 0 - Live 0xffffffffc0220000\n"+
+		"no_symbols 4096 0 - Live 0xffffffffc0230000\n"+
+		"good 4096 0 - Live 0xffffffffc0240000\n")
+	k.sysfs("loading", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("unloading", "", sections{".text": 0xffffffffc0210000})
+	k.sysfs("data_only", "", sections{".data": 0xffffffffc0300000})
+	k.sysfs("no_symbols", "", sections{".text": 0xffffffffc0230000})
+	k.sysfs("good", "", sections{".text": 0xffffffffc0240000})
+	k.write("proc/kallsyms", core+
+		"ffffffffc0200000 t f\t[loading]\nffffffffc0210000 t f\t[unloading]\nffffffffc0300000 d f\t[data_only]\n"+
+		"ffffffffc0220000 t f\t[gone]\nffffffffc0250000 t f\t[just_loaded]\nffffffffc0240000 t f\t[good]\n")
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	require.Len(t, table.Modules(), 1)
+	assert.Equal(t, "good", table.Modules()[0].Name)
+}
+
+func TestContract_8_WithoutSysfsThereAreNames(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	require.NoError(t, os.RemoveAll(filepath.Join(k.root, "sys")))
+	table, degraded := k.load()
+	require.ErrorContains(t, degraded, "no file ID")
+	require.ErrorContains(t, degraded, "mounted")
+	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200010))
+}
+
+func TestKernelWithoutModules(t *testing.T) {
+	k := newKernel(t)
+	require.NoError(t, os.Remove(filepath.Join(k.root, "proc/modules")))
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	assert.Empty(t, table.Modules())
+}
+
+func TestHiddenAddresses(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "a 4096 0 - Live 0x0000000000000000\nb 4096 0 - Live 0x0000000000000000\n")
+	require.NoError(t, os.RemoveAll(filepath.Join(k.root, "sys")))
+	k.write("proc/kallsyms", "0000000000000000 T _text\n0000000000000000 t f\t[a]\n0000000000000000 t g\t[b]\n")
+	err := k.source().Run(t.Context(), func(*symtab.Table, error) { t.Error("published") })
+	require.ErrorIs(t, err, kallsyms.ErrRestricted)
+}
+
+// TestSourceFollows loads, replaces and unloads a module.
+func TestSourceFollows(t *testing.T) {
+	k := newKernel(t)
+	tables := make(chan *symtab.Table)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- k.source().Run(ctx, func(t *symtab.Table, _ error) { tables <- t })
+	}()
+	assert.Empty(t, (<-tables).Modules())
+
+	k.sysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	table := <-tables
+	for len(table.Modules()) == 0 { // between two of the writes
+		table = <-tables
+	}
+	assert.Equal(t, "01020304", table.Modules()[0].BuildID)
+
+	// The same name, size and address, but another build.
+	old := filepath.Join(k.root, "old")
+	require.NoError(t, os.Rename(filepath.Join(k.root, "sys/module/a"), old))
+	k.sysfs("a", "\x05\x06\x07\x08", sections{".text": 0xffffffffc0200000})
+	for len(table.Modules()) == 0 || table.Modules()[0].BuildID != "05060708" {
+		table = <-tables
+	}
+
+	k.write("proc/modules", "")
+	for len(table.Modules()) > 0 {
+		table = <-tables
+	}
+	cancel()
+	for {
+		select {
+		case <-tables:
+		case err := <-done:
+			require.NoError(t, err)
+			return
+		}
+	}
+}
+
+func TestSourceErrors(t *testing.T) {
+	for name, spoil := range map[string]func(k kernel){
+		"list":     func(k kernel) { k.write("proc/modules", "a 4096 0 -\n") },
+		"size":     func(k kernel) { k.write("proc/modules", "a x 0 - Live 0xffffffffc0200000\n") },
+		"address":  func(k kernel) { k.write("proc/modules", "a 4096 0 - Live x\n") },
+		"kallsyms": func(k kernel) { k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n?\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel(t)
+			k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+			k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+			spoil(k)
+			err := k.source().Run(t.Context(), func(*symtab.Table, error) { t.Error("published") })
+			require.Error(t, err)
+			assert.ErrorContains(t, err, k.root, "names the file")
+		})
+	}
+}
+
+func FuzzParseList(f *testing.F) {
+	f.Add([]byte("nf_tables 12288 2 nft_compat, Live 0xffffffffc0200000 (OE)\n"))
+	f.Add([]byte("a 18446744073709551616 0 - Live 0x0"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		list, err := parseList(bytes.NewReader(data))
+		if err == nil && len(list) > 1+bytes.Count(data, []byte("\n")) {
+			t.Fatalf("%d modules", len(list))
+		}
+	})
+}
+
+// FuzzParser: whatever the list says, no module has symbols outside of its
+// range.
+func FuzzParser(f *testing.F) {
+	f.Add(uint64(0xffffffffc0200000), uint64(4096), []byte(core+"ffffffffc0200000 t f\t[m]\nffffffffc0200010 T g\t[m]\n"))
+	f.Add(uint64(math.MaxUint64-4096), uint64(8192), []byte("ffffffffffffffff t f\t[m]\n0000000000000000 t f\t[m]\n"))
+	f.Fuzz(func(t *testing.T, start, size uint64, data []byte) {
+		p := parser{modules: map[string]symtab.ModuleInfo{
+			"m": {Name: "m", Base: start, Start: start, End: start + size, Valid: symtab.Always},
+		}}
+		if p.parse(bytes.NewReader(data)) != nil {
+			return
+		}
+		for _, m := range p.built {
+			for i := range m.Len() {
+				if s := m.Symbol(i); s.Start < start || s.End > start+size || s.Start >= s.End || strings.Contains(s.Name().System, "\n") {
+					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End, s.Name().System, start, start+size)
+				}
+			}
+		}
+	})
+}

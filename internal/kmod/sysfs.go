@@ -1,0 +1,99 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+)
+
+// loaded is what sysfs tells of a module.
+type loaded struct {
+	text    uint64 // address of .text, to which offsets refer
+	lowest  uint64 // address of the lowest code section
+	buildID string // empty if it has none
+}
+
+// readLoaded reads the directory /sys/module/NAME. A module without code gives
+// errNoCode.
+func readLoaded(dir string) (loaded, error) {
+	l := loaded{lowest: math.MaxUint64}
+	sections, err := os.ReadDir(filepath.Join(dir, "sections"))
+	if err != nil {
+		return l, err
+	}
+	for _, section := range sections {
+		if !isCode(section.Name()) {
+			continue
+		}
+		addr, err := readAddr(filepath.Join(dir, "sections", section.Name()))
+		if err != nil {
+			return l, err
+		}
+		if addr == 0 {
+			continue // empty, or hidden
+		}
+		l.lowest = min(l.lowest, addr)
+		if section.Name() == ".text" {
+			l.text = addr
+		}
+	}
+	if l.lowest == math.MaxUint64 {
+		return l, errNoCode
+	}
+	if l.text == 0 {
+		l.text = l.lowest
+	}
+	l.buildID, err = readBuildID(filepath.Join(dir, "notes", ".note.gnu.build-id"))
+	return l, err
+}
+
+var errNoCode = errors.New("module has no code section with an address")
+
+// isCode reports whether a section holds code that stays after the module was
+// initialized. (.init.text is freed then; its memory serves others.)
+func isCode(section string) bool {
+	switch {
+	case strings.HasPrefix(section, ".init"):
+		return false
+	case section == ".text", strings.HasPrefix(section, ".text."):
+		return true
+	}
+	return strings.HasSuffix(section, ".text")
+}
+
+// readAddr reads a file that holds an address, as "0x%px\n".
+func readAddr(name string) (uint64, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: %w", name, ErrSyntax, err)
+	}
+	return addr, nil
+}
+
+// readBuildID returns the build id in a file of notes, "" if there is none.
+func readBuildID(name string) (string, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	id, err := buildid.Parse(f)
+	if err != nil && !errors.Is(err, buildid.ErrNotFound) {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
