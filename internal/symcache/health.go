@@ -1,0 +1,83 @@
+package symcache
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+)
+
+// State is how a source is.
+type State uint8
+
+// The states of a source.
+const (
+	StateStarting State = iota // has not published yet
+	StateUp
+	StateDegraded // something is missing from its table, or the table is not kept current
+	StateDown     // has no table
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	names := [...]string{"starting", "up", "degraded", "down"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Health is how a source is, and why.
+type Health struct {
+	Source string
+	State  State
+	Err    error // nil if the source is starting or up
+}
+
+// Health returns how each source is, in the order in which they were given to
+// Start. A nil Cache has no sources.
+func (c *Cache) Health() []Health {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Health(nil), c.health...)
+}
+
+type watcher struct {
+	changed func([]Health)
+}
+
+// Watch calls changed with the health of all sources, at once and after each
+// change, one call at a time, until stop is called. changed must return soon and
+// must not call methods of the cache; it must not keep the slice.
+func (c *Cache) Watch(changed func([]Health)) (stop func()) {
+	w := &watcher{changed: changed}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchers[w] = struct{}{}
+	changed(c.health)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, w)
+	}
+}
+
+// setHealth is called with c.mu held. It logs and reports a change.
+func (c *Cache) setHealth(i int, state State, err error) {
+	was := c.health[i]
+	if was.State == state && fmt.Sprint(was.Err) == fmt.Sprint(err) {
+		return
+	}
+	c.health[i] = Health{Source: was.Source, State: state, Err: err}
+	log := c.logger.With(zap.String("source", was.Source), zap.Stringer("state", state))
+	if state == StateUp {
+		log.Info("Kernel symbols are up to date")
+	} else {
+		log.Warn("Kernel symbols are incomplete", zap.Error(err))
+	}
+	for w := range c.watchers {
+		w.changed(c.health)
+	}
+}

@@ -1,0 +1,175 @@
+// Package symcache runs the sources of kernel symbols and publishes what they
+// know as one snapshot.
+package symcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A Source keeps one kind of kernel symbol current.
+type Source interface {
+	// Name identifies the source in messages and metrics.
+	Name() string
+
+	// Run publishes a whole table, then a new one after every change, until ctx
+	// is done or it cannot vouch for its last table any more; then it says why.
+	// The error given with a table says what is missing from it, and what the
+	// operator can do about it; nil if nothing is. Run starts no goroutine that
+	// outlives the call and never changes a published table.
+	Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error
+}
+
+// A Cache runs sources and holds what they published last. It is safe for
+// concurrent use.
+type Cache struct {
+	logger   *zap.Logger
+	sources  []Source
+	snapshot atomic.Pointer[symtab.Snapshot]
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+
+	newBackOff func() backoff.BackOff
+
+	mu       sync.Mutex // guards what follows; held while watchers are called
+	tables   []*symtab.Table
+	health   []Health
+	watchers map[*watcher]struct{}
+}
+
+// Start returns a cache whose sources run until Stop is called. Which tables
+// come first in a snapshot is the order of the sources.
+func Start(logger *zap.Logger, sources ...Source) *Cache {
+	return start(logger, newBackOff, sources)
+}
+
+func start(logger *zap.Logger, newBackOff func() backoff.BackOff, sources []Source) *Cache {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Cache{
+		logger:     logger,
+		sources:    sources,
+		cancel:     cancel,
+		newBackOff: newBackOff,
+		tables:     make([]*symtab.Table, len(sources)),
+		watchers:   make(map[*watcher]struct{}),
+	}
+	for _, s := range sources {
+		c.health = append(c.health, Health{Source: s.Name()})
+	}
+	c.snapshot.Store(symtab.NewSnapshot())
+	for i := range sources {
+		c.done.Go(func() { c.run(ctx, i) })
+	}
+	return c
+}
+
+// Stop ends the sources and waits for them. The last snapshot stays.
+func (c *Cache) Stop() {
+	c.cancel()
+	c.done.Wait()
+}
+
+// Load runs the sources until each has published once, and returns what they
+// know. What is missing from that, or which source failed, the error says; the
+// snapshot holds the rest.
+func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
+	tables := make([]*symtab.Table, len(sources))
+	errs := make([]error, len(sources))
+	var wait sync.WaitGroup
+	for i, s := range sources {
+		wait.Go(func() {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			err := s.Run(ctx, func(t *symtab.Table, degraded error) {
+				tables[i], errs[i] = t, degraded
+				cancel()
+			})
+			if tables[i] == nil {
+				errs[i] = err
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", s.Name(), errs[i])
+			}
+		})
+	}
+	wait.Wait()
+	return symtab.NewSnapshot(tables...), errors.Join(errs...)
+}
+
+// Snapshot returns what is known now. It never waits. A nil Cache knows nothing.
+func (c *Cache) Snapshot() *symtab.Snapshot {
+	if c == nil {
+		return nil
+	}
+	return c.snapshot.Load()
+}
+
+// The time between two runs of a source that fails doubles from the first to the
+// last of these, half of it either way by chance.
+const (
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+func newBackOff() backoff.BackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier = minRetry, maxRetry, 2
+	return b
+}
+
+var errStopped = errors.New("source stopped by itself")
+
+// run keeps source i running.
+func (c *Cache) run(ctx context.Context, i int) {
+	retry := c.newBackOff()
+	for {
+		err := c.sources[i].Run(ctx, func(t *symtab.Table, degraded error) {
+			retry.Reset()
+			c.publish(i, t, degraded)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errStopped
+		}
+		c.failed(i, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry.NextBackOff()):
+		}
+	}
+}
+
+func (c *Cache) publish(i int, t *symtab.Table, degraded error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tables[i] = t
+	c.snapshot.Store(symtab.NewSnapshot(c.tables...))
+	state := StateUp
+	if degraded != nil {
+		state = StateDegraded
+	}
+	c.setHealth(i, state, degraded)
+}
+
+// failed notes that a source stopped. Its last table stays in use.
+func (c *Cache) failed(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := StateDown
+	if c.tables[i] != nil {
+		state = StateDegraded
+	}
+	c.setHealth(i, state, err)
+}

@@ -1,0 +1,244 @@
+package symcache
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a source that does what it is told.
+type fake struct {
+	name string
+	runs atomic.Int32
+	do   chan func(publish func(*symtab.Table, error)) error // a result ends the run, if not errGoOn
+}
+
+var errGoOn = errors.New("go on")
+
+func newFake(name string) *fake {
+	return &fake{name: name, do: make(chan func(func(*symtab.Table, error)) error)}
+}
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	f.runs.Add(1)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case do := <-f.do:
+			if err := do(publish); !errors.Is(err, errGoOn) {
+				return err
+			}
+		}
+	}
+}
+
+func (f *fake) publish(t *symtab.Table, degraded error) {
+	f.do <- func(publish func(*symtab.Table, error)) error {
+		publish(t, degraded)
+		return errGoOn
+	}
+}
+
+func (f *fake) fail(err error) {
+	f.do <- func(func(*symtab.Table, error)) error { return err }
+}
+
+// table returns a table with one symbol, named name, at addr.
+func table(t *testing.T, name string, addr uint64) *symtab.Table {
+	t.Helper()
+	var b symtab.Builder
+	b.Add(addr, 'T', []byte(name))
+	m, err := b.Build(symtab.ModuleInfo{Name: "m", Start: addr, End: addr + 1, Valid: symtab.Always})
+	require.NoError(t, err)
+	return symtab.NewTable([]*symtab.Module{m})
+}
+
+func lookup(c *Cache, addr uint64) string {
+	sym, ok := c.Snapshot().Lookup(addr, symtab.Always)
+	if !ok {
+		return ""
+	}
+	return sym.Name().System
+}
+
+func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newFake("a"), newFake("b")
+		c := Start(zap.NewNop(), a, b)
+		defer c.Stop()
+		assert.Empty(t, lookup(c, 1))
+
+		a.publish(table(t, "a1", 1), nil)
+		synctest.Wait()
+		before := c.Snapshot()
+		assert.Equal(t, "a1", lookup(c, 1))
+
+		b.publish(table(t, "b1", 2), nil)
+		a.publish(table(t, "a2", 1), nil)
+		synctest.Wait()
+		assert.Equal(t, "a2", lookup(c, 1))
+		assert.Equal(t, "b1", lookup(c, 2))
+
+		sym, ok := before.Lookup(1, symtab.Always)
+		require.True(t, ok, "a snapshot stays what it was")
+		assert.Equal(t, "a1", sym.Name().System)
+	})
+}
+
+func TestContract_6_2_FailureKeepsTheLastTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake("s")
+		c := Start(zap.NewNop(), s)
+		defer c.Stop()
+		s.publish(table(t, "f", 1), nil)
+		s.fail(errors.New("broken"))
+		synctest.Wait()
+		assert.Equal(t, "f", lookup(c, 1))
+		assert.Equal(t, StateDegraded, c.Health()[0].State)
+		require.EqualError(t, c.Health()[0].Err, "broken")
+	})
+}
+
+func TestSourceIsRunAgainWithBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake("s")
+		c := Start(zap.NewNop(), s)
+		defer c.Stop()
+		begin := time.Now()
+		var delays []time.Duration
+		for range 12 {
+			s.fail(errors.New("broken")) // waits until it is run again
+			delays = append(delays, time.Since(begin))
+			begin = time.Now()
+		}
+		assert.Zero(t, delays[0])
+		for i, d := range delays[1:] {
+			// Half of it either way by chance.
+			want := min(minRetry<<i, maxRetry)
+			assert.GreaterOrEqual(t, d, want/2, "retry %d", i)
+			assert.LessOrEqual(t, d, want*3/2, "retry %d", i)
+		}
+
+		// What it publishes makes it new.
+		s.publish(table(t, "f", 1), nil)
+		s.fail(errors.New("broken"))
+		begin = time.Now()
+		s.publish(table(t, "f", 1), nil)
+		assert.LessOrEqual(t, time.Since(begin), minRetry*3/2)
+	})
+}
+
+func TestHealthIsReportedOnChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		s, other := newFake("s"), newFake("other")
+		c := Start(zap.New(core), s, other)
+		defer c.Stop()
+
+		var seen []Health
+		stop := c.Watch(func(h []Health) { seen = append(seen, h[0]) })
+		denied := errors.New("denied")
+		s.fail(denied)
+		s.fail(errors.New("denied")) // no change
+		s.publish(table(t, "f", 1), nil)
+		s.publish(table(t, "g", 1), nil) // no change
+		s.publish(table(t, "g", 1), denied)
+		s.publish(table(t, "g", 1), nil)
+		s.fail(nil)
+		synctest.Wait()
+		stop()
+		s.publish(table(t, "g", 1), nil) // not seen any more
+		synctest.Wait()
+
+		want := []Health{
+			{"s", StateStarting, nil},
+			{"s", StateDown, denied},
+			{"s", StateUp, nil},
+			{"s", StateDegraded, denied},
+			{"s", StateUp, nil},
+			{"s", StateDegraded, errStopped},
+		}
+		assert.Equal(t, want, seen)
+		assert.Equal(t, []Health{{"s", StateUp, nil}, {"other", StateStarting, nil}}, c.Health())
+		assert.Equal(t, len(want)-1+1, logs.Len(), "a line a change")
+	})
+}
+
+func TestNilCache(t *testing.T) {
+	var c *Cache
+	assert.Nil(t, c.Snapshot())
+	assert.Nil(t, c.Health())
+}
+
+func TestStateNames(t *testing.T) {
+	assert.Equal(t, "starting", StateStarting.String())
+	assert.Equal(t, "down", StateDown.String())
+	assert.Equal(t, "State(9)", State(9).String())
+}
+
+func TestRegistrySharesAndStops(t *testing.T) {
+	var r Registry[string]
+	started := 0
+	sources := map[*Cache]*fake{}
+	start := func() *Cache {
+		started++
+		s := newFake("s")
+		c := Start(zap.NewNop(), s)
+		sources[c] = s
+		return c
+	}
+	a, releaseA := r.Acquire("key", start)
+	b, releaseB := r.Acquire("key", start)
+	other, releaseOther := r.Acquire("other", start)
+	assert.Same(t, a, b)
+	assert.NotSame(t, a, other)
+	assert.Equal(t, 2, started)
+
+	releaseA()
+	sources[a].publish(table(t, "f", 1), nil) // still runs
+	releaseB()
+	select {
+	case sources[a].do <- nil:
+		t.Error("source runs after the last release")
+	default:
+	}
+	again, releaseAgain := r.Acquire("key", start)
+	assert.NotSame(t, a, again)
+	releaseAgain()
+	releaseOther()
+	assert.Empty(t, r.shared)
+}
+
+func TestRegistryOfManyUsers(t *testing.T) {
+	var r Registry[int]
+	var users sync.WaitGroup
+	for i := range 50 {
+		users.Go(func() {
+			cache, release := r.Acquire(i%3, func() *Cache {
+				return start(zap.NewNop(), func() backoff.BackOff { return &backoff.ZeroBackOff{} }, []Source{newFake("s")})
+			})
+			cache.Snapshot()
+			release()
+		})
+	}
+	users.Wait()
+	assert.Empty(t, r.shared)
+}
