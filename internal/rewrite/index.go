@@ -1,0 +1,68 @@
+package rewrite
+
+import "math/bits"
+
+// index finds the entries of a table by the hash of their content: an open
+// addressing hash table that knows positions, not entries. It keeps its memory
+// when it is reset. It must be reset before its first use.
+type index struct {
+	slots []uint64 // hash in the upper half, position + 1 in the lower; 0 is free
+	used  int
+	built bool // it holds what it should; for those who fill it on first use
+}
+
+// reset empties the index and makes room for n entries.
+func (x *index) reset(n int) {
+	size := 1 << bits.Len(uint(2*n+15))
+	if size <= cap(x.slots) {
+		x.slots = x.slots[:size]
+		clear(x.slots)
+	} else {
+		x.slots = make([]uint64, size)
+	}
+	x.used, x.built = 0, true
+}
+
+// find returns the position of an entry with that hash for which equal says yes.
+func (x *index) find(hash uint32, equal func(pos int32) bool) (int32, bool) {
+	mask := uint32(len(x.slots) - 1)
+	for i := hash & mask; x.slots[i] != 0; i = (i + 1) & mask {
+		if slot := x.slots[i]; uint32(slot>>32) == hash {
+			if pos := int32(uint32(slot) - 1); equal(pos) {
+				return pos, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// add adds an entry.
+func (x *index) add(hash uint32, pos int32) {
+	if 2*(x.used+1) > len(x.slots) {
+		old := x.slots
+		x.slots = make([]uint64, 2*len(old))
+		for _, slot := range old {
+			if slot != 0 {
+				x.put(slot)
+			}
+		}
+	}
+	x.put(uint64(hash)<<32 | uint64(uint32(pos)+1))
+	x.used++
+}
+
+func (x *index) put(slot uint64) {
+	mask := uint32(len(x.slots) - 1)
+	i := uint32(slot>>32) & mask
+	for x.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	x.slots[i] = slot
+}
+
+// mix returns the hash of h followed by v.
+func mix(h uint32, v uint64) uint32 {
+	hi, lo := bits.Mul64(v^uint64(h)<<32^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	x := hi ^ lo
+	return uint32(x>>32) ^ uint32(x)
+}

@@ -1,0 +1,160 @@
+package rewrite
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// mapping is what an entry of the mapping table says about its frames.
+type mapping struct {
+	known   bool // the rest was filled in
+	invalid bool // it is not in the table, or refers to something that is not
+
+	fileName string
+	isKernel bool // the file name is one of kernel code (1.1 b)
+	isGuest  bool // of a virtual machine's kernel
+
+	buildID string         // in lower case, empty if it has none
+	module  *symtab.Module // the one it means, by build id, else by file name
+	foreign bool           // its build id is of no module that is known (2.1)
+
+	saysNoFunctions bool // pprof.mapping.has_functions is there and false
+}
+
+// noMapping stands for the mapping of a frame that has none.
+var noMapping = mapping{known: true}
+
+// invalidMapping stands for one that is not in the table.
+var invalidMapping = mapping{known: true, invalid: true}
+
+// validMapping reports whether a location may refer to that mapping. Index 0
+// means none, and a message without mappings may leave the table out.
+func (p *pass) validMapping(index int32) bool {
+	return index == 0 || uint(index) < uint(p.mappingTable.Len())
+}
+
+// mappingAt returns what is known of a mapping.
+func (p *pass) mappingAt(index int32) *mapping {
+	n := p.mappingTable.Len()
+	if uint(index) >= uint(n) {
+		if index == 0 {
+			return &noMapping
+		}
+		return &invalidMapping
+	}
+	for len(p.mappings) < n {
+		p.mappings = append(p.mappings, mapping{})
+	}
+	m := &p.mappings[index]
+	if !m.known {
+		p.readMapping(m, int(index))
+	}
+	return m
+}
+
+func (p *pass) readMapping(m *mapping, index int) {
+	m.known = true
+	table := p.mappingTable.At(index)
+	fileName, ok := p.str(table.FilenameStrindex())
+	if !ok {
+		// A message without strings has only mappings without a name.
+		m.invalid = table.FilenameStrindex() != 0
+	}
+	indices := table.AttributeIndices()
+	buildID, valid := p.attributes.find(indices, attrBuildID)
+	if !valid {
+		m.invalid = true
+	}
+	if m.invalid {
+		return
+	}
+	m.fileName = fileName
+	m.isGuest = strings.HasPrefix(fileName, "[guest.kernel")
+	m.isKernel = p.isKernelFile(fileName)
+	m.buildID = strings.ToLower(p.stringValue(buildID))
+	if hasFunctions, _ := p.attributes.find(indices, attrHasFunctions); hasFunctions >= 0 {
+		value := p.attrTable.At(int(hasFunctions)).Value()
+		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
+	}
+	if m.buildID != "" {
+		m.module, ok = p.snapshot.ModuleByBuildID(m.buildID)
+		m.foreign = !ok
+	} else {
+		m.module, _ = p.snapshot.ModuleByName(moduleName(fileName))
+	}
+}
+
+// stringValue returns the value of an attribute, empty if its index is -1 or it
+// is not a string.
+func (p *pass) stringValue(attr int32) string {
+	if attr < 0 {
+		return ""
+	}
+	if v := p.attrTable.At(int(attr)).Value(); v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return ""
+}
+
+// isKernelFile reports whether a mapping with that file name is one of kernel
+// code (1.1 b).
+func (p *pass) isKernelFile(name string) bool {
+	switch {
+	case name == "":
+		return false
+	case strings.HasPrefix(name, "[kernel"), strings.HasPrefix(name, "[guest.kernel"),
+		name == "[bpf]", strings.HasPrefix(name, "bpf_prog_"):
+		return true
+	case name == symtab.KernelName:
+		return true
+	case strings.HasPrefix(name[strings.LastIndexByte(name, '/')+1:], symtab.KernelName):
+		return strings.Contains(name, "/")
+	}
+	if _, ok := cutModuleSuffix(name); ok {
+		return true
+	}
+	if inner, ok := cutBrackets(name); ok {
+		_, known := p.snapshot.ModuleByName(inner)
+		return known
+	}
+	return false
+}
+
+// moduleName returns the name of the module that a mapping's file name means:
+// the kernel's own spelling, without a path, with _ for -.
+func moduleName(fileName string) string {
+	if strings.HasPrefix(fileName, "[kernel") {
+		return symtab.KernelName
+	}
+	if inner, ok := cutBrackets(fileName); ok {
+		return inner
+	}
+	base := fileName[strings.LastIndexByte(fileName, '/')+1:]
+	if name, ok := cutModuleSuffix(base); ok {
+		return strings.ReplaceAll(name, "-", "_")
+	}
+	if strings.HasPrefix(base, symtab.KernelName) && base != fileName {
+		return symtab.KernelName // a path to an image, as /boot/vmlinux-6.1
+	}
+	return base
+}
+
+func cutBrackets(name string) (inner string, ok bool) {
+	if len(name) < 3 || name[0] != '[' || name[len(name)-1] != ']' {
+		return "", false
+	}
+	return name[1 : len(name)-1], true
+}
+
+// cutModuleSuffix removes what the name of a module's file ends in.
+func cutModuleSuffix(name string) (string, bool) {
+	for _, suffix := range [...]string{".ko", ".ko.gz", ".ko.xz", ".ko.zst"} {
+		if rest, ok := strings.CutSuffix(name, suffix); ok {
+			return rest, true
+		}
+	}
+	return name, false
+}

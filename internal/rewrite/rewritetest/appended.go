@@ -1,0 +1,119 @@
+package rewritetest
+
+import (
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+)
+
+// CheckRewritten returns an error for each promise about the rest of a message
+// that a rewrite breaks: entries of shared tables that were there are as they
+// were, what was appended has no duplicates, nor any of a string, function or
+// attribute that was there, and all sums are the same.
+func CheckRewritten(before, after pprofile.Profiles) error {
+	a, b := before.Dictionary(), after.Dictionary()
+	return errors.Join(
+		checkTable("string", a.StringTable(), b.StringTable(), func(s string) string { return s }, true),
+		checkTable("attribute", a.AttributeTable(), b.AttributeTable(), func(v pprofile.KeyValueAndUnit) string {
+			return fmt.Sprintf("%d %d %d %v", v.KeyStrindex(), v.UnitStrindex(), v.Value().Type(), v.Value().AsRaw())
+		}, true),
+		checkTable("function", a.FunctionTable(), b.FunctionTable(), func(f pprofile.Function) string {
+			return fmt.Sprint(f.NameStrindex(), f.SystemNameStrindex(), f.FilenameStrindex(), f.StartLine())
+		}, true),
+		checkTable("mapping", a.MappingTable(), b.MappingTable(), func(m pprofile.Mapping) string {
+			return fmt.Sprint(m.FilenameStrindex(), m.MemoryStart(), m.MemoryLimit(), m.FileOffset(), m.AttributeIndices().AsRaw())
+		}, true),
+		checkTable("location", a.LocationTable(), b.LocationTable(), locationKey, false),
+		checkTable("stack", a.StackTable(), b.StackTable(), func(s pprofile.Stack) string {
+			return fmt.Sprint(s.LocationIndices().AsRaw())
+		}, false),
+		checkSums(before, after),
+	)
+}
+
+func locationKey(l pprofile.Location) string {
+	key := fmt.Sprint(l.MappingIndex(), l.Address(), l.AttributeIndices().AsRaw())
+	for _, line := range l.Lines().All() {
+		key += fmt.Sprint(" ", line.FunctionIndex(), line.Line(), line.Column())
+	}
+	return key
+}
+
+type table[T any] interface {
+	Len() int
+	At(i int) T
+}
+
+// checkTable checks what was appended to a table. shared says that nothing that
+// was there may change, and that nothing appended may be equal to it.
+func checkTable[T any](name string, before, after table[T], key func(T) string, shared bool) error {
+	var errs []error
+	if after.Len() < before.Len() {
+		return fmt.Errorf("%s table: %d entries of %d are left", name, after.Len(), before.Len())
+	}
+	seen := make(map[string]int)
+	for i := range before.Len() {
+		if !shared {
+			continue
+		}
+		if was, is := key(before.At(i)), key(after.At(i)); was != is {
+			errs = append(errs, fmt.Errorf("%s table: entry %d was %q and is %q", name, i, was, is))
+		}
+		seen[key(before.At(i))] = i
+	}
+	for i := before.Len(); i < after.Len(); i++ {
+		k := key(after.At(i))
+		if other, ok := seen[k]; ok {
+			errs = append(errs, fmt.Errorf("%s table: new entry %d equals %d: %q", name, i, other, k))
+		}
+		seen[k] = i
+	}
+	return errors.Join(errs...)
+}
+
+// totals is what must be the same in a profile before and after.
+type totals struct {
+	values, events int64
+	timestamps     uint64
+	links, attrs   int64
+}
+
+func checkSums(before, after pprofile.Profiles) error {
+	a, b := sums(before), sums(after)
+	if len(a) != len(b) {
+		return fmt.Errorf("%d profiles of %d", len(b), len(a))
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return fmt.Errorf("profile %d: sums were %+v and are %+v", i, a[i], b[i])
+		}
+	}
+	return nil
+}
+
+func sums(pd pprofile.Profiles) (all []totals) {
+	for _, rp := range pd.ResourceProfiles().All() {
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, profile := range sp.Profiles().All() {
+				var t totals
+				for _, s := range profile.Samples().All() {
+					events := max(s.Values().Len(), s.TimestampsUnixNano().Len())
+					t.events += int64(events)
+					for _, v := range s.Values().All() {
+						t.values += v
+					}
+					for _, at := range s.TimestampsUnixNano().All() {
+						t.timestamps += at
+					}
+					t.links += int64(s.LinkIndex()) * int64(events)
+					for _, a := range s.AttributeIndices().All() {
+						t.attrs += int64(a) * int64(events)
+					}
+				}
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}

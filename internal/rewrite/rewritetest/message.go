@@ -1,0 +1,246 @@
+package rewritetest
+
+import (
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+)
+
+// A Frame is a Location with everything it refers to. Two frames are one
+// Location if they are equal.
+type Frame struct {
+	Address    uint64
+	Mapping    *Mapping // nil for none
+	Type       string   // the attribute profile.frame.type, empty for none
+	Lines      []Line
+	Attributes map[string]any // others: strings, bools and ints
+}
+
+// A Mapping is a Mapping with everything it refers to.
+type Mapping struct {
+	File         string
+	Start, Limit uint64
+	BuildID      string // process.executable.build_id.gnu
+	FileID       string // process.executable.build_id.htlhash
+	Attributes   map[string]any
+}
+
+// A Line is a Line and its Function.
+type Line struct {
+	Name, System, File string
+	Line               int64
+}
+
+// Attribute keys that have fields of their own.
+const (
+	keyFrameType = "profile.frame.type"
+	keyBuildID   = "process.executable.build_id.gnu"
+	keyFileID    = "process.executable.build_id.htlhash"
+)
+
+// A Message builds a message. Its tables are filled with the helpers of pdata,
+// which are slow and leave no duplicates.
+type Message struct {
+	Profiles pprofile.Profiles
+	dict     pprofile.ProfilesDictionary
+	profile  pprofile.Profile
+}
+
+// NewMessage returns a message without profiles, whose tables have their zero
+// values.
+func NewMessage() *Message {
+	m := &Message{Profiles: pprofile.NewProfiles()}
+	m.dict = m.Profiles.Dictionary()
+	m.dict.StringTable().Append("")
+	m.dict.AttributeTable().AppendEmpty()
+	m.dict.MappingTable().AppendEmpty()
+	m.dict.FunctionTable().AppendEmpty()
+	m.dict.LocationTable().AppendEmpty()
+	m.dict.StackTable().AppendEmpty()
+	m.dict.LinkTable().AppendEmpty()
+	return m
+}
+
+// Profile begins a profile, of a resource with these attributes and of a scope
+// with that name. What is added next goes there.
+func (m *Message) Profile(resource map[string]any, scope string) *Message {
+	rp := m.Profiles.ResourceProfiles().AppendEmpty()
+	must(rp.Resource().Attributes().FromRaw(resource))
+	sp := rp.ScopeProfiles().AppendEmpty()
+	sp.Scope().SetName(scope)
+	m.profile = sp.Profiles().AppendEmpty()
+	m.profile.SampleType().SetTypeStrindex(m.string("samples"))
+	m.profile.SampleType().SetUnitStrindex(m.string("count"))
+	return m
+}
+
+// Sample adds a sample with the value 1 and that stack, leaf first.
+func (m *Message) Sample(stack ...Frame) *Message {
+	s := m.profile.Samples().AppendEmpty()
+	s.Values().Append(1)
+	s.SetStackIndex(m.stack(stack))
+	return m
+}
+
+// LastSample returns the sample that was added last, to be changed.
+func (m *Message) LastSample() pprofile.Sample {
+	return m.profile.Samples().At(m.profile.Samples().Len() - 1)
+}
+
+func (m *Message) stack(frames []Frame) int32 {
+	s := pprofile.NewStack()
+	for _, f := range frames {
+		s.LocationIndices().Append(m.Location(f))
+	}
+	return index(pprofile.SetStack(m.dict.StackTable(), s))
+}
+
+// Location returns the index of the frame's location, which it adds if need be.
+func (m *Message) Location(f Frame) int32 {
+	loc := pprofile.NewLocation()
+	loc.SetAddress(f.Address)
+	if f.Mapping != nil {
+		loc.SetMappingIndex(m.mapping(*f.Mapping))
+	}
+	if f.Type != "" {
+		loc.AttributeIndices().Append(m.Attribute(keyFrameType, f.Type))
+	}
+	m.attributes(loc.AttributeIndices(), f.Attributes)
+	for _, l := range f.Lines {
+		line := loc.Lines().AppendEmpty()
+		line.SetLine(l.Line)
+		line.SetFunctionIndex(m.function(l))
+	}
+	return index(pprofile.SetLocation(m.dict.LocationTable(), loc))
+}
+
+func (m *Message) function(l Line) int32 {
+	f := pprofile.NewFunction()
+	f.SetNameStrindex(m.string(l.Name))
+	f.SetSystemNameStrindex(m.string(l.System))
+	f.SetFilenameStrindex(m.string(l.File))
+	return index(pprofile.SetFunction(m.dict.FunctionTable(), f))
+}
+
+func (m *Message) mapping(mp Mapping) int32 {
+	mapping := pprofile.NewMapping()
+	mapping.SetFilenameStrindex(m.string(mp.File))
+	mapping.SetMemoryStart(mp.Start)
+	mapping.SetMemoryLimit(mp.Limit)
+	if mp.BuildID != "" {
+		mapping.AttributeIndices().Append(m.Attribute(keyBuildID, mp.BuildID))
+	}
+	if mp.FileID != "" {
+		mapping.AttributeIndices().Append(m.Attribute(keyFileID, mp.FileID))
+	}
+	m.attributes(mapping.AttributeIndices(), mp.Attributes)
+	return index(pprofile.SetMapping(m.dict.MappingTable(), mapping))
+}
+
+func (m *Message) attributes(indices pcommon.Int32Slice, attributes map[string]any) {
+	for key, value := range attributes {
+		indices.Append(m.Attribute(key, value))
+	}
+}
+
+// Attribute returns the index of an attribute, which it adds if need be.
+func (m *Message) Attribute(key string, value any) int32 {
+	attr := pprofile.NewKeyValueAndUnit()
+	attr.SetKeyStrindex(m.string(key))
+	must(attr.Value().FromRaw(value))
+	return index(pprofile.SetAttribute(m.dict.AttributeTable(), attr))
+}
+
+func (m *Message) string(s string) int32 {
+	return index(pprofile.SetString(m.dict.StringTable(), s))
+}
+
+// A Sample is a Sample with everything it refers to that a rewrite can change.
+type Sample struct {
+	Stack      []Frame
+	Values     []int64
+	Timestamps []uint64
+}
+
+// Samples returns all samples of a valid message, in order.
+func Samples(pd pprofile.Profiles) (samples []Sample) {
+	dict := pd.Dictionary()
+	for _, rp := range pd.ResourceProfiles().All() {
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, profile := range sp.Profiles().All() {
+				for _, s := range profile.Samples().All() {
+					sample := Sample{Values: s.Values().AsRaw(), Timestamps: s.TimestampsUnixNano().AsRaw()}
+					for _, loc := range dict.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+						sample.Stack = append(sample.Stack, FrameAt(dict, loc))
+					}
+					samples = append(samples, sample)
+				}
+			}
+		}
+	}
+	return samples
+}
+
+// FrameAt returns the frame of a location.
+func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
+	str := func(i int32) string { return dict.StringTable().At(int(i)) }
+	loc := dict.LocationTable().At(int(location))
+	f := Frame{Address: loc.Address(), Attributes: attributesOf(dict, loc.AttributeIndices())}
+	f.Type = cut(&f.Attributes, keyFrameType)
+	if i := loc.MappingIndex(); i != 0 {
+		m := dict.MappingTable().At(int(i))
+		f.Mapping = &Mapping{
+			File: str(m.FilenameStrindex()), Start: m.MemoryStart(), Limit: m.MemoryLimit(),
+			Attributes: attributesOf(dict, m.AttributeIndices()),
+		}
+		f.Mapping.BuildID = cut(&f.Mapping.Attributes, keyBuildID)
+		f.Mapping.FileID = cut(&f.Mapping.Attributes, keyFileID)
+	}
+	for _, l := range loc.Lines().All() {
+		fn := dict.FunctionTable().At(int(l.FunctionIndex()))
+		f.Lines = append(f.Lines, Line{
+			Name: str(fn.NameStrindex()), System: str(fn.SystemNameStrindex()),
+			File: str(fn.FilenameStrindex()), Line: l.Line(),
+		})
+	}
+	return f
+}
+
+func attributesOf(dict pprofile.ProfilesDictionary, indices pcommon.Int32Slice) map[string]any {
+	var attributes map[string]any
+	for _, i := range indices.All() {
+		a := dict.AttributeTable().At(int(i))
+		if attributes == nil {
+			attributes = make(map[string]any)
+		}
+		key := dict.StringTable().At(int(a.KeyStrindex()))
+		if _, ok := attributes[key]; ok {
+			panic(fmt.Sprintf("attribute %s is there twice", key))
+		}
+		attributes[key] = a.Value().AsRaw()
+	}
+	return attributes
+}
+
+// cut removes a string from the attributes and returns it. An empty map becomes
+// nil.
+func cut(attributes *map[string]any, key string) string {
+	value, _ := (*attributes)[key].(string)
+	delete(*attributes, key)
+	if len(*attributes) == 0 {
+		*attributes = nil
+	}
+	return value
+}
+
+func index(i int32, err error) int32 {
+	must(err)
+	return i
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,241 @@
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestContract_4_1_Addresses(t *testing.T) {
+	loaded := func(m *Mapping, start uint64) *Mapping {
+		m.Start, m.Limit = start, start+m.Limit
+		return m
+	}
+	for _, tt := range []struct {
+		name           string
+		in             Frame
+		relative, keep Frame
+	}{
+		{
+			"absolute in the core",
+			Frame{Address: text + offB + 1},
+			Frame{Address: offB + 1, Mapping: vmlinux()},
+			Frame{Address: text + offB + 1, Mapping: loaded(vmlinux(), text)},
+		},
+		{
+			"absolute in a module",
+			Frame{Address: ext4 + 1},
+			Frame{Address: 1, Mapping: ext4Mapping()},
+			Frame{Address: ext4 + 1, Mapping: loaded(ext4Mapping(), ext4)},
+		},
+		{
+			"relative",
+			Frame{Address: 1, Mapping: &Mapping{File: "ext4.ko"}},
+			Frame{Address: 1, Mapping: ext4Mapping()},
+			Frame{Address: 1, Mapping: ext4Mapping()},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _ := leaf(t, Options{}, tt.in)
+			tt.relative.Type, tt.keep.Type = "kernel", "kernel"
+			tt.relative.Lines, tt.keep.Lines = got.Lines, got.Lines
+			assert.NotEmpty(t, got.Lines)
+			assert.Equal(t, tt.relative, got)
+			got, _ = leaf(t, Options{KeepAddresses: true}, tt.in)
+			assert.Equal(t, tt.keep, got)
+		})
+	}
+}
+
+// TestAddressBelowTheBase: an offset cannot be negative, so the address stays.
+func TestAddressBelowTheBase(t *testing.T) {
+	got, _ := leaf(t, Options{}, Frame{Address: oddLow + 1, Type: "kernel"})
+	assert.Equal(t, named(Frame{
+		Address: oddLow + 1, Type: "kernel",
+		Mapping: &Mapping{File: "odd_module", Start: oddLow, Limit: odd + oddSize},
+	}, "odd_cold"), got)
+}
+
+func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
+	for _, tt := range []struct {
+		in    Frame
+		want  Frame
+		label string
+		from  symtab.Origin
+	}{
+		{Frame{Address: text + 0x110}, Frame{Address: 0x110, Mapping: vmlinux()}, "[kernel]+0x110", symtab.OriginKernel},
+		{Frame{Address: 0x110, Mapping: &Mapping{File: "vmlinux"}}, Frame{Address: 0x110, Mapping: vmlinux()}, "[kernel]+0x110", symtab.OriginKernel},
+		{
+			Frame{Address: oddLow + 0x180},
+			Frame{Address: oddLow + 0x180, Mapping: &Mapping{File: "odd_module", Start: oddLow, Limit: odd + oddSize}},
+			"odd_module-0x280", symtab.OriginModule,
+		},
+	} {
+		tt.want.Type = "kernel"
+		got, counts := leaf(t, Options{}, tt.in)
+		assert.Equal(t, tt.want, got)
+		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
+
+		got, counts = leaf(t, Options{Label: true}, tt.in)
+		assert.Equal(t, named(tt.want, tt.label), got)
+		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
+
+		// A placeholder stays, unless there is a label.
+		tt.in.Lines = []Line{{Name: "UNKNOWN"}}
+		got, _ = leaf(t, Options{}, tt.in)
+		assert.Equal(t, tt.in.Lines, got.Lines)
+		got, _ = leaf(t, Options{Label: true}, tt.in)
+		assert.Equal(t, named(tt.want, tt.label), got)
+	}
+}
+
+func TestUnresolvedInNothingIsLeftAlone(t *testing.T) {
+	f := Frame{Address: 0xffffffffa0000000}
+	got, counts := leaf(t, Options{Label: true}, f)
+	assert.Equal(t, f, got)
+	assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+}
+
+func TestContract_4_2_Mappings(t *testing.T) {
+	at := Frame{Address: text + offB + 1, Type: "kernel"}
+	for _, tt := range []struct {
+		name string
+		has  *Mapping
+		want *Mapping
+	}{
+		{"none", nil, vmlinux()},
+		{"the right one", vmlinux(), vmlinux()},
+		{
+			"the right one, with other attributes and no file ID",
+			&Mapping{File: "vmlinux", BuildID: kernelID, Limit: 0x9000, Attributes: map[string]any{"x": "y"}},
+			&Mapping{File: "vmlinux", BuildID: kernelID, Limit: 0x9000, Attributes: map[string]any{"x": "y"}},
+		},
+		{"another name", &Mapping{File: "[kernel.kallsyms]", BuildID: kernelID}, vmlinux()},
+		{"no build id", &Mapping{File: "vmlinux"}, vmlinux()},
+		{"absolute start", &Mapping{File: "vmlinux", BuildID: kernelID, Start: text, Limit: text + textSize}, vmlinux()},
+		{"file ID only", &Mapping{File: "vmlinux", FileID: buildid.FileID(kernelID)}, vmlinux()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at.Mapping = tt.has
+			got, _ := leaf(t, Options{}, at)
+			assert.Equal(t, named(Frame{Address: offB + 1, Type: "kernel", Mapping: tt.want}, "b"), got)
+		})
+	}
+	got, _ := leaf(t, Options{}, Frame{Address: odd + 1})
+	assert.Equal(t, &Mapping{File: "odd_module", Limit: oddSize}, got.Mapping, "a module without build id")
+}
+
+// TestMappingIsFoundAgain: one mapping a module, and the one that is there.
+func TestMappingIsFoundAgain(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		Frame{Address: ext4 + 1},
+		Frame{Address: ext4 + 0x100},
+		Frame{Address: text + offB + 1},
+		Frame{Address: text + offC + 1, Mapping: &Mapping{File: "[kernel.kallsyms]"}},
+		Frame{Address: 0x1, Type: "native", Mapping: vmlinux()},
+	)
+	before := m.Profiles.Dictionary().MappingTable().Len()
+	run(t, Options{}, m.Profiles)
+	assert.Equal(t, before+1, m.Profiles.Dictionary().MappingTable().Len(), "ext4 was added")
+}
+
+func TestContract_4_4_HasFunctions(t *testing.T) {
+	has := func(m *Mapping, value any) *Mapping {
+		if value != nil {
+			m.Attributes = map[string]any{keyHasFunctions: value}
+		}
+		return m
+	}
+	user := Frame{Address: 1, Mapping: has(&Mapping{File: "app"}, true)} // the message uses it
+	for _, tt := range []struct {
+		name      string
+		has, want *Mapping
+	}{
+		{"new mapping", nil, has(vmlinux(), true)},
+		{"false becomes true", has(vmlinux(), false), has(vmlinux(), true)},
+		{"true stays", has(vmlinux(), true), has(vmlinux(), true)},
+		{"none stays none", vmlinux(), vmlinux()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := rewritetest.NewMessage().Profile(nil, "scope").
+				Sample(Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has}, user)
+			samples, _ := run(t, Options{}, m.Profiles)
+			assert.Equal(t, tt.want, samples[0].Stack[0].Mapping)
+			assert.Equal(t, user, samples[0].Stack[1])
+		})
+	}
+}
+
+func TestContract_4_4_IsFolded(t *testing.T) {
+	folded := func(offset uint64, value any) Frame {
+		f := Frame{Address: text + offset, Type: "kernel"}
+		if value != nil {
+			f.Attributes = map[string]any{keyIsFolded: value}
+		}
+		return f
+	}
+	for _, tt := range []struct {
+		name      string
+		offset    uint64
+		has, want any
+	}{
+		{"alias", offE, nil, true},
+		{"alias that says no", offE, false, true},
+		{"alias that says so", offE, true, true},
+		{"plain that says folded", offB, true, false},
+		{"plain that says no", offB, false, false},
+		{"plain", offB, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
+				folded(tt.offset+1, tt.has),
+				Frame{Address: 1, Type: "native", Attributes: map[string]any{keyIsFolded: false}}, // the message uses it
+			)
+			samples, _ := run(t, Options{}, m.Profiles)
+			assert.Equal(t, tt.want, samples[0].Stack[0].Attributes[keyIsFolded])
+		})
+	}
+	got, _ := leaf(t, Options{}, folded(offE, nil))
+	assert.Empty(t, got.Attributes, "not where the message does not use it")
+}
+
+// TestContract_4_5_NoDuplicates has everything in the message that is written,
+// as other entries of its tables; run checks that nothing is there twice.
+func TestContract_4_5_NoDuplicates(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(named(Frame{Address: 7, Type: "kernel", Mapping: vmlinux()}, "b")).
+		Sample(Frame{Address: text + offB + 1}, Frame{Address: text + offB + 2}, Frame{Address: text + offRust + 1}).
+		Sample(Frame{Address: text + offRust + 2}, Frame{Address: ext4 + 1})
+	d := m.Profiles.Dictionary()
+	strings, functions, mappings, attributes := d.StringTable().Len(), d.FunctionTable().Len(), d.MappingTable().Len(), d.AttributeTable().Len()
+	run(t, Options{}, m.Profiles)
+	assert.Equal(t, strings+4, d.StringTable().Len(), "core::fmt::write, its symbol, ext4, ext4_read")
+	assert.Equal(t, functions+2, d.FunctionTable().Len())
+	assert.Equal(t, mappings+1, d.MappingTable().Len())
+	assert.Equal(t, attributes+2, d.AttributeTable().Len(), "ext4's build id and file ID")
+}
+
+// TestTablesThatWereLeftOut: a message can leave out tables that it does not
+// use.
+func TestTablesThatWereLeftOut(t *testing.T) {
+	m := rewritetest.NewMessage()
+	d := m.Profiles.Dictionary()
+	empty := func() {
+		d.StringTable().FromRaw(nil)
+		d.AttributeTable().RemoveIf(func(pprofile.KeyValueAndUnit) bool { return true })
+		d.MappingTable().RemoveIf(func(pprofile.Mapping) bool { return true })
+		d.FunctionTable().RemoveIf(func(pprofile.Function) bool { return true })
+	}
+	empty()
+	d.LocationTable().AppendEmpty().SetAddress(text + offB + 1)
+	d.StackTable().AppendEmpty().LocationIndices().Append(1)
+	samples := m.Profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples()
+	samples.AppendEmpty().SetStackIndex(1)
+	got, _ := run(t, Options{}, m.Profiles)
+	assert.Equal(t, named(Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b"), got[0].Stack[0])
+}
