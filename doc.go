@@ -1,0 +1,43 @@
+// Package kernelsym is a processor for the OpenTelemetry Collector that puts
+// names on kernel code.
+//
+// It keeps caches of the symbols of the kernel it runs on, and rewrites the
+// kernel frames of OTLP profiles that have no name yet: to function names, and to
+// the file IDs of the kernel and its modules. Everything else in a profile comes
+// out as it came in. A collector is built with it by ocb, with a line
+//
+//	processors:
+//	  - gomod: github.com/kernelsym/kernelsym v0.1.0
+//
+// # The flow
+//
+//	kernel                internal/                                 kernelsymprocessor/
+//	/proc/kallsyms ─► kallsyms ─┐
+//	/proc/modules  ─► kmod ─────┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
+//	/sys/module    ─►           ┘            one atomic pointer     once a message
+//
+// It goes one way. Each source keeps one kind of symbol current and publishes an
+// immutable table after every change; the cache runs the sources and holds the
+// tables they published last; a message is rewritten with the snapshot of the
+// moment, without waiting for anything.
+//
+// # Glossary
+//
+//   - symbol: a name and the addresses [start, end) of the code that has it.
+//   - module: a piece of kernel code that is loaded and identified as one: the
+//     core kernel ("vmlinux") or a loadable module.
+//   - build id: what the linker noted in a module to identify the build; the same
+//     on every machine that runs it.
+//   - file ID: a hash of the build id, by which backends of profiles find a file
+//     (process.executable.build_id.htlhash).
+//   - location, stack, sample, mapping, dictionary: as in OTLP's profiles.proto.
+//   - frame: a location, that is, an address and what is known of it.
+//   - leaf, caller: the first frame of a stack, where the CPU was, and the others.
+//
+// # Reading order
+//
+// internal/symtab (what is known), internal/symcache (who keeps it known),
+// internal/kallsyms (the plainest source), internal/rewrite (what is done with
+// it), kernelsymprocessor (the component). kernelstackreceiver, which samples
+// kernel stacks, and cmd/kernelsym, the operator's tool, stand for themselves.
+package kernelsym

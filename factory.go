@@ -1,0 +1,74 @@
+package kernelsym
+
+import (
+	"context"
+	"os"
+	"runtime"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/xconsumer"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processorhelper/xprocessorhelper"
+	"go.opentelemetry.io/collector/processor/xprocessor"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/kernelsymprocessor"
+)
+
+// NewFactory returns the factory of the processor "kernelsym". Processors that
+// come from one factory share what they know of the kernel.
+func NewFactory() processor.Factory {
+	f := &factory{}
+	return xprocessor.NewFactory(
+		metadata.Type,
+		createDefaultConfig,
+		xprocessor.WithProfiles(f.createProfiles, metadata.ProfilesStability),
+	)
+}
+
+type factory struct {
+	caches symcache.Registry[sourceKey]
+}
+
+func (f *factory) createProfiles(
+	ctx context.Context, set processor.Settings, config component.Config, next xconsumer.Profiles,
+) (xprocessor.Profiles, error) {
+	c := config.(*Config)
+	opts := c.rewriteOptions()
+	if c.HostCheck {
+		opts.IsForeign = kernelsymprocessor.ThisHost(c.Procfs, os.Getenv).IsForeign
+	}
+	key := c.sourceKey()
+	//nolint:contextcheck // a cache serves all pipelines, so it lives longer than the context of any
+	p, err := kernelsymprocessor.New(set.TelemetrySettings, opts, func() (*symcache.Cache, func()) {
+		return f.caches.Acquire(key, func() *symcache.Cache {
+			return symcache.Start(set.Logger, sources(key, runtime.GOOS, set.Logger)...)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return xprocessorhelper.NewProfiles(ctx, set, config, next, p.ProcessProfiles,
+		xprocessorhelper.WithStart(p.Start),
+		xprocessorhelper.WithShutdown(p.Shutdown),
+		xprocessorhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
+	)
+}
+
+// sources returns the sources of a cache. This is the one place that lists them.
+func sources(key sourceKey, goos string, logger *zap.Logger) []symcache.Source {
+	if goos != "linux" {
+		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
+		return nil
+	}
+	list := []symcache.Source{kallsyms.NewSource(key.procfs, key.sysfs)}
+	if key.modules.Enabled {
+		list = append(list, kmod.NewSource(key.procfs, key.sysfs, key.modules.Settle))
+	}
+	return list
+}

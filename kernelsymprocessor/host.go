@@ -1,0 +1,121 @@
+package kernelsymprocessor
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Resource attributes that identify a host.
+const (
+	hostID   = "host.id"
+	hostName = "host.name"
+	nodeName = "k8s.node.name"
+)
+
+// A Host is what is known of the identity of the machine that this process runs
+// on.
+type Host struct {
+	known map[string][]string // values by attribute
+}
+
+// ThisHost finds out the identity of this machine, as far as that is possible
+// from inside a container: there, the host name and the machine ID are often the
+// container's own and say nothing.
+//
+// What the environment variable OTEL_RESOURCE_ATTRIBUTES says counts (it is how a
+// DaemonSet tells a collector its node), and K8S_NODE_NAME, KUBE_NODE_NAME and
+// NODE_NAME. procfs is where the host's /proc is mounted.
+func ThisHost(procfs string, getenv func(string) string) *Host {
+	h := &Host{known: make(map[string][]string)}
+	for pair := range strings.SplitSeq(getenv("OTEL_RESOURCE_ATTRIBUTES"), ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		switch key = strings.TrimSpace(key); key {
+		case hostID, hostName, nodeName:
+			if decoded, err := url.PathUnescape(strings.TrimSpace(value)); err == nil {
+				h.add(key, decoded)
+			}
+		}
+	}
+	for _, name := range []string{"K8S_NODE_NAME", "KUBE_NODE_NAME", "NODE_NAME"} {
+		h.add(nodeName, getenv(name))
+	}
+	if name, err := os.Hostname(); err == nil && hasHostsName() {
+		h.add(hostName, name)
+	}
+	for _, name := range machineIDFiles(procfs) {
+		if id, err := os.ReadFile(name); err == nil {
+			h.add(hostID, strings.TrimSpace(string(id)))
+			break
+		}
+	}
+	return h
+}
+
+func (h *Host) add(key, value string) {
+	if value != "" {
+		h.known[key] = append(h.known[key], value)
+	}
+}
+
+// hasHostsName reports whether this process is in the first UTS namespace, so
+// that its host name is the host's. The namespace's inode number is
+// PROC_UTS_INIT_INO of include/linux/proc_ns.h.
+func hasHostsName() bool {
+	link, err := os.Readlink("/proc/self/ns/uts")
+	return err == nil && link == "uts:[4026531838]"
+}
+
+// machineIDFiles returns where the host's machine ID can be, see machine-id(5).
+func machineIDFiles(procfs string) []string {
+	files := []string{filepath.Join(procfs, "1", "root", "etc", "machine-id")}
+	if hasHostsName() {
+		files = append(files, "/etc/machine-id")
+	}
+	return files
+}
+
+// IsForeign reports whether a resource is another host's: one of the attributes
+// that identify it is known of this host and has another value, and none has
+// the same.
+func (h *Host) IsForeign(r pcommon.Resource) bool {
+	foreign := false
+	for key, known := range h.known {
+		value, ok := r.Attributes().Get(key)
+		if !ok || value.Type() != pcommon.ValueTypeStr || value.Str() == "" {
+			continue
+		}
+		for _, k := range known {
+			switch {
+			case sameHost(key, value.Str(), k):
+				return false
+			case canTell(key, value.Str(), k):
+				foreign = true
+			}
+		}
+	}
+	return foreign
+}
+
+// sameHost compares two values of an attribute. Of names, one can be the first
+// label of the other.
+func sameHost(key, a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if a == b {
+		return true
+	}
+	if key != hostName {
+		return false
+	}
+	return strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+}
+
+// canTell reports whether two values differ because the hosts do: a host ID
+// can be a machine ID, an ID that a cloud gives, and more, of which a host has
+// one each.
+func canTell(key, a, b string) bool {
+	return key != hostID || len(a) == len(b) && strings.Count(a, "-") == strings.Count(b, "-")
+}

@@ -1,0 +1,160 @@
+// Package kernelsymprocessor is the processor: it takes the snapshot of what is
+// known of the kernel's symbols, has each message rewritten with it, and counts.
+package kernelsymprocessor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// Acquire returns a running cache of symbols, and what gives it back.
+type Acquire func() (cache *symcache.Cache, release func())
+
+// A Processor rewrites the profiles of one pipeline. Its methods are safe for
+// concurrent use.
+type Processor struct {
+	rewriter  *rewrite.Rewriter
+	acquire   Acquire
+	telemetry *metadata.TelemetryBuilder
+	frames    [rewrite.NumOutcomes][symtab.NumOrigins]metric.MeasurementOption
+
+	cache atomic.Pointer[symcache.Cache] // nil while stopped
+
+	mu   sync.Mutex // held by Start and Shutdown
+	stop []func()   // what Shutdown has to call; nil while stopped
+}
+
+// New returns a processor that rewrites as opts say, with symbols from the cache
+// that acquire returns.
+func New(set component.TelemetrySettings, opts rewrite.Options, acquire Acquire) (*Processor, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return nil, err
+	}
+	p := &Processor{rewriter: rewrite.New(opts), acquire: acquire, telemetry: telemetry}
+	for outcome := range p.frames {
+		for origin := range p.frames[outcome] {
+			p.frames[outcome][origin] = metric.WithAttributeSet(attribute.NewSet(
+				attribute.String("outcome", rewrite.Outcome(outcome).String()),
+				attribute.String("origin", symtab.Origin(origin).String()),
+			))
+		}
+	}
+	return p, nil
+}
+
+// Start begins to keep symbols, and to report as the component's status whether
+// they can be had. It returns before they are read. Started twice, it does
+// nothing.
+func (p *Processor) Start(_ context.Context, host component.Host) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop != nil {
+		return nil
+	}
+	cache, release := p.acquire()
+	if err := p.observe(cache); err != nil {
+		release()
+		return err
+	}
+	p.cache.Store(cache)
+	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
+	p.stop = []func(){unwatch, p.telemetry.Shutdown, release}
+	return nil
+}
+
+// Shutdown gives the symbols back. A processor that does not run, or not any
+// more, passes profiles on as they are.
+func (p *Processor) Shutdown(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cache.Store(nil)
+	for _, stop := range p.stop {
+		stop()
+	}
+	p.stop = nil
+	return nil
+}
+
+// ProcessProfiles puts names on the kernel frames of pd. It never fails.
+func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
+	start := time.Now()
+	pd, counts := p.rewriter.Rewrite(pd, p.cache.Load().Snapshot())
+	if counts == (rewrite.Counts{}) {
+		return pd, nil
+	}
+	p.telemetry.ProcessorKernelsymRewriteDuration.Record(ctx, time.Since(start).Seconds())
+	for outcome := range counts {
+		for origin, n := range counts[outcome] {
+			if n > 0 {
+				p.telemetry.ProcessorKernelsymFrames.Add(ctx, int64(n), p.frames[outcome][origin])
+			}
+		}
+	}
+	return pd, nil
+}
+
+// observe registers the metrics that are read off the cache.
+func (p *Processor) observe(cache *symcache.Cache) error {
+	return errors.Join(
+		p.telemetry.RegisterProcessorKernelsymSymbolsCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for origin, n := range countSymbols(cache.Snapshot()) {
+				o.Observe(int64(n), metric.WithAttributes(attribute.String("origin", origin.String())))
+			}
+			return nil
+		}),
+		p.telemetry.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for _, h := range cache.Health() {
+				up := int64(0)
+				if h.State == symcache.StateUp {
+					up = 1
+				}
+				o.Observe(up, metric.WithAttributes(attribute.String("source", h.Source)))
+			}
+			return nil
+		}),
+	)
+}
+
+func countSymbols(s *symtab.Snapshot) map[symtab.Origin]int {
+	n := make(map[symtab.Origin]int)
+	for _, t := range s.Tables() {
+		for _, m := range t.Modules() {
+			n[m.Origin] += m.Len()
+		}
+	}
+	return n
+}
+
+// reportStatus reports what is wrong with the sources, or that nothing is.
+func reportStatus(host component.Host, health []symcache.Health) {
+	var errs []error
+	for _, h := range health {
+		switch h.State {
+		case symcache.StateStarting:
+			return // not known yet
+		case symcache.StateDegraded, symcache.StateDown:
+			errs = append(errs, fmt.Errorf("%s is %s: %w", h.Source, h.State, h.Err))
+		}
+	}
+	event := componentstatus.NewEvent(componentstatus.StatusOK)
+	if len(errs) > 0 {
+		event = componentstatus.NewRecoverableErrorEvent(errors.Join(errs...))
+	}
+	componentstatus.ReportStatus(host, event)
+}

@@ -1,0 +1,261 @@
+package kernelsymprocessor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/metadatatest"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// source publishes what it is sent, and fails when it is sent an error without a
+// table.
+type source chan published
+
+type published struct {
+	table *symtab.Table
+	err   error
+}
+
+func (source) Name() string { return "fake" }
+
+func (s source) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-s:
+			if p.table == nil {
+				return p.err
+			}
+			publish(p.table, p.err)
+		}
+	}
+}
+
+func (s source) acquire() (*symcache.Cache, func()) {
+	c := symcache.Start(zap.NewNop(), s)
+	return c, c.Stop
+}
+
+const text = 0xffffffff81000000
+
+// kernel returns a table with one function of that name.
+func kernel(t testing.TB, name string) *symtab.Table {
+	t.Helper()
+	var b symtab.Builder
+	b.Add(text, 'T', []byte(name))
+	m, err := b.Build(symtab.ModuleInfo{
+		Name: symtab.KernelName, BuildID: "ab", Base: text, Start: text, End: text + 0x100, Valid: symtab.Always,
+	})
+	require.NoError(t, err)
+	return symtab.NewTable([]*symtab.Module{m})
+}
+
+func message() *rewritetest.Message {
+	return rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		rewritetest.Frame{Address: text + 0x10, Type: "kernel"},
+		rewritetest.Frame{Address: text + 0x1000, Type: "kernel"},
+		rewritetest.Frame{Address: 0x10, Type: "native"},
+	)
+}
+
+// process returns the name of the first frame of a message after processing.
+func process(t testing.TB, p *Processor) string {
+	t.Helper()
+	pd, err := p.ProcessProfiles(context.Background(), message().Profiles)
+	require.NoError(t, err)
+	if lines := rewritetest.Samples(pd)[0].Stack[0].Lines; len(lines) > 0 {
+		return lines[0].Name
+	}
+	return ""
+}
+
+// host is a collector that notes the status reported to it.
+type host struct {
+	component.Host
+	mu     sync.Mutex
+	events []*componentstatus.Event
+}
+
+func newHost() *host { return &host{Host: componenttest.NewNopHost()} }
+
+func (h *host) Report(e *componentstatus.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+}
+
+func newProcessor(t testing.TB, acquire Acquire) *Processor {
+	t.Helper()
+	p, err := New(componenttest.NewNopTelemetrySettings(), rewrite.Options{}, acquire)
+	require.NoError(t, err)
+	return p
+}
+
+func TestProcessorUsesTheLatestSymbols(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := make(source)
+		p := newProcessor(t, s.acquire)
+		require.NoError(t, p.Start(t.Context(), newHost()))
+		assert.Empty(t, process(t, p), "nothing is known yet, and it does not wait")
+		s <- published{table: kernel(t, "first")}
+		synctest.Wait()
+		assert.Equal(t, "first", process(t, p))
+		s <- published{table: kernel(t, "second")}
+		synctest.Wait()
+		assert.Equal(t, "second", process(t, p))
+		s <- published{err: errors.New("broken")}
+		synctest.Wait()
+		assert.Equal(t, "second", process(t, p), "6.2: the last good table is kept")
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
+func TestStartAndShutdownInAnyOrder(t *testing.T) {
+	p := newProcessor(t, make(source).acquire)
+	start := func() { require.NoError(t, p.Start(t.Context(), newHost())) }
+	shutdown := func() { require.NoError(t, p.Shutdown(t.Context())) }
+	for _, step := range []func(){shutdown, start, start, shutdown, shutdown, start, shutdown} {
+		step()
+		assert.Empty(t, process(t, p))
+	}
+}
+
+func TestContract_8_StatusSaysWhatIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := make(source)
+		h := newHost()
+		p := newProcessor(t, s.acquire)
+		require.NoError(t, p.Start(t.Context(), h))
+		synctest.Wait()
+		assert.Empty(t, h.events, "not known yet")
+
+		s <- published{err: errors.New("set kernel.kptr_restrict")}
+		s <- published{table: kernel(t, "f"), err: errors.New("no file IDs")}
+		s <- published{table: kernel(t, "f")}
+		synctest.Wait()
+		require.NoError(t, p.Shutdown(t.Context()))
+
+		require.Len(t, h.events, 3)
+		assert.Equal(t, componentstatus.StatusRecoverableError, h.events[0].Status())
+		require.EqualError(t, h.events[0].Err(), "fake is down: set kernel.kptr_restrict")
+		assert.Equal(t, componentstatus.StatusRecoverableError, h.events[1].Status())
+		require.EqualError(t, h.events[1].Err(), "fake is degraded: no file IDs")
+		assert.Equal(t, componentstatus.StatusOK, h.events[2].Status())
+	})
+}
+
+func TestTelemetry(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	s := make(source)
+	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context(), newHost()))
+	sourceUp := func(want int64) {
+		t.Helper()
+		metadatatest.AssertEqualProcessorKernelsymSourceUp(t, telemetry,
+			[]metricdata.DataPoint[int64]{{Value: want, Attributes: attribute.NewSet(attribute.String("source", "fake"))}},
+			metricdatatest.IgnoreTimestamp())
+	}
+	sourceUp(0)
+	s <- published{table: kernel(t, "f")}
+	require.Eventually(t, func() bool { return process(t, p) == "f" }, time.Minute, time.Millisecond)
+	sourceUp(1)
+
+	before := frames(t, telemetry)
+	process(t, p)
+	after := frames(t, telemetry)
+	resolved := attribute.NewSet(attribute.String("outcome", "resolved"), attribute.String("origin", "kernel"))
+	unresolved := attribute.NewSet(attribute.String("outcome", "unresolved"), attribute.String("origin", "kernel"))
+	assert.Equal(t, before[resolved]+1, after[resolved])
+	assert.Equal(t, before[unresolved]+1, after[unresolved])
+
+	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry,
+		[]metricdata.DataPoint[int64]{{Value: 1, Attributes: attribute.NewSet(attribute.String("origin", "kernel"))}},
+		metricdatatest.IgnoreTimestamp())
+	duration, err := telemetry.GetMetric("otelcol_processor_kernelsym_rewrite_duration")
+	require.NoError(t, err)
+	assert.NotEmpty(t, duration.Data.(metricdata.Histogram[float64]).DataPoints)
+
+	require.NoError(t, p.Shutdown(t.Context()))
+	_, err = telemetry.GetMetric("otelcol_processor_kernelsym_symbols")
+	require.Error(t, err, "not observed any more")
+}
+
+// frames returns the counted frames by their attributes.
+func frames(t *testing.T, telemetry *componenttest.Telemetry) map[attribute.Set]int64 {
+	t.Helper()
+	m, err := telemetry.GetMetric("otelcol_processor_kernelsym_frames")
+	require.NoError(t, err)
+	n := make(map[attribute.Set]int64)
+	for _, point := range m.Data.(metricdata.Sum[int64]).DataPoints {
+		n[point.Attributes] = point.Value
+	}
+	return n
+}
+
+func TestContract_4_6_NothingToDoDoesNotAllocate(t *testing.T) {
+	p := newProcessor(t, make(source).acquire)
+	require.NoError(t, p.Start(t.Context(), newHost()))
+	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
+	pd := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(rewritetest.Frame{Address: 1, Type: "native"}).Profiles
+	ctx := t.Context()
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, err := p.ProcessProfiles(ctx, pd); err != nil {
+			t.Fail()
+		}
+	}))
+}
+
+// TestManyPipelines has profiles rewritten by several goroutines while symbols
+// change and the processor starts and stops.
+func TestManyPipelines(t *testing.T) {
+	s := make(source)
+	p := newProcessor(t, s.acquire)
+	require.NoError(t, p.Start(t.Context(), newHost()))
+	var busy sync.WaitGroup
+	for range 4 {
+		busy.Go(func() {
+			for range 200 {
+				switch name := process(t, p); name {
+				case "", "first", "second":
+				default:
+					t.Errorf("name %q", name)
+				}
+			}
+		})
+	}
+	tables := []*symtab.Table{kernel(t, "first"), kernel(t, "second")}
+	for i := range 100 {
+		s <- published{table: tables[i%2]}
+		if i%10 == 9 {
+			require.NoError(t, p.Shutdown(t.Context()))
+			require.NoError(t, p.Start(t.Context(), newHost()))
+		}
+	}
+	busy.Wait()
+	require.NoError(t, p.Shutdown(t.Context()))
+}
