@@ -1,0 +1,28 @@
+// Package perfring reads the ring buffers of perf events on all CPUs as one
+// stream of records in the order of their times.
+//
+// # Glossary
+//
+//   - ring: a buffer that the kernel shares with this process, one for each CPU:
+//     a page of metadata and a power of two of pages with records. The kernel
+//     appends at data_head, we free at data_tail (struct perf_event_mmap_page of
+//     include/uapi/linux/perf_event.h).
+//   - record: what is in a ring, a header with type and size and a body that
+//     depends on the type. The numbers are in the machine's byte order.
+//   - sample: the record of one interrupt, with the stack of the kernel.
+//   - lost: records for which a ring had no room. The kernel tells how many in
+//     the next record that fits.
+//   - throttled: a CPU's event that was stopped for the rest of a tick because
+//     it took too long (the sysctl kernel.perf_cpu_time_max_percent).
+//
+// # Order
+//
+// Each CPU writes its ring in order, but what happens on two CPUs must be brought
+// together: a program can be loaded on one and unloaded on the other. Records are
+// held back until they are as old as the window of [Options]; by then, those of
+// all CPUs are in their rings. One that comes later than that is passed on when
+// it comes.
+//
+// The package uses unsafe, to read and write the positions in a ring with atomic
+// operations; nothing else in this project does.
+package perfring

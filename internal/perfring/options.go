@@ -1,0 +1,50 @@
+package perfring
+
+import (
+	"errors"
+	"time"
+)
+
+// Event is what is to be recorded.
+type Event struct {
+	// Cycles samples with the CPU's cycle counter, not with a timer.
+	Cycles bool
+
+	// Frequency is the number of samples a second and CPU. The sysctl
+	// kernel.perf_event_max_sample_rate bounds it.
+	Frequency uint64
+
+	// Idle also samples the idle task.
+	Idle bool
+
+	// MaxStack is the number of addresses of a stack that are kept, 0 for as
+	// many as the sysctl kernel.perf_event_max_stack allows.
+	MaxStack uint16
+}
+
+// Options say what to record and how.
+type Options struct {
+	Event Event
+
+	// BytesPerCPU is the size of each ring, without the page of metadata. It is
+	// rounded up to a power of two of pages.
+	BytesPerCPU int
+
+	// Window is for how long records are held back to bring those of all CPUs
+	// into order.
+	Window time.Duration
+
+	// SysFS is where /sys is mounted.
+	SysFS string
+}
+
+// Errors of Open that an operator can do something about.
+var (
+	ErrPermission = errors.New("not permitted to use perf events on all CPUs: " +
+		"grant CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to -1")
+	ErrUnsupported = errors.New("this kernel or machine does not have the perf event")
+	ErrRate        = errors.New("the kernel refuses the event: is the sample frequency above the sysctl kernel.perf_event_max_sample_rate?")
+	ErrMemory      = errors.New("not permitted to lock the memory of the rings: " +
+		"grant CAP_PERFMON or CAP_IPC_LOCK, or raise the sysctl kernel.perf_event_mlock_kb")
+	ErrFiles = errors.New("too many open files: a ring takes one for each CPU; raise the limit (RLIMIT_NOFILE)")
+)

@@ -1,0 +1,333 @@
+package perfring
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			println(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func options() Options {
+	return Options{
+		Event:       Event{Frequency: 997, Idle: true},
+		BytesPerCPU: 64 << 10,
+		Window:      time.Millisecond,
+		SysFS:       "/sys",
+	}
+}
+
+func open(t *testing.T, opts Options) *Reader {
+	t.Helper()
+	kerneltest.NeedPerf(t)
+	files := openFiles(t)
+	r, err := Open(opts)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close(), "twice")
+		assert.Equal(t, files, openFiles(t), "files are left open")
+	})
+	return r
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// load makes system calls on all CPUs until the test ends.
+func load(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var busy sync.WaitGroup
+	for range runtime.NumCPU() {
+		busy.Go(func() {
+			buf := make([]byte, 1<<16)
+			for ctx.Err() == nil {
+				f, err := os.Open("/dev/zero")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 100 {
+					_, _ = f.Read(buf)
+				}
+				_ = f.Close()
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); busy.Wait() })
+}
+
+// readFor returns the records of some time.
+func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
+	t.Helper()
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); {
+		records, err := r.Read(t.Context(), deadline)
+		require.NoError(t, err)
+		all = append(all, records...)
+	}
+	return all
+}
+
+func TestSamplesOfTheRunningKernel(t *testing.T) {
+	r := open(t, options())
+	load(t)
+	start := monotonic()
+	records := readFor(t, r, time.Second)
+	end := monotonic()
+
+	self := uint32(os.Getpid())
+	var samples, own int
+	cpus := map[uint32]bool{}
+	for i, rec := range records {
+		if i > 0 {
+			require.GreaterOrEqual(t, rec.Time, records[i-1].Time, "record %d", i)
+		}
+		require.True(t, start-uint64(time.Second) < rec.Time && rec.Time < end, "time of record %d", i)
+		if rec.Type != TypeSample {
+			continue
+		}
+		samples++
+		cpus[rec.CPU] = true
+		if rec.PID == self {
+			own++
+		}
+		require.NotEmpty(t, rec.Stack)
+		for _, addr := range rec.Stack {
+			require.NotZero(t, addr>>63, "%#x is not an address of the kernel", addr)
+		}
+	}
+	assert.Greater(t, samples, 20)
+	assert.Positive(t, own, "samples of this process")
+	assert.Len(t, cpus, runtime.NumCPU())
+}
+
+func TestThreadNames(t *testing.T) {
+	r := open(t, options())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, os.WriteFile("/proc/thread-self/comm", []byte("a new name"), 0o600))
+	tid := uint32(unix.Gettid())
+	named := false
+	for _, rec := range readFor(t, r, 200*time.Millisecond) {
+		if rec.Type == TypeComm && rec.TID == tid {
+			assert.Equal(t, "a new name", rec.Comm)
+			assert.Equal(t, uint32(os.Getpid()), rec.PID)
+			named = true
+		}
+	}
+	assert.True(t, named)
+}
+
+func TestForkAndExit(t *testing.T) {
+	r := open(t, options())
+	proc, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
+	require.NoError(t, err)
+	_, err = proc.Wait()
+	require.NoError(t, err)
+	seen := map[Type]bool{}
+	for _, rec := range readFor(t, r, 200*time.Millisecond) {
+		if rec.PID == uint32(proc.Pid) {
+			seen[rec.Type] = true
+			if rec.Type == TypeExit {
+				assert.True(t, seen[TypeFork], "forked before it exited")
+			}
+		}
+	}
+	assert.True(t, seen[TypeFork] && seen[TypeComm] && seen[TypeExit], "%v", seen)
+}
+
+// TestLost lets a small ring run full.
+func TestLost(t *testing.T) {
+	opts := options()
+	opts.BytesPerCPU = 1
+	opts.Event.Frequency = 5000
+	r := open(t, opts)
+	load(t)
+	var lost uint64
+	for i := 0; i < 100 && lost == 0; i++ {
+		time.Sleep(300 * time.Millisecond)
+		// Reading makes room; the kernel tells with the next record.
+		for _, rec := range readFor(t, r, 10*time.Millisecond) {
+			if rec.Type == TypeLost {
+				lost += rec.Lost
+			}
+		}
+	}
+	assert.Positive(t, lost)
+}
+
+func TestFlushHoldsNothingBack(t *testing.T) {
+	opts := options()
+	opts.Window = time.Hour
+	r := open(t, opts)
+	load(t)
+	assert.Empty(t, readFor(t, r, 100*time.Millisecond))
+	records := r.Flush()
+	assert.NotEmpty(t, records)
+	assert.IsNonDecreasing(t, times(records))
+}
+
+func times(records []Record) (all []uint64) {
+	for _, r := range records {
+		all = append(all, r.Time)
+	}
+	return all
+}
+
+func TestReadIsInterrupted(t *testing.T) {
+	for name, interrupt := range map[string]func(r *Reader, cancel func()) error{
+		"by Close":   func(r *Reader, _ func()) error { return r.Close() },
+		"by context": func(_ *Reader, cancel func()) error { cancel(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.Event.Frequency, opts.Event.Idle = 1, false
+			r := open(t, opts)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			read := make(chan error)
+			go func() {
+				for {
+					if _, err := r.Read(ctx, time.Now().Add(time.Hour)); err != nil {
+						read <- err
+						return
+					}
+				}
+			}()
+			time.Sleep(50 * time.Millisecond)
+			require.NoError(t, interrupt(r, cancel))
+			select {
+			case err := <-read:
+				assert.True(t, errors.Is(err, os.ErrClosed) || errors.Is(err, context.Canceled), "%v", err)
+			case <-time.After(time.Minute):
+				t.Fatal("Read waits on")
+			}
+			_, err := r.Read(ctx, time.Now().Add(time.Hour))
+			assert.Error(t, err)
+		})
+	}
+}
+
+// TestCPUsComeAndGo tells the reader of CPUs that come online and go offline. The
+// rings are real.
+func TestCPUsComeAndGo(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU: none can come online")
+	}
+	sysfs := t.TempDir()
+	online := func(list string) {
+		name := filepath.Join(sysfs, "devices/system/cpu/online")
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(list+"\n"), 0o600))
+	}
+	online("0")
+	opts := options()
+	opts.SysFS = sysfs
+	r := open(t, opts)
+	load(t)
+	cpus := func() map[uint32]bool {
+		seen := map[uint32]bool{}
+		r.refresh = time.Time{}
+		readFor(t, r, 10*time.Millisecond) // what was before
+		for _, rec := range readFor(t, r, 300*time.Millisecond) {
+			seen[rec.CPU] = true
+		}
+		return seen
+	}
+	assert.Equal(t, map[uint32]bool{0: true}, cpus())
+	online("0-1")
+	assert.Equal(t, map[uint32]bool{0: true, 1: true}, cpus())
+	online("1")
+	assert.Equal(t, map[uint32]bool{1: true}, cpus())
+	online("0-1")
+	assert.Equal(t, map[uint32]bool{0: true, 1: true}, cpus())
+}
+
+// TestEventThatDied has an event that is not counted any more, as after its CPU
+// was offline for a moment.
+func TestEventThatDied(t *testing.T) {
+	r := open(t, options())
+	load(t)
+	require.NotEmpty(t, readFor(t, r, 100*time.Millisecond))
+	for _, ring := range r.rings {
+		require.True(t, ring.alive())
+		require.NoError(t, unix.IoctlSetInt(ring.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
+		ring.alive()
+		require.False(t, ring.alive())
+	}
+	readFor(t, r, 10*time.Millisecond)
+	r.refresh = time.Time{}
+	assert.NotEmpty(t, readFor(t, r, 100*time.Millisecond))
+}
+
+func TestOpenErrors(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	files := openFiles(t)
+	opts := options()
+	opts.Event.Frequency = 1 << 40
+	_, err := Open(opts)
+	require.ErrorIs(t, err, ErrRate)
+
+	opts = options()
+	opts.SysFS = t.TempDir()
+	_, err = Open(opts)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	// Room for less and less files, until there is none for all rings.
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	for room := uint64(files) + 8; err == nil || errors.Is(err, os.ErrNotExist); room-- {
+		low := limit
+		low.Cur = room
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+		var r *Reader
+		r, err = Open(options())
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		if err == nil {
+			require.NoError(t, r.Close())
+		}
+	}
+	require.ErrorIs(t, err, ErrFiles)
+	assert.Equal(t, files, openFiles(t))
+}
+
+func TestUnixOffset(t *testing.T) {
+	before := time.Now().UnixNano()
+	now := int64(monotonic()) + UnixOffset()
+	after := time.Now().UnixNano()
+	assert.GreaterOrEqual(t, now, before-1000)
+	assert.LessOrEqual(t, now, after+1000)
+}
+
+func TestRingSize(t *testing.T) {
+	page := os.Getpagesize()
+	for bytes, want := range map[int]int{0: page, 1: page, page: page, page + 1: 2 * page, 3 * page: 4 * page, 5 * page: 8 * page} {
+		assert.Equal(t, want, ringSize(bytes), "%d bytes", bytes)
+	}
+}

@@ -1,0 +1,146 @@
+package perfring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Type is the type of a record.
+type Type uint32
+
+// The types of records that are passed on (enum perf_event_type of
+// include/uapi/linux/perf_event.h). Others are left out.
+const (
+	TypeLost     Type = 2
+	TypeComm     Type = 3
+	TypeExit     Type = 4
+	TypeThrottle Type = 5
+	TypeFork     Type = 7
+	TypeSample   Type = 9
+)
+
+// A Record is one record of a ring. Which fields are set depends on the type.
+type Record struct {
+	Type Type
+	Time uint64 // in nanoseconds of CLOCK_MONOTONIC
+	CPU  uint32
+
+	// The process and thread that a sample or a throttled event interrupted,
+	// that changed its name, exited or was forked, as numbers of the PID
+	// namespace of this process. 0 is the idle task, or one of a namespace that
+	// is not visible here.
+	PID, TID uint32
+
+	Parent uint32   // Fork: the thread that forked
+	Comm   string   // Comm: the thread's new name, at most 15 bytes
+	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first
+	Lost   uint64   // Lost: how many records
+}
+
+// ErrMalformed says that a record is not as the kernel writes it.
+var ErrMalformed = errors.New("malformed perf record")
+
+const (
+	headerLen   = 8  // struct perf_event_header
+	sampleIDLen = 24 // struct sample_id with PID and TID, time, CPU
+	recordAlign = 8
+)
+
+// contextMax is PERF_CONTEXT_MAX: numbers from it on mark parts of a stack.
+const contextMax = ^uint64(4095) + 1
+
+// parse reads a record, header included, of an event whose samples have what
+// openRing asks for. It reports false for a type that is not passed on.
+func parse(raw []byte) (r Record, ok bool, err error) {
+	if len(raw) < headerLen {
+		return Record{}, false, fmt.Errorf("%w: %d bytes", ErrMalformed, len(raw))
+	}
+	r.Type = Type(binary.NativeEndian.Uint32(raw))
+	f := fields{raw[headerLen:], true}
+	switch r.Type {
+	case TypeSample:
+		f.uint64() // the address, which the stack begins with
+		r.PID, r.TID = f.uint32(), f.uint32()
+		r.Time = f.uint64()
+		r.CPU = f.uint32()
+		f.uint32()
+		r.Stack = f.stack()
+	case TypeLost:
+		f.uint64()
+		r.Lost = f.uint64()
+		f.sampleID(&r)
+	case TypeComm:
+		pid, tid := f.uint32(), f.uint32()
+		r.Comm = f.comm()
+		f.sampleID(&r)
+		r.PID, r.TID = pid, tid
+	case TypeFork, TypeExit:
+		pid, _, tid, parent := f.uint32(), f.uint32(), f.uint32(), f.uint32()
+		f.uint64()
+		f.sampleID(&r)
+		r.PID, r.TID, r.Parent = pid, tid, parent
+	case TypeThrottle:
+		f.uint64()
+		f.uint64()
+		f.uint64()
+		f.sampleID(&r)
+	default:
+		return Record{}, false, nil
+	}
+	if !f.ok {
+		return Record{}, false, fmt.Errorf("%w: type %d, %d bytes", ErrMalformed, r.Type, len(raw))
+	}
+	return r, true, nil
+}
+
+// fields takes a record's body apart. ok becomes false when it is too short.
+type fields struct {
+	rest []byte
+	ok   bool
+}
+
+func (f *fields) next(n int) []byte {
+	if len(f.rest) < n {
+		f.ok, f.rest = false, nil
+		return make([]byte, n)
+	}
+	b := f.rest[:n]
+	f.rest = f.rest[n:]
+	return b
+}
+
+func (f *fields) uint32() uint32 { return binary.NativeEndian.Uint32(f.next(4)) }
+func (f *fields) uint64() uint64 { return binary.NativeEndian.Uint64(f.next(8)) }
+
+// stack reads a call chain, without the marks in it.
+func (f *fields) stack() []uint64 {
+	n := f.uint64()
+	if n > uint64(len(f.rest)/8) {
+		f.ok = false
+		return nil
+	}
+	stack := make([]uint64, 0, n)
+	for range n {
+		if addr := f.uint64(); addr < contextMax {
+			stack = append(stack, addr)
+		}
+	}
+	return stack
+}
+
+// comm reads a name, which is padded with zeros up to the sample_id.
+func (f *fields) comm() string {
+	padded := f.next(max(0, len(f.rest)-sampleIDLen))
+	name, _, _ := bytes.Cut(padded, []byte{0})
+	return string(name)
+}
+
+// sampleID reads what stands at the end of records that are not samples.
+func (f *fields) sampleID(r *Record) {
+	r.PID, r.TID = f.uint32(), f.uint32()
+	r.Time = f.uint64()
+	r.CPU = f.uint32()
+	f.uint32()
+}

@@ -1,0 +1,146 @@
+package perfring
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// record returns a record as the kernel writes it: numbers of 32 and 64 bits, and
+// bytes.
+func record(typ Type, body ...any) []byte {
+	raw := binary.NativeEndian.AppendUint32(nil, uint32(typ))
+	raw = append(raw, 0, 0, 0, 0)
+	for _, field := range body {
+		switch v := field.(type) {
+		case uint32:
+			raw = binary.NativeEndian.AppendUint32(raw, v)
+		case uint64:
+			raw = binary.NativeEndian.AppendUint64(raw, v)
+		case string:
+			raw = append(raw, v...)
+		}
+	}
+	binary.NativeEndian.PutUint16(raw[6:], uint16(len(raw)))
+	return raw
+}
+
+// id is a sample_id: process 10, thread 11, time 12, CPU 3.
+var id = string(record(0, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0))[headerLen:])
+
+const (
+	leaf   = uint64(0xffffffff81000010)
+	caller = uint64(0xffffffff81000020)
+)
+
+func sample(stack ...any) []byte {
+	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0)}, stack...)...)
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		raw  []byte
+		want Record
+	}{
+		{
+			"sample", sample(uint64(3), ^uint64(127), leaf, caller),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
+		},
+		{
+			"sample without stack", sample(uint64(0)),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{}},
+		},
+		{
+			"lost", record(TypeLost, uint64(1), uint64(42), id),
+			Record{Type: TypeLost, Time: 12, CPU: 3, PID: 10, TID: 11, Lost: 42},
+		},
+		{
+			"comm", record(TypeComm, uint32(20), uint32(21), "name\x00\x00\x00\x00", id),
+			Record{Type: TypeComm, Time: 12, CPU: 3, PID: 20, TID: 21, Comm: "name"},
+		},
+		{
+			"comm of full length", record(TypeComm, uint32(20), uint32(21), "fifteen_letters\x00", id),
+			Record{Type: TypeComm, Time: 12, CPU: 3, PID: 20, TID: 21, Comm: "fifteen_letters"},
+		},
+		{
+			"comm without end", record(TypeComm, uint32(20), uint32(21), "eightchr", id),
+			Record{Type: TypeComm, Time: 12, CPU: 3, PID: 20, TID: 21, Comm: "eightchr"},
+		},
+		{
+			"fork", record(TypeFork, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), id),
+			Record{Type: TypeFork, Time: 12, CPU: 3, PID: 20, TID: 21, Parent: 11},
+		},
+		{
+			"exit", record(TypeExit, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), id),
+			Record{Type: TypeExit, Time: 12, CPU: 3, PID: 20, TID: 21, Parent: 11},
+		},
+		{
+			"throttle", record(TypeThrottle, uint64(1), uint64(2), uint64(3), id),
+			Record{Type: TypeThrottle, Time: 12, CPU: 3, PID: 10, TID: 11},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, ok, err := parse(tt.raw)
+			require.NoError(t, err)
+			assert.True(t, ok)
+			assert.Equal(t, tt.want, got)
+
+			for n := range tt.raw {
+				_, ok, err := parse(tt.raw[:n])
+				if tt.want.Type == TypeComm && n >= headerLen+8+sampleIDLen {
+					continue // a shorter name is one, too
+				}
+				require.ErrorIs(t, err, ErrMalformed, "cut to %d bytes", n)
+				assert.False(t, ok)
+			}
+		})
+	}
+}
+
+func TestParseOfOtherTypes(t *testing.T) {
+	for _, typ := range []Type{0, 1, 6, 10, 17, 18, 1000} {
+		_, ok, err := parse(record(typ, uint64(1)))
+		require.NoError(t, err)
+		assert.False(t, ok)
+	}
+}
+
+func TestParseImpossibleStack(t *testing.T) {
+	for _, n := range []uint64{4, 1 << 20, 1<<61 + 3, ^uint64(0)} {
+		_, _, err := parse(sample(n, leaf, leaf, leaf))
+		assert.ErrorIs(t, err, ErrMalformed, "%d addresses", n)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(sample(uint64(3), ^uint64(127), leaf, caller))
+	f.Add(record(TypeComm, uint32(20), uint32(21), "name\x00\x00\x00\x00", id))
+	f.Add(record(TypeLost, uint64(1), uint64(42), id))
+	f.Add(record(TypeFork, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), id))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, ok, err := parse(raw)
+		if ok && err != nil {
+			t.Fatal("both a record and an error")
+		}
+		if len(r.Stack) > len(raw)/8 || len(r.Comm) > len(raw) {
+			t.Fatalf("%d addresses and a name of %d in %d bytes", len(r.Stack), len(r.Comm), len(raw))
+		}
+	})
+}
+
+func TestParseCPUList(t *testing.T) {
+	for list, want := range map[string][]int{
+		"0": {0}, "0-3": {0, 1, 2, 3}, "0,2-3,8": {0, 2, 3, 8},
+	} {
+		got, err := parseCPUList(list)
+		require.NoError(t, err, list)
+		assert.Equal(t, want, got)
+	}
+	for _, list := range []string{"", "x", "1-", "-1", "3-x", "1,1", "2,1", "0-3,2", "70000", "0-1,"} {
+		_, err := parseCPUList(list)
+		assert.Error(t, err, list)
+	}
+}

@@ -1,0 +1,110 @@
+package perfring
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// memoryRing is a ring that is not shared with a kernel.
+func memoryRing(size int, head, tail uint64) *ring {
+	return &ring{data: make([]byte, size), head: &head, tail: &tail}
+}
+
+// put writes a record where the kernel would.
+func (r *ring) put(raw []byte) {
+	for _, b := range raw {
+		r.data[*r.head&uint64(len(r.data)-1)] = b
+		*r.head++
+	}
+}
+
+func (r *ring) records(t *testing.T) (all []Record) {
+	t.Helper()
+	require.NoError(t, r.drain(func(raw []byte) {
+		rec, ok, err := parse(raw)
+		require.NoError(t, err)
+		require.True(t, ok)
+		all = append(all, rec)
+	}))
+	assert.Equal(t, *r.head, *r.tail)
+	return all
+}
+
+// TestDrainWraps has records begin at every place of a ring, also at positions
+// above 32 bits and around the largest.
+func TestDrainWraps(t *testing.T) {
+	for _, start := range []uint64{0, 1<<32 - 64, 1<<63 - 128} {
+		for at := range uint64(64) {
+			r := memoryRing(512, start+8*at, start+8*at)
+			r.put(record(TypeLost, uint64(1), at, id))
+			r.put(sample(uint64(2), leaf, caller))
+			got := r.records(t)
+			require.Len(t, got, 2)
+			assert.Equal(t, at, got[0].Lost)
+			assert.Equal(t, []uint64{leaf, caller}, got[1].Stack)
+			assert.Empty(t, r.records(t))
+		}
+	}
+}
+
+func TestDrainRefusesWhatCannotBe(t *testing.T) {
+	for name, spoil := range map[string]func(r *ring){
+		"size 0":             func(r *ring) { binary.NativeEndian.PutUint16(r.data[6:], 0) },
+		"size of no header":  func(r *ring) { binary.NativeEndian.PutUint16(r.data[6:], 4) },
+		"size not aligned":   func(r *ring) { binary.NativeEndian.PutUint16(r.data[6:], 12) },
+		"size beyond head":   func(r *ring) { binary.NativeEndian.PutUint16(r.data[6:], 504) },
+		"head beyond a turn": func(r *ring) { *r.head += 4096 },
+		"head not aligned":   func(r *ring) { *r.head -= 4; *r.tail = 508; *r.head = 512 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := memoryRing(512, 0, 0)
+			r.put(record(TypeLost, uint64(1), uint64(1), id))
+			spoil(r)
+			require.ErrorIs(t, r.drain(func([]byte) {}), ErrMalformed)
+			assert.Equal(t, *r.head, *r.tail, "goes on behind it")
+		})
+	}
+}
+
+// TestMalformedRecordsCountAsLost: nothing disappears silently.
+func TestMalformedRecordsCountAsLost(t *testing.T) {
+	good := record(TypeLost, uint64(1), uint64(5), id)
+	r := memoryRing(512, 0, 0)
+	r.cpu = 7
+	r.put(good)
+	r.put(record(TypeSample, uint64(1)))
+	r.put(good)
+	reader := &Reader{rings: []*ring{r}}
+	reader.drain(99)
+	require.Len(t, reader.pending, 3)
+	assert.Equal(t, Record{Type: TypeLost, Time: 99, CPU: 7, Lost: 1}, reader.pending[2])
+}
+
+// FuzzDrain: whatever is in the ring, reading it ends, inside of it.
+func FuzzDrain(f *testing.F) {
+	r := memoryRing(128, 0, 0)
+	r.put(record(TypeLost, uint64(1), uint64(1), id))
+	f.Add(r.data, *r.head, uint64(0))
+	f.Add(r.data, uint64(200), uint64(100))
+	f.Fuzz(func(t *testing.T, data []byte, head, tail uint64) {
+		r := memoryRing(128, head, tail)
+		copy(r.data, data)
+		total := 0
+		err := r.drain(func(raw []byte) {
+			total += len(raw)
+			_, _, _ = parse(raw)
+		})
+		if total > len(r.data) {
+			t.Fatalf("%d bytes of a ring of %d", total, len(r.data))
+		}
+		if err == nil && uint64(total) != head-tail {
+			t.Fatalf("%d bytes of %d, and no error", total, head-tail)
+		}
+		if *r.tail != head {
+			t.Fatal("did not free what it read")
+		}
+	})
+}
