@@ -1,0 +1,179 @@
+package kernelstackreceiver
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
+)
+
+// message collects samples in a profile.
+type message struct {
+	profiles pprofile.Profiles
+	profile  pprofile.Profile
+	dict     pprofile.ProfilesDictionary
+	events   int // samples that were added
+
+	// What is in the tables.
+	strings    map[string]int32
+	attributes map[attributeKey]int32
+	locations  map[uint64]int32
+	stacks     map[string]int32 // by addresses, eight bytes each
+	samples    map[sampleKey]int
+
+	key []byte
+}
+
+type attributeKey struct {
+	key   string
+	text  string
+	value int64
+}
+
+// sampleKey is what samples that become one have in common.
+type sampleKey struct {
+	stack         int32
+	pid, tid, cpu uint32
+	name          string
+}
+
+// The attributes of samples and locations, by the semantic conventions.
+const (
+	keyFrameType  = "profile.frame.type"
+	keyPID        = "process.pid"
+	keyThreadID   = "thread.id"
+	keyThreadName = "thread.name"
+	keyCPU        = "cpu.logical_number"
+)
+
+// newMessage returns an empty message of samples taken that often a second.
+func newMessage(frequency int, version string) *message {
+	m := &message{
+		profiles:   pprofile.NewProfiles(),
+		strings:    map[string]int32{"": 0},
+		attributes: make(map[attributeKey]int32),
+		locations:  make(map[uint64]int32),
+		stacks:     make(map[string]int32),
+		samples:    make(map[sampleKey]int),
+	}
+	// Index 0 of each table is the zero value.
+	m.dict = m.profiles.Dictionary()
+	m.dict.StringTable().Append("")
+	m.dict.AttributeTable().AppendEmpty()
+	m.dict.MappingTable().AppendEmpty()
+	m.dict.FunctionTable().AppendEmpty()
+	m.dict.LocationTable().AppendEmpty()
+	m.dict.StackTable().AppendEmpty()
+	m.dict.LinkTable().AppendEmpty()
+
+	scope := m.profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty()
+	scope.Scope().SetName(metadata.ScopeName)
+	scope.Scope().SetVersion(version)
+	m.profile = scope.Profiles().AppendEmpty()
+	m.profile.SetProfileID(newProfileID())
+	m.profile.SampleType().SetTypeStrindex(m.string("samples"))
+	m.profile.SampleType().SetUnitStrindex(m.string("count"))
+	m.profile.PeriodType().SetTypeStrindex(m.string("cpu"))
+	m.profile.PeriodType().SetUnitStrindex(m.string("nanoseconds"))
+	m.profile.SetPeriod(1e9 / int64(frequency))
+	return m
+}
+
+func newProfileID() (id pprofile.ProfileID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// add adds a sample. unixNano is when it was taken, name the thread's name or
+// empty.
+func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
+	key := sampleKey{stack: m.stack(r.Stack), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
+	at, ok := m.samples[key]
+	samples := m.profile.Samples()
+	if !ok {
+		at = samples.Len()
+		m.samples[key] = at
+		s := samples.AppendEmpty()
+		s.SetStackIndex(key.stack)
+		indices := s.AttributeIndices()
+		indices.Append(m.attribute(keyPID, "", int64(r.PID)), m.attribute(keyThreadID, "", int64(r.TID)))
+		if name != "" {
+			indices.Append(m.attribute(keyThreadName, name, 0))
+		}
+		indices.Append(m.attribute(keyCPU, "", int64(r.CPU)))
+	}
+	s := samples.At(at)
+	s.Values().Append(1)
+	s.TimestampsUnixNano().Append(unixNano)
+	m.events++
+}
+
+// finish returns the message, of samples taken from start to end.
+func (m *message) finish(startUnixNano, endUnixNano int64) pprofile.Profiles {
+	m.profile.SetTime(pcommon.Timestamp(startUnixNano))
+	m.profile.SetDurationNano(uint64(max(0, endUnixNano-startUnixNano)))
+	return m.profiles
+}
+
+func (m *message) stack(addrs []uint64) int32 {
+	m.key = m.key[:0]
+	for _, addr := range addrs {
+		m.key = binary.NativeEndian.AppendUint64(m.key, addr)
+	}
+	if at, ok := m.stacks[string(m.key)]; ok {
+		return at
+	}
+	at := int32(m.dict.StackTable().Len())
+	m.stacks[string(m.key)] = at
+	indices := m.dict.StackTable().AppendEmpty().LocationIndices()
+	indices.EnsureCapacity(len(addrs))
+	for _, addr := range addrs {
+		indices.Append(m.location(addr))
+	}
+	return at
+}
+
+func (m *message) location(addr uint64) int32 {
+	if at, ok := m.locations[addr]; ok {
+		return at
+	}
+	at := int32(m.dict.LocationTable().Len())
+	m.locations[addr] = at
+	loc := m.dict.LocationTable().AppendEmpty()
+	loc.SetAddress(addr)
+	loc.AttributeIndices().Append(m.attribute(keyFrameType, "kernel", 0))
+	return at
+}
+
+// attribute returns the index of an attribute with that text, or with that value
+// if there is no text.
+func (m *message) attribute(key, text string, value int64) int32 {
+	k := attributeKey{key, text, value}
+	if at, ok := m.attributes[k]; ok {
+		return at
+	}
+	at := int32(m.dict.AttributeTable().Len())
+	m.attributes[k] = at
+	a := m.dict.AttributeTable().AppendEmpty()
+	a.SetKeyStrindex(m.string(key))
+	if text != "" {
+		a.Value().SetStr(text)
+	} else {
+		a.Value().SetInt(value)
+	}
+	return at
+}
+
+func (m *message) string(s string) int32 {
+	if at, ok := m.strings[s]; ok {
+		return at
+	}
+	at := int32(m.dict.StringTable().Len())
+	m.strings[s] = at
+	m.dict.StringTable().Append(s)
+	return at
+}

@@ -1,0 +1,126 @@
+package kernelstackreceiver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+const (
+	leaf   = 0xffffffff81000010
+	caller = 0xffffffff81000020
+)
+
+// records are some of each kind.
+var records = []perfring.Record{
+	{Type: perfring.TypeLost, Time: 1, Lost: 40},
+	{Type: perfring.TypeLost, Time: 2, Lost: 2},
+	{Type: perfring.TypeThrottle, Time: 3},
+	{Type: perfring.TypeThrottle, Time: 4},
+	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
+	{Type: perfring.TypeSample, Time: 6, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
+}
+
+func TestMessage(t *testing.T) {
+	m := newMessage(100, "1.2.3")
+	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
+	m.add(&r, 1000, "worker")
+	m.add(&r, 2000, "worker")
+	other := r
+	other.CPU = 0
+	m.add(&other, 3000, "worker")
+	r.Stack = []uint64{caller}
+	m.add(&r, 4000, "")
+	pd := m.finish(500, 5000)
+
+	require.NoError(t, rewritetest.CheckValid(pd))
+	frame := func(addr uint64) rewritetest.Frame { return rewritetest.Frame{Address: addr, Type: "kernel"} }
+	assert.Equal(t, []rewritetest.Sample{
+		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Values: []int64{1, 1}, Timestamps: []uint64{1000, 2000}},
+		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Values: []int64{1}, Timestamps: []uint64{3000}},
+		{Stack: []rewritetest.Frame{frame(caller)}, Values: []int64{1}, Timestamps: []uint64{4000}},
+	}, rewritetest.Samples(pd))
+	assert.Equal(t, 3, pd.Dictionary().LocationTable().Len(), "the zero value and two addresses")
+	assert.Equal(t, 3, pd.Dictionary().StackTable().Len())
+
+	scope := pd.ResourceProfiles().At(0).ScopeProfiles().At(0)
+	assert.Equal(t, "1.2.3", scope.Scope().Version())
+	profile := scope.Profiles().At(0)
+	assert.Equal(t, uint64(500), uint64(profile.Time()))
+	assert.Equal(t, uint64(4500), profile.DurationNano())
+	assert.Equal(t, int64(10_000_000), profile.Period())
+	str := func(i int32) string { return pd.Dictionary().StringTable().At(int(i)) }
+	assert.Equal(t, "samples count cpu nanoseconds", fmt.Sprint(
+		str(profile.SampleType().TypeStrindex()), " ", str(profile.SampleType().UnitStrindex()), " ",
+		str(profile.PeriodType().TypeStrindex()), " ", str(profile.PeriodType().UnitStrindex())))
+}
+
+func TestThreads(t *testing.T) {
+	procfs := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(procfs, "7"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(procfs, "7/comm"), []byte("from before\n"), 0o600))
+	threads := newThreads(procfs)
+	note := func(r perfring.Record) { threads.note(&r) }
+
+	assert.Equal(t, "from before", threads.name(7))
+	assert.Empty(t, threads.name(8), "it has exited")
+	assert.Empty(t, threads.name(0))
+	note(perfring.Record{Type: perfring.TypeComm, TID: 7, Comm: "new name"})
+	assert.Equal(t, "new name", threads.name(7))
+	note(perfring.Record{Type: perfring.TypeFork, TID: 9, Parent: 7})
+	assert.Equal(t, "new name", threads.name(9), "as its parent")
+	note(perfring.Record{Type: perfring.TypeExit, TID: 9})
+	assert.Equal(t, "new name", threads.name(9), "it still runs")
+	threads.forgetExited()
+	assert.NotContains(t, threads.names, uint32(9))
+
+	// Thread 7 has gone without a record of that, and its number is used anew.
+	note(perfring.Record{Type: perfring.TypeFork, TID: 7, Parent: 100})
+	assert.Equal(t, "from before", threads.name(7), "is read again")
+
+	for i := range uint32(3 * maxThreads) {
+		note(perfring.Record{Type: perfring.TypeComm, TID: i, Comm: "x"})
+	}
+	assert.LessOrEqual(t, len(threads.names), maxThreads)
+}
+
+func TestConfig(t *testing.T) {
+	load := func(raw map[string]any) (*Config, error) {
+		c := createDefaultConfig().(*Config)
+		if err := confmap.NewFromStringMap(raw).Unmarshal(c); err != nil {
+			return nil, err
+		}
+		return c, confmap.Validate(c)
+	}
+	c, err := load(nil)
+	require.NoError(t, err)
+	assert.Equal(t, &Config{
+		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "auto",
+		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
+	}, c)
+	assert.Equal(t, []perfring.Event{{Frequency: 97, Cycles: true}, {Frequency: 97}}, c.events())
+
+	c, err = load(map[string]any{"event": "cpu-clock", "frequency": 10, "idle": true})
+	require.NoError(t, err)
+	assert.Equal(t, []perfring.Event{{Frequency: 10, Idle: true}}, c.events())
+	c, err = load(map[string]any{"event": "cycles"})
+	require.NoError(t, err)
+	assert.Equal(t, []perfring.Event{{Frequency: 97, Cycles: true}}, c.events())
+
+	for key, value := range map[string]any{
+		"frequency": 0, "interval": "10ms", "max_samples": 0, "event": "clock", "buffer": 1,
+		"procfs": "proc", "sysfs": "sys", "frequencies": 97,
+	} {
+		_, err := load(map[string]any{key: value})
+		assert.ErrorContains(t, err, key)
+	}
+}

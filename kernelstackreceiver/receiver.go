@@ -1,0 +1,153 @@
+package kernelstackreceiver
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer/xconsumer"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
+)
+
+// pollInterval is the time after which the rings are read even if none is half
+// full: threads must be named while they live.
+const pollInterval = 200 * time.Millisecond
+
+// A Receiver samples kernel stacks and sends them on. Its methods are safe for
+// concurrent use.
+type Receiver struct {
+	config    *Config
+	next      xconsumer.Profiles
+	logger    *zap.Logger
+	version   string
+	telemetry *metadata.TelemetryBuilder
+
+	mu     sync.Mutex // held by Start and Shutdown
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles) (*Receiver, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	return &Receiver{
+		config:    config,
+		next:      next,
+		logger:    set.Logger,
+		version:   set.BuildInfo.Version,
+		telemetry: telemetry,
+	}, nil
+}
+
+// Start begins to sample. Without the privilege it reports that as the
+// component's status and tries again: a collector has more to do. Started twice,
+// it does nothing.
+func (r *Receiver) Start(ctx context.Context, host component.Host) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancel != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // which ends with the start
+	r.cancel = cancel
+	r.done.Go(func() { r.run(ctx, host) })
+	return nil
+}
+
+// Shutdown stops sampling and sends on what was sampled.
+func (r *Receiver) Shutdown(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancel != nil {
+		r.cancel()
+		r.done.Wait()
+		r.cancel = nil
+	}
+	return nil
+}
+
+// run samples until ctx is done.
+func (r *Receiver) run(ctx context.Context, host component.Host) {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
+	reported := ""
+	for {
+		err := r.sample(ctx, func() {
+			retry.Reset()
+			if reported != "" {
+				r.logger.Info("Kernel stacks are sampled again")
+				reported = ""
+			}
+			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err.Error() != reported {
+			reported = err.Error()
+			r.logger.Error("Kernel stacks cannot be sampled", zap.Error(err))
+			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry.NextBackOff()):
+		}
+	}
+}
+
+// sample opens the rings, calls started, and sends samples on until ctx is done
+// or the rings cannot be read.
+func (r *Receiver) sample(ctx context.Context, started func()) error {
+	rings, err := r.open()
+	if err != nil {
+		return err
+	}
+	started()
+	err = newSampler(r, rings).run(ctx)
+	return errors.Join(err, rings.Close())
+}
+
+// open opens the rings with the first event that this machine has.
+func (r *Receiver) open() (*perfring.Reader, error) {
+	var errs []error
+	for _, event := range r.config.events() {
+		rings, err := perfring.Open(r.config.ringOptions(event))
+		if err == nil {
+			r.logger.Info("Kernel stacks are sampled",
+				zap.Bool("cycles", event.Cycles), zap.Uint64("frequency", event.Frequency))
+			return rings, nil
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, perfring.ErrUnsupported) {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// send sends a message on.
+func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
+	if m.events == 0 {
+		return
+	}
+	outcome := "accepted"
+	if err := r.next.ConsumeProfiles(ctx, m.finish(start, end)); err != nil {
+		outcome = "refused"
+		r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.events), zap.Error(err))
+	}
+	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(m.events),
+		metric.WithAttributes(attribute.String("outcome", outcome)))
+}

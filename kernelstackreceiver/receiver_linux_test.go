@@ -1,0 +1,231 @@
+package kernelstackreceiver
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
+)
+
+// load makes system calls until the test ends.
+func load(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var busy sync.WaitGroup
+	for range runtime.NumCPU() {
+		busy.Go(func() {
+			buf := make([]byte, 1<<16)
+			f, err := os.Open("/dev/zero")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			for ctx.Err() == nil {
+				_, _ = f.Read(buf)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); busy.Wait() })
+}
+
+func config() *Config {
+	c := createDefaultConfig().(*Config)
+	c.Frequency, c.Interval = 997, 300*time.Millisecond
+	return c
+}
+
+// host notes the status reported to it.
+type host struct {
+	component.Host
+	events chan *componentstatus.Event
+}
+
+func newHost() host {
+	return host{componenttest.NewNopHost(), make(chan *componentstatus.Event, 100)}
+}
+
+func (h host) Report(e *componentstatus.Event) { h.events <- e }
+
+func start(t *testing.T, c *Config, next *consumertest.ProfilesSink) (*Receiver, host) {
+	t.Helper()
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), c, next)
+	require.NoError(t, err)
+	h := newHost()
+	require.NoError(t, r.Start(t.Context(), h))
+	t.Cleanup(func() { require.NoError(t, r.Shutdown(context.Background())) })
+	return r, h
+}
+
+func waitForProfiles(t *testing.T, sink *consumertest.ProfilesSink, n int) []pprofile.Profiles {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(sink.AllProfiles()) >= n }, time.Minute, 10*time.Millisecond)
+	return sink.AllProfiles()
+}
+
+func TestProfileOfTheRunningKernel(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	load(t)
+	sink := new(consumertest.ProfilesSink)
+	begin := time.Now()
+	r, h := start(t, config(), sink)
+	waitForProfiles(t, sink, 2)
+	require.NoError(t, r.Shutdown(context.Background()))
+	end := time.Now()
+	assert.Equal(t, componentstatus.StatusOK, (<-h.events).Status())
+
+	self := int64(os.Getpid())
+	comm, err := os.ReadFile("/proc/self/comm")
+	require.NoError(t, err)
+	own, ownNames := 0, map[string]bool{}
+	for _, pd := range sink.AllProfiles() {
+		require.NoError(t, rewritetest.CheckValid(pd))
+		assert.Equal(t, metadata.ScopeName, pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Scope().Name())
+		profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+		from := uint64(profile.Time())
+		to := from + profile.DurationNano()
+		assert.GreaterOrEqual(t, from, uint64(begin.UnixNano()))
+		assert.LessOrEqual(t, to, uint64(end.UnixNano()))
+		for i, s := range profile.Samples().All() {
+			require.Equal(t, s.Values().Len(), s.TimestampsUnixNano().Len())
+			for _, at := range s.TimestampsUnixNano().All() {
+				require.True(t, from <= at && at <= to, "sample %d: %d is not in %d-%d", i, at, from, to)
+			}
+			attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
+			require.NoError(t, err)
+			raw := attributes.AsRaw()
+			assert.Contains(t, raw, keyThreadID)
+			assert.Less(t, raw[keyCPU], int64(runtime.NumCPU()))
+			if raw[keyPID] == self {
+				own++
+				name, _ := raw[keyThreadName].(string)
+				ownNames[name] = true
+			}
+		}
+		for _, s := range rewritetest.Samples(pd) {
+			require.NotEmpty(t, s.Stack)
+			for _, f := range s.Stack {
+				require.NotZero(t, f.Address>>63)
+				require.Equal(t, rewritetest.Frame{Address: f.Address, Type: "kernel"}, f)
+			}
+		}
+	}
+	assert.Positive(t, own, "samples of this process")
+	assert.True(t, ownNames[string(comm[:len(comm)-1])], "%v", ownNames)
+}
+
+func TestSamplesOfAMessageAreCapped(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	load(t)
+	c := config()
+	c.Interval, c.MaxSamples = time.Hour, 20
+	sink := new(consumertest.ProfilesSink)
+	r, _ := start(t, c, sink)
+	for _, pd := range waitForProfiles(t, sink, 3)[:3] {
+		events := 0
+		for _, s := range rewritetest.Samples(pd) {
+			events += len(s.Values)
+		}
+		assert.Equal(t, 20, events)
+	}
+	// What is left is sent at the end.
+	require.NoError(t, r.Shutdown(context.Background()))
+	all := sink.AllProfiles()
+	assert.NotEmpty(t, rewritetest.Samples(all[len(all)-1]))
+}
+
+func TestStartAndShutdownInAnyOrder(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), config(), new(consumertest.ProfilesSink))
+	require.NoError(t, err)
+	up := func() { require.NoError(t, r.Start(t.Context(), newHost())) }
+	down := func() { require.NoError(t, r.Shutdown(context.Background())) }
+	for _, step := range []func(){down, up, up, down, down, up, down} {
+		step()
+	}
+}
+
+func TestTelemetry(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	load(t)
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = telemetry.NewTelemetrySettings()
+	for outcome, next := range map[string]error{"accepted": nil, "refused": errors.New("no room")} {
+		sink := consumertest.NewErr(next)
+		if next == nil {
+			sink = consumertest.NewNop()
+		}
+		r, err := newReceiver(set, config(), sink)
+		require.NoError(t, err)
+		require.NoError(t, r.Start(t.Context(), newHost()))
+		require.Eventually(t, func() bool {
+			m, err := telemetry.GetMetric("otelcol_receiver_kernelstack_samples")
+			if err != nil {
+				return false
+			}
+			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+				if value, _ := p.Attributes.Value("outcome"); value.AsString() == outcome && p.Value > 0 {
+					return true
+				}
+			}
+			return false
+		}, time.Minute, 10*time.Millisecond, outcome)
+		require.NoError(t, r.Shutdown(context.Background()))
+	}
+}
+
+// TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn starts the receiver as a
+// user who may not sample: it says why, and tries again.
+func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
+	paranoid, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+	if err != nil || string(paranoid) == "-1\n" {
+		t.Skip("this kernel lets everybody use perf events: that it refuses them is not tested")
+	}
+	kerneltest.Unprivileged(t, func(t *testing.T) {
+		r, h := start(t, config(), new(consumertest.ProfilesSink))
+		e := <-h.events
+		assert.Equal(t, componentstatus.StatusRecoverableError, e.Status())
+		require.ErrorContains(t, e.Err(), "CAP_PERFMON")
+		time.Sleep(2 * time.Second) // it has tried again
+		assert.Empty(t, h.events, "reported once")
+		require.NoError(t, r.Shutdown(context.Background()))
+	})
+}
+
+// TestSamplerCountsAndNames feeds a sampler records that cannot be had at
+// will.
+func TestSamplerCountsAndNames(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = telemetry.NewTelemetrySettings()
+	r, err := newReceiver(set, config(), new(consumertest.ProfilesSink))
+	require.NoError(t, err)
+	s := newSampler(r, nil)
+	s.add(t.Context(), records)
+	for name, want := range map[string]int64{"lost_records": 42, "throttled": 2} {
+		m, err := telemetry.GetMetric("otelcol_receiver_kernelstack_" + name)
+		require.NoError(t, err)
+		assert.Equal(t, want, m.Data.(metricdata.Sum[int64]).DataPoints[0].Value, name)
+	}
+}

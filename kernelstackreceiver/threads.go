@@ -1,0 +1,76 @@
+package kernelstackreceiver
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// threads knows the names of threads: from records of the kernel, and from /proc
+// for those that have had their name since before.
+type threads struct {
+	procfs string
+	names  map[uint32]string // by thread id; empty if it cannot be found out
+	exited []uint32
+}
+
+// maxThreads bounds the names that are kept, should records of exits be lost. It
+// is the number of threads that Linux allows by default on a large machine.
+const maxThreads = 1 << 16
+
+func newThreads(procfs string) *threads {
+	return &threads{procfs: procfs, names: make(map[uint32]string)}
+}
+
+// note takes what a record says of a thread.
+func (t *threads) note(r *perfring.Record) {
+	switch r.Type {
+	case perfring.TypeComm:
+		t.set(r.TID, r.Comm)
+	case perfring.TypeFork:
+		if name, ok := t.names[r.Parent]; ok {
+			t.set(r.TID, name)
+		} else {
+			delete(t.names, r.TID) // the id can be used anew
+		}
+	case perfring.TypeExit:
+		t.exited = append(t.exited, r.TID) // it still runs for a moment
+	}
+}
+
+func (t *threads) set(tid uint32, name string) {
+	if len(t.names) >= maxThreads {
+		clear(t.names)
+	}
+	t.names[tid] = name
+}
+
+// name returns a thread's name, empty if it cannot be found out. Thread 0, the
+// idle task or one of another PID namespace, has none.
+func (t *threads) name(tid uint32) string {
+	name, ok := t.names[tid]
+	if !ok && tid != 0 {
+		name = t.read(tid)
+		t.set(tid, name)
+	}
+	return name
+}
+
+func (t *threads) read(tid uint32) string {
+	comm, err := os.ReadFile(filepath.Join(t.procfs, strconv.FormatUint(uint64(tid), 10), "comm"))
+	if err != nil {
+		return "" // it has exited
+	}
+	return string(bytes.TrimSuffix(comm, []byte("\n")))
+}
+
+// forgetExited forgets the threads that have exited.
+func (t *threads) forgetExited() {
+	for _, tid := range t.exited {
+		delete(t.names, tid)
+	}
+	t.exited = t.exited[:0]
+}
