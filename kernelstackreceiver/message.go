@@ -18,6 +18,8 @@ type message struct {
 	dict     pprofile.ProfilesDictionary
 	events   int // samples that were added
 
+	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
+
 	// What is in the tables.
 	strings    map[string]int32
 	attributes map[attributeKey]int32
@@ -109,13 +111,23 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 	s := samples.At(at)
 	s.Values().Append(1)
 	s.TimestampsUnixNano().Append(unixNano)
+	if m.events == 0 {
+		m.first = unixNano
+	}
+	m.first, m.last = min(m.first, unixNano), max(m.last, unixNano)
 	m.events++
 }
 
-// finish returns the message, of samples taken from start to end.
+// finish returns the message, of samples taken from start to end. A sample
+// outside, as the wall clock was set or for the error of its conversion, widens
+// the profile's time: it always covers its samples.
 func (m *message) finish(startUnixNano, endUnixNano int64) pprofile.Profiles {
-	m.profile.SetTime(pcommon.Timestamp(startUnixNano))
-	m.profile.SetDurationNano(uint64(max(0, endUnixNano-startUnixNano)))
+	start, end := uint64(startUnixNano), uint64(endUnixNano)
+	if m.events > 0 {
+		start, end = min(start, m.first), max(end, m.last)
+	}
+	m.profile.SetTime(pcommon.Timestamp(start))
+	m.profile.SetDurationNano(max(start, end) - start)
 	return m.profiles
 }
 

@@ -64,6 +64,22 @@ func TestMessage(t *testing.T) {
 		str(profile.PeriodType().TypeStrindex()), " ", str(profile.PeriodType().UnitStrindex())))
 }
 
+// TestProfileCoversItsSamples has samples outside the time that a message was
+// collected in, as they come about when the wall clock is set.
+func TestProfileCoversItsSamples(t *testing.T) {
+	m := newMessage(100, "")
+	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
+	m.add(&r, 2000, "")
+	m.add(&r, 400, "")
+	m.add(&r, 6000, "")
+	profile := m.finish(500, 5000).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	assert.Equal(t, uint64(400), uint64(profile.Time()))
+	assert.Equal(t, uint64(5600), profile.DurationNano())
+
+	empty := newMessage(100, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	assert.Zero(t, empty.DurationNano())
+}
+
 func TestThreads(t *testing.T) {
 	procfs := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(procfs, "7"), 0o755))

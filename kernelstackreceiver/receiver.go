@@ -111,12 +111,13 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 // sample opens the rings, calls started, and sends samples on until ctx is done
 // or the rings cannot be read.
 func (r *Receiver) sample(ctx context.Context, started func()) error {
+	start := time.Now()
 	rings, err := r.open()
 	if err != nil {
 		return err
 	}
 	started()
-	err = newSampler(r, rings).run(ctx)
+	err = newSampler(r, rings, start).run(ctx)
 	return errors.Join(err, rings.Close())
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,28 +22,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
-
-// load makes system calls until the test ends.
-func load(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var busy sync.WaitGroup
-	for range runtime.NumCPU() {
-		busy.Go(func() {
-			buf := make([]byte, 1<<16)
-			f, err := os.Open("/dev/zero")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer f.Close()
-			for ctx.Err() == nil {
-				_, _ = f.Read(buf)
-			}
-		})
-	}
-	t.Cleanup(func() { cancel(); busy.Wait() })
-}
 
 func config() *Config {
 	c := createDefaultConfig().(*Config)
@@ -82,7 +59,7 @@ func waitForProfiles(t *testing.T, sink *consumertest.ProfilesSink, n int) []ppr
 
 func TestProfileOfTheRunningKernel(t *testing.T) {
 	kerneltest.NeedPerf(t)
-	load(t)
+	kerneltest.Busy(t)
 	sink := new(consumertest.ProfilesSink)
 	begin := time.Now()
 	r, h := start(t, config(), sink)
@@ -133,7 +110,7 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 
 func TestSamplesOfAMessageAreCapped(t *testing.T) {
 	kerneltest.NeedPerf(t)
-	load(t)
+	kerneltest.Busy(t)
 	c := config()
 	c.Interval, c.MaxSamples = time.Hour, 20
 	sink := new(consumertest.ProfilesSink)
@@ -164,7 +141,7 @@ func TestStartAndShutdownInAnyOrder(t *testing.T) {
 
 func TestTelemetry(t *testing.T) {
 	kerneltest.NeedPerf(t)
-	load(t)
+	kerneltest.Busy(t)
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
 	set := receivertest.NewNopSettings(metadata.Type)
@@ -221,7 +198,7 @@ func TestSamplerCountsAndNames(t *testing.T) {
 	set.TelemetrySettings = telemetry.NewTelemetrySettings()
 	r, err := newReceiver(set, config(), new(consumertest.ProfilesSink))
 	require.NoError(t, err)
-	s := newSampler(r, nil)
+	s := newSampler(r, nil, time.Now())
 	s.add(t.Context(), records)
 	for name, want := range map[string]int64{"lost_records": 42, "throttled": 2} {
 		m, err := telemetry.GetMetric("otelcol_receiver_kernelstack_" + name)

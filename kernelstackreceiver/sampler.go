@@ -17,9 +17,10 @@ type sampler struct {
 	flush    time.Time // when to send it
 }
 
-func newSampler(r *Receiver, rings *perfring.Reader) *sampler {
+// newSampler returns a sampler of rings that were opened after start.
+func newSampler(r *Receiver, rings *perfring.Reader, start time.Time) *sampler {
 	s := &sampler{receiver: r, rings: rings, threads: newThreads(r.config.Procfs)}
-	s.begin(time.Now().UnixNano())
+	s.begin(start.UnixNano())
 	return s
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -59,30 +58,6 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// load makes system calls on all CPUs until the test ends.
-func load(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var busy sync.WaitGroup
-	for range runtime.NumCPU() {
-		busy.Go(func() {
-			buf := make([]byte, 1<<16)
-			for ctx.Err() == nil {
-				f, err := os.Open("/dev/zero")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for range 100 {
-					_, _ = f.Read(buf)
-				}
-				_ = f.Close()
-			}
-		})
-	}
-	t.Cleanup(func() { cancel(); busy.Wait() })
-}
-
 // readFor returns the records of some time.
 func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 	t.Helper()
@@ -96,7 +71,7 @@ func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 
 func TestSamplesOfTheRunningKernel(t *testing.T) {
 	r := open(t, options())
-	load(t)
+	kerneltest.Busy(t)
 	start := monotonic()
 	records := readFor(t, r, time.Second)
 	end := monotonic()
@@ -168,7 +143,7 @@ func TestLost(t *testing.T) {
 	opts.BytesPerCPU = 1
 	opts.Event.Frequency = 5000
 	r := open(t, opts)
-	load(t)
+	kerneltest.Busy(t)
 	var lost uint64
 	for i := 0; i < 100 && lost == 0; i++ {
 		time.Sleep(300 * time.Millisecond)
@@ -186,7 +161,7 @@ func TestFlushHoldsNothingBack(t *testing.T) {
 	opts := options()
 	opts.Window = time.Hour
 	r := open(t, opts)
-	load(t)
+	kerneltest.Busy(t)
 	assert.Empty(t, readFor(t, r, 100*time.Millisecond))
 	records := r.Flush()
 	assert.NotEmpty(t, records)
@@ -250,7 +225,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	opts := options()
 	opts.SysFS = sysfs
 	r := open(t, opts)
-	load(t)
+	kerneltest.Busy(t)
 	cpus := func() map[uint32]bool {
 		seen := map[uint32]bool{}
 		r.refresh = time.Time{}
@@ -273,7 +248,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 // was offline for a moment.
 func TestEventThatDied(t *testing.T) {
 	r := open(t, options())
-	load(t)
+	kerneltest.Busy(t)
 	require.NotEmpty(t, readFor(t, r, 100*time.Millisecond))
 	for _, ring := range r.rings {
 		require.True(t, ring.alive())
