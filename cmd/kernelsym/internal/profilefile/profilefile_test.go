@@ -1,0 +1,152 @@
+package profilefile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	vmlinux = &rewritetest.Mapping{File: "vmlinux", Limit: 0x1000, BuildID: "ab12"}
+	libc    = &rewritetest.Mapping{File: "libc.so.6", Start: 0x7f0000000000, Limit: 0x7f0000001000}
+
+	read = rewritetest.Frame{
+		Address: 0x10, Mapping: vmlinux, Type: "kernel", Lines: []rewritetest.Line{{Name: "vfs_read", System: "vfs_read"}},
+	}
+	syscall = rewritetest.Frame{
+		Address: 0x20, Mapping: vmlinux, Type: "kernel", Lines: []rewritetest.Line{{Name: "do_syscall_64", System: "do_syscall_64"}},
+	}
+	padding = rewritetest.Frame{Address: 0xffffffff81000030, Type: "kernel"}
+	user    = rewritetest.Frame{Address: 0x7f0000000123, Mapping: libc, Type: "native"}
+)
+
+// message returns one of three samples, two of which have the same stack.
+func message() pprofile.Profiles {
+	return rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(read, syscall, user).Sample(padding, syscall).Sample(read, syscall, user).Profiles
+}
+
+// formats are the file exporter's: files of two messages each.
+func formats(t testing.TB) map[string][]byte {
+	t.Helper()
+	json, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(message())
+	require.NoError(t, err)
+	proto, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(message())
+	require.NoError(t, err)
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	defer encoder.Close()
+	compressed := func(b []byte) []byte { return encoder.EncodeAll(b, nil) }
+	twice := func(message []byte) []byte {
+		b := binary.BigEndian.AppendUint32(nil, uint32(len(message)))
+		return bytes.Repeat(append(b, message...), 2)
+	}
+	lines := bytes.Repeat(append(json, '\n'), 2)
+	return map[string][]byte{
+		"json":                  lines,
+		"json without end":      lines[:len(lines)-1],
+		"json, CRLF":            bytes.ReplaceAll(lines, []byte("\n"), []byte("\r\n\r\n")),
+		"json, zstd a message":  twice(compressed(json)),
+		"json, zstd":            compressed(lines),
+		"proto":                 twice(proto),
+		"proto, zstd a message": twice(compressed(proto)),
+		"proto, zstd":           compressed(twice(proto)),
+	}
+}
+
+func TestReadTakesEveryFormat(t *testing.T) {
+	for name, file := range formats(t) {
+		t.Run(name, func(t *testing.T) {
+			messages := 0
+			require.NoError(t, Read(bytes.NewReader(file), func(pd pprofile.Profiles) error {
+				messages++
+				assert.Equal(t, rewritetest.Samples(message()), rewritetest.Samples(pd))
+				return nil
+			}))
+			assert.Equal(t, 2, messages)
+		})
+	}
+	require.NoError(t, Read(strings.NewReader(""), nil), "a file without messages")
+}
+
+func TestReadErrors(t *testing.T) {
+	all := formats(t)
+	for name, file := range map[string][]byte{
+		"text":              []byte("profiles\n"),
+		"json of metrics":   []byte(`{"resourceMetrics":[]`),
+		"second line":       append(bytes.Clone(all["json"]), "{]\n"...),
+		"one byte":          {0},
+		"length too large":  {0xff, 0xff, 0xff, 0xff, 1},
+		"proto cut off":     all["proto"][:len(all["proto"])-1],
+		"length cut off":    all["proto"][:len(all["proto"])/2+2],
+		"message not proto": {0, 0, 0, 2, 0xff, 0xff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Read(bytes.NewReader(file), func(pprofile.Profiles) error { return nil })
+			assert.ErrorIs(t, err, ErrFormat)
+		})
+	}
+	t.Run("visitor", func(t *testing.T) {
+		stop := errors.New("enough")
+		calls := 0
+		err := Read(bytes.NewReader(all["proto"]), func(pprofile.Profiles) error { calls++; return stop })
+		require.ErrorIs(t, err, stop)
+		assert.Equal(t, 1, calls)
+	})
+}
+
+// TestReadOfAFileThatIsCutOff cuts each format off in its second message: the
+// first is there all the same.
+func TestReadOfAFileThatIsCutOff(t *testing.T) {
+	for name, file := range formats(t) {
+		if strings.HasSuffix(name, ", zstd") {
+			continue // one block of zstd holds both
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, cut := range []int{10, len(file)/2 - 10} {
+				messages := 0
+				err := Read(bytes.NewReader(file[:len(file)-cut]), func(pprofile.Profiles) error { messages++; return nil })
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				assert.Equal(t, 1, messages)
+			}
+		})
+	}
+	t.Run("zstd", func(t *testing.T) {
+		file := formats(t)["json, zstd"]
+		err := Read(bytes.NewReader(file[:len(file)-3]), func(pprofile.Profiles) error { return nil })
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	})
+}
+
+// FuzzRead reads any bytes as a file and does with it what the commands do.
+func FuzzRead(f *testing.F) {
+	for _, file := range formats(f) {
+		f.Add(file)
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		merger := NewMerger()
+		_ = Read(bytes.NewReader(file), func(pd pprofile.Profiles) error {
+			frames, err := KernelFrames(pd)
+			if err == nil {
+				require.Len(t, frames, pd.Dictionary().LocationTable().Len())
+			}
+			return merger.Add(pd)
+		})
+		if len(merger.Profile().Sample) > 0 {
+			require.NoError(t, merger.Profile().CheckValid())
+		}
+	})
+}
