@@ -89,11 +89,11 @@ func TestLookupErrors(t *testing.T) {
 	for _, bad := range []string{"main_loop", "0x", "-1", "1ffffffff81000054"} {
 		_, _, err := execute(t, bad, append([]string{"lookup"}, tree...)...)
 		require.ErrorIs(t, err, errAddress)
-		assert.ErrorContains(t, err, bad)
+		require.ErrorContains(t, err, bad)
 	}
 	hidden := regexp.MustCompile(`(?m)^f{8}\w{8}`).ReplaceAllString(symbolList, "0000000000000000")
 	_, _, err := execute(t, "1", append([]string{"lookup"}, kernelTree(t, hidden)...)...)
-	assert.ErrorContains(t, err, "kernel.kptr_restrict", "without any symbol there is nothing to look up")
+	require.ErrorContains(t, err, "kernel.kptr_restrict", "without any symbol there is nothing to look up")
 
 	require.NoError(t, os.Remove(filepath.Join(tree[3], "kernel/notes")))
 	out, errs, err := execute(t, "ffffffff81000054", append([]string{"lookup"}, tree...)...)
@@ -106,7 +106,7 @@ func TestLookupErrors(t *testing.T) {
 // function.
 func TestLookupRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
-	names, _, _ := kerneltest.Names(t)
+	names := kerneltest.ReadSymbols(t).Names
 	var stdin strings.Builder
 	n := 0
 	for addr := range names {
@@ -230,7 +230,7 @@ func TestFileErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := execute(t, "", "view", tt.file)
-			assert.ErrorContains(t, err, tt.want)
+			require.ErrorContains(t, err, tt.want)
 			if name != "no profiles" {
 				_, _, err = execute(t, "", "top", tt.file)
 				assert.ErrorContains(t, err, tt.want)

@@ -118,7 +118,7 @@ func TestInvalidIndices(t *testing.T) {
 		"file": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {
 			d.MappingTable().At(1).SetFilenameStrindex(99)
 		},
-		"attribute": func(d pprofile.ProfilesDictionary, p pprofile.Profile) {
+		"attribute": func(_ pprofile.ProfilesDictionary, p pprofile.Profile) {
 			p.Samples().At(0).AttributeIndices().Append(99)
 		},
 		"attribute of a mapping": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {

@@ -48,7 +48,7 @@ func formats(t testing.TB) map[string][]byte {
 	require.NoError(t, err)
 	encoder, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
-	defer encoder.Close()
+	defer func() { _ = encoder.Close() }()
 	compressed := func(b []byte) []byte { return encoder.EncodeAll(b, nil) }
 	twice := func(message []byte) []byte {
 		b := binary.BigEndian.AppendUint32(nil, uint32(len(message)))
