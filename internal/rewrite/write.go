@@ -186,7 +186,14 @@ func (p *pass) mappingNamed(name int32, m *symtab.Module, relative bool) (int32,
 			x.add(mix(0, uint64(p.mappingTable.At(i).FilenameStrindex())), int32(i))
 		}
 	}
-	return x.find(mix(0, uint64(name)), func(pos int32) bool { return p.isMappingOf(pos, m, relative) })
+	return x.find(mix(0, uint64(name)), func(pos int32) bool {
+		if !p.isMappingOf(pos, m, relative) {
+			return false
+		}
+		// One without the file ID may stay, but nothing more is pointed to it.
+		fileID, _ := p.attributes.find(p.mappingTable.At(int(pos)).AttributeIndices(), attrFileID)
+		return p.stringValue(fileID) == m.FileID
+	})
 }
 
 func (p *pass) appendMapping(name int32, m *symtab.Module, relative bool) int32 {

@@ -144,6 +144,20 @@ func TestMappingIsFoundAgain(t *testing.T) {
 	assert.Equal(t, before+1, m.Profiles.Dictionary().MappingTable().Len(), "ext4 was added")
 }
 
+// TestMappingWithoutFileIDIsNotShared: it is kept where it is, but a frame that
+// gets another mapping gets one that is complete.
+func TestMappingWithoutFileIDIsNotShared(t *testing.T) {
+	bare := &Mapping{File: "vmlinux", BuildID: kernelID}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		Frame{Address: offB + 1, Type: "kernel", Mapping: bare},
+		Frame{Address: text + offC + 1},
+	)
+	run(t, Options{}, m.Profiles)
+	stack := rewritetest.Samples(m.Profiles)[0].Stack
+	assert.Equal(t, bare, stack[0].Mapping)
+	assert.Equal(t, vmlinux(), stack[1].Mapping)
+}
+
 func TestContract_4_4_HasFunctions(t *testing.T) {
 	has := func(m *Mapping, value any) *Mapping {
 		if value != nil {
