@@ -65,7 +65,7 @@ func (p pipeline) waitForName(t *testing.T, addr uint64) string {
 // someAddress returns an address of the running kernel and the names it may get.
 func someAddress(t *testing.T) (addr uint64, names []string) {
 	t.Helper()
-	all, _, _ := kerneltest.Names(t)
+	all := kerneltest.ReadSymbols(t).Names
 	for addr, names := range all {
 		for _, name := range names {
 			if name == "vfs_read" {

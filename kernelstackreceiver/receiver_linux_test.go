@@ -173,10 +173,7 @@ func TestTelemetry(t *testing.T) {
 // TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn starts the receiver as a
 // user who may not sample: it says why, and tries again.
 func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
-	paranoid, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
-	if err != nil || string(paranoid) == "-1\n" {
-		t.Skip("this kernel lets everybody use perf events: that it refuses them is not tested")
-	}
+	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		r, h := start(t, config(), new(consumertest.ProfilesSink))
 		e := <-h.events

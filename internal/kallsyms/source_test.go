@@ -103,16 +103,16 @@ func TestRunningKernel(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, len(id), 16)
 
-	names, stext, etext := kerneltest.Names(t)
-	assert.LessOrEqual(t, core.Start, stext)
-	assert.Equal(t, etext, core.End)
+	list := kerneltest.ReadSymbols(t)
+	assert.LessOrEqual(t, core.Start, list.Stext)
+	assert.Equal(t, list.Etext, core.End)
 	for i := range core.Len() {
 		sym := core.Symbol(i)
-		require.Contains(t, names[sym.Start], sym.Name().System)
+		require.Contains(t, list.Names[sym.Start], sym.Name().System)
 	}
 	unnamed := 0
-	for addr := range names {
-		if addr < stext || addr >= etext {
+	for addr := range list.Names {
+		if !list.InText(addr) {
 			continue
 		}
 		sym, ok := got.table.Lookup(addr, symtab.Always)
@@ -120,7 +120,7 @@ func TestRunningKernel(t *testing.T) {
 			unnamed++
 			continue
 		}
-		require.Equal(t, addr, sym.Start, "%q lies inside %s", names[addr], sym.Name().System)
+		require.Equal(t, addr, sym.Start, "%q lies inside %s", list.Names[addr], sym.Name().System)
 	}
 	t.Logf("%d symbols, %d addresses with nothing but marks and padding", core.Len(), unnamed)
 }

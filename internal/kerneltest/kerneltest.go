@@ -39,6 +39,19 @@ func NeedPerf(t testing.TB) {
 	}
 }
 
+// NeedRestrictedPerf skips the test if the kernel lets every user sample it, and
+// see the addresses of its symbols for that.
+func NeedRestrictedPerf(t testing.TB) {
+	t.Helper()
+	needLinux(t)
+	if _, err := os.Stat("/proc/sys/kernel/perf_event_paranoid"); err != nil {
+		t.Skip("the kernel has no perf events: that it refuses them is not tested")
+	}
+	if sysctl(t, "kernel/perf_event_paranoid") < 2 {
+		t.Skip("kernel.perf_event_paranoid is below 2: that perf events are refused is not tested")
+	}
+}
+
 // Has reports whether the process has a capability.
 func Has(t testing.TB, c capability.Cap) bool {
 	t.Helper()

@@ -1,8 +1,6 @@
 package perfring
 
 import (
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,10 +10,7 @@ import (
 )
 
 func TestOpenWithoutPrivilege(t *testing.T) {
-	paranoid, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
-	if err != nil || strings.HasPrefix(string(paranoid), "-1") {
-		t.Skip("this kernel lets everybody use perf events: that it refuses them is not tested")
-	}
+	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		_, err := Open(options())
 		require.ErrorIs(t, err, ErrPermission)
