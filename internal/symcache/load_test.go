@@ -1,0 +1,62 @@
+package symcache
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// once is a source that publishes one table, if it has one, and then says why it
+// ends.
+type once struct {
+	name     string
+	table    *symtab.Table
+	degraded error
+	err      error
+}
+
+func (o once) Name() string { return o.name }
+
+func (o once) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	if o.table == nil {
+		return o.err
+	}
+	publish(o.table, o.degraded)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestLoad verifies that what one source lacks does not keep the others' symbols
+// back, and is told.
+func TestLoad(t *testing.T) {
+	refused, partial := errors.New("refused"), errors.New("partial")
+	snapshot, err := Load(t.Context(),
+		once{name: "good", table: table(t, "f", 0x10)},
+		once{name: "bad", err: refused},
+		once{name: "degraded", table: table(t, "g", 0x20), degraded: partial},
+	)
+	require.ErrorIs(t, err, refused)
+	require.ErrorIs(t, err, partial)
+	require.EqualError(t, err, "bad: refused\ndegraded: partial")
+	for addr, want := range map[uint64]string{0x10: "f", 0x20: "g"} {
+		symbol, ok := snapshot.Lookup(addr, symtab.Always)
+		require.True(t, ok)
+		assert.Equal(t, want, symbol.Name().System)
+	}
+
+	_, err = Load(t.Context(), once{name: "good", table: table(t, "f", 0x10)})
+	require.NoError(t, err)
+}
+
+// TestLoadEndsWithItsContext has a source that never gets to publish.
+func TestLoadEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Load(ctx, newFake("slow"))
+	assert.ErrorIs(t, err, context.Canceled)
+}
