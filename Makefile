@@ -1,0 +1,91 @@
+# kernelsym: build, run and test. `make help` lists the targets.
+
+MAKEFLAGS += --no-builtin-rules
+BUILD := build
+TOOLS := $(CURDIR)/$(BUILD)/tools
+export CGO_ENABLED ?= 0
+
+COLLECTOR := $(BUILD)/otelcol-kernelsym
+TOOL := $(BUILD)/kernelsym
+DEMO := $(BUILD)/demo
+PROFILES := $(BUILD)/run/profiles.json
+
+# What the binaries are made of.
+SOURCES := $(shell find . -path ./$(BUILD) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v gcc || command -v clang),-race)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(COLLECTOR) $(TOOL) ## build the collector and the operator's tool
+
+.PHONY: run
+run: build $(DEMO) ## sample this machine's kernel for 10 s and print the hottest functions (as root)
+	@$(DEMO) -collector $(COLLECTOR) -tool $(TOOL) -output $(PROFILES)
+
+.PHONY: view
+view: $(TOOL) ## serve the flame graph of the last `make run`
+	@$(TOOL) view $(PROFILES)
+
+.PHONY: test
+test: build ## run the tests: pure, running kernel, built collector
+	CGO_ENABLED=$(if $(RACE),1,0) KERNELSYM_COLLECTOR=$(abspath $(COLLECTOR)) KERNELSYM_TOOL=$(abspath $(TOOL)) \
+		go test $(RACE) ./...
+
+.PHONY: bench
+bench: ## print the measures of speed and memory (as root)
+	@go run ./internal/bench -rounds $(or $(ROUNDS),31)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@internal/tools/fuzz.sh $(or $(FUZZTIME),10s)
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and arm64
+	$(TOOLS)/golangci-lint run
+	GOOS=darwin go vet ./...
+	GOARCH=arm64 go vet ./...
+	GOARCH=arm64 go build -o /dev/null ./cmd/kernelsym
+
+.PHONY: generate
+generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
+	@# mdatagen names a package after its directory.
+	@mkdir -p $(BUILD)/generate && ln -sfn $(CURDIR) $(BUILD)/generate/kernelsym
+	cd $(BUILD)/generate/kernelsym && $(TOOLS)/mdatagen metadata.yaml
+	cd $(BUILD)/generate/kernelsym/kernelstackreceiver && $(TOOLS)/mdatagen metadata.yaml
+
+# What `make generate` writes.
+GENERATED = find . -path ./$(BUILD) -prune -o -type f \
+	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md \) -exec sha256sum {} + | sort -k2
+
+.PHONY: check-generate
+check-generate: ## check that what is generated is up to date
+	@mkdir -p $(BUILD)/generate && $(GENERATED) >$(BUILD)/generate/before
+	@$(MAKE) generate
+	@$(GENERATED) | diff $(BUILD)/generate/before - || { echo "make generate has changed these files" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BUILD)
+
+$(COLLECTOR): builder-config.yaml $(SOURCES) | $(TOOLS)/builder
+	$(TOOLS)/builder --config builder-config.yaml
+	@touch $@
+
+$(TOOL): $(SOURCES)
+	go build -trimpath -o $@ ./cmd/kernelsym
+
+$(DEMO): $(SOURCES)
+	go build -trimpath -o $@ ./internal/demo
+
+$(TOOLS)/builder: PACKAGE := go.opentelemetry.io/collector/cmd/builder
+$(TOOLS)/mdatagen: PACKAGE := go.opentelemetry.io/collector/cmd/mdatagen
+$(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TOOLS)/%: internal/tools/go.mod
+	@mkdir -p $(TOOLS)
+	go build -C internal/tools -o $@ $(PACKAGE)
