@@ -1,0 +1,44 @@
+// Command bench measures what this project promises of its speed and memory, on
+// the running kernel's own symbols. It prints a line "bench NAME VALUE" for each.
+//
+// A value is a ratio of medians, of the code measured and of a floor below which
+// it cannot come, taken in turn in this one run; so it says the same on a fast
+// machine, a slow one and a busy one. Those that are bytes or counts have that in
+// their name.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
+	flag.Parse()
+	if err := run(*rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(rounds int) error {
+	list, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		return err
+	}
+	core, err := benchKallsyms(list, rounds)
+	if err != nil {
+		return err
+	}
+	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
+	benchLookup(core, snapshot, rounds)
+	return benchRewrite(core, snapshot, rounds)
+}
+
+// report prints a result.
+func report(name string, value float64) {
+	fmt.Printf("bench %s %.3f\n", name, value)
+}
