@@ -1,0 +1,3 @@
+// Package e2e has the tests that need what `make build` makes, or that hold the
+// names against those of others: the kernel itself and perf.
+package e2e

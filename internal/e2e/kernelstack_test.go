@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// TestKernelStacksAreNamed samples this machine's kernel with the built
+// collector. Of the frames inside core text at least 99 % get a name (the rest may
+// have been interrupted in padding), and each name is one that the kernel lists
+// for the function: the list is read with a parser of the test's own.
+func TestKernelStacksAreNamed(t *testing.T) {
+	kerneltest.Built(t, kerneltest.Collector)
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	kerneltest.Busy(t)
+	file := filepath.Join(t.TempDir(), "profiles.json")
+	c := startCollector(t, `
+receivers: {kernelstack: {frequency: 499, interval: 500ms}}
+processors: {kernelsym: {addresses: keep}}
+exporters: {file: {path: `+file+`, flush_interval: 100ms}}
+service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
+`)
+	const enough = 1000 // samples
+	c.eventually("samples of named kernel frames", func() error {
+		samples := 0
+		for _, pd := range exported(t, file) {
+			samples += len(rewritetest.Samples(pd))
+		}
+		if samples < enough {
+			return fmt.Errorf("%d samples are not %d", samples, enough)
+		}
+		return nil
+	})
+	c.stop()
+
+	list := kerneltest.ReadSymbols(t)
+	inText, named := 0, 0
+	for _, pd := range exported(t, file)[1:] { // the symbols may not be there for the first
+		for _, s := range rewritetest.Samples(pd) {
+			for position, f := range s.Stack {
+				require.Equal(t, "kernel", f.Type)
+				if !list.InText(f.Address) {
+					continue
+				}
+				inText++
+				if len(f.Lines) == 0 {
+					continue
+				}
+				named++
+				require.Contains(t, possible(list, f.Address, position > 0), f.Lines[0].System, "%x", f.Address)
+				require.Equal(t, "vmlinux", f.Mapping.File)
+			}
+		}
+	}
+	t.Logf("%d of %d frames in core text have names", named, inText)
+	assert.Greater(t, inText, enough)
+	assert.GreaterOrEqual(t, named*100, inText*99)
+}
+
+// possible returns the names that the kernel lists for an address: those of the
+// function it lies in. That of a caller is a return address, which can be the
+// first byte of what comes after the function (rule 2.2 of the contract).
+func possible(list *kerneltest.Symbols, addr uint64, caller bool) []string {
+	names, start := list.Below(addr)
+	if caller && start == addr {
+		before, _ := list.Below(addr - 1)
+		return append(before[:len(before):len(before)], names...)
+	}
+	return names
+}
