@@ -47,7 +47,8 @@ func Open(opts Options) (*Reader, error) {
 // Read waits until there are records, at most until the deadline, and returns
 // them in the order of their times. There may be none. They are valid until the
 // next call, but for their stacks and names, which stay. When ctx is done it
-// returns its error, after Close os.ErrClosed, also if that happens meanwhile.
+// returns its error, after Close os.ErrClosed, also if that happens meanwhile;
+// after the former, Flush has the records that are left.
 func (r *Reader) Read(ctx context.Context, deadline time.Time) ([]Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,6 +56,9 @@ func (r *Reader) Read(ctx context.Context, deadline time.Time) ([]Record, error)
 	for {
 		if r.closed {
 			return nil, os.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		now := time.Now()
 		if now.After(r.refresh) {
