@@ -106,7 +106,7 @@ func (r *Reader) collect() []Record {
 	now := monotonic()
 	r.drain(now)
 	sortByTime(r.pending)
-	horizon := now - uint64(r.opts.Window)
+	horizon := now - min(now, uint64(r.opts.Window))
 	n, _ := slices.BinarySearchFunc(r.pending, horizon, func(rec Record, t uint64) int {
 		return cmp.Compare(rec.Time, t)
 	})

@@ -126,7 +126,7 @@ func TestForkAndExit(t *testing.T) {
 	_, err = proc.Wait()
 	require.NoError(t, err)
 	seen := map[Type]bool{}
-	for _, rec := range readFor(t, r, 200*time.Millisecond) {
+	for _, rec := range readFor(t, r, 300*time.Millisecond) {
 		if rec.PID == uint32(proc.Pid) {
 			seen[rec.Type] = true
 			if rec.Type == TypeExit {
@@ -159,12 +159,12 @@ func TestLost(t *testing.T) {
 
 func TestFlushHoldsNothingBack(t *testing.T) {
 	opts := options()
-	opts.Window = time.Hour
+	opts.Window = 24 * 365 * time.Hour // longer than the machine has been up
 	r := open(t, opts)
 	kerneltest.Busy(t)
-	assert.Empty(t, readFor(t, r, 100*time.Millisecond))
+	assert.Zero(t, len(readFor(t, r, 100*time.Millisecond)))
 	records := r.Flush()
-	assert.NotEmpty(t, records)
+	assert.Positive(t, len(records))
 	assert.IsNonDecreasing(t, times(records))
 }
 
