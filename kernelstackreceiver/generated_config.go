@@ -15,13 +15,13 @@ type Config struct {
 	// Buffer is the size of the ring buffer of each CPU in bytes. It is rounded up to a power of two of pages; the kernel locks that and a page of memory for each CPU.
 	Buffer int `mapstructure:"buffer"`
 
-	// Event is what samples are taken by, the CPU's cycle counter (cycles), a timer (cpu-clock), or the first of them that there is (auto).
+	// Event is what samples are taken by, the CPU's cycle counter (cycles), a timer (cpu-clock), or the first of them that there is (auto). The values of samples are cycles with the former, and the number of samples with the latter.
 	Event string `mapstructure:"event"`
 
 	// Frequency is the number of samples a second on each CPU.
 	Frequency int `mapstructure:"frequency"`
 
-	// Idle also samples CPUs that have nothing to do.
+	// Idle also samples CPUs that have nothing to do. It makes no difference to cycles, which an idle CPU hardly has.
 	Idle bool `mapstructure:"idle"`
 
 	// Interval is the time after which the samples are sent on as a profile.

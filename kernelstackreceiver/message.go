@@ -16,6 +16,7 @@ type message struct {
 	profiles pprofile.Profiles
 	profile  pprofile.Profile
 	dict     pprofile.ProfilesDictionary
+	cycles   bool
 	events   int // samples that were added
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
@@ -52,9 +53,11 @@ const (
 	keyCPU        = "cpu.logical_number"
 )
 
-// newMessage returns an empty message of samples taken that often a second.
-func newMessage(frequency int, version string) *message {
+// newMessage returns an empty message of samples of the event. A timer's are
+// counted; those of the cycle counter stand for as many cycles as it counted.
+func newMessage(event perfring.Event, version string) *message {
 	m := &message{
+		cycles:     event.Cycles,
 		profiles:   pprofile.NewProfiles(),
 		strings:    map[string]int32{"": 0},
 		attributes: make(map[attributeKey]int32),
@@ -77,12 +80,19 @@ func newMessage(frequency int, version string) *message {
 	scope.Scope().SetVersion(version)
 	m.profile = scope.Profiles().AppendEmpty()
 	m.profile.SetProfileID(newProfileID())
-	m.profile.SampleType().SetTypeStrindex(m.string("samples"))
-	m.profile.SampleType().SetUnitStrindex(m.string("count"))
-	m.profile.PeriodType().SetTypeStrindex(m.string("cpu"))
-	m.profile.PeriodType().SetUnitStrindex(m.string("nanoseconds"))
-	m.profile.SetPeriod(1e9 / int64(frequency))
+	if m.cycles {
+		m.setType(m.profile.SampleType(), "cycles", "count")
+		return m
+	}
+	m.setType(m.profile.SampleType(), "samples", "count")
+	m.setType(m.profile.PeriodType(), "cpu", "nanoseconds")
+	m.profile.SetPeriod(1e9 / int64(event.Frequency))
 	return m
+}
+
+func (m *message) setType(t pprofile.ValueType, typ, unit string) {
+	t.SetTypeStrindex(m.string(typ))
+	t.SetUnitStrindex(m.string(unit))
 }
 
 func newProfileID() (id pprofile.ProfileID) {
@@ -102,14 +112,23 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 		s := samples.AppendEmpty()
 		s.SetStackIndex(key.stack)
 		indices := s.AttributeIndices()
-		indices.Append(m.attribute(keyPID, "", int64(r.PID)), m.attribute(keyThreadID, "", int64(r.TID)))
+		if r.PID != perfring.NoTask {
+			indices.Append(m.attribute(keyPID, "", int64(r.PID)))
+		}
+		if r.TID != perfring.NoTask {
+			indices.Append(m.attribute(keyThreadID, "", int64(r.TID)))
+		}
 		if name != "" {
 			indices.Append(m.attribute(keyThreadName, name, 0))
 		}
 		indices.Append(m.attribute(keyCPU, "", int64(r.CPU)))
 	}
 	s := samples.At(at)
-	s.Values().Append(1)
+	value := int64(1)
+	if m.cycles {
+		value = int64(r.Period)
+	}
+	s.Values().Append(value)
 	s.TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
 		m.first = unixNano

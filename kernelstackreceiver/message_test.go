@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -20,18 +21,8 @@ const (
 	caller = 0xffffffff81000020
 )
 
-// records are some of each kind.
-var records = []perfring.Record{
-	{Type: perfring.TypeLost, Time: 1, Lost: 40},
-	{Type: perfring.TypeLost, Time: 2, Lost: 2},
-	{Type: perfring.TypeThrottle, Time: 3},
-	{Type: perfring.TypeThrottle, Time: 4},
-	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
-	{Type: perfring.TypeSample, Time: 6, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
-}
-
 func TestMessage(t *testing.T) {
-	m := newMessage(100, "1.2.3")
+	m := newMessage(perfring.Event{Frequency: 100}, "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	m.add(&r, 1000, "worker")
 	m.add(&r, 2000, "worker")
@@ -67,7 +58,7 @@ func TestMessage(t *testing.T) {
 // TestProfileCoversItsSamples has samples outside the time that a message was
 // collected in, as they come about when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
-	m := newMessage(100, "")
+	m := newMessage(perfring.Event{Frequency: 100}, "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	m.add(&r, 2000, "")
 	m.add(&r, 400, "")
@@ -76,8 +67,32 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5600), profile.DurationNano())
 
-	empty := newMessage(100, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	empty := newMessage(perfring.Event{Frequency: 100}, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Zero(t, empty.DurationNano())
+}
+
+// TestCyclesAreWeighed: the kernel varies how many cycles a sample stands for.
+func TestCyclesAreWeighed(t *testing.T) {
+	m := newMessage(perfring.Event{Frequency: 100, Cycles: true}, "")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 12345, Stack: []uint64{leaf}}, 1, "")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 678, Stack: []uint64{leaf}}, 2, "")
+	pd := m.finish(1, 2)
+	require.NoError(t, rewritetest.CheckValid(pd))
+	assert.Equal(t, []int64{12345, 678}, rewritetest.Samples(pd)[0].Values)
+	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	assert.Equal(t, "cycles", pd.Dictionary().StringTable().At(int(profile.SampleType().TypeStrindex())))
+	assert.Zero(t, profile.Period())
+}
+
+// TestTaskWithoutNumber: one that has all but exited has none.
+func TestTaskWithoutNumber(t *testing.T) {
+	m := newMessage(perfring.Event{Frequency: 100}, "")
+	m.add(&perfring.Record{PID: perfring.NoTask, TID: perfring.NoTask, CPU: 1, Stack: []uint64{leaf}}, 1, "")
+	pd := m.finish(1, 2)
+	s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
+	attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{keyCPU: int64(1)}, attributes.AsRaw())
 }
 
 func TestThreads(t *testing.T) {
@@ -90,6 +105,7 @@ func TestThreads(t *testing.T) {
 	assert.Equal(t, "from before", threads.name(7))
 	assert.Empty(t, threads.name(8), "it has exited")
 	assert.Empty(t, threads.name(0))
+	assert.Empty(t, threads.name(perfring.NoTask))
 	note(perfring.Record{Type: perfring.TypeComm, TID: 7, Comm: "new name"})
 	assert.Equal(t, "new name", threads.name(7))
 	note(perfring.Record{Type: perfring.TypeFork, TID: 9, Parent: 7})

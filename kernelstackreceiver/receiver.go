@@ -112,43 +112,61 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 // or the rings cannot be read.
 func (r *Receiver) sample(ctx context.Context, started func()) error {
 	start := time.Now()
-	rings, err := r.open()
+	rings, event, err := r.open()
 	if err != nil {
 		return err
 	}
 	started()
-	err = newSampler(r, rings, start).run(ctx)
+	err = newSampler(r, rings, event, start).run(ctx)
 	return errors.Join(err, rings.Close())
 }
 
 // open opens the rings with the first event that this machine has.
-func (r *Receiver) open() (*perfring.Reader, error) {
+func (r *Receiver) open() (*perfring.Reader, perfring.Event, error) {
 	var errs []error
 	for _, event := range r.config.events() {
 		rings, err := perfring.Open(r.config.ringOptions(event))
 		if err == nil {
 			r.logger.Info("Kernel stacks are sampled",
 				zap.Bool("cycles", event.Cycles), zap.Uint64("frequency", event.Frequency))
-			return rings, nil
+			return rings, event, nil
 		}
 		errs = append(errs, err)
 		if !errors.Is(err, perfring.ErrUnsupported) {
 			break
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, perfring.Event{}, errors.Join(errs...)
 }
+
+// The outcomes of samples, in metrics.
+const (
+	outcomeAccepted = "accepted"
+	outcomeRefused  = "refused"
+	outcomeNoStack  = "no_stack"
+)
+
+// sendTimeout is the time that the next component has to take a message, also
+// when sampling has been stopped.
+const sendTimeout = 5 * time.Second
 
 // send sends a message on.
 func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
 	if m.events == 0 {
 		return
 	}
-	outcome := "accepted"
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+	defer cancel()
+	outcome := outcomeAccepted
 	if err := r.next.ConsumeProfiles(ctx, m.finish(start, end)); err != nil {
-		outcome = "refused"
+		outcome = outcomeRefused
 		r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.events), zap.Error(err))
 	}
-	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(m.events),
+	r.count(ctx, m.events, outcome)
+}
+
+// count counts samples.
+func (r *Receiver) count(ctx context.Context, n int, outcome string) {
+	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(n),
 		metric.WithAttributes(attribute.String("outcome", outcome)))
 }

@@ -11,21 +11,23 @@ import (
 type sampler struct {
 	receiver *Receiver
 	rings    *perfring.Reader
+	event    perfring.Event
 	threads  *threads
 	message  *message
 	start    int64     // of the message, in nanoseconds since the Unix epoch
 	flush    time.Time // when to send it
 }
 
-// newSampler returns a sampler of rings that were opened after start.
-func newSampler(r *Receiver, rings *perfring.Reader, start time.Time) *sampler {
-	s := &sampler{receiver: r, rings: rings, threads: newThreads(r.config.Procfs)}
+// newSampler returns a sampler of rings of the event, which were opened after
+// start.
+func newSampler(r *Receiver, rings *perfring.Reader, event perfring.Event, start time.Time) *sampler {
+	s := &sampler{receiver: r, rings: rings, event: event, threads: newThreads(r.config.Procfs)}
 	s.begin(start.UnixNano())
 	return s
 }
 
 func (s *sampler) begin(start int64) {
-	s.message = newMessage(s.receiver.config.Frequency, s.receiver.version)
+	s.message = newMessage(s.event, s.receiver.version)
 	s.start = start
 	s.flush = time.Now().Add(s.receiver.config.Interval)
 }
@@ -49,13 +51,8 @@ func (s *sampler) run(ctx context.Context) error {
 	}
 }
 
-// finishTimeout is the time that the next component has to take the last samples.
-const finishTimeout = 5 * time.Second
-
 // finish sends on what is in the rings and in the message.
 func (s *sampler) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
 	s.add(ctx, s.rings.Flush())
 	s.send(ctx, time.Now())
 }
@@ -68,6 +65,10 @@ func (s *sampler) add(ctx context.Context, records []perfring.Record) {
 		r := &records[i]
 		switch r.Type {
 		case perfring.TypeSample:
+			if len(r.Stack) == 0 {
+				s.receiver.count(ctx, 1, outcomeNoStack)
+				continue
+			}
 			at := int64(r.Time) + offset
 			if s.message.events == s.receiver.config.MaxSamples {
 				s.send(ctx, time.Unix(0, at))

@@ -49,10 +49,11 @@ func (t *threads) set(tid uint32, name string) {
 }
 
 // name returns a thread's name, empty if it cannot be found out. Thread 0, the
-// idle task or one of another PID namespace, has none.
+// idle task or one of another PID namespace, has none, nor has one without a
+// number.
 func (t *threads) name(tid uint32) string {
 	name, ok := t.names[tid]
-	if !ok && tid != 0 {
+	if !ok && tid != 0 && tid != perfring.NoTask {
 		name = t.read(tid)
 		t.set(tid, name)
 	}

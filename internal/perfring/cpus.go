@@ -13,7 +13,7 @@ func onlineCPUs(sysfs string) ([]int, error) {
 	name := filepath.Join(sysfs, "devices", "system", "cpu", "online")
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, err
+		return nil, filesError(err)
 	}
 	cpus, err := parseCPUList(strings.TrimSpace(string(text)))
 	if err != nil {

@@ -2,16 +2,22 @@ package perfring
 
 import (
 	"errors"
+	"fmt"
+	"syscall"
 	"time"
 )
 
 // Event is what is to be recorded.
 type Event struct {
-	// Cycles samples with the CPU's cycle counter, not with a timer.
+	// Cycles samples with the CPU's cycle counter, not with a timer. A CPU that
+	// is halted counts no cycles.
 	Cycles bool
 
 	// Frequency is the number of samples a second and CPU. The sysctl
-	// kernel.perf_event_max_sample_rate bounds it.
+	// kernel.perf_event_max_sample_rate bounds it. A timer takes them in equal
+	// steps, those outside the kernel left out. With Cycles, the kernel varies the
+	// number of cycles between two samples to come near the frequency in the
+	// kernel alone; how many they were stands in the record.
 	Frequency uint64
 
 	// Idle also samples the idle task.
@@ -41,10 +47,19 @@ type Options struct {
 // Errors of Open that an operator can do something about.
 var (
 	ErrPermission = errors.New("not permitted to use perf events on all CPUs: " +
-		"grant CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to -1")
+		"grant CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 0")
 	ErrUnsupported = errors.New("this kernel or machine does not have the perf event")
 	ErrRate        = errors.New("the kernel refuses the event: is the sample frequency above the sysctl kernel.perf_event_max_sample_rate?")
 	ErrMemory      = errors.New("not permitted to lock the memory of the rings: " +
 		"grant CAP_PERFMON or CAP_IPC_LOCK, or raise the sysctl kernel.perf_event_mlock_kb")
 	ErrFiles = errors.New("too many open files: a ring takes one for each CPU; raise the limit (RLIMIT_NOFILE)")
 )
+
+// filesError makes the error of a file that cannot be opened for lack of room
+// ErrFiles.
+func filesError(err error) error {
+	if errors.Is(err, syscall.EMFILE) {
+		return fmt.Errorf("%w: %w", ErrFiles, err)
+	}
+	return err
+}

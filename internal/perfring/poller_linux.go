@@ -14,7 +14,6 @@ import (
 // poller waits until one of many files is ready, without a thread: it is an
 // epoll instance that Go's own poller waits for.
 type poller struct {
-	fd   int
 	file *os.File
 	conn syscall.RawConn
 }
@@ -22,7 +21,7 @@ type poller struct {
 func newPoller() (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("creating an epoll instance: %w", err)
+		return nil, fmt.Errorf("creating an epoll instance: %w", filesError(err))
 	}
 	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile takes it for pollable
 		return nil, errors.Join(fmt.Errorf("epoll instance: %w", err), unix.Close(fd))
@@ -32,22 +31,30 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &poller{fd: fd, file: file, conn: conn}, nil
+	return &poller{file: file, conn: conn}, nil
 }
 
 // add makes wait return when fd is ready to be read. When fd is closed, it is
 // removed by the kernel.
 func (p *poller) add(fd int) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
-	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
-		return fmt.Errorf("adding to an epoll instance: %w", err)
+	var addErr error
+	err := p.conn.Control(func(epoll uintptr) {
+		addErr = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, fd, &event)
+	})
+	if err != nil {
+		return closedError(err)
+	}
+	if addErr != nil {
+		return fmt.Errorf("adding to an epoll instance: %w", addErr)
 	}
 	return nil
 }
 
-// wait returns nil when a file is ready or the deadline has passed, the error of
-// ctx when that is done, and os.ErrClosed after close, which may be called
-// meanwhile.
+// wait returns nil when a file became ready or the deadline has passed, the error
+// of ctx when that is done, and os.ErrClosed after close, which may be called
+// meanwhile. That a file became ready between two calls may go unnoticed: what is
+// in it is to be read before waiting.
 func (p *poller) wait(ctx context.Context, deadline time.Time) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Now()) }) // fails if closed
 	defer stop()
@@ -57,15 +64,23 @@ func (p *poller) wait(ctx context.Context, deadline time.Time) error {
 	if ctx.Err() != nil { // its deadline may have been overwritten
 		return ctx.Err()
 	}
+	// A ring says only once that it has become ready (perf_poll in
+	// kernel/events/core.c), and Go's poller is who it says it to: asked here, it
+	// denies it. So what counts is to be called again, after waiting. The first
+	// time, what is asked is whether there is something to wait for; that also
+	// takes those off the list that are not ready any more.
+	waited := false
 	var waitErr error
 	err := p.conn.Read(func(fd uintptr) bool {
 		var events [8]unix.EpollEvent
 		n, err := unix.EpollWait(int(fd), events[:], 0)
-		if errors.Is(err, unix.EINTR) {
-			return false
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			waitErr = err
+			return true
 		}
-		waitErr = err
-		return n != 0 || err != nil
+		ready := n > 0 || waited
+		waited = true
+		return ready
 	})
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

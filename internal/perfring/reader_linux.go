@@ -44,8 +44,9 @@ func Open(opts Options) (*Reader, error) {
 	return r, nil
 }
 
-// Read waits until there are records, at most until the deadline, and returns
-// them in the order of their times. There may be none. They are valid until the
+// Read waits until a ring is half full, at most until the deadline, and returns
+// the records in the order of their times. There may be none. Those that are held
+// back for now come with the next call. They are valid until the
 // next call, but for their stacks and names, which stay. When ctx is done it
 // returns its error, after Close os.ErrClosed, also if that happens meanwhile;
 // after the former, Flush has the records that are left.
@@ -72,22 +73,14 @@ func (r *Reader) Read(ctx context.Context, deadline time.Time) ([]Record, error)
 		if now.After(deadline) {
 			return nil, nil
 		}
-		if err := r.poller.wait(ctx, r.wakeTime(now, deadline)); err != nil {
+		until := deadline
+		if r.refresh.Before(until) {
+			until = r.refresh
+		}
+		if err := r.poller.wait(ctx, until); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// wakeTime returns until when there is nothing to do if no ring fills up.
-func (r *Reader) wakeTime(now, deadline time.Time) time.Time {
-	until := deadline
-	if held := now.Add(r.opts.Window); len(r.pending) > 0 && held.Before(until) {
-		until = held
-	}
-	if r.refresh.Before(until) {
-		until = r.refresh
-	}
-	return until
 }
 
 // Flush returns what is in the rings now, without holding anything back.
@@ -153,16 +146,18 @@ func (r *Reader) refreshCPUs(now time.Time) error {
 		return err
 	}
 	r.drain(monotonic())
-	kept := r.rings[:0]
-	for _, ring := range r.rings {
+	var closeErrs []error
+	r.rings = slices.DeleteFunc(r.rings, func(ring *ring) bool {
 		if i, ok := slices.BinarySearch(online, ring.cpu); ok && ring.alive() {
 			online = slices.Delete(online, i, i+1)
-			kept = append(kept, ring)
-		} else if err := ring.close(); err != nil {
-			return err
+			return false
 		}
+		closeErrs = append(closeErrs, ring.close())
+		return true
+	})
+	if err := errors.Join(closeErrs...); err != nil {
+		return err
 	}
-	r.rings = kept
 	for _, cpu := range online {
 		ring, err := openRing(&r.opts, cpu)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {

@@ -3,9 +3,12 @@ package perfring
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +35,7 @@ func options() Options {
 	return Options{
 		Event:       Event{Frequency: 997, Idle: true},
 		BytesPerCPU: 64 << 10,
-		Window:      time.Millisecond,
+		Window:      20 * time.Millisecond, // longer than an interrupt takes on a busy machine
 		SysFS:       "/sys",
 	}
 }
@@ -49,6 +52,15 @@ func open(t *testing.T, opts Options) *Reader {
 		assert.Equal(t, files, openFiles(t), "files are left open")
 	})
 	return r
+}
+
+// online returns the CPUs that are online. This process need not be allowed to
+// run on them.
+func online(t *testing.T) []int {
+	t.Helper()
+	cpus, err := onlineCPUs("/sys")
+	require.NoError(t, err)
+	return cpus
 }
 
 func openFiles(t *testing.T) int {
@@ -99,7 +111,7 @@ func TestSamplesOfTheRunningKernel(t *testing.T) {
 	}
 	assert.Greater(t, samples, 20)
 	assert.Positive(t, own, "samples of this process")
-	assert.Len(t, cpus, runtime.NumCPU())
+	assert.Len(t, cpus, len(online(t)))
 }
 
 func TestThreadNames(t *testing.T) {
@@ -211,36 +223,56 @@ func TestReadIsInterrupted(t *testing.T) {
 // TestCPUsComeAndGo tells the reader of CPUs that come online and go offline. The
 // rings are real.
 func TestCPUsComeAndGo(t *testing.T) {
-	if runtime.NumCPU() < 2 {
+	cpus := online(t)
+	if len(cpus) < 2 {
 		t.Skip("one CPU: none can come online")
 	}
+	first, second := cpus[0], cpus[1]
 	sysfs := t.TempDir()
-	online := func(list string) {
+	online := func(list ...int) {
 		name := filepath.Join(sysfs, "devices/system/cpu/online")
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		require.NoError(t, os.WriteFile(name, []byte(list+"\n"), 0o600))
+		text := strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+		require.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 	}
-	online("0")
+	online(first)
 	opts := options()
 	opts.SysFS = sysfs
 	r := open(t, opts)
 	kerneltest.Busy(t)
-	cpus := func() map[uint32]bool {
-		seen := map[uint32]bool{}
+	recorded := func() (cpus []int) {
 		r.refresh = time.Time{}
-		readFor(t, r, 10*time.Millisecond) // what was before
+		readFor(t, r, 50*time.Millisecond) // what was before
 		for _, rec := range readFor(t, r, 300*time.Millisecond) {
-			seen[rec.CPU] = true
+			if !slices.Contains(cpus, int(rec.CPU)) {
+				cpus = append(cpus, int(rec.CPU))
+			}
 		}
-		return seen
+		slices.Sort(cpus)
+		return cpus
 	}
-	assert.Equal(t, map[uint32]bool{0: true}, cpus())
-	online("0-1")
-	assert.Equal(t, map[uint32]bool{0: true, 1: true}, cpus())
-	online("1")
-	assert.Equal(t, map[uint32]bool{1: true}, cpus())
-	online("0-1")
-	assert.Equal(t, map[uint32]bool{0: true, 1: true}, cpus())
+	assert.Equal(t, []int{first}, recorded())
+	online(first, second)
+	assert.Equal(t, []int{first, second}, recorded())
+	online(second)
+	assert.Equal(t, []int{second}, recorded())
+	online(first, second)
+	assert.Equal(t, []int{first, second}, recorded())
+}
+
+// TestHalfFullRingWakes waits again and again until a ring is half full. No
+// deadline comes to help.
+func TestHalfFullRingWakes(t *testing.T) {
+	opts := options()
+	opts.BytesPerCPU = 1
+	r := open(t, opts)
+	kerneltest.Busy(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 30 {
+		r.drain(0)
+		require.NoError(t, r.poller.wait(ctx, time.Now().Add(time.Hour)))
+	}
 }
 
 // TestEventThatDied has an event that is not counted any more, as after its CPU

@@ -30,14 +30,19 @@ type Record struct {
 	// The process and thread that a sample or a throttled event interrupted,
 	// that changed its name, exited or was forked, as numbers of the PID
 	// namespace of this process. 0 is the idle task, or one of a namespace that
-	// is not visible here.
+	// is not visible here; NoTask is one that has all but exited.
 	PID, TID uint32
 
 	Parent uint32   // Fork: the thread that forked
 	Comm   string   // Comm: the thread's new name, at most 15 bytes
-	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first
+	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
+	Period uint64   // Sample: nanoseconds or cycles since the sample before
 	Lost   uint64   // Lost: how many records
 }
+
+// NoTask stands for a process or thread whose number is not in use any more
+// (perf_event_pid_type in kernel/events/core.c gives -1).
+const NoTask = ^uint32(0)
 
 // ErrMalformed says that a record is not as the kernel writes it.
 var ErrMalformed = errors.New("malformed perf record")
@@ -66,6 +71,7 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		r.Time = f.uint64()
 		r.CPU = f.uint32()
 		f.uint32()
+		r.Period = f.uint64()
 		r.Stack = f.stack()
 	case TypeLost:
 		f.uint64()

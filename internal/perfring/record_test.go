@@ -36,7 +36,7 @@ const (
 )
 
 func sample(stack ...any) []byte {
-	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0)}, stack...)...)
+	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0), uint64(1000)}, stack...)...)
 }
 
 func TestParse(t *testing.T) {
@@ -47,11 +47,11 @@ func TestParse(t *testing.T) {
 	}{
 		{
 			"sample", sample(uint64(3), ^uint64(127), leaf, caller),
-			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Period: 1000, Stack: []uint64{leaf, caller}},
 		},
 		{
 			"sample without stack", sample(uint64(0)),
-			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{}},
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Period: 1000, Stack: []uint64{}},
 		},
 		{
 			"lost", record(TypeLost, uint64(1), uint64(42), id),

@@ -27,7 +27,7 @@ type ring struct {
 // sampleType is what samples and the ends of other records hold. parse relies on
 // it.
 const sampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
-	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_CALLCHAIN
+	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
 
 // openRing opens the event on a CPU and maps its ring.
 func openRing(opts *Options, cpu int) (*ring, error) {
@@ -80,6 +80,7 @@ func attrOf(opts *Options) unix.PerfEventAttr {
 	}
 	if opts.Event.Cycles {
 		attr.Type, attr.Config = unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES
+		attr.Bits |= unix.PerfBitExcludeGuest // whose samples would have no stack
 	}
 	if !opts.Event.Idle {
 		attr.Bits |= unix.PerfBitExcludeIdle
@@ -95,11 +96,11 @@ func openError(cpu int, err error) error {
 		unix.ENOSYS:     ErrUnsupported,
 		unix.EOPNOTSUPP: ErrUnsupported,
 		unix.EINVAL:     ErrRate, // all else that is checked is constant
-		unix.EMFILE:     ErrFiles,
 	}[err]
 	if known != nil {
 		err = fmt.Errorf("%w: %w", known, err)
 	}
+	err = filesError(err)
 	return fmt.Errorf("opening a perf event on CPU %d: %w", cpu, err)
 }
 

@@ -68,7 +68,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackSamples, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_samples",
-		metric.WithDescription("Samples of kernel stacks that were sent on. [Development]"),
+		metric.WithDescription("Samples that were taken. [Development]"),
 		metric.WithUnit("{sample}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverKernelstackSamples(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_samples",
-		Description: "Samples of kernel stacks that were sent on. [Development]",
+		Description: "Samples that were taken. [Development]",
 		Unit:        "{sample}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
