@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"math"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -114,7 +115,7 @@ func (p *pass) sameInAllRoles(t target, users uint8) (answer, bool) {
 		return answer{}, false
 	}
 	after := t.addr
-	if users&(1<<userEBPF) != 0 {
+	if users&(1<<userEBPF) != 0 && after < math.MaxUint64 {
 		after++
 	}
 	if last := &p.last; last.named && t.module == nil && last.symbol.Start < t.addr && after < last.symbol.End {

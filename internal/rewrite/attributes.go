@@ -89,7 +89,7 @@ func (a *attributes) find(indices pcommon.Int32Slice, kind attribute) (at int32,
 }
 
 // keys are the keys of the attributes that are appended, by their kind.
-var keys = map[attribute]string{
+var keys = [...]string{
 	attrKernelFrame:  keyFrameType,
 	attrBuildID:      keyBuildID,
 	attrFileID:       keyFileID,
@@ -108,16 +108,17 @@ func (p *pass) attributeIndex(kind attribute, value pcommon.Value) int32 {
 		}
 		x.reset(0)
 		for i, k := range p.attributes.kinds {
-			if k != attrOther && k != attrInvalid {
-				x.add(hashAttribute(k, p.attrTable.At(i).Value()), int32(i))
+			attr := p.attrTable.At(i)
+			if keys[k] == "" || attr.UnitStrindex() != 0 {
+				continue // none that is asked for
+			}
+			if hash, ok := hashAttribute(k, attr.Value()); ok {
+				x.add(hash, int32(i), p.isAttribute(k, attr.Value()))
 			}
 		}
 	}
-	hash := hashAttribute(kind, value)
-	at, ok := x.find(hash, func(pos int32) bool {
-		attr := p.attrTable.At(int(pos))
-		return p.attributes.kinds[pos] == kind && attr.UnitStrindex() == 0 && attr.Value().Equal(value)
-	})
+	hash, _ := hashAttribute(kind, value)
+	at, ok := x.find(hash, p.isAttribute(kind, value))
 	if ok {
 		return at
 	}
@@ -127,24 +128,34 @@ func (p *pass) attributeIndex(kind attribute, value pcommon.Value) int32 {
 	attr.SetKeyStrindex(key)
 	value.CopyTo(attr.Value())
 	p.attributes.kinds = append(p.attributes.kinds, kind)
-	x.add(hash, at)
+	x.addNew(hash, at)
 	return at
 }
 
-func hashAttribute(kind attribute, value pcommon.Value) uint32 {
+// isAttribute returns what compares indexed attributes with that one.
+func (p *pass) isAttribute(kind attribute, value pcommon.Value) func(pos int32) bool {
+	return func(pos int32) bool {
+		return p.attributes.kinds[pos] == kind && p.attrTable.At(int(pos)).Value().Equal(value)
+	}
+}
+
+// hashAttribute reports false for a value that is neither a string nor a bool.
+func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
 	h := uint32(kind)
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
-		h = mix(h, uint64(hashString(value.Str())))
+		return mix(h, uint64(hashString(value.Str()))), true
 	case pcommon.ValueTypeBool:
 		if value.Bool() {
-			h = mix(h, 1)
+			return mix(h, 1), true
 		}
+		return h, true
 	}
-	return h
+	return 0, false
 }
 
-// setAttribute makes the attribute the only one of its kind among the indices.
+// setAttribute puts the attribute in the place of the first of its kind among the
+// indices, or behind them.
 func (p *pass) setAttribute(indices pcommon.Int32Slice, kind attribute, value pcommon.Value) {
 	at := p.attributeIndex(kind, value)
 	for i := range indices.Len() {

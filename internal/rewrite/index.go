@@ -1,6 +1,9 @@
 package rewrite
 
-import "math/bits"
+import (
+	"math/bits"
+	"math/rand/v2"
+)
 
 // index finds the entries of a table by the hash of their content: an open
 // addressing hash table that knows positions, not entries. It keeps its memory
@@ -36,8 +39,17 @@ func (x *index) find(hash uint32, equal func(pos int32) bool) (int32, bool) {
 	return 0, false
 }
 
-// add adds an entry.
-func (x *index) add(hash uint32, pos int32) {
+// add adds an entry, unless equal says of one with that hash that it is the same.
+// A table with many equal entries would make each of them take as long as all
+// before it.
+func (x *index) add(hash uint32, pos int32, equal func(pos int32) bool) {
+	if _, ok := x.find(hash, equal); !ok {
+		x.addNew(hash, pos)
+	}
+}
+
+// addNew adds an entry that is equal to none.
+func (x *index) addNew(hash uint32, pos int32) {
 	if 2*(x.used+1) > len(x.slots) {
 		old := x.slots
 		x.slots = make([]uint64, 2*len(old))
@@ -60,9 +72,13 @@ func (x *index) put(slot uint64) {
 	x.slots[i] = slot
 }
 
+// mixSeed keeps messages from being made so that everything in them has the same
+// hash.
+var mixSeed = rand.Uint64()
+
 // mix returns the hash of h followed by v.
 func mix(h uint32, v uint64) uint32 {
-	hi, lo := bits.Mul64(v^uint64(h)<<32^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	hi, lo := bits.Mul64(v^uint64(h)<<32^mixSeed, 0xd6e8feb86659fd93)
 	x := hi ^ lo
 	return uint32(x>>32) ^ uint32(x)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -151,6 +152,30 @@ func TestOneStackWithUsersOfEveryKind(t *testing.T) {
 	assert.Equal(t, [][]string{{"b", "b"}, {"c", "b"}, {"", ""}}, stackNames(samples))
 }
 
+// TestSplitJoinsNothingThatChangesYet has a second frame that becomes what the
+// copy of the first would be before it is rewritten itself.
+func TestSplitJoinsNothingThatChangesYet(t *testing.T) {
+	end := Frame{Address: text + 0x40, Type: "kernel"} // padding behind a for a leaf
+	relative := Frame{Address: 0x40, Type: "kernel", Mapping: vmlinux()}
+	user := Frame{Address: 1, Type: "native"}
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(end, user).
+		Sample(user, end).
+		Sample(user, relative)
+	samples, _ := run(t, Options{}, m.Profiles)
+	assert.Equal(t, [][]string{{"", ""}, {"", "a"}, {"", "a"}}, stackNames(samples))
+}
+
+// TestLastAddress takes 1 off a relative address of 0, as a producer may: adding
+// it again must not lead to the first symbol.
+func TestLastAddress(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, ebpfScope).
+		Sample(Frame{Address: ext4 + 0x110, Type: "kernel"}).
+		Sample(Frame{Address: 1<<64 - 1, Type: "kernel"})
+	samples, _ := run(t, Options{}, m.Profiles)
+	assert.Equal(t, [][]string{{"ext4_write"}, {""}}, stackNames(samples))
+}
+
 // TestStackThatAnotherMovesTo has a stack that is what a user of another stack
 // needs, and that would itself be changed for its own user.
 func TestStackThatAnotherMovesTo(t *testing.T) {
@@ -258,6 +283,153 @@ func TestModel(t *testing.T) {
 			require.Equal(t, want[i].Values, got[i].Values)
 		}
 	}
+}
+
+// TestModelOfNames is as TestModel, with all options, frames that have names and
+// placeholders, several frames at one address, and modules side by side. It looks
+// at names only.
+func TestModelOfNames(t *testing.T) {
+	s := adjacentSnapshot(t)
+	for seed := range uint64(4000) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		coin := func() bool { return r.IntN(2) == 0 }
+		opts := Options{All: coin(), KeepAddresses: coin(), Label: coin(), IsForeign: isOther}
+		frames := namedModelFrames(r)
+		m := rewritetest.NewMessage()
+		var want [][]string
+		for range 1 + r.IntN(4) {
+			var resource map[string]any
+			if r.IntN(3) == 0 {
+				resource = other
+			}
+			scope := "scope"
+			if coin() {
+				scope = ebpfScope
+			}
+			m.Profile(resource, scope)
+			for range r.IntN(6) {
+				var stack []Frame
+				var names []string
+				for position := range 1 + r.IntN(3) {
+					f := frames[r.IntN(len(frames))]
+					stack = append(stack, f)
+					if resource != nil {
+						names = append(names, nameOf(f))
+					} else {
+						names = append(names, expectedName(s, f, position, scope, opts))
+					}
+				}
+				m.Sample(stack...)
+				want = append(want, names)
+			}
+		}
+		got, _ := runWith(t, opts, m.Profiles, s)
+		require.Equal(t, want, stackNames(got), "seed %d: %+v of %v", seed, opts, derefed(frames))
+	}
+}
+
+// adjacentSnapshot knows a kernel with two modules right behind it, the second
+// with code below its base.
+func adjacentSnapshot(t *testing.T) *symtab.Snapshot {
+	t.Helper()
+	const m1, m2 = text + textSize, text + textSize + 0x100
+	core := testModule(t, symtab.ModuleInfo{
+		Name: symtab.KernelName, BuildID: kernelID, Base: text, Start: text, End: m1,
+	}, func(add func(uint64, string)) {
+		add(offA, "a")
+		add(0x40, "__pfx_b")
+		add(offB, "b")
+		add(offC, "c")
+		add(0x100, "__entry_text_end")
+		add(0x200, "d")
+	})
+	first := testModule(t, symtab.ModuleInfo{
+		Name: "m1", Origin: symtab.OriginModule, BuildID: ext4ID, Base: m1, Start: m1, End: m2,
+	}, func(add func(uint64, string)) {
+		add(0, "m1f")
+		add(0x80, "__pfx_x")
+	})
+	second := testModule(t, symtab.ModuleInfo{
+		Name: "m2", Origin: symtab.OriginModule, Base: m2 + 0x10, Start: m2, End: m2 + 0x100,
+	}, func(add func(uint64, string)) {
+		add(0, "m2low")
+		add(0x10, "m2f")
+	})
+	return symtab.NewSnapshot(
+		symtab.NewTable([]*symtab.Module{core}), symtab.NewTable([]*symtab.Module{first, second}))
+}
+
+// namedModelFrames returns some frames around the places where roles differ in
+// adjacentSnapshot, often several at one of them.
+func namedModelFrames(r *rand.Rand) []Frame {
+	offsets := []uint64{0, offA, 0x40, offB, offC, 0x100, 0x200, textSize, textSize + 0x80, textSize + 0x100, textSize + 0x110, textSize + 0x200}
+	frames := []Frame{{Address: 1, Type: "native"}}
+	offset := offsets[r.IntN(len(offsets))]
+	for range 1 + r.IntN(4) {
+		if r.IntN(2) == 0 {
+			offset = offsets[r.IntN(len(offsets))] + r.Uint64N(3) - 1
+		}
+		f := Frame{Address: text + offset, Type: "kernel"}
+		switch r.IntN(4) {
+		case 0:
+			f.Mapping = vmlinux()
+			if offset < textSize {
+				f.Address = offset
+			}
+		case 1:
+			if textSize <= offset && offset < 2*textSize {
+				f.Address = offset - textSize
+				f.Mapping = &Mapping{File: "m1", Limit: 0x100, BuildID: ext4ID, FileID: buildid.FileID(ext4ID)}
+			}
+		}
+		switch r.IntN(6) {
+		case 0:
+			f = named(f, []string{"a", "b", "c", "m1f", "another"}[r.IntN(5)])
+		case 1:
+			f.Lines = []Line{{Name: "UNKNOWN"}}
+		}
+		if k := r.IntN(8); k < 2 {
+			f.Attributes = map[string]any{keyIsFolded: k == 1}
+		}
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// expectedName is the oracle of TestModelOfNames.
+func expectedName(s *symtab.Snapshot, f Frame, position int, scope string, opts Options) string {
+	has := nameOf(f)
+	isNamed := has != "" && has != "UNKNOWN"
+	if f.Type == "native" || isNamed && !opts.All {
+		return has
+	}
+	addr, only := f.Address, (*symtab.Module)(nil)
+	if !inKernelHalf(addr) {
+		only, _ = s.ModuleByName(f.Mapping.File)
+		addr += only.Base
+	}
+	find := func(a uint64) (symtab.Symbol, bool) {
+		sym, ok := s.Lookup(a, symtab.Always)
+		return sym, ok && (only == nil || sym.Module == only)
+	}
+	at := addr
+	switch {
+	case position > 0:
+		at = addr - 1
+	case scope == ebpfScope:
+		at = addr + 1
+	}
+	sym, ok := find(at)
+	if !ok && position > 0 {
+		sym, ok = find(addr)
+	}
+	if ok {
+		return sym.Name().Name
+	}
+	if m, found := s.ModuleAt(at, symtab.Always); found && opts.Label && !isNamed && (only == nil || m == only) {
+		return label(m, addr)
+	}
+	return has
 }
 
 // modelFrames returns some frames around the places where roles differ.

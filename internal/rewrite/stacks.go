@@ -47,12 +47,12 @@ func (p *pass) splitStack(stack int32, users uint8) {
 		case !taken:
 			taken = true
 			indices.FromRaw(sp.forUser)
-			sp.written.add(hash, stack)
+			sp.written.addNew(hash, stack)
 			continue
 		default:
 			at = int32(p.stackTable.Len())
 			p.stackTable.AppendEmpty().LocationIndices().FromRaw(sp.forUser)
-			sp.written.add(hash, at)
+			sp.written.addNew(hash, at)
 		}
 		if sp.moves == nil {
 			sp.moves = make(map[stackUser]int32)
@@ -118,12 +118,9 @@ func (p *pass) indexStacks() {
 	x := &p.split.stacks
 	x.reset(p.stackTable.Len())
 	for i := range p.stackTable.Len() {
-		indices := p.stackTable.At(i).LocationIndices()
-		h := uint32(indices.Len())
-		for k := range indices.Len() {
-			h = mix(h, uint64(uint32(indices.At(k))))
-		}
-		x.add(h, int32(i))
+		stack := p.stackTable.At(i)
+		hash := hashIndices(uint32(stack.LocationIndices().Len()), stack.LocationIndices())
+		x.add(hash, int32(i), func(pos int32) bool { return p.stackTable.At(int(pos)).Equal(stack) })
 	}
 }
 

@@ -16,7 +16,6 @@ type tables struct {
 	newFunctions index // those that were appended
 	functions    index // all that were there when that was needed
 	attributes   index // of the kinds that this package knows
-	mappings     index // by file name
 	modules      map[moduleMapping]int32
 
 	lastModule  moduleMapping // the last that was asked for
@@ -25,7 +24,7 @@ type tables struct {
 
 func (t *tables) end() {
 	t.strings.built, t.functions.built = false, false
-	t.attributes.built, t.mappings.built = false, false
+	t.attributes.built = false
 	clear(t.modules)
 	t.lastModule = moduleMapping{}
 }
@@ -45,7 +44,8 @@ func (p *pass) stringIndex(s string) (at int32, fresh bool) {
 		p.tables.newFunctions.reset(expected)
 		x.reset(n + expected)
 		for i := range n {
-			x.add(hashString(p.stringTable.At(i)), int32(i))
+			entry := p.stringTable.At(i)
+			x.add(hashString(entry), int32(i), func(pos int32) bool { return p.stringTable.At(int(pos)) == entry })
 		}
 	}
 	hash := hashString(s)
@@ -54,11 +54,11 @@ func (p *pass) stringIndex(s string) (at int32, fresh bool) {
 	}
 	if p.stringTable.Len() == 0 && s != "" {
 		p.stringTable.Append("") // index 0 is the zero value
-		x.add(hashString(""), 0)
+		x.addNew(hashString(""), 0)
 	}
 	at = int32(p.stringTable.Len())
 	p.stringTable.Append(s)
-	x.add(hash, at)
+	x.addNew(hash, at)
 	return at, true
 }
 
@@ -99,7 +99,7 @@ func (p *pass) functionIndex(name *symtab.Name) int32 {
 	f := p.funcTable.AppendEmpty()
 	f.SetNameStrindex(key.name)
 	f.SetSystemNameStrindex(key.system)
-	p.tables.newFunctions.add(hash, at)
+	p.tables.newFunctions.addNew(hash, at)
 	return at
 }
 
@@ -107,7 +107,10 @@ func (p *pass) functionIndex(name *symtab.Name) int32 {
 // was there before, among the others.
 func (p *pass) findFunction(key functionKey, hash uint32) (int32, bool) {
 	t := &p.tables
-	equal := func(pos int32) bool { return keyOf(p.funcTable.At(int(pos))) == key }
+	is := func(key functionKey) func(int32) bool {
+		return func(pos int32) bool { return keyOf(p.funcTable.At(int(pos))) == key }
+	}
+	equal := is(key)
 	if at, ok := t.newFunctions.find(hash, equal); ok {
 		return at, true
 	}
@@ -118,7 +121,8 @@ func (p *pass) findFunction(key functionKey, hash uint32) (int32, bool) {
 		n := p.funcTable.Len()
 		t.functions.reset(n)
 		for i := range n {
-			t.functions.add(keyOf(p.funcTable.At(i)).hash(), int32(i))
+			entry := keyOf(p.funcTable.At(i))
+			t.functions.add(entry.hash(), int32(i), is(entry))
 		}
 	}
 	return t.functions.find(hash, equal)

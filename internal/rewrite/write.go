@@ -177,23 +177,20 @@ func (p *pass) findMapping(key moduleMapping) int32 {
 }
 
 // mappingNamed finds a mapping for addresses of that kind in the module, among
-// those whose file name has that index.
+// those whose file name has that index. It is asked once for each module.
 func (p *pass) mappingNamed(name int32, m *symtab.Module, relative bool) (int32, bool) {
-	x := &p.tables.mappings
-	if !x.built {
-		x.reset(p.mappingTable.Len())
-		for i := range p.mappingTable.Len() {
-			x.add(mix(0, uint64(p.mappingTable.At(i).FilenameStrindex())), int32(i))
-		}
-	}
-	return x.find(mix(0, uint64(name)), func(pos int32) bool {
-		if !p.isMappingOf(pos, m, relative) {
-			return false
+	for i := range p.mappingTable.Len() {
+		at := int32(i)
+		if p.mappingTable.At(i).FilenameStrindex() != name || !p.isMappingOf(at, m, relative) {
+			continue
 		}
 		// One without the file ID may stay, but nothing more is pointed to it.
-		fileID, _ := p.attributes.find(p.mappingTable.At(int(pos)).AttributeIndices(), attrFileID)
-		return p.stringValue(fileID) == m.FileID
-	})
+		fileID, _ := p.attributes.find(p.mappingTable.At(i).AttributeIndices(), attrFileID)
+		if p.stringValue(fileID) == m.FileID {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 func (p *pass) appendMapping(name int32, m *symtab.Module, relative bool) int32 {
