@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -43,39 +44,36 @@ func ThisHost(procfs string, getenv func(string) string) *Host {
 	for _, name := range []string{"K8S_NODE_NAME", "KUBE_NODE_NAME", "NODE_NAME"} {
 		h.add(nodeName, getenv(name))
 	}
-	if name, err := os.Hostname(); err == nil && hasHostsName() {
+	if name, err := os.Hostname(); err == nil && isHosts("/proc/self") {
 		h.add(hostName, name)
 	}
-	for _, name := range machineIDFiles(procfs) {
-		if id, err := os.ReadFile(name); err == nil {
+	for process, file := range map[string]string{
+		filepath.Join(procfs, "1"): filepath.Join(procfs, "1", "root", "etc", "machine-id"),
+		"/proc/self":               "/etc/machine-id",
+	} {
+		if !isHosts(process) {
+			continue
+		}
+		if id, err := os.ReadFile(file); err == nil {
 			h.add(hostID, strings.TrimSpace(string(id)))
-			break
 		}
 	}
 	return h
 }
 
 func (h *Host) add(key, value string) {
-	if value != "" {
+	if value != "" && !slices.Contains(h.known[key], value) {
 		h.known[key] = append(h.known[key], value)
 	}
 }
 
-// hasHostsName reports whether this process is in the first UTS namespace, so
-// that its host name is the host's. The namespace's inode number is
-// PROC_UTS_INIT_INO of include/linux/proc_ns.h.
-func hasHostsName() bool {
-	link, err := os.Readlink("/proc/self/ns/uts")
+// isHosts reports whether a process, a directory of /proc, is in the first UTS
+// namespace: then its host name is the host's, and it is in no container. The
+// namespace's inode number is PROC_UTS_INIT_INO of include/linux/proc_ns.h. See
+// machine-id(5) for the file that it is believed for, too.
+func isHosts(process string) bool {
+	link, err := os.Readlink(filepath.Join(process, "ns", "uts"))
 	return err == nil && link == "uts:[4026531838]"
-}
-
-// machineIDFiles returns where the host's machine ID can be, see machine-id(5).
-func machineIDFiles(procfs string) []string {
-	files := []string{filepath.Join(procfs, "1", "root", "etc", "machine-id")}
-	if hasHostsName() {
-		files = append(files, "/etc/machine-id")
-	}
-	return files
 }
 
 // IsForeign reports whether a resource is another host's: one of the attributes

@@ -56,16 +56,26 @@ func TestThisHostFromEnvironment(t *testing.T) {
 	assert.NotContains(t, h.known[hostID], "%zz")
 }
 
+// TestThisHostFromTheMachine believes the host's first process, not that of a
+// container.
 func TestThisHostFromTheMachine(t *testing.T) {
 	procfs := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(procfs, "1/root/etc"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(procfs, "1/root/etc/machine-id"), []byte(machineID+"\n"), 0o600))
-	h := ThisHost(procfs, func(string) string { return "" })
-	assert.Equal(t, []string{machineID}, h.known[hostID])
+	first := filepath.Join(procfs, "1")
+	require.NoError(t, os.MkdirAll(filepath.Join(first, "root/etc"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(first, "root/etc/machine-id"), []byte(machineID+"\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(first, "ns"), 0o755))
+	none := func(string) string { return "" }
+
+	require.NoError(t, os.Symlink("uts:[4026532575]", filepath.Join(first, "ns/uts")))
+	assert.NotContains(t, ThisHost(procfs, none).known[hostID], machineID)
+	require.NoError(t, os.Remove(filepath.Join(first, "ns/uts")))
+	require.NoError(t, os.Symlink("uts:[4026531838]", filepath.Join(first, "ns/uts")))
+	h := ThisHost(procfs, none)
+	assert.Contains(t, h.known[hostID], machineID)
 
 	name, err := os.Hostname()
 	require.NoError(t, err)
-	if hasHostsName() {
+	if isHosts("/proc/self") {
 		assert.Equal(t, []string{name}, h.known[hostName])
 	} else {
 		assert.Empty(t, h.known[hostName], "the name of a container says nothing")

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
@@ -154,6 +156,33 @@ func TestTextBelowDotText(t *testing.T) {
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
 }
 
+// TestRelocationsAreNoCode: those of a livepatch are in sections whose names end
+// in .text.
+func TestRelocationsAreNoCode(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "patch 8192 0 - Live 0xffffffffc0300000\nother 4096 0 - Live 0xffffffffc0200000\n")
+	k.sysfs("other", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("patch", "", sections{".text": 0xffffffffc0300000, ".klp.rela.vmlinux..text": 0xffffffffc0100000})
+	k.write("proc/kallsyms", core+"ffffffffc0300000 t fixed\t[patch]\nffffffffc0200000 t f\t[other]\n")
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	assert.Equal(t, "patch:fixed", lookup(table, 0xffffffffc0300000))
+	assert.Equal(t, "other:f", lookup(table, 0xffffffffc0200000))
+}
+
+// TestBuildIDWithoutSections: what sysfs does tell is used.
+func TestBuildIDWithoutSections(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	k.sysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000})
+	k.write("sys/module/a/sections/.text", "hidden\n")
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	table, degraded := k.load()
+	require.ErrorIs(t, degraded, ErrSyntax)
+	assert.Equal(t, "01020304", table.Modules()[0].BuildID)
+	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
+}
+
 func TestModulesThatAreLeftOut(t *testing.T) {
 	k := newKernel(t)
 	k.write("proc/modules", "loading 4096 0 - Loading 0xffffffffc0200000\n"+
@@ -245,6 +274,69 @@ func TestSourceFollows(t *testing.T) {
 			return
 		}
 	}
+}
+
+// TestSettle loads a second module while the source waits after the first: both
+// are read at once.
+func TestSettle(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := k.source()
+		s.settle, s.poll = time.Second, time.Second
+		var published []int
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Run(ctx, func(t *symtab.Table, _ error) { published = append(published, len(t.Modules())) })
+		}()
+		time.Sleep(time.Millisecond)
+		k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+		k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
+		const a = "a 4096 0 - Live 0xffffffffc0200000\n"
+		k.write("proc/modules", a)
+		time.Sleep(1500 * time.Millisecond) // it has seen a, and waits
+		k.write("proc/modules", "b 4096 0 - Live 0xffffffffc0210000\n"+a)
+		time.Sleep(time.Minute)
+		cancel()
+		require.NoError(t, <-done)
+		assert.Equal(t, []int{0, 2}, published)
+	})
+}
+
+// TestListThatChangesMeanwhile has the kernel load a module while the symbols
+// are read: what was read then is not published.
+func TestListThatChangesMeanwhile(t *testing.T) {
+	k := newKernel(t)
+	require.NoError(t, os.Remove(filepath.Join(k.root, "proc/kallsyms")))
+	require.NoError(t, unix.Mkfifo(filepath.Join(k.root, "proc/kallsyms"), 0o600))
+	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
+	k.write("proc/modules", a)
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+	tables := make(chan *symtab.Table, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.source().Run(ctx, func(t *symtab.Table, _ error) { tables <- t }) }()
+	symbols := map[string]string{
+		a: "ffffffffc0200000 t f\t[a]\n", b + a: "ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n",
+	}
+	give := func(list, after string) {
+		f, err := os.OpenFile(filepath.Join(k.root, "proc/kallsyms"), os.O_WRONLY, 0) // waits for the reader
+		require.NoError(t, err)
+		_, err = f.WriteString(core + symbols[list])
+		require.NoError(t, err)
+		k.write("proc/modules", after)
+		require.NoError(t, f.Close())
+	}
+	give(a, a)
+	require.Len(t, (<-tables).Modules(), 1)
+	k.write("proc/modules", b+a)
+	give(b+a, a) // b is gone when its symbols have been read
+	give(a, a)
+	require.Len(t, (<-tables).Modules(), 1, "b was never there")
+	cancel()
+	require.NoError(t, <-done)
 }
 
 func TestSourceErrors(t *testing.T) {

@@ -48,6 +48,7 @@ func (s *Source) describe(l listed) (symtab.ModuleInfo, error) {
 		Valid:  symtab.Always,
 	}
 	sys, err := readLoaded(s.dir(l.name))
+	info.BuildID, info.FileID = sys.buildID, buildid.FileID(sys.buildID)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(s.sysfs, "module")); statErr == nil {
 			return info, errNoCode // removed in the meantime
@@ -59,7 +60,6 @@ func (s *Source) describe(l listed) (symtab.ModuleInfo, error) {
 	}
 	info.Base, info.Start = sys.text, sys.lowest
 	info.End = sys.text + l.size
-	info.BuildID, info.FileID = sys.buildID, buildid.FileID(sys.buildID)
 	return info, nil
 }
 

@@ -44,15 +44,29 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		if err != nil {
 			return err
 		}
-		if now := s.identities(list); first || !slices.EqualFunc(now, seen, identity.same) {
-			if !first && !sleep(ctx, s.settle) {
-				return nil
+		now := s.identities(list)
+		if first || !sameLoads(now, seen) {
+			if !first {
+				// For more of the same kind.
+				if !sleep(ctx, s.settle) {
+					return nil
+				}
+				if list, err = s.list(); err != nil {
+					return err
+				}
+				now = s.identities(list)
 			}
 			table, degraded, err := s.load(list)
 			if err != nil {
 				return err
 			}
-			publish(table, degraded)
+			// While kallsyms is read, a module that comes or goes shifts the rest.
+			if list, err = s.list(); err != nil {
+				return err
+			}
+			if first || sameLoads(now, s.identities(list)) {
+				publish(table, degraded)
+			}
 			seen = now
 		}
 		if !sleep(ctx, s.poll) {
@@ -95,6 +109,8 @@ type identity struct {
 	listed
 	dir fs.FileInfo // nil if it cannot be read
 }
+
+func sameLoads(a, b []identity) bool { return slices.EqualFunc(a, b, identity.same) }
 
 func (id identity) same(other identity) bool {
 	if id.dir == nil || other.dir == nil {

@@ -21,20 +21,33 @@ type loaded struct {
 }
 
 // readLoaded reads the directory /sys/module/NAME. A module without code gives
-// errNoCode.
+// errNoCode. With another error, it returns what could be read all the same.
 func readLoaded(dir string) (loaded, error) {
 	l := loaded{lowest: math.MaxUint64}
-	sections, err := os.ReadDir(filepath.Join(dir, "sections"))
+	sectionsErr := l.readSections(filepath.Join(dir, "sections"))
+	var notesErr error
+	l.buildID, notesErr = readBuildID(filepath.Join(dir, "notes", ".note.gnu.build-id"))
+	if sectionsErr == nil && l.lowest == math.MaxUint64 {
+		return l, errNoCode
+	}
+	if l.text == 0 {
+		l.text = l.lowest
+	}
+	return l, errors.Join(sectionsErr, notesErr)
+}
+
+func (l *loaded) readSections(dir string) error {
+	sections, err := os.ReadDir(dir)
 	if err != nil {
-		return l, err
+		return err
 	}
 	for _, section := range sections {
 		if !isCode(section.Name()) {
 			continue
 		}
-		addr, err := readAddr(filepath.Join(dir, "sections", section.Name()))
+		addr, err := readAddr(filepath.Join(dir, section.Name()))
 		if err != nil {
-			return l, err
+			return err
 		}
 		if addr == 0 {
 			continue // empty, or hidden
@@ -44,23 +57,17 @@ func readLoaded(dir string) (loaded, error) {
 			l.text = addr
 		}
 	}
-	if l.lowest == math.MaxUint64 {
-		return l, errNoCode
-	}
-	if l.text == 0 {
-		l.text = l.lowest
-	}
-	l.buildID, err = readBuildID(filepath.Join(dir, "notes", ".note.gnu.build-id"))
-	return l, err
+	return nil
 }
 
 var errNoCode = errors.New("module has no code section with an address")
 
 // isCode reports whether a section holds code that stays after the module was
-// initialized. (.init.text is freed then; its memory serves others.)
+// initialized. (.init.text is freed then; its memory serves others. What a
+// livepatch has in .klp.rela.OBJECT.SECTION are relocations.)
 func isCode(section string) bool {
 	switch {
-	case strings.HasPrefix(section, ".init"):
+	case strings.HasPrefix(section, ".init"), strings.HasPrefix(section, ".klp."):
 		return false
 	case section == ".text", strings.HasPrefix(section, ".text."):
 		return true

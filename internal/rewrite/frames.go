@@ -1,8 +1,6 @@
 package rewrite
 
-import (
-	"github.com/kernelsym/kernelsym/internal/symtab"
-)
+import "github.com/kernelsym/kernelsym/internal/symtab"
 
 // frame is a candidate and what its address means.
 type frame struct {

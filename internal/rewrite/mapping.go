@@ -19,7 +19,7 @@ type mapping struct {
 
 	buildID string         // in lower case, empty if it has none
 	module  *symtab.Module // the one it means, by build id, else by file name
-	foreign bool           // its build id is of no module that is known (2.1)
+	foreign bool           // its build id is of none that is known (2.1)
 
 	saysNoFunctions bool // pprof.mapping.has_functions is there and false
 }
@@ -79,11 +79,14 @@ func (p *pass) readMapping(m *mapping, index int) {
 		value := p.attrTable.At(int(hasFunctions)).Value()
 		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
 	}
-	if m.buildID != "" {
-		m.module, ok = p.snapshot.ModuleByBuildID(m.buildID)
-		m.foreign = !ok
-	} else {
-		m.module, _ = p.snapshot.ModuleByName(moduleName(fileName))
+	byName, named := p.snapshot.ModuleByName(moduleName(fileName))
+	switch byBuild, ok := p.snapshot.ModuleByBuildID(m.buildID); {
+	case ok:
+		m.module = byBuild
+	case m.buildID == "" || named && byName.BuildID == "":
+		m.module = byName // nothing says that it is another build
+	default:
+		m.foreign = true
 	}
 }
 

@@ -390,6 +390,24 @@ func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
 	}
 }
 
+// TestBuildThatCannotBeCompared: where the kernel does not tell its build id (no
+// sysfs), one on a mapping is no reason to leave its frames without a name.
+func TestBuildThatCannotBeCompared(t *testing.T) {
+	core := testModule(t, symtab.ModuleInfo{
+		Name: symtab.KernelName, Base: text, Start: text, End: text + textSize,
+	}, func(add func(uint64, string)) { add(0, "a") })
+	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
+	absolute := Frame{Address: text + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
+	relative := Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "0123"}}
+	module := Frame{Address: 1, Mapping: &Mapping{File: "ext4.ko", BuildID: "4567"}}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(absolute, relative, module)
+	samples, counts := runWith(t, Options{}, m.Profiles, snapshot)
+	assert.Equal(t, [][]string{{"a", "a", ""}}, stackNames(samples))
+	assert.Equal(t, &Mapping{File: "vmlinux", Limit: textSize}, samples[0].Stack[0].Mapping)
+	assert.Equal(t, module, samples[0].Stack[2])
+	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+}
+
 func TestContract_2_2_Callers(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
