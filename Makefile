@@ -4,6 +4,7 @@ MAKEFLAGS += --no-builtin-rules
 BUILD := build
 TOOLS := $(CURDIR)/$(BUILD)/tools
 export CGO_ENABLED ?= 0
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 COLLECTOR := $(BUILD)/otelcol-kernelsym
 TOOL := $(BUILD)/kernelsym
@@ -14,7 +15,7 @@ PROFILES := $(BUILD)/run/profiles.json
 SOURCES := $(shell find . -path ./$(BUILD) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 
 # The race detector needs a C compiler.
-RACE := $(if $(shell command -v gcc || command -v clang),-race)
+RACE := $(if $(shell command -v $$(go env CC)),-race)
 
 .PHONY: help
 help: ## list the targets
@@ -34,7 +35,7 @@ view: $(TOOL) ## serve the flame graph of the last `make run`
 .PHONY: test
 test: build ## run the tests: pure, running kernel, built collector
 	CGO_ENABLED=$(if $(RACE),1,0) KERNELSYM_COLLECTOR=$(abspath $(COLLECTOR)) KERNELSYM_TOOL=$(abspath $(TOOL)) \
-		go test $(RACE) ./...
+		go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
 
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
@@ -38,7 +39,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long to sample")
 	flag.Parse()
 	o.stdout = os.Stdout
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, o)
 	stop()
 	if err != nil {
@@ -49,7 +50,11 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if err := check(ctx); err != nil {
-		return fmt.Errorf("This needs more rights than it has:\n\n%w\n\nRun it as root: sudo make run", err) //nolint:staticcheck // a text for a person
+		hint := "Run it as root: sudo make run"
+		if os.Geteuid() == 0 {
+			hint = "Being root here does not do: in a container, it is up to what started that."
+		}
+		return fmt.Errorf("The kernel does not let itself be sampled:\n\n%w\n\n%s", err, hint) //nolint:staticcheck // a text for a person
 	}
 	if err := os.MkdirAll(filepath.Dir(o.output), 0o755); err != nil {
 		return err
@@ -80,6 +85,9 @@ func check(ctx context.Context) error {
 	return errors.Join(symbols, perf)
 }
 
+// grace is the time that the collector has to end when it is told to.
+const grace = 15 * time.Second
+
 // collect runs the collector while it makes load.
 func collect(ctx context.Context, o options) error {
 	log, err := os.Create(o.output + ".log")
@@ -87,37 +95,32 @@ func collect(ctx context.Context, o options) error {
 		return err
 	}
 	defer log.Close()
-	// Its end is waited for, so that it writes what it still has.
-	collector := exec.CommandContext(context.WithoutCancel(ctx), o.collector, "--feature-gates=service.profilesSupport", "--config", o.config)
-	collector.Env = append(os.Environ(), "KERNELSYM_FILE="+o.output)
-	collector.Stdout, collector.Stderr = log, log
-	if err := collector.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- collector.Wait() }()
-
 	fmt.Fprintf(o.stdout, "Sampling the kernel for %s, with file reads, pipes and a socket to keep it busy ...\n", o.duration)
 	ctx, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
-	load := make(chan error, 1)
-	go func() { load <- kernelload.Run(ctx, 1) }()
-	select {
-	case <-ctx.Done():
-	case err := <-ended:
-		cancel()
-		return fmt.Errorf("the collector ended early (%w); it says why in %s", errors.Join(err, errEnded, <-load), log.Name())
-	}
-	if err := <-load; err != nil {
-		fmt.Fprintln(os.Stderr, "Some of the load failed:", err)
-	}
-	if err := collector.Process.Signal(os.Interrupt); err != nil {
+	collector := exec.CommandContext(ctx, o.collector, "--feature-gates=service.profilesSupport", "--config", o.config)
+	collector.Env = append(os.Environ(), "KERNELSYM_FILE="+o.output)
+	collector.Stdout, collector.Stderr = log, log
+	collector.Cancel = func() error { return collector.Process.Signal(os.Interrupt) } // it writes what it still has
+	collector.WaitDelay = grace
+	if err := collector.Start(); err != nil {
 		return err
 	}
-	if err := <-ended; err != nil {
+	load := make(chan error, 1)
+	go func() { load <- kernelload.Run(ctx, 1) }()
+	err = collector.Wait()
+	early := ctx.Err() == nil
+	cancel()
+	if loadErr := <-load; loadErr != nil {
+		fmt.Fprintln(os.Stderr, "Some of the load failed:", loadErr)
+	}
+	switch {
+	case early:
+		return fmt.Errorf("%w (%w); it says why in %s", errEnded, err, log.Name())
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the collector failed: %w; it says why in %s", err, log.Name())
 	}
 	return nil
 }
 
-var errEnded = errors.New("it was not told to")
+var errEnded = errors.New("the collector ended early")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,58 +99,64 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 		t.Skip("no CAP_SYS_ADMIN (not root?): /proc/PID/stack is not compared")
 	}
 	starts := make(map[string][]uint64)
-	for addr, names := range kerneltest.ReadSymbols(t).Names {
+	list := kerneltest.ReadSymbols(t)
+	for addr, names := range list.Names {
 		for _, name := range names {
 			starts[name] = append(starts[name], addr)
 		}
 	}
-	var pids []string
-	for name := range sleeps {
-		pids = append(pids, sleeper(t, name))
-	}
-	// The sleepers' first thread is the one of the system call.
 	printed := make(map[string]bool)
-	for _, pid := range pids {
-		for _, line := range stackLines(t, "/proc/"+pid+"/task/"+pid+"/stack") {
+	for name := range sleeps {
+		for _, line := range sleeper(t, name) {
 			printed[line] = true
 		}
 	}
-	require.NotEmpty(t, printed, "stacks of sleeping processes")
 	tasks, err := filepath.Glob("/proc/[0-9]*/task/*/stack")
 	require.NoError(t, err)
 	for _, task := range tasks {
-		for _, line := range stackLines(t, task) {
+		for _, line := range stackLines(task) {
 			printed[line] = true
 		}
 	}
 
-	aliases := 0
+	places, aliased, agreed := 0, 0, 0
 	for line := range printed {
 		// [<0>] name+0xOFFSET/0xSIZE, of a return address: what %pB prints.
 		name, offsets, ok := strings.Cut(strings.TrimPrefix(line, "[<0>] "), "+")
-		if !ok || strings.Contains(line, " [") { // in no symbol, or of a module
-			continue
+		if !ok || len(starts[name]) == 0 || strings.Contains(line, " [") {
+			continue // in no symbol, or of a module or a BPF program
 		}
+		places++
 		text, _, _ := strings.Cut(offsets, "/")
 		offset, err := strconv.ParseUint(text, 0, 64)
 		require.NoError(t, err, line)
 		var got []string
 		for _, start := range starts[name] {
-			if symbol, ok := snapshot.Lookup(start+offset-1, symtab.Always); ok && symbol.Start == start {
-				got = append(got, symbol.Name().System)
-				if symbol.Name().Folded {
-					aliases++
-				}
+			if len(list.Names[start]) > 1 {
+				aliased++
+			}
+			symbol, ok := snapshot.Lookup(start+offset-1, symtab.Always)
+			if !ok || symbol.Start != start {
+				continue
+			}
+			got = append(got, symbol.Name().System)
+			if symbol.Name().Folded {
+				agreed++
 			}
 		}
 		assert.Contains(t, got, name, line)
 	}
-	t.Logf("%d places in %d stacks agree, %d of them with aliases", len(printed), len(tasks), aliases)
-	assert.Positive(t, aliases, "pause() has several names on most kernels")
+	t.Logf("%d places in %d stacks agree, %d of them with aliases", places, len(tasks), agreed)
+	assert.Positive(t, places)
+	if aliased == 0 {
+		t.Log("no place with aliases: the choice among them is not compared")
+	} else {
+		assert.Positive(t, agreed)
+	}
 }
 
-// sleeper starts a process that sleeps in that place, and returns its number.
-func sleeper(t *testing.T, name string) (pid string) {
+// sleeper starts a process that sleeps in that place, and returns its stack.
+func sleeper(t *testing.T, name string) (stack []string) {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -162,23 +169,25 @@ func sleeper(t *testing.T, name string) (pid string) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err, name)
 	require.Equal(t, "asleep\n", line)
-	pid = strconv.Itoa(cmd.Process.Pid)
+	// Its first thread is the one that sleeps.
+	task := fmt.Sprintf("/proc/%d/task/%[1]d/", cmd.Process.Pid)
 	require.Eventually(t, func() bool {
-		status, err := os.ReadFile("/proc/" + pid + "/task/" + pid + "/stat")
+		stat, err := os.ReadFile(task + "stat")
 		require.NoError(t, err)
-		_, state, _ := bytes.Cut(status, []byte(") "))
-		return state[0] == 'S' && len(stackLines(t, "/proc/"+pid+"/task/"+pid+"/stack")) > 0
+		_, state, _ := bytes.Cut(stat, []byte(") "))
+		stack = stackLines(task + "stack")
+		return state[0] == 'S' && len(stack) > 0
 	}, patience, 10*time.Millisecond, name)
-	return pid
+	return stack
 }
 
-func stackLines(t *testing.T, file string) []string {
-	t.Helper()
+// stackLines returns the lines of a file, none if the thread has ended.
+func stackLines(file string) []string {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return nil // the thread has ended
+		return nil
 	}
-	return strings.Split(strings.TrimSpace(string(content)), "\n")
+	return slices.Collect(strings.Lines(string(content)))
 }
 
 // perfFrame is a frame as perf script prints it.

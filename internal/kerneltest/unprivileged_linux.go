@@ -14,7 +14,7 @@ const unprivilegedEnv = "KERNELSYM_TEST_UNPRIVILEGED"
 // process has none, else in a second process that runs only the calling test.
 func Unprivileged(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if os.Getenv(unprivilegedEnv) != "" || os.Getuid() != 0 {
+	if os.Getenv(unprivilegedEnv) != "" || os.Getuid() != 0 || !inFirstUserNamespace() {
 		test(t)
 		return
 	}

@@ -64,7 +64,7 @@ var errNoCode = errors.New("module has no code section with an address")
 
 // isCode reports whether a section holds code that stays after the module was
 // initialized. (.init.text is freed then; its memory serves others. What a
-// livepatch has in .klp.rela.OBJECT.SECTION are relocations.)
+// livepatch has in sections that begin with .klp. are relocations.)
 func isCode(section string) bool {
 	switch {
 	case strings.HasPrefix(section, ".init"), strings.HasPrefix(section, ".klp."):

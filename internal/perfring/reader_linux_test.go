@@ -174,9 +174,10 @@ func TestFlushHoldsNothingBack(t *testing.T) {
 	opts.Window = 24 * 365 * time.Hour // longer than the machine has been up
 	r := open(t, opts)
 	kerneltest.Busy(t)
-	assert.Zero(t, len(readFor(t, r, 100*time.Millisecond)))
+	early := len(readFor(t, r, 100*time.Millisecond))
+	assert.Zero(t, early)
 	records := r.Flush()
-	assert.Positive(t, len(records))
+	assert.NotEmpty(t, records)
 	assert.IsNonDecreasing(t, times(records))
 }
 
