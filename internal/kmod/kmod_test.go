@@ -44,7 +44,9 @@ func (k kernel) write(name, text string) {
 	k.t.Helper()
 	name = filepath.Join(k.root, name)
 	require.NoError(k.t, os.MkdirAll(filepath.Dir(name), 0o755))
-	require.NoError(k.t, os.WriteFile(name, []byte(text), 0o600))
+	// At once, as the kernel shows it.
+	require.NoError(k.t, os.WriteFile(name+"~", []byte(text), 0o600))
+	require.NoError(k.t, os.Rename(name+"~", name))
 }
 
 // sections are the addresses of a module's sections.
@@ -308,8 +310,13 @@ func TestSettle(t *testing.T) {
 // are read: what was read then is not published.
 func TestListThatChangesMeanwhile(t *testing.T) {
 	k := newKernel(t)
-	require.NoError(t, os.Remove(filepath.Join(k.root, "proc/kallsyms")))
-	require.NoError(t, unix.Mkfifo(filepath.Join(k.root, "proc/kallsyms"), 0o600))
+	// A pipe for each time that the symbols are read.
+	kallsyms := filepath.Join(k.root, "proc/kallsyms")
+	newPipe := func() {
+		require.NoError(t, unix.Mkfifo(kallsyms+"~", 0o600))
+		require.NoError(t, os.Rename(kallsyms+"~", kallsyms))
+	}
+	newPipe()
 	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
 	k.write("proc/modules", a)
 	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
@@ -322,10 +329,11 @@ func TestListThatChangesMeanwhile(t *testing.T) {
 		a: "ffffffffc0200000 t f\t[a]\n", b + a: "ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n",
 	}
 	give := func(list, after string) {
-		f, err := os.OpenFile(filepath.Join(k.root, "proc/kallsyms"), os.O_WRONLY, 0) // waits for the reader
+		f, err := os.OpenFile(kallsyms, os.O_WRONLY, 0) // waits for the reader
 		require.NoError(t, err)
 		_, err = f.WriteString(core + symbols[list])
 		require.NoError(t, err)
+		newPipe()
 		k.write("proc/modules", after)
 		require.NoError(t, f.Close())
 	}
