@@ -1,9 +1,10 @@
 // Command bench measures what this project promises of its speed and memory, on
 // the running kernel's own symbols. It prints a line "bench NAME VALUE" for each.
 //
-// A value is a ratio of medians, of the code measured and of a floor below which
-// it cannot come, taken in turn in this one run; so it says the same on a fast
-// machine, a slow one and a busy one. Those that are bytes or counts have that in
+// A value is a ratio of medians, of the code measured and of a reference, taken in
+// turn in this one run; so it says the same on a fast machine, a slow one and a
+// busy one. The reference is what the work cannot do without, where there is
+// something like that. Those that are bytes or counts have that in
 // their name.
 package main
 
