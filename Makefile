@@ -37,6 +37,12 @@ test: build ## run the tests: pure, running kernel, built collector
 	CGO_ENABLED=$(if $(RACE),1,0) KERNELSYM_COLLECTOR=$(abspath $(COLLECTOR)) KERNELSYM_TOOL=$(abspath $(TOOL)) \
 		go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
 
+KERNEL ?= 6.1,6.12
+
+.PHONY: test-vm
+test-vm: build ## run the tests in the kernels of a distribution, in virtual machines: KERNEL=6.1,6.12 RUN=Test V=1
+	@go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
+
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)
 	@go run ./internal/bench -rounds $(or $(ROUNDS),31)

@@ -1,0 +1,132 @@
+// Command init is the first process of a machine that `make test-vm` starts: it
+// runs the tests that it finds there, one package after the other, and prints
+// what they print on the second serial port.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if path.Base(os.Args[0]) == "true" {
+		return // the machine's /bin/true
+	}
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "init: this switches the machine off; it is for virtual machines")
+		os.Exit(1)
+	}
+	ok, err := run()
+	if err != nil {
+		fmt.Println("init:", err)
+	}
+	result := "failed"
+	if ok && err == nil {
+		result = "ok"
+	}
+	fmt.Println("vm: done: " + result)
+	time.Sleep(time.Second) // for the port
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() (ok bool, err error) {
+	if err := mount(); err != nil {
+		return false, err
+	}
+	port, err := os.OpenFile("/dev/ttyS1", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false, err
+	}
+	os.Stdout = port
+	fmt.Println("vm: booted")
+	if err := errors.Join(loopbackUp(), limits()); err != nil {
+		return false, err
+	}
+	list, err := os.ReadFile("/tests")
+	if err != nil {
+		return false, err
+	}
+	args, err := os.ReadFile("/args")
+	if err != nil {
+		return false, err
+	}
+	ok = true
+	for _, pkg := range strings.Fields(string(list)) {
+		if !runTests(pkg, strings.Fields(string(args))) {
+			ok = false
+		}
+	}
+	return ok, nil
+}
+
+// runTests runs the tests of a package, and ends as go test does.
+func runTests(pkg string, args []string) bool {
+	start := time.Now()
+	cmd := exec.Command("./test", args...) //nolint:noctx // the machine ends with its tests
+	cmd.Dir = path.Join("/src", pkg)
+	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all"}
+	if _, err := os.Stat("/bin/otelcol"); err == nil {
+		cmd.Env = append(cmd.Env, "KERNELSYM_COLLECTOR=/bin/otelcol")
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	seconds := time.Since(start).Seconds()
+	if err != nil || slices.Contains(args, "-test.v=true") {
+		fmt.Print(out.String())
+	}
+	if err != nil {
+		fmt.Printf("%v\nFAIL\t%s\t%.3fs\n", err, pkg, seconds)
+		return false
+	}
+	fmt.Printf("ok  \t%s\t%.3fs\n", pkg, seconds)
+	return true
+}
+
+func mount() error {
+	for _, m := range []struct{ what, where string }{
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tracefs", "/sys/kernel/tracing"},
+	} {
+		if err := os.MkdirAll(m.where, 0o755); err != nil && !errors.Is(err, os.ErrPermission) {
+			return err
+		}
+		if err := unix.Mount(m.what, m.where, m.what, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mounting %s: %w", m.where, err)
+		}
+	}
+	return os.Chmod("/tmp", 0o1777)
+}
+
+// loopbackUp switches the loopback interface on.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}
+
+// limits has root see addresses, and everybody else not.
+func limits() error {
+	return errors.Join(
+		os.WriteFile("/proc/sys/kernel/kptr_restrict", []byte("1"), 0),
+		os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0),
+		syscall.Sethostname([]byte("vm")),
+	)
+}

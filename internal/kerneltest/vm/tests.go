@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// A testTree is what is built to be run in the machine.
+type testTree struct {
+	init  string // the first process
+	tests []test
+}
+
+// A test is the tests of one package.
+type test struct {
+	pkg    string // import path
+	dir    string // of its source, for what it reads there
+	binary string
+}
+
+// buildTests builds the tests of all packages that use kerneltest: those that
+// need a real kernel.
+func buildTests(ctx context.Context, o options) (*testTree, error) {
+	patterns := o.packages
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	const format = "{{.ImportPath}} {{.Dir}}\t{{.TestImports}} {{.XTestImports}}"
+	list, err := output(ctx, "", "go", append([]string{"list", "-f", format}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	tree := &testTree{init: filepath.Join(o.dir, "init")}
+	if err := build(ctx, "build", tree.init, "./internal/kerneltest/vm/init"); err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(list) {
+		pkg, rest, _ := strings.Cut(line, " ")
+		dir, imports, _ := strings.Cut(rest, "\t")
+		if !strings.Contains(imports, "/internal/kerneltest") {
+			continue
+		}
+		t := test{pkg: pkg, dir: dir}
+		t.binary = filepath.Join(o.dir, strings.ReplaceAll(t.pkg, "/", "_")+".test")
+		if err := build(ctx, "test", t.binary, t.pkg, "-c"); err != nil {
+			return nil, err
+		}
+		tree.tests = append(tree.tests, t)
+	}
+	if len(tree.tests) == 0 {
+		return nil, fmt.Errorf("no package in %v has tests that need a kernel", patterns)
+	}
+	return tree, nil
+}
+
+// build builds a static binary: the machine has no libraries.
+func build(ctx context.Context, command, binary, pkg string, flags ...string) error {
+	args := append([]string{command, "-trimpath", "-ldflags=-s -w", "-o", binary}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	}
+	return nil
+}
+
+// root is where the packages' directories are in the machine.
+const root = "/src"
+
+// writeInitrd writes the files that the machine begins with: the first process,
+// the tests with their testdata and what else of the module they read, the
+// kernel's modules, and the collector.
+func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	a := newArchive(f)
+	a.file("/init", tree.init)
+	a.file("/bin/true", tree.init)
+	a.tree("/lib/modules/"+k.release, k.modules, func(name string) bool { return strings.HasSuffix(name, ".ko") })
+	var list strings.Builder
+	all := func(string) bool { return true }
+	for _, t := range tree.tests {
+		dir := path.Join(root, t.pkg)
+		a.file(dir+"/test", t.binary)
+		a.tree(dir+"/testdata", filepath.Join(t.dir, "testdata"), all)
+		for _, name := range []string{"metadata.yaml", "config.schema.json"} {
+			if _, err := os.Stat(filepath.Join(t.dir, name)); err == nil {
+				a.file(path.Join(dir, name), filepath.Join(t.dir, name))
+			}
+		}
+		fmt.Fprintln(&list, t.pkg)
+	}
+	a.tree(root+"/github.com/kernelsym/kernelsym/deploy", "deploy", all)
+	if o.collector != "" {
+		a.file("/bin/otelcol", o.collector)
+	}
+	a.content("/tests", []byte(list.String()))
+	a.content("/args", fmt.Appendf(nil, "-test.run=%s\n-test.timeout=%s\n-test.v=%t\n", o.run, o.timeout, o.verbose))
+	a.content("/etc/hosts", []byte("127.0.0.1 localhost\n"))
+	a.content("/etc/passwd", []byte("root:x:0:0::/:/init\n"))
+	return a.close()
+}
