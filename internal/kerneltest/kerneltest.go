@@ -67,6 +67,16 @@ func NeedRestrictedPerf(t testing.TB) {
 	}
 }
 
+// NeedUevents skips the test unless the kernel can be made to send an event about
+// the loopback interface.
+func NeedUevents(t testing.TB) {
+	t.Helper()
+	needLinux(t)
+	if _, err := os.Stat("/sys/class/net/lo/uevent"); err != nil {
+		t.Skip("no loopback interface in sysfs: receiving events of the kernel is not tested")
+	}
+}
+
 // Has reports whether the process has a capability that the kernel itself
 // respects: those of root in another user namespace mean nothing to it.
 func Has(t testing.TB, c capability.Cap) bool {

@@ -1,0 +1,121 @@
+package uevent
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// provoke has the kernel send an event about the network interface "lo".
+func provoke(t *testing.T) {
+	t.Helper()
+	err := os.WriteFile("/sys/class/net/lo/uevent", []byte("change"), 0)
+	if os.IsPermission(err) {
+		t.Skip("not root: no event can be provoked, so receiving events is not tested")
+	}
+	require.NoError(t, err)
+}
+
+func dial(t *testing.T) *Conn {
+	t.Helper()
+	c, err := Dial()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// receive receives events until one is of lo.
+func receive(t *testing.T, c *Conn) Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		e, err := c.Receive(ctx)
+		require.NoError(t, err)
+		if e.DevPath == "/devices/virtual/net/lo" {
+			return e
+		}
+	}
+}
+
+func TestReceive(t *testing.T) {
+	kerneltest.NeedUevents(t)
+	c := dial(t)
+	provoke(t)
+	assert.Equal(t, Event{Action: "change", DevPath: "/devices/virtual/net/lo", Subsystem: "net"}, receive(t, c))
+}
+
+// TestLost sends more than the socket has room for, and goes on after it.
+func TestLost(t *testing.T) {
+	kerneltest.NeedUevents(t)
+	c := dial(t)
+	require.NoError(t, c.socket.SetReadBuffer(1)) // the least there is
+	for range 100 {
+		provoke(t)
+	}
+	var err error
+	for range 101 {
+		if _, err = c.Receive(t.Context()); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, ErrLost)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	for err = nil; err == nil; { // what is in the socket
+		_, err = c.Receive(ctx)
+	}
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	provoke(t)
+	receive(t, c)
+}
+
+func TestReceiveIsInterrupted(t *testing.T) {
+	c := dial(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	receive := func() {
+		for {
+			if _, err := c.Receive(ctx); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}
+	go receive()
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
+	ctx = t.Context()
+	go receive()
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, c.Close())
+	assert.Error(t, <-ended)
+}
+
+// TestEventsOfProcessesAreIgnored sends one as udevd does, but in the kernel's
+// group.
+func TestEventsOfProcessesAreIgnored(t *testing.T) {
+	c := dial(t)
+	sender := dial(t)
+	err := sender.socket.Sendto(t.Context(), []byte(added), 0, kernelGroup)
+	if err != nil {
+		t.Skipf("not root (%v): events of other processes are not tested", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for err = nil; err == nil; {
+		var e Event
+		e, err = c.Receive(ctx)
+		assert.NotEqual(t, "/module/xfs", e.DevPath)
+	}
+}
+
+var kernelGroup = &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: fromKernel}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package uevent
+
+import (
+	"context"
+	"errors"
+)
+
+// A Conn receives events, on Linux.
+type Conn struct{}
+
+// Dial returns errors.ErrUnsupported.
+func Dial() (*Conn, error) { return nil, errors.ErrUnsupported }
+
+// Receive is never called: there is no Conn.
+func (*Conn) Receive(context.Context) (Event, error) { return Event{}, errors.ErrUnsupported }
+
+// Close is never called: there is no Conn.
+func (*Conn) Close() error { return nil }

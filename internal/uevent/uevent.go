@@ -1,0 +1,58 @@
+// Package uevent receives the kernel's events about kobjects: what comes and goes
+// below /sys.
+//
+// The kernel sends each event as one message to group 1 of a netlink socket of
+// the kind NETLINK_KOBJECT_UEVENT: a line "ACTION@DEVPATH" and variables
+// "NAME=VALUE", each ended by a zero byte (kobject_uevent_env in
+// lib/kobject_uevent.c). There is no header as in other netlink messages.
+package uevent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// An Event says what happened to a kobject.
+type Event struct {
+	Action    string // "add", "remove", "change" and others
+	DevPath   string // below /sys, as "/module/xfs"
+	Subsystem string // as "module"
+}
+
+var (
+	// ErrLost says that the socket had no room for events: which ones is not
+	// known. What comes later is received.
+	ErrLost = errors.New("events of the kernel were lost: the socket had no room for them")
+
+	// ErrSyntax says that a message is not an event.
+	ErrSyntax = errors.New("not an event as the kernel writes it")
+)
+
+// maxEvent is the size of the largest message: UEVENT_BUFFER_SIZE of
+// include/linux/kobject.h, and the line before the variables.
+const maxEvent = 2048 + 4096
+
+// parse takes a message apart.
+func parse(message []byte) (Event, error) {
+	line, rest, ok := bytes.Cut(message, []byte{0})
+	if !ok || bytes.IndexByte(line, '@') < 1 {
+		return Event{}, fmt.Errorf("%w: %.80q", ErrSyntax, message)
+	}
+	var e Event
+	for variable := range bytes.SplitSeq(rest, []byte{0}) {
+		name, value, _ := bytes.Cut(variable, []byte("="))
+		switch string(name) {
+		case "ACTION":
+			e.Action = string(value)
+		case "DEVPATH":
+			e.DevPath = string(value)
+		case "SUBSYSTEM":
+			e.Subsystem = string(value)
+		}
+	}
+	if e.Action == "" || e.DevPath == "" {
+		return Event{}, fmt.Errorf("%w: no action or path: %.80q", ErrSyntax, message)
+	}
+	return e, nil
+}
