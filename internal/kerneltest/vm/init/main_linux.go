@@ -74,7 +74,7 @@ func runTests(pkg string, args []string) bool {
 	start := time.Now()
 	cmd := exec.Command("./test", args...) //nolint:noctx // the machine ends with its tests
 	cmd.Dir = path.Join("/src", pkg)
-	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all"}
+	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all", "KERNELSYM_VM=1"}
 	if _, err := os.Stat("/bin/otelcol"); err == nil {
 		cmd.Env = append(cmd.Env, "KERNELSYM_COLLECTOR=/bin/otelcol")
 	}
