@@ -13,8 +13,9 @@
 //
 //	kernel                internal/                                 kernelsymprocessor/
 //	/proc/kallsyms ─► kallsyms ─┐
-//	/proc/modules  ─► kmod ─────┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
-//	/sys/module    ─►           ┘            one atomic pointer     once a message
+//	netlink ─► uevent ─► kmod ──┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
+//	/proc/modules,    ─►        ┘            one atomic pointer     once a message
+//	/sys/module
 //
 // It goes one way. Each source keeps one kind of symbol current and publishes an
 // immutable table after every change; the cache runs the sources and holds the

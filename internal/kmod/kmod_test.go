@@ -3,11 +3,14 @@ package kmod
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,23 +67,33 @@ func (k kernel) sysfs(name, buildID string, at sections) {
 	}
 }
 
+// ticks are events of a module every millisecond.
+type ticks struct{}
+
+func (ticks) Receive(ctx context.Context) (uevent.Event, error) {
+	if !sleep(ctx, time.Millisecond) {
+		return uevent.Event{}, ctx.Err()
+	}
+	return uevent.Event{Action: "add", Subsystem: "module"}, nil
+}
+
+func (ticks) Close() error { return nil }
+
 func (k kernel) source() *Source {
 	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond)
-	s.poll = time.Millisecond
+	s.dial = func() (events, error) { return ticks{}, nil }
 	return s
 }
 
-// load returns what the source publishes first.
+// load returns what is known in the end.
 func (k kernel) load() (*symtab.Table, error) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
 	var table *symtab.Table
 	var degraded error
-	err := k.source().Run(ctx, func(t *symtab.Table, d error) {
-		table, degraded = t, d
-		cancel()
-	})
+	source := known{source: k.source()}
+	_, err := source.refresh(ctx, true, func() { table, degraded = source.table(), source.degraded() })
 	require.NoError(k.t, err)
 	return table, degraded
 }
@@ -97,7 +111,7 @@ func TestModule(t *testing.T) {
 	k.write("proc/modules", "nf_tables 12288 2 nft_compat,nft_chain_nat, Live 0xffffffffc0200000\n")
 	k.sysfs("nf_tables", "\xde\xad\xbe\xef",
 		sections{".text": 0xffffffffc0200000, ".text.unlikely": 0xffffffffc0200800, ".data": 0xffffffffc0300000,
-			".init.text": 0xffffffffc0100000, ".rodata": 0xffffffffc0400000, ".noinstr.text": 0})
+			".init.text": 0xffffffffc0100000, ".rodata": 0xffffffffc0201000, ".noinstr.text": 0})
 	k.write("proc/kallsyms", core+
 		"ffffffffc0200100 t second\t[nf_tables]\n"+
 		"ffffffffc0200000 t first\t[nf_tables]\n"+
@@ -121,7 +135,7 @@ func TestModule(t *testing.T) {
 		0xffffffffc02000ff: "nf_tables:first",
 		0xffffffffc0200100: "nf_tables:second",
 		0xffffffffc0200900: "nf_tables:second.cold",
-		0xffffffffc0200fff: "nf_tables:second.cold", // to the end of its page
+		0xffffffffc0200fff: "nf_tables:second.cold", // up to the data
 		0xffffffffc0201000: "",
 		0xffffffffc0100000: "", // init text
 		0xffffffffc0300000: "",
@@ -141,8 +155,9 @@ func TestModuleEndsAtTheNext(t *testing.T) {
 	require.NoError(t, degraded)
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc02007ff))
 	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200800))
-	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200fff))
-	assert.Empty(t, lookup(table, 0xffffffffc0201000))
+	assert.Equal(t, "b:g", lookup(table, 0xffffffffc02017ff))
+	assert.Empty(t, lookup(table, 0xffffffffc0201800))
+	assert.Equal(t, uint64(0xffffffffc0200800), table.Modules()[0].End)
 }
 
 func TestTextBelowDotText(t *testing.T) {
@@ -203,8 +218,10 @@ func TestModulesThatAreLeftOut(t *testing.T) {
 		"ffffffffc0220000 t f\t[gone]\nffffffffc0250000 t f\t[just_loaded]\nffffffffc0240000 t f\t[good]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Modules(), 1)
-	assert.Equal(t, "good", table.Modules()[0].Name)
+	require.Len(t, table.Modules(), 2)
+	assert.Equal(t, "no_symbols", table.Modules()[0].Name)
+	assert.Zero(t, table.Modules()[0].Len())
+	assert.Equal(t, "good", table.Modules()[1].Name)
 }
 
 func TestContract_8_WithoutSysfsThereAreNames(t *testing.T) {
@@ -278,32 +295,182 @@ func TestSourceFollows(t *testing.T) {
 	}
 }
 
+// told is events that a test sends.
+type told chan uevent.Event
+
+func (c told) Receive(ctx context.Context) (uevent.Event, error) {
+	select {
+	case <-ctx.Done():
+		return uevent.Event{}, ctx.Err()
+	case e, ok := <-c:
+		if !ok {
+			return uevent.Event{}, os.ErrClosed
+		}
+		return e, nil
+	}
+}
+
+func (told) Close() error { return nil }
+
+var moduleEvent = uevent.Event{Action: "add", Subsystem: "module"}
+
+// publications are what a source published: the numbers of modules with and
+// without symbols.
+type publications struct {
+	mu  sync.Mutex
+	all [][2]int
+}
+
+func (p *publications) publish(t *symtab.Table, _ error) {
+	var n [2]int
+	for _, m := range t.Modules() {
+		if m.Len() > 0 {
+			n[0]++
+		} else {
+			n[1]++
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, n)
+}
+
+func (p *publications) get() [][2]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+// follow runs a source until stop is called.
+func follow(t *testing.T, s *Source) (p *publications, stop func()) {
+	t.Helper()
+	p = &publications{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, p.publish) }()
+	return p, func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
 // TestSettle loads a second module while the source waits after the first: both
-// are read at once.
+// are read at once. What they are is published before their symbols.
 func TestSettle(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := k.source()
-		s.settle, s.poll = time.Second, time.Second
-		var published []int
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			done <- s.Run(ctx, func(t *symtab.Table, _ error) { published = append(published, len(t.Modules())) })
-		}()
+		conn := make(told)
+		s.dial = func() (events, error) { return conn, nil }
+		s.settle = time.Second
+		published, stop := follow(t, s)
 		time.Sleep(time.Millisecond)
 		k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
 		k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
 		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
 		const a = "a 4096 0 - Live 0xffffffffc0200000\n"
 		k.write("proc/modules", a)
-		time.Sleep(1500 * time.Millisecond) // it has seen a, and waits
+		conn <- moduleEvent
+		time.Sleep(500 * time.Millisecond)
 		k.write("proc/modules", "b 4096 0 - Live 0xffffffffc0210000\n"+a)
+		conn <- moduleEvent
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, [][2]int{{0, 0}, {0, 2}, {2, 0}}, published.get())
+	})
+}
+
+// TestRemovalIsToldBeforeItHappens: the module is in the list for a while yet.
+func TestRemovalIsToldBeforeItHappens(t *testing.T) {
+	k := newKernel(t)
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	synctest.Test(t, func(t *testing.T) {
+		s := k.source()
+		conn := make(told)
+		s.dial = func() (events, error) { return conn, nil }
+		published, stop := follow(t, s)
+		time.Sleep(time.Millisecond)
+		k.write("proc/modules", "a 4096 0 - Unloading 0xffffffffc0200000\n")
+		conn <- moduleEvent
+		time.Sleep(30 * time.Millisecond)
+		k.write("proc/modules", "")
+		time.Sleep(time.Second)
+		k.sysfs("b", "", sections{".text": 0xffffffffc0200000}) // nothing looks
+		k.write("proc/modules", "b 4096 0 - Live 0xffffffffc0200000\n")
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, [][2]int{{0, 1}, {1, 0}, {0, 0}}, published.get())
+	})
+}
+
+// TestContract_8_WithoutEventsTheListIsPolled has the socket refused, then break,
+// then lose events.
+func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := k.source()
+		refused, broken := errors.New("refused"), errors.New("broken")
+		conns := []events{nil, failing{broken}, failing{uevent.ErrLost}}
+		s.dial = func() (events, error) {
+			conn := conns[0]
+			if len(conns) > 1 {
+				conns = conns[1:]
+			}
+			if conn == nil {
+				return nil, refused
+			}
+			return conn, nil
+		}
+		var said []string
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Run(ctx, func(_ *symtab.Table, degraded error) {
+				said = append(said, fmt.Sprint(degraded))
+			})
+		}()
 		time.Sleep(time.Minute)
 		cancel()
 		require.NoError(t, <-done)
-		assert.Equal(t, []int{0, 2}, published)
+		assert.Equal(t, []string{
+			"modules are looked at once a second only: refused", "<nil>",
+			"modules are looked at once a second only: broken", "<nil>",
+		}, said)
 	})
+}
+
+// failing is a connection that fails after a second.
+type failing struct{ err error }
+
+func (f failing) Receive(ctx context.Context) (uevent.Event, error) {
+	if !sleep(ctx, time.Second) {
+		return uevent.Event{}, ctx.Err()
+	}
+	return uevent.Event{}, f.err
+}
+
+func (failing) Close() error { return nil }
+
+// TestOnlyWhatIsNewIsRead has a list of symbols that is damaged behind the newest
+// module: it is not read so far.
+func TestOnlyWhatIsNewIsRead(t *testing.T) {
+	k := newKernel(t)
+	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+	k.write("proc/modules", a)
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	known := known{source: k.source()}
+	_, err := known.refresh(t.Context(), true, func() {})
+	require.NoError(t, err)
+	k.write("proc/modules", b+a)
+	k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n?\n")
+	_, err = known.refresh(t.Context(), false, func() {})
+	require.NoError(t, err)
+	assert.Equal(t, "b:g", lookup(known.table(), 0xffffffffc0210000))
+	assert.Equal(t, "a:f", lookup(known.table(), 0xffffffffc0200000))
 }
 
 // TestListThatChangesMeanwhile has the kernel load a module while the symbols
@@ -321,30 +488,54 @@ func TestListThatChangesMeanwhile(t *testing.T) {
 	k.write("proc/modules", a)
 	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
 	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
-	tables := make(chan *symtab.Table, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- k.source().Run(ctx, func(t *symtab.Table, _ error) { tables <- t }) }()
+	published, stop := follow(t, k.source())
 	symbols := map[string]string{
 		a: "ffffffffc0200000 t f\t[a]\n", b + a: "ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n",
 	}
 	give := func(list, after string) {
 		f, err := os.OpenFile(kallsyms, os.O_WRONLY, 0) // waits for the reader
 		require.NoError(t, err)
-		_, err = f.WriteString(core + symbols[list])
-		require.NoError(t, err)
 		newPipe()
 		k.write("proc/modules", after)
+		_, err = f.WriteString(core + symbols[list])
+		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
 	give(a, a)
-	require.Len(t, (<-tables).Modules(), 1)
+	wait := func(n int) {
+		require.Eventually(t, func() bool { return len(published.get()) == n }, time.Minute, time.Millisecond)
+	}
+	wait(2)
 	k.write("proc/modules", b+a)
 	give(b+a, a) // b is gone when its symbols have been read
-	give(a, a)
-	require.Len(t, (<-tables).Modules(), 1, "b was never there")
-	cancel()
-	require.NoError(t, <-done)
+	wait(4)
+	stop()
+	assert.Equal(t, [][2]int{{0, 1}, {1, 0}, {1, 1}, {1, 0}}, published.get(), "b never had symbols")
+}
+
+// TestListThatWasShifted reads lists as the kernel gives them when modules come
+// and go meanwhile.
+func TestListThatWasShifted(t *testing.T) {
+	const a1, a2, b1, b2, m = "0000000000001000 t a1\t[a]\n", "0000000000001010 t a2\t[a]\n",
+		"0000000000002000 t b1\t[b]\n", "0000000000002010 t b2\t[b]\n", "0000000000003000 t m\t[m]\n"
+	for name, tt := range map[string]struct {
+		list string
+		torn bool
+	}{
+		"quiet":                                  {a1 + a2 + b1 + b2, false},
+		"one came, with one symbol":              {a1 + a1 + a2 + b1 + b2, true},
+		"one came, with two":                     {a1 + a2 + a1 + a2 + b1 + b2, true},
+		"one came, at the border":                {a1 + a2 + a2 + b1 + b2, true},
+		"one came, with more than a module":      {a1 + a2 + b1 + a2 + b1 + b2, true},
+		"one was there that was not in the list": {m + a1 + a2 + b2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []identity{{listed: listed{name: "a"}}, {listed: listed{name: "b"}}}
+			p := newParser(list, []*module{{identity: list[1], info: symtab.ModuleInfo{Start: 0x2000, End: 0x3000}}})
+			require.NoError(t, p.parse(strings.NewReader(core+tt.list)))
+			assert.Equal(t, tt.torn, p.torn)
+		})
+	}
 }
 
 func TestSourceErrors(t *testing.T) {
@@ -359,7 +550,9 @@ func TestSourceErrors(t *testing.T) {
 			k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
 			k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
 			spoil(k)
-			err := k.source().Run(t.Context(), func(*symtab.Table, error) { t.Error("published") })
+			err := k.source().Run(t.Context(), func(table *symtab.Table, _ error) {
+				assert.Zero(t, table.Modules()[0].Len(), "its symbols were not read")
+			})
 			require.Error(t, err)
 			assert.ErrorContains(t, err, k.root, "names the file")
 		})
@@ -383,13 +576,17 @@ func FuzzParser(f *testing.F) {
 	f.Add(uint64(0xffffffffc0200000), uint64(4096), []byte(core+"ffffffffc0200000 t f\t[m]\nffffffffc0200010 T g\t[m]\n"))
 	f.Add(uint64(math.MaxUint64-4096), uint64(8192), []byte("ffffffffffffffff t f\t[m]\n0000000000000000 t f\t[m]\n"))
 	f.Fuzz(func(t *testing.T, start, size uint64, data []byte) {
-		p := parser{modules: map[string]symtab.ModuleInfo{
-			"m": {Name: "m", Base: start, Start: start, End: start + size, Valid: symtab.Always},
-		}}
+		p := newParser(nil, []*module{{
+			identity: identity{listed: listed{name: "m"}},
+			info:     symtab.ModuleInfo{Name: "m", Base: start, Start: start, End: start + size, Valid: symtab.Always},
+		}})
 		if p.parse(bytes.NewReader(data)) != nil {
 			return
 		}
 		for _, m := range p.built {
+			if m == nil {
+				continue
+			}
 			for i := range m.Len() {
 				if s := m.Symbol(i); s.Start < start || s.End > start+size || s.Start >= s.End || strings.Contains(s.Name().System, "\n") {
 					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End, s.Name().System, start, start+size)

@@ -7,27 +7,33 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
-
-// pollInterval is the time between two looks at the list of modules.
-const pollInterval = time.Second
 
 // A Source publishes the loadable modules and their symbols.
 type Source struct {
 	procfs, sysfs string
 	settle        time.Duration
-	poll          time.Duration
+	dial          func() (events, error)
+}
+
+// events is what tells of changes.
+type events interface {
+	Receive(ctx context.Context) (uevent.Event, error)
+	Close() error
 }
 
 // NewSource returns a source that reads below procfs and sysfs, the directories
 // at which /proc and /sys are mounted. After a change it waits for settle, for
 // further changes, before it reads.
 func NewSource(procfs, sysfs string, settle time.Duration) *Source {
-	return &Source{procfs: procfs, sysfs: sysfs, settle: settle, poll: pollInterval}
+	return &Source{
+		procfs: procfs, sysfs: sysfs, settle: settle,
+		dial: func() (events, error) { return uevent.Dial() },
+	}
 }
 
 // Name returns "modules".
@@ -35,59 +41,38 @@ func (*Source) Name() string { return "modules" }
 
 // Run publishes the modules, and anew when modules were loaded or unloaded. A
 // kernel without loadable modules has an empty table. Without what sysfs tells,
-// modules are published as degraded. Errors are those of reading the two files
-// in procfs, and kallsyms.ErrRestricted.
+// and without events, modules are published as degraded. Errors are those of
+// reading the two files in procfs, and kallsyms.ErrRestricted.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	var seen []identity
+	w := newWatcher(s.dial, s.settle) // before anything is listed, or what is loaded in between is missed
+	defer w.close()
+	k := known{source: s}
+	said := ""
+	tell := func() {
+		degraded := errors.Join(k.degraded(), w.err)
+		said = fmt.Sprint(degraded)
+		publish(k.table(), degraded)
+	}
 	for first := true; ; first = false {
-		list, err := s.list()
+		again, err := k.refresh(ctx, first, tell)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		now := s.identities(list)
-		if first || !sameLoads(now, seen) {
-			if !first {
-				// For more of the same kind.
-				if !sleep(ctx, s.settle) {
-					return nil
-				}
-				if list, err = s.list(); err != nil {
-					return err
-				}
-				now = s.identities(list)
-			}
-			table, degraded, err := s.load(list)
-			if err != nil {
-				return err
-			}
-			// While kallsyms is read, a module that comes or goes shifts the rest.
-			if list, err = s.list(); err != nil {
-				return err
-			}
-			if first || sameLoads(now, s.identities(list)) {
-				publish(table, degraded)
-			}
-			seen = now
-		}
-		if !sleep(ctx, s.poll) {
+		if !w.wait(ctx, again) {
 			return nil
 		}
+		if fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
+			tell()
+		}
 	}
 }
 
-// sleep waits and reports whether ctx is not done.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// list returns the loaded modules. A kernel that was built without modules has
-// no such file.
-func (s *Source) list() ([]listed, error) {
+// list returns the modules in the kernel's list. A kernel that was built without
+// modules has no such file.
+func (s *Source) list() ([]identity, error) {
 	f, err := os.Open(filepath.Join(s.procfs, "modules"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -100,7 +85,18 @@ func (s *Source) list() ([]listed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return list, nil
+	ids := make([]identity, len(list))
+	for i, l := range list {
+		ids[i].listed = l
+		if info, err := os.Stat(s.dir(l.name)); err == nil {
+			ids[i].dir = info
+		}
+	}
+	return ids, nil
+}
+
+func (s *Source) dir(module string) string {
+	return filepath.Join(s.sysfs, "module", module)
 }
 
 // identity tells one load of a module from the next, which can have the same
@@ -110,26 +106,9 @@ type identity struct {
 	dir fs.FileInfo // nil if it cannot be read
 }
 
-func sameLoads(a, b []identity) bool { return slices.EqualFunc(a, b, identity.same) }
-
 func (id identity) same(other identity) bool {
 	if id.dir == nil || other.dir == nil {
 		return id.listed == other.listed && id.dir == other.dir
 	}
 	return id.listed == other.listed && os.SameFile(id.dir, other.dir)
-}
-
-func (s *Source) identities(list []listed) []identity {
-	ids := make([]identity, len(list))
-	for i, l := range list {
-		ids[i].listed = l
-		if info, err := os.Stat(s.dir(l.name)); err == nil {
-			ids[i].dir = info
-		}
-	}
-	return ids
-}
-
-func (s *Source) dir(module string) string {
-	return filepath.Join(s.sysfs, "module", module)
 }

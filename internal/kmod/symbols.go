@@ -3,6 +3,7 @@ package kmod
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"strings"
 
@@ -10,18 +11,45 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// parser builds modules of the symbols that a kernel lists for them.
+// parser builds the symbols of modules of a kernel's list.
+//
+// The kernel finds the place of a line by counting lines from the start, so that
+// a module that comes while the list is read makes it repeat some, and one that
+// goes makes it leave some out. What the parser can see of that, it calls torn: a
+// module or a line that stands there twice, and a module that was not loaded. What
+// it cannot see is that a module went that was there before.
 type parser struct {
-	modules map[string]symtab.ModuleInfo // those that are wanted
-	built   []*symtab.Module
+	loaded map[string]bool
+	wanted map[string]*module
+	built  map[*module]*symtab.Module
+	torn   bool
 
-	current symtab.ModuleInfo // the one being read, zero if it is not wanted
+	seen    map[string]bool // modules
+	lines   map[uint64]bool // of the one being read, by their hash
+	current *module         // the one being read, nil if it is not wanted
 	sorter  symtab.Sorter
-	end     uint64 // of the page in which the last of its symbols starts
 }
 
-// parse reads a list of kernel symbols, no further than those of modules go. It
-// returns kallsyms.ErrRestricted if it hides all their addresses.
+func newParser(list []identity, wanted []*module) *parser {
+	p := &parser{
+		loaded: make(map[string]bool),
+		wanted: make(map[string]*module),
+		built:  make(map[*module]*symtab.Module),
+		seen:   make(map[string]bool),
+		lines:  make(map[uint64]bool),
+	}
+	for _, id := range list {
+		p.loaded[id.name] = true
+	}
+	for _, m := range wanted {
+		p.wanted[m.name] = m
+	}
+	return p
+}
+
+// parse reads a list of kernel symbols, no further than to the last of the
+// wanted modules. It returns kallsyms.ErrRestricted if it hides all addresses of
+// modules.
 func (p *parser) parse(r io.Reader) error {
 	scanner := kallsyms.NewScanner(r)
 	err := scanner.SkipToModules()
@@ -33,17 +61,21 @@ func (p *parser) parse(r io.Reader) error {
 			break
 		}
 		if string(line.Module) != name {
-			if err := p.finish(); err != nil {
-				return err
-			}
+			p.finish()
 			name = string(line.Module)
-			if name == "bpf" || strings.HasPrefix(name, "__builtin__") {
-				break // what follows belongs to no module
+			if !isModule(name) {
+				break
 			}
-			p.current = p.modules[name]
+			p.begin(name)
+			if !hidden && len(p.built) == len(p.wanted) {
+				break
+			}
 		}
 		hidden, anyLine = hidden && line.Addr == 0, true
-		p.add(&line)
+		p.note(&line)
+		if m := p.current; m != nil && m.info.Start <= line.Addr && line.Addr < m.info.End {
+			p.sorter.Add(line.Addr, line.Type, line.Name)
+		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -51,34 +83,59 @@ func (p *parser) parse(r io.Reader) error {
 	if anyLine && hidden {
 		return kallsyms.ErrRestricted
 	}
-	return p.finish()
-}
-
-func (p *parser) add(line *kallsyms.Line) {
-	if line.Addr < p.current.Start || line.Addr >= p.current.End {
-		return
-	}
-	p.sorter.Add(line.Addr, line.Type, line.Name)
-	if symtab.IsCode(line.Type) {
-		p.end = max(p.end, (line.Addr|(pageSize-1))+1)
-	}
-}
-
-// finish builds the current module, if it has a symbol.
-func (p *parser) finish() error {
-	info, end := p.current, p.end
-	p.current, p.end = symtab.ModuleInfo{}, 0
-	if end == 0 {
-		p.sorter.Reset()
-		return nil
-	}
-	info.End = min(info.End, end)
-	m, err := p.sorter.Build(info)
-	if err != nil {
-		return fmt.Errorf("module %s: %w", info.Name, err)
-	}
-	p.built = append(p.built, m)
+	p.finish()
 	return nil
 }
 
-const pageSize = 4096
+// begin begins a module.
+func (p *parser) begin(name string) {
+	p.torn = p.torn || p.seen[name] || !p.loaded[name]
+	p.seen[name] = true
+	clear(p.lines)
+	p.current = p.wanted[name]
+}
+
+var lineSeed = maphash.MakeSeed()
+
+// note looks whether a line stands there for the second time.
+func (p *parser) note(line *kallsyms.Line) {
+	if line.Addr == 0 {
+		return // absent, or hidden
+	}
+	hash := line.Addr ^ maphash.Bytes(lineSeed, line.Name)
+	p.torn = p.torn || p.lines[hash]
+	p.lines[hash] = true
+}
+
+// isModule reports whether a name in brackets is that of a module. Those that
+// are not come last.
+func isModule(name string) bool {
+	return name != "bpf" && !strings.HasPrefix(name, "__builtin__")
+}
+
+// finish builds the current module.
+func (p *parser) finish() {
+	m := p.current
+	p.current = nil
+	if m == nil {
+		return
+	}
+	built, err := p.sorter.Build(m.info)
+	if err != nil {
+		m.err = fmt.Errorf("frames of module %s get no names: %w", m.name, err)
+	}
+	p.built[m] = built
+}
+
+// assign gives the wanted modules their symbols. Those that are not in the list
+// have none.
+func (p *parser) assign() {
+	for _, m := range p.wanted {
+		m.whole = p.built[m]
+		if m.whole == nil {
+			m.whole = withoutSymbols(m.info)
+		}
+		m.noCode = m.whole == nil
+		m.clipped = nil
+	}
+}

@@ -15,13 +15,15 @@ import (
 
 // loaded is what sysfs tells of a module.
 type loaded struct {
-	text    uint64 // address of .text, to which offsets refer
-	lowest  uint64 // address of the lowest code section
-	buildID string // empty if it has none
+	text    uint64   // address of .text, to which offsets refer
+	lowest  uint64   // address of the lowest section of code
+	highest uint64   // address of the highest
+	starts  []uint64 // addresses of all sections, but those of code other than the lowest
+	buildID string   // empty if it has none
 }
 
 // readLoaded reads the directory /sys/module/NAME. A module without code gives
-// errNoCode. With another error, it returns what could be read all the same.
+// errNoCode. With an error, it returns what could be read all the same.
 func readLoaded(dir string) (loaded, error) {
 	l := loaded{lowest: math.MaxUint64}
 	sectionsErr := l.readSections(filepath.Join(dir, "sections"))
@@ -33,6 +35,7 @@ func readLoaded(dir string) (loaded, error) {
 	if l.text == 0 {
 		l.text = l.lowest
 	}
+	l.starts = append(l.starts, l.lowest)
 	return l, errors.Join(sectionsErr, notesErr)
 }
 
@@ -42,19 +45,22 @@ func (l *loaded) readSections(dir string) error {
 		return err
 	}
 	for _, section := range sections {
-		if !isCode(section.Name()) {
+		if !stays(section.Name()) {
 			continue
 		}
 		addr, err := readAddr(filepath.Join(dir, section.Name()))
 		if err != nil {
 			return err
 		}
-		if addr == 0 {
-			continue // empty, or hidden
-		}
-		l.lowest = min(l.lowest, addr)
-		if section.Name() == ".text" {
-			l.text = addr
+		switch {
+		case addr == 0: // empty, or hidden
+		case isCode(section.Name()):
+			l.lowest, l.highest = min(l.lowest, addr), max(l.highest, addr)
+			if section.Name() == ".text" {
+				l.text = addr
+			}
+		default:
+			l.starts = append(l.starts, addr)
 		}
 	}
 	return nil
@@ -62,12 +68,21 @@ func (l *loaded) readSections(dir string) error {
 
 var errNoCode = errors.New("module has no code section with an address")
 
-// isCode reports whether a section holds code that stays after the module was
-// initialized. (.init.text is freed then; its memory serves others. What a
-// livepatch has in sections that begin with .klp. are relocations.)
+// stays reports whether a section is there as long as the module is. The memory
+// of others is freed once the module is initialized, and serves other modules.
+func stays(section string) bool {
+	switch section {
+	case ".symtab", ".strtab":
+		return false
+	}
+	return !strings.HasPrefix(section, ".init")
+}
+
+// isCode reports whether a section holds code. (What a livepatch has in sections
+// that begin with .klp. are relocations.)
 func isCode(section string) bool {
 	switch {
-	case strings.HasPrefix(section, ".init"), strings.HasPrefix(section, ".klp."):
+	case strings.HasPrefix(section, ".klp."):
 		return false
 	case section == ".text", strings.HasPrefix(section, ".text."):
 		return true

@@ -1,0 +1,216 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// known is what is known of the loaded modules.
+type known struct {
+	source  *Source
+	modules []*module
+	shown   bool // the kernel shows addresses
+	again   time.Duration
+}
+
+// module is one load of a module.
+type module struct {
+	identity
+	info    symtab.ModuleInfo // its end is that of everything it could be
+	noCode  bool
+	highest uint64         // address of the highest section of code
+	starts  []uint64       // addresses of all sections
+	whole   *symtab.Module // with its symbols, up to info.End; nil if they were not read
+	clipped *symtab.Module // as it was published last
+	err     error          // what is missing from it
+}
+
+// While something is pending, the time until the next look doubles from the first
+// to the last of these: a module can take long to go, and where modules come and
+// go all the time, reading symbols must not take all of a CPU.
+const (
+	minAgain = 20 * time.Millisecond
+	maxAgain = time.Second
+)
+
+// refresh brings what is known up to date, and calls changed after each step that
+// changed it, and after the first in any case. It returns the time after which to
+// look again, as something is pending; 0 if nothing is.
+func (k *known) refresh(ctx context.Context, first bool, changed func()) (again time.Duration, err error) {
+	list, err := k.source.list()
+	if err != nil {
+		return 0, err
+	}
+	different := k.update(list)
+	complete := true
+	switch missing := k.missing(); {
+	case len(missing) > 0 || k.maybeHidden():
+		if different && !k.maybeHidden() {
+			changed() // what they are, and where
+		}
+		if complete, err = k.readSymbols(list, missing); err != nil || ctx.Err() != nil {
+			return 0, err
+		}
+		if complete {
+			changed()
+		}
+	case different || first:
+		changed()
+	}
+	if complete && !slices.ContainsFunc(list, func(id identity) bool { return !id.live }) {
+		k.again = 0
+	} else {
+		k.again = min(max(2*k.again, minAgain), maxAgain)
+	}
+	return k.again, nil
+}
+
+// readSymbols reads the symbols of modules, of which the list is given. It reports
+// false, and takes nothing over, if modules came or went meanwhile.
+func (k *known) readSymbols(list []identity, missing []*module) (complete bool, err error) {
+	f, err := os.Open(filepath.Join(k.source.procfs, "kallsyms"))
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	p := newParser(list, missing)
+	if err := p.parse(f); err != nil {
+		return false, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	after, err := k.source.list()
+	if err != nil || p.torn || !slices.EqualFunc(list, after, identity.same) {
+		return false, err
+	}
+	k.shown = true
+	p.assign()
+	return true, nil
+}
+
+// update takes over the list, and reports whether it was different.
+func (k *known) update(list []identity) (different bool) {
+	var modules []*module
+	for _, id := range list {
+		if !id.live {
+			continue
+		}
+		i := slices.IndexFunc(k.modules, func(m *module) bool { return m.same(id) })
+		if i >= 0 {
+			modules = append(modules, k.modules[i])
+			continue
+		}
+		modules = append(modules, k.source.describe(id))
+	}
+	different = !slices.Equal(modules, k.modules)
+	k.modules = modules
+	return different
+}
+
+// missing returns the modules whose symbols were not read yet.
+func (k *known) missing() (modules []*module) {
+	for _, m := range k.modules {
+		if m.whole == nil && !m.noCode {
+			modules = append(modules, m)
+		}
+	}
+	return modules
+}
+
+// maybeHidden reports whether no module shows its address: then the kernel hides
+// them, or all have only data.
+func (k *known) maybeHidden() bool {
+	return !k.shown && len(k.modules) > 0 && !slices.ContainsFunc(k.modules, func(m *module) bool { return m.addr != 0 })
+}
+
+// degraded says what is missing.
+func (k *known) degraded() error {
+	for _, m := range k.modules {
+		if m.err != nil {
+			return m.err
+		}
+	}
+	return nil
+}
+
+// table returns what is known.
+func (k *known) table() *symtab.Table {
+	var starts []uint64
+	for _, m := range k.modules {
+		starts = append(starts, m.starts...)
+	}
+	slices.Sort(starts)
+	var all []*symtab.Module
+	for _, m := range k.modules {
+		if m.noCode {
+			continue
+		}
+		end := m.info.End
+		if i, _ := slices.BinarySearch(starts, m.highest+1); i < len(starts) {
+			end = min(end, starts[i])
+		}
+		whole := m.whole
+		if whole == nil {
+			whole = withoutSymbols(m.info)
+		}
+		if whole != nil && (m.clipped == nil || m.clipped.End != end || m.clipped.Len() == 0) {
+			m.clipped = whole.Clipped(end)
+		}
+		if m.clipped != nil {
+			all = append(all, m.clipped)
+		}
+	}
+	return symtab.NewTable(all)
+}
+
+// withoutSymbols returns a module that says only what it is and where, nil if it
+// cannot be there.
+func withoutSymbols(info symtab.ModuleInfo) *symtab.Module {
+	m, err := new(symtab.Builder).Build(info)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// describe finds out where a module lies and which build it is.
+func (s *Source) describe(id identity) *module {
+	m := &module{
+		identity: id,
+		info: symtab.ModuleInfo{
+			Name: id.name, Origin: symtab.OriginModule,
+			Base: id.addr, Start: id.addr, End: id.addr + id.size,
+			Valid: symtab.Always,
+		},
+		highest: id.addr,
+		starts:  []uint64{id.addr},
+	}
+	sys, err := readLoaded(s.dir(id.name))
+	m.info.BuildID, m.info.FileID = sys.buildID, buildid.FileID(sys.buildID)
+	switch {
+	case errors.Is(err, errNoCode):
+		m.noCode = true
+		m.starts = sys.starts
+		return m
+	case errors.Is(err, fs.ErrNotExist):
+		if _, statErr := os.Stat(filepath.Join(s.sysfs, "module")); statErr == nil {
+			m.noCode = true // removed in the meantime
+			return m
+		}
+		m.err = fmt.Errorf("module frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+	case err != nil:
+		m.err = fmt.Errorf("module frames get no build id and no file ID: %w", err)
+	default:
+		m.info.Base, m.info.Start, m.info.End = sys.text, sys.lowest, sys.text+id.size
+		m.highest, m.starts = sys.highest, sys.starts
+	}
+	m.noCode = m.noCode || m.info.Base == 0
+	return m
+}
