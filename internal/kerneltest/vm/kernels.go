@@ -79,23 +79,33 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := apt.dependency(ctx, from.metaPackage)
+	pkg, err := apt.kernelOf(ctx, from.metaPackage)
 	if err != nil {
 		return nil, err
 	}
+	release := strings.TrimPrefix(pkg, "linux-image-")
 	tree := filepath.Join(dir, pkg)
 	if _, err := os.Stat(filepath.Join(tree, "complete")); err != nil {
 		fmt.Printf("=== getting %s\n", pkg)
-		if err := apt.unpack(ctx, pkg, tree); err != nil {
+		if err := apt.unpack(ctx, pkg, release, tree); err != nil {
 			return nil, err
 		}
 	}
-	release := strings.TrimPrefix(pkg, "linux-image-")
-	return &kernel{
+	k := &kernel{
 		release: release,
 		image:   filepath.Join(tree, "boot", "vmlinuz-"+release),
 		modules: filepath.Join(tree, "lib", "modules", release),
-	}, nil
+	}
+	if _, err := os.Stat(k.modules); err != nil { // since Linux 7 all is below /usr
+		k.modules = filepath.Join(tree, "usr", "lib", "modules", release)
+		k.image = filepath.Join(k.modules, "vmlinuz")
+	}
+	for _, file := range []string{k.image, k.modules} {
+		if _, err := os.Stat(file); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
 }
 
 // apt is Debian's package manager, for one suite.
@@ -146,20 +156,16 @@ func (a *apt) run(ctx context.Context, program string, args ...string) (string, 
 	return output(ctx, a.dir, program, append(slices.Clone(a.args), args...)...)
 }
 
-// dependency returns the package that a package without files stands for.
-func (a *apt) dependency(ctx context.Context, pkg string) (string, error) {
+// kernelOf returns the package of the kernel that a package without files stands
+// for.
+func (a *apt) kernelOf(ctx context.Context, pkg string) (string, error) {
 	for try := 0; ; try++ {
-		out, err := a.run(ctx, "apt-cache", "depends", "--important", pkg)
-		if err == nil {
-			for line := range strings.Lines(out) {
-				if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok {
-					return name, nil
-				}
-			}
-			err = fmt.Errorf("apt-cache knows no dependency of %s:\n%s", pkg, out)
+		names, err := a.dependencies(ctx, pkg)
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "linux-image-") }); i >= 0 {
+			return names[i], nil
 		}
 		if try > 0 {
-			return "", err
+			return "", fmt.Errorf("no kernel that %s stands for (%w)", pkg, err)
 		}
 		if _, err := a.run(ctx, "apt-get", "update", "-q"); err != nil {
 			return "", err
@@ -167,11 +173,41 @@ func (a *apt) dependency(ctx context.Context, pkg string) (string, error) {
 	}
 }
 
-// unpack downloads a package, checks it and unpacks it to a directory.
-func (a *apt) unpack(ctx context.Context, pkg, tree string) error {
+func (a *apt) dependencies(ctx context.Context, pkg string) (names []string, err error) {
+	out, err := a.run(ctx, "apt-cache", "depends", "--important", pkg)
+	for line := range strings.Lines(out) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// unpack unpacks a kernel to a directory. Since Linux 7 the package consists of
+// others, which have the same version in their names.
+func (a *apt) unpack(ctx context.Context, pkg, release, tree string) error {
 	if err := os.RemoveAll(tree); err != nil {
 		return err
 	}
+	names, err := a.dependencies(ctx, pkg)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, pkg) {
+		if strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, release) {
+			if err := a.unpackOne(ctx, name, tree); err != nil {
+				return err
+			}
+		}
+	}
+	if err := decompress(ctx, tree); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(tree, "complete"), nil, 0o644)
+}
+
+// unpackOne downloads a package, checks it and unpacks it.
+func (a *apt) unpackOne(ctx context.Context, pkg, tree string) error {
 	if _, err := a.run(ctx, "apt-get", "download", "-q", pkg); err != nil {
 		return err
 	}
@@ -183,13 +219,8 @@ func (a *apt) unpack(ctx context.Context, pkg, tree string) error {
 	if err := a.check(ctx, pkg, files[0]); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "", "dpkg-deb", "-x", files[0], tree); err != nil {
-		return err
-	}
-	if err := decompress(ctx, filepath.Join(tree, "lib", "modules")); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(tree, "complete"), nil, 0o644)
+	_, err = output(ctx, "", "dpkg-deb", "-x", files[0], tree)
+	return err
 }
 
 // check compares a file with the hash that the signed list of packages has.
