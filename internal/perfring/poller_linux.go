@@ -51,11 +51,11 @@ func (p *poller) add(fd int) error {
 	return nil
 }
 
-// wait returns nil when a file became ready or the deadline has passed, the error
-// of ctx when that is done, and os.ErrClosed after close, which may be called
-// meanwhile. That a file became ready between two calls may go unnoticed: what is
-// in it is to be read before waiting.
-func (p *poller) wait(ctx context.Context, deadline time.Time) error {
+// wait returns nil when a file became ready, ready says so, or the deadline has
+// passed; the error of ctx when that is done, and os.ErrClosed after close, which
+// may be called meanwhile. That a file became ready between two calls goes
+// unnoticed: ready has to tell.
+func (p *poller) wait(ctx context.Context, deadline time.Time, ready func() bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Now()) }) // fails if closed
 	defer stop()
 	if err := p.file.SetReadDeadline(deadline); err != nil {
@@ -66,9 +66,9 @@ func (p *poller) wait(ctx context.Context, deadline time.Time) error {
 	}
 	// A ring says only once that it has become ready (perf_poll in
 	// kernel/events/core.c), and Go's poller is who it says it to: asked here, it
-	// denies it. So what counts is to be called again, after waiting. The first
-	// time, what is asked is whether there is something to wait for; that also
-	// takes those off the list that are not ready any more.
+	// denies it. So what counts is to be called again, after waiting. What it said
+	// before this call is forgotten, so the first time the rings themselves are
+	// looked at; what comes after that look is not forgotten.
 	waited := false
 	var waitErr error
 	err := p.conn.Read(func(fd uintptr) bool {
@@ -78,9 +78,9 @@ func (p *poller) wait(ctx context.Context, deadline time.Time) error {
 			waitErr = err
 			return true
 		}
-		ready := n > 0 || waited
+		enough := n > 0 || waited || ready()
 		waited = true
-		return ready
+		return enough
 	})
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

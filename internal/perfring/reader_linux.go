@@ -77,10 +77,15 @@ func (r *Reader) Read(ctx context.Context, deadline time.Time) ([]Record, error)
 		if r.refresh.Before(until) {
 			until = r.refresh
 		}
-		if err := r.poller.wait(ctx, until); err != nil {
+		if err := r.poller.wait(ctx, until, r.isHalfFull); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// isHalfFull reports whether a ring is.
+func (r *Reader) isHalfFull() bool {
+	return slices.ContainsFunc(r.rings, (*ring).isHalfFull)
 }
 
 // Flush returns what is in the rings now, without holding anything back.

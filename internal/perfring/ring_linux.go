@@ -130,6 +130,11 @@ func (r *ring) drain(emit func(raw []byte)) error {
 	return nil
 }
 
+// isHalfFull reports whether the ring is as full as it has to be to wake us.
+func (r *ring) isHalfFull() bool {
+	return atomic.LoadUint64(r.head)-*r.tail >= uint64(len(r.data)/2)
+}
+
 // bytes returns a part of the ring, as one piece.
 func (r *ring) bytes(at, length uint64) []byte {
 	if end := at + length; end <= uint64(len(r.data)) {
