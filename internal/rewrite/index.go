@@ -43,24 +43,39 @@ func (x *index) find(hash uint32, equal func(pos int32) bool) (int32, bool) {
 // A table with many equal entries would make each of them take as long as all
 // before it.
 func (x *index) add(hash uint32, pos int32, equal func(pos int32) bool) {
-	if _, ok := x.find(hash, equal); !ok {
-		x.addNew(hash, pos)
+	x.makeRoom()
+	mask := uint32(len(x.slots) - 1)
+	i := hash & mask
+	for ; x.slots[i] != 0; i = (i + 1) & mask {
+		if slot := x.slots[i]; uint32(slot>>32) == hash && equal(int32(uint32(slot)-1)) {
+			return
+		}
 	}
+	x.slots[i] = slotOf(hash, pos)
+	x.used++
 }
 
 // addNew adds an entry that is equal to none.
 func (x *index) addNew(hash uint32, pos int32) {
-	if 2*(x.used+1) > len(x.slots) {
-		old := x.slots
-		x.slots = make([]uint64, 2*len(old))
-		for _, slot := range old {
-			if slot != 0 {
-				x.put(slot)
-			}
+	x.makeRoom()
+	x.put(slotOf(hash, pos))
+	x.used++
+}
+
+func slotOf(hash uint32, pos int32) uint64 { return uint64(hash)<<32 | uint64(uint32(pos)+1) }
+
+// makeRoom keeps half of the slots free.
+func (x *index) makeRoom() {
+	if 2*(x.used+1) <= len(x.slots) {
+		return
+	}
+	old := x.slots
+	x.slots = make([]uint64, 2*len(old))
+	for _, slot := range old {
+		if slot != 0 {
+			x.put(slot)
 		}
 	}
-	x.put(uint64(hash)<<32 | uint64(uint32(pos)+1))
-	x.used++
 }
 
 func (x *index) put(slot uint64) {
