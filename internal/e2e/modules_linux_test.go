@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// openCipher opens a socket to a cipher of the kernel, with a key of zeros. The
+// error is ENOENT if the kernel does not offer it.
+func openCipher(algorithm string, keyLen int) (fd int, err error) {
+	listener, err := unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(listener) }()
+	if err := unix.Bind(listener, &unix.SockaddrALG{Type: "skcipher", Name: algorithm}); err != nil {
+		return -1, fmt.Errorf("%s: %w", algorithm, err)
+	}
+	if err := unix.SetsockoptString(listener, unix.SOL_ALG, unix.ALG_SET_KEY, string(make([]byte, keyLen))); err != nil {
+		return -1, fmt.Errorf("key: %w", err)
+	}
+	accepted, _, errno := unix.Syscall(unix.SYS_ACCEPT, uintptr(listener), 0, 0)
+	if errno != 0 {
+		return -1, fmt.Errorf("accept: %w", errno)
+	}
+	return int(accepted), nil
+}
+
+// encrypt has the kernel encrypt zeros until stop is closed.
+func encrypt(fd int, stop <-chan struct{}) error {
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 1<<14)
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if err := unix.Sendto(fd, buf, 0, nil); err != nil {
+			return fmt.Errorf("plain text: %w", err)
+		}
+		if _, err := unix.Read(fd, buf); err != nil {
+			return fmt.Errorf("cipher text: %w", err)
+		}
+	}
+}
+
+// TestSampledModuleCode drives a cipher that is a module, and finds its functions
+// in the collector's output, with what its file says of them.
+func TestSampledModuleCode(t *testing.T) {
+	kerneltest.NeedModules(t)
+	kerneltest.Built(t, kerneltest.Collector)
+	const name = "camellia_generic"
+	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
+	file := filepath.Join(t.TempDir(), "profiles.json")
+	c := startCollector(t, `
+receivers: {kernelstack: {frequency: 499, interval: 500ms}}
+processors: {kernelsym: }
+exporters: {file: {path: `+file+`, flush_interval: 100ms}}
+service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
+`)
+	// Only now, while the collector follows.
+	if err := kerneltest.LoadModule("ecb"); !errors.Is(err, os.ErrNotExist) { // else it is built in
+		require.NoError(t, err)
+	}
+	require.NoError(t, kerneltest.LoadModule(name))
+	fd, err := openCipher("ecb(camellia-generic)", 16)
+	if errors.Is(err, unix.ENOENT) {
+		t.Skipf("the kernel does not offer this (%v): sampling a module's code is not tested", err)
+	}
+	require.NoError(t, err)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- encrypt(fd, stop) }()
+	t.Cleanup(func() {
+		close(stop)
+		require.NoError(t, <-ended)
+	})
+
+	frames := make(map[string]frame) // of the module, by function
+	c.eventually("functions of the module", func() error {
+		for _, pd := range exported(t, file) {
+			for _, s := range rewritetest.Samples(pd) {
+				for _, f := range s.Stack {
+					if f.Mapping != nil && f.Mapping.File == name && len(f.Lines) > 0 {
+						frames[f.Lines[0].System] = f
+					}
+				}
+			}
+		}
+		if len(frames) == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+
+	module, err := elf.Open(kerneltest.FindModule(t, name).File)
+	require.NoError(t, err)
+	defer func() { _ = module.Close() }()
+	note, err := module.Section(".note.gnu.build-id").Data()
+	require.NoError(t, err)
+	buildID := hex.EncodeToString(note[16:]) // behind the header and "GNU\0"
+	symbols, err := module.Symbols()
+	require.NoError(t, err)
+	for function, f := range frames {
+		assert.Equal(t, buildID, f.Mapping.BuildID)
+		assert.Equal(t, fileID(buildID), f.Mapping.FileID)
+		assert.Zero(t, f.Mapping.Start)
+		assert.Less(t, f.Address, f.Mapping.Limit)
+		found := false
+		for _, s := range symbols {
+			// A return address can be that behind the function.
+			if s.Name == function && s.Value <= f.Address && f.Address <= s.Value+s.Size {
+				found = true
+			}
+		}
+		assert.True(t, found, "%s is not at %#x of .text", function, f.Address)
+	}
+	t.Logf("%d functions of %s were sampled", len(frames), name)
+}
