@@ -2,6 +2,7 @@ package uevent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -17,8 +18,8 @@ import (
 func provoke(t *testing.T) {
 	t.Helper()
 	err := os.WriteFile("/sys/class/net/lo/uevent", []byte("change"), 0)
-	if os.IsPermission(err) {
-		t.Skip("not root: no event can be provoked, so receiving events is not tested")
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		t.Skipf("not root, or in a container (%v): no event can be provoked, so receiving events is not tested", err)
 	}
 	require.NoError(t, err)
 }
