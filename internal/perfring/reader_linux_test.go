@@ -81,6 +81,23 @@ func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 	return all
 }
 
+// readUntil reads until a record is as wanted, and returns all of them. It fails
+// the test if none comes.
+func readUntil(t *testing.T, r *Reader, wanted func(Record) bool) (all []Record) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		records := readFor(t, r, 50*time.Millisecond)
+		all = append(all, records...)
+		if slices.ContainsFunc(records, wanted) {
+			return all
+		}
+	}
+	t.Fatalf("none of %d records is as wanted", len(all))
+	return nil
+}
+
+func isAny(Record) bool { return true }
+
 func TestSamplesOfTheRunningKernel(t *testing.T) {
 	r := open(t, options())
 	kerneltest.Busy(t)
@@ -120,15 +137,11 @@ func TestThreadNames(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	require.NoError(t, os.WriteFile("/proc/thread-self/comm", []byte("a new name"), 0o600))
 	tid := uint32(unix.Gettid())
-	named := false
-	for _, rec := range readFor(t, r, 200*time.Millisecond) {
-		if rec.Type == TypeComm && rec.TID == tid {
-			assert.Equal(t, "a new name", rec.Comm)
-			assert.Equal(t, uint32(os.Getpid()), rec.PID)
-			named = true
-		}
-	}
-	assert.True(t, named)
+	isName := func(rec Record) bool { return rec.Type == TypeComm && rec.TID == tid }
+	records := readUntil(t, r, isName)
+	rec := records[slices.IndexFunc(records, isName)]
+	assert.Equal(t, "a new name", rec.Comm)
+	assert.Equal(t, uint32(os.Getpid()), rec.PID)
 }
 
 func TestForkAndExit(t *testing.T) {
@@ -138,7 +151,8 @@ func TestForkAndExit(t *testing.T) {
 	_, err = proc.Wait()
 	require.NoError(t, err)
 	seen := map[Type]bool{}
-	for _, rec := range readFor(t, r, 300*time.Millisecond) {
+	isExit := func(rec Record) bool { return rec.Type == TypeExit && rec.PID == uint32(proc.Pid) }
+	for _, rec := range readUntil(t, r, isExit) {
 		if rec.PID == uint32(proc.Pid) {
 			seen[rec.Type] = true
 			if rec.Type == TypeExit {
@@ -283,16 +297,16 @@ func TestHalfFullRingWakes(t *testing.T) {
 func TestEventThatDied(t *testing.T) {
 	r := open(t, options())
 	kerneltest.Busy(t)
-	require.NotEmpty(t, readFor(t, r, 100*time.Millisecond))
+	readUntil(t, r, isAny)
 	for _, ring := range r.rings {
 		require.True(t, ring.alive())
 		require.NoError(t, unix.IoctlSetInt(ring.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
 		ring.alive()
 		require.False(t, ring.alive())
 	}
-	readFor(t, r, 10*time.Millisecond)
+	r.Flush()
 	r.refresh = time.Time{}
-	assert.NotEmpty(t, readFor(t, r, 100*time.Millisecond))
+	readUntil(t, r, isAny)
 }
 
 func TestOpenErrors(t *testing.T) {
