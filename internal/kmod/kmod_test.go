@@ -538,6 +538,25 @@ func TestListThatWasShifted(t *testing.T) {
 	}
 }
 
+// TestLinesThatStandThereTwiceForGood: what looks like a shift, but is the same
+// when it is read again, is none.
+func TestLinesThatStandThereTwiceForGood(t *testing.T) {
+	k := newKernel(t)
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	const key = "ffffffffc0200800 b __key.0\t[a]\n"
+	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n")
+	known := known{source: k.source()}
+	again, err := known.refresh(t.Context(), true, func() {})
+	require.NoError(t, err)
+	assert.NotZero(t, again)
+	assert.Empty(t, lookup(known.table(), 0xffffffffc0200000))
+	again, err = known.refresh(t.Context(), false, func() {})
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	assert.Equal(t, "a:f", lookup(known.table(), 0xffffffffc0200000))
+}
+
 func TestSourceErrors(t *testing.T) {
 	for name, spoil := range map[string]func(k kernel){
 		"list":     func(k kernel) { k.write("proc/modules", "a 4096 0 -\n") },

@@ -18,7 +18,8 @@ import (
 type known struct {
 	source  *Source
 	modules []*module
-	shown   bool // the kernel shows addresses
+	shown   bool   // the kernel shows addresses
+	tornSum uint64 // of the last list of symbols that looked torn
 	again   time.Duration
 }
 
@@ -87,8 +88,12 @@ func (k *known) readSymbols(list []identity, missing []*module) (complete bool, 
 		return false, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	after, err := k.source.list()
-	if err != nil || p.torn || !slices.EqualFunc(list, after, identity.same) {
+	if err != nil || !slices.EqualFunc(list, after, identity.same) {
 		return false, err
+	}
+	if p.torn && p.sum != k.tornSum {
+		k.tornSum = p.sum
+		return false, nil
 	}
 	k.shown = true
 	p.assign()

@@ -17,12 +17,15 @@ import (
 // a module that comes while the list is read makes it repeat some, and one that
 // goes makes it leave some out. What the parser can see of that, it calls torn: a
 // module or a line that stands there twice, and a module that was not loaded. What
-// it cannot see is that a module went that was there before.
+// it cannot see is that a module went that was there before. Lines can also stand
+// there twice for good: variables of no size have one address, and can have one
+// name. Then the next read gives the same sum.
 type parser struct {
 	loaded map[string]bool
 	wanted map[string]*module
 	built  map[*module]*symtab.Module
 	torn   bool
+	sum    uint64 // of all lines, in their order
 
 	seen    map[string]bool // modules
 	lines   map[uint64]bool // of the one being read, by their hash
@@ -99,10 +102,11 @@ var lineSeed = maphash.MakeSeed()
 
 // note looks whether a line stands there for the second time.
 func (p *parser) note(line *kallsyms.Line) {
+	hash := line.Addr ^ maphash.Bytes(lineSeed, line.Name)
+	p.sum = p.sum*31 + hash
 	if line.Addr == 0 {
 		return // absent, or hidden
 	}
-	hash := line.Addr ^ maphash.Bytes(lineSeed, line.Name)
 	p.torn = p.torn || p.lines[hash]
 	p.lines[hash] = true
 }
