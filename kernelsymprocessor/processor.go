@@ -114,7 +114,7 @@ func (p *Processor) observe(cache *symcache.Cache) error {
 	return errors.Join(
 		p.telemetry.RegisterProcessorKernelsymSymbolsCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for origin, n := range countSymbols(cache.Snapshot()) {
-				o.Observe(int64(n), metric.WithAttributes(attribute.String("origin", origin.String())))
+				o.Observe(int64(n), metric.WithAttributes(attribute.String("origin", symtab.Origin(origin).String())))
 			}
 			return nil
 		}),
@@ -131,11 +131,10 @@ func (p *Processor) observe(cache *symcache.Cache) error {
 	)
 }
 
-func countSymbols(s *symtab.Snapshot) map[symtab.Origin]int {
-	n := make(map[symtab.Origin]int)
+func countSymbols(s *symtab.Snapshot) (n [symtab.NumOrigins]int) {
 	for _, t := range s.Tables() {
-		for _, m := range t.Modules() {
-			n[m.Origin] += m.Len()
+		for origin, count := range t.Symbols() {
+			n[origin] += count
 		}
 	}
 	return n

@@ -192,9 +192,13 @@ func TestTelemetry(t *testing.T) {
 	assert.Equal(t, before[resolved]+1, after[resolved])
 	assert.Equal(t, before[unresolved]+1, after[unresolved])
 
-	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry,
-		[]metricdata.DataPoint[int64]{{Value: 1, Attributes: attribute.NewSet(attribute.String("origin", "kernel"))}},
-		metricdatatest.IgnoreTimestamp())
+	var symbols []metricdata.DataPoint[int64]
+	for origin, n := range [symtab.NumOrigins]int64{symtab.OriginKernel: 1} {
+		symbols = append(symbols, metricdata.DataPoint[int64]{
+			Value: n, Attributes: attribute.NewSet(attribute.String("origin", symtab.Origin(origin).String())),
+		})
+	}
+	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry, symbols, metricdatatest.IgnoreTimestamp())
 	duration, err := telemetry.GetMetric("otelcol_processor_kernelsym_rewrite_duration")
 	require.NoError(t, err)
 	assert.NotEmpty(t, duration.Data.(metricdata.Histogram[float64]).DataPoints)

@@ -99,7 +99,7 @@ func (l *lookup) print(arg string) error {
 	if sym, ok := l.find(addr); ok {
 		function, module = fmt.Sprintf("%s+%#x", sym.Name().Name, addr-sym.Start), sym.Module
 	} else {
-		module, _ = l.snapshot.ModuleAt(addr, symtab.Always)
+		module, _ = l.snapshot.ModuleAt(addr, symtab.Now)
 	}
 	line := fmt.Sprintf("%016x %s", addr, function)
 	if module != nil {
@@ -116,11 +116,11 @@ func (l *lookup) print(arg string) error {
 // of a caller.
 func (l *lookup) find(addr uint64) (symtab.Symbol, bool) {
 	if l.caller {
-		if sym, ok := l.snapshot.Lookup(addr-1, symtab.Always); ok {
+		if sym, ok := l.snapshot.Lookup(addr-1, symtab.Now); ok {
 			return sym, true
 		}
-		sym, ok := l.snapshot.Lookup(addr, symtab.Always)
+		sym, ok := l.snapshot.Lookup(addr, symtab.Now)
 		return sym, ok && sym.Start == addr
 	}
-	return l.snapshot.Lookup(addr, symtab.Always)
+	return l.snapshot.Lookup(addr, symtab.Now)
 }

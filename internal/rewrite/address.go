@@ -94,13 +94,13 @@ func (p *pass) answer(t target, r role) answer {
 
 // lookup looks up an address near that of the target.
 func (p *pass) lookup(t target, addr uint64) answer {
-	if symbol, ok := p.snapshot.Lookup(addr, symtab.Always); ok {
+	if symbol, ok := p.snapshot.Lookup(addr, symtab.Now); ok {
 		if t.module != nil && symbol.Module != t.module {
 			return answer{}
 		}
 		return answer{symbol: symbol, named: true, module: symbol.Module}
 	}
-	module, _ := p.snapshot.ModuleAt(addr, symtab.Always)
+	module, _ := p.snapshot.ModuleAt(addr, symtab.Now)
 	if t.module != nil && module != t.module {
 		return answer{}
 	}

@@ -43,8 +43,10 @@ type ModuleInfo struct {
 	// memory it was loaded to. Base need not be the lowest of them.
 	Start, End uint64
 
-	// Valid is when the module was loaded.
+	// Valid is when the module certainly was loaded, Slack how much longer it may
+	// have been.
 	Valid Interval
+	Slack Slack
 }
 
 // A Module is a piece of kernel code and the symbols in it. It is immutable.
@@ -67,13 +69,20 @@ func (m *Module) Symbol(i int) Symbol {
 }
 
 // A Symbol names the kernel code in [Start, End). It is valid as long as its
-// module is.
+// module or function is.
 type Symbol struct {
 	Start, End uint64
-	Module     *Module
+	Module     *Module   // whose symbol it is, or nil
+	Function   *Function // which it names, or nil
 	number     uint32
 }
 
-// Name returns the symbol's names. The result is shared: the same symbol gives
-// the same strings again while it is in use (see nameCache).
-func (s Symbol) Name() *Name { return s.Module.symbols.names.name(s.number) }
+// Name returns the symbol's names. Of a module's, the result is shared: the same
+// symbol gives the same strings again while it is in use (see nameCache).
+func (s Symbol) Name() *Name {
+	if s.Function != nil {
+		name := s.Function.Name()
+		return &Name{Name: name, System: name}
+	}
+	return s.Module.symbols.names.name(s.number)
+}

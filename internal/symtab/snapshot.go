@@ -26,28 +26,63 @@ func (s *Snapshot) Tables() []*Table {
 	return s.tables
 }
 
-// Lookup returns the symbol that covers addr at some instant of at; see
-// [Table.Lookup].
+// Lookup returns the symbol that covered addr in an interval; see [Table.Lookup].
+// Of several tables, functions come before modules: where a function begins that
+// is no part of it, a module ends.
 func (s *Snapshot) Lookup(addr uint64, at Interval) (Symbol, bool) {
-	for _, t := range s.Tables() {
-		if sym, ok := t.Lookup(addr, at); ok {
-			return sym, true
-		}
-	}
-	return Symbol{}, false
+	sym, ok, _ := s.LookupSettled(addr, at)
+	return sym, ok
 }
 
-// ModuleAt returns the module that has code at addr at some instant of at.
+// LookupSettled also says whether the answer, a symbol or none, holds for every
+// instant of the interval.
+func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, settled bool) {
+	settled = true
+	for _, t := range s.Tables() {
+		sym, found, same := t.lookup(addr, at)
+		settled = settled && same
+		if !found || ok && !same || sym.Module != nil && s.isPastEnd(sym.Module, addr, at) {
+			continue
+		}
+		best, ok = sym, true
+		if same {
+			break
+		}
+	}
+	return best, ok, settled
+}
+
+// isPastEnd reports whether an address that could be a module's lies behind a
+// function that begins inside of it. How far a module reaches is not known: what
+// else begins behind its last symbol ends it (section 3.2 of the contract).
+func (s *Snapshot) isPastEnd(m *Module, addr uint64, at Interval) bool {
+	last := m.Start
+	if n := m.Len(); n > 0 {
+		last = m.Start + uint64(m.symbols.extents[n-1].offset())
+	}
+	if addr <= last {
+		return false
+	}
+	for _, t := range s.tables {
+		if t.functions.startsIn(last, addr, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// ModuleAt returns the module that had code at addr in an interval, or most of it.
 func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
 	for _, t := range s.Tables() {
-		if m, ok := t.ModuleAt(addr, at); ok {
+		if m, ok := t.ModuleAt(addr, at); ok && !s.isPastEnd(m, addr, at) {
 			return m, true
 		}
 	}
 	return nil, false
 }
 
-// ModuleByName returns the module of that name, spelled as the kernel spells it.
+// ModuleByName returns the module of that name, spelled as the kernel spells it:
+// the one that is there or, if none is, the last that was.
 func (s *Snapshot) ModuleByName(name string) (*Module, bool) {
 	for _, t := range s.Tables() {
 		if m, ok := t.byName[name]; ok {
@@ -57,7 +92,8 @@ func (s *Snapshot) ModuleByName(name string) (*Module, bool) {
 	return nil, false
 }
 
-// ModuleByBuildID returns the module with that GNU build id, in lower-case hex.
+// ModuleByBuildID returns the module with that GNU build id, in lower-case hex: the
+// one that is there or, if none is, the last that was.
 func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
 	for _, t := range s.Tables() {
 		if m, ok := t.byBuild[id]; ok {
@@ -65,4 +101,15 @@ func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Expired reports whether code that is forgotten may have been at an address in an
+// interval.
+func (s *Snapshot) Expired(addr uint64, at Interval) bool {
+	for _, t := range s.Tables() {
+		if t.expired.mayHold(addr, at) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,65 +2,138 @@ package symtab
 
 import (
 	"cmp"
+	"math"
 	"slices"
-	"sort"
 )
 
-// A Table is what one source knows. It is immutable.
+// A Table is what one source knows: modules or functions, those that are in the
+// kernel and those that were. It is immutable.
 type Table struct {
-	modules []*Module // by Start
-	starts  []uint64  // of modules, to search in
-	byName  map[string]*Module
-	byBuild map[string]*Module
+	modules   view[*Module]
+	functions view[*Function]
+
+	byName, byBuild map[string]*Module
+
+	live    [NumOrigins]int // number of symbols
+	history int             // number of pieces that are not there any more
+	expired expired
 }
 
-// NewTable returns a table of the modules, which may be given in any order. It
-// takes the slice over. Of modules that overlap, the one that starts later has
-// the addresses from its start on; of modules with the same name or the same
-// build id, the first is the one found by it.
+// NewTable returns a table of modules, which may be given in any order, those that
+// were unloaded included. Of modules that overlap, the one that starts later has
+// the addresses from its start on. Of modules with the same name or the same build
+// id, the one loaded last is found by it, of those loaded at once the first.
 func NewTable(modules []*Module) *Table {
 	t := &Table{
-		modules: modules,
-		starts:  make([]uint64, len(modules)),
 		byName:  make(map[string]*Module, len(modules)),
 		byBuild: make(map[string]*Module, len(modules)),
 	}
+	modules = slices.Clone(modules)
+	slices.SortStableFunc(modules, func(a, b *Module) int {
+		return cmp.Or(cmp.Compare(a.Valid.To, b.Valid.To), cmp.Compare(a.Start, b.Start))
+	})
+	var tr tree[*Module]
+	tr.share()
+	slack, end := int64(0), uint64(0)
 	for _, m := range modules {
-		if _, ok := t.byName[m.Name]; !ok {
-			t.byName[m.Name] = m
-		}
-		if _, ok := t.byBuild[m.BuildID]; !ok && m.BuildID != "" {
-			t.byBuild[m.BuildID] = m
+		t.index(m)
+		slack = max(slack, int64(max(m.Slack.Before, m.Slack.After))*1000)
+		switch {
+		case m.Start >= m.End:
+		case m.isLive():
+			end = max(end, m.End) // of those that start earlier, too
+			tr.changeOwners(m.Start, end, func(s *segment[*Module]) { s.live = nil })
+			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.live = m })
+		default:
+			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.dead = append(s.dead, m) })
 		}
 	}
-	slices.SortStableFunc(t.modules, func(a, b *Module) int { return cmp.Compare(a.Start, b.Start) })
-	for i, m := range t.modules {
-		t.starts[i] = m.Start
-	}
+	t.modules = newView(&tr, slack)
 	return t
 }
 
-// Modules returns the modules in the order of their addresses. The slice must
-// not be changed.
-func (t *Table) Modules() []*Module { return t.modules }
-
-// ModuleAt returns the module that has code at addr at some instant of at.
-func (t *Table) ModuleAt(addr uint64, at Interval) (*Module, bool) {
-	m := t.last(addr)
-	if m == nil || !m.Contains(addr) || !m.Valid.Overlaps(at) {
-		return nil, false
+// index makes a module known by its name and build id.
+func (t *Table) index(m *Module) {
+	if m.isLive() {
+		t.live[m.Origin] += m.Len()
+	} else {
+		t.history++
 	}
-	return m, true
+	if was := t.byName[m.Name]; was == nil || was.Valid.To < m.Valid.To {
+		t.byName[m.Name] = m
+	}
+	if was := t.byBuild[m.BuildID]; m.BuildID != "" && (was == nil || was.Valid.To < m.Valid.To) {
+		t.byBuild[m.BuildID] = m
+	}
 }
 
-// Lookup returns the symbol that covers addr at some instant of at. It is
-// exact: it never returns the nearest symbol, nor one outside its time. It does
-// not allocate.
+func (m *Module) isLive() bool { return m.Valid.To == math.MaxInt64 }
+
+func (m *Module) lifetime() (Interval, Slack) { return m.Valid, m.Slack }
+
+// Modules returns the modules that are there, in the order of their addresses.
+func (t *Table) Modules() (modules []*Module) {
+	seen := make(map[*Module]bool)
+	t.modules.all(func(s *segment[*Module]) bool {
+		if s.live != nil && !seen[s.live] {
+			seen[s.live] = true
+			modules = append(modules, s.live)
+		}
+		return true
+	})
+	return modules
+}
+
+// Functions returns the functions that are there, in the order of their addresses.
+func (t *Table) Functions() (functions []*Function) {
+	t.functions.all(func(s *segment[*Function]) bool {
+		if s.live != nil && (len(functions) == 0 || functions[len(functions)-1] != s.live) {
+			functions = append(functions, s.live)
+		}
+		return true
+	})
+	return functions
+}
+
+// Symbols returns the number of symbols that are there, of each origin.
+func (t *Table) Symbols() [NumOrigins]int { return t.live }
+
+// History returns the number of modules and functions that are remembered,
+// although they are not there any more.
+func (t *Table) History() int { return t.history }
+
+// ModuleAt returns the module that had code at addr in an interval, or most of it.
+func (t *Table) ModuleAt(addr uint64, at Interval) (*Module, bool) {
+	m, _ := t.modules.ownerAt(addr, at)
+	return m, m != nil
+}
+
+// Lookup returns the symbol that covered addr in an interval. It is exact: it
+// never returns the nearest symbol, nor one outside its time but for the
+// tolerance of section 5.2 of the contract. Of several that had the address in the
+// interval, it returns the one that had it for most of it. It does not allocate.
 func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
-	m := t.last(addr)
-	if m == nil || !m.Contains(addr) || !m.Valid.Overlaps(at) {
-		return Symbol{}, false
+	sym, ok, _ := t.lookup(addr, at)
+	return sym, ok
+}
+
+// lookup also says whether the answer holds for every instant of the interval.
+func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
+	if m, settled := t.modules.ownerAt(addr, at); m != nil {
+		sym, ok = m.lookup(addr)
+		return sym, ok, settled
+	} else if !settled {
+		return Symbol{}, false, false
 	}
+	f, settled := t.functions.ownerAt(addr, at)
+	if f == nil {
+		return Symbol{}, false, settled
+	}
+	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
+}
+
+// lookup returns the symbol of the module that covers an address in it.
+func (m *Module) lookup(addr uint64) (Symbol, bool) {
 	offset := addr - m.Start
 	i := m.symbols.floor(uint32(offset))
 	if i < 0 {
@@ -69,17 +142,4 @@ func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
 	start := uint64(m.symbols.extents[i].offset())
 	end := start + m.symbols.size(i)
 	return Symbol{Start: m.Start + start, End: m.Start + end, Module: m, number: uint32(i)}, offset < end
-}
-
-// last returns the last module that starts at or below addr, nil if there is
-// none.
-func (t *Table) last(addr uint64) *Module {
-	n := len(t.starts)
-	if n == 0 || addr < t.starts[0] {
-		return nil
-	}
-	if n == 1 || addr >= t.starts[n-1] {
-		return t.modules[n-1]
-	}
-	return t.modules[sort.Search(n, func(i int) bool { return t.starts[i] > addr })-1]
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,25 +65,30 @@ func TestTableGivesOverlapToTheLaterStart(t *testing.T) {
 }
 
 func TestLookupOutsideItsTimeFindsNothing(t *testing.T) {
-	table := NewTable([]*Module{module(t, "m", 0x1000, 0x1100, Interval{From: 10, To: 20})})
+	const ms = int64(time.Millisecond)
+	table := NewTable([]*Module{module(t, "m", 0x1000, 0x1100, Interval{From: 100 * ms, To: 200 * ms})})
 	for _, tt := range []struct {
 		at   Interval
 		want bool
 	}{
-		{Interval{9, 10}, false},
-		{Interval{9, 11}, true},
-		{Interval{10, 11}, true},
-		{Interval{19, 20}, true},
-		{Interval{20, 21}, false},
-		{Interval{0, 100}, true},
-		{Interval{15, 15}, false}, // holds no instant
+		{Interval{90 * ms, 95 * ms}, false},
+		{Interval{90 * ms, 95*ms + 1}, true}, // within the tolerance
+		{Interval{90 * ms, 110 * ms}, true},
+		{Instant(100 * ms), true},
+		{Instant(205*ms - 1), true},
+		{Instant(205 * ms), false},
+		{Interval{150 * ms, 150 * ms}, true}, // counts as an instant
+		{Interval{300 * ms, 300 * ms}, false},
 		{Always, true},
+		{Now, false},
 	} {
 		_, ok := table.Lookup(0x1000, tt.at)
 		assert.Equal(t, tt.want, ok, "%v", tt.at)
 		_, ok = table.ModuleAt(0x1000, tt.at)
 		assert.Equal(t, tt.want, ok, "%v", tt.at)
 	}
+	assert.Empty(t, table.Modules())
+	assert.Equal(t, 1, table.History())
 }
 
 func TestEmptyTable(t *testing.T) {

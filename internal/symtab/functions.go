@@ -1,0 +1,221 @@
+package symtab
+
+import (
+	"slices"
+	"time"
+)
+
+// History says how much is remembered of code that was unloaded.
+type History struct {
+	TTL        time.Duration // how long
+	MaxEntries int           // and of how many pieces, the last ones
+}
+
+// Functions is the record of the functions that are in the kernel and that were
+// there lately, of which it makes tables. What a change costs grows with the
+// logarithm of their number. It is not safe for concurrent use; its tables are.
+type Functions struct {
+	history History
+	tree    tree[*Function]
+	slack   int64 // the most that one of them has, in nanoseconds
+	live    [NumOrigins]int
+	gone    []*Function // those that were unloaded, first the one that went first
+	expired expired
+}
+
+// NewFunctions returns a record of nothing.
+func NewFunctions(h History) *Functions {
+	r := &Functions{history: h}
+	r.tree.share()
+	return r
+}
+
+// At returns the function that is there at an address, nil if none is.
+func (r *Functions) At(addr uint64) *Function {
+	if s := r.tree.root.floor(addr); s != nil && addr < s.end {
+		return s.live
+	}
+	return nil
+}
+
+// Overlapping returns the functions that are there at addresses in [start, end).
+func (r *Functions) Overlapping(start, end uint64) (functions []*Function) {
+	r.tree.root.each(start, end, func(s *segment[*Function]) bool {
+		if s.live != nil && (len(functions) == 0 || functions[len(functions)-1] != s.live) {
+			functions = append(functions, s.live)
+		}
+		return true
+	})
+	return functions
+}
+
+// Load records a function that was loaded. What is recorded to be there in its
+// place is gone since, as f.Valid.From, even if nobody said so; a trampoline only
+// ends where f begins, and if f is one, it ends where another function begins:
+// the kernel does not say how long they are, but for the most that it can be. A
+// function without a size, or that reaches over the end of the address space, is
+// not recorded.
+func (r *Functions) Load(f *Function) {
+	if f.Origin == OriginTrampoline {
+		f = r.clipNew(f)
+	}
+	if f.Size == 0 || f.End() < f.Start {
+		return
+	}
+	for _, other := range r.Overlapping(f.Start, f.End()) {
+		if other.Origin == OriginTrampoline && other.Start < f.Start {
+			r.clip(other, f.Start)
+		} else {
+			r.Unload(other, f.Valid.From, Slack{Before: other.Slack.Before})
+		}
+	}
+	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) { s.live = f })
+	r.live[f.Origin]++
+	r.noteSlack(f)
+}
+
+// clipNew returns the trampoline as long as it can be.
+func (r *Functions) clipNew(f *Function) *Function {
+	for _, other := range r.Overlapping(f.Start, f.End()) {
+		if other.Start > f.Start {
+			return f.clipped(other.Start)
+		}
+	}
+	return f
+}
+
+// clipped returns the function as if it ended at end.
+func (f *Function) clipped(end uint64) *Function {
+	c := *f
+	c.Size = uint32(end - f.Start)
+	return &c
+}
+
+// clip ends a function that is there at an address inside of it.
+func (r *Functions) clip(f *Function, end uint64) {
+	c := f.clipped(end)
+	r.setLive(end, f.End(), f, nil)
+	r.setLive(f.Start, end, f, c)
+}
+
+// setLive replaces the owner of the addresses in [start, end) that are f's.
+func (r *Functions) setLive(start, end uint64, f, by *Function) {
+	r.tree.changeOwners(start, end, func(s *segment[*Function]) {
+		if s.live == f {
+			s.live = by
+		}
+	})
+}
+
+// Replace puts another function in the place of one that is there, with the same
+// addresses, of which more is known.
+func (r *Functions) Replace(f, by *Function) {
+	r.setLive(f.Start, f.End(), f, by)
+	r.noteSlack(by)
+}
+
+// Unload records that a function is not there any more, since an instant or, by
+// the slack, some time about it. It stays in the history.
+func (r *Functions) Unload(f *Function, at int64, slack Slack) {
+	past := *f
+	past.Valid.To = max(at, f.Valid.From)
+	past.Slack = slack
+	keep := r.history.MaxEntries > 0 && r.history.TTL > 0
+	found := false
+	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) {
+		if s.live != f {
+			return
+		}
+		found = true
+		s.live = nil
+		if keep {
+			s.dead = append(s.dead, &past)
+		}
+	})
+	if !found {
+		return
+	}
+	r.live[f.Origin]--
+	r.noteSlack(&past)
+	if !keep {
+		r.expired.add(&past)
+		r.joinAll(&past)
+		return
+	}
+	r.gone = append(r.gone, &past)
+}
+
+func (r *Functions) noteSlack(f *Function) {
+	r.slack = max(r.slack, int64(max(f.Slack.Before, f.Slack.After))*1000)
+}
+
+// Expire forgets what was unloaded too long ago, and the first of those that are
+// too many.
+func (r *Functions) Expire(now int64) {
+	oldest := now - int64(r.history.TTL)
+	n := max(0, len(r.gone)-r.history.MaxEntries)
+	for n < len(r.gone) && r.gone[n].Slack.possible(r.gone[n].Valid).To < oldest {
+		n++
+	}
+	for _, f := range r.gone[:n] {
+		r.forget(f)
+	}
+	clear(r.gone[:n])
+	r.gone = r.gone[n:]
+}
+
+// forget removes the one that was unloaded first.
+func (r *Functions) forget(f *Function) {
+	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) {
+		if len(s.dead) > 0 && s.dead[0] == f {
+			s.dead = s.dead[1:]
+		}
+	})
+	r.expired.add(f)
+	r.joinAll(f)
+}
+
+// joinAll joins segments that a function that is gone has kept apart.
+func (r *Functions) joinAll(f *Function) {
+	bounds := []uint64{f.Start, f.End()}
+	r.tree.root.each(f.Start, f.End(), func(s *segment[*Function]) bool {
+		bounds = append(bounds, s.start)
+		return true
+	})
+	slices.Sort(bounds)
+	for _, addr := range slices.Compact(bounds) {
+		r.tree.join(addr)
+	}
+}
+
+// Table returns what is recorded now.
+func (r *Functions) Table() *Table {
+	return &Table{
+		functions: newView(&r.tree, r.slack),
+		live:      r.live,
+		history:   len(r.gone),
+		expired:   r.expired,
+	}
+}
+
+// expired is what is known of functions that are forgotten: where they lay, and
+// when the last of them went.
+type expired struct {
+	low, high uint64
+	until     int64
+}
+
+func (e *expired) add(f *Function) {
+	if e.high == 0 {
+		*e = expired{low: f.Start, high: f.End(), until: f.Valid.To}
+		return
+	}
+	e.low, e.high = min(e.low, f.Start), max(e.high, f.End())
+	e.until = max(e.until, f.Valid.To)
+}
+
+// mayHold reports whether one of those that are forgotten may have had an address
+// in an interval.
+func (e *expired) mayHold(addr uint64, at Interval) bool {
+	return e.low <= addr && addr < e.high && at.From < e.until
+}

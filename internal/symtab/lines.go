@@ -1,0 +1,97 @@
+package symtab
+
+import (
+	"cmp"
+	"slices"
+	"unique"
+)
+
+// Lines says from which source lines a function was made. It is immutable and
+// takes 12 bytes for each change of the line.
+type Lines struct {
+	records []lineRecord
+	files   []unique.Handle[string]
+}
+
+// lineRecord says what stands at an offset, and behind it up to the next record.
+type lineRecord struct {
+	offset  uint32 // from the function's start
+	lineCol uint32 // as line_col of struct bpf_line_info (include/uapi/linux/bpf.h)
+	file    uint32
+}
+
+// Position is a place in a source file.
+type Position struct {
+	File   string
+	Line   uint32 // counted from 1, 0 if it is not known
+	Column uint32 // counted from 1, 0 if it is not known
+}
+
+// A LinesBuilder makes Lines. Its zero value is ready for use.
+type LinesBuilder struct {
+	lines Lines
+}
+
+// Add adds that the code from an offset on, up to the next that is added, was
+// made from a line. lineCol holds the line in its upper 22 bits and the column in
+// the others, as the kernel has it. Offsets may come in any order; of those that
+// are equal, the last counts.
+func (b *LinesBuilder) Add(offset, lineCol uint32, file string) {
+	name := unique.Make(file)
+	i := slices.Index(b.lines.files, name)
+	if i < 0 {
+		i = len(b.lines.files)
+		b.lines.files = append(b.lines.files, name)
+	}
+	b.lines.records = append(b.lines.records, lineRecord{offset: offset, lineCol: lineCol, file: uint32(i)})
+}
+
+// Build returns the lines, nil if there are none, and resets the builder.
+func (b *LinesBuilder) Build() *Lines {
+	defer func() { *b = LinesBuilder{} }()
+	r := b.lines.records
+	slices.SortStableFunc(r, func(a, b lineRecord) int { return cmp.Compare(a.offset, b.offset) })
+	kept := r[:0]
+	for _, rec := range r {
+		n := len(kept)
+		if n > 0 && kept[n-1].offset == rec.offset {
+			n--
+			kept = kept[:n]
+		}
+		if n > 0 && kept[n-1].lineCol == rec.lineCol && kept[n-1].file == rec.file {
+			continue
+		}
+		kept = append(kept, rec)
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return &Lines{records: slices.Clone(kept), files: slices.Clone(b.lines.files)}
+}
+
+// At returns from where the code at an offset of the function comes. A nil Lines
+// knows nothing.
+func (l *Lines) At(offset uint32) (Position, bool) {
+	if l == nil {
+		return Position{}, false
+	}
+	i, found := slices.BinarySearchFunc(l.records, offset, func(r lineRecord, offset uint32) int {
+		return cmp.Compare(r.offset, offset)
+	})
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return Position{}, false
+	}
+	r := l.records[i]
+	return Position{File: l.files[r.file].Value(), Line: r.lineCol >> 10, Column: r.lineCol & (1<<10 - 1)}, true
+}
+
+// Len returns the number of records.
+func (l *Lines) Len() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.records)
+}

@@ -1,0 +1,112 @@
+package symtab
+
+// view is what is known of the owners of addresses. It does not change.
+type view[T piece] struct {
+	root      *node[T]
+	low, high uint64 // nothing is known of addresses outside [low, high)
+	slack     int64  // the most that a piece has, in nanoseconds
+}
+
+func newView[T piece](t *tree[T], slack int64) view[T] {
+	v := view[T]{root: t.share(), slack: slack}
+	if v.root != nil {
+		v.low, v.high = v.root.starts[0], v.root.last().end
+	}
+	return v
+}
+
+// ownerAt returns who had an address in an interval, zero if nobody had. settled
+// says that no instant of it has another answer. An interval that is empty counts
+// as the instant at which it begins.
+func (v *view[T]) ownerAt(addr uint64, at Interval) (owner T, settled bool) {
+	if addr < v.low || addr >= v.high {
+		return owner, true
+	}
+	if at.From >= at.To {
+		at = Instant(at.From)
+	}
+	s := v.root.floor(addr)
+	if s == nil || addr >= s.end {
+		return owner, true
+	}
+	return s.owner(at, v.slack)
+}
+
+// startsIn reports whether anything that was there in the interval starts in
+// (after, upTo].
+func (v *view[T]) startsIn(after, upTo uint64, at Interval) bool {
+	if after >= upTo || upTo < v.low || after >= v.high {
+		return false
+	}
+	found := false
+	v.root.each(after+1, upTo+1, func(s *segment[T]) bool {
+		var none T
+		if s.start > after {
+			owner, _ := s.owner(at, v.slack)
+			found = owner != none
+		}
+		return !found
+	})
+	return found
+}
+
+// all calls yield for all segments while it returns true.
+func (v *view[T]) all(yield func(*segment[T]) bool) {
+	v.root.each(v.low, v.high, yield)
+}
+
+// changeOwners changes the owners of the addresses [start, end), of which there
+// may be none yet. Segments without owners are removed.
+func (t *tree[T]) changeOwners(start, end uint64, change func(*segment[T])) {
+	var old []segment[T]
+	t.root.each(start, end, func(s *segment[T]) bool {
+		old = append(old, *s)
+		return true
+	})
+	apply := func(s segment[T]) {
+		change(&s)
+		if s.isEmpty() {
+			t.remove(s.start)
+		} else {
+			t.put(s)
+		}
+	}
+	at := start
+	for _, s := range old {
+		if s.start < start {
+			t.put(s.upTo(start))
+			s.start = start
+		}
+		if at < s.start {
+			apply(segment[T]{start: at, end: s.start})
+		}
+		if s.end > end {
+			rest := s
+			rest.start = end
+			t.put(rest)
+			s = s.upTo(end)
+		}
+		apply(s)
+		at = s.end
+	}
+	if at < end {
+		apply(segment[T]{start: at, end: end})
+	}
+}
+
+// join makes one segment of those that meet at an address, if they have the same
+// owners.
+func (t *tree[T]) join(addr uint64) {
+	right := t.root.floor(addr)
+	if right == nil || right.start != addr || addr == 0 {
+		return
+	}
+	left := t.root.floor(addr - 1)
+	if left == nil || left.end != addr || !left.sameOwners(right) {
+		return
+	}
+	joined := *left
+	joined.end = right.end
+	t.remove(addr)
+	t.put(joined)
+}
