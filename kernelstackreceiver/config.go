@@ -30,19 +30,19 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 const window = 2 * time.Millisecond
 
 // events returns the events to sample by, the one to try first first.
-func (c *Config) events() []perfring.Event {
-	clock := perfring.Event{Frequency: uint64(c.Frequency), Idle: c.Idle}
+func (c *Config) events() []perfring.Sampling {
+	clock := perfring.Sampling{Frequency: uint64(c.Frequency), Idle: c.Idle}
 	cycles := clock
 	cycles.Cycles = true
 	switch c.Event {
 	case "cycles":
-		return []perfring.Event{cycles}
+		return []perfring.Sampling{cycles}
 	case "cpu-clock":
-		return []perfring.Event{clock}
+		return []perfring.Sampling{clock}
 	}
-	return []perfring.Event{cycles, clock}
+	return []perfring.Sampling{cycles, clock}
 }
 
-func (c *Config) ringOptions(event perfring.Event) perfring.Options {
+func (c *Config) ringOptions(event perfring.Sampling) perfring.Options {
 	return perfring.Options{Event: event, BytesPerCPU: c.Buffer, Window: window, SysFS: c.Sysfs}
 }

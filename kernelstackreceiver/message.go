@@ -55,7 +55,7 @@ const (
 
 // newMessage returns an empty message of samples of the event. A timer's are
 // counted; those of the cycle counter stand for as many cycles as it counted.
-func newMessage(event perfring.Event, version string) *message {
+func newMessage(event perfring.Sampling, version string) *message {
 	m := &message{
 		cycles:     event.Cycles,
 		profiles:   pprofile.NewProfiles(),

@@ -22,7 +22,7 @@ const (
 )
 
 func TestMessage(t *testing.T) {
-	m := newMessage(perfring.Event{Frequency: 100}, "1.2.3")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	m.add(&r, 1000, "worker")
 	m.add(&r, 2000, "worker")
@@ -58,7 +58,7 @@ func TestMessage(t *testing.T) {
 // TestProfileCoversItsSamples has samples outside the time that a message was
 // collected in, as they come about when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
-	m := newMessage(perfring.Event{Frequency: 100}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	m.add(&r, 2000, "")
 	m.add(&r, 400, "")
@@ -67,13 +67,13 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5600), profile.DurationNano())
 
-	empty := newMessage(perfring.Event{Frequency: 100}, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	empty := newMessage(perfring.Sampling{Frequency: 100}, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Zero(t, empty.DurationNano())
 }
 
 // TestCyclesAreWeighed: the kernel varies how many cycles a sample stands for.
 func TestCyclesAreWeighed(t *testing.T) {
-	m := newMessage(perfring.Event{Frequency: 100, Cycles: true}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100, Cycles: true}, "")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 12345, Stack: []uint64{leaf}}, 1, "")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 678, Stack: []uint64{leaf}}, 2, "")
 	pd := m.finish(1, 2)
@@ -86,7 +86,7 @@ func TestCyclesAreWeighed(t *testing.T) {
 
 // TestTaskWithoutNumber: one that has all but exited has none.
 func TestTaskWithoutNumber(t *testing.T) {
-	m := newMessage(perfring.Event{Frequency: 100}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "")
 	m.add(&perfring.Record{PID: perfring.NoTask, TID: perfring.NoTask, CPU: 1, Stack: []uint64{leaf}}, 1, "")
 	pd := m.finish(1, 2)
 	s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
@@ -139,14 +139,14 @@ func TestConfig(t *testing.T) {
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "auto",
 		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
 	}, c)
-	assert.Equal(t, []perfring.Event{{Frequency: 97, Cycles: true}, {Frequency: 97}}, c.events())
+	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}, {Frequency: 97}}, c.events())
 
 	c, err = load(map[string]any{"event": "cpu-clock", "frequency": 10, "idle": true})
 	require.NoError(t, err)
-	assert.Equal(t, []perfring.Event{{Frequency: 10, Idle: true}}, c.events())
+	assert.Equal(t, []perfring.Sampling{{Frequency: 10, Idle: true}}, c.events())
 	c, err = load(map[string]any{"event": "cycles"})
 	require.NoError(t, err)
-	assert.Equal(t, []perfring.Event{{Frequency: 97, Cycles: true}}, c.events())
+	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}}, c.events())
 
 	for key, value := range map[string]any{
 		"frequency": 0, "interval": "10ms", "max_samples": 0, "event": "clock", "buffer": 1,

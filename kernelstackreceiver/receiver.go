@@ -122,7 +122,7 @@ func (r *Receiver) sample(ctx context.Context, started func()) error {
 }
 
 // open opens the rings with the first event that this machine has.
-func (r *Receiver) open() (*perfring.Reader, perfring.Event, error) {
+func (r *Receiver) open() (*perfring.Reader, perfring.Sampling, error) {
 	var errs []error
 	for _, event := range r.config.events() {
 		rings, err := perfring.Open(r.config.ringOptions(event))
@@ -136,7 +136,7 @@ func (r *Receiver) open() (*perfring.Reader, perfring.Event, error) {
 			break
 		}
 	}
-	return nil, perfring.Event{}, errors.Join(errs...)
+	return nil, perfring.Sampling{}, errors.Join(errs...)
 }
 
 // The outcomes of samples, in metrics.

@@ -11,7 +11,7 @@ import (
 type sampler struct {
 	receiver *Receiver
 	rings    *perfring.Reader
-	event    perfring.Event
+	event    perfring.Sampling
 	threads  *threads
 	message  *message
 	start    int64     // of the message, in nanoseconds since the Unix epoch
@@ -20,7 +20,7 @@ type sampler struct {
 
 // newSampler returns a sampler of rings of the event, which were opened after
 // start.
-func newSampler(r *Receiver, rings *perfring.Reader, event perfring.Event, start time.Time) *sampler {
+func newSampler(r *Receiver, rings *perfring.Reader, event perfring.Sampling, start time.Time) *sampler {
 	s := &sampler{receiver: r, rings: rings, event: event, threads: newThreads(r.config.Procfs)}
 	s.begin(start.UnixNano())
 	return s
@@ -59,7 +59,7 @@ func (s *sampler) finish(ctx context.Context) {
 
 // add adds samples to the message and counts what was lost.
 func (s *sampler) add(ctx context.Context, records []perfring.Record) {
-	offset := perfring.UnixOffset()
+	offset := perfring.Monotonic.UnixOffset()
 	telemetry := s.receiver.telemetry
 	for i := range records {
 		r := &records[i]
@@ -69,7 +69,7 @@ func (s *sampler) add(ctx context.Context, records []perfring.Record) {
 				s.receiver.count(ctx, 1, outcomeNoStack)
 				continue
 			}
-			at := int64(r.Time) + offset
+			at := r.Time + offset
 			if s.message.events == s.receiver.config.MaxSamples {
 				s.send(ctx, time.Unix(0, at))
 			}

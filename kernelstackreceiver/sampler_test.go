@@ -38,7 +38,7 @@ func TestSampler(t *testing.T) {
 	sink := new(consumertest.ProfilesSink)
 	r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 	require.NoError(t, err)
-	s := newSampler(r, nil, perfring.Event{Frequency: 97}, time.Now())
+	s := newSampler(r, nil, perfring.Sampling{Frequency: 97}, time.Now())
 	s.add(t.Context(), records)
 	s.send(t.Context(), time.Now())
 

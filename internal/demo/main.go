@@ -77,7 +77,7 @@ func run(ctx context.Context, o options) error {
 func check(ctx context.Context) error {
 	_, symbols := symcache.Load(ctx, kallsyms.NewSource("/proc", "/sys"))
 	rings, perf := perfring.Open(perfring.Options{
-		Event: perfring.Event{Frequency: 1}, BytesPerCPU: 1, SysFS: "/sys",
+		Event: perfring.Sampling{Frequency: 1}, BytesPerCPU: 1, SysFS: "/sys",
 	})
 	if perf == nil {
 		perf = rings.Close()

@@ -10,6 +10,8 @@
 //   - record: what is in a ring, a header with type and size and a body that
 //     depends on the type. The numbers are in the machine's byte order.
 //   - sample: the record of one interrupt, with the stack of the kernel.
+//   - kernel symbol, ksymbol: code that the kernel makes as it runs, with an address,
+//     a length and a name: a BPF program, each of its functions, a trampoline.
 //   - lost: records for which a ring had no room. The kernel tells how many in
 //     the next record that fits.
 //   - throttled: a CPU's event that was stopped for the rest of a tick because

@@ -7,8 +7,43 @@ import (
 	"time"
 )
 
-// Event is what is to be recorded.
-type Event struct {
+// Options say what to record and how.
+type Options struct {
+	Event Event
+
+	// BytesPerCPU is the size of each ring, without the page of metadata. It is
+	// rounded up to a power of two of pages.
+	BytesPerCPU int
+
+	// Window is for how long records are held back to bring those of all CPUs
+	// into order.
+	Window time.Duration
+
+	// SysFS is where /sys is mounted.
+	SysFS string
+}
+
+// SymbolOptions returns the options to record [Symbols] with, where sysfs is
+// mounted at a place. A ring of 16 KiB holds what a CPU does in loading some
+// hundred BPF programs; with its page of metadata that is 20 KiB for each CPU (with
+// pages of 4 KiB), 5 MiB for 256 of them.
+func SymbolOptions(sysfs string) Options {
+	return Options{Event: Symbols{}, BytesPerCPU: 16 << 10, Window: 500 * time.Microsecond, SysFS: sysfs}
+}
+
+// An Event is what is recorded, [Sampling] or [Symbols].
+type Event interface {
+	// Clock returns the clock that the times of the records are of.
+	Clock() Clock
+
+	// refused returns what it means that the kernel refuses the event as invalid.
+	refused() error
+}
+
+// Sampling records what the kernel does: TypeSample, TypeThrottle, and for the
+// names of threads TypeComm, TypeFork and TypeExit. Read passes them on when a ring
+// is half full.
+type Sampling struct {
 	// Cycles samples with the CPU's cycle counter, not with a timer. A CPU that
 	// is halted counts no cycles.
 	Cycles bool
@@ -28,20 +63,22 @@ type Event struct {
 	MaxStack uint16
 }
 
-// Options say what to record and how.
-type Options struct {
-	Event Event
+// Clock returns Monotonic. The cycle counter interrupts where no other clock but
+// CLOCK_MONOTONIC_RAW can be read (perf_event_set_clock in kernel/events/core.c).
+func (Sampling) Clock() Clock { return Monotonic }
 
-	// BytesPerCPU is the size of each ring, without the page of metadata. It is
-	// rounded up to a power of two of pages.
-	BytesPerCPU int
+func (Sampling) refused() error { return ErrRate }
 
-	// Window is for how long records are held back to bring those of all CPUs
-	// into order.
-	Window time.Duration
+// Symbols records which code the kernel makes and frees as it runs, and what it
+// calls it: TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Read passes them on as
+// soon as they are older than Options.Window.
+type Symbols struct{}
 
-	// SysFS is where /sys is mounted.
-	SysFS string
+// Clock returns Boottime.
+func (Symbols) Clock() Clock { return Boottime }
+
+func (Symbols) refused() error {
+	return fmt.Errorf("%w: records of kernel symbols came with Linux 5.1", ErrUnsupported)
 }
 
 // Errors of Open that an operator can do something about.

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func options() Options {
 	return Options{
-		Event:       Event{Frequency: 997, Idle: true},
+		Event:       Sampling{Frequency: 997, Idle: true},
 		BytesPerCPU: 64 << 10,
 		Window:      20 * time.Millisecond, // longer than an interrupt takes on a busy machine
 		SysFS:       "/sys",
@@ -96,14 +96,14 @@ func readUntil(t *testing.T, r *Reader, wanted func(Record) bool) (all []Record)
 	return nil
 }
 
-func isAny(Record) bool { return true }
+func isSample(r Record) bool { return r.Type == TypeSample }
 
 func TestSamplesOfTheRunningKernel(t *testing.T) {
 	r := open(t, options())
 	kerneltest.Busy(t)
-	start := monotonic()
+	start := Monotonic.Now()
 	records := readFor(t, r, time.Second)
-	end := monotonic()
+	end := Monotonic.Now()
 
 	self := uint32(os.Getpid())
 	var samples, own int
@@ -112,7 +112,7 @@ func TestSamplesOfTheRunningKernel(t *testing.T) {
 		if i > 0 {
 			require.GreaterOrEqual(t, rec.Time, records[i-1].Time, "record %d", i)
 		}
-		require.True(t, start-uint64(time.Second) < rec.Time && rec.Time < end, "time of record %d", i)
+		require.True(t, start-int64(time.Second) < rec.Time && rec.Time < end, "time of record %d", i)
 		if rec.Type != TypeSample {
 			continue
 		}
@@ -167,7 +167,7 @@ func TestForkAndExit(t *testing.T) {
 func TestLost(t *testing.T) {
 	opts := options()
 	opts.BytesPerCPU = 1
-	opts.Event.Frequency = 5000
+	opts.Event = Sampling{Frequency: 5000, Idle: true}
 	r := open(t, opts)
 	kerneltest.Busy(t)
 	var lost uint64
@@ -195,7 +195,7 @@ func TestFlushHoldsNothingBack(t *testing.T) {
 	assert.IsNonDecreasing(t, times(records))
 }
 
-func times(records []Record) (all []uint64) {
+func times(records []Record) (all []int64) {
 	for _, r := range records {
 		all = append(all, r.Time)
 	}
@@ -286,9 +286,9 @@ func TestHalfFullRingWakes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 30 {
-		r.drain(0)
+		r.drain()
 		time.Sleep(time.Millisecond) // what happens now must not be missed either
-		require.NoError(t, r.poller.wait(ctx, time.Now().Add(time.Hour), r.isHalfFull))
+		require.NoError(t, r.poller.wait(ctx, time.Now().Add(time.Hour), r.isReady))
 	}
 }
 
@@ -297,7 +297,7 @@ func TestHalfFullRingWakes(t *testing.T) {
 func TestEventThatDied(t *testing.T) {
 	r := open(t, options())
 	kerneltest.Busy(t)
-	readUntil(t, r, isAny)
+	readUntil(t, r, isSample)
 	for _, ring := range r.rings {
 		require.True(t, ring.alive())
 		require.NoError(t, unix.IoctlSetInt(ring.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
@@ -306,14 +306,14 @@ func TestEventThatDied(t *testing.T) {
 	}
 	r.Flush()
 	r.refresh = time.Time{}
-	readUntil(t, r, isAny)
+	readUntil(t, r, isSample)
 }
 
 func TestOpenErrors(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	files := openFiles(t)
 	opts := options()
-	opts.Event.Frequency = 1 << 40
+	opts.Event = Sampling{Frequency: 1 << 40}
 	_, err := Open(opts)
 	require.ErrorIs(t, err, ErrRate)
 
@@ -342,7 +342,7 @@ func TestOpenErrors(t *testing.T) {
 
 func TestUnixOffset(t *testing.T) {
 	before := time.Now().UnixNano()
-	now := int64(monotonic()) + UnixOffset()
+	now := Monotonic.Now() + Monotonic.UnixOffset()
 	after := time.Now().UnixNano()
 	assert.GreaterOrEqual(t, now, before-1000)
 	assert.LessOrEqual(t, now, after+1000)

@@ -19,13 +19,20 @@ const (
 	TypeThrottle Type = 5
 	TypeFork     Type = 7
 	TypeSample   Type = 9
+	TypeKsymbol  Type = 17
+	TypeBPFEvent Type = 18
 )
+
+// TypeMissed is no record of the kernel's: it says that there may be events of a CPU
+// before Time that were not recorded, and nobody knows how many. The CPU came online
+// after Open, or was offline for a moment.
+const TypeMissed Type = 1 << 31
 
 // A Record is one record of a ring. Which fields are set depends on the type.
 type Record struct {
 	Type Type
-	Time uint64 // in nanoseconds of CLOCK_MONOTONIC
 	CPU  uint32
+	Time int64 // in nanoseconds of the event's clock
 
 	// The process and thread that a sample or a throttled event interrupted,
 	// that changed its name, exited or was forked, as numbers of the PID
@@ -38,7 +45,50 @@ type Record struct {
 	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
 	Period uint64   // Sample: nanoseconds or cycles since the sample before
 	Lost   uint64   // Lost: how many records
+
+	// Apart, so that samples, which are many, stay small.
+	Symbol  *Symbol  // Ksymbol: what is new or gone
+	Program *Program // BPFEvent: what happened to a program
 }
+
+// A Symbol is code that the kernel has made or is about to free (struct
+// perf_record_ksymbol of tools/lib/perf/include/perf/event.h).
+type Symbol struct {
+	Addr       uint64 // of its first byte
+	Len        uint32 // in bytes, as announced: that of a trampoline is a whole page
+	Kind       SymbolKind
+	Unregister bool   // it goes; else it has come
+	Name       string // the kernel's, at most 511 bytes
+}
+
+// SymbolKind is the kind of code (enum perf_record_ksymbol_type of
+// include/uapi/linux/perf_event.h). The kernel may have others.
+type SymbolKind uint16
+
+// The kinds of code.
+const (
+	KsymBPF SymbolKind = 1 // of a BPF program, or made for one: a trampoline, a dispatcher
+	KsymOOL SymbolKind = 2 // out of line: made for a kprobe or by ftrace
+)
+
+// A Program is what happened to a BPF program (struct perf_record_bpf_event of
+// tools/lib/perf/include/perf/event.h). The record of a load comes after those of the
+// program's symbols.
+type Program struct {
+	Event ProgramEvent
+	ID    uint32 // not used again before all others were
+	Tag   [8]byte
+}
+
+// ProgramEvent is an event in the life of a BPF program (enum perf_bpf_event_type
+// of include/uapi/linux/perf_event.h).
+type ProgramEvent uint16
+
+// The events in the life of a BPF program.
+const (
+	ProgramLoad   ProgramEvent = 1
+	ProgramUnload ProgramEvent = 2
+)
 
 // NoTask stands for a process or thread whose number is not in use any more
 // (perf_event_pid_type in kernel/events/core.c gives -1).
@@ -52,6 +102,9 @@ const (
 	sampleIDLen = 24 // struct sample_id with PID and TID, time, CPU
 	recordAlign = 8
 )
+
+// ksymbolUnregister is PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
+const ksymbolUnregister = 1
 
 // contextMax is PERF_CONTEXT_MAX: numbers from it on mark parts of a stack.
 const contextMax = ^uint64(4095) + 1
@@ -68,7 +121,7 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 	case TypeSample:
 		f.uint64() // the address, which the stack begins with
 		r.PID, r.TID = f.uint32(), f.uint32()
-		r.Time = f.uint64()
+		r.Time = int64(f.uint64())
 		r.CPU = f.uint32()
 		f.uint32()
 		r.Period = f.uint64()
@@ -79,7 +132,7 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		f.sampleID(&r)
 	case TypeComm:
 		pid, tid := f.uint32(), f.uint32()
-		r.Comm = f.comm()
+		r.Comm = f.name()
 		f.sampleID(&r)
 		r.PID, r.TID = pid, tid
 	case TypeFork, TypeExit:
@@ -91,6 +144,12 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		f.uint64()
 		f.uint64()
 		f.uint64()
+		f.sampleID(&r)
+	case TypeKsymbol:
+		r.Symbol = f.symbol()
+		f.sampleID(&r)
+	case TypeBPFEvent:
+		r.Program = f.program()
 		f.sampleID(&r)
 	default:
 		return Record{}, false, nil
@@ -117,6 +176,7 @@ func (f *fields) next(n int) []byte {
 	return b
 }
 
+func (f *fields) uint16() uint16 { return binary.NativeEndian.Uint16(f.next(2)) }
 func (f *fields) uint32() uint32 { return binary.NativeEndian.Uint32(f.next(4)) }
 func (f *fields) uint64() uint64 { return binary.NativeEndian.Uint64(f.next(8)) }
 
@@ -136,8 +196,25 @@ func (f *fields) stack() []uint64 {
 	return stack
 }
 
-// comm reads a name, which is padded with zeros up to the sample_id.
-func (f *fields) comm() string {
+// symbol reads the body of a KSYMBOL record.
+func (f *fields) symbol() *Symbol {
+	s := &Symbol{Addr: f.uint64(), Len: f.uint32(), Kind: SymbolKind(f.uint16())}
+	s.Unregister = f.uint16()&ksymbolUnregister != 0
+	s.Name = f.name()
+	return s
+}
+
+// program reads the body of a BPF_EVENT record.
+func (f *fields) program() *Program {
+	p := &Program{Event: ProgramEvent(f.uint16())}
+	f.uint16() // flags: none so far
+	p.ID = f.uint32()
+	copy(p.Tag[:], f.next(len(p.Tag)))
+	return p
+}
+
+// name reads a name, which is padded with zeros up to the sample_id.
+func (f *fields) name() string {
 	padded := f.next(max(0, len(f.rest)-sampleIDLen))
 	name, _, _ := bytes.Cut(padded, []byte{0})
 	return string(name)
@@ -146,7 +223,7 @@ func (f *fields) comm() string {
 // sampleID reads what stands at the end of records that are not samples.
 func (f *fields) sampleID(r *Record) {
 	r.PID, r.TID = f.uint32(), f.uint32()
-	r.Time = f.uint64()
+	r.Time = int64(f.uint64())
 	r.CPU = f.uint32()
 	f.uint32()
 }

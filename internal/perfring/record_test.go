@@ -2,19 +2,22 @@ package perfring
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// record returns a record as the kernel writes it: numbers of 32 and 64 bits, and
+// record returns a record as the kernel writes it: numbers of 16, 32 and 64 bits, and
 // bytes.
 func record(typ Type, body ...any) []byte {
 	raw := binary.NativeEndian.AppendUint32(nil, uint32(typ))
 	raw = append(raw, 0, 0, 0, 0)
 	for _, field := range body {
 		switch v := field.(type) {
+		case uint16:
+			raw = binary.NativeEndian.AppendUint16(raw, v)
 		case uint32:
 			raw = binary.NativeEndian.AppendUint32(raw, v)
 		case uint64:
@@ -34,6 +37,9 @@ const (
 	leaf   = uint64(0xffffffff81000010)
 	caller = uint64(0xffffffff81000020)
 )
+
+// longest is a name of the greatest length, KSYM_NAME_LEN-1.
+var longest = strings.Repeat("n", 511)
 
 func sample(stack ...any) []byte {
 	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0), uint64(1000)}, stack...)...)
@@ -78,6 +84,22 @@ func TestParse(t *testing.T) {
 			Record{Type: TypeExit, Time: 12, CPU: 3, PID: 20, TID: 21, Parent: 11},
 		},
 		{
+			"ksymbol", record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(0), "bpf_prog_x\x00\x00\x00\x00\x00\x00", id),
+			Record{Type: TypeKsymbol, Time: 12, CPU: 3, PID: 10, TID: 11, Symbol: &Symbol{Addr: leaf, Len: 77, Kind: KsymBPF, Name: "bpf_prog_x"}},
+		},
+		{
+			"ksymbol that goes", record(TypeKsymbol, leaf, uint32(77), uint16(2), uint16(1), "x\x00\x00\x00\x00\x00\x00\x00", id),
+			Record{Type: TypeKsymbol, Time: 12, CPU: 3, PID: 10, TID: 11, Symbol: &Symbol{Addr: leaf, Len: 77, Kind: KsymOOL, Unregister: true, Name: "x"}},
+		},
+		{
+			"ksymbol of a kind and with flags to come", record(TypeKsymbol, leaf, ^uint32(0), uint16(9), ^uint16(1), longest+"\x00", id),
+			Record{Type: TypeKsymbol, Time: 12, CPU: 3, PID: 10, TID: 11, Symbol: &Symbol{Addr: leaf, Len: ^uint32(0), Kind: 9, Name: longest}},
+		},
+		{
+			"BPF event", record(TypeBPFEvent, uint16(2), uint16(0), uint32(99), "12345678", id),
+			Record{Type: TypeBPFEvent, Time: 12, CPU: 3, PID: 10, TID: 11, Program: &Program{Event: ProgramUnload, ID: 99, Tag: [8]byte([]byte("12345678"))}},
+		},
+		{
 			"throttle", record(TypeThrottle, uint64(1), uint64(2), uint64(3), id),
 			Record{Type: TypeThrottle, Time: 12, CPU: 3, PID: 10, TID: 11},
 		},
@@ -90,7 +112,7 @@ func TestParse(t *testing.T) {
 
 			for n := range tt.raw {
 				_, ok, err := parse(tt.raw[:n])
-				if tt.want.Type == TypeComm && n >= headerLen+8+sampleIDLen {
+				if named := map[Type]int{TypeComm: 8, TypeKsymbol: 16}[tt.want.Type]; named > 0 && n >= headerLen+named+sampleIDLen {
 					continue // a shorter name is one, too
 				}
 				require.ErrorIs(t, err, ErrMalformed, "cut to %d bytes", n)
@@ -101,7 +123,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseOfOtherTypes(t *testing.T) {
-	for _, typ := range []Type{0, 1, 6, 10, 17, 18, 1000} {
+	for _, typ := range []Type{0, 1, 6, 10, 19, 1000, TypeMissed} {
 		_, ok, err := parse(record(typ, uint64(1)))
 		require.NoError(t, err)
 		assert.False(t, ok)
@@ -120,6 +142,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(record(TypeComm, uint32(20), uint32(21), "name\x00\x00\x00\x00", id))
 	f.Add(record(TypeLost, uint64(1), uint64(42), id))
 	f.Add(record(TypeFork, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), id))
+	f.Add(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(1), "bpf_prog_x\x00\x00\x00\x00\x00\x00", id))
+	f.Add(record(TypeBPFEvent, uint16(1), uint16(0), uint32(99), "12345678", id))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, ok, err := parse(raw)
 		if ok && err != nil {
@@ -127,6 +151,12 @@ func FuzzParse(f *testing.F) {
 		}
 		if len(r.Stack) > len(raw)/8 || len(r.Comm) > len(raw) {
 			t.Fatalf("%d addresses and a name of %d in %d bytes", len(r.Stack), len(r.Comm), len(raw))
+		}
+		if ok && (r.Symbol != nil) != (r.Type == TypeKsymbol) || ok && (r.Program != nil) != (r.Type == TypeBPFEvent) {
+			t.Fatalf("record %+v", r)
+		}
+		if r.Symbol != nil && len(r.Symbol.Name) > len(raw)-headerLen-16-sampleIDLen {
+			t.Fatalf("a name of %d in %d bytes", len(r.Symbol.Name), len(raw))
 		}
 	})
 }

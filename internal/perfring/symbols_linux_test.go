@@ -1,0 +1,70 @@
+package perfring
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// load loads a BPF program that returns a number.
+func load(t *testing.T, name string, n int32) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()},
+	})
+	require.NoError(t, err)
+	return prog
+}
+
+// TestProgramOfTheRunningKernel follows the life of a BPF program.
+func TestProgramOfTheRunningKernel(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	r := open(t, SymbolOptions("/sys"))
+	start := Boottime.Now()
+	prog := load(t, "kernelsym_test", 1)
+	info, err := prog.Info()
+	require.NoError(t, err)
+	id, _ := info.ID()
+	addrs, _ := info.JitedKsymAddrs()
+	lens, _ := info.JitedFuncLens()
+	require.Len(t, addrs, 1)
+	require.NoError(t, prog.Close())
+
+	isUnload := func(rec Record) bool {
+		return rec.Type == TypeBPFEvent && rec.Program.Event == ProgramUnload && rec.Program.ID == uint32(id)
+	}
+	var symbols []Symbol
+	var programs []Program
+	for _, rec := range readUntil(t, r, isUnload) {
+		assert.True(t, start < rec.Time && rec.Time < Boottime.Now(), "time of %+v", rec)
+		switch {
+		case rec.Type == TypeKsymbol && rec.Symbol.Addr == uint64(addrs[0]):
+			symbols = append(symbols, *rec.Symbol)
+		case rec.Type == TypeBPFEvent && rec.Program.ID == uint32(id):
+			programs = append(programs, *rec.Program)
+		}
+	}
+	symbol := Symbol{
+		Addr: uint64(addrs[0]), Len: lens[0], Kind: KsymBPF,
+		Name: fmt.Sprintf("bpf_prog_%s_kernelsym_test", info.Tag),
+	}
+	gone := symbol
+	gone.Unregister = true
+	assert.Equal(t, []Symbol{symbol, gone}, symbols)
+	tag, err := hex.DecodeString(info.Tag)
+	require.NoError(t, err)
+	program := Program{Event: ProgramLoad, ID: uint32(id), Tag: [8]byte(tag)}
+	unload := program
+	unload.Event = ProgramUnload
+	assert.Equal(t, []Program{program, unload}, programs)
+	assert.False(t, slices.ContainsFunc(r.Flush(), isUnload), "twice")
+}
