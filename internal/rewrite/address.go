@@ -66,9 +66,10 @@ const (
 // answer is what is known of a frame in one role.
 type answer struct {
 	symbol  symtab.Symbol
-	named   bool           // symbol is valid
-	module  *symtab.Module // in which the frame lies, nil if that is not known
-	foreign bool           // not ours to answer
+	named   bool  // symbol is valid
+	owner   owner // whose code the frame is, if that is known
+	line    int32 // of the function's source lines, -1 for none
+	foreign bool  // not ours to answer
 }
 
 // answer looks up a frame in a role.
@@ -98,13 +99,17 @@ func (p *pass) lookup(t target, addr uint64) answer {
 		if t.module != nil && symbol.Module != t.module {
 			return answer{}
 		}
-		return answer{symbol: symbol, named: true, module: symbol.Module}
+		a := answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
+		if f := symbol.Function; f != nil {
+			a.line = int32(f.Lines.Find(uint32(addr - f.Start)))
+		}
+		return a
 	}
 	module, _ := p.snapshot.ModuleAt(addr, symtab.Now)
 	if t.module != nil && module != t.module {
 		return answer{}
 	}
-	return answer{module: module}
+	return answer{owner: owner{module: module}}
 }
 
 // sameInAllRoles returns the answer if it is the same for a leaf and a caller of
@@ -122,7 +127,7 @@ func (p *pass) sameInAllRoles(t target, users uint8) (answer, bool) {
 		return *last, true
 	}
 	a := p.lookup(t, t.addr)
-	if a.named {
+	if a.named && a.symbol.Module != nil {
 		p.last = a
 		return a, a.symbol.Start < t.addr && after < a.symbol.End
 	}

@@ -11,6 +11,9 @@ const (
 	keyFileID       = "process.executable.build_id.htlhash"
 	keyHasFunctions = "pprof.mapping.has_functions"
 	keyIsFolded     = "pprof.location.is_folded"
+	keyProgramID    = "bpf.program.id"
+	keyProgramTag   = "bpf.program.tag"
+	keyProgramType  = "bpf.program.type"
 
 	frameTypeKernel = "kernel"
 )
@@ -27,12 +30,16 @@ const (
 	attrFileID
 	attrHasFunctions
 	attrIsFolded
+	attrProgramID
+	attrProgramTag
+	attrProgramType
+	numAttributes = iota
 )
 
 // attributes is what is known of the attribute table.
 type attributes struct {
 	kinds []attribute // by index
-	uses  [attrIsFolded + 1]bool
+	uses  [numAttributes]bool
 }
 
 // readAttributes classifies the attribute table.
@@ -68,6 +75,12 @@ func (p *pass) attributeKind(i int) attribute {
 		return attrHasFunctions
 	case keyIsFolded:
 		return attrIsFolded
+	case keyProgramID:
+		return attrProgramID
+	case keyProgramTag:
+		return attrProgramTag
+	case keyProgramType:
+		return attrProgramType
 	}
 	return attrOther
 }
@@ -95,10 +108,13 @@ var keys = [...]string{
 	attrFileID:       keyFileID,
 	attrHasFunctions: keyHasFunctions,
 	attrIsFolded:     keyIsFolded,
+	attrProgramID:    keyProgramID,
+	attrProgramTag:   keyProgramTag,
+	attrProgramType:  keyProgramType,
 }
 
 // attributeIndex returns the index of the attribute of that kind, without unit,
-// that has the value, a string or a bool. It is appended if it is not there.
+// that has the value, a string, bool or integer. It is appended if it is not there.
 func (p *pass) attributeIndex(kind attribute, value pcommon.Value) int32 {
 	x := &p.tables.attributes
 	if !x.built {
@@ -139,7 +155,7 @@ func (p *pass) isAttribute(kind attribute, value pcommon.Value) func(pos int32) 
 	}
 }
 
-// hashAttribute reports false for a value that is neither a string nor a bool.
+// hashAttribute reports false for a value of another type.
 func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
 	h := uint32(kind)
 	switch value.Type() {
@@ -150,6 +166,8 @@ func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
 			return mix(h, 1), true
 		}
 		return h, true
+	case pcommon.ValueTypeInt:
+		return mix(h, uint64(value.Int())), true
 	}
 	return 0, false
 }

@@ -46,7 +46,7 @@ func (p *pass) findCandidates() {
 		}
 		switch {
 		case !valid:
-			p.count(OutcomeInvalid, nil)
+			p.count(OutcomeInvalid, owner{})
 		case named && !p.opts.All:
 			p.anyNamed = true
 		default:

@@ -38,16 +38,16 @@ func (p *pass) readFrames() {
 		m := p.mappingAt(loc.MappingIndex())
 		switch {
 		case m.invalid:
-			p.count(OutcomeInvalid, nil)
+			p.count(OutcomeInvalid, owner{})
 			continue
 		case m.isGuest, m.foreign && p.knowsBuild():
-			p.count(OutcomeForeign, nil)
+			p.count(OutcomeForeign, owner{})
 			continue
 		}
 		if t := p.target(loc, m); t.ok && !m.foreign {
 			p.frames = append(p.frames, frame{candidate: c, target: t})
 		} else if !c.named {
-			p.count(OutcomeUnresolved, nil)
+			p.count(OutcomeUnresolved, owner{})
 		}
 	}
 }

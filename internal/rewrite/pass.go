@@ -87,10 +87,5 @@ func (p *pass) end() bool {
 	return keep
 }
 
-func (p *pass) count(o Outcome, m *symtab.Module) {
-	origin := symtab.OriginKernel
-	if m != nil {
-		origin = m.Origin
-	}
-	p.counts[o][origin]++
-}
+// count counts a frame.
+func (p *pass) count(o Outcome, of owner) { p.counts[o][of.origin()]++ }

@@ -20,6 +20,9 @@ type tables struct {
 
 	lastModule  moduleMapping // the last that was asked for
 	lastMapping int32
+
+	functionMappings map[functionMapping]int32 // by what they say
+	lastFunction     lastFunction
 }
 
 func (t *tables) end() {
@@ -27,6 +30,8 @@ func (t *tables) end() {
 	t.attributes.built = false
 	clear(t.modules)
 	t.lastModule = moduleMapping{}
+	clear(t.functionMappings)
+	t.lastFunction = lastFunction{}
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -77,17 +82,21 @@ func (k functionKey) hash() uint32 {
 	return mix(h, uint64(uint32(k.file))<<32^uint64(k.startLine))
 }
 
-// functionIndex returns the index of the function with these names.
-func (p *pass) functionIndex(name *symtab.Name) int32 {
+// functionIndex returns the index of the function with these names, of that source
+// file.
+func (p *pass) functionIndex(name *symtab.Name, file string) int32 {
 	var key functionKey
-	var fresh, freshSystem bool
+	var fresh, freshSystem, freshFile bool
 	key.name, fresh = p.stringIndex(name.Name)
 	key.system = key.name
 	if name.System != name.Name {
 		key.system, freshSystem = p.stringIndex(name.System)
 	}
+	if file != "" {
+		key.file, freshFile = p.stringIndex(file)
+	}
 	hash := key.hash()
-	if !fresh && !freshSystem { // else no function can have it
+	if !fresh && !freshSystem && !freshFile { // else no function can have it
 		if at, ok := p.findFunction(key, hash); ok {
 			return at
 		}
@@ -99,6 +108,7 @@ func (p *pass) functionIndex(name *symtab.Name) int32 {
 	f := p.funcTable.AppendEmpty()
 	f.SetNameStrindex(key.name)
 	f.SetSystemNameStrindex(key.system)
+	f.SetFilenameStrindex(key.file)
 	p.tables.newFunctions.addNew(hash, at)
 	return at
 }
@@ -114,7 +124,7 @@ func (p *pass) findFunction(key functionKey, hash uint32) (int32, bool) {
 	if at, ok := t.newFunctions.find(hash, equal); ok {
 		return at, true
 	}
-	if key.name >= t.ownStrings || key.system >= t.ownStrings {
+	if max(key.name, key.system, key.file) >= t.ownStrings {
 		return 0, false
 	}
 	if !t.functions.built {

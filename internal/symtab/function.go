@@ -13,7 +13,10 @@ type Function struct {
 	Size   uint32 // in bytes
 	Slack  Slack  // how much longer than Valid it may have been there
 	Origin Origin
-	Valid  Interval // when it certainly was there
+	// Guessed says that Size is only the most that it can be, as the kernel does not
+	// tell: the function ends where another begins.
+	Guessed bool
+	Valid   Interval // when it certainly was there
 
 	name    unique.Handle[string]
 	Program *Program // nil if that is not known, or it belongs to none
@@ -21,12 +24,20 @@ type Function struct {
 }
 
 // NewFunction returns a function with the kernel's own symbol for it, without
-// program and lines.
+// program and lines. The size of a trampoline is taken for a guess: what the kernel
+// announces is a page.
 func NewFunction(origin Origin, name string, start uint64, size uint32, valid Interval) *Function {
 	return &Function{
-		Start: start, Size: size, Valid: valid, Origin: origin,
+		Start: start, Size: size, Valid: valid, Origin: origin, Guessed: origin == OriginTrampoline,
 		name: unique.Make(strings.Clone(name)),
 	}
+}
+
+// Of returns the function as part of a program, with lines.
+func (f *Function) Of(p *Program, lines *Lines) *Function {
+	of := *f
+	of.Program, of.Lines = p, lines
+	return &of
 }
 
 // End returns the address behind the function.
@@ -42,9 +53,12 @@ func (f *Function) Contains(addr uint64) bool { return addr-f.Start < uint64(f.S
 // in its symbol, "bpf_prog_TAG" or "bpf_prog_TAG_NAME" (bpf_get_prog_name in
 // kernel/bpf/core.c); empty if it has none. The tag of a program's functions
 // other than the first is not that of the program.
-func (f *Function) Tag() string {
+func (f *Function) Tag() string { return TagOf(f.Name()) }
+
+// TagOf returns the tag in a symbol; see [Function.Tag].
+func TagOf(symbol string) string {
 	const digits = 16
-	tag, ok := strings.CutPrefix(f.Name(), "bpf_prog_")
+	tag, ok := strings.CutPrefix(symbol, "bpf_prog_")
 	if !ok || len(tag) < digits || len(tag) > digits && tag[digits] != '_' {
 		return ""
 	}

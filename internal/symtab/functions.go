@@ -1,6 +1,7 @@
 package symtab
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -38,6 +39,22 @@ func (r *Functions) At(addr uint64) *Function {
 	return nil
 }
 
+// All returns the functions that are there, in the order of their addresses.
+func (r *Functions) All() []*Function { return r.Overlapping(0, math.MaxUint64) }
+
+// FreeSince returns when the last function went that was at addresses in
+// [start, end), math.MinInt64 if none is known.
+func (r *Functions) FreeSince(start, end uint64) int64 {
+	since := int64(math.MinInt64)
+	r.tree.root.each(start, end, func(s *segment[*Function]) bool {
+		if n := len(s.dead); n > 0 {
+			since = max(since, s.dead[n-1].Valid.To)
+		}
+		return true
+	})
+	return since
+}
+
 // Overlapping returns the functions that are there at addresses in [start, end).
 func (r *Functions) Overlapping(start, end uint64) (functions []*Function) {
 	r.tree.root.each(start, end, func(s *segment[*Function]) bool {
@@ -50,20 +67,19 @@ func (r *Functions) Overlapping(start, end uint64) (functions []*Function) {
 }
 
 // Load records a function that was loaded. What is recorded to be there in its
-// place is gone since, as f.Valid.From, even if nobody said so; a trampoline only
-// ends where f begins, and if f is one, it ends where another function begins:
-// the kernel does not say how long they are, but for the most that it can be. A
-// function without a size, or that reaches over the end of the address space, is
-// not recorded.
+// place is gone since, as f.Valid.From, even if nobody said so. One whose size is
+// guessed only ends where f begins, and if f's is, it ends where another function
+// begins. A function without a size, or that reaches over the end of the address
+// space, is not recorded.
 func (r *Functions) Load(f *Function) {
-	if f.Origin == OriginTrampoline {
+	if f.Guessed {
 		f = r.clipNew(f)
 	}
 	if f.Size == 0 || f.End() < f.Start {
 		return
 	}
 	for _, other := range r.Overlapping(f.Start, f.End()) {
-		if other.Origin == OriginTrampoline && other.Start < f.Start {
+		if other.Guessed && other.Start < f.Start {
 			r.clip(other, f.Start)
 		} else {
 			r.Unload(other, f.Valid.From, Slack{Before: other.Slack.Before})
@@ -74,7 +90,7 @@ func (r *Functions) Load(f *Function) {
 	r.noteSlack(f)
 }
 
-// clipNew returns the trampoline as long as it can be.
+// clipNew returns a function, whose size is guessed, as long as it can be.
 func (r *Functions) clipNew(f *Function) *Function {
 	for _, other := range r.Overlapping(f.Start, f.End()) {
 		if other.Start > f.Start {
@@ -150,8 +166,8 @@ func (r *Functions) noteSlack(f *Function) {
 }
 
 // Expire forgets what was unloaded too long ago, and the first of those that are
-// too many.
-func (r *Functions) Expire(now int64) {
+// too many, and reports whether there were any.
+func (r *Functions) Expire(now int64) bool {
 	oldest := now - int64(r.history.TTL)
 	n := max(0, len(r.gone)-r.history.MaxEntries)
 	for n < len(r.gone) && r.gone[n].Slack.possible(r.gone[n].Valid).To < oldest {
@@ -162,6 +178,7 @@ func (r *Functions) Expire(now int64) {
 	}
 	clear(r.gone[:n])
 	r.gone = r.gone[n:]
+	return n > 0
 }
 
 // forget removes the one that was unloaded first.

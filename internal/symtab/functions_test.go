@@ -359,13 +359,9 @@ func TestLines(t *testing.T) {
 	for offset, want := range map[uint32]Position{
 		0x10: {"a.c", 10, 1}, 0x1f: {"a.c", 10, 1}, 0x20: {"b.h", 13, 4}, math.MaxUint32: {"b.h", 13, 4},
 	} {
-		got, ok := lines.At(offset)
-		assert.True(t, ok)
-		assert.Equal(t, want, got)
+		assert.Equal(t, want, lines.Position(lines.Find(offset)))
 	}
-	_, ok := lines.At(0xf)
-	assert.False(t, ok)
+	assert.Equal(t, -1, lines.Find(0xf))
 	assert.Nil(t, b.Build())
-	_, ok = (*Lines)(nil).At(0)
-	assert.False(t, ok)
+	assert.Equal(t, -1, (*Lines)(nil).Find(0))
 }

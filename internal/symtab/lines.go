@@ -69,11 +69,11 @@ func (b *LinesBuilder) Build() *Lines {
 	return &Lines{records: slices.Clone(kept), files: slices.Clone(b.lines.files)}
 }
 
-// At returns from where the code at an offset of the function comes. A nil Lines
-// knows nothing.
-func (l *Lines) At(offset uint32) (Position, bool) {
+// Find returns the number of the record that says from where the code at an offset
+// of the function comes, -1 if there is none. A nil Lines knows nothing.
+func (l *Lines) Find(offset uint32) int {
 	if l == nil {
-		return Position{}, false
+		return -1
 	}
 	i, found := slices.BinarySearchFunc(l.records, offset, func(r lineRecord, offset uint32) int {
 		return cmp.Compare(r.offset, offset)
@@ -81,11 +81,13 @@ func (l *Lines) At(offset uint32) (Position, bool) {
 	if !found {
 		i--
 	}
-	if i < 0 {
-		return Position{}, false
-	}
+	return i
+}
+
+// Position returns what record i says. It panics if there is no such record.
+func (l *Lines) Position(i int) Position {
 	r := l.records[i]
-	return Position{File: l.files[r.file].Value(), Line: r.lineCol >> 10, Column: r.lineCol & (1<<10 - 1)}, true
+	return Position{File: l.files[r.file].Value(), Line: r.lineCol >> 10, Column: r.lineCol & (1<<10 - 1)}
 }
 
 // Len returns the number of records.

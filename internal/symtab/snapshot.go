@@ -41,8 +41,14 @@ func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, set
 	for _, t := range s.Tables() {
 		sym, found, same := t.lookup(addr, at)
 		settled = settled && same
-		if !found || ok && !same || sym.Module != nil && s.isPastEnd(sym.Module, addr, at) {
+		if !found || ok && !same {
 			continue
+		}
+		if m := sym.Module; m != nil && int(sym.number) == m.Len()-1 {
+			sym.End = min(sym.End, s.endOf(m, at))
+			if addr >= sym.End {
+				continue
+			}
 		}
 		best, ok = sym, true
 		if same {
@@ -52,29 +58,25 @@ func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, set
 	return best, ok, settled
 }
 
-// isPastEnd reports whether an address that could be a module's lies behind a
-// function that begins inside of it. How far a module reaches is not known: what
-// else begins behind its last symbol ends it (section 3.2 of the contract).
-func (s *Snapshot) isPastEnd(m *Module, addr uint64, at Interval) bool {
+// endOf returns where a module ended in an interval. How far it reaches is not
+// known: what else begins behind its last symbol ends it (section 3.2 of the
+// contract).
+func (s *Snapshot) endOf(m *Module, at Interval) uint64 {
 	last := m.Start
 	if n := m.Len(); n > 0 {
 		last = m.Start + uint64(m.symbols.extents[n-1].offset())
 	}
-	if addr <= last {
-		return false
-	}
+	end := m.End
 	for _, t := range s.tables {
-		if t.functions.startsIn(last, addr, at) {
-			return true
-		}
+		end = t.functions.nextStart(last, end, at)
 	}
-	return false
+	return end
 }
 
 // ModuleAt returns the module that had code at addr in an interval, or most of it.
 func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
 	for _, t := range s.Tables() {
-		if m, ok := t.ModuleAt(addr, at); ok && !s.isPastEnd(m, addr, at) {
+		if m, ok := t.ModuleAt(addr, at); ok && addr < s.endOf(m, at) {
 			return m, true
 		}
 	}

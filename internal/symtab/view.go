@@ -32,22 +32,21 @@ func (v *view[T]) ownerAt(addr uint64, at Interval) (owner T, settled bool) {
 	return s.owner(at, v.slack)
 }
 
-// startsIn reports whether anything that was there in the interval starts in
-// (after, upTo].
-func (v *view[T]) startsIn(after, upTo uint64, at Interval) bool {
-	if after >= upTo || upTo < v.low || after >= v.high {
-		return false
+// nextStart returns the first address in (after, end) at which something begins that
+// was there in the interval, end if there is none.
+func (v *view[T]) nextStart(after, end uint64, at Interval) uint64 {
+	if end <= v.low || after >= v.high {
+		return end
 	}
-	found := false
-	v.root.each(after+1, upTo+1, func(s *segment[T]) bool {
+	next := end
+	v.root.each(after+1, end, func(s *segment[T]) bool {
 		var none T
-		if s.start > after {
-			owner, _ := s.owner(at, v.slack)
-			found = owner != none
+		if owner, _ := s.owner(at, v.slack); s.start > after && owner != none {
+			next = s.start
 		}
-		return !found
+		return next == end
 	})
-	return found
+	return next
 }
 
 // all calls yield for all segments while it returns true.

@@ -29,7 +29,7 @@ type Mapping struct {
 // A Line is a Line and its Function.
 type Line struct {
 	Name, System, File string
-	Line               int64
+	Line, Column       int64
 }
 
 // Attribute keys that have fields of their own.
@@ -110,6 +110,7 @@ func (m *Message) Location(f Frame) int32 {
 	for _, l := range f.Lines {
 		line := loc.Lines().AppendEmpty()
 		line.SetLine(l.Line)
+		line.SetColumn(l.Column)
 		line.SetFunctionIndex(m.function(l))
 	}
 	return index(pprofile.SetLocation(m.dict.LocationTable(), loc))
@@ -201,7 +202,7 @@ func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 		fn := dict.FunctionTable().At(int(l.FunctionIndex()))
 		f.Lines = append(f.Lines, Line{
 			Name: str(fn.NameStrindex()), System: str(fn.SystemNameStrindex()),
-			File: str(fn.FilenameStrindex()), Line: l.Line(),
+			File: str(fn.FilenameStrindex()), Line: l.Line(), Column: l.Column(),
 		})
 	}
 	return f

@@ -1,0 +1,76 @@
+//go:build linux && (amd64 || arm64 || loong64 || mips64 || mips64le || ppc64 || ppc64le || riscv64 || s390x)
+
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// call makes a call of bpf(2).
+func call[A idAttr | infoAttr](cmd uintptr, attr *A) (int, error) {
+	for {
+		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
+		switch errno {
+		case 0:
+			return int(r), nil
+		case unix.EINTR, unix.EAGAIN:
+			continue
+		case unix.EPERM, unix.EACCES:
+			return 0, fmt.Errorf("%w: %w", ErrPermission, errno)
+		case unix.ENOSYS, unix.EINVAL:
+			return 0, fmt.Errorf("%w: %w", ErrUnsupported, errno)
+		}
+		return 0, errno
+	}
+}
+
+// idAttr is the struct for BPF_*_GET_*_ID of union bpf_attr.
+type idAttr struct {
+	id    uint32
+	next  uint32
+	flags uint32
+}
+
+// infoAttr is the struct for BPF_OBJ_GET_INFO_BY_FD of union bpf_attr.
+type infoAttr struct {
+	fd   uint32
+	len  uint32
+	info unsafe.Pointer
+}
+
+// Next returns the lowest id of a program above an id, io.EOF if there is none.
+func (*Reader) Next(after uint32) (id uint32, err error) {
+	attr := idAttr{id: after}
+	_, err = call(unix.BPF_PROG_GET_NEXT_ID, &attr)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, io.EOF
+	}
+	if err != nil {
+		return 0, fmt.Errorf("listing BPF programs: %w", err)
+	}
+	return attr.next, nil
+}
+
+// open returns a file of the object with that id, which the caller has to close.
+func open(cmd uintptr, id uint32) (fd int, err error) {
+	return call(cmd, &idAttr{id: id})
+}
+
+// getInfo reads what the kernel tells of an object into info and the buffers that
+// it points to.
+func getInfo[I programInfo | btfInfo](fd int, info *I) error {
+	_, err := call(unix.BPF_OBJ_GET_INFO_BY_FD,
+		&infoAttr{fd: uint32(fd), len: uint32(unsafe.Sizeof(*info)), info: unsafe.Pointer(info)})
+	return err
+}
+
+// pointer returns where the elements of a slice lie.
+func pointer[E any](s []E) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
+
+// isGone reports whether the error means that there is no object with an id.
+func isGone(err error) bool { return errors.Is(err, unix.ENOENT) }

@@ -1,0 +1,78 @@
+package bpf
+
+import "errors"
+
+// The errors of listing programs.
+var (
+	// ErrPermission names what a process needs.
+	ErrPermission = errors.New("not permitted to list BPF programs: grant CAP_SYS_ADMIN")
+
+	// ErrUnsupported says that the kernel was built without bpf(2), or is too old
+	// for what is asked (before Linux 5.1).
+	ErrUnsupported = errors.New("this kernel or machine cannot list BPF programs")
+
+	// ErrGone says that there is no object with an id, any more.
+	ErrGone = errors.New("unloaded meanwhile")
+
+	// ErrHidden says that the kernel tells no addresses (bpf_dump_raw_ok in
+	// include/linux/filter.h).
+	ErrHidden = errors.New("the kernel hides the addresses of BPF programs: " +
+		"grant CAP_SYSLOG and set the sysctl kernel.kptr_restrict to 0 or 1")
+)
+
+// Want says what to ask of a program.
+type Want uint8
+
+// What can be asked, beside the addresses of functions.
+const (
+	WantFunctions Want = 1 << iota // their lengths, tags and types
+	WantLines
+)
+
+// A Program is what the kernel tells of a BPF program. It is valid until the
+// reader's next call.
+type Program struct {
+	ID       uint32
+	Type     uint32 // enum bpf_prog_type
+	Tag      [8]byte
+	Name     string // cut off after 15 bytes
+	LoadTime int64  // when loading it began, in nanoseconds of CLOCK_BOOTTIME
+	BTF      uint32 // id of its BTF object, 0 if it has none
+
+	Functions []Function // the main one first; none if it is not JITed
+	Lines     []Line
+}
+
+// A Function is one of a program's. All but Addr is zero if it was not asked for.
+type Function struct {
+	Addr uint64
+	Len  uint32 // in bytes
+	Tag  [8]byte
+	Type uint32 // its type in the BTF object, 0 if it has none
+}
+
+// A Line says from where the code at an address comes, and that behind it up to
+// the next line of the same function.
+type Line struct {
+	Addr    uint64
+	File    uint32 // its name in the BTF object
+	LineCol uint32 // the line in the upper 22 bits, the column in the others
+}
+
+// typeNames are the names of enum bpf_prog_type, as bpftool prints them.
+var typeNames = [...]string{
+	"unspec", "socket_filter", "kprobe", "sched_cls", "sched_act", "tracepoint", "xdp", "perf_event",
+	"cgroup_skb", "cgroup_sock", "lwt_in", "lwt_out", "lwt_xmit", "sock_ops", "sk_skb", "cgroup_device",
+	"sk_msg", "raw_tracepoint", "cgroup_sock_addr", "lwt_seg6local", "lirc_mode2", "sk_reuseport",
+	"flow_dissector", "cgroup_sysctl", "raw_tracepoint_writable", "cgroup_sockopt", "tracing", "struct_ops",
+	"ext", "lsm", "sk_lookup", "syscall", "netfilter",
+}
+
+// TypeName returns the name of the program's type, empty for one that is newer
+// than this list.
+func (p *Program) TypeName() string {
+	if int(p.Type) < len(typeNames) {
+		return typeNames[p.Type]
+	}
+	return ""
+}

@@ -1,0 +1,15 @@
+//go:build !(linux && (amd64 || arm64 || loong64 || mips64 || mips64le || ppc64 || ppc64le || riscv64 || s390x))
+
+package bpf
+
+// A Reader asks the kernel for programs, on Linux machines of 64 bits.
+type Reader struct{}
+
+// Next returns ErrUnsupported.
+func (*Reader) Next(uint32) (uint32, error) { return 0, ErrUnsupported }
+
+// Program returns ErrUnsupported.
+func (*Reader) Program(uint32, Want) (*Program, error) { return nil, ErrUnsupported }
+
+// BTF returns ErrUnsupported.
+func (*Reader) BTF(uint32) (*BTF, error) { return nil, ErrUnsupported }

@@ -1,0 +1,136 @@
+package bpfprog
+
+import (
+	"encoding/hex"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// describe takes over what the kernel tells of a program that is loaded, and
+// reports whether anything is new.
+func (f *follower) describe(p *bpf.Program) (changed bool) {
+	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: hex.EncodeToString(p.Tag[:])}
+	d := &f.describer
+	for i := range p.Functions {
+		function := &p.Functions[i]
+		if function.Len == 0 {
+			continue
+		}
+		there := f.functions.At(function.Addr)
+		if there != nil && (there.Start != function.Addr || there.Size != function.Len ||
+			there.Program != nil && there.Program.ID != p.ID || there.Guessed) {
+			there = nil
+		}
+		if there != nil && there.Program != nil && there.Program.Type != "" {
+			continue // is known
+		}
+		lines := d.linesOf(p, function)
+		if there == nil {
+			f.functions.Load(f.listed(p, i).Of(program, lines))
+		} else if there.Tag() == d.tag(p, i) {
+			f.functions.Replace(there, there.Of(program, lines))
+		} else {
+			named := symtab.NewFunction(symtab.OriginBPF, d.symbol(p, i), there.Start, there.Size, there.Valid)
+			f.functions.Replace(there, named.Of(program, lines))
+		}
+		changed = true
+	}
+	return changed
+}
+
+// listed returns a function of a program that no record has named. Loading a
+// program takes time, in which its memory can still be another's.
+func (f *follower) listed(p *bpf.Program, i int) *symtab.Function {
+	function := &p.Functions[i]
+	from := max(p.LoadTime, f.functions.FreeSince(function.Addr, function.Addr+uint64(function.Len)))
+	return symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), function.Addr, function.Len, symtab.Since(from))
+}
+
+// describer reads what the kernel tells of programs, and their BTF.
+type describer struct {
+	programs programs
+	lines    bool
+
+	btfID uint32 // of the last one that was read
+	btf   *bpf.BTF
+	names map[uint32]string // of its functions; nil while not read
+}
+
+func (d *describer) want() bpf.Want {
+	if d.lines {
+		return bpf.WantFunctions | bpf.WantLines
+	}
+	return bpf.WantFunctions
+}
+
+// readBTF returns a program's BTF, nil if it has none that can be read.
+func (d *describer) readBTF(id uint32) *bpf.BTF {
+	if id == 0 {
+		return nil
+	}
+	if id != d.btfID {
+		btf, err := d.programs.BTF(id)
+		if err != nil {
+			btf = nil
+		}
+		d.btfID, d.btf, d.names = id, btf, nil
+	}
+	return d.btf
+}
+
+// tag returns the tag that stands in the kernel's symbol for function i. That of
+// the main one is the program's, also where there are others.
+func (d *describer) tag(p *bpf.Program, i int) string {
+	if i == 0 {
+		return hex.EncodeToString(p.Tag[:])
+	}
+	return hex.EncodeToString(p.Functions[i].Tag[:])
+}
+
+// symbol returns the kernel's symbol for function i (bpf_get_prog_name in
+// kernel/bpf/core.c).
+func (d *describer) symbol(p *bpf.Program, i int) string {
+	name := d.functionName(p, i)
+	if name == "" {
+		return "bpf_prog_" + d.tag(p, i)
+	}
+	return "bpf_prog_" + d.tag(p, i) + "_" + name
+}
+
+func (d *describer) functionName(p *bpf.Program, i int) string {
+	if t := p.Functions[i].Type; t != 0 {
+		if btf := d.readBTF(p.BTF); btf != nil {
+			if d.names == nil {
+				d.names, _ = btf.FunctionNames() // with an error, the first of them
+			}
+			if name, ok := d.names[t]; ok {
+				return name
+			}
+		}
+	}
+	if i == 0 {
+		return p.Name
+	}
+	return "F" // jit_subprogs in kernel/bpf/verifier.c
+}
+
+// linesOf returns the source lines of a function, nil if there are none or they are
+// not wanted.
+func (d *describer) linesOf(p *bpf.Program, function *bpf.Function) *symtab.Lines {
+	if len(p.Lines) == 0 {
+		return nil
+	}
+	btf := d.readBTF(p.BTF)
+	if btf == nil {
+		return nil
+	}
+	var b symtab.LinesBuilder
+	for i := range p.Lines {
+		l := &p.Lines[i]
+		if offset := l.Addr - function.Addr; offset < uint64(function.Len) {
+			b.Add(uint32(offset), l.LineCol, btf.String(l.File))
+		}
+	}
+	return b.Build()
+}

@@ -1,0 +1,35 @@
+// Package bpfprog keeps the code that the kernel makes as it runs known: the JITed
+// functions of BPF programs, and the trampolines and pages that go with them.
+//
+// # Glossary
+//
+//   - program, function, tag: see package bpf. A program's functions are loaded and
+//     unloaded together.
+//   - trampoline: code that the kernel makes to call BPF programs, from where they
+//     are attached to. Dispatchers (of XDP programs) and struct_ops images are alike.
+//   - out-of-line page: code that the kernel makes for kprobes and for ftrace.
+//   - baseline: what was there before the source began to listen.
+//   - resync: to list programs again, because records were lost.
+//
+// # The flow
+//
+// [Source.Run] first subscribes to the kernel's records of what comes and goes
+// (package perfring), then lists the programs that are there (package bpf), so that
+// nothing is missed in between, and then applies the records to what it knows, in
+// the order of their times. What is there is never read anew while records come: a
+// burst of them is one change, and costs what it changes.
+//
+// A record gives a function its name and its place at once; for the rest, the
+// number and type of the program and its source lines, the kernel is asked as soon as
+// that is published. A program that is gone by then has a name and no more.
+//
+// The kernel lists no trampolines and pages but in /proc/kallsyms, the end of which
+// is read once, and only if that is quick: it takes time that grows with the square
+// of the number of programs.
+//
+// # Without privileges
+//
+// Without records, programs are listed every second, and only new ones are asked
+// for. Where listing is refused, but records come, programs that were there before
+// are taken from /proc/kallsyms, without their lengths.
+package bpfprog

@@ -1,0 +1,160 @@
+package bpfprog
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// follower is what a running Source knows.
+type follower struct {
+	opts      Options
+	programs  programs
+	functions *symtab.Functions
+	describer describer
+
+	listErr   error // why programs could not be listed
+	othersErr error // why something else is missing
+
+	// loaded are the functions that a CPU's records have named, until a record
+	// says of which program they are.
+	loaded map[uint32][]uint64
+	ask    []uint32 // programs that records have named
+
+	resyncs resyncs
+}
+
+func newFollower(s *Source) *follower {
+	f := &follower{
+		opts:      s.opts,
+		programs:  s.programs,
+		functions: symtab.NewFunctions(s.opts.History),
+		describer: describer{programs: s.programs, lines: s.opts.SourceLines},
+		loaded:    make(map[uint32][]uint64),
+	}
+	f.resyncs.retry = backoff.NewExponentialBackOff()
+	f.resyncs.retry.MaxInterval = time.Minute
+	f.resyncs.certain = now()
+	return f
+}
+
+// now reads the clock of records, and of the times at which programs were loaded.
+func now() int64 { return perfring.Boottime.Now() }
+
+func (f *follower) table() *symtab.Table { return f.functions.Table() }
+
+// degraded says what is missing from the table.
+func (f *follower) degraded() error {
+	var listErr error
+	if f.listErr != nil {
+		listErr = fmt.Errorf("BPF programs loaded before now have no lengths and no source lines: %w", f.listErr)
+	}
+	return errors.Join(listErr, f.othersErr)
+}
+
+// expire forgets what is too old, and reports whether there was anything.
+func (f *follower) expire() bool { return f.functions.Expire(now()) }
+
+// apply applies records, in their order, and reports whether they changed anything.
+func (f *follower) apply(burst []perfring.Record) (changed bool) {
+	for i := range burst {
+		switch r := &burst[i]; r.Type {
+		case perfring.TypeKsymbol:
+			switch {
+			case r.Time < f.resyncs.began: // what was listed is newer
+			case r.Symbol.Unregister:
+				changed = f.unload(r) || changed
+			default:
+				changed = f.load(r) || changed
+			}
+		case perfring.TypeBPFEvent:
+			f.name(r)
+		case perfring.TypeLost, perfring.TypeMissed:
+			f.resyncs.wanted = true
+		}
+	}
+	if n := len(burst); n > 0 && !f.resyncs.wanted {
+		f.resyncs.certain = max(f.resyncs.certain, burst[n-1].Time)
+	}
+	return changed
+}
+
+// load records a function.
+func (f *follower) load(r *perfring.Record) (changed bool) {
+	s := r.Symbol
+	origin := originOf(s.Kind, s.Name)
+	if origin != symtab.OriginBPF && !f.opts.Trampolines {
+		return false
+	}
+	function := symtab.NewFunction(origin, s.Name, s.Addr, s.Len, symtab.Since(r.Time))
+	for _, there := range f.functions.Overlapping(s.Addr, s.Addr+uint64(s.Len)) {
+		if there.Valid.From > r.Time || f.isSame(there, r) && there.Program != nil {
+			return false // it was listed meanwhile, or what came after it
+		}
+	}
+	f.functions.Load(function)
+	if origin == symtab.OriginBPF {
+		f.loaded[r.CPU] = append(f.loaded[r.CPU], s.Addr)
+	}
+	return true
+}
+
+// unload records that a function is gone.
+func (f *follower) unload(r *perfring.Record) (changed bool) {
+	there := f.functions.At(r.Symbol.Addr)
+	if there == nil || !f.isSame(there, r) || there.Valid.From > r.Time {
+		return false
+	}
+	f.functions.Unload(there, r.Time, there.Slack)
+	return true
+}
+
+// isSame reports whether a record can be about a function. Kernels before 6.9 give
+// the functions of a program the name of its main one.
+func (f *follower) isSame(there *symtab.Function, r *perfring.Record) bool {
+	if there.Start != r.Symbol.Addr {
+		return false
+	}
+	tag := symtab.TagOf(r.Symbol.Name)
+	return tag == there.Tag() || there.Program != nil && tag == there.Program.Tag
+}
+
+// name records of which program the functions are that a CPU loaded last.
+func (f *follower) name(r *perfring.Record) {
+	addrs := f.loaded[r.CPU]
+	f.loaded[r.CPU] = addrs[:0]
+	if r.Program.Event != perfring.ProgramLoad {
+		return
+	}
+	f.ask = append(f.ask, r.Program.ID)
+	tag := hex.EncodeToString(r.Program.Tag[:])
+	if len(addrs) == 0 {
+		return
+	}
+	if main := f.functions.At(addrs[0]); main == nil || main.Tag() != tag {
+		return // whoever loaded it went to another CPU in between
+	}
+	program := &symtab.Program{ID: r.Program.ID, Tag: tag}
+	for _, addr := range addrs {
+		if there := f.functions.At(addr); there != nil && there.Start == addr && there.Program == nil {
+			f.functions.Replace(there, there.Of(program, nil))
+		}
+	}
+}
+
+// originOf classifies what a record names.
+func originOf(kind perfring.SymbolKind, name string) symtab.Origin {
+	switch {
+	case kind == perfring.KsymOOL:
+		return symtab.OriginOOL
+	case symtab.TagOf(name) != "":
+		return symtab.OriginBPF
+	}
+	return symtab.OriginTrampoline
+}

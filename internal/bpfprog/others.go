@@ -1,0 +1,117 @@
+package bpfprog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// budget is for how long the end of /proc/kallsyms is read. Formatting it takes the
+// kernel time that grows with the square of the number of programs: 300 ms for some
+// 3,000.
+const budget = 250 * time.Millisecond
+
+// errBudget says that there are too many programs.
+var errBudget = fmt.Errorf("trampolines that were there before have no names: reading them takes more than %v", budget)
+
+// readOthers records what is there and in no list of programs: trampolines and
+// out-of-line pages and, if programs cannot be listed, their functions.
+func (f *follower) readOthers(ctx context.Context) error {
+	if !f.opts.Trampolines && f.listErr == nil {
+		return nil
+	}
+	file, err := os.Open(filepath.Join(f.opts.Procfs, "kallsyms"))
+	if err != nil {
+		return fmt.Errorf("trampolines that were there before have no names: %w", err)
+	}
+	defer file.Close()
+	others, err := parseOthers(file, func() bool { return ctx.Err() != nil })
+	for i := range others {
+		o := &others[i]
+		if o.origin == symtab.OriginBPF && f.listErr == nil || o.origin != symtab.OriginBPF && !f.opts.Trampolines {
+			continue
+		}
+		if f.functions.At(o.addr) != nil {
+			continue // a record has named it meanwhile
+		}
+		function := symtab.NewFunction(o.origin, o.name, o.addr, maxSize(o.origin), symtab.Always)
+		function.Guessed = true
+		f.functions.Load(function)
+	}
+	return err
+}
+
+// maxSize returns the most bytes that code can have of which only the address is
+// known. Trampolines and pages have one page; that of a program is a guess, no
+// program seen was larger. All end where something else begins.
+func maxSize(origin symtab.Origin) uint32 {
+	if origin == symtab.OriginBPF {
+		return 128 << 10
+	}
+	return 4 << 10
+}
+
+// other is a symbol of the end of the kernel's list.
+type other struct {
+	addr   uint64
+	origin symtab.Origin
+	name   string
+}
+
+// parseOthers reads the parts of a list of kernel symbols that come after the
+// modules, for as long as the budget lasts. It returns what it has read, also with
+// an error.
+func parseOthers(r io.Reader, canceled func() bool) (others []other, err error) {
+	scanner := kallsyms.NewScanner(r)
+	err = scanner.SkipToModules()
+	began := time.Time{}
+	hidden := true
+	for n := 0; err == nil; n++ {
+		var line kallsyms.Line
+		if err = scanner.Scan(&line); err != nil {
+			break
+		}
+		origin, ok := originOfPart(string(line.Module), line.Name)
+		if !ok {
+			continue
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if n%32 == 0 && (time.Since(began) > budget || canceled()) {
+			return others, errBudget
+		}
+		hidden = hidden && line.Addr == 0
+		if symtab.IsCode(line.Type) {
+			others = append(others, other{addr: line.Addr, origin: origin, name: string(line.Name)})
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return others, fmt.Errorf("trampolines that were there before have no names: %w", err)
+	}
+	if len(others) > 0 && hidden {
+		return nil, kallsyms.ErrRestricted
+	}
+	return others, nil
+}
+
+// originOfPart says what stands in a part of the list (kernel/kallsyms.c).
+func originOfPart(module string, name []byte) (symtab.Origin, bool) {
+	switch {
+	case module == "bpf" && symtab.TagOf(string(name)) != "":
+		return symtab.OriginBPF, true
+	case module == "bpf":
+		return symtab.OriginTrampoline, true
+	case strings.HasPrefix(module, "__builtin__"): // ftrace, kprobes
+		return symtab.OriginOOL, true
+	}
+	return 0, false
+}

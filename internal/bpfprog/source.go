@@ -1,0 +1,125 @@
+package bpfprog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// Options say what a Source keeps known, and from where it reads.
+type Options struct {
+	Procfs, Sysfs string // where /proc and /sys are mounted
+
+	SourceLines bool // of programs that carry BTF
+	Trampolines bool // also trampolines and out-of-line pages
+	History     symtab.History
+}
+
+// A Source publishes the functions of BPF programs, and what goes with them.
+type Source struct {
+	opts     Options
+	record   func() (recorder, error)
+	programs programs
+}
+
+// recorder tells what comes and goes; a perfring.Reader of Symbols.
+type recorder interface {
+	Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error)
+	Close() error
+}
+
+// programs tells what is there; a bpf.Reader.
+type programs interface {
+	Next(after uint32) (id uint32, err error)
+	Program(id uint32, want bpf.Want) (*bpf.Program, error)
+	BTF(id uint32) (*bpf.BTF, error)
+}
+
+// NewSource returns a source.
+func NewSource(opts Options) *Source {
+	return &Source{
+		opts: opts,
+		record: func() (recorder, error) {
+			return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
+		},
+		programs: new(bpf.Reader),
+	}
+}
+
+// Name returns "bpf".
+func (*Source) Name() string { return "bpf" }
+
+// Run publishes the functions that are there, and anew after every change. What
+// privileges are missing is said with the tables (section 8 of the contract); with
+// neither records nor a list of programs, it returns the errors of both. Its other
+// errors are those of reading records.
+func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
+	f := newFollower(s)
+	records, err := s.record() // before anything is listed, or what is loaded in between is missed
+	if err != nil {
+		return f.withoutRecords(ctx, err, publish)
+	}
+	defer records.Close() //nolint:errcheck // nothing was written
+	f.resync()
+	if err := f.readOthers(ctx); err != nil {
+		f.othersErr = err
+	}
+	publish(f.table(), f.degraded())
+	for {
+		burst, err := records.Read(ctx, f.nextResync(time.Now().Add(expireInterval)))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("following BPF programs: %w", err)
+		}
+		changed := f.apply(burst)
+		if f.expire() || changed {
+			publish(f.table(), f.degraded())
+		}
+		if f.complete() {
+			publish(f.table(), f.degraded())
+		}
+	}
+}
+
+// expireInterval is the time between two looks at what to forget, when nothing else
+// happens.
+const expireInterval = 10 * time.Second
+
+// pollInterval is the time between two lists of programs without records.
+const pollInterval = time.Second
+
+// withoutRecords lists programs again and again until ctx is done.
+func (f *follower) withoutRecords(ctx context.Context, recordErr error, publish func(*symtab.Table, error)) error {
+	f.resync()
+	switch {
+	case errors.Is(f.listErr, bpf.ErrUnsupported):
+		publish(f.table(), nil) // a kernel without BPF
+		<-ctx.Done()
+		return nil
+	case f.listErr != nil:
+		return errors.Join(recordErr, f.listErr)
+	}
+	f.othersErr = fmt.Errorf("BPF programs are looked at once a second only, and trampolines have no names: %w", recordErr)
+	publish(f.table(), f.degraded())
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		was := f.listErr
+		changed := f.resync()
+		if f.expire() || changed || (was == nil) != (f.listErr == nil) {
+			publish(f.table(), f.degraded())
+		}
+	}
+}

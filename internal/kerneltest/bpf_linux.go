@@ -1,0 +1,91 @@
+package kerneltest
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// SmallProgram describes a BPF program of one function, without BTF, whose
+// instructions and with them its tag depend on n, and its length on pad.
+func SmallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
+	insns := asm.Instructions{asm.Mov.Imm(asm.R0, n)}
+	for range pad {
+		insns = append(insns, asm.Add.Imm(asm.R0, 1))
+	}
+	return &ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: append(insns, asm.Return()),
+	}
+}
+
+// LoadBPF loads a program. It is closed when the test ends, if it is not before.
+func LoadBPF(t testing.TB, spec *ebpf.ProgramSpec) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgram(spec)
+	if err != nil {
+		t.Fatalf("loading BPF program %s: %v", spec.Name, err)
+	}
+	t.Cleanup(func() { _ = prog.Close() })
+	return prog
+}
+
+//go:embed testdata/bpf/hot.o
+var hotObject []byte
+
+// HotProgram describes a BPF program of three functions with BTF and source lines
+// of two files, which keeps a CPU busy: testdata/bpf/hot.c.
+func HotProgram(t testing.TB) *ebpf.ProgramSpec {
+	t.Helper()
+	collection, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(hotObject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return collection.Programs["kernelsym_test_hot_program"]
+}
+
+// RunBPF runs a program that takes a packet so many times in the kernel.
+func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
+	t.Helper()
+	if _, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times}); err != nil {
+		t.Fatalf("running a BPF program: %v", err)
+	}
+}
+
+// A PartSymbol is a line of the running kernel's symbol list that is of no module.
+type PartSymbol struct {
+	Addr uint64
+	Name string
+	Part string // "bpf", "__builtin__ftrace", "__builtin__kprobes"
+}
+
+// ReadParts returns the end of /proc/kallsyms: what the kernel made as it runs.
+func ReadParts(t testing.TB) (symbols []PartSymbol) {
+	t.Helper()
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for scanner := bufio.NewScanner(f); scanner.Scan(); {
+		line, part, ok := strings.Cut(scanner.Text(), "\t[")
+		part = strings.TrimSuffix(part, "]")
+		if !ok || part != "bpf" && !strings.HasPrefix(part, "__builtin__") {
+			continue
+		}
+		s := PartSymbol{Part: part}
+		var typ string
+		if _, err := fmt.Sscanf(line, "%x %s %s", &s.Addr, &typ, &s.Name); err != nil {
+			t.Fatalf("%v: %q", err, scanner.Text())
+		}
+		symbols = append(symbols, s)
+	}
+	return symbols
+}

@@ -1,0 +1,179 @@
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+const (
+	progMain   = 0xffffffffc0400000
+	progSub    = progMain + 0x80 // right behind
+	progTwin   = 0xffffffffc0401000
+	trampoline = 0xffffffffc0402000
+	kprobePage = 0xffffffffc0403000
+
+	progTag = "0123456789abcdef"
+	subTag  = "fedcba9876543210"
+)
+
+// bpfSnapshot knows a program of two functions with lines, another with the main
+// one's tag and none, a trampoline and a page of kprobes.
+func bpfSnapshot(t testing.TB) *symtab.Snapshot {
+	t.Helper()
+	functions := symtab.NewFunctions(symtab.History{})
+	add := func(origin symtab.Origin, name string, start uint64, size uint32, p *symtab.Program, lines *symtab.Lines) {
+		functions.Load(symtab.NewFunction(origin, name, start, size, symtab.Always).Of(p, lines))
+	}
+	var b symtab.LinesBuilder
+	b.Add(0, 10<<10|2, "prog.c")
+	b.Add(0x20, 7<<10|9, "inline.h")
+	b.Add(0x40, 11<<10|3, "prog.c")
+	program := &symtab.Program{ID: 42, Type: "xdp", Tag: progTag}
+	add(symtab.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progMain, 0x80, program, b.Build())
+	b.Add(0, 20<<10|1, "prog.c")
+	add(symtab.OriginBPF, "bpf_prog_"+subTag+"_helper", progSub, 0x40, program, b.Build())
+	add(symtab.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progTwin, 0x80, &symtab.Program{ID: 43, Tag: progTag}, nil)
+	add(symtab.OriginTrampoline, "bpf_trampoline_6442482157", trampoline, 0x1000, nil, nil)
+	add(symtab.OriginOOL, "kprobe_insn_page", kprobePage, 0x1000, nil, nil)
+	return symtab.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
+}
+
+func mainFrame(address uint64, id int64, lines ...Line) Frame {
+	f := Frame{
+		Address: address, Type: "kernel",
+		Mapping:    &Mapping{File: "[bpf]", Limit: 0x80, FileID: buildid.FileID("bpf:" + progTag)},
+		Attributes: map[string]any{"bpf.program.id": id, "bpf.program.tag": progTag},
+	}
+	if id == 42 {
+		f.Attributes["bpf.program.type"] = "xdp"
+	}
+	for _, l := range lines {
+		l.Name = "bpf_prog_" + progTag + "_xdp_main"
+		l.System = l.Name
+		f.Lines = append(f.Lines, l)
+	}
+	return f
+}
+
+func subFrame(address uint64, lines ...Line) Frame {
+	f := Frame{
+		Address: address, Type: "kernel",
+		Mapping:    &Mapping{File: "[bpf]", Limit: 0x40, FileID: buildid.FileID("bpf:" + subTag)},
+		Attributes: map[string]any{"bpf.program.id": int64(42), "bpf.program.tag": progTag, "bpf.program.type": "xdp"},
+	}
+	for _, l := range lines {
+		l.Name = "bpf_prog_" + subTag + "_helper"
+		l.System = l.Name
+		f.Lines = append(f.Lines, l)
+	}
+	return f
+}
+
+func TestContract_3_6_SourceLines(t *testing.T) {
+	prog := func(line, column int64) Line { return Line{File: "prog.c", Line: line, Column: column} }
+	inline := Line{File: "inline.h", Line: 7, Column: 9}
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(
+		Frame{Address: progMain + 0x20},                                  // a leaf: this is where the CPU was
+		Frame{Address: progMain + 0x20},                                  // a caller: the call is before
+		Frame{Address: progMain + 0x41, Type: "kernel"},                  // the call is in the next line
+		Frame{Address: progSub},                                          // its last instruction is a call
+		Frame{Address: progSub + 0x40, Mapping: &Mapping{File: "[bpf]"}}, // the byte after it
+	)
+	got, counts := runWith(t, Options{}, m.Profiles, bpfSnapshot(t))
+	want := []Frame{
+		mainFrame(0x20, 42, inline),
+		mainFrame(0x20, 42, prog(10, 2)),
+		mainFrame(0x41, 42, prog(11, 3)),
+		mainFrame(0x80, 42, prog(11, 3)),
+		subFrame(0x40, prog(20, 1)),
+	}
+	assert.Equal(t, want, got[0].Stack)
+	assert.Equal(t, Counts{OutcomeResolved: {symtab.OriginBPF: 5}}, counts)
+}
+
+func TestContract_4_3_BPFMappings(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").
+		Sample(Frame{Address: progTwin + 1}).
+		Sample(Frame{Address: progMain + 1}).
+		Sample(Frame{Address: trampoline + 1}).
+		Sample(Frame{Address: kprobePage + 1}).
+		Sample(Frame{Address: progSub + 0x40, Mapping: &Mapping{File: "[bpf]"}})
+	relative := []Frame{
+		mainFrame(1, 43, Line{}),
+		mainFrame(1, 42, Line{File: "prog.c", Line: 10, Column: 2}),
+		named(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[bpf]", Limit: 0x1000}}, "bpf_trampoline_6442482157"),
+		named(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[__builtin__kprobes]", Limit: 0x1000}}, "kprobe_insn_page"),
+		{Address: progSub + 0x40, Mapping: &Mapping{File: "[bpf]"}}, // nothing is there
+	}
+	keep := make([]Frame, len(relative))
+	for i, start := range []uint64{progTwin, progMain, trampoline, kprobePage} {
+		f := relative[i]
+		mapping := *f.Mapping
+		mapping.Start, mapping.Limit = start, start+mapping.Limit
+		f.Address, f.Mapping = f.Address+start, &mapping
+		keep[i] = f
+	}
+	keep[4] = relative[4]
+	for name, tt := range map[string]struct {
+		opts     Options
+		want     []Frame
+		mappings int
+	}{
+		"relative": {Options{}, relative, 5}, // two have equal ones
+		"keep":     {Options{KeepAddresses: true}, keep, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pd := copied(m.Profiles)
+			got, counts := runWith(t, tt.opts, pd, bpfSnapshot(t))
+			for i, s := range got {
+				assert.Equal(t, tt.want[i], s.Stack[0], "sample %d", i)
+			}
+			assert.Equal(t, Counts{
+				OutcomeResolved:   {symtab.OriginBPF: 2, symtab.OriginTrampoline: 1, symtab.OriginOOL: 1},
+				OutcomeUnresolved: {symtab.OriginKernel: 1},
+			}, counts)
+			assert.Equal(t, tt.mappings, pd.Dictionary().MappingTable().Len())
+		})
+	}
+}
+
+// TestBPFMappingOfTheMessageIsUsed: what another processor has written is not
+// written again.
+func TestBPFMappingOfTheMessageIsUsed(t *testing.T) {
+	there := mainFrame(3, 42, Line{File: "prog.c", Line: 10, Column: 2})
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(there).Sample(Frame{Address: progMain + 4})
+	out := copied(m.Profiles)
+	got, _ := runWith(t, Options{}, out, bpfSnapshot(t))
+	there.Address = 4
+	assert.Equal(t, there, got[1].Stack[0])
+	for _, n := range []func(pprofile.ProfilesDictionary) int{
+		func(d pprofile.ProfilesDictionary) int { return d.MappingTable().Len() },
+		func(d pprofile.ProfilesDictionary) int { return d.FunctionTable().Len() },
+		func(d pprofile.ProfilesDictionary) int { return d.AttributeTable().Len() },
+		func(d pprofile.ProfilesDictionary) int { return d.StringTable().Len() },
+	} {
+		assert.Equal(t, n(m.Profiles.Dictionary()), n(out.Dictionary()))
+	}
+}
+
+// TestModuleEndsWhereAFunctionBegins: how far a module reaches is not known for sure
+// (3.2).
+func TestModuleEndsWhereAFunctionBegins(t *testing.T) {
+	functions := symtab.NewFunctions(symtab.History{})
+	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_"+progTag, ext4+0x400, 0x40, symtab.Always))
+	snapshot := symtab.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
+	m := rewritetest.NewMessage().Profile(nil, "").
+		Sample(Frame{Address: ext4 + 0x3ff}).Sample(Frame{Address: ext4 + 0x400}).Sample(Frame{Address: ext4 + 0x440})
+	got, _ := runWith(t, Options{}, m.Profiles, snapshot)
+	assert.Equal(t, "ext4_write", got[0].Stack[0].Lines[0].Name)
+	assert.Equal(t, "bpf_prog_"+progTag, got[1].Stack[0].Lines[0].Name)
+	require.Empty(t, got[2].Stack[0].Lines)
+	assert.Nil(t, got[2].Stack[0].Mapping)
+}
