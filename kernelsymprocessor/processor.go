@@ -68,13 +68,13 @@ func (p *Processor) Start(_ context.Context, host component.Host) error {
 		return nil
 	}
 	cache, release := p.acquire()
-	if err := p.observe(cache); err != nil {
+	if err := errors.Join(p.observe(cache), p.observeUpdates(cache)); err != nil {
 		release()
 		return err
 	}
 	p.cache.Store(cache)
 	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
-	p.stop = []func(){unwatch, p.telemetry.Shutdown, release}
+	p.stop = []func(){unwatch, cache.WatchDelays(p.recordDelay), p.telemetry.Shutdown, release}
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
@@ -377,6 +378,9 @@ func TestSettle(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		assert.Equal(t, [][2]int{{0, 0}, {0, 2}, {2, 0}}, published.get())
+		assert.Equal(t, symcache.Counts{
+			Updates: [symcache.NumKinds]int64{symcache.KindLoad: 2, symcache.KindSymbols: 2},
+		}, s.Stats().Counts())
 	})
 }
 
@@ -438,6 +442,9 @@ func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
 			"modules are looked at once a second only: refused", "<nil>",
 			"modules are looked at once a second only: broken", "<nil>",
 		}, said)
+		counts := s.Stats().Counts()
+		assert.Positive(t, counts.LostRecords)
+		assert.Equal(t, counts.LostRecords+2, counts.Resyncs, "each loss, and what came while there was no socket")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -21,6 +22,7 @@ type known struct {
 	shown   bool   // the kernel shows addresses
 	tornSum uint64 // of the last list of symbols that looked torn
 	again   time.Duration
+	since   time.Time // when an event told of what is not known yet; zero if none did
 }
 
 // module is one load of a module.
@@ -42,6 +44,13 @@ const (
 	minAgain = 20 * time.Millisecond
 	maxAgain = time.Second
 )
+
+// told notes when an event came that refresh is to deal with.
+func (k *known) told(at time.Time) {
+	if k.since.IsZero() {
+		k.since = at
+	}
+}
 
 // refresh brings what is known up to date, and calls changed after each step that
 // changed it, and after the first in any case. It returns the time after which to
@@ -66,6 +75,9 @@ func (k *known) refresh(ctx context.Context, first bool, changed func()) (again 
 		}
 	case different || first:
 		changed()
+	}
+	if complete {
+		k.since = time.Time{}
 	}
 	if complete && !slices.ContainsFunc(list, func(id identity) bool { return !id.live }) {
 		k.again = 0
@@ -97,12 +109,14 @@ func (k *known) readSymbols(list []identity, missing []*module) (complete bool, 
 	}
 	k.shown = true
 	p.assign()
+	k.source.stats.Updated(symcache.KindSymbols, len(p.wanted), k.since)
 	return true, nil
 }
 
 // update takes over the list, and reports whether it was different.
 func (k *known) update(list []identity) (different bool) {
 	var modules []*module
+	loaded := 0
 	for _, id := range list {
 		if !id.live {
 			continue
@@ -113,8 +127,11 @@ func (k *known) update(list []identity) (different bool) {
 			continue
 		}
 		modules = append(modules, k.source.describe(id))
+		loaded++
 	}
 	different = !slices.Equal(modules, k.modules)
+	k.source.stats.Updated(symcache.KindLoad, loaded, k.since)
+	k.source.stats.Updated(symcache.KindUnload, len(k.modules)+loaded-len(modules), k.since)
 	k.modules = modules
 	return different
 }

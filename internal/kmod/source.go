@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
@@ -18,6 +19,7 @@ type Source struct {
 	procfs, sysfs string
 	settle        time.Duration
 	dial          func() (events, error)
+	stats         symcache.Stats
 }
 
 // events is what tells of changes.
@@ -39,12 +41,15 @@ func NewSource(procfs, sysfs string, settle time.Duration) *Source {
 // Name returns "modules".
 func (*Source) Name() string { return "modules" }
 
+// Stats returns what the source counts.
+func (s *Source) Stats() *symcache.Stats { return &s.stats }
+
 // Run publishes the modules, and anew when modules were loaded or unloaded. A
 // kernel without loadable modules has an empty table. Without what sysfs tells,
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	w := newWatcher(s.dial, s.settle) // before anything is listed, or what is loaded in between is missed
+	w := newWatcher(s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
 	defer w.close()
 	k := known{source: s}
 	said := ""
@@ -64,6 +69,7 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		if !w.wait(ctx, again) {
 			return nil
 		}
+		k.told(w.since)
 		if fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
 			tell()
 		}

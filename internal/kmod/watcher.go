@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -19,13 +20,16 @@ type watcher struct {
 	err    error  // why not
 	retry  *backoff.ExponentialBackOff
 	redial time.Time
+	stats  *symcache.Stats
+	since  time.Time // when the first event came of those that wait waited for; zero if none came
+	lost   bool      // events were lost meanwhile
 }
 
 // pollInterval is the time between two looks without events.
 const pollInterval = time.Second
 
-func newWatcher(dial func() (events, error), settle time.Duration) *watcher {
-	w := &watcher{dial: dial, settle: settle, retry: backoff.NewExponentialBackOff()}
+func newWatcher(dial func() (events, error), settle time.Duration, stats *symcache.Stats) *watcher {
+	w := &watcher{dial: dial, settle: settle, retry: backoff.NewExponentialBackOff(), stats: stats}
 	w.retry.MaxInterval = time.Minute
 	w.open()
 	return w
@@ -58,12 +62,19 @@ func (w *watcher) close() {
 // wait waits until there may be something new, at most for the given time if that
 // is not 0. It reports false when ctx is done.
 func (w *watcher) wait(ctx context.Context, again time.Duration) bool {
+	w.since, w.lost = time.Time{}, false
+	defer func() {
+		if w.lost {
+			w.stats.Resynced()
+		}
+	}()
 	if w.conn == nil {
 		if !sleep(ctx, pollInterval) {
 			return false
 		}
 		if !time.Now().Before(w.redial) {
 			w.open()
+			w.lost = w.conn != nil
 		}
 		return true
 	}
@@ -84,7 +95,7 @@ func (w *watcher) wait(ctx context.Context, again time.Duration) bool {
 }
 
 // receive waits for an event of a module, and reports whether it came before ctx
-// was done. It counts as one that events were lost.
+// was done. It is as good as one that events were lost.
 func (w *watcher) receive(ctx context.Context) bool {
 	for {
 		e, err := w.conn.Receive(ctx)
@@ -92,12 +103,17 @@ func (w *watcher) receive(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, uevent.ErrLost):
+			w.stats.Lost(1)
+			w.lost = true
 			return true
 		case errors.Is(err, uevent.ErrSyntax):
 		case err != nil:
 			w.fail(err)
 			return true
 		case e.Subsystem == "module":
+			if w.since.IsZero() {
+				w.since = time.Now()
+			}
 			return true
 		}
 	}

@@ -29,9 +29,13 @@ type TelemetryBuilder struct {
 	mu                                sync.Mutex
 	registrations                     []metric.Registration
 	ProcessorKernelsymFrames          metric.Int64Counter
+	ProcessorKernelsymLostRecords     metric.Int64ObservableCounter
+	ProcessorKernelsymResyncs         metric.Int64ObservableCounter
 	ProcessorKernelsymRewriteDuration metric.Float64Histogram
 	ProcessorKernelsymSourceUp        metric.Int64ObservableGauge
 	ProcessorKernelsymSymbols         metric.Int64ObservableGauge
+	ProcessorKernelsymUpdateDelay     metric.Float64Histogram
+	ProcessorKernelsymUpdates         metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -43,6 +47,36 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterProcessorKernelsymLostRecordsCallback sets callback for observable ProcessorKernelsymLostRecords metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymLostRecordsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymLostRecords, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymLostRecords)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymResyncsCallback sets callback for observable ProcessorKernelsymResyncs metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymResyncsCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymResyncs, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymResyncs)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterProcessorKernelsymSourceUpCallback sets callback for observable ProcessorKernelsymSourceUp metric.
@@ -66,6 +100,21 @@ func (builder *TelemetryBuilder) RegisterProcessorKernelsymSymbolsCallback(cb me
 		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymSymbols, obs: o})
 		return nil
 	}, builder.ProcessorKernelsymSymbols)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymUpdatesCallback sets callback for observable ProcessorKernelsymUpdates metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymUpdatesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymUpdates, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymUpdates)
 	if err != nil {
 		return err
 	}
@@ -109,6 +158,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymLostRecords, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_lost_records",
+		metric.WithDescription("Records of the kernel that were lost; where it does not say how many, 1 for each time. They say what was loaded and unloaded, and everything is listed again instead. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymResyncs, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_resyncs",
+		metric.WithDescription("How often everything was listed again, as records of the kernel were lost or may have been. [Development]"),
+		metric.WithUnit("{resync}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymRewriteDuration, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_rewrite_duration",
 		metric.WithDescription("Time it took to rewrite a message that had kernel frames to look up. [Development]"),
@@ -126,6 +187,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_kernelsym_symbols",
 		metric.WithDescription("Symbols that are known. [Development]"),
 		metric.WithUnit("{symbol}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymUpdateDelay, err = builder.meter.Float64Histogram(
+		"otelcol_processor_kernelsym_update_delay",
+		metric.WithDescription("Time from when the kernel told of a change until frames are named by it; of changes that are taken over together, that of the first. [Development]"),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60}...),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymUpdates, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_updates",
+		metric.WithDescription("Changes of what is known, also those that nothing told of, as when it starts. [Development]"),
+		metric.WithUnit("{update}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

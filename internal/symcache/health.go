@@ -2,6 +2,7 @@ package symcache
 
 import (
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -44,19 +45,26 @@ func (c *Cache) Health() []Health {
 	return append([]Health(nil), c.health...)
 }
 
+// watcher is what somebody wants to be told; either can be nil.
 type watcher struct {
 	changed func([]Health)
+	delayed func(source string, kind Kind, delay time.Duration)
 }
 
 // Watch calls changed with the health of all sources, at once and after each
 // change, one call at a time, until stop is called. changed must return soon and
 // must not call methods of the cache; it must not keep the slice.
 func (c *Cache) Watch(changed func([]Health)) (stop func()) {
-	w := &watcher{changed: changed}
+	return c.add(&watcher{changed: changed})
+}
+
+func (c *Cache) add(w *watcher) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
-	changed(c.health)
+	if w.changed != nil {
+		w.changed(c.health)
+	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -78,6 +86,8 @@ func (c *Cache) setHealth(i int, state State, err error) {
 		log.Warn("Kernel symbols are incomplete", zap.Error(err))
 	}
 	for w := range c.watchers {
-		w.changed(c.health)
+		if w.changed != nil {
+			w.changed(c.health)
+		}
 	}
 }

@@ -160,6 +160,15 @@ func (c *Cache) publish(i int, t *symtab.Table, degraded error) {
 	if degraded != nil {
 		state = StateDegraded
 	}
+	if s, ok := c.sources[i].(Counting); ok {
+		s.Stats().published(func(kind Kind, delay time.Duration) {
+			for w := range c.watchers {
+				if w.delayed != nil {
+					w.delayed(s.Name(), kind, delay)
+				}
+			}
+		})
+	}
 	c.setHealth(i, state, degraded)
 }
 

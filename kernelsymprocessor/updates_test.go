@@ -1,0 +1,70 @@
+package kernelsymprocessor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/metadatatest"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+)
+
+// countingSource is a source that counts.
+type countingSource struct {
+	source
+	stats symcache.Stats
+}
+
+func (s *countingSource) Stats() *symcache.Stats { return &s.stats }
+
+func (s *countingSource) acquire() (*symcache.Cache, func()) {
+	c := symcache.Start(zap.NewNop(), s)
+	return c, c.Stop
+}
+
+func TestContract_9_UpdatesAreCounted(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	s := &countingSource{source: make(source)}
+	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context(), newHost()))
+
+	s.stats.Lost(5)
+	s.stats.Resynced()
+	s.stats.Updated(symcache.KindLoad, 2, time.Now().Add(-time.Hour))
+	s.stats.Updated(symcache.KindUnload, 1, time.Time{})
+	s.source <- published{table: kernel(t, "f")}
+	require.Eventually(t, func() bool { return process(t, p) == "f" }, time.Minute, time.Millisecond)
+
+	fake := attribute.String("source", "fake")
+	point := func(n int64, attributes ...attribute.KeyValue) metricdata.DataPoint[int64] {
+		return metricdata.DataPoint[int64]{Value: n, Attributes: attribute.NewSet(attributes...)}
+	}
+	kind := func(name string) attribute.KeyValue { return attribute.String("kind", name) }
+	metadatatest.AssertEqualProcessorKernelsymUpdates(t, telemetry, []metricdata.DataPoint[int64]{
+		point(2, fake, kind("load")), point(1, fake, kind("unload")), point(0, fake, kind("symbols")),
+	}, metricdatatest.IgnoreTimestamp())
+	metadatatest.AssertEqualProcessorKernelsymLostRecords(t, telemetry,
+		[]metricdata.DataPoint[int64]{point(5, fake)}, metricdatatest.IgnoreTimestamp())
+	metadatatest.AssertEqualProcessorKernelsymResyncs(t, telemetry,
+		[]metricdata.DataPoint[int64]{point(1, fake)}, metricdatatest.IgnoreTimestamp())
+
+	require.NoError(t, p.Shutdown(t.Context())) // the cache tells of the delay before it has ended
+	delay, err := telemetry.GetMetric("otelcol_processor_kernelsym_update_delay")
+	require.NoError(t, err)
+	points := delay.Data.(metricdata.Histogram[float64]).DataPoints
+	require.Len(t, points, 1, "when the unload happened is not known")
+	assert.Equal(t, attribute.NewSet(fake, kind("load")), points[0].Attributes)
+	assert.Equal(t, uint64(1), points[0].Count)
+	assert.InDelta(t, time.Hour.Seconds(), points[0].Sum, time.Minute.Seconds())
+}
