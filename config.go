@@ -27,8 +27,10 @@ func (c *Config) rewriteOptions() rewrite.Options {
 type sourceKey struct {
 	procfs, sysfs string
 	modules       Modules
+	bpf           Bpf
+	history       History
 }
 
 func (c *Config) sourceKey() sourceKey {
-	return sourceKey{procfs: c.Procfs, sysfs: c.Sysfs, modules: c.Modules}
+	return sourceKey{procfs: c.Procfs, sysfs: c.Sysfs, modules: c.Modules, bpf: c.Bpf, history: c.History}
 }

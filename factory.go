@@ -13,10 +13,12 @@ import (
 	"go.opentelemetry.io/collector/processor/xprocessor"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
@@ -67,6 +69,13 @@ func sources(key sourceKey, goos string, logger *zap.Logger) []symcache.Source {
 		return nil
 	}
 	list := []symcache.Source{kallsyms.NewSource(key.procfs, key.sysfs)}
+	if key.bpf.Enabled {
+		list = append(list, bpfprog.NewSource(bpfprog.Options{
+			Procfs: key.procfs, Sysfs: key.sysfs,
+			SourceLines: key.bpf.SourceLines, Trampolines: key.bpf.Trampolines,
+			History: symtab.History{TTL: key.history.TTL, MaxEntries: key.history.MaxEntries},
+		}))
+	}
 	if key.modules.Enabled {
 		list = append(list, kmod.NewSource(key.procfs, key.sysfs, key.modules.Settle))
 	}

@@ -125,10 +125,22 @@ func TestPipelinesShareACache(t *testing.T) {
 	again.shutdown(t)
 }
 
-func TestModulesCanBeSwitchedOff(t *testing.T) {
-	for enabled, want := range map[bool]int{true: 2, false: 1} {
-		key := sourceKey{procfs: "/proc", sysfs: "/sys", modules: Modules{Enabled: enabled}}
-		assert.Len(t, sources(key, "linux", zap.NewNop()), want)
+func TestSourcesCanBeSwitchedOff(t *testing.T) {
+	for _, tt := range []struct {
+		modules, bpf bool
+		want         []string
+	}{
+		{true, true, []string{"kallsyms", "bpf", "modules"}},
+		{true, false, []string{"kallsyms", "modules"}},
+		{false, true, []string{"kallsyms", "bpf"}},
+		{false, false, []string{"kallsyms"}},
+	} {
+		key := sourceKey{procfs: "/proc", sysfs: "/sys", modules: Modules{Enabled: tt.modules}, bpf: Bpf{Enabled: tt.bpf}}
+		var names []string
+		for _, s := range sources(key, "linux", zap.NewNop()) {
+			names = append(names, s.Name())
+		}
+		assert.Equal(t, tt.want, names)
 	}
 }
 

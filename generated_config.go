@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Bpf is how BPF programs are followed. It has no effect yet, BPF programs get no names.
+// Bpf is how BPF programs are followed.
 type Bpf struct {
 	// Enabled puts names on the JITed code of BPF programs.
 	Enabled bool `mapstructure:"enabled"`
@@ -34,7 +34,7 @@ func NewDefaultBpf() Bpf {
 	}
 }
 
-// History is how long code that was unloaded stays known. It has no effect yet, only what is loaded is known.
+// History is how long code that was unloaded stays known, for samples that were taken before.
 type History struct {
 	// MaxEntries is how many unloaded modules and BPF functions stay known, the oldest go first.
 	MaxEntries int `mapstructure:"max_entries"`
@@ -105,10 +105,10 @@ type Config struct {
 	// Addresses says what becomes of the address of a frame that is rewritten: it counts from the start of its module, the same on every machine with this build (relative), or stays as it came (keep).
 	Addresses string `mapstructure:"addresses"`
 
-	// Bpf is how BPF programs are followed. It has no effect yet, BPF programs get no names.
+	// Bpf is how BPF programs are followed.
 	Bpf Bpf `mapstructure:"bpf"`
 
-	// History is how long code that was unloaded stays known. It has no effect yet, only what is loaded is known.
+	// History is how long code that was unloaded stays known, for samples that were taken before.
 	History History `mapstructure:"history"`
 
 	// HostCheck leaves resources alone whose host.id, host.name or k8s.node.name is another host's.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -36,7 +37,9 @@ func newLookup() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.out = cmd.OutOrStdout()
 			snapshot, err := symcache.Load(cmd.Context(),
-				kallsyms.NewSource(l.procfs, l.sysfs), kmod.NewSource(l.procfs, l.sysfs, 0))
+				kallsyms.NewSource(l.procfs, l.sysfs),
+				bpfprog.NewSource(bpfprog.Options{Procfs: l.procfs, Sysfs: l.sysfs, SourceLines: true, Trampolines: true}),
+				kmod.NewSource(l.procfs, l.sysfs, 0))
 			if err != nil && !known(snapshot) {
 				return err
 			}
@@ -60,7 +63,7 @@ func newLookup() *cobra.Command {
 // known reports whether anything is known of the kernel.
 func known(s *symtab.Snapshot) bool {
 	for _, t := range s.Tables() {
-		if len(t.Modules()) > 0 {
+		if t.Symbols() != [symtab.NumOrigins]int{} {
 			return true
 		}
 	}
@@ -94,22 +97,42 @@ func (l *lookup) print(arg string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q", errAddress, arg)
 	}
-	function := "?"
-	var module *symtab.Module
+	line := fmt.Sprintf("%016x ", addr)
 	if sym, ok := l.find(addr); ok {
-		function, module = fmt.Sprintf("%s+%#x", sym.Name().Name, addr-sym.Start), sym.Module
+		line += fmt.Sprintf("%s+%#x", sym.Name().Name, addr-sym.Start) + describe(sym, l.called(addr))
+	} else if module, ok := l.snapshot.ModuleAt(addr, symtab.Now); ok {
+		line += "?" + describe(symtab.Symbol{Module: module}, addr)
 	} else {
-		module, _ = l.snapshot.ModuleAt(addr, symtab.Now)
-	}
-	line := fmt.Sprintf("%016x %s", addr, function)
-	if module != nil {
-		line += " [" + module.Name + "]"
-		if module.BuildID != "" {
-			line += " " + module.BuildID
-		}
+		line += "?"
 	}
 	_, err = fmt.Fprintln(l.out, line)
 	return err
+}
+
+// describe says whose symbol it is, and from which source line the address in it
+// comes.
+func describe(sym symtab.Symbol, addr uint64) string {
+	if m := sym.Module; m != nil {
+		return strings.TrimRight(" ["+m.Name+"] "+m.BuildID, " ")
+	}
+	f := sym.Function
+	s := " [" + f.Origin.String() + "]"
+	if p := f.Program; p != nil {
+		s += fmt.Sprintf(" id %d", p.ID)
+	}
+	if line := f.Lines.Find(uint32(addr - f.Start)); line >= 0 {
+		at := f.Lines.Position(line)
+		s += fmt.Sprintf(" %s:%d:%d", at.File, at.Line, at.Column)
+	}
+	return s
+}
+
+// called returns the address of which the source line is wanted.
+func (l *lookup) called(addr uint64) uint64 {
+	if l.caller {
+		return addr - 1
+	}
+	return addr
 }
 
 // find looks an address up, as that of a leaf or, by rule 2.2 of the contract,

@@ -2,8 +2,10 @@ package bpfprog
 
 import (
 	"encoding/hex"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -11,32 +13,41 @@ import (
 // reports whether anything is new.
 func (f *follower) describe(p *bpf.Program) (changed bool) {
 	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: hex.EncodeToString(p.Tag[:])}
-	d := &f.describer
 	for i := range p.Functions {
 		function := &p.Functions[i]
 		if function.Len == 0 {
 			continue
 		}
 		there := f.functions.At(function.Addr)
-		if there != nil && (there.Start != function.Addr || there.Size != function.Len ||
-			there.Program != nil && there.Program.ID != p.ID || there.Guessed) {
-			there = nil
-		}
-		if there != nil && there.Program != nil && there.Program.Type != "" {
-			continue // is known
-		}
-		lines := d.linesOf(p, function)
-		if there == nil {
-			f.functions.Load(f.listed(p, i).Of(program, lines))
-		} else if there.Tag() == d.tag(p, i) {
-			f.functions.Replace(there, there.Of(program, lines))
-		} else {
-			named := symtab.NewFunction(symtab.OriginBPF, d.symbol(p, i), there.Start, there.Size, there.Valid)
-			f.functions.Replace(there, named.Of(program, lines))
+		switch {
+		case there == nil || !isFunction(there, function, p.ID):
+			f.functions.Load(f.listed(p, i).Of(program, f.describer.linesOf(p, function)))
+			f.stats.Updated(symcache.KindLoad, 1, time.Time{})
+		case there.Program != nil && there.Program.Type != "":
+			continue // it is known
+		default:
+			f.functions.Replace(there, f.described(there, p, i).Of(program, f.describer.linesOf(p, function)))
+			f.stats.Updated(symcache.KindSymbols, 1, time.Time{})
 		}
 		changed = true
 	}
 	return changed
+}
+
+// isFunction reports whether a function that is there is that of the program with
+// that id.
+func isFunction(there *symtab.Function, function *bpf.Function, id uint32) bool {
+	return there.Start == function.Addr && there.Size == function.Len && !there.Guessed &&
+		(there.Program == nil || there.Program.ID == id)
+}
+
+// described returns a function, which a record has named, with the name that is
+// right: kernels before 6.9 give all functions of a program that of the main one.
+func (f *follower) described(there *symtab.Function, p *bpf.Program, i int) *symtab.Function {
+	if there.Tag() == f.describer.tag(p, i) {
+		return there
+	}
+	return symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), there.Start, there.Size, there.Valid)
 }
 
 // listed returns a function of a program that no record has named. Loading a

@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -18,6 +19,7 @@ type follower struct {
 	programs  programs
 	functions *symtab.Functions
 	describer describer
+	stats     *symcache.Stats
 
 	listErr   error // why programs could not be listed
 	othersErr error // why something else is missing
@@ -36,6 +38,7 @@ func newFollower(s *Source) *follower {
 		programs:  s.programs,
 		functions: symtab.NewFunctions(s.opts.History),
 		describer: describer{programs: s.programs, lines: s.opts.SourceLines},
+		stats:     &s.stats,
 		loaded:    make(map[uint32][]uint64),
 	}
 	f.resyncs.retry = backoff.NewExponentialBackOff()
@@ -63,26 +66,58 @@ func (f *follower) expire() bool { return f.functions.Expire(now()) }
 
 // apply applies records, in their order, and reports whether they changed anything.
 func (f *follower) apply(burst []perfring.Record) (changed bool) {
+	var updates updates
 	for i := range burst {
 		switch r := &burst[i]; r.Type {
 		case perfring.TypeKsymbol:
 			switch {
 			case r.Time < f.resyncs.began: // what was listed is newer
 			case r.Symbol.Unregister:
-				changed = f.unload(r) || changed
+				updates.note(f.unload(r), symcache.KindUnload, r.Time)
 			default:
-				changed = f.load(r) || changed
+				updates.note(f.load(r), symcache.KindLoad, r.Time)
 			}
 		case perfring.TypeBPFEvent:
 			f.name(r)
-		case perfring.TypeLost, perfring.TypeMissed:
+		case perfring.TypeLost:
+			f.stats.Lost(int(r.Lost))
+			f.resyncs.wanted = true
+		case perfring.TypeMissed:
 			f.resyncs.wanted = true
 		}
 	}
 	if n := len(burst); n > 0 && !f.resyncs.wanted {
 		f.resyncs.certain = max(f.resyncs.certain, burst[n-1].Time)
 	}
-	return changed
+	return updates.tell(f.stats)
+}
+
+// updates are the changes of a burst, and when the first of a kind was.
+type updates struct {
+	n     [symcache.NumKinds]int
+	first [symcache.NumKinds]int64
+}
+
+// note counts a change, if it is one.
+func (u *updates) note(changed bool, kind symcache.Kind, at int64) {
+	if !changed {
+		return
+	}
+	if u.n[kind] == 0 {
+		u.first[kind] = at
+	}
+	u.n[kind]++
+}
+
+// tell counts the changes, and reports whether there are any.
+func (u *updates) tell(stats *symcache.Stats) (any bool) {
+	for kind, n := range u.n {
+		if n > 0 {
+			any = true
+			stats.Updated(symcache.Kind(kind), n, time.Now().Add(-time.Duration(now()-u.first[kind])))
+		}
+	}
+	return any
 }
 
 // load records a function.

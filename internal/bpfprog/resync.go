@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -62,6 +63,9 @@ func (f *follower) resync() (changed bool) {
 		return changed || !hadErr
 	}
 	f.resyncs.retry.Reset()
+	if f.resyncs.wanted {
+		f.stats.Resynced()
+	}
 	f.resyncs.wanted = false
 	f.resyncs.began, f.resyncs.certain = boot, now()
 	f.resyncs.next = time.Now().Add(restFor * time.Since(began))
@@ -120,6 +124,7 @@ func (f *follower) unloadMissed(function *symtab.Function, now int64) {
 	slack := symtab.NewSlack(0, time.Duration(now-certain))
 	slack.Before = function.Slack.Before
 	f.functions.Unload(function, certain, slack)
+	f.stats.Updated(symcache.KindUnload, 1, time.Time{})
 }
 
 // ids returns the ids of all programs, in order.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -25,6 +26,7 @@ type Source struct {
 	opts     Options
 	record   func() (recorder, error)
 	programs programs
+	stats    symcache.Stats
 }
 
 // recorder tells what comes and goes; a perfring.Reader of Symbols.
@@ -53,6 +55,10 @@ func NewSource(opts Options) *Source {
 
 // Name returns "bpf".
 func (*Source) Name() string { return "bpf" }
+
+// Stats returns the source's counts of its work. What it counts as symbols are the
+// numbers, types and lines of programs.
+func (s *Source) Stats() *symcache.Stats { return &s.stats }
 
 // Run publishes the functions that are there, and anew after every change. What
 // privileges are missing is said with the tables (section 8 of the contract); with
