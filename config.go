@@ -19,6 +19,7 @@ func (c *Config) rewriteOptions() rewrite.Options {
 		All:           c.Rewrite == "all",
 		KeepAddresses: c.Addresses == "keep",
 		Label:         c.Unresolved == "label",
+		History:       c.History.TTL,
 	}
 }
 

@@ -35,7 +35,7 @@ func TestContract_7_Defaults(t *testing.T) {
 		Bpf:        Bpf{Enabled: true, SourceLines: true, Trampolines: true},
 		History:    History{TTL: 10 * time.Minute, MaxEntries: 65536},
 	}, got)
-	assert.Equal(t, rewrite.Options{}, got.rewriteOptions())
+	assert.Equal(t, rewrite.Options{History: 10 * time.Minute}, got.rewriteOptions())
 }
 
 func TestContract_7_EveryKey(t *testing.T) {

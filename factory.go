@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer"
@@ -17,6 +18,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
@@ -49,7 +52,8 @@ func (f *factory) createProfiles(
 	//nolint:contextcheck // a cache serves all pipelines, so it lives longer than the context of any
 	p, err := kernelsymprocessor.New(set.TelemetrySettings, opts, func() (*symcache.Cache, func()) {
 		return f.caches.Acquire(key, func() *symcache.Cache {
-			return symcache.Start(set.Logger, sources(key, runtime.GOOS, set.Logger)...)
+			return symcache.Start(set.Logger, realtime.NewTracker(keepClock, readClock),
+				sources(key, runtime.GOOS, set.Logger)...)
 		})
 	})
 	if err != nil {
@@ -60,6 +64,16 @@ func (f *factory) createProfiles(
 		xprocessorhelper.WithShutdown(p.Shutdown),
 		xprocessorhelper.WithCapabilities(consumer.Capabilities{MutatesData: true}),
 	)
+}
+
+// keepClock is for how long it is known how the wall clock went. A history can be
+// longer: of times before, it is taken to have gone as it did first.
+const keepClock = time.Hour
+
+// readClock reads the clock of the sources, and how much more the wall clock shows.
+func readClock() (boot, offset int64) {
+	offset = perfring.Boottime.UnixOffset()
+	return perfring.Boottime.Now(), offset
 }
 
 // sources returns the sources of a cache. This is the one place that lists them.

@@ -94,7 +94,11 @@ func (p *Processor) Shutdown(context.Context) error {
 // ProcessProfiles puts names on the kernel frames of pd. It never fails.
 func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
 	start := time.Now()
-	pd, counts := p.rewriter.Rewrite(pd, p.cache.Load().Snapshot())
+	cache := p.cache.Load()
+	known := rewrite.Known{}
+	known.Now, known.Clock = cache.Now()
+	known.Snapshot = cache.Snapshot()
+	pd, counts := p.rewriter.Rewrite(pd, known)
 	if counts == (rewrite.Counts{}) {
 		return pd, nil
 	}
@@ -116,6 +120,18 @@ func (p *Processor) observe(cache *symcache.Cache) error {
 			for origin, n := range countSymbols(cache.Snapshot()) {
 				o.Observe(int64(n), metric.WithAttributes(attribute.String("origin", symtab.Origin(origin).String())))
 			}
+			return nil
+		}),
+		p.telemetry.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
+			n := 0
+			for _, t := range cache.Snapshot().Tables() {
+				n += t.History()
+			}
+			o.Observe(int64(n))
+			return nil
+		}),
+		p.telemetry.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(p.rewriter.ClockOff())
 			return nil
 		}),
 		p.telemetry.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {

@@ -54,7 +54,7 @@ func (s source) Run(ctx context.Context, publish func(*symtab.Table, error)) err
 }
 
 func (s source) acquire() (*symcache.Cache, func()) {
-	c := symcache.Start(zap.NewNop(), s)
+	c := symcache.Start(zap.NewNop(), nil, s)
 	return c, c.Stop
 }
 

@@ -27,7 +27,7 @@ type countingSource struct {
 func (s *countingSource) Stats() *symcache.Stats { return &s.stats }
 
 func (s *countingSource) acquire() (*symcache.Cache, func()) {
-	c := symcache.Start(zap.NewNop(), s)
+	c := symcache.Start(zap.NewNop(), nil, s)
 	return c, c.Stop
 }
 

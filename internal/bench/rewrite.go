@@ -30,7 +30,7 @@ func benchRewrite(core *symtab.Module, snapshot *symtab.Snapshot, rounds int) er
 	if err := benchPassthrough("passthrough", without, snapshot, rounds); err != nil {
 		return err
 	}
-	rewrite.New(rewrite.Options{}).Rewrite(large, snapshot)
+	rewrite.New(rewrite.Options{}).Rewrite(large, rewrite.Known{Snapshot: snapshot})
 	return benchPassthrough("passthrough_named", large, snapshot, rounds)
 }
 
@@ -64,7 +64,7 @@ func benchMessage(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, 
 	}
 	rewriter := rewrite.New(rewrite.Options{})
 	done := copyOf(pd)
-	rewriter.Rewrite(done, snapshot)
+	rewriter.Rewrite(done, rewrite.Known{Snapshot: snapshot})
 	answers := answersOf(pd, done)
 	check := copyOf(pd)
 	answers.write(check)
@@ -81,7 +81,7 @@ func benchMessage(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, 
 	t := medians(rounds, wall,
 		task{prepare: fresh, run: func() {
 			for _, c := range copies {
-				rewriter.Rewrite(c, snapshot)
+				rewriter.Rewrite(c, rewrite.Known{Snapshot: snapshot})
 			}
 		}},
 		task{prepare: fresh, run: func() {
@@ -106,11 +106,11 @@ func benchPassthrough(name string, pd pprofile.Profiles, snapshot *symtab.Snapsh
 	}
 	rewriter := rewrite.New(rewrite.Options{})
 	pd = unmarshal(wire)
-	rewriter.Rewrite(pd, snapshot)
-	report(name+"_allocs", testing.AllocsPerRun(10, func() { rewriter.Rewrite(pd, snapshot) }))
+	rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot})
+	report(name+"_allocs", testing.AllocsPerRun(10, func() { rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot}) }))
 
 	t := medians(rounds, wall,
-		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, snapshot) }},
+		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot}) }},
 		through,
 	)
 	report(name+"_vs_codec", ratio(t[0], t[1]))

@@ -246,7 +246,7 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 		stack = append([]frame{{Address: 1, Type: "native"}}, stack...)
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
-	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, snapshot)
+	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, rewrite.Known{Snapshot: snapshot})
 	rewritten := rewritetest.Samples(pd)[0].Stack
 	lines := rewritten[len(rewritten)-1].Lines
 	if len(lines) == 0 {

@@ -26,7 +26,7 @@ func TestDelayFromTheFirstEvent(t *testing.T) {
 		conn := make(told)
 		s.dial = func() (events, error) { return conn, nil }
 		s.settle = time.Second
-		cache := symcache.Start(zap.NewNop(), s)
+		cache := symcache.Start(zap.NewNop(), nil, s)
 		type seen struct {
 			kind  symcache.Kind
 			delay time.Duration

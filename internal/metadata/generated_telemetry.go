@@ -25,17 +25,19 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                             metric.Meter
-	mu                                sync.Mutex
-	registrations                     []metric.Registration
-	ProcessorKernelsymFrames          metric.Int64Counter
-	ProcessorKernelsymLostRecords     metric.Int64ObservableCounter
-	ProcessorKernelsymResyncs         metric.Int64ObservableCounter
-	ProcessorKernelsymRewriteDuration metric.Float64Histogram
-	ProcessorKernelsymSourceUp        metric.Int64ObservableGauge
-	ProcessorKernelsymSymbols         metric.Int64ObservableGauge
-	ProcessorKernelsymUpdateDelay     metric.Float64Histogram
-	ProcessorKernelsymUpdates         metric.Int64ObservableCounter
+	meter                              metric.Meter
+	mu                                 sync.Mutex
+	registrations                      []metric.Registration
+	ProcessorKernelsymFrames           metric.Int64Counter
+	ProcessorKernelsymHistoryEntries   metric.Int64ObservableGauge
+	ProcessorKernelsymLostRecords      metric.Int64ObservableCounter
+	ProcessorKernelsymProfilesClockOff metric.Int64ObservableCounter
+	ProcessorKernelsymResyncs          metric.Int64ObservableCounter
+	ProcessorKernelsymRewriteDuration  metric.Float64Histogram
+	ProcessorKernelsymSourceUp         metric.Int64ObservableGauge
+	ProcessorKernelsymSymbols          metric.Int64ObservableGauge
+	ProcessorKernelsymUpdateDelay      metric.Float64Histogram
+	ProcessorKernelsymUpdates          metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -49,12 +51,42 @@ func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
 }
 
+// RegisterProcessorKernelsymHistoryEntriesCallback sets callback for observable ProcessorKernelsymHistoryEntries metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymHistoryEntriesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymHistoryEntries, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymHistoryEntries)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 // RegisterProcessorKernelsymLostRecordsCallback sets callback for observable ProcessorKernelsymLostRecords metric.
 func (builder *TelemetryBuilder) RegisterProcessorKernelsymLostRecordsCallback(cb metric.Int64Callback) error {
 	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymLostRecords, obs: o})
 		return nil
 	}, builder.ProcessorKernelsymLostRecords)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymProfilesClockOffCallback sets callback for observable ProcessorKernelsymProfilesClockOff metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymProfilesClockOffCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymProfilesClockOff, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymProfilesClockOff)
 	if err != nil {
 		return err
 	}
@@ -158,10 +190,22 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymHistoryEntries, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_kernelsym_history_entries",
+		metric.WithDescription("Modules and BPF functions that were unloaded and are remembered. [Development]"),
+		metric.WithUnit("{entry}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymLostRecords, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_lost_records",
 		metric.WithDescription("Records of the kernel that were lost; where it does not say how many, 1 for each time. They say what was loaded and unloaded, and everything is listed again instead. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_profiles_clock_off",
+		metric.WithDescription("Profiles of which most samples have times that cannot be this machine's, where it mattered when they were taken; they were taken to be as of when the profile came. [Development]"),
+		metric.WithUnit("{profile}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymResyncs, err = builder.meter.Int64ObservableCounter(

@@ -37,15 +37,18 @@ func Fixed(offset int64) *Clock {
 	return &Clock{spans: []span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}}}
 }
 
-// Convert returns the times of the kernel's clock at which the wall clock was in an
-// interval, in nanoseconds since the Unix epoch: one interval or, if it was set
+// Unix returns what the wall clock showed last of a time of the kernel's clock.
+func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].offset }
+
+// Convert appends to dst the times of the kernel's clock at which the wall clock was
+// in an interval, in nanoseconds since the Unix epoch: one interval or, if it was set
 // back, more than one; none if it never showed these times, being set forward.
-func (c *Clock) Convert(unix symtab.Interval) []symtab.Interval {
+func (c *Clock) Convert(dst []symtab.Interval, unix symtab.Interval) []symtab.Interval {
 	last := &c.spans[len(c.spans)-1]
 	if len(c.spans) == 1 || minus(unix.From, last.offset) >= last.from && !c.isAmbiguous(unix) {
-		return []symtab.Interval{{From: minus(unix.From, last.offset), To: minus(unix.To, last.offset)}}
+		return append(dst, symtab.Interval{From: minus(unix.From, last.offset), To: minus(unix.To, last.offset)})
 	}
-	var at []symtab.Interval
+	at := dst[len(dst):]
 	for _, s := range c.spans {
 		i := symtab.Interval{From: max(s.from, minus(unix.From, s.offset)), To: min(s.to, minus(unix.To, s.offset))}
 		if i.From < i.To {
@@ -66,7 +69,7 @@ func (c *Clock) Convert(unix symtab.Interval) []symtab.Interval {
 		}
 		joined = append(joined, i)
 	}
-	return joined
+	return append(dst, joined...)
 }
 
 // adjacent is how far apart, in nanoseconds, two intervals are that count as one: the

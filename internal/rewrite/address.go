@@ -70,66 +70,127 @@ type answer struct {
 	owner   owner // whose code the frame is, if that is known
 	line    int32 // of the function's source lines, -1 for none
 	foreign bool  // not ours to answer
+	expired bool  // whose it was is forgotten
 }
 
-// answer looks up a frame in a role.
-func (p *pass) answer(t target, r role) answer {
+// answer looks up a frame in a role, as it was at some time.
+func (p *pass) answer(t target, r role, at *when) answer {
 	switch r {
 	case roleForeign:
 		return answer{foreign: true}
 	case roleEBPFLeaf:
-		return p.lookup(t, t.addr+1)
+		return p.lookup(t, t.addr+1, at)
 	case roleCaller:
-		a := p.lookup(t, t.addr-1)
+		a := p.lookup(t, t.addr-1, at)
 		if !a.named {
 			// A frame that was interrupted at the first byte of a function, after
 			// padding.
-			if at := p.lookup(t, t.addr); at.named && at.symbol.Start == t.addr {
-				return at
+			if own := p.lookup(t, t.addr, at); own.named && own.symbol.Start == t.addr {
+				return own
 			}
 		}
 		return a
 	}
-	return p.lookup(t, t.addr)
+	return p.lookup(t, t.addr, at)
 }
 
-// lookup looks up an address near that of the target.
-func (p *pass) lookup(t target, addr uint64) answer {
-	if symbol, ok := p.snapshot.Lookup(addr, symtab.Now); ok {
-		if t.module != nil && symbol.Module != t.module {
-			return answer{}
+// lookup looks up an address near that of the target, at some time; nil means that
+// the answer is settled for all of the message.
+func (p *pass) lookup(t target, addr uint64, at *when) answer {
+	if t.module != nil {
+		return p.lookupIn(t.module, addr)
+	}
+	if at == nil {
+		a, _ := p.lookupSettled(addr)
+		return a
+	}
+	if at.n == 0 {
+		if a, settled := p.lookupAt(addr, symtab.Always); settled {
+			return a
 		}
+		return answer{}
+	}
+	a, _ := p.lookupAt(addr, at.at[0])
+	if at.n > 1 {
+		if b, _ := p.lookupAt(addr, at.at[1]); b != a {
+			return answer{} // the clock does not tell which
+		}
+	}
+	return a
+}
+
+// lookupIn looks up an address that was relative to a module: at any time, it is the
+// same code.
+func (p *pass) lookupIn(m *symtab.Module, addr uint64) answer {
+	if !m.Contains(addr) || addr >= p.known.Snapshot.EndOf(m, m.Valid) {
+		return answer{}
+	}
+	if symbol, ok := m.Lookup(addr); ok {
+		return answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
+	}
+	return answer{owner: owner{module: m}}
+}
+
+// lookupSettled looks up an address, and reports whether the answer is the same for
+// all samples of the message.
+func (p *pass) lookupSettled(addr uint64) (a answer, settled bool) {
+	if a, settled = p.lookupAt(addr, symtab.Always); settled && !p.known.Snapshot.MayForget(addr) {
+		return a, true
+	}
+	span := p.wholeSpan()
+	if span.n == 0 {
+		return answer{}, settled
+	}
+	return p.lookupAt(addr, span.at[0])
+}
+
+// lookupAt looks up an address in an interval, and reports whether no instant of it
+// has another answer.
+func (p *pass) lookupAt(addr uint64, at symtab.Interval) (a answer, settled bool) {
+	s := p.known.Snapshot
+	symbol, ok, settled := s.LookupSettled(addr, at)
+	if ok {
 		a := answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
 		if f := symbol.Function; f != nil {
 			a.line = int32(f.Lines.Find(uint32(addr - f.Start)))
 		}
-		return a
+		return a, settled
 	}
-	module, _ := p.snapshot.ModuleAt(addr, symtab.Now)
-	if t.module != nil && module != t.module {
-		return answer{}
+	module, _ := s.ModuleAt(addr, at)
+	if module == nil && s.Expired(addr, at) {
+		return answer{expired: true}, settled && s.Expired(addr, symtab.Instant(at.To-1))
 	}
-	return answer{owner: owner{module: module}}
+	return answer{owner: owner{module: module}}, settled
 }
 
-// sameInAllRoles returns the answer if it is the same for a leaf and a caller of
-// all users: if the symbol covers the bytes before the address and, for the eBPF
-// profiler, after it, or if no symbol does.
-func (p *pass) sameInAllRoles(t target, users uint8) (answer, bool) {
-	if users&(1<<userForeign) != 0 {
-		return answer{}, false
-	}
+// sameForAll returns the answer if it is the same for a leaf and a caller of all
+// users, at the times of all samples: if one symbol covers the bytes before the
+// address and, for the eBPF profiler, after it, or if none does. timed says that the
+// answer depends on when.
+func (p *pass) sameForAll(t target, users uint8) (a answer, same, timed bool) {
 	after := t.addr
 	if users&(1<<userEBPF) != 0 && after < math.MaxUint64 {
 		after++
 	}
-	if last := &p.last; last.named && t.module == nil && last.symbol.Start < t.addr && after < last.symbol.End {
-		return *last, true
+	if last := &p.last; last.named && t.module == nil && last.symbol.Start < t.addr && after < last.symbol.End &&
+		users&(1<<userForeign) == 0 {
+		return *last, true, false
 	}
-	a := p.lookup(t, t.addr)
-	if a.named && a.symbol.Module != nil {
-		p.last = a
-		return a, a.symbol.Start < t.addr && after < a.symbol.End
+	look := func(addr uint64) answer {
+		if t.module != nil {
+			return p.lookupIn(t.module, addr)
+		}
+		a, settled := p.lookupSettled(addr)
+		timed = timed || !settled
+		return a
 	}
-	return a, a == p.lookup(t, t.addr-1) && (after == t.addr || a == p.lookup(t, after))
+	a = look(t.addr)
+	if m := a.symbol.Module; m != nil && !timed && a.symbol.Start < t.addr && after < a.symbol.End {
+		if m.Valid == symtab.Always {
+			p.last = a // and all addresses of the symbol are the module's
+		}
+		return a, users&(1<<userForeign) == 0, false
+	}
+	same = a == look(t.addr-1) && (after == t.addr || a == look(after))
+	return a, same && !timed && users&(1<<userForeign) == 0, timed
 }

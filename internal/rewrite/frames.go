@@ -9,7 +9,7 @@ type frame struct {
 }
 
 // rewrite looks the candidates up and writes what it finds. Frames for which the
-// answer depends on who asks are left to rewriteByRole.
+// answer depends on who asks are left to rewriteSplit.
 func (p *pass) rewrite() {
 	users := p.readUsers()
 	if users == 1<<userForeign {
@@ -19,14 +19,14 @@ func (p *pass) rewrite() {
 	p.readFrames()
 	for _, i := range p.byAddress() {
 		f := &p.frames[i]
-		if a, same := p.sameInAllRoles(f.target, users); same {
+		if a, same, timed := p.sameForAll(f.target, users); same {
 			p.write(p.locTable.At(int(f.loc)), f, a)
 		} else {
-			p.split.frames = append(p.split.frames, i)
+			p.split.add(f, timed)
 		}
 	}
 	if len(p.split.frames) > 0 {
-		p.rewriteByRole(users)
+		p.rewriteSplit(users)
 	}
 }
 
@@ -55,7 +55,7 @@ func (p *pass) readFrames() {
 // knowsBuild reports whether the build id of the core kernel is known. While it
 // is not, any build id may be the kernel's own.
 func (p *pass) knowsBuild() bool {
-	core, ok := p.snapshot.ModuleByName(symtab.KernelName)
+	core, ok := p.known.Snapshot.ModuleByName(symtab.KernelName)
 	return ok && core.BuildID != ""
 }
 

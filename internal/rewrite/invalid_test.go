@@ -52,7 +52,7 @@ func TestContract_6_1_InvalidIndices(t *testing.T) {
 				was := pprofile.NewLocation()
 				d.LocationTable().At(1).CopyTo(was)
 
-				_, counts := New(Options{All: true}).Rewrite(m.Profiles, testSnapshot(t))
+				_, counts := New(Options{All: true}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
 				assert.True(t, was.Equal(d.LocationTable().At(1)))
 				assert.Equal(t, "b", nameOf(rewritetest.FrameAt(d, 2)))
 				assert.Equal(t, 1, counts[OutcomeInvalid][symtab.OriginKernel])
@@ -78,7 +78,7 @@ func TestContract_6_1_InvalidStacksAndSamples(t *testing.T) {
 		m.Sample()
 		m.LastSample().SetStackIndex(index)
 	}
-	New(Options{}).Rewrite(m.Profiles, testSnapshot(t))
+	New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
 	assert.Equal(t, "c", nameOf(rewritetest.FrameAt(d, d.StackTable().At(1).LocationIndices().At(0))))
 	assert.Equal(t, "b", nameOf(rewritetest.FrameAt(d, d.StackTable().At(2).LocationIndices().At(1))))
 }
@@ -88,7 +88,7 @@ func TestFrameTypeOfAnotherKindOfValue(t *testing.T) {
 	d := m.Profiles.Dictionary()
 	d.LocationTable().At(1).AttributeIndices().Append(m.Attribute(keyFrameType, 7))
 	before := marshal(t, m.Profiles)
-	New(Options{}).Rewrite(m.Profiles, testSnapshot(t))
+	New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
 	assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)))
 }
 
@@ -108,7 +108,7 @@ func TestWithoutSymbolsNothingChanges(t *testing.T) {
 		Sample(ambiguous)
 	before := marshal(t, m.Profiles)
 	for _, s := range []*symtab.Snapshot{nil, symtab.NewSnapshot()} {
-		_, counts := New(Options{Label: true}).Rewrite(m.Profiles, s)
+		_, counts := New(Options{Label: true}).Rewrite(m.Profiles, Known{Snapshot: s})
 		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)))
 		assert.Equal(t, 3, counts[OutcomeUnresolved][symtab.OriginKernel])
 		assert.Zero(t, counts[OutcomeForeign], "the build id may be this kernel's")
@@ -128,11 +128,11 @@ func TestContract_4_6_NothingToDo(t *testing.T) {
 	before := marshal(t, m.Profiles)
 	r, s := New(Options{IsForeign: isOther}), testSnapshot(t)
 	m.Profiles.MarkReadOnly() // a write would panic
-	got, counts := r.Rewrite(m.Profiles, s)
+	got, counts := r.Rewrite(m.Profiles, Known{Snapshot: s})
 	assert.Equal(t, m.Profiles, got)
 	assert.Zero(t, counts)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, s) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, Known{Snapshot: s}) }))
 }
 
 // TestHugeMessageIsNotKept: the memory that a message of millions of entries
@@ -145,7 +145,7 @@ func TestHugeMessageIsNotKept(t *testing.T) {
 		table.AppendEmpty()
 	}
 	var p pass
-	p.begin(m.Profiles, &Options{}, testSnapshot(t))
+	p.begin(m.Profiles, &Options{}, Known{Snapshot: testSnapshot(t)})
 	assert.False(t, p.end())
 }
 
@@ -183,14 +183,14 @@ func FuzzRewrite(f *testing.F) {
 		before := copied(pd)
 		valid := rewritetest.CheckValid(pd) == nil
 		r := New(opts)
-		r.Rewrite(pd, snapshot)
+		r.Rewrite(pd, Known{Snapshot: snapshot})
 		if !valid {
 			return
 		}
 		require.NoError(t, rewritetest.CheckValid(pd))
 		require.NoError(t, rewritetest.CheckRewritten(before, pd))
 		once := marshal(t, pd)
-		r.Rewrite(pd, snapshot)
+		r.Rewrite(pd, Known{Snapshot: snapshot})
 		require.True(t, bytes.Equal(once, marshal(t, pd)), "twice is not once")
 	})
 }

@@ -79,8 +79,8 @@ func (p *pass) readMapping(m *mapping, index int) {
 		value := p.attrTable.At(int(hasFunctions)).Value()
 		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
 	}
-	byName, named := p.snapshot.ModuleByName(moduleName(fileName))
-	switch byBuild, ok := p.snapshot.ModuleByBuildID(m.buildID); {
+	byName, named := p.known.Snapshot.ModuleByName(moduleName(fileName))
+	switch byBuild, ok := p.known.Snapshot.ModuleByBuildID(m.buildID); {
 	case ok:
 		m.module = byBuild
 	case m.buildID == "" || named && byName.BuildID == "":
@@ -120,7 +120,7 @@ func (p *pass) isKernelFile(name string) bool {
 		return true
 	}
 	if inner, ok := cutBrackets(name); ok {
-		_, known := p.snapshot.ModuleByName(inner)
+		_, known := p.known.Snapshot.ModuleByName(inner)
 		return known
 	}
 	return false

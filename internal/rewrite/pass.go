@@ -3,15 +3,14 @@ package rewrite
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // pass is the work on one message. Its memory is used again for the next.
 type pass struct {
 	opts     *Options
-	snapshot *symtab.Snapshot
+	known    Known
 	counts   Counts
+	clockOff int // profiles
 
 	dictionary
 	attributes    attributes
@@ -27,6 +26,7 @@ type pass struct {
 
 	tables tables
 	split  split
+	times  times
 }
 
 // dictionary is the message and its tables.
@@ -61,10 +61,10 @@ func (d *dictionary) str(i int32) (string, bool) {
 	return d.stringTable.At(int(i)), true
 }
 
-func (p *pass) begin(pd pprofile.Profiles, opts *Options, snapshot *symtab.Snapshot) {
+func (p *pass) begin(pd pprofile.Profiles, opts *Options, known Known) {
 	p.use(pd)
-	p.opts, p.snapshot = opts, snapshot
-	p.counts = Counts{}
+	p.opts, p.known = opts, known
+	p.counts, p.clockOff = Counts{}, 0
 }
 
 // maxKept is the number of table entries in a message up to which a pass keeps
@@ -76,7 +76,7 @@ func (p *pass) end() bool {
 	keep := max(p.locTable.Len(), p.stringTable.Len(), p.attrTable.Len(),
 		p.mappingTable.Len(), p.funcTable.Len(), p.stackTable.Len()) <= maxKept
 	p.dictionary = dictionary{}
-	p.opts, p.snapshot = nil, nil
+	p.opts, p.known = nil, Known{}
 	clear(p.mappings)
 	clear(p.frames)
 	p.functionKinds = p.functionKinds[:0]
@@ -84,6 +84,7 @@ func (p *pass) end() bool {
 	p.anyNamed, p.last, p.function = false, answer{}, function{}
 	p.tables.end()
 	p.split.end()
+	p.times.end()
 	return keep
 }
 

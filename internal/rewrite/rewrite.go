@@ -26,10 +26,13 @@ package rewrite
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -38,6 +41,10 @@ type Options struct {
 	All           bool // also the frames that have a name already
 	KeepAddresses bool // leave addresses as they came, not relative to the module
 	Label         bool // name what is in a module but not in a symbol "module+0x12"
+
+	// History is for how long code that was unloaded is known. Times of samples
+	// from before cannot be this machine's.
+	History time.Duration
 
 	// IsForeign reports whether the profiles of a resource come from another
 	// host, whose frames are left alone. It may be nil.
@@ -51,6 +58,7 @@ type Outcome uint8
 const (
 	OutcomeResolved   Outcome = iota
 	OutcomeUnresolved         // no symbol covers its address
+	OutcomeExpired            // what covered it is too long ago to be known
 	OutcomeForeign            // of another kernel: another host, boot or guest
 	OutcomeInvalid            // refers to something that is not in the message
 	NumOutcomes       = iota
@@ -58,16 +66,28 @@ const (
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
-	return [NumOutcomes]string{"resolved", "unresolved", "foreign", "invalid"}[o]
+	return [NumOutcomes]string{"resolved", "unresolved", "expired", "foreign", "invalid"}[o]
 }
 
 // Counts is how many frames had which outcome, by the origin of their code. The
 // origin of a frame whose code is not known is OriginKernel.
 type Counts [NumOutcomes][symtab.NumOrigins]int
 
+// Known is what is known of the kernel when a message comes.
+type Known struct {
+	Snapshot *symtab.Snapshot
+
+	// Clock converts the times of samples to the clock of the snapshot. If it is
+	// nil, all samples are taken to be of now.
+	Clock *realtime.Clock
+
+	Now int64 // on the clock of the snapshot
+}
+
 // A Rewriter rewrites messages. It is safe for concurrent use.
 type Rewriter struct {
-	opts Options
+	opts     Options
+	clockOff atomic.Int64
 
 	// idle are passes that wait for a message. Not in a sync.Pool: messages come
 	// every few seconds, and by the next one that would be empty.
@@ -101,13 +121,17 @@ func (r *Rewriter) put(p *pass) {
 	}
 }
 
-// Rewrite rewrites the kernel frames of pd with what snapshot knows, and returns
-// the result, which is pd itself, or a rewritten copy if pd is read-only. It
+// ClockOff returns the number of profiles so far of which most samples had times that
+// cannot be this machine's. Where it mattered, they were taken to be as of when the
+// profile came. Profiles for which it did not matter are not looked at.
+func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
+
+// Rewrite rewrites the kernel frames of pd with what is known, and returns the result, which is pd itself, or a rewritten copy if pd is read-only. It
 // returns pd untouched if there is nothing to do. It never fails: a frame that
 // cannot be named is left as it is and counted.
-func (r *Rewriter) Rewrite(pd pprofile.Profiles, snapshot *symtab.Snapshot) (pprofile.Profiles, Counts) {
+func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles, Counts) {
 	p := r.get()
-	p.begin(pd, &r.opts, snapshot)
+	p.begin(pd, &r.opts, known)
 	p.findCandidates()
 	if len(p.candidates) > 0 {
 		if pd.IsReadOnly() {
@@ -117,6 +141,9 @@ func (r *Rewriter) Rewrite(pd pprofile.Profiles, snapshot *symtab.Snapshot) (ppr
 		p.rewrite()
 	}
 	counts := p.counts
+	if p.clockOff > 0 {
+		r.clockOff.Add(int64(p.clockOff))
+	}
 	if p.end() {
 		r.put(p)
 	}

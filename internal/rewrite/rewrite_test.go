@@ -141,7 +141,7 @@ func runWith(
 	readOnly.MarkReadOnly()
 
 	r := New(opts)
-	got, counts := r.Rewrite(pd, snapshot)
+	got, counts := r.Rewrite(pd, Known{Snapshot: snapshot})
 	if pd != got {
 		t.Error("another object")
 	}
@@ -149,10 +149,10 @@ func runWith(
 	require.NoError(t, rewritetest.CheckRewritten(before, pd))
 	after := marshal(t, pd)
 
-	again, _ := r.Rewrite(pd, snapshot)
+	again, _ := r.Rewrite(pd, Known{Snapshot: snapshot})
 	require.True(t, bytes.Equal(after, marshal(t, again)), "4.5: processing the output again changes nothing")
 
-	fromReadOnly, _ := r.Rewrite(readOnly, snapshot)
+	fromReadOnly, _ := r.Rewrite(readOnly, Known{Snapshot: snapshot})
 	require.True(t, bytes.Equal(after, marshal(t, fromReadOnly)), "a copy of what is read-only is rewritten")
 	require.True(t, bytes.Equal(marshal(t, before), marshal(t, readOnly)), "what is read-only was not changed")
 	return rewritetest.Samples(pd), counts

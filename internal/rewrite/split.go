@@ -1,33 +1,59 @@
 package rewrite
 
 import (
-	"math/bits"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// split is what it takes to give users of a frame different answers.
+// split is what it takes to give users of a frame different answers. It is worked
+// out in steps: which uses there are of stacks with such frames (uses), which
+// answers these need (variants), which locations have them, and then which stacks.
 type split struct {
-	foreign []bool  // by resource
-	frames  []int32 // positions of those whose answer depends on who asks
-	users   []uint8 // by stack: bits of user, and hasFrame
-	roles   []uint8 // by location: isFrame, and bits of role
+	foreign []bool // by resource
 
-	ambiguous []ambiguousFrame
+	frames []splitFrame // those whose answer depends on who asks
+	of     []int32      // by location: its position in frames + 1, 0 for none
+	stacks []uint8      // by stack: bits of user, and those below
 
-	// targets says which location serves a role, where not all are served by
-	// the location itself.
-	targets map[int32][numRoles]int32
-	// moves says which stack serves a user instead of the one he had.
-	moves map[stackUser]int32
+	variants []variant
+	uses     []use
+	chosen   []int32 // variants, by the uses
+	order    []int32 // of the uses, by stack
+
+	moves map[stackUser]int32 // of the uses of a stack by all samples of a kind
+	timed []int32             // uses by single samples, as eachSample comes to them
 
 	ownLocations int32 // the number of locations before the first split
 	locations    index
-	stacks       index // all stacks, if that was needed
+	whole        index // all stacks, if that was needed
 	written      index // those that were written
 	stack        []int32
-	forUser      []int32
+	forUse       []int32
+}
+
+// splitFrame is a frame whose answer depends on who asks.
+type splitFrame struct {
+	*frame
+	timed    bool              // also on when
+	original pprofile.Location // as it was before, if there are several variants
+	first    int32             // of its variants, -1 for none
+	byRole   [numRoles]int32   // its variants + 1, if it is not timed; 0 while not known
+}
+
+// variant is an answer to a frame.
+type variant struct {
+	answer answer
+	role   role  // the first that it serves
+	loc    int32 // that has it
+	next   int32 // of the same frame, -1 for none
+}
+
+// use is a stack as some samples use it.
+type use struct {
+	stack  int32
+	user   user
+	chosen int32 // where its variants begin, one for each split frame of the stack
+	to     int32 // the stack that serves it
 }
 
 type stackUser struct {
@@ -35,109 +61,148 @@ type stackUser struct {
 	user  user
 }
 
+// In split.stacks, beside the bits of user.
+const (
+	hasFrame = 1 << (numUsers + iota) // it has a location in split.frames
+	hasTimed                          // one whose answer depends on when
+	isKept                            // somebody else was given it: it must stay as it is
+)
+
 func (sp *split) end() {
-	sp.frames = sp.frames[:0]
-	clear(sp.ambiguous)
-	sp.ambiguous = sp.ambiguous[:0]
-	clear(sp.targets)
+	clear(sp.frames)
+	clear(sp.variants)
+	sp.frames, sp.variants = sp.frames[:0], sp.variants[:0]
+	sp.uses, sp.chosen, sp.timed = sp.uses[:0], sp.chosen[:0], sp.timed[:0]
 	clear(sp.moves)
-	sp.locations.built, sp.stacks.built, sp.written.built = false, false, false
+	sp.locations.built, sp.whole.built, sp.written.built = false, false, false
 }
 
-// rewriteByRole writes the frames whose answer depends on the role. Where roles
-// have different answers, it gives each its own location, and its own stack to
-// the samples that need it.
-func (p *pass) rewriteByRole(users uint8) {
-	p.readRoles(users)
-	for _, i := range p.split.frames {
-		p.writeFirst(&p.frames[i])
+// add adds a frame.
+func (sp *split) add(f *frame, timed bool) {
+	sp.frames = append(sp.frames, splitFrame{frame: f, timed: timed, first: -1})
+}
+
+// frameOf returns the frame that a location is, nil if its answer is the same for
+// all.
+func (sp *split) frameOf(loc int32) *splitFrame {
+	if uint(loc) >= uint(len(sp.of)) || sp.of[loc] == 0 {
+		return nil
 	}
+	return &sp.frames[sp.of[loc]-1]
+}
+
+// rewriteSplit writes the frames whose answer depends on who asks. Where users have
+// different answers, it gives each its own location, and its own stack to the
+// samples that need it.
+func (p *pass) rewriteSplit(users uint8) {
+	sp := &p.split
+	sp.of = resized(sp.of, p.locTable.Len())
+	clear(sp.of)
+	for i := range sp.frames {
+		sp.of[sp.frames[i].loc] = int32(i + 1)
+	}
+	p.findUses(users)
+	several := false
+	for i := range sp.frames {
+		several = p.writeFirst(&sp.frames[i]) || several
+	}
+	if !several {
+		return
+	}
+	sp.ownLocations = int32(p.locTable.Len())
 	// Only now, as a copy can be equal to what another frame has become.
-	for i := range p.split.ambiguous {
-		p.splitFrame(&p.split.ambiguous[i])
-	}
-	if len(p.split.targets) == 0 {
-		return
-	}
-	p.split.ownLocations = int32(len(p.split.roles))
-	for i, users := range p.split.users {
-		if users&hasFrame != 0 && p.hasSplit(int32(i)) {
-			p.splitStack(int32(i), users)
+	for i := range sp.frames {
+		if f := &sp.frames[i]; f.original != (pprofile.Location{}) {
+			p.writeOthers(f)
 		}
 	}
-	if len(p.split.moves) == 0 {
-		return
-	}
-	p.eachSample(func(s pprofile.Sample, u user) {
-		if to, ok := p.split.moves[stackUser{s.StackIndex(), u}]; ok {
-			s.SetStackIndex(to)
+	p.serveUses()
+	p.moveSamples()
+}
+
+// variantFor returns the variant of a frame that has its answer in a role, at some
+// time if the frame is timed.
+func (p *pass) variantFor(f *splitFrame, r role, at *when) int32 {
+	if !f.timed {
+		if known := f.byRole[r]; known > 0 {
+			return known - 1
 		}
-	})
-}
-
-// ambiguousFrame is a frame whose roles have different answers.
-type ambiguousFrame struct {
-	*frame
-	original pprofile.Location // as it was before
-	answers  [numRoles]answer
-	roles    uint8
-}
-
-// writeFirst writes the answer for the first of the frame's roles into its
-// location. If not all have that answer, it notes what they have.
-func (p *pass) writeFirst(f *frame) {
-	a := ambiguousFrame{frame: f, roles: p.split.roles[f.loc]}
-	if a.roles == isFrame {
-		a.roles |= 1 << roleLeaf // in no stack of a sample
+		at = nil
 	}
-	first := role(bits.TrailingZeros8(a.roles))
-	differ := false
-	for r := first; r < numRoles; r++ {
-		if a.roles&(1<<r) != 0 {
-			a.answers[r] = p.answer(f.target, r)
-			differ = differ || a.answers[r] != a.answers[first]
+	a := p.answer(f.target, r, at)
+	v := p.split.variantWith(f, a, r)
+	if !f.timed {
+		f.byRole[r] = v + 1
+	}
+	return v
+}
+
+func (sp *split) variantWith(f *splitFrame, a answer, r role) int32 {
+	link := &f.first
+	for *link >= 0 {
+		v := &sp.variants[*link]
+		if v.answer == a {
+			v.role = min(v.role, r)
+			return *link
+		}
+		link = &v.next
+	}
+	at := int32(len(sp.variants))
+	*link = at // before it may move
+	sp.variants = append(sp.variants, variant{answer: a, role: r, loc: f.loc, next: -1})
+	return at
+}
+
+// writeFirst writes the variant that serves the first role into the frame's
+// location, and reports whether there are others.
+func (p *pass) writeFirst(f *splitFrame) (several bool) {
+	sp := &p.split
+	if f.first < 0 { // in no stack of a sample
+		p.variantFor(f, roleLeaf, p.wholeSpan())
+	}
+	first := f.first
+	for v := sp.variants[first].next; v >= 0; v = sp.variants[v].next {
+		if sp.variants[v].role < sp.variants[first].role {
+			first = v
 		}
 	}
 	loc := p.locTable.At(int(f.loc))
-	if differ {
-		a.original = pprofile.NewLocation()
-		loc.CopyTo(a.original)
-		p.split.ambiguous = append(p.split.ambiguous, a)
+	if sp.variants[f.first].next >= 0 {
+		several = true
+		f.original = pprofile.NewLocation()
+		loc.CopyTo(f.original)
+		sp.toFront(f, first)
 	}
-	p.write(loc, f, a.answers[first])
+	p.write(loc, f.frame, sp.variants[first].answer)
+	return several
 }
 
-// splitFrame writes the answers that differ from the one in the frame's location
-// into copies of what that was before.
-func (p *pass) splitFrame(a *ambiguousFrame) {
-	var targets [numRoles]int32
-	first := role(bits.TrailingZeros8(a.roles))
-	for r := first; r < numRoles; r++ {
-		targets[r] = a.loc
-		if a.roles&(1<<r) == 0 || r == first {
-			continue
-		}
-		same := first
-		for same < r && (a.roles&(1<<same) == 0 || a.answers[same] != a.answers[r]) {
-			same++
-		}
-		if same < r {
-			targets[r] = targets[same]
-		} else {
-			targets[r] = p.copyFor(a, a.answers[r])
-		}
+// toFront makes a variant the first of its frame's.
+func (sp *split) toFront(f *splitFrame, first int32) {
+	if f.first == first {
+		return
 	}
-	if p.split.targets == nil {
-		p.split.targets = make(map[int32][numRoles]int32)
+	link := &f.first
+	for *link != first {
+		link = &sp.variants[*link].next
 	}
-	p.split.targets[a.loc] = targets
-	p.split.roles[a.loc] |= isSplit
+	*link = sp.variants[first].next
+	sp.variants[first].next = f.first
+	f.first = first
+}
+
+// writeOthers writes the further variants of a frame into copies of what it was
+// before.
+func (p *pass) writeOthers(f *splitFrame) {
+	for v := p.split.variants[f.first].next; v >= 0; v = p.split.variants[v].next {
+		p.split.variants[v].loc = p.copyFor(f, p.split.variants[v].answer)
+	}
 }
 
 // copyFor returns the index of a location that is the original with the answer
 // written into it: the frame's own, if the answer makes no difference, or
 // another, which is appended if there is none yet.
-func (p *pass) copyFor(f *ambiguousFrame, a answer) int32 {
+func (p *pass) copyFor(f *splitFrame, a answer) int32 {
 	loc := pprofile.NewLocation()
 	f.original.CopyTo(loc)
 	p.write(loc, f.frame, a)
@@ -158,7 +223,7 @@ func (p *pass) copyFor(f *ambiguousFrame, a answer) int32 {
 }
 
 // indexLocations makes the index of the locations that a copy can be equal to:
-// the frames whose answer depends on the role, and all if some were named before.
+// the frames whose answer depends on who asks, and all if some were named before.
 func (p *pass) indexLocations() {
 	x := &p.split.locations
 	add := func(i int32) {
@@ -173,8 +238,8 @@ func (p *pass) indexLocations() {
 		return
 	}
 	x.reset(len(p.split.frames))
-	for _, i := range p.split.frames {
-		add(p.frames[i].loc)
+	for i := range p.split.frames {
+		add(p.split.frames[i].loc)
 	}
 }
 

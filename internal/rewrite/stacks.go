@@ -1,90 +1,130 @@
 package rewrite
 
-// hasSplit reports whether one of a stack's locations was split.
-func (p *pass) hasSplit(stack int32) bool {
-	roles := p.split.roles
-	indices := p.stackTable.At(int(stack)).LocationIndices()
-	for i := range indices.Len() {
-		if loc := indices.At(i); uint(loc) < uint(len(roles)) && roles[loc]&isSplit != 0 {
-			return true
-		}
+import (
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+)
+
+// serveUses gives each use of a stack one with the locations that serve it: the
+// stack itself to those that need no other, else to the first; one that is there
+// already, or a new one, to the rest.
+func (p *pass) serveUses() {
+	sp := &p.split
+	sp.order = resized(sp.order, len(sp.uses))
+	for i := range sp.order {
+		sp.order[i] = int32(i)
 	}
-	return false
+	slices.SortStableFunc(sp.order, func(a, b int32) int { return cmp.Compare(sp.uses[a].stack, sp.uses[b].stack) })
+	for rest := sp.order; len(rest) > 0; {
+		stack := sp.uses[rest[0]].stack
+		n := 1
+		for n < len(rest) && sp.uses[rest[n]].stack == stack {
+			n++
+		}
+		p.serveStack(stack, rest[:n])
+		rest = rest[n:]
+	}
 }
 
-// splitStack gives each kind of user of a stack one with the locations that
-// serve him: the stack itself to those who need no other, else to the first;
-// one that is there already, or a new one, to the rest.
-func (p *pass) splitStack(stack int32, users uint8) {
+// serveStack serves all uses of one stack.
+func (p *pass) serveStack(stack int32, uses []int32) {
 	sp := &p.split
 	indices := p.stackTable.At(int(stack)).LocationIndices()
 	sp.stack = sp.stack[:0]
 	for i := range indices.Len() {
 		sp.stack = append(sp.stack, indices.At(i))
 	}
-	var (
-		changed [numUsers]bool
-		taken   bool // the stack itself is used on
-	)
-	for u := range user(numUsers) {
-		if users&(1<<u) != 0 {
-			changed[u] = p.locationsFor(u)
-			taken = taken || !changed[u]
+	taken := sp.stacks[stack]&isKept != 0 // the stack itself is used on
+	for _, i := range uses {
+		if !p.locationsFor(&sp.uses[i]) {
+			taken = true
+			break
 		}
 	}
-	for u := range user(numUsers) {
-		if !changed[u] {
+	for _, i := range uses {
+		u := &sp.uses[i]
+		if !p.locationsFor(u) {
 			continue
 		}
-		p.locationsFor(u)
-		hash := hashStack(sp.forUser)
+		hash := hashStack(sp.forUse)
 		at, ok := p.findStack(hash)
 		switch {
 		case ok:
-			if int(at) < len(sp.users) {
-				sp.users[at] |= 1 << u // so that it is not taken from him
+			if int(at) < len(sp.stacks) {
+				sp.stacks[at] |= isKept
 			}
 		case !taken:
-			taken = true
-			indices.FromRaw(sp.forUser)
-			sp.written.addNew(hash, stack)
-			continue
+			taken, at = true, stack
+			indices.FromRaw(sp.forUse)
+			sp.written.addNew(hash, at)
 		default:
 			at = int32(p.stackTable.Len())
-			p.stackTable.AppendEmpty().LocationIndices().FromRaw(sp.forUser)
+			p.stackTable.AppendEmpty().LocationIndices().FromRaw(sp.forUse)
 			sp.written.addNew(hash, at)
 		}
-		if sp.moves == nil {
-			sp.moves = make(map[stackUser]int32)
-		}
-		sp.moves[stackUser{stack, u}] = at
+		u.to = at
 	}
 }
 
-// locationsFor fills p.split.forUser with the locations that p.split.stack has
-// for a user, and reports whether one is another.
-func (p *pass) locationsFor(u user) (changed bool) {
+// locationsFor fills p.split.forUse with the locations that p.split.stack has for
+// a use, and reports whether one is another.
+func (p *pass) locationsFor(u *use) (changed bool) {
 	sp := &p.split
-	sp.forUser = sp.forUser[:0]
-	for position, loc := range sp.stack {
-		if uint(loc) < uint(len(sp.roles)) && sp.roles[loc]&isSplit != 0 {
-			targets := sp.targets[loc]
-			if to := targets[roleOf(u, position)]; to != loc {
+	sp.forUse = sp.forUse[:0]
+	next := u.chosen
+	for _, loc := range sp.stack {
+		if sp.frameOf(loc) != nil {
+			if to := sp.variants[sp.chosen[next]].loc; to != loc {
 				loc, changed = to, true
 			}
+			next++
 		}
-		sp.forUser = append(sp.forUser, loc)
+		sp.forUse = append(sp.forUse, loc)
 	}
 	return changed
 }
 
-// isStack reports whether a stack has the locations of p.split.forUser.
+// moveSamples gives samples the stacks that serve them.
+func (p *pass) moveSamples() {
+	sp := &p.split
+	for i := range sp.uses {
+		if u := &sp.uses[i]; u.to != u.stack && sp.stacks[u.stack]&hasTimed == 0 {
+			if sp.moves == nil {
+				sp.moves = make(map[stackUser]int32)
+			}
+			sp.moves[stackUser{u.stack, u.user}] = u.to
+		}
+	}
+	if len(sp.moves) == 0 && len(sp.timed) == 0 {
+		return
+	}
+	timed := sp.timed
+	p.eachProfile(func(i int, profile pprofile.Profile, u user) {
+		p.eachSample(profile, func(s pprofile.Sample) {
+			switch stack := s.StackIndex(); {
+			case int(stack) >= len(sp.stacks):
+			case sp.stacks[stack]&hasTimed != 0:
+				n := p.numInstants(i, s)
+				p.moveTimed(profile, s, timed[:n])
+				timed = timed[n:]
+			default:
+				if to, ok := sp.moves[stackUser{stack, u}]; ok {
+					s.SetStackIndex(to)
+				}
+			}
+		})
+	})
+}
+
+// isStack reports whether a stack has the locations of p.split.forUse.
 func (p *pass) isStack(pos int32) bool {
 	indices := p.stackTable.At(int(pos)).LocationIndices()
-	if indices.Len() != len(p.split.forUser) {
+	if indices.Len() != len(p.split.forUse) {
 		return false
 	}
-	for i, loc := range p.split.forUser {
+	for i, loc := range p.split.forUse {
 		if indices.At(i) != loc {
 			return false
 		}
@@ -92,7 +132,7 @@ func (p *pass) isStack(pos int32) bool {
 	return true
 }
 
-// findStack returns the stack that has the locations of p.split.forUser. A stack
+// findStack returns the stack that has the locations of p.split.forUse. A stack
 // that was not written has no location that is new, so these are looked at only
 // if all locations were there before.
 func (p *pass) findStack(hash uint32) (int32, bool) {
@@ -103,19 +143,19 @@ func (p *pass) findStack(hash uint32) (int32, bool) {
 	if at, ok := sp.written.find(hash, p.isStack); ok {
 		return at, true
 	}
-	for _, loc := range sp.forUser {
+	for _, loc := range sp.forUse {
 		if loc >= sp.ownLocations {
 			return 0, false
 		}
 	}
-	if !sp.stacks.built {
+	if !sp.whole.built {
 		p.indexStacks()
 	}
-	return sp.stacks.find(hash, p.isStack)
+	return sp.whole.find(hash, p.isStack)
 }
 
 func (p *pass) indexStacks() {
-	x := &p.split.stacks
+	x := &p.split.whole
 	x.reset(p.stackTable.Len())
 	for i := range p.stackTable.Len() {
 		stack := p.stackTable.At(i)

@@ -27,6 +27,9 @@ func (p *pass) write(loc pprofile.Location, f *frame, a answer) {
 		p.count(OutcomeResolved, a.owner)
 	case f.named:
 		return // what it has is better than nothing
+	case a.expired:
+		p.count(OutcomeExpired, owner{})
+		return
 	default:
 		p.count(OutcomeUnresolved, a.owner)
 		if !a.owner.isKnown() {

@@ -29,7 +29,7 @@ type delay struct {
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counting{fake: newFake("s")}
-		c := Start(zap.NewNop(), newFake("does not count"), s)
+		c := Start(zap.NewNop(), nil, newFake("does not count"), s)
 		defer c.Stop()
 		var told []delay
 		stop := c.WatchDelays(func(source string, kind Kind, d time.Duration) {

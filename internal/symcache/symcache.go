@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -33,6 +34,7 @@ type Source interface {
 // concurrent use.
 type Cache struct {
 	logger   *zap.Logger
+	clock    *realtime.Tracker // may be nil
 	sources  []Source
 	snapshot atomic.Pointer[symtab.Snapshot]
 	cancel   context.CancelFunc
@@ -47,15 +49,19 @@ type Cache struct {
 }
 
 // Start returns a cache whose sources run until Stop is called. Which tables
-// come first in a snapshot is the order of the sources.
-func Start(logger *zap.Logger, sources ...Source) *Cache {
-	return start(logger, newBackOff, sources)
+// come first in a snapshot is the order of the sources. Until then it also follows
+// the wall clock by the tracker, which may be nil.
+func Start(logger *zap.Logger, clock *realtime.Tracker, sources ...Source) *Cache {
+	return start(logger, clock, newBackOff, sources)
 }
 
-func start(logger *zap.Logger, newBackOff func() backoff.BackOff, sources []Source) *Cache {
+func start(
+	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
+) *Cache {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Cache{
 		logger:     logger,
+		clock:      clock,
 		sources:    sources,
 		cancel:     cancel,
 		newBackOff: newBackOff,
@@ -69,7 +75,24 @@ func start(logger *zap.Logger, newBackOff func() backoff.BackOff, sources []Sour
 	for i := range sources {
 		c.done.Go(func() { c.run(ctx, i) })
 	}
+	if clock != nil {
+		c.done.Go(func() { follow(ctx, clock) })
+	}
 	return c
+}
+
+// follow reads the clock once a second.
+func follow(ctx context.Context, clock *realtime.Tracker) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			clock.Now()
+		}
+	}
 }
 
 // Stop ends the sources and waits for them. The last snapshot stays.
@@ -111,6 +134,15 @@ func (c *Cache) Snapshot() *symtab.Snapshot {
 		return nil
 	}
 	return c.snapshot.Load()
+}
+
+// Now returns the time on the clock of the snapshot, and what converts Unix times to
+// it, nil if there is no clock.
+func (c *Cache) Now() (int64, *realtime.Clock) {
+	if c == nil || c.clock == nil {
+		return 0, nil
+	}
+	return c.clock.Now()
 }
 
 // The time between two runs of a source that fails doubles from the first to the

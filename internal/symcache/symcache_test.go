@@ -82,7 +82,7 @@ func lookup(c *Cache, addr uint64) string {
 func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newFake("a"), newFake("b")
-		c := Start(zap.NewNop(), a, b)
+		c := Start(zap.NewNop(), nil, a, b)
 		defer c.Stop()
 		assert.Empty(t, lookup(c, 1))
 
@@ -106,7 +106,7 @@ func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {
 func TestContract_6_2_FailureKeepsTheLastTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake("s")
-		c := Start(zap.NewNop(), s)
+		c := Start(zap.NewNop(), nil, s)
 		defer c.Stop()
 		s.publish(table(t, "f", 1), nil)
 		s.fail(errors.New("broken"))
@@ -120,7 +120,7 @@ func TestContract_6_2_FailureKeepsTheLastTable(t *testing.T) {
 func TestSourceIsRunAgainWithBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake("s")
-		c := Start(zap.NewNop(), s)
+		c := Start(zap.NewNop(), nil, s)
 		defer c.Stop()
 		begin := time.Now()
 		var delays []time.Duration
@@ -150,7 +150,7 @@ func TestHealthIsReportedOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		s, other := newFake("s"), newFake("other")
-		c := Start(zap.New(core), s, other)
+		c := Start(zap.New(core), nil, s, other)
 		defer c.Stop()
 
 		var seen []Health
@@ -201,7 +201,7 @@ func TestRegistrySharesAndStops(t *testing.T) {
 	start := func() *Cache {
 		started++
 		s := newFake("s")
-		c := Start(zap.NewNop(), s)
+		c := Start(zap.NewNop(), nil, s)
 		sources[c] = s
 		return c
 	}
@@ -233,7 +233,7 @@ func TestRegistryOfManyUsers(t *testing.T) {
 	for i := range 50 {
 		users.Go(func() {
 			cache, release := r.Acquire(i%3, func() *Cache {
-				return start(zap.NewNop(), func() backoff.BackOff { return &backoff.ZeroBackOff{} }, []Source{newFake("s")})
+				return start(zap.NewNop(), nil, func() backoff.BackOff { return &backoff.ZeroBackOff{} }, []Source{newFake("s")})
 			})
 			cache.Snapshot()
 			release()

@@ -45,7 +45,7 @@ func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, set
 			continue
 		}
 		if m := sym.Module; m != nil && int(sym.number) == m.Len()-1 {
-			sym.End = min(sym.End, s.endOf(m, at))
+			sym.End = min(sym.End, s.EndOf(m, at))
 			if addr >= sym.End {
 				continue
 			}
@@ -58,10 +58,10 @@ func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, set
 	return best, ok, settled
 }
 
-// endOf returns where a module ended in an interval. How far it reaches is not
+// EndOf returns where a module ended in an interval. How far it reaches is not
 // known: what else begins behind its last symbol ends it (section 3.2 of the
 // contract).
-func (s *Snapshot) endOf(m *Module, at Interval) uint64 {
+func (s *Snapshot) EndOf(m *Module, at Interval) uint64 {
 	last := m.Start
 	if n := m.Len(); n > 0 {
 		last = m.Start + uint64(m.symbols.extents[n-1].offset())
@@ -76,7 +76,7 @@ func (s *Snapshot) endOf(m *Module, at Interval) uint64 {
 // ModuleAt returns the module that had code at addr in an interval, or most of it.
 func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
 	for _, t := range s.Tables() {
-		if m, ok := t.ModuleAt(addr, at); ok && addr < s.endOf(m, at) {
+		if m, ok := t.ModuleAt(addr, at); ok && addr < s.EndOf(m, at) {
 			return m, true
 		}
 	}
@@ -103,6 +103,17 @@ func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
 		}
 	}
 	return nil, false
+}
+
+// MayForget reports whether the history of an address may be incomplete, as code
+// there is forgotten.
+func (s *Snapshot) MayForget(addr uint64) bool {
+	for _, t := range s.Tables() {
+		if t.expired.low <= addr && addr < t.expired.high {
+			return true
+		}
+	}
+	return false
 }
 
 // Expired reports whether code that is forgotten may have been at an address in an

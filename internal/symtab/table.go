@@ -120,7 +120,7 @@ func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
 // lookup also says whether the answer holds for every instant of the interval.
 func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
 	if m, settled := t.modules.ownerAt(addr, at); m != nil {
-		sym, ok = m.lookup(addr)
+		sym, ok = m.Lookup(addr)
 		return sym, ok, settled
 	} else if !settled {
 		return Symbol{}, false, false
@@ -132,8 +132,9 @@ func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) 
 	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
 }
 
-// lookup returns the symbol of the module that covers an address in it.
-func (m *Module) lookup(addr uint64) (Symbol, bool) {
+// Lookup returns the symbol of the module that covers an address, which must be one
+// of the module's.
+func (m *Module) Lookup(addr uint64) (Symbol, bool) {
 	offset := addr - m.Start
 	i := m.symbols.floor(uint32(offset))
 	if i < 0 {

@@ -1,0 +1,241 @@
+package rewrite
+
+import (
+	"math"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// when is an instant, or the time of a profile, on the clock of the snapshot: one
+// interval; two if the wall clock was set back, so that it showed the same time
+// twice; none if it never was that time.
+type when struct {
+	at [2]symtab.Interval
+	n  uint8
+}
+
+func oneInterval(at symtab.Interval) when { return when{at: [2]symtab.Interval{at}, n: 1} }
+
+// times are the times of a message's samples.
+type times struct {
+	built    bool
+	span     when // all of them
+	profiles []profileTimes
+	current  when // the one that is visited
+	scratch  []symtab.Interval
+}
+
+// profileTimes are those of a profile, 5.1.
+type profileTimes struct {
+	whole when // of samples that have no timestamps
+
+	// notOurs says that the timestamps of samples are not of this machine's clock.
+	// They count as the time before the message came.
+	notOurs bool
+}
+
+// ahead is how far ahead of this machine's clock a time may be.
+const ahead = int64(5 * time.Second)
+
+func (t *times) end() { *t = times{profiles: t.profiles[:0], scratch: t.scratch[:0]} }
+
+// wholeSpan returns the time of all samples of the message.
+func (p *pass) wholeSpan() *when {
+	if !p.times.built {
+		p.readTimes()
+	}
+	return &p.times.span
+}
+
+// readTimes finds out from when the samples are. It is needed only where there is
+// code that has not been there forever.
+func (p *pass) readTimes() {
+	t := &p.times
+	t.built = true
+	if p.known.Clock == nil {
+		t.span = oneInterval(symtab.Now)
+		return
+	}
+	span := symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
+	p.eachProfile(func(_ int, profile pprofile.Profile, u user) {
+		times, stamps := p.readProfile(profile)
+		t.profiles = append(t.profiles, times)
+		if u == userForeign {
+			return
+		}
+		for _, at := range times.whole.at[:times.whole.n] {
+			span.From, span.To = min(span.From, at.From), max(span.To, at.To)
+		}
+		if times.notOurs || stamps.From > stamps.To {
+			return
+		}
+		for _, at := range p.convert(stamps) {
+			span.From, span.To = min(span.From, at.From), max(span.To, at.To)
+		}
+	})
+	if span.From < span.To {
+		t.span = oneInterval(span)
+	}
+}
+
+// readProfile returns the times of a profile, and the interval of its timestamps.
+func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps symtab.Interval) {
+	now := p.known.Clock.Unix(p.known.Now)
+	possible := symtab.Interval{From: now - int64(p.opts.History), To: now + ahead}
+	duration := int64(min(profile.DurationNano(), math.MaxInt64/2))
+	header := symtab.Instant(unixTime(profile.Time()))
+	header.To = max(header.To, header.From+duration)
+	headerIsOurs := header.From > 0 && header.Overlaps(possible)
+
+	ours, others := 0, 0
+	count := func(ok bool) {
+		if ok {
+			ours++
+		} else {
+			others++
+		}
+	}
+	stamps = symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
+	p.eachSample(profile, func(s pprofile.Sample) {
+		all := s.TimestampsUnixNano()
+		any := false
+		for i := range all.Len() {
+			if at := unixTime(pcommon.Timestamp(all.At(i))); at > 0 {
+				any = true
+				count(possible.From <= at && at < possible.To)
+				stamps.From, stamps.To = min(stamps.From, at), max(stamps.To, at+1)
+			}
+		}
+		if !any {
+			count(headerIsOurs)
+		}
+	})
+	t.notOurs = others > ours
+	if t.notOurs || !headerIsOurs {
+		from := p.known.Now - min(duration, int64(p.opts.History))
+		t.whole = oneInterval(symtab.Interval{From: from, To: p.known.Now + 1})
+		if others > 0 && t.notOurs {
+			p.clockOff++
+		}
+		return t, stamps
+	}
+	t.whole = p.whenOf(header)
+	return t, stamps
+}
+
+// unixTime returns a time of a message, 0 for one that cannot be.
+func unixTime(t pcommon.Timestamp) int64 {
+	if t >= math.MaxInt64/2 {
+		return 0
+	}
+	return int64(t)
+}
+
+func (p *pass) convert(unix symtab.Interval) []symtab.Interval {
+	p.times.scratch = p.known.Clock.Convert(p.times.scratch[:0], unix)
+	return p.times.scratch
+}
+
+func (p *pass) whenOf(unix symtab.Interval) (w when) {
+	all := p.convert(unix)
+	if len(all) <= len(w.at) {
+		w.n = uint8(copy(w.at[:], all))
+	}
+	return w
+}
+
+// eachInstant calls visit for the instants of a sample of profile i: one for each of
+// its timestamps.
+func (p *pass) eachInstant(i int, s pprofile.Sample, visit func(at *when)) {
+	p.wholeSpan()
+	n := p.numInstants(i, s)
+	if p.known.Clock == nil {
+		visit(&p.times.span)
+		return
+	}
+	t := &p.times.profiles[i]
+	stamps := s.TimestampsUnixNano()
+	for k := range n {
+		if t.notOurs || k >= stamps.Len() {
+			visit(&t.whole)
+			continue
+		}
+		at := unixTime(pcommon.Timestamp(stamps.At(k)))
+		if at == 0 {
+			visit(&t.whole)
+			continue
+		}
+		t := &p.times
+		t.current = when{} // none for a time that is yet to come
+		if at < p.known.Clock.Unix(p.known.Now)+ahead {
+			t.current = p.whenOf(symtab.Instant(at))
+		}
+		visit(&t.current)
+	}
+}
+
+// numInstants returns the number of instants of a sample of profile i.
+func (p *pass) numInstants(i int, s pprofile.Sample) int {
+	if p.known.Clock == nil || p.times.profiles[i].notOurs {
+		return 1
+	}
+	return max(1, s.TimestampsUnixNano().Len())
+}
+
+// moveTimed gives a sample the stack that serves it. uses are those of its instants;
+// if they are served by different stacks, the sample is divided among them.
+func (p *pass) moveTimed(profile pprofile.Profile, s pprofile.Sample, uses []int32) {
+	to := func(i int) int32 { return p.split.uses[uses[i]].to }
+	same := true
+	for i := range uses {
+		same = same && to(i) == to(0)
+	}
+	values, stamps := s.Values().AsRaw(), s.TimestampsUnixNano().AsRaw()
+	switch {
+	case same:
+		s.SetStackIndex(to(0))
+		return
+	case len(values) != 0 && len(values) != len(stamps):
+		s.SetStackIndex(to(mostFrequent(len(uses), to))) // nobody knows which value is of when
+		return
+	}
+	parts := map[int32]pprofile.Sample{to(0): s}
+	original := pprofile.NewSample()
+	s.CopyTo(original)
+	s.Values().FromRaw(nil)
+	s.TimestampsUnixNano().FromRaw(nil)
+	s.SetStackIndex(to(0))
+	for i, stamp := range stamps {
+		part, ok := parts[to(i)]
+		if !ok {
+			part = profile.Samples().AppendEmpty()
+			original.CopyTo(part)
+			part.Values().FromRaw(nil)
+			part.TimestampsUnixNano().FromRaw(nil)
+			part.SetStackIndex(to(i))
+			parts[to(i)] = part
+		}
+		part.TimestampsUnixNano().Append(stamp)
+		if len(values) > 0 {
+			part.Values().Append(values[i])
+		}
+	}
+}
+
+// mostFrequent returns the position of the first of the most frequent of n stacks.
+func mostFrequent(n int, stack func(int) int32) (best int) {
+	counts := make(map[int32]int)
+	for i := range n {
+		counts[stack(i)]++
+	}
+	for i := range n {
+		if counts[stack(i)] > counts[stack(best)] {
+			best = i
+		}
+	}
+	return best
+}
