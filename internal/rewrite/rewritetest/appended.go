@@ -74,7 +74,7 @@ func checkTable[T any](name string, before, after table[T], key func(T) string, 
 }
 
 // checkRest checks that nothing was changed outside of the dictionary, but which
-// stacks samples have.
+// stacks samples have, and that a sample may be divided by its timestamps.
 func checkRest(before, after pprofile.Profiles) error {
 	a, err := withoutStacks(before)
 	if err != nil {
@@ -87,17 +87,44 @@ func checkRest(before, after pprofile.Profiles) error {
 	return err
 }
 
+// withoutStacks returns what is outside of the dictionary, with a sample for each
+// timestamp, in order.
 func withoutStacks(pd pprofile.Profiles) ([]byte, error) {
 	c := pprofile.NewProfiles()
 	pd.ResourceProfiles().CopyTo(c.ResourceProfiles())
 	for _, rp := range c.ResourceProfiles().All() {
 		for _, sp := range rp.ScopeProfiles().All() {
 			for _, profile := range sp.Profiles().All() {
+				divided := pprofile.NewProfile()
 				for _, s := range profile.Samples().All() {
 					s.SetStackIndex(0)
+					divide(s, divided.Samples())
 				}
+				divided.Samples().Sort(func(a, b pprofile.Sample) bool { return sampleKey(a) < sampleKey(b) })
+				divided.Samples().CopyTo(profile.Samples())
 			}
 		}
 	}
 	return (&pprofile.ProtoMarshaler{}).MarshalProfiles(c)
+}
+
+// divide appends a sample for each timestamp of s, if that is clear.
+func divide(s pprofile.Sample, to pprofile.SampleSlice) {
+	values, stamps := s.Values().AsRaw(), s.TimestampsUnixNano().AsRaw()
+	if len(stamps) == 0 || len(values) > 0 && len(values) != len(stamps) {
+		s.CopyTo(to.AppendEmpty())
+		return
+	}
+	for i, stamp := range stamps {
+		part := to.AppendEmpty()
+		s.CopyTo(part)
+		part.TimestampsUnixNano().FromRaw([]uint64{stamp})
+		if len(values) > 0 {
+			part.Values().FromRaw([]int64{values[i]})
+		}
+	}
+}
+
+func sampleKey(s pprofile.Sample) string {
+	return fmt.Sprint(s.TimestampsUnixNano().AsRaw(), s.Values().AsRaw(), s.AttributeIndices().AsRaw(), s.LinkIndex())
 }
