@@ -207,8 +207,11 @@ func (r *Functions) joinAll(f *Function) {
 
 // Table returns what is recorded now.
 func (r *Functions) Table() *Table {
+	v := newView(&r.tree, r.slack)
 	return &Table{
-		functions: newView(&r.tree, r.slack),
+		functions: v,
+		low:       v.low,
+		high:      v.high,
 		live:      r.live,
 		history:   len(r.gone),
 		expired:   r.expired,

@@ -4,6 +4,7 @@ package symtab
 // Snapshot knows nothing.
 type Snapshot struct {
 	tables []*Table
+	core   *Module // to which nearly all lookups go; nil if it is not known
 }
 
 // NewSnapshot returns a snapshot of the tables. Tables that are nil, of sources
@@ -13,6 +14,9 @@ func NewSnapshot(tables ...*Table) *Snapshot {
 	for _, t := range tables {
 		if t != nil {
 			s.tables = append(s.tables, t)
+			if core := t.byName[KernelName]; core != nil && core.Valid == Always {
+				s.core = core
+			}
 		}
 	}
 	return s
@@ -30,15 +34,35 @@ func (s *Snapshot) Tables() []*Table {
 // Of several tables, functions come before modules: where a function begins that
 // is no part of it, a module ends.
 func (s *Snapshot) Lookup(addr uint64, at Interval) (Symbol, bool) {
-	sym, ok, _ := s.LookupSettled(addr, at)
+	if s == nil {
+		return Symbol{}, false
+	}
+	if s.core != nil && s.core.Contains(addr) {
+		return s.core.Lookup(addr)
+	}
+	sym, ok, _ := s.lookup(addr, at)
 	return sym, ok
 }
 
 // LookupSettled also says whether the answer, a symbol or none, holds for every
 // instant of the interval.
-func (s *Snapshot) LookupSettled(addr uint64, at Interval) (best Symbol, ok, settled bool) {
+func (s *Snapshot) LookupSettled(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
+	if s == nil {
+		return Symbol{}, false, true
+	}
+	if core := s.core; core != nil && core.Contains(addr) {
+		sym, ok = core.Lookup(addr)
+		return sym, ok, true
+	}
+	return s.lookup(addr, at)
+}
+
+func (s *Snapshot) lookup(addr uint64, at Interval) (best Symbol, ok, settled bool) {
 	settled = true
-	for _, t := range s.Tables() {
+	for _, t := range s.tables {
+		if addr < t.low || addr >= t.high {
+			continue
+		}
 		sym, found, same := t.lookup(addr, at)
 		settled = settled && same
 		if !found || ok && !same {

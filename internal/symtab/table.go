@@ -12,6 +12,8 @@ type Table struct {
 	modules   view[*Module]
 	functions view[*Function]
 
+	low, high uint64 // nothing is known of addresses outside [low, high)
+
 	byName, byBuild map[string]*Module
 
 	live    [NumOrigins]int // number of symbols
@@ -49,6 +51,7 @@ func NewTable(modules []*Module) *Table {
 		}
 	}
 	t.modules = newView(&tr, slack)
+	t.low, t.high = t.modules.low, t.modules.high
 	return t
 }
 
@@ -119,6 +122,9 @@ func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
 
 // lookup also says whether the answer holds for every instant of the interval.
 func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
+	if addr < t.low || addr >= t.high {
+		return Symbol{}, false, true
+	}
 	if m, settled := t.modules.ownerAt(addr, at); m != nil {
 		sym, ok = m.Lookup(addr)
 		return sym, ok, settled
