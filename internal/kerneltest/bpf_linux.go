@@ -89,3 +89,45 @@ func ReadParts(t testing.TB) (symbols []PartSymbol) {
 	}
 	return symbols
 }
+
+// LoopProgram describes a BPF program of one function that keeps a CPU busy, without
+// BTF. Its tag depends on n, its length on pad.
+func LoopProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
+	const rounds = 4000
+	insns := asm.Instructions{
+		asm.Mov.Imm(asm.R0, n),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.Add.Reg(asm.R0, asm.R1).WithSymbol("loop"),
+		asm.Mul.Imm(asm.R0, 31),
+		asm.Add.Imm(asm.R1, 1),
+		asm.JLT.Imm(asm.R1, rounds, "loop"),
+	}
+	for range pad {
+		insns = append(insns, asm.Add.Imm(asm.R0, 1))
+	}
+	return &ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: append(insns, asm.Return()),
+	}
+}
+
+// A Code is where a function of a program lies.
+type Code struct{ Start, End uint64 }
+
+// CodeOf returns where the functions of a program lie, the main one first.
+func CodeOf(t testing.TB, prog *ebpf.Program) (code []Code) {
+	t.Helper()
+	info, err := prog.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs, _ := info.JitedKsymAddrs()
+	lens, ok := info.JitedFuncLens()
+	if !ok || len(addrs) != len(lens) || len(addrs) == 0 {
+		t.Fatal("the kernel does not say where a program lies")
+	}
+	for i, addr := range addrs {
+		code = append(code, Code{uint64(addr), uint64(addr) + uint64(lens[i])})
+	}
+	return code
+}

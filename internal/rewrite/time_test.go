@@ -402,3 +402,67 @@ func instantsOf(m *rewritetest.Message) (got []instantNames) {
 	}
 	return got
 }
+
+// TestClockSteps: whatever happens to the wall clock, a sample never gets the name
+// of what was there at another time.
+func TestClockSteps(t *testing.T) {
+	const hour = 3_600_000 * ms
+	for name, tt := range map[string]struct{ set, suspend int64 }{
+		"an hour forward":   {set: hour},
+		"an hour back":      {set: -hour},
+		"two seconds back":  {set: -2000 * ms},
+		"two seconds ahead": {set: 2000 * ms},
+		"suspended":         {suspend: 120_000 * ms},
+		"set and suspended": {set: -1000 * ms, suspend: 60_000 * ms},
+		"nothing":           {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			functions := symtab.NewFunctions(remember)
+			boot, offset := nowBoot, bootUnix
+			tracker := realtime.NewTracker(time.Hour, func() (int64, int64) { return boot, offset })
+			type sample struct {
+				unix uint64
+				want string
+			}
+			var samples []sample
+			var f *symtab.Function
+			for i := range 60 {
+				if i == 30 {
+					boot += tt.suspend
+					offset += tt.set
+				}
+				now := fmt.Sprint("f", i)
+				f = loadAt(functions, now, slot, 0x100, boot)
+				for range 10 {
+					boot += 50 * ms
+					samples = append(samples, sample{uint64(boot + offset), now})
+				}
+				boot += 6 * ms
+				functions.Unload(f, boot, symtab.Slack{})
+				if i%2 == 1 {
+					tracker.Now()
+				}
+			}
+			known := knownAt(t, functions)
+			known.Now, known.Clock = tracker.Now()
+			m := rewritetest.NewMessage().Profile(nil, "")
+			for i, s := range samples {
+				m.Sample(Frame{Address: slot + 8})
+				m.LastSample().TimestampsUnixNano().Append(s.unix)
+				m.LastSample().AttributeIndices().Append(m.Attribute("id", int64(i)))
+			}
+			rewriteTimed(t, withHistory, m, known)
+			right := 0
+			for _, got := range instantsOf(m) {
+				want := samples[got.sample].want + ";"
+				if got.names == want {
+					right++
+				} else {
+					require.Equal(t, ";", got.names, "sample %d of %s", got.sample, want)
+				}
+			}
+			t.Logf("%d of %d samples are named", right, len(samples))
+			assert.Greater(t, right, len(samples)*8/10)
+		})
+	}
+}

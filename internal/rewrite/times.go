@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -84,12 +85,10 @@ func (p *pass) readTimes() {
 
 // readProfile returns the times of a profile, and the interval of its timestamps.
 func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps symtab.Interval) {
-	now := p.known.Clock.Unix(p.known.Now)
-	possible := symtab.Interval{From: now - int64(p.opts.History), To: now + ahead}
 	duration := int64(min(profile.DurationNano(), math.MaxInt64/2))
 	header := symtab.Instant(unixTime(profile.Time()))
 	header.To = max(header.To, header.From+duration)
-	headerIsOurs := header.From > 0 && header.Overlaps(possible)
+	headerIsOurs := header.From > 0 && p.isOurs(header)
 
 	ours, others := 0, 0
 	count := func(ok bool) {
@@ -106,7 +105,7 @@ func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps sym
 		for i := range all.Len() {
 			if at := unixTime(pcommon.Timestamp(all.At(i))); at > 0 {
 				any = true
-				count(possible.From <= at && at < possible.To)
+				count(p.isOurs(symtab.Instant(at)))
 				stamps.From, stamps.To = min(stamps.From, at), max(stamps.To, at+1)
 			}
 		}
@@ -135,9 +134,23 @@ func unixTime(t pcommon.Timestamp) int64 {
 	return int64(t)
 }
 
+// isOurs reports whether the message can have a time, by this machine's clock.
+func (p *pass) isOurs(unix symtab.Interval) bool {
+	return slices.ContainsFunc(p.convert(unix), func(at symtab.Interval) bool { return !p.isTooOld(at) })
+}
+
+func (p *pass) isTooOld(at symtab.Interval) bool { return at.To <= p.known.Now-int64(p.opts.History) }
+
+// convert returns the times of the snapshot's clock that a time can be: none that is
+// yet to come, nor one that is too long ago if there is another.
 func (p *pass) convert(unix symtab.Interval) []symtab.Interval {
-	p.times.scratch = p.known.Clock.Convert(p.times.scratch[:0], unix)
-	return p.times.scratch
+	all := p.known.Clock.Convert(p.times.scratch[:0], unix)
+	all = slices.DeleteFunc(all, func(at symtab.Interval) bool { return at.From >= p.known.Now+ahead })
+	if len(all) > 1 && !p.isTooOld(all[len(all)-1]) { // the latest
+		all = slices.DeleteFunc(all, p.isTooOld)
+	}
+	p.times.scratch = all
+	return all
 }
 
 func (p *pass) whenOf(unix symtab.Interval) (w when) {
@@ -169,12 +182,8 @@ func (p *pass) eachInstant(i int, s pprofile.Sample, visit func(at *when)) {
 			visit(&t.whole)
 			continue
 		}
-		t := &p.times
-		t.current = when{} // none for a time that is yet to come
-		if at < p.known.Clock.Unix(p.known.Now)+ahead {
-			t.current = p.whenOf(symtab.Instant(at))
-		}
-		visit(&t.current)
+		p.times.current = p.whenOf(symtab.Instant(at))
+		visit(&p.times.current)
 	}
 }
 
