@@ -20,10 +20,17 @@
 // # Order
 //
 // Each CPU writes its ring in order, but what happens on two CPUs must be brought
-// together: a program can be loaded on one and unloaded on the other. Records are
-// held back until they are as old as the window of [Options]; by then, those of
-// all CPUs are in their rings. One that comes later than that is passed on when
-// it comes.
+// together: a program can be loaded on one and unloaded on the other, and its
+// addresses used again. Two things make that right.
+//
+//   - Records are passed on up to a horizon, a reading of their clock that is taken
+//     before the first ring is read. The record of what made another event possible
+//     was in its ring before the other got its time: if that lies before the horizon,
+//     the ring was read after both. So what has a cause never overtakes it, whatever
+//     the options say, and however long the kernel takes to write a record.
+//   - The horizon is the window of [Options] older than now, so that records of
+//     events that have nothing to do with each other are in their rings, too. One
+//     that comes later than that is passed on when it comes.
 //
 // The package uses unsafe, to read and write the positions in a ring with atomic
 // operations; nothing else in this project does.

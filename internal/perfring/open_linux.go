@@ -20,6 +20,10 @@ func openRing(opts *Options, cpu int) (*ring, error) {
 	size := ringSize(opts.BytesPerCPU)
 	attr := attrOf(opts.Event, size)
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if errors.Is(err, unix.EINVAL) {
+		attr.Read_format &^= unix.PERF_FORMAT_LOST // came with Linux 6.0
+		fd, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	}
 	if err != nil {
 		return nil, openError(opts.Event, cpu, err)
 	}
@@ -34,13 +38,14 @@ func openRing(opts *Options, cpu int) (*ring, error) {
 	// The page of metadata is page aligned, and with it its fields of 64 bits.
 	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping)))
 	return &ring{
-		fd:      fd,
-		cpu:     cpu,
-		mapping: mapping,
-		data:    mapping[os.Getpagesize():],
-		head:    &page.Data_head,
-		tail:    &page.Data_tail,
-		wake:    uint64(attr.Wakeup),
+		fd:         fd,
+		cpu:        cpu,
+		mapping:    mapping,
+		data:       mapping[os.Getpagesize():],
+		head:       &page.Data_head,
+		tail:       &page.Data_tail,
+		wake:       uint64(attr.Wakeup),
+		countsLost: attr.Read_format&unix.PERF_FORMAT_LOST != 0,
 	}, nil
 }
 
@@ -56,7 +61,7 @@ func attrOf(event Event, ringBytes int) unix.PerfEventAttr {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED,
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_LOST,
 		Sample_type: sampleIDType,
 		Clockid:     int32(event.Clock()),
 		Bits:        unix.PerfBitWatermark | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,

@@ -1,7 +1,6 @@
 package perfring
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -11,9 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// refreshInterval is the time between two looks at which CPUs are online.
-const refreshInterval = time.Second
 
 // A Reader reads the rings of all CPUs. Its methods are safe for concurrent use.
 type Reader struct {
@@ -127,7 +123,8 @@ func (r *Reader) isReady() bool {
 	return slices.ContainsFunc(r.rings, (*ring).isReady)
 }
 
-// Flush returns what is in the rings now, without holding anything back.
+// Flush returns what is in the rings now, without holding anything back. It is for
+// the end: what comes after may have been the cause of some of it.
 func (r *Reader) Flush() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,99 +133,6 @@ func (r *Reader) Flush() []Record {
 	r.pending = nil
 	sortByTime(records)
 	return records
-}
-
-// collect empties the rings and returns the records that are old enough.
-func (r *Reader) collect() []Record {
-	// The clock is read before the first ring: what is put into a ring after it was
-	// read can have a cause in another that is read later, but not one that is older
-	// than this.
-	horizon := r.clock.Now() - int64(r.opts.Window)
-	r.drain()
-	sortByTime(r.pending)
-	n, _ := slices.BinarySearchFunc(r.pending, horizon, func(rec Record, t int64) int {
-		return cmp.Compare(rec.Time, t)
-	})
-	r.passed = append(r.passed[:0], r.pending[:n]...)
-	rest := copy(r.pending, r.pending[n:])
-	clear(r.pending[rest:])
-	r.pending = r.pending[:rest]
-	return r.passed
-}
-
-func sortByTime(records []Record) {
-	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
-}
-
-// drain appends what is in the rings to pending. What cannot be read counts as
-// lost.
-func (r *Reader) drain() {
-	for _, ring := range r.rings {
-		malformed := uint64(0)
-		err := ring.drain(func(raw []byte) {
-			rec, ok, err := parse(raw)
-			if err != nil {
-				malformed++
-			} else if ok {
-				r.pending = append(r.pending, rec)
-			}
-		})
-		if err != nil {
-			malformed++
-		}
-		if malformed > 0 {
-			r.pending = append(r.pending, Record{Type: TypeLost, Time: r.clock.Now(), CPU: uint32(ring.cpu), Lost: malformed})
-		}
-	}
-}
-
-// refreshRings is refreshCPUs, and tells that events may have been missed.
-func (r *Reader) refreshRings(now time.Time) error {
-	opened, err := r.refreshCPUs(now)
-	for _, cpu := range opened {
-		// With the time of now: what happened before the ring was there is older.
-		r.pending = append(r.pending, Record{Type: TypeMissed, Time: r.clock.Now(), CPU: uint32(cpu)})
-	}
-	return err
-}
-
-// refreshCPUs opens rings on CPUs that are online and have none, or one that
-// stopped working while the CPU was offline, and closes those of CPUs that are
-// offline. It returns the CPUs whose ring is new.
-func (r *Reader) refreshCPUs(now time.Time) (opened []int, err error) {
-	r.refresh = now.Add(refreshInterval)
-	online, err := onlineCPUs(r.opts.SysFS)
-	if err != nil {
-		return nil, err
-	}
-	r.drain()
-	var closeErrs []error
-	r.rings = slices.DeleteFunc(r.rings, func(ring *ring) bool {
-		if i, ok := slices.BinarySearch(online, ring.cpu); ok && ring.alive() {
-			online = slices.Delete(online, i, i+1)
-			return false
-		}
-		closeErrs = append(closeErrs, ring.close())
-		return true
-	})
-	if err := errors.Join(closeErrs...); err != nil {
-		return nil, err
-	}
-	for _, cpu := range online {
-		ring, err := openRing(&r.opts, cpu)
-		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-			continue // offline again
-		}
-		if err != nil {
-			return opened, err
-		}
-		r.rings = append(r.rings, ring)
-		if err := r.poller.add(ring.fd); err != nil {
-			return opened, err
-		}
-		opened = append(opened, cpu)
-	}
-	return opened, nil
 }
 
 // Close stops recording and frees the rings. It interrupts Read and waits for it.

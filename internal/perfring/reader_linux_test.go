@@ -3,12 +3,9 @@ package perfring
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -202,80 +199,6 @@ func times(records []Record) (all []int64) {
 	return all
 }
 
-func TestReadIsInterrupted(t *testing.T) {
-	for name, interrupt := range map[string]func(r *Reader, cancel func()) error{
-		"by Close":   func(r *Reader, _ func()) error { return r.Close() },
-		"by context": func(_ *Reader, cancel func()) error { cancel(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := open(t, options())
-			kerneltest.Busy(t) // that there are records keeps no error back
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			read := make(chan error)
-			go func() {
-				for {
-					if _, err := r.Read(ctx, time.Now().Add(time.Hour)); err != nil {
-						read <- err
-						return
-					}
-				}
-			}()
-			time.Sleep(50 * time.Millisecond)
-			require.NoError(t, interrupt(r, cancel))
-			select {
-			case err := <-read:
-				assert.True(t, errors.Is(err, os.ErrClosed) || errors.Is(err, context.Canceled), "%v", err)
-			case <-time.After(time.Minute):
-				t.Fatal("Read waits on")
-			}
-			_, err := r.Read(ctx, time.Now().Add(time.Hour))
-			assert.Error(t, err)
-		})
-	}
-}
-
-// TestCPUsComeAndGo tells the reader of CPUs that come online and go offline. The
-// rings are real.
-func TestCPUsComeAndGo(t *testing.T) {
-	cpus := online(t)
-	if len(cpus) < 2 {
-		t.Skip("one CPU: none can come online")
-	}
-	first, second := cpus[0], cpus[1]
-	sysfs := t.TempDir()
-	online := func(list ...int) {
-		name := filepath.Join(sysfs, "devices/system/cpu/online")
-		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		text := strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
-		require.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
-	}
-	online(first)
-	opts := options()
-	opts.SysFS = sysfs
-	r := open(t, opts)
-	kerneltest.Busy(t)
-	recorded := func() (cpus []int) {
-		r.refresh = time.Time{}
-		readFor(t, r, 50*time.Millisecond) // what was before
-		for _, rec := range readFor(t, r, 300*time.Millisecond) {
-			if !slices.Contains(cpus, int(rec.CPU)) {
-				cpus = append(cpus, int(rec.CPU))
-			}
-		}
-		slices.Sort(cpus)
-		return cpus
-	}
-	for _, cpus := range [][]int{{first}, {first, second}, {second}, {first, second}} {
-		online(cpus...)
-		var got []int
-		for deadline := time.Now().Add(time.Minute); !slices.Equal(cpus, got) && time.Now().Before(deadline); {
-			got = recorded()
-		}
-		assert.Equal(t, cpus, got)
-	}
-}
-
 // TestHalfFullRingWakes waits again and again until a ring is half full. No
 // deadline comes to help.
 func TestHalfFullRingWakes(t *testing.T) {
@@ -290,23 +213,6 @@ func TestHalfFullRingWakes(t *testing.T) {
 		time.Sleep(time.Millisecond) // what happens now must not be missed either
 		require.NoError(t, r.poller.wait(ctx, time.Now().Add(time.Hour), r.isReady))
 	}
-}
-
-// TestEventThatDied has an event that is not counted any more, as after its CPU
-// was offline for a moment.
-func TestEventThatDied(t *testing.T) {
-	r := open(t, options())
-	kerneltest.Busy(t)
-	readUntil(t, r, isSample)
-	for _, ring := range r.rings {
-		require.True(t, ring.alive())
-		require.NoError(t, unix.IoctlSetInt(ring.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
-		ring.alive()
-		require.False(t, ring.alive())
-	}
-	r.Flush()
-	r.refresh = time.Time{}
-	readUntil(t, r, isSample)
 }
 
 func TestOpenErrors(t *testing.T) {
@@ -341,11 +247,27 @@ func TestOpenErrors(t *testing.T) {
 }
 
 func TestUnixOffset(t *testing.T) {
-	before := time.Now().UnixNano()
-	now := Monotonic.Now() + Monotonic.UnixOffset()
-	after := time.Now().UnixNano()
-	assert.GreaterOrEqual(t, now, before-1000)
-	assert.LessOrEqual(t, now, after+1000)
+	for _, clock := range []Clock{Monotonic, Boottime} {
+		before := time.Now().UnixNano()
+		now := clock.Now() + clock.UnixOffset()
+		after := time.Now().UnixNano()
+		assert.GreaterOrEqual(t, now, before-1000)
+		assert.LessOrEqual(t, now, after+1000)
+	}
+}
+
+// TestRefusedEvents: what the kernel says of an event it does not know depends on
+// what was asked for.
+func TestRefusedEvents(t *testing.T) {
+	err := openError(Sampling{}, 3, unix.EINVAL)
+	require.ErrorIs(t, err, ErrRate)
+	require.ErrorIs(t, err, unix.EINVAL)
+	assert.ErrorContains(t, err, "CPU 3")
+	err = openError(Symbols{}, 3, unix.EINVAL)
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "Linux 5.1")
+	assert.NotContains(t, err.Error(), "frequency")
+	assert.ErrorIs(t, openError(Symbols{}, 3, unix.EACCES), ErrPermission)
 }
 
 func TestRingSize(t *testing.T) {

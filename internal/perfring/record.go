@@ -25,7 +25,8 @@ const (
 
 // TypeMissed is no record of the kernel's: it says that there may be events of a CPU
 // before Time that were not recorded, and nobody knows how many. The CPU came online
-// after Open, or was offline for a moment.
+// after Open, or was offline for a moment; or its ring was found full, on a kernel
+// before Linux 6.0, which cannot be asked whether records were lost.
 const TypeMissed Type = 1 << 31
 
 // A Record is one record of a ring. Which fields are set depends on the type.
@@ -44,7 +45,7 @@ type Record struct {
 	Comm   string   // Comm: the thread's new name, at most 15 bytes
 	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
 	Period uint64   // Sample: nanoseconds or cycles since the sample before
-	Lost   uint64   // Lost: how many records
+	Lost   uint64   // Lost: how many records, none of which was told of before
 
 	// Apart, so that samples, which are many, stay small.
 	Symbol  *Symbol  // Ksymbol: what is new or gone

@@ -13,16 +13,26 @@ import (
 
 // ring is the event and the buffer of one CPU.
 type ring struct {
-	fd      int
-	cpu     int
+	fd  int
+	cpu int
+
 	mapping []byte
 	data    []byte // the records' part of mapping; its length is a power of two
 	head    *uint64
 	tail    *uint64
 	wake    uint64 // the bytes that the kernel wakes us at
 	wrapped []byte // a record that reached over the end of data
-	enabled uint64 // time for which the event was counted, at the last look
+	crowded bool   // the next record might not have had room when it was drained last
+
+	countsLost bool   // the kernel is asked how many records were lost
+	enabled    uint64 // nanoseconds for which the event was counted, at the last look
+	lostTotal  uint64 // records that were lost, at the last look
+	lost       losses
 }
+
+// largestSymbolRecord is the size of the KSYMBOL record of the longest name, after a
+// LOST record.
+const largestSymbolRecord = headerLen + 16 + 512 + sampleIDLen + headerLen + 16 + sampleIDLen
 
 // ringSize returns the least power of two of pages that holds that many bytes.
 func ringSize(bytes int) int {
@@ -37,6 +47,7 @@ func (r *ring) drain(emit func(raw []byte)) error {
 	head, tail := atomic.LoadUint64(r.head), *r.tail // only we write tail
 	defer func() { atomic.StoreUint64(r.tail, head) }()
 	size := uint64(len(r.data))
+	r.crowded = head-tail+largestSymbolRecord > size
 	if head-tail > size {
 		return fmt.Errorf("%w: %d bytes in a ring of %d", ErrMalformed, head-tail, size)
 	}
@@ -71,17 +82,30 @@ func (r *ring) bytes(at, length uint64) []byte {
 	return r.wrapped
 }
 
-// alive reports whether the event was counted since the last call. After its CPU
+// look asks the kernel how the event fares.
+func (r *ring) look() error {
+	var buf [24]byte // the count, the time for which it was counted, records lost
+	want := len(buf)
+	if !r.countsLost {
+		want = 16
+	}
+	n, err := unix.Read(r.fd, buf[:])
+	if err != nil {
+		return fmt.Errorf("reading the perf event of CPU %d: %w", r.cpu, err)
+	}
+	if n != want {
+		return fmt.Errorf("reading the perf event of CPU %d: %d bytes", r.cpu, n)
+	}
+	r.enabled = binary.NativeEndian.Uint64(buf[8:])
+	r.lostTotal = binary.NativeEndian.Uint64(buf[16:])
+	return nil
+}
+
+// alive reports whether the event was counted since the last look. After its CPU
 // was offline it is not, without a sign of that.
 func (r *ring) alive() bool {
-	var buf [16]byte // the count, and the time in nanoseconds for which it was counted
-	n, err := unix.Read(r.fd, buf[:])
-	if err != nil || n != len(buf) {
-		return false
-	}
 	before := r.enabled
-	r.enabled = binary.NativeEndian.Uint64(buf[8:])
-	return r.enabled != before
+	return r.look() == nil && r.enabled != before
 }
 
 func (r *ring) close() error {

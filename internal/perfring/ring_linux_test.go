@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,12 +14,20 @@ func memoryRing(size int, head, tail uint64) *ring {
 	return &ring{data: make([]byte, size), head: &head, tail: &tail}
 }
 
-// put writes a record where the kernel would.
+// put writes a record where the kernel would. It may be called while the ring is
+// read.
 func (r *ring) put(raw []byte) {
+	head := *r.head
 	for _, b := range raw {
-		r.data[*r.head&uint64(len(r.data)-1)] = b
-		*r.head++
+		r.data[head&uint64(len(r.data)-1)] = b
+		head++
 	}
+	atomic.StoreUint64(r.head, head)
+}
+
+// hasRoom reports whether that many bytes can be put.
+func (r *ring) hasRoom(n int) bool {
+	return *r.head+uint64(n)-atomic.LoadUint64(r.tail) <= uint64(len(r.data))
 }
 
 func (r *ring) records(t *testing.T) (all []Record) {
@@ -72,7 +81,7 @@ func TestDrainRefusesWhatCannotBe(t *testing.T) {
 // TestMalformedRecordsCountAsLost: nothing disappears silently.
 func TestMalformedRecordsCountAsLost(t *testing.T) {
 	good := record(TypeLost, uint64(1), uint64(5), id)
-	r := memoryRing(512, 0, 0)
+	r := memoryRing(4096, 0, 0)
 	r.cpu = 7
 	r.put(good)
 	r.put(record(TypeSample, uint64(1)))

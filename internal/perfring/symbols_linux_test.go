@@ -14,13 +14,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// load loads a BPF program that returns a number.
-func load(t *testing.T, name string, n int32) *ebpf.Program {
-	t.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+// newProgram loads a BPF program that returns a number.
+func newProgram(name string, n int32) (*ebpf.Program, error) {
+	return ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.SocketFilter, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()},
 	})
+}
+
+func load(t *testing.T, name string, n int32) *ebpf.Program {
+	t.Helper()
+	prog, err := newProgram(name, n)
 	require.NoError(t, err)
 	return prog
 }

@@ -12,9 +12,11 @@ import (
 func TestOpenWithoutPrivilege(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
-		_, err := Open(options())
-		require.ErrorIs(t, err, ErrPermission)
-		require.ErrorContains(t, err, "CAP_PERFMON")
-		assert.ErrorContains(t, err, "kernel.perf_event_paranoid")
+		for _, opts := range []Options{options(), SymbolOptions("/sys")} {
+			_, err := Open(opts)
+			require.ErrorIs(t, err, ErrPermission)
+			require.ErrorContains(t, err, "CAP_PERFMON")
+			assert.ErrorContains(t, err, "kernel.perf_event_paranoid")
+		}
 	})
 }

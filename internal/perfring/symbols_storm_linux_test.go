@@ -1,0 +1,215 @@
+package perfring
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// pin binds the goroutine to a CPU. Its thread ends with it.
+func pin(cpu int) error {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(cpu)
+	return unix.SchedSetaffinity(0, &set)
+}
+
+// TestOrderAcrossCPUs loads programs on one CPU and closes them on another, so that
+// both have their records in different rings and addresses are used again. None may
+// seem to be loaded where another still is, even if nothing is held back.
+func TestOrderAcrossCPUs(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	opts := SymbolOptions("/sys")
+	opts.BytesPerCPU = 1 << 20 // what is lost could not be told from what is late
+	t.Run("window", func(t *testing.T) { testOrderAcrossCPUs(t, opts) })
+	opts.Window = 0
+	t.Run("no window", func(t *testing.T) { testOrderAcrossCPUs(t, opts) })
+}
+
+func testOrderAcrossCPUs(t *testing.T, opts Options) {
+	const n = 3000
+	r := open(t, opts)
+	closed := loadAndClose(t, n)
+	live := map[uint64]bool{}
+	used := map[uint64]int{}
+	cpus := map[bool]map[uint32]bool{false: {}, true: {}}
+	var seen, reads, reused int
+	for deadline := time.Now().Add(time.Minute); seen < 2*n && time.Now().Before(deadline) && !t.Failed(); {
+		records, err := r.Read(t.Context(), deadline)
+		require.NoError(t, err)
+		reads++
+		for _, rec := range records {
+			require.NotEqual(t, TypeLost, rec.Type)
+			if rec.Type != TypeKsymbol || !strings.HasSuffix(rec.Symbol.Name, "_order") {
+				continue
+			}
+			seen++
+			addr, unload := rec.Symbol.Addr, rec.Symbol.Unregister
+			require.Equal(t, unload, live[addr], "record %d: %#x, unload: %t", seen, addr, unload)
+			live[addr] = !unload
+			cpus[unload][rec.CPU] = true
+			if !unload {
+				if used[addr]++; used[addr] == 2 {
+					reused++
+				}
+			}
+		}
+	}
+	closed()
+	require.Equal(t, 2*n, seen)
+	assert.Positive(t, reused, "addresses that are used again")
+	t.Logf("%d loads and unloads at %d addresses, %d of them used again, in %d reads; loaded on CPUs %v, closed on %v",
+		n, len(used), reused, reads, cpus[false], cpus[true])
+}
+
+// loadAndClose loads n programs on one CPU and closes them on another. The function
+// that it returns waits until they are closed.
+func loadAndClose(t *testing.T, n int) (wait func()) {
+	t.Helper()
+	first, second := twoCPUs(t)
+	loaded := make(chan *ebpf.Program)
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer close(loaded)
+		if !assert.NoError(t, pin(first)) {
+			return
+		}
+		for i := range n {
+			prog, err := newProgram("order", int32(i))
+			if !assert.NoError(t, err) {
+				return
+			}
+			loaded <- prog
+		}
+	})
+	work.Go(func() {
+		assert.NoError(t, pin(second))
+		for prog := range loaded {
+			assert.NoError(t, prog.Close())
+		}
+	})
+	t.Cleanup(work.Wait)
+	return work.Wait
+}
+
+// TestLostSymbols has more happen than a ring holds, and then nothing more.
+func TestLostSymbols(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	opts := SymbolOptions("/sys")
+	opts.BytesPerCPU = 1
+	r := open(t, opts)
+	newEnough := kernelIsAtLeast(t, 6, 0)
+	for _, ring := range r.rings {
+		require.Equal(t, newEnough, ring.countsLost, "the kernel says how many were lost")
+	}
+	storm := func() {
+		for i := range 100 * len(r.rings) {
+			require.NoError(t, load(t, "lost", int32(i)).Close())
+		}
+	}
+	storm()
+	told := countLost(r.Flush(), newEnough)
+	assert.Positive(t, told)
+	if newEnough {
+		assert.Equal(t, lostByKernel(t, r), told)
+	}
+
+	// The next records come with those of the kernel about what was lost.
+	for range 3 {
+		storm()
+		told += countLost(r.Flush(), newEnough)
+	}
+	if newEnough {
+		assert.Equal(t, lostByKernel(t, r), told, "each once")
+	}
+	t.Logf("%d records lost", told)
+}
+
+// countLost returns how many records were lost; from a kernel that does not count
+// them, how many times some may have been missed.
+func countLost(records []Record, counted bool) (n uint64) {
+	for _, rec := range records {
+		switch {
+		case rec.Type == TypeLost:
+			n += rec.Lost
+		case rec.Type == TypeMissed && !counted:
+			n++
+		}
+	}
+	return n
+}
+
+// lostByKernel returns the number of records lost on all CPUs, as the kernel says.
+func lostByKernel(t *testing.T, r *Reader) (n uint64) {
+	t.Helper()
+	for _, ring := range r.rings {
+		require.NoError(t, ring.look())
+		n += ring.lostTotal
+	}
+	return n
+}
+
+func kernelIsAtLeast(t *testing.T, major, minor int) bool {
+	t.Helper()
+	var uname unix.Utsname
+	require.NoError(t, unix.Uname(&uname))
+	var v [2]int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(uname.Release[:]), "%d.%d", &v[0], &v[1])
+	require.NoError(t, err)
+	return slices.Compare(v[:], []int{major, minor}) >= 0
+}
+
+// BenchmarkDelay measures the time from the return of a load to that of the Read that
+// tells of it.
+func BenchmarkDelay(b *testing.B) {
+	kerneltest.NeedBPF(b)
+	r, err := Open(SymbolOptions("/sys"))
+	require.NoError(b, err)
+	defer r.Close()
+	read := make(chan int64)
+	ctx := b.Context()
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			records, err := r.Read(ctx, time.Now().Add(time.Hour))
+			now := Boottime.Now()
+			if err != nil {
+				close(read)
+				return
+			}
+			if slices.ContainsFunc(records, isDelayed) {
+				read <- now
+			}
+		}
+	})
+	defer reader.Wait()
+	defer r.Close()
+
+	var delays []float64
+	for i := 0; b.Loop(); i++ {
+		prog, err := newProgram("delay", int32(i))
+		loaded := Boottime.Now()
+		require.NoError(b, err)
+		delays = append(delays, float64(<-read-loaded)/1e6)
+		require.NoError(b, prog.Close())
+	}
+	slices.Sort(delays)
+	b.ReportMetric(delays[len(delays)/2], "ms-median")
+	b.ReportMetric(delays[len(delays)*99/100], "ms-p99")
+	b.ReportMetric(delays[len(delays)-1], "ms-max")
+}
+
+func isDelayed(rec Record) bool {
+	return rec.Type == TypeKsymbol && !rec.Symbol.Unregister && strings.HasSuffix(rec.Symbol.Name, "_delay")
+}
