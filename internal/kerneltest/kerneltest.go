@@ -119,18 +119,3 @@ func needLinux(t testing.TB) {
 		t.Skip("not Linux: nothing of the kernel is tested")
 	}
 }
-
-// NeedBPF skips the test unless this process may load BPF programs and see where
-// the kernel puts them.
-func NeedBPF(t testing.TB) {
-	t.Helper()
-	needLinux(t)
-	switch {
-	case !Has(t, capability.CAP_SYS_ADMIN) && (!Has(t, capability.CAP_BPF) || !Has(t, capability.CAP_PERFMON)):
-		t.Skip("no CAP_BPF and CAP_PERFMON (not root?): BPF programs are not tested")
-	case sysctl(t, "net/core/bpf_jit_enable") == 0:
-		t.Skip("net.core.bpf_jit_enable is 0: compiled BPF programs are not tested")
-	}
-	NeedPerf(t)
-	NeedAddresses(t)
-}

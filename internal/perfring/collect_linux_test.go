@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // in the order they were written: that a ring was read before a record got there must
 // not let one overtake it that got into the other ring later.
 func TestCauseComesFirst(t *testing.T) {
-	const n = 100_000
+	const n = 20_000
 	rings := []*ring{memoryRing(4096, 0, 0), memoryRing(4096, 0, 0)}
 	r := &Reader{clock: Boottime, rings: rings}
 	var stop atomic.Bool
@@ -48,5 +49,28 @@ func TestCauseComesFirst(t *testing.T) {
 			}
 			next++
 		}
+	}
+}
+
+// TestFullRing: where the kernel does not say how many records were lost, a ring that
+// the largest might not have fit into tells that some may be.
+func TestFullRing(t *testing.T) {
+	const size = 4096
+	for free, want := range map[int][]uint32{largestSymbolRecord - 8: {3}, largestSymbolRecord: nil} {
+		r := memoryRing(size, 0, 0)
+		r.cpu = 3
+		largest := record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), longest+"\x00", id)
+		assert.Equal(t, largestSymbolRecord, len(largest)+len(record(TypeLost, uint64(1), uint64(1), id)))
+		for left := size - free; left > 0; {
+			raw := largest
+			if left < 2*len(largest) {
+				raw = record(TypeComm, uint32(1), uint32(1), strings.Repeat("\x00", left-headerLen-8-sampleIDLen), id)
+			}
+			r.put(raw)
+			left -= len(raw)
+		}
+		reader := &Reader{clock: Boottime, rings: []*ring{r}}
+		assert.Equal(t, want, missed(reader.Flush()), "%d bytes are free", free)
+		assert.Empty(t, missed(reader.Flush()), "once")
 	}
 }

@@ -26,7 +26,7 @@ const (
 // TypeMissed is no record of the kernel's: it says that there may be events of a CPU
 // before Time that were not recorded, and nobody knows how many. The CPU came online
 // after Open, or was offline for a moment; or its ring was found full, on a kernel
-// before Linux 6.0, which cannot be asked whether records were lost.
+// before Linux 6.0, most of which cannot be asked whether records were lost.
 const TypeMissed Type = 1 << 31
 
 // A Record is one record of a ring. Which fields are set depends on the type.
@@ -77,7 +77,7 @@ const (
 // program's symbols.
 type Program struct {
 	Event ProgramEvent
-	ID    uint32 // not used again before all others were
+	ID    uint32 // not used again before all others were; some kernels of about 6.1 give 0 at an unload
 	Tag   [8]byte
 }
 

@@ -46,7 +46,7 @@ func testOrderAcrossCPUs(t *testing.T, opts Options) {
 	cpus := map[bool]map[uint32]bool{false: {}, true: {}}
 	var seen, reads, reused int
 	for deadline := time.Now().Add(time.Minute); seen < 2*n && time.Now().Before(deadline) && !t.Failed(); {
-		records, err := r.Read(t.Context(), deadline)
+		records, err := r.Read(t.Context(), time.Now().Add(100*time.Millisecond))
 		require.NoError(t, err)
 		reads++
 		for _, rec := range records {
@@ -109,9 +109,9 @@ func TestLostSymbols(t *testing.T) {
 	opts := SymbolOptions("/sys")
 	opts.BytesPerCPU = 1
 	r := open(t, opts)
-	newEnough := kernelIsAtLeast(t, 6, 0)
-	for _, ring := range r.rings {
-		require.Equal(t, newEnough, ring.countsLost, "the kernel says how many were lost")
+	counted := r.rings[0].countsLost
+	if kernelIsAtLeast(t, 6, 0) { // stable kernels before it may have it, too
+		require.True(t, counted, "the kernel says how many were lost")
 	}
 	storm := func() {
 		for i := range 100 * len(r.rings) {
@@ -119,18 +119,18 @@ func TestLostSymbols(t *testing.T) {
 		}
 	}
 	storm()
-	told := countLost(r.Flush(), newEnough)
+	told := countLost(r.Flush(), counted)
 	assert.Positive(t, told)
-	if newEnough {
+	if counted {
 		assert.Equal(t, lostByKernel(t, r), told)
 	}
 
 	// The next records come with those of the kernel about what was lost.
 	for range 3 {
 		storm()
-		told += countLost(r.Flush(), newEnough)
+		told += countLost(r.Flush(), counted)
 	}
-	if newEnough {
+	if counted {
 		assert.Equal(t, lostByKernel(t, r), told, "each once")
 	}
 	t.Logf("%d records lost", told)
