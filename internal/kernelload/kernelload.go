@@ -76,8 +76,16 @@ func useSocket(ctx context.Context) error {
 
 // pump moves bytes from w to r until ctx is done, and closes both.
 func pump(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
-	stop := context.AfterFunc(ctx, func() { _, _ = r.Close(), w.Close() })
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_, _ = r.Close(), w.Close()
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
