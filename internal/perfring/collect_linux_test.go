@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestCauseComesFirst writes records in turn into two rings, each after the one before
@@ -56,18 +57,16 @@ func TestCauseComesFirst(t *testing.T) {
 // the largest might not have fit into tells that some may be.
 func TestFullRing(t *testing.T) {
 	const size = 4096
+	largest := record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), longest+"\x00", id)
+	lost := record(TypeLost, uint64(1), uint64(1), id)
+	require.GreaterOrEqual(t, largestSymbolRecord, len(largest)+len(lost))
 	for free, want := range map[int][]uint32{largestSymbolRecord - 8: {3}, largestSymbolRecord: nil} {
 		r := memoryRing(size, 0, 0)
 		r.cpu = 3
-		largest := record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), longest+"\x00", id)
-		assert.Equal(t, largestSymbolRecord, len(largest)+len(record(TypeLost, uint64(1), uint64(1), id)))
 		for left := size - free; left > 0; {
-			raw := largest
-			if left < 2*len(largest) {
-				raw = record(TypeComm, uint32(1), uint32(1), strings.Repeat("\x00", left-headerLen-8-sampleIDLen), id)
-			}
-			r.put(raw)
-			left -= len(raw)
+			length := min(left, 1024)
+			r.put(record(TypeComm, uint32(1), uint32(1), strings.Repeat("\x00", length-headerLen-8-sampleIDLen), id))
+			left -= length
 		}
 		reader := &Reader{clock: Boottime, rings: []*ring{r}}
 		assert.Equal(t, want, missed(reader.Flush()), "%d bytes are free", free)

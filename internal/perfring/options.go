@@ -9,6 +9,7 @@ import (
 
 // Options say what to record and how.
 type Options struct {
+	// Event is what is recorded. It must be set.
 	Event Event
 
 	// BytesPerCPU is the size of each ring, without the page of metadata. It is
@@ -16,7 +17,8 @@ type Options struct {
 	BytesPerCPU int
 
 	// Window is for how long records are held back to bring those of all CPUs
-	// into order.
+	// into order, 0 or more. What made another event possible comes before it with
+	// any window.
 	Window time.Duration
 
 	// SysFS is where /sys is mounted.
@@ -70,8 +72,9 @@ func (Sampling) Clock() Clock { return Monotonic }
 func (Sampling) refused() error { return ErrRate }
 
 // Symbols records which code the kernel makes and frees as it runs, and what it
-// calls it: TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Read passes them on as
-// soon as they are older than Options.Window.
+// calls it: TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Read passes them on when
+// they are older than Options.Window; while there are more and more, those of one
+// window at a time, and so up to two windows late.
 type Symbols struct{}
 
 // Clock returns Boottime.

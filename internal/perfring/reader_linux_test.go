@@ -2,7 +2,6 @@ package perfring
 
 import (
 	"context"
-	"errors"
 	"os"
 	"runtime"
 	"slices"
@@ -215,37 +214,6 @@ func TestHalfFullRingWakes(t *testing.T) {
 	}
 }
 
-func TestOpenErrors(t *testing.T) {
-	kerneltest.NeedPerf(t)
-	files := openFiles(t)
-	opts := options()
-	opts.Event = Sampling{Frequency: 1 << 40}
-	_, err := Open(opts)
-	require.ErrorIs(t, err, ErrRate)
-
-	opts = options()
-	opts.SysFS = t.TempDir()
-	_, err = Open(opts)
-	require.ErrorIs(t, err, os.ErrNotExist)
-
-	// Room for less and less files, until there is none for all rings.
-	var limit unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	for room := uint64(files) + 8; err == nil || errors.Is(err, os.ErrNotExist); room-- {
-		low := limit
-		low.Cur = room
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-		var r *Reader
-		r, err = Open(options())
-		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-		if err == nil {
-			require.NoError(t, r.Close())
-		}
-	}
-	require.ErrorIs(t, err, ErrFiles)
-	assert.Equal(t, files, openFiles(t))
-}
-
 func TestUnixOffset(t *testing.T) {
 	for _, clock := range []Clock{Monotonic, Boottime} {
 		before := time.Now().UnixNano()
@@ -254,20 +222,6 @@ func TestUnixOffset(t *testing.T) {
 		assert.GreaterOrEqual(t, now, before-1000)
 		assert.LessOrEqual(t, now, after+1000)
 	}
-}
-
-// TestRefusedEvents: what the kernel says of an event it does not know depends on
-// what was asked for.
-func TestRefusedEvents(t *testing.T) {
-	err := openError(Sampling{}, 3, unix.EINVAL)
-	require.ErrorIs(t, err, ErrRate)
-	require.ErrorIs(t, err, unix.EINVAL)
-	assert.ErrorContains(t, err, "CPU 3")
-	err = openError(Symbols{}, 3, unix.EINVAL)
-	require.ErrorIs(t, err, ErrUnsupported)
-	require.ErrorContains(t, err, "Linux 5.1")
-	assert.NotContains(t, err.Error(), "frequency")
-	assert.ErrorIs(t, openError(Symbols{}, 3, unix.EACCES), ErrPermission)
 }
 
 func TestRingSize(t *testing.T) {

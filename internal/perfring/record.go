@@ -214,14 +214,22 @@ func (f *fields) program() *Program {
 	return p
 }
 
-// name reads a name, which is padded with zeros up to the sample_id.
+// name reads a name, which ends with a zero and is padded with more. The sample_id
+// comes right after it, and is not always the end of the record: where a KSYMBOL
+// record is written for several readers on a CPU, the kernel counts the length of the
+// sample_id of each into all that come after (perf_event_ksymbol_output in
+// kernel/events/core.c). Those bytes hold what was there before.
 func (f *fields) name() string {
-	padded := f.next(max(0, len(f.rest)-sampleIDLen))
-	name, _, _ := bytes.Cut(padded, []byte{0})
-	return string(name)
+	length := bytes.IndexByte(f.rest, 0)
+	if length < 0 {
+		f.ok = false
+		return ""
+	}
+	padded := (length + recordAlign) &^ (recordAlign - 1) // with one zero at least
+	return string(f.next(padded)[:length])
 }
 
-// sampleID reads what stands at the end of records that are not samples.
+// sampleID reads what stands after the body of records that are not samples.
 func (f *fields) sampleID(r *Record) {
 	r.PID, r.TID = f.uint32(), f.uint32()
 	r.Time = int64(f.uint64())

@@ -31,8 +31,8 @@ type ring struct {
 }
 
 // largestSymbolRecord is the size of the KSYMBOL record of the longest name, after a
-// LOST record.
-const largestSymbolRecord = headerLen + 16 + 512 + sampleIDLen + headerLen + 16 + sampleIDLen
+// LOST record, and when there are some twenty other readers, which make it longer.
+const largestSymbolRecord = headerLen + 16 + 512 + 21*sampleIDLen + headerLen + 16 + sampleIDLen
 
 // ringSize returns the least power of two of pages that holds that many bytes.
 func ringSize(bytes int) int {

@@ -29,10 +29,14 @@ func load(t *testing.T, name string, n int32) *ebpf.Program {
 	return prog
 }
 
-// TestProgramOfTheRunningKernel follows the life of a BPF program.
+// TestProgramOfTheRunningKernel follows the life of a BPF program, with several
+// readers: the kernel writes records of different lengths for them.
 func TestProgramOfTheRunningKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	r := open(t, SymbolOptions("/sys"))
+	var readers []*Reader
+	for range 4 {
+		readers = append(readers, open(t, SymbolOptions("/sys")))
+	}
 	start := Boottime.Now()
 	prog := load(t, "kernelsym_test", 1)
 	info, err := prog.Info()
@@ -43,32 +47,40 @@ func TestProgramOfTheRunningKernel(t *testing.T) {
 	require.Len(t, addrs, 1)
 	require.NoError(t, prog.Close())
 
-	isUnload := func(rec Record) bool {
-		return rec.Type == TypeBPFEvent && rec.Program.Event == ProgramUnload && rec.Program.ID == uint32(id)
-	}
-	var symbols []Symbol
-	var programs []Program
-	for _, rec := range readUntil(t, r, isUnload) {
-		assert.True(t, start < rec.Time && rec.Time < Boottime.Now(), "time of %+v", rec)
-		switch {
-		case rec.Type == TypeKsymbol && rec.Symbol.Addr == uint64(addrs[0]):
-			symbols = append(symbols, *rec.Symbol)
-		case rec.Type == TypeBPFEvent && rec.Program.ID == uint32(id):
-			programs = append(programs, *rec.Program)
-		}
-	}
 	symbol := Symbol{
 		Addr: uint64(addrs[0]), Len: lens[0], Kind: KsymBPF,
 		Name: fmt.Sprintf("bpf_prog_%s_kernelsym_test", info.Tag),
 	}
 	gone := symbol
 	gone.Unregister = true
-	assert.Equal(t, []Symbol{symbol, gone}, symbols)
 	tag, err := hex.DecodeString(info.Tag)
 	require.NoError(t, err)
 	program := Program{Event: ProgramLoad, ID: uint32(id), Tag: [8]byte(tag)}
 	unload := program
 	unload.Event = ProgramUnload
-	assert.Equal(t, []Program{program, unload}, programs)
+	for _, r := range readers {
+		symbols, programs := lifeOf(t, r, symbol.Addr, program.ID, start)
+		assert.Equal(t, []Symbol{symbol, gone}, symbols)
+		assert.Equal(t, []Program{program, unload}, programs)
+	}
+}
+
+// lifeOf returns what a reader has of a program up to its end, all of it younger than
+// start.
+func lifeOf(t *testing.T, r *Reader, addr uint64, id uint32, start int64) (symbols []Symbol, programs []Program) {
+	t.Helper()
+	isUnload := func(rec Record) bool {
+		return rec.Type == TypeBPFEvent && rec.Program.Event == ProgramUnload && rec.Program.ID == id
+	}
+	for _, rec := range readUntil(t, r, isUnload) {
+		assert.True(t, start < rec.Time && rec.Time < Boottime.Now(), "time of %+v", rec)
+		switch {
+		case rec.Type == TypeKsymbol && rec.Symbol.Addr == addr:
+			symbols = append(symbols, *rec.Symbol)
+		case rec.Type == TypeBPFEvent && rec.Program.ID == id:
+			programs = append(programs, *rec.Program)
+		}
+	}
 	assert.False(t, slices.ContainsFunc(r.Flush(), isUnload), "twice")
+	return symbols, programs
 }
