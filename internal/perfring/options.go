@@ -21,7 +21,7 @@ type Options struct {
 	// any window.
 	Window time.Duration
 
-	// SysFS is where /sys is mounted.
+	// SysFS is where /sys is mounted. Where it is not, CPUs are found by trying.
 	SysFS string
 }
 

@@ -24,6 +24,7 @@ type Reader struct {
 	closed  bool
 	rings   []*ring
 	refresh time.Time // when to look at the CPUs again
+	cpus    int       // the number of possible ones, where sysfs does not tell; 0 if not known
 	pending []Record  // read, but not passed on yet
 	passed  []Record  // passed on by the last Read
 }

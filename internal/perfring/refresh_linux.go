@@ -2,6 +2,7 @@ package perfring
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -27,7 +28,10 @@ func (r *Reader) refreshRings(now time.Time) error {
 func (r *Reader) refreshCPUs(now time.Time) (opened []int, err error) {
 	r.refresh = now.Add(refreshInterval)
 	online, err := onlineCPUs(r.opts.SysFS)
-	if err != nil {
+	guessed := errors.Is(err, fs.ErrNotExist)
+	if guessed {
+		online = r.possibleCPUs()
+	} else if err != nil {
 		return nil, err
 	}
 	r.drain()
@@ -48,7 +52,11 @@ func (r *Reader) refreshCPUs(now time.Time) (opened []int, err error) {
 	for _, cpu := range online {
 		ring, err := openRing(&r.opts, cpu)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-			continue // offline again
+			continue // offline again, or anyway
+		}
+		if guessed && cpu > 0 && errors.Is(err, unix.EINVAL) {
+			r.cpus = cpu // there is none with this number, nor with a higher one
+			break
 		}
 		if err != nil {
 			return opened, err
@@ -60,4 +68,17 @@ func (r *Reader) refreshCPUs(now time.Time) (opened []int, err error) {
 		opened = append(opened, cpu)
 	}
 	return opened, nil
+}
+
+// possibleCPUs returns the numbers that CPUs can have, where sysfs does not tell.
+func (r *Reader) possibleCPUs() []int {
+	const most = 8192 // NR_CPUS of arch/x86/Kconfig
+	if r.cpus == 0 {
+		r.cpus = most
+	}
+	all := make([]int, r.cpus)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
