@@ -36,7 +36,7 @@ func run(rounds int) error {
 	}
 	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
 	benchLookup(core, snapshot, rounds)
-	return benchRewrite(core, snapshot, rounds)
+	return benchRewrite(core, rounds)
 }
 
 // report prints a result.

@@ -94,7 +94,7 @@ func newMessage(r *rand.Rand, core *symtab.Module, s size) pprofile.Profiles {
 		sample := profile.Samples().AppendEmpty()
 		sample.SetStackIndex(1 + r.Int32N(int32(s.stacks)))
 		sample.Values().Append(1)
-		sample.TimestampsUnixNano().Append(1_700_000_000_000_000_000 + r.Uint64N(5_000_000_000))
+		sample.TimestampsUnixNano().Append(uint64(firstSample) + r.Uint64N(5_000_000_000))
 		sample.AttributeIndices().Append(firstThread + r.Int32N(threads))
 	}
 	return pd

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
@@ -11,27 +12,36 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
+// options are the defaults.
+var options = rewrite.Options{History: 10 * time.Minute}
+
 var errMessage = errors.New("the message was not rewritten as expected")
 
 // benchRewrite measures the rewrite of a large and a small message, against
 // unmarshalling and marshalling them and against writing the same with all
 // answers known.
-func benchRewrite(core *symtab.Module, snapshot *symtab.Snapshot, rounds int) error {
+func benchRewrite(core *symtab.Module, rounds int) error {
+	known := knownWithHistory(core)
 	r := rand.New(rand.NewPCG(3, 4))
 	large := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000})
 	small := newMessage(r, core, size{locations: 1_500, stacks: 200, depth: 40, samples: 200})
-	if err := benchMessage("rewrite", large, snapshot, rounds, 1); err != nil {
+	if err := benchMessage("rewrite", large, known, rounds, 1); err != nil {
 		return err
 	}
-	if err := benchMessage("rewrite_small", small, snapshot, rounds, 10); err != nil {
+	if err := benchMessage("rewrite_small", small, known, rounds, 10); err != nil {
+		return err
+	}
+	split := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000})
+	reuse(r, split)
+	if err := benchMessage("split_rewrite", split, known, rounds, 1); err != nil {
 		return err
 	}
 	without := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000, noKernel: true})
-	if err := benchPassthrough("passthrough", without, snapshot, rounds); err != nil {
+	if err := benchPassthrough("passthrough", without, known, rounds); err != nil {
 		return err
 	}
-	rewrite.New(rewrite.Options{}).Rewrite(large, rewrite.Known{Snapshot: snapshot})
-	return benchPassthrough("passthrough_named", large, snapshot, rounds)
+	rewrite.New(options).Rewrite(large, known)
+	return benchPassthrough("passthrough_named", large, known, rounds)
 }
 
 // codec returns the message as it goes over the wire, and a task that takes it
@@ -57,14 +67,14 @@ func unmarshal(wire []byte) pprofile.Profiles {
 	return pd
 }
 
-func benchMessage(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, rounds, times int) error {
+func benchMessage(name string, pd pprofile.Profiles, known rewrite.Known, rounds, times int) error {
 	wire, through, err := codec(pd, times)
 	if err != nil {
 		return err
 	}
-	rewriter := rewrite.New(rewrite.Options{})
+	rewriter := rewrite.New(options)
 	done := copyOf(pd)
-	rewriter.Rewrite(done, rewrite.Known{Snapshot: snapshot})
+	rewriter.Rewrite(done, known)
 	answers := answersOf(pd, done)
 	check := copyOf(pd)
 	answers.write(check)
@@ -81,7 +91,7 @@ func benchMessage(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, 
 	t := medians(rounds, wall,
 		task{prepare: fresh, run: func() {
 			for _, c := range copies {
-				rewriter.Rewrite(c, rewrite.Known{Snapshot: snapshot})
+				rewriter.Rewrite(c, known)
 			}
 		}},
 		task{prepare: fresh, run: func() {
@@ -91,26 +101,26 @@ func benchMessage(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, 
 		}},
 		through,
 	)
-	if name == "rewrite" {
-		report("rewrite_vs_floor", ratio(t[0], t[1]))
+	if times == 1 {
+		report(name+"_vs_floor", ratio(t[0], t[1]))
 	}
 	report(name+"_vs_codec", ratio(t[0], t[2]))
 	return nil
 }
 
 // benchPassthrough measures a message in which nothing is to be done.
-func benchPassthrough(name string, pd pprofile.Profiles, snapshot *symtab.Snapshot, rounds int) error {
+func benchPassthrough(name string, pd pprofile.Profiles, known rewrite.Known, rounds int) error {
 	wire, through, err := codec(pd, 1)
 	if err != nil {
 		return err
 	}
-	rewriter := rewrite.New(rewrite.Options{})
+	rewriter := rewrite.New(options)
 	pd = unmarshal(wire)
-	rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot})
-	report(name+"_allocs", testing.AllocsPerRun(10, func() { rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot}) }))
+	rewriter.Rewrite(pd, known)
+	report(name+"_allocs", testing.AllocsPerRun(10, func() { rewriter.Rewrite(pd, known) }))
 
 	t := medians(rounds, wall,
-		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, rewrite.Known{Snapshot: snapshot}) }},
+		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }},
 		through,
 	)
 	report(name+"_vs_codec", ratio(t[0], t[1]))

@@ -105,10 +105,8 @@ func (p *pass) lookup(t target, addr uint64, at *when) answer {
 		return a
 	}
 	if at.n == 0 {
-		if a, settled := p.lookupAt(addr, symtab.Always); settled {
-			return a
-		}
-		return answer{}
+		a, _ := p.lookupAlways(addr)
+		return a
 	}
 	a, _ := p.lookupAt(addr, at.at[0])
 	if at.n > 1 {
@@ -126,7 +124,7 @@ func (p *pass) lookupIn(m *symtab.Module, addr uint64) answer {
 		return answer{}
 	}
 	if symbol, ok := m.Lookup(addr); ok {
-		return answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
+		return answerOf(symbol, addr)
 	}
 	return answer{owner: owner{module: m}}
 }
@@ -134,7 +132,7 @@ func (p *pass) lookupIn(m *symtab.Module, addr uint64) answer {
 // lookupSettled looks up an address, and reports whether the answer is the same for
 // all samples of the message.
 func (p *pass) lookupSettled(addr uint64) (a answer, settled bool) {
-	if a, settled = p.lookupAt(addr, symtab.Always); settled && !p.known.Snapshot.MayForget(addr) {
+	if a, settled = p.lookupAlways(addr); settled {
 		return a, true
 	}
 	span := p.wholeSpan()
@@ -144,17 +142,37 @@ func (p *pass) lookupSettled(addr uint64) (a answer, settled bool) {
 	return p.lookupAt(addr, span.at[0])
 }
 
+// lookupAlways looks up an address, and reports whether what it says has always been
+// so. If it has not, it says nothing.
+func (p *pass) lookupAlways(addr uint64) (a answer, settled bool) {
+	s := p.known.Snapshot
+	symbol, ok, settled := s.LookupAlways(addr)
+	switch {
+	case ok:
+		return answerOf(symbol, addr), settled
+	case !settled:
+		return answer{}, false
+	}
+	module, _ := s.ModuleAt(addr, symtab.Always)
+	return answer{owner: owner{module: module}}, true
+}
+
+// answerOf returns the answer that is a symbol, for an address in it.
+func answerOf(symbol symtab.Symbol, addr uint64) answer {
+	a := answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
+	if f := symbol.Function; f != nil {
+		a.line = int32(f.Lines.Find(uint32(addr - f.Start)))
+	}
+	return a
+}
+
 // lookupAt looks up an address in an interval, and reports whether no instant of it
 // has another answer.
 func (p *pass) lookupAt(addr uint64, at symtab.Interval) (a answer, settled bool) {
 	s := p.known.Snapshot
 	symbol, ok, settled := s.LookupSettled(addr, at)
 	if ok {
-		a := answer{symbol: symbol, named: true, owner: ownerOf(symbol), line: -1}
-		if f := symbol.Function; f != nil {
-			a.line = int32(f.Lines.Find(uint32(addr - f.Start)))
-		}
-		return a, settled
+		return answerOf(symbol, addr), settled
 	}
 	module, _ := s.ModuleAt(addr, at)
 	if module == nil && s.Expired(addr, at) {

@@ -158,7 +158,11 @@ func (sp *split) variantWith(f *splitFrame, a answer, r role) int32 {
 func (p *pass) writeFirst(f *splitFrame) (several bool) {
 	sp := &p.split
 	if f.first < 0 { // in no stack of a sample
-		p.variantFor(f, roleLeaf, p.wholeSpan())
+		var at *when
+		if f.timed {
+			at = p.wholeSpan()
+		}
+		p.variantFor(f, roleLeaf, at)
 	}
 	first := f.first
 	for v := sp.variants[first].next; v >= 0; v = sp.variants[v].next {

@@ -57,6 +57,25 @@ func (s *Snapshot) LookupSettled(addr uint64, at Interval) (sym Symbol, ok, sett
 	return s.lookup(addr, at)
 }
 
+// LookupAlways returns the symbol that always covered addr. It reports settled false,
+// and does not look further, if what covers it has not always been there, or something
+// may have been there that is forgotten.
+func (s *Snapshot) LookupAlways(addr uint64) (sym Symbol, ok, settled bool) {
+	if s == nil {
+		return Symbol{}, false, true
+	}
+	if s.core != nil && s.core.Contains(addr) {
+		sym, ok = s.core.Lookup(addr)
+		return sym, ok, true
+	}
+	for _, t := range s.tables {
+		if t.expired.low <= addr && addr < t.expired.high || !t.hasAlways(addr) {
+			return Symbol{}, false, false
+		}
+	}
+	return s.lookup(addr, Always)
+}
+
 func (s *Snapshot) lookup(addr uint64, at Interval) (best Symbol, ok, settled bool) {
 	settled = true
 	for _, t := range s.tables {
@@ -127,17 +146,6 @@ func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
 		}
 	}
 	return nil, false
-}
-
-// MayForget reports whether the history of an address may be incomplete, as code
-// there is forgotten.
-func (s *Snapshot) MayForget(addr uint64) bool {
-	for _, t := range s.Tables() {
-		if t.expired.low <= addr && addr < t.expired.high {
-			return true
-		}
-	}
-	return false
 }
 
 // Expired reports whether code that is forgotten may have been at an address in an

@@ -138,6 +138,14 @@ func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) 
 	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
 }
 
+// hasAlways reports whether who has an address always had it, or nobody ever had.
+func (t *Table) hasAlways(addr uint64) bool {
+	if addr < t.low || addr >= t.high {
+		return true
+	}
+	return t.modules.isAlways(addr) && t.functions.isAlways(addr)
+}
+
 // Lookup returns the symbol of the module that covers an address, which must be one
 // of the module's.
 func (m *Module) Lookup(addr uint64) (Symbol, bool) {

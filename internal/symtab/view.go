@@ -32,6 +32,19 @@ func (v *view[T]) ownerAt(addr uint64, at Interval) (owner T, settled bool) {
 	return s.owner(at, v.slack)
 }
 
+// isAlways reports whether who has an address always had it, or nobody ever had.
+func (v *view[T]) isAlways(addr uint64) bool {
+	s := v.root.floor(addr)
+	if s == nil || addr >= s.end {
+		return true
+	}
+	if len(s.dead) > 0 {
+		return false
+	}
+	valid, _ := s.live.lifetime()
+	return valid == Always
+}
+
 // nextStart returns the first address in (after, end) at which something begins that
 // was there in the interval, end if there is none.
 func (v *view[T]) nextStart(after, end uint64, at Interval) uint64 {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// firstSample is the Unix time of the first sample of a message, in nanoseconds; the
+// last is five seconds later.
+const firstSample = int64(1_700_000_000_000_000_000)
+
+// Functions that come and go, all the time at the same addresses.
+const (
+	places     = 600
+	firstPlace = uint64(0xffffffffc1000000)
+	placeSize  = 0x100
+)
+
+// knownWithHistory returns what is known of a kernel in which functions come and go:
+// the history is as full as it is by default, and while the samples of a message were
+// taken, each place had several owners.
+func knownWithHistory(core *symtab.Module) rewrite.Known {
+	const entries = 1 << 16
+	functions := symtab.NewFunctions(symtab.History{TTL: time.Hour, MaxEntries: entries})
+	const perPlace = entries/places + 1
+	life := int64(5*time.Second) / 4
+	at := firstSample + int64(5*time.Second) - perPlace*life
+	for n := range perPlace {
+		for place := range uint64(places) {
+			f := symtab.NewFunction(symtab.OriginBPF, fmt.Sprintf("function_%d_%d", place, n%16),
+				firstPlace+place*placeSize, placeSize, symtab.Since(at+int64(place)*1000))
+			functions.Load(f)
+			functions.Unload(f, at+life+int64(place)*1000, symtab.Slack{})
+		}
+		at += life
+	}
+	functions.Expire(firstSample + int64(6*time.Second))
+	return rewrite.Known{
+		Snapshot: symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}), functions.Table()),
+		Clock:    realtime.Fixed(0),
+		Now:      firstSample + int64(6*time.Second),
+	}
+}
+
+// reuse moves a tenth of the kernel's locations to places that have had several
+// owners.
+func reuse(r *rand.Rand, pd pprofile.Profiles) {
+	locations := pd.Dictionary().LocationTable()
+	for i := range locations.Len() {
+		if loc := locations.At(i); loc.Address()>>63 != 0 && r.IntN(10) == 0 {
+			loc.SetAddress(firstPlace + r.Uint64N(places)*placeSize + 8 + r.Uint64N(placeSize-8))
+		}
+	}
+}
