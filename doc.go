@@ -11,16 +11,18 @@
 //
 // # The flow
 //
-//	kernel                internal/                                 kernelsymprocessor/
-//	/proc/kallsyms ─► kallsyms ─┐
-//	netlink ─► uevent ─► kmod ──┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
-//	/proc/modules,    ─►        ┘            one atomic pointer     once a message
-//	/sys/module
+//	kernel                      internal/                                kernelsymprocessor/
+//	/proc/kallsyms ───────────► kallsyms ─┐
+//	perf events ───► perfring ─► bpfprog ─┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
+//	bpf(2) ────────► bpf ──────►          │            one atomic pointer     once a message
+//	netlink ───────► uevent ───► kmod ────┘
+//	/proc/modules, /sys/module ─►
 //
 // It goes one way. Each source keeps one kind of symbol current and publishes an
 // immutable table after every change; the cache runs the sources and holds the
 // tables they published last; a message is rewritten with the snapshot of the
-// moment, without waiting for anything.
+// moment, without waiting for anything. A table also has what is not there any more,
+// and from when to when it was: the samples of a message are older than its snapshot.
 //
 // # Glossary
 //
@@ -32,13 +34,17 @@
 //   - file ID: a hash of the build id, by which backends of profiles find a file
 //     (process.executable.build_id.htlhash).
 //   - location, stack, sample, mapping, dictionary: as in OTLP's profiles.proto.
+//   - instant: when a sample was taken, on the clock of the kernel that does not
+//     stand still and is never set (CLOCK_BOOTTIME); profiles have Unix times.
+//   - history: what is known of code that was unloaded.
 //   - frame: a location, that is, an address and what is known of it.
 //   - leaf, caller: the first frame of a stack, where the CPU was, and the others.
 //
 // # Reading order
 //
 // internal/symtab (what is known), internal/symcache (who keeps it known),
-// internal/kallsyms (the plainest source), internal/rewrite (what is done with
-// it), kernelsymprocessor (the component). kernelstackreceiver, which samples
+// internal/kallsyms (the plainest source), internal/bpfprog (the liveliest),
+// internal/realtime (clocks), internal/rewrite (what is done with it),
+// kernelsymprocessor (the component). kernelstackreceiver, which samples
 // kernel stacks, and cmd/kernelsym, the operator's tool, stand for themselves.
 package kernelsym
