@@ -55,7 +55,7 @@ func (p *pass) readFrames() {
 // knowsBuild reports whether the build id of the core kernel is known. While it
 // is not, any build id may be the kernel's own.
 func (p *pass) knowsBuild() bool {
-	core, ok := p.known.Snapshot.ModuleByName(symtab.KernelName)
+	core, _, ok := p.known.Snapshot.ModuleByName(symtab.KernelName)
 	return ok && core.BuildID != ""
 }
 

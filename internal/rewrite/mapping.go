@@ -79,10 +79,12 @@ func (p *pass) readMapping(m *mapping, index int) {
 		value := p.attrTable.At(int(hasFunctions)).Value()
 		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
 	}
-	byName, named := p.known.Snapshot.ModuleByName(moduleName(fileName))
+	byName, unique, named := p.known.Snapshot.ModuleByName(moduleName(fileName))
 	switch byBuild, ok := p.known.Snapshot.ModuleByBuildID(m.buildID); {
 	case ok:
 		m.module = byBuild
+	case named && !unique && (m.buildID == "" || byName.BuildID == ""):
+		// Which of them is a question of when, that a mapping does not answer.
 	case m.buildID == "" || named && byName.BuildID == "":
 		m.module = byName // nothing says that it is another build
 	default:
@@ -120,7 +122,7 @@ func (p *pass) isKernelFile(name string) bool {
 		return true
 	}
 	if inner, ok := cutBrackets(name); ok {
-		_, known := p.known.Snapshot.ModuleByName(inner)
+		_, _, known := p.known.Snapshot.ModuleByName(inner)
 		return known
 	}
 	return false

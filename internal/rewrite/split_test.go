@@ -405,7 +405,7 @@ func expectedName(s *symtab.Snapshot, f Frame, position int, scope string, opts 
 	}
 	addr, only := f.Address, (*symtab.Module)(nil)
 	if !inKernelHalf(addr) {
-		only, _ = s.ModuleByName(f.Mapping.File)
+		only, _, _ = s.ModuleByName(f.Mapping.File)
 		addr += only.Base
 	}
 	find := func(a uint64) (symtab.Symbol, bool) {

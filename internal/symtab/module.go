@@ -55,6 +55,13 @@ type Module struct {
 	symbols symbols
 }
 
+// Lived returns the module with another lifetime.
+func (m *Module) Lived(valid Interval, slack Slack) *Module {
+	lived := *m
+	lived.Valid, lived.Slack = valid, slack
+	return &lived
+}
+
 // Len returns the number of addresses at which a symbol of the module starts.
 func (m *Module) Len() int { return m.symbols.len() }
 

@@ -127,14 +127,15 @@ func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
 }
 
 // ModuleByName returns the module of that name, spelled as the kernel spells it:
-// the one that is there or, if none is, the last that was.
-func (s *Snapshot) ModuleByName(name string) (*Module, bool) {
+// the one that is there or, if none is, the last that was. unique is false if there
+// were others of that name, of another build.
+func (s *Snapshot) ModuleByName(name string) (m *Module, unique, ok bool) {
 	for _, t := range s.Tables() {
 		if m, ok := t.byName[name]; ok {
-			return m, true
+			return m, !t.ambiguous[name], true
 		}
 	}
-	return nil, false
+	return nil, false, false
 }
 
 // ModuleByBuildID returns the module with that GNU build id, in lower-case hex: the

@@ -15,6 +15,7 @@ type Table struct {
 	low, high uint64 // nothing is known of addresses outside [low, high)
 
 	byName, byBuild map[string]*Module
+	ambiguous       map[string]bool // names that several builds had
 
 	live    [NumOrigins]int // number of symbols
 	history int             // number of pieces that are not there any more
@@ -62,7 +63,14 @@ func (t *Table) index(m *Module) {
 	} else {
 		t.history++
 	}
-	if was := t.byName[m.Name]; was == nil || was.Valid.To < m.Valid.To {
+	was := t.byName[m.Name]
+	if was != nil && was.BuildID != m.BuildID {
+		if t.ambiguous == nil {
+			t.ambiguous = make(map[string]bool)
+		}
+		t.ambiguous[m.Name] = true
+	}
+	if was == nil || was.Valid.To < m.Valid.To {
 		t.byName[m.Name] = m
 	}
 	if was := t.byBuild[m.BuildID]; m.BuildID != "" && (was == nil || was.Valid.To < m.Valid.To) {

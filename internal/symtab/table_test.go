@@ -91,6 +91,33 @@ func TestLookupOutsideItsTimeFindsNothing(t *testing.T) {
 	assert.Equal(t, 1, table.History())
 }
 
+// TestModulesOfTheSameName: which one a name means is a question of when.
+func TestModulesOfTheSameName(t *testing.T) {
+	was := module(t, "m", 0x1000, 0x1100, Interval{From: 10, To: 20})
+	again := module(t, "m", 0x2000, 0x2100, Interval{From: 30, To: 40})
+	is := module(t, "m", 0x3000, 0x3100, Since(50))
+	other := *is
+	other.BuildID = "another"
+	for _, tt := range []struct {
+		modules []*Module
+		want    *Module
+		unique  bool
+	}{
+		{[]*Module{was, again, is}, is, true},
+		{[]*Module{again, was}, again, true},
+		{[]*Module{was, &other, again}, &other, false},
+	} {
+		m, unique, ok := NewSnapshot(NewTable(tt.modules)).ModuleByName("m")
+		require.True(t, ok)
+		assert.Same(t, tt.want, m)
+		assert.Equal(t, tt.unique, unique)
+	}
+	m, ok := NewSnapshot(NewTable([]*Module{was, &other})).ModuleByBuildID("id-m")
+	require.True(t, ok)
+	assert.Same(t, was, m)
+	assert.Equal(t, was.Lived(Since(9), Slack{Before: 1}).Valid, Since(9))
+}
+
 func TestEmptyTable(t *testing.T) {
 	table := NewTable(nil)
 	_, ok := table.Lookup(0x1000, Always)
@@ -110,8 +137,9 @@ func TestSnapshot(t *testing.T) {
 		m, ok := s.ModuleAt(addr+0x20, Always)
 		require.True(t, ok)
 		assert.Same(t, want, m)
-		m, ok = s.ModuleByName(want.Name)
+		m, unique, ok := s.ModuleByName(want.Name)
 		require.True(t, ok)
+		assert.True(t, unique)
 		assert.Same(t, want, m)
 		m, ok = s.ModuleByBuildID(want.BuildID)
 		require.True(t, ok)
@@ -119,7 +147,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	for _, ok := range []bool{
 		found(s.Lookup(0x3000, Always)), found(s.ModuleAt(0x3000, Always)),
-		found(s.ModuleByName("")), found(s.ModuleByBuildID("")),
+		isNamed(s.ModuleByName("")), found(s.ModuleByBuildID("")),
 	} {
 		assert.False(t, ok)
 	}
@@ -129,11 +157,13 @@ func TestNilSnapshotKnowsNothing(t *testing.T) {
 	var s *Snapshot
 	for _, ok := range []bool{
 		found(s.Lookup(text, Always)), found(s.ModuleAt(text, Always)),
-		found(s.ModuleByName(KernelName)), found(s.ModuleByBuildID("00")),
+		isNamed(s.ModuleByName(KernelName)), found(s.ModuleByBuildID("00")),
 	} {
 		assert.False(t, ok)
 	}
 }
+
+func isNamed(_ *Module, _, ok bool) bool { return ok }
 
 func found[T any](_ T, ok bool) bool { return ok }
 
