@@ -1,0 +1,105 @@
+package kmod
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// loadMany loads modules until that many are loaded.
+func loadMany(t *testing.T, n int) {
+	t.Helper()
+	count := func() int {
+		list, err := os.ReadFile("/proc/modules")
+		require.NoError(t, err)
+		return strings.Count(string(list), "\n")
+	}
+	for _, name := range kerneltest.ModuleNames(t) {
+		dir := kerneltest.FindModule(t, name).File
+		if !strings.Contains(dir, "/net/") && !strings.Contains(dir, "/crypto/") && !strings.Contains(dir, "/fs/") && !strings.Contains(dir, "/lib/") {
+			continue // the others want devices
+		}
+		_ = kerneltest.LoadModule(name) // some are for other CPUs
+		if count() >= n {
+			return
+		}
+	}
+	t.Fatalf("%d modules can be loaded", count())
+}
+
+// running returns what is known of the running kernel's modules.
+func running(t *testing.T) *symtab.Table {
+	t.Helper()
+	k := known{source: NewSource("/proc", "/sys", 0)}
+	_, err := k.refresh(t.Context(), true, func() {})
+	require.NoError(t, err)
+	require.NoError(t, k.degraded())
+	return k.table()
+}
+
+// follower runs a source on the running kernel and has its last table.
+type follower struct {
+	mu      sync.Mutex
+	table   *symtab.Table
+	updated chan struct{} // closed with the next table
+	stop    func()
+}
+
+func followRunning(t *testing.T, settle time.Duration) *follower {
+	t.Helper()
+	f := &follower{updated: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- NewSource("/proc", "/sys", settle).Run(ctx, func(t *symtab.Table, _ error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.table = t
+			close(f.updated)
+			f.updated = make(chan struct{})
+		})
+	}()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(f.stop)
+	return f
+}
+
+// until waits until a table is as wanted, and returns how long that took.
+func (f *follower) until(t *testing.T, what string, wanted func(*symtab.Table) bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	deadline := time.After(time.Minute)
+	for {
+		f.mu.Lock()
+		table, updated := f.table, f.updated
+		f.mu.Unlock()
+		if table != nil && wanted(table) {
+			return time.Since(start)
+		}
+		select {
+		case <-updated:
+		case <-deadline:
+			t.Fatal("waited in vain: ", what)
+		}
+	}
+}
+
+func find(table *symtab.Table, name string) *symtab.Module {
+	for _, m := range table.Modules() {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package kmod
+
+import (
+	"bufio"
+	"debug/elf"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// kernelLine is a line of /proc/kallsyms.
+type kernelLine struct {
+	addr              uint64
+	typ, name, module string
+}
+
+func (l kernelLine) isCode() bool {
+	return l.typ == "t" || l.typ == "T" || l.typ == "w" || l.typ == "W"
+}
+
+// moduleLines reads the part of /proc/kallsyms that is not the core kernel's.
+func moduleLines(t *testing.T) (lines []kernelLine) {
+	t.Helper()
+	f, err := os.Open("/proc/kallsyms")
+	require.NoError(t, err)
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		fields := strings.Fields(s.Text())
+		if len(fields) != 4 {
+			continue
+		}
+		l := kernelLine{typ: fields[1], name: fields[2], module: strings.Trim(fields[3], "[]")}
+		_, err := fmt.Sscanf(fields[0], "%x", &l.addr)
+		require.NoError(t, err)
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// TestNoAddressIsOfTheWrongModule loads a hundred modules and holds every line of
+// the kernel's list, and every byte of the code that their files have, against
+// the table.
+func TestNoAddressIsOfTheWrongModule(t *testing.T) {
+	kerneltest.NeedModules(t)
+	loadMany(t, 100)
+	table := running(t)
+
+	names := make(map[uint64][]string)
+	lines := moduleLines(t)
+	for _, l := range lines {
+		if l.isCode() {
+			names[l.addr] = append(names[l.addr], l.name)
+		}
+	}
+	code, data, others := 0, 0, 0
+	for _, l := range lines {
+		m, found := table.ModuleAt(l.addr, symtab.Always)
+		if !isModule(l.module) {
+			others++
+			assert.False(t, found, "%s [%s] at %x is in module", l.name, l.module, l.addr)
+			continue
+		}
+		if found {
+			require.Equal(t, l.module, m.Name, "%x %s %s", l.addr, l.typ, l.name)
+		}
+		if !l.isCode() || strings.HasPrefix(l.name, "__pfx_") || strings.HasPrefix(l.name, "__cfi_") {
+			data++
+			continue
+		}
+		code++
+		symbol, ok := table.Lookup(l.addr, symtab.Always)
+		require.True(t, ok, "%x %s [%s]", l.addr, l.name, l.module)
+		require.Equal(t, l.addr, symbol.Start)
+		require.Contains(t, names[l.addr], symbol.Name().System)
+	}
+	bytes := uint64(0)
+	for _, m := range table.Modules() {
+		bytes += checkCode(t, table, m.Name)
+		checkBuildID(t, m)
+	}
+	t.Logf("%d modules: %d functions, %d other symbols, %d symbols of others, %d bytes of code",
+		len(table.Modules()), code, data, others, bytes)
+}
+
+// checkCode holds the sections of code in the module's file against the table,
+// and returns their size.
+func checkCode(t *testing.T, table *symtab.Table, name string) (size uint64) {
+	t.Helper()
+	f, err := elf.Open(kerneltest.FindModule(t, name).File)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	for _, section := range f.Sections {
+		if section.Flags&elf.SHF_EXECINSTR == 0 || section.Size == 0 || !isCode(section.Name) || !stays(section.Name) {
+			continue // .altinstr_replacement is copied, not run
+		}
+		addr, err := readAddr(filepath.Join("/sys/module", name, "sections", section.Name))
+		if os.IsNotExist(err) {
+			continue // the kernel does without it
+		}
+		require.NoError(t, err)
+		for at := addr; at < addr+section.Size; at += 16 {
+			m, ok := table.ModuleAt(at, symtab.Always)
+			require.True(t, ok, "%s%s+%#x of %#x is in no module", name, section.Name, at-addr, section.Size)
+			require.Equal(t, name, m.Name)
+		}
+		m, ok := table.ModuleAt(addr+section.Size-1, symtab.Always)
+		require.True(t, ok && m.Name == name, "last byte of %s%s", name, section.Name)
+		size += section.Size
+	}
+	return size
+}
+
+func checkBuildID(t *testing.T, m *symtab.Module) {
+	t.Helper()
+	f, err := elf.Open(kerneltest.FindModule(t, m.Name).File)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	section := f.Section(".note.gnu.build-id")
+	require.NotNil(t, section)
+	note, err := section.Data()
+	require.NoError(t, err)
+	id := hex.EncodeToString(note[16:]) // behind the header and "GNU\0"
+	assert.Equal(t, id, m.BuildID)
+	assert.Equal(t, buildid.FileID(id), m.FileID)
+}
