@@ -118,7 +118,19 @@ func (s *Scanner) SkipToModules() error {
 			return nil
 		}
 		s.n++
+		s.skipLines()
 	}
+}
+
+// skipLines passes over the lines in the buffer that have no module, all at once.
+func (s *Scanner) skipLines() {
+	end := bytes.IndexByte(s.rest, ']')
+	if end < 0 {
+		end = len(s.rest)
+	}
+	whole := s.rest[:bytes.LastIndexByte(s.rest[:end], '\n')+1]
+	s.n += bytes.Count(whole, []byte("\n"))
+	s.rest = s.rest[len(whole):]
 }
 
 // next returns the next line without its end.

@@ -104,7 +104,8 @@ type emptyReader struct{}
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
 func TestSkipToModules(t *testing.T) {
-	core := strings.Repeat("0000000000000001 t a_symbol_of_the_core\n", 1000)
+	core := strings.Repeat("0000000000000001 t a_symbol_of_the_core\n", 500) + "0000000000000001 t with]bracket\n" +
+		strings.Repeat("0000000000000001 t a_symbol_of_the_core\r\n", 499)
 	for name, r := range map[string]io.Reader{
 		"whole":      strings.NewReader(core + "0000000000000002 t g\t[m]\n0000000000000003 t h\t[m]\n"),
 		"bytes":      iotest.OneByteReader(strings.NewReader(core + "0000000000000002 t g\t[m]\n0000000000000003 t h\t[m]\n")),
@@ -118,6 +119,7 @@ func TestSkipToModules(t *testing.T) {
 			assert.Equal(t, "g", string(line.Name))
 			require.NoError(t, s.Scan(&line))
 			assert.Equal(t, "h", string(line.Name))
+			assert.Equal(t, 1002, s.n, "lines")
 			assert.Equal(t, io.EOF, s.Scan(&line))
 		})
 	}
