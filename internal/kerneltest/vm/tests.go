@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // A testTree is what is built to be run in the machine.
@@ -108,6 +110,11 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	}
 	a.content("/tests", []byte(list.String()))
 	a.content("/args", fmt.Appendf(nil, "-test.run=%s\n-test.timeout=%s\n-test.v=%t\n", o.run, o.timeout, o.verbose))
+	smallFile, err := kerneltest.TimeSmallFile()
+	if err != nil {
+		return err
+	}
+	a.content("/env", fmt.Appendf(nil, "KERNELSYM_VM=1\n%s=%s\n", kerneltest.SmallFileEnv, smallFile))
 	a.content("/etc/hosts", []byte("127.0.0.1 localhost\n"))
 	a.content("/etc/passwd", []byte("root:x:0:0::/:/init\n"))
 	return a.close()

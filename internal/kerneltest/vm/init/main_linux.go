@@ -60,9 +60,13 @@ func run() (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	env, err := os.ReadFile("/env")
+	if err != nil {
+		return false, err
+	}
 	ok = true
 	for _, pkg := range strings.Fields(string(list)) {
-		if !runTests(pkg, strings.Fields(string(args))) {
+		if !runTests(pkg, strings.Fields(string(args)), strings.Fields(string(env))) {
 			ok = false
 		}
 	}
@@ -70,11 +74,11 @@ func run() (ok bool, err error) {
 }
 
 // runTests runs the tests of a package, and ends as go test does.
-func runTests(pkg string, args []string) bool {
+func runTests(pkg string, args, env []string) bool {
 	start := time.Now()
 	cmd := exec.Command("./test", args...) //nolint:noctx // the machine ends with its tests
 	cmd.Dir = path.Join("/src", pkg)
-	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all", "KERNELSYM_VM=1"}
+	cmd.Env = append([]string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all"}, env...)
 	if _, err := os.Stat("/bin/otelcol"); err == nil {
 		cmd.Env = append(cmd.Env, "KERNELSYM_COLLECTOR=/bin/otelcol")
 	}

@@ -1,0 +1,44 @@
+package kerneltest
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// SmallFileEnv says in a virtual machine what TimeSmallFile returned on the
+// machine that runs it.
+const SmallFileEnv = "KERNELSYM_VM_SMALL_FILE"
+
+// TimeSmallFile returns how long it takes to open and read a small file of the
+// kernel's: the best of many times.
+func TimeSmallFile() (best time.Duration, err error) {
+	const rounds, files = 20, 50
+	for range rounds {
+		start := time.Now()
+		for range files {
+			if _, err := os.ReadFile("/proc/self/stat"); err != nil {
+				return 0, err
+			}
+		}
+		if d := time.Since(start) / files; best == 0 || d < best {
+			best = d
+		}
+	}
+	return best, nil
+}
+
+// Slowness returns how many times longer than on the machine that runs this
+// virtual machine it takes in it to read a small file of the kernel's.
+func Slowness(t testing.TB) float64 {
+	t.Helper()
+	outside, err := time.ParseDuration(os.Getenv(SmallFileEnv))
+	if err != nil {
+		t.Fatalf("%s: %v", SmallFileEnv, err)
+	}
+	inside, err := TimeSmallFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(inside) / float64(outside)
+}
