@@ -65,11 +65,11 @@ func TestDelayOfWhatIsReadAgain(t *testing.T) {
 	known := known{source: k.source()}
 	begin := time.Now()
 	known.told(begin)
-	_, err := known.refresh(context.Background(), true, func() {})
+	_, err := known.refresh(context.Background(), func() {})
 	require.NoError(t, err)
 	known.told(begin.Add(time.Hour))
 	assert.Equal(t, begin, known.since)
-	_, err = known.refresh(context.Background(), false, func() {})
+	_, err = known.refresh(context.Background(), func() {})
 	require.NoError(t, err)
 	assert.Zero(t, known.since)
 }

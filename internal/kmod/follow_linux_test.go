@@ -39,7 +39,7 @@ func loadMany(t *testing.T, n int) {
 func running(t *testing.T) *symtab.Table {
 	t.Helper()
 	k := known{source: NewSource("/proc", "/sys", 0)}
-	_, err := k.refresh(t.Context(), true, func() {})
+	_, err := k.refresh(t.Context(), func() {})
 	require.NoError(t, err)
 	require.NoError(t, k.degraded())
 	return k.table()

@@ -19,6 +19,7 @@ import (
 type known struct {
 	source  *Source
 	modules []*module
+	begun   bool   // everything was known once
 	shown   bool   // the kernel shows addresses
 	tornSum uint64 // of the last list of symbols that looked torn
 	again   time.Duration
@@ -53,18 +54,19 @@ func (k *known) told(at time.Time) {
 }
 
 // refresh brings what is known up to date, and calls changed after each step that
-// changed it, and after the first in any case. It returns the time after which to
-// look again, as something is pending; 0 if nothing is.
-func (k *known) refresh(ctx context.Context, first bool, changed func()) (again time.Duration, err error) {
+// changed it. The first time it calls it once, with everything, in any case. It
+// returns the time after which to look again, as something is pending; 0 if
+// nothing is.
+func (k *known) refresh(ctx context.Context, changed func()) (again time.Duration, err error) {
 	list, err := k.source.list()
 	if err != nil {
 		return 0, err
 	}
-	different := k.update(list)
+	different, first := k.update(list), !k.begun
 	complete := true
 	switch missing := k.missing(); {
 	case len(missing) > 0 || k.maybeHidden():
-		if different && !k.maybeHidden() {
+		if different && !first && !k.maybeHidden() {
 			changed() // what they are, and where
 		}
 		if complete, err = k.readSymbols(list, missing); err != nil || ctx.Err() != nil {
@@ -77,7 +79,7 @@ func (k *known) refresh(ctx context.Context, first bool, changed func()) (again 
 		changed()
 	}
 	if complete {
-		k.since = time.Time{}
+		k.since, k.begun = time.Time{}, true
 	}
 	if complete && !slices.ContainsFunc(list, func(id identity) bool { return !id.live }) {
 		k.again = 0

@@ -44,7 +44,8 @@ func (*Source) Name() string { return "modules" }
 // Stats returns what the source counts.
 func (s *Source) Stats() *symcache.Stats { return &s.stats }
 
-// Run publishes the modules, and anew when modules were loaded or unloaded. A
+// Run publishes the modules, and anew when modules were loaded or unloaded: the
+// first time with their symbols, later before they are read and once they were. A
 // kernel without loadable modules has an empty table. Without what sysfs tells,
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
@@ -58,8 +59,8 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		said = fmt.Sprint(degraded)
 		publish(k.table(), degraded)
 	}
-	for first := true; ; first = false {
-		again, err := k.refresh(ctx, first, tell)
+	for {
+		again, err := k.refresh(ctx, tell)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -70,7 +71,7 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 			return nil
 		}
 		k.told(w.since)
-		if fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
+		if k.begun && fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
 			tell()
 		}
 	}
