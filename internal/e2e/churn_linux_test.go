@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/kernelsymprocessor"
+)
+
+// observed is a source of which each publication is told once it is in the
+// cache's snapshot.
+type observed struct {
+	*kmod.Source
+	published func()
+}
+
+func (o observed) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	return o.Source.Run(ctx, func(t *symtab.Table, degraded error) {
+		publish(t, degraded)
+		o.published()
+	})
+}
+
+// TestChurn loads and unloads modules, which take each other's addresses, while
+// messages with frames at all these addresses pass through the processor. Each
+// frame that comes out as one of a module is held against the ledger, which says
+// which modules it could be of at that time. In the end the table is as that of a
+// source that has just begun, and nothing is left open.
+func TestChurn(t *testing.T) {
+	kerneltest.NeedModules(t)
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0)) // what Go opens once and for all
+	require.NoError(t, err)
+	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
+
+	l := &ledger{files: make(map[string]*moduleFile)}
+	var cache *symcache.Cache
+	p, err := kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{KeepAddresses: true},
+		func() (*symcache.Cache, func()) {
+			cache = symcache.Start(zap.NewNop(), observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond), l.published})
+			return cache, cache.Stop
+		})
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
+	stop := make(chan struct{})
+	var profiles sync.WaitGroup
+	for range 2 {
+		profiles.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					pass(t, p, l)
+				}
+			}
+		})
+	}
+	cycle(t, l, cache)
+	close(stop)
+	profiles.Wait()
+	t.Logf("%d loads at %d addresses; %d frames had a name and %d only their module, none of one that was not there",
+		len(l.loads), len(l.bases()), l.named, l.nameless)
+	assert.Positive(t, l.named)
+	assert.Less(t, len(l.bases()), len(l.loads), "addresses are used again")
+
+	require.NoError(t, kerneltest.LoadModule("veth"))
+	waitFor(t, "a table as that of a source that has just begun", func() bool {
+		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0))
+		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
+	})
+	require.NoError(t, p.Shutdown(t.Context()))
+	goleak.VerifyNone(t, goroutines)
+	assert.Equal(t, files, openFiles(t), "open files")
+}
+
+// cycle loads and unloads modules. Mostly at once, but now and then it waits until
+// the source knows.
+func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
+	t.Helper()
+	const cycles = 300
+	modules := []string{"veth", "dummy", "ifb", "nlmon", "macvlan"}
+	var loaded []*load
+	for i := range cycles {
+		name := modules[i%len(modules)]
+		if j := slices.IndexFunc(loaded, func(ld *load) bool { return ld.module == name }); j >= 0 {
+			l.unload(t, loaded[j])
+			loaded = slices.Delete(loaded, j, j+1)
+		}
+		ld := l.load(t, name)
+		if i%8 == 3 {
+			waitFor(t, name+" has names", func() bool {
+				m, ok := cache.Snapshot().ModuleByName(name)
+				return ok && m.Len() > 0 && m.Base == ld.base
+			})
+		}
+		if i%7 == 0 {
+			loaded = append(loaded, ld) // and another one takes a new place
+			continue
+		}
+		l.unload(t, ld)
+		if i%16 == 3 {
+			waitFor(t, name+" is gone", func() bool {
+				_, ok := cache.Snapshot().ModuleByName(name)
+				return !ok
+			})
+		}
+	}
+	for _, ld := range loaded {
+		l.unload(t, ld)
+	}
+}
+
+// pass has a message pass through the processor, and judges what comes out.
+func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
+	t.Helper()
+	m := rewritetest.NewMessage().Profile(nil, "")
+	addresses, could := l.now()
+	for _, addr := range addresses {
+		m.Sample(frame{Address: addr, Type: "kernel"})
+	}
+	m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SetTime(pcommon.NewTimestampFromTime(time.Now()))
+	pd, err := p.ProcessProfiles(context.Background(), m.Profiles)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, s := range rewritetest.Samples(pd) {
+		if f := s.Stack[0]; f.Mapping != nil {
+			l.judge(t, f, could)
+		}
+	}
+}
+
+// described describes all modules and symbols.
+func described(s *symtab.Snapshot) (all []string) {
+	for _, table := range s.Tables() {
+		for _, m := range table.Modules() {
+			all = append(all, fmt.Sprintf("%+v", m.ModuleInfo))
+			for i := range m.Len() {
+				symbol := m.Symbol(i)
+				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End, symbol.Name().System))
+			}
+		}
+	}
+	return all
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: ", what)
+		}
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// textOf returns where the kernel says that a module's .text is.
+func textOf(t *testing.T, module string) uint64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/sys/module", module, "sections/.text"))
+	require.NoError(t, err)
+	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), 16, 64)
+	require.NoError(t, err)
+	return addr
+}
