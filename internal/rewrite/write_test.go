@@ -39,6 +39,24 @@ func TestContract_4_1_Addresses(t *testing.T) {
 			Frame{Address: 1, Mapping: ext4Mapping()},
 			Frame{Address: 1, Mapping: ext4Mapping()},
 		},
+		{
+			"relative, by build id",
+			Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "a.debug", BuildID: ext4ID}},
+			Frame{Address: 1, Mapping: ext4Mapping()},
+			Frame{Address: 1, Mapping: ext4Mapping()},
+		},
+		{
+			"relative, in a module without build id",
+			Frame{Address: 1, Mapping: &Mapping{File: "odd-module.ko"}},
+			Frame{Address: 1, Mapping: &Mapping{File: "odd_module", Limit: oddSize}},
+			Frame{Address: 1, Mapping: &Mapping{File: "odd_module", Limit: oddSize}},
+		},
+		{
+			"absolute, as perf maps a module",
+			Frame{Address: ext4 + 0x101, Mapping: &Mapping{File: "[ext4]", Start: ext4, Limit: ext4 + 0x8000}},
+			Frame{Address: 0x101, Mapping: ext4Mapping()},
+			Frame{Address: ext4 + 0x101, Mapping: loaded(ext4Mapping(), ext4)},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, _ := leaf(t, Options{}, tt.in)
