@@ -131,7 +131,9 @@ func (k *known) update(list []identity) (different bool) {
 		modules = append(modules, k.source.describe(id))
 		loaded++
 	}
-	different = !slices.Equal(modules, k.modules)
+	if different = !slices.Equal(modules, k.modules); different {
+		k.shown = false // that can change at any time, and then all of them are others
+	}
 	k.source.stats.Updated(symcache.KindLoad, loaded, k.since)
 	k.source.stats.Updated(symcache.KindUnload, len(k.modules)+loaded-len(modules), k.since)
 	k.modules = modules
@@ -223,12 +225,11 @@ func (s *Source) describe(id identity) *module {
 		m.noCode = true
 		m.starts = sys.starts
 		return m
-	case errors.Is(err, fs.ErrNotExist):
-		if _, statErr := os.Stat(filepath.Join(s.sysfs, "module")); statErr == nil {
-			m.noCode = true // removed in the meantime
-			return m
-		}
+	case errors.Is(err, fs.ErrNotExist) && !s.hasSysfs():
 		m.err = fmt.Errorf("module frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+	case (err != nil || sys.buildID == "") && !s.isLoaded(id):
+		m.noCode = true // removed in the meantime, the notes first
+		return m
 	case err != nil:
 		m.err = fmt.Errorf("module frames get no build id and no file ID: %w", err)
 	default:

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -100,6 +101,18 @@ func (s *Source) list() ([]identity, error) {
 		}
 	}
 	return ids, nil
+}
+
+// hasSysfs reports whether there are modules below sysfs.
+func (s *Source) hasSysfs() bool {
+	_, err := os.Stat(filepath.Join(s.sysfs, "module"))
+	return err == nil
+}
+
+// isLoaded reports whether a load of a module is still there.
+func (s *Source) isLoaded(id identity) bool {
+	list, err := s.list()
+	return err == nil && id.dir != nil && slices.ContainsFunc(list, id.same)
 }
 
 func (s *Source) dir(module string) string {

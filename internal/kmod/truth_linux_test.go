@@ -28,6 +28,11 @@ func (l kernelLine) isCode() bool {
 	return l.typ == "t" || l.typ == "T" || l.typ == "w" || l.typ == "W"
 }
 
+// isName reports whether code has this name: the others only say where it ends.
+func (l kernelLine) isName() bool {
+	return l.isCode() && !strings.HasPrefix(l.name, "__pfx_") && !strings.HasPrefix(l.name, "__cfi_")
+}
+
 // moduleLines reads the part of /proc/kallsyms that is not the core kernel's.
 func moduleLines(t *testing.T) (lines []kernelLine) {
 	t.Helper()
@@ -73,7 +78,7 @@ func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 		if found {
 			require.Equal(t, l.module, m.Name, "%x %s %s", l.addr, l.typ, l.name)
 		}
-		if !l.isCode() || strings.HasPrefix(l.name, "__pfx_") || strings.HasPrefix(l.name, "__cfi_") {
+		if !l.isName() {
 			data++
 			continue
 		}

@@ -1,0 +1,197 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: ", what)
+		}
+	}
+}
+
+// named reports whether a module is known with its symbols.
+func named(c *symcache.Cache, module string) bool {
+	m, ok := c.Snapshot().ModuleByName(module)
+	return ok && m.Len() > 0
+}
+
+// gated is a source that stands still in a publication while the gate is locked.
+type gated struct {
+	*Source
+	gate *sync.Mutex
+}
+
+func (g gated) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	return g.Source.Run(ctx, func(t *symtab.Table, degraded error) {
+		publish(t, degraded)
+		g.gate.Lock()
+		defer g.gate.Unlock()
+	})
+}
+
+// TestStorm has the kernel send more events than the socket has room for while the
+// source stands still. A module that is loaded after that, of which it is not told,
+// is known all the same.
+func TestStorm(t *testing.T) {
+	kerneltest.NeedModules(t)
+	_, _ = kerneltest.UnloadModule("veth"), kerneltest.UnloadModule("ifb")
+	require.NoError(t, kerneltest.LoadModule("dummy"))
+	var gate sync.Mutex
+	s := NewSource("/proc", "/sys", time.Millisecond)
+	c := symcache.Start(zap.NewNop(), gated{s, &gate})
+	defer c.Stop()
+	eventually(t, "the first table", func() bool { return named(c, "dummy") })
+	assert.Zero(t, s.Stats().Counts().LostRecords)
+
+	gate.Lock()
+	open := sync.OnceFunc(gate.Unlock)
+	defer open() // or it could not be stopped
+	require.NoError(t, kerneltest.LoadModule("ifb")) // at this it stops
+	eventually(t, "metadata", func() bool { return hasModule(c, "ifb") })
+	for range 2000 {
+		require.NoError(t, os.WriteFile("/sys/module/dummy/uevent", []byte("change"), 0))
+	}
+	require.NoError(t, kerneltest.LoadModule("veth"))
+	assert.False(t, hasModule(c, "veth"))
+	open()
+	eventually(t, "names", func() bool { return named(c, "ifb") && named(c, "veth") })
+	counts := s.Stats().Counts()
+	assert.Positive(t, counts.LostRecords)
+	assert.Positive(t, counts.Resyncs)
+	assert.Equal(t, []symcache.Health{{Source: "modules", State: symcache.StateUp}}, c.Health())
+	t.Logf("%+v", counts)
+
+	require.NoError(t, kerneltest.UnloadModule("veth"))
+	eventually(t, "it is told again", func() bool { return !hasModule(c, "veth") })
+	assert.Equal(t, counts.LostRecords, s.Stats().Counts().LostRecords)
+}
+
+func hasModule(c *symcache.Cache, name string) bool {
+	_, ok := c.Snapshot().ModuleByName(name)
+	return ok
+}
+
+// TestContract_8_WithoutSysfs: names are right, but the ranges are those that the
+// list of modules tells.
+func TestContract_8_WithoutSysfs(t *testing.T) {
+	kerneltest.NeedModules(t)
+	loadMany(t, 100)
+	c := symcache.Start(zap.NewNop(), NewSource("/proc", t.TempDir(), 0))
+	defer c.Stop()
+	eventually(t, "a table", func() bool { return c.Health()[0].State != symcache.StateStarting })
+	health := c.Health()[0]
+	assert.Equal(t, symcache.StateDegraded, health.State)
+	require.ErrorContains(t, health.Err, "no file ID")
+	require.ErrorContains(t, health.Err, "is sysfs mounted there?")
+	code, with := 0, 0
+	for _, l := range moduleLines(t) {
+		if !l.isName() || !isModule(l.module) {
+			continue
+		}
+		code++
+		symbol, ok := c.Snapshot().Lookup(l.addr, symtab.Always)
+		if ok {
+			with++
+			require.Equal(t, l.module, symbol.Module.Name, "%x %s", l.addr, l.name)
+			require.Empty(t, symbol.Module.FileID)
+		}
+	}
+	t.Logf("%d of %d functions have a name", with, code)
+	assert.Greater(t, with*10, code*9)
+}
+
+// TestHiddenAddressesOfTheKernel has the kernel hide all addresses before the
+// source begins, and while it runs.
+func TestHiddenAddressesOfTheKernel(t *testing.T) {
+	kerneltest.NeedModules(t)
+	restrict := func(level string) {
+		require.NoError(t, os.WriteFile("/proc/sys/kernel/kptr_restrict", []byte(level), 0))
+	}
+	defer restrict("1")
+	_ = kerneltest.UnloadModule("veth")
+	require.NoError(t, kerneltest.LoadModule("dummy"))
+	restrict("2")
+	c := symcache.Start(zap.NewNop(), NewSource("/proc", "/sys", time.Millisecond))
+	defer c.Stop()
+	is := func(state symcache.State) func() bool {
+		return func() bool { return c.Health()[0].State == state }
+	}
+	eventually(t, "it is told", is(symcache.StateDown))
+	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
+	require.ErrorContains(t, c.Health()[0].Err, "kernel.kptr_restrict")
+	restrict("1")
+	eventually(t, "names", func() bool { return named(c, "dummy") })
+	assert.True(t, is(symcache.StateUp)())
+
+	restrict("2")
+	require.NoError(t, kerneltest.LoadModule("veth"))
+	eventually(t, "it is told", is(symcache.StateDegraded))
+	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
+	assert.True(t, named(c, "dummy"), "6.2: what was known stays")
+	restrict("1")
+	eventually(t, "names", func() bool { return named(c, "veth") })
+	assert.True(t, is(symcache.StateUp)())
+}
+
+// TestFilesThatVanish reads what sysfs tells of a module while it is unloaded:
+// what was read in part does not count as something to complain of.
+func TestFilesThatVanish(t *testing.T) {
+	kerneltest.NeedModules(t)
+	s := NewSource("/proc", "/sys", 0)
+	stop := make(chan struct{})
+	var churn sync.WaitGroup
+	defer func() { close(stop); churn.Wait() }()
+	churn.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := errors.Join(kerneltest.LoadModule("veth"), kerneltest.UnloadModule("veth")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	vanished, whole := 0, 0
+	for deadline := time.Now().Add(time.Minute); (vanished < 5 || whole < 5) && time.Now().Before(deadline); {
+		list, err := s.list()
+		require.NoError(t, err)
+		for _, id := range list {
+			if id.name != "veth" || !id.live {
+				continue
+			}
+			m := s.describe(id)
+			require.NoError(t, m.err)
+			if m.noCode {
+				vanished++
+			} else {
+				whole++
+				require.Len(t, m.info.BuildID, 40)
+			}
+		}
+	}
+	t.Logf("%d times it vanished while it was read, %d times not", vanished, whole)
+	assert.Positive(t, vanished)
+	assert.Positive(t, whole)
+}
