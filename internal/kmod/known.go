@@ -29,12 +29,11 @@ type known struct {
 // module is one load of a module.
 type module struct {
 	identity
-	info    symtab.ModuleInfo // its end is that of everything it could be
+	info    symtab.ModuleInfo // its end is where something else is known to begin
 	noCode  bool
 	highest uint64         // address of the highest section of code
 	starts  []uint64       // addresses of all sections
 	whole   *symtab.Module // with its symbols, up to info.End; nil if they were not read
-	clipped *symtab.Module // as it was published last
 	err     error          // what is missing from it
 }
 
@@ -182,15 +181,19 @@ func (k *known) table() *symtab.Table {
 		if i, _ := slices.BinarySearch(starts, m.highest+1); i < len(starts) {
 			end = min(end, starts[i])
 		}
-		whole := m.whole
-		if whole == nil {
-			whole = withoutSymbols(m.info)
+		if end < m.info.End {
+			// For good: where something else is, or was, this module has no code.
+			m.info.End = end
+			if m.whole != nil {
+				m.whole = m.whole.Clipped(end)
+			}
 		}
-		if whole != nil && (m.clipped == nil || m.clipped.End != end || m.clipped.Len() == 0) {
-			m.clipped = whole.Clipped(end)
+		module := m.whole
+		if module == nil {
+			module = withoutSymbols(m.info)
 		}
-		if m.clipped != nil {
-			all = append(all, m.clipped)
+		if module != nil {
+			all = append(all, module)
 		}
 	}
 	return symtab.NewTable(all)

@@ -35,7 +35,8 @@ func parseList(r io.Reader) ([]listed, error) {
 		if err := errors.Join(sizeErr, addrErr); err != nil {
 			return nil, fmt.Errorf("line %d: %w: %w", len(list)+1, ErrSyntax, err)
 		}
-		list = append(list, listed{name: fields[0], size: size, addr: addr, live: fields[4] == "Live"})
+		name := strings.Clone(fields[0]) // not the whole line with it
+		list = append(list, listed{name: name, size: size, addr: addr, live: fields[4] == "Live"})
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("after %d lines: %w", len(list), err)

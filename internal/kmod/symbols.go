@@ -140,6 +140,5 @@ func (p *parser) assign() {
 			m.whole = withoutSymbols(m.info)
 		}
 		m.noCode = m.whole == nil
-		m.clipped = nil
 	}
 }
