@@ -49,7 +49,7 @@ func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
 func TestDelay(t *testing.T) {
 	kerneltest.NeedModules(t)
 	const name, settle, cycles = "veth", 50 * time.Millisecond, 50
-	loadMany(t, 100)
+	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)
 	f.until(t, "the first table", func(t *symtab.Table) bool { return len(t.Modules()) > 50 })

@@ -14,9 +14,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// loadMany loads modules until that many are loaded.
-func loadMany(t *testing.T, n int) {
+// loadMany loads modules until a hundred are loaded.
+func loadMany(t *testing.T) {
 	t.Helper()
+	const many = 100
 	count := func() int {
 		list, err := os.ReadFile("/proc/modules")
 		require.NoError(t, err)
@@ -28,7 +29,7 @@ func loadMany(t *testing.T, n int) {
 			continue // the others want devices
 		}
 		_ = kerneltest.LoadModule(name) // some are for other CPUs
-		if count() >= n {
+		if count() >= many {
 			return
 		}
 	}
@@ -102,4 +103,11 @@ func find(table *symtab.Table, name string) *symtab.Module {
 		}
 	}
 	return nil
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return content
 }

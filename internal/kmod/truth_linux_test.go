@@ -57,7 +57,7 @@ func moduleLines(t *testing.T) (lines []kernelLine) {
 // the table.
 func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 	kerneltest.NeedModules(t)
-	loadMany(t, 100)
+	loadMany(t)
 	table := running(t)
 
 	names := make(map[uint64][]string)
