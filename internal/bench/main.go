@@ -34,6 +34,9 @@ func run(rounds int) error {
 	if err != nil {
 		return err
 	}
+	if err := benchModules(); err != nil {
+		return err
+	}
 	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
 	benchLookup(core, snapshot, rounds)
 	return benchRewrite(core, rounds)

@@ -28,6 +28,7 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "print what each test says, not only those that fail")
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
 	flag.StringVar(&o.dir, "cache", defaultCache(), "directory for kernels and test binaries")
+	flag.StringVar(&o.env, "env", "", "a variable of the environment of the tests, NAME=VALUE")
 	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "for the tests in one kernel")
 	flag.Parse()
 	o.packages = flag.Args()
@@ -50,6 +51,7 @@ type options struct {
 	collector string
 	dir       string
 	timeout   time.Duration
+	env       string
 }
 
 func defaultCache() string {

@@ -114,7 +114,7 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	if err != nil {
 		return err
 	}
-	a.content("/env", fmt.Appendf(nil, "KERNELSYM_VM=1\n%s=%s\n", kerneltest.SmallFileEnv, smallFile))
+	a.content("/env", fmt.Appendf(nil, "KERNELSYM_VM=1\n%s=%s\n%s\n", kerneltest.SmallFileEnv, smallFile, o.env))
 	a.content("/etc/hosts", []byte("127.0.0.1 localhost\n"))
 	a.content("/etc/passwd", []byte("root:x:0:0::/:/init\n"))
 	return a.close()

@@ -1,0 +1,98 @@
+package kmod
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/rlimit"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// loadPrograms loads BPF programs, which are JITed and listed.
+func loadPrograms(t *testing.T, n int) {
+	t.Helper()
+	require.NoError(t, rlimit.RemoveMemlock())
+	for _, name := range []string{"bpf_jit_enable", "bpf_jit_kallsyms"} {
+		require.NoError(t, os.WriteFile("/proc/sys/net/core/"+name, []byte("1"), 0))
+	}
+	for range n {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.SocketFilter, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = p.Close() })
+	}
+	require.GreaterOrEqual(t, bytes.Count(readFile(t, "/proc/kallsyms"), []byte("\t[bpf]\n")), n)
+}
+
+// cpuTime is the CPU time that this process took so far.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage unix.Rusage
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// readWhole makes all tables anew, of one read of everything that the kernel
+// lists: what has to be done at least without following modules.
+func readWhole(t *testing.T) {
+	t.Helper()
+	list := readFile(t, "/proc/kallsyms")
+	_, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
+	require.NoError(t, err)
+	k := known{source: NewSource("/proc", "/sys", 0)}
+	ids, err := k.source.list()
+	require.NoError(t, err)
+	k.update(ids)
+	require.NoError(t, newParser(ids, k.missing()).parse(bytes.NewReader(list)))
+	scanner := kallsyms.NewScanner(bytes.NewReader(list))
+	err = scanner.SkipToModules()
+	for line := (kallsyms.Line{}); err == nil; {
+		err = scanner.Scan(&line)
+	}
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// TestReload prints how much CPU it takes to take over one module that was
+// loaded, over what a whole reload takes, with a hundred modules and a thousand
+// BPF programs.
+func TestReload(t *testing.T) {
+	kerneltest.NeedModules(t)
+	const name = "macvlan"
+	loadMany(t)
+	loadPrograms(t, 1000)
+	k := known{source: NewSource("/proc", "/sys", 0)}
+	refresh := func() {
+		_, err := k.refresh(t.Context(), func() { k.table() })
+		require.NoError(t, err)
+	}
+	measure := func(f func()) time.Duration {
+		start := cpuTime(t)
+		f()
+		return cpuTime(t) - start
+	}
+	var one, whole times
+	for range 11 {
+		_ = kerneltest.UnloadModule(name)
+		refresh()
+		require.NoError(t, kerneltest.LoadModule(name))
+		one = append(one, measure(refresh))
+		require.Positive(t, find(k.table(), name).Len())
+		whole = append(whole, measure(func() { readWhole(t) }))
+	}
+	slices.Sort(one)
+	slices.Sort(whole)
+	t.Logf("CPU time: one module %s, everything %s (medians)", one.median(), whole.median())
+	t.Logf("bench module_reload_vs_full %.3f", float64(one[len(one)/2])/float64(whole[len(whole)/2]))
+}
