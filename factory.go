@@ -82,16 +82,17 @@ func sources(key sourceKey, goos string, logger *zap.Logger) []symcache.Source {
 		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
 		return nil
 	}
+	history := symtab.History{TTL: key.history.TTL, MaxEntries: key.history.MaxEntries}
 	list := []symcache.Source{kallsyms.NewSource(key.procfs, key.sysfs)}
 	if key.bpf.Enabled {
 		list = append(list, bpfprog.NewSource(bpfprog.Options{
 			Procfs: key.procfs, Sysfs: key.sysfs,
 			SourceLines: key.bpf.SourceLines, Trampolines: key.bpf.Trampolines,
-			History: symtab.History{TTL: key.history.TTL, MaxEntries: key.history.MaxEntries},
+			History: history,
 		}))
 	}
 	if key.modules.Enabled {
-		list = append(list, kmod.NewSource(key.procfs, key.sysfs, key.modules.Settle))
+		list = append(list, kmod.NewSource(key.procfs, key.sysfs, key.modules.Settle, history))
 	}
 	return list
 }

@@ -39,7 +39,7 @@ func newLookup() *cobra.Command {
 			snapshot, err := symcache.Load(cmd.Context(),
 				kallsyms.NewSource(l.procfs, l.sysfs),
 				bpfprog.NewSource(bpfprog.Options{Procfs: l.procfs, Sysfs: l.sysfs, SourceLines: true, Trampolines: true}),
-				kmod.NewSource(l.procfs, l.sysfs, 0))
+				kmod.NewSource(l.procfs, l.sysfs, 0, symtab.History{}))
 			if err != nil && !known(snapshot) {
 				return err
 			}

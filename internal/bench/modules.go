@@ -37,7 +37,7 @@ func benchModules() error {
 	held, _ := memory(func() any {
 		var snapshot *symtab.Snapshot
 		snapshot, err = symcache.Load(context.Background(),
-			kmod.NewSource(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), 0))
+			kmod.NewSource(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), 0, symtab.History{}))
 		for _, t := range snapshot.Tables() {
 			for _, m := range t.Modules() {
 				symbols += m.Len()

@@ -49,7 +49,7 @@ func (o observed) Run(ctx context.Context, publish func(*symtab.Table, error)) e
 // source that has just begun, and nothing is left open.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedModules(t)
-	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0)) // what Go opens once and for all
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.History{})) // what Go opens once and for all
 	require.NoError(t, err)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 
@@ -57,7 +57,7 @@ func TestChurn(t *testing.T) {
 	var cache *symcache.Cache
 	p, err := kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{KeepAddresses: true},
 		func() (*symcache.Cache, func()) {
-			cache = symcache.Start(zap.NewNop(), observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond), l.published})
+			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.History{}), l.published})
 			return cache, cache.Stop
 		})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestChurn(t *testing.T) {
 
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	waitFor(t, "a table as that of a source that has just begun", func() bool {
-		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0))
+		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.History{}))
 		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
 	})
 	require.NoError(t, p.Shutdown(t.Context()))
@@ -110,7 +110,7 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		ld := l.load(t, name)
 		if i%8 == 3 {
 			waitFor(t, name+" has names", func() bool {
-				m, ok := cache.Snapshot().ModuleByName(name)
+				m, _, ok := cache.Snapshot().ModuleByName(name)
 				return ok && m.Len() > 0 && m.Base == ld.base
 			})
 		}
@@ -121,7 +121,7 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		l.unload(t, ld)
 		if i%16 == 3 {
 			waitFor(t, name+" is gone", func() bool {
-				_, ok := cache.Snapshot().ModuleByName(name)
+				_, _, ok := cache.Snapshot().ModuleByName(name)
 				return !ok
 			})
 		}

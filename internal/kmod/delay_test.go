@@ -62,12 +62,12 @@ func TestDelayOfWhatIsReadAgain(t *testing.T) {
 	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
 	const key = "ffffffffc0200800 b __key.0\t[a]\n"
 	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n") // looks torn the first time
-	known := known{source: k.source()}
+	known := newKnown(k.source())
 	begin := time.Now()
-	known.told(begin)
+	known.told(begin, nil)
 	_, err := known.refresh(context.Background(), func() {})
 	require.NoError(t, err)
-	known.told(begin.Add(time.Hour))
+	known.told(begin.Add(time.Hour), nil)
 	assert.Equal(t, begin, known.since)
 	_, err = known.refresh(context.Background(), func() {})
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // named reports whether a module is known with its symbols.
 func named(c *symcache.Cache, module string) bool {
-	m, ok := c.Snapshot().ModuleByName(module)
+	m, _, ok := c.Snapshot().ModuleByName(module)
 	return ok && m.Len() > 0
 }
 
@@ -58,8 +58,8 @@ func TestStorm(t *testing.T) {
 	var gate sync.Mutex
 	gate.Lock()
 	open := sync.OnceFunc(gate.Unlock)
-	s := NewSource("/proc", "/sys", time.Millisecond)
-	c := symcache.Start(zap.NewNop(), gated{s, &gate})
+	s := NewSource("/proc", "/sys", time.Millisecond, symtab.History{})
+	c := symcache.Start(zap.NewNop(), nil, gated{s, &gate})
 	defer c.Stop()
 	defer open() // or it could not be stopped
 	eventually(t, "the first table, at which it stops", func() bool { return named(c, "dummy") })
@@ -84,7 +84,7 @@ func TestStorm(t *testing.T) {
 }
 
 func hasModule(c *symcache.Cache, name string) bool {
-	_, ok := c.Snapshot().ModuleByName(name)
+	_, _, ok := c.Snapshot().ModuleByName(name)
 	return ok
 }
 
@@ -93,7 +93,7 @@ func hasModule(c *symcache.Cache, name string) bool {
 func TestContract_8_WithoutSysfs(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
-	c := symcache.Start(zap.NewNop(), NewSource("/proc", t.TempDir(), 0))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", t.TempDir(), 0, symtab.History{}))
 	defer c.Stop()
 	eventually(t, "a table", func() bool { return c.Health()[0].State != symcache.StateStarting })
 	health := c.Health()[0]
@@ -128,7 +128,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	restrict("2")
-	c := symcache.Start(zap.NewNop(), NewSource("/proc", "/sys", time.Millisecond))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, symtab.History{}))
 	defer c.Stop()
 	is := func(state symcache.State) func() bool {
 		return func() bool { return c.Health()[0].State == state }
@@ -154,7 +154,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 // what was read in part does not count as something to complain of.
 func TestFilesThatVanish(t *testing.T) {
 	kerneltest.NeedModules(t)
-	s := NewSource("/proc", "/sys", 0)
+	s := NewSource("/proc", "/sys", 0, symtab.History{})
 	stop := make(chan struct{})
 	var churn sync.WaitGroup
 	defer func() { close(stop); churn.Wait() }()

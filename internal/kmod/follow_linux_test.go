@@ -39,7 +39,7 @@ func loadMany(t *testing.T) {
 // running returns what is known of the running kernel's modules.
 func running(t *testing.T) *symtab.Table {
 	t.Helper()
-	k := known{source: NewSource("/proc", "/sys", 0)}
+	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
 	_, err := k.refresh(t.Context(), func() {})
 	require.NoError(t, err)
 	require.NoError(t, k.degraded())
@@ -60,7 +60,7 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewSource("/proc", "/sys", settle).Run(ctx, func(t *symtab.Table, _ error) {
+		done <- NewSource("/proc", "/sys", settle, symtab.History{}).Run(ctx, func(t *symtab.Table, _ error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.table = t

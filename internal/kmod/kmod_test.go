@@ -81,7 +81,7 @@ func (ticks) Receive(ctx context.Context) (uevent.Event, error) {
 func (ticks) Close() error { return nil }
 
 func (k kernel) source() *Source {
-	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond)
+	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond, symtab.History{})
 	s.dial = func() (events, error) { return ticks{}, nil }
 	return s
 }

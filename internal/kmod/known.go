@@ -24,6 +24,9 @@ type known struct {
 	tornSum uint64 // of the last list of symbols that looked torn
 	again   time.Duration
 	since   time.Time // when an event told of what is not known yet; zero if none did
+	past    past
+	looked  int64            // when the list was read that was taken over last, on the clock of lifetimes
+	events  map[string]heard // since then, by module
 }
 
 // module is one load of a module.
@@ -35,6 +38,8 @@ type module struct {
 	starts  []uint64       // addresses of all sections
 	whole   *symtab.Module // with its symbols, up to info.End; nil if they were not read
 	err     error          // what is missing from it
+
+	published *symtab.Module // as it was published last, nil if it was not
 }
 
 // While something is pending, the time until the next look doubles from the first
@@ -45,10 +50,22 @@ const (
 	maxAgain = time.Second
 )
 
-// told notes when an event came that refresh is to deal with.
-func (k *known) told(at time.Time) {
+func newKnown(s *Source) *known {
+	return &known{source: s, past: past{history: s.history}, events: make(map[string]heard)}
+}
+
+// told notes which events came that refresh is to deal with, and when the first did.
+func (k *known) told(at time.Time, events map[string]heard) {
 	if k.since.IsZero() {
 		k.since = at
+	}
+	for name, t := range events {
+		all, ok := k.events[name]
+		if !ok || all.removed == 0 {
+			all.removed = t.removed
+		}
+		all.added = max(all.added, t.added)
+		k.events[name] = all
 	}
 }
 
@@ -57,11 +74,14 @@ func (k *known) told(at time.Time) {
 // returns the time after which to look again, as something is pending; 0 if
 // nothing is.
 func (k *known) refresh(ctx context.Context, changed func()) (again time.Duration, err error) {
+	began := now()
 	list, err := k.source.list()
 	if err != nil {
 		return 0, err
 	}
 	different, first := k.update(list), !k.begun
+	k.looked = began
+	different = k.past.expire(now()) || different
 	complete := true
 	switch missing := k.missing(); {
 	case len(missing) > 0 || k.maybeHidden():
@@ -79,12 +99,13 @@ func (k *known) refresh(ctx context.Context, changed func()) (again time.Duratio
 	}
 	if complete {
 		k.since, k.begun = time.Time{}, true
+		clear(k.events)
 	}
 	if complete && !slices.ContainsFunc(list, func(id identity) bool { return !id.live }) {
 		k.again = 0
-	} else {
-		k.again = min(max(2*k.again, minAgain), maxAgain)
+		return k.past.next(now()), nil
 	}
+	k.again = min(max(2*k.again, minAgain), maxAgain)
 	return k.again, nil
 }
 
@@ -129,6 +150,16 @@ func (k *known) update(list []identity) (different bool) {
 		}
 		modules = append(modules, k.source.describe(id))
 		loaded++
+	}
+	for _, m := range k.modules {
+		if !slices.Contains(modules, m) {
+			k.end(m)
+		}
+	}
+	for _, m := range modules {
+		if !slices.Contains(k.modules, m) {
+			k.begin(m)
+		}
 	}
 	if different = !slices.Equal(modules, k.modules); different {
 		k.shown = false // that can change at any time, and then all of them are others
@@ -192,11 +223,11 @@ func (k *known) table() *symtab.Table {
 		if module == nil {
 			module = withoutSymbols(m.info)
 		}
-		if module != nil {
+		if m.published = module; module != nil {
 			all = append(all, module)
 		}
 	}
-	return symtab.NewTable(all)
+	return symtab.NewTableWith(append(all, k.past.modules...), k.past.forgotten)
 }
 
 // withoutSymbols returns a module that says only what it is and where, nil if it
@@ -216,7 +247,6 @@ func (s *Source) describe(id identity) *module {
 		info: symtab.ModuleInfo{
 			Name: id.name, Origin: symtab.OriginModule,
 			Base: id.addr, Start: id.addr, End: id.addr + id.size,
-			Valid: symtab.Always,
 		},
 		highest: id.addr,
 		starts:  []uint64{id.addr},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // loadPrograms loads BPF programs, which are JITed and listed.
@@ -51,7 +52,7 @@ func readWhole(t *testing.T) {
 	list := readFile(t, "/proc/kallsyms")
 	_, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
 	require.NoError(t, err)
-	k := known{source: NewSource("/proc", "/sys", 0)}
+	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
 	ids, err := k.source.list()
 	require.NoError(t, err)
 	k.update(ids)
@@ -72,7 +73,7 @@ func TestReload(t *testing.T) {
 	const name = "macvlan"
 	loadMany(t)
 	loadPrograms(t, 1000)
-	k := known{source: NewSource("/proc", "/sys", 0)}
+	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
 	refresh := func() {
 		_, err := k.refresh(t.Context(), func() { k.table() })
 		require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 type Source struct {
 	procfs, sysfs string
 	settle        time.Duration
+	history       symtab.History
 	dial          func() (events, error)
 	stats         symcache.Stats
 }
@@ -31,10 +32,10 @@ type events interface {
 
 // NewSource returns a source that reads below procfs and sysfs, the directories
 // at which /proc and /sys are mounted. After a change it waits for settle, for
-// further changes, before it reads.
-func NewSource(procfs, sysfs string, settle time.Duration) *Source {
+// further changes, before it reads. What is unloaded stays known as history says.
+func NewSource(procfs, sysfs string, settle time.Duration, history symtab.History) *Source {
 	return &Source{
-		procfs: procfs, sysfs: sysfs, settle: settle,
+		procfs: procfs, sysfs: sysfs, settle: settle, history: history,
 		dial: func() (events, error) { return uevent.Dial() },
 	}
 }
@@ -53,7 +54,7 @@ func (s *Source) Stats() *symcache.Stats { return &s.stats }
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
 	w := newWatcher(s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
 	defer w.close()
-	k := known{source: s}
+	k := newKnown(s)
 	said := ""
 	tell := func() {
 		degraded := errors.Join(k.degraded(), w.err)
@@ -71,7 +72,7 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		if !w.wait(ctx, again) {
 			return nil
 		}
-		k.told(w.since)
+		k.told(w.since, w.told)
 		if k.begun && fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
 			tell()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -21,15 +22,16 @@ type watcher struct {
 	retry  *backoff.ExponentialBackOff
 	redial time.Time
 	stats  *symcache.Stats
-	since  time.Time // when the first event came of those that wait waited for; zero if none came
-	lost   bool      // events were lost meanwhile
+	since  time.Time        // when the first event came of those that wait waited for; zero if none came
+	lost   bool             // events were lost meanwhile
+	told   map[string]heard // what events told meanwhile, by module
 }
 
 // pollInterval is the time between two looks without events.
 const pollInterval = time.Second
 
 func newWatcher(dial func() (events, error), settle time.Duration, stats *symcache.Stats) *watcher {
-	w := &watcher{dial: dial, settle: settle, retry: backoff.NewExponentialBackOff(), stats: stats}
+	w := &watcher{dial: dial, settle: settle, retry: backoff.NewExponentialBackOff(), stats: stats, told: make(map[string]heard)}
 	w.retry.MaxInterval = time.Minute
 	w.open()
 	return w
@@ -63,6 +65,7 @@ func (w *watcher) close() {
 // is not 0. It reports false when ctx is done.
 func (w *watcher) wait(ctx context.Context, again time.Duration) bool {
 	w.since, w.lost = time.Time{}, false
+	clear(w.told)
 	defer func() {
 		if w.lost {
 			w.stats.Resynced()
@@ -114,9 +117,25 @@ func (w *watcher) receive(ctx context.Context) bool {
 			if w.since.IsZero() {
 				w.since = time.Now()
 			}
+			w.note(e)
 			return true
 		}
 	}
+}
+
+// note notes when an event told of a module.
+func (w *watcher) note(e uevent.Event) {
+	name := strings.TrimPrefix(e.DevPath, "/module/")
+	t := w.told[name]
+	switch e.Action {
+	case "add":
+		t.added = now()
+	case "remove":
+		if t.removed == 0 {
+			t.removed = now()
+		}
+	}
+	w.told[name] = t
 }
 
 // sleep waits and reports whether ctx is not done.

@@ -16,12 +16,12 @@ type History struct {
 // there lately, of which it makes tables. What a change costs grows with the
 // logarithm of their number. It is not safe for concurrent use; its tables are.
 type Functions struct {
-	history History
-	tree    tree[*Function]
-	slack   int64 // the most that one of them has, in nanoseconds
-	live    [NumOrigins]int
-	gone    []*Function // those that were unloaded, first the one that went first
-	expired expired
+	history   History
+	tree      tree[*Function]
+	slack     int64 // the most that one of them has, in nanoseconds
+	live      [NumOrigins]int
+	gone      []*Function // those that were unloaded, first the one that went first
+	forgotten Forgotten
 }
 
 // NewFunctions returns a record of nothing.
@@ -154,7 +154,7 @@ func (r *Functions) Unload(f *Function, at int64, slack Slack) {
 	r.live[f.Origin]--
 	r.noteSlack(&past)
 	if !keep {
-		r.expired.add(&past)
+		r.forgotten.Add(past.Start, past.End(), past.Valid.To)
 		r.joinAll(&past)
 		return
 	}
@@ -188,7 +188,7 @@ func (r *Functions) forget(f *Function) {
 			s.dead = s.dead[1:]
 		}
 	})
-	r.expired.add(f)
+	r.forgotten.Add(f.Start, f.End(), f.Valid.To)
 	r.joinAll(f)
 }
 
@@ -214,28 +214,6 @@ func (r *Functions) Table() *Table {
 		high:      v.high,
 		live:      r.live,
 		history:   len(r.gone),
-		expired:   r.expired,
+		forgotten: r.forgotten,
 	}
-}
-
-// expired is what is known of functions that are forgotten: where they lay, and
-// when the last of them went.
-type expired struct {
-	low, high uint64
-	until     int64
-}
-
-func (e *expired) add(f *Function) {
-	if e.high == 0 {
-		*e = expired{low: f.Start, high: f.End(), until: f.Valid.To}
-		return
-	}
-	e.low, e.high = min(e.low, f.Start), max(e.high, f.End())
-	e.until = max(e.until, f.Valid.To)
-}
-
-// mayHold reports whether one of those that are forgotten may have had an address
-// in an interval.
-func (e *expired) mayHold(addr uint64, at Interval) bool {
-	return e.low <= addr && addr < e.high && at.From < e.until
 }

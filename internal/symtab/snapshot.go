@@ -69,7 +69,7 @@ func (s *Snapshot) LookupAlways(addr uint64) (sym Symbol, ok, settled bool) {
 		return sym, ok, true
 	}
 	for _, t := range s.tables {
-		if t.expired.low <= addr && addr < t.expired.high || !t.hasAlways(addr) {
+		if t.forgotten.mayHold(addr) || !t.hasAlways(addr) {
 			return Symbol{}, false, false
 		}
 	}
@@ -153,7 +153,7 @@ func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
 // interval.
 func (s *Snapshot) Expired(addr uint64, at Interval) bool {
 	for _, t := range s.Tables() {
-		if t.expired.mayHold(addr, at) {
+		if t.forgotten.mayHoldAt(addr, at) {
 			return true
 		}
 	}

@@ -17,9 +17,9 @@ type Table struct {
 	byName, byBuild map[string]*Module
 	ambiguous       map[string]bool // names that several builds had
 
-	live    [NumOrigins]int // number of symbols
-	history int             // number of pieces that are not there any more
-	expired expired
+	live      [NumOrigins]int // number of symbols
+	history   int             // number of pieces that are not there any more
+	forgotten Forgotten
 }
 
 // NewTable returns a table of modules, which may be given in any order, those that
@@ -53,6 +53,14 @@ func NewTable(modules []*Module) *Table {
 	}
 	t.modules = newView(&tr, slack)
 	t.low, t.high = t.modules.low, t.modules.high
+	return t
+}
+
+// NewTableWith returns a table of modules, as NewTable does, that also knows of what
+// is forgotten.
+func NewTableWith(modules []*Module, forgotten Forgotten) *Table {
+	t := NewTable(modules)
+	t.forgotten = forgotten
 	return t
 }
 
