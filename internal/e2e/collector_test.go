@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +114,19 @@ func (c *collector) waitUntilReady() {
 	})
 }
 
+// waitUntilFollowed waits until all sources of symbols have said that they are up.
+func (c *collector) waitUntilFollowed() {
+	c.t.Helper()
+	c.eventually("all sources are up", func() error {
+		for _, source := range []string{"kallsyms", "bpf", "modules"} {
+			if !strings.Contains(c.log.String(), `"source": "`+source+`", "state": "up"`) {
+				return fmt.Errorf("%s is not", source)
+			}
+		}
+		return nil
+	})
+}
+
 // eventually tries until there is no error. It fails the test if there always is
 // one, or if the collector ends.
 func (c *collector) eventually(what string, try func() error) {
@@ -145,7 +160,7 @@ func (c *collector) stop() {
 	case err := <-c.ended:
 		require.NoError(c.t, err, "the collector's exit")
 	case <-time.After(patience):
-		_ = c.process.Process.Kill()
+		_ = c.process.Process.Signal(syscall.SIGQUIT) // so that the log says what it does
 		c.t.Fatal("the collector did not stop: ", <-c.ended)
 	}
 }

@@ -65,6 +65,7 @@ processors: {kernelsym: }
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
 `)
+	c.waitUntilFollowed()
 	progA := kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
 	a := tell(t, progA)
 	require.NoError(t, progA.Close())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mdlayher/socket"
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func Dial() (*Conn, error) {
 // wrap ErrSyntax, after which it can be called again; and those of the socket.
 func (c *Conn) Receive(ctx context.Context) (Event, error) {
 	for {
-		n, from, err := c.socket.Recvfrom(ctx, c.buf, 0)
+		n, from, err := c.socket.Recvfrom(withoutDeadline{ctx}, c.buf, 0)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
@@ -48,6 +49,12 @@ func (c *Conn) Receive(ctx context.Context) (Event, error) {
 		return parse(c.buf[:n])
 	}
 }
+
+// withoutDeadline is a context that is only done: one with a deadline the socket
+// would not watch for anything else.
+type withoutDeadline struct{ context.Context }
+
+func (withoutDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // Close ends the reception and interrupts Receive.
 func (c *Conn) Close() error { return c.socket.Close() }

@@ -94,6 +94,14 @@ func TestReceiveIsInterrupted(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 
+	parent, cancel := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(parent, time.Hour) // but canceled long before
+	defer stop()
+	go receive()
+	time.Sleep(10 * time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
 	ctx = t.Context()
 	go receive()
 	time.Sleep(10 * time.Millisecond)

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// moduleChapter is a module that ran for a while.
+type moduleChapter struct {
+	module   string
+	from, to time.Time
+}
+
+// tellModule has a cipher's module work for a while.
+func tellModule(t *testing.T, module, cipher string) moduleChapter {
+	t.Helper()
+	fd, err := openCipher(cipher, 16)
+	if errors.Is(err, unix.ENOENT) {
+		t.Skipf("the kernel does not offer this (%v): the story of two modules is not tested", err)
+	}
+	require.NoError(t, err)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	c := moduleChapter{module: module, from: time.Now()}
+	go func() { ended <- encrypt(fd, stop) }()
+	time.Sleep(2 * time.Second)
+	close(stop)
+	require.NoError(t, <-ended)
+	c.to = time.Now()
+	return c
+}
+
+// unload unloads a module that the kernel may still be giving up.
+func unload(t *testing.T, module string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return kerneltest.UnloadModule(module) == nil }, 10*time.Second, 10*time.Millisecond)
+}
+
+// loadModuleAt loads modules until one begins where another one had code, and returns
+// it and its cipher.
+func loadModuleAt(t *testing.T, base, size uint64) (module, cipher string) {
+	t.Helper()
+	ciphers := map[string]string{
+		"serpent_generic": "ecb(serpent-generic)", "twofish_generic": "ecb(twofish-generic)",
+		"blowfish_generic": "ecb(blowfish-generic)", "cast5_generic": "ecb(cast5-generic)",
+		"cast6_generic": "ecb(cast6-generic)",
+	}
+	for range 10 {
+		for module, cipher := range ciphers {
+			require.NoError(t, kerneltest.LoadModule(module))
+			if textOf(t, module)-base < size {
+				return module, cipher
+			}
+			unload(t, module)
+		}
+	}
+	t.Skip("no module took the place of the other: the story of two modules is not tested")
+	return "", ""
+}
+
+// TestStoryOfModules is TestStory with two modules that have one address.
+func TestStoryOfModules(t *testing.T) {
+	kerneltest.NeedModules(t)
+	kerneltest.Built(t, kerneltest.Collector)
+	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
+	if err := kerneltest.LoadModule("ecb"); !errors.Is(err, os.ErrNotExist) { // else it is built in
+		require.NoError(t, err)
+	}
+	file := filepath.Join(t.TempDir(), "profiles.json")
+	c := startCollector(t, `
+receivers: {kernelstack: {frequency: 499, interval: 1h}}
+processors: {kernelsym: }
+exporters: {file: {path: `+file+`, flush_interval: 100ms}}
+service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
+`)
+	c.waitUntilFollowed()
+	const first = "camellia_generic"
+	require.NoError(t, kerneltest.LoadModule(first))
+	base := textOf(t, first)
+	a := tellModule(t, first, "ecb(camellia-generic)")
+	unload(t, first)
+	second, cipher := loadModuleAt(t, base, readModuleFile(t, first).text)
+	b := tellModule(t, second, cipher)
+	unload(t, second)
+	time.Sleep(time.Second) // so that the processor knows that it is gone, too
+	c.stop()                // the receiver sends what it has
+
+	inA, inB := a.check(t, file, second), b.check(t, file, first)
+	t.Logf("%d samples of %s at %#x, %d of %s in its place", inA, first, base, inB, second)
+	assert.Greater(t, inA, 10)
+	assert.Greater(t, inB, 10)
+}
+
+// check checks all samples that were taken while a module ran, and returns how many
+// were taken in it. None may be of the other module.
+func (c moduleChapter) check(t *testing.T, file, other string) (n int) {
+	t.Helper()
+	module := readModuleFile(t, c.module)
+	for _, pd := range exported(t, file) {
+		for _, s := range rewritetest.Samples(pd) {
+			for _, stamp := range s.Timestamps {
+				if at := time.Unix(0, int64(stamp)); at.Before(c.from) || at.After(c.to) {
+					continue
+				}
+				for _, f := range s.Stack {
+					if f.Mapping == nil || f.Mapping.File != c.module {
+						require.False(t, f.Mapping != nil && f.Mapping.File == other, "%+v in the time of %s", f, c.module)
+						continue
+					}
+					n++
+					require.Equal(t, module.buildID, f.Mapping.BuildID)
+					require.NotEmpty(t, f.Lines, "%+v", f)
+					require.True(t, module.has(f.Lines[0].System, f.Address) || module.has(f.Lines[0].System, f.Address-1), "%+v", f)
+				}
+			}
+		}
+	}
+	return n
+}
