@@ -71,12 +71,12 @@ func TestDelay(t *testing.T) {
 		gone = append(gone, f.until(t, "removal", func(t *symtab.Table) bool { return find(t, name) == nil }))
 	}
 	slowness := kerneltest.Slowness(t)
-	t.Logf("reading kallsyms: its core part, median %s, maximum %s; all of it, median %s", core.median(), core.maximum(), whole.median())
-	t.Logf("files are read %.0f times slower than outside of the virtual machine", slowness)
-	ofName := func(core time.Duration) time.Duration { return settle + core*11/10 }
-	t.Logf("metadata: median %s, maximum %s; goal %s", metadata.median(), metadata.maximum(),
-		(settle + time.Duration(slowness*float64(20*time.Millisecond))).Round(time.Millisecond))
-	t.Logf("names: median %s, maximum %s; goal %s with the median core part, %s with the maximum",
-		names.median(), names.maximum(), ofName(core.median()), ofName(core.maximum()))
-	t.Logf("removal: median %s, maximum %s", gone.median(), gone.maximum())
+	kerneltest.Figure("kallsyms_read: core part median %s, maximum %s; all of it median %s", core.median(), core.maximum(), whole.median())
+	kerneltest.Figure("module_metadata_delay: median %s, maximum %s; goal %s, as files are read %.0f times slower than outside",
+		metadata.median(), metadata.maximum(),
+		(settle + time.Duration(slowness*float64(20*time.Millisecond))).Round(time.Millisecond), slowness)
+	goal := func(core time.Duration) time.Duration { return settle + core*11/10 }
+	kerneltest.Figure("module_names_delay: median %s, maximum %s; goal %s with the median core part, %s with the maximum",
+		names.median(), names.maximum(), goal(core.median()), goal(core.maximum()))
+	kerneltest.Figure("module_removal_delay: median %s, maximum %s", gone.median(), gone.maximum())
 }

@@ -26,6 +26,11 @@ func loadPrograms(t *testing.T, n int) {
 	for _, name := range []string{"bpf_jit_enable", "bpf_jit_kallsyms"} {
 		require.NoError(t, os.WriteFile("/proc/sys/net/core/"+name, []byte("1"), 0))
 	}
+	listed := func() int { return bytes.Count(readFile(t, "/proc/kallsyms"), []byte("\t[bpf]\n")) }
+	before := listed()
+	t.Cleanup(func() { // after those below
+		eventually(t, "they are gone", func() bool { return listed() <= before })
+	})
 	for range n {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 			Type: ebpf.SocketFilter, License: "GPL",
@@ -34,7 +39,7 @@ func loadPrograms(t *testing.T, n int) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 	}
-	require.GreaterOrEqual(t, bytes.Count(readFile(t, "/proc/kallsyms"), []byte("\t[bpf]\n")), n)
+	require.GreaterOrEqual(t, listed(), n)
 }
 
 // cpuTime is the CPU time that this process took so far.
@@ -94,6 +99,6 @@ func TestReload(t *testing.T) {
 	}
 	slices.Sort(one)
 	slices.Sort(whole)
-	t.Logf("CPU time: one module %s, everything %s (medians)", one.median(), whole.median())
-	t.Logf("bench module_reload_vs_full %.3f", float64(one[len(one)/2])/float64(whole[len(whole)/2]))
+	kerneltest.Figure("module_reload_vs_full %.3f (CPU time: one module %s, everything %s)",
+		float64(one[len(one)/2])/float64(whole[len(whole)/2]), one.median(), whole.median())
 }

@@ -86,8 +86,11 @@ func runTests(pkg string, args, env []string) bool {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	seconds := time.Since(start).Seconds()
-	if err != nil || slices.Contains(args, "-test.v=true") {
-		fmt.Print(out.String())
+	all := err != nil || slices.Contains(args, "-test.v=true")
+	for line := range strings.Lines(out.String()) {
+		if all || strings.HasPrefix(line, "bench ") {
+			fmt.Print(line)
+		}
 	}
 	if err != nil {
 		fmt.Printf("%v\nFAIL\t%s\t%.3fs\n", err, pkg, seconds)
