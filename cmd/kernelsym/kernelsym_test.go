@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -94,7 +95,10 @@ func TestLookupErrors(t *testing.T) {
 		require.ErrorContains(t, err, bad)
 	}
 	hidden := regexp.MustCompile(`(?m)^f{8}\w{8}`).ReplaceAllString(symbolList, "0000000000000000")
-	_, _, err := execute(t, "1", append([]string{"lookup"}, kernelTree(t, hidden)...)...)
+	_, errs, err := execute(t, "1", append([]string{"lookup"}, kernelTree(t, hidden)...)...)
+	if err == nil { // this machine has BPF programs, and this user may list them
+		err = errors.New(errs)
+	}
 	require.ErrorContains(t, err, "kernel.kptr_restrict", "without any symbol there is nothing to look up")
 
 	require.NoError(t, os.Remove(filepath.Join(tree[3], "kernel/notes")))

@@ -2,8 +2,6 @@ package bpfprog
 
 import (
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -21,15 +19,18 @@ type follower struct {
 	describer describer
 	stats     *symcache.Stats
 
-	listErr   error // why programs could not be listed
-	othersErr error // why something else is missing
+	// Why there are no records, why programs could not be listed, and why what is no
+	// program could not be.
+	recordErr, listErr, othersErr error
 
 	// loaded are the functions that a CPU's records have named, until a record
 	// says of which program they are.
 	loaded map[uint32][]uint64
 	ask    []uint32 // programs that records have named
 
-	resyncs resyncs
+	newest   int64 // the time of the last record
+	listedAt int64 // when programs were listed for the last time, on the clock of records
+	resyncs  resyncs
 }
 
 func newFollower(s *Source) *follower {
@@ -43,7 +44,7 @@ func newFollower(s *Source) *follower {
 	}
 	f.resyncs.retry = backoff.NewExponentialBackOff()
 	f.resyncs.retry.MaxInterval = time.Minute
-	f.resyncs.certain = now()
+	f.resyncs.last, f.resyncs.certain = now(), now()
 	return f
 }
 
@@ -51,15 +52,6 @@ func newFollower(s *Source) *follower {
 func now() int64 { return perfring.Boottime.Now() }
 
 func (f *follower) table() *symtab.Table { return f.functions.Table() }
-
-// degraded says what is missing from the table.
-func (f *follower) degraded() error {
-	var listErr error
-	if f.listErr != nil {
-		listErr = fmt.Errorf("BPF programs loaded before now have no lengths and no source lines: %w", f.listErr)
-	}
-	return errors.Join(listErr, f.othersErr)
-}
 
 // expire forgets what is too old, and reports whether there was anything.
 func (f *follower) expire() bool { return f.functions.Expire(now()) }
@@ -70,25 +62,23 @@ func (f *follower) apply(burst []perfring.Record) (changed bool) {
 	for i := range burst {
 		switch r := &burst[i]; r.Type {
 		case perfring.TypeKsymbol:
-			switch {
-			case r.Time < f.resyncs.began: // what was listed is newer
-			case r.Symbol.Unregister:
+			if r.Symbol.Unregister {
 				updates.note(f.unload(r), symcache.KindUnload, r.Time)
-			default:
+			} else {
 				updates.note(f.load(r), symcache.KindLoad, r.Time)
 			}
 		case perfring.TypeBPFEvent:
 			f.name(r)
 		case perfring.TypeLost:
 			f.stats.Lost(int(r.Lost))
+			delete(f.loaded, r.CPU)
 			f.resyncs.wanted = true
 		case perfring.TypeMissed:
 			f.resyncs.wanted = true
 		}
+		f.newest = max(f.newest, burst[i].Time)
 	}
-	if n := len(burst); n > 0 && !f.resyncs.wanted {
-		f.resyncs.certain = max(f.resyncs.certain, burst[n-1].Time)
-	}
+	f.resyncs.passed(f.newest)
 	return updates.tell(f.stats)
 }
 
@@ -124,13 +114,23 @@ func (u *updates) tell(stats *symcache.Stats) (any bool) {
 func (f *follower) load(r *perfring.Record) (changed bool) {
 	s := r.Symbol
 	origin := originOf(s.Kind, s.Name)
-	if origin != symtab.OriginBPF && !f.opts.Trampolines {
+	end := s.Addr + uint64(s.Len)
+	if origin != symtab.OriginBPF && !f.opts.Trampolines || end <= s.Addr {
 		return false
 	}
+	if r.Time < f.newest {
+		f.resyncs.wanted = true // what ended it may have come before
+	}
 	function := symtab.NewFunction(origin, s.Name, s.Addr, s.Len, symtab.Since(r.Time))
-	for _, there := range f.functions.Overlapping(s.Addr, s.Addr+uint64(s.Len)) {
-		if there.Valid.From > r.Time || f.isSame(there, r) && there.Program != nil {
-			return false // it was listed meanwhile, or what came after it
+	if function.Guessed {
+		end = s.Addr + 1 // what begins behind that ends it
+	}
+	for _, there := range f.functions.Overlapping(s.Addr, end) {
+		switch {
+		case there.Valid.From > r.Time:
+			return false // it came later
+		case there.Program != nil && (r.Time < f.listedAt || isAbout(r, there)):
+			return false // it was listed meanwhile
 		}
 	}
 	f.functions.Load(function)
@@ -143,20 +143,36 @@ func (f *follower) load(r *perfring.Record) (changed bool) {
 // unload records that a function is gone.
 func (f *follower) unload(r *perfring.Record) (changed bool) {
 	there := f.functions.At(r.Symbol.Addr)
-	if there == nil || !f.isSame(there, r) || there.Valid.From > r.Time {
+	if there == nil || !isAbout(r, there) || there.Valid.From > r.Time {
 		return false
+	}
+	if r.Time < f.listedAt && f.isAlive(there.Program) {
+		return false // it is about one with the same tag, that was there before
 	}
 	f.functions.Unload(there, r.Time, there.Slack)
 	return true
 }
 
-// isSame reports whether a record can be about a function. Kernels before 6.9 give
-// the functions of a program the name of its main one.
-func (f *follower) isSame(there *symtab.Function, r *perfring.Record) bool {
+// isAlive reports whether a program still is loaded. None is, of which a record has
+// said that it goes.
+func (f *follower) isAlive(p *symtab.Program) bool {
+	if p == nil {
+		return false
+	}
+	_, err := f.programs.Program(p.ID, 0)
+	return err == nil
+}
+
+// isAbout reports whether a record can be about a function that is there. Kernels
+// before 6.9 give the functions of a program the name of its main one.
+func isAbout(r *perfring.Record, there *symtab.Function) bool {
 	if there.Start != r.Symbol.Addr {
 		return false
 	}
 	tag := symtab.TagOf(r.Symbol.Name)
+	if tag == "" {
+		return there.Name() == r.Symbol.Name
+	}
 	return tag == there.Tag() || there.Program != nil && tag == there.Program.Tag
 }
 
@@ -167,7 +183,9 @@ func (f *follower) name(r *perfring.Record) {
 	if r.Program.Event != perfring.ProgramLoad {
 		return
 	}
-	f.ask = append(f.ask, r.Program.ID)
+	if f.listErr == nil {
+		f.ask = append(f.ask, r.Program.ID)
+	}
 	tag := hex.EncodeToString(r.Program.Tag[:])
 	if len(addrs) == 0 {
 		return

@@ -1,160 +1,142 @@
 package bpfprog
 
 import (
-	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// running is a Source that runs while a test does.
-type running struct {
-	tables chan *symtab.Table
-	last   *symtab.Table
-	err    error // what the last table was published with
-}
-
-var everything = Options{
-	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, Trampolines: true,
-	History: symtab.History{TTL: time.Minute, MaxEntries: 1 << 16},
-}
-
-type published struct {
-	table    *symtab.Table
-	degraded error
-}
-
-// run starts a source and returns what it published last, whenever asked.
-func run(t *testing.T, s *Source) func() published {
+// loadAll loads programs of all sorts: without BTF, of several lengths, some with
+// equal tags, without a name, and with BTF and functions, twice the same.
+func loadAll(t *testing.T, round string) (programs []*ebpf.Program) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	latest := make(chan published, 1)
-	first := make(chan struct{})
-	go func() {
-		isFirst := true
-		done <- s.Run(ctx, func(table *symtab.Table, degraded error) {
-			select {
-			case <-latest:
-			default:
-			}
-			latest <- published{table, degraded}
-			if isFirst {
-				isFirst = false
-				close(first)
-			}
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-done)
-	})
-	<-first
-	return func() published {
-		p := <-latest
-		select {
-		case latest <- p:
-		default: // there is a newer one
-		}
-		return p
+	for i := range 5 {
+		programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram(fmt.Sprint(round, i), int32(i/2), i/2*3)))
 	}
-}
-
-// eventually waits until the published table is as wanted.
-func eventually(t *testing.T, latest func() published, what string, wanted func(*symtab.Table) bool) *symtab.Table {
-	t.Helper()
-	var table *symtab.Table
-	require.Eventually(t, func() bool {
-		table = latest().table
-		return wanted(table)
-	}, 10*time.Second, time.Millisecond, what)
-	return table
-}
-
-// agree reports how a table differs from what the kernel lists.
-func differences(t *testing.T, table *symtab.Table) (diff []string) {
-	t.Helper()
-	symbols := kerneltest.ReadParts(t)
-	listed := map[uint64]string{}
-	for _, s := range symbols {
-		if _, ok := listed[s.Addr]; !ok {
-			listed[s.Addr] = s.Name
-		}
-	}
-	for addr, name := range listed {
-		sym, ok := table.Lookup(addr, symtab.Now)
-		if !ok || sym.Start != addr || sym.Name().Name != name {
-			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, name, sym.Function))
-		}
-	}
-	for _, f := range table.Functions() {
-		if _, ok := listed[f.Start]; !ok {
-			diff = append(diff, fmt.Sprintf("%#x is no %s", f.Start, f.Name()))
-		}
-	}
-	return diff
+	programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram("", 77, 0)))
+	hot := kerneltest.HotProgram(t)
+	return append(programs, kerneltest.LoadBPF(t, hot), kerneltest.LoadBPF(t, hot))
 }
 
 func TestNamesAreThoseOfTheKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	kerneltest.NeedAddresses(t)
-	load := func(round string) (programs []*ebpf.Program) {
-		for i := range 5 {
-			programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram(fmt.Sprint(round, i), int32(i/2), 3*i)))
-		}
-		programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram("", 77, 0)))
-		hot := kerneltest.HotProgram(t)
-		return append(programs, kerneltest.LoadBPF(t, hot), kerneltest.LoadBPF(t, hot))
-	}
-	before := load("before")
+	before := loadAll(t, "before")
 	latest := run(t, NewSource(everything))
-	assert.Empty(t, differences(t, latest().table))
-	after := load("after")
-	const perRound = 6 + 2*3
-	table := eventually(t, latest, "all are there", func(table *symtab.Table) bool {
-		return table.Symbols()[symtab.OriginBPF] >= 2*perRound
-	})
-	assert.Empty(t, differences(t, table))
-	checkFunctions(t, table, slices.Concat(before, after))
-	for _, p := range slices.Concat(before, after) {
+	checkPrograms(t, latest, before)
+	agree(t, latest)
+	after := loadAll(t, "after")
+	all := slices.Concat(before, after)
+	checkPrograms(t, latest, all)
+	agree(t, latest)
+
+	var ids []uint32
+	for _, p := range all {
+		ids = append(ids, codeOf(t, p).id)
 		require.NoError(t, p.Close())
 	}
-	table = eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
-		return table.Symbols()[symtab.OriginBPF] == 0
+	eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
+		return !slices.ContainsFunc(bpfFunctions(table), func(f *symtab.Function) bool {
+			return f.Program != nil && slices.Contains(ids, f.Program.ID)
+		})
 	})
-	assert.Empty(t, differences(t, table))
+	agree(t, latest)
 }
 
-// checkFunctions checks every address of the programs' functions.
-func checkFunctions(t *testing.T, table *symtab.Table, programs []*ebpf.Program) {
+// TestWhileTheBaselineIsRead loads and unloads programs while a source starts, again
+// and again.
+func TestWhileTheBaselineIsRead(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	for i := range 100 {
+		kerneltest.LoadBPF(t, kerneltest.SmallProgram("baseline", int32(i), i)) // to have something to read
+	}
+	for round := range 10 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			var kept []*ebpf.Program
+			stop := make(chan struct{})
+			var wait sync.WaitGroup
+			wait.Go(func() {
+				for n := int32(0); ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					p, err := ebpf.NewProgram(kerneltest.SmallProgram("meanwhile", n/3, int(n%7*40)))
+					if err != nil {
+						continue // the test fails for want of programs
+					}
+					if len(kept) < 20 && n%10 == 0 {
+						kept = append(kept, p)
+					} else {
+						_ = p.Close()
+					}
+				}
+			})
+			latest := run(t, NewSource(everything))
+			close(stop)
+			wait.Wait()
+			for _, p := range kept {
+				t.Cleanup(func() { _ = p.Close() })
+			}
+			require.NotEmpty(t, kept)
+			checkPrograms(t, latest, kept)
+			agree(t, latest)
+		})
+	}
+}
+
+// code is where the kernel says that a program is.
+type code struct {
+	id     uint32
+	tag    string
+	starts []uint64
+	ends   []uint64
+}
+
+func codeOf(t *testing.T, p *ebpf.Program) (c code) {
+	t.Helper()
+	info, err := p.Info()
+	require.NoError(t, err)
+	addrs, _ := info.JitedKsymAddrs()
+	lens, _ := info.JitedFuncLens()
+	require.NotEmpty(t, addrs)
+	id, _ := info.ID()
+	c.id, c.tag = uint32(id), info.Tag
+	for i, addr := range addrs {
+		c.starts = append(c.starts, uint64(addr))
+		c.ends = append(c.ends, uint64(addr)+uint64(lens[i]))
+	}
+	return c
+}
+
+// checkPrograms waits until the programs are known and checks every address of
+// their functions, and that behind each.
+func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Program) {
 	t.Helper()
 	for _, p := range programs {
-		info, err := p.Info()
-		require.NoError(t, err)
-		addrs, _ := info.JitedKsymAddrs()
-		lens, _ := info.JitedFuncLens()
-		require.NotEmpty(t, addrs)
-		id, _ := info.ID()
-		for i, start := range addrs {
-			end := uint64(start) + uint64(lens[i])
-			for addr := uint64(start); addr < end; addr++ {
+		c := codeOf(t, p)
+		want := symtab.Program{ID: c.id, Type: "socket_filter", Tag: c.tag}
+		table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
+			sym, ok := table.Lookup(c.starts[0], symtab.Now)
+			return ok && sym.Function.Program != nil && *sym.Function.Program == want
+		})
+		for i, start := range c.starts {
+			for addr := start; addr < c.ends[i]; addr++ {
 				sym, ok := table.Lookup(addr, symtab.Now)
 				require.True(t, ok)
-				require.Equal(t, uint64(start), sym.Start)
-				require.Equal(t, end, sym.End)
-				require.NotNil(t, sym.Function.Program, "%s", sym.Name().Name)
-				require.Equal(t, symtab.Program{ID: uint32(id), Type: "socket_filter", Tag: info.Tag}, *sym.Function.Program)
+				require.Equal(t, start, sym.Start)
+				require.Equal(t, c.ends[i], sym.End)
+				require.Equal(t, want, *sym.Function.Program, "%s", sym.Name().Name)
 			}
-			if sym, ok := table.Lookup(end, symtab.Now); ok {
-				require.Equal(t, end, sym.Start, "the byte after")
+			if sym, ok := table.Lookup(c.ends[i], symtab.Now); ok {
+				require.Equal(t, c.ends[i], sym.Start, "the byte after")
 			}
 		}
 	}

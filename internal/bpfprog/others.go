@@ -20,7 +20,7 @@ import (
 const budget = 250 * time.Millisecond
 
 // errBudget says that there are too many programs.
-var errBudget = fmt.Errorf("trampolines that were there before have no names: reading them takes more than %v", budget)
+var errBudget = fmt.Errorf("there is too much of it: reading its names takes more than %v", budget)
 
 // readOthers records what is there and in no list of programs: trampolines and
 // out-of-line pages and, if programs cannot be listed, their functions.
@@ -30,7 +30,7 @@ func (f *follower) readOthers(ctx context.Context) error {
 	}
 	file, err := os.Open(filepath.Join(f.opts.Procfs, "kallsyms"))
 	if err != nil {
-		return fmt.Errorf("trampolines that were there before have no names: %w", err)
+		return fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	defer file.Close()
 	others, err := parseOthers(file, func() bool { return ctx.Err() != nil })
@@ -95,7 +95,7 @@ func parseOthers(r io.Reader, canceled func() bool) (others []other, err error) 
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		return others, fmt.Errorf("trampolines that were there before have no names: %w", err)
+		return others, fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	if len(others) > 0 && hidden {
 		return nil, kallsyms.ErrRestricted

@@ -2,7 +2,6 @@ package bpfprog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -68,16 +67,19 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 	f := newFollower(s)
 	records, err := s.record() // before anything is listed, or what is loaded in between is missed
 	if err != nil {
-		return f.withoutRecords(ctx, err, publish)
+		return f.poll(ctx, s.record, err, publish)
 	}
+	return f.follow(ctx, records, publish)
+}
+
+// follow lists what is there and applies records to it, which it closes at the end.
+func (f *follower) follow(ctx context.Context, records recorder, publish func(*symtab.Table, error)) error {
 	defer records.Close() //nolint:errcheck // nothing was written
-	f.resync()
-	if err := f.readOthers(ctx); err != nil {
-		f.othersErr = err
-	}
+	f.resync(ctx)
+	f.othersErr = f.readOthers(ctx)
 	publish(f.table(), f.degraded())
 	for {
-		burst, err := records.Read(ctx, f.nextResync(time.Now().Add(expireInterval)))
+		burst, err := records.Read(ctx, f.nextLook(time.Now().Add(expireInterval)))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -88,7 +90,7 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		if f.expire() || changed {
 			publish(f.table(), f.degraded())
 		}
-		if f.complete() {
+		if f.complete(ctx) {
 			publish(f.table(), f.degraded())
 		}
 	}
@@ -97,35 +99,3 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 // expireInterval is the time between two looks at what to forget, when nothing else
 // happens.
 const expireInterval = 10 * time.Second
-
-// pollInterval is the time between two lists of programs without records.
-const pollInterval = time.Second
-
-// withoutRecords lists programs again and again until ctx is done.
-func (f *follower) withoutRecords(ctx context.Context, recordErr error, publish func(*symtab.Table, error)) error {
-	f.resync()
-	switch {
-	case errors.Is(f.listErr, bpf.ErrUnsupported):
-		publish(f.table(), nil) // a kernel without BPF
-		<-ctx.Done()
-		return nil
-	case f.listErr != nil:
-		return errors.Join(recordErr, f.listErr)
-	}
-	f.othersErr = fmt.Errorf("BPF programs are looked at once a second only, and trampolines have no names: %w", recordErr)
-	publish(f.table(), f.degraded())
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		was := f.listErr
-		changed := f.resync()
-		if f.expire() || changed || (was == nil) != (f.listErr == nil) {
-			publish(f.table(), f.degraded())
-		}
-	}
-}

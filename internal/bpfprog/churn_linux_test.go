@@ -1,0 +1,215 @@
+package bpfprog
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A churner loads and unloads programs on one CPU as fast as it can.
+type churner struct {
+	cpu     int
+	specs   []*ebpf.ProgramSpec // those to load; some have equal tags
+	loads   int
+	kept    []*ebpf.Program // that it has loaded and not unloaded yet
+	lived   map[uint64]uint32
+	reused  int // addresses that another program had before
+	unquiet error
+}
+
+// maxKept is how many programs a churner keeps at most.
+const maxKept = 24
+
+func (c *churner) run() {
+	runtime.LockOSThread() // which ends with the goroutine, for its CPUs are no more those of all
+	var set unix.CPUSet
+	set.Set(c.cpu)
+	if c.unquiet = unix.SchedSetaffinity(0, &set); c.unquiet != nil {
+		return
+	}
+	r := rand.New(rand.NewPCG(uint64(c.cpu), 7))
+	var reader bpf.Reader
+	for range c.loads {
+		p, err := ebpf.NewProgram(c.specs[r.IntN(len(c.specs))])
+		if err != nil {
+			c.unquiet = err
+			return
+		}
+		c.note(&reader, p)
+		c.kept = append(c.kept, p)
+		for len(c.kept) > r.IntN(maxKept)+1 {
+			i := r.IntN(len(c.kept))
+			_ = c.kept[i].Close()
+			c.kept[i] = c.kept[len(c.kept)-1]
+			c.kept = c.kept[:len(c.kept)-1]
+		}
+	}
+}
+
+// note notes where a program is.
+func (c *churner) note(reader *bpf.Reader, p *ebpf.Program) {
+	info, err := p.Info()
+	if err != nil {
+		c.unquiet = err
+		return
+	}
+	id, _ := info.ID()
+	program, err := reader.Program(uint32(id), 0)
+	if err != nil {
+		c.unquiet = err
+		return
+	}
+	addr := program.Functions[0].Addr
+	if was, ok := c.lived[addr]; ok && was != program.ID {
+		c.reused++
+	}
+	c.lived[addr] = program.ID
+}
+
+// lazy is a recorder that rests now and then, so that its rings overflow.
+type lazy struct {
+	*perfring.Reader
+	n int
+}
+
+func (l *lazy) Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error) {
+	if l.n++; l.n%20 == 0 {
+		time.Sleep(30 * time.Millisecond)
+	}
+	return l.Reader.Read(ctx, deadline)
+}
+
+// churnSpecs returns small programs of several lengths, and large ones with functions.
+func churnSpecs(t *testing.T) (specs []*ebpf.ProgramSpec) {
+	for i := range 40 {
+		specs = append(specs, kerneltest.SmallProgram(fmt.Sprint("churn", i), int32(i/2), i%5*60))
+	}
+	return append(specs, kerneltest.HotProgram(t))
+}
+
+// lasting are the functions of programs that live through all of it: the names that
+// the kernel lists at their addresses.
+type lasting map[uint64]string
+
+func loadLasting(t *testing.T) lasting {
+	programs := []*ebpf.Program{kerneltest.LoadBPF(t, kerneltest.HotProgram(t))}
+	for i := range 20 {
+		programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram(fmt.Sprint("lasting", i), int32(i/2), i%5*60)))
+	}
+	names, all := listed(t), lasting{}
+	for _, p := range programs {
+		for _, start := range codeOf(t, p).starts {
+			require.NotEmpty(t, names[start])
+			all[start] = names[start]
+		}
+	}
+	return all
+}
+
+// check checks that the table names them.
+func (l lasting) check(t *testing.T, table *symtab.Table) {
+	t.Helper()
+	for addr, name := range l {
+		sym, ok := table.Lookup(addr, symtab.Now)
+		require.True(t, ok, name)
+		require.Equal(t, name, sym.Name().Name)
+		sym, ok = table.Lookup(sym.End-1, symtab.Now)
+		require.True(t, ok, name)
+		require.Equal(t, name, sym.Name().Name)
+	}
+}
+
+// onlyOnce returns where /proc is mounted, for a source that reads the kernel's list
+// of symbols when it starts, and forget, after which there is no such list.
+func onlyOnce(t *testing.T) (procfs string, forget func()) {
+	t.Helper()
+	dir := t.TempDir()
+	list := filepath.Join(dir, "kallsyms")
+	require.NoError(t, os.Symlink("/proc/kallsyms", list))
+	return dir, func() { require.NoError(t, os.Remove(list)) }
+}
+
+// TestChurn loads and unloads programs from two CPUs. At each quiet moment the table
+// is the kernel's, those that live through all of it never have another name, and
+// records that are lost are counted.
+func TestChurn(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	const loads, quiets = 10_000, 5
+	specs := churnSpecs(t)
+	last := loadLasting(t)
+	opts := everything
+	procfs, forget := onlyOnce(t)
+	opts.Procfs = procfs
+	s := NewSource(opts)
+	s.record = func() (recorder, error) {
+		perf := perfring.SymbolOptions(opts.Sysfs)
+		perf.BytesPerCPU = 1 // a page
+		r, err := perfring.Open(perf)
+		return &lazy{Reader: r}, err
+	}
+	latest := run(t, s)
+	forget()
+
+	var churners []*churner
+	for cpu := range 2 {
+		churners = append(churners, &churner{
+			cpu: cpu % runtime.NumCPU(), specs: specs, loads: loads / quiets / 2, lived: map[uint64]uint32{},
+		})
+	}
+	reused := 0
+	for range quiets {
+		var wait sync.WaitGroup
+		for _, c := range churners {
+			wait.Go(c.run)
+		}
+		done := make(chan struct{})
+		go func() {
+			wait.Wait()
+			close(done)
+		}()
+		checks := 0
+		for busy := true; busy; checks++ {
+			select {
+			case <-done:
+				busy = false
+			default:
+			}
+			last.check(t, latest().table)
+		}
+		for _, c := range churners {
+			require.NoError(t, c.unquiet)
+		}
+		agree(t, latest)
+		last.check(t, latest().table)
+		assert.Greater(t, checks, 10)
+	}
+	for _, c := range churners {
+		for _, p := range c.kept {
+			require.NoError(t, p.Close())
+		}
+		reused += c.reused
+	}
+	agree(t, latest)
+	counts := s.Stats().Counts()
+	t.Logf("%d addresses were used again; %+v", reused, counts)
+	assert.Positive(t, reused)
+	assert.Positive(t, counts.LostRecords)
+	assert.Positive(t, counts.Resyncs)
+	assert.NoError(t, latest().degraded, "nothing but the list of programs was needed")
+}

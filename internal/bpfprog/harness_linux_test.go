@@ -1,0 +1,124 @@
+package bpfprog
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var everything = Options{
+	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, Trampolines: true,
+	History: symtab.History{TTL: time.Minute, MaxEntries: 1 << 16},
+}
+
+// published is what a source published last, and what it said is missing.
+type published struct {
+	table    *symtab.Table
+	degraded error
+}
+
+// run starts a source and returns what it published last, whenever asked. The
+// source has to end well when the test does.
+func run(t *testing.T, s *Source) (latest func() published) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	first := make(chan struct{})
+	var last atomic.Pointer[published]
+	go func() {
+		done <- s.Run(ctx, func(table *symtab.Table, degraded error) {
+			if last.Swap(&published{table, degraded}) == nil {
+				close(first)
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	select {
+	case <-first:
+	case err := <-done:
+		done <- nil
+		t.Fatal("the source ended without a table: ", err)
+	}
+	return func() published { return *last.Load() }
+}
+
+// eventually waits until the published table is as wanted.
+func eventually(t *testing.T, latest func() published, what string, wanted func(*symtab.Table) bool) *symtab.Table {
+	t.Helper()
+	var table *symtab.Table
+	require.Eventually(t, func() bool {
+		table = latest().table
+		return wanted(table)
+	}, time.Minute, time.Millisecond, what)
+	return table
+}
+
+// differences returns how what is published differs from what the kernel lists. Other
+// tests can load programs at the same time: only what is there before and after
+// counts.
+func differences(t *testing.T, latest func() published) (diff []string) {
+	t.Helper()
+	before, first := listed(t), functionsAt(latest().table)
+	second, after := functionsAt(latest().table), listed(t)
+	table := latest().table
+	for addr, name := range after {
+		if before[addr] != name {
+			continue
+		}
+		sym, ok := table.Lookup(addr, symtab.Now)
+		if !ok || sym.Start != addr || sym.Name().Name != name {
+			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, name, sym.Function))
+		}
+	}
+	for addr, name := range first {
+		if second[addr] == name && before[addr] == "" && after[addr] == "" {
+			diff = append(diff, fmt.Sprintf("%#x is no %s", addr, name))
+		}
+	}
+	return diff
+}
+
+// listed returns what the kernel lists, by address.
+func listed(t *testing.T) map[uint64]string {
+	t.Helper()
+	names := map[uint64]string{}
+	for _, s := range kerneltest.ReadParts(t) {
+		if _, ok := names[s.Addr]; !ok {
+			names[s.Addr] = s.Name
+		}
+	}
+	return names
+}
+
+func functionsAt(table *symtab.Table) map[uint64]string {
+	names := map[uint64]string{}
+	for _, f := range table.Functions() {
+		names[f.Start] = f.Name()
+	}
+	return names
+}
+
+// agree waits until what is published is what the kernel lists.
+func agree(t *testing.T, latest func() published) {
+	t.Helper()
+	var diff []string
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		if diff = differences(t, latest); len(diff) == 0 {
+			return
+		}
+	}
+	require.Empty(t, diff)
+}

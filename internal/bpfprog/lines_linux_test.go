@@ -1,0 +1,116 @@
+package bpfprog
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// jitedLine is what the kernel says of the code from an address on.
+type jitedLine struct {
+	addr uint64
+	symtab.Position
+}
+
+// jitedLines takes apart what the kernel says of a program: the lines of each of
+// its functions, in the order in which the kernel has them. It is the judge of the
+// code under test, and has nothing in common with it.
+func jitedLines(t *testing.T, p *ebpf.Program) (starts []uint64, lens []uint32, lines [][]jitedLine) {
+	t.Helper()
+	info, err := p.Info()
+	require.NoError(t, err)
+	ksyms, _ := info.JitedKsymAddrs()
+	lens, _ = info.JitedFuncLens()
+	addrs, _ := info.JitedLineInfos()
+	infos, err := info.LineInfos()
+	require.NoError(t, err)
+	require.Len(t, infos, len(addrs))
+	slices.SortFunc(infos, func(a, b btf.LineOffset) int { return int(a.Offset) - int(b.Offset) })
+	for _, start := range ksyms {
+		starts = append(starts, uint64(start))
+	}
+	for i, addr := range addrs {
+		if slices.Contains(starts, addr) { // a function begins
+			lines = append(lines, nil)
+		}
+		l := infos[i].Line
+		function := &lines[len(lines)-1]
+		*function = append(*function, jitedLine{addr, symtab.Position{
+			File: l.FileName(), Line: l.LineNumber(), Column: l.LineColumn(),
+		}})
+	}
+	require.Len(t, lines, len(starts), "each function has lines")
+	return starts, lens, lines
+}
+
+// TestSourceLines compares the line of every byte of a program that was there
+// before, and of one that came later, with what the kernel says of it.
+func TestSourceLines(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	spec := kerneltest.HotProgram(t)
+	before := kerneltest.LoadBPF(t, spec)
+	latest := run(t, NewSource(everything))
+	after := kerneltest.LoadBPF(t, spec)
+	for name, p := range map[string]*ebpf.Program{"before": before, "after": after} {
+		t.Run(name, func(t *testing.T) {
+			starts, lens, want := jitedLines(t, p)
+			table := eventually(t, latest, "lines are known", func(table *symtab.Table) bool {
+				sym, ok := table.Lookup(starts[0], symtab.Now)
+				return ok && sym.Function.Lines != nil
+			})
+			files := map[string]bool{}
+			for i, start := range starts {
+				compareLines(t, table, start, start+uint64(lens[i]), want[i])
+				for _, l := range want[i] {
+					files[l.File[strings.LastIndexByte(l.File, '/')+1:]] = true
+				}
+			}
+			assert.Equal(t, map[string]bool{"hot.c": true, "hot.h": true}, files, "the program has lines of two files")
+		})
+	}
+}
+
+func compareLines(t *testing.T, table *symtab.Table, start, end uint64, want []jitedLine) {
+	t.Helper()
+	next := 0
+	for addr := start; addr < end; addr++ {
+		for next < len(want) && want[next].addr <= addr {
+			next++
+		}
+		sym, ok := table.Lookup(addr, symtab.Now)
+		require.True(t, ok)
+		i := sym.Function.Lines.Find(uint32(addr - start))
+		require.GreaterOrEqual(t, i, 0, "%#x", addr)
+		require.Equal(t, want[next-1].Position, sym.Function.Lines.Position(i), "%#x", addr)
+	}
+	require.Equal(t, len(want), next, "all records are of this function")
+}
+
+// TestWithoutSourceLines verifies that nobody asks for what is not wanted.
+func TestWithoutSourceLines(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	opts := everything
+	opts.SourceLines = false
+	latest := run(t, NewSource(opts))
+	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
+	table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
+		functions := bpfFunctions(table)
+		return len(functions) > 0 && functions[0].Program != nil && functions[0].Program.Type != ""
+	})
+	for _, f := range bpfFunctions(table) {
+		assert.Nil(t, f.Lines)
+	}
+}
+
+// bpfFunctions returns the functions of programs that are there.
+func bpfFunctions(table *symtab.Table) []*symtab.Function {
+	return slices.DeleteFunc(table.Functions(), func(f *symtab.Function) bool { return f.Origin != symtab.OriginBPF })
+}

@@ -1,0 +1,80 @@
+package bpfprog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+const (
+	pollInterval = time.Second // between two lists of programs without records
+	recordAgain  = time.Minute // between two tries to have records
+)
+
+// poll lists programs again and again, as records are refused, until ctx is done or
+// record does not refuse them any more.
+func (f *follower) poll(
+	ctx context.Context, record func() (recorder, error), err error, publish func(*symtab.Table, error),
+) error {
+	f.recordErr = err
+	f.resync(ctx)
+	switch {
+	case errors.Is(f.listErr, bpf.ErrUnsupported):
+		publish(f.table(), nil) // a kernel without BPF
+		<-ctx.Done()
+		return nil
+	case f.listErr != nil:
+		return errors.Join(f.recordErr, f.listErr)
+	}
+	publish(f.table(), f.degraded())
+	list, again := time.NewTicker(pollInterval), time.NewTicker(recordAgain)
+	defer list.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			if records, err := record(); err == nil {
+				f.recordErr = nil
+				return f.follow(ctx, records, publish)
+			}
+		case <-list.C:
+			changed := f.resync(ctx)
+			if f.expire() || changed {
+				publish(f.table(), f.degraded())
+			}
+		}
+	}
+}
+
+// degraded says what is missing from the table, and what to do about it.
+func (f *follower) degraded() error {
+	var recordErr, listErr, othersErr error
+	if f.recordErr != nil {
+		lost := "BPF programs are looked at once a second only"
+		if f.opts.Trampolines {
+			lost += ", and trampolines have no names"
+		}
+		recordErr = fmt.Errorf("%s: %w", lost, f.recordErr)
+	}
+	switch {
+	case f.listErr == nil || errors.Is(f.listErr, bpf.ErrUnsupported): // a kernel without BPF
+	case f.opts.SourceLines:
+		listErr = fmt.Errorf("BPF programs have no source lines, and those loaded before the start no certain lengths: %w", f.listErr)
+	default:
+		listErr = fmt.Errorf("BPF programs loaded before the start have no certain lengths: %w", f.listErr)
+	}
+	switch {
+	case f.othersErr == nil:
+	case f.listErr != nil:
+		othersErr = fmt.Errorf("code of BPF that was there before the start has no name: %w", f.othersErr)
+	default:
+		othersErr = fmt.Errorf("trampolines that were there before the start have no names: %w", f.othersErr)
+	}
+	return errors.Join(recordErr, listErr, othersErr)
+}
