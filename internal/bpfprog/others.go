@@ -39,8 +39,8 @@ func (f *follower) readOthers(ctx context.Context) error {
 		if o.origin == symtab.OriginBPF && f.listErr == nil || o.origin != symtab.OriginBPF && !f.opts.Trampolines {
 			continue
 		}
-		if f.functions.At(o.addr) != nil {
-			continue // a record has named it meanwhile
+		if there := f.functions.At(o.addr); there != nil && (there.Start == o.addr || !there.Guessed) {
+			continue // it is known better
 		}
 		function := symtab.NewFunction(o.origin, o.name, o.addr, maxSize(o.origin), symtab.Always)
 		function.Guessed = true

@@ -10,17 +10,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-const (
-	pollInterval = time.Second // between two lists of programs without records
-	recordAgain  = time.Minute // between two tries to have records
-)
+// pollInterval is the time between two lists of programs without records.
+const pollInterval = time.Second
 
 // poll lists programs again and again, as records are refused, until ctx is done or
-// record does not refuse them any more.
-func (f *follower) poll(
-	ctx context.Context, record func() (recorder, error), err error, publish func(*symtab.Table, error),
-) error {
-	f.recordErr = err
+// they are not refused any more.
+func (s *Source) poll(ctx context.Context, f *follower, publish func(*symtab.Table, error)) error {
 	f.resync(ctx)
 	switch {
 	case errors.Is(f.listErr, bpf.ErrUnsupported):
@@ -31,7 +26,7 @@ func (f *follower) poll(
 		return errors.Join(f.recordErr, f.listErr)
 	}
 	publish(f.table(), f.degraded())
-	list, again := time.NewTicker(pollInterval), time.NewTicker(recordAgain)
+	list, again := time.NewTicker(pollInterval), time.NewTicker(s.recordAgain)
 	defer list.Stop()
 	defer again.Stop()
 	for {
@@ -39,7 +34,7 @@ func (f *follower) poll(
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
-			if records, err := record(); err == nil {
+			if records, err := s.record(); err == nil {
 				f.recordErr = nil
 				return f.follow(ctx, records, publish)
 			}

@@ -26,6 +26,8 @@ type Source struct {
 	record   func() (recorder, error)
 	programs programs
 	stats    symcache.Stats
+
+	recordAgain time.Duration // time between two tries to have records, when they are refused
 }
 
 // recorder tells what comes and goes; a perfring.Reader of Symbols.
@@ -48,7 +50,8 @@ func NewSource(opts Options) *Source {
 		record: func() (recorder, error) {
 			return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
 		},
-		programs: new(bpf.Reader),
+		programs:    new(bpf.Reader),
+		recordAgain: time.Minute,
 	}
 }
 
@@ -67,7 +70,8 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 	f := newFollower(s)
 	records, err := s.record() // before anything is listed, or what is loaded in between is missed
 	if err != nil {
-		return f.poll(ctx, s.record, err, publish)
+		f.recordErr = err
+		return s.poll(ctx, f, publish)
 	}
 	return f.follow(ctx, records, publish)
 }

@@ -1,0 +1,219 @@
+package bpfprog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/moby/sys/capability"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// counted counts how often a program is asked for.
+type counted struct {
+	programs
+	mu    sync.Mutex
+	asked map[uint32]int
+	lists int
+}
+
+func (c *counted) Next(after uint32) (uint32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if after == 0 {
+		c.lists++
+	}
+	return c.programs.Next(after)
+}
+
+func (c *counted) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[id]++
+	return c.programs.Program(id, want)
+}
+
+func (c *counted) counts(id uint32) (lists, asked int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists, c.asked[id]
+}
+
+// TestWithoutRecords has the kernel refuse perf events: programs are listed again
+// and again, and each is asked for once.
+func TestWithoutRecords(t *testing.T) {
+	kerneltest.Limited(t, kerneltest.Limits{
+		Need:   func(t testing.TB) { kerneltest.NeedBPF(t) },
+		Refuse: []uint32{unix.SYS_PERF_EVENT_OPEN},
+	}, func(t *testing.T) {
+		before := loadAll(t, "before")
+		s := NewSource(everything)
+		programs := &counted{programs: s.programs, asked: map[uint32]int{}}
+		s.programs = programs
+		latest := run(t, s)
+		require.ErrorIs(t, latest().degraded, perfring.ErrPermission)
+		require.ErrorContains(t, latest().degraded, "once a second only, and trampolines have no names")
+		require.ErrorContains(t, latest().degraded, "CAP_PERFMON")
+		checkPrograms(t, latest, before)
+
+		after := loadAll(t, "after")
+		checkPrograms(t, latest, slices.Concat(before, after))
+		c := codeOf(t, after[0])
+		require.NoError(t, after[0].Close())
+		table := eventually(t, latest, "the program is gone", func(table *symtab.Table) bool {
+			sym, ok := table.Lookup(c.starts[0], symtab.Now)
+			return !ok || sym.Function.Program.ID != c.id
+		})
+		_, ok := table.Lookup(c.starts[0], symtab.Instant(now()-int64(pollInterval)))
+		assert.True(t, ok, "it is remembered")
+		for _, p := range slices.Concat(before, after[1:]) {
+			lists, asked := programs.counts(codeOf(t, p).id)
+			assert.Equal(t, 1, asked, "in %d lists", lists)
+			assert.Greater(t, lists, 1)
+		}
+	})
+}
+
+// TestWithoutAList has the kernel refuse to list programs: what was there before is
+// named by the kernel's list of symbols, read once, and what comes after by records.
+func TestWithoutAList(t *testing.T) {
+	kerneltest.Limited(t, kerneltest.Limits{
+		Need: func(t testing.TB) { kerneltest.NeedBPF(t) },
+		Drop: []capability.Cap{capability.CAP_SYS_ADMIN},
+	}, func(t *testing.T) {
+		before := loadAll(t, "before")
+		opts := everything
+		procfs, forget := onlyOnce(t)
+		opts.Procfs = procfs
+		latest := run(t, NewSource(opts))
+		forget()
+		require.ErrorIs(t, latest().degraded, bpf.ErrPermission)
+		require.ErrorContains(t, latest().degraded, "no source lines, and those loaded before the start no certain lengths")
+		require.ErrorContains(t, latest().degraded, "CAP_SYS_ADMIN")
+		require.NotErrorIs(t, latest().degraded, perfring.ErrPermission)
+
+		after := loadAll(t, "after")
+		names := listed(t)
+		for i, p := range slices.Concat(before, after) {
+			c := codeOf(t, p)
+			for f, start := range c.starts {
+				table := eventually(t, latest, fmt.Sprintf("function %d of program %d: %s", f, i, names[start]), func(table *symtab.Table) bool {
+					sym, ok := table.Lookup(start, symtab.Now)
+					return ok && sym.Name().Name == names[start]
+				})
+				sym, _ := table.Lookup(c.ends[f]-1, symtab.Now)
+				assert.Equal(t, start, sym.Start, "at its last address")
+				if i >= len(before) {
+					assert.Equal(t, c.ends[f], sym.End)
+					assert.Equal(t, &symtab.Program{ID: c.id, Tag: c.tag}, sym.Function.Program)
+				}
+			}
+		}
+		agree(t, latest)
+		for _, p := range slices.Concat(before, after) {
+			require.NoError(t, p.Close())
+		}
+		agree(t, latest)
+	})
+}
+
+// TestWithoutAnything verifies that the error names both remedies.
+func TestWithoutAnything(t *testing.T) {
+	kerneltest.Limited(t, kerneltest.Limits{
+		Need: func(t testing.TB) {
+			kerneltest.NeedBPF(t)
+			kerneltest.NeedRestrictedPerf(t)
+		},
+		Drop: []capability.Cap{capability.CAP_SYS_ADMIN, capability.CAP_PERFMON},
+	}, func(t *testing.T) {
+		err := NewSource(everything).Run(t.Context(), func(*symtab.Table, error) {
+			t.Error("there is nothing to publish")
+		})
+		require.ErrorIs(t, err, perfring.ErrPermission)
+		require.ErrorIs(t, err, bpf.ErrPermission)
+		require.ErrorContains(t, err, "CAP_PERFMON")
+		require.ErrorContains(t, err, "CAP_SYS_ADMIN")
+	})
+}
+
+// TestWithoutAddresses has the kernel hide addresses. Records have them all the same.
+func TestWithoutAddresses(t *testing.T) {
+	kerneltest.Limited(t, kerneltest.Limits{
+		Need: func(t testing.TB) {
+			kerneltest.NeedBPF(t)
+			kerneltest.NeedRestrictedPerf(t) // which shows addresses to all
+		},
+		Drop: []capability.Cap{capability.CAP_SYSLOG},
+	}, testHidden)
+}
+
+func testHidden(t *testing.T) {
+	t.Helper()
+	kerneltest.LoadBPF(t, kerneltest.SmallProgram("before", 1, 0))
+	latest := run(t, NewSource(everything))
+	require.ErrorIs(t, latest().degraded, bpf.ErrHidden)
+	require.ErrorIs(t, latest().degraded, kallsyms.ErrRestricted)
+	require.ErrorContains(t, latest().degraded, "has no name")
+	require.ErrorContains(t, latest().degraded, "CAP_SYSLOG")
+	require.ErrorContains(t, latest().degraded, "kernel.kptr_restrict")
+	spec := kerneltest.HotProgram(t)
+	after := kerneltest.LoadBPF(t, spec)
+	id := programID(t, after)
+	eventually(t, latest, "its three functions are named", func(table *symtab.Table) bool {
+		n := 0
+		for _, f := range bpfFunctions(table) {
+			if f.Program != nil && f.Program.ID == id && f.Start != 0 {
+				n++
+			}
+		}
+		return n == 3
+	})
+}
+
+func programID(t *testing.T, p *ebpf.Program) uint32 {
+	t.Helper()
+	info, err := p.Info()
+	require.NoError(t, err)
+	id, _ := info.ID()
+	return uint32(id)
+}
+
+// TestRecordsAreTriedAgain has records refused at first.
+func TestRecordsAreTriedAgain(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	s := NewSource(everything)
+	record, refused := s.record, false
+	s.record = func() (recorder, error) {
+		if !refused {
+			refused = true
+			return nil, perfring.ErrMemory
+		}
+		return record()
+	}
+	s.recordAgain = time.Millisecond
+	latest := run(t, s)
+	eventually(t, latest, "records are there", func(*symtab.Table) bool { return latest().degraded == nil })
+	checkPrograms(t, latest, loadAll(t, "after"))
+	agree(t, latest)
+}
+
+// TestEndsWhileItPolls ends a source that has no records and nothing to do.
+func TestEndsWhileItPolls(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	s := NewSource(everything)
+	s.record = func() (recorder, error) { return nil, perfring.ErrMemory }
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, s.Run(ctx, func(*symtab.Table, error) { cancel() }))
+}

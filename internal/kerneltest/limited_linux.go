@@ -1,0 +1,104 @@
+package kerneltest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/capability"
+	"golang.org/x/sys/unix"
+)
+
+// limitedEnv tells a test binary that it was started by Limited.
+const limitedEnv = "KERNELSYM_TEST_LIMITED"
+
+// Limits are what a process has to do without.
+type Limits struct {
+	Need   func(testing.TB) // asks, without the limits, for what the test needs
+	Drop   []capability.Cap // capabilities that it does not have and cannot get
+	Refuse []uint32         // numbers of system calls that fail with EPERM, as the filters of containers have it
+}
+
+// Limited runs test in a second process, which runs only the calling test, within
+// the limits. It needs root.
+func Limited(t *testing.T, limits Limits, test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(limitedEnv) != "" {
+		for _, c := range limits.Drop {
+			if Has(t, c) {
+				t.Fatalf("this process still has the capability %v", c)
+			}
+		}
+		test(t)
+		return
+	}
+	limits.Need(t)
+	run := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+run, "-test.v")
+	cmd.Env = append(os.Environ(), limitedEnv+"=1")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread is limited, and ends with the goroutine
+		err := limits.apply()
+		if err == nil {
+			err = cmd.Start() // from this thread, whose limits go with it
+		}
+		ended <- err
+	}()
+	err := <-ended
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		t.Fatalf("in a process with limits: %v\n%s", err, out.String())
+	}
+	if strings.Contains(out.String(), "--- SKIP") || !strings.Contains(out.String(), "--- PASS") {
+		t.Fatalf("in a process with limits the test was not run:\n%s", out.String())
+	}
+	t.Logf("in a process with limits:\n%s", out.String())
+}
+
+// apply limits the calling thread, and what it starts.
+func (l Limits) apply() error {
+	if err := refuse(l.Refuse); err != nil { // first: it takes CAP_SYS_ADMIN
+		return err
+	}
+	for _, c := range l.Drop {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			return fmt.Errorf("dropping %v: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// refuse has system calls of the calling thread fail.
+func refuse(calls []uint32) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	const (
+		numberAt = 0 // in struct seccomp_data
+		refused  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	)
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: numberAt}}
+	for _, number := range calls {
+		filter = append(filter,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: number},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: refused})
+	}
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, reflect.ValueOf(program).Pointer(), 0, 0)
+	runtime.KeepAlive(program)
+	if err != nil {
+		return errors.Join(errors.New("refusing system calls"), err)
+	}
+	return nil
+}
