@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/moby/sys/capability"
 )
 
 // SmallProgram describes a BPF program of one function, without BTF, whose
@@ -57,6 +60,32 @@ func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
 	if _, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times}); err != nil {
 		t.Fatalf("running a BPF program: %v", err)
 	}
+}
+
+// AttachFentry attaches a program, which does nothing, to the entry of a kernel
+// function: by a trampoline. It is detached when the test ends, if it is not before.
+func AttachFentry(t testing.TB, name, function string) link.Link {
+	t.Helper()
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		t.Skipf("no BTF of the kernel (%v): trampolines are not tested", err)
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: function, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !inVM() {
+		t.Skipf("this kernel is locked down, also for root (%v): trampolines are not tested", err)
+	}
+	if err != nil {
+		t.Fatalf("loading BPF program %s: %v", name, err)
+	}
+	defer prog.Close()
+	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+	if err != nil {
+		t.Fatalf("attaching BPF program %s to %s: %v", name, function, err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
 }
 
 // A PartSymbol is a line of the running kernel's symbol list that is of no module.

@@ -19,10 +19,21 @@ import (
 // test-vm`: it loads and unloads modules.
 func NeedModules(t testing.TB) {
 	t.Helper()
-	if os.Getenv("KERNELSYM_VM") == "" {
+	if !inVM() {
 		t.Skip("not in a virtual machine of `make test-vm`: real modules are not tested")
 	}
 }
+
+// NeedVM skips the test unless it runs in a virtual machine of `make test-vm`, of
+// which it changes the kernel's state.
+func NeedVM(t testing.TB) {
+	t.Helper()
+	if !inVM() {
+		t.Skip("not in a virtual machine of `make test-vm`: what changes the state of the kernel is not tested")
+	}
+}
+
+func inVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
 
 // A ModuleFile is a module that can be loaded.
 type ModuleFile struct {

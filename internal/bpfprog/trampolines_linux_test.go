@@ -1,0 +1,73 @@
+package bpfprog
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestTrampolines attaches programs to functions of the kernel, before a source
+// starts and while it runs.
+func TestTrampolines(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	before := kerneltest.AttachFentry(t, "before", "__x64_sys_getpgid")
+	latest := run(t, NewSource(everything))
+	require.NoError(t, latest().degraded)
+	agree(t, latest)
+	had := trampolines(latest().table)
+	require.NotEmpty(t, had)
+	after := kerneltest.AttachFentry(t, "after", "__x64_sys_getsid")
+	eventually(t, latest, "the trampoline is there", func(table *symtab.Table) bool {
+		return len(trampolines(table)) > len(had)
+	})
+	agree(t, latest)
+
+	// A second program on the function: the trampoline is replaced by another one,
+	// with the same name.
+	was := trampolines(latest().table)
+	second := kerneltest.AttachFentry(t, "second", "__x64_sys_getsid")
+	eventually(t, latest, "the trampoline is another one", func(table *symtab.Table) bool {
+		is := trampolines(table)
+		for addr := range was {
+			if _, ok := is[addr]; !ok {
+				return true
+			}
+		}
+		return false
+	})
+	agree(t, latest)
+	for name, close := range map[string]func() error{"before": before.Close, "after": after.Close, "second": second.Close} {
+		require.NoError(t, close(), name)
+	}
+	agree(t, latest)
+	assert.NotEqual(t, was, trampolines(latest().table))
+}
+
+// TestWithoutTrampolines leaves them out, if they are not wanted.
+func TestWithoutTrampolines(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	opts := everything
+	opts.Trampolines = false
+	opts.Procfs = t.TempDir() // where there is no list of symbols: none is needed
+	kerneltest.AttachFentry(t, "before", "__x64_sys_getpgid")
+	latest := run(t, NewSource(opts))
+	require.NoError(t, latest().degraded)
+	kerneltest.AttachFentry(t, "after", "__x64_sys_getsid")
+	checkPrograms(t, latest, loadAll(t, "after"))
+	assert.Empty(t, trampolines(latest().table))
+}
+
+// trampolines returns what is there that is of no program, by address.
+func trampolines(table *symtab.Table) map[uint64]string {
+	names := map[uint64]string{}
+	for _, f := range table.Functions() {
+		if f.Origin != symtab.OriginBPF {
+			names[f.Start] = f.Name()
+		}
+	}
+	return names
+}
