@@ -2,6 +2,7 @@ package bpfprog
 
 import (
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
@@ -42,12 +43,16 @@ func isFunction(there *symtab.Function, function *bpf.Function, id uint32) bool 
 }
 
 // described returns a function, which a record has named, with the name that is
-// right: kernels before 6.9 give all functions of a program that of the main one.
+// right: kernels before 6.9 give all functions of a program that of the main one, and
+// the record can have been another's, of the same tag. What a kernel has cut off, at
+// 128 bytes before 6.1, stays so.
 func (f *follower) described(there *symtab.Function, p *bpf.Program, i int) *symtab.Function {
-	if there.Tag() == f.describer.tag(p, i) {
+	const shortest = 127
+	symbol, was := f.describer.symbol(p, i), there.Name()
+	if was == symbol || len(was) >= shortest && strings.HasPrefix(symbol, was) {
 		return there
 	}
-	return symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), there.Start, there.Size, there.Valid)
+	return symtab.NewFunction(symtab.OriginBPF, symbol, there.Start, there.Size, there.Valid)
 }
 
 // listed returns a function of a program that no record has named. Loading a

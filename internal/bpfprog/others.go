@@ -74,7 +74,7 @@ func parseOthers(r io.Reader, canceled func() bool) (others []other, err error) 
 	err = scanner.SkipToModules()
 	began := time.Time{}
 	hidden := true
-	for n := 0; err == nil; n++ {
+	for n := 0; err == nil; {
 		var line kallsyms.Line
 		if err = scanner.Scan(&line); err != nil {
 			break
@@ -89,6 +89,7 @@ func parseOthers(r io.Reader, canceled func() bool) (others []other, err error) 
 		if n%32 == 0 && (time.Since(began) > budget || canceled()) {
 			return others, errBudget
 		}
+		n++
 		hidden = hidden && line.Addr == 0
 		if symtab.IsCode(line.Type) {
 			others = append(others, other{addr: line.Addr, origin: origin, name: string(line.Name)})

@@ -111,15 +111,12 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 		if function.Origin != symtab.OriginBPF {
 			continue
 		}
-		if p := function.Program; p == nil {
+		if p := function.Program; p == nil || p.Type == "" { // nobody has asked for it
 			unknown = append(unknown, function)
 		} else if _, known[p.ID] = slices.BinarySearch(ids, p.ID); !known[p.ID] {
 			f.unloadMissed(function, began)
 			changed = true
 		}
-	}
-	for _, id := range f.ask {
-		delete(known, id) // but for its number
 	}
 	for _, id := range ids {
 		if known[id] {
