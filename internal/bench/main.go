@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -39,7 +40,9 @@ func run(rounds int) error {
 	}
 	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
 	benchLookup(core, snapshot, rounds)
-	return benchRewrite(core, rounds)
+	benchFollowing()
+	benchTable(rounds)
+	return errors.Join(benchListing(rounds), benchDelay(), benchRewrite(core, rounds))
 }
 
 // report prints a result.

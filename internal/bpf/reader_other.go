@@ -13,3 +13,6 @@ func (*Reader) Program(uint32, Want) (*Program, error) { return nil, ErrUnsuppor
 
 // BTF returns ErrUnsupported.
 func (*Reader) BTF(uint32) (*BTF, error) { return nil, ErrUnsupported }
+
+// Floor returns ErrUnsupported.
+func (*Reader) Floor(Want) (int, error) { return 0, ErrUnsupported }

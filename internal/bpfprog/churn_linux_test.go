@@ -157,7 +157,7 @@ func TestChurn(t *testing.T) {
 	procfs, forget := onlyOnce(t)
 	opts.Procfs = procfs
 	s := NewSource(opts)
-	s.record = func() (recorder, error) {
+	s.record = func() (Recorder, error) {
 		perf := perfring.SymbolOptions(opts.Sysfs)
 		perf.BytesPerCPU = 1 // a page
 		r, err := perfring.Open(perf)

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -13,7 +14,12 @@ import (
 // describe takes over what the kernel tells of a program that is loaded, and
 // reports whether anything is new.
 func (f *follower) describe(p *bpf.Program) (changed bool) {
-	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: hex.EncodeToString(p.Tag[:])}
+	if len(p.Functions) == 0 {
+		return false
+	}
+	// The tag is a part of the main function's name, which is kept anyway.
+	symbol := unique.Make(f.describer.symbol(p, 0))
+	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: symtab.TagOf(symbol.Value())}
 	for i := range p.Functions {
 		function := &p.Functions[i]
 		if function.Len == 0 {
@@ -65,7 +71,7 @@ func (f *follower) listed(p *bpf.Program, i int) *symtab.Function {
 
 // describer reads what the kernel tells of programs, and their BTF.
 type describer struct {
-	programs programs
+	programs Programs
 	lines    bool
 
 	btfID uint32 // of the last one that was read

@@ -23,7 +23,7 @@ import (
 
 // counted counts how often a program is asked for.
 type counted struct {
-	programs
+	Programs
 	mu    sync.Mutex
 	asked map[uint32]int
 	lists int
@@ -35,14 +35,14 @@ func (c *counted) Next(after uint32) (uint32, error) {
 	if after == 0 {
 		c.lists++
 	}
-	return c.programs.Next(after)
+	return c.Programs.Next(after)
 }
 
 func (c *counted) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[id]++
-	return c.programs.Program(id, want)
+	return c.Programs.Program(id, want)
 }
 
 func (c *counted) counts(id uint32) (lists, asked int) {
@@ -60,7 +60,7 @@ func TestWithoutRecords(t *testing.T) {
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
 		s := NewSource(everything)
-		programs := &counted{programs: s.programs, asked: map[uint32]int{}}
+		programs := &counted{Programs: s.programs, asked: map[uint32]int{}}
 		s.programs = programs
 		latest := run(t, s)
 		require.ErrorIs(t, latest().degraded, perfring.ErrPermission)
@@ -195,7 +195,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)
 	record, refused := s.record, false
-	s.record = func() (recorder, error) {
+	s.record = func() (Recorder, error) {
 		if !refused {
 			refused = true
 			return nil, perfring.ErrMemory
@@ -213,7 +213,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 func TestEndsWhileItPolls(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)
-	s.record = func() (recorder, error) { return nil, perfring.ErrMemory }
+	s.record = func() (Recorder, error) { return nil, perfring.ErrMemory }
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, s.Run(ctx, func(*symtab.Table, error) { cancel() }))
 }

@@ -14,7 +14,7 @@ import (
 // follower is what a running Source knows.
 type follower struct {
 	opts      Options
-	programs  programs
+	programs  Programs
 	functions *symtab.Functions
 	describer describer
 	stats     *symcache.Stats
@@ -190,10 +190,11 @@ func (f *follower) name(r *perfring.Record) {
 	if len(addrs) == 0 {
 		return
 	}
-	if main := f.functions.At(addrs[0]); main == nil || main.Tag() != tag {
+	main := f.functions.At(addrs[0])
+	if main == nil || main.Tag() != tag {
 		return // whoever loaded it went to another CPU in between
 	}
-	program := &symtab.Program{ID: r.Program.ID, Tag: tag}
+	program := &symtab.Program{ID: r.Program.ID, Tag: main.Tag()}
 	for _, addr := range addrs {
 		if there := f.functions.At(addr); there != nil && there.Start == addr && there.Program == nil {
 			f.functions.Replace(there, there.Of(program, nil))

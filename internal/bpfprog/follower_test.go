@@ -218,7 +218,7 @@ func TestABurstIsOnePublish(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := NewSource(Options{History: symtab.History{TTL: time.Hour, MaxEntries: 1000}})
 	s.programs = newFakes()
-	s.record = func() (recorder, error) { return &playback{bursts: [][]perfring.Record{burst}, end: cancel}, nil }
+	s.record = func() (Recorder, error) { return &playback{bursts: [][]perfring.Record{burst}, end: cancel}, nil }
 	var tables []*symtab.Table
 	require.NoError(t, s.Run(ctx, func(table *symtab.Table, degraded error) {
 		require.NoError(t, degraded)
@@ -235,7 +235,7 @@ func TestReadingRecordsFails(t *testing.T) {
 	broken := errors.New("broken")
 	s := NewSource(Options{})
 	s.programs = newFakes()
-	s.record = func() (recorder, error) { return failing{broken}, nil }
+	s.record = func() (Recorder, error) { return failing{broken}, nil }
 	require.ErrorIs(t, s.Run(t.Context(), func(*symtab.Table, error) {}), broken)
 }
 

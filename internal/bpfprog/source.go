@@ -23,36 +23,37 @@ type Options struct {
 // A Source publishes the functions of BPF programs, and what goes with them.
 type Source struct {
 	opts     Options
-	record   func() (recorder, error)
-	programs programs
+	record   func() (Recorder, error)
+	programs Programs
 	stats    symcache.Stats
 
 	recordAgain time.Duration // time between two tries to have records, when they are refused
 }
 
-// recorder tells what comes and goes; a perfring.Reader of Symbols.
-type recorder interface {
+// A Recorder tells what comes and goes; a perfring.Reader of Symbols.
+type Recorder interface {
 	Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error)
 	Close() error
 }
 
-// programs tells what is there; a bpf.Reader.
-type programs interface {
+// Programs tells what is there; a bpf.Reader.
+type Programs interface {
 	Next(after uint32) (id uint32, err error)
 	Program(id uint32, want bpf.Want) (*bpf.Program, error)
 	BTF(id uint32) (*bpf.BTF, error)
 }
 
-// NewSource returns a source.
+// NewSource returns a source of the running kernel's functions.
 func NewSource(opts Options) *Source {
-	return &Source{
-		opts: opts,
-		record: func() (recorder, error) {
-			return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
-		},
-		programs:    new(bpf.Reader),
-		recordAgain: time.Minute,
-	}
+	return NewSourceFrom(opts, func() (Recorder, error) {
+		return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
+	}, new(bpf.Reader))
+}
+
+// NewSourceFrom returns a source of what a recorder and programs tell. record starts to
+// record; what it returns is closed when Run ends.
+func NewSourceFrom(opts Options, record func() (Recorder, error), programs Programs) *Source {
+	return &Source{opts: opts, record: record, programs: programs, recordAgain: time.Minute}
 }
 
 // Name returns "bpf".
@@ -77,7 +78,7 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 }
 
 // follow lists what is there and applies records to it, which it closes at the end.
-func (f *follower) follow(ctx context.Context, records recorder, publish func(*symtab.Table, error)) error {
+func (f *follower) follow(ctx context.Context, records Recorder, publish func(*symtab.Table, error)) error {
 	defer records.Close() //nolint:errcheck // nothing was written
 	f.resync(ctx)
 	f.othersErr = f.readOthers(ctx)

@@ -29,7 +29,7 @@ type Function struct {
 func NewFunction(origin Origin, name string, start uint64, size uint32, valid Interval) *Function {
 	return &Function{
 		Start: start, Size: size, Valid: valid, Origin: origin, Guessed: origin == OriginTrampoline,
-		name: unique.Make(strings.Clone(name)),
+		name: unique.Make(name),
 	}
 }
 

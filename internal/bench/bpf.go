@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// synthetic is a kernel with BPF programs that are loaded and unloaded as the script
+// says; it says so in records.
+type synthetic struct {
+	programs map[uint32]*bpf.Program
+	btf      *bpf.BTF
+	lines    int // of each program
+
+	at     int64
+	script func() []perfring.Record // the next burst; nil when it is over
+	stop   func()
+	last   *symtab.Table
+}
+
+const (
+	firstAddress = 0xffffffffc0000000
+	programSpace = 0x400 // bytes for each
+	programLen   = 0x3c0
+)
+
+func newSynthetic(lines int) *synthetic {
+	btf, err := bpf.ParseBTF(someBTF())
+	if err != nil {
+		panic(err) // it is constant
+	}
+	return &synthetic{programs: make(map[uint32]*bpf.Program), btf: btf, lines: lines, at: perfring.Boottime.Now()}
+}
+
+// run has a source follow the script, and returns its last table.
+func (s *synthetic) run(script func() []perfring.Record) *symtab.Table {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	s.script, s.stop = script, stop
+	source := bpfprog.NewSourceFrom(
+		bpfprog.Options{SourceLines: s.lines > 0, History: symtab.History{TTL: time.Hour, MaxEntries: 1 << 16}},
+		func() (bpfprog.Recorder, error) { return s, nil }, s)
+	if err := source.Run(ctx, func(t *symtab.Table, _ error) { s.last = t }); err != nil {
+		panic(err) // nothing here fails
+	}
+	return s.last
+}
+
+// Read returns the next burst. While there are programs to ask for, there is none.
+func (s *synthetic) Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error) {
+	if !deadline.After(time.Now()) {
+		return nil, nil
+	}
+	burst := s.script()
+	if burst == nil {
+		s.stop()
+	}
+	return burst, ctx.Err()
+}
+
+func (*synthetic) Close() error { return nil }
+
+// Next returns none: records tell of all.
+func (*synthetic) Next(uint32) (uint32, error) { return 0, io.EOF }
+
+func (s *synthetic) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
+	if p := s.programs[id]; p != nil {
+		return p, nil
+	}
+	return nil, bpf.ErrGone
+}
+
+func (s *synthetic) BTF(uint32) (*bpf.BTF, error) { return s.btf, nil }
+
+// load returns the records of program i, which is like those with the same remainder
+// to some number.
+func (s *synthetic) load(i int) []perfring.Record {
+	const different = 512
+	s.at++
+	tag := [8]byte{byte(i % different >> 8), byte(i % different)}
+	addr := firstAddress + uint64(i)*programSpace
+	p := &bpf.Program{
+		ID: uint32(i + 1), Type: 3, Tag: tag, Name: "cls_entry", LoadTime: s.at, BTF: 1,
+		Functions: []bpf.Function{{Addr: addr, Len: programLen, Tag: tag}},
+	}
+	for l := range s.lines {
+		p.Lines = append(p.Lines, bpf.Line{Addr: addr + uint64(l*programLen/s.lines), File: 1, LineCol: uint32(l) << 10})
+	}
+	s.programs[p.ID] = p
+	return s.records(p, perfring.ProgramLoad)
+}
+
+func (s *synthetic) unload(i int) []perfring.Record {
+	s.at++
+	p := s.programs[uint32(i+1)]
+	delete(s.programs, p.ID)
+	return s.records(p, perfring.ProgramUnload)
+}
+
+func (s *synthetic) records(p *bpf.Program, event perfring.ProgramEvent) []perfring.Record {
+	f := p.Functions[0]
+	return []perfring.Record{{
+		Type: perfring.TypeKsymbol, Time: s.at, Symbol: &perfring.Symbol{
+			Addr: f.Addr, Len: f.Len, Kind: perfring.KsymBPF, Unregister: event == perfring.ProgramUnload,
+			Name: fmt.Sprintf("bpf_prog_%x_%s", p.Tag, p.Name),
+		},
+	}, {
+		Type: perfring.TypeBPFEvent, Time: s.at, Program: &perfring.Program{Event: event, ID: p.ID, Tag: p.Tag},
+	}}
+}
+
+// loadAll returns the records of n programs.
+func (s *synthetic) loadAll(n int) (burst []perfring.Record) {
+	for i := range n {
+		burst = append(burst, s.load(i)...)
+	}
+	return burst
+}
+
+// cost is what a step of a script takes, and allocates.
+type cost struct {
+	times []time.Duration
+	bytes []uint64
+}
+
+// steps returns what each of n bursts costs, with that many programs there. What makes
+// a burst is not counted. The collector of garbage has a rest, or its work would be
+// counted, too.
+func steps(programs, n int, burst func(s *synthetic, step int) []perfring.Record) (c cost) {
+	s := newSynthetic(0)
+	var began time.Duration
+	var before, after runtime.MemStats
+	step := -1
+	s.run(func() []perfring.Record {
+		if step++; step == 0 {
+			return s.loadAll(programs)
+		}
+		ended := wall()
+		runtime.ReadMemStats(&after)
+		if step > 1 {
+			c.times = append(c.times, ended-began)
+			c.bytes = append(c.bytes, after.TotalAlloc-before.TotalAlloc)
+		}
+		if step > n {
+			return nil
+		}
+		records := burst(s, step)
+		runtime.ReadMemStats(&before)
+		began = wall()
+		return records
+	})
+	return c
+}
+
+// event is a burst of one program: in turn, one is loaded and one is unloaded.
+func event(programs int) func(*synthetic, int) []perfring.Record {
+	r := rand.New(rand.NewPCG(5, 6))
+	last := 0
+	return func(s *synthetic, step int) []perfring.Record {
+		if step%2 == 1 {
+			last = r.IntN(programs)
+			return s.unload(last)
+		}
+		return s.load(last)
+	}
+}
+
+// benchFollowing measures what an event costs, where many programs are loaded.
+func benchFollowing() {
+	const many, few, events = 50_000, 1_000, 2_000
+	large, small := steps(many, events, event(many)), steps(few, events, event(few))
+	report("bpf_event_bytes", float64(mean(large.bytes)))
+	report("bpf_event_50k_vs_1k", float64(mean(large.times))/float64(mean(small.times)))
+
+	const burst = 1_000
+	bursts := steps(many, 9, func(s *synthetic, step int) (records []perfring.Record) {
+		for i := range burst {
+			records = append(records, s.load(many+step*burst+i)...)
+		}
+		return records
+	})
+	report("bpf_burst_50k_ms_per_1k", float64(median(bursts.times).Microseconds())/1000)
+}
+
+func mean[N uint64 | time.Duration](all []N) (mean N) {
+	for _, n := range all {
+		mean += n
+	}
+	return mean / N(len(all))
+}
+
+func median[N uint64 | time.Duration](all []N) N {
+	slices.Sort(all)
+	return all[len(all)/2]
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// someBTF returns BTF without types, with the name of one file.
+func someBTF() []byte {
+	const strings = "\x00./bpf/bpf_lxc.c\x00"
+	header := make([]byte, 24) // struct btf_header
+	binary.NativeEndian.PutUint16(header, 0xeb9f)
+	header[2] = 1
+	binary.NativeEndian.PutUint32(header[4:], uint32(len(header)))
+	binary.NativeEndian.PutUint32(header[20:], uint32(len(strings)))
+	return append(header, strings...)
+}
+
+// tableOf returns the table of programs that were loaded one after the other, and, if
+// times is above 1, unloaded and loaded again so many times in all.
+func tableOf(programs, lines, times int) *symtab.Table {
+	s := newSynthetic(lines)
+	round, i := 0, 0
+	return s.run(func() []perfring.Record {
+		const burst = 64
+		var records []perfring.Record
+		for len(records) < burst && round < times {
+			if round > 0 {
+				records = append(records, s.unload(i)...)
+			}
+			records = append(records, s.load(i)...)
+			if i++; i == programs {
+				i, round = 0, round+1
+			}
+		}
+		return records
+	})
+}
+
+// benchTable measures what a table of many programs takes, and how long a lookup in it
+// does.
+func benchTable(rounds int) {
+	const many, lines, old = 50_000, 64, 1 << 16
+	var table *symtab.Table
+	held, _ := memory(func() any {
+		table = tableOf(many, 0, 1)
+		return table
+	})
+	report("bpf_bytes_per_program", held/many)
+	withLines, _ := memory(func() any { return tableOf(many/10, lines, 1) })
+	report("bpf_bytes_per_program_of_64_lines", withLines/(many/10))
+
+	addrs, starts := programAddresses(table)
+	found := uint64(0)
+	look := func(t *symtab.Table, at symtab.Interval) func() {
+		s := symtab.NewSnapshot(t)
+		return func() {
+			for _, addr := range addrs {
+				sym, _ := s.Lookup(addr, at)
+				found += sym.Start
+			}
+		}
+	}
+	search := func() {
+		for _, addr := range addrs {
+			i, _ := slices.BinarySearch(starts, addr)
+			found += uint64(i)
+		}
+	}
+	t := medians(rounds, wall, task{run: look(table, symtab.Now)}, task{run: search})
+	report("bpf_lookup_vs_binary_search", ratio(t[0], t[1]))
+
+	const space = old / 8 // of which each address has had eight programs before
+	plain := tableOf(space, 0, 1)
+	one, _ := memory(func() any { return tableOf(space, 0, 1) })
+	var past *symtab.Table
+	all, _ := memory(func() any {
+		past = tableOf(space, 0, 1+old/space)
+		return past
+	})
+	report("history_bytes_per_entry", (all-one)/float64(past.History()))
+	addrs, _ = programAddresses(plain)
+	recent := symtab.Instant(perfring.Boottime.Now())
+	t = medians(rounds, wall, task{run: look(past, recent)}, task{run: look(plain, recent)})
+	report("history_lookup_vs_plain", ratio(t[0], t[1]))
+	runtime.KeepAlive(found)
+}
+
+// programAddresses returns random addresses inside of the functions of a table, and
+// where these begin.
+func programAddresses(t *symtab.Table) (addrs, starts []uint64) {
+	for _, f := range t.Functions() {
+		starts = append(starts, f.Start)
+	}
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 1 << 17 {
+		addrs = append(addrs, starts[r.IntN(len(starts))]+r.Uint64N(programLen))
+	}
+	return addrs, starts
+}
