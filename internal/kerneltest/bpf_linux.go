@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
 	"github.com/moby/sys/capability"
 )
 
@@ -32,6 +33,9 @@ func SmallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 // LoadBPF loads a program. It is closed when the test ends, if it is not before.
 func LoadBPF(t testing.TB, spec *ebpf.ProgramSpec) *ebpf.Program {
 	t.Helper()
+	if err := rlimit.RemoveMemlock(); err != nil { // which counts before Linux 5.11
+		t.Fatal(err)
+	}
 	prog, err := ebpf.NewProgram(spec)
 	if err != nil {
 		t.Fatalf("loading BPF program %s: %v", spec.Name, err)

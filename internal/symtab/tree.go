@@ -1,9 +1,6 @@
 package symtab
 
-import (
-	"slices"
-	"sort"
-)
+import "slices"
 
 // tree holds segments that do not overlap, by their addresses. It is a B+ tree
 // that shares what did not change with the trees it was copied to: a change
@@ -36,9 +33,23 @@ func (t *tree[T]) share() *node[T] {
 }
 
 // position returns the position of the last start at or below addr, -1 if there is
-// none.
+// none. It halves what is left without a branch that depends on addr: one that is
+// guessed wrong costs more than the rest.
 func (n *node[T]) position(addr uint64) int {
-	return sort.Search(len(n.starts), func(i int) bool { return n.starts[i] > addr }) - 1
+	starts := n.starts
+	at := 0
+	for left := len(starts); left > 1; {
+		half := left / 2
+		middle := at + half
+		if starts[middle] <= addr {
+			at = middle
+		}
+		left -= half
+	}
+	if len(starts) == 0 || starts[at] > addr {
+		return -1
+	}
+	return at
 }
 
 // floor returns the last segment that starts at or below addr, nil if there is
