@@ -21,12 +21,12 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kernelsym",
-		Short: "Names for kernel code: look addresses up, look at profiles",
+		Short: "Names for kernel code: look addresses up, watch code come and go, look at profiles",
 		Long: "Names for kernel code.\n\n" +
 			"It looks addresses of this machine's kernel up, with the code of the OpenTelemetry\n" +
 			"Collector processor \"kernelsym\", and shows profiles that a collector wrote to a file.",
 		SilenceUsage: true,
 	}
-	root.AddCommand(newLookup(), newTop(), newView())
+	root.AddCommand(newLookup(), newWatch(), newTop(), newView())
 	return root
 }

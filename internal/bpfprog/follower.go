@@ -68,7 +68,7 @@ func (f *follower) apply(burst []perfring.Record) (changed bool) {
 				updates.note(f.load(r), symcache.KindLoad, r.Time)
 			}
 		case perfring.TypeBPFEvent:
-			f.name(r)
+			changed = f.name(r) || changed
 		case perfring.TypeLost:
 			f.stats.Lost(int(r.Lost))
 			delete(f.loaded, r.CPU)
@@ -79,7 +79,7 @@ func (f *follower) apply(burst []perfring.Record) (changed bool) {
 		f.newest = max(f.newest, burst[i].Time)
 	}
 	f.resyncs.passed(f.newest)
-	return updates.tell(f.stats)
+	return updates.tell(f.stats) || changed
 }
 
 // updates are the changes of a burst, and when the first of a kind was.
@@ -176,30 +176,33 @@ func isAbout(r *perfring.Record, there *symtab.Function) bool {
 	return tag == there.Tag() || there.Program != nil && tag == there.Program.Tag
 }
 
-// name records of which program the functions are that a CPU loaded last.
-func (f *follower) name(r *perfring.Record) {
+// name records of which program the functions are that a CPU loaded last, and reports
+// whether there are any.
+func (f *follower) name(r *perfring.Record) (changed bool) {
 	addrs := f.loaded[r.CPU]
 	f.loaded[r.CPU] = addrs[:0]
 	if r.Program.Event != perfring.ProgramLoad {
-		return
+		return false
 	}
 	if f.listErr == nil {
 		f.ask = append(f.ask, r.Program.ID)
 	}
 	tag := hex.EncodeToString(r.Program.Tag[:])
 	if len(addrs) == 0 {
-		return
+		return false
 	}
 	main := f.functions.At(addrs[0])
 	if main == nil || main.Tag() != tag {
-		return // whoever loaded it went to another CPU in between
+		return false // whoever loaded it went to another CPU in between
 	}
 	program := &symtab.Program{ID: r.Program.ID, Tag: main.Tag()}
 	for _, addr := range addrs {
 		if there := f.functions.At(addr); there != nil && there.Start == addr && there.Program == nil {
 			f.functions.Replace(there, there.Of(program, nil))
+			changed = true
 		}
 	}
+	return changed
 }
 
 // originOf classifies what a record names.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// A printer prints changes.
+type printer interface {
+	print(c *change) error
+}
+
+// hexadecimal is an address that is printed as the kernel does.
+type hexadecimal uint64
+
+func (h hexadecimal) String() string { return fmt.Sprintf("%016x", uint64(h)) }
+
+// MarshalText makes it a string in JSON, in which numbers have 53 bits.
+func (h hexadecimal) MarshalText() ([]byte, error) { return []byte("0x" + h.String()), nil }
+
+// milliseconds is a time that is printed as that.
+type milliseconds time.Duration
+
+func (m milliseconds) String() string {
+	return strconv.FormatFloat(float64(m)/float64(time.Millisecond), 'f', 1, 64)
+}
+
+// MarshalJSON makes it a number.
+func (m milliseconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(m)/float64(time.Millisecond), 'f', 3, 64), nil
+}
+
+// jsonPrinter prints an object for each change.
+type jsonPrinter struct{ w io.Writer }
+
+func (p jsonPrinter) print(c *change) error { return json.NewEncoder(p.w).Encode(c) }
+
+// textPrinter prints a table.
+type textPrinter struct {
+	w     io.Writer
+	begun bool
+}
+
+// The columns in which something is longer come last.
+const columns = "%-12s  %-6s  %-10s  %-16s  %7s  %8s  %8s  %-22s  %s\n"
+
+func (p *textPrinter) print(c *change) error {
+	if !p.begun {
+		p.begun = true
+		_, err := fmt.Fprintf(p.w, columns, "TIME", "EVENT", "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
+		if err != nil {
+			return err
+		}
+	}
+	program, delay, process := "-", "-", "-"
+	if c.Program != 0 {
+		program = strconv.FormatUint(uint64(c.Program), 10)
+	}
+	if c.Delay != nil {
+		delay = c.Delay.String()
+	}
+	if c.Process != nil {
+		process = strconv.FormatUint(uint64(c.Process.PID), 10)
+		if c.Process.Name != "" {
+			process = c.Process.Name + "[" + process + "]"
+		}
+	}
+	_, err := fmt.Fprintf(p.w, columns, c.Time.Format("15:04:05.000"), c.Event, c.Kind, c.Address,
+		strconv.FormatUint(c.Bytes, 10), program, delay, process, c.Name)
+	return err
+}

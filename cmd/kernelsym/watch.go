@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+type watch struct {
+	procfs, sysfs, output string
+	errs                  io.Writer
+
+	mu      sync.Mutex // held while something is printed
+	printer printer
+	failed  error // of printing
+}
+
+var errOutput = errors.New("--output accepts text and json")
+
+func newWatch() *cobra.Command {
+	var w watch
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Print modules and BPF functions as they come and go",
+		Long: "Print a line for each module and BPF function, trampoline and page of code that the kernel\n" +
+			"loads or unloads: when, its address and length, the number of the BPF program, how long after\n" +
+			"the event it was in the table that profiles are named by, which process did it, and its name.\n" +
+			"What is there at the start is only counted. It ends with an interrupt (Ctrl-C).",
+		Example: "  kernelsym watch\n" +
+			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w.errs = cmd.ErrOrStderr()
+			switch w.output {
+			case "text":
+				w.printer = &textPrinter{w: cmd.OutOrStdout()}
+			case "json":
+				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
+			default:
+				return fmt.Errorf("%w: %q", errOutput, w.output)
+			}
+			return w.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&w.procfs, "procfs", "/proc", "where the host's /proc is mounted")
+	flags.StringVar(&w.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
+	flags.StringVarP(&w.output, "output", "o", "text", "text, or json: an object for each line")
+	return cmd
+}
+
+// remembered is how much is kept of what was unloaded: enough to say when.
+var remembered = symtab.History{TTL: time.Minute, MaxEntries: 1 << 16}
+
+// run runs the sources until ctx is done or none is left.
+func (w *watch) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	loaders := &loaders{procfs: w.procfs, by: make(map[moment]process)}
+	opts := bpfprog.Options{Procfs: w.procfs, Sysfs: w.sysfs, Trampolines: true, History: remembered}
+	sources := []symcache.Source{
+		bpfprog.NewSourceFrom(opts, func() (bpfprog.Recorder, error) {
+			r, err := perfring.Open(perfring.SymbolOptions(opts.Sysfs))
+			return noting{r, loaders}, err
+		}, new(bpf.Reader)),
+		kmod.NewSource(w.procfs, w.sysfs, 0, remembered),
+	}
+	errs := make([]error, len(sources))
+	var wait sync.WaitGroup
+	for i, s := range sources {
+		wait.Go(func() {
+			c := changes{loaders: loaders}
+			missing := ""
+			errs[i] = s.Run(ctx, func(t *symtab.Table, degraded error) {
+				w.warn(s, degraded, &missing)
+				if !w.print(c.next(t)) {
+					cancel()
+				}
+			})
+			w.warn(s, errs[i], &missing)
+		})
+	}
+	wait.Wait()
+	if w.failed != nil {
+		return w.failed
+	}
+	for _, err := range errs {
+		if err == nil || errors.Is(err, context.Canceled) {
+			return nil // it ran until the end
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// warn says what is missing, once.
+func (w *watch) warn(s symcache.Source, err error, said *string) {
+	if err == nil || errors.Is(err, context.Canceled) || err.Error() == *said {
+		return
+	}
+	*said = err.Error()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(w.errs, "Warning: %s: %v\n", s.Name(), err)
+}
+
+// print reports whether it could.
+func (w *watch) print(changes []change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range changes {
+		if w.failed == nil {
+			w.failed = w.printer.print(&changes[i])
+		}
+	}
+	return w.failed == nil
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// startWatch starts the command. Its lines come as they are printed; stop interrupts
+// it, and it has to end well.
+func startWatch(t *testing.T, args ...string) (lines <-chan string, stop func()) {
+	t.Helper()
+	out, printed := io.Pipe()
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"watch"}, args...))
+	cmd.SetOut(printed)
+	cmd.SetErr(io.Discard)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.ExecuteContext(ctx)
+		_ = printed.Close()
+	}()
+	all := make(chan string, 1<<16)
+	go func() {
+		defer close(all)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			all <- s.Text()
+		}
+	}()
+	return all, func() {
+		cancel()
+		require.NoError(t, <-ended)
+		for range all { // up to the end
+		}
+	}
+}
+
+// until loads and unloads a program until a line about it is there, as what is there
+// when the command starts is not printed.
+func until(t *testing.T, lines <-chan string, name string, wanted func(line string) bool) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 1))
+		time.Sleep(20 * time.Millisecond) // what goes at once is no change
+		require.NoError(t, p.Close())
+		for {
+			select {
+			case line := <-lines:
+				if wanted(line) {
+					return
+				}
+				continue
+			case <-time.After(20 * time.Millisecond):
+			}
+			break
+		}
+	}
+	t.Fatal("the program is not printed")
+}
+
+func TestWatchJSON(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	lines, stop := startWatch(t, "--output", "json")
+	defer stop()
+	for _, event := range []string{"load", "unload"} {
+		until(t, lines, "watched", func(line string) bool {
+			var got struct {
+				Time    time.Time `json:"time"`
+				Event   string    `json:"event"`
+				Kind    string    `json:"kind"`
+				Address string    `json:"address"`
+				Bytes   int       `json:"bytes"`
+				Name    string    `json:"name"`
+				Program int       `json:"program_id"`
+				Delay   float64   `json:"delay_ms"`
+				Process struct {
+					PID  int    `json:"pid"`
+					Name string `json:"name"`
+				} `json:"process"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(line), &got))
+			if !strings.HasSuffix(got.Name, "_watched") || got.Event != event {
+				return false
+			}
+			assert.Equal(t, "bpf", got.Kind)
+			assert.Regexp(t, "^0xffff[0-9a-f]{12}$", got.Address)
+			assert.Positive(t, got.Bytes)
+			assert.Positive(t, got.Program)
+			assert.Positive(t, got.Delay)
+			assert.WithinDuration(t, time.Now(), got.Time, time.Minute)
+			if event == "load" {
+				assert.Equal(t, os.Getpid(), got.Process.PID)
+				assert.NotEmpty(t, got.Process.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestWatchText(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	lines, stop := startWatch(t)
+	defer stop()
+	header := ""
+	until(t, lines, "printed", func(line string) bool {
+		if header == "" {
+			header = line
+			assert.True(t, strings.HasPrefix(line, "TIME "))
+		}
+		if !strings.HasSuffix(line, "_printed") || strings.Fields(line)[1] != "load" {
+			return false
+		}
+		for i, title := range strings.Fields(header) {
+			assert.NotEmpty(t, strings.Fields(line)[i], title)
+		}
+		assert.Equal(t, strings.Index(header, "NAME"), strings.Index(line, "bpf_prog_"), "the columns are aligned")
+		return true
+	})
+}
+
+func TestWatchErrors(t *testing.T) {
+	_, _, err := execute(t, "", "watch", "--output", "yaml")
+	require.ErrorIs(t, err, errOutput)
+	_, _, err = execute(t, "", "watch", "argument")
+	require.Error(t, err)
+}
+
+// brokenPrinter is a pipe that nobody reads any more.
+type brokenPrinter struct{}
+
+var errPipe = errors.New("broken pipe")
+
+func (brokenPrinter) print(*change) error { return errPipe }
+
+func TestWatchEndsWhenNobodyReads(t *testing.T) {
+	w := watch{printer: brokenPrinter{}}
+	assert.True(t, w.print(nil))
+	assert.False(t, w.print([]change{{}}))
+	assert.ErrorIs(t, w.failed, errPipe)
+}
+
+// TestTextOfWhatIsNotKnown has a line of which only the least is known.
+func TestTextOfWhatIsNotKnown(t *testing.T) {
+	var out strings.Builder
+	p := textPrinter{w: &out}
+	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
+	delay := milliseconds(1500 * time.Microsecond)
+	require.NoError(t, p.print(&change{
+		Event: eventLoad, Kind: "ool", Name: "page", Process: &process{PID: 7}, Delay: &delay, Program: 9,
+	}))
+	assert.Equal(t, fmt.Sprintf(`%s
+00:00:00.000  unload  module      ffffffffc0000000     4096         -         -  -                       veth
+00:00:00.000  load    ool         0000000000000000        0         9       1.5  7                       page
+`, "TIME          EVENT   KIND        ADDRESS             BYTES   PROGRAM  DELAY/ms  PROCESS                 NAME"), out.String())
+}

@@ -1,0 +1,62 @@
+package symtab
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFunctionsSince compares tables after a few and after many changes, with a
+// comparison of all functions.
+func TestFunctionsSince(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	record := NewFunctions(remember)
+	empty := record.Table()
+	came, went := empty.FunctionsSince(empty)
+	require.Empty(t, came)
+	require.Empty(t, went)
+	tables := []*Table{empty}
+	for i := range 300 {
+		for range r.IntN(40) + 1 {
+			start := uint64(r.IntN(1000)) * 0x80
+			switch f := record.At(start); {
+			case f == nil || r.IntN(8) == 0:
+				origin := Origin(OriginBPF)
+				if r.IntN(4) == 0 {
+					origin = OriginTrampoline
+				}
+				record.Load(NewFunction(origin, fmt.Sprint(r.IntN(9)), start, uint32(r.IntN(0x200)), Since(int64(i))))
+			case r.IntN(4) == 0:
+				record.Replace(f, f.Of(&Program{}, nil))
+			default:
+				record.Unload(f, int64(i), Slack{})
+			}
+		}
+		if r.IntN(9) == 0 {
+			record.Expire(int64(i) + int64(remember.TTL))
+		}
+		tables = append(tables, record.Table())
+	}
+	for range 2000 {
+		from := r.IntN(len(tables))
+		was, is := tables[from], tables[min(from+r.IntN(5), len(tables)-1)]
+		came, went := is.FunctionsSince(was)
+		require.Equal(t, without(is, was), came)
+		require.Equal(t, without(was, is), went)
+	}
+}
+
+// without returns the functions of one table that are not in another.
+func without(t, other *Table) []*Function {
+	others := other.Functions()
+	functions := slices.DeleteFunc(t.Functions(), func(f *Function) bool { return slices.Contains(others, f) })
+	slices.SortFunc(functions, func(a, b *Function) int { return cmp.Compare(a.Start, b.Start) })
+	if len(functions) == 0 {
+		return nil
+	}
+	return functions
+}
