@@ -19,6 +19,8 @@ type hexadecimal uint64
 func (h hexadecimal) String() string { return fmt.Sprintf("%016x", uint64(h)) }
 
 // MarshalText makes it a string in JSON, in which numbers have 53 bits.
+//
+//nolint:unparam // of encoding.TextMarshaler
 func (h hexadecimal) MarshalText() ([]byte, error) { return []byte("0x" + h.String()), nil }
 
 // milliseconds is a time that is printed as that.
@@ -29,6 +31,8 @@ func (m milliseconds) String() string {
 }
 
 // MarshalJSON makes it a number.
+//
+//nolint:unparam // of json.Marshaler
 func (m milliseconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(m)/float64(time.Millisecond), 'f', 3, 64), nil
 }

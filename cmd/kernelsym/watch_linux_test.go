@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -161,8 +160,9 @@ func TestTextOfWhatIsNotKnown(t *testing.T) {
 	require.NoError(t, p.print(&change{
 		Event: eventLoad, Kind: "ool", Name: "page", Process: &process{PID: 7}, Delay: &delay, Program: 9,
 	}))
-	assert.Equal(t, fmt.Sprintf(`%s
+	const header = "TIME          EVENT   KIND        ADDRESS             BYTES   PROGRAM  DELAY/ms  PROCESS                 NAME"
+	assert.Equal(t, header+`
 00:00:00.000  unload  module      ffffffffc0000000     4096         -         -  -                       veth
 00:00:00.000  load    ool         0000000000000000        0         9       1.5  7                       page
-`, "TIME          EVENT   KIND        ADDRESS             BYTES   PROGRAM  DELAY/ms  PROCESS                 NAME"), out.String())
+`, out.String())
 }

@@ -45,7 +45,7 @@ func benchListing(rounds int) error {
 		if err != nil {
 			return err
 		}
-		defer p.Close()
+		defer func() { _ = p.Close() }()
 	}
 	var errs []error
 	list := func() {

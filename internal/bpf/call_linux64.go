@@ -31,9 +31,9 @@ func call[A idAttr | infoAttr](cmd uintptr, attr *A) (int, error) {
 
 // idAttr is the struct for BPF_*_GET_*_ID of union bpf_attr.
 type idAttr struct {
-	id    uint32
-	next  uint32
-	flags uint32
+	id   uint32
+	next uint32
+	_    uint32 // open_flags
 }
 
 // infoAttr is the struct for BPF_OBJ_GET_INFO_BY_FD of union bpf_attr.

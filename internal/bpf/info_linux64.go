@@ -12,19 +12,19 @@ type programInfo struct {
 	programType          uint32
 	id                   uint32
 	tag                  [8]byte
-	jitedProgLen         uint32
-	xlatedProgLen        uint32
-	jitedProgInsns       uint64
-	xlatedProgInsns      uint64
+	_                    uint32 // jited_prog_len
+	_                    uint32 // xlated_prog_len
+	_                    uint64 // jited_prog_insns
+	_                    uint64 // xlated_prog_insns
 	loadTime             uint64 // nanoseconds of CLOCK_BOOTTIME
-	createdByUID         uint32
-	nrMapIDs             uint32
-	mapIDs               uint64
+	_                    uint32 // created_by_uid
+	_                    uint32 // nr_map_ids
+	_                    uint64 // map_ids
 	name                 [16]byte
-	ifindex              uint32
-	gplCompatible        uint32
-	netnsDev             uint64
-	netnsIno             uint64
+	_                    uint32 // ifindex
+	_                    uint32 // gpl_compatible
+	_                    uint64 // netns_dev
+	_                    uint64 // netns_ino
 	nrJitedKsyms         uint32
 	nrJitedFuncLens      uint32
 	jitedKsyms           unsafe.Pointer
@@ -45,24 +45,24 @@ type programInfo struct {
 
 // btfInfo is struct bpf_btf_info.
 type btfInfo struct {
-	btf       unsafe.Pointer
-	btfSize   uint32
-	id        uint32
-	name      uint64
-	nameLen   uint32
-	kernelBTF uint32
+	btf     unsafe.Pointer
+	btfSize uint32
+	_       uint32 // id
+	_       uint64 // name
+	_       uint32 // name_len
+	_       uint32 // kernel_btf
 }
 
 // funcInfo is struct bpf_func_info.
 type funcInfo struct {
-	insnOff uint32
-	typeID  uint32
+	_      uint32 // insn_off
+	typeID uint32
 }
 
 // lineInfo is struct bpf_line_info.
 type lineInfo struct {
-	insnOff     uint32
+	_           uint32 // insn_off
 	fileNameOff uint32
-	lineOff     uint32
+	_           uint32 // line_off
 	lineCol     uint32
 }

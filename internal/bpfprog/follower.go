@@ -100,14 +100,14 @@ func (u *updates) note(changed bool, kind symcache.Kind, at int64) {
 }
 
 // tell counts the changes, and reports whether there are any.
-func (u *updates) tell(stats *symcache.Stats) (any bool) {
+func (u *updates) tell(stats *symcache.Stats) (some bool) {
 	for kind, n := range u.n {
 		if n > 0 {
-			any = true
+			some = true
 			stats.Updated(symcache.Kind(kind), n, time.Now().Add(-time.Duration(now()-u.first[kind])))
 		}
 	}
-	return any
+	return some
 }
 
 // load records a function.
@@ -143,7 +143,7 @@ func (f *follower) load(r *perfring.Record) (changed bool) {
 // unload records that a function is gone.
 func (f *follower) unload(r *perfring.Record) (changed bool) {
 	there := f.functions.At(r.Symbol.Addr)
-	if there == nil || !isAbout(r, there) || there.Valid.From > r.Time {
+	if there == nil || !ends(r, there) || there.Valid.From > r.Time {
 		return false
 	}
 	if r.Time < f.listedAt && f.isAlive(there.Program) {
@@ -163,8 +163,8 @@ func (f *follower) isAlive(p *symtab.Program) bool {
 	return err == nil
 }
 
-// isAbout reports whether a record can be about a function that is there. Kernels
-// before 6.9 give the functions of a program the name of its main one.
+// isAbout reports whether a record can be about a function that is there. Some kernels
+// give the functions of a program the name of its main one.
 func isAbout(r *perfring.Record, there *symtab.Function) bool {
 	if there.Start != r.Symbol.Addr {
 		return false
@@ -174,6 +174,19 @@ func isAbout(r *perfring.Record, there *symtab.Function) bool {
 		return there.Name() == r.Symbol.Name
 	}
 	return tag == there.Tag() || there.Program != nil && tag == there.Program.Tag
+}
+
+// ends reports whether a record can be about the end of a function that is there. Linux
+// 5.10 has a tag of its own for the main function of a program that has others, where
+// a list has the program's: then it is of the same name.
+func ends(r *perfring.Record, there *symtab.Function) bool {
+	if isAbout(r, there) {
+		return true
+	}
+	const behindTag = len("bpf_prog_0123456789abcdef")
+	is, was := r.Symbol.Name, there.Name()
+	return there.Start == r.Symbol.Addr && there.Tag() != "" && symtab.TagOf(is) != "" &&
+		len(was) > behindTag && is[behindTag:] == was[behindTag:]
 }
 
 // name records of which program the functions are that a CPU loaded last, and reports

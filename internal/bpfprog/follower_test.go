@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,6 +153,20 @@ func TestOldKernelsNames(t *testing.T) {
 	catchUp(t, f)
 	expectPrograms(t, f, a)
 	f.apply(old(at+1, perfring.ProgramUnload))
+	expectPrograms(t, f)
+}
+
+// TestMainFunctionOfTwoTags has the record of its end have another tag than the list, as
+// Linux 5.10 has it.
+func TestMainFunctionOfTwoTags(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000, 0x2000)
+	f := fakeFollower(t, newFakes(a))
+	gone := unloads(later(), a)
+	gone[0].Symbol.Name = strings.Replace(gone[0].Symbol.Name, "0000", "ffff", 1)
+	other := ksymbol(later(), 0x1000, "bpf_prog_ffff000000000001_other", true)
+	assert.False(t, f.apply([]perfring.Record{other}))
+	expectPrograms(t, f, a)
+	f.apply(gone)
 	expectPrograms(t, f)
 }
 

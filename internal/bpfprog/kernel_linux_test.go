@@ -3,6 +3,7 @@ package bpfprog
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -57,7 +58,7 @@ func TestWhileTheBaselineIsRead(t *testing.T) {
 		kerneltest.LoadBPF(t, kerneltest.SmallProgram("baseline", int32(i), i)) // to have something to read
 	}
 	for round := range 10 {
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
+		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			var kept []*ebpf.Program
 			stop := make(chan struct{})
 			var wait sync.WaitGroup

@@ -153,7 +153,7 @@ func TestAskingTakesTurns(t *testing.T) {
 		f.complete(t.Context())
 	}
 	assert.Equal(t, 50, turns)
-	assert.Equal(t, 50, len(all.asked))
+	assert.Len(t, all.asked, 50)
 }
 
 // slowPrograms take as long as it is asked for.

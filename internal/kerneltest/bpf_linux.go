@@ -83,7 +83,7 @@ func AttachFentry(t testing.TB, name, function string) link.Link {
 	if err != nil {
 		t.Fatalf("loading BPF program %s: %v", name, err)
 	}
-	defer prog.Close()
+	defer func() { _ = prog.Close() }()
 	l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 	if err != nil {
 		t.Fatalf("attaching BPF program %s to %s: %v", name, function, err)

@@ -2,9 +2,9 @@ package symtab
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,11 +25,11 @@ func TestFunctionsSince(t *testing.T) {
 			start := uint64(r.IntN(1000)) * 0x80
 			switch f := record.At(start); {
 			case f == nil || r.IntN(8) == 0:
-				origin := Origin(OriginBPF)
+				origin := OriginBPF
 				if r.IntN(4) == 0 {
 					origin = OriginTrampoline
 				}
-				record.Load(NewFunction(origin, fmt.Sprint(r.IntN(9)), start, uint32(r.IntN(0x200)), Since(int64(i))))
+				record.Load(NewFunction(origin, strconv.Itoa(r.IntN(9)), start, uint32(r.IntN(0x200)), Since(int64(i))))
 			case r.IntN(4) == 0:
 				record.Replace(f, f.Of(&Program{}, nil))
 			default:

@@ -215,7 +215,7 @@ func runModel(t *testing.T, r *rand.Rand, history History, steps int) {
 	record := NewFunctions(history)
 	var model modelFunctions
 	var gone int
-	now := int64(1000 * ms)
+	now := 1000 * ms
 	type version struct {
 		table *Table
 		model []Function
@@ -330,7 +330,7 @@ func checkTree(t *testing.T, tr *tree[*Function], want map[uint64]*Function) {
 		require.Same(t, s, tr.root.floor(s.start))
 		return true
 	})
-	require.Equal(t, len(want), len(got))
+	require.Len(t, got, len(want))
 	for start, f := range want {
 		require.Same(t, f, got[start])
 	}
