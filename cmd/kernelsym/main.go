@@ -1,5 +1,5 @@
 // Command kernelsym is the operator's tool: it looks addresses of this machine's
-// kernel up, and shows the profiles that a collector wrote to a file.
+// kernel up, watches its code come and go, and shows the profiles that a collector wrote to a file.
 package main
 
 import (
@@ -24,7 +24,7 @@ func newCommand() *cobra.Command {
 		Short: "Names for kernel code: look addresses up, watch code come and go, look at profiles",
 		Long: "Names for kernel code.\n\n" +
 			"It looks addresses of this machine's kernel up, with the code of the OpenTelemetry\n" +
-			"Collector processor \"kernelsym\", and shows profiles that a collector wrote to a file.",
+			"Collector processor \"kernelsym\", prints what comes and goes, and shows profiles that a collector wrote to a file.",
 		SilenceUsage: true,
 	}
 	root.AddCommand(newLookup(), newWatch(), newTop(), newView())

@@ -27,9 +27,19 @@
 // is read once, and only if that is quick: it takes time that grows with the square
 // of the number of programs.
 //
+// # When records are lost
+//
+// Programs are listed again: only those that are new are asked for, and what is gone is
+// recorded to have gone since the last record that is certain. Lists take at most one
+// tenth of the time. A record that comes later than it should, so that it may have been
+// undone already, counts as lost. A record older than the last list is about what that
+// has found already or, if it says that a program goes, about one before it: then the
+// kernel is asked which. Trampolines and pages cannot be listed: of those, what was lost
+// stays unknown until something else is at the address.
+//
 // # Without privileges
 //
-// Without records, programs are listed every second, and only new ones are asked
-// for. Where listing is refused, but records come, programs that were there before
+// Without records, programs are listed every second, only new ones are asked for, and
+// records are tried again every minute. Where listing is refused, but records come, programs that were there before
 // are taken from /proc/kallsyms, without their lengths.
 package bpfprog
