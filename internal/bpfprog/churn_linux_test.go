@@ -150,7 +150,11 @@ func onlyOnce(t *testing.T) (procfs string, forget func()) {
 // records that are lost are counted.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	const loads, quiets = 10_000, 5
+	const quiets = 5
+	loads := 10_000
+	if kerneltest.InVM() {
+		loads /= 20
+	}
 	specs := churnSpecs(t)
 	last := loadLasting(t)
 	opts := everything

@@ -77,7 +77,7 @@ func AttachFentry(t testing.TB, name, function string) link.Link {
 		Name: name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: function, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
-	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !inVM() {
+	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !InVM() {
 		t.Skipf("this kernel is locked down, also for root (%v): trampolines are not tested", err)
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // test-vm`: it loads and unloads modules.
 func NeedModules(t testing.TB) {
 	t.Helper()
-	if !inVM() {
+	if !InVM() {
 		t.Skip("not in a virtual machine of `make test-vm`: real modules are not tested")
 	}
 }
@@ -28,12 +28,13 @@ func NeedModules(t testing.TB) {
 // which it changes the kernel's state.
 func NeedVM(t testing.TB) {
 	t.Helper()
-	if !inVM() {
+	if !InVM() {
 		t.Skip("not in a virtual machine of `make test-vm`: what changes the state of the kernel is not tested")
 	}
 }
 
-func inVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
+// InVM reports whether this is a virtual machine of `make test-vm`, which is slow.
+func InVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
 
 // A ModuleFile is a module that can be loaded.
 type ModuleFile struct {
