@@ -101,15 +101,15 @@ func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps sym
 	stamps = symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
 	p.eachSample(profile, func(s pprofile.Sample) {
 		all := s.TimestampsUnixNano()
-		any := false
+		stamped := false
 		for i := range all.Len() {
 			if at := unixTime(pcommon.Timestamp(all.At(i))); at > 0 {
-				any = true
+				stamped = true
 				count(p.isOurs(symtab.Instant(at)))
 				stamps.From, stamps.To = min(stamps.From, at), max(stamps.To, at+1)
 			}
 		}
-		if !any {
+		if !stamped {
 			count(headerIsOurs)
 		}
 	})
