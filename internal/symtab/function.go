@@ -67,6 +67,8 @@ func TagOf(symbol string) string {
 
 func (f *Function) lifetime() (Interval, Slack) { return f.Valid, f.Slack }
 
+func (f *Function) span() (start uint64, size uint32) { return f.Start, f.Size }
+
 // A Program is what a BPF function is part of. It is immutable.
 type Program struct {
 	ID   uint32

@@ -85,7 +85,7 @@ func (r *Functions) Load(f *Function) {
 			r.Unload(other, f.Valid.From, Slack{Before: other.Slack.Before})
 		}
 	}
-	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) { s.live = f })
+	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) { s.setLive(f) })
 	r.live[f.Origin]++
 	r.noteSlack(f)
 }
@@ -118,7 +118,7 @@ func (r *Functions) clip(f *Function, end uint64) {
 func (r *Functions) setLive(start, end uint64, f, by *Function) {
 	r.tree.changeOwners(start, end, func(s *segment[*Function]) {
 		if s.live == f {
-			s.live = by
+			s.setLive(by)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func (r *Functions) Unload(f *Function, at int64, slack Slack) {
 			return
 		}
 		found = true
-		s.live = nil
+		s.setLive(nil)
 		if keep {
 			s.dead = append(s.dead, &past)
 		}

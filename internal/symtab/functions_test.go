@@ -319,6 +319,16 @@ func TestTree(t *testing.T) {
 	assert.Nil(t, tr.root)
 }
 
+func TestTreeAtTheLastAddress(t *testing.T) {
+	r := NewFunctions(remember)
+	r.Load(bpf("last", math.MaxUint64-0x10, 0x10, 0))
+	assert.Equal(t, "last", r.At(math.MaxUint64-1).Name())
+	assert.Nil(t, r.At(math.MaxUint64))
+	r.Load(bpf("none", math.MaxUint64, 1, 0)) // its end is no address
+	assert.Nil(t, r.At(math.MaxUint64))
+	assert.Len(t, r.All(), 1)
+}
+
 func checkTree(t *testing.T, tr *tree[*Function], want map[uint64]*Function) {
 	t.Helper()
 	got := map[uint64]*Function{}

@@ -12,13 +12,33 @@ type piece interface {
 	// lifetime returns when it was there. The end of one that still is there is
 	// math.MaxInt64.
 	lifetime() (Interval, Slack)
+
+	// span returns its first address, and how many bytes it has.
+	span() (start uint64, size uint32)
 }
 
-// segment is a range of addresses, each of which has had the same owners.
+// segment is a range of addresses, each of which has had the same owners. What most
+// lookups want of the owner that is there stands in the segment itself, which is one
+// cache line: the owner is another.
 type segment[T piece] struct {
 	start, end uint64
-	live       T   // the owner that is there, zero if none is
-	dead       []T // those that were, in the order in which they went
+	live       T      // the owner that is there, zero if none is
+	since      int64  // when it was loaded
+	offset     uint32 // of the segment in the owner
+	size       uint32 // of the owner, in bytes
+	dead       []T    // those that were, in the order in which they went
+}
+
+// setLive sets the owner that is there, zero for none.
+func (s *segment[T]) setLive(p T) {
+	var none T
+	s.live, s.since, s.offset, s.size = p, 0, 0, 0
+	if p == none {
+		return
+	}
+	valid, _ := p.lifetime()
+	start, size := p.span()
+	s.since, s.offset, s.size = valid.From, uint32(s.start-start), size
 }
 
 func (s *segment[T]) isEmpty() bool {
@@ -31,6 +51,13 @@ func (s *segment[T]) isEmpty() bool {
 func (s *segment[T]) sameOwners(o *segment[T]) bool {
 	const few = 4
 	return s.live == o.live && len(s.dead) <= few && slices.Equal(s.dead, o.dead)
+}
+
+// startingAt returns the part of the segment from an address on.
+func (s segment[T]) startingAt(addr uint64) segment[T] {
+	s.offset += uint32(addr - s.start)
+	s.start = addr
+	return s
 }
 
 // upTo returns the part of the segment below an address, from the part from there
@@ -46,13 +73,23 @@ func (s segment[T]) upTo(addr uint64) segment[T] {
 // that only had them within the tolerance, or perhaps, the one that did so for
 // longest. settled says that no instant of the interval has another answer.
 func (s *segment[T]) owner(at Interval, slack int64) (best T, settled bool) {
-	var none T
-	if s.live != none {
-		valid, _ := s.live.lifetime()
-		if valid.From <= at.From && (len(s.dead) == 0 || valid.From <= at.widened(tolerance+slack, 0).From) {
-			return s.live, true // and nobody else
-		}
+	if s.isLive(at, slack) {
+		return s.live, true
 	}
+	return s.choose(at, slack)
+}
+
+// isLive reports whether the owner that is there had the segment's addresses for all
+// of the interval, and nobody else had them near it.
+func (s *segment[T]) isLive(at Interval, slack int64) bool {
+	var none T
+	return s.live != none && s.since <= at.From &&
+		(len(s.dead) == 0 || s.since <= at.widened(tolerance+slack, 0).From)
+}
+
+// choose is owner where the answer is not plain.
+func (s *segment[T]) choose(at Interval, slack int64) (best T, settled bool) {
+	var none T
 	c := choice[T]{at: at, wide: at.widened(tolerance, tolerance)}
 	// Those that went first went long before. slack is the most that anyone has.
 	earliest := c.wide.widened(slack, 0).From

@@ -40,6 +40,11 @@ func (s *Snapshot) Lookup(addr uint64, at Interval) (Symbol, bool) {
 	if s.core != nil && s.core.Contains(addr) {
 		return s.core.Lookup(addr)
 	}
+	for _, t := range s.tables {
+		if f := t.functions.segmentAt(addr); f != nil && f.isLive(at, t.functions.slack) {
+			return functionOf(f), true
+		}
+	}
 	sym, ok, _ := s.lookup(addr, at)
 	return sym, ok
 }

@@ -45,8 +45,8 @@ func NewTable(modules []*Module) *Table {
 		case m.Start >= m.End:
 		case m.isLive():
 			end = max(end, m.End) // of those that start earlier, too
-			tr.changeOwners(m.Start, end, func(s *segment[*Module]) { s.live = nil })
-			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.live = m })
+			tr.changeOwners(m.Start, end, func(s *segment[*Module]) { s.setLive(nil) })
+			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.setLive(m) })
 		default:
 			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.dead = append(s.dead, m) })
 		}
@@ -89,6 +89,8 @@ func (t *Table) index(m *Module) {
 func (m *Module) isLive() bool { return m.Valid.To == math.MaxInt64 }
 
 func (m *Module) lifetime() (Interval, Slack) { return m.Valid, m.Slack }
+
+func (m *Module) span() (start uint64, size uint32) { return m.Start, uint32(m.End - m.Start) }
 
 // Modules returns the modules that are there, in the order of their addresses.
 func (t *Table) Modules() (modules []*Module) {
@@ -147,11 +149,25 @@ func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) 
 	} else if !settled {
 		return Symbol{}, false, false
 	}
-	f, settled := t.functions.ownerAt(addr, at)
+	s := t.functions.segmentAt(addr)
+	if s == nil {
+		return Symbol{}, false, true
+	}
+	at = notEmpty(at)
+	if s.isLive(at, t.functions.slack) {
+		return functionOf(s), true, true
+	}
+	f, settled := s.choose(at, t.functions.slack)
 	if f == nil {
 		return Symbol{}, false, settled
 	}
 	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
+}
+
+// functionOf returns the function that has a segment's addresses.
+func functionOf(s *segment[*Function]) Symbol {
+	start := s.start - uint64(s.offset)
+	return Symbol{Start: start, End: start + uint64(s.size), Function: s.live}
 }
 
 // hasAlways reports whether who has an address always had it, or nobody ever had.

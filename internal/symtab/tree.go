@@ -1,6 +1,10 @@
 package symtab
 
-import "slices"
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
 
 // tree holds segments that do not overlap, by their addresses. It is a B+ tree
 // that shares what did not change with the trees it was copied to: a change
@@ -20,10 +24,37 @@ const maxNode = 64
 
 // node is a leaf with segments, or has children.
 type node[T piece] struct {
-	edit     *edit
-	starts   []uint64 // of the segments, or the lowest of each child
+	// starts are those of the segments, or the lowest of each child, and then noStart.
+	// They stand in the node itself, so that a search finds them without another step.
+	starts   [maxNode]uint64
 	segments []segment[T]
 	children []*node[T]
+	edit     *edit
+}
+
+// noStart is above all addresses at which code can start, as it has a last byte.
+const noStart = math.MaxUint64
+
+// newNode returns a node with one of the two.
+func newNode[T piece](e *edit, segments []segment[T], children []*node[T]) *node[T] {
+	n := &node[T]{edit: e, segments: segments, children: children}
+	n.index()
+	return n
+}
+
+func (n *node[T]) len() int { return max(len(n.segments), len(n.children)) }
+
+// index fills starts after a change.
+func (n *node[T]) index() {
+	for i := range n.segments {
+		n.starts[i] = n.segments[i].start
+	}
+	for i, child := range n.children {
+		n.starts[i] = child.starts[0]
+	}
+	for i := n.len(); i < maxNode; i++ {
+		n.starts[i] = noStart
+	}
 }
 
 // share returns the root, for readers. What it leads to does not change any more.
@@ -33,20 +64,16 @@ func (t *tree[T]) share() *node[T] {
 }
 
 // position returns the position of the last start at or below addr, -1 if there is
-// none. It halves what is left without a branch that depends on addr: one that is
-// guessed wrong costs more than the rest.
+// none. It takes the same steps for all, without a branch that depends on addr: one
+// that is guessed wrong costs more than the rest.
 func (n *node[T]) position(addr uint64) int {
-	starts := n.starts
+	addr = min(addr, noStart-1) // where nothing starts either
 	at := 0
-	for left := len(starts); left > 1; {
-		half := left / 2
-		middle := at + half
-		if starts[middle] <= addr {
-			at = middle
-		}
-		left -= half
+	for step := maxNode / 2; step > 0; step /= 2 {
+		_, above := bits.Sub64(addr, n.starts[(at+step)&(maxNode-1)], 0)
+		at += step &^ -int(above)
 	}
-	if len(starts) == 0 || starts[at] > addr {
+	if n.starts[at&(maxNode-1)] > addr {
 		return -1
 	}
 	return at
@@ -74,7 +101,7 @@ func (n *node[T]) each(start, end uint64, yield func(*segment[T]) bool) bool {
 	if n == nil {
 		return true
 	}
-	for i := max(0, n.position(start)); i < len(n.starts) && n.starts[i] < end; i++ {
+	for i := max(0, n.position(start)); i < n.len() && n.starts[i] < end; i++ {
 		if n.children != nil {
 			if !n.children[i].each(start, end, yield) {
 				return false
@@ -97,18 +124,14 @@ func (n *node[T]) last() *segment[T] {
 // put adds a segment, or replaces the one with the same start.
 func (t *tree[T]) put(s segment[T]) {
 	if t.root == nil {
-		t.root = &node[T]{edit: t.edit, starts: []uint64{s.start}, segments: []segment[T]{s}}
+		t.root = newNode(t.edit, []segment[T]{s}, nil)
 		return
 	}
-	root, right := t.root.put(s, t.edit)
+	left, right := t.root.put(s, t.edit)
+	t.root = left
 	if right != nil {
-		root = &node[T]{
-			edit:     t.edit,
-			starts:   []uint64{root.starts[0], right.starts[0]},
-			children: []*node[T]{root, right},
-		}
+		t.root = newNode(t.edit, nil, []*node[T]{left, right})
 	}
-	t.root = root
 }
 
 // remove removes the segment with that start, if there is one.
@@ -127,12 +150,9 @@ func (n *node[T]) writable(e *edit) *node[T] {
 	if n.edit == e {
 		return n
 	}
-	return &node[T]{
-		edit:     e,
-		starts:   slices.Clone(n.starts),
-		segments: slices.Clone(n.segments),
-		children: slices.Clone(n.children),
-	}
+	c := *n
+	c.edit, c.segments, c.children = e, slices.Clone(n.segments), slices.Clone(n.children)
+	return &c
 }
 
 // put returns what the node has become, and a right neighbor if it was split.
@@ -144,32 +164,31 @@ func (n *node[T]) put(s segment[T], e *edit) (left, right *node[T]) {
 			n.segments[i] = s
 			return n, nil
 		}
-		n.starts = slices.Insert(n.starts, i+1, s.start)
 		n.segments = slices.Insert(n.segments, i+1, s)
 	} else {
 		i = max(i, 0)
 		child, second := n.children[i].put(s, e)
-		n.children[i], n.starts[i] = child, child.starts[0]
+		n.children[i] = child
 		if second != nil {
-			n.starts = slices.Insert(n.starts, i+1, second.starts[0])
 			n.children = slices.Insert(n.children, i+1, second)
 		}
 	}
-	if len(n.starts) > maxNode {
-		return n, n.splitOff(len(n.starts)/2, e)
+	if n.len() > maxNode {
+		right = n.splitOff(n.len() / 2)
 	}
-	return n, nil
+	n.index()
+	return n, right
 }
 
 // splitOff moves everything from position i on to a new node.
-func (n *node[T]) splitOff(i int, e *edit) *node[T] {
-	right := &node[T]{edit: e, starts: slices.Clone(n.starts[i:])}
-	n.starts = slices.Clone(n.starts[:i])
+func (n *node[T]) splitOff(i int) *node[T] {
 	if n.children != nil {
-		right.children, n.children = slices.Clone(n.children[i:]), slices.Clone(n.children[:i])
-	} else {
-		right.segments, n.segments = slices.Clone(n.segments[i:]), slices.Clone(n.segments[:i])
+		right := newNode(n.edit, nil, slices.Clone(n.children[i:]))
+		n.children = slices.Clone(n.children[:i])
+		return right
 	}
+	right := newNode(n.edit, slices.Clone(n.segments[i:]), nil)
+	n.segments = slices.Clone(n.segments[:i])
 	return right
 }
 
@@ -179,26 +198,19 @@ func (n *node[T]) remove(start uint64, e *edit) *node[T] {
 	if i < 0 || n.children == nil && n.starts[i] != start {
 		return n
 	}
-	if len(n.starts) == 1 && n.children == nil {
-		return nil
-	}
 	n = n.writable(e)
 	if n.children == nil {
 		n.segments = slices.Delete(n.segments, i, i+1)
-		n.starts = slices.Delete(n.starts, i, i+1)
-		return n
-	}
-	child := n.children[i].remove(start, e)
-	if child == nil {
+	} else if child := n.children[i].remove(start, e); child == nil {
 		n.children = slices.Delete(n.children, i, i+1)
-		n.starts = slices.Delete(n.starts, i, i+1)
-		if len(n.children) == 0 {
-			return nil
-		}
-		return n
+	} else {
+		n.children[i] = child
+		n.merge(i, e)
 	}
-	n.children[i], n.starts[i] = child, child.starts[0]
-	n.merge(i, e)
+	if n.len() == 0 {
+		return nil
+	}
+	n.index()
 	return n
 }
 
@@ -207,14 +219,13 @@ func (n *node[T]) merge(i int, e *edit) {
 	if i > 0 {
 		i--
 	}
-	if i+1 >= len(n.children) || len(n.children[i].starts)+len(n.children[i+1].starts) > maxNode/2 {
+	if i+1 >= len(n.children) || n.children[i].len()+n.children[i+1].len() > maxNode/2 {
 		return
 	}
 	left, right := n.children[i].writable(e), n.children[i+1]
-	left.starts = append(left.starts, right.starts...)
 	left.segments = append(left.segments, right.segments...)
 	left.children = append(left.children, right.children...)
+	left.index()
 	n.children[i] = left
 	n.children = slices.Delete(n.children, i+1, i+2)
-	n.starts = slices.Delete(n.starts, i+1, i+2)
 }

@@ -19,17 +19,29 @@ func newView[T piece](t *tree[T], slack int64) view[T] {
 // says that no instant of it has another answer. An interval that is empty counts
 // as the instant at which it begins.
 func (v *view[T]) ownerAt(addr uint64, at Interval) (owner T, settled bool) {
+	s := v.segmentAt(addr)
+	if s == nil {
+		return owner, true
+	}
+	return s.owner(notEmpty(at), v.slack)
+}
+
+// segmentAt returns the segment that an address is in, nil if there is none.
+func (v *view[T]) segmentAt(addr uint64) *segment[T] {
 	if addr < v.low || addr >= v.high {
-		return owner, true
+		return nil
 	}
+	if s := v.root.floor(addr); s != nil && addr < s.end {
+		return s
+	}
+	return nil
+}
+
+func notEmpty(at Interval) Interval {
 	if at.From >= at.To {
-		at = Instant(at.From)
+		return Instant(at.From)
 	}
-	s := v.root.floor(addr)
-	if s == nil || addr >= s.end {
-		return owner, true
-	}
-	return s.owner(at, v.slack)
+	return at
 }
 
 // isAlways reports whether who has an address always had it, or nobody ever had.
@@ -41,8 +53,7 @@ func (v *view[T]) isAlways(addr uint64) bool {
 	if len(s.dead) > 0 {
 		return false
 	}
-	valid, _ := s.live.lifetime()
-	return valid == Always
+	return s.since == Always.From // and it still is
 }
 
 // nextStart returns the first address in (after, end) at which something begins that
@@ -87,15 +98,13 @@ func (t *tree[T]) changeOwners(start, end uint64, change func(*segment[T])) {
 	for _, s := range old {
 		if s.start < start {
 			t.put(s.upTo(start))
-			s.start = start
+			s = s.startingAt(start)
 		}
 		if at < s.start {
 			apply(segment[T]{start: at, end: s.start})
 		}
 		if s.end > end {
-			rest := s
-			rest.start = end
-			t.put(rest)
+			t.put(s.startingAt(end))
 			s = s.upTo(end)
 		}
 		apply(s)
