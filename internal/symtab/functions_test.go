@@ -172,6 +172,9 @@ func TestFunctionsForget(t *testing.T) {
 			assert.True(t, s.Expired(0x1000, Instant(2*ms)))
 			assert.False(t, s.Expired(0x1000, Instant(100*ms)))
 			assert.False(t, s.Expired(0x4000, Instant(2*ms)))
+			if oldest := 90 * ms; tt.left > 0 { // the last one was loaded then
+				assert.Equal(t, "f9", nameAt(table, 0x1240+0x80, Instant(oldest)))
+			}
 		})
 	}
 }
@@ -179,6 +182,17 @@ func TestFunctionsForget(t *testing.T) {
 // modelFunctions answers the slow and obvious way (section 5 of the contract).
 type modelFunctions struct {
 	all []*Function // by the time they were loaded
+
+	// Of those that are forgotten, nothing is known but where and until when.
+	low, high uint64
+	until     int64
+}
+
+func (m *modelFunctions) forget(f *Function) {
+	if m.high == 0 {
+		m.low = f.Start
+	}
+	m.low, m.high, m.until = min(m.low, f.Start), max(m.high, f.End()), max(m.until, f.Valid.To)
 }
 
 func (m *modelFunctions) owner(addr uint64, at Interval) (best *Function) {
@@ -196,6 +210,9 @@ func (m *modelFunctions) owner(addr uint64, at Interval) (best *Function) {
 		if likely > 0 && (sure > bestSure || sure == bestSure && (sure > 0 || likely >= bestLikely)) {
 			best, bestSure, bestLikely = f, sure, likely
 		}
+	}
+	if bestSure == 0 && m.low <= addr && addr < m.high && at.From < m.until {
+		return nil // it may have been another, that is forgotten
 	}
 	return best
 }
@@ -217,8 +234,9 @@ func runModel(t *testing.T, r *rand.Rand, history History, steps int) {
 	var gone int
 	now := 1000 * ms
 	type version struct {
-		table *Table
-		model []Function
+		table     *Table
+		model     []Function
+		forgotten modelFunctions
 	}
 	var versions []version
 	for step := range steps {
@@ -248,6 +266,7 @@ func runModel(t *testing.T, r *rand.Rand, history History, steps int) {
 			stay = gone <= history.MaxEntries && f.Slack.possible(f.Valid).To >= now-int64(history.TTL)
 			if !stay {
 				gone--
+				model.forget(f)
 			}
 			return !stay
 		})
@@ -268,7 +287,7 @@ func runModel(t *testing.T, r *rand.Rand, history History, steps int) {
 		}
 		require.Equal(t, gone, table.History())
 		if step%500 == 0 {
-			v := version{table: table}
+			v := version{table: table, forgotten: model}
 			for _, f := range model.all {
 				v.model = append(v.model, *f)
 			}
@@ -276,7 +295,8 @@ func runModel(t *testing.T, r *rand.Rand, history History, steps int) {
 		}
 	}
 	for _, v := range versions { // as they were
-		var m modelFunctions
+		m := v.forgotten
+		m.all = nil
 		for i := range v.model {
 			m.all = append(m.all, &v.model[i])
 		}

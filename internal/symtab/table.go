@@ -126,7 +126,10 @@ func (t *Table) History() int { return t.history }
 // ModuleAt returns the module that had code at addr in an interval, or most of it.
 func (t *Table) ModuleAt(addr uint64, at Interval) (*Module, bool) {
 	m, _ := t.modules.ownerAt(addr, at)
-	return m, m != nil
+	if m == nil || t.wasAnother(addr, notEmpty(at), m.Valid) {
+		return nil, false
+	}
+	return m, true
 }
 
 // Lookup returns the symbol that covered addr in an interval. It is exact: it
@@ -143,7 +146,11 @@ func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) 
 	if addr < t.low || addr >= t.high {
 		return Symbol{}, false, true
 	}
+	at = notEmpty(at)
 	if m, settled := t.modules.ownerAt(addr, at); m != nil {
+		if t.wasAnother(addr, at, m.Valid) {
+			return Symbol{}, false, settled
+		}
 		sym, ok = m.Lookup(addr)
 		return sym, ok, settled
 	} else if !settled {
@@ -153,15 +160,21 @@ func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) 
 	if s == nil {
 		return Symbol{}, false, true
 	}
-	at = notEmpty(at)
 	if s.isLive(at, t.functions.slack) {
 		return functionOf(s), true, true
 	}
 	f, settled := s.choose(at, t.functions.slack)
-	if f == nil {
+	if f == nil || t.wasAnother(addr, at, f.Valid) {
 		return Symbol{}, false, settled
 	}
 	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
+}
+
+// wasAnother reports whether an address may have been another's in an interval, that
+// is forgotten: who only had it shortly before or after, or perhaps, is not the answer
+// then.
+func (t *Table) wasAnother(addr uint64, at, valid Interval) bool {
+	return !valid.Overlaps(at) && t.forgotten.mayHoldAt(addr, at)
 }
 
 // functionOf returns the function that has a segment's addresses.
