@@ -30,16 +30,37 @@ type owned struct {
 // ownerAt is section 5.2 of the contract, word by word.
 func ownerAt(all []owned, addr uint64, at symtab.Interval) (best *owned) {
 	length := func(a, b symtab.Interval) int64 { return max(0, min(a.To, b.To)-max(a.From, b.From)) }
-	wide := symtab.Interval{From: at.From - 5*ms, To: at.To + 5*ms}
-	var most, near int64
+	var there []*owned // one after the other
 	for i := range all {
-		o := &all[i]
-		if addr < o.start || addr >= o.end || length(o.possible, wide) == 0 {
+		if o := &all[i]; o.start <= addr && addr < o.end {
+			there = append(there, o)
+		}
+	}
+	wide := symtab.Interval{From: at.From - 5*ms, To: at.To + 5*ms}
+	var most [3]int64
+	candidates := 0
+	for i, o := range there {
+		possible := o.possible // but not while another certainly was there
+		if i > 0 {
+			possible.From = max(possible.From, there[i-1].at.To)
+		}
+		if i+1 < len(there) {
+			possible.To = min(possible.To, there[i+1].at.From)
+		}
+		has := [3]int64{length(o.at, at), length(o.at, wide), length(possible, wide)}
+		if has[2] == 0 {
 			continue
 		}
-		if l, n := length(o.at, at), length(o.possible, wide); l > most || l == most && (l > 0 || n >= near) {
-			best, most, near = o, l, n
+		candidates++
+		if has[0] > 0 {
+			has[1], has[2] = 0, 0 // a tie goes to the later
 		}
+		if best == nil || slices.Compare(has[:], most[:]) >= 0 {
+			best, most = o, has
+		}
+	}
+	if candidates > 1 && most[0] == 0 && most[1] == 0 {
+		return nil // nobody knows
 	}
 	return best
 }

@@ -45,7 +45,7 @@ var remember = symtab.History{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 func loadAt(functions *symtab.Functions, name string, start uint64, size uint32, from int64) *symtab.Function {
 	f := symtab.NewFunction(symtab.OriginBPF, name, start, size, symtab.Since(from))
 	functions.Load(f)
-	return f
+	return functions.At(start)
 }
 
 // timed gives the last sample timestamps of the kernel's clock, and a value for each.
@@ -213,7 +213,7 @@ func TestClockThatWasSetBack(t *testing.T) {
 func TestExpired(t *testing.T) {
 	functions := symtab.NewFunctions(symtab.History{TTL: time.Minute, MaxEntries: 1})
 	for _, name := range []string{"a", "b"} {
-		f := loadAt(functions, name, slot, 0x100, nowBoot-int64(len(functions.All())+10)*1000*ms)
+		f := loadAt(functions, name, slot, 0x100, nowBoot-20_000*ms)
 		functions.Unload(f, nowBoot-5_000*ms, symtab.Slack{})
 	}
 	functions.Expire(nowBoot)

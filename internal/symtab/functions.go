@@ -18,7 +18,6 @@ type History struct {
 type Functions struct {
 	history   History
 	tree      tree[*Function]
-	slack     int64 // the most that one of them has, in nanoseconds
 	live      [NumOrigins]int
 	gone      []*Function // those that were unloaded, first the one that went first
 	forgotten Forgotten
@@ -70,7 +69,7 @@ func (r *Functions) Overlapping(start, end uint64) (functions []*Function) {
 // place is gone since, as f.Valid.From, even if nobody said so. One whose size is
 // guessed only ends where f begins, and if f's is, it ends where another function
 // begins. A function without a size, or that reaches over the end of the address
-// space, is not recorded.
+// space, is not recorded. What is recorded may be another [Function], see At.
 func (r *Functions) Load(f *Function) {
 	if f.Guessed {
 		f = r.clipNew(f)
@@ -85,9 +84,13 @@ func (r *Functions) Load(f *Function) {
 			r.Unload(other, f.Valid.From, Slack{Before: other.Slack.Before})
 		}
 	}
+	if since := r.FreeSince(f.Start, f.End()); since > f.Valid.From {
+		later := *f
+		later.Valid.From = since // whatever it says, it was not there before
+		f = &later
+	}
 	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) { s.setLive(f) })
 	r.live[f.Origin]++
-	r.noteSlack(f)
 }
 
 // clipNew returns a function, whose size is guessed, as long as it can be.
@@ -127,7 +130,6 @@ func (r *Functions) setLive(start, end uint64, f, by *Function) {
 // addresses, of which more is known.
 func (r *Functions) Replace(f, by *Function) {
 	r.setLive(f.Start, f.End(), f, by)
-	r.noteSlack(by)
 }
 
 // Unload records that a function is not there any more, since an instant or, by
@@ -152,17 +154,12 @@ func (r *Functions) Unload(f *Function, at int64, slack Slack) {
 		return
 	}
 	r.live[f.Origin]--
-	r.noteSlack(&past)
 	if !keep {
 		r.forgotten.Add(past.Start, past.End(), past.Valid.To)
 		r.joinAll(&past)
 		return
 	}
 	r.gone = append(r.gone, &past)
-}
-
-func (r *Functions) noteSlack(f *Function) {
-	r.slack = max(r.slack, int64(max(f.Slack.Before, f.Slack.After))*1000)
 }
 
 // Expire forgets what was unloaded too long ago, and the first of those that are
@@ -185,7 +182,7 @@ func (r *Functions) Expire(now int64) bool {
 func (r *Functions) forget(f *Function) {
 	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) {
 		if len(s.dead) > 0 && s.dead[0] == f {
-			s.dead = s.dead[1:]
+			s.dropFirst()
 		}
 	})
 	r.forgotten.Add(f.Start, f.End(), f.Valid.To)
@@ -207,7 +204,7 @@ func (r *Functions) joinAll(f *Function) {
 
 // Table returns what is recorded now.
 func (r *Functions) Table() *Table {
-	v := newView(&r.tree, r.slack)
+	v := newView(&r.tree)
 	return &Table{
 		functions: v,
 		low:       v.low,

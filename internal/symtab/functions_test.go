@@ -1,6 +1,7 @@
 package symtab
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -195,23 +196,45 @@ func (m *modelFunctions) forget(f *Function) {
 	m.low, m.high, m.until = min(m.low, f.Start), max(m.high, f.End()), max(m.until, f.Valid.To)
 }
 
-func (m *modelFunctions) owner(addr uint64, at Interval) (best *Function) {
-	var bestSure, bestLikely uint64
-	wide := Interval{at.From - tolerance, at.To + tolerance}
+func (m *modelFunctions) owner(addr uint64, at Interval) *Function {
+	var there []*Function // at the address, in the order of their times
 	for _, f := range m.all {
-		if !f.Contains(addr) {
-			continue
+		if f.Contains(addr) {
+			there = append(there, f)
 		}
+	}
+	slices.SortStableFunc(there, func(a, b *Function) int { return cmp.Compare(a.Valid.From, b.Valid.From) })
+	type score struct{ sure, near, perhaps uint64 }
+	var best *Function
+	var most score
+	candidates := 0
+	wide := Interval{at.From - tolerance, at.To + tolerance}
+	for i, f := range there {
 		possible := Interval{f.Valid.From - int64(f.Slack.Before)*1000, math.MaxInt64}
 		if f.Valid.To != math.MaxInt64 {
 			possible.To = f.Valid.To + int64(f.Slack.After)*1000
 		}
-		sure, likely := f.Valid.overlap(at), possible.overlap(wide)
-		if likely > 0 && (sure > bestSure || sure == bestSure && (sure > 0 || likely >= bestLikely)) {
-			best, bestSure, bestLikely = f, sure, likely
+		if i > 0 {
+			possible.From = max(possible.From, there[i-1].Valid.To)
+		}
+		if i+1 < len(there) {
+			possible.To = min(possible.To, there[i+1].Valid.From)
+		}
+		sc := score{f.Valid.overlap(at), f.Valid.overlap(wide), possible.overlap(wide)}
+		if sc.perhaps == 0 {
+			continue
+		}
+		candidates++
+		better := sc.sure > most.sure || sc.sure == most.sure && (sc.sure > 0 ||
+			sc.near > most.near || sc.near == most.near && sc.perhaps >= most.perhaps)
+		if best == nil || better {
+			best, most = f, sc
 		}
 	}
-	if bestSure == 0 && m.low <= addr && addr < m.high && at.From < m.until {
+	switch {
+	case candidates > 1 && most.sure == 0 && most.near == 0:
+		return nil // nobody knows
+	case best != nil && !best.Valid.holds(at) && m.low <= addr && addr < m.high && at.From < m.until:
 		return nil // it may have been another, that is forgotten
 	}
 	return best

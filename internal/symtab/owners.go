@@ -68,68 +68,125 @@ func (s segment[T]) upTo(addr uint64) segment[T] {
 	return s
 }
 
-// owner returns who had the segment's addresses in an interval: the owner who had
-// them for most of it, the later one of two that had them equally long; of several
-// that only had them within the tolerance, or perhaps, the one that did so for
-// longest. settled says that no instant of the interval has another answer.
-func (s *segment[T]) owner(at Interval, slack int64) (best T, settled bool) {
-	if s.isLive(at, slack) {
-		return s.live, true
+// dropFirst forgets the owner that went first. Earlier versions may share the array, so
+// it is not cleared; now and then what is left gets one of its own, or what is
+// forgotten would stay in memory.
+func (s *segment[T]) dropFirst() {
+	switch n := len(s.dead) - 1; {
+	case n == 0:
+		s.dead = nil
+	case n&(n-1) == 0:
+		s.dead = slices.Clone(s.dead[1:])
+	default:
+		s.dead = s.dead[1:]
 	}
-	return s.choose(at, slack)
+}
+
+// owner returns who had the segment's addresses in an interval; see claim.
+func (s *segment[T]) owner(at Interval) claim[T] {
+	if s.isLive(at) {
+		return claim[T]{owner: s.live, sure: at.overlap(at), since: s.since, whole: true, settled: true}
+	}
+	return s.choose(at)
 }
 
 // isLive reports whether the owner that is there had the segment's addresses for all
 // of the interval, and nobody else had them near it.
-func (s *segment[T]) isLive(at Interval, slack int64) bool {
+func (s *segment[T]) isLive(at Interval) bool {
 	var none T
 	return s.live != none && s.since <= at.From &&
-		(len(s.dead) == 0 || s.since <= at.widened(tolerance+slack, 0).From)
+		(len(s.dead) == 0 || s.since <= at.widened(tolerance, 0).From)
 }
 
-// choose is owner where the answer is not plain.
-func (s *segment[T]) choose(at Interval, slack int64) (best T, settled bool) {
-	var none T
-	c := choice[T]{at: at, wide: at.widened(tolerance, tolerance)}
-	// Those that went first went long before. slack is the most that anyone has.
-	earliest := c.wide.widened(slack, 0).From
-	i := sort.Search(len(s.dead), func(i int) bool {
+// claim is who had an address in an interval, by the rules of section 5.2 of the
+// contract: the owner who had it for most of it, the later one of two that had it
+// equally long; else the one that had it within the tolerance for longest; else the
+// only one that perhaps had it, as when it came or went is not known better. Where
+// there are several of that kind, nobody knows.
+type claim[T piece] struct {
+	owner               T      // zero for nobody
+	sure, near, perhaps uint64 // for how long it had the address in these ways
+	since               int64  // when it was loaded
+	whole               bool   // it certainly had it for the whole interval
+	settled             bool   // no instant of the interval has another answer
+}
+
+// isBetter reports whether a claim beats an earlier one.
+func (c *claim[T]) isBetter(than *claim[T]) bool {
+	switch {
+	case c.sure != than.sure:
+		return c.sure > than.sure
+	case c.sure > 0:
+		return true // the later
+	case c.near != than.near:
+		return c.near > than.near
+	}
+	return c.perhaps >= than.perhaps
+}
+
+// choose is owner where the answer is not plain. Those that went before others may
+// perhaps have stayed longer than is certain, but not longer than until the next came.
+// So only one before those that overlap the interval can reach into it, and only one
+// after them.
+func (s *segment[T]) choose(at Interval) (best claim[T]) {
+	wide := at.widened(tolerance, tolerance)
+	first := sort.Search(len(s.dead), func(i int) bool {
 		valid, _ := s.dead[i].lifetime()
-		return valid.To > earliest
+		return valid.To > wide.From
 	})
-	for ; i < len(s.dead) && !c.isPast; i++ {
-		c.consider(s.dead[i])
+	candidates := 0
+	for i := max(0, first-1); i < s.owners(); i++ {
+		c, ok := s.claim(i, at, wide)
+		if ok {
+			candidates++
+			if candidates == 1 || c.isBetter(&best) {
+				best = c
+			}
+		}
+		if c.since >= wide.To {
+			break
+		}
 	}
-	if s.live != none {
-		c.consider(s.live)
+	if candidates > 1 && best.sure == 0 && best.near == 0 {
+		best = claim[T]{}
 	}
-	return c.best, c.candidates == 0 || c.candidates == 1 && c.whole
+	best.settled = candidates == 0 || candidates == 1 && best.whole
+	return best
 }
 
-// choice is between the owners of an address in an interval.
-type choice[T piece] struct {
-	at, wide Interval
-
-	best         T
-	sure, likely uint64 // for how long it had the address, certainly and perhaps
-	candidates   int
-	whole        bool // it certainly had it for the whole interval
-	isPast       bool // who comes now comes after the interval
+// owners returns the number of owners that the segment has had.
+func (s *segment[T]) owners() int {
+	var none T
+	if s.live == none {
+		return len(s.dead)
+	}
+	return len(s.dead) + 1
 }
 
-// consider takes an owner that is later than those before.
-func (c *choice[T]) consider(p T) {
+// at returns owner i, in the order of their times.
+func (s *segment[T]) at(i int) T {
+	if i < len(s.dead) {
+		return s.dead[i]
+	}
+	return s.live
+}
+
+// claim returns what owner i has of an interval, false if that is nothing.
+func (s *segment[T]) claim(i int, at, wide Interval) (c claim[T], ok bool) {
+	p := s.at(i)
 	valid, slack := p.lifetime()
 	possible := slack.possible(valid)
-	likely := possible.overlap(c.wide)
-	if likely == 0 {
-		c.isPast = valid.From >= c.wide.To && slack.Before == 0
-		return
+	if i > 0 {
+		before, _ := s.at(i - 1).lifetime()
+		possible.From = max(possible.From, min(before.To, valid.From))
 	}
-	c.candidates++
-	sure := valid.overlap(c.at)
-	if sure > c.sure || sure == c.sure && (sure > 0 || likely >= c.likely) {
-		c.best, c.sure, c.likely = p, sure, likely
-		c.whole = valid.holds(c.at)
+	if i+1 < s.owners() {
+		after, _ := s.at(i + 1).lifetime()
+		possible.To = min(possible.To, max(after.From, valid.To))
 	}
+	c = claim[T]{
+		owner: p, since: valid.From, whole: valid.holds(at),
+		sure: valid.overlap(at), near: valid.overlap(wide), perhaps: possible.overlap(wide),
+	}
+	return c, c.perhaps > 0
 }

@@ -30,20 +30,16 @@ func (s *Snapshot) Tables() []*Table {
 	return s.tables
 }
 
-// Lookup returns the symbol that covered addr in an interval; see [Table.Lookup].
-// Of several tables, functions come before modules: where a function begins that
-// is no part of it, a module ends.
+// Lookup returns the symbol that covered addr in an interval. It is exact: it never
+// returns the nearest symbol, nor one outside its time but for the tolerance of section
+// 5.2 of the contract. Of several that had the address in the interval, it returns the
+// one that had it for most of it. It does not allocate.
 func (s *Snapshot) Lookup(addr uint64, at Interval) (Symbol, bool) {
 	if s == nil {
 		return Symbol{}, false
 	}
 	if s.core != nil && s.core.Contains(addr) {
 		return s.core.Lookup(addr)
-	}
-	for _, t := range s.tables {
-		if f := t.functions.segmentAt(addr); f != nil && f.isLive(at, t.functions.slack) {
-			return functionOf(f), true
-		}
 	}
 	sym, ok, _ := s.lookup(addr, at)
 	return sym, ok
@@ -81,54 +77,32 @@ func (s *Snapshot) LookupAlways(addr uint64) (sym Symbol, ok, settled bool) {
 	return s.lookup(addr, Always)
 }
 
-func (s *Snapshot) lookup(addr uint64, at Interval) (best Symbol, ok, settled bool) {
-	settled = true
-	for _, t := range s.tables {
-		if addr < t.low || addr >= t.high {
-			continue
-		}
-		sym, found, same := t.lookup(addr, at)
-		settled = settled && same
-		if !found || ok && !same {
-			continue
-		}
-		if m := sym.Module; m != nil && int(sym.number) == m.Len()-1 {
-			sym.End = min(sym.End, s.EndOf(m, at))
-			if addr >= sym.End {
-				continue
-			}
-		}
-		best, ok = sym, true
-		if same {
-			break
-		}
+func (s *Snapshot) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
+	at = notEmpty(at)
+	if f := s.onlyFunction(addr); f != nil && f.isLive(at) && !f.live.Guessed {
+		return functionOf(f), true, true
 	}
-	return best, ok, settled
-}
-
-// EndOf returns where a module ended in an interval. How far it reaches is not
-// known: what else begins behind its last symbol ends it (section 3.2 of the
-// contract).
-func (s *Snapshot) EndOf(m *Module, at Interval) uint64 {
-	last := m.Start
-	if n := m.Len(); n > 0 {
-		last = m.Start + uint64(m.symbols.extents[n-1].offset())
+	m, f, settled := s.owner(addr, at)
+	switch {
+	case f != nil:
+		return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
+	case m == nil:
+		return Symbol{}, false, settled
 	}
-	end := m.End
-	for _, t := range s.tables {
-		end = t.functions.nextStart(last, end, at)
+	sym, ok = m.Lookup(addr)
+	if ok && sym.Start == m.lastStart() {
+		sym.End = min(sym.End, s.EndOf(m, at))
 	}
-	return end
+	return sym, ok, settled
 }
 
 // ModuleAt returns the module that had code at addr in an interval, or most of it.
 func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
-	for _, t := range s.Tables() {
-		if m, ok := t.ModuleAt(addr, at); ok && addr < s.EndOf(m, at) {
-			return m, true
-		}
+	if s == nil {
+		return nil, false
 	}
-	return nil, false
+	m, _, _ := s.owner(addr, notEmpty(at))
+	return m, m != nil
 }
 
 // ModuleByName returns the module of that name, spelled as the kernel spells it:

@@ -37,10 +37,9 @@ func NewTable(modules []*Module) *Table {
 	})
 	var tr tree[*Module]
 	tr.share()
-	slack, end := int64(0), uint64(0)
+	end := uint64(0)
 	for _, m := range modules {
 		t.index(m)
-		slack = max(slack, int64(max(m.Slack.Before, m.Slack.After))*1000)
 		switch {
 		case m.Start >= m.End:
 		case m.isLive():
@@ -51,7 +50,7 @@ func NewTable(modules []*Module) *Table {
 			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.dead = append(s.dead, m) })
 		}
 	}
-	t.modules = newView(&tr, slack)
+	t.modules = newView(&tr)
 	t.low, t.high = t.modules.low, t.modules.high
 	return t
 }
@@ -123,58 +122,14 @@ func (t *Table) Symbols() [NumOrigins]int { return t.live }
 // although they are not there any more.
 func (t *Table) History() int { return t.history }
 
-// ModuleAt returns the module that had code at addr in an interval, or most of it.
+// ModuleAt returns the module that had code at addr in an interval; see [Snapshot.ModuleAt].
 func (t *Table) ModuleAt(addr uint64, at Interval) (*Module, bool) {
-	m, _ := t.modules.ownerAt(addr, at)
-	if m == nil || t.wasAnother(addr, notEmpty(at), m.Valid) {
-		return nil, false
-	}
-	return m, true
+	return NewSnapshot(t).ModuleAt(addr, at)
 }
 
-// Lookup returns the symbol that covered addr in an interval. It is exact: it
-// never returns the nearest symbol, nor one outside its time but for the
-// tolerance of section 5.2 of the contract. Of several that had the address in the
-// interval, it returns the one that had it for most of it. It does not allocate.
+// Lookup returns the symbol that covered addr in an interval; see [Snapshot.Lookup].
 func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
-	sym, ok, _ := t.lookup(addr, at)
-	return sym, ok
-}
-
-// lookup also says whether the answer holds for every instant of the interval.
-func (t *Table) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
-	if addr < t.low || addr >= t.high {
-		return Symbol{}, false, true
-	}
-	at = notEmpty(at)
-	if m, settled := t.modules.ownerAt(addr, at); m != nil {
-		if t.wasAnother(addr, at, m.Valid) {
-			return Symbol{}, false, settled
-		}
-		sym, ok = m.Lookup(addr)
-		return sym, ok, settled
-	} else if !settled {
-		return Symbol{}, false, false
-	}
-	s := t.functions.segmentAt(addr)
-	if s == nil {
-		return Symbol{}, false, true
-	}
-	if s.isLive(at, t.functions.slack) {
-		return functionOf(s), true, true
-	}
-	f, settled := s.choose(at, t.functions.slack)
-	if f == nil || t.wasAnother(addr, at, f.Valid) {
-		return Symbol{}, false, settled
-	}
-	return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
-}
-
-// wasAnother reports whether an address may have been another's in an interval, that
-// is forgotten: who only had it shortly before or after, or perhaps, is not the answer
-// then.
-func (t *Table) wasAnother(addr uint64, at, valid Interval) bool {
-	return !valid.Overlaps(at) && t.forgotten.mayHoldAt(addr, at)
+	return NewSnapshot(t).Lookup(addr, at)
 }
 
 // functionOf returns the function that has a segment's addresses.

@@ -4,26 +4,24 @@ package symtab
 type view[T piece] struct {
 	root      *node[T]
 	low, high uint64 // nothing is known of addresses outside [low, high)
-	slack     int64  // the most that a piece has, in nanoseconds
 }
 
-func newView[T piece](t *tree[T], slack int64) view[T] {
-	v := view[T]{root: t.share(), slack: slack}
+func newView[T piece](t *tree[T]) view[T] {
+	v := view[T]{root: t.share()}
 	if v.root != nil {
 		v.low, v.high = v.root.starts[0], v.root.last().end
 	}
 	return v
 }
 
-// ownerAt returns who had an address in an interval, zero if nobody had. settled
-// says that no instant of it has another answer. An interval that is empty counts
+// ownerAt returns who had an address in an interval. An interval that is empty counts
 // as the instant at which it begins.
-func (v *view[T]) ownerAt(addr uint64, at Interval) (owner T, settled bool) {
+func (v *view[T]) ownerAt(addr uint64, at Interval) claim[T] {
 	s := v.segmentAt(addr)
 	if s == nil {
-		return owner, true
+		return claim[T]{settled: true}
 	}
-	return s.owner(notEmpty(at), v.slack)
+	return s.owner(notEmpty(at))
 }
 
 // segmentAt returns the segment that an address is in, nil if there is none.
@@ -65,7 +63,7 @@ func (v *view[T]) nextStart(after, end uint64, at Interval) uint64 {
 	next := end
 	v.root.each(after+1, end, func(s *segment[T]) bool {
 		var none T
-		if owner, _ := s.owner(at, v.slack); s.start > after && owner != none {
+		if s.start > after && s.owner(at).owner != none {
 			next = s.start
 		}
 		return next == end
