@@ -139,7 +139,8 @@ func (p *pass) lookupSettled(addr uint64) (a answer, settled bool) {
 	if span.n == 0 {
 		return answer{}, settled
 	}
-	return p.lookupAt(addr, span.at[0])
+	a, settled = p.lookupAt(addr, span.at[0])
+	return a, settled && !p.times.unplaced
 }
 
 // lookupAlways looks up an address, and reports whether what it says has always been

@@ -1,6 +1,8 @@
 package rewrite
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
@@ -16,12 +18,17 @@ type split struct {
 	stacks []uint8      // by stack: bits of user, and those below
 
 	variants []variant
+	byAnswer map[frameAnswer]int32 // variants of frames that have many
 	uses     []use
 	chosen   []int32 // variants, by the uses
 	order    []int32 // of the uses, by stack
 
-	moves map[stackUser]int32 // of the uses of a stack by all samples of a kind
-	timed []int32             // uses by single samples, as eachSample comes to them
+	moves  map[stackUser]int32 // of the uses of a stack by all samples of a kind
+	timed  []int32             // uses by single samples, as eachSample comes to them
+	counts []int32             // how many uses each of these samples has
+	last   map[stackUser]int32 // the last use that was added
+	wholes map[stackUser]int32 // uses at the time of the whole message
+	budget int                 // of the work on uses by single samples
 
 	ownLocations int32 // the number of locations before the first split
 	locations    index
@@ -37,7 +44,15 @@ type splitFrame struct {
 	timed    bool              // also on when
 	original pprofile.Location // as it was before, if there are several variants
 	first    int32             // of its variants, -1 for none
+	end      int32             // the last of them
+	several  int32             // how many there are
 	byRole   [numRoles]int32   // its variants + 1, if it is not timed; 0 while not known
+}
+
+// frameAnswer is an answer to the frame that is a location.
+type frameAnswer struct {
+	loc    int32
+	answer answer
 }
 
 // variant is an answer to a frame.
@@ -72,9 +87,51 @@ func (sp *split) end() {
 	clear(sp.frames)
 	clear(sp.variants)
 	sp.frames, sp.variants = sp.frames[:0], sp.variants[:0]
-	sp.uses, sp.chosen, sp.timed = sp.uses[:0], sp.chosen[:0], sp.timed[:0]
+	sp.uses, sp.chosen, sp.timed, sp.counts = sp.uses[:0], sp.chosen[:0], sp.timed[:0], sp.counts[:0]
 	clear(sp.moves)
+	clear(sp.last)
+	clear(sp.wholes)
+	clear(sp.byAnswer)
 	sp.locations.built, sp.whole.built, sp.written.built = false, false, false
+}
+
+// refersBeyond reports whether a sample has a stack, or a stack a location, that is not
+// in its table, but would be once all is appended that may have to be: it would get
+// somebody else's.
+func (p *pass) refersBeyond() (beyond bool) {
+	if !slices.ContainsFunc(p.split.frames, func(f splitFrame) bool { return f.several > 1 }) {
+		return false
+	}
+	isNext := func(index int32, length, appended int) bool {
+		return int(index) >= length && int(index) < length+appended
+	}
+	p.eachProfile(func(_ int, profile pprofile.Profile, _ user) {
+		samples := profile.Samples()
+		for i := range samples.Len() {
+			beyond = beyond || isNext(samples.At(i).StackIndex(), p.stackTable.Len(), len(p.split.uses))
+		}
+	})
+	for i := 0; i < p.stackTable.Len() && !beyond; i++ {
+		indices := p.stackTable.At(i).LocationIndices()
+		for k := range indices.Len() {
+			beyond = beyond || isNext(indices.At(k), p.locTable.Len(), len(p.split.variants))
+		}
+	}
+	return beyond
+}
+
+// giveUp leaves the frames alone that would have to be divided.
+func (p *pass) giveUp() {
+	sp := &p.split
+	kept := sp.frames[:0]
+	for _, f := range sp.frames {
+		if f.several > 1 {
+			p.count(OutcomeInvalid, owner{})
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	sp.frames = kept
 }
 
 // add adds a frame.
@@ -102,6 +159,9 @@ func (p *pass) rewriteSplit(users uint8) {
 		sp.of[sp.frames[i].loc] = int32(i + 1)
 	}
 	p.findUses(users)
+	if p.refersBeyond() {
+		p.giveUp()
+	}
 	several := false
 	for i := range sp.frames {
 		several = p.writeFirst(&sp.frames[i]) || several

@@ -100,15 +100,15 @@ func (p *pass) moveSamples() {
 	if len(sp.moves) == 0 && len(sp.timed) == 0 {
 		return
 	}
-	timed := sp.timed
-	p.eachProfile(func(i int, profile pprofile.Profile, u user) {
+	timed, counts := sp.timed, sp.counts
+	p.eachProfile(func(_ int, profile pprofile.Profile, u user) {
 		p.eachSample(profile, func(s pprofile.Sample) {
 			switch stack := s.StackIndex(); {
 			case int(stack) >= len(sp.stacks):
 			case sp.stacks[stack]&hasTimed != 0:
-				n := p.numInstants(i, s)
+				n := counts[0]
 				p.moveTimed(profile, s, timed[:n])
-				timed = timed[n:]
+				timed, counts = timed[n:], counts[1:]
 			default:
 				if to, ok := sp.moves[stackUser{stack, u}]; ok {
 					s.SetStackIndex(to)

@@ -25,6 +25,7 @@ func oneInterval(at symtab.Interval) when { return when{at: [2]symtab.Interval{a
 type times struct {
 	built    bool
 	span     when // all of them
+	unplaced bool // some of them never were
 	profiles []profileTimes
 	current  when // the one that is visited
 	scratch  []symtab.Interval
@@ -105,7 +106,9 @@ func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps sym
 		for i := range all.Len() {
 			if at := unixTime(pcommon.Timestamp(all.At(i))); at > 0 {
 				stamped = true
-				count(p.isOurs(symtab.Instant(at)))
+				possible := p.convert(symtab.Instant(at))
+				p.times.unplaced = p.times.unplaced || len(possible) == 0
+				count(slices.ContainsFunc(possible, func(at symtab.Interval) bool { return !p.isTooOld(at) }))
 				stamps.From, stamps.To = min(stamps.From, at), max(stamps.To, at+1)
 			}
 		}
@@ -162,21 +165,25 @@ func (p *pass) whenOf(unix symtab.Interval) (w when) {
 }
 
 // eachInstant calls visit for the instants of a sample of profile i: one for each of
-// its timestamps.
+// its timestamps or, if it cannot be divided, one for all of them.
 func (p *pass) eachInstant(i int, s pprofile.Sample, visit func(at *when)) {
-	p.wholeSpan()
-	n := p.numInstants(i, s)
+	whole := p.wholeSpan()
 	if p.known.Clock == nil {
-		visit(&p.times.span)
+		visit(whole)
 		return
 	}
 	t := &p.times.profiles[i]
 	stamps := s.TimestampsUnixNano()
-	for k := range n {
-		if t.notOurs || k >= stamps.Len() {
-			visit(&t.whole)
-			continue
-		}
+	if t.notOurs || stamps.Len() == 0 {
+		visit(&t.whole)
+		return
+	}
+	if !isDividable(s) {
+		p.times.current = p.hull(stamps, t)
+		visit(&p.times.current)
+		return
+	}
+	for k := range stamps.Len() {
 		at := unixTime(pcommon.Timestamp(stamps.At(k)))
 		if at == 0 {
 			visit(&t.whole)
@@ -187,64 +194,22 @@ func (p *pass) eachInstant(i int, s pprofile.Sample, visit func(at *when)) {
 	}
 }
 
-// numInstants returns the number of instants of a sample of profile i.
-func (p *pass) numInstants(i int, s pprofile.Sample) int {
-	if p.known.Clock == nil || p.times.profiles[i].notOurs {
-		return 1
-	}
-	return max(1, s.TimestampsUnixNano().Len())
+// isDividable reports whether it is clear which values belong to which timestamps.
+func isDividable(s pprofile.Sample) bool {
+	n := s.Values().Len()
+	return n == 0 || n == s.TimestampsUnixNano().Len()
 }
 
-// moveTimed gives a sample the stack that serves it. uses are those of its instants;
-// if they are served by different stacks, the sample is divided among them.
-func (p *pass) moveTimed(profile pprofile.Profile, s pprofile.Sample, uses []int32) {
-	to := func(i int) int32 { return p.split.uses[uses[i]].to }
-	same := true
-	for i := range uses {
-		same = same && to(i) == to(0)
-	}
-	values, stamps := s.Values().AsRaw(), s.TimestampsUnixNano().AsRaw()
-	switch {
-	case same:
-		s.SetStackIndex(to(0))
-		return
-	case len(values) != 0 && len(values) != len(stamps):
-		s.SetStackIndex(to(mostFrequent(len(uses), to))) // nobody knows which value is of when
-		return
-	}
-	parts := map[int32]pprofile.Sample{to(0): s}
-	original := pprofile.NewSample()
-	s.CopyTo(original)
-	s.Values().FromRaw(nil)
-	s.TimestampsUnixNano().FromRaw(nil)
-	s.SetStackIndex(to(0))
-	for i, stamp := range stamps {
-		part, ok := parts[to(i)]
-		if !ok {
-			part = profile.Samples().AppendEmpty()
-			original.CopyTo(part)
-			part.Values().FromRaw(nil)
-			part.TimestampsUnixNano().FromRaw(nil)
-			part.SetStackIndex(to(i))
-			parts[to(i)] = part
-		}
-		part.TimestampsUnixNano().Append(stamp)
-		if len(values) > 0 {
-			part.Values().Append(values[i])
+// hull returns the interval from the first to the last of timestamps.
+func (p *pass) hull(stamps pcommon.UInt64Slice, t *profileTimes) when {
+	span := symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
+	for k := range stamps.Len() {
+		if at := unixTime(pcommon.Timestamp(stamps.At(k))); at > 0 {
+			span.From, span.To = min(span.From, at), max(span.To, at+1)
 		}
 	}
-}
-
-// mostFrequent returns the position of the first of the most frequent of n stacks.
-func mostFrequent(n int, stack func(int) int32) (best int) {
-	counts := make(map[int32]int)
-	for i := range n {
-		counts[stack(i)]++
+	if span.From > span.To {
+		return t.whole
 	}
-	for i := range n {
-		if counts[stack(i)] > counts[stack(best)] {
-			best = i
-		}
-	}
-	return best
+	return p.whenOf(span)
 }

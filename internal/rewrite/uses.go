@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"math/bits"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
@@ -130,31 +131,98 @@ func (p *pass) markStack(i int) {
 	}
 }
 
-// addUse adds a use of a stack.
+// addUse adds a use of a stack, unless it needs the same as the last one of that stack
+// and user.
 func (p *pass) addUse(stack int32, u user, at *when) int32 {
 	sp := &p.split
-	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(len(sp.chosen)), to: stack})
+	begin := len(sp.chosen)
 	indices := p.stackTable.At(int(stack)).LocationIndices()
 	for position := range indices.Len() {
 		if f := sp.frameOf(indices.At(position)); f != nil {
 			sp.chosen = append(sp.chosen, p.variantFor(f, roleOf(u, position), at))
 		}
 	}
-	return int32(len(sp.uses) - 1)
+	key := stackUser{stack, u}
+	if last, ok := sp.last[key]; ok && at != nil {
+		from := int(sp.uses[last].chosen)
+		if same := sp.chosen[begin:]; slices.Equal(sp.chosen[from:from+len(same)], same) {
+			sp.chosen = sp.chosen[:begin]
+			return last
+		}
+	}
+	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(begin), to: stack})
+	added := int32(len(sp.uses) - 1)
+	if at != nil {
+		if sp.last == nil {
+			sp.last = make(map[stackUser]int32)
+		}
+		sp.last[key] = added
+	}
+	return added
 }
 
 // findTimedUses finds the uses of stacks with timed frames: one for each sample, or
 // each of its timestamps.
+//
+// A small message can hold many instants and a deep stack, of which each instant may
+// need another. What that costs is bounded by a budget in proportion to the size of
+// the message: what comes after that is answered for the time of the whole message.
 func (p *pass) findTimedUses() {
 	sp := &p.split
+	sp.budget = p.timedBudget()
 	p.eachProfile(func(i int, profile pprofile.Profile, u user) {
 		p.eachSample(profile, func(s pprofile.Sample) {
 			if sp.stacks[s.StackIndex()]&hasTimed == 0 {
 				return
 			}
-			p.eachInstant(i, s, func(at *when) {
-				sp.timed = append(sp.timed, p.addUse(s.StackIndex(), u, at))
-			})
+			before := len(sp.timed)
+			depth := p.stackTable.At(int(s.StackIndex())).LocationIndices().Len()
+			if sp.budget -= depth * p.numInstants(i, s); sp.budget < 0 {
+				sp.timed = append(sp.timed, p.wholeUse(s.StackIndex(), u))
+			} else {
+				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.addUse(s.StackIndex(), u, at)) })
+			}
+			sp.counts = append(sp.counts, int32(len(sp.timed)-before))
 		})
 	})
+}
+
+// usualDepth is the depth of stacks up to which each instant of a message has its
+// answer (the sysctl kernel.perf_event_max_stack is 127 by default).
+const usualDepth = 128
+
+// timedBudget returns how many frames of stacks may be looked up for instants.
+func (p *pass) timedBudget() int {
+	n := 1 << 10
+	for i := range p.stackTable.Len() {
+		n += p.stackTable.At(i).LocationIndices().Len()
+	}
+	p.eachProfile(func(i int, profile pprofile.Profile, _ user) {
+		p.eachSample(profile, func(s pprofile.Sample) { n += p.numInstants(i, s) })
+	})
+	return n * usualDepth
+}
+
+// wholeUse returns the use of a stack at the time of the whole message.
+func (p *pass) wholeUse(stack int32, u user) int32 {
+	sp := &p.split
+	key := stackUser{stack, u}
+	if sp.wholes == nil {
+		sp.wholes = make(map[stackUser]int32)
+	}
+	at, ok := sp.wholes[key]
+	if !ok {
+		at = p.addUse(stack, u, p.wholeSpan())
+		sp.wholes[key] = at
+	}
+	return at
+}
+
+// numInstants returns the number of instants of a sample of profile i.
+func (p *pass) numInstants(i int, s pprofile.Sample) int {
+	p.wholeSpan()
+	if p.known.Clock == nil || p.times.profiles[i].notOurs || !isDividable(s) {
+		return 1
+	}
+	return max(1, s.TimestampsUnixNano().Len())
 }

@@ -19,20 +19,51 @@ func (p *pass) variantFor(f *splitFrame, r role, at *when) int32 {
 	return v
 }
 
+// fewVariants is the number of variants up to which a frame's are looked through.
+const fewVariants = 8
+
 func (sp *split) variantWith(f *splitFrame, a answer, r role) int32 {
-	link := &f.first
-	for *link >= 0 {
-		v := &sp.variants[*link]
-		if v.answer == a {
-			v.role = min(v.role, r)
-			return *link
+	if f.several > fewVariants {
+		if v, ok := sp.byAnswer[frameAnswer{f.loc, a}]; ok {
+			sp.variants[v].role = min(sp.variants[v].role, r)
+			return v
 		}
-		link = &v.next
+	} else {
+		for v := f.first; v >= 0; v = sp.variants[v].next {
+			if sp.variants[v].answer == a {
+				sp.variants[v].role = min(sp.variants[v].role, r)
+				return v
+			}
+		}
 	}
 	at := int32(len(sp.variants))
-	*link = at // before it may move
 	sp.variants = append(sp.variants, variant{answer: a, role: r, loc: f.loc, next: -1})
+	if f.first < 0 {
+		f.first = at
+	} else {
+		sp.variants[f.end].next = at
+	}
+	f.end = at
+	f.several++
+	if f.several >= fewVariants {
+		sp.index(f, at)
+	}
 	return at
+}
+
+// index makes a variant found by its answer, and those before it when they become
+// many.
+func (sp *split) index(f *splitFrame, at int32) {
+	if sp.byAnswer == nil {
+		sp.byAnswer = make(map[frameAnswer]int32)
+	}
+	from := at
+	if f.several == fewVariants {
+		from = f.first
+	}
+	for v := from; v >= 0; v = sp.variants[v].next {
+		sp.byAnswer[frameAnswer{f.loc, sp.variants[v].answer}] = v
+	}
 }
 
 // writeFirst writes the variant that serves the first role into the frame's

@@ -1,0 +1,127 @@
+package rewrite
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// manyOwners is a place that had so many owners, each for 7 ms.
+func manyOwners(n int) *symtab.Functions {
+	functions := symtab.NewFunctions(remember)
+	for i := range int64(n) {
+		f := loadAt(functions, fmt.Sprint("p", i), slot, 0x100, firstOwner+i*8*ms)
+		functions.Unload(f, firstOwner+i*8*ms+7*ms, symtab.Slack{})
+	}
+	return functions
+}
+
+const firstOwner = nowBoot - 500_000*ms
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestManyInstantsOfADeepStack: what a small message demands is bounded in proportion
+// to its size.
+func TestManyInstantsOfADeepStack(t *testing.T) {
+	known := knownAt(t, manyOwners(4000))
+	for _, n := range []int64{1000, 4000} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		var stamps []int64
+		for i := range n {
+			stamps = append(stamps, firstOwner+i*8*ms+3*ms)
+		}
+		timed(m, stamps...)
+		indices := m.Profiles.Dictionary().StackTable().At(int(m.LastSample().StackIndex())).LocationIndices()
+		for loc := indices.At(0); indices.Len() < int(8*n); {
+			indices.Append(loc)
+		}
+		size := uint64(len(marshal(t, m.Profiles)))
+		got := allocated(func() { New(withHistory).Rewrite(m.Profiles, known) })
+		t.Logf("a message of %d bytes made it allocate %d", size, got)
+		assert.Less(t, got, 4<<20+2000*size)
+	}
+}
+
+// TestManyPartsOfASample: a sample that is divided takes about as much as before.
+func TestManyPartsOfASample(t *testing.T) {
+	const owners, instants = 1000, 20_000
+	known := knownAt(t, manyOwners(owners))
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	var stamps []int64
+	for i := range int64(instants) {
+		stamps = append(stamps, firstOwner+i%owners*8*ms+3*ms)
+	}
+	timed(m, stamps...)
+	size := uint64(len(marshal(t, m.Profiles)))
+	got := allocated(func() { New(withHistory).Rewrite(m.Profiles, known) })
+	t.Logf("a message of %d bytes made it allocate %d", size, got)
+	assert.Less(t, got, 200*size)
+	samples := rewritetest.Samples(m.Profiles)
+	assert.Len(t, samples, owners)
+	total := 0
+	for _, s := range samples {
+		total += len(s.Values)
+	}
+	assert.Equal(t, instants, total)
+}
+
+// TestUndividedSampleStaysAsItIs: one pass is as good as two.
+func TestUndividedSampleStaysAsItIs(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	timed(m, nowBoot-9_000*ms, nowBoot-7_000*ms, nowBoot-7_001*ms) // a, and twice nobody
+	m.LastSample().Values().FromRaw([]int64{7})
+	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, story()))
+	assert.Equal(t, [][]string{{"a"}}, stackNames(got), "for all of the time in which only a was there")
+}
+
+// TestInstantThatNeverWas has no name, whatever the other samples of the message have.
+func TestInstantThatNeverWas(t *testing.T) {
+	functions := symtab.NewFunctions(remember)
+	loadAt(functions, "live", slot, 0x100, nowBoot-20_000*ms)
+	for _, others := range [][]int64{{nowBoot - 9_000*ms}, {nowBoot - 9_000*ms, nowBoot - 30_000*ms}} {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		for _, at := range append(others, nowBoot+3_600_000*ms, nowBoot-8_000*ms) {
+			m.Sample(Frame{Address: slot + 8})
+			timed(m, at)
+		}
+		got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+		names := stackNames(got)
+		assert.Equal(t, []string{""}, names[len(others)], "in an hour")
+		assert.Equal(t, []string{"live"}, names[0])
+		assert.Equal(t, []string{"live"}, names[len(others)+1])
+	}
+}
+
+// TestInvalidIndexDoesNotBecomeValid: what is appended is not for who referred to the
+// end of a table.
+func TestInvalidIndexDoesNotBecomeValid(t *testing.T) {
+	for _, invalid := range []string{"stack", "location"} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		timed(m, nowBoot-9_000*ms, nowBoot-5_000*ms)
+		m.Sample(Frame{Address: text + offB + 1})
+		d := m.Profiles.Dictionary()
+		if invalid == "stack" {
+			m.LastSample().SetStackIndex(int32(d.StackTable().Len()))
+		} else {
+			d.StackTable().At(int(m.LastSample().StackIndex())).LocationIndices().Append(int32(d.LocationTable().Len()))
+		}
+		stacks, locations := d.StackTable().Len(), d.LocationTable().Len()
+		_, counts := New(withHistory).Rewrite(m.Profiles, knownAt(t, story()))
+		assert.Equal(t, stacks, d.StackTable().Len())
+		assert.Equal(t, locations, d.LocationTable().Len())
+		assert.Equal(t, 1, counts[OutcomeInvalid][symtab.OriginKernel])
+		assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginKernel], "others are named")
+	}
+}
