@@ -116,12 +116,8 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 // observe registers the metrics that are read off the cache.
 func (p *Processor) observe(cache *symcache.Cache) error {
 	return errors.Join(
-		p.telemetry.RegisterProcessorKernelsymSymbolsCallback(func(_ context.Context, o metric.Int64Observer) error {
-			for origin, n := range countSymbols(cache.Snapshot()) {
-				o.Observe(int64(n), metric.WithAttributes(attribute.String("origin", symtab.Origin(origin).String())))
-			}
-			return nil
-		}),
+		p.telemetry.RegisterProcessorKernelsymSymbolsCallback(byOrigin(cache, (*symtab.Table).Symbols)),
+		p.telemetry.RegisterProcessorKernelsymMemoryCallback(byOrigin(cache, (*symtab.Table).Memory)),
 		p.telemetry.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			n := 0
 			for _, t := range cache.Snapshot().Tables() {
@@ -147,13 +143,20 @@ func (p *Processor) observe(cache *symcache.Cache) error {
 	)
 }
 
-func countSymbols(s *symtab.Snapshot) (n [symtab.NumOrigins]int) {
-	for _, t := range s.Tables() {
-		for origin, count := range t.Symbols() {
-			n[origin] += count
+// byOrigin observes the sums of what the tables have of each origin.
+func byOrigin[N int | int64](cache *symcache.Cache, of func(*symtab.Table) [symtab.NumOrigins]N) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		var sums [symtab.NumOrigins]int64
+		for _, t := range cache.Snapshot().Tables() {
+			for origin, n := range of(t) {
+				sums[origin] += int64(n)
+			}
 		}
+		for origin, n := range sums {
+			o.Observe(n, metric.WithAttributes(attribute.String("origin", symtab.Origin(origin).String())))
+		}
+		return nil
 	}
-	return n
 }
 
 // reportStatus reports what is wrong with the sources, or that nothing is.

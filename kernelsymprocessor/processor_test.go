@@ -192,13 +192,17 @@ func TestTelemetry(t *testing.T) {
 	assert.Equal(t, before[resolved]+1, after[resolved])
 	assert.Equal(t, before[unresolved]+1, after[unresolved])
 
-	var symbols []metricdata.DataPoint[int64]
-	for origin, n := range [symtab.NumOrigins]int64{symtab.OriginKernel: 1} {
-		symbols = append(symbols, metricdata.DataPoint[int64]{
-			Value: n, Attributes: attribute.NewSet(attribute.String("origin", symtab.Origin(origin).String())),
-		})
+	ofKernel := func(n int64) (points []metricdata.DataPoint[int64]) {
+		for origin, n := range [symtab.NumOrigins]int64{symtab.OriginKernel: n} {
+			points = append(points, metricdata.DataPoint[int64]{
+				Value: n, Attributes: attribute.NewSet(attribute.String("origin", symtab.Origin(origin).String())),
+			})
+		}
+		return points
 	}
-	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry, symbols, metricdatatest.IgnoreTimestamp())
+	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry, ofKernel(1), metricdatatest.IgnoreTimestamp())
+	metadatatest.AssertEqualProcessorKernelsymMemory(t, telemetry,
+		ofKernel(kernel(t, "f").Memory()[symtab.OriginKernel]), metricdatatest.IgnoreTimestamp())
 	duration, err := telemetry.GetMetric("otelcol_processor_kernelsym_rewrite_duration")
 	require.NoError(t, err)
 	assert.NotEmpty(t, duration.Data.(metricdata.Histogram[float64]).DataPoints)

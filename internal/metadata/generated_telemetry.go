@@ -31,6 +31,7 @@ type TelemetryBuilder struct {
 	ProcessorKernelsymFrames           metric.Int64Counter
 	ProcessorKernelsymHistoryEntries   metric.Int64ObservableGauge
 	ProcessorKernelsymLostRecords      metric.Int64ObservableCounter
+	ProcessorKernelsymMemory           metric.Int64ObservableGauge
 	ProcessorKernelsymProfilesClockOff metric.Int64ObservableCounter
 	ProcessorKernelsymResyncs          metric.Int64ObservableCounter
 	ProcessorKernelsymRewriteDuration  metric.Float64Histogram
@@ -72,6 +73,21 @@ func (builder *TelemetryBuilder) RegisterProcessorKernelsymLostRecordsCallback(c
 		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymLostRecords, obs: o})
 		return nil
 	}, builder.ProcessorKernelsymLostRecords)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymMemoryCallback sets callback for observable ProcessorKernelsymMemory metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymMemoryCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymMemory, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymMemory)
 	if err != nil {
 		return err
 	}
@@ -200,6 +216,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_kernelsym_lost_records",
 		metric.WithDescription("Records of the kernel that were lost; where it does not say how many, 1 for each time. They say what was loaded and unloaded, and everything is listed again instead. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymMemory, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_kernelsym_memory",
+		metric.WithDescription("Memory that the tables of symbols take, with what is remembered of unloaded code. [Development]"),
+		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(

@@ -19,7 +19,8 @@ type Functions struct {
 	history   History
 	tree      tree[*Function]
 	live      [NumOrigins]int
-	gone      []*Function // those that were unloaded, first the one that went first
+	memory    [NumOrigins]int64 // bytes, of those that are gone, too
+	gone      []*Function       // those that were unloaded, first the one that went first
 	forgotten Forgotten
 }
 
@@ -91,6 +92,7 @@ func (r *Functions) Load(f *Function) {
 	}
 	r.tree.changeOwners(f.Start, f.End(), func(s *segment[*Function]) { s.setLive(f) })
 	r.live[f.Origin]++
+	r.memory[f.Origin] += f.memory()
 }
 
 // clipNew returns a function, whose size is guessed, as long as it can be.
@@ -117,19 +119,24 @@ func (r *Functions) clip(f *Function, end uint64) {
 	r.setLive(f.Start, end, f, c)
 }
 
-// setLive replaces the owner of the addresses in [start, end) that are f's.
-func (r *Functions) setLive(start, end uint64, f, by *Function) {
+// setLive replaces the owner of the addresses in [start, end) that are f's, and
+// reports whether there are any.
+func (r *Functions) setLive(start, end uint64, f, by *Function) (found bool) {
 	r.tree.changeOwners(start, end, func(s *segment[*Function]) {
 		if s.live == f {
 			s.setLive(by)
+			found = true
 		}
 	})
+	return found
 }
 
 // Replace puts another function in the place of one that is there, with the same
 // addresses, of which more is known.
 func (r *Functions) Replace(f, by *Function) {
-	r.setLive(f.Start, f.End(), f, by)
+	if r.setLive(f.Start, f.End(), f, by) {
+		r.memory[by.Origin] += by.memory() - f.memory()
+	}
 }
 
 // Unload records that a function is not there any more, since an instant or, by
@@ -155,6 +162,7 @@ func (r *Functions) Unload(f *Function, at int64, slack Slack) {
 	}
 	r.live[f.Origin]--
 	if !keep {
+		r.memory[f.Origin] -= f.memory()
 		r.forgotten.Add(past.Start, past.End(), past.Valid.To)
 		r.joinAll(&past)
 		return
@@ -185,6 +193,7 @@ func (r *Functions) forget(f *Function) {
 			s.dropFirst()
 		}
 	})
+	r.memory[f.Origin] -= f.memory()
 	r.forgotten.Add(f.Start, f.End(), f.Valid.To)
 	r.joinAll(f)
 }
@@ -210,6 +219,7 @@ func (r *Functions) Table() *Table {
 		low:       v.low,
 		high:      v.high,
 		live:      r.live,
+		memory:    r.memory,
 		history:   len(r.gone),
 		forgotten: r.forgotten,
 	}

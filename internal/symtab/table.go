@@ -18,7 +18,8 @@ type Table struct {
 	ambiguous       map[string]bool // names that several builds had
 
 	live      [NumOrigins]int // number of symbols
-	history   int             // number of pieces that are not there any more
+	memory    [NumOrigins]int64
+	history   int // number of pieces that are not there any more
 	forgotten Forgotten
 }
 
@@ -63,8 +64,9 @@ func NewTableWith(modules []*Module, forgotten Forgotten) *Table {
 	return t
 }
 
-// index makes a module known by its name and build id.
+// index counts a module and makes it known by its name and build id.
 func (t *Table) index(m *Module) {
+	t.memory[m.Origin] += m.memory()
 	if m.isLive() {
 		t.live[m.Origin] += m.Len()
 	} else {
