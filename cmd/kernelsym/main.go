@@ -1,9 +1,11 @@
-// Command kernelsym is the operator's tool: it looks addresses of this machine's
-// kernel up, watches its code come and go, and shows the profiles that a collector wrote to a file.
+// Command kernelsym is the operator's tool: it checks this machine, looks addresses
+// of its kernel up, watches its code come and go, and shows the profiles that a
+// collector wrote to a file.
 package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 
@@ -13,20 +15,26 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if newCommand().ExecuteContext(ctx) != nil { // which has printed the error
-		os.Exit(1) //nolint:gocritic // stop only restores the signal
+	err := newCommand().ExecuteContext(ctx) // which has printed the error
+	var status statusError
+	switch {
+	case errors.As(err, &status):
+		os.Exit(int(status)) //nolint:gocritic // stop only restores the signal
+	case err != nil:
+		os.Exit(1)
 	}
 }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kernelsym",
-		Short: "Names for kernel code: look addresses up, watch code come and go, look at profiles",
+		Short: "Names for kernel code: check a machine, look addresses up, watch code come and go, look at profiles",
 		Long: "Names for kernel code.\n\n" +
-			"It looks addresses of this machine's kernel up, with the code of the OpenTelemetry\n" +
-			"Collector processor \"kernelsym\", prints what comes and goes, and shows profiles that a collector wrote to a file.",
+			"It checks this machine, looks addresses of its kernel up and prints what code comes and\n" +
+			"goes, with the code of the OpenTelemetry Collector processor \"kernelsym\", and shows\n" +
+			"profiles that a collector wrote to a file.",
 		SilenceUsage: true,
 	}
-	root.AddCommand(newLookup(), newWatch(), newTop(), newView())
+	root.AddCommand(newDoctor(), newLookup(), newWatch(), newTop(), newView())
 	return root
 }

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
+)
+
+// statusError ends the command with a status, after everything was said.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// errUsage is for a command line that is wrong (EX_USAGE of sysexits.h), which
+// is none of what doctor finds.
+const errUsage statusError = 64
+
+func newDoctor() *cobra.Command {
+	var procfs, sysfs, output string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this machine: what works, what is lost, and what to change",
+		Long: "Check this machine as the processor \"kernelsym\" would use it, with the rights of this process:\n" +
+			"what works, what is lost without what does not, and what to change.\n\n" +
+			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
+			"names at all, and 64 if the command line is wrong.",
+		Example: "  kernelsym doctor\n" +
+			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
+		Args: func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
+			}
+			report := doctor.Run(cmd.Context(), procfs, sysfs)
+			if err := write(&report, cmd.OutOrStdout(), output); err != nil {
+				return err
+			}
+			if code := report.Code(); code != 0 {
+				cmd.SilenceErrors = true // the report says it
+				return statusError(code)
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(usage)
+	flags := cmd.Flags()
+	flags.StringVar(&procfs, "procfs", "/proc", "where the host's /proc is mounted")
+	flags.StringVar(&sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
+	flags.StringVar(&output, "output", "text", "text, or json for programs")
+	return cmd
+}
+
+func write(report *doctor.Report, w io.Writer, output string) error {
+	if output == "json" {
+		return report.WriteJSON(w)
+	}
+	return report.WriteText(w, wantsColor(w))
+}
+
+// usage prints what is wrong with the command line.
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	cmd.PrintErrln("Error:", err)
+	cmd.SilenceErrors = true
+	return errUsage
+}
+
+// wantsColor reports whether a person looks at it who did not turn colors off
+// (no-color.org).
+func wantsColor(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+}

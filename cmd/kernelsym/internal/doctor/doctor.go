@@ -1,0 +1,156 @@
+// Package doctor checks a machine as the processor would use it: what works, what
+// is lost without what does not, and what to change.
+//
+// A check is a function that returns a [Finding]. Checks of settings only read
+// files; what a setting means for this process is found out by doing what the
+// sources do. The words for what is wrong are the sources' own.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// The levels of findings.
+const (
+	OK   Level = "ok"
+	Note Level = "note" // nothing is lost by it alone
+	Warn Level = "warn" // something is lost
+	Fail Level = "fail" // there are no names of kernel code
+)
+
+// A Finding is the result of a check.
+type Finding struct {
+	Check  string   `json:"check"`
+	Level  Level    `json:"level"`
+	Found  string   `json:"found"`
+	Lost   string   `json:"lost,omitempty"`   // of what the processor does
+	Remedy []string `json:"remedy,omitempty"` // one line for each thing to change
+}
+
+// A Report is what Run found.
+type Report struct {
+	Result   Level     `json:"result"` // the worst level of the findings: ok, warn or fail
+	Procfs   string    `json:"procfs"`
+	Sysfs    string    `json:"sysfs"`
+	Findings []Finding `json:"findings"`
+}
+
+// Code returns the exit status for a report: 0 if everything works, 1 if something
+// is lost, 2 if there are no names of kernel code.
+func (r *Report) Code() int {
+	switch r.Result {
+	case Fail:
+		return 2
+	case Warn:
+		return 1
+	}
+	return 0
+}
+
+// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs.
+func Run(ctx context.Context, procfs, sysfs string) Report {
+	return run(ctx, &machine{procfs: procfs, sysfs: sysfs, kernel: running{sysfs: sysfs}, sources: []symcache.Source{
+		kallsyms.NewSource(procfs, sysfs),
+		kmod.NewSource(procfs, sysfs, 0, symtab.History{}),
+		bpfprog.NewSource(bpfprog.Options{Procfs: procfs, Sysfs: sysfs, SourceLines: true, Trampolines: true}),
+	}})
+}
+
+// machine is what is checked.
+type machine struct {
+	procfs, sysfs string
+	kernel        kernel
+	sources       []symcache.Source // that of the core kernel first
+
+	rights rights
+}
+
+// kernel does what the sources do with system calls.
+type kernel interface {
+	recordSymbols() error           // with perf events
+	listPrograms() (n int, _ error) // of BPF
+	receiveEvents() error           // of kobjects
+	clocks() (boot, offset int64)   // in nanoseconds; what is to be added for Unix time
+}
+
+func run(ctx context.Context, m *machine) Report {
+	m.rights = readRights(m.procfs)
+	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
+	for _, check := range []func(*machine) []Finding{
+		checkKernel, checkBuildID, checkWhoseKernel, checkUserNamespace, checkCapabilities,
+		checkPointers, checkLockdown, checkParanoia,
+		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
+		func(m *machine) []Finding { return checkSymbols(ctx, m) },
+	} {
+		r.Findings = append(r.Findings, check(m)...)
+	}
+	for _, f := range r.Findings {
+		if f.Level == Fail || f.Level == Warn && r.Result == OK {
+			r.Result = f.Level
+		}
+	}
+	return r
+}
+
+// running is the running kernel.
+type running struct{ sysfs string }
+
+func (k running) recordSymbols() error {
+	reader, err := perfring.Open(perfring.SymbolOptions(k.sysfs))
+	if err != nil {
+		return err
+	}
+	return reader.Close()
+}
+
+// listPrograms also asks for the first program, since the kernel can refuse that
+// alone, or hide where it lies. It returns the number of programs.
+func (running) listPrograms() (n int, err error) {
+	var reader bpf.Reader
+	for id := uint32(0); ; n++ {
+		if id, err = reader.Next(id); err != nil {
+			return n, ignore(err, io.EOF)
+		}
+		if n > 0 {
+			continue
+		}
+		if _, err := reader.Program(id, bpf.WantFunctions|bpf.WantLines); ignore(err, bpf.ErrGone) != nil {
+			return n, err
+		}
+	}
+}
+
+func (running) receiveEvents() error {
+	conn, err := uevent.Dial()
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+func (running) clocks() (boot, offset int64) {
+	offset = perfring.Boottime.UnixOffset()
+	return perfring.Boottime.Now(), offset
+}
+
+// ignore returns nil for an error that wraps the expected one.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,388 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// fake is a kernel that answers as a test says.
+type fake struct {
+	record, list, receive error
+	started               time.Time // by the wall clock
+}
+
+func (f fake) recordSymbols() error           { return f.record }
+func (f fake) listPrograms() (n int, _ error) { return 3, f.list }
+func (f fake) receiveEvents() error           { return f.receive }
+func (f fake) clocks() (boot, offset int64)   { return int64(90 * time.Minute), f.started.UnixNano() }
+
+// programs is the source of BPF functions of a fake.
+type programs struct{ err error }
+
+func (programs) Name() string { return "bpf" }
+
+func (p programs) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+	functions := symtab.NewFunctions(symtab.History{})
+	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, symtab.Always))
+	publish(functions.Table(), p.err)
+	<-ctx.Done()
+	return nil
+}
+
+// healthy is the files of a machine on which nothing is missing.
+var healthy = map[string]string{
+	"proc/sys/kernel/osrelease":           "6.12.0-test\n",
+	"proc/sys/kernel/kptr_restrict":       "1\n",
+	"proc/sys/kernel/perf_event_paranoid": "2\n",
+	"proc/version":                        "Linux version 6.12.0-test (gcc) #1 SMP\n",
+	"proc/cmdline":                        "root=/dev/sda\n",
+	"proc/1/cgroup":                       "0::/init.scope\n",
+	"proc/self/cgroup":                    "0::/system.slice/otelcol.service\n",
+	"proc/self/mountinfo":                 "22 1 8:1 / / rw,relatime - ext4 /dev/sda rw\n",
+	"proc/self/status":                    "Name:\totelcol\nCapEff:\t000001ffffffffff\n",
+	"proc/self/uid_map":                   "         0          0 4294967295\n",
+	"proc/self/timens_offsets":            "monotonic           0         0\nboottime            0         0\n",
+	"proc/kallsyms": "ffffffff81000000 T _text\nffffffff81000000 T start\nffffffff81000100 T _etext\n" +
+		"ffffffffa0000000 t init\t[xfs]\n",
+	"proc/modules":                       "xfs 4096 0 - Live 0xffffffffa0000000\n",
+	"sys/kernel/notes":                   "\x04\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00GNU\x00\xab\xcd\x00\x00",
+	"sys/kernel/security/lockdown":       "none [integrity] confidentiality\n",
+	"sys/module/xfs/sections/.text":      "0xffffffffa0000000\n",
+	"sys/module/xfs/notes/.note.gnu.dir": "",
+}
+
+// machineWith returns a machine with those files in place of the healthy ones;
+// "-" removes a file.
+func machineWith(t *testing.T, files map[string]string, k fake) *machine {
+	t.Helper()
+	all := maps.Clone(healthy)
+	maps.Copy(all, files)
+	root := t.TempDir()
+	for name, content := range all {
+		if content == "-" {
+			continue
+		}
+		file := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+	}
+	if k.started.IsZero() {
+		k.started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	}
+	procfs, sysfs := root+"/proc", root+"/sys"
+	return &machine{procfs: procfs, sysfs: sysfs, kernel: k, sources: []symcache.Source{
+		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.History{}), programs{errors.Join(k.record, k.list)},
+	}}
+}
+
+// withCapabilities is the status of a process with those.
+func withCapabilities(caps ...right) string {
+	bits := uint64(0)
+	for _, c := range caps {
+		bits |= 1 << c
+	}
+	return fmt.Sprintf("CapEff:\t%016x\n", bits)
+}
+
+var (
+	errPerf     = fmt.Errorf("opening a perf event on CPU 0: %w", perfring.ErrPermission)
+	errPrograms = fmt.Errorf("listing BPF programs: %w", bpf.ErrPermission)
+)
+
+const hiddenList = "0000000000000000 T _text\n0000000000000000 T _etext\n"
+
+// TestFindings changes one thing about a healthy machine, and looks for the finding
+// that says so and at the exit status.
+func TestFindings(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files  map[string]string
+		kernel fake
+		want   Finding // of which Found and each Remedy is contained in that of the report
+		code   int
+	}{
+		"healthy":   {want: Finding{Check: "symbols: kallsyms", Level: OK, Found: "1 of the core kernel"}},
+		"programs":  {want: Finding{Check: "bpf(2)", Level: OK, Found: "3 programs listed"}},
+		"functions": {want: Finding{Check: "symbols: bpf", Level: OK, Found: "1 of BPF functions"}},
+		"modules":   {want: Finding{Check: "symbols: modules", Level: OK, Found: "1 of modules"}},
+		"build id":  {want: Finding{Check: "build id", Level: OK, Found: "abcd"}},
+		"clocks":    {want: Finding{Check: "clocks", Level: OK, Found: "up for 1h30m0s, since 2026-01-02T03:04:05Z"}},
+		"lockdown":  {want: Finding{Check: "lockdown", Level: OK, Found: "integrity"}},
+		"no CAP_SYSLOG": {
+			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
+			want: Finding{Check: "symbols: kallsyms", Level: Fail, Found: kallsyms.ErrRestricted.Error(), Remedy: []string{
+				"securityContext: {capabilities: {add: [SYSLOG]}}", "AmbientCapabilities=CAP_SYSLOG",
+			}},
+			code: 2,
+		},
+		"kptr_restrict, and CAP_SYSLOG": {
+			files: map[string]string{"proc/sys/kernel/kptr_restrict": "2", "proc/kallsyms": hiddenList},
+			want: Finding{Check: "symbols: kallsyms", Level: Fail, Found: kallsyms.ErrRestricted.Error(), Remedy: []string{
+				"sysctl -w kernel.kptr_restrict=1",
+			}},
+			code: 2,
+		},
+		"kptr_restrict": {
+			files: map[string]string{"proc/sys/kernel/kptr_restrict": "2"},
+			want:  Finding{Check: "kernel.kptr_restrict", Level: Fail, Found: "2:", Remedy: []string{"sysctl -w kernel.kptr_restrict=1"}},
+			code:  2,
+		},
+		"capability": {
+			files: map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, sysAdmin)},
+			want:  Finding{Check: "CAP_BPF", Level: Note, Found: "nothing is lost"},
+		},
+		"perf refused": {
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
+			kernel: fake{record: errPerf},
+			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Found: perfring.ErrPermission.Error(), Remedy: []string{
+				"securityContext: {capabilities: {add: [PERFMON]}}", "AmbientCapabilities=CAP_PERFMON", "sysctl -w kernel.perf_event_paranoid=0",
+			}},
+			code: 1,
+		},
+		"perf refused in spite of the capability": {
+			kernel: fake{record: errPerf},
+			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"allow perf_event_open in the seccomp profile"}},
+			code:   1,
+		},
+		"no memory": {
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
+			kernel: fake{record: perfring.ErrMemory},
+			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
+				"add: [PERFMON]", "AmbientCapabilities=CAP_PERFMON", "kernel.perf_event_mlock_kb",
+			}},
+			code: 1,
+		},
+		"no files": {
+			kernel: fake{record: perfring.ErrFiles},
+			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"LimitNOFILE="}},
+			code:   1,
+		},
+		"old kernel": {
+			kernel: fake{record: perfring.ErrUnsupported},
+			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"Linux 5.1"}},
+			code:   1,
+		},
+		"bpf refused": {
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, capBPF)},
+			kernel: fake{list: errPrograms},
+			want: Finding{Check: "bpf(2)", Level: Warn, Found: bpf.ErrPermission.Error(), Remedy: []string{
+				"securityContext: {capabilities: {add: [SYS_ADMIN]}}", "AmbientCapabilities=CAP_SYS_ADMIN",
+			}},
+			code: 1,
+		},
+		"bpf refused in spite of the capability": {
+			kernel: fake{list: errPrograms},
+			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"allow bpf in the seccomp profile"}},
+			code:   1,
+		},
+		"bpf hidden": {
+			files:  map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin)},
+			kernel: fake{list: bpf.ErrHidden},
+			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"add: [SYSLOG]", "AmbientCapabilities=CAP_SYSLOG"}},
+			code:   1,
+		},
+		"no source of BPF": {
+			kernel: fake{list: errPrograms},
+			want:   Finding{Check: "symbols: bpf", Level: Warn, Found: bpf.ErrPermission.Error(), Remedy: []string{"seccomp"}},
+			code:   1,
+		},
+		"kernel without BPF": {
+			kernel: fake{list: bpf.ErrUnsupported},
+			want:   Finding{Check: "bpf(2)", Level: Note, Found: bpf.ErrUnsupported.Error()},
+			code:   1, // the fake source complains; the real one does not
+		},
+		"no netlink": {
+			kernel: fake{receive: &fs.PathError{Op: "socket", Path: "netlink", Err: fs.ErrPermission}},
+			want:   Finding{Check: "netlink", Level: Warn, Found: "netlink", Remedy: []string{"run as root"}},
+			code:   1,
+		},
+		"no sysfs": {
+			files: map[string]string{"sys/kernel/notes": "-"},
+			want: Finding{Check: "build id", Level: Warn, Found: "no such file", Remedy: []string{
+				"mount the host's /sys there, read-only: volumes: [{name: sysfs, hostPath: {path: /sys}}]",
+			}},
+			code: 1,
+		},
+		"kernel frames without build id": {
+			files: map[string]string{"sys/kernel/notes": "-"},
+			want: Finding{Check: "symbols: kallsyms", Level: Warn, Found: "; kernel frames get no build id",
+				Remedy: []string{"mount the host's /sys"}},
+			code: 1,
+		},
+		"no procfs": {
+			files: map[string]string{"proc/sys/kernel/osrelease": "-", "proc/kallsyms": "-"},
+			want:  Finding{Check: "kernel", Level: Warn, Found: "is not the /proc", Remedy: []string{"mount the host's /proc there"}},
+			code:  2,
+		},
+		"no kallsyms": {
+			files: map[string]string{"proc/kallsyms": "-"},
+			want:  Finding{Check: "symbols: kallsyms", Level: Fail, Found: "no such file", Remedy: []string{"mount the host's /proc there"}},
+			code:  2,
+		},
+		"no modules": {
+			files: map[string]string{"proc/modules": "-"},
+			want:  Finding{Check: "modules", Level: Note, Found: "no loadable modules"},
+		},
+		"sections missing": {
+			files: map[string]string{"sys/module/xfs/sections/.text": "-"},
+			want:  Finding{Check: "modules", Level: Warn, Found: "1 module loaded: open ", Remedy: []string{"mount the host's /sys"}},
+			code:  1,
+		},
+		"gVisor": {
+			files: map[string]string{"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"},
+			want:  Finding{Check: "whose kernel", Level: Warn, Found: "looks like gVisor's", Remedy: []string{"runtimeClassName"}},
+			code:  1,
+		},
+		"an old kernel of a distribution": {
+			files: map[string]string{"proc/version": "Linux version 4.4.0-21-generic (buildd@lgw01-21) #37-Ubuntu SMP\n"},
+			want:  Finding{Check: "whose kernel", Level: OK, Found: "no sign of a sandbox"},
+		},
+		"Kata": {
+			files: map[string]string{"proc/cmdline": "systemd.unit=kata-containers.target agent.log=debug\n"},
+			want:  Finding{Check: "whose kernel", Level: Warn, Found: "looks like that of a virtual machine", Remedy: []string{"runtimeClassName"}},
+			code:  1,
+		},
+		"container by its cgroup": {
+			files: map[string]string{"proc/self/cgroup": "0::/kubepods.slice/x\n"},
+			want:  Finding{Check: "whose kernel", Level: OK, Found: "in a container"},
+		},
+		"container by its root": {
+			files: map[string]string{"proc/self/mountinfo": "1 2 0:3 / / rw,relatime - overlay overlay rw\n"},
+			want:  Finding{Check: "whose kernel", Level: OK, Found: "in a container"},
+		},
+		"user namespace": {
+			files:  map[string]string{"proc/self/uid_map": "0 1000 1\n", "proc/kallsyms": hiddenList},
+			kernel: fake{record: errPerf, list: errPrograms},
+			want:   Finding{Check: "user namespace", Level: Warn, Found: "another", Remedy: []string{"hostUsers: false", "--userns=host"}},
+			code:   2,
+		},
+		"capability in a user namespace": {
+			files: map[string]string{"proc/self/uid_map": "0 1000 1\n"},
+			want:  Finding{Check: "CAP_SYSLOG", Level: Note, Found: "only in this user namespace"},
+			code:  1,
+		},
+		"time namespace": {
+			files: map[string]string{"proc/self/timens_offsets": "monotonic 0 0\nboottime 86400 0\n"},
+			want:  Finding{Check: "clocks", Level: Warn, Found: "86400 s off", Remedy: []string{"time namespaces"}},
+			code:  1,
+		},
+		"clock not set": {
+			kernel: fake{started: time.Unix(5, 0)},
+			want:   Finding{Check: "clocks", Level: Warn, Found: "1970", Remedy: []string{"time-sync.target"}},
+			code:   1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t.Context(), machineWith(t, tt.files, tt.kernel))
+			assert.Equal(t, tt.code, r.Code(), "%+v", r.Findings)
+			f := finding(t, r, tt.want.Check)
+			assert.Equal(t, tt.want.Level, f.Level, f.Found)
+			assert.Contains(t, f.Found, tt.want.Found)
+			require.Len(t, f.Remedy, len(tt.want.Remedy), f.Remedy)
+			for i, want := range tt.want.Remedy {
+				assert.Contains(t, f.Remedy[i], want)
+			}
+			assert.Equal(t, f.Level == Warn || f.Level == Fail, f.Lost != "", "what is lost is said where something is")
+		})
+	}
+}
+
+func finding(t *testing.T, r Report, check string) Finding {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Check == check {
+			return f
+		}
+	}
+	t.Fatalf("no finding %q in %+v", check, r.Findings)
+	return Finding{}
+}
+
+// TestForms compares what is written for people and for programs with files.
+func TestForms(t *testing.T) {
+	for name, m := range map[string]*machine{
+		"healthy": machineWith(t, nil, fake{}),
+		"bare": machineWith(t, map[string]string{
+			"proc/self/status": withCapabilities(), "proc/kallsyms": hiddenList, "sys/kernel/notes": "-",
+			"sys/kernel/security/lockdown": "-",
+		}, fake{record: errPerf, list: errPrograms}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t.Context(), m)
+			normalize(&r, m)
+			var text, color, programs strings.Builder
+			require.NoError(t, r.WriteText(&text, false))
+			require.NoError(t, r.WriteText(&color, true))
+			require.NoError(t, r.WriteJSON(&programs))
+			golden(t, name+".txt", text.String())
+			golden(t, name+".color.txt", color.String())
+			golden(t, name+".json", programs.String())
+			assert.NotContains(t, text.String(), "\x1b")
+
+			var back Report
+			require.NoError(t, json.Unmarshal([]byte(programs.String()), &back))
+			assert.Equal(t, r, back)
+		})
+	}
+}
+
+// normalize takes out of a report what is another at each run.
+func normalize(r *Report, m *machine) {
+	root := filepath.Dir(m.procfs)
+	fix := func(s *string) {
+		*s = strings.ReplaceAll(*s, root, "/host")
+		if before, rest, ok := strings.Cut(*s, "read in "); ok {
+			_, after, more := strings.Cut(rest, ";")
+			*s = before + "read in 1ms"
+			if more {
+				*s += ";" + after
+			}
+		}
+	}
+	fix(&r.Procfs)
+	fix(&r.Sysfs)
+	for i := range r.Findings {
+		fix(&r.Findings[i].Found)
+		for k := range r.Findings[i].Remedy {
+			fix(&r.Findings[i].Remedy[k])
+		}
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, file)
+}

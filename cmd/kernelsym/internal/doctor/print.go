@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteJSON writes the report as JSON. Fields and levels are stable; what is found,
+// lost and to be changed is for people.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(r)
+}
+
+// The colors of levels, and of what is not to stand out (ECMA-48).
+var colors = map[Level]string{OK: "\x1b[32m", Note: "\x1b[36m", Warn: "\x1b[33m", Fail: "\x1b[31m"}
+
+const (
+	faint = "\x1b[2m"
+	plain = "\x1b[0m"
+)
+
+// summary says what a result means.
+var summary = map[Level]string{
+	OK:   "Everything works: kernel frames get names, file IDs and source lines.",
+	Warn: "Something is lost: see what is marked with warn.",
+	Fail: "No names: kernel frames pass through as they came. See what is marked with fail.",
+}
+
+// WriteText writes the report for people, in color if they like.
+func (r *Report) WriteText(w io.Writer, color bool) error {
+	paint := func(code, text string) string {
+		if !color {
+			return text
+		}
+		return code + text + plain
+	}
+	width := 0
+	for _, f := range r.Findings {
+		width = max(width, len(f.Check))
+	}
+	var b strings.Builder
+	said := make(map[string]bool) // a remedy is, once
+	indent := strings.Repeat(" ", len("warn  ")+width+2)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s  %-*s  %s\n", paint(colors[f.Level], fmt.Sprintf("%-4s", f.Level)), width, f.Check,
+			strings.ReplaceAll(f.Found, "\n", "\n"+indent))
+		if f.Lost != "" {
+			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), f.Lost)
+		}
+		label := "remedy:"
+		for _, line := range f.Remedy {
+			if !said[line] {
+				fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, label), line)
+				label = "       "
+			}
+			said[line] = true
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", paint(colors[r.Result], summary[r.Result]))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
