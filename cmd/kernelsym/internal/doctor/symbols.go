@@ -47,18 +47,13 @@ var lost = map[string]struct{ some, all string }{
 	"bpf":     {some: "what perf events and bpf(2) would tell", all: "names of BPF programs and trampolines"},
 }
 
-// load runs a source until it has published its symbols. Modules are published
-// before their symbols are read, and again then.
+// load runs a source until it has published once.
 func load(ctx context.Context, source symcache.Source) (table *symtab.Table, degraded error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	again := false
 	err := source.Run(ctx, func(t *symtab.Table, why error) {
-		defer func() { again = true }()
 		table, degraded = t, why
-		if again || len(t.Modules()) == 0 || t.Symbols() != [symtab.NumOrigins]int{} || why != nil {
-			cancel()
-		}
+		cancel()
 	})
 	if table == nil {
 		return nil, err
