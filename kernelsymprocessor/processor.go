@@ -159,20 +159,23 @@ func byOrigin[N int | int64](cache *symcache.Cache, of func(*symtab.Table) [symt
 	}
 }
 
-// reportStatus reports what is wrong with the sources, or that nothing is.
+// reportStatus reports what is wrong with the sources or, once all have begun, that
+// nothing is.
 func reportStatus(host component.Host, health []symcache.Health) {
 	var errs []error
+	starting := false
 	for _, h := range health {
 		switch h.State {
 		case symcache.StateStarting:
-			return // not known yet
+			starting = true
 		case symcache.StateDegraded, symcache.StateDown:
 			errs = append(errs, fmt.Errorf("%s is %s: %w", h.Source, h.State, h.Err))
 		}
 	}
-	event := componentstatus.NewEvent(componentstatus.StatusOK)
-	if len(errs) > 0 {
-		event = componentstatus.NewRecoverableErrorEvent(errors.Join(errs...))
+	switch {
+	case len(errs) > 0:
+		componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(errors.Join(errs...)))
+	case !starting:
+		componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
 	}
-	componentstatus.ReportStatus(host, event)
 }

@@ -166,6 +166,33 @@ func TestContract_8_StatusSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
+// TestContract_8_StatusDoesNotWaitForOthers has a source that fails while another has
+// not begun yet.
+func TestContract_8_StatusDoesNotWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, slow := make(source), make(source)
+		h := newHost()
+		p := newProcessor(t, func() (*symcache.Cache, func()) {
+			c := symcache.Start(zap.NewNop(), nil, broken, slow)
+			return c, c.Stop
+		})
+		require.NoError(t, p.Start(t.Context(), h))
+		broken <- published{err: errors.New("grant CAP_SYSLOG")}
+		synctest.Wait()
+		require.Len(t, h.events, 1)
+		require.EqualError(t, h.events[0].Err(), "fake is down: grant CAP_SYSLOG")
+
+		broken <- published{table: kernel(t, "f")}
+		synctest.Wait()
+		require.Len(t, h.events, 1, "not known of the other yet")
+		slow <- published{table: kernel(t, "f")}
+		synctest.Wait()
+		require.Len(t, h.events, 2)
+		assert.Equal(t, componentstatus.StatusOK, h.events[1].Status())
+		require.NoError(t, p.Shutdown(t.Context()))
+	})
+}
+
 func TestTelemetry(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()

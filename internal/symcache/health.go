@@ -3,8 +3,6 @@ package symcache
 import (
 	"fmt"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 // State is how a source is.
@@ -79,12 +77,7 @@ func (c *Cache) setHealth(i int, state State, err error) {
 		return
 	}
 	c.health[i] = Health{Source: was.Source, State: state, Err: err}
-	log := c.logger.With(zap.String("source", was.Source), zap.Stringer("state", state))
-	if state == StateUp {
-		log.Info("Kernel symbols are up to date")
-	} else {
-		log.Warn("Kernel symbols are incomplete", zap.Error(err))
-	}
+	c.log(i)
 	for w := range c.watchers {
 		if w.changed != nil {
 			w.changed(c.health)

@@ -37,6 +37,7 @@ type Cache struct {
 	clock    *realtime.Tracker // may be nil
 	sources  []Source
 	snapshot atomic.Pointer[symtab.Snapshot]
+	ctx      context.Context // of the sources
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
@@ -45,6 +46,7 @@ type Cache struct {
 	mu       sync.Mutex // guards what follows; held while watchers are called
 	tables   []*symtab.Table
 	health   []Health
+	lines    []lines // of the log, by source
 	watchers map[*watcher]struct{}
 }
 
@@ -63,9 +65,11 @@ func start(
 		logger:     logger,
 		clock:      clock,
 		sources:    sources,
+		ctx:        ctx,
 		cancel:     cancel,
 		newBackOff: newBackOff,
 		tables:     make([]*symtab.Table, len(sources)),
+		lines:      make([]lines, len(sources)),
 		watchers:   make(map[*watcher]struct{}),
 	}
 	for _, s := range sources {
