@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// shareCollector has the built collector lie where every user can execute it.
+func shareCollector(t *testing.T) {
+	t.Helper()
+	binary, err := os.ReadFile(kerneltest.Built(t, kerneltest.Collector))
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for another user
+	name := filepath.Join(dir, "otelcol")
+	require.NoError(t, os.WriteFile(name, binary, 0o755)) //nolint:gosec // for another user
+	t.Setenv(kerneltest.Collector, name)
+}
+
+// TestContract_6_3_WithoutPrivileges sends profiles through a collector of a user
+// who may not see anything of the kernel: they come out as they came, and the log
+// says once for each source what to grant.
+func TestContract_6_3_WithoutPrivileges(t *testing.T) {
+	kerneltest.NeedRestrictedPerf(t)
+	shareCollector(t)
+	kerneltest.Unprivileged(t, func(t *testing.T) {
+		endpoint, file := freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
+		c := startCollector(t, fmt.Sprintf(otlpConfig, endpoint, freeAddress(t), file))
+		c.eventually("the sources say how they are", func() error {
+			for _, source := range []string{"kallsyms", "bpf"} {
+				if !strings.Contains(c.log.String(), `"source": "`+source+`"`) {
+					return errors.New(source + " has not yet")
+				}
+			}
+			return nil
+		})
+		vmlinux := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20)}
+		pd := rewritetest.NewMessage().Profile(map[string]any{"service.name": "app"}, "perf").Sample(
+			frame{Address: 0xffffffff81000010},
+			frame{Address: 0xffffffff81000020, Type: "kernel"},
+			frame{Address: 0x30, Type: "kernel", Mapping: vmlinux},
+			frame{Address: 0x1234, Type: "native"},
+		).Profiles
+		for n := range 3 {
+			sent := pprofile.NewProfiles()
+			pd.CopyTo(sent)
+			require.NoError(t, overGRPC(endpoint)(t, sent))
+			assert.Equal(t, toJSON(t, pd), toJSON(t, nthMessage(c, file, n)), "untouched")
+		}
+		c.stop()
+		for source, remedies := range map[string][]string{
+			"kallsyms": {"is zero", "CAP_SYSLOG", "kernel.kptr_restrict"},
+			"bpf":      {"CAP_PERFMON", "kernel.perf_event_paranoid", "CAP_SYS_ADMIN"},
+		} {
+			lines := linesOf(c, source)
+			require.Len(t, lines, 1, "one line, however often it is tried")
+			for _, remedy := range remedies {
+				assert.Contains(t, lines[0], remedy)
+			}
+		}
+	})
+}
+
+// linesOf returns the lines of the log about a source.
+func linesOf(c *collector, source string) (lines []string) {
+	for line := range strings.Lines(c.log.String()) {
+		if strings.Contains(line, `"source": "`+source+`"`) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestContract_8_Recovery has a collector with a /proc in which the kernel hides its
+// addresses, until it does not any more.
+func TestContract_8_Recovery(t *testing.T) {
+	procfs, endpoint, file := t.TempDir(), freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
+	const (
+		hidden = "0000000000000000 T _text\n0000000000000000 T work\n0000000000000000 T _etext\n"
+		shown  = "ffffffff81000000 T _text\nffffffff81000010 T work\nffffffff81000100 T _etext\n"
+	)
+	write := func(list string) {
+		next := filepath.Join(procfs, "next")
+		require.NoError(t, os.WriteFile(next, []byte(list), 0o644))
+		require.NoError(t, os.Rename(next, filepath.Join(procfs, "kallsyms")))
+	}
+	write(hidden)
+	c := startCollector(t, fmt.Sprintf(`
+receivers: {otlp: {protocols: {grpc: {endpoint: "%s"}}}}
+processors: {kernelsym: {procfs: %s, bpf: {enabled: false}, modules: {enabled: false}, host_check: false}}
+exporters: {file: {path: %s, flush_interval: 50ms}}
+service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [file]}}}
+`, endpoint, procfs, file))
+	told := func(n int, state, what string) {
+		c.eventually("the log tells of "+state, func() error {
+			if lines := linesOf(c, "kallsyms"); len(lines) != n || !strings.Contains(lines[n-1], `"state": "`+state+`"`) {
+				return fmt.Errorf("lines: %q", lines)
+			}
+			return nil
+		})
+		assert.Contains(t, linesOf(c, "kallsyms")[n-1], what)
+	}
+	leaf := func(n int) frame {
+		pd := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: 0xffffffff81000018}).Profiles
+		require.NoError(t, overGRPC(endpoint)(t, pd))
+		return leafOf(t, nthMessage(c, file, n))
+	}
+	told(1, "down", "grant CAP_SYSLOG")
+	assert.Empty(t, leaf(0).Lines)
+	write(shown)
+	told(2, "up", "up to date")
+	require.Len(t, leaf(1).Lines, 1)
+}
