@@ -64,6 +64,7 @@ const limitedEnv = "KERNELSYM_TEST_DOCTOR_LIMITED"
 func TestEachCapability(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
+	kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_doctor", 815, 0)) // of which the kernel can hide the address
 	for _, tt := range []struct {
 		only capability.Cap
 		ok   []string
