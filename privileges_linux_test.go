@@ -12,22 +12,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/moby/sys/capability"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
-	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
 // A place is code of which the test knows the name.
 type place struct {
 	Addr, End uint64
 	Name      string // or a part of it
-	At        int64  // on the boot clock, when it was there
+	At        int64  // on the boot clock, when it was there; 0 if it is now
 }
 
 // TestPrivileges starts the sources with each setting that the running kernel can
@@ -168,49 +165,6 @@ func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 	require.NoError(t, cmd.Wait(), out.String())
 	require.NoError(t, err, out.String())
 	return o
-}
-
-// loadMore loads programs, of which the last one stays until the test ends, and
-// returns where they lie, as the kernel's records say.
-func loadMore(t *testing.T) (stays place, brief []place) {
-	t.Helper()
-	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, reader.Close()) }()
-	var tags []string
-	tagOf := func(p *ebpf.Program) string {
-		info, err := p.Info()
-		require.NoError(t, err)
-		return info.Tag
-	}
-	const several = 5 // no list of programs, made once a second, has them all
-	for n := range int32(several) {
-		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
-		tags = append(tags, tagOf(p))
-		require.NoError(t, p.Close())
-	}
-	tags = append(tags, tagOf(kerneltest.LoadBPF(t, kerneltest.HotProgram(t))))
-	found := make(map[string]place)
-	for len(found) < len(tags) {
-		records, err := reader.Read(t.Context(), time.Now().Add(time.Minute))
-		require.NoError(t, err)
-		require.NotEmpty(t, records, "the kernel tells of programs")
-		for _, r := range records {
-			if r.Type != perfring.TypeKsymbol || r.Symbol.Unregister {
-				continue
-			}
-			for _, tag := range tags {
-				name := "bpf_prog_" + tag
-				if _, known := found[tag]; !known && strings.HasPrefix(r.Symbol.Name, name) {
-					found[tag] = place{Addr: r.Symbol.Addr, End: r.Symbol.Addr + uint64(r.Symbol.Len), Name: name, At: r.Time}
-				}
-			}
-		}
-	}
-	for _, tag := range tags[:several] {
-		brief = append(brief, found[tag])
-	}
-	return found[tags[several]], brief
 }
 
 // coreFunction returns a function of the core kernel.

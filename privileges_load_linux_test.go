@@ -1,0 +1,63 @@
+package kernelsym
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// loadMore loads programs, of which the last one stays until the test ends, and
+// returns where they lie, as the kernel's records say.
+func loadMore(t *testing.T) (stays place, brief []place) {
+	t.Helper()
+	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
+	var tags []string
+	tagOf := func(p *ebpf.Program) string {
+		info, err := p.Info()
+		require.NoError(t, err)
+		return info.Tag
+	}
+	const several = 5 // no list of programs, made once a second, has them all
+	for n := range int32(several) {
+		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
+		tags = append(tags, tagOf(p))
+		require.NoError(t, p.Close())
+	}
+	tags = append(tags, tagOf(kerneltest.LoadBPF(t, kerneltest.HotProgram(t))))
+	found, gone := make(map[string]place), make(map[string]int64)
+	for len(found) < len(tags) || len(gone) < several {
+		records, err := reader.Read(t.Context(), time.Now().Add(time.Minute))
+		require.NoError(t, err)
+		require.NotEmpty(t, records, "the kernel tells of programs")
+		for _, r := range records {
+			if r.Type != perfring.TypeKsymbol {
+				continue
+			}
+			tag := symtab.TagOf(r.Symbol.Name)
+			at, known := found[tag]
+			switch {
+			case r.Symbol.Unregister && known && at.Addr == r.Symbol.Addr:
+				gone[tag] = r.Time
+			case !r.Symbol.Unregister && !known && slices.Contains(tags, tag): // the main function comes first
+				found[tag] = place{Addr: r.Symbol.Addr, End: r.Symbol.Addr + uint64(r.Symbol.Len), Name: "bpf_prog_" + tag, At: r.Time}
+			}
+		}
+	}
+	for _, tag := range tags[:several] {
+		p := found[tag]
+		p.At += (gone[tag] - p.At) / 2 // the clock is read once for each reader
+		brief = append(brief, p)
+	}
+	stays = found[tags[several]]
+	stays.At = 0
+	return stays, brief
+}
