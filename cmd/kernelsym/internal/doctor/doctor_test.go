@@ -1,123 +1,17 @@
 package doctor
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
-	"flag"
-	"fmt"
 	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
-}
-
-// fake is a kernel that answers as a test says.
-type fake struct {
-	record, list, receive error
-	started               time.Time // by the wall clock
-}
-
-func (f fake) recordSymbols() error           { return f.record }
-func (f fake) listPrograms() (n int, _ error) { return 3, f.list }
-func (f fake) receiveEvents() error           { return f.receive }
-func (f fake) clocks() (boot, offset int64)   { return int64(90 * time.Minute), f.started.UnixNano() }
-
-// programs is the source of BPF functions of a fake.
-type programs struct{ err error }
-
-func (programs) Name() string { return "bpf" }
-
-func (p programs) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
-	functions := symtab.NewFunctions(symtab.History{})
-	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, symtab.Always))
-	publish(functions.Table(), p.err)
-	<-ctx.Done()
-	return nil
-}
-
-// healthy is the files of a machine on which nothing is missing.
-var healthy = map[string]string{
-	"proc/sys/kernel/osrelease":           "6.12.0-test\n",
-	"proc/sys/kernel/kptr_restrict":       "1\n",
-	"proc/sys/kernel/perf_event_paranoid": "2\n",
-	"proc/version":                        "Linux version 6.12.0-test (gcc) #1 SMP\n",
-	"proc/cmdline":                        "root=/dev/sda\n",
-	"proc/1/cgroup":                       "0::/init.scope\n",
-	"proc/self/cgroup":                    "0::/system.slice/otelcol.service\n",
-	"proc/self/mountinfo":                 "22 1 8:1 / / rw,relatime - ext4 /dev/sda rw\n",
-	"proc/self/status":                    "Name:\totelcol\nCapEff:\t000001ffffffffff\n",
-	"proc/self/uid_map":                   "         0          0 4294967295\n",
-	"proc/self/timens_offsets":            "monotonic           0         0\nboottime            0         0\n",
-	"proc/kallsyms": "ffffffff81000000 T _text\nffffffff81000000 T start\nffffffff81000100 T _etext\n" +
-		"ffffffffa0000000 t init\t[xfs]\n",
-	"proc/modules":                       "xfs 4096 0 - Live 0xffffffffa0000000\n",
-	"sys/kernel/notes":                   "\x04\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00GNU\x00\xab\xcd\x00\x00",
-	"sys/kernel/security/lockdown":       "none [integrity] confidentiality\n",
-	"sys/module/xfs/sections/.text":      "0xffffffffa0000000\n",
-	"sys/module/xfs/notes/.note.gnu.dir": "",
-}
-
-// machineWith returns a machine with those files in place of the healthy ones;
-// "-" removes a file.
-func machineWith(t *testing.T, files map[string]string, k fake) *machine {
-	t.Helper()
-	all := maps.Clone(healthy)
-	maps.Copy(all, files)
-	root := t.TempDir()
-	for name, content := range all {
-		if content == "-" {
-			continue
-		}
-		file := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	}
-	if k.started.IsZero() {
-		k.started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	}
-	procfs, sysfs := root+"/proc", root+"/sys"
-	return &machine{procfs: procfs, sysfs: sysfs, kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.History{}), programs{errors.Join(k.record, k.list)},
-	}}
-}
-
-// withCapabilities is the status of a process with those.
-func withCapabilities(caps ...right) string {
-	bits := uint64(0)
-	for _, c := range caps {
-		bits |= 1 << c
-	}
-	return fmt.Sprintf("CapEff:\t%016x\n", bits)
-}
-
-var (
-	errPerf     = fmt.Errorf("opening a perf event on CPU 0: %w", perfring.ErrPermission)
-	errPrograms = fmt.Errorf("listing BPF programs: %w", bpf.ErrPermission)
-)
-
-const hiddenList = "0000000000000000 T _text\n0000000000000000 T _etext\n"
 
 // TestFindings changes one thing about a healthy machine, and looks for the finding
 // that says so and at the exit status.
@@ -323,66 +217,4 @@ func finding(t *testing.T, r Report, check string) Finding {
 	}
 	t.Fatalf("no finding %q in %+v", check, r.Findings)
 	return Finding{}
-}
-
-// TestForms compares what is written for people and for programs with files.
-func TestForms(t *testing.T) {
-	for name, m := range map[string]*machine{
-		"healthy": machineWith(t, nil, fake{}),
-		"bare": machineWith(t, map[string]string{
-			"proc/self/status": withCapabilities(), "proc/kallsyms": hiddenList, "sys/kernel/notes": "-",
-			"sys/kernel/security/lockdown": "-",
-		}, fake{record: errPerf, list: errPrograms}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := run(t.Context(), m)
-			normalize(&r, m)
-			var text, color, programs strings.Builder
-			require.NoError(t, r.WriteText(&text, false))
-			require.NoError(t, r.WriteText(&color, true))
-			require.NoError(t, r.WriteJSON(&programs))
-			golden(t, name+".txt", text.String())
-			golden(t, name+".color.txt", color.String())
-			golden(t, name+".json", programs.String())
-			assert.NotContains(t, text.String(), "\x1b")
-
-			var back Report
-			require.NoError(t, json.Unmarshal([]byte(programs.String()), &back))
-			assert.Equal(t, r, back)
-		})
-	}
-}
-
-// normalize takes out of a report what is another at each run.
-func normalize(r *Report, m *machine) {
-	root := filepath.Dir(m.procfs)
-	fix := func(s *string) {
-		*s = strings.ReplaceAll(*s, root, "/host")
-		if before, rest, ok := strings.Cut(*s, "read in "); ok {
-			_, after, more := strings.Cut(rest, ";")
-			*s = before + "read in 1ms"
-			if more {
-				*s += ";" + after
-			}
-		}
-	}
-	fix(&r.Procfs)
-	fix(&r.Sysfs)
-	for i := range r.Findings {
-		fix(&r.Findings[i].Found)
-		for k := range r.Findings[i].Remedy {
-			fix(&r.Findings[i].Remedy[k])
-		}
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, file)
 }

@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// TestForms compares what is written for people and for programs with files.
+func TestForms(t *testing.T) {
+	for name, m := range map[string]*machine{
+		"healthy": machineWith(t, nil, fake{}),
+		"bare": machineWith(t, map[string]string{
+			"proc/self/status": withCapabilities(), "proc/kallsyms": hiddenList, "sys/kernel/notes": "-",
+			"sys/kernel/security/lockdown": "-",
+		}, fake{record: errPerf, list: errPrograms}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t.Context(), m)
+			normalize(&r, m)
+			var text, color, programs strings.Builder
+			require.NoError(t, r.WriteText(&text, false))
+			require.NoError(t, r.WriteText(&color, true))
+			require.NoError(t, r.WriteJSON(&programs))
+			golden(t, name+".txt", text.String())
+			golden(t, name+".color.txt", color.String())
+			golden(t, name+".json", programs.String())
+			assert.NotContains(t, text.String(), "\x1b")
+
+			var back Report
+			require.NoError(t, json.Unmarshal([]byte(programs.String()), &back))
+			assert.Equal(t, r, back)
+		})
+	}
+}
+
+// normalize takes out of a report what is another at each run.
+func normalize(r *Report, m *machine) {
+	root := filepath.Dir(m.procfs)
+	fix := func(s *string) {
+		*s = strings.ReplaceAll(*s, root, "/host")
+		if before, rest, ok := strings.Cut(*s, "read in "); ok {
+			_, after, more := strings.Cut(rest, ";")
+			*s = before + "read in 1ms"
+			if more {
+				*s += ";" + after
+			}
+		}
+	}
+	fix(&r.Procfs)
+	fix(&r.Sysfs)
+	for i := range r.Findings {
+		fix(&r.Findings[i].Found)
+		for k := range r.Findings[i].Remedy {
+			fix(&r.Findings[i].Remedy[k])
+		}
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, file)
+}
