@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -27,18 +28,33 @@ func NewSource(procfs, sysfs string) *Source {
 // Name returns "kallsyms".
 func (*Source) Name() string { return "kallsyms" }
 
+// lookAgain is the time between two looks for a build id that is not there.
+const lookAgain = 10 * time.Second
+
 // Run publishes the core kernel's symbols and waits until ctx is done. Without a
-// build id they are published as degraded. Its errors are those of [ParseCore]
-// and of opening and reading the file.
+// build id they are published as degraded, and again when there is one. Its errors
+// are those of [ParseCore] and of opening and reading the file.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
 	id, degraded := s.buildID()
-	core, err := s.load(id)
-	if err != nil {
-		return err
+	for {
+		core, err := s.load(id)
+		if err != nil {
+			return err
+		}
+		publish(symtab.NewTable([]*symtab.Module{core}), degraded)
+		if degraded == nil {
+			<-ctx.Done()
+			return nil
+		}
+		for degraded != nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(lookAgain):
+				id, degraded = s.buildID()
+			}
+		}
 	}
-	publish(symtab.NewTable([]*symtab.Module{core}), degraded)
-	<-ctx.Done()
-	return nil
 }
 
 func (s *Source) load(buildID string) (*symtab.Module, error) {

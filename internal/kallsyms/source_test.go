@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -76,6 +77,33 @@ func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
 			assert.NotZero(t, core.Len())
 		})
 	}
+}
+
+// TestContract_8_SysfsCanComeLater has it mounted an hour after the start.
+func TestContract_8_SysfsCanComeLater(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/kallsyms"), small)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var ids []string
+		ended := make(chan error)
+		go func() {
+			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")).Run(ctx, func(table *symtab.Table, degraded error) {
+				core := table.Modules()[0]
+				ids = append(ids, core.BuildID)
+				assert.Equal(t, core.BuildID == "", degraded != nil)
+			})
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{""}, ids, "nothing new, nothing published")
+		write(t, filepath.Join(root, "sys/kernel/notes"), "\x04\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00GNU\x00\xab\xcd\x00\x00")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []string{"", "abcd"}, ids)
+		cancel()
+		require.NoError(t, <-ended)
+	})
 }
 
 func TestSourceErrors(t *testing.T) {
