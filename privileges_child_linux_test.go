@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,15 +136,16 @@ func (c *child) since(stays place, brief []place) string {
 		}
 		return c.status("bpf") != "" // else its lines come in a moment
 	})
-	when := "at once"
-	for _, p := range brief {
-		if !c.knows(p) {
-			when = "within a second"
-		}
-	}
 	detail := c.detail(stays)
 	if detail == "no" {
 		return detail
+	}
+	when := "within a second"
+	unknown := func(p place) bool { return !c.knows(p) }
+	for began := time.Now(); when != "at once" && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		if !slices.ContainsFunc(brief, unknown) {
+			when = "at once"
+		}
 	}
 	return detail + ", " + when
 }
