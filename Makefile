@@ -33,9 +33,15 @@ view: $(TOOL) ## serve the flame graph of the last `make run`
 	@$(TOOL) view $(PROFILES)
 
 .PHONY: test
-test: build ## run the tests: pure, running kernel, built collector
-	CGO_ENABLED=$(if $(RACE),1,0) KERNELSYM_COLLECTOR=$(abspath $(COLLECTOR)) KERNELSYM_TOOL=$(abspath $(TOOL)) \
-		go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
+test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
+test: export KERNELSYM_TOOL := $(abspath $(TOOL))
+test: build test-deploy ## run the tests: pure, running kernel, built collector, deployment
+	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
+
+.PHONY: test-deploy
+test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
+test-deploy: build ## run the tests of what stands in deploy/: image, manifests, container
+	go test -C internal/deploytest -count=1 ./...
 
 KERNEL ?= 6.1,6.12
 
@@ -54,6 +60,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and arm64
 	$(TOOLS)/golangci-lint run
+	cd internal/deploytest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
 	GOARCH=arm64 go vet ./...
 	GOARCH=arm64 go build -o /dev/null ./cmd/kernelsym

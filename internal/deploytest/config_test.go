@@ -1,0 +1,104 @@
+package deploytest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// environment returns that of a container, with values in place of what only a
+// cluster knows. The last of a name counts.
+func environment(t *testing.T, list []corev1.EnvVar) (pairs []string) {
+	t.Helper()
+	fields := map[string]string{"status.podIP": "127.0.0.1", "spec.nodeName": "some-node"}
+	for _, v := range list {
+		value := v.Value
+		if v.ValueFrom != nil {
+			value = fields[v.ValueFrom.FieldRef.FieldPath]
+			require.NotEmpty(t, value, v.Name)
+		}
+		pairs = slices.DeleteFunc(pairs, func(pair string) bool { return strings.HasPrefix(pair, v.Name+"=") })
+		pairs = append(pairs, v.Name+"="+value)
+	}
+	return pairs
+}
+
+// variable is one without a default in a configuration.
+var variable = regexp.MustCompile(`\$\{env:(\w+)\}`)
+
+// validate has the built collector check a configuration, in that environment only,
+// which must have all variables: for the collector, those that it lacks are empty.
+func validate(t *testing.T, config string, environment []string) {
+	t.Helper()
+	for _, v := range variable.FindAllStringSubmatch(config, -1) {
+		assert.True(t, slices.ContainsFunc(environment, func(pair string) bool {
+			return strings.HasPrefix(pair, v[1]+"=")
+		}), "%s is not set", v[1])
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector),
+		"validate", "--feature-gates=service.profilesSupport", "--config", file)
+	cmd.Env = environment
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// config returns the configuration that a container reads: the file that its
+// command names, or else that of its image.
+func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) string {
+	t.Helper()
+	args := c.Args
+	if args == nil {
+		for _, i := range readDockerfile(t, repository+"/deploy/Dockerfile") {
+			if i.name == "CMD" {
+				args = strings.FieldsFunc(i.args, func(r rune) bool { return strings.ContainsRune(`[]", `, r) })
+			}
+		}
+	}
+	file := ""
+	for _, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "--config="); ok {
+			file = name
+		}
+	}
+	for _, mount := range c.VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == mount.Name && v.ConfigMap != nil && filepath.Dir(file) == mount.MountPath {
+				return m.configs[v.ConfigMap.Name].Data[filepath.Base(file)]
+			}
+		}
+	}
+	t.Fatalf("%s reads %s, which is not mounted", c.Name, file)
+	return ""
+}
+
+// TestConfigurations has the built collector check the configuration of each
+// container, with the variables that it is given.
+func TestConfigurations(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		m := render(t, name)
+		for owner, pod := range m.pods() {
+			for _, c := range pod.Spec.Containers {
+				t.Run(name+"/"+owner+"/"+c.Name, func(t *testing.T) {
+					config := m.config(t, pod.Spec, c)
+					require.NotEmpty(t, config)
+					if c.Name == "ebpf-profiler" { // its receiver is not in our collector
+						config = strings.ReplaceAll(config, "profiling", "kernelstack")
+					}
+					validate(t, config, environment(t, c.Env))
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package deploytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An instruction is a line of a Dockerfile.
+type instruction struct {
+	name  string
+	flags map[string][]string // "from", "mount"
+	args  string
+}
+
+// readDockerfile returns the instructions of a Dockerfile. It takes no here
+// documents, escapes or variables: there are none.
+func readDockerfile(t *testing.T, file string) (list []instruction) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	joined := strings.ReplaceAll(string(text), "\\\n", " ")
+	for line := range strings.Lines(joined) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		require.NotContains(t, line, "$", "variables are not expanded here")
+		name, args, _ := strings.Cut(line, " ")
+		i := instruction{name: name, flags: make(map[string][]string)}
+		for args = strings.TrimSpace(args); strings.HasPrefix(args, "--"); {
+			flag, rest, _ := strings.Cut(args, " ")
+			key, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+			i.flags[key] = append(i.flags[key], value)
+			args = strings.TrimSpace(rest)
+		}
+		i.args = args
+		list = append(list, i)
+	}
+	return list
+}
+
+// An image is what a stage of a Dockerfile makes.
+type image struct {
+	root    string // directory
+	host    bool   // what it is made of is not here: this machine's files stand for it
+	workdir string
+
+	user            string
+	entrypoint, cmd []string
+}
+
+// A dockerfile is being built, without Docker.
+type dockerfile struct {
+	context, dir string // directories
+	stages       []*image
+	names        map[string]*image
+}
+
+// apply does what an instruction says. It fails for all that it does not know.
+func (d *dockerfile) apply(i instruction) error {
+	if i.name == "FROM" {
+		return d.from(strings.Fields(i.args))
+	}
+	stage := d.stages[len(d.stages)-1]
+	switch i.name {
+	case "WORKDIR":
+		stage.workdir = path.Join(stage.workdir, i.args)
+		if path.IsAbs(i.args) {
+			stage.workdir = i.args
+		}
+		return os.MkdirAll(stage.path("."), 0o755)
+	case "COPY":
+		return d.copy(stage, i)
+	case "RUN":
+		return stage.run(i)
+	case "USER":
+		stage.user = i.args
+		return nil
+	case "ENTRYPOINT":
+		return json.Unmarshal([]byte(i.args), &stage.entrypoint)
+	case "CMD":
+		return json.Unmarshal([]byte(i.args), &stage.cmd)
+	}
+	return fmt.Errorf("what %s does is not known here", i.name)
+}
+
+// from begins a stage.
+func (d *dockerfile) from(args []string) error {
+	root, err := os.MkdirTemp(d.dir, "stage")
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // others look into it
+		return err
+	}
+	stage := &image{root: root, host: args[0] != "scratch", workdir: "/"}
+	if d.names[args[0]] != nil {
+		return fmt.Errorf("stages that go on from others are not known here: %s", args[0])
+	}
+	if len(args) == 3 {
+		d.names[args[2]] = stage
+	}
+	d.stages = append(d.stages, stage)
+	return nil
+}
+
+// path returns where a file of an image is.
+func (i *image) path(name string) string {
+	if !path.IsAbs(name) {
+		name = path.Join(i.workdir, name)
+	}
+	return path.Join(i.root, name)
+}
+
+// source returns a file to copy from: for what an image came with, this machine's.
+func (i *image) source(name string) string {
+	file := i.path(name)
+	if _, err := os.Lstat(file); err != nil && i.host && path.IsAbs(name) {
+		return name
+	}
+	return file
+}

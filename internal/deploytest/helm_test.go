@@ -1,0 +1,70 @@
+package deploytest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// values are those of the Helm chart that are used. The parts that the chart puts
+// into a pod as they are have the types of Kubernetes.
+type values struct {
+	Mode  string `json:"mode"`
+	Image struct {
+		Repository string `json:"repository"`
+		Tag        string `json:"tag"`
+	} `json:"image"`
+	Command struct {
+		Name      string   `json:"name"`
+		ExtraArgs []string `json:"extraArgs"`
+	} `json:"command"`
+	ServiceAccount struct {
+		Create                       bool `json:"create"`
+		AutomountServiceAccountToken bool `json:"automountServiceAccountToken"`
+	} `json:"serviceAccount"`
+	Tolerations        []corev1.Toleration         `json:"tolerations"`
+	PodSecurityContext corev1.PodSecurityContext   `json:"podSecurityContext"`
+	SecurityContext    corev1.SecurityContext      `json:"securityContext"`
+	Resources          corev1.ResourceRequirements `json:"resources"`
+	UseGOMEMLIMIT      bool                        `json:"useGOMEMLIMIT"`
+	ExtraEnvs          []corev1.EnvVar             `json:"extraEnvs"`
+	ExtraVolumes       []corev1.Volume             `json:"extraVolumes"`
+	ExtraVolumeMounts  []corev1.VolumeMount        `json:"extraVolumeMounts"`
+	Service            struct {
+		Enabled               bool                                `json:"enabled"`
+		InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy"`
+	} `json:"service"`
+	Ports map[string]struct {
+		Enabled bool `json:"enabled"`
+	} `json:"ports"`
+	AlternateConfig map[string]any `json:"alternateConfig"`
+}
+
+// TestHelmValues verifies that the values make the same agent as the base.
+func TestHelmValues(t *testing.T) {
+	text, err := os.ReadFile(repository + "/deploy/helm/values.yaml")
+	require.NoError(t, err)
+	v := decode[values](t, "values.yaml", text)
+	m := render(t, "base")
+	pod := m.pods()["kernelsym"].Spec
+	c := collectorOf(t, pod)
+	assert.Equal(t, *c.SecurityContext, v.SecurityContext)
+	assert.Equal(t, c.Resources, v.Resources)
+	assert.Equal(t, pod.Tolerations, v.Tolerations)
+	assert.Subset(t, pod.Volumes, v.ExtraVolumes)
+	assert.Subset(t, c.VolumeMounts, v.ExtraVolumeMounts)
+	assert.Len(t, v.ExtraVolumeMounts, len(c.VolumeMounts)-1, "that of the configuration is the chart's")
+	assert.Subset(t, c.Env, v.ExtraEnvs)
+	assert.Equal(t, c.Image, v.Image.Repository+":"+v.Image.Tag)
+	assert.Equal(t, *m.services[0].Spec.InternalTrafficPolicy, v.Service.InternalTrafficPolicy)
+
+	base := decode[map[string]any](t, "config.yaml", []byte(m.config(t, pod, c)))
+	assert.Equal(t, base, v.AlternateConfig)
+	config, err := yaml.Marshal(v.AlternateConfig)
+	require.NoError(t, err)
+	validate(t, string(config), environment(t, v.ExtraEnvs))
+}

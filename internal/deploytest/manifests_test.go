@@ -1,0 +1,187 @@
+package deploytest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const kubernetes = repository + "/deploy/kubernetes/"
+
+// kustomizations are the base and the overlays.
+func kustomizations(t *testing.T) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob(kubernetes + "*/kustomization.yaml")
+	require.NoError(t, err)
+	overlays, err := filepath.Glob(kubernetes + "overlays/*/kustomization.yaml")
+	require.NoError(t, err)
+	for _, file := range append(files, overlays...) {
+		name, err := filepath.Rel(kubernetes, filepath.Dir(file))
+		require.NoError(t, err)
+		list = append(list, name)
+	}
+	require.Len(t, list, 4)
+	return list
+}
+
+// A manifest is what kustomize makes of a directory.
+type manifest struct {
+	namespaces  []corev1.Namespace
+	accounts    []corev1.ServiceAccount
+	services    []corev1.Service
+	configs     map[string]corev1.ConfigMap
+	daemonSets  []appsv1.DaemonSet
+	deployments []appsv1.Deployment
+}
+
+// render makes a manifest. It fails for a key that the type does not have.
+func render(t *testing.T, name string) *manifest {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kubernetes+name)
+	require.NoError(t, err)
+	m := &manifest{configs: make(map[string]corev1.ConfigMap)}
+	for _, resource := range resources.Resources() {
+		text, err := resource.AsYAML()
+		require.NoError(t, err)
+		id := resource.CurId().String()
+		switch resource.GetKind() {
+		case "Namespace":
+			m.namespaces = append(m.namespaces, decode[corev1.Namespace](t, id, text))
+		case "ServiceAccount":
+			m.accounts = append(m.accounts, decode[corev1.ServiceAccount](t, id, text))
+		case "Service":
+			m.services = append(m.services, decode[corev1.Service](t, id, text))
+		case "ConfigMap":
+			config := decode[corev1.ConfigMap](t, id, text)
+			m.configs[config.Name] = config
+		case "DaemonSet":
+			m.daemonSets = append(m.daemonSets, decode[appsv1.DaemonSet](t, id, text))
+		case "Deployment":
+			m.deployments = append(m.deployments, decode[appsv1.Deployment](t, id, text))
+		default:
+			t.Fatalf("%s: a kind that the tests do not know", id)
+		}
+	}
+	return m
+}
+
+// decode decodes YAML, strictly.
+func decode[T any](t *testing.T, what string, text []byte) (value T) {
+	t.Helper()
+	require.NoError(t, yaml.UnmarshalStrict(text, &value), what)
+	return value
+}
+
+// pods returns the pods of a manifest by the name of what makes them.
+func (m *manifest) pods() map[string]corev1.PodTemplateSpec {
+	pods := make(map[string]corev1.PodTemplateSpec)
+	for _, d := range m.daemonSets {
+		pods[d.Name] = d.Spec.Template
+	}
+	for _, d := range m.deployments {
+		pods[d.Name] = d.Spec.Template
+	}
+	return pods
+}
+
+// TestManifests renders and decodes all manifests, and checks what the types do not
+// say: that names lead to what is there.
+func TestManifests(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		t.Run(name, func(t *testing.T) {
+			m := render(t, name)
+			require.Len(t, m.namespaces, 1)
+			require.Len(t, m.daemonSets, 1)
+			for _, d := range m.daemonSets {
+				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
+			}
+			for _, d := range m.deployments {
+				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
+			}
+			for _, s := range m.services {
+				assert.Equal(t, m.namespaces[0].Name, s.Namespace)
+				m.checkService(t, s)
+			}
+			for owner, pod := range m.pods() {
+				m.checkPod(t, owner, pod.Spec)
+			}
+		})
+	}
+}
+
+// checkService verifies that one kind of pod serves it, with the ports that it names.
+func (m *manifest) checkService(t *testing.T, s corev1.Service) {
+	t.Helper()
+	served := 0
+	for _, pod := range m.pods() {
+		if !containsAll(pod.Labels, s.Spec.Selector) {
+			continue
+		}
+		served++
+		names := make(map[string]bool)
+		for _, port := range collectorOf(t, pod.Spec).Ports {
+			names[port.Name] = true
+		}
+		for _, port := range s.Spec.Ports {
+			assert.True(t, names[port.TargetPort.String()], "%s: no port %s", s.Name, port.TargetPort.String())
+		}
+	}
+	assert.Equal(t, 1, served, s.Name)
+}
+
+// collectorOf returns the container that runs our collector.
+func collectorOf(t *testing.T, pod corev1.PodSpec) corev1.Container {
+	t.Helper()
+	for _, c := range pod.Containers {
+		if c.Name == "otelcol" {
+			return c
+		}
+	}
+	t.Fatal("no container otelcol")
+	return corev1.Container{}
+}
+
+func containsAll(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPod verifies that what it mounts and runs as is there.
+func (m *manifest) checkPod(t *testing.T, owner string, pod corev1.PodSpec) {
+	t.Helper()
+	assert.Equal(t, m.accounts[0].Name, pod.ServiceAccountName, owner)
+	volumes := make(map[string]bool)
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+		if v.ConfigMap != nil {
+			assert.Contains(t, m.configs, v.ConfigMap.Name, owner)
+		}
+	}
+	for _, c := range pod.Containers {
+		for _, mount := range c.VolumeMounts {
+			assert.True(t, volumes[mount.Name], "%s: no volume %s", owner, mount.Name)
+			assert.True(t, mount.ReadOnly, "%s: %s can be written to", owner, mount.Name)
+		}
+	}
+}
+
+// TestDocumentsAreStrict verifies that a key which is not known is refused.
+func TestDocumentsAreStrict(t *testing.T) {
+	text, err := os.ReadFile(kubernetes + "base/daemonset.yaml")
+	require.NoError(t, err)
+	var d appsv1.DaemonSet
+	require.NoError(t, yaml.UnmarshalStrict(text, &d))
+	require.Error(t, yaml.UnmarshalStrict(append(text, "surprise: 1\n"...), &d))
+}

@@ -1,0 +1,54 @@
+package deploytest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// rights are the capabilities that the agent has.
+var rights = map[string][]corev1.Capability{
+	"base":                   {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
+	"overlays/ebpf-profiler": {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
+	"overlays/gateway":       {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
+	"overlays/no-sys-admin":  {"SYSLOG", "PERFMON"},
+}
+
+// TestRights verifies that our containers have the rights they need and no others.
+func TestRights(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		t.Run(name, func(t *testing.T) {
+			m := render(t, name)
+			for owner, pod := range m.pods() {
+				require.NotNil(t, pod.Spec.AutomountServiceAccountToken)
+				assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+				assert.False(t, pod.Spec.HostNetwork)
+				assert.False(t, pod.Spec.HostIPC)
+				// The profiler next to it wants to see all processes.
+				assert.Equal(t, name == "overlays/ebpf-profiler", pod.Spec.HostPID)
+				container := collectorOf(t, pod.Spec)
+				require.Equal(t, "otelcol-kernelsym:0.1.0-dev", container.Image)
+				checkRights(t, container.SecurityContext)
+				if owner == "kernelsym" {
+					assert.Equal(t, rights[name], container.SecurityContext.Capabilities.Add)
+					continue
+				}
+				assert.Empty(t, container.SecurityContext.Capabilities.Add)
+				assert.True(t, *container.SecurityContext.RunAsNonRoot)
+			}
+		})
+	}
+}
+
+func checkRights(t *testing.T, c *corev1.SecurityContext) {
+	t.Helper()
+	assert.True(t, c.Privileged == nil || !*c.Privileged)
+	require.NotNil(t, c.AllowPrivilegeEscalation)
+	assert.False(t, *c.AllowPrivilegeEscalation)
+	require.NotNil(t, c.ReadOnlyRootFilesystem)
+	assert.True(t, *c.ReadOnlyRootFilesystem)
+	assert.Equal(t, []corev1.Capability{"ALL"}, c.Capabilities.Drop)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, c.SeccompProfile.Type)
+}

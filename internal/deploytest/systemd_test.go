@@ -1,0 +1,79 @@
+package deploytest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+const systemd = repository + "/deploy/systemd/"
+
+// readUnit returns the settings of unit files, as later ones change earlier ones.
+func readUnit(t *testing.T, files ...string) map[string]string {
+	t.Helper()
+	settings := make(map[string]string)
+	for _, file := range files {
+		text, err := os.ReadFile(systemd + file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if !ok || strings.HasPrefix(key, "#") {
+				continue
+			}
+			if key == "CapabilityBoundingSet" && value != "" && settings[key] != "" {
+				value = settings[key] + " " + value
+			}
+			settings[key] = value
+		}
+	}
+	return settings
+}
+
+// TestUnitHasTheRightsOfTheManifests compares the capabilities, and that no setting
+// takes away what they are for.
+func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
+	for overlay, files := range map[string][]string{
+		"base":                  {"otelcol-kernelsym.service"},
+		"overlays/no-sys-admin": {"otelcol-kernelsym.service", "no-sys-admin.conf"},
+	} {
+		unit := readUnit(t, files...)
+		var got []corev1.Capability
+		for name := range strings.FieldsSeq(unit["CapabilityBoundingSet"]) {
+			got = append(got, corev1.Capability(strings.TrimPrefix(name, "CAP_")))
+		}
+		assert.Equal(t, rights[overlay], got)
+		for _, hides := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "PrivateUsers", "PrivateNetwork"} {
+			assert.NotContains(t, unit, hides)
+		}
+		assert.Contains(t, unit["RestrictAddressFamilies"], "AF_NETLINK")
+		for _, call := range []string{"bpf", "perf_event_open"} {
+			assert.True(t, slices.Contains(strings.Fields(unit["SystemCallFilter"]), call), call)
+		}
+	}
+}
+
+// TestUnitVerifies has systemd read the unit: it warns of what it does not know.
+func TestUnitVerifies(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd is not installed: it does not read the unit")
+	}
+	binary := kerneltest.Built(t, kerneltest.Collector)
+	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
+	require.NoError(t, err)
+	unit := filepath.Join(t.TempDir(), "otelcol-kernelsym.service")
+	installed := strings.Replace(string(text), "/usr/local/bin/otelcol-kernelsym", binary, 1)
+	require.NoError(t, os.WriteFile(unit, []byte(installed), 0o600))
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.NotContains(t, string(out), unit, "a warning")
+}
