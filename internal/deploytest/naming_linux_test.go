@@ -1,0 +1,245 @@
+package deploytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/encoding/gzip" // as exporters compress
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// backendAddress is where the container sends to, in its own network.
+const backendAddress = "127.0.0.1:14317"
+
+// A backend takes what the container sends.
+type backend struct {
+	pprofileotlp.UnimplementedGRPCServer
+	received chan pprofile.Profiles
+}
+
+func (b *backend) Export(_ context.Context, request pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
+	pd := pprofile.NewProfiles()
+	request.Profiles().CopyTo(pd)
+	b.received <- pd
+	return pprofileotlp.NewExportResponse(), nil
+}
+
+// A link sends profiles through a container.
+type link struct {
+	*container
+	backend *backend
+	client  pprofileotlp.GRPCClient
+}
+
+func connect(c *container) *link {
+	c.t.Helper()
+	l := &link{container: c, backend: &backend{received: make(chan pprofile.Profiles, 100)}}
+	server := grpc.NewServer()
+	pprofileotlp.RegisterGRPCServer(server, l.backend)
+	var listener net.Listener
+	c.eventually("the container has a network", func() error {
+		return c.inside(func() (err error) {
+			listener, err = new(net.ListenConfig).Listen(c.t.Context(), "tcp", backendAddress)
+			return err
+		})
+	})
+	go func() { _ = server.Serve(listener) }()
+	c.t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient("passthrough:///127.0.0.1:4317", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(c.dial))
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = conn.Close() })
+	l.client = pprofileotlp.NewGRPCClient(conn)
+	return l
+}
+
+// pass sends a leaf for each address through the container, and returns the frames
+// that come out.
+func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
+	l.t.Helper()
+	l.eventually("a message is taken", func() error {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		for _, addr := range addresses {
+			m.Sample(rewritetest.Frame{Address: addr, Type: "kernel"})
+		}
+		_, err := l.client.Export(l.t.Context(), pprofileotlp.NewExportRequestFromProfiles(m.Profiles))
+		return err
+	})
+	l.eventually("the message comes out", func() error {
+		select {
+		case pd := <-l.backend.received:
+			node, ok := pd.ResourceProfiles().At(0).Resource().Attributes().Get("k8s.node.name")
+			require.True(l.t, ok)
+			require.Equal(l.t, "some-node", node.Str())
+			for _, s := range rewritetest.Samples(pd) {
+				frames = append(frames, s.Stack[0])
+			}
+			return nil
+		default:
+			return errors.New("it has not yet")
+		}
+	})
+	require.Len(l.t, frames, len(addresses))
+	return frames
+}
+
+var sourceUp = regexp.MustCompile(`(?m)^otelcol_processor_kernelsym_source_up\{.*source="(\w+)".*\} (\d)$`)
+
+// sources returns the metric source_up.
+func (l *link) sources() map[string]string {
+	l.t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return l.dial(ctx, address) },
+	}}
+	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://127.0.0.1:8888/metrics", nil)
+	require.NoError(l.t, err)
+	response, err := client.Do(request)
+	require.NoError(l.t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(l.t, err)
+	up := make(map[string]string)
+	for _, match := range sourceUp.FindAllStringSubmatch(string(text), -1) {
+		up[match[1]] = match[2]
+	}
+	return up
+}
+
+// coreFunctions returns the starts of some functions of the kernel, each with a name
+// that nothing else has.
+func coreFunctions(t *testing.T) (addresses []uint64, names []string) {
+	t.Helper()
+	list := kerneltest.ReadSymbols(t)
+	for addr := list.Stext; addr < list.Etext && len(names) < 500; addr = list.After(addr) {
+		if all := list.Names[addr]; len(all) == 1 && !strings.Contains(all[0], "__") && !strings.HasSuffix(all[0], "_start") &&
+			!strings.HasSuffix(all[0], "_end") && !strings.HasPrefix(all[0], "_") {
+			addresses, names = append(addresses, addr), append(names, all[0])
+		}
+	}
+	require.Len(t, names, 500)
+	return addresses, names
+}
+
+// program loads a program and returns where it is, and the kernel's name for it.
+func program(t *testing.T, name string) (address uint64, symbol string) {
+	t.Helper()
+	address = kerneltest.CodeOf(t, kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 5)))[0].Start
+	for _, part := range kerneltest.ReadParts(t) {
+		if part.Addr == address {
+			return address, part.Name
+		}
+	}
+	t.Fatalf("the kernel lists no symbol for %s", name)
+	return 0, ""
+}
+
+// TestContainer runs the agent of each manifest in a container that is made of it
+// and sends it kernel frames: of the kernel, and of BPF programs that were loaded
+// before it started and after.
+func TestContainer(t *testing.T) {
+	needSandbox(t)
+	for _, name := range kustomizations(t) {
+		t.Run(name, func(t *testing.T) {
+			addresses, names := coreFunctions(t)
+			addr, symbol := program(t, "before")
+			addresses, names = append(addresses, addr), append(names, symbol)
+			m := render(t, name)
+			l := connect(startContainer(t, m))
+			l.eventually("names", func() error { return firstUnnamed(l.pass(addresses), names) })
+
+			addr, symbol = program(t, "after")
+			addresses, names = append(addresses, addr), append(names, symbol)
+			l.eventually("the name of a program that was just loaded", func() error {
+				return firstUnnamed(l.pass(addresses), names)
+			})
+			want := map[string]string{"kallsyms": "1", "modules": "1", "bpf": "1"}
+			if name == "overlays/no-sys-admin" {
+				want["bpf"] = "0" // the list of programs is missing
+			}
+			assert.Equal(t, want, l.sources())
+			l.checkRights(m, rights[name])
+		})
+	}
+}
+
+// firstUnnamed says which frame does not have its name.
+func firstUnnamed(frames []rewritetest.Frame, names []string) error {
+	for i, f := range frames {
+		if len(f.Lines) == 0 || f.Lines[0].System != names[i] {
+			return fmt.Errorf("%s is named %+v", names[i], f.Lines)
+		}
+	}
+	return nil
+}
+
+// checkRights looks at the process itself: what it may do, and what it sees.
+func (c *container) checkRights(m *manifest, want []corev1.Capability) {
+	c.t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", c.process.Process.Pid)
+	var mask uint64
+	for _, name := range want {
+		bit, err := capabilityOf(string(name))
+		require.NoError(c.t, err)
+		mask |= 1 << bit
+	}
+	status, err := os.ReadFile(proc + "status")
+	require.NoError(c.t, err)
+	for _, line := range []string{
+		fmt.Sprintf("CapPrm:\t%016x", mask), fmt.Sprintf("CapEff:\t%016x", mask), fmt.Sprintf("CapBnd:\t%016x", mask),
+		"NoNewPrivs:\t1", "Uid:\t0\t0\t0\t0",
+	} {
+		assert.Contains(c.t, string(status), line+"\n")
+	}
+	mounts, err := os.ReadFile(proc + "mountinfo")
+	require.NoError(c.t, err)
+	allowed := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
+	for _, mount := range m.mounts(c.t, m.pods()["kernelsym"].Spec, collectorOf(c.t, m.pods()["kernelsym"].Spec)) {
+		allowed[mount.Target] = true
+	}
+	for line := range strings.Lines(string(mounts)) {
+		at, options := strings.Fields(line)[4], strings.Fields(line)[5]
+		if strings.HasPrefix(at, "/host/") { // file systems of the host below it come with it
+			at = strings.Join(strings.SplitN(at, "/", 4)[:3], "/")
+		}
+		assert.True(c.t, allowed[at], line)
+		if at != "/proc" && at != "/dev" && at == strings.Fields(line)[4] {
+			assert.Contains(c.t, strings.Split(options, ","), "ro", line)
+		}
+	}
+}
+
+// TestContainerWithoutSyslog takes one right away: then the kernel shows no
+// addresses, and frames pass through as they came.
+func TestContainerWithoutSyslog(t *testing.T) {
+	needSandbox(t)
+	addresses, _ := coreFunctions(t)
+	l := connect(startContainer(t, render(t, "base"), "SYSLOG"))
+	l.eventually("it says that it has no symbols", func() error {
+		if !strings.Contains(l.log.String(), `"source": "kallsyms", "state": "down"`) {
+			return errors.New("it has not yet")
+		}
+		return nil
+	})
+	for i, f := range l.pass(addresses) {
+		assert.Equal(t, rewritetest.Frame{Address: addresses[i], Type: "kernel"}, f)
+	}
+	assert.Equal(t, "0", l.sources()["kallsyms"])
+}
