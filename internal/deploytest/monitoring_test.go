@@ -1,0 +1,170 @@
+package deploytest
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// dashboardQueries returns the queries of the dashboard by panel, with values for
+// Grafana's variables.
+func dashboardQueries(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/deploy/grafana/kernelsym.json")
+	require.NoError(t, err)
+	var dashboard struct {
+		Panels []struct {
+			ID      int    `json:"id"`
+			Title   string `json:"title"`
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+		Templating struct {
+			List []struct {
+				Name string `json:"name"`
+			} `json:"list"`
+		} `json:"templating"`
+	}
+	require.NoError(t, json.Unmarshal(text, &dashboard))
+	variables := []string{"__rate_interval"}
+	for _, v := range dashboard.Templating.List {
+		variables = append(variables, v.Name)
+	}
+	queries := make(map[string][]string)
+	for _, p := range dashboard.Panels {
+		require.NotContains(t, queries, p.Title)
+		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for _, target := range p.Targets {
+			for _, used := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
+				assert.Contains(t, variables, used[1], p.Title)
+			}
+			queries[p.Title] = append(queries[p.Title],
+				strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(target.Expr))
+		}
+		require.NotEmpty(t, queries[p.Title])
+	}
+	return queries
+}
+
+// alertQueries returns the queries of the alert rules by name.
+func alertQueries(t *testing.T) map[string][]string {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile(repository+"/deploy/prometheus/alerts.yaml", false, model.UTF8Validation)
+	require.Empty(t, errs)
+	queries := make(map[string][]string)
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			queries[rule.Alert] = []string{rule.Expr}
+			for _, needed := range []string{"summary", "description", "runbook"} {
+				assert.NotEmpty(t, rule.Annotations[needed], "%s: %s", rule.Alert, needed)
+			}
+			assert.NotEmpty(t, rule.Labels["severity"], rule.Alert)
+		}
+	}
+	return queries
+}
+
+// metricsOf returns the names of the metrics that a query reads, and the values of
+// labels that it asks for.
+func metricsOf(t *testing.T, query string) (names []string, labels map[string][]string) {
+	t.Helper()
+	expr, err := parser.ParseExpr(query)
+	require.NoError(t, err, query)
+	labels = make(map[string][]string)
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		if selector, ok := node.(*parser.VectorSelector); ok {
+			names = append(names, selector.Name)
+			for _, m := range selector.LabelMatchers {
+				labels[m.Name] = append(labels[m.Name], strings.Split(m.Value, "|")...)
+			}
+		}
+		return nil
+	})
+	return names, labels
+}
+
+// exposedNames returns how Prometheus sees the metrics of metadata.yaml, and the
+// values of their attributes.
+func exposedNames(t *testing.T) (names []string, values map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/metadata.yaml")
+	require.NoError(t, err)
+	var metadata struct {
+		Attributes map[string]struct {
+			Enum []string `json:"enum"`
+		} `json:"attributes"`
+		Telemetry struct {
+			Metrics map[string]struct {
+				Histogram *struct{} `json:"histogram"`
+			} `json:"metrics"`
+		} `json:"telemetry"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &metadata))
+	for name, metric := range metadata.Telemetry.Metrics {
+		if metric.Histogram != nil {
+			name += "_bucket"
+		}
+		names = append(names, "otelcol_"+name)
+	}
+	values = map[string][]string{"source": {"kallsyms", "modules", "bpf"}}
+	for name, attribute := range metadata.Attributes {
+		values[name] = append(values[name], attribute.Enum...)
+	}
+	return names, values
+}
+
+// TestMonitoring verifies that dashboard and alerts parse, read metrics and labels
+// that there are, and that the dashboard shows each metric.
+func TestMonitoring(t *testing.T) {
+	exposed, values := exposedNames(t)
+	dashboard := dashboardQueries(t)
+	for _, all := range []map[string][]string{dashboard, alertQueries(t)} {
+		for where, queries := range all {
+			for _, query := range queries {
+				names, labels := metricsOf(t, query)
+				require.NotEmpty(t, names, where)
+				for _, name := range names {
+					if !strings.HasPrefix(name, "otelcol_process_") { // TestContainer looks for these
+						assert.Contains(t, exposed, name, where)
+					}
+				}
+				for label, wanted := range labels {
+					if label != "instance" && label != model.MetricNameLabel {
+						assert.Subset(t, values[label], wanted, "%s: %s", where, label)
+					}
+				}
+			}
+		}
+	}
+	shown := usedMetrics(t)
+	for _, name := range exposed {
+		assert.Contains(t, shown, name, "no panel and no alert")
+	}
+}
+
+// usedMetrics returns the metrics that dashboard and alerts read.
+func usedMetrics(t *testing.T) (used []string) {
+	t.Helper()
+	for _, all := range []map[string][]string{dashboardQueries(t), alertQueries(t)} {
+		for _, queries := range all {
+			for _, query := range queries {
+				names, _ := metricsOf(t, query)
+				used = append(used, names...)
+			}
+		}
+	}
+	slices.Sort(used)
+	return slices.Compact(used)
+}
