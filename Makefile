@@ -71,10 +71,11 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 	@mkdir -p $(BUILD)/generate && ln -sfn $(CURDIR) $(BUILD)/generate/kernelsym
 	cd $(BUILD)/generate/kernelsym && $(TOOLS)/mdatagen metadata.yaml
 	cd $(BUILD)/generate/kernelsym/kernelstackreceiver && $(TOOLS)/mdatagen metadata.yaml
+	go run ./internal/configdoc
 
 # What `make generate` writes.
 GENERATED = find . -path ./$(BUILD) -prune -o -type f \
-	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md \) -exec sha256sum {} + | sort -k2
+	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2
 
 .PHONY: check-generate
 check-generate: ## check that what is generated is up to date
