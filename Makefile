@@ -53,6 +53,10 @@ test-vm: build ## run the tests in the kernels of a distribution, in virtual mac
 bench: ## print the measures of speed and memory (as root)
 	@go run ./internal/bench -rounds $(or $(ROUNDS),31)
 
+.PHONY: soak
+soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)
+	@go run ./internal/soak -collector $(COLLECTOR) -duration $(or $(DURATION),10m)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@internal/tools/fuzz.sh $(or $(FUZZTIME),10s)

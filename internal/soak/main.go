@@ -1,0 +1,137 @@
+// Command soak is what `make soak` does: it runs the collector for a while under a
+// steady flow of profiles, as BPF programs come and go, and looks at it. It fails if
+// a name is wrong, or if memory, open files or goroutines keep growing; and it prints
+// what that took.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/cilium/ebpf/rlimit"
+)
+
+func main() {
+	binary := flag.String("collector", "build/otelcol-kernelsym", "the collector")
+	duration := flag.Duration("duration", 10*time.Minute, "how long to run")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *binary, *duration)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+// The configurations of the two parts. The history is short, so that it is full soon.
+const (
+	common = `
+processors: {kernelsym: {addresses: keep, history: {ttl: 10s}}}
+exporters: {otlp_grpc: {endpoint: %[2]q, compression: none, tls: {insecure: true}}}
+extensions: {pprof: {endpoint: %[3]q}}
+service:
+  extensions: [pprof]
+  telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: %[4]s}}}}]}}
+`
+	background = `
+receivers: {otlp: {protocols: {grpc: {endpoint: %[1]q}}}}` + common + `  pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [otlp_grpc]}}
+`
+	flowing = `
+receivers: {otlp: {protocols: {grpc: {endpoint: %[1]q}}}, kernelstack: {interval: 1s}}` + common + `  pipelines: {profiles: {receivers: [otlp, kernelstack], processors: [kernelsym], exporters: [otlp_grpc]}}
+`
+)
+
+// run spends a fifth of the time without profiles, and the rest with them.
+func run(ctx context.Context, binary string, duration time.Duration) error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("not root? %w", err)
+	}
+	truth, err := readTruth()
+	if err != nil {
+		return err
+	}
+	idle, err := spend(ctx, binary, background, duration/5, newFlow(truth, false))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("background: %.2f %% of a core, %.0f BPF programs a second come and go\n",
+		100*idle.cpuShare(), idle.programsPerSecond())
+	busy, err := spend(ctx, binary, flowing, duration*4/5, newFlow(truth, true))
+	if err != nil {
+		return err
+	}
+	profiles := float64(busy.flow.profiles.Load())
+	perThousand := 1000 * (busy.cpu.Seconds() - idle.cpuShare()*busy.took.Seconds()) / profiles
+	fmt.Printf("flow: %.0f profiles with %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming\n",
+		profiles, busy.flow.core.Load()+busy.flow.bpf.Load(), perThousand, 1000*busy.rewriting.Seconds()/profiles)
+	fmt.Printf("names: %s\n", busy.flow)
+	return errors.Join(busy.flow.check(), busy.checkGrowth())
+}
+
+// A result is what a run of the collector has shown.
+type result struct {
+	flow    *flow
+	took    time.Duration
+	cpu     time.Duration
+	samples []sample
+
+	rewriting time.Duration
+}
+
+func (r *result) cpuShare() float64          { return r.cpu.Seconds() / r.took.Seconds() }
+func (r *result) programsPerSecond() float64 { return float64(r.flow.loaded.Load()) / r.took.Seconds() }
+
+// spend runs the collector for that long.
+func spend(ctx context.Context, binary, config string, duration time.Duration, f *flow) (*result, error) {
+	c, err := start(ctx, binary, config)
+	if err != nil {
+		return nil, err
+	}
+	r := &result{flow: f}
+	err = c.ready(ctx, f)
+	if err == nil {
+		err = r.observe(ctx, c, duration)
+	}
+	if stopErr := c.stop(); stopErr != nil || err != nil {
+		return nil, fmt.Errorf("%w\n%s", errors.Join(err, stopErr), c.log.String())
+	}
+	return r, nil
+}
+
+// observe looks at the collector once a second, while the flow goes on.
+func (r *result) observe(ctx context.Context, c *collector, duration time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- r.flow.run(ctx, c) }()
+	before, err := c.cpu()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for ctx.Err() == nil {
+		s, err := c.sample()
+		if err != nil {
+			return err
+		}
+		r.samples = append(r.samples, s)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	r.took = time.Since(began)
+	after, err := c.cpu()
+	r.cpu = after - before
+	err = errors.Join(err, <-ended)
+	if r.flow.sends && err == nil {
+		r.rewriting, err = c.rewriting()
+	}
+	return err
+}
