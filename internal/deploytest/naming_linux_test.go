@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,13 +54,16 @@ func TestContainer(t *testing.T) {
 			addresses, names := coreFunctions(t)
 			addr, symbol := program(t, "before")
 			addresses, names = append(addresses, addr), append(names, symbol)
+			programs := kerneltest.ReadParts(t)
 			m := render(t, name)
 			l := connect(startContainer(t, m))
 			l.eventually("names", func() error {
 				err := firstUnnamed(l.pass(addresses), names)
-				if err != nil && strings.Contains(l.log.String(), "reading them takes more than") {
-					t.Skip("other tests have loaded so many BPF programs that the kernel's list of them takes too long: " +
-						"names of programs that were there before are not tested")
+				last := len(addresses) - 1
+				if err != nil && name == "overlays/no-sys-admin" && !slices.Equal(programs, kerneltest.ReadParts(t)) &&
+					firstUnnamed(l.pass(addresses[:last]), names[:last]) == nil {
+					t.Skip("BPF programs come and go: a list of symbols that is read meanwhile leaves some out, " +
+						"so names of programs that were there before are not tested")
 				}
 				return err
 			})
