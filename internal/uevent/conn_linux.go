@@ -37,7 +37,7 @@ func Dial() (*Conn, error) {
 // wrap ErrSyntax, after which it can be called again; and those of the socket.
 func (c *Conn) Receive(ctx context.Context) (Event, error) {
 	for {
-		n, from, err := c.socket.Recvfrom(withoutDeadline{ctx}, c.buf, 0)
+		n, from, err := c.socket.Recvfrom(withoutDeadline{ctx}, c.buf, 0) //nolint:contextcheck // it is ctx
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
