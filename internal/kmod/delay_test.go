@@ -64,10 +64,10 @@ func TestDelayOfWhatIsReadAgain(t *testing.T) {
 	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n") // looks torn the first time
 	known := newKnown(k.source())
 	begin := time.Now()
-	known.told(begin, nil)
+	known.told(news{since: begin})
 	_, err := known.refresh(context.Background(), func() {})
 	require.NoError(t, err)
-	known.told(begin.Add(time.Hour), nil)
+	known.told(news{since: begin.Add(time.Hour)})
 	assert.Equal(t, begin, known.since)
 	_, err = known.refresh(context.Background(), func() {})
 	require.NoError(t, err)

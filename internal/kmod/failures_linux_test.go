@@ -16,6 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // eventually waits until something is so.
@@ -34,35 +35,37 @@ func named(c *symcache.Cache, module string) bool {
 	return ok && m.Len() > 0
 }
 
-// gated is a source that stands still in a publication while the gate is locked.
+// gated are events that nothing receives before the gate is closed, or ctx done.
 type gated struct {
-	*Source
-	gate *sync.Mutex
+	events
+	gate chan struct{}
 }
 
-func (g gated) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
-	return g.Source.Run(ctx, func(t *symtab.Table, degraded error) {
-		publish(t, degraded)
-		g.gate.Lock()
-		defer g.gate.Unlock()
-	})
+func (g gated) Receive(ctx context.Context) (uevent.Event, error) {
+	select {
+	case <-ctx.Done():
+		return uevent.Event{}, ctx.Err()
+	case <-g.gate:
+		return g.events.Receive(ctx)
+	}
 }
 
-// TestStorm has the kernel send more events than the socket has room for while the
-// source stands still. A module that is loaded after that, of which it is not told,
+// TestStorm has the kernel send more events than the socket has room for while
+// nothing receives them. A module that is loaded after that, of which it is not told,
 // is known all the same.
 func TestStorm(t *testing.T) {
 	kerneltest.NeedModules(t)
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
-	var gate sync.Mutex
-	gate.Lock()
-	open := sync.OnceFunc(gate.Unlock)
+	gate := make(chan struct{})
 	s := NewSource("/proc", "/sys", time.Millisecond, symtab.History{})
-	c := symcache.Start(zap.NewNop(), nil, gated{s, &gate})
+	s.dial = func() (events, error) {
+		conn, err := uevent.Dial()
+		return gated{conn, gate}, err
+	}
+	c := symcache.Start(zap.NewNop(), nil, s)
 	defer c.Stop()
-	defer open() // or it could not be stopped
-	eventually(t, "the first table, at which it stops", func() bool { return named(c, "dummy") })
+	eventually(t, "the first table", func() bool { return named(c, "dummy") })
 	assert.Zero(t, s.Stats().Counts().LostRecords)
 
 	for range 2000 {
@@ -70,7 +73,7 @@ func TestStorm(t *testing.T) {
 	}
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	assert.False(t, hasModule(c, "veth"))
-	open()
+	close(gate)
 	eventually(t, "names", func() bool { return named(c, "veth") })
 	counts := s.Stats().Counts()
 	assert.Positive(t, counts.LostRecords)

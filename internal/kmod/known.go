@@ -16,14 +16,13 @@ import (
 type known struct {
 	source  *Source
 	modules []*module
-	begun   bool   // everything was known once
+	begun   bool   // everything was published since begin
 	shown   bool   // the kernel shows addresses
 	tornSum uint64 // of the last list of symbols that looked torn
 	again   time.Duration
 	since   time.Time // when an event told of what is not known yet; zero if none did
 	past    past
-	looked  int64            // when the list was read that was taken over last, on the clock of lifetimes
-	events  map[string]heard // since then, by module
+	when    when
 }
 
 // module is one load of a module.
@@ -48,22 +47,22 @@ const (
 )
 
 func newKnown(s *Source) *known {
-	return &known{source: s, past: past{history: s.history}, events: make(map[string]heard)}
+	return &known{source: s, past: past{history: s.history}}
 }
 
-// told notes which events came that refresh is to deal with, and when the first did.
-func (k *known) told(at time.Time, events map[string]heard) {
+// begin begins anew to publish, and to learn by hear what events told. What is known
+// stays.
+func (k *known) begin(hear func() news) {
+	k.begun, k.again, k.since = false, 0, time.Time{}
+	k.when.hear, k.when.events = hear, nil
+}
+
+// told takes over what events told that refresh is to deal with.
+func (k *known) told(n news) {
 	if k.since.IsZero() {
-		k.since = at
+		k.since = n.since
 	}
-	for name, t := range events {
-		all, ok := k.events[name]
-		if !ok || all.removed == 0 {
-			all.removed = t.removed
-		}
-		all.added = max(all.added, t.added)
-		k.events[name] = all
-	}
+	k.when.told(n)
 }
 
 // refresh brings what is known up to date, and calls changed after each step that
@@ -71,13 +70,15 @@ func (k *known) told(at time.Time, events map[string]heard) {
 // returns the time after which to look again, as something is pending; 0 if
 // nothing is.
 func (k *known) refresh(ctx context.Context, changed func()) (again time.Duration, err error) {
-	began := now()
+	k.told(k.when.begin())
 	list, err := k.source.list()
 	if err != nil {
 		return 0, err
 	}
+	late := k.when.news() // of what may not be in the list
+	k.told(late)
 	different, first := k.update(list), !k.begun
-	k.looked = began
+	k.when.tookOver(list, late.missed)
 	different = k.past.expire(now()) || different
 	complete := true
 	switch missing := k.missing(); {
@@ -95,8 +96,7 @@ func (k *known) refresh(ctx context.Context, changed func()) (again time.Duratio
 		changed()
 	}
 	if complete {
-		k.since, k.begun = time.Time{}, true
-		clear(k.events)
+		k.since, k.begun = late.since, true // what was told late may not be known yet
 	}
 	if complete && !slices.ContainsFunc(list, func(id identity) bool { return !id.live }) {
 		k.again = 0
@@ -148,16 +148,7 @@ func (k *known) update(list []identity) (different bool) {
 		modules = append(modules, k.source.describe(id))
 		loaded++
 	}
-	for _, m := range k.modules {
-		if !slices.Contains(modules, m) {
-			k.end(m)
-		}
-	}
-	for _, m := range modules {
-		if !slices.Contains(k.modules, m) {
-			k.begin(m)
-		}
-	}
+	k.date(modules)
 	if different = !slices.Equal(modules, k.modules); different {
 		k.shown = false // that can change at any time, and then all of them are others
 	}

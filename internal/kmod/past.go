@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -14,9 +13,6 @@ type past struct {
 	modules   []*symtab.Module // first the one that went first
 	forgotten symtab.Forgotten
 }
-
-// now reads the clock of lifetimes.
-func now() int64 { return perfring.Boottime.Now() }
 
 // add adds a module that is gone.
 func (p *past) add(m *symtab.Module) {
@@ -66,42 +62,4 @@ func (p *past) freeSince(start, end uint64) int64 {
 		}
 	}
 	return since
-}
-
-// heard is when events told of a module.
-type heard struct {
-	added   int64 // the last time; 0 if none did
-	removed int64 // the first time
-}
-
-// begin says since when a module is there that was not in the list before. It was
-// initialized before an event told of it, and its code ran before that.
-func (k *known) begin(m *module) {
-	if !k.begun && k.looked == 0 {
-		m.info.Valid = symtab.Always // for all that is known
-		return
-	}
-	from := now()
-	if t, ok := k.events[m.name]; ok && t.added > k.looked {
-		from = min(from, t.added)
-	}
-	earliest := max(k.looked, k.past.freeSince(m.info.Start, m.info.End))
-	m.info.Valid = symtab.Since(from)
-	m.info.Slack = symtab.NewSlack(time.Duration(from-earliest), 0)
-}
-
-// end puts a module that is not in the list any more into the history. It was there
-// when the list was last read, and until an event told that it was about to go.
-func (k *known) end(m *module) {
-	was := m.published
-	if was == nil {
-		return // it had no code
-	}
-	until := max(k.looked, m.info.Valid.From)
-	if t, ok := k.events[m.name]; ok && t.removed > until {
-		until = t.removed
-	}
-	slack := symtab.NewSlack(0, time.Duration(now()-until))
-	slack.Before = m.info.Slack.Before
-	k.past.add(was.Lived(symtab.Interval{From: m.info.Valid.From, To: until}, slack))
 }

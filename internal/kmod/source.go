@@ -52,9 +52,10 @@ func (s *Source) Stats() *symcache.Stats { return &s.stats }
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	w := newWatcher(s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
+	w := newWatcher(ctx, s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
 	defer w.close()
 	k := newKnown(s)
+	k.begin(w.news)
 	said := ""
 	tell := func() {
 		degraded := errors.Join(k.degraded(), w.err)
@@ -72,7 +73,6 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 		if !w.wait(ctx, again) {
 			return nil
 		}
-		k.told(w.since, w.told)
 		if k.begun && fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
 			tell()
 		}
