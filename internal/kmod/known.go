@@ -71,7 +71,7 @@ func (k *known) told(n news) {
 // nothing is.
 func (k *known) refresh(ctx context.Context, changed func()) (again time.Duration, err error) {
 	k.told(k.when.begin())
-	list, err := k.source.list()
+	list, err := k.list()
 	if err != nil {
 		return 0, err
 	}
@@ -104,6 +104,26 @@ func (k *known) refresh(ctx context.Context, changed func()) (again time.Duratio
 	}
 	k.again = min(max(2*k.again, minAgain), maxAgain)
 	return k.again, nil
+}
+
+// list returns the modules in the kernel's list. One in which the kernel hides all
+// addresses tells nothing of what came and went: it gives kallsyms.ErrRestricted.
+func (k *known) list() ([]identity, error) {
+	list, err := k.source.list()
+	hasAddr := func(id identity) bool { return id.addr != 0 }
+	onlyData := k.shown && !slices.ContainsFunc(k.modules, func(m *module) bool { return hasAddr(m.identity) })
+	if err != nil || len(list) == 0 || onlyData || slices.ContainsFunc(list, hasAddr) {
+		return list, err
+	}
+	f, err := os.Open(filepath.Join(k.source.procfs, "kallsyms"))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := newParser(nil, nil).parse(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return k.source.list() // in case they are hidden no more
 }
 
 // readSymbols reads the symbols of modules, of which the list is given. It reports

@@ -22,6 +22,7 @@ type Source struct {
 	history       symtab.History
 	dial          func() (events, error)
 	stats         symcache.Stats
+	known         *known // of all runs; nil before the first
 }
 
 // events is what tells of changes.
@@ -51,10 +52,17 @@ func (s *Source) Stats() *symcache.Stats { return &s.stats }
 // kernel without loadable modules has an empty table. Without what sysfs tells,
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
+//
+// Run can be called again, by one goroutine at a time. It goes on where the last run
+// ended: what came and went in between is taken for what came and went since that
+// last looked.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
 	w := newWatcher(ctx, s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
 	defer w.close()
-	k := newKnown(s)
+	if s.known == nil {
+		s.known = newKnown(s)
+	}
+	k := s.known
 	k.begin(w.news)
 	said := ""
 	tell := func() {

@@ -72,4 +72,11 @@ func TestAddressesAreHiddenLater(t *testing.T) {
 	_, err = known.refresh(t.Context(), changed)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000), "the last table stays")
+	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	_, err = known.refresh(t.Context(), changed)
+	require.NoError(t, err)
+	assert.Equal(t, symtab.Always, known.table().Modules()[0].Valid, "it did not go and come")
+	assert.Zero(t, known.table().History())
 }
