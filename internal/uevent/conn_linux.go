@@ -37,7 +37,7 @@ func Dial() (*Conn, error) {
 // wrap ErrSyntax, after which it can be called again; and those of the socket.
 func (c *Conn) Receive(ctx context.Context) (Event, error) {
 	for {
-		n, from, err := c.socket.Recvfrom(withoutDeadline{ctx}, c.buf, 0) //nolint:contextcheck // it is ctx
+		n, from, err := c.socket.Recvfrom(withoutDeadline(ctx), c.buf, 0)
 		switch sender, ok := from.(*unix.SockaddrNetlink); {
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
@@ -50,11 +50,13 @@ func (c *Conn) Receive(ctx context.Context) (Event, error) {
 	}
 }
 
-// withoutDeadline is a context that is only done: one with a deadline the socket
-// would not watch for anything else.
-type withoutDeadline struct{ context.Context }
+// withoutDeadline returns ctx as one that is only done: one with a deadline the
+// socket would not watch for anything else.
+func withoutDeadline(ctx context.Context) context.Context { return undated{ctx} }
 
-func (withoutDeadline) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+type undated struct{ context.Context }
+
+func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
 
 // Close ends the reception and interrupts Receive.
 func (c *Conn) Close() error { return c.socket.Close() }
