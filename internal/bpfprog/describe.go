@@ -11,9 +11,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// describe takes over what the kernel tells of a program that is loaded, and
-// reports whether anything is new.
-func (f *follower) describe(p *bpf.Program) (changed bool) {
+// describe takes over what the kernel tells of a program that was loaded at an instant,
+// and reports whether anything is new.
+func (f *follower) describe(p *bpf.Program, at int64) (changed bool) {
 	if len(p.Functions) == 0 {
 		return false
 	}
@@ -28,7 +28,7 @@ func (f *follower) describe(p *bpf.Program) (changed bool) {
 		there := f.functions.At(function.Addr)
 		switch {
 		case there == nil || !isFunction(there, function, p.ID):
-			f.functions.Load(f.listed(p, i).Of(program, f.describer.linesOf(p, function)))
+			f.functions.Load(f.listed(p, i, at).Of(program, f.describer.linesOf(p, function)))
 			f.stats.Updated(symcache.KindLoad, 1, time.Time{})
 		case there.Program != nil && there.Program.Type != "":
 			continue // it is known
@@ -58,15 +58,36 @@ func (f *follower) described(there *symtab.Function, p *bpf.Program, i int) *sym
 	if was == symbol || len(was) >= shortest && strings.HasPrefix(symbol, was) {
 		return there
 	}
-	return symtab.NewFunction(symtab.OriginBPF, symbol, there.Start, there.Size, there.Valid)
+	described := symtab.NewFunction(symtab.OriginBPF, symbol, there.Start, there.Size, there.Valid)
+	described.Slack = there.Slack
+	return described
 }
 
-// listed returns a function of a program that no record has named. Loading a
-// program takes time, in which its memory can still be another's.
-func (f *follower) listed(p *bpf.Program, i int) *symtab.Function {
+// listed returns a function of a program that no record has named, and that was there
+// at an instant. Loading begins at the program's LoadTime and takes time, seconds if it
+// is large, in which its memory can still be another's. Whose it was then, if another's
+// end was missed, is not known: it has no name.
+func (f *follower) listed(p *bpf.Program, i int, at int64) *symtab.Function {
 	function := &p.Functions[i]
-	from := max(p.LoadTime, f.functions.FreeSince(function.Addr, function.Addr+uint64(function.Len)))
-	return symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), function.Addr, function.Len, symtab.Since(from))
+	start, end := function.Addr, function.Addr+uint64(function.Len)
+	listed := symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), start, function.Len, symtab.Since(at))
+	if there := f.functions.At(start); there != nil && there.Guessed && there.Start == start && isNamed(there, listed.Name()) {
+		listed.Valid, listed.Slack = there.Valid, there.Slack // only its size was not known
+		return listed
+	}
+	maybe := p.LoadTime
+	if f.listedAt != 0 {
+		maybe = max(maybe, f.resyncs.certain) // later than that no record was missing
+	}
+	if f.makeRoom(start, end, max(p.LoadTime, f.resyncs.certain)) {
+		maybe = at
+	}
+	maybe = min(at, max(maybe, f.functions.FreeSince(start, end)))
+	if loaded := p.LoadTime + int64(maxSlack); loaded < at {
+		listed.Valid.From = max(maybe, loaded) // no program takes that long to load
+	}
+	listed.Slack = symtab.NewSlack(time.Duration(listed.Valid.From-maybe), 0)
+	return listed
 }
 
 // describer reads what the kernel tells of programs, and their BTF.

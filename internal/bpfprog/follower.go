@@ -23,14 +23,20 @@ type follower struct {
 	// program could not be.
 	recordErr, listErr, othersErr error
 
+	askErr error // why a program that there is could not be asked for
+
 	// loaded are the functions that a CPU's records have named, until a record
 	// says of which program they are.
 	loaded map[uint32][]uint64
 	ask    []uint32 // programs that records have named
 
-	newest   int64 // the time of the last record
-	listedAt int64 // when programs were listed for the last time, on the clock of records
-	resyncs  resyncs
+	// On the clock of records: when it began, the time of the last record, and when
+	// programs were listed for the last time, 0 if never.
+	began, newest, listedAt int64
+
+	now     func() int64 // reads that clock
+	resyncs resyncs
+	doubts  doubts
 }
 
 func newFollower(s *Source) *follower {
@@ -41,11 +47,29 @@ func newFollower(s *Source) *follower {
 		describer: describer{programs: s.programs, lines: s.opts.SourceLines},
 		stats:     &s.stats,
 		loaded:    make(map[uint32][]uint64),
+		began:     now(),
+		now:       now,
 	}
 	f.resyncs.retry = backoff.NewExponentialBackOff()
 	f.resyncs.retry.MaxInterval = time.Minute
-	f.resyncs.last, f.resyncs.certain = now(), now()
+	f.resyncs.certain = f.began
 	return f
+}
+
+// resume goes on with what is known after a time without records.
+func (f *follower) resume() {
+	f.recordErr = nil
+	clear(f.loaded)
+	f.ask = nil
+	f.resyncs.next = time.Time{}
+	f.miss()
+}
+
+// miss notes that records were lost.
+func (f *follower) miss() {
+	f.resyncs.wanted = true
+	f.doubts.add(f.resyncs.certain, f.now())
+	f.resyncs.looks = looks{certain: f.resyncs.certain, lost: true}
 }
 
 // now reads the clock of records, and of the times at which programs were loaded.
@@ -54,7 +78,7 @@ func now() int64 { return perfring.Boottime.Now() }
 func (f *follower) table() *symtab.Table { return f.functions.Table() }
 
 // expire forgets what is too old, and reports whether there was anything.
-func (f *follower) expire() bool { return f.functions.Expire(now()) }
+func (f *follower) expire() bool { return f.functions.Expire(f.now()) }
 
 // apply applies records, in their order, and reports whether they changed anything.
 func (f *follower) apply(burst []perfring.Record) (changed bool) {
@@ -72,13 +96,12 @@ func (f *follower) apply(burst []perfring.Record) (changed bool) {
 		case perfring.TypeLost:
 			f.stats.Lost(int(r.Lost))
 			delete(f.loaded, r.CPU)
-			f.resyncs.wanted = true
+			f.miss()
 		case perfring.TypeMissed:
-			f.resyncs.wanted = true
+			f.miss()
 		}
 		f.newest = max(f.newest, burst[i].Time)
 	}
-	f.resyncs.passed(f.newest)
 	return updates.tell(f.stats) || changed
 }
 
@@ -119,7 +142,7 @@ func (f *follower) load(r *perfring.Record) (changed bool) {
 		return false
 	}
 	if r.Time < f.newest {
-		f.resyncs.wanted = true // what ended it may have come before
+		f.miss() // what ended it may have come before
 	}
 	function := symtab.NewFunction(origin, s.Name, s.Addr, s.Len, symtab.Since(r.Time))
 	if function.Guessed {
@@ -127,12 +150,16 @@ func (f *follower) load(r *perfring.Record) (changed bool) {
 	}
 	for _, there := range f.functions.Overlapping(s.Addr, end) {
 		switch {
-		case there.Valid.From > r.Time:
+		case earliest(there) > r.Time:
 			return false // it came later
-		case there.Program != nil && (r.Time < f.listedAt || isAbout(r, there)):
+		case isAbout(r, there) && (r.Time < there.Valid.From || there.Program != nil):
+			f.date(there, r)
 			return false // it was listed meanwhile
+		case there.Program != nil && r.Time < f.listedAt:
+			return false // it is about one that was there before
 		}
 	}
+	f.makeRoom(s.Addr, end, r.Time)
 	f.functions.Load(function)
 	if origin == symtab.OriginBPF {
 		f.loaded[r.CPU] = append(f.loaded[r.CPU], s.Addr)
@@ -143,7 +170,7 @@ func (f *follower) load(r *perfring.Record) (changed bool) {
 // unload records that a function is gone.
 func (f *follower) unload(r *perfring.Record) (changed bool) {
 	there := f.functions.At(r.Symbol.Addr)
-	if there == nil || !ends(r, there) || there.Valid.From > r.Time {
+	if there == nil || !ends(r, there) || earliest(there) > r.Time {
 		return false
 	}
 	if r.Time < f.listedAt && f.isAlive(there.Program) {
@@ -161,32 +188,6 @@ func (f *follower) isAlive(p *symtab.Program) bool {
 	}
 	_, err := f.programs.Program(p.ID, 0)
 	return err == nil
-}
-
-// isAbout reports whether a record can be about a function that is there. Some kernels
-// give the functions of a program the name of its main one.
-func isAbout(r *perfring.Record, there *symtab.Function) bool {
-	if there.Start != r.Symbol.Addr {
-		return false
-	}
-	tag := symtab.TagOf(r.Symbol.Name)
-	if tag == "" {
-		return there.Name() == r.Symbol.Name
-	}
-	return tag == there.Tag() || there.Program != nil && tag == there.Program.Tag
-}
-
-// ends reports whether a record can be about the end of a function that is there. Linux
-// 5.10 has a tag of its own for the main function of a program that has others, where
-// a list has the program's: then it is of the same name.
-func ends(r *perfring.Record, there *symtab.Function) bool {
-	if isAbout(r, there) {
-		return true
-	}
-	const behindTag = len("bpf_prog_0123456789abcdef")
-	is, was := r.Symbol.Name, there.Name()
-	return there.Start == r.Symbol.Addr && there.Tag() != "" && symtab.TagOf(is) != "" &&
-		len(was) > behindTag && is[behindTag:] == was[behindTag:]
 }
 
 // name records of which program the functions are that a CPU loaded last, and reports
@@ -216,15 +217,4 @@ func (f *follower) name(r *perfring.Record) (changed bool) {
 		}
 	}
 	return changed
-}
-
-// originOf classifies what a record names.
-func originOf(kind perfring.SymbolKind, name string) symtab.Origin {
-	switch {
-	case kind == perfring.KsymOOL:
-		return symtab.OriginOOL
-	case symtab.TagOf(name) != "":
-		return symtab.OriginBPF
-	}
-	return symtab.OriginTrampoline
 }

@@ -61,7 +61,9 @@ func (w *world) step(t *testing.T, op byte) {
 		w.f.resyncs.next = time.Time{}
 		w.f.complete(t.Context())
 	case 11:
-		w.emit([]perfring.Record{trampoline(w.at, 0x10000+uint64(slot)*0x80, slot&1 != 0)})
+		if addr := 0x10000 + uint64(slot)*0x80; slot&1 != 0 || !w.overlaps(prog(0, 0, 0, addr)) {
+			w.emit([]perfring.Record{trampoline(w.at, addr, slot&1 != 0)})
+		}
 	case 12: // a program is there for listing, but not to be asked for
 		w.hidden[uint32(slot)] = !w.hidden[uint32(slot)]
 	case 13:
@@ -135,7 +137,8 @@ func FuzzFollower(f *testing.F) {
 		lasting := prog(1, 9, 0, 0x8000, 0x8100)
 		w := &world{fakePrograms: newFakes(lasting), next: 100}
 		w.f = fakeFollower(t, w.fakePrograms)
-		w.at = now() - int64(time.Hour)
+		w.at = now()
+		w.f.now = func() int64 { return w.at }
 		for _, op := range ops {
 			w.step(t, op)
 			require.Equal(t, symbolOf(lasting, 1), nameAt(w.f, 0x8100))

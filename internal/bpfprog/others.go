@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,32 +29,61 @@ func (f *follower) readOthers(ctx context.Context) error {
 	if !f.opts.Trampolines && f.listErr == nil {
 		return nil
 	}
+	others, err := f.readSymbols(ctx)
+	f.take(others, f.began)
+	f.doubts.looked, f.doubts.later = time.Now(), true
+	return err
+}
+
+// readSymbols reads the end of the kernel's list of symbols. It returns what it has
+// read, also with an error.
+func (f *follower) readSymbols(ctx context.Context) ([]other, error) {
 	file, err := os.Open(filepath.Join(f.opts.Procfs, "kallsyms"))
 	if err != nil {
-		return fmt.Errorf("reading kernel symbols: %w", err)
+		return nil, fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	defer file.Close()
-	others, err := parseOthers(file, func() bool { return ctx.Err() != nil })
+	return parseOthers(file, func() bool { return ctx.Err() != nil })
+}
+
+// isListed reports whether the list of programs tells of functions of an origin.
+func (f *follower) isListed(origin symtab.Origin) bool {
+	return origin == symtab.OriginBPF && f.listErr == nil
+}
+
+// take records what was read of the kernel's symbols and is new, and reports whether
+// anything is. What the first look of all finds is taken to have been there always, or
+// since what was in its place went. What a later one finds was perhaps there since an
+// instant.
+func (f *follower) take(others []other, maybe int64) (some bool) {
+	at := f.now()
 	for i := range others {
 		o := &others[i]
-		if o.origin == symtab.OriginBPF && f.listErr == nil || o.origin != symtab.OriginBPF && !f.opts.Trampolines {
+		if f.isListed(o.origin) || o.origin != symtab.OriginBPF && !f.opts.Trampolines {
 			continue
 		}
 		if there := f.functions.At(o.addr); there != nil && (there.Start == o.addr || !there.Guessed) {
 			continue // it is known better
 		}
-		function := symtab.NewFunction(o.origin, o.name, o.addr, maxSize(o.origin), symtab.Always)
+		size := maxSize(o)
+		function := symtab.NewFunction(o.origin, o.name, o.addr, size, symtab.Always)
 		function.Guessed = true
+		since := f.functions.FreeSince(o.addr, o.addr+uint64(size))
+		if f.doubts.later || since != math.MinInt64 {
+			function.Valid = symtab.Since(at)
+			function.Slack = symtab.NewSlack(time.Duration(at-max(maybe, since)), 0)
+		}
 		f.functions.Load(function)
+		some = true
 	}
-	return err
+	return some
 }
 
 // maxSize returns the most bytes that code can have of which only the address is
 // known. Trampolines and pages have one page; that of a program is a guess, no
 // program seen was larger. All end where something else begins.
-func maxSize(origin symtab.Origin) uint32 {
-	if origin == symtab.OriginBPF {
+func maxSize(o *other) uint32 {
+	if o.origin == symtab.OriginBPF {
 		return 128 << 10
 	}
 	return 4 << 10

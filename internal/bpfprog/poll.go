@@ -16,6 +16,8 @@ const pollInterval = time.Second
 // poll lists programs again and again, as records are refused, until ctx is done or
 // they are not refused any more.
 func (s *Source) poll(ctx context.Context, f *follower, publish func(*symtab.Table, error)) error {
+	f.giveUpOthers(f.resyncs.certain)
+	f.doubts, f.othersErr = doubts{later: true}, nil
 	f.resync(ctx)
 	switch {
 	case errors.Is(f.listErr, bpf.ErrUnsupported):
@@ -49,7 +51,7 @@ func (s *Source) poll(ctx context.Context, f *follower, publish func(*symtab.Tab
 
 // degraded says what is missing from the table, and what to do about it.
 func (f *follower) degraded() error {
-	var recordErr, listErr, othersErr error
+	var recordErr, listErr, askErr, othersErr error
 	if f.recordErr != nil {
 		lost := "BPF programs are looked at once a second only"
 		if f.opts.Trampolines {
@@ -71,5 +73,8 @@ func (f *follower) degraded() error {
 	default:
 		othersErr = fmt.Errorf("trampolines that were there before the start have no names: %w", f.othersErr)
 	}
-	return errors.Join(recordErr, listErr, othersErr)
+	if f.askErr != nil {
+		askErr = fmt.Errorf("not all is known of each BPF program; they are asked for again within a minute: %w", f.askErr)
+	}
+	return errors.Join(recordErr, listErr, askErr, othersErr)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -21,17 +20,7 @@ type resyncs struct {
 	wanted bool      // records were lost
 	next   time.Time // not before
 	retry  *backoff.ExponentialBackOff
-
-	// On the clock of records: when the last one was, and until when none is
-	// missing. That some were lost, a ring says after it was read once more.
-	last, certain int64
-}
-
-// passed notes that all records up to an instant were applied.
-func (r *resyncs) passed(newest int64) {
-	if !r.wanted && newest > r.last {
-		r.last, r.certain = newest, r.last
-	}
+	looks
 }
 
 // restFor is how many times as long as a resync took it is until the next, so that
@@ -40,7 +29,8 @@ const restFor = 10
 
 // isPartial reports whether something is missing that may be there another time.
 func (f *follower) isPartial() bool {
-	return f.listErr != nil && !errors.Is(f.listErr, bpf.ErrUnsupported) || errors.Is(f.othersErr, kallsyms.ErrRestricted)
+	return f.listErr != nil && !errors.Is(f.listErr, bpf.ErrUnsupported) || f.askErr != nil ||
+		errors.Is(f.othersErr, kallsyms.ErrRestricted)
 }
 
 // nextLook returns until when to wait for records, at most the deadline.
@@ -48,45 +38,81 @@ func (f *follower) nextLook(deadline time.Time) time.Time {
 	if len(f.ask) > 0 {
 		return time.Now()
 	}
-	if next := f.resyncs.next; (f.resyncs.wanted || f.isPartial()) && next.Before(deadline) {
-		return next
+	if f.resyncs.ended != 0 {
+		deadline = earlier(deadline, time.Now().Add(settle))
+	}
+	if f.resyncs.wanted || f.isPartial() {
+		deadline = earlier(deadline, f.resyncs.next)
+	}
+	if f.doubts.any {
+		deadline = earlier(deadline, f.doubts.due())
 	}
 	return deadline
 }
 
-// askFor is for how long programs are asked for before the rings are read again.
-const askFor = time.Millisecond
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// askTime is for how long programs are asked for before the rings are read again.
+const askTime = time.Millisecond
 
 // complete finds out what records do not tell, and reports whether it did.
 func (f *follower) complete(ctx context.Context) (changed bool) {
 	if (f.resyncs.wanted || f.isPartial()) && !time.Now().Before(f.resyncs.next) {
 		return f.resync(ctx)
 	}
-	n := 0
-	for began := time.Now(); n < len(f.ask) && time.Since(began) < askFor; n++ {
-		p, err := f.programs.Program(f.ask[n], f.describer.want())
-		if err == nil {
-			changed = f.describe(p) || changed
-		}
+	if f.doubts.any && !time.Now().Before(f.doubts.due()) {
+		return f.settleDoubts(ctx)
+	}
+	n, had := 0, f.askErr
+	for began := time.Now(); n < len(f.ask) && time.Since(began) < askTime; n++ {
+		described, err := f.askFor(f.ask[n])
+		changed = described || changed
+		f.askErr = cmp.Or(f.askErr, err)
 	}
 	f.ask = slices.Delete(f.ask, 0, n)
+	if had == nil && f.askErr != nil { // it is asked for once more with the next list
+		if again := time.Now().Add(f.resyncs.retry.NextBackOff()); again.After(f.resyncs.next) {
+			f.resyncs.next = again
+		}
+		changed = true
+	}
 	return changed
+}
+
+// askFor asks for a program, and reports whether that has changed anything. One that is
+// gone is no error.
+func (f *follower) askFor(id uint32) (changed bool, err error) {
+	at := f.now() // it was there then, or will be gone
+	p, err := f.programs.Program(id, f.describer.want())
+	switch {
+	case errors.Is(err, bpf.ErrGone):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return f.describe(p, at), nil
 }
 
 // resync lists the programs, and reports whether anything changed.
 func (f *follower) resync(ctx context.Context) (changed bool) {
 	was := f.degraded()
 	began := time.Now()
+	f.askErr = nil
 	changed, f.listErr = f.list(ctx)
 	if errors.Is(f.othersErr, kallsyms.ErrRestricted) {
 		f.othersErr = f.readOthers(ctx)
 	}
-	if f.listErr == nil {
+	if f.listErr == nil && f.askErr == nil {
 		if f.resyncs.wanted {
 			f.stats.Resynced()
 		}
 		f.resyncs.wanted = false
-		f.listedAt = now()
+		f.listedAt = f.now()
 	}
 	if f.isPartial() {
 		f.resyncs.next = time.Now().Add(f.resyncs.retry.NextBackOff())
@@ -100,13 +126,14 @@ func (f *follower) resync(ctx context.Context) (changed bool) {
 // list brings the functions into line with the programs that there are, and
 // reports whether they were not. It asks only for programs that are new.
 func (f *follower) list(ctx context.Context) (changed bool, err error) {
-	began := now()
+	began := f.now()
 	ids, err := f.ids()
 	if err != nil {
 		return false, err
 	}
+	ended := f.now()
 	known := make(map[uint32]bool)
-	var unknown []*symtab.Function
+	var unknown, gone []*symtab.Function
 	for _, function := range f.functions.All() {
 		if function.Origin != symtab.OriginBPF {
 			continue
@@ -114,42 +141,53 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 		if p := function.Program; p == nil || p.Type == "" { // nobody has asked for it
 			unknown = append(unknown, function)
 		} else if _, known[p.ID] = slices.BinarySearch(ids, p.ID); !known[p.ID] {
-			f.unloadMissed(function, began)
-			changed = true
+			gone = append(gone, function)
 		}
 	}
+	// What is new comes first: by that it is known when what was in its place was gone.
+	described, err := f.askForAll(ctx, ids, known)
+	changed = f.unloadAll(gone, ended) || described
+	if err != nil || f.askErr != nil {
+		return changed, err // any that is unknown can be that of a program that could not be asked for
+	}
+	changed = f.unloadAll(unknown, f.now()) || changed
+	f.ask = f.ask[:0]
+	f.resyncs.looks = looks{certain: began}
+	return changed, nil
+}
+
+// askForAll asks for the programs that are not known, and reports whether that has
+// changed anything.
+func (f *follower) askForAll(ctx context.Context, ids []uint32, known map[uint32]bool) (changed bool, err error) {
 	for _, id := range ids {
 		if known[id] {
 			continue
 		}
-		p, err := f.programs.Program(id, f.describer.want())
-		if errors.Is(err, bpf.ErrGone) {
-			continue
+		described, err := f.askFor(id)
+		if isRefused(err) || ctx.Err() != nil {
+			return changed, cmp.Or(err, ctx.Err())
 		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return changed, err
-		}
-		changed = f.describe(p) || changed
+		changed = described || changed
+		f.askErr = cmp.Or(f.askErr, err)
 	}
-	for _, function := range unknown {
-		if f.functions.At(function.Start) == function { // no program has it
-			f.unloadMissed(function, began)
-			changed = true
-		}
-	}
-	f.ask = f.ask[:0]
-	f.resyncs.last, f.resyncs.certain = began, began
 	return changed, nil
 }
 
-// unloadMissed records that a function is gone, of which no record says when. It
-// was by the instant now.
-func (f *follower) unloadMissed(function *symtab.Function, now int64) {
-	certain := max(f.resyncs.certain, function.Valid.From)
-	slack := symtab.NewSlack(0, time.Duration(now-certain))
-	slack.Before = function.Slack.Before
-	f.functions.Unload(function, certain, slack)
-	f.stats.Updated(symcache.KindUnload, 1, time.Time{})
+// isRefused reports whether the kernel will not tell of any program either.
+func isRefused(err error) bool {
+	return errors.Is(err, bpf.ErrPermission) || errors.Is(err, bpf.ErrHidden) || errors.Is(err, bpf.ErrUnsupported)
+}
+
+// unloadAll records that functions are gone, by an instant, unless something else is
+// known to be in their place. It reports whether there were any.
+func (f *follower) unloadAll(functions []*symtab.Function, by int64) (some bool) {
+	for _, function := range functions {
+		if f.functions.At(function.Start) == function {
+			f.unloadMissed(function, f.resyncs.certain, by)
+			some = true
+		}
+	}
+	return some
 }
 
 // ids returns the ids of all programs, in order.

@@ -51,10 +51,12 @@ func TestWhatIsNotCertain(t *testing.T) {
 	all := newFakes(a)
 	f := fakeFollower(t, all)
 	start := now()
-	f.apply(unloads(start+1000, prog(8, 8, 0, 0x8000)))
-	f.apply(unloads(start+2000, prog(8, 8, 0, 0x8000)))
+	f.resyncs.looked(start+1000, start+2000)
+	f.resyncs.looked(start+2000, start+3000)
+	assert.Less(t, f.resyncs.certain, start+1000, "it is not confirmed")
+	f.resyncs.looked(start+2000+int64(settle), start+3000+int64(settle))
 	delete(all.loaded, a.ID)
-	f.apply([]perfring.Record{lost(start + 3000)})
+	f.apply([]perfring.Record{lost(start + 4000)})
 	catchUp(t, f)
 	gone := f.functions.FreeSince(0x1000, 0x1001)
 	assert.Equal(t, start+1000, gone, "a ring says that records are lost a look after they are")
@@ -160,6 +162,6 @@ func TestAskingTakesTurns(t *testing.T) {
 type slowPrograms struct{ *fakePrograms }
 
 func (p *slowPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
-	time.Sleep(askFor)
+	time.Sleep(askTime)
 	return p.fakePrograms.Program(id, want)
 }

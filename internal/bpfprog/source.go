@@ -26,12 +26,14 @@ type Source struct {
 	record   func() (Recorder, error)
 	programs Programs
 	stats    symcache.Stats
+	follower *follower // what the runs before have found out, nil before the first
 
 	recordAgain time.Duration // time between two tries to have records, when they are refused
 }
 
 // A Recorder tells what comes and goes; a perfring.Reader of Symbols.
 type Recorder interface {
+	// Read returns no records only if there were none to return at the deadline.
 	Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error)
 	Close() error
 }
@@ -66,9 +68,15 @@ func (s *Source) Stats() *symcache.Stats { return &s.stats }
 // Run publishes the functions that are there, and anew after every change. What
 // privileges are missing is said with the tables (section 8 of the contract); with
 // neither records nor a list of programs, it returns the errors of both. Its other
-// errors are those of reading records.
+// errors are those of reading records. A later run goes on with what is known, as after
+// lost records; one goroutine at a time may call it.
 func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	f := newFollower(s)
+	if s.follower == nil {
+		s.follower = newFollower(s)
+	} else {
+		s.follower.resume()
+	}
+	f := s.follower
 	records, err := s.record() // before anything is listed, or what is loaded in between is missed
 	if err != nil {
 		f.recordErr = err
@@ -81,17 +89,25 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 func (f *follower) follow(ctx context.Context, records Recorder, publish func(*symtab.Table, error)) error {
 	defer records.Close() //nolint:errcheck // nothing was written
 	f.resync(ctx)
-	f.othersErr = f.readOthers(ctx)
+	if f.doubts.looked.IsZero() {
+		f.othersErr = f.readOthers(ctx)
+	}
 	publish(f.table(), f.degraded())
 	for {
-		burst, err := records.Read(ctx, f.nextLook(time.Now().Add(expireInterval)))
+		deadline, began := f.nextLook(time.Now().Add(expireInterval)), f.now()
+		wait := time.Until(deadline)
+		burst, err := records.Read(ctx, deadline)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("following BPF programs: %w", err)
 		}
+		if len(burst) == 0 {
+			began += int64(max(0, wait)) // then the rings were read once more
+		}
 		changed := f.apply(burst)
+		f.resyncs.looked(began, f.now())
 		if f.expire() || changed {
 			publish(f.table(), f.degraded())
 		}
