@@ -79,14 +79,17 @@ func (f *follower) take(others []other, maybe int64) (some bool) {
 	return some
 }
 
-// maxSize returns the most bytes that code can have of which only the address is
-// known. Trampolines and pages have one page; that of a program is a guess, no
-// program seen was larger. All end where something else begins.
+// maxSize returns the most bytes that code is taken to have of which only the address
+// is known; all ends where something else begins. Trampolines and pages have one page.
+// A program can have more than is said here, up to the end of the page after the one
+// in which it begins, but few have, and what lies behind them is as likely the place
+// of one that is gone: there, no name is better than a wrong one.
 func maxSize(o *other) uint32 {
+	const page = 4 << 10
 	if o.origin == symtab.OriginBPF {
-		return 128 << 10
+		return 2*page - uint32(o.addr%page)
 	}
-	return 4 << 10
+	return page
 }
 
 // other is a symbol of the end of the kernel's list.

@@ -2,6 +2,7 @@ package bpfprog
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,4 +149,18 @@ func (p *busyPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 		return nil, p.err
 	}
 	return p.fakePrograms.Program(id, want)
+}
+
+// TestGuessesAreShort verifies that of a program without a length little more than a
+// page has its name, and that it keeps it when its length is known.
+func TestGuessesAreShort(t *testing.T) {
+	const list = "ffffffffc0a02f80 t bpf_prog_0000000000000001_p1\t[bpf]\n"
+	f := baseline(t, strings.Replace(someSymbols, "ffffffffc0a01000 t ftrace_trampoline\t[__builtin__ftrace]\n", list, 1)[:strings.Index(someSymbols, "ffffffffc0a01000")+len(list)], bpf.ErrPermission)
+	name := "bpf_prog_0000000000000001_p1"
+	assert.Equal(t, name, nameAt(f, 0xffffffffc0a03fff))
+	assert.Empty(t, nameAt(f, 0xffffffffc0a04000))
+	f.programs.(*fakePrograms).loaded[1] = prog(1, 1, 0, 0xffffffffc0a02f80)
+	f.resync(t.Context())
+	assert.Equal(t, name, nameThen(f, 0xffffffffc0a02f80, symtab.Instant(-1)), "as before")
+	assert.Empty(t, nameAt(f, 0xffffffffc0a02fc0))
 }
