@@ -10,14 +10,18 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -76,9 +80,28 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	// A machine keeps one CPU busy, so several run at a time. What they print comes
+	// one after the other.
 	var failed []string
-	for _, name := range o.kernels {
-		if err := runKernel(ctx, o, name, tests); err != nil {
+	free := make(chan struct{}, runtime.NumCPU())
+	machines := make([]machine, len(o.kernels))
+	for i, name := range o.kernels {
+		m := &machines[i]
+		m.ended = make(chan error, 1)
+		k, initrd, err := prepare(ctx, o, name, tests)
+		if err != nil {
+			m.ended <- err
+			continue
+		}
+		go func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			m.ended <- m.run(ctx, name, k, initrd, o.timeout)
+		}()
+	}
+	for i, name := range o.kernels {
+		machines[i].printNow()
+		if err := <-machines[i].ended; err != nil {
 			fmt.Printf("FAIL\tkernel %s: %v\n", name, err)
 			failed = append(failed, name)
 		}
@@ -89,30 +112,59 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// runKernel runs the tests in one kernel. A machine that does not boot is
-// started once more; a test that fails is not.
-func runKernel(ctx context.Context, o options, name string, tests *testTree) error {
-	k, err := getKernel(ctx, o.dir, name)
+// prepare gets a kernel and makes what it boots with.
+func prepare(ctx context.Context, o options, name string, tests *testTree) (k *kernel, initrd string, err error) {
+	k, err = getKernel(ctx, o.dir, name)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	initrd := filepath.Join(o.dir, "initrd-"+name)
-	if err := writeInitrd(initrd, k, tests, o); err != nil {
-		return err
+	initrd = filepath.Join(o.dir, "initrd-"+name)
+	return k, initrd, writeInitrd(initrd, k, tests, o)
+}
+
+// machine runs the tests in one kernel.
+type machine struct {
+	ended chan error
+
+	mu      sync.Mutex
+	now     bool         // what it prints is to be seen at once
+	printed bytes.Buffer // until then
+}
+
+// Write prints, or keeps for later.
+func (m *machine) Write(text []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now {
+		return os.Stdout.Write(text)
 	}
+	return m.printed.Write(text)
+}
+
+// printNow prints what was kept, and what comes at once.
+func (m *machine) printNow() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = true
+	_, _ = m.printed.WriteTo(os.Stdout)
+}
+
+// run runs the machine. One that does not boot is started once more; a test that
+// fails is not.
+func (m *machine) run(ctx context.Context, name string, k *kernel, initrd string, timeout time.Duration) error {
 	for try := 1; ; try++ {
-		fmt.Printf("=== kernel %s (%s)\n", name, k.release)
-		err := boot(ctx, k, initrd, o.timeout)
+		fmt.Fprintf(m, "=== kernel %s (%s)\n", name, k.release)
+		err := boot(ctx, k, initrd, timeout, m)
 		if !errors.Is(err, errNotBooted) || try == 2 {
 			return err
 		}
-		fmt.Printf("=== kernel %s did not boot; once more\n", name)
+		fmt.Fprintf(m, "=== kernel %s did not boot; once more\n", name)
 	}
 }
 
 // follow prints what the tests in the machine print, until they are done. It
 // reports what the first process says of itself.
-func follow(lines *bufio.Scanner, booted func()) (done, ok bool) {
+func follow(lines *bufio.Scanner, out io.Writer, booted func()) (done, ok bool) {
 	for lines.Scan() {
 		line := strings.TrimRight(lines.Text(), "\r")
 		switch {
@@ -121,7 +173,7 @@ func follow(lines *bufio.Scanner, booted func()) (done, ok bool) {
 		case strings.HasPrefix(line, markDone):
 			return true, line == markDone+"ok"
 		default:
-			fmt.Println(line)
+			fmt.Fprintln(out, line)
 		}
 	}
 	return false, false

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"time"
@@ -20,9 +21,9 @@ var errTests = errors.New("tests failed")
 // multiple of what it takes on a busy one.
 const bootTime = 2 * time.Minute
 
-// boot starts a machine and prints what the tests in it print. The machine's
+// boot starts a machine and prints what the tests in it print to a writer. Its
 // exit status says nothing: it is 0 also after a panic.
-func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration) error {
+func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTime+timeout)
 	defer cancel()
 	console := initrd + ".console"
@@ -46,7 +47,7 @@ func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration) 
 	booted := false
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
-	done, ok := follow(lines, func() { booted = true; watchdog.Stop() })
+	done, ok := follow(lines, to, func() { booted = true; watchdog.Stop() })
 	watchdog.Stop()
 	_ = cmd.Process.Kill() // when it is done it only has to be switched off
 	_ = cmd.Wait()
