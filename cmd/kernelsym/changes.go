@@ -97,10 +97,20 @@ func (l *loaders) take(addr uint64, at int64) *process {
 	return &p
 }
 
+// has reports whether a record said who did something.
+func (l *loaders) has(addr uint64, at int64) bool {
+	_, ok := l.by[moment{addr, at}]
+	return ok
+}
+
 // changes finds out what changed from one table of a source to the next.
 type changes struct {
 	loaders *loaders
 	last    *symtab.Table
+
+	// nameless are functions that came, but of which no record has said yet of which
+	// program they are. It comes right after theirs, and then there is another table.
+	nameless map[uint64]*symtab.Function
 }
 
 // next returns what changed from the last table to this one. What the first has was
@@ -118,6 +128,9 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 		if same(f, is[f.Start]) {
 			continue
 		}
+		if c.isNameless(f) {
+			all = append(all, c.loaded(f, clock))
+		}
 		at := int64(math.MinInt64)
 		if past, ok := t.Lookup(f.Start, symtab.Instant(f.Valid.From)); ok && past.Function.Valid.From == f.Valid.From {
 			at = past.Function.Valid.To
@@ -125,11 +138,24 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 		all = append(all, c.function(f, eventUnload, at, clock))
 	}
 	for _, f := range came {
-		if !same(f, was[f.Start]) {
-			all = append(all, c.function(f, eventLoad, f.Valid.From, clock))
+		switch isNew := !same(f, was[f.Start]); {
+		case isNew && f.Origin == symtab.OriginBPF && f.Program == nil && c.loaders.has(f.Start, f.Valid.From):
+			if c.nameless == nil {
+				c.nameless = make(map[uint64]*symtab.Function)
+			}
+			c.nameless[f.Start] = f
+		case isNew || c.isNameless(f):
+			all = append(all, c.loaded(f, clock))
 		}
 	}
 	return append(all, modules(last, t, clock)...)
+}
+
+func (c *changes) isNameless(f *symtab.Function) bool { return same(f, c.nameless[f.Start]) }
+
+func (c *changes) loaded(f *symtab.Function, clock instant) change {
+	delete(c.nameless, f.Start)
+	return c.function(f, eventLoad, f.Valid.From, clock)
 }
 
 func byStart(functions []*symtab.Function) map[uint64]*symtab.Function {
