@@ -67,7 +67,12 @@ func TagOf(symbol string) string {
 
 func (f *Function) lifetime() (Interval, Slack) { return f.Valid, f.Slack }
 
-func (f *Function) span() (start uint64, size uint32) { return f.Start, f.Size }
+func (f *Function) span() (start uint64, size uint32) {
+	if f.Guessed {
+		return f.Start, f.Size | isGuess
+	}
+	return f.Start, f.Size
+}
 
 // A Program is what a BPF function is part of. It is immutable.
 type Program struct {

@@ -70,12 +70,12 @@ func (r *Functions) Overlapping(start, end uint64) (functions []*Function) {
 // place is gone since, as f.Valid.From, even if nobody said so. One whose size is
 // guessed only ends where f begins, and if f's is, it ends where another function
 // begins. A function without a size, or that reaches over the end of the address
-// space, is not recorded. What is recorded may be another [Function], see At.
+// space, is not recorded, nor one of 2 GiB. What is recorded may be another [Function], see At.
 func (r *Functions) Load(f *Function) {
 	if f.Guessed {
 		f = r.clipNew(f)
 	}
-	if f.Size == 0 || f.End() < f.Start {
+	if f.Size == 0 || f.Size >= isGuess || f.End() < f.Start {
 		return
 	}
 	for _, other := range r.Overlapping(f.Start, f.End()) {

@@ -25,7 +25,7 @@ type segment[T piece] struct {
 	live       T      // the owner that is there, zero if none is
 	since      int64  // when it was loaded
 	offset     uint32 // of the segment in the owner
-	size       uint32 // of the owner, in bytes
+	size       uint32 // of the owner, in bytes, and isGuess if that is a guess
 	dead       []T    // those that were, in the order in which they went
 }
 
@@ -40,6 +40,9 @@ func (s *segment[T]) setLive(p T) {
 	start, size := p.span()
 	s.since, s.offset, s.size = valid.From, uint32(s.start-start), size
 }
+
+// isGuess marks the size of a function that is guessed. Functions are far smaller.
+const isGuess = 1 << 31
 
 func (s *segment[T]) isEmpty() bool {
 	var none T

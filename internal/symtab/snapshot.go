@@ -79,7 +79,7 @@ func (s *Snapshot) LookupAlways(addr uint64) (sym Symbol, ok, settled bool) {
 
 func (s *Snapshot) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
 	at = notEmpty(at)
-	if f := s.onlyFunction(addr); f != nil && f.isLive(at) && !f.live.Guessed {
+	if f := s.onlyFunction(addr); f != nil && f.isLive(at) && f.size&isGuess == 0 {
 		return functionOf(f), true, true
 	}
 	m, f, settled := s.owner(addr, at)

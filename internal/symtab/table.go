@@ -137,7 +137,7 @@ func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
 // functionOf returns the function that has a segment's addresses.
 func functionOf(s *segment[*Function]) Symbol {
 	start := s.start - uint64(s.offset)
-	return Symbol{Start: start, End: start + uint64(s.size), Function: s.live}
+	return Symbol{Start: start, End: start + uint64(s.size&^isGuess), Function: s.live}
 }
 
 // hasAlways reports whether who has an address always had it, or nobody ever had.
