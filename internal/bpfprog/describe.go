@@ -49,7 +49,7 @@ func isFunction(there *symtab.Function, function *bpf.Function, id uint32) bool 
 }
 
 // described returns a function, which a record has named, with the name that is
-// right: kernels before 6.9 give all functions of a program that of the main one, and
+// right: from Linux 5.7 to 6.0, all functions of a program have that of the main one, and
 // the record can have been another's, of the same tag. What a kernel has cut off, at
 // 128 bytes before 6.1, stays so.
 func (f *follower) described(there *symtab.Function, p *bpf.Program, i int) *symtab.Function {

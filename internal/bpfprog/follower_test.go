@@ -134,7 +134,7 @@ func TestRecordsOlderThanTheList(t *testing.T) {
 	})
 }
 
-// TestOldKernelsNames has records as kernels before 6.9 make them: all functions of a
+// TestOldKernelsNames has records as Linux 5.7 to 6.0 makes them: all functions of a
 // program have the name of its main one, which 5.10 tells twice.
 func TestOldKernelsNames(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000, 0x3000)
