@@ -125,3 +125,22 @@ func TestInvalidIndexDoesNotBecomeValid(t *testing.T) {
 		assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginKernel], "others are named")
 	}
 }
+
+// TestMostSamplesDecideOnTheClock, however many timestamps one of them has; and another
+// host's do not.
+func TestMostSamplesDecideOnTheClock(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(other, "").Sample(Frame{Address: slot + 8})
+	timed(m, nowBoot-3_600_000*ms)
+	m.Profile(nil, "").Sample(Frame{Address: slot + 8})
+	timed(m, nowBoot-9_000*ms)
+	m.Sample(Frame{Address: slot + 8})
+	timed(m, nowBoot-8_900*ms)
+	m.Sample(Frame{Address: slot + 8})
+	timed(m, nowBoot-3_600_000*ms, nowBoot-3_600_001*ms, nowBoot-3_600_002*ms, nowBoot-3_600_003*ms)
+	opts := withHistory
+	opts.IsForeign = isOther
+	r := New(opts)
+	r.Rewrite(m.Profiles, knownAt(t, story()))
+	assert.Equal(t, [][]string{{""}, {"a"}, {"a"}, {""}}, stackNames(rewritetest.Samples(m.Profiles)))
+	assert.Zero(t, r.ClockOff())
+}

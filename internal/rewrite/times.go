@@ -64,11 +64,12 @@ func (p *pass) readTimes() {
 	}
 	span := symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
 	p.eachProfile(func(_ int, profile pprofile.Profile, u user) {
-		times, stamps := p.readProfile(profile)
-		t.profiles = append(t.profiles, times)
-		if u == userForeign {
+		if u == userForeign { // of another clock, and not looked up
+			t.profiles = append(t.profiles, profileTimes{notOurs: true})
 			return
 		}
+		times, stamps := p.readProfile(profile)
+		t.profiles = append(t.profiles, times)
 		for _, at := range times.whole.at[:times.whole.n] {
 			span.From, span.To = min(span.From, at.From), max(span.To, at.To)
 		}
@@ -91,29 +92,27 @@ func (p *pass) readProfile(profile pprofile.Profile) (t profileTimes, stamps sym
 	header.To = max(header.To, header.From+duration)
 	headerIsOurs := header.From > 0 && p.isOurs(header)
 
-	ours, others := 0, 0
-	count := func(ok bool) {
-		if ok {
-			ours++
-		} else {
-			others++
-		}
-	}
+	ours, others := 0, 0 // samples
 	stamps = symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
 	p.eachSample(profile, func(s pprofile.Sample) {
 		all := s.TimestampsUnixNano()
-		stamped := false
+		in, out := 0, 0 // timestamps
 		for i := range all.Len() {
 			if at := unixTime(pcommon.Timestamp(all.At(i))); at > 0 {
-				stamped = true
 				possible := p.convert(symtab.Instant(at))
 				p.times.unplaced = p.times.unplaced || len(possible) == 0
-				count(slices.ContainsFunc(possible, func(at symtab.Interval) bool { return !p.isTooOld(at) }))
+				if slices.ContainsFunc(possible, func(at symtab.Interval) bool { return !p.isTooOld(at) }) {
+					in++
+				} else {
+					out++
+				}
 				stamps.From, stamps.To = min(stamps.From, at), max(stamps.To, at+1)
 			}
 		}
-		if !stamped {
-			count(headerIsOurs)
+		if in > 0 && in >= out || in+out == 0 && headerIsOurs {
+			ours++
+		} else {
+			others++
 		}
 	})
 	t.notOurs = others > ours
