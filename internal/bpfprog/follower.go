@@ -30,6 +30,10 @@ type follower struct {
 	loaded map[uint32][]uint64
 	ask    []uint32 // programs that records have named
 
+	// broken are programs of which a function is missing, as something else was loaded
+	// in its place. They are gone; or else that was not, and the next list mends them.
+	broken map[uint32]bool
+
 	// On the clock of records: when it began, the time of the last record, and when
 	// programs were listed for the last time, 0 if never.
 	began, newest, listedAt int64
@@ -47,6 +51,7 @@ func newFollower(s *Source) *follower {
 		describer: describer{programs: s.programs, lines: s.opts.SourceLines},
 		stats:     &s.stats,
 		loaded:    make(map[uint32][]uint64),
+		broken:    make(map[uint32]bool),
 		began:     now(),
 		now:       now,
 	}

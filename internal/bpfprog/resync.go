@@ -140,10 +140,13 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 		}
 		if p := function.Program; p == nil || p.Type == "" { // nobody has asked for it
 			unknown = append(unknown, function)
-		} else if _, known[p.ID] = slices.BinarySearch(ids, p.ID); !known[p.ID] {
+		} else if _, there := slices.BinarySearch(ids, p.ID); there {
+			known[p.ID] = !f.broken[p.ID]
+		} else {
 			gone = append(gone, function)
 		}
 	}
+	clear(f.broken)
 	// What is new comes first: by that it is known when what was in its place was gone.
 	described, err := f.askForAll(ctx, ids, known)
 	changed = f.unloadAll(gone, ended) || described
