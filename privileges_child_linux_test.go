@@ -100,7 +100,7 @@ func (c *child) find(p place) (symtab.Symbol, bool) {
 		at = symtab.Instant(p.At)
 	}
 	s, ok := c.cache.Snapshot().Lookup(p.Addr, at)
-	return s, ok && strings.HasPrefix(s.Name().System, p.Name)
+	return s, ok && s.Start == p.Addr && strings.HasPrefix(s.Name().System, p.Name)
 }
 
 func (c *child) knows(p place) bool {
