@@ -1,7 +1,6 @@
 package deploytest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,47 +10,23 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/moby/sys/capability"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 )
-
-// patience is how long to wait for what takes a moment: much longer than a busy
-// machine needs.
-const patience = time.Minute
 
 // A container is one that runs.
 type container struct {
-	t       *testing.T
-	process *exec.Cmd
-	log     lockedBuffer
-	ended   chan struct{}
-}
-
-// lockedBuffer is a buffer that is safe for concurrent use.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	*otelcol.Process
+	t *testing.T
 }
 
 // needSandbox skips the test unless this process may do what a container runtime does.
@@ -88,14 +63,13 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	}
 	text, err := json.Marshal(box)
 	require.NoError(t, err)
-	c := &container{t: t, ended: make(chan struct{})}
-	c.process = exec.Command("/proc/self/exe") //nolint:noctx // it is ended in its own way
-	c.process.Env = []string{sandboxEnv + "=" + string(text)}
-	c.process.Stdout, c.process.Stderr = &c.log, &c.log
-	c.process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces(t, pod), Pdeathsig: syscall.SIGKILL}
+	cmd := exec.Command("/proc/self/exe") //nolint:noctx // it is ended in its own way
+	cmd.Env = []string{sandboxEnv + "=" + string(text)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces(t, pod), Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // or Pdeathsig comes with the end of some thread
-	require.NoError(t, c.process.Start())
-	go func() { defer close(c.ended); _ = c.process.Wait() }()
+	process, err := otelcol.Start(cmd)
+	require.NoError(t, err)
+	c := &container{process, t}
 	t.Cleanup(c.stop)
 	return c
 }
@@ -137,16 +111,9 @@ func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 
 // stop ends the container, and shows its log if the test has failed.
 func (c *container) stop() {
-	_ = c.process.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.ended:
-	case <-time.After(patience):
-		_ = c.process.Process.Kill()
-		<-c.ended
-		c.t.Error("the collector did not end")
-	}
+	assert.NoError(c.t, c.Stop())
 	if c.t.Failed() {
-		c.t.Logf("log of the container:\n%s", c.log.String())
+		c.t.Logf("log of the container:\n%s", c.Log())
 	}
 }
 
@@ -154,20 +121,7 @@ func (c *container) stop() {
 // one, or if the container ends.
 func (c *container) eventually(what string, try func() error) {
 	c.t.Helper()
-	deadline := time.After(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-c.ended:
-			c.t.Fatalf("%s: the container ended", what)
-		case <-deadline:
-			c.t.Fatalf("%s: %v", what, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	require.NoError(c.t, c.Eventually(c.t.Context(), what, try))
 }
 
 // inside calls f in the network namespace of the container: sockets that it makes
@@ -176,7 +130,7 @@ func (c *container) inside(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", c.process.Process.Pid))
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", c.PID()))
 		if err == nil {
 			defer ns.Close()
 			if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {

@@ -10,42 +10,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	_ "google.golang.org/grpc/encoding/gzip" // as exporters compress
 
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
 // backendAddress is where the container sends to, in its own network.
 const backendAddress = "127.0.0.1:14317"
 
-// A backend takes what the container sends.
-type backend struct {
-	pprofileotlp.UnimplementedGRPCServer
-	received chan pprofile.Profiles
-}
-
-func (b *backend) Export(_ context.Context, request pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
-	pd := pprofile.NewProfiles()
-	request.Profiles().CopyTo(pd)
-	b.received <- pd
-	return pprofileotlp.NewExportResponse(), nil
-}
-
 // A link sends profiles through a container.
 type link struct {
 	*container
-	backend *backend
-	client  pprofileotlp.GRPCClient
+	received chan pprofile.Profiles // what the container sends
+	client   *otelcol.Client
 }
 
 func connect(c *container) *link {
 	c.t.Helper()
-	l := &link{container: c, backend: &backend{received: make(chan pprofile.Profiles, 100)}}
-	server := grpc.NewServer()
-	pprofileotlp.RegisterGRPCServer(server, l.backend)
+	l := &link{container: c, received: make(chan pprofile.Profiles, 100)}
 	var listener net.Listener
 	c.eventually("the container has a network", func() error {
 		return c.inside(func() (err error) {
@@ -53,13 +36,11 @@ func connect(c *container) *link {
 			return err
 		})
 	})
-	go func() { _ = server.Serve(listener) }()
-	c.t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient("passthrough:///127.0.0.1:4317", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(c.dial))
+	c.t.Cleanup(otelcol.Serve(listener, func(pd pprofile.Profiles) { l.received <- pd }).Stop)
+	client, err := otelcol.NewClient("127.0.0.1:4317", grpc.WithContextDialer(c.dial))
 	require.NoError(c.t, err)
-	c.t.Cleanup(func() { _ = conn.Close() })
-	l.client = pprofileotlp.NewGRPCClient(conn)
+	c.t.Cleanup(func() { _ = client.Close() })
+	l.client = client
 	return l
 }
 
@@ -72,12 +53,11 @@ func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 		for _, addr := range addresses {
 			m.Sample(rewritetest.Frame{Address: addr, Type: "kernel"})
 		}
-		_, err := l.client.Export(l.t.Context(), pprofileotlp.NewExportRequestFromProfiles(m.Profiles))
-		return err
+		return l.client.Send(l.t.Context(), m.Profiles)
 	})
 	l.eventually("the message comes out", func() error {
 		select {
-		case pd := <-l.backend.received:
+		case pd := <-l.received:
 			node, ok := pd.ResourceProfiles().At(0).Resource().Attributes().Get("k8s.node.name")
 			require.True(l.t, ok)
 			require.Equal(l.t, "some-node", node.Str())

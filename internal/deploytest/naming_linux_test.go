@@ -99,7 +99,7 @@ func firstUnnamed(frames []rewritetest.Frame, names []string) error {
 // checkRights looks at the process itself: what it may do, and what it sees.
 func (c *container) checkRights(m *manifest, want []corev1.Capability) {
 	c.t.Helper()
-	proc := fmt.Sprintf("/proc/%d/", c.process.Process.Pid)
+	proc := fmt.Sprintf("/proc/%d/", c.PID())
 	var mask uint64
 	for _, name := range want {
 		bit, err := capabilityOf(string(name))
@@ -139,7 +139,7 @@ func TestContainerWithoutSyslog(t *testing.T) {
 	addresses, _ := coreFunctions(t)
 	l := connect(startContainer(t, render(t, "base"), "SYSLOG"))
 	l.eventually("it says that it has no symbols", func() error {
-		if !strings.Contains(l.log.String(), `"source": "kallsyms", "state": "down"`) {
+		if !strings.Contains(l.Log(), `"source": "kallsyms", "state": "down"`) {
 			return errors.New("it has not yet")
 		}
 		return nil

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -53,7 +51,7 @@ func TestChurn(t *testing.T) {
 	require.NoError(t, err)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 
-	l := &ledger{files: make(map[string]*moduleFile)}
+	l := &ledger{files: make(map[string]*kerneltest.ModuleCode)}
 	var cache *symcache.Cache
 	p, err := kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{KeepAddresses: true},
 		func() (*symcache.Cache, func()) {
@@ -169,7 +167,7 @@ func described(s *symtab.Snapshot) (all []string) {
 
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(otelcol.Patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain: ", what)
 		}
@@ -186,9 +184,7 @@ func openFiles(t *testing.T) int {
 // textOf returns where the kernel says that a module's .text is.
 func textOf(t *testing.T, module string) uint64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("/sys/module", module, "sections/.text"))
-	require.NoError(t, err)
-	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), 16, 64)
+	addr, err := kerneltest.TextOf(module)
 	require.NoError(t, err)
 	return addr
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,13 +14,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
 // validate has the built collector check a configuration.
 func validate(t *testing.T, config string) (output string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector), "validate", profilesGate, "--config", config)
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector), "validate", "--feature-gates="+otelcol.ProfilesGate, "--config", config)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -103,7 +103,7 @@ func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 		assert.Equal(t, want, leafOf(t, nthMessage(c, filepath.Join(dir, file), n)), file)
 	}
 	c.stop()
-	assert.Equal(t, 1, strings.Count(c.log.String(), `"source": "kallsyms", "state": "up"`), "one cache reads the symbols once")
+	assert.Equal(t, 1, strings.Count(c.Log(), `"source": "kallsyms", "state": "up"`), "one cache reads the symbols once")
 }
 
 // nthMessage waits for message n, from 0.
@@ -148,7 +148,7 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 	assert.Equal(t, k.function.start, leafOf(t, all[len(all)-1]).Address)
 
 	c.writeConfig(config("{addresses: relative, procfs: /proc/../proc}", second))
-	require.NoError(t, c.process.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, c.Reload())
 	c.eventually("the new configuration is in use", func() error {
 		_, err := os.Stat(second)
 		return err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -177,7 +178,7 @@ func sleeper(t *testing.T, name string) (stack []string) {
 		_, state, _ := bytes.Cut(stat, []byte(") "))
 		stack = stackLines(task + "stack")
 		return state[0] == 'S' && len(stack) > 0
-	}, patience, 10*time.Millisecond, name)
+	}, otelcol.Patience, 10*time.Millisecond, name)
 	return stack
 }
 

@@ -25,7 +25,7 @@ type load struct {
 // the second it was read after the first was published. In between nobody has
 // told the source, and the frames of a profile are of a moment before it passes.
 type ledger struct {
-	files map[string]*moduleFile // by module; only the test's own goroutine writes
+	files map[string]*kerneltest.ModuleCode // by module; only the test's own goroutine writes
 
 	mu              sync.Mutex
 	loads           []*load
@@ -38,7 +38,7 @@ type ledger struct {
 func (l *ledger) load(t *testing.T, module string) *load {
 	t.Helper()
 	if l.files[module] == nil {
-		file := readModuleFile(t, module)
+		file := kerneltest.ReadModuleCode(t, module)
 		l.mu.Lock()
 		l.files[module] = file
 		l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *ledger) load(t *testing.T, module string) *load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ld.base = base
-	for _, f := range l.files[module].functions[:3] {
-		if addr := base + (f.start+f.end)/2; !slices.Contains(l.addresses, addr) {
+	for _, f := range l.files[module].Functions[:3] {
+		if addr := base + (f.Start+f.End)/2; !slices.Contains(l.addresses, addr) {
 			l.addresses = append(l.addresses, addr)
 		}
 	}
@@ -118,9 +118,9 @@ func (l *ledger) judge(t *testing.T, f frame, could func(*load) bool) {
 	}
 	right := func(ld *load) bool {
 		return ld.module == f.Mapping.File && could(ld) &&
-			(ld.base == 0 || len(f.Lines) == 0 || file.has(f.Lines[0].System, f.Address-ld.base))
+			(ld.base == 0 || len(f.Lines) == 0 || file.Has(f.Lines[0].System, f.Address-ld.base))
 	}
-	if l.failed = f.Mapping.BuildID != file.buildID || !slices.ContainsFunc(l.loads, right); l.failed {
+	if l.failed = f.Mapping.BuildID != file.BuildID || !slices.ContainsFunc(l.loads, right); l.failed {
 		t.Errorf("%#x became %+v, %+v", f.Address, f.Lines, *f.Mapping)
 		for _, ld := range l.loads[max(0, len(l.loads)-20):] {
 			t.Logf("%+v", *ld)

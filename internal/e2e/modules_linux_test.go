@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"cmp"
-	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -101,60 +97,15 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 		return nil
 	})
 
-	module := readModuleFile(t, name)
+	module := kerneltest.ReadModuleCode(t, name)
 	for function, f := range frames {
-		assert.Equal(t, module.buildID, f.Mapping.BuildID)
-		assert.Equal(t, fileID(module.buildID), f.Mapping.FileID)
+		assert.Equal(t, module.BuildID, f.Mapping.BuildID)
+		assert.Equal(t, fileID(module.BuildID), f.Mapping.FileID)
 		assert.Zero(t, f.Mapping.Start)
 		assert.Less(t, f.Address, f.Mapping.Limit)
 		// A return address can be that behind the function.
-		assert.True(t, module.has(function, f.Address) || module.has(function, f.Address-1),
+		assert.True(t, module.Has(function, f.Address) || module.Has(function, f.Address-1),
 			"%s is not at %#x of .text", function, f.Address)
 	}
 	t.Logf("%d functions of %s were sampled", len(frames), name)
-}
-
-// A moduleFile is what the file of a module says of it.
-type moduleFile struct {
-	buildID   string
-	functions []function // in .text, from its start, each up to the next
-	elsewhere []string   // functions in other sections
-	text      uint64     // size
-}
-
-func readModuleFile(t *testing.T, name string) *moduleFile {
-	t.Helper()
-	f, err := elf.Open(kerneltest.FindModule(t, name).File)
-	require.NoError(t, err)
-	defer func() { _ = f.Close() }()
-	note, err := f.Section(".note.gnu.build-id").Data()
-	require.NoError(t, err)
-	m := &moduleFile{buildID: hex.EncodeToString(note[16:])} // behind the header and "GNU\0"
-	symbols, err := f.Symbols()
-	require.NoError(t, err)
-	m.text = f.Section(".text").Size
-	for _, s := range symbols {
-		switch {
-		case elf.ST_TYPE(s.Info) != elf.STT_FUNC || int(s.Section) >= len(f.Sections):
-		case f.Sections[s.Section].Name == ".text":
-			m.functions = append(m.functions, function{s.Name, s.Value, m.text})
-		default:
-			m.elsewhere = append(m.elsewhere, s.Name)
-		}
-	}
-	slices.SortFunc(m.functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
-	for i := range m.functions[1:] {
-		m.functions[i].end = m.functions[i+1].start
-	}
-	return m
-}
-
-// has reports whether an offset from .text can be one of the function.
-func (m *moduleFile) has(name string, offset uint64) bool {
-	if offset >= m.text {
-		return slices.Contains(m.elsewhere, name)
-	}
-	return slices.ContainsFunc(m.functions, func(f function) bool {
-		return f.name == name && f.start <= offset && offset < f.end
-	})
 }

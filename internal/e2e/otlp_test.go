@@ -16,10 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -35,11 +34,10 @@ type send func(t *testing.T, pd pprofile.Profiles) error
 func overGRPC(endpoint string) send {
 	return func(t *testing.T, pd pprofile.Profiles) error {
 		t.Helper()
-		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		client, err := otelcol.NewClient(endpoint)
 		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
-		_, err = pprofileotlp.NewGRPCClient(conn).Export(t.Context(), pprofileotlp.NewExportRequestFromProfiles(pd))
-		return err
+		defer func() { _ = client.Close() }()
+		return client.Send(t.Context(), pd)
 	}
 }
 

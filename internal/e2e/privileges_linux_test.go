@@ -41,7 +41,7 @@ func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 		c := startCollector(t, fmt.Sprintf(otlpConfig, endpoint, freeAddress(t), file))
 		c.eventually("the sources say how they are", func() error {
 			for _, source := range []string{"kallsyms", "bpf"} {
-				if !strings.Contains(c.log.String(), `"source": "`+source+`"`) {
+				if !strings.Contains(c.Log(), `"source": "`+source+`"`) {
 					return errors.New(source + " has not yet")
 				}
 			}
@@ -72,55 +72,4 @@ func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 			}
 		}
 	})
-}
-
-// linesOf returns the lines of the log about a source.
-func linesOf(c *collector, source string) (lines []string) {
-	for line := range strings.Lines(c.log.String()) {
-		if strings.Contains(line, `"source": "`+source+`"`) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-// TestContract_8_Recovery has a collector with a /proc in which the kernel hides its
-// addresses, until it does not any more.
-func TestContract_8_Recovery(t *testing.T) {
-	procfs, endpoint, file := t.TempDir(), freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
-	const (
-		hidden = "0000000000000000 T _text\n0000000000000000 T work\n0000000000000000 T _etext\n"
-		shown  = "ffffffff81000000 T _text\nffffffff81000010 T work\nffffffff81000100 T _etext\n"
-	)
-	write := func(list string) {
-		next := filepath.Join(procfs, "next")
-		require.NoError(t, os.WriteFile(next, []byte(list), 0o644))
-		require.NoError(t, os.Rename(next, filepath.Join(procfs, "kallsyms")))
-	}
-	write(hidden)
-	c := startCollector(t, fmt.Sprintf(`
-receivers: {otlp: {protocols: {grpc: {endpoint: "%s"}}}}
-processors: {kernelsym: {procfs: %s, bpf: {enabled: false}, modules: {enabled: false}, host_check: false}}
-exporters: {file: {path: %s, flush_interval: 50ms}}
-service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [file]}}}
-`, endpoint, procfs, file))
-	told := func(n int, state, what string) {
-		c.eventually("the log tells of "+state, func() error {
-			if lines := linesOf(c, "kallsyms"); len(lines) != n || !strings.Contains(lines[n-1], `"state": "`+state+`"`) {
-				return fmt.Errorf("lines: %q", lines)
-			}
-			return nil
-		})
-		assert.Contains(t, linesOf(c, "kallsyms")[n-1], what)
-	}
-	leaf := func(n int) frame {
-		pd := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: 0xffffffff81000018}).Profiles
-		require.NoError(t, overGRPC(endpoint)(t, pd))
-		return leafOf(t, nthMessage(c, file, n))
-	}
-	told(1, "down", "grant CAP_SYSLOG")
-	assert.Empty(t, leaf(0).Lines)
-	write(shown)
-	told(2, "up", "up to date")
-	require.Len(t, leaf(1).Lines, 1)
 }

@@ -88,7 +88,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 	base := textOf(t, first)
 	a := tellModule(t, first, "ecb(camellia-generic)")
 	unload(t, first)
-	second, cipher := loadModuleAt(t, base, readModuleFile(t, first).text)
+	second, cipher := loadModuleAt(t, base, kerneltest.ReadModuleCode(t, first).TextSize)
 	b := tellModule(t, second, cipher)
 	unload(t, second)
 	time.Sleep(time.Second) // so that the processor knows that it is gone, too
@@ -104,7 +104,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 // were taken in it. None may be of the other module.
 func (c moduleChapter) check(t *testing.T, file, other string) (n int) {
 	t.Helper()
-	module := readModuleFile(t, c.module)
+	module := kerneltest.ReadModuleCode(t, c.module)
 	for _, pd := range exported(t, file) {
 		for _, s := range rewritetest.Samples(pd) {
 			for _, stamp := range s.Timestamps {
@@ -117,9 +117,9 @@ func (c moduleChapter) check(t *testing.T, file, other string) (n int) {
 						continue
 					}
 					n++
-					require.Equal(t, module.buildID, f.Mapping.BuildID)
+					require.Equal(t, module.BuildID, f.Mapping.BuildID)
 					require.NotEmpty(t, f.Lines, "%+v", f)
-					require.True(t, module.has(f.Lines[0].System, f.Address) || module.has(f.Lines[0].System, f.Address-1), "%+v", f)
+					require.True(t, module.Has(f.Lines[0].System, f.Address) || module.Has(f.Lines[0].System, f.Address-1), "%+v", f)
 				}
 			}
 		}

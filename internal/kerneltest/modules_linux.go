@@ -77,27 +77,33 @@ func ModuleNames(t testing.TB) (names []string) {
 // FindModule returns the file of a module.
 func FindModule(t testing.TB, name string) *ModuleFile {
 	t.Helper()
-	files, err := moduleFiles()
+	m, err := LookModule(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m
+}
+
+// LookModule returns the file of a module, or an error that is os.ErrNotExist if the
+// running kernel has no such module.
+func LookModule(name string) (*ModuleFile, error) {
+	files, err := moduleFiles()
+	if err != nil {
+		return nil, err
+	}
 	m := files[name]
 	if m == nil {
-		t.Fatalf("no module %s", name)
+		return nil, fmt.Errorf("module %s: %w", name, os.ErrNotExist)
 	}
-	return m
+	return m, nil
 }
 
 // LoadModule loads a module and those that it depends on. That it is loaded
 // already is no error.
 func LoadModule(name string) error {
-	files, err := moduleFiles()
+	m, err := LookModule(name)
 	if err != nil {
 		return err
-	}
-	m := files[name]
-	if m == nil {
-		return fmt.Errorf("module %s: %w", name, os.ErrNotExist)
 	}
 	depends, err := m.depends()
 	if err != nil {

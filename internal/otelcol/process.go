@@ -1,0 +1,115 @@
+// Package otelcol runs a built collector for those who test and measure it.
+package otelcol
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ProfilesGate lets a collector have pipelines of profiles.
+const ProfilesGate = "service.profilesSupport"
+
+// Patience is how long to wait for what takes a moment: much longer than a busy
+// machine needs.
+const Patience = time.Minute
+
+// A Process is a collector that runs. Its methods are safe for concurrent use.
+type Process struct {
+	cmd   *exec.Cmd
+	log   log
+	ended chan struct{} // closed when err is final
+	err   error
+}
+
+// log is a buffer that is safe for concurrent use.
+type log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Start starts a command that becomes a collector. What it prints is its log.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// Log returns what it has printed so far.
+func (p *Process) Log() string { return p.log.String() }
+
+// PID returns its process ID.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Eventually calls try until it returns no error. It gives up after Patience, or when
+// the collector or ctx ends.
+func (p *Process) Eventually(ctx context.Context, what string, try func() error) error {
+	deadline := time.After(Patience)
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, errors.Join(err, ctx.Err()))
+		case <-p.ended:
+			return fmt.Errorf("%s: the collector has ended: %w", what, errors.Join(err, p.err))
+		case <-deadline:
+			return fmt.Errorf("%s: %w", what, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop has it end, and returns an error if it does not end well. Called again, it
+// returns the same.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(os.Interrupt) // if it still runs
+	select {
+	case <-p.ended:
+		return p.err
+	case <-time.After(Patience):
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log says what it does
+		<-p.ended
+		return fmt.Errorf("the collector did not stop: %w", p.err)
+	}
+}
+
+// Reload has it read its configuration again.
+func (p *Process) Reload() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
+
+// FreeAddress returns a local address on which nothing listens.
+func FreeAddress(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
