@@ -41,7 +41,10 @@ func benchRewrite(core *symtab.Module, rounds int) error {
 		return err
 	}
 	rewrite.New(options).Rewrite(large, known)
-	return benchPassthrough("passthrough_named", large, known, rounds)
+	if err := benchPassthrough("passthrough_named", large, known, rounds); err != nil {
+		return err
+	}
+	return benchHostile(core, known, rounds)
 }
 
 // codec returns the message as it goes over the wire, and a task that takes it

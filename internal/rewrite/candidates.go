@@ -157,6 +157,10 @@ func (p *pass) functionName(f pprofile.Function) (string, bool) {
 	return p.str(f.SystemNameStrindex())
 }
 
+// maxDigits is more digits than anybody writes an address with. Many functions can
+// have one long name.
+const maxDigits = 64
+
 // isPlaceholder reports whether a name says no more than that there is none.
 func isPlaceholder(name string) bool {
 	if name == "" {
@@ -173,7 +177,7 @@ func isPlaceholder(name string) bool {
 		return name == "UNKNOWN"
 	case '0':
 		if digits, ok := strings.CutPrefix(name, "0x"); ok {
-			return isHex(digits)
+			return len(digits) <= maxDigits && isHex(digits)
 		}
 	}
 	return len(name) == 16 && isHex(name)

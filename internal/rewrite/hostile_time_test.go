@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -33,24 +34,43 @@ func allocated(f func()) uint64 {
 }
 
 // TestManyInstantsOfADeepStack: what a small message demands is bounded in proportion
-// to its size.
+// to its size, also if each instant has another owner.
 func TestManyInstantsOfADeepStack(t *testing.T) {
-	known := knownAt(t, manyOwners(4000))
-	for _, n := range []int64{1000, 4000} {
+	const owners = 4000
+	known := knownAt(t, manyOwners(owners))
+	for _, tt := range []struct{ instants, depth, samples, attributes int }{
+		{4000, 8, 1, 0}, {4000, 100, 1, 0}, {1000, 1000, 1, 0}, {300, 300, 1, 0},
+		{4000, 32_000, 1, 0}, {100, 300, 40, 0}, {1, 300, 4000, 0}, {4000, 1, 1, 30_000}, {1, 1, 4000, 30_000},
+	} {
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
-		var stamps []int64
-		for i := range n {
-			stamps = append(stamps, firstOwner+i*8*ms+3*ms)
-		}
-		timed(m, stamps...)
-		indices := m.Profiles.Dictionary().StackTable().At(int(m.LastSample().StackIndex())).LocationIndices()
-		for loc := indices.At(0); indices.Len() < int(8*n); {
+		d := m.Profiles.Dictionary()
+		stack := m.LastSample().StackIndex()
+		indices := d.StackTable().At(int(stack)).LocationIndices()
+		for loc := indices.At(0); indices.Len() < tt.depth; {
 			indices.Append(loc)
 		}
+		other := m.Attribute("x", "y")
+		for range tt.attributes {
+			d.LocationTable().At(int(indices.At(0))).AttributeIndices().Append(other)
+			m.LastSample().AttributeIndices().Append(other)
+		}
+		for n := range tt.samples {
+			if n > 0 {
+				m.Sample()
+				m.LastSample().SetStackIndex(stack)
+			}
+			var stamps []int64
+			for i := range tt.instants {
+				stamps = append(stamps, firstOwner+int64((n*tt.instants+i)%owners)*8*ms+3*ms)
+			}
+			timed(m, stamps...)
+		}
 		size := uint64(len(marshal(t, m.Profiles)))
+		began := time.Now()
 		got := allocated(func() { New(withHistory).Rewrite(m.Profiles, known) })
-		t.Logf("a message of %d bytes made it allocate %d", size, got)
-		assert.Less(t, got, 4<<20+2000*size)
+		t.Logf("%+v: %d bytes made it allocate %.1f times as much, in %v", tt, size, float64(got)/float64(size), time.Since(began))
+		// Each owner that has to be named takes a location, a function and attributes.
+		assert.Less(t, got, 2<<20+100*size+owners*2<<10, "%+v", tt)
 	}
 }
 

@@ -55,6 +55,11 @@ func (p *pass) mappingAt(index int32) *mapping {
 	return m
 }
 
+// maxBuildID is the length beyond which a build id is no kernel's
+// (BUILD_ID_SIZE_MAX of include/linux/buildid.h is 20 bytes). Many mappings can have
+// one long build id.
+const maxBuildID = 128
+
 func (p *pass) readMapping(m *mapping, index int) {
 	m.known = true
 	table := p.mappingTable.At(index)
@@ -74,7 +79,9 @@ func (p *pass) readMapping(m *mapping, index int) {
 	m.fileName = fileName
 	m.isGuest = strings.HasPrefix(fileName, "[guest.kernel")
 	m.isKernel = p.isKernelFile(fileName)
-	m.buildID = strings.ToLower(p.stringValue(buildID))
+	if m.buildID = p.stringValue(buildID); len(m.buildID) <= maxBuildID {
+		m.buildID = strings.ToLower(m.buildID)
+	}
 	if hasFunctions, _ := p.attributes.find(indices, attrHasFunctions); hasFunctions >= 0 {
 		value := p.attrTable.At(int(hasFunctions)).Value()
 		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
@@ -115,8 +122,10 @@ func (p *pass) isKernelFile(name string) bool {
 		return true
 	case name == symtab.KernelName:
 		return true
-	case strings.HasPrefix(name[strings.LastIndexByte(name, '/')+1:], symtab.KernelName):
-		return strings.Contains(name, "/")
+	}
+	base, isPath := baseName(name)
+	if isPath && strings.HasPrefix(base, symtab.KernelName) {
+		return true
 	}
 	if _, ok := cutModuleSuffix(name); ok {
 		return true
@@ -137,18 +146,36 @@ func moduleName(fileName string) string {
 	if inner, ok := cutBrackets(fileName); ok {
 		return inner
 	}
-	base := fileName[strings.LastIndexByte(fileName, '/')+1:]
+	base, isPath := baseName(fileName)
 	if name, ok := cutModuleSuffix(base); ok {
 		return strings.ReplaceAll(name, "-", "_")
 	}
-	if strings.HasPrefix(base, symtab.KernelName) && base != fileName {
+	if isPath && strings.HasPrefix(base, symtab.KernelName) {
 		return symtab.KernelName // a path to an image, as /boot/vmlinux-6.1
 	}
 	return base
 }
 
+// maxName is the length of the longest name of a file (NAME_MAX of
+// include/uapi/linux/limits.h). Many mappings can have one long name, and each has a
+// look at no more than this of it.
+const maxName = 255
+
+// baseName returns what stands behind the last slash of a name, all of it if there is
+// none, and nothing if that is longer than names are.
+func baseName(name string) (base string, isPath bool) {
+	end := name[max(0, len(name)-maxName-1):]
+	if slash := strings.LastIndexByte(end, '/'); slash >= 0 {
+		return end[slash+1:], true
+	}
+	if len(end) < len(name) {
+		return "", false
+	}
+	return name, false
+}
+
 func cutBrackets(name string) (inner string, ok bool) {
-	if len(name) < 3 || name[0] != '[' || name[len(name)-1] != ']' {
+	if len(name) < 3 || len(name) > maxName || name[0] != '[' || name[len(name)-1] != ']' {
 		return "", false
 	}
 	return name[1 : len(name)-1], true

@@ -126,9 +126,10 @@ func (r *Rewriter) put(p *pass) {
 // profile came. Profiles for which it did not matter are not looked at.
 func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
 
-// Rewrite rewrites the kernel frames of pd with what is known, and returns the result, which is pd itself, or a rewritten copy if pd is read-only. It
-// returns pd untouched if there is nothing to do. It never fails: a frame that
-// cannot be named is left as it is and counted.
+// Rewrite rewrites the kernel frames of pd with what is known, and returns the result,
+// which is pd itself, or a rewritten copy if pd is read-only. It returns pd untouched if
+// there is nothing to do. It never fails: a frame that cannot be named is left as it is
+// and counted. What a message costs is in proportion to its size, whatever it says.
 func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles, Counts) {
 	p := r.get()
 	p.begin(pd, &r.opts, known)

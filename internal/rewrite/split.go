@@ -26,9 +26,12 @@ type split struct {
 	moves  map[stackUser]int32 // of the uses of a stack by all samples of a kind
 	timed  []int32             // uses by single samples, as eachSample comes to them
 	counts []int32             // how many uses each of these samples has
-	last   map[stackUser]int32 // the last use that was added
 	wholes map[stackUser]int32 // uses at the time of the whole message
-	budget int                 // of the work on uses by single samples
+
+	timedUses index         // uses at some time, by what they need
+	weights   map[int32]int // of stacks; see weight
+	lookups   int           // budget: of frames to look up for instants
+	copies    int           // budget: of what may have to be written for them
 
 	ownLocations int32 // the number of locations before the first split
 	locations    index
@@ -46,7 +49,7 @@ type splitFrame struct {
 	first    int32             // of its variants, -1 for none
 	end      int32             // the last of them
 	several  int32             // how many there are
-	byRole   [numRoles]int32   // its variants + 1, if it is not timed; 0 while not known
+	byRole   [numRoles]int32   // its variants + 1, if timed for the whole message; 0 while not known
 }
 
 // frameAnswer is an answer to the frame that is a location.
@@ -89,10 +92,10 @@ func (sp *split) end() {
 	sp.frames, sp.variants = sp.frames[:0], sp.variants[:0]
 	sp.uses, sp.chosen, sp.timed, sp.counts = sp.uses[:0], sp.chosen[:0], sp.timed[:0], sp.counts[:0]
 	clear(sp.moves)
-	clear(sp.last)
 	clear(sp.wholes)
+	clear(sp.weights)
 	clear(sp.byAnswer)
-	sp.locations.built, sp.whole.built, sp.written.built = false, false, false
+	sp.locations.built, sp.whole.built, sp.written.built, sp.timedUses.built = false, false, false, false
 }
 
 // refersBeyond reports whether a sample has a stack, or a stack a location, that is not

@@ -131,8 +131,8 @@ func (p *pass) markStack(i int) {
 	}
 }
 
-// addUse adds a use of a stack, unless it needs the same as the last one of that stack
-// and user.
+// addUse adds a use of a stack, unless there is one of that stack and user at another
+// time that needs the same.
 func (p *pass) addUse(stack int32, u user, at *when) int32 {
 	sp := &p.split
 	begin := len(sp.chosen)
@@ -142,34 +142,46 @@ func (p *pass) addUse(stack int32, u user, at *when) int32 {
 			sp.chosen = append(sp.chosen, p.variantFor(f, roleOf(u, position), at))
 		}
 	}
-	key := stackUser{stack, u}
-	if last, ok := sp.last[key]; ok && at != nil {
-		from := int(sp.uses[last].chosen)
-		if same := sp.chosen[begin:]; slices.Equal(sp.chosen[from:from+len(same)], same) {
-			sp.chosen = sp.chosen[:begin]
-			return last
+	added := int32(len(sp.uses))
+	if at != nil {
+		if !sp.timedUses.built {
+			sp.timedUses.reset(0)
 		}
+		chosen := sp.chosen[begin:]
+		hash := hashUse(stack, u, chosen)
+		isSame := func(pos int32) bool {
+			other := &sp.uses[pos]
+			from := int(other.chosen)
+			return other.stack == stack && other.user == u && slices.Equal(sp.chosen[from:from+len(chosen)], chosen)
+		}
+		if known, ok := sp.timedUses.find(hash, isSame); ok {
+			sp.chosen = sp.chosen[:begin]
+			return known
+		}
+		sp.timedUses.addNew(hash, added)
 	}
 	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(begin), to: stack})
-	added := int32(len(sp.uses) - 1)
-	if at != nil {
-		if sp.last == nil {
-			sp.last = make(map[stackUser]int32)
-		}
-		sp.last[key] = added
-	}
 	return added
+}
+
+func hashUse(stack int32, u user, chosen []int32) uint32 {
+	h := mix(uint32(u), uint64(stack))
+	for _, v := range chosen {
+		h = mix(h, uint64(v))
+	}
+	return h
 }
 
 // findTimedUses finds the uses of stacks with timed frames: one for each sample, or
 // each of its timestamps.
 //
 // A small message can hold many instants and a deep stack, of which each instant may
-// need another. What that costs is bounded by a budget in proportion to the size of
-// the message: what comes after that is answered for the time of the whole message.
+// need another. What that costs is bounded by budgets in proportion to the size of the
+// message: what comes after that is answered for the time of the whole message.
 func (p *pass) findTimedUses() {
 	sp := &p.split
-	sp.budget = p.timedBudget()
+	size := p.timedSize()
+	sp.lookups, sp.copies = size*lookupsPerByte, size*copiesPerByte
 	p.eachProfile(func(i int, profile pprofile.Profile, u user) {
 		p.eachSample(profile, func(s pprofile.Sample) {
 			if sp.stacks[s.StackIndex()]&hasTimed == 0 {
@@ -177,30 +189,72 @@ func (p *pass) findTimedUses() {
 			}
 			before := len(sp.timed)
 			depth := p.stackTable.At(int(s.StackIndex())).LocationIndices().Len()
-			if sp.budget -= depth * p.numInstants(i, s); sp.budget < 0 {
+			if sp.lookups -= depth * p.numInstants(i, s); sp.lookups < 0 {
 				sp.timed = append(sp.timed, p.wholeUse(s.StackIndex(), u))
 			} else {
-				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.addUse(s.StackIndex(), u, at)) })
+				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s, u, at)) })
 			}
 			sp.counts = append(sp.counts, int32(len(sp.timed)-before))
 		})
 	})
 }
 
-// usualDepth is the depth of stacks up to which each instant of a message has its
-// answer (the sysctl kernel.perf_event_max_stack is 127 by default).
-const usualDepth = 128
+const (
+	// lookupsPerByte lets each instant, of 8 bytes, have its answer if stacks are not
+	// deeper than usual (the sysctl kernel.perf_event_max_stack is 127 by default).
+	lookupsPerByte = 16
 
-// timedBudget returns how many frames of stacks may be looked up for instants.
-func (p *pass) timedBudget() int {
-	n := 1 << 10
+	// copiesPerByte is the number of entries of stacks, and of what else has to be
+	// copied for instants, that a byte of the message may lead to.
+	copiesPerByte = 8
+)
+
+// timedSize returns about how many bytes of the message are instants and stacks.
+func (p *pass) timedSize() int {
+	n := 1 << 12
 	for i := range p.stackTable.Len() {
 		n += p.stackTable.At(i).LocationIndices().Len()
 	}
 	p.eachProfile(func(i int, profile pprofile.Profile, _ user) {
-		p.eachSample(profile, func(s pprofile.Sample) { n += p.numInstants(i, s) })
+		p.eachSample(profile, func(s pprofile.Sample) { n += 8 * p.numInstants(i, s) })
 	})
-	return n * usualDepth
+	return n
+}
+
+// timedUse returns the use of a sample's stack at an instant.
+func (p *pass) timedUse(s pprofile.Sample, u user, at *when) int32 {
+	sp := &p.split
+	if sp.copies < 0 {
+		return p.wholeUse(s.StackIndex(), u)
+	}
+	n := len(sp.uses)
+	use := p.addUse(s.StackIndex(), u, at)
+	if int(use) == n {
+		sp.copies -= p.weight(s.StackIndex()) + s.AttributeIndices().Len()
+	}
+	return use
+}
+
+// weight returns what another use of a stack takes at most: the stack, with copies of
+// all its timed frames.
+func (p *pass) weight(stack int32) int {
+	sp := &p.split
+	if w, ok := sp.weights[stack]; ok {
+		return w
+	}
+	indices := p.stackTable.At(int(stack)).LocationIndices()
+	w := indices.Len()
+	for i := range indices.Len() {
+		if f := sp.frameOf(indices.At(i)); f != nil && f.timed {
+			loc := p.locTable.At(int(f.loc))
+			w += loc.AttributeIndices().Len() + loc.Lines().Len()
+		}
+	}
+	if sp.weights == nil {
+		sp.weights = make(map[int32]int)
+	}
+	sp.weights[stack] = w
+	return w
 }
 
 // wholeUse returns the use of a stack at the time of the whole message.

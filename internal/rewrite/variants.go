@@ -6,14 +6,14 @@ import "go.opentelemetry.io/collector/pdata/pprofile"
 // time if the frame is timed.
 func (p *pass) variantFor(f *splitFrame, r role, at *when) int32 {
 	if !f.timed {
-		if known := f.byRole[r]; known > 0 {
-			return known - 1
-		}
 		at = nil
 	}
-	a := p.answer(f.target, r, at)
-	v := p.split.variantWith(f, a, r)
-	if !f.timed {
+	always := !f.timed || at == p.wholeSpan() // whatever the instant
+	if known := f.byRole[r]; always && known > 0 {
+		return known - 1
+	}
+	v := p.split.variantWith(f, p.answer(f.target, r, at), r)
+	if always {
 		f.byRole[r] = v + 1
 	}
 	return v

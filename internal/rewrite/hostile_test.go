@@ -1,0 +1,31 @@
+package rewrite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// TestHostileMessages: what a message allocates is bounded in proportion to its size,
+// whatever it consists of. `make bench` measures the time.
+func TestHostileMessages(t *testing.T) {
+	const n = 20_000
+	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}
+	known := Known{Snapshot: testSnapshot(t), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
+	for _, shape := range rewritetest.HostileShapes {
+		t.Run(shape.Name, func(t *testing.T) {
+			opts := withHistory
+			opts.All, opts.Label, opts.IsForeign = true, true, isOther
+			pd := shape.New(n, addresses)
+			wire := uint64(len(marshal(t, pd)))
+			began := time.Now()
+			got := allocated(func() { New(opts).Rewrite(pd, known) })
+			t.Logf("%d bytes made it allocate %.1f times as much, in %v", wire, float64(got)/float64(wire), time.Since(began))
+			assert.Less(t, got, 1<<20+120*wire)
+		})
+	}
+}
