@@ -57,6 +57,11 @@ bench: ## print the measures of speed and memory (as root)
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)
 	@go run ./internal/soak -collector $(COLLECTOR) -duration $(or $(DURATION),10m)
 
+.PHONY: soak-vm
+soak-vm: build ## the same, with modules that come and go too, in a virtual machine
+	@go run ./internal/kerneltest/vm -kernel 6.12 -collector $(COLLECTOR) -run '^TestSoak$$' \
+		-env KERNELSYM_SOAK=$(or $(DURATION),10m) -timeout 1h ./internal/soak
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@internal/tools/fuzz.sh $(or $(FUZZTIME),10s)

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// ProfilesGate lets a collector have pipelines of profiles.
-const ProfilesGate = "service.profilesSupport"
+// FeatureGates is the flag that lets a collector have pipelines of profiles, and its
+// health check extension show the status of components.
+const FeatureGates = "--feature-gates=service.profilesSupport,extension.healthcheck.useComponentStatus"
 
 // Patience is how long to wait for what takes a moment: much longer than a busy
 // machine needs.

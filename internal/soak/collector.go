@@ -13,127 +13,91 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
-	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 )
 
 // A collector is one that runs, with a connection to it and one from it.
 type collector struct {
-	pprofileotlp.UnimplementedGRPCServer
-	process *exec.Cmd
-	log     lockedBuffer
+	*otelcol.Process
 	dir     string
 	pprof   string // address
 	metrics string // address
-	server  *grpc.Server
-	conn    *grpc.ClientConn
-	client  pprofileotlp.GRPCClient
-
-	receive func(pprofile.Profiles)
-	mu      sync.Mutex
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	backend *otelcol.Backend
+	client  *otelcol.Client
+	receive atomic.Pointer[func(pprofile.Profiles)]
 }
 
 // start starts a collector. The configuration takes the addresses to listen on, to
 // send to, of its pprof and of its metrics.
 func start(ctx context.Context, binary, config string) (*collector, error) {
-	var addresses [4]string
-	var backend net.Listener
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	var addresses [3]string
 	for i := range addresses {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
+		if addresses[i], err = otelcol.FreeAddress(ctx); err != nil {
 			return nil, err
 		}
-		if addresses[i] = l.Addr().String(); i == 1 {
-			backend = l
-			continue
-		}
-		_ = l.Close()
 	}
 	dir, err := os.MkdirTemp("", "soak")
 	if err != nil {
 		return nil, err
 	}
-	c := &collector{dir: dir, pprof: addresses[2], metrics: addresses[3], server: grpc.NewServer(), receive: func(pprofile.Profiles) {}}
-	pprofileotlp.RegisterGRPCServer(c.server, c)
-	go func() { _ = c.server.Serve(backend) }()
-	if c.conn, err = grpc.NewClient(addresses[0], grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	c := &collector{dir: dir, pprof: addresses[1], metrics: addresses[2]}
+	c.to(func(pprofile.Profiles) {})
+	c.backend = otelcol.Serve(listener, func(pd pprofile.Profiles) { (*c.receive.Load())(pd) })
+	if c.client, err = otelcol.NewClient(addresses[0]); err != nil {
 		return nil, err
 	}
-	c.client = pprofileotlp.NewGRPCClient(c.conn)
+	_, port, err := net.SplitHostPort(c.metrics)
+	if err != nil {
+		return nil, err
+	}
 	file := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, addresses[0], addresses[1], addresses[2], addresses[3][strings.LastIndexByte(addresses[3], ':')+1:]), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, addresses[0], listener.Addr(), c.pprof, port), 0o600); err != nil {
 		return nil, err
 	}
-	c.process = exec.CommandContext(context.WithoutCancel(ctx), binary, "--feature-gates=service.profilesSupport", "--config", file)
-	c.process.Stdout, c.process.Stderr = &c.log, &c.log
-	return c, c.process.Start()
+	c.Process, err = otelcol.Start(exec.CommandContext(context.WithoutCancel(ctx), binary,
+		otelcol.FeatureGates, "--config", file))
+	return c, err
 }
 
-// Export takes what the collector sends.
-func (c *collector) Export(_ context.Context, request pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.receive(request.Profiles())
-	return pprofileotlp.NewExportResponse(), nil
-}
+// to has what the collector sends go to a function, which is called by several
+// goroutines.
+func (c *collector) to(receive func(pprofile.Profiles)) { c.receive.Store(&receive) }
 
-// ready waits until kernel frames come back with names.
+// ready waits until kernel frames come back with names, and has the flow receive them
+// from then on.
 func (c *collector) ready(ctx context.Context, f *flow) error {
-	named := make(chan struct{}, 1)
-	c.mu.Lock()
-	c.receive = func(pd pprofile.Profiles) {
+	var named atomic.Bool
+	c.to(func(pd pprofile.Profiles) {
 		if pd.Dictionary().FunctionTable().Len() > 1 {
-			select {
-			case named <- struct{}{}:
-			default:
-			}
+			named.Store(true)
 		}
-	}
-	c.mu.Unlock()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		_, err := c.client.Export(ctx, pprofileotlp.NewExportRequestFromProfiles(f.truth.message("")))
-		select {
-		case <-named:
-			c.mu.Lock()
-			c.receive = f.receive
-			c.mu.Unlock()
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-			_ = err // it may not listen yet
+	})
+	err := c.Eventually(ctx, "frames get names", func() error {
+		if err := c.client.Send(ctx, f.truth.message("")); err != nil {
+			return err
 		}
-	}
-	return errors.New("no frame gets a name")
+		if !named.Load() {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	c.to(f.receive)
+	return err
 }
 
 // stop ends the collector, which has to end well.
 func (c *collector) stop() error {
-	err := c.process.Process.Signal(os.Interrupt)
-	err = errors.Join(err, c.process.Wait(), c.conn.Close(), os.RemoveAll(c.dir))
-	c.server.Stop()
+	err := errors.Join(c.Stop(), c.client.Close(), os.RemoveAll(c.dir))
+	c.backend.Stop()
 	return err
 }
 
@@ -144,7 +108,7 @@ type sample struct {
 }
 
 func (c *collector) proc(name string) string {
-	return filepath.Join("/proc", strconv.Itoa(c.process.Process.Pid), name)
+	return filepath.Join("/proc", strconv.Itoa(c.PID()), name)
 }
 
 func (c *collector) sample() (s sample, err error) {
@@ -184,7 +148,7 @@ func (c *collector) cpu() (time.Duration, error) {
 }
 
 // checkGrowth compares the last quarter of the time with the second one.
-func (r *result) checkGrowth() error {
+func (r *result) checkGrowth(println func(string)) error {
 	n := len(r.samples) / 4
 	if n == 0 {
 		return errors.New("too short to see growth")
@@ -200,7 +164,7 @@ func (r *result) checkGrowth() error {
 		{"goroutines", func(s sample) int { return s.goroutines }, func(int) int { return 4 }},
 	} {
 		before, after := median(r.samples[n:2*n], what.of), median(r.samples[3*n:], what.of)
-		fmt.Printf("%s: %d, then %d\n", what.name, before, after)
+		println(fmt.Sprintf("%s: %d, then %d", what.name, before, after))
 		if after > before+what.tolerance(before) {
 			errs = append(errs, fmt.Errorf("%s grows: %d, then %d", what.name, before, after))
 		}

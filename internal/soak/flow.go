@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -21,66 +16,97 @@ import (
 // idKey is the resource attribute by which a message is known again.
 const idKey = "soak.id"
 
-// A flow sends profiles through a collector, and checks those that come out.
+// A flow has code of the kernel come and go, sends profiles through a collector, and
+// checks those that come out.
 type flow struct {
 	truth *truth
+	churn []*churn
 	sends bool
 
 	mu       sync.Mutex
-	expected map[string]string // names of BPF functions by message
+	expected map[string]*visit // by message
 	wrong    []error
 
-	loaded, profiles              atomic.Int64
-	core, bpf, bpfUnnamed, stacks atomic.Int64 // frames that were checked
+	profiles     atomic.Int64
+	core, stacks atomic.Int64 // frames that were checked, besides those of visits
 }
 
-func newFlow(t *truth, sends bool) *flow {
-	return &flow{truth: t, sends: sends, expected: make(map[string]string)}
+func newFlow(t *truth, sends bool, churn ...*churn) *flow {
+	return &flow{truth: t, sends: sends, churn: churn, expected: make(map[string]*visit)}
 }
 
-// late is how long after a program is gone its samples are sent.
+// late is how long after code is gone its samples are sent.
 const late = 2 * time.Second
 
-// run lets BPF programs come and go until ctx is done, some at a time, and sends
-// profiles of the kernel, and of each program after it is gone.
+// run has code come and go until ctx is done, and sends profiles of the kernel, and of
+// what has come after it is gone.
 func (f *flow) run(ctx context.Context, c *collector) error {
-	var gone sync.WaitGroup
+	var running sync.WaitGroup
+	errs := make(chan error, len(f.churn))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, churn := range f.churn {
+		running.Go(func() {
+			if err := f.follow(ctx, churn, c, &running); err != nil {
+				cancel()
+				errs <- err
+			}
+		})
+	}
+	if f.sends {
+		for ctx.Err() == nil {
+			f.send(ctx, c, f.truth.message("core"))
+			pause(ctx, 40*time.Millisecond)
+		}
+	}
+	running.Wait()
+	close(errs)
+	var all error
+	for err := range errs {
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// follow has one kind of code come and go, and sends samples of it some time later.
+func (f *flow) follow(ctx context.Context, churn *churn, c *collector, running *sync.WaitGroup) error {
 	for n := 0; ctx.Err() == nil; n++ {
-		prog, err := load(n)
+		v, err := churn.visit(n)
 		if err != nil {
 			return err
 		}
-		f.loaded.Add(1)
-		time.Sleep(20 * time.Millisecond)
-		at := time.Now()
-		time.Sleep(20 * time.Millisecond)
-		if err := prog.Close(); err != nil {
-			return err
-		}
+		v.of = churn
+		churn.visits.Add(1)
 		if !f.sends {
 			continue
 		}
-		id := strconv.Itoa(n)
-		f.mu.Lock()
-		f.expected[id] = prog.name
-		f.mu.Unlock()
-		gone.Go(func() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(late):
-				f.send(ctx, c, prog.message(id, at))
+		id := fmt.Sprint(churn.name, n)
+		running.Go(func() {
+			if !pause(ctx, late) {
+				return
 			}
+			f.mu.Lock()
+			f.expected[id] = v
+			f.mu.Unlock()
+			f.send(ctx, c, v.message(id))
 		})
-		f.send(ctx, c, f.truth.message("core"))
 	}
-	gone.Wait()
 	return nil
+}
+
+// pause waits, and reports whether ctx is not done.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // send sends a profile, also when the time is over meanwhile.
 func (f *flow) send(ctx context.Context, c *collector, pd pprofile.Profiles) {
-	_, err := c.client.Export(context.WithoutCancel(ctx), pprofileotlp.NewExportRequestFromProfiles(pd))
-	if err != nil {
+	if err := c.client.Send(context.WithoutCancel(ctx), pd); err != nil {
 		f.fail(fmt.Errorf("a profile is refused: %w", err))
 		return
 	}
@@ -99,34 +125,30 @@ func (f *flow) receive(pd pprofile.Profiles) {
 		f.fail(err)
 		return
 	}
+	samples := rewritetest.Samples(pd)
 	id, ok := pd.ResourceProfiles().At(0).Resource().Attributes().Get(idKey)
-	for i, s := range rewritetest.Samples(pd) {
-		switch {
-		case !ok:
+	switch {
+	case !ok:
+		for _, s := range samples {
 			f.checkStack(s.Stack)
-		case id.Str() == "core":
+		}
+	case id.Str() == "core":
+		for i, s := range samples {
 			f.core.Add(1)
 			if lines := s.Stack[0].Lines; len(lines) != 1 || lines[0].System != f.truth.wants[i] {
 				f.fail(fmt.Errorf("%s is named %+v", f.truth.wants[i], lines))
 			}
-		case id.Str() != "":
-			f.checkProgram(id.Str(), s.Stack[0])
 		}
-	}
-}
-
-// checkProgram checks the frame of a program: its address has had many.
-func (f *flow) checkProgram(id string, frame rewritetest.Frame) {
-	f.mu.Lock()
-	want := f.expected[id]
-	delete(f.expected, id)
-	f.mu.Unlock()
-	f.bpf.Add(1)
-	switch {
-	case len(frame.Lines) == 0:
-		f.bpfUnnamed.Add(1)
-	case frame.Lines[0].System != want:
-		f.fail(fmt.Errorf("%s is named %s", want, frame.Lines[0].System))
+	case id.Str() != "":
+		f.mu.Lock()
+		v := f.expected[id.Str()]
+		delete(f.expected, id.Str())
+		f.mu.Unlock()
+		for i, s := range samples {
+			if err := v.check(i, s.Stack[0]); err != nil {
+				f.fail(err)
+			}
+		}
 	}
 }
 
@@ -143,59 +165,22 @@ func (f *flow) checkStack(stack []rewritetest.Frame) {
 	}
 }
 
-func (f *flow) String() string {
-	return fmt.Sprintf("%d frames of known functions, %d of sampled stacks, %d of BPF programs %s gone (%d of them without a name)",
-		f.core.Load(), f.stacks.Load(), f.bpf.Load(), late, f.bpfUnnamed.Load())
-}
-
 // check fails for a wrong name, and where next to nothing was named.
-func (f *flow) check() error {
+func (f *flow) check(println func(string)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	println(fmt.Sprintf("names: %d frames of known functions, %d of sampled stacks", f.core.Load(), f.stacks.Load()))
 	if n := len(f.wrong); n > 0 {
 		return fmt.Errorf("%d times wrong, first: %w", n, f.wrong[0])
 	}
-	if f.core.Load() == 0 || f.stacks.Load() == 0 || f.bpf.Load() == 0 || f.bpfUnnamed.Load() > f.bpf.Load()/20 {
+	if f.core.Load() == 0 || f.stacks.Load() == 0 {
 		return errors.New("too few names")
 	}
+	for _, c := range f.churn {
+		println("names: " + c.String())
+		if c.frames.Load() == 0 || c.unnamed.Load() > int64(c.mayMiss*float64(c.frames.Load())) {
+			return fmt.Errorf("too few names of %s", c.name)
+		}
+	}
 	return nil
-}
-
-// A program is a BPF program.
-type program struct {
-	*ebpf.Program
-	addr uint64
-	name string // the kernel's
-}
-
-// load loads a program unlike the last ones, of a size that many have.
-func load(n int) (*program, error) {
-	name := fmt.Sprintf("soak_%d", n%1000)
-	insns := asm.Instructions{asm.Mov.Imm(asm.R0, int32(n))}
-	for range n % 4 {
-		insns = append(insns, asm.Add.Imm(asm.R0, 1))
-	}
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.SocketFilter, License: "GPL", Instructions: append(insns, asm.Return()),
-	})
-	if err != nil {
-		return nil, err
-	}
-	info, err := prog.Info()
-	if err != nil {
-		return nil, errors.Join(err, prog.Close())
-	}
-	addrs, ok := info.JitedKsymAddrs()
-	if _, err := hex.DecodeString(info.Tag); err != nil || !ok || len(addrs) == 0 {
-		return nil, errors.Join(errors.New("the kernel does not say where a program lies"), prog.Close())
-	}
-	return &program{prog, uint64(addrs[0]), "bpf_prog_" + info.Tag + "_" + name}, nil
-}
-
-// message returns a profile of one sample in the program, at a time.
-func (p *program) message(id string, at time.Time) pprofile.Profiles {
-	m := rewritetest.NewMessage().Profile(map[string]any{idKey: id}, "")
-	m.Sample(rewritetest.Frame{Address: p.addr, Type: "kernel"})
-	m.LastSample().TimestampsUnixNano().Append(uint64(at.UnixNano()))
-	return m.Profiles
 }

@@ -1,7 +1,7 @@
 // Command soak is what `make soak` does: it runs the collector for a while under a
-// steady flow of profiles, as BPF programs come and go, and looks at it. It fails if
-// a name is wrong, or if memory, open files or goroutines keep growing; and it prints
-// what that took.
+// steady flow of profiles, as BPF programs and modules come and go, and looks at it.
+// It fails if a name is wrong, or if memory, open files or goroutines keep growing; and
+// it prints what that took.
 package main
 
 import (
@@ -16,12 +16,23 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
+// options are the command line.
+type options struct {
+	collector string // file
+	duration  time.Duration
+	modules   bool // come and go, too
+	println   func(string)
+}
+
 func main() {
-	binary := flag.String("collector", "build/otelcol-kernelsym", "the collector")
-	duration := flag.Duration("duration", 10*time.Minute, "how long to run")
+	var o options
+	flag.StringVar(&o.collector, "collector", "build/otelcol-kernelsym", "the collector")
+	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to run")
+	flag.BoolVar(&o.modules, "modules", false, "load and unload modules, too: only where nobody else does")
 	flag.Parse()
+	o.println = func(line string) { fmt.Println(line) }
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *binary, *duration)
+	err := run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -48,7 +59,7 @@ receivers: {otlp: {protocols: {grpc: {endpoint: %[1]q}}}, kernelstack: {interval
 )
 
 // run spends a fifth of the time without profiles, and the rest with them.
-func run(ctx context.Context, binary string, duration time.Duration) error {
+func run(ctx context.Context, o options) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("not root? %w", err)
 	}
@@ -56,22 +67,39 @@ func run(ctx context.Context, binary string, duration time.Duration) error {
 	if err != nil {
 		return err
 	}
-	idle, err := spend(ctx, binary, background, duration/5, newFlow(truth, false))
+	churn, err := o.churn()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("background: %.2f %% of a core, %.0f BPF programs a second come and go\n",
-		100*idle.cpuShare(), idle.programsPerSecond())
-	busy, err := spend(ctx, binary, flowing, duration*4/5, newFlow(truth, true))
+	idle, err := spend(ctx, o.collector, background, o.duration/5, newFlow(truth, false, churn...))
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("background: %.2f %% of a core, while a second", 100*idle.cpuShare())
+	for _, c := range churn {
+		line += fmt.Sprintf(" %.1f %s", float64(c.visits.Load())/idle.took.Seconds(), c.name)
+	}
+	o.println(line + " come and go")
+
+	busy, err := spend(ctx, o.collector, flowing, o.duration*4/5, newFlow(truth, true, churn...))
 	if err != nil {
 		return err
 	}
 	profiles := float64(busy.flow.profiles.Load())
 	perThousand := 1000 * (busy.cpu.Seconds() - idle.cpuShare()*busy.took.Seconds()) / profiles
-	fmt.Printf("flow: %.0f profiles with %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming\n",
-		profiles, busy.flow.core.Load()+busy.flow.bpf.Load(), perThousand, 1000*busy.rewriting.Seconds()/profiles)
-	fmt.Printf("names: %s\n", busy.flow)
-	return errors.Join(busy.flow.check(), busy.checkGrowth())
+	o.println(fmt.Sprintf("flow: %.0f profiles, most of %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming",
+		profiles, framesPerProfile, perThousand, 1000*busy.rewriting.Seconds()/profiles))
+	return errors.Join(busy.flow.check(o.println), busy.checkGrowth(o.println))
+}
+
+// churn returns what comes and goes.
+func (o options) churn() ([]*churn, error) {
+	all := []*churn{bpfChurn()}
+	if !o.modules {
+		return all, nil
+	}
+	modules, err := moduleChurn()
+	return append(all, modules), err
 }
 
 // A result is what a run of the collector has shown.
@@ -84,8 +112,7 @@ type result struct {
 	rewriting time.Duration
 }
 
-func (r *result) cpuShare() float64          { return r.cpu.Seconds() / r.took.Seconds() }
-func (r *result) programsPerSecond() float64 { return float64(r.flow.loaded.Load()) / r.took.Seconds() }
+func (r *result) cpuShare() float64 { return r.cpu.Seconds() / r.took.Seconds() }
 
 // spend runs the collector for that long.
 func spend(ctx context.Context, binary, config string, duration time.Duration, f *flow) (*result, error) {
@@ -99,7 +126,7 @@ func spend(ctx context.Context, binary, config string, duration time.Duration, f
 		err = r.observe(ctx, c, duration)
 	}
 	if stopErr := c.stop(); stopErr != nil || err != nil {
-		return nil, fmt.Errorf("%w\n%s", errors.Join(err, stopErr), c.log.String())
+		return nil, fmt.Errorf("%w\n%s", errors.Join(err, stopErr), c.Log())
 	}
 	return r, nil
 }

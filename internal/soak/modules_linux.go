@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// stay is how long a module stays: the names of one that is gone sooner than the
+// kernel's list can be read are lost.
+const stay = 2 * time.Second
+
+// moduleChurn has modules come and go that do nothing unless they are asked to, one at
+// a time. Those that are loaded already are left alone.
+func moduleChurn() (*churn, error) {
+	var names []string
+	code := make(map[string]*kerneltest.ModuleCode)
+	for _, name := range []string{"veth", "dummy", "ifb", "nlmon", "macvlan"} {
+		file, err := kerneltest.LookModule(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(filepath.Join("/sys/module", name)); err == nil {
+			continue
+		}
+		if code[name], err = file.Code(); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the kernel has no modules that could be loaded")
+	}
+	return &churn{name: "modules", mayMiss: 0.5, visit: func(n int) (*visit, error) {
+		name := names[n%len(names)]
+		return visitModule(name, code[name])
+	}}, nil
+}
+
+// visitModule loads a module for a while. Each function of its .text is a place, but
+// not the padding before functions, which has symbols that are no functions.
+func visitModule(name string, code *kerneltest.ModuleCode) (*visit, error) {
+	if err := kerneltest.LoadModule(name); err != nil {
+		return nil, err
+	}
+	base, err := kerneltest.TextOf(name)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(stay)
+	v := &visit{at: time.Now()}
+	time.Sleep(stay / 10)
+	for _, f := range code.Functions {
+		if strings.HasPrefix(f.Name, "__pfx_") {
+			continue
+		}
+		offset := (f.Start + f.End) / 2
+		v.places = append(v.places, place{base + offset, name, func(n string) bool { return code.Has(n, offset) }})
+	}
+	return v, unloadModule(name)
+}
+
+// unloadModule unloads a module, of which the kernel may still hold something.
+func unloadModule(name string) (err error) {
+	for range 100 {
+		if err = kerneltest.UnloadModule(name); err == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("a module of the test stays: %w", err)
+}
