@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kernelload"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
@@ -98,7 +99,7 @@ func collect(ctx context.Context, o options) error {
 	fmt.Fprintf(o.stdout, "Sampling the kernel for %s, with file reads, pipes and a socket to keep it busy ...\n", o.duration)
 	ctx, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
-	collector := exec.CommandContext(ctx, o.collector, "--feature-gates=service.profilesSupport", "--config", o.config)
+	collector := exec.CommandContext(ctx, o.collector, otelcol.FeatureGates, "--config", o.config)
 	collector.Env = append(os.Environ(), "KERNELSYM_FILE="+o.output)
 	collector.Stdout, collector.Stderr = log, log
 	collector.Cancel = func() error { return collector.Process.Signal(os.Interrupt) } // it writes what it still has

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 )
 
 // environment returns that of a container, with values in place of what only a
@@ -48,7 +49,7 @@ func validate(t *testing.T, config string, environment []string) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector),
-		"validate", "--feature-gates=service.profilesSupport", "--config", file)
+		"validate", otelcol.FeatureGates, "--config", file)
 	cmd.Env = environment
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 )
 
 // values are those of the Helm chart that are used. The parts that the chart puts
@@ -30,6 +32,8 @@ type values struct {
 	PodSecurityContext corev1.PodSecurityContext   `json:"podSecurityContext"`
 	SecurityContext    corev1.SecurityContext      `json:"securityContext"`
 	Resources          corev1.ResourceRequirements `json:"resources"`
+	LivenessProbe      corev1.Probe                `json:"livenessProbe"`
+	ReadinessProbe     corev1.Probe                `json:"readinessProbe"`
 	UseGOMEMLIMIT      bool                        `json:"useGOMEMLIMIT"`
 	ExtraEnvs          []corev1.EnvVar             `json:"extraEnvs"`
 	ExtraVolumes       []corev1.Volume             `json:"extraVolumes"`
@@ -54,6 +58,9 @@ func TestHelmValues(t *testing.T) {
 	c := collectorOf(t, pod)
 	assert.Equal(t, *c.SecurityContext, v.SecurityContext)
 	assert.Equal(t, c.Resources, v.Resources)
+	assert.Equal(t, []string{otelcol.FeatureGates}, v.Command.ExtraArgs)
+	assert.Equal(t, c.LivenessProbe.HTTPGet.Path, v.LivenessProbe.HTTPGet.Path)
+	assert.Equal(t, c.ReadinessProbe.HTTPGet.Path, v.ReadinessProbe.HTTPGet.Path)
 	assert.Equal(t, pod.Tolerations, v.Tolerations)
 	assert.Subset(t, pod.Volumes, v.ExtraVolumes)
 	assert.Subset(t, c.VolumeMounts, v.ExtraVolumeMounts)

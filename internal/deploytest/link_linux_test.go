@@ -3,14 +3,18 @@ package deploytest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -75,21 +79,50 @@ func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 
 var sourceUp = regexp.MustCompile(`(?m)^otelcol_processor_kernelsym_source_up\{.*source="(\w+)".*\} (\d)$`)
 
-// metrics returns what the container tells Prometheus.
-func (l *link) metrics() string {
-	l.t.Helper()
-	client := &http.Client{Transport: &http.Transport{
+// httpClient returns one that connects to the container.
+func (c *container) httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return l.dial(ctx, address) },
+		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return c.dial(ctx, address) },
 	}}
-	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, "http://127.0.0.1:8888/metrics", nil)
-	require.NoError(l.t, err)
-	response, err := client.Do(request)
-	require.NoError(l.t, err)
+}
+
+// get returns a page of the container.
+func (c *container) get(port int, path string) string {
+	c.t.Helper()
+	url := fmt.Sprintf("http://127.0.0.1:%d%s", port, path)
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, url, nil)
+	require.NoError(c.t, err)
+	response, err := c.httpClient().Do(request)
+	require.NoError(c.t, err)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
-	require.NoError(l.t, err)
+	require.NoError(c.t, err)
+	require.Equal(c.t, http.StatusOK, response.StatusCode, "%s: %s", url, text)
 	return string(text)
+}
+
+// metrics returns what the container tells Prometheus.
+func (c *container) metrics() string {
+	c.t.Helper()
+	return c.get(8888, "/metrics")
+}
+
+// checkHealth does what the kubelet's probes do, and compares the status of the
+// processor.
+func (c *container) checkHealth(m *manifest, status, why string) {
+	c.t.Helper()
+	spec := collectorOf(c.t, m.pods()["kernelsym"].Spec)
+	for _, probe := range []*corev1.Probe{spec.LivenessProbe, spec.ReadinessProbe} {
+		i := slices.IndexFunc(spec.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal })
+		require.GreaterOrEqual(c.t, i, 0, "a port of that name")
+		c.get(int(spec.Ports[i].ContainerPort), probe.HTTPGet.Path)
+	}
+	all, err := otelcol.ReadStatus(c.t.Context(), c.httpClient(), "127.0.0.1:13133")
+	require.NoError(c.t, err)
+	got := all.Of("pipeline:profiles", "processor:kernelsym")
+	assert.Equal(c.t, status, got.Status)
+	assert.Contains(c.t, got.Error, why)
 }
 
 // sources returns the metric source_up.

@@ -76,6 +76,9 @@ func TestContainer(t *testing.T) {
 			want := map[string]string{"kallsyms": "1", "modules": "1", "bpf": "1"}
 			if name == "overlays/no-sys-admin" {
 				want["bpf"] = "0" // the list of programs is missing
+				l.checkHealth(m, "StatusRecoverableError", "grant CAP_SYS_ADMIN")
+			} else {
+				l.checkHealth(m, "StatusOK", "")
 			}
 			assert.Equal(t, want, l.sources())
 			l.checkRights(m, rights[name])

@@ -40,7 +40,7 @@ func startCollector(t *testing.T, config string) *collector {
 	c := &collector{t: t, config: filepath.Join(t.TempDir(), "config.yaml"), health: freeAddress(t)}
 	c.writeConfig(config)
 	process, err := otelcol.Start(exec.CommandContext(context.WithoutCancel(t.Context()), binary,
-		"--feature-gates="+otelcol.ProfilesGate+","+statusGate, "--config", c.config,
+		otelcol.FeatureGates, "--config", c.config,
 		"--config", "yaml:extensions: {health_check: {http: {endpoint: "+c.health+", status: {enabled: true, path: /status}}}}",
 		"--config", "yaml:service::extensions: [health_check]",
 		"--config", "yaml:service::telemetry::metrics::level: none",

@@ -21,7 +21,7 @@ import (
 // validate has the built collector check a configuration.
 func validate(t *testing.T, config string) (output string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector), "validate", "--feature-gates="+otelcol.ProfilesGate, "--config", config)
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector), "validate", otelcol.FeatureGates, "--config", config)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

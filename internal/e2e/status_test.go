@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,51 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// statusGate has the health check extension show the status of components.
-const statusGate = "extension.healthcheck.useComponentStatus"
-
-// A componentStatus is what the health check extension says of a component, or of
-// several: then these stand below it.
-type componentStatus struct {
-	Healthy    bool                        `json:"healthy"`
-	Status     string                      `json:"status"`
-	Error      string                      `json:"error"`
-	Components map[string]*componentStatus `json:"components"`
-}
-
 // status returns what the health check extension says, or an error if that is not
 // that the collector is healthy.
-func (c *collector) status() (s componentStatus, err error) {
-	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://"+c.health+"/status?verbose", nil)
-	require.NoError(c.t, err)
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
-	if err != nil {
-		return s, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("health: %s", response.Status)
-	}
-	return s, json.NewDecoder(response.Body).Decode(&s)
-}
-
-// processorStatus returns the status of the processor in the pipeline of profiles.
-func (c *collector) processorStatus() (*componentStatus, error) {
-	c.t.Helper()
-	all, err := c.status()
-	if err != nil {
-		return nil, err
-	}
-	if pipeline := all.Components["pipeline:profiles"]; pipeline != nil {
-		if processor := pipeline.Components["processor:kernelsym"]; processor != nil {
-			return processor, nil
-		}
-	}
-	return nil, fmt.Errorf("nothing of the processor in %+v", all)
+func (c *collector) status() (*otelcol.Status, error) {
+	return otelcol.ReadStatus(c.t.Context(), &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, c.health)
 }
 
 // TestContract_8_Recovery has a collector with a /proc in which the kernel hides its
@@ -93,16 +55,15 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 	is := func(status, why string) {
 		t.Helper()
 		c.eventually("the status is "+status, func() error {
-			s, err := c.processorStatus()
-			if err == nil && s.Status != status {
-				err = fmt.Errorf("it is %s: %s", s.Status, s.Error)
+			all, err := c.status()
+			if err != nil {
+				return err
 			}
-			return err
+			if s := all.Of("pipeline:profiles", "processor:kernelsym"); s.Status != status || s.Error != why {
+				return fmt.Errorf("it is %s: %s", s.Status, s.Error)
+			}
+			return nil
 		})
-		s, err := c.processorStatus()
-		require.NoError(t, err)
-		assert.True(t, s.Healthy)
-		assert.Equal(t, why, s.Error)
 	}
 	leaf := func(n int) frame {
 		pd := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: 0xffffffff81000018}).Profiles
