@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
@@ -31,6 +32,7 @@ type Receiver struct {
 	logger    *zap.Logger
 	version   string
 	telemetry *metadata.TelemetryBuilder
+	warnings  *rate.Limiter
 
 	mu     sync.Mutex // held by Start and Shutdown
 	cancel context.CancelFunc
@@ -48,6 +50,7 @@ func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles)
 		logger:    set.Logger,
 		version:   set.BuildInfo.Version,
 		telemetry: telemetry,
+		warnings:  rate.NewLimiter(rate.Every(time.Minute), 10),
 	}, nil
 }
 
@@ -160,7 +163,9 @@ func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
 	outcome := outcomeAccepted
 	if err := r.next.ConsumeProfiles(ctx, m.finish(start, end)); err != nil {
 		outcome = outcomeRefused
-		r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.events), zap.Error(err))
+		if r.warnings.Allow() {
+			r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.events), zap.Error(err))
+		}
 	}
 	r.count(ctx, m.events, outcome)
 }

@@ -17,8 +17,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
@@ -149,6 +153,23 @@ func TestStartAndShutdownInAnyOrder(t *testing.T) {
 	for _, step := range []func(){down, up, up, down, down, up, down} {
 		step()
 	}
+}
+
+// TestRefusalsAreNotAllLogged sends to somebody who never takes anything.
+func TestRefusalsAreNotAllLogged(t *testing.T) {
+	core, log := observer.New(zapcore.WarnLevel)
+	set := receivertest.NewNopSettings(metadata.Type)
+	set.Logger = zap.New(core)
+	r, err := newReceiver(set, config(), consumertest.NewErr(errors.New("no room")))
+	require.NoError(t, err)
+	for range 1000 {
+		m := newMessage(perfring.Sampling{Frequency: 100}, "")
+		m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}, 1, "")
+		r.send(t.Context(), m, 1, 2)
+	}
+	lines := log.All()
+	require.Len(t, lines, 10)
+	assert.Equal(t, "no room", lines[0].ContextMap()["error"])
 }
 
 func TestTelemetry(t *testing.T) {

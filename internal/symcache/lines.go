@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 )
 
 // A source that changes its state all the time gets so many lines in the log at
@@ -15,42 +16,28 @@ const (
 
 // lines limits the lines about one source.
 type lines struct {
-	left       int       // that may be written now
-	since      time.Time // when left was counted
-	unreported int       // changes without a line
-	pending    bool      // a line will be written about them
+	limit      *rate.Limiter
+	unreported int  // changes without a line
+	pending    bool // a line will be written about them
 }
 
-// take reports whether a line may be written.
-func (l *lines) take(now time.Time) bool {
-	if l.since.IsZero() {
-		l.left, l.since = lineBurst, now
-	}
-	if more := int(now.Sub(l.since) / lineInterval); more > 0 {
-		l.left = min(lineBurst, l.left+more)
-		l.since = l.since.Add(time.Duration(more) * lineInterval)
-	}
-	if l.left == 0 {
-		return false
-	}
-	l.left--
-	return true
-}
+func newLines() lines { return lines{limit: rate.NewLimiter(rate.Every(lineInterval), lineBurst)} }
 
 // log is called with c.mu held. It writes how source i is, now or, after too many
 // lines, when it may.
 func (c *Cache) log(i int) {
 	l := &c.lines[i]
-	if !l.take(time.Now()) {
+	if l.pending {
 		l.unreported++
-		if !l.pending {
-			l.pending = true
-			wait := time.Until(l.since.Add(lineInterval))
-			c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
-		}
 		return
 	}
-	c.write(i)
+	wait := l.limit.Reserve().Delay()
+	if wait == 0 {
+		c.write(i)
+		return
+	}
+	l.unreported, l.pending = 1, true
+	c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
 }
 
 func (c *Cache) logLater(i int, wait time.Duration) {
@@ -61,11 +48,8 @@ func (c *Cache) logLater(i int, wait time.Duration) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := &c.lines[i]
-	l.pending = false
-	if l.unreported > 0 && l.take(time.Now()) {
-		c.write(i)
-	}
+	c.lines[i].pending = false
+	c.write(i)
 }
 
 // write writes how source i is.

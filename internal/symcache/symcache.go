@@ -69,11 +69,11 @@ func start(
 		cancel:     cancel,
 		newBackOff: newBackOff,
 		tables:     make([]*symtab.Table, len(sources)),
-		lines:      make([]lines, len(sources)),
 		watchers:   make(map[*watcher]struct{}),
 	}
 	for _, s := range sources {
 		c.health = append(c.health, Health{Source: s.Name()})
+		c.lines = append(c.lines, newLines())
 	}
 	c.snapshot.Store(symtab.NewSnapshot())
 	for i := range sources {
