@@ -82,6 +82,13 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 	cd $(BUILD)/generate/kernelsym/kernelstackreceiver && $(TOOLS)/mdatagen metadata.yaml
 	go run ./internal/configdoc
 
+.PHONY: privileges
+privileges: build ## measure docs/privileges.md anew, here and in a virtual machine (as root)
+	go test . -count=1 -run '^TestPrivileges$$' -update
+	$(MAKE) test-vm KERNEL=6.12 RUN='^TestPrivileges$$' V=1 >$(BUILD)/privileges.log || true # it fails where the table has changed
+	go test . -count=1 -run '^TestPrivilegesPage$$' -update -measured $(BUILD)/privileges.log
+	git diff --stat -- docs/privileges.md
+
 # What `make generate` writes.
 GENERATED = find . -path ./$(BUILD) -prune -o -type f \
 	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2

@@ -29,8 +29,8 @@ type place struct {
 
 // TestPrivileges starts the sources with each setting that the running kernel can
 // have, and compares what is named with the table of docs/privileges.md. Modules
-// and the sysctls can only be had in the virtual machines of `make test-vm`; there,
-// with V=1, it prints what to put into testdata.
+// and the sysctls can only be had in the virtual machines of `make test-vm`; what it
+// prints there, `make privileges` puts into the table.
 func TestPrivileges(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
@@ -65,7 +65,7 @@ func TestPrivileges(t *testing.T) {
 				}
 				line, err := json.Marshal(measured{s, got})
 				require.NoError(t, err)
-				t.Logf("measured: %s", line)
+				t.Logf(measuredMark+"%s", line)
 				assert.Equal(t, all[s.String()], got, "of docs/privileges.md")
 			}
 		})
