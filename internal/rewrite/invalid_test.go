@@ -149,8 +149,9 @@ func TestHugeMessageIsNotKept(t *testing.T) {
 	assert.False(t, p.end())
 }
 
-// FuzzRewrite feeds it whatever unmarshals: it does not panic, what was valid
-// stays valid and keeps its sums, and doing it twice is doing it once.
+// FuzzRewrite feeds it whatever unmarshals: it does not panic, allocates in proportion
+// to the message, what was valid stays valid and keeps its sums, and doing it twice is
+// doing it once.
 func FuzzRewrite(f *testing.F) {
 	frames := []Frame{
 		ambiguous, {Address: text + 0x40}, {Address: ext4 + 1, Mapping: &Mapping{File: "[ext4]"}},
@@ -183,7 +184,8 @@ func FuzzRewrite(f *testing.F) {
 		before := copied(pd)
 		valid := rewritetest.CheckValid(pd) == nil
 		r := New(opts)
-		r.Rewrite(pd, Known{Snapshot: snapshot})
+		got := allocated(func() { r.Rewrite(pd, Known{Snapshot: snapshot}) })
+		require.Less(t, got, uint64(1<<20+200*len(data)))
 		if !valid {
 			return
 		}
