@@ -88,9 +88,17 @@ type lazy struct {
 	n int
 }
 
+// rest is the time in which some dozen programs are loaded.
+func rest() time.Duration {
+	if kerneltest.InVM() {
+		return time.Second
+	}
+	return 30 * time.Millisecond
+}
+
 func (l *lazy) Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error) {
 	if l.n++; l.n%20 == 0 {
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(rest())
 	}
 	return l.Reader.Read(ctx, deadline)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,11 +72,17 @@ func (c *collector) waitUntilReady() {
 // waitUntilFollowed waits until all sources of symbols have said that they are up.
 func (c *collector) waitUntilFollowed() {
 	c.t.Helper()
-	c.eventually("all sources are up", func() error {
-		for _, source := range []string{"kallsyms", "bpf", "modules"} {
-			if !strings.Contains(c.Log(), `"source": "`+source+`", "state": "up"`) {
-				return fmt.Errorf("%s is not", source)
-			}
+	for _, source := range []string{"kallsyms", "bpf", "modules"} {
+		c.waitForSource(source)
+	}
+}
+
+// waitForSource waits until a source has said that it is up.
+func (c *collector) waitForSource(source string) {
+	c.t.Helper()
+	c.eventually(source+" is up", func() error {
+		if !strings.Contains(c.Log(), `"source": "`+source+`", "state": "up"`) {
+			return errors.New("it has not said so")
 		}
 		return nil
 	})

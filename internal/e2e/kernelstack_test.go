@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,13 +32,21 @@ processors: {kernelsym: {addresses: keep}}
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
 `)
+	c.waitForSource("kallsyms")
+	messages := func() int {
+		content, err := os.ReadFile(file)
+		if !errors.Is(err, os.ErrNotExist) {
+			require.NoError(t, err)
+		}
+		return bytes.Count(content, []byte("\n"))
+	}
+	before := messages()
 	c.eventually("messages", func() error {
 		const enough = 8
-		content, err := os.ReadFile(file)
-		if n := bytes.Count(content, []byte("\n")); err == nil && n < enough {
-			err = fmt.Errorf("%d messages are not %d", n, enough)
+		if n := messages() - before; n < enough {
+			return fmt.Errorf("%d messages are not %d", n, enough)
 		}
-		return err
+		return nil
 	})
 	c.stop()
 
