@@ -17,11 +17,12 @@ import (
 // kernels are those that can be tested: a package, which depends on the one of
 // the present version, in a suite of Debian's; no suite means that the machine's
 // own sources have it (Debian 12).
-var kernels = map[string]struct{ metaPackage, suite string }{
-	"5.10": {"linux-image-cloud-amd64", "bullseye"},
-	"6.1":  {"linux-image-cloud-amd64", ""},
-	"6.12": {"linux-image-6.12-cloud-amd64", ""},
-	"7":    {"linux-image-cloud-amd64", "trixie-backports"},
+var kernels = map[string]struct{ metaPackage, suite, arch string }{
+	"5.10":       {"linux-image-cloud-amd64", "bullseye", "amd64"},
+	"6.1":        {"linux-image-cloud-amd64", "", "amd64"},
+	"6.12":       {"linux-image-6.12-cloud-amd64", "", "amd64"},
+	"7":          {"linux-image-cloud-amd64", "trixie-backports", "amd64"},
+	"6.12-arm64": {"linux-image-cloud-arm64", "trixie", "arm64"},
 }
 
 func kernelNames() string {
@@ -38,14 +39,21 @@ type kernel struct {
 	release string // as uname -r has it
 	image   string // file
 	modules string // directory of its modules, not compressed
+	*platform
 }
 
 var errCannotInstall = errors.New("no apt-get, or not root, to get qemu and kernels")
 
-// install installs what is needed that is not there.
-func install(ctx context.Context) error {
+// install installs what is needed for kernels that is not there.
+func install(ctx context.Context, names []string) error {
+	needed := map[string]string{"xz": "xz-utils"} // packages by program
+	for _, name := range names {
+		if k, ok := kernels[name]; ok {
+			needed[platforms[k.arch].qemu] = platforms[k.arch].pkg
+		}
+	}
 	var missing []string
-	for program, pkg := range map[string]string{"qemu-system-x86_64": "qemu-system-x86", "xz": "xz-utils"} {
+	for program, pkg := range needed {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, pkg)
 		}
@@ -75,7 +83,7 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 	if !ok {
 		return nil, fmt.Errorf("no kernel %q: there are %s", name, kernelNames())
 	}
-	apt, err := newApt(ctx, dir, from.suite)
+	apt, err := newApt(ctx, dir, from.suite, from.arch)
 	if err != nil {
 		return nil, err
 	}
@@ -91,21 +99,25 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 			return nil, err
 		}
 	}
-	k := &kernel{
-		release: release,
-		image:   filepath.Join(tree, "boot", "vmlinuz-"+release),
-		modules: filepath.Join(tree, "lib", "modules", release),
-	}
-	if _, err := os.Stat(k.modules); err != nil { // since Linux 7 all is below /usr
-		k.modules = filepath.Join(tree, "usr", "lib", "modules", release)
-		k.image = filepath.Join(k.modules, "vmlinuz")
-	}
-	for _, file := range []string{k.image, k.modules} {
-		if _, err := os.Stat(file); err != nil {
-			return nil, err
+	modules, modulesErr := firstOf(
+		filepath.Join(tree, "lib", "modules", release),
+		filepath.Join(tree, "usr", "lib", "modules", release), // since Debian 13
+	)
+	image, imageErr := firstOf(
+		filepath.Join(tree, "boot", "vmlinuz-"+release),
+		filepath.Join(modules, "vmlinuz"), // since Linux 7
+	)
+	return &kernel{release, image, modules, platforms[from.arch]}, errors.Join(modulesErr, imageErr)
+}
+
+// firstOf returns the first file that is there.
+func firstOf(files ...string) (string, error) {
+	for _, file := range files {
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
 		}
 	}
-	return k, nil
+	return "", fmt.Errorf("none of %v is there", files)
 }
 
 // apt is Debian's package manager, for one suite.
@@ -114,9 +126,9 @@ type apt struct {
 	args []string
 }
 
-// newApt returns the package manager for packages of the suite, of the mirror
-// that this machine uses.
-func newApt(ctx context.Context, dir, suite string) (*apt, error) {
+// newApt returns the package manager for packages of the suite, for machines of an
+// architecture, of the mirror that this machine uses.
+func newApt(ctx context.Context, dir, suite, arch string) (*apt, error) {
 	a := &apt{dir: dir}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -132,7 +144,7 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 	if !ok {
 		return nil, errors.New("apt-get knows no mirror")
 	}
-	state := filepath.Join(dir, "apt-"+suite)
+	state := filepath.Join(dir, "apt-"+suite+"-"+arch)
 	for _, sub := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(state, sub), 0o755); err != nil {
 			return nil, err
@@ -140,7 +152,7 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 	}
 	const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	list := filepath.Join(state, "sources.list")
-	line := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, site, suite)
+	line := fmt.Sprintf("deb [arch=%s signed-by=%s] %s %s main\n", arch, keyring, site, suite)
 	if err := os.WriteFile(list, []byte(line), 0o644); err != nil {
 		return nil, err
 	}
@@ -148,6 +160,7 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 		"-o", "Dir::Etc::SourceList=" + list, "-o", "Dir::Etc::SourceParts=/dev/null",
 		"-o", "Dir::State::Lists=" + filepath.Join(state, "lists"), "-o", "Dir::Cache=" + state,
 		"-o", "Dir::Cache::Archives=archives",
+		"-o", "APT::Architecture=" + arch, "-o", "APT::Architectures::=" + arch,
 	}
 	return a, nil
 }

@@ -67,7 +67,7 @@ func defaultCache() string {
 }
 
 func run(ctx context.Context, o options) error {
-	err := install(ctx)
+	err := install(ctx, o.kernels)
 	if errors.Is(err, errCannotInstall) {
 		fmt.Printf("SKIP: %v: not tested in kernels %s: loadable modules, and all kernels but this machine's\n",
 			err, strings.Join(o.kernels, ", "))
@@ -76,9 +76,15 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	tests, err := buildTests(ctx, o)
-	if err != nil {
-		return err
+	tests := make(map[string]*testTree) // by architecture
+	for _, name := range o.kernels {
+		arch := kernels[name].arch
+		if _, built := tests[arch]; built || arch == "" {
+			continue
+		}
+		if tests[arch], err = buildTests(ctx, o, arch); err != nil {
+			return err
+		}
 	}
 	// A machine keeps one CPU busy, so several run at a time. What they print comes
 	// one after the other.
@@ -113,13 +119,13 @@ func run(ctx context.Context, o options) error {
 }
 
 // prepare gets a kernel and makes what it boots with.
-func prepare(ctx context.Context, o options, name string, tests *testTree) (k *kernel, initrd string, err error) {
+func prepare(ctx context.Context, o options, name string, tests map[string]*testTree) (k *kernel, initrd string, err error) {
 	k, err = getKernel(ctx, o.dir, name)
 	if err != nil {
 		return nil, "", err
 	}
 	initrd = filepath.Join(o.dir, "initrd-"+name)
-	return k, initrd, writeInitrd(initrd, k, tests, o)
+	return k, initrd, writeInitrd(initrd, k, tests[k.arch], o)
 }
 
 // machine runs the tests in one kernel.

@@ -27,14 +27,14 @@ func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration, 
 	ctx, cancel := context.WithTimeout(ctx, bootTime+timeout)
 	defer cancel()
 	console := initrd + ".console"
-	cmd := exec.CommandContext(ctx, "qemu-system-x86_64",
+	cmd := exec.CommandContext(ctx, k.qemu, append([]string{
 		// With thread=multi, newer kernels panic now and then.
-		"-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", "2G",
+		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", k.image, "-initrd", initrd,
-		"-append", "console=ttyS0 panic=-1 quiet loglevel=4 rdinit=/init",
-		"-serial", "file:"+console, "-serial", "stdio",
-	)
+		"-append", "console=" + k.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + k.port, // its environment
+		"-serial", "file:" + console, "-chardev", "stdio,id=port",
+	}, k.machine...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -7,15 +7,17 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// A testTree is what is built to be run in the machine.
+// A testTree is what is built to be run in machines of an architecture.
 type testTree struct {
-	init  string // the first process
-	tests []test
+	init      string // the first process
+	collector string // empty for none
+	tests     []test
 }
 
 // A test is the tests of one package.
@@ -27,7 +29,7 @@ type test struct {
 
 // buildTests builds the tests of all packages that use kerneltest: those that
 // need a real kernel.
-func buildTests(ctx context.Context, o options) (*testTree, error) {
+func buildTests(ctx context.Context, o options, arch string) (*testTree, error) {
 	patterns := o.packages
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -37,19 +39,27 @@ func buildTests(ctx context.Context, o options) (*testTree, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree := &testTree{init: filepath.Join(o.dir, "init")}
-	if err := build(ctx, "build", tree.init, "./internal/kerneltest/vm/init"); err != nil {
+	dir := filepath.Join(o.dir, arch)
+	tree := &testTree{init: filepath.Join(dir, "init"), collector: o.collector}
+	if err := build(ctx, arch, "build", tree.init, "./internal/kerneltest/vm/init"); err != nil {
 		return nil, err
+	}
+	if o.collector != "" && arch != runtime.GOARCH {
+		// What it is made of stands beside it.
+		tree.collector = filepath.Join(dir, "otelcol")
+		if err := build(ctx, arch, "build", tree.collector, ".", "-C", filepath.Dir(o.collector)); err != nil {
+			return nil, err
+		}
 	}
 	for line := range strings.Lines(list) {
 		pkg, rest, _ := strings.Cut(line, " ")
-		dir, imports, _ := strings.Cut(rest, "\t")
+		source, imports, _ := strings.Cut(rest, "\t")
 		if !strings.Contains(imports, "/internal/kerneltest") {
 			continue
 		}
-		t := test{pkg: pkg, dir: dir}
-		t.binary = filepath.Join(o.dir, strings.ReplaceAll(t.pkg, "/", "_")+".test")
-		if err := build(ctx, "test", t.binary, t.pkg, "-c"); err != nil {
+		t := test{pkg: pkg, dir: source}
+		t.binary = filepath.Join(dir, strings.ReplaceAll(t.pkg, "/", "_")+".test")
+		if err := build(ctx, arch, "test", t.binary, t.pkg, "-c"); err != nil {
 			return nil, err
 		}
 		tree.tests = append(tree.tests, t)
@@ -60,11 +70,12 @@ func buildTests(ctx context.Context, o options) (*testTree, error) {
 	return tree, nil
 }
 
-// build builds a static binary: the machine has no libraries.
-func build(ctx context.Context, command, binary, pkg string, flags ...string) error {
-	args := append([]string{command, "-trimpath", "-ldflags=-s -w", "-o", binary}, flags...)
+// build builds a static binary: the machine has no libraries. -C comes first among the
+// flags.
+func build(ctx context.Context, arch, command, binary, pkg string, flags ...string) error {
+	args := append(append([]string{command}, flags...), "-trimpath", "-ldflags=-s -w", "-o", binary)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
@@ -105,8 +116,8 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 		fmt.Fprintln(&list, t.pkg)
 	}
 	a.tree(root+"/github.com/kernelsym/kernelsym/deploy", "deploy", all)
-	if o.collector != "" {
-		a.file("/bin/otelcol", o.collector)
+	if tree.collector != "" {
+		a.file("/bin/otelcol", tree.collector)
 	}
 	a.content("/tests", []byte(list.String()))
 	a.content("/args", fmt.Appendf(nil, "-test.run=%s\n-test.timeout=%s\n-test.v=%t\n", o.run, o.timeout, o.verbose))

@@ -43,7 +43,7 @@ func run() (ok bool, err error) {
 	if err := mount(); err != nil {
 		return false, err
 	}
-	port, err := os.OpenFile("/dev/ttyS1", os.O_RDWR|unix.O_NOCTTY, 0)
+	port, err := os.OpenFile(os.Getenv("KERNELSYM_PORT"), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return false, err
 	}
