@@ -77,6 +77,9 @@ func NeedUevents(t testing.TB) {
 	}
 }
 
+// InVM reports whether this is a virtual machine of `make test-vm`, which is slow.
+func InVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
+
 // Has reports whether the process has a capability that the kernel itself
 // respects: those of root in another user namespace mean nothing to it.
 func Has(t testing.TB, c capability.Cap) bool {

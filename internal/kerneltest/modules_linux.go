@@ -33,9 +33,6 @@ func NeedVM(t testing.TB) {
 	}
 }
 
-// InVM reports whether this is a virtual machine of `make test-vm`, which is slow.
-func InVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
-
 // A ModuleFile is a module that can be loaded.
 type ModuleFile struct {
 	Name string // as the kernel writes it
