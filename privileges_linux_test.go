@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ func TestPrivileges(t *testing.T) {
 	if inVM {
 		w.Module = moduleFunction(t)
 	}
-	binary := readableByAll(t)
+	binary := kerneltest.Shared(t, "/proc/self/exe")
 	for _, s := range settings() {
 		if s.Sysctls != usual && !inVM {
 			continue
@@ -108,20 +107,6 @@ func valuesOf(sysctls string, inVM bool) []func(*testing.T) {
 		return []func(*testing.T){set("0", "0")}
 	}
 	return []func(*testing.T){set("0", "2"), set("1", "2")}
-}
-
-// readableByAll returns a copy of this binary that every user can execute.
-func readableByAll(t *testing.T) string {
-	t.Helper()
-	binary, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
-	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for another user
-	name := filepath.Join(dir, "test")
-	require.NoError(t, os.WriteFile(name, binary, 0o755)) //nolint:gosec // for another user
-	return name
 }
 
 var capsByName = map[string]capability.Cap{

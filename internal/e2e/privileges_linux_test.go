@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,26 +15,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// shareCollector has the built collector lie where every user can execute it.
-func shareCollector(t *testing.T) {
-	t.Helper()
-	binary, err := os.ReadFile(kerneltest.Built(t, kerneltest.Collector))
-	require.NoError(t, err)
-	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for another user
-	name := filepath.Join(dir, "otelcol")
-	require.NoError(t, os.WriteFile(name, binary, 0o755)) //nolint:gosec // for another user
-	t.Setenv(kerneltest.Collector, name)
-}
-
 // TestContract_6_3_WithoutPrivileges sends profiles through a collector of a user
 // who may not see anything of the kernel: they come out as they came, and the log
 // says once for each source what to grant.
 func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
-	shareCollector(t)
+	t.Setenv(kerneltest.Collector, kerneltest.Shared(t, kerneltest.Built(t, kerneltest.Collector)))
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		endpoint, file := freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
 		c := startCollector(t, fmt.Sprintf(otlpConfig, endpoint, freeAddress(t), file))

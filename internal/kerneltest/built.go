@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -21,6 +22,28 @@ func Built(t testing.TB, binary string) string {
 	}
 	if _, err := os.Stat(name); err != nil {
 		t.Fatalf("%s: %v", binary, err)
+	}
+	return name
+}
+
+// Shared returns the name of a copy of a binary that every user can execute.
+func Shared(t testing.TB, binary string) string {
+	t.Helper()
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "kernelsym") // the directories above t.TempDir are closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // for another user
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "shared")
+	if err := os.WriteFile(name, content, 0o755); err != nil { //nolint:gosec // for another user
+		t.Fatal(err)
 	}
 	return name
 }

@@ -111,15 +111,7 @@ var HostileShapes = []Shape{
 		return h.Profiles
 	}},
 	{"mappings of one file", func(n int, a [3]uint64) pprofile.Profiles {
-		h := newHostile()
-		name := h.str("[kernel.kallsyms]")
-		i := int32(0)
-		h.manyOf(n, a[1], func(loc pprofile.Location) {
-			i++
-			h.Profiles.Dictionary().MappingTable().AppendEmpty().SetFilenameStrindex(name)
-			loc.SetMappingIndex(i)
-		})
-		return h.Profiles
+		return newHostile().manyMappings(n, a[1], "[kernel.kallsyms]")
 	}},
 	{"a long name, for many functions", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
@@ -132,15 +124,7 @@ var HostileShapes = []Shape{
 		return h.Profiles
 	}},
 	{"a long file name, for many mappings", func(n int, a [3]uint64) pprofile.Profiles {
-		h := newHostile()
-		name := h.str("[" + strings.Repeat("x", n) + "]")
-		i := int32(0)
-		h.manyOf(n, a[1], func(loc pprofile.Location) {
-			i++
-			h.Profiles.Dictionary().MappingTable().AppendEmpty().SetFilenameStrindex(name)
-			loc.SetMappingIndex(i)
-		})
-		return h.Profiles
+		return newHostile().manyMappings(n, a[1], "["+strings.Repeat("x", n)+"]")
 	}},
 	{"locations of many lines", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
@@ -241,4 +225,15 @@ func (h hostile) manyOf(n int, addr uint64, change func(pprofile.Location)) {
 		change(h.locations().At(int(at)))
 		h.sample(h.stack(at))
 	}
+}
+
+// manyMappings adds n locations, each with a mapping of its own to one file.
+func (h hostile) manyMappings(n int, addr uint64, file string) pprofile.Profiles {
+	name, i := h.str(file), int32(0)
+	h.manyOf(n, addr, func(loc pprofile.Location) {
+		i++
+		h.Profiles.Dictionary().MappingTable().AppendEmpty().SetFilenameStrindex(name)
+		loc.SetMappingIndex(i)
+	})
+	return h.Profiles
 }
