@@ -17,7 +17,7 @@ type past struct {
 // add adds a module that is gone.
 func (p *past) add(m *symtab.Module) {
 	if p.history.MaxEntries == 0 || p.history.TTL == 0 {
-		p.forgotten.Add(m.Start, m.End, m.Valid.To)
+		p.forgotten.Add(m.Start, m.End, m.Valid, m.Slack)
 		return
 	}
 	p.modules = append(p.modules, m)
@@ -31,7 +31,7 @@ func (p *past) expire(now int64) bool {
 		n++
 	}
 	for _, m := range p.modules[:n] {
-		p.forgotten.Add(m.Start, m.End, m.Valid.To)
+		p.forgotten.Add(m.Start, m.End, m.Valid, m.Slack)
 	}
 	p.modules = append([]*symtab.Module(nil), p.modules[n:]...)
 	return n > 0

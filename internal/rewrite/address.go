@@ -120,7 +120,7 @@ func (p *pass) lookup(t target, addr uint64, at *when) answer {
 // lookupIn looks up an address that was relative to a module: at any time, it is the
 // same code.
 func (p *pass) lookupIn(m *symtab.Module, addr uint64) answer {
-	if !m.Contains(addr) || addr >= p.known.Snapshot.EndOf(m, m.Valid) {
+	if !m.Contains(addr) || p.known.Snapshot.IsPastEnd(m, addr, m.Valid) {
 		return answer{}
 	}
 	if symbol, ok := m.Lookup(addr); ok {

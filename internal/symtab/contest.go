@@ -43,7 +43,7 @@ func (s *Snapshot) owner(addr uint64, at Interval) (m *Module, f *Function, sett
 	}
 	switch {
 	case function.owner != nil && (s.isPastGuess(function.owner, addr, at) || s.wasAnother(addr, at, function.whole)),
-		module.owner != nil && (addr >= s.EndOf(module.owner, at) || s.wasAnother(addr, at, module.whole)):
+		module.owner != nil && (s.IsPastEnd(module.owner, addr, at) || s.wasAnother(addr, at, module.whole)):
 		return nil, nil, settled
 	}
 	return module.owner, function.owner, settled
@@ -78,15 +78,21 @@ func (m *Module) lastStart() uint64 {
 	return m.End - 1
 }
 
-// EndOf returns where a module ended in an interval. How far it reaches is not
+// endOf returns where a module ended in an interval. How far it reaches is not
 // known: what else begins behind its last symbol ends it (section 3.2 of the
-// contract).
-func (s *Snapshot) EndOf(m *Module, at Interval) uint64 {
-	end := m.End
+// contract). If that is not below limit, it returns limit.
+func (s *Snapshot) endOf(m *Module, limit uint64, at Interval) uint64 {
+	end := min(m.End, limit)
 	for _, t := range s.tables {
 		end = t.functions.nextStart(m.lastStart(), end, at)
 	}
 	return end
+}
+
+// IsPastEnd reports whether an address lies behind the end that a module had in an
+// interval.
+func (s *Snapshot) IsPastEnd(m *Module, addr uint64, at Interval) bool {
+	return addr >= m.End || addr > m.lastStart() && addr >= s.endOf(m, addr+1, at)
 }
 
 // isPastGuess reports whether a module begins between a function whose size is a guess

@@ -7,8 +7,10 @@ type Forgotten struct {
 	until     int64
 }
 
-// Add adds code at addresses in [start, end) that was there until some time.
-func (f *Forgotten) Add(start, end uint64, until int64) {
+// Add adds code at addresses in [start, end) that was there for some time, which is not
+// known better than the slack says.
+func (f *Forgotten) Add(start, end uint64, valid Interval, slack Slack) {
+	until := slack.possible(valid).To
 	if f.high == 0 {
 		*f = Forgotten{low: start, high: end, until: until}
 		return

@@ -163,7 +163,7 @@ func (r *Functions) Unload(f *Function, at int64, slack Slack) {
 	r.live[f.Origin]--
 	if !keep {
 		r.memory[f.Origin] -= f.memory()
-		r.forgotten.Add(past.Start, past.End(), past.Valid.To)
+		r.forgotten.Add(past.Start, past.End(), past.Valid, past.Slack)
 		r.joinAll(&past)
 		return
 	}
@@ -194,7 +194,7 @@ func (r *Functions) forget(f *Function) {
 		}
 	})
 	r.memory[f.Origin] -= f.memory()
-	r.forgotten.Add(f.Start, f.End(), f.Valid.To)
+	r.forgotten.Add(f.Start, f.End(), f.Valid, f.Slack)
 	r.joinAll(f)
 }
 

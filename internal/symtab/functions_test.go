@@ -193,7 +193,7 @@ func (m *modelFunctions) forget(f *Function) {
 	if m.high == 0 {
 		m.low = f.Start
 	}
-	m.low, m.high, m.until = min(m.low, f.Start), max(m.high, f.End()), max(m.until, f.Valid.To)
+	m.low, m.high, m.until = min(m.low, f.Start), max(m.high, f.End()), max(m.until, f.Valid.To+int64(f.Slack.After)*1000)
 }
 
 func (m *modelFunctions) owner(addr uint64, at Interval) *Function {

@@ -127,10 +127,16 @@ func (c *claim[T]) isBetter(than *claim[T]) bool {
 	return c.perhaps >= than.perhaps
 }
 
+// maxCandidates is the number of owners in an interval up to which they are compared.
+// Profiles without timestamps can have long intervals, and a place can have had
+// thousands of owners.
+const maxCandidates = 64
+
 // choose is owner where the answer is not plain. Those that went before others may
 // perhaps have stayed longer than is certain, but not longer than until the next came.
 // So only one before those that overlap the interval can reach into it, and only one
-// after them.
+// after them. Where there are too many, it is one of the first if that had the address
+// for more than half of the interval, or else nobody.
 func (s *segment[T]) choose(at Interval) (best claim[T]) {
 	wide := at.widened(tolerance, tolerance)
 	first := sort.Search(len(s.dead), func(i int) bool {
@@ -141,7 +147,9 @@ func (s *segment[T]) choose(at Interval) (best claim[T]) {
 	for i := max(0, first-1); i < s.owners(); i++ {
 		c, ok := s.claim(i, at, wide)
 		if ok {
-			candidates++
+			if candidates++; candidates > maxCandidates {
+				break
+			}
 			if candidates == 1 || c.isBetter(&best) {
 				best = c
 			}
@@ -150,7 +158,9 @@ func (s *segment[T]) choose(at Interval) (best claim[T]) {
 			break
 		}
 	}
-	if candidates > 1 && best.sure == 0 && best.near == 0 {
+	switch {
+	case candidates > maxCandidates && best.sure <= at.overlap(at)/2,
+		candidates > 1 && best.sure == 0 && best.near == 0:
 		best = claim[T]{}
 	}
 	best.settled = candidates == 0 || candidates == 1 && best.whole

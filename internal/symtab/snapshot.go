@@ -91,7 +91,7 @@ func (s *Snapshot) lookup(addr uint64, at Interval) (sym Symbol, ok, settled boo
 	}
 	sym, ok = m.Lookup(addr)
 	if ok && sym.Start == m.lastStart() {
-		sym.End = min(sym.End, s.EndOf(m, at))
+		sym.End = min(sym.End, s.endOf(m, sym.End, at))
 	}
 	return sym, ok, settled
 }

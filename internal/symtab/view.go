@@ -54,16 +54,21 @@ func (v *view[T]) isAlways(addr uint64) bool {
 	return s.since == Always.From // and it still is
 }
 
+// maxSegments is how many segments are looked at for the next start.
+const maxSegments = 64
+
 // nextStart returns the first address in (after, end) at which something begins that
-// was there in the interval, end if there is none.
+// was there in the interval, end if there is none. Behind many segments of which
+// nothing was there then, it takes the next to be one: that is no place of a module's.
 func (v *view[T]) nextStart(after, end uint64, at Interval) uint64 {
 	if end <= v.low || after >= v.high {
 		return end
 	}
-	next := end
+	next, n := end, 0
 	v.root.each(after+1, end, func(s *segment[T]) bool {
 		var none T
-		if s.start > after && s.owner(at).owner != none {
+		n++
+		if s.start > after && (n > maxSegments || s.owner(at).owner != none) {
 			next = s.start
 		}
 		return next == end
