@@ -56,3 +56,29 @@ func TestSomethingLooksWhenThePastExpires(t *testing.T) {
 	assert.InDelta(t, time.Minute, p.next(now()), float64(time.Second))
 	assert.Equal(t, time.Second, p.next(now()+int64(time.Hour)))
 }
+
+// TestPastIsAsUncertainAsBefore: two modules were in one place, one after the other,
+// and were looked at once a second. In between it can be either, whether the first is
+// remembered or not.
+func TestPastIsAsUncertainAsBefore(t *testing.T) {
+	const s, addr = int64(time.Second), uint64(0xffffffffc0000000)
+	module := func(name string, valid symtab.Interval, slack symtab.Slack) *symtab.Module {
+		var sorter symtab.Sorter
+		sorter.Add(addr, 't', []byte(name))
+		m, err := sorter.Build(symtab.ModuleInfo{
+			Name: name, Origin: symtab.OriginModule, Base: addr, Start: addr, End: addr + 0x1000, Valid: valid, Slack: slack,
+		})
+		require.NoError(t, err)
+		return m
+	}
+	one := module("one", symtab.Interval{From: 10 * s, To: 100 * s}, symtab.NewSlack(0, time.Second))
+	two := module("two", symtab.Since(101*s), symtab.NewSlack(time.Second, 0))
+	for _, entries := range []int{1000, 0} {
+		p := past{history: symtab.History{TTL: 10 * time.Minute, MaxEntries: entries}}
+		p.add(one)
+		p.expire(102 * s)
+		table := symtab.NewTableWith(append([]*symtab.Module{two}, p.modules...), p.forgotten)
+		_, ok := symtab.NewSnapshot(table).Lookup(addr+0x10, symtab.Instant(100*s+s/3))
+		assert.False(t, ok, "with a history of %d", entries)
+	}
+}
