@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -91,10 +92,12 @@ func (f *follower) askFor(id uint32) (changed bool, err error) {
 	p, err := f.programs.Program(id, f.describer.want())
 	switch {
 	case errors.Is(err, bpf.ErrGone):
+		delete(f.broken, id)
 		return false, nil
 	case err != nil:
 		return false, err
 	}
+	delete(f.broken, id)
 	return f.describe(p, at), nil
 }
 
@@ -111,7 +114,7 @@ func (f *follower) resync(ctx context.Context) (changed bool) {
 		if f.resyncs.wanted {
 			f.stats.Resynced()
 		}
-		f.resyncs.wanted = false
+		f.resyncs.wanted = len(f.broken) > 0 // by what was just listed
 		f.listedAt = f.now()
 	}
 	if f.isPartial() {
@@ -146,7 +149,6 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 			gone = append(gone, function)
 		}
 	}
-	clear(f.broken)
 	// What is new comes first: by that it is known when what was in its place was gone.
 	described, err := f.askForAll(ctx, ids, known)
 	changed = f.unloadAll(gone, ended) || described
@@ -155,6 +157,10 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 	}
 	changed = f.unloadAll(unknown, f.now()) || changed
 	f.ask = f.ask[:0]
+	maps.DeleteFunc(f.broken, func(id uint32, _ bool) bool {
+		_, there := slices.BinarySearch(ids, id)
+		return !there
+	})
 	f.resyncs.looks = looks{certain: began}
 	return changed, nil
 }

@@ -165,3 +165,47 @@ func (p *slowPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	time.Sleep(askTime)
 	return p.fakePrograms.Program(id, want)
 }
+
+// failingPrograms cannot be asked for at times.
+type failingPrograms struct {
+	*fakePrograms
+	fail bool
+}
+
+func (p *failingPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
+	if p.fail {
+		return nil, errors.New("too many open files")
+	}
+	return p.fakePrograms.Program(id, want)
+}
+
+// TestDisplacedFunctionComesBack: a record that was wrong of what is in a program's
+// place does not leave it without a name, also if it cannot be asked for at once.
+func TestDisplacedFunctionComesBack(t *testing.T) {
+	const first, second = 0xffffffffc0001000, 0xffffffffc0002000
+	x := prog(1, 1, 0, first, second)
+	fakes := &failingPrograms{fakePrograms: newFakes(x)}
+	f := fakeFollower(t, fakes.fakePrograms)
+	f.programs = fakes
+	f.apply([]perfring.Record{ksymbol(f.now(), first, "bpf_prog_00000000000000ff_other", false)})
+	fakes.fail = true
+	f.resyncs.next = time.Time{}
+	f.complete(t.Context())
+	fakes.fail = false
+	f.resyncs.next = time.Time{}
+	f.complete(t.Context())
+	catchUp(t, f)
+	expectPrograms(t, f, x)
+	assert.Empty(t, f.broken)
+}
+
+// TestDisplacedWithoutAList: what no list will mend is not remembered.
+func TestDisplacedWithoutAList(t *testing.T) {
+	fakes := newFakes()
+	fakes.err = bpf.ErrPermission
+	f := fakeFollower(t, fakes)
+	for i := range uint32(100) {
+		f.apply(loads(f.now(), prog(i+1, int(i), 0, 0xffffffffc0001000))) // and the unload is lost
+	}
+	assert.Empty(t, f.broken)
+}

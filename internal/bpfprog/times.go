@@ -39,7 +39,7 @@ func (f *follower) makeRoom(start, end uint64, by int64) (some bool) {
 	for _, there := range f.functions.Overlapping(start, end) {
 		if !there.Guessed || there.Start >= start {
 			f.unloadMissed(there, f.resyncs.certain, by)
-			if there.Program != nil { // it is gone, and its other functions are
+			if there.Program != nil && f.listErr == nil { // it is gone, and its other functions are
 				f.broken[there.Program.ID] = true
 				f.resyncs.wanted = true
 			}
