@@ -87,8 +87,8 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
 	for {
+		began := time.Now()
 		err := r.sample(ctx, func() {
-			retry.Reset()
 			if reported != "" {
 				r.logger.Info("Kernel stacks are sampled again")
 				reported = ""
@@ -97,6 +97,9 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 		})
 		if ctx.Err() != nil {
 			return
+		}
+		if time.Since(began) > retry.MaxInterval { // else it has not really worked
+			retry.Reset()
 		}
 		if err.Error() != reported {
 			reported = err.Error()
