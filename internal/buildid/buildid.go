@@ -75,6 +75,9 @@ func cut(b []byte, n uint32) (field, rest []byte, err error) {
 	return b[:n], b[min(padded, uint64(len(b))):], nil
 }
 
+// FileIDLen is the length of a file ID.
+const FileIDLen = 32
+
 // FileID returns the module file ID of a build: the FNV-1a hash, 128 bits wide,
 // of the build id as lower-case hex digits, itself as hex digits. The OTel eBPF
 // profiler computes the same for the kernel and its modules. It is empty if the

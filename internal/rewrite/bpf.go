@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -40,16 +41,18 @@ type functionMapping struct {
 	start, limit uint64
 }
 
-// mappingFile returns the file name for the mapping of a function: what the kernel's
-// list of symbols has in brackets.
+// functionFiles are the file names of mappings of functions: what the kernel's list of
+// symbols has in brackets.
+var functionFiles = [...]string{"[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]"}
+
 func mappingFile(f *symtab.Function) string {
 	switch {
 	case f.Origin != symtab.OriginOOL:
-		return "[bpf]"
+		return functionFiles[0]
 	case strings.HasPrefix(f.Name(), "ftrace"):
-		return "[__builtin__ftrace]"
+		return functionFiles[1]
 	}
-	return "[__builtin__kprobes]"
+	return functionFiles[2]
 }
 
 // functionMapping returns the index of the mapping of a function, which is appended
@@ -96,7 +99,7 @@ func (p *pass) findFunctionMapping(f *symtab.Function, relative bool) int32 {
 func (p *pass) findFunctionMappings(all map[functionMapping]int32) {
 	for i := range p.mappingTable.Len() {
 		m := p.mappingAt(int32(i))
-		if m.invalid || m.saysNoFunctions || !strings.HasPrefix(m.fileName, "[") {
+		if m.invalid || m.saysNoFunctions || !slices.Contains(functionFiles[:], m.fileName) {
 			continue
 		}
 		table := p.mappingTable.At(i)
@@ -104,6 +107,9 @@ func (p *pass) findFunctionMappings(all map[functionMapping]int32) {
 		key := functionMapping{
 			fileName: m.fileName, fileID: p.stringValue(fileID),
 			start: table.MemoryStart(), limit: table.MemoryLimit(),
+		}
+		if len(key.fileID) > buildid.FileIDLen {
+			continue
 		}
 		if _, ok := all[key]; !ok {
 			all[key] = int32(i)

@@ -55,10 +55,15 @@ func (p *pass) mappingAt(index int32) *mapping {
 	return m
 }
 
-// maxBuildID is the length beyond which a build id is no kernel's
-// (BUILD_ID_SIZE_MAX of include/linux/buildid.h is 20 bytes). Many mappings can have
-// one long build id.
-const maxBuildID = 128
+const (
+	// maxBuildID is the length beyond which a build id is no kernel's
+	// (BUILD_ID_SIZE_MAX of include/linux/buildid.h is 20 bytes). Many mappings can
+	// have one long build id.
+	maxBuildID = 128
+
+	// noBuildID stands for one that is too long. It is no module's.
+	noBuildID = "-"
+)
 
 func (p *pass) readMapping(m *mapping, index int) {
 	m.known = true
@@ -79,9 +84,10 @@ func (p *pass) readMapping(m *mapping, index int) {
 	m.fileName = fileName
 	m.isGuest = strings.HasPrefix(fileName, "[guest.kernel")
 	m.isKernel = p.isKernelFile(fileName)
-	if m.buildID = p.stringValue(buildID); len(m.buildID) <= maxBuildID {
-		m.buildID = strings.ToLower(m.buildID)
+	if m.buildID = p.stringValue(buildID); len(m.buildID) > maxBuildID {
+		m.buildID = noBuildID
 	}
+	m.buildID = strings.ToLower(m.buildID)
 	if hasFunctions, _ := p.attributes.find(indices, attrHasFunctions); hasFunctions >= 0 {
 		value := p.attrTable.At(int(hasFunctions)).Value()
 		m.saysNoFunctions = value.Type() == pcommon.ValueTypeBool && !value.Bool()
@@ -90,6 +96,8 @@ func (p *pass) readMapping(m *mapping, index int) {
 	switch byBuild, ok := p.known.Snapshot.ModuleByBuildID(m.buildID); {
 	case ok:
 		m.module = byBuild
+	case m.buildID != "" && p.knowsBuild():
+		m.foreign = true
 	case named && !unique && (m.buildID == "" || byName.BuildID == ""):
 		// Which of them is a question of when, that a mapping does not answer.
 	case m.buildID == "" || named && byName.BuildID == "":

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -408,6 +409,28 @@ func TestBuildThatCannotBeCompared(t *testing.T) {
 	assert.Equal(t, &Mapping{File: "vmlinux", Limit: textSize}, samples[0].Stack[0].Mapping)
 	assert.Equal(t, module, samples[0].Stack[2])
 	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+}
+
+// TestModuleWithoutBuildID: no build id is that of a module that has none, unless none
+// can be had at all.
+func TestModuleWithoutBuildID(t *testing.T) {
+	mapping := &Mapping{File: "odd_module", BuildID: "1234567890123456789012345678901234567890"}
+	for _, addr := range []uint64{8, odd + 9} {
+		f := Frame{Address: addr, Mapping: mapping, Type: "kernel"}
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
+		_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
+		assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
+		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
+	}
+}
+
+// TestLongBuildIDIsForeign, and not compared with any.
+func TestLongBuildIDIsForeign(t *testing.T) {
+	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", maxBuildID+1)}, Type: "kernel"}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
+	_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
+	assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
+	assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
 }
 
 func TestContract_2_2_Callers(t *testing.T) {
