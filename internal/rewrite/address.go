@@ -79,42 +79,50 @@ func (p *pass) answer(t target, r role, at *when) answer {
 	case roleForeign:
 		return answer{foreign: true}
 	case roleEBPFLeaf:
-		return p.lookup(t, t.addr+1, at)
+		a, _ := p.lookup(t, t.addr+1, at)
+		return a
 	case roleCaller:
-		a := p.lookup(t, t.addr-1, at)
-		if !a.named {
-			// A frame that was interrupted at the first byte of a function, after
-			// padding.
-			if own := p.lookup(t, t.addr, at); own.named && own.symbol.Start == t.addr {
+		a, settled := p.lookup(t, t.addr-1, at)
+		if own := a; !a.named && !a.expired {
+			// It may have been interrupted at the first byte of a function, after
+			// padding; or nobody knows whose the byte before is.
+			switch m := a.owner.module; {
+			case m != nil && m.Contains(t.addr):
+				own = p.lookupIn(m, t.addr)
+			case m != nil, settled:
+				own, _ = p.lookup(t, t.addr, at)
+			}
+			if own.named && own.symbol.Start == t.addr {
 				return own
 			}
 		}
 		return a
 	}
-	return p.lookup(t, t.addr, at)
+	a, _ := p.lookup(t, t.addr, at)
+	return a
 }
 
 // lookup looks up an address near that of the target, at some time; nil means that
-// the answer is settled for all of the message.
-func (p *pass) lookup(t target, addr uint64, at *when) answer {
-	if t.module != nil {
-		return p.lookupIn(t.module, addr)
+// the answer is settled for all of the message. Unless it is settled, that there is no
+// owner can also mean that nobody knows which.
+func (p *pass) lookup(t target, addr uint64, at *when) (a answer, settled bool) {
+	switch {
+	case t.module != nil:
+		return p.lookupIn(t.module, addr), true
+	case at == nil:
+		return p.lookupSettled(addr)
+	case at.n == 0:
+		return p.lookupAlways(addr)
 	}
-	if at == nil {
-		a, _ := p.lookupSettled(addr)
-		return a
-	}
-	if at.n == 0 {
-		a, _ := p.lookupAlways(addr)
-		return a
-	}
-	a, _ := p.lookupAt(addr, at.at[0])
+	a, settled = p.lookupAt(addr, at.at[0])
 	if at.n > 1 {
-		if b, _ := p.lookupAt(addr, at.at[1]); b != a {
-			return answer{} // the clock does not tell which
+		b, settledToo := p.lookupAt(addr, at.at[1])
+		if b != a {
+			return answer{}, false // the clock does not tell which
 		}
+		settled = settled && settledToo
 	}
-	return a
+	return a, settled
 }
 
 // lookupIn looks up an address that was relative to a module: at any time, it is the

@@ -22,6 +22,7 @@ func (p *pass) findCandidates() {
 		return
 	}
 	p.readAttributes()
+	p.beginDangling()
 	kinds := p.attributes.kinds
 	for i := range n {
 		loc := p.locTable.At(i)
@@ -83,6 +84,7 @@ func (p *pass) frameType(indices pcommon.Int32Slice) attribute {
 	for i := range indices.Len() {
 		index := uint(uint32(indices.At(i)))
 		if index >= uint(len(p.attributes.kinds)) {
+			p.dangling.attributes.see(indices.At(i))
 			return attrInvalid
 		}
 		switch kind := p.attributes.kinds[index]; kind {

@@ -16,6 +16,11 @@ func (p *pass) rewrite() {
 		p.counts[OutcomeForeign][symtab.OriginKernel] += len(p.candidates)
 		return
 	}
+	p.findDangling()
+	if !p.dangling.canWrite(len(p.candidates)) {
+		p.counts[OutcomeInvalid][symtab.OriginKernel] += len(p.candidates)
+		return
+	}
 	p.readFrames()
 	for _, i := range p.byAddress() {
 		f := &p.frames[i]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -71,6 +72,73 @@ func TestManyInstantsOfADeepStack(t *testing.T) {
 		t.Logf("%+v: %d bytes made it allocate %.1f times as much, in %v", tt, size, float64(got)/float64(size), time.Since(began))
 		// Each owner that has to be named takes a location, a function and attributes.
 		assert.Less(t, got, 2<<20+100*size+owners*2<<10, "%+v", tt)
+	}
+}
+
+// TestDividedSamplesWithManyAttributes: the parts of a sample have its attributes each,
+// also if another sample has paid for finding what they are of.
+func TestDividedSamplesWithManyAttributes(t *testing.T) {
+	const instants, attributes, samples = 400, 5000, 20
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	stack, other := m.LastSample().StackIndex(), m.Attribute("x", "y")
+	for n := range samples {
+		if n > 0 {
+			m.Sample()
+			m.LastSample().SetStackIndex(stack)
+			for range attributes {
+				m.LastSample().AttributeIndices().Append(other)
+			}
+		}
+		var stamps []int64
+		for i := range int64(instants) {
+			stamps = append(stamps, firstOwner+i*8*ms+3*ms)
+		}
+		timed(m, stamps...)
+	}
+	size := uint64(len(marshal(t, m.Profiles)))
+	got := allocated(func() { New(withHistory).Rewrite(m.Profiles, knownAt(t, manyOwners(instants))) })
+	t.Logf("%d bytes made it allocate %.1f times as much", size, float64(got)/float64(size))
+	assert.Less(t, got, 2<<20+100*size)
+	assert.Greater(t, len(rewritetest.Samples(m.Profiles)), samples, "the first is divided")
+}
+
+// TestDeepStacksHaveTheirNames: the bounds are far above what profiles need, with stacks
+// of hundreds of frames, of which a few are of code that comes and goes.
+func TestDeepStacksHaveTheirNames(t *testing.T) {
+	for _, tt := range []struct{ depth, stacks, samples int }{{1000, 1, 5000}, {300, 50, 100}, {127, 1, 10_000}} {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		var want []string
+		for k := range tt.stacks {
+			frames := []Frame{{Address: slot + 8}, {Address: slot + 9}}
+			for i := len(frames); i < tt.depth; i++ {
+				frames = append(frames, Frame{Address: uint64(0x400000 + k<<16 + i), Type: "native"})
+			}
+			m.Sample(frames...)
+			stack := m.LastSample().StackIndex()
+			for i := range tt.samples {
+				if i > 0 {
+					m.Sample()
+					m.LastSample().SetStackIndex(stack)
+				}
+				name, at := "a", nowBoot-9_000*ms
+				if i%4 == 1 {
+					name, at = "b", nowBoot-5_000*ms
+				}
+				want = append(want, name)
+				timed(m, at)
+			}
+		}
+		New(withHistory).Rewrite(m.Profiles, knownAt(t, story()))
+		var got []string
+		d := m.Profiles.Dictionary()
+		for _, s := range m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+			indices := d.StackTable().At(int(s.StackIndex())).LocationIndices()
+			require.Equal(t, tt.depth, indices.Len())
+			leaf, caller := nameOf(rewritetest.FrameAt(d, indices.At(0))), nameOf(rewritetest.FrameAt(d, indices.At(1)))
+			require.Equal(t, leaf, caller)
+			got = append(got, leaf)
+		}
+		require.Equal(t, want, got, "%+v", tt)
 	}
 }
 

@@ -10,7 +10,8 @@ type pass struct {
 	opts     *Options
 	known    Known
 	counts   Counts
-	clockOff int // profiles
+	clockOff int  // profiles
+	wrote    bool // the message is another than before
 
 	dictionary
 	attributes    attributes
@@ -18,6 +19,7 @@ type pass struct {
 	functionKinds []functionKind
 	candidates    []candidate
 	anyNamed      bool // there are kernel frames that had a name before
+	dangling      dangling
 
 	frames           []frame
 	order, orderNext []int32
@@ -64,7 +66,7 @@ func (d *dictionary) str(i int32) (string, bool) {
 func (p *pass) begin(pd pprofile.Profiles, opts *Options, known Known) {
 	p.use(pd)
 	p.opts, p.known = opts, known
-	p.counts, p.clockOff = Counts{}, 0
+	p.counts, p.clockOff, p.wrote = Counts{}, 0, false
 }
 
 // maxKept is the number of table entries in a message up to which a pass keeps
@@ -74,7 +76,7 @@ const maxKept = 1 << 17
 // end forgets the message and reports whether the pass should be used again.
 func (p *pass) end() bool {
 	keep := max(p.locTable.Len(), p.stringTable.Len(), p.attrTable.Len(),
-		p.mappingTable.Len(), p.funcTable.Len(), p.stackTable.Len()) <= maxKept
+		p.mappingTable.Len(), p.funcTable.Len(), p.stackTable.Len(), p.split.len()) <= maxKept
 	p.dictionary = dictionary{}
 	p.opts, p.known = nil, Known{}
 	clear(p.mappings)

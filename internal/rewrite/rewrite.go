@@ -135,11 +135,15 @@ func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles
 	p.begin(pd, &r.opts, known)
 	p.findCandidates()
 	if len(p.candidates) > 0 {
+		own := pd
 		if pd.IsReadOnly() {
-			pd = copyOf(pd)
-			p.use(pd)
+			own = copyOf(pd)
+			p.use(own)
 		}
 		p.rewrite()
+		if p.wrote {
+			pd = own
+		}
 	}
 	counts := p.counts
 	if p.clockOff > 0 {

@@ -26,12 +26,13 @@ type split struct {
 	moves  map[stackUser]int32 // of the uses of a stack by all samples of a kind
 	timed  []int32             // uses by single samples, as eachSample comes to them
 	counts []int32             // how many uses each of these samples has
-	wholes map[stackUser]int32 // uses at the time of the whole message
+	places []int32             // of one stack
 
-	timedUses index         // uses at some time, by what they need
-	weights   map[int32]int // of stacks; see weight
-	lookups   int           // budget: of frames to look up for instants
-	copies    int           // budget: of what may have to be written for them
+	timedStacks map[int32]*timedStack // those that were asked for
+	timedUses   index                 // uses at some time, by what they need
+	untimed     map[stackUser]int32   // uses without a time
+	lookups     int                   // budget: of frames to look up for instants
+	copies      int                   // budget: of what may have to be written for them
 
 	ownLocations int32 // the number of locations before the first split
 	locations    index
@@ -86,24 +87,31 @@ const (
 	isKept                            // somebody else was given it: it must stay as it is
 )
 
+// len returns how many entries its longest list has.
+func (sp *split) len() int {
+	return max(len(sp.variants), len(sp.uses), len(sp.chosen), len(sp.timed), len(sp.counts))
+}
+
 func (sp *split) end() {
 	clear(sp.frames)
 	clear(sp.variants)
 	sp.frames, sp.variants = sp.frames[:0], sp.variants[:0]
 	sp.uses, sp.chosen, sp.timed, sp.counts = sp.uses[:0], sp.chosen[:0], sp.timed[:0], sp.counts[:0]
 	clear(sp.moves)
-	clear(sp.wholes)
-	clear(sp.weights)
+	clear(sp.untimed)
+	clear(sp.timedStacks)
 	clear(sp.byAnswer)
 	sp.locations.built, sp.whole.built, sp.written.built, sp.timedUses.built = false, false, false, false
 }
 
-// refersBeyond reports whether a sample has a stack, or a stack a location, that is not
-// in its table, but would be once all is appended that may have to be: it would get
-// somebody else's.
+// refersBeyond reports whether something refers to what is not in its table, but would
+// be once all is appended that may have to be: it would get somebody else's.
 func (p *pass) refersBeyond() (beyond bool) {
 	if !slices.ContainsFunc(p.split.frames, func(f splitFrame) bool { return f.several > 1 }) {
 		return false
+	}
+	if !p.dangling.canWrite(len(p.candidates) + len(p.split.variants)) {
+		return true
 	}
 	isNext := func(index int32, length, appended int) bool {
 		return int(index) >= length && int(index) < length+appended

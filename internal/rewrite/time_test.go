@@ -293,3 +293,60 @@ func TestClockSteps(t *testing.T) {
 		})
 	}
 }
+
+// TestCallerBehindNobodyKnowsWhom: that nobody knows whose the byte before a function
+// is does not mean that it is padding.
+func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
+	functions := symtab.NewFunctions(remember)
+	load := func(name string, start uint64, size uint32, from, to int64) {
+		f := loadAt(functions, name, start, size, nowBoot-from*ms)
+		functions.Unload(f, nowBoot-to*ms, symtab.Slack{})
+	}
+	load("f1", slot, 0x100, 10_000, 7_000)
+	load("f2", slot+0x80, 0x80, 6_500, 1_000)
+	loadAt(functions, "next", slot+0x100, 0x100, nowBoot-20_000*ms)
+	// The wall clock was set back, so that the time of the sample was twice.
+	boot, offset := nowBoot-9_000*ms, bootUnix
+	tracker := realtime.NewTracker(time.Hour, func() (int64, int64) { return boot, offset })
+	boot, offset = nowBoot-6_000*ms, offset-4_000*ms
+	tracker.Now()
+	known := knownAt(t, functions)
+	boot = nowBoot
+	known.Now, known.Clock = tracker.Now()
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
+	timed(m, nowBoot-8_500*ms)
+	New(withHistory).Rewrite(m.Profiles, known)
+	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
+}
+
+// TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, and the address
+// of the function is nobody's business all the same.
+func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
+	functions := symtab.NewFunctions(remember)
+	loadAt(functions, "bpf_prog_0123456789abcdef_x", slot, 0x100, nowBoot-10_000*ms)
+	m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: slot - 1, Type: "kernel"})
+	timed(m, nowBoot-1000*ms)
+	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	f := got[0].Stack[0]
+	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameOf(f))
+	assert.Zero(t, f.Address)
+	assert.Equal(t, uint64(0x100), f.Mapping.Limit)
+}
+
+// TestManyTimedSamplesAreNotKept: what a message of many samples took is not held for
+// the next.
+func TestManyTimedSamplesAreNotKept(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	stack := m.LastSample().StackIndex()
+	var stamps []int64
+	for range maxKept + 1 {
+		stamps = append(stamps, nowBoot-9_000*ms)
+	}
+	timed(m, stamps...)
+	m.Sample()
+	m.LastSample().SetStackIndex(stack)
+	timed(m, nowBoot-5_000*ms)
+	r := New(withHistory)
+	r.Rewrite(m.Profiles, knownAt(t, story()))
+	assert.Empty(t, r.idle)
+}

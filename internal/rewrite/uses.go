@@ -102,9 +102,10 @@ func (p *pass) findUses(users uint8) {
 		case sp.stacks[i]&hasTimed != 0:
 			anyTimed = true
 		case sp.stacks[i]&hasFrame != 0:
+			sp.places = p.splitPlaces(sp.places[:0], int32(i))
 			for u := range user(numUsers) {
 				if sp.stacks[i]&(1<<u) != 0 {
-					p.addUse(int32(i), u, nil)
+					p.addUse(int32(i), u, sp.places, nil)
 				}
 			}
 		}
@@ -131,16 +132,26 @@ func (p *pass) markStack(i int) {
 	}
 }
 
+// splitPlaces appends the positions in a stack of the locations in split.frames.
+func (p *pass) splitPlaces(places []int32, stack int32) []int32 {
+	indices := p.stackTable.At(int(stack)).LocationIndices()
+	for position := range indices.Len() {
+		if p.split.frameOf(indices.At(position)) != nil {
+			places = append(places, int32(position))
+		}
+	}
+	return places
+}
+
 // addUse adds a use of a stack, unless there is one of that stack and user at another
-// time that needs the same.
-func (p *pass) addUse(stack int32, u user, at *when) int32 {
+// time that needs the same. places are the stack's splitPlaces.
+func (p *pass) addUse(stack int32, u user, places []int32, at *when) int32 {
 	sp := &p.split
 	begin := len(sp.chosen)
 	indices := p.stackTable.At(int(stack)).LocationIndices()
-	for position := range indices.Len() {
-		if f := sp.frameOf(indices.At(position)); f != nil {
-			sp.chosen = append(sp.chosen, p.variantFor(f, roleOf(u, position), at))
-		}
+	for _, position := range places {
+		f := sp.frameOf(indices.At(int(position)))
+		sp.chosen = append(sp.chosen, p.variantFor(f, roleOf(u, int(position)), at))
 	}
 	added := int32(len(sp.uses))
 	if at != nil {
@@ -177,7 +188,8 @@ func hashUse(stack int32, u user, chosen []int32) uint32 {
 //
 // A small message can hold many instants and a deep stack, of which each instant may
 // need another. What that costs is bounded by budgets in proportion to the size of the
-// message: what comes after that is answered for the time of the whole message.
+// message, far above what any but a hostile one needs: what comes after that is left
+// unresolved.
 func (p *pass) findTimedUses() {
 	sp := &p.split
 	size := p.timedSize()
@@ -188,20 +200,33 @@ func (p *pass) findTimedUses() {
 				return
 			}
 			before := len(sp.timed)
-			depth := p.stackTable.At(int(s.StackIndex())).LocationIndices().Len()
-			if sp.lookups -= depth * p.numInstants(i, s); sp.lookups < 0 {
-				sp.timed = append(sp.timed, p.wholeUse(s.StackIndex(), u))
-			} else {
-				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s, u, at)) })
+			sp.lookups -= len(p.timedStack(s.StackIndex()).places) * p.numInstants(i, s)
+			if sp.lookups >= 0 {
+				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s.StackIndex(), u, at)) })
+				sp.copies -= s.AttributeIndices().Len() * changes(sp.timed[before:])
+			}
+			if sp.lookups < 0 || sp.copies < 0 {
+				sp.timed = append(sp.timed[:before], p.untimedUse(s.StackIndex(), u))
 			}
 			sp.counts = append(sp.counts, int32(len(sp.timed)-before))
 		})
 	})
 }
 
+// changes returns how often one of the uses is another than the one before.
+func changes(uses []int32) (n int) {
+	for i := 1; i < len(uses); i++ {
+		if uses[i] != uses[i-1] {
+			n++
+		}
+	}
+	return n
+}
+
 const (
-	// lookupsPerByte lets each instant, of 8 bytes, have its answer if stacks are not
-	// deeper than usual (the sysctl kernel.perf_event_max_stack is 127 by default).
+	// lookupsPerByte is the number of timed frames that may be looked up for a byte of
+	// the message: 128 for an instant, as many as a stack has at most (the sysctl
+	// kernel.perf_event_max_stack is 127 by default).
 	lookupsPerByte = 16
 
 	// copiesPerByte is the number of entries of stacks, and of what else has to be
@@ -221,53 +246,60 @@ func (p *pass) timedSize() int {
 	return n
 }
 
-// timedUse returns the use of a sample's stack at an instant.
-func (p *pass) timedUse(s pprofile.Sample, u user, at *when) int32 {
+// timedUse returns the use of a stack at an instant.
+func (p *pass) timedUse(stack int32, u user, at *when) int32 {
 	sp := &p.split
 	if sp.copies < 0 {
-		return p.wholeUse(s.StackIndex(), u)
+		return p.untimedUse(stack, u)
 	}
-	n := len(sp.uses)
-	use := p.addUse(s.StackIndex(), u, at)
+	n, ts := len(sp.uses), p.timedStack(stack)
+	use := p.addUse(stack, u, ts.places, at)
 	if int(use) == n {
-		sp.copies -= p.weight(s.StackIndex()) + s.AttributeIndices().Len()
+		sp.copies -= ts.weight
 	}
 	return use
 }
 
-// weight returns what another use of a stack takes at most: the stack, with copies of
-// all its timed frames.
-func (p *pass) weight(stack int32) int {
-	sp := &p.split
-	if w, ok := sp.weights[stack]; ok {
-		return w
-	}
-	indices := p.stackTable.At(int(stack)).LocationIndices()
-	w := indices.Len()
-	for i := range indices.Len() {
-		if f := sp.frameOf(indices.At(i)); f != nil && f.timed {
-			loc := p.locTable.At(int(f.loc))
-			w += loc.AttributeIndices().Len() + loc.Lines().Len()
-		}
-	}
-	if sp.weights == nil {
-		sp.weights = make(map[int32]int)
-	}
-	sp.weights[stack] = w
-	return w
+// timedStack is a stack with timed frames.
+type timedStack struct {
+	places []int32 // see splitPlaces
+	weight int     // what another use takes at most: the stack, and copies of its timed frames
 }
 
-// wholeUse returns the use of a stack at the time of the whole message.
-func (p *pass) wholeUse(stack int32, u user) int32 {
+func (p *pass) timedStack(stack int32) *timedStack {
+	sp := &p.split
+	if ts := sp.timedStacks[stack]; ts != nil {
+		return ts
+	}
+	indices := p.stackTable.At(int(stack)).LocationIndices()
+	ts := &timedStack{places: p.splitPlaces(nil, stack), weight: indices.Len()}
+	for _, position := range ts.places {
+		if f := sp.frameOf(indices.At(int(position))); f.timed {
+			loc := p.locTable.At(int(f.loc))
+			ts.weight += loc.AttributeIndices().Len() + loc.Lines().Len()
+		}
+	}
+	if sp.timedStacks == nil {
+		sp.timedStacks = make(map[int32]*timedStack)
+	}
+	sp.timedStacks[stack] = ts
+	return ts
+}
+
+// never is no time at all: nothing that is timed is known of it.
+var never when
+
+// untimedUse returns the use of a stack of which the timed frames are left unresolved.
+func (p *pass) untimedUse(stack int32, u user) int32 {
 	sp := &p.split
 	key := stackUser{stack, u}
-	if sp.wholes == nil {
-		sp.wholes = make(map[stackUser]int32)
+	if sp.untimed == nil {
+		sp.untimed = make(map[stackUser]int32)
 	}
-	at, ok := sp.wholes[key]
+	at, ok := sp.untimed[key]
 	if !ok {
-		at = p.addUse(stack, u, p.wholeSpan())
-		sp.wholes[key] = at
+		at = p.addUse(stack, u, p.timedStack(stack).places, &never)
+		sp.untimed[key] = at
 	}
 	return at
 }

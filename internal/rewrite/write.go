@@ -36,6 +36,7 @@ func (p *pass) write(loc pprofile.Location, f *frame, a answer) {
 			return
 		}
 	}
+	p.wrote = true
 	p.place(loc, f.target, a.owner)
 	if f.untyped {
 		loc.AttributeIndices().Append(p.attributeIndex(attrKernelFrame, valueKernel))
@@ -68,9 +69,15 @@ type function struct {
 // place gives a location the mapping of the owner, and the address to go with it.
 func (p *pass) place(loc pprofile.Location, t target, o owner) {
 	relative := t.module != nil
-	if base := o.base(); !relative && !p.opts.KeepAddresses && t.addr >= base {
-		loc.SetAddress(t.addr - base)
-		relative = true
+	if base := o.base(); !relative && !p.opts.KeepAddresses {
+		switch {
+		case t.addr >= base:
+			loc.SetAddress(t.addr - base)
+			relative = true
+		case o.function != nil: // of which the eBPF profiler has taken 1 off
+			loc.SetAddress(0)
+			relative = true
+		}
 	}
 	if o.function != nil {
 		loc.SetMappingIndex(p.functionMapping(o.function, relative))

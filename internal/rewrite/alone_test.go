@@ -1,0 +1,165 @@
+package rewrite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// randomSample is a sample with its resource, scope and profile.
+type randomSample struct {
+	id       int64
+	resource map[string]any
+	scope    string
+	header   symtab.Interval // time of its profile
+	stack    []Frame
+	stamps   []int64
+}
+
+const keySample = "sample"
+
+// messageOf returns a message of the samples, each in a profile of its own.
+func messageOf(samples ...randomSample) *rewritetest.Message {
+	m := rewritetest.NewMessage()
+	for _, s := range samples {
+		m.Profile(s.resource, s.scope)
+		all := m.Profiles.ResourceProfiles()
+		p := all.At(all.Len() - 1).ScopeProfiles().At(0).Profiles().At(0)
+		p.SetTime(pcommon.Timestamp(unix(s.header.From)))
+		p.SetDurationNano(uint64(s.header.To - s.header.From))
+		m.Sample(s.stack...)
+		m.LastSample().AttributeIndices().Append(m.Attribute(keySample, s.id))
+		if len(s.stamps) > 0 {
+			timed(m, s.stamps...)
+		}
+	}
+	return m
+}
+
+// described returns a line for each instant of each sample, with its whole stack.
+func described(m *rewritetest.Message) (lines []string) {
+	d := m.Profiles.Dictionary()
+	for _, rp := range m.Profiles.ResourceProfiles().All() {
+		for _, s := range rp.ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+			id := d.AttributeTable().At(int(s.AttributeIndices().At(0))).Value().Int()
+			stack := ""
+			for _, loc := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+				f := rewritetest.FrameAt(d, loc)
+				mapping := f.Mapping
+				f.Mapping = nil
+				stack += fmt.Sprintf("%+v %+v; ", f, mapping)
+			}
+			stamps := s.TimestampsUnixNano().AsRaw()
+			if len(stamps) == 0 {
+				stamps = []uint64{0}
+			}
+			for _, stamp := range stamps {
+				lines = append(lines, fmt.Sprintf("%d at %d: %s", id, stamp, stack))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// modulesThatComeAndGo have overlapping addresses, and times that are known more or
+// less.
+func modulesThatComeAndGo(t *testing.T, base int64) *symtab.Table {
+	const start = slot + 0x10000
+	lived := func(name, id string, start uint64, valid symtab.Interval, slack symtab.Slack) *symtab.Module {
+		return testModule(t, symtab.ModuleInfo{
+			Name: name, Origin: symtab.OriginModule, BuildID: id, Base: start, Start: start, End: start + 0x200,
+		}, func(add func(uint64, string)) {
+			add(0x20, name+id+"_r")
+			add(0x80, name+id+"_w")
+		}).Lived(valid, slack)
+	}
+	return symtab.NewTable([]*symtab.Module{
+		lived("m1", "aa", start, symtab.Interval{From: base, To: base + 60*ms}, symtab.NewSlack(3e6, 8e6)),
+		lived("m2", "bb", start+0x40, symtab.Interval{From: base + 63*ms, To: base + 100*ms}, symtab.Slack{}),
+		lived("m1", "aa", start+0x20, symtab.Since(base+120*ms), symtab.NewSlack(9e6, 0)),
+	})
+}
+
+// randomFrame returns a frame of one of all kinds that there are.
+func randomFrame(r *rand.Rand) Frame {
+	const module = slot + 0x10000
+	all := []Frame{
+		{Address: text + offB}, {Address: text + offB + 4, Type: "kernel"}, {Address: text + offC, Type: "kernel"},
+		{Address: text + offC - 1}, {Address: offC, Mapping: vmlinux(), Type: "kernel"}, {Address: text + 0x40},
+		{Address: text + offE, Attributes: map[string]any{keyIsFolded: false}},
+		{Address: module + 0x80}, {Address: module + 0xc0, Type: "kernel"}, {Address: module + 0x60},
+		{Address: module + 0x20}, {Address: module + 0x10},
+		{Address: 0x80, Mapping: &Mapping{File: "m1", BuildID: "aa", FileID: "x"}}, {Address: 0x80, Mapping: &Mapping{File: "m2.ko"}},
+		{Address: text + offC, Lines: []Line{{Name: "UNKNOWN"}}},
+		named(Frame{Address: text + offC, Type: "kernel"}, "b"), named(Frame{Address: text + offC, Type: "kernel"}, "other"),
+		{Address: 77, Type: "native"}, {Address: odd, Mapping: &Mapping{File: "[odd_module]"}}, {Address: oddLow + 4},
+	}
+	if r.IntN(5) == 0 {
+		return Frame{Address: slot + uint64(r.IntN(4))*0x40 + uint64(r.IntN(4))*0x10, Type: "kernel"}
+	}
+	return all[r.IntN(len(all))]
+}
+
+func randomSamples(r *rand.Rand) (samples []randomSample) {
+	for range 1 + r.IntN(15) {
+		s := randomSample{id: int64(len(samples)), scope: []string{"scope", ebpfScope}[r.IntN(2)]}
+		if r.IntN(4) == 0 {
+			s.resource = other
+		}
+		s.header.From = nowBoot - r.Int64N(250)*ms
+		s.header.To = s.header.From + 1 + r.Int64N(100)*ms*r.Int64N(2)
+		for range 1 + r.IntN(4) {
+			s.stack = append(s.stack, randomFrame(r))
+		}
+		if len(samples) > 0 && r.IntN(3) == 0 {
+			s.stack = samples[r.IntN(len(samples))].stack
+		}
+		for range r.IntN(4) {
+			s.stamps = append(s.stamps, nowBoot-r.Int64N(250*1000)*1000)
+		}
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+// TestTogetherAsAlone: what the samples of a message have in common makes no difference.
+// Each instant has the stack that it has in a message of its own.
+func TestTogetherAsAlone(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 99))
+		functions, _ := randomHistory(r)
+		known := Known{
+			Snapshot: symtab.NewSnapshot(append(testSnapshot(t).Tables(), modulesThatComeAndGo(t, nowBoot-200*ms), functions.Table())...),
+			Clock:    realtime.Fixed(bootUnix), Now: nowBoot,
+		}
+		opts := withHistory
+		opts.IsForeign = isOther
+		opts.All, opts.KeepAddresses, opts.Label = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+		samples := randomSamples(r)
+		var want []string
+		for _, s := range samples {
+			stamps := s.stamps
+			for i := range max(1, len(stamps)) {
+				if len(stamps) > 0 {
+					s.stamps = stamps[i : i+1]
+				}
+				alone := messageOf(s)
+				New(opts).Rewrite(alone.Profiles, known)
+				want = append(want, described(alone)...)
+			}
+		}
+		slices.Sort(want)
+		m := messageOf(samples...)
+		rewriteTimed(t, opts, m, known)
+		require.Equal(t, want, described(m), "seed %d, %+v", seed, opts)
+	}
+}
