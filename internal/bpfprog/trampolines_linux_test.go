@@ -14,13 +14,13 @@ import (
 // starts and while it runs.
 func TestTrampolines(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	before := kerneltest.AttachFentry(t, "before", "__x64_sys_getpgid")
+	before := kerneltest.AttachFentry(t, "before", kerneltest.SyscallFunction(t, "getpgid"))
 	latest := run(t, NewSource(everything))
 	require.NoError(t, latest().degraded)
 	agree(t, latest)
 	had := trampolines(latest().table)
 	require.NotEmpty(t, had)
-	after := kerneltest.AttachFentry(t, "after", "__x64_sys_getsid")
+	after := kerneltest.AttachFentry(t, "after", kerneltest.SyscallFunction(t, "getsid"))
 	eventually(t, latest, "the trampoline is there", func(table *symtab.Table) bool {
 		return len(trampolines(table)) > len(had)
 	})
@@ -29,7 +29,7 @@ func TestTrampolines(t *testing.T) {
 	// A second program on the function: the trampoline is replaced by another one,
 	// with the same name.
 	was := trampolines(latest().table)
-	second := kerneltest.AttachFentry(t, "second", "__x64_sys_getsid")
+	second := kerneltest.AttachFentry(t, "second", kerneltest.SyscallFunction(t, "getsid"))
 	eventually(t, latest, "the trampoline is another one", func(table *symtab.Table) bool {
 		is := trampolines(table)
 		for addr := range was {
@@ -53,10 +53,10 @@ func TestWithoutTrampolines(t *testing.T) {
 	opts := everything
 	opts.Trampolines = false
 	opts.Procfs = t.TempDir() // where there is no list of symbols: none is needed
-	kerneltest.AttachFentry(t, "before", "__x64_sys_getpgid")
+	kerneltest.AttachFentry(t, "before", kerneltest.SyscallFunction(t, "getpgid"))
 	latest := run(t, NewSource(opts))
 	require.NoError(t, latest().degraded)
-	kerneltest.AttachFentry(t, "after", "__x64_sys_getsid")
+	kerneltest.AttachFentry(t, "after", kerneltest.SyscallFunction(t, "getsid"))
 	checkPrograms(t, latest, loadAll(t, "after"))
 	assert.Empty(t, trampolines(latest().table))
 }

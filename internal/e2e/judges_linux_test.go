@@ -260,7 +260,7 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 func perfFrames(t *testing.T, perf string) map[perfFrame]bool {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
-	out, err := exec.CommandContext(t.Context(), perf, "record", "-o", data, "-e", "cpu-clock:k", "-F", "999", "-a", "-g", "--", "sleep", "2").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), perf, "record", "--no-bpf-event", "-o", data, "-e", "cpu-clock:k", "-F", "999", "-a", "-g", "--", "sleep", "2").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	script := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "ip,sym", "--kallsyms", "/proc/kallsyms")
 	var stderr bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -60,7 +61,10 @@ func encrypt(fd int, stop <-chan struct{}) error {
 func TestSampledModuleCode(t *testing.T) {
 	kerneltest.NeedModules(t)
 	kerneltest.Built(t, kerneltest.Collector)
-	const name = "aesni_intel"
+	name := "aesni_intel"
+	if runtime.GOARCH == "arm64" {
+		name = "aes_ce_blk"
+	}
 	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
 	file := filepath.Join(t.TempDir(), "profiles.json")
 	c := startCollector(t, `

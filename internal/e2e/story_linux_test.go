@@ -46,6 +46,10 @@ func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf
 		}
 		time.Sleep(time.Millisecond) // the kernel frees late
 	}
+	if kerneltest.OlderThan(t, 5, 18) {
+		t.Skip("before Linux 5.18, programs have pages of their own, and no program took the place of the other: " +
+			"the story of two programs is not tested")
+	}
 	t.Fatal("no program took the place of the other")
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -64,6 +65,16 @@ func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
 	if _, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times}); err != nil {
 		t.Fatalf("running a BPF program: %v", err)
 	}
+}
+
+// SyscallFunction returns the kernel's name of the function of a system call.
+func SyscallFunction(t testing.TB, name string) string {
+	t.Helper()
+	prefix, ok := map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH]
+	if !ok {
+		t.Skipf("it is not known how the functions of system calls are called on %s: tracing them is not tested", runtime.GOARCH)
+	}
+	return prefix + name
 }
 
 // AttachFentry attaches a program, which does nothing, to the entry of a kernel

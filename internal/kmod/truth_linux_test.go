@@ -30,7 +30,8 @@ func (l kernelLine) isCode() bool {
 
 // isName reports whether code has this name: the others only say where it ends.
 func (l kernelLine) isName() bool {
-	return l.isCode() && !strings.HasPrefix(l.name, "__pfx_") && !strings.HasPrefix(l.name, "__cfi_")
+	return l.isCode() && !strings.HasPrefix(l.name, "__pfx_") && !strings.HasPrefix(l.name, "__cfi_") &&
+		!strings.HasPrefix(l.name, "$") // of arm64's linker, within functions
 }
 
 // moduleLines reads the part of /proc/kallsyms that is not the core kernel's.

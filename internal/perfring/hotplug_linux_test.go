@@ -13,8 +13,8 @@ import (
 // TestCPUHotplug samples a CPU that goes offline and comes back.
 func TestCPUHotplug(t *testing.T) {
 	kerneltest.NeedVM(t)
-	kerneltest.Busy(t)
 	r := open(t, options())
+	kerneltest.Busy(t)
 	const cpu = 1
 	isOf := func(rec Record) bool { return rec.Type == TypeSample && rec.CPU == cpu }
 	readUntil := func(what string, found func(Record) bool) {
