@@ -104,6 +104,7 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 $(COLLECTOR): builder-config.yaml $(SOURCES) | $(TOOLS)/builder
+	@echo "Compiling a collector. The first time this takes minutes, in which nothing is printed."
 	$(TOOLS)/builder --config builder-config.yaml
 	@touch $@
 

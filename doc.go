@@ -7,7 +7,7 @@
 // out as it came in. A collector is built with it by ocb, with a line
 //
 //	processors:
-//	  - gomod: github.com/kernelsym/kernelsym v0.1.0
+//	  - gomod: github.com/kernelsym/kernelsym v0.0.0
 //
 // # The flow
 //
