@@ -33,7 +33,7 @@ func Shared(t testing.TB, binary string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "kernelsym") // the directories above t.TempDir are closed to others
+	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
 	if err != nil {
 		t.Fatal(err)
 	}

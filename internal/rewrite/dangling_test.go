@@ -32,10 +32,9 @@ func TestNothingIsAppendedWhereSomebodyRefersTo(t *testing.T) {
 				Frame{Address: text + offB + 1, Type: "kernel"},
 				Frame{Address: 0x1234, Type: "native"},
 			)
-			d := m.Profiles.Dictionary()
 			for _, behind := range []int32{0, 1000} {
 				pd := copied(m.Profiles)
-				d = pd.Dictionary()
+				d := pd.Dictionary()
 				spoil(d, d.LocationTable().At(location), behind)
 				before := marshal(t, pd)
 				_, counts := New(Options{}).Rewrite(pd, Known{Snapshot: testSnapshot(t)})

@@ -148,7 +148,7 @@ func (c *collector) cpu() (time.Duration, error) {
 }
 
 // checkGrowth compares the last quarter of the time with the second one.
-func (r *result) checkGrowth(println func(string)) error {
+func (r *result) checkGrowth(say func(string)) error {
 	n := len(r.samples) / 4
 	if n == 0 {
 		return errors.New("too short to see growth")
@@ -164,7 +164,7 @@ func (r *result) checkGrowth(println func(string)) error {
 		{"goroutines", func(s sample) int { return s.goroutines }, func(int) int { return 4 }},
 	} {
 		before, after := median(r.samples[n:2*n], what.of), median(r.samples[3*n:], what.of)
-		println(fmt.Sprintf("%s: %d, then %d", what.name, before, after))
+		say(fmt.Sprintf("%s: %d, then %d", what.name, before, after))
 		if after > before+what.tolerance(before) {
 			errs = append(errs, fmt.Errorf("%s grows: %d, then %d", what.name, before, after))
 		}

@@ -166,10 +166,10 @@ func (f *flow) checkStack(stack []rewritetest.Frame) {
 }
 
 // check fails for a wrong name, and where next to nothing was named.
-func (f *flow) check(println func(string)) error {
+func (f *flow) check(say func(string)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	println(fmt.Sprintf("names: %d frames of known functions, %d of sampled stacks", f.core.Load(), f.stacks.Load()))
+	say(fmt.Sprintf("names: %d frames of known functions, %d of sampled stacks", f.core.Load(), f.stacks.Load()))
 	if n := len(f.wrong); n > 0 {
 		return fmt.Errorf("%d times wrong, first: %w", n, f.wrong[0])
 	}
@@ -177,7 +177,7 @@ func (f *flow) check(println func(string)) error {
 		return errors.New("too few names")
 	}
 	for _, c := range f.churn {
-		println("names: " + c.String())
+		say("names: " + c.String())
 		if c.frames.Load() == 0 || c.unnamed.Load() > int64(c.mayMiss*float64(c.frames.Load())) {
 			return fmt.Errorf("too few names of %s", c.name)
 		}

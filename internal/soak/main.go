@@ -21,7 +21,7 @@ type options struct {
 	collector string // file
 	duration  time.Duration
 	modules   bool // come and go, too
-	println   func(string)
+	say       func(string)
 }
 
 func main() {
@@ -30,7 +30,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to run")
 	flag.BoolVar(&o.modules, "modules", false, "load and unload modules, too: only where nobody else does")
 	flag.Parse()
-	o.println = func(line string) { fmt.Println(line) }
+	o.say = func(line string) { fmt.Println(line) }
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)
 	stop()
@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 	for _, c := range churn {
 		line += fmt.Sprintf(" %.1f %s", float64(c.visits.Load())/idle.took.Seconds(), c.name)
 	}
-	o.println(line + " come and go")
+	o.say(line + " come and go")
 
 	busy, err := spend(ctx, o.collector, flowing, o.duration*4/5, newFlow(truth, true, churn...))
 	if err != nil {
@@ -87,9 +87,9 @@ func run(ctx context.Context, o options) error {
 	}
 	profiles := float64(busy.flow.profiles.Load())
 	perThousand := 1000 * (busy.cpu.Seconds() - idle.cpuShare()*busy.took.Seconds()) / profiles
-	o.println(fmt.Sprintf("flow: %.0f profiles, most of %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming",
+	o.say(fmt.Sprintf("flow: %.0f profiles, most of %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming",
 		profiles, framesPerProfile, perThousand, 1000*busy.rewriting.Seconds()/profiles))
-	return errors.Join(busy.flow.check(o.println), busy.checkGrowth(o.println))
+	return errors.Join(busy.flow.check(o.say), busy.checkGrowth(o.say))
 }
 
 // churn returns what comes and goes.

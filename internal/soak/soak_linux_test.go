@@ -17,7 +17,7 @@ const durationEnv = "KERNELSYM_SOAK"
 func TestSoak(t *testing.T) {
 	kerneltest.NeedModules(t)
 	o := options{collector: kerneltest.Built(t, kerneltest.Collector), duration: 40 * time.Second, modules: true,
-		println: func(line string) { kerneltest.Figure("soak: %s", line) }}
+		say: func(line string) { kerneltest.Figure("soak: %s", line) }}
 	if text := os.Getenv(durationEnv); text != "" {
 		d, err := time.ParseDuration(text)
 		require.NoError(t, err)
