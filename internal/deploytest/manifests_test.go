@@ -3,6 +3,8 @@ package deploytest
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,26 +12,63 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
 const kubernetes = repository + "/deploy/kubernetes/"
 
-// kustomizations are the base and the overlays.
+// everything stands for the base with all components.
+const everything = "components/*"
+
+// kustomizations are the base, the overlays, and what can be made of the base and
+// the components: each that is in no overlay, and all together.
 func kustomizations(t *testing.T) (list []string) {
 	t.Helper()
-	files, err := filepath.Glob(kubernetes + "*/kustomization.yaml")
-	require.NoError(t, err)
-	overlays, err := filepath.Glob(kubernetes + "overlays/*/kustomization.yaml")
-	require.NoError(t, err)
-	for _, file := range append(files, overlays...) {
-		name, err := filepath.Rel(kubernetes, filepath.Dir(file))
+	for _, pattern := range []string{"base", "overlays/*", "components/*"} {
+		files, err := filepath.Glob(kubernetes + pattern + "/kustomization.yaml")
 		require.NoError(t, err)
-		list = append(list, name)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			name, err := filepath.Rel(kubernetes, filepath.Dir(file))
+			require.NoError(t, err)
+			if !slices.Contains(list, strings.Replace(name, "components/", "overlays/", 1)) {
+				list = append(list, name)
+			}
+		}
 	}
-	require.Len(t, list, 4)
-	return list
+	return append(list, everything)
+}
+
+// directory returns the one to render: for components one that has the base, too.
+func directory(t *testing.T, name string) string {
+	t.Helper()
+	if !strings.HasPrefix(name, "components/") {
+		return kubernetes + name
+	}
+	components, err := filepath.Glob(kubernetes + name)
+	require.NoError(t, err)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	relative := func(target string) string {
+		absolute, err := filepath.Abs(target)
+		require.NoError(t, err)
+		path, err := filepath.Rel(dir, absolute)
+		require.NoError(t, err)
+		return path
+	}
+	k := types.Kustomization{
+		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Resources: []string{relative(kubernetes + "base")},
+	}
+	for _, component := range components {
+		k.Components = append(k.Components, relative(component))
+	}
+	text, err := yaml.Marshal(k)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
+	return dir
 }
 
 // A manifest is what kustomize makes of a directory.
@@ -45,7 +84,7 @@ type manifest struct {
 // render makes a manifest. It fails for a key that the type does not have.
 func render(t *testing.T, name string) *manifest {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kubernetes+name)
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory(t, name))
 	require.NoError(t, err)
 	m := &manifest{configs: make(map[string]corev1.ConfigMap)}
 	for _, resource := range resources.Resources() {
@@ -101,6 +140,9 @@ func TestManifests(t *testing.T) {
 			require.Len(t, m.namespaces, 1)
 			require.Len(t, m.daemonSets, 1)
 			for _, d := range m.daemonSets {
+				collectorOf(t, d.Spec.Template.Spec)
+				assert.Equal(t, "otelcol", d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"],
+					"the container that kubectl exec and logs take")
 				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 			}
 			for _, d := range m.deployments {
@@ -184,4 +226,16 @@ func TestDocumentsAreStrict(t *testing.T) {
 	var d appsv1.DaemonSet
 	require.NoError(t, yaml.UnmarshalStrict(text, &d))
 	require.Error(t, yaml.UnmarshalStrict(append(text, "surprise: 1\n"...), &d))
+}
+
+// TestComponentsCombine verifies that what each component changes is there when all
+// are taken together.
+func TestComponentsCombine(t *testing.T) {
+	all := render(t, everything)
+	assert.NotEmpty(t, all.deployments, "gateway")
+	agent := all.daemonSets[0].Spec.Template.Spec
+	assert.Len(t, agent.Containers, 2, "ebpf-profiler")
+	c := collectorOf(t, agent)
+	assert.Contains(t, c.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: "kernelsym-gateway:4317"}, "gateway")
+	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "no-sys-admin")
 }

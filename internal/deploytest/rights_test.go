@@ -8,12 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rights are the capabilities that the agent has.
+// rights are the capabilities that the agent has; where none stand here, those of
+// the base.
 var rights = map[string][]corev1.Capability{
-	"base":                   {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
-	"overlays/ebpf-profiler": {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
-	"overlays/gateway":       {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
-	"overlays/no-sys-admin":  {"SYSLOG", "PERFMON"},
+	"base":                  {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
+	"overlays/no-sys-admin": {"SYSLOG", "PERFMON"},
+	everything:              {"SYSLOG", "PERFMON"},
+}
+
+func rightsOf(name string) []corev1.Capability {
+	if list, ok := rights[name]; ok {
+		return list
+	}
+	return rights["base"]
 }
 
 // TestRights verifies that our containers have the rights they need and no others.
@@ -27,12 +34,12 @@ func TestRights(t *testing.T) {
 				assert.False(t, pod.Spec.HostNetwork)
 				assert.False(t, pod.Spec.HostIPC)
 				// The profiler next to it wants to see all processes.
-				assert.Equal(t, name == "overlays/ebpf-profiler", pod.Spec.HostPID)
+				assert.Equal(t, owner == "kernelsym" && (name == "overlays/ebpf-profiler" || name == everything), pod.Spec.HostPID)
 				container := collectorOf(t, pod.Spec)
 				require.Equal(t, "otelcol-kernelsym:0.1.0-dev", container.Image)
 				checkRights(t, container.SecurityContext)
 				if owner == "kernelsym" {
-					assert.Equal(t, rights[name], container.SecurityContext.Capabilities.Add)
+					assert.Equal(t, rightsOf(name), container.SecurityContext.Capabilities.Add)
 					continue
 				}
 				assert.Empty(t, container.SecurityContext.Capabilities.Add)
