@@ -50,6 +50,10 @@ func TestDoctorExitStatus(t *testing.T) {
 			[]capability.Cap{capability.CAP_SYSLOG, capability.CAP_PERFMON, capability.CAP_SYS_ADMIN},
 			[]string{"--sysfs", "/nowhere"}, 1, "warn",
 		},
+		"no procfs": {
+			[]capability.Cap{capability.CAP_SYSLOG, capability.CAP_PERFMON, capability.CAP_SYS_ADMIN},
+			[]string{"--procfs", "/nowhere"}, 2, "fail",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errs, code := runTool(t, tt.caps, append([]string{"doctor", "--output", "json"}, tt.args...)...)

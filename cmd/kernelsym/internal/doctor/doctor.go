@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
@@ -63,7 +65,7 @@ func (r *Report) Code() int {
 
 // Run checks the machine whose /proc and /sys are mounted at procfs and sysfs.
 func Run(ctx context.Context, procfs, sysfs string) Report {
-	return run(ctx, &machine{procfs: procfs, sysfs: sysfs, kernel: running{sysfs: sysfs}, sources: []symcache.Source{
+	return run(ctx, &machine{procfs: procfs, sysfs: sysfs, own: "/proc", kernel: running{sysfs: sysfs}, sources: []symcache.Source{
 		kallsyms.NewSource(procfs, sysfs),
 		kmod.NewSource(procfs, sysfs, 0, symtab.History{}),
 		bpfprog.NewSource(bpfprog.Options{Procfs: procfs, Sysfs: sysfs, SourceLines: true, Trampolines: true}),
@@ -73,10 +75,12 @@ func Run(ctx context.Context, procfs, sysfs string) Report {
 // machine is what is checked.
 type machine struct {
 	procfs, sysfs string
+	own           string // the /proc of this process
 	kernel        kernel
 	sources       []symcache.Source // that of the core kernel first
 
-	rights rights
+	settings string // the /proc in which settings and this process are looked up
+	rights   rights
 }
 
 // kernel does what the sources do with system calls.
@@ -88,7 +92,15 @@ type kernel interface {
 }
 
 func run(ctx context.Context, m *machine) Report {
-	m.rights = readRights(m.procfs)
+	m.settings = m.procfs
+	if readText(m.procfs, "sys/kernel/osrelease") == "" {
+		// Where only the files that the sources read are mounted, sysctls and what else
+		// says something of this process stand in its own /proc.
+		if _, err := os.Stat(filepath.Join(m.procfs, "kallsyms")); err == nil {
+			m.settings = m.own
+		}
+	}
+	m.rights = readRights(m.settings)
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
 		checkKernel, checkBuildID, checkWhoseKernel, checkUserNamespace, checkCapabilities,

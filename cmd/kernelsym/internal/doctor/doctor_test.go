@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -120,24 +122,24 @@ func TestFindings(t *testing.T) {
 		"no sysfs": {
 			files: map[string]string{"sys/kernel/notes": "-"},
 			want: Finding{Check: "build id", Level: Warn, Found: "no such file", Remedy: []string{
-				"mount the host's /sys there, read-only: volumes: [{name: sysfs, hostPath: {path: /sys}}]",
+				"set sysfs to /sys,",
 			}},
 			code: 1,
 		},
 		"kernel frames without build id": {
 			files: map[string]string{"sys/kernel/notes": "-"},
 			want: Finding{Check: "symbols: kallsyms", Level: Warn, Found: "; kernel frames get no build id",
-				Remedy: []string{"mount the host's /sys"}},
+				Remedy: []string{"mount the host's /sys/kernel/notes at "}},
 			code: 1,
 		},
 		"no procfs": {
 			files: map[string]string{"proc/sys/kernel/osrelease": "-", "proc/kallsyms": "-"},
-			want:  Finding{Check: "kernel", Level: Warn, Found: "is not the /proc", Remedy: []string{"mount the host's /proc there"}},
+			want:  Finding{Check: "kernel", Level: Fail, Found: "is not the /proc", Remedy: []string{"set procfs to /proc,"}},
 			code:  2,
 		},
 		"no kallsyms": {
 			files: map[string]string{"proc/kallsyms": "-"},
-			want:  Finding{Check: "symbols: kallsyms", Level: Fail, Found: "no such file", Remedy: []string{"mount the host's /proc there"}},
+			want:  Finding{Check: "symbols: kallsyms", Level: Fail, Found: "no such file", Remedy: []string{"mount the host's /proc/kallsyms at "}},
 			code:  2,
 		},
 		"no modules": {
@@ -146,7 +148,7 @@ func TestFindings(t *testing.T) {
 		},
 		"sections missing": {
 			files: map[string]string{"sys/module/xfs/sections/.text": "-"},
-			want:  Finding{Check: "modules", Level: Warn, Found: "1 module loaded: open ", Remedy: []string{"mount the host's /sys"}},
+			want:  Finding{Check: "modules", Level: Warn, Found: "1 module loaded: open ", Remedy: []string{"mount the host's /sys/module/xfs/sections at "}},
 			code:  1,
 		},
 		"gVisor": {
@@ -206,6 +208,46 @@ func TestFindings(t *testing.T) {
 			assert.Equal(t, f.Level == Warn || f.Level == Fail, f.Lost != "", "what is lost is said where something is")
 		})
 	}
+}
+
+// TestNothingCanBeRead checks a machine by an empty directory: then nothing is said to
+// be well that would have to be read.
+func TestNothingCanBeRead(t *testing.T) {
+	m := machineWith(t, nil, fake{})
+	m.procfs = t.TempDir()
+	r := run(t.Context(), m)
+	assert.Equal(t, 2, r.Code())
+	assert.Equal(t, Fail, finding(t, r, "kernel").Level)
+	for _, check := range []string{"whose kernel", "user namespace", "CAP_SYSLOG", "modules"} {
+		f := finding(t, r, check)
+		assert.Equal(t, Note, f.Level, check)
+		assert.Contains(t, f.Found, "not known", check)
+	}
+}
+
+// TestFilesMountedAlone checks a machine of which only those files are mounted that
+// the sources read: all else is looked up in the process's own /proc.
+func TestFilesMountedAlone(t *testing.T) {
+	m := machineWith(t, nil, fake{})
+	require.NoError(t, os.Rename(m.procfs, m.own))
+	require.NoError(t, os.Mkdir(m.procfs, 0o755))
+	for _, name := range []string{"kallsyms", "modules"} {
+		require.NoError(t, os.Rename(filepath.Join(m.own, name), filepath.Join(m.procfs, name)))
+	}
+	want := run(t.Context(), machineWith(t, nil, fake{}))
+	r := run(t.Context(), m)
+	assert.Zero(t, r.Code())
+	for i, f := range r.Findings {
+		assert.Equal(t, want.Findings[i].Level, f.Level, f)
+	}
+}
+
+// TestMountRemedy verifies what is said of a file that a container runtime hides.
+func TestMountRemedy(t *testing.T) {
+	m := &machine{procfs: "/proc", sysfs: "/sys"}
+	remedy := m.fileRemedy(&fs.PathError{Op: "open", Path: "/proc/kallsyms", Err: fs.ErrNotExist})
+	assert.Contains(t, remedy, "mount the host's /proc/kallsyms at /host/proc/kallsyms, read-only, and set procfs to /host/proc ")
+	assert.Contains(t, remedy, "components/host-mounts")
 }
 
 func finding(t *testing.T, r Report, check string) Finding {

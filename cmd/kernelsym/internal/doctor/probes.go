@@ -52,6 +52,9 @@ func checkEvents(m *machine) []Finding {
 // in sysfs.
 func checkModules(m *machine) []Finding {
 	list, err := os.ReadFile(filepath.Join(m.procfs, "modules"))
+	if errors.Is(err, os.ErrNotExist) && readText(m.settings, "sys/kernel/osrelease") == "" {
+		return []Finding{{Check: "modules", Level: Note, Found: "not known: " + err.Error()}}
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return []Finding{{Check: "modules", Level: Note, Found: "this kernel has no loadable modules"}}
 	}

@@ -74,7 +74,7 @@ func sysctlRemedy(name string, value int) string { return fmt.Sprintf("sysctl -w
 func (m *machine) fileRemedy(err *fs.PathError) string {
 	for root, kind := range map[string]string{m.procfs: "/proc", m.sysfs: "/sys"} {
 		if strings.HasPrefix(err.Path, root+"/") && errors.Is(err, fs.ErrNotExist) {
-			return mountRemedy(root, kind)
+			return mountRemedy(root, kind, strings.TrimPrefix(err.Path, root))
 		}
 	}
 	if errors.Is(err, fs.ErrPermission) {
@@ -83,9 +83,14 @@ func (m *machine) fileRemedy(err *fs.PathError) string {
 	return "look why " + err.Path + " cannot be read"
 }
 
-// mountRemedy says how to have a file system of the host where it is looked for.
-func mountRemedy(at, kind string) string {
-	flag := map[string]string{"/proc": "procfs", "/sys": "sysfs"}[kind]
-	return fmt.Sprintf("mount the host's %s there, read-only: volumes: [{name: %s, hostPath: {path: %s}}], "+
-		"volumeMounts: [{name: %s, mountPath: %s, readOnly: true}]; or set %s to where it is", kind, flag, kind, flag, at, flag)
+// mountRemedy says how to have a file of /proc or /sys that is missing below the
+// directory which stands for those.
+func mountRemedy(at, kind, file string) string {
+	key := map[string]string{"/proc": "procfs", "/sys": "sysfs"}[kind]
+	if at != kind {
+		return fmt.Sprintf("set %s to %s, which tells of the machine's kernel in a container, too; "+
+			"or, if that lacks it, mount the host's %s%s at %s%s, read-only", key, kind, kind, file, at, file)
+	}
+	return fmt.Sprintf("if the container runtime hides it: mount the host's %s%s at /host%s%s, read-only, and set %s to /host%s "+
+		"(deploy/kubernetes/components/host-mounts)", kind, file, kind, file, key, kind)
 }

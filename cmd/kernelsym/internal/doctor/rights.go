@@ -12,6 +12,8 @@ type rights struct {
 	effective     uint64 // a bit for each capability
 	known         bool   // effective was read
 	userNamespace bool   // another one than the kernel's first, in which capabilities mean little
+
+	knownNamespace bool // userNamespace was read
 }
 
 // right is the number of a capability (include/uapi/linux/capability.h).
@@ -46,6 +48,7 @@ func readRights(procfs string) (r rights) {
 	}
 	// One line from 0 to 0 for all numbers is the first user namespace, or as good.
 	users := readText(procfs, "self/uid_map")
+	r.knownNamespace = users != ""
 	r.userNamespace = users != "" && strings.Join(strings.Fields(users), " ") != "0 0 4294967295"
 	return r
 }
@@ -59,6 +62,6 @@ func readText(root, name string) string {
 
 // sysctl returns the value of a sysctl, and false if it cannot be read.
 func (m *machine) sysctl(name string) (int, bool) {
-	v, err := strconv.Atoi(readText(m.procfs, filepath.Join("sys", strings.ReplaceAll(name, ".", "/"))))
+	v, err := strconv.Atoi(readText(m.settings, filepath.Join("sys", strings.ReplaceAll(name, ".", "/"))))
 	return v, err == nil
 }

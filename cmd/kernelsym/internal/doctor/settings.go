@@ -17,11 +17,11 @@ const (
 )
 
 func checkKernel(m *machine) []Finding {
-	release := readText(m.procfs, "sys/kernel/osrelease")
+	release := readText(m.settings, "sys/kernel/osrelease")
 	if release == "" {
 		return []Finding{{
-			Check: "kernel", Level: Warn, Found: m.procfs + " is not the /proc of a Linux kernel", Lost: lostNames,
-			Remedy: []string{mountRemedy(m.procfs, "/proc")},
+			Check: "kernel", Level: Fail, Found: m.procfs + " is not the /proc of a Linux kernel", Lost: lostNames,
+			Remedy: []string{mountRemedy(m.procfs, "/proc", "/kallsyms")},
 		}}
 	}
 	return []Finding{{Check: "kernel", Level: OK, Found: "Linux " + release}}
@@ -33,7 +33,7 @@ func checkBuildID(m *machine) []Finding {
 	notes, err := os.Open(name)
 	if err != nil {
 		f.Found = err.Error()
-		f.Remedy = []string{mountRemedy(m.sysfs, "/sys")}
+		f.Remedy = []string{mountRemedy(m.sysfs, "/sys", "/kernel/notes")}
 		return []Finding{f}
 	}
 	defer notes.Close()
@@ -54,9 +54,11 @@ func checkWhoseKernel(m *machine) []Finding {
 		Lost:   "names of the node's kernel: this process sees another one",
 		Remedy: []string{"run the collector on the node itself: without runtimeClassName in the pod"},
 	}
-	version, commandLine := readText(m.procfs, "version"), readText(m.procfs, "cmdline")
-	mounts := readText(m.procfs, "self/mountinfo")
+	version, commandLine := readText(m.settings, "version"), readText(m.settings, "cmdline")
+	mounts := readText(m.settings, "self/mountinfo")
 	switch {
+	case version == "":
+		return []Finding{{Check: "whose kernel", Level: Note, Found: "not known: " + m.settings + "/version cannot be read"}}
 	case strings.HasPrefix(version, "Linux version 4.4.0") && strings.Contains(version, "Jan 10 15:06:54 PST 2016"):
 		// What the sentry answers to uname(2), since its first release.
 		f.Found = "looks like gVisor's: its version is the one that gVisor shows"
@@ -77,7 +79,7 @@ func checkWhoseKernel(m *machine) []Finding {
 // isContainer looks for the usual signs of a container: where its control group is
 // or, as that can be hidden, what its root file system is made of.
 func isContainer(m *machine, mounts string) bool {
-	groups := readText(m.procfs, "1/cgroup") + readText(m.procfs, "self/cgroup")
+	groups := readText(m.settings, "1/cgroup") + readText(m.settings, "self/cgroup")
 	for _, sign := range []string{"docker", "kubepods", "containerd", "libpod", "crio"} {
 		if strings.Contains(groups, sign) {
 			return true
@@ -94,6 +96,9 @@ func isContainer(m *machine, mounts string) bool {
 }
 
 func checkUserNamespace(m *machine) []Finding {
+	if !m.rights.knownNamespace {
+		return []Finding{{Check: "user namespace", Level: Note, Found: "not known: " + m.settings + "/self/uid_map cannot be read"}}
+	}
 	if !m.rights.userNamespace {
 		return []Finding{{Check: "user namespace", Level: OK, Found: "the first one"}}
 	}
@@ -180,7 +185,7 @@ func checkParanoia(m *machine) []Finding {
 
 func checkClocks(m *machine) []Finding {
 	f := Finding{Check: "clocks", Level: Warn}
-	for line := range strings.Lines(readText(m.procfs, "self/timens_offsets")) {
+	for line := range strings.Lines(readText(m.settings, "self/timens_offsets")) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "boottime" && (fields[1] != "0" || fields[2] != "0") {
 			f.Found = "the boot clock is that of a time namespace, " + fields[1] + " s off the kernel's"
 			f.Lost = "what was loaded when: BPF programs get names as if they had been there at another time"
