@@ -1,6 +1,7 @@
 package deploytest
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,8 @@ var variable = regexp.MustCompile(`\$\{env:(\w+)\}`)
 
 // validate has the built collector check a configuration, in that environment only,
 // which must have all variables: for the collector, those that it lacks are empty.
-func validate(t *testing.T, config string, environment []string) {
+// More arguments can say what else it reads.
+func validate(t *testing.T, config string, environment []string, more ...string) {
 	t.Helper()
 	for _, v := range variable.FindAllStringSubmatch(config, -1) {
 		assert.True(t, slices.ContainsFunc(environment, func(pair string) bool {
@@ -49,39 +51,51 @@ func validate(t *testing.T, config string, environment []string) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector),
-		"validate", otelcol.FeatureGates, "--config", file)
+		append([]string{"validate", otelcol.FeatureGates, "--config=" + file}, more...)...)
 	cmd.Env = environment
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// config returns the configuration that a container reads: the file that its
-// command names, or else that of its image.
-func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) string {
+// arguments returns those of a container's command: its own, or else its image's.
+func arguments(t *testing.T, c corev1.Container) (args []string) {
 	t.Helper()
-	args := c.Args
-	if args == nil {
-		for _, i := range readDockerfile(t, repository+"/deploy/Dockerfile") {
-			if i.name == "CMD" {
-				args = strings.FieldsFunc(i.args, func(r rune) bool { return strings.ContainsRune(`[]", `, r) })
-			}
+	if c.Args != nil {
+		return c.Args
+	}
+	for _, i := range readDockerfile(t, repository+"/deploy/Dockerfile") {
+		if i.name == "CMD" {
+			require.NoError(t, json.Unmarshal([]byte(i.args), &args))
 		}
 	}
+	require.NotEmpty(t, args, "the image has no command")
+	return args
+}
+
+// inline begins an argument that has a configuration in itself.
+const inline = "--config=yaml:"
+
+// config returns the configuration file that a container reads, and the arguments
+// that say what else it reads.
+func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) (text string, more []string) {
+	t.Helper()
 	file := ""
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "--config="); ok {
+	for _, arg := range arguments(t, c) {
+		if strings.HasPrefix(arg, inline) {
+			more = append(more, arg)
+		} else if name, ok := strings.CutPrefix(arg, "--config="); ok {
 			file = name
 		}
 	}
 	for _, mount := range c.VolumeMounts {
 		for _, v := range pod.Volumes {
 			if v.Name == mount.Name && v.ConfigMap != nil && filepath.Dir(file) == mount.MountPath {
-				return m.configs[v.ConfigMap.Name].Data[filepath.Base(file)]
+				return m.configs[v.ConfigMap.Name].Data[filepath.Base(file)], more
 			}
 		}
 	}
 	t.Fatalf("%s reads %s, which is not mounted", c.Name, file)
-	return ""
+	return "", nil
 }
 
 // TestConfigurations has the built collector check the configuration of each
@@ -92,12 +106,12 @@ func TestConfigurations(t *testing.T) {
 		for owner, pod := range m.pods() {
 			for _, c := range pod.Spec.Containers {
 				t.Run(name+"/"+owner+"/"+c.Name, func(t *testing.T) {
-					config := m.config(t, pod.Spec, c)
+					config, more := m.config(t, pod.Spec, c)
 					require.NotEmpty(t, config)
 					if c.Name == "ebpf-profiler" { // its receiver is not in our collector
 						config = strings.ReplaceAll(config, "profiling", "kernelstack")
 					}
-					validate(t, config, environment(t, c.Env))
+					validate(t, config, environment(t, c.Env), more...)
 				})
 			}
 		}

@@ -3,12 +3,15 @@ package deploytest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,10 +53,15 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	image := buildImage(t)
 	box := &sandbox{
 		Root: filepath.Join(t.TempDir(), "root"),
-		Args: append(image.entrypoint, image.cmd...),
+		Args: append(slices.Clone(image.entrypoint), arguments(t, spec)...),
 		Env:  environment(t, append(spec.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: backendAddress})),
 		UID:  int(*spec.SecurityContext.RunAsUser), GID: int(*spec.SecurityContext.RunAsGroup),
 		Mounts: m.mounts(t, pod, spec),
+	}
+	for _, mount := range box.Mounts { // it has to find what is mounted for it, not its own
+		if own, ok := strings.CutPrefix(mount.Target, "/host"); ok {
+			box.Hidden = append(box.Hidden, own)
+		}
 	}
 	require.NoError(t, copyTree(image.root, box.Root, nil))
 	for _, c := range spec.SecurityContext.Capabilities.Add {
@@ -96,6 +104,10 @@ func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 				continue
 			}
 			if volume.HostPath != nil {
+				if _, err := os.Stat(volume.HostPath.Path); volume.HostPath.Path == "/proc/modules" && errors.Is(err, fs.ErrNotExist) {
+					t.Log("this kernel has no modules: their list is not mounted")
+					continue
+				}
 				list = append(list, mount{volume.HostPath.Path, v.MountPath})
 				continue
 			}

@@ -36,8 +36,6 @@ type values struct {
 	ReadinessProbe     corev1.Probe                `json:"readinessProbe"`
 	UseGOMEMLIMIT      bool                        `json:"useGOMEMLIMIT"`
 	ExtraEnvs          []corev1.EnvVar             `json:"extraEnvs"`
-	ExtraVolumes       []corev1.Volume             `json:"extraVolumes"`
-	ExtraVolumeMounts  []corev1.VolumeMount        `json:"extraVolumeMounts"`
 	Service            struct {
 		Enabled               bool                                `json:"enabled"`
 		InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy"`
@@ -62,14 +60,13 @@ func TestHelmValues(t *testing.T) {
 	assert.Equal(t, c.LivenessProbe.HTTPGet.Path, v.LivenessProbe.HTTPGet.Path)
 	assert.Equal(t, c.ReadinessProbe.HTTPGet.Path, v.ReadinessProbe.HTTPGet.Path)
 	assert.Equal(t, pod.Tolerations, v.Tolerations)
-	assert.Subset(t, pod.Volumes, v.ExtraVolumes)
-	assert.Subset(t, c.VolumeMounts, v.ExtraVolumeMounts)
-	assert.Len(t, v.ExtraVolumeMounts, len(c.VolumeMounts)-1, "that of the configuration is the chart's")
+	assert.Len(t, c.VolumeMounts, 1, "that of the configuration, which is the chart's")
 	assert.Subset(t, c.Env, v.ExtraEnvs)
 	assert.Equal(t, c.Image, v.Image.Repository+":"+v.Image.Tag)
 	assert.Equal(t, *m.services[0].Spec.InternalTrafficPolicy, v.Service.InternalTrafficPolicy)
 
-	base := decode[map[string]any](t, "config.yaml", []byte(m.config(t, pod, c)))
+	file, _ := m.config(t, pod, c)
+	base := decode[map[string]any](t, "config.yaml", []byte(file))
 	assert.Equal(t, base, v.AlternateConfig)
 	config, err := yaml.Marshal(v.AlternateConfig)
 	require.NoError(t, err)

@@ -237,5 +237,6 @@ func TestComponentsCombine(t *testing.T) {
 	assert.Len(t, agent.Containers, 2, "ebpf-profiler")
 	c := collectorOf(t, agent)
 	assert.Contains(t, c.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: "kernelsym-gateway:4317"}, "gateway")
+	assert.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "kallsyms", MountPath: "/host/proc/kallsyms", ReadOnly: true}, "host-mounts")
 	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "no-sys-admin")
 }

@@ -35,6 +35,11 @@ func TestRights(t *testing.T) {
 				assert.False(t, pod.Spec.HostIPC)
 				// The profiler next to it wants to see all processes.
 				assert.Equal(t, owner == "kernelsym" && (name == "overlays/ebpf-profiler" || name == everything), pod.Spec.HostPID)
+				if owner == "kernelsym" && (name == "components/host-mounts" || name == everything) {
+					checkHostPaths(t, pod.Spec, read...)
+				} else {
+					checkHostPaths(t, pod.Spec)
+				}
 				container := collectorOf(t, pod.Spec)
 				require.Equal(t, "otelcol-kernelsym:0.1.0-dev", container.Image)
 				checkRights(t, container.SecurityContext)
@@ -46,6 +51,32 @@ func TestRights(t *testing.T) {
 				assert.True(t, *container.SecurityContext.RunAsNonRoot)
 			}
 		})
+	}
+}
+
+// read are the files and directories of the node that the agent reads.
+var read = []string{"/proc/kallsyms", "/proc/modules", "/sys/module", "/sys/kernel/notes", "/sys/devices/system/cpu"}
+
+// checkHostPaths verifies which of the node's files our container sees. Only what is
+// in a component may mount any.
+func checkHostPaths(t *testing.T, pod corev1.PodSpec, want ...string) {
+	t.Helper()
+	paths := make(map[string]string) // by volume
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			paths[v.Name] = v.HostPath.Path
+		}
+	}
+	var got []string
+	for _, mount := range collectorOf(t, pod).VolumeMounts {
+		if path, ok := paths[mount.Name]; ok {
+			assert.Equal(t, "/host"+path, mount.MountPath)
+			got = append(got, path)
+		}
+	}
+	assert.ElementsMatch(t, want, got)
+	if len(pod.Containers) == 1 {
+		assert.Len(t, paths, len(want))
 	}
 }
 

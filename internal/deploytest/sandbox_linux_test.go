@@ -22,12 +22,13 @@ const sandboxEnv = "KERNELSYM_TEST_SANDBOX"
 type sandbox struct {
 	Root         string
 	Mounts       []mount
+	Hidden       []string // files and directories that the container finds empty
 	Capabilities []string // as SYS_ADMIN
 	UID, GID     int
 	Args, Env    []string
 }
 
-// A mount is a directory that the container sees, read only.
+// A mount is a file or directory that the container sees, read only.
 type mount struct{ Source, Target string }
 
 func init() {
@@ -91,14 +92,37 @@ func (s *sandbox) mount() error {
 		unix.Mount("tmpfs", at("dev"), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755"),
 		unix.Mknod(at("dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))),
 	)
-	for _, m := range s.Mounts {
-		err = errors.Join(err,
-			os.MkdirAll(at(m.Target), 0o755),
-			unix.Mount(m.Source, at(m.Target), "", unix.MS_BIND|unix.MS_REC, ""),
-			unix.Mount("", at(m.Target), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|safe, ""),
+	bind := func(source, target string) error {
+		return errors.Join(
+			unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""),
+			unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|safe, ""),
 		)
 	}
+	for _, m := range s.Mounts {
+		err = errors.Join(err, makeLike(m.Source, at(m.Target)), bind(m.Source, at(m.Target)))
+	}
+	for _, name := range s.Hidden { // as container runtimes do
+		if info, statErr := os.Stat(at(name)); statErr != nil {
+			err = errors.Join(err, statErr)
+		} else if info.IsDir() {
+			err = errors.Join(err, unix.Mount("tmpfs", at(name), "tmpfs", safe|unix.MS_RDONLY, ""))
+		} else {
+			err = errors.Join(err, bind(at("dev/null"), at(name)))
+		}
+	}
 	return errors.Join(err, unix.Mount("", s.Root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+}
+
+// makeLike makes a directory, or a file, for another to be mounted there.
+func makeLike(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(target, 0o755)
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, nil, 0o600))
 }
 
 // pivot leaves nothing of the host's files.
