@@ -11,7 +11,7 @@ import (
 // rights are the capabilities that the agent has; where none stand here, those of
 // the base.
 var rights = map[string][]corev1.Capability{
-	"base":                  {"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"},
+	"base":                  {"SYSLOG", "PERFMON", "SYS_ADMIN"},
 	"overlays/no-sys-admin": {"SYSLOG", "PERFMON"},
 	everything:              {"SYSLOG", "PERFMON"},
 }
