@@ -21,7 +21,7 @@ func TestFindings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files  map[string]string
 		kernel fake
-		want   Finding // of which Found and each Remedy is contained in that of the report
+		want   Finding // of which Found, Lost and each Remedy is contained in that of the report
 		code   int
 	}{
 		"healthy":   {want: Finding{Check: "symbols: kallsyms", Level: OK, Found: "1 of the core kernel"}},
@@ -88,7 +88,7 @@ func TestFindings(t *testing.T) {
 		"bpf refused": {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, capBPF)},
 			kernel: fake{list: errPrograms},
-			want: Finding{Check: "bpf(2)", Level: Warn, Found: bpf.ErrPermission.Error(), Remedy: []string{
+			want: Finding{Check: "bpf(2)", Level: Warn, Found: bpf.ErrPermission.Error(), Lost: "source lines of all", Remedy: []string{
 				"securityContext: {capabilities: {add: [SYS_ADMIN]}}", "AmbientCapabilities=CAP_SYS_ADMIN",
 			}},
 			code: 1,
@@ -201,6 +201,7 @@ func TestFindings(t *testing.T) {
 			f := finding(t, r, tt.want.Check)
 			assert.Equal(t, tt.want.Level, f.Level, f.Found)
 			assert.Contains(t, f.Found, tt.want.Found)
+			assert.Contains(t, f.Lost, tt.want.Lost)
 			require.Len(t, f.Remedy, len(tt.want.Remedy), f.Remedy)
 			for i, want := range tt.want.Remedy {
 				assert.Contains(t, f.Remedy[i], want)

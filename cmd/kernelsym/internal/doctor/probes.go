@@ -30,7 +30,7 @@ func checkBPF(m *machine) []Finding {
 	case err != nil:
 		return []Finding{{
 			Check: "bpf(2)", Level: Warn, Found: err.Error(),
-			Lost:   "lengths, source lines and ids of BPF programs that are loaded before the collector starts",
+			Lost:   "source lines of all BPF programs; ids and certain lengths of those loaded before the collector starts",
 			Remedy: m.remedies(err),
 		}}
 	}
