@@ -1,0 +1,224 @@
+package deploytest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A series is what Prometheus has of a metric: a sample a minute.
+type series struct {
+	name        string // with labels
+	first, last int    // minutes
+	value, more float64
+}
+
+// now is the minute as of which queries are answered.
+const now = 120
+
+// always is a gauge that is there all the time.
+func always(name string, value float64) series { return series{name, 0, now, value, 0} }
+
+// counter is one that has grown each minute.
+func counter(name string, more float64) series { return series{name, 0, now, 0, more} }
+
+// source is the metric of whether a source works.
+func source(instance, name string) string {
+	return fmt.Sprintf(`otelcol_processor_kernelsym_source_up{instance=%q, source=%q}`, instance, name)
+}
+
+func symbols(instance string) string {
+	return fmt.Sprintf(`otelcol_processor_kernelsym_symbols{instance=%q, origin="kernel"}`, instance)
+}
+
+func frames(instance, outcome string) string {
+	return fmt.Sprintf(`otelcol_processor_kernelsym_frames{instance=%q, outcome=%q}`, instance, outcome)
+}
+
+func accepted(instance string) string {
+	return fmt.Sprintf(`otelcol_receiver_accepted_profile_samples{instance=%q}`, instance)
+}
+
+// node is what a node exposes on which all is well.
+func node(instance string, more ...series) []series {
+	return append([]series{
+		always(source(instance, "kallsyms"), 1), always(source(instance, "modules"), 1), always(source(instance, "bpf"), 1),
+		always(symbols(instance), 100000), counter(frames(instance, "resolved"), 6000), counter(accepted(instance), 600),
+	}, more...)
+}
+
+// with replaces series of the same names.
+func with(all []series, others ...series) []series {
+	for _, other := range others {
+		i := slices.IndexFunc(all, func(s series) bool { return s.name == other.name })
+		all[i] = other
+	}
+	return all
+}
+
+// between is a node that was there from one minute to another.
+func between(first, last int, instance string) []series {
+	all := node(instance)
+	for i := range all {
+		all[i].first, all[i].last = first, last
+	}
+	return all
+}
+
+// memory has series in place of a database.
+type memory []series
+
+func (m memory) Querier(_, _ int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		set := &seriesSet{at: -1}
+		for _, s := range m {
+			lset, err := parser.ParseMetric(s.name)
+			if err != nil {
+				return storage.ErrSeriesSet(err)
+			}
+			if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(lset.Get(m.Name)) }) {
+				continue
+			}
+			var samples []chunks.Sample
+			for minute := s.first; minute <= s.last; minute++ {
+				samples = append(samples, sample{int64(minute) * time.Minute.Milliseconds(), s.value + float64(minute)*s.more})
+			}
+			set.all = append(set.all, storage.NewListSeries(lset, samples))
+		}
+		return set
+	}}, nil
+}
+
+type seriesSet struct {
+	all []storage.Series
+	at  int
+}
+
+func (s *seriesSet) Next() bool                      { s.at++; return s.at < len(s.all) }
+func (s *seriesSet) At() storage.Series              { return s.all[s.at] }
+func (*seriesSet) Err() error                        { return nil }
+func (*seriesSet) Warnings() annotations.Annotations { return nil }
+
+type sample struct {
+	t int64
+	f float64
+}
+
+func (s sample) T() int64                    { return s.t }
+func (s sample) F() float64                  { return s.f }
+func (sample) H() *histogram.Histogram       { return nil }
+func (sample) FH() *histogram.FloatHistogram { return nil }
+func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s sample) Copy() chunks.Sample         { return s }
+
+// answer answers a query as Prometheus would.
+func answer(t *testing.T, query string, from memory) promql.Vector {
+	t.Helper()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+	q, err := engine.NewInstantQuery(context.Background(), from, nil, query, time.Unix(now*60, 0))
+	require.NoError(t, err, query)
+	defer q.Close()
+	vector, err := q.Exec(t.Context()).Vector()
+	require.NoError(t, err, query)
+	return vector
+}
+
+// TestAlertsFire verifies which alerts fire when, and for which instance.
+func TestAlertsFire(t *testing.T) {
+	both := func(list ...[]series) memory { return slices.Concat(list...) }
+	for name, tt := range map[string]struct {
+		exposed memory
+		want    []string
+	}{
+		"all is well": {both(node("a"), node("b")), nil},
+		"no symbols": {
+			both(node("a"), with(node("b"), always(symbols("b"), 0), always(source("b", "kallsyms"), 0), always(source("b", "modules"), 0))),
+			[]string{"KernelsymNoKernelSymbols b"},
+		},
+		"no sysfs": {with(node("a"), always(source("a", "kallsyms"), 0)), []string{"KernelsymSourceDown a"}},
+		"no SYS_ADMIN": {
+			both(node("a"), with(node("b"), always(source("b", "bpf"), 0))), []string{"KernelsymSourceDown b"},
+		},
+		"no names":       {node("a", counter(frames("a", "unresolved"), 3000)), []string{"KernelsymFramesUnresolved a"}},
+		"of other hosts": {node("a", counter(frames("a", "foreign"), 9000)), []string{"KernelsymFramesForeign a"}},
+		"records lost": {
+			node("a", counter(`otelcol_processor_kernelsym_lost_records{instance="a", source="bpf"}`, 1)),
+			[]string{"KernelsymRecordsLost a"},
+		},
+		"a clock off": {
+			node("a", counter(`otelcol_processor_kernelsym_profiles_clock_off{instance="a"}`, 1)), []string{"KernelsymClockOff a"},
+		},
+		"nothing is scraped":       {nil, []string{"KernelsymAbsent "}},
+		"it is gone":               {both(node("a"), between(0, now-20, "b")), []string{"KernelsymGone b"}},
+		"it was gone before":       {both(node("a"), between(0, 20, "b")), nil},
+		"pods were replaced":       {both(between(0, now-20, "a"), between(now-20, now, "b")), nil},
+		"nobody sends any more":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles b"}},
+		"nobody has sent anything": {without(node("a"), accepted("a")), []string{"KernelsymNoProfiles a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fire []string
+			for alert, queries := range alertQueries(t) {
+				for _, s := range answer(t, queries[0], tt.exposed) {
+					fire = append(fire, alert+" "+s.Metric.Get("instance"))
+				}
+			}
+			assert.ElementsMatch(t, tt.want, fire)
+		})
+	}
+}
+
+// without leaves a metric out.
+func without(all []series, name string) []series {
+	return slices.DeleteFunc(all, func(s series) bool { return s.name == name })
+}
+
+// TestDashboardNumbers verifies what the dashboard shows at first sight, also where
+// there is nothing to count.
+func TestDashboardNumbers(t *testing.T) {
+	dashboard := dashboardQueries(t)
+	for name, tt := range map[string]struct {
+		exposed memory
+		want    map[string]float64
+	}{
+		"all is well": {slices.Concat(node("a"), node("b")), map[string]float64{
+			"Kernel frames with a name": 1, "Sources that do not work as they should": 0, "Nodes reporting": 2,
+		}},
+		"nothing was ever named": {
+			without(node("a", counter(frames("a", "unresolved"), 60)), frames("a", "resolved")),
+			map[string]float64{"Kernel frames with a name": 0, "Sources that do not work as they should": 0, "Nodes reporting": 1},
+		},
+		"two sources are down": {
+			with(node("a"), always(source("a", "bpf"), 0), always(source("a", "kallsyms"), 0)),
+			map[string]float64{"Kernel frames with a name": 1, "Sources that do not work as they should": 2, "Nodes reporting": 1},
+		},
+		"nothing is scraped": {nil, map[string]float64{
+			"Kernel frames with a name": math.NaN(), "Sources that do not work as they should": math.NaN(), "Nodes reporting": math.NaN(),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for panel, want := range tt.want {
+				vector := answer(t, dashboard[panel][0], tt.exposed)
+				if math.IsNaN(want) {
+					assert.Empty(t, vector, panel)
+					continue
+				}
+				require.Len(t, vector, 1, panel)
+				assert.InDelta(t, want, vector[0].F, 0, panel)
+			}
+		})
+	}
+}
