@@ -34,7 +34,7 @@ func TestFindings(t *testing.T) {
 		"no CAP_SYSLOG": {
 			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
 			want: Finding{Check: "symbols: kallsyms", Level: Fail, Found: kallsyms.ErrRestricted.Error(), Remedy: []string{
-				"securityContext: {capabilities: {add: [SYSLOG]}}", "AmbientCapabilities=CAP_SYSLOG",
+				"securityContext: {capabilities: {add: [SYSLOG]}}", "CapabilityBoundingSet=CAP_SYSLOG (for a user other than root also AmbientCapabilities=CAP_SYSLOG)",
 			}},
 			code: 2,
 		},
@@ -58,7 +58,7 @@ func TestFindings(t *testing.T) {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
 			kernel: fake{record: errPerf},
 			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Found: perfring.ErrPermission.Error(), Remedy: []string{
-				"securityContext: {capabilities: {add: [PERFMON]}}", "AmbientCapabilities=CAP_PERFMON", "sysctl -w kernel.perf_event_paranoid=0",
+				"securityContext: {capabilities: {add: [PERFMON]}}", "CapabilityBoundingSet=CAP_PERFMON", "sysctl -w kernel.perf_event_paranoid=0",
 			}},
 			code: 1,
 		},
@@ -71,7 +71,7 @@ func TestFindings(t *testing.T) {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
 			kernel: fake{record: perfring.ErrMemory},
 			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
-				"add: [PERFMON]", "AmbientCapabilities=CAP_PERFMON", "kernel.perf_event_mlock_kb",
+				"add: [PERFMON]", "CapabilityBoundingSet=CAP_PERFMON", "kernel.perf_event_mlock_kb",
 			}},
 			code: 1,
 		},
@@ -89,7 +89,7 @@ func TestFindings(t *testing.T) {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, capBPF)},
 			kernel: fake{list: errPrograms},
 			want: Finding{Check: "bpf(2)", Level: Warn, Found: bpf.ErrPermission.Error(), Lost: "source lines of all", Remedy: []string{
-				"securityContext: {capabilities: {add: [SYS_ADMIN]}}", "AmbientCapabilities=CAP_SYS_ADMIN",
+				"securityContext: {capabilities: {add: [SYS_ADMIN]}}", "CapabilityBoundingSet=CAP_SYS_ADMIN",
 			}},
 			code: 1,
 		},
@@ -101,7 +101,7 @@ func TestFindings(t *testing.T) {
 		"bpf hidden": {
 			files:  map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin)},
 			kernel: fake{list: bpf.ErrHidden},
-			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"add: [SYSLOG]", "AmbientCapabilities=CAP_SYSLOG"}},
+			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"add: [SYSLOG]", "CapabilityBoundingSet=CAP_SYSLOG"}},
 			code:   1,
 		},
 		"no source of BPF": {

@@ -64,7 +64,7 @@ func (m *machine) grant(c right, call string) []string {
 	}
 	return []string{
 		"in a container: " + fmt.Sprintf("securityContext: {capabilities: {add: [%v]}}", c),
-		fmt.Sprintf("in a systemd unit: AmbientCapabilities=CAP_%v", c),
+		fmt.Sprintf("in a systemd unit: CapabilityBoundingSet=CAP_%v (for a user other than root also AmbientCapabilities=CAP_%[1]v)", c),
 	}
 }
 
