@@ -5,12 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
@@ -59,6 +61,42 @@ func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
 			assert.True(t, slices.Contains(strings.Fields(unit["SystemCallFilter"]), call), call)
 		}
 	}
+}
+
+// TestHeaderOfTheUnit verifies that it installs what it runs, and runs doctor with the
+// unit's capabilities.
+func TestHeaderOfTheUnit(t *testing.T) {
+	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
+	require.NoError(t, err)
+	header, _, _ := strings.Cut(string(text), "[Unit]")
+	assert.Contains(t, header, "install -m755 build/otelcol-kernelsym build/kernelsym /usr/local/bin/\n")
+	for _, setting := range []string{"CapabilityBoundingSet", "NoNewPrivileges"} {
+		value := readUnit(t, "otelcol-kernelsym.service")[setting]
+		assert.Contains(t, strings.ReplaceAll(header, `"`, ""), "-p "+setting+"="+value+" ")
+	}
+}
+
+// TestConfigurationOfTheUnit verifies that the collector begins to refuse before the
+// unit is killed for its memory, and that it says nothing of a node that there is not.
+func TestConfigurationOfTheUnit(t *testing.T) {
+	text, err := os.ReadFile(repository + "/deploy/examples/agent.yaml")
+	require.NoError(t, err)
+	var config struct {
+		Processors struct {
+			MemoryLimiter struct {
+				Limit int `json:"limit_mib"`
+				Spike int `json:"spike_limit_mib"`
+			} `json:"memory_limiter"`
+		} `json:"processors"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &config))
+	allowed, err := strconv.Atoi(strings.TrimSuffix(readUnit(t, "otelcol-kernelsym.service")["MemoryMax"], "M"))
+	require.NoError(t, err)
+	limiter := config.Processors.MemoryLimiter
+	assert.Positive(t, limiter.Limit, "a percentage counts for cgroups of containers only")
+	assert.Less(t, limiter.Limit, allowed)
+	assert.Less(t, limiter.Spike, limiter.Limit)
+	assert.NotContains(t, string(text), "k8s.node.name")
 }
 
 // TestUnitVerifies has systemd read the unit: it warns of what it does not know.
