@@ -16,6 +16,7 @@ import (
 // into a pod as they are have the types of Kubernetes.
 type values struct {
 	Mode  string `json:"mode"`
+	Name  string `json:"fullnameOverride"`
 	Image struct {
 		Repository string `json:"repository"`
 		Tag        string `json:"tag"`
@@ -28,6 +29,8 @@ type values struct {
 		Create                       bool `json:"create"`
 		AutomountServiceAccountToken bool `json:"automountServiceAccountToken"`
 	} `json:"serviceAccount"`
+	PodAnnotations     map[string]string           `json:"podAnnotations"`
+	NodeSelector       map[string]string           `json:"nodeSelector"`
 	Tolerations        []corev1.Toleration         `json:"tolerations"`
 	PodSecurityContext corev1.PodSecurityContext   `json:"podSecurityContext"`
 	SecurityContext    corev1.SecurityContext      `json:"securityContext"`
@@ -41,7 +44,8 @@ type values struct {
 		InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy"`
 	} `json:"service"`
 	Ports map[string]struct {
-		Enabled bool `json:"enabled"`
+		Enabled  *bool  `json:"enabled"`
+		HostPort *int32 `json:"hostPort"`
 	} `json:"ports"`
 	AlternateConfig map[string]any `json:"alternateConfig"`
 }
@@ -52,7 +56,8 @@ func TestHelmValues(t *testing.T) {
 	require.NoError(t, err)
 	v := decode[values](t, "values.yaml", text)
 	m := render(t, "base")
-	pod := m.pods()["kernelsym"].Spec
+	template := m.pods()["kernelsym"]
+	pod := template.Spec
 	c := collectorOf(t, pod)
 	assert.Equal(t, *c.SecurityContext, v.SecurityContext)
 	assert.Equal(t, c.Resources, v.Resources)
@@ -60,6 +65,17 @@ func TestHelmValues(t *testing.T) {
 	assert.Equal(t, c.LivenessProbe.HTTPGet.Path, v.LivenessProbe.HTTPGet.Path)
 	assert.Equal(t, c.ReadinessProbe.HTTPGet.Path, v.ReadinessProbe.HTTPGet.Path)
 	assert.Equal(t, pod.Tolerations, v.Tolerations)
+	assert.Equal(t, pod.NodeSelector, v.NodeSelector)
+	assert.Equal(t, m.services[0].Name, v.Name, "where profilers send to")
+	for _, name := range []string{"prometheus.io/scrape", "prometheus.io/port"} {
+		require.NotEmpty(t, template.Annotations[name])
+		assert.Equal(t, template.Annotations[name], v.PodAnnotations[name])
+	}
+	for _, port := range []string{"otlp", "otlp-http"} { // for which the chart takes ports of the node
+		if assert.NotNil(t, v.Ports[port].HostPort, port) {
+			assert.Zero(t, *v.Ports[port].HostPort, port)
+		}
+	}
 	assert.Len(t, c.VolumeMounts, 1, "that of the configuration, which is the chart's")
 	assert.Subset(t, c.Env, v.ExtraEnvs)
 	assert.Equal(t, c.Image, v.Image.Repository+":"+v.Image.Tag)
