@@ -139,18 +139,25 @@ func TestManifests(t *testing.T) {
 			m := render(t, name)
 			require.Len(t, m.namespaces, 1)
 			require.Len(t, m.daemonSets, 1)
+			var selectors []map[string]string
 			for _, d := range m.daemonSets {
+				selectors = append(selectors, d.Spec.Selector.MatchLabels)
 				collectorOf(t, d.Spec.Template.Spec)
 				assert.Equal(t, "otelcol", d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"],
 					"the container that kubectl exec and logs take")
 				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 			}
 			for _, d := range m.deployments {
+				selectors = append(selectors, d.Spec.Selector.MatchLabels)
 				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 			}
 			for _, s := range m.services {
+				selectors = append(selectors, s.Spec.Selector)
 				assert.Equal(t, m.namespaces[0].Name, s.Namespace)
 				m.checkService(t, s)
+			}
+			for _, selector := range selectors {
+				assert.Equal(t, "kernelsym", selector["app.kubernetes.io/name"], "others have agents and gateways, too")
 			}
 			for owner, pod := range m.pods() {
 				m.checkPod(t, owner, pod.Spec)
