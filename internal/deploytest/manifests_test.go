@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -51,24 +52,27 @@ func directory(t *testing.T, name string) string {
 	require.NoError(t, err)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	relative := func(target string) string {
-		absolute, err := filepath.Abs(target)
-		require.NoError(t, err)
-		path, err := filepath.Rel(dir, absolute)
-		require.NoError(t, err)
-		return path
-	}
 	k := types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: []string{relative(kubernetes + "base")},
+		Resources: []string{relative(t, dir, kubernetes+"base")},
 	}
 	for _, component := range components {
-		k.Components = append(k.Components, relative(component))
+		k.Components = append(k.Components, relative(t, dir, component))
 	}
 	text, err := yaml.Marshal(k)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
 	return dir
+}
+
+// relative returns how to name a file or directory from another directory.
+func relative(t *testing.T, from, target string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(target)
+	require.NoError(t, err)
+	path, err := filepath.Rel(from, absolute)
+	require.NoError(t, err)
+	return path
 }
 
 // A manifest is what kustomize makes of a directory.
@@ -79,12 +83,20 @@ type manifest struct {
 	configs     map[string]corev1.ConfigMap
 	daemonSets  []appsv1.DaemonSet
 	deployments []appsv1.Deployment
+	policies    []networkingv1.NetworkPolicy
+	podMonitors []podMonitor
+	rules       []prometheusRule
 }
 
 // render makes a manifest. It fails for a key that the type does not have.
 func render(t *testing.T, name string) *manifest {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory(t, name))
+	return renderDirectory(t, directory(t, name))
+}
+
+func renderDirectory(t *testing.T, dir string) *manifest {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
 	m := &manifest{configs: make(map[string]corev1.ConfigMap)}
 	for _, resource := range resources.Resources() {
@@ -105,6 +117,12 @@ func render(t *testing.T, name string) *manifest {
 			m.daemonSets = append(m.daemonSets, decode[appsv1.DaemonSet](t, id, text))
 		case "Deployment":
 			m.deployments = append(m.deployments, decode[appsv1.Deployment](t, id, text))
+		case "NetworkPolicy":
+			m.policies = append(m.policies, decode[networkingv1.NetworkPolicy](t, id, text))
+		case "PodMonitor":
+			m.podMonitors = append(m.podMonitors, decode[podMonitor](t, id, text))
+		case "PrometheusRule":
+			m.rules = append(m.rules, decode[prometheusRule](t, id, text))
 		default:
 			t.Fatalf("%s: a kind that the tests do not know", id)
 		}
