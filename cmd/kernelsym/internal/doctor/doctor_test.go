@@ -13,6 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // TestFindings changes one thing about a healthy machine, and looks for the finding
@@ -24,10 +25,10 @@ func TestFindings(t *testing.T) {
 		want   Finding // of which Found, Lost and each Remedy is contained in that of the report
 		code   int
 	}{
-		"healthy":   {want: Finding{Check: "symbols: kallsyms", Level: OK, Found: "1 of the core kernel"}},
+		"healthy":   {want: Finding{Check: "symbols: kallsyms", Level: OK, Found: "1 symbol of the core kernel, read in"}},
 		"programs":  {want: Finding{Check: "bpf(2)", Level: OK, Found: "3 programs listed"}},
-		"functions": {want: Finding{Check: "symbols: bpf", Level: OK, Found: "1 of BPF functions"}},
-		"modules":   {want: Finding{Check: "symbols: modules", Level: OK, Found: "1 of modules"}},
+		"functions": {want: Finding{Check: "symbols: bpf", Level: OK, Found: "1 BPF function, read in"}},
+		"modules":   {want: Finding{Check: "symbols: modules", Level: OK, Found: "1 symbol of modules, read in"}},
 		"build id":  {want: Finding{Check: "build id", Level: OK, Found: "abcd"}},
 		"clocks":    {want: Finding{Check: "clocks", Level: OK, Found: "up for 1h30m0s, since 2026-01-02T03:04:05Z"}},
 		"lockdown":  {want: Finding{Check: "lockdown", Level: OK, Found: "integrity"}},
@@ -49,6 +50,19 @@ func TestFindings(t *testing.T) {
 			files: map[string]string{"proc/sys/kernel/kptr_restrict": "2"},
 			want:  Finding{Check: "kernel.kptr_restrict", Level: Fail, Found: "2:", Remedy: []string{"sysctl -w kernel.kptr_restrict=1"}},
 			code:  2,
+		},
+		"addresses for some": {
+			files: map[string]string{"proc/sys/kernel/kptr_restrict": "0"},
+			want:  Finding{Check: "kernel.kptr_restrict", Level: OK, Found: "0: the kernel shows its addresses to those who have CAP_SYSLOG"},
+		},
+		"addresses for everybody": {
+			files: map[string]string{"proc/sys/kernel/kptr_restrict": "0", "proc/sys/kernel/perf_event_paranoid": "1"},
+			want:  Finding{Check: "kernel.kptr_restrict", Level: OK, Found: "0: the kernel shows its addresses to everybody, as kernel.perf_event_paranoid is 1"},
+		},
+		"no part of BPF": {
+			kernel: fake{record: errPerf},
+			want:   Finding{Check: "symbols: bpf", Level: Warn, Lost: "part of what is known of BPF programs", Remedy: []string{"seccomp"}},
+			code:   1,
 		},
 		"capability": {
 			files: map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, sysAdmin)},
@@ -209,6 +223,21 @@ func TestFindings(t *testing.T) {
 			assert.Equal(t, f.Level == Warn || f.Level == Fail, f.Lost != "", "what is lost is said where something is")
 		})
 	}
+}
+
+// TestDescribe counts what is in tables of BPF.
+func TestDescribe(t *testing.T) {
+	assert.Equal(t, "none", describe("modules", symtab.NewFunctions(symtab.History{}).Table()))
+	functions := symtab.NewFunctions(symtab.History{})
+	load := func(origin symtab.Origin, addr uint64) {
+		functions.Load(symtab.NewFunction(origin, "name", addr, 16, symtab.Always))
+	}
+	assert.Equal(t, "no BPF programs", describe("bpf", functions.Table()))
+	load(symtab.OriginOOL, 0xffffffffc0000000)
+	assert.Equal(t, "no BPF programs, 1 page of kprobes or ftrace", describe("bpf", functions.Table()))
+	load(symtab.OriginOOL, 0xffffffffc0001000)
+	load(symtab.OriginBPF, 0xffffffffc0002000)
+	assert.Equal(t, "1 BPF function, 2 pages of kprobes or ftrace", describe("bpf", functions.Table()))
 }
 
 // TestNothingCanBeRead checks a machine by an empty directory: then nothing is said to

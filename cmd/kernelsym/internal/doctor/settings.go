@@ -151,7 +151,10 @@ func checkPointers(m *machine) []Finding {
 	case v == 1:
 		f.Found = "1: the kernel shows its addresses to those who have CAP_SYSLOG"
 	default:
-		f.Found = "0: as with 1, and to everybody if kernel.perf_event_paranoid is at most 1"
+		f.Found = "0: the kernel shows its addresses to those who have CAP_SYSLOG"
+		if paranoid, ok := m.sysctl("kernel.perf_event_paranoid"); ok && paranoid <= 1 {
+			f.Found = fmt.Sprintf("0: the kernel shows its addresses to everybody, as kernel.perf_event_paranoid is %d", paranoid)
+		}
 	}
 	return []Finding{f}
 }

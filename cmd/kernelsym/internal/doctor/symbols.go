@@ -20,7 +20,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		table, err := load(ctx, source)
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
-			f.Found = fmt.Sprintf("%s, read in %v", describe(table), time.Since(start).Round(time.Millisecond))
+			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
 			f.Level, f.Lost, f.Remedy = Warn, lost[source.Name()].some, m.remedies(err)
@@ -43,8 +43,8 @@ const core = "kallsyms"
 // lost says what is lost without some or all of the symbols of a source.
 var lost = map[string]struct{ some, all string }{
 	core:      {some: lostFileIDs, all: lostNames},
-	"modules": {some: "what is said of modules", all: "names of code in modules"},
-	"bpf":     {some: "what perf events and bpf(2) would tell", all: "names of BPF programs and trampolines"},
+	"modules": {some: "part of what is known of modules: see above", all: "names of code in modules"},
+	"bpf":     {some: "part of what is known of BPF programs: see above", all: "names of BPF programs and trampolines"},
 }
 
 // load runs a source until it has published once.
@@ -61,17 +61,30 @@ func load(ctx context.Context, source symcache.Source) (table *symtab.Table, deg
 	return table, degraded
 }
 
-// describe counts what a table has.
-func describe(t *symtab.Table) string {
-	names := [symtab.NumOrigins]string{"of the core kernel", "of modules", "of BPF functions", "of trampolines", "of out-of-line pages"}
-	text := ""
+// things are what a table counts, one and many, by origin.
+var things = [symtab.NumOrigins][2]string{
+	symtab.OriginKernel:     {"symbol of the core kernel", "symbols of the core kernel"},
+	symtab.OriginModule:     {"symbol of modules", "symbols of modules"},
+	symtab.OriginBPF:        {"BPF function", "BPF functions"},
+	symtab.OriginTrampoline: {"trampoline", "trampolines"},
+	symtab.OriginOOL:        {"page of kprobes or ftrace", "pages of kprobes or ftrace"},
+}
+
+// describe counts what a table of a source has.
+func describe(source string, t *symtab.Table) string {
+	var parts []string
 	for origin, n := range t.Symbols() {
-		if n > 0 {
-			text += fmt.Sprintf(", %d %s", n, names[origin])
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+things[origin][0])
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", n, things[origin][1]))
+		case source == "bpf" && symtab.Origin(origin) == symtab.OriginBPF:
+			parts = append(parts, "no BPF programs")
 		}
 	}
-	if text == "" {
+	if len(parts) == 0 {
 		return "none"
 	}
-	return text[2:]
+	return strings.Join(parts, ", ")
 }
