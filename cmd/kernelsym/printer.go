@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A printer prints changes.
+// A printer prints changes, below what stands above them all.
 type printer interface {
+	begin() error
 	print(c *change) error
 }
 
@@ -40,25 +41,22 @@ func (m milliseconds) MarshalJSON() ([]byte, error) {
 // jsonPrinter prints an object for each change.
 type jsonPrinter struct{ w io.Writer }
 
+func (jsonPrinter) begin() error { return nil }
+
 func (p jsonPrinter) print(c *change) error { return json.NewEncoder(p.w).Encode(c) }
 
 // textPrinter prints a table.
-type textPrinter struct {
-	w     io.Writer
-	begun bool
-}
+type textPrinter struct{ w io.Writer }
 
 // The columns in which something is longer come last.
 const columns = "%-12s  %-6s  %-10s  %-16s  %7s  %8s  %8s  %-22s  %s\n"
 
-func (p *textPrinter) print(c *change) error {
-	if !p.begun {
-		p.begun = true
-		_, err := fmt.Fprintf(p.w, columns, "TIME", "EVENT", "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
-		if err != nil {
-			return err
-		}
-	}
+func (p textPrinter) begin() error {
+	_, err := fmt.Fprintf(p.w, columns, "TIME", "EVENT", "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
+	return err
+}
+
+func (p textPrinter) print(c *change) error {
 	program, delay, process := "-", "-", "-"
 	if c.Program != 0 {
 		program = strconv.FormatUint(uint64(c.Program), 10)

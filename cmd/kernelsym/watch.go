@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +26,9 @@ type watch struct {
 
 	mu      sync.Mutex // held while something is printed
 	printer printer
-	failed  error // of printing
+	failed  error    // of printing
+	waiting int      // sources of which it is not known yet what is there
+	there   []string // what is, by source
 }
 
 var errOutput = errors.New("--output accepts text and json")
@@ -45,7 +49,7 @@ func newWatch() *cobra.Command {
 			w.errs = cmd.ErrOrStderr()
 			switch w.output {
 			case "text":
-				w.printer = &textPrinter{w: cmd.OutOrStdout()}
+				w.printer = textPrinter{w: cmd.OutOrStdout()}
 			case "json":
 				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
 			default:
@@ -64,32 +68,54 @@ func newWatch() *cobra.Command {
 // remembered is how much is kept of what was unloaded: enough to say when.
 var remembered = symtab.History{TTL: time.Minute, MaxEntries: 1 << 16}
 
+// watched are the things that each source is there for.
+var watched = map[string]struct {
+	thing  string
+	origin symtab.Origin
+}{
+	"modules": {"module", symtab.OriginModule},
+	"bpf":     {"BPF function", symtab.OriginBPF},
+}
+
 // run runs the sources until ctx is done or none is left.
 func (w *watch) run(ctx context.Context) error {
+	if err := w.printer.begin(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	loaders := &loaders{procfs: w.procfs, by: make(map[moment]process)}
 	opts := bpfprog.Options{Procfs: w.procfs, Sysfs: w.sysfs, Trampolines: true, History: remembered}
 	sources := []symcache.Source{
+		kmod.NewSource(w.procfs, w.sysfs, 0, remembered),
 		bpfprog.NewSourceFrom(opts, func() (bpfprog.Recorder, error) {
 			r, err := perfring.Open(perfring.SymbolOptions(opts.Sysfs))
 			return noting{r, loaders}, err
 		}, new(bpf.Reader)),
-		kmod.NewSource(w.procfs, w.sysfs, 0, remembered),
 	}
 	errs := make([]error, len(sources))
+	w.waiting, w.there = len(sources), make([]string, len(sources))
 	var wait sync.WaitGroup
 	for i, s := range sources {
 		wait.Go(func() {
 			c := changes{loaders: loaders}
-			missing := ""
+			missing, first := "", true
 			errs[i] = s.Run(ctx, func(t *symtab.Table, degraded error) {
 				w.warn(s, degraded, &missing)
+				if first {
+					first = false
+					w.begun(i, count(s.Name(), t))
+				}
 				if !w.print(c.next(t)) {
 					cancel()
 				}
 			})
-			w.warn(s, errs[i], &missing)
+			if errs[i] != nil {
+				w.warn(s, fmt.Errorf("%ss are not watched: %w", watched[s.Name()].thing, errs[i]), &missing)
+			}
+			if first {
+				w.begun(i, "")
+			}
 		})
 	}
 	wait.Wait()
@@ -102,6 +128,31 @@ func (w *watch) run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// count counts what is there of the things of a source.
+func count(source string, t *symtab.Table) string {
+	n := t.Symbols()[watched[source].origin]
+	if watched[source].origin == symtab.OriginModule {
+		n = len(t.Modules())
+	}
+	if n == 1 {
+		return "1 " + watched[source].thing
+	}
+	return fmt.Sprintf("%d %ss", n, watched[source].thing)
+}
+
+// begun says what is there as soon as that is known of all sources: nothing of those
+// that do not work.
+func (w *watch) begun(source int, there string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.there[source] = there
+	w.waiting--
+	list := slices.DeleteFunc(slices.Clone(w.there), func(s string) bool { return s == "" })
+	if w.waiting == 0 && len(list) > 0 {
+		fmt.Fprintf(w.errs, "Watching: %s are there now. Ctrl-C ends it.\n", strings.Join(list, " and "))
+	}
 }
 
 // warn says what is missing, once.

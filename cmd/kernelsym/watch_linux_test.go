@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,34 +18,72 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// startWatch starts the command. Its lines come as they are printed; stop interrupts
-// it, and it has to end well.
-func startWatch(t *testing.T, args ...string) (lines <-chan string, stop func()) {
+// startWatch starts the command. Its lines come as they are printed, and those of
+// errors; stop interrupts it, and it has to end well.
+func startWatch(t *testing.T, args ...string) (lines, errs <-chan string, stop func()) {
 	t.Helper()
 	out, printed := io.Pipe()
+	errors, told := io.Pipe()
 	cmd := newCommand()
 	cmd.SetArgs(append([]string{"watch"}, args...))
 	cmd.SetOut(printed)
-	cmd.SetErr(io.Discard)
+	cmd.SetErr(told)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- cmd.ExecuteContext(ctx)
-		_ = printed.Close()
+		_, _ = printed.Close(), told.Close()
 	}()
-	all := make(chan string, 1<<16)
-	go func() {
-		defer close(all)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			all <- s.Text()
-		}
-	}()
-	return all, func() {
+	all, warnings := linesOf(out), linesOf(errors)
+	return all, warnings, func() {
 		cancel()
 		require.NoError(t, <-ended)
 		for range all { // up to the end
 		}
+		for range warnings {
+		}
 	}
+}
+
+func linesOf(r io.Reader) <-chan string {
+	all := make(chan string, 1<<16)
+	go func() {
+		defer close(all)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			all <- s.Text()
+		}
+	}()
+	return all
+}
+
+// TestWatchBegins verifies that it says at once what it prints, and what is there:
+// before anything comes or goes.
+func TestWatchBegins(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	kerneltest.LoadBPF(t, kerneltest.SmallProgram("there", 1, 1))
+	lines, errs, stop := startWatch(t)
+	defer stop()
+	assert.True(t, strings.HasPrefix(<-lines, "TIME "))
+	assert.Regexp(t, `^Watching: \d+ modules? and [1-9]\d* BPF functions? are there now\. Ctrl-C ends it\.$`, <-errs)
+}
+
+// TestWatchRefused verifies that it says what is missing.
+func TestWatchRefused(t *testing.T) {
+	kerneltest.NeedRestrictedPerf(t)
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Tool), "watch", "--procfs", t.TempDir())
+	errs, told, err := os.Pipe()
+	require.NoError(t, err)
+	defer errs.Close()
+	cmd.Stderr = told
+	require.NoError(t, kerneltest.StartWith(cmd)) // without any capability
+	_ = told.Close()
+	found := false
+	for s := bufio.NewScanner(errs); !found && s.Scan(); {
+		found = strings.HasPrefix(s.Text(), "Warning: bpf: BPF functions are not watched: ") && strings.Contains(s.Text(), "grant CAP_PERFMON")
+	}
+	assert.True(t, found)
+	_ = cmd.Process.Kill() // it goes on with modules
+	_ = cmd.Wait()
 }
 
 // until loads and unloads a program until a line about it is there, as what is there
@@ -72,7 +111,7 @@ func until(t *testing.T, lines <-chan string, name string, wanted func(line stri
 
 func TestWatchJSON(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	lines, stop := startWatch(t, "--output", "json")
+	lines, _, stop := startWatch(t, "--output", "json")
 	defer stop()
 	for _, event := range []string{"load", "unload"} {
 		until(t, lines, "watched", func(line string) bool {
@@ -111,7 +150,7 @@ func TestWatchJSON(t *testing.T) {
 
 func TestWatchText(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	lines, stop := startWatch(t)
+	lines, _, stop := startWatch(t)
 	defer stop()
 	header := ""
 	until(t, lines, "printed", func(line string) bool {
@@ -142,6 +181,7 @@ type brokenPrinter struct{}
 
 var errPipe = errors.New("broken pipe")
 
+func (brokenPrinter) begin() error        { return errPipe }
 func (brokenPrinter) print(*change) error { return errPipe }
 
 func TestWatchEndsWhenNobodyReads(t *testing.T) {
@@ -155,6 +195,7 @@ func TestWatchEndsWhenNobodyReads(t *testing.T) {
 func TestTextOfWhatIsNotKnown(t *testing.T) {
 	var out strings.Builder
 	p := textPrinter{w: &out}
+	require.NoError(t, p.begin())
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	delay := milliseconds(1500 * time.Microsecond)
 	require.NoError(t, p.print(&change{
