@@ -29,8 +29,8 @@ run: build $(DEMO) ## sample this machine's kernel for 10 s and print the hottes
 	@$(DEMO) -collector $(COLLECTOR) -tool $(TOOL) -output $(PROFILES)
 
 .PHONY: view
-view: $(TOOL) ## serve the flame graph of the last `make run`
-	@$(TOOL) view $(PROFILES)
+view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:9090 says where
+	@$(TOOL) view $(PROFILES) $(if $(HTTP),--http $(HTTP))
 
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))

@@ -31,7 +31,7 @@ func newDoctor() *cobra.Command {
 			"names at all, and 64 if the command line is wrong.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
-		Args: func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) },
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
@@ -47,7 +47,6 @@ func newDoctor() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(usage)
 	flags := cmd.Flags()
 	flags.StringVar(&procfs, "procfs", "/proc", "where the host's /proc is mounted")
 	flags.StringVar(&sysfs, "sysfs", "/sys", "where the host's /sys is mounted")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,12 +31,47 @@ func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	t.Helper()
 	cmd := newCommand()
 	var out, errs bytes.Buffer
-	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	err = cmd.ExecuteContext(t.Context())
+	err = runCommand(t.Context(), cmd, args)
 	return out.String(), errs.String(), err
+}
+
+// TestUsageErrors verifies the exit status of each wrong command line, and that what is
+// wrong is said, once.
+func TestUsageErrors(t *testing.T) {
+	for line, want := range map[string]string{
+		"doctr":               `unknown command "doctr"`,
+		"doctr --output json": `unknown command "doctr"`,
+		"--color":             "unknown flag: --color",
+		"lookup --color":      "unknown flag: --color",
+		"watch now":           `unknown command "now" for "kernelsym watch"`,
+		"watch --output yaml": `--output is "yaml"`,
+		"top":                 "accepts 1 arg(s), received 0",
+		"top a b":             "accepts 1 arg(s), received 2",
+		"top a -n -3":         "-n is -3",
+		"top a -n many":       `invalid argument "many"`,
+		"view":                "accepts 1 arg(s), received 0",
+	} {
+		out, errs, err := execute(t, "", strings.Fields(line)...)
+		require.ErrorIs(t, err, errUsage, line)
+		assert.Equal(t, 64, int(errUsage))
+		assert.Equal(t, 1, strings.Count(errs, want), "%s: %s", line, errs)
+		assert.Empty(t, out, line)
+	}
+	_, _, err := execute(t, "", "top", "/nowhere")
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, errUsage, "the command line is right")
+}
+
+func TestVersion(t *testing.T) {
+	config, err := os.ReadFile("../../builder-config.yaml")
+	require.NoError(t, err)
+	out, _, err := execute(t, "", "--version")
+	require.NoError(t, err)
+	assert.Equal(t, "kernelsym version "+version+"\n", out)
+	assert.Contains(t, string(config), "\n  version: "+version+"\n")
 }
 
 const symbolList = `ffffffff81000000 T _text
@@ -228,18 +264,47 @@ func TestTopOfAFileThatIsCutOff(t *testing.T) {
 	assert.Contains(t, errs, "ends in the middle of a message")
 }
 
+// cutOff returns a file that ends in its first message.
+func cutOff(t *testing.T) string {
+	t.Helper()
+	file := profileFile(t, message())
+	require.NoError(t, os.Truncate(file, 100))
+	return file
+}
+
+// TestBeforeMakeRun verifies that it says how to make the file of `make run`.
+func TestBeforeMakeRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, command := range []string{"top", "view"} {
+		_, _, err := execute(t, "", command, "build/run/profiles.json")
+		assert.ErrorContains(t, err, "no such file or directory: run `make run` first")
+	}
+}
+
+func TestViewWhereThePortIsTaken(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	address := listener.Addr().String()
+	_, _, err = execute(t, "", "view", profileFile(t, message()), "--http", address)
+	require.ErrorContains(t, err, address+" is in use: choose another address with --http")
+	assert.NotErrorIs(t, err, errUsage)
+}
+
 func TestFileErrors(t *testing.T) {
 	damaged := message()
 	damaged.Dictionary().StackTable().At(1).LocationIndices().SetAt(0, 1000)
 	for name, tt := range map[string]struct{ file, want string }{
-		"no file":       {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"damaged":       {profileFile(t, damaged), "message 1: message refers to an entry that it does not have"},
-		"no profiles":   {profileFile(t), "there are no samples in it"},
-		"not a profile": {filepath.Join(kernelTree(t, "text")[1], "kallsyms"), "not a file of profiles"},
+		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},
+		"damaged":        {profileFile(t, damaged), "message 1: message refers to an entry that it does not have"},
+		"no profiles":    {profileFile(t), "there are no samples in it"},
+		"no message yet": {cutOff(t), "holds no complete message yet"},
+		"not a profile":  {filepath.Join(kernelTree(t, "text")[1], "kallsyms"), "not a file of profiles"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := execute(t, "", "view", tt.file)
 			require.ErrorContains(t, err, tt.want)
+			assert.NotContains(t, err.Error(), "make run")
 			if name != "no profiles" {
 				_, _, err = execute(t, "", "top", tt.file)
 				assert.ErrorContains(t, err, tt.want)

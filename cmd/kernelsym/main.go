@@ -15,7 +15,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := newCommand().ExecuteContext(ctx) // which has printed the error
+	err := runCommand(ctx, newCommand(), os.Args[1:])
 	var status statusError
 	switch {
 	case errors.As(err, &status):
@@ -23,6 +23,23 @@ func main() {
 	case err != nil:
 		os.Exit(1)
 	}
+}
+
+// version is that of the collector in builder-config.yaml.
+const version = "0.1.0-dev"
+
+// runCommand runs a command line, and prints what is wrong. The error is errUsage if
+// that is the command line.
+func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return nil
+	}
+	if _, _, unknown := root.Find(args); unknown != nil {
+		return errUsage
+	}
+	return err
 }
 
 func newCommand() *cobra.Command {
@@ -33,8 +50,15 @@ func newCommand() *cobra.Command {
 			"It checks this machine, looks addresses of its kernel up and prints what code comes and\n" +
 			"goes, with the code of the OpenTelemetry Collector processor \"kernelsym\", and shows\n" +
 			"profiles that a collector wrote to a file.",
+		Version:      version,
 		SilenceUsage: true,
 	}
+	root.SetFlagErrorFunc(usage)
 	root.AddCommand(newDoctor(), newLookup(), newWatch(), newTop(), newView())
+	for _, cmd := range root.Commands() {
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
+		}
+	}
 	return root
 }

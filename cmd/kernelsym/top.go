@@ -26,6 +26,9 @@ func newTop() *cobra.Command {
 			"flat counts the samples in the function itself, cum also those in what it called.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if count < 0 {
+				return usage(cmd, fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", count))
+			}
 			t := newHot()
 			if err := readFile(cmd, args[0], func(pd pprofile.Profiles) error { return t.add(pd) }); err != nil {
 				return err

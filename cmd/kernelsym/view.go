@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/pprof/driver"
@@ -69,6 +70,9 @@ func view(cmd *cobra.Command, p *profile.Profile, address string) error {
 func serve(cmd *cobra.Command, args *driver.HTTPServerArgs) error {
 	ctx := cmd.Context()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", args.Hostport)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use: choose another address with --http", args.Hostport)
+	}
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,6 @@ type watch struct {
 	there   []string // what is, by source
 }
 
-var errOutput = errors.New("--output accepts text and json")
-
 func newWatch() *cobra.Command {
 	var w watch
 	cmd := &cobra.Command{
@@ -53,7 +51,7 @@ func newWatch() *cobra.Command {
 			case "json":
 				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
 			default:
-				return fmt.Errorf("%w: %q", errOutput, w.output)
+				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", w.output))
 			}
 			return w.run(cmd.Context())
 		},

@@ -170,10 +170,9 @@ func TestWatchText(t *testing.T) {
 }
 
 func TestWatchErrors(t *testing.T) {
-	_, _, err := execute(t, "", "watch", "--output", "yaml")
-	require.ErrorIs(t, err, errOutput)
-	_, _, err = execute(t, "", "watch", "argument")
-	require.Error(t, err)
+	_, errs, err := execute(t, "", "watch", "--output", "yaml")
+	require.ErrorIs(t, err, errUsage)
+	assert.Contains(t, errs, "yaml")
 }
 
 // brokenPrinter is a pipe that nobody reads any more.
