@@ -120,4 +120,4 @@ $(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/gola
 
 $(TOOLS)/%: internal/tools/go.mod
 	@mkdir -p $(TOOLS)
-	go build -C internal/tools -o $@ $(PACKAGE)
+	GOOS= GOARCH= go build -C internal/tools -o $@ $(PACKAGE) # it runs here, whatever the rest is built for

@@ -30,6 +30,7 @@ func (i *image) run(step instruction) error {
 		}
 		cmd.Env = append(cmd.Env, pair)
 	}
+	cmd.Env = append(cmd.Env, i.args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", step.args, err, out)
 	}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,40 +20,73 @@ const repository = "../.."
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
+	if builds.dir != "" {
+		_ = os.RemoveAll(builds.dir)
 	}
 	os.Exit(code)
 }
 
-var built struct {
-	once  sync.Once
-	dir   string
+// builds are the images that were built, by what machine they are for.
+var builds struct {
+	mu  sync.Mutex
+	dir string
+	all map[string]*build
+}
+
+type build struct {
 	image *image
 	err   error
 }
 
-// buildImage does what the Dockerfile says, once.
+// buildImage does what the Dockerfile says, once, for this machine.
 func buildImage(t *testing.T) *image {
+	t.Helper()
+	return buildImageFor(t, runtime.GOARCH)
+}
+
+func buildImageFor(t *testing.T, arch string) *image {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("building the image takes a minute")
 	}
 	list := readDockerfile(t, repository+"/deploy/Dockerfile")
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "image"); built.err != nil { //nolint:usetesting // for all tests
-			return
-		}
-		d := &dockerfile{context: repository, dir: built.dir, names: make(map[string]*image)}
+	builds.mu.Lock()
+	defer builds.mu.Unlock()
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "image") //nolint:usetesting // for all tests
+		require.NoError(t, err)
+		builds.dir, builds.all = dir, make(map[string]*build)
+	}
+	b := builds.all[arch]
+	if b == nil {
+		b = new(build)
+		builds.all[arch] = b
+		d := &dockerfile{context: repository, dir: builds.dir, arch: arch, names: make(map[string]*image)}
 		for _, i := range list {
-			if built.err = d.apply(i); built.err != nil {
-				return
+			if b.err = d.apply(i); b.err != nil {
+				break
 			}
 		}
-		built.image = d.stages[len(d.stages)-1]
-	})
-	require.NoError(t, built.err)
-	return built.image
+		b.image = d.stages[len(d.stages)-1]
+	}
+	require.NoError(t, b.err)
+	return b.image
+}
+
+// TestImageForAnotherMachine builds the image for other machines than this, of which
+// a cluster can have nodes.
+func TestImageForAnotherMachine(t *testing.T) {
+	arch, machine := "arm64", elf.EM_AARCH64
+	if runtime.GOARCH == arch {
+		arch, machine = "amd64", elf.EM_X86_64
+	}
+	image := buildImageFor(t, arch)
+	for _, program := range []string{"kernelsym", "otelcol-kernelsym"} {
+		f, err := elf.Open(path.Join(image.root, program))
+		require.NoError(t, err)
+		assert.Equal(t, machine, f.Machine, program)
+		require.NoError(t, f.Close())
+	}
 }
 
 // TestImage builds the image and looks at what is in it.
