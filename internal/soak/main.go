@@ -67,7 +67,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	churn, err := o.churn()
+	churn, err := o.churn(truth)
 	if err != nil {
 		return err
 	}
@@ -93,12 +93,12 @@ func run(ctx context.Context, o options) error {
 }
 
 // churn returns what comes and goes.
-func (o options) churn() ([]*churn, error) {
+func (o options) churn(t *truth) ([]*churn, error) {
 	all := []*churn{bpfChurn()}
 	if !o.modules {
 		return all, nil
 	}
-	modules, err := moduleChurn()
+	modules, err := moduleChurn(t.took)
 	return append(all, modules), err
 }
 

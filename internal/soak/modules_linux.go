@@ -12,13 +12,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// stay is how long a module stays: the names of one that is gone sooner than the
-// kernel's list can be read are lost.
-const stay = 2 * time.Second
-
 // moduleChurn has modules come and go that do nothing unless they are asked to, one at
-// a time. Those that are loaded already are left alone.
-func moduleChurn() (*churn, error) {
+// a time. Those that are loaded already are left alone. reading is how long it takes to
+// read the kernel's list: the names of a module that is gone sooner are lost.
+func moduleChurn(reading time.Duration) (*churn, error) {
+	stay := max(2*time.Second, 5*reading)
 	var names []string
 	code := make(map[string]*kerneltest.ModuleCode)
 	for _, name := range []string{"veth", "dummy", "ifb", "nlmon", "macvlan"} {
@@ -42,13 +40,13 @@ func moduleChurn() (*churn, error) {
 	}
 	return &churn{name: "modules", mayMiss: 0.5, visit: func(n int) (*visit, error) {
 		name := names[n%len(names)]
-		return visitModule(name, code[name])
+		return visitModule(name, code[name], stay)
 	}}, nil
 }
 
 // visitModule loads a module for a while. Each function of its .text is a place, but
 // not the padding before functions, which has symbols that are no functions.
-func visitModule(name string, code *kerneltest.ModuleCode) (*visit, error) {
+func visitModule(name string, code *kerneltest.ModuleCode, stay time.Duration) (*visit, error) {
 	if err := kerneltest.LoadModule(name); err != nil {
 		return nil, err
 	}

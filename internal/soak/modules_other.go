@@ -2,6 +2,9 @@
 
 package main
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
-func moduleChurn() (*churn, error) { return nil, errors.ErrUnsupported }
+func moduleChurn(time.Duration) (*churn, error) { return nil, errors.ErrUnsupported }

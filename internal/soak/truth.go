@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
@@ -23,12 +24,15 @@ type truth struct {
 	names  map[uint64][]string // by start
 	end    uint64              // of core text
 
+	took time.Duration // to read it
+
 	sent  []uint64 // starts of functions
 	wants []string // their names
 }
 
 // readTruth reads the core of the kernel's list, of symbols of code.
 func readTruth() (*truth, error) {
+	began := time.Now()
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		return nil, err
@@ -51,6 +55,7 @@ func readTruth() (*truth, error) {
 			t.names[addr] = append(t.names[addr], name)
 		}
 	}
+	t.took = time.Since(began)
 	t.starts = slices.Sorted(maps.Keys(t.names))
 	for _, addr := range t.starts {
 		if names := t.names[addr]; addr < t.end && len(t.sent) < framesPerProfile && len(names) == 1 && isPlain(names[0]) {
