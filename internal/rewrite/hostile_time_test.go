@@ -142,6 +142,28 @@ func TestDeepStacksHaveTheirNames(t *testing.T) {
 	}
 }
 
+// TestOneSampleTooLarge: what one sample demands too much, others do not pay for.
+func TestOneSampleTooLarge(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	deep := m.LastSample().StackIndex()
+	indices := m.Profiles.Dictionary().StackTable().At(int(deep)).LocationIndices()
+	for loc := indices.At(0); indices.Len() < 20_000; {
+		indices.Append(loc)
+	}
+	var stamps []int64
+	for i := range int64(1000) {
+		stamps = append(stamps, nowBoot-9_000*ms+i%2*4_000*ms)
+	}
+	timed(m, stamps...)
+	m.Sample(Frame{Address: slot + 9})
+	timed(m, nowBoot-9_000*ms)
+	m.Sample(Frame{Address: slot + 9})
+	timed(m, nowBoot-5_000*ms)
+	New(withHistory).Rewrite(m.Profiles, knownAt(t, story()))
+	samples := rewritetest.Samples(m.Profiles)
+	assert.Equal(t, []string{"", "a", "b"}, []string{nameOf(samples[0].Stack[0]), nameOf(samples[1].Stack[0]), nameOf(samples[2].Stack[0])})
+}
+
 // TestManyPartsOfASample: a sample that is divided takes about as much as before.
 func TestManyPartsOfASample(t *testing.T) {
 	const owners, instants = 1000, 20_000

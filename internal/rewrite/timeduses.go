@@ -19,17 +19,31 @@ func (p *pass) findTimedUses() {
 				return
 			}
 			before := len(sp.timed)
-			sp.lookups -= len(p.timedStack(s.StackIndex()).places) * p.numInstants(i, s)
-			if sp.lookups >= 0 {
-				p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s.StackIndex(), u, at)) })
-				sp.copies -= s.AttributeIndices().Len() * changes(sp.timed[before:])
-			}
-			if sp.lookups < 0 || sp.copies < 0 {
+			if !p.timeSample(i, s, u) {
 				sp.timed = append(sp.timed[:before], p.untimedUse(s.StackIndex(), u))
 			}
 			sp.counts = append(sp.counts, int32(len(sp.timed)-before))
 		})
 	})
+}
+
+// timeSample finds the uses of a sample of profile i, and reports false if that would
+// cost more than is left.
+func (p *pass) timeSample(i int, s pprofile.Sample, u user) bool {
+	sp := &p.split
+	lookups := len(p.timedStack(s.StackIndex()).places) * p.numInstants(i, s)
+	if lookups > sp.lookups || sp.copies < 0 {
+		return false
+	}
+	sp.lookups -= lookups
+	before := len(sp.timed)
+	p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s.StackIndex(), u, at)) })
+	copies := s.AttributeIndices().Len() * changes(sp.timed[before:])
+	if copies > sp.copies {
+		return false
+	}
+	sp.copies -= copies
+	return true
 }
 
 // changes returns how often one of the uses is another than the one before.
