@@ -15,6 +15,10 @@ import (
 // some milliseconds, or as long as the hardware does that it waits for.
 const initTime = time.Second
 
+// exitTime is how long the code of a module is taken to be there after the event that
+// it was removed: that is sent after its exit function, before its memory is given up.
+const exitTime = time.Second
+
 // when is what is known of when modules came and went: what the looks at the list
 // and the events tell. Times are on the clock of lifetimes.
 type when struct {
@@ -116,17 +120,20 @@ func (w *when) began(m *module) (certain, possible int64) {
 }
 
 // ended returns until when a module was certainly there that is not in the list any
-// more: when the list was last read, it was; and until an event told that it was
-// about to go.
-func (w *when) ended(m *module) int64 {
-	until := w.looked
+// more, and until when it may have been: when the list was last read, it was; and until
+// an event told that it was about to go. Others may have been in its place since then,
+// that no look has seen.
+func (w *when) ended(m *module) (certain, possible int64) {
+	certain, possible = w.looked, now()
 	if !w.missed {
-		until = w.looking // none did until then
+		certain = w.looking // none did until then
 		if h := w.events[m.name]; h.removed > w.looked {
-			until = min(until, h.removed)
+			certain = min(certain, h.removed)
+			possible = min(possible, h.removed+int64(exitTime))
 		}
 	}
-	return max(until, m.info.Valid.From)
+	certain = max(certain, m.info.Valid.From)
+	return certain, max(certain, possible)
 }
 
 // date says of the modules that are in the list since when they are there, if they
@@ -134,8 +141,8 @@ func (w *when) ended(m *module) int64 {
 func (k *known) date(modules []*module) {
 	for _, m := range k.modules {
 		if was := m.published; was != nil && !slices.Contains(modules, m) { // else it has no code
-			until := k.when.ended(m)
-			slack := symtab.NewSlack(0, time.Duration(now()-until))
+			until, latest := k.when.ended(m)
+			slack := symtab.NewSlack(0, time.Duration(latest-until))
 			slack.Before = m.info.Slack.Before
 			k.past.add(was.Lived(symtab.Interval{From: m.info.Valid.From, To: until}, slack))
 		}

@@ -193,3 +193,30 @@ func TestModuleThatIsAboutToGo(t *testing.T) {
 	assert.Greater(t, a.Valid.To, inA)
 	assert.Equal(t, known.when.looked, a.Valid.To)
 }
+
+// TestModuleThatNoLookSaw: a module takes the place of another and goes again, while
+// the list is not read. Its samples are not named after the one that was there long
+// before, of which an event has told that it went.
+func TestModuleThatNoLookSaw(t *testing.T) {
+	const seconds = int64(time.Second)
+	k := newKernel(t)
+	_, known := k.remembering()
+	known.step(t, nil)
+	known.step(t, map[string]heard{})
+	k.showA()
+	known.step(t, map[string]heard{"a": {added: now()}})
+	// As if the next look came minutes later.
+	m := known.modules[0]
+	m.info.Valid.From -= 600 * seconds
+	known.when.looked -= 600 * seconds
+	removed := now() - 300*seconds
+	k.write("proc/modules", "")
+	known.step(t, map[string]heard{
+		"a": {removed: removed},
+		"b": {added: removed + 60*seconds, removed: removed + 120*seconds}, // at the same place
+	})
+	table := known.table()
+	assert.Equal(t, "in_a", moduleAt(table, removed-seconds))
+	assert.Equal(t, "in_a", moduleAt(table, removed+seconds/10), "on its way out")
+	assert.Empty(t, moduleAt(table, removed+90*seconds), "b's")
+}

@@ -105,10 +105,12 @@ func (s *segment[T]) isLive(at Interval) bool {
 // contract: the owner who had it for most of it, the later one of two that had it
 // equally long; else the one that had it within the tolerance for longest; else the
 // only one that perhaps had it, as when it came or went is not known better. Where
-// there are several of that kind, nobody knows.
+// there are several of that kind, nobody knows; nor if that is a matter of more than a
+// second, and the address has had others: some may have been there that nobody saw.
 type claim[T piece] struct {
 	owner               T      // zero for nobody
 	sure, near, perhaps uint64 // for how long it had the address in these ways
+	vague               bool   // when it came or went is not known to the second
 	since               int64  // when it was loaded
 	whole               bool   // it certainly had it for the whole interval
 	settled             bool   // no instant of the interval has another answer
@@ -131,6 +133,9 @@ func (c *claim[T]) isBetter(than *claim[T]) bool {
 // Profiles without timestamps can have long intervals, and a place can have had
 // thousands of owners.
 const maxCandidates = 64
+
+// vague is a slack, in microseconds, in which others can come and go unseen.
+const vague = 1_000_000
 
 // choose is owner where the answer is not plain. Those that went before others may
 // perhaps have stayed longer than is certain, but not longer than until the next came.
@@ -158,9 +163,11 @@ func (s *segment[T]) choose(at Interval) (best claim[T]) {
 			break
 		}
 	}
+	onlyPerhaps := best.sure == 0 && best.near == 0
 	switch {
 	case candidates > maxCandidates && best.sure <= at.overlap(at)/2,
-		candidates > 1 && best.sure == 0 && best.near == 0:
+		candidates > 1 && onlyPerhaps,
+		best.vague && onlyPerhaps && s.owners() > 1:
 		best = claim[T]{}
 	}
 	best.settled = candidates == 0 || candidates == 1 && best.whole
@@ -200,6 +207,7 @@ func (s *segment[T]) claim(i int, at, wide Interval) (c claim[T], ok bool) {
 	c = claim[T]{
 		owner: p, since: valid.From, whole: valid.holds(at),
 		sure: valid.overlap(at), near: valid.overlap(wide), perhaps: possible.overlap(wide),
+		vague: at.From < valid.From && slack.Before > vague || at.To > valid.To && slack.After > vague,
 	}
 	return c, c.perhaps > 0
 }
