@@ -40,8 +40,8 @@ func TestTooManyOwners(t *testing.T) {
 // TestDeadFunctionsBehindAModule: what is past does not end a module, but behind many
 // places of functions there is no module any more. Its symbols are not looked for there.
 func TestDeadFunctionsBehindAModule(t *testing.T) {
-	const start, dead, size = 0x10000, 1000, 0x100
-	m := build(t, ModuleInfo{Name: "big", Origin: OriginModule, Base: start, Start: start, End: start + 0x100000, Valid: Since(0)},
+	const start, dead, size = 0x10000, 5000, 0x100
+	m := build(t, ModuleInfo{Name: "big", Origin: OriginModule, Base: start, Start: start, End: start + 0x200000, Valid: Since(0)},
 		line{start, 't', "first"}, line{start + 8, 't', "last"})
 	r := NewFunctions(History{TTL: time.Hour, MaxEntries: 1 << 16})
 	last := m.lastStart()
@@ -51,7 +51,7 @@ func TestDeadFunctionsBehindAModule(t *testing.T) {
 	}
 	s := NewSnapshot(NewTable([]*Module{m}), r.Table())
 	for addr, want := range map[uint64]string{
-		start: "first", last: "last", last + size - 1: "last", last + 10*size: "last", last + 900*size: "",
+		start: "first", last: "last", last + size - 1: "last", last + 10*size: "last", last + 900*size: "last", last + 4900*size: "",
 	} {
 		got := ""
 		if sym, ok := s.Lookup(addr, Instant(5000*ms)); ok {

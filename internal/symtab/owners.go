@@ -101,6 +101,17 @@ func (s *segment[T]) isLive(at Interval) bool {
 		(len(s.dead) == 0 || s.since <= at.widened(tolerance, 0).From)
 }
 
+// isGone reports whether all who had the segment's addresses had gone before an
+// interval.
+func (s *segment[T]) isGone(at Interval) bool {
+	var none T
+	if s.live != none || len(s.dead) == 0 {
+		return false
+	}
+	valid, slack := s.dead[len(s.dead)-1].lifetime()
+	return slack.possible(valid).To <= at.From-tolerance
+}
+
 // claim is who had an address in an interval, by the rules of section 5.2 of the
 // contract: the owner who had it for most of it, the later one of two that had it
 // equally long; else the one that had it within the tolerance for longest; else the

@@ -54,8 +54,12 @@ func (v *view[T]) isAlways(addr uint64) bool {
 	return s.since == Always.From // and it still is
 }
 
-// maxSegments is how many segments are looked at for the next start.
-const maxSegments = 64
+// How many segments are looked at for the next start, and how many more of which it is
+// plain that their last owner had gone.
+const (
+	maxSegments = 64
+	maxGone     = 4096
+)
 
 // nextStart returns the first address in (after, end) at which something begins that
 // was there in the interval, end if there is none. Behind many segments of which
@@ -64,11 +68,15 @@ func (v *view[T]) nextStart(after, end uint64, at Interval) uint64 {
 	if end <= v.low || after >= v.high {
 		return end
 	}
-	next, n := end, 0
+	next, n, gone := end, 0, 0
 	v.root.each(after+1, end, func(s *segment[T]) bool {
 		var none T
-		n++
-		if s.start > after && (n > maxSegments || s.owner(at).owner != none) {
+		if s.isGone(at) {
+			gone++
+		} else {
+			n++
+		}
+		if s.start > after && (n > maxSegments || gone > maxGone || !s.isGone(at) && s.owner(at).owner != none) {
 			next = s.start
 		}
 		return next == end
