@@ -152,15 +152,15 @@ func (f *follower) list(ctx context.Context) (changed bool, err error) {
 	// What is new comes first: by that it is known when what was in its place was gone.
 	described, err := f.askForAll(ctx, ids, known)
 	changed = f.unloadAll(gone, ended) || described
+	maps.DeleteFunc(f.broken, func(id uint32, _ bool) bool {
+		_, there := slices.BinarySearch(ids, id)
+		return !there
+	})
 	if err != nil || f.askErr != nil {
 		return changed, err // any that is unknown can be that of a program that could not be asked for
 	}
 	changed = f.unloadAll(unknown, f.now()) || changed
 	f.ask = f.ask[:0]
-	maps.DeleteFunc(f.broken, func(id uint32, _ bool) bool {
-		_, there := slices.BinarySearch(ids, id)
-		return !there
-	})
 	f.resyncs.looks = looks{certain: began}
 	return changed, nil
 }
