@@ -87,7 +87,7 @@ func (p *pass) answer(t target, r role, at *when) answer {
 			// It may have been interrupted at the first byte of a function, after
 			// padding; or nobody knows whose the byte before is.
 			switch m := a.owner.module; {
-			case m != nil && m.Contains(t.addr):
+			case m != nil && m.Contains(t.addr) && !p.known.Snapshot.IsPastEnd(m, t.addr, m.Valid):
 				own = p.lookupIn(m, t.addr)
 			case m != nil, settled:
 				own, _ = p.lookup(t, t.addr, at)

@@ -57,6 +57,8 @@ func (p *pass) readAttributes() {
 
 func (p *pass) attributeKind(i int) attribute {
 	attr := p.attrTable.At(i)
+	p.dangling.strings.see(attr.KeyStrindex())
+	p.dangling.strings.see(attr.UnitStrindex())
 	key, ok := p.str(attr.KeyStrindex())
 	if !ok {
 		return attrInvalid
@@ -91,14 +93,28 @@ func (a *attributes) find(indices pcommon.Int32Slice, kind attribute) (at int32,
 	at = -1
 	for i := range indices.Len() {
 		index := indices.At(i)
-		if uint(index) >= uint(len(a.kinds)) || a.kinds[index] == attrInvalid {
+		switch a.kind(index) {
+		case attrInvalid:
 			return -1, false
-		}
-		if at < 0 && a.kinds[index] == kind {
-			at = index
+		case kind:
+			if at < 0 {
+				at = index
+			}
 		}
 	}
 	return at, true
+}
+
+// kind returns the kind of an attribute. Index 0 is nothing, also where the table was
+// left out.
+func (a *attributes) kind(index int32) attribute {
+	if uint(index) < uint(len(a.kinds)) {
+		return a.kinds[index]
+	}
+	if index == 0 {
+		return attrOther
+	}
+	return attrInvalid
 }
 
 // keys are the keys of the attributes that are appended, by their kind.
@@ -177,7 +193,7 @@ func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
 func (p *pass) setAttribute(indices pcommon.Int32Slice, kind attribute, value pcommon.Value) {
 	at := p.attributeIndex(kind, value)
 	for i := range indices.Len() {
-		if p.attributes.kinds[indices.At(i)] == kind {
+		if p.attributes.kind(indices.At(i)) == kind {
 			indices.SetAt(i, at)
 			return
 		}

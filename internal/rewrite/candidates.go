@@ -21,8 +21,8 @@ func (p *pass) findCandidates() {
 	if n == 0 {
 		return
 	}
-	p.readAttributes()
 	p.beginDangling()
+	p.readAttributes()
 	kinds := p.attributes.kinds
 	for i := range n {
 		loc := p.locTable.At(i)
@@ -80,21 +80,21 @@ func (p *pass) isKernel(loc pprofile.Location, frameType attribute) (kernel, val
 // frameType returns the kind of the first frame type among a location's
 // attributes, attrOther if it has none.
 func (p *pass) frameType(indices pcommon.Int32Slice) attribute {
-	frameType := attrOther
+	frameType, invalid := attrOther, false
 	for i := range indices.Len() {
-		index := uint(uint32(indices.At(i)))
-		if index >= uint(len(p.attributes.kinds)) {
-			p.dangling.attributes.see(indices.At(i))
-			return attrInvalid
-		}
-		switch kind := p.attributes.kinds[index]; kind {
+		index := indices.At(i)
+		switch kind := p.attributes.kind(index); kind {
 		case attrInvalid:
-			return attrInvalid
+			p.dangling.attributes.see(index)
+			invalid = true
 		case attrKernelFrame, attrOtherFrame:
 			if frameType == attrOther {
 				frameType = kind
 			}
 		}
+	}
+	if invalid {
+		return attrInvalid
 	}
 	return frameType
 }

@@ -164,6 +164,38 @@ func TestOneSampleTooLarge(t *testing.T) {
 	assert.Equal(t, []string{"", "a", "b"}, []string{nameOf(samples[0].Stack[0]), nameOf(samples[1].Stack[0]), nameOf(samples[2].Stack[0])})
 }
 
+// TestNothingIsLeftOfARefusedSample: what was found out for a sample that demands too
+// much is not written, and nobody else has to do without.
+func TestNothingIsLeftOfARefusedSample(t *testing.T) {
+	known := knownAt(t, manyOwners(1000))
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	d := m.Profiles.Dictionary()
+	indices := d.StackTable().At(int(m.LastSample().StackIndex())).LocationIndices()
+	user := m.Location(Frame{Address: 0x400000, Type: "native"})
+	for indices.Len() < 20_000 { // deep, with one frame of code that comes and goes
+		indices.Append(user)
+	}
+	var stamps []int64
+	for i := range int64(1000) {
+		stamps = append(stamps, firstOwner+i*8*ms+3*ms)
+	}
+	timed(m, stamps...)
+	for k := range int64(3) {
+		m.Sample(Frame{Address: slot + 9})
+		timed(m, firstOwner+k*8*ms+3*ms)
+	}
+	stacks, locations := d.StackTable().Len(), d.LocationTable().Len()
+	got, counts := rewriteTimed(t, withHistory, m, known)
+	var leaves []string
+	for _, s := range got {
+		leaves = append(leaves, nameOf(s.Stack[0]))
+	}
+	assert.Equal(t, []string{"", "p0", "p1", "p2"}, leaves)
+	assert.Equal(t, stacks+2, d.StackTable().Len(), "of the last three samples")
+	assert.Equal(t, locations+2, d.LocationTable().Len())
+	assert.Equal(t, 3, counts[OutcomeResolved][symtab.OriginBPF])
+}
+
 // TestManyPartsOfASample: a sample that is divided takes about as much as before.
 func TestManyPartsOfASample(t *testing.T) {
 	const owners, instants = 1000, 20_000

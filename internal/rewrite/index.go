@@ -91,7 +91,8 @@ func (x *index) put(slot uint64) {
 // hash.
 var mixSeed = rand.Uint64()
 
-// mix returns the hash of h followed by v.
+// mix returns the hash of h followed by v. Two values that are put together in one v,
+// without a bit of its own for each of theirs, can be made to be the same for many.
 func mix(h uint32, v uint64) uint32 {
 	hi, lo := bits.Mul64(v^uint64(h)<<32^mixSeed, 0xd6e8feb86659fd93)
 	x := hi ^ lo

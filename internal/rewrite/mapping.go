@@ -69,10 +69,7 @@ func (p *pass) readMapping(m *mapping, index int) {
 	m.known = true
 	table := p.mappingTable.At(index)
 	fileName, ok := p.str(table.FilenameStrindex())
-	if !ok {
-		// A message without strings has only mappings without a name.
-		m.invalid = table.FilenameStrindex() != 0
-	}
+	m.invalid = !ok
 	indices := table.AttributeIndices()
 	buildID, valid := p.attributes.find(indices, attrBuildID)
 	if !valid {

@@ -55,10 +55,11 @@ func (d *dictionary) use(pd pprofile.Profiles) {
 	}
 }
 
-// str returns entry i of the string table, and false if there is none.
+// str returns entry i of the string table, and false if there is none. Entry 0 is empty
+// also where the table was left out.
 func (d *dictionary) str(i int32) (string, bool) {
 	if uint(i) >= uint(d.stringTable.Len()) {
-		return "", false
+		return "", i == 0
 	}
 	return d.stringTable.At(int(i)), true
 }

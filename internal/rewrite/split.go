@@ -33,6 +33,8 @@ type split struct {
 	untimed     map[stackUser]int32   // uses without a time
 	lookups     int                   // budget: of frames to look up for instants
 	copies      int                   // budget: of what may have to be written for them
+	trials      int                   // budget: of uses that no sample has in the end
+	refused     bool                  // there are such uses
 
 	ownLocations int32 // the number of locations before the first split
 	locations    index
@@ -50,7 +52,7 @@ type splitFrame struct {
 	first    int32             // of its variants, -1 for none
 	end      int32             // the last of them
 	several  int32             // how many there are
-	byRole   [numRoles]int32   // its variants + 1, if timed for the whole message; 0 while not known
+	last     [numRoles]variantAt
 }
 
 // frameAnswer is an answer to the frame that is a location.
@@ -73,6 +75,7 @@ type use struct {
 	user   user
 	chosen int32 // where its variants begin, one for each split frame of the stack
 	to     int32 // the stack that serves it
+	wanted bool  // samples have it
 }
 
 type stackUser struct {
@@ -93,6 +96,7 @@ func (sp *split) len() int {
 }
 
 func (sp *split) end() {
+	sp.refused = false
 	clear(sp.frames)
 	clear(sp.variants)
 	sp.frames, sp.variants = sp.frames[:0], sp.variants[:0]
@@ -170,6 +174,9 @@ func (p *pass) rewriteSplit(users uint8) {
 		sp.of[sp.frames[i].loc] = int32(i + 1)
 	}
 	p.findUses(users)
+	if sp.refused {
+		p.dropUnwanted()
+	}
 	if p.refersBeyond() {
 		p.giveUp()
 	}
@@ -218,11 +225,11 @@ func (p *pass) isLocation(loc pprofile.Location) func(pos int32) bool {
 }
 
 func hashLocation(loc pprofile.Location) uint32 {
-	h := mix(uint32(loc.MappingIndex()), loc.Address())
+	h := mix(mix(0, uint64(loc.MappingIndex())), loc.Address())
 	lines := loc.Lines()
 	for i := range lines.Len() {
 		line := lines.At(i)
-		h = mix(h, uint64(line.FunctionIndex())<<32^uint64(line.Line()))
+		h = mix(mix(mix(h, uint64(line.FunctionIndex())), uint64(line.Line())), uint64(line.Column()))
 	}
 	return hashIndices(h, loc.AttributeIndices())
 }

@@ -238,11 +238,9 @@ func expected(s *symtab.Snapshot, f Frame, position int, resource map[string]any
 	if m.Name == "ext4" {
 		f.Mapping = ext4Mapping()
 	}
-	if addr < m.Base { // the leaf of the eBPF profiler, at the first byte
-		f.Mapping.Start, f.Mapping.Limit = m.Start, m.End
-		return f
+	if f.Address = 0; addr >= m.Base { // else it is the leaf of the eBPF profiler, at the first byte
+		f.Address = addr - m.Base
 	}
-	f.Address = addr - m.Base
 	return f
 }
 

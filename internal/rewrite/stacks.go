@@ -12,9 +12,11 @@ import (
 // already, or a new one, to the rest.
 func (p *pass) serveUses() {
 	sp := &p.split
-	sp.order = resized(sp.order, len(sp.uses))
-	for i := range sp.order {
-		sp.order[i] = int32(i)
+	sp.order = sp.order[:0]
+	for i := range sp.uses {
+		if sp.uses[i].wanted {
+			sp.order = append(sp.order, int32(i))
+		}
 	}
 	slices.SortStableFunc(sp.order, func(a, b int32) int { return cmp.Compare(sp.uses[a].stack, sp.uses[b].stack) })
 	for rest := sp.order; len(rest) > 0; {

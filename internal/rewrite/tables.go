@@ -79,7 +79,7 @@ func keyOf(f pprofile.Function) functionKey {
 
 func (k functionKey) hash() uint32 {
 	h := mix(0, uint64(uint32(k.name))<<32|uint64(uint32(k.system)))
-	return mix(h, uint64(uint32(k.file))<<32^uint64(k.startLine))
+	return mix(mix(h, uint64(k.file)), uint64(k.startLine))
 }
 
 // functionIndex returns the index of the function with these names, of that source

@@ -319,6 +319,25 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
 }
 
+// TestCallerAtAFunctionBehindAModule: where a module ends is a guess, and what begins
+// behind its symbols is no part of it.
+func TestCallerAtAFunctionBehindAModule(t *testing.T) {
+	const base = 0xffffffffc0900000
+	module := testModule(t, symtab.ModuleInfo{Name: "m", Origin: symtab.OriginModule, BuildID: "aa", Base: base, Start: base, End: base + 0x3000},
+		func(add func(uint64, string)) {
+			add(0, "m_first")
+			add(0x100, "__pfx_m")
+		})
+	functions := symtab.NewFunctions(remember)
+	loadAt(functions, "bpf_prog_0011223344556677_x", base+0x1000, 0x100, nowBoot-100_000*ms)
+	known := knownAt(t, functions)
+	known.Snapshot = symtab.NewSnapshot(append(known.Snapshot.Tables(), symtab.NewTable([]*symtab.Module{module}))...)
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offB + 1}, Frame{Address: base + 0x1000})
+	timed(m, nowBoot-9_000*ms)
+	got, _ := rewriteTimed(t, withHistory, m, known)
+	assert.Equal(t, [][]string{{"b", "bpf_prog_0011223344556677_x"}}, stackNames(got))
+}
+
 // TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, and the address
 // of the function is nobody's business all the same.
 func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {

@@ -13,6 +13,7 @@ func (p *pass) findTimedUses() {
 	sp := &p.split
 	size := p.timedSize()
 	sp.lookups, sp.copies = size*lookupsPerByte, size*copiesPerByte
+	sp.trials, sp.refused = sp.copies, false
 	p.eachProfile(func(i int, profile pprofile.Profile, u user) {
 		p.eachSample(profile, func(s pprofile.Sample) {
 			if sp.stacks[s.StackIndex()]&hasTimed == 0 {
@@ -28,22 +29,57 @@ func (p *pass) findTimedUses() {
 }
 
 // timeSample finds the uses of a sample of profile i, and reports false if that would
-// cost more than is left.
+// cost more than is left: then others do not pay for what was tried.
 func (p *pass) timeSample(i int, s pprofile.Sample, u user) bool {
 	sp := &p.split
 	lookups := len(p.timedStack(s.StackIndex()).places) * p.numInstants(i, s)
-	if lookups > sp.lookups || sp.copies < 0 {
+	if lookups > sp.lookups || sp.trials < 0 {
 		return false
 	}
 	sp.lookups -= lookups
-	before := len(sp.timed)
+	left, before := sp.copies, len(sp.timed)
 	p.eachInstant(i, s, func(at *when) { sp.timed = append(sp.timed, p.timedUse(s.StackIndex(), u, at)) })
-	copies := s.AttributeIndices().Len() * changes(sp.timed[before:])
-	if copies > sp.copies {
+	uses := sp.timed[before:]
+	if sp.copies -= s.AttributeIndices().Len() * changes(uses); sp.copies < 0 {
+		sp.copies, sp.trials, sp.refused = left, sp.trials-left, true
 		return false
 	}
-	sp.copies -= copies
+	for _, use := range uses {
+		sp.uses[use].wanted = true
+	}
 	return true
+}
+
+// dropUnwanted forgets the variants that no sample has in the end.
+func (p *pass) dropUnwanted() {
+	sp := &p.split
+	wanted := make([]bool, len(sp.variants))
+	for i := range sp.uses {
+		u := &sp.uses[i]
+		if !u.wanted {
+			continue
+		}
+		end := len(sp.chosen)
+		if i+1 < len(sp.uses) {
+			end = int(sp.uses[i+1].chosen)
+		}
+		for _, v := range sp.chosen[u.chosen:end] {
+			wanted[v] = true
+		}
+	}
+	for i := range sp.frames {
+		f := &sp.frames[i]
+		all := f.first
+		f.first, f.end, f.several = -1, 0, 0
+		clear(f.last[:])
+		for v := all; v >= 0; {
+			next := sp.variants[v].next
+			if wanted[v] {
+				sp.link(f, v)
+			}
+			v = next
+		}
+	}
 }
 
 // changes returns how often one of the uses is another than the one before.
@@ -58,9 +94,8 @@ func changes(uses []int32) (n int) {
 
 const (
 	// lookupsPerByte is the number of timed frames that may be looked up for a byte of
-	// the message: 128 for an instant, as many as a stack has at most (the sysctl
-	// kernel.perf_event_max_stack is 127 by default).
-	lookupsPerByte = 16
+	// the message: 32 for an instant, more than a stack has of code that comes and goes.
+	lookupsPerByte = 4
 
 	// copiesPerByte is the number of entries of stacks, and of what else has to be
 	// copied for instants, that a byte of the message may lead to.
@@ -83,7 +118,7 @@ func (p *pass) timedSize() int {
 func (p *pass) timedUse(stack int32, u user, at *when) int32 {
 	sp := &p.split
 	if sp.copies < 0 {
-		return p.untimedUse(stack, u)
+		return 0 // the sample is refused
 	}
 	n, ts := len(sp.uses), p.timedStack(stack)
 	use := p.addUse(stack, u, ts.places, at)
@@ -132,6 +167,7 @@ func (p *pass) untimedUse(stack int32, u user) int32 {
 	at, ok := sp.untimed[key]
 	if !ok {
 		at = p.addUse(stack, u, p.timedStack(stack).places, &never)
+		sp.uses[at].wanted = true
 		sp.untimed[key] = at
 	}
 	return at

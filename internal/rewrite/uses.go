@@ -171,7 +171,7 @@ func (p *pass) addUse(stack int32, u user, places []int32, at *when) int32 {
 		}
 		sp.timedUses.addNew(hash, added)
 	}
-	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(begin), to: stack})
+	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(begin), to: stack, wanted: at == nil})
 	return added
 }
 

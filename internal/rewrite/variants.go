@@ -8,15 +8,22 @@ func (p *pass) variantFor(f *splitFrame, r role, at *when) int32 {
 	if !f.timed {
 		at = nil
 	}
-	always := !f.timed || at == p.wholeSpan() // whatever the instant
-	if known := f.byRole[r]; always && known > 0 {
-		return known - 1
+	last := &f.last[r]
+	passing := at == &p.times.current // the next time it is another
+	if !passing && last.variant > 0 && last.at == at {
+		return last.variant - 1
 	}
 	v := p.split.variantWith(f, p.answer(f.target, r, at), r)
-	if always {
-		f.byRole[r] = v + 1
+	if !passing {
+		*last = variantAt{at, v + 1}
 	}
 	return v
+}
+
+// variantAt is a variant, + 1, at a time; 0 for none.
+type variantAt struct {
+	at      *when
+	variant int32
 }
 
 // fewVariants is the number of variants up to which a frame's are looked through.
@@ -38,17 +45,23 @@ func (sp *split) variantWith(f *splitFrame, a answer, r role) int32 {
 	}
 	at := int32(len(sp.variants))
 	sp.variants = append(sp.variants, variant{answer: a, role: r, loc: f.loc, next: -1})
-	if f.first < 0 {
-		f.first = at
-	} else {
-		sp.variants[f.end].next = at
-	}
-	f.end = at
-	f.several++
+	sp.link(f, at)
 	if f.several >= fewVariants {
 		sp.index(f, at)
 	}
 	return at
+}
+
+// link makes a variant the last of a frame's.
+func (sp *split) link(f *splitFrame, v int32) {
+	sp.variants[v].next = -1
+	if f.first < 0 {
+		f.first = v
+	} else {
+		sp.variants[f.end].next = v
+	}
+	f.end = v
+	f.several++
 }
 
 // index makes a variant found by its answer, and those before it when they become

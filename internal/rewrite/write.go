@@ -74,7 +74,7 @@ func (p *pass) place(loc pprofile.Location, t target, o owner) {
 		case t.addr >= base:
 			loc.SetAddress(t.addr - base)
 			relative = true
-		case o.function != nil: // of which the eBPF profiler has taken 1 off
+		case t.addr+1 == base && (o.module == nil || o.module.Start == base): // the eBPF profiler has taken 1 off
 			loc.SetAddress(0)
 			relative = true
 		}

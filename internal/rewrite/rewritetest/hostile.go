@@ -166,6 +166,31 @@ var HostileShapes = []Shape{
 		})
 		return h.Profiles
 	}},
+	{"named lines that differ in their columns", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		h.Profiles.Dictionary().FunctionTable().AppendEmpty().SetNameStrindex(h.str("named"))
+		h.sample(h.stack(h.location(a[2]), h.location(a[2])))
+		i := int64(0)
+		h.manyOf(n, a[0], func(loc pprofile.Location) {
+			i++
+			l := loc.Lines().AppendEmpty()
+			l.SetFunctionIndex(1)
+			l.SetColumn(i)
+		})
+		return h.Profiles
+	}},
+	{"functions that differ in file and line", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		name := h.str("named")
+		for i := range n {
+			f := h.Profiles.Dictionary().FunctionTable().AppendEmpty()
+			f.SetNameStrindex(name)
+			f.SetFilenameStrindex(int32(i % 2))
+			f.SetStartLine(int64(i) << 32)
+		}
+		h.sample(h.stack(h.location(a[0])))
+		return h.Profiles
+	}},
 	{"many profiles, of many resources", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
 		stack := h.stack(h.location(a[2]), h.location(a[2]))
