@@ -14,9 +14,10 @@ import (
 
 // moduleChurn has modules come and go that do nothing unless they are asked to, one at
 // a time. Those that are loaded already are left alone. reading is how long it takes to
-// read the kernel's list: the names of a module that is gone sooner are lost.
+// read the kernel's list: the names of a module that is gone sooner are lost, as those
+// of every third are here.
 func moduleChurn(reading time.Duration) (*churn, error) {
-	stay := max(2*time.Second, 5*reading)
+	stay := max(2*time.Second, 2*reading)
 	var names []string
 	code := make(map[string]*kerneltest.ModuleCode)
 	for _, name := range []string{"veth", "dummy", "ifb", "nlmon", "macvlan"} {
@@ -38,8 +39,11 @@ func moduleChurn(reading time.Duration) (*churn, error) {
 	if len(names) == 0 {
 		return nil, errors.New("the kernel has no modules that could be loaded")
 	}
-	return &churn{name: "modules", mayMiss: 0.5, visit: func(n int) (*visit, error) {
+	return &churn{name: "modules", mayMiss: 0.75, visit: func(n int) (*visit, error) {
 		name := names[n%len(names)]
+		if n%3 == 2 {
+			return visitModule(name, code[name], stay/10)
+		}
 		return visitModule(name, code[name], stay)
 	}}, nil
 }
