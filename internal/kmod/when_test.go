@@ -205,18 +205,18 @@ func TestModuleThatNoLookSaw(t *testing.T) {
 	known.step(t, map[string]heard{})
 	k.showA()
 	known.step(t, map[string]heard{"a": {added: now()}})
-	// As if the next look came minutes later.
+	// As if the next look came much later.
 	m := known.modules[0]
-	m.info.Valid.From -= 600 * seconds
-	known.when.looked -= 600 * seconds
-	removed := now() - 300*seconds
+	m.info.Valid.From -= 20 * seconds
+	known.when.looked -= 20 * seconds
+	removed := now() - 15*seconds
 	k.write("proc/modules", "")
 	known.step(t, map[string]heard{
 		"a": {removed: removed},
-		"b": {added: removed + 60*seconds, removed: removed + 120*seconds}, // at the same place
+		"b": {added: removed + 5*seconds, removed: removed + 10*seconds}, // at the same place
 	})
 	table := known.table()
 	assert.Equal(t, "in_a", moduleAt(table, removed-seconds))
 	assert.Equal(t, "in_a", moduleAt(table, removed+seconds/10), "on its way out")
-	assert.Empty(t, moduleAt(table, removed+90*seconds), "b's")
+	assert.Empty(t, moduleAt(table, removed+7*seconds), "b's")
 }
