@@ -29,6 +29,7 @@ func tellModule(t *testing.T, module, cipher string) moduleChapter {
 		t.Skipf("the kernel does not offer this (%v): the story of two modules is not tested", err)
 	}
 	require.NoError(t, err)
+	letNamesBeRead(t)
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	c := moduleChapter{module: module, from: time.Now()}
 	go func() { ended <- encrypt(fd, stop) }()
@@ -37,6 +38,16 @@ func tellModule(t *testing.T, module, cipher string) moduleChapter {
 	require.NoError(t, <-ended)
 	c.to = time.Now()
 	return c
+}
+
+// letNamesBeRead waits for several times as long as it takes to read the kernel's list
+// of symbols: the names of a module that is gone before that stay unknown.
+func letNamesBeRead(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	_, err := os.ReadFile("/proc/kallsyms")
+	require.NoError(t, err)
+	time.Sleep(time.Second + 4*time.Since(began))
 }
 
 // unload unloads a module that the kernel may still be giving up.
