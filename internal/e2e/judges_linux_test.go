@@ -256,8 +256,8 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 	return lines[0].System
 }
 
-// perfFrames returns the different kernel frames of some seconds.
-func perfFrames(t *testing.T, perf string) map[perfFrame]bool {
+// perfScript has perf record for some seconds and print what it has recorded.
+func perfScript(t *testing.T, perf string) (text []byte, err error) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
 	out, err := exec.CommandContext(t.Context(), perf, "record", "--no-bpf-event", "-o", data, "-e", "cpu-clock:k", "-F", "999", "-a", "-g", "--", "sleep", "2").CombinedOutput()
@@ -265,8 +265,22 @@ func perfFrames(t *testing.T, perf string) map[perfFrame]bool {
 	script := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "ip,sym", "--kallsyms", "/proc/kallsyms")
 	var stderr bytes.Buffer
 	script.Stderr = &stderr
-	text, err := script.Output()
-	require.NoError(t, err, "%s", stderr.Bytes())
+	if text, err = script.Output(); err != nil {
+		err = fmt.Errorf("%w: %s", err, stderr.Bytes())
+	}
+	return text, err
+}
+
+// perfFrames returns the different kernel frames of some seconds. perf cannot read all
+// records of BPF programs: where several read them, the kernel writes some too long.
+func perfFrames(t *testing.T, perf string) map[perfFrame]bool {
+	t.Helper()
+	text, err := perfScript(t, perf)
+	for tries := 1; err != nil && tries < 5; tries++ {
+		t.Log("once more, as perf says: ", err)
+		text, err = perfScript(t, perf)
+	}
+	require.NoError(t, err)
 	frames := make(map[perfFrame]bool)
 	caller := false
 	for line := range strings.Lines(string(text)) {
