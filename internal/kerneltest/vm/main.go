@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
 	flag.StringVar(&o.dir, "cache", defaultCache(), "directory for kernels and test binaries")
 	flag.StringVar(&o.env, "env", "", "a variable of the environment of the tests, NAME=VALUE")
-	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "for the tests in one kernel")
+	flag.DurationVar(&o.timeout, "timeout", 25*time.Minute, "for the tests in one kernel")
 	flag.Parse()
 	o.packages = flag.Args()
 	o.kernels = strings.Split(*names, ",")
