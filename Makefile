@@ -84,9 +84,9 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 
 .PHONY: privileges
 privileges: build ## measure docs/privileges.md anew, here and in a virtual machine (as root)
-	go test . -count=1 -run '^TestPrivileges$$' -update
+	go test ./internal/doctest -count=1 -run '^TestPrivileges$$' -update
 	$(MAKE) test-vm KERNEL=6.12 RUN='^TestPrivileges$$' V=1 >$(BUILD)/privileges.log || true # it fails where the table has changed
-	go test . -count=1 -run '^TestPrivilegesPage$$' -update -measured $(BUILD)/privileges.log
+	go test ./internal/doctest -count=1 -run '^TestPrivilegesPage$$' -update -measured $(abspath $(BUILD))/privileges.log
 	git diff --stat -- docs/privileges.md
 
 # What `make generate` writes.

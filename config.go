@@ -5,6 +5,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/configkeys"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // Unmarshal reads the configuration. A key that does not exist is refused with
@@ -23,15 +25,13 @@ func (c *Config) rewriteOptions() rewrite.Options {
 	}
 }
 
-// sourceKey is what the configuration says of the sources. Processors with the
+// sourceOptions returns what the configuration says of the sources. Processors with the
 // same share a cache.
-type sourceKey struct {
-	procfs, sysfs string
-	modules       Modules
-	bpf           Bpf
-	history       History
-}
-
-func (c *Config) sourceKey() sourceKey {
-	return sourceKey{procfs: c.Procfs, sysfs: c.Sysfs, modules: c.Modules, bpf: c.Bpf, history: c.History}
+func (c *Config) sourceOptions() sources.Options {
+	return sources.Options{
+		Procfs: c.Procfs, Sysfs: c.Sysfs,
+		History: symtab.Limits{TTL: c.History.TTL, MaxEntries: c.History.MaxEntries},
+		Modules: sources.Modules{Enabled: c.Modules.Enabled, Settle: c.Modules.Settle},
+		BPF:     sources.BPF{Enabled: c.Bpf.Enabled, SourceLines: c.Bpf.SourceLines, Trampolines: c.Bpf.Trampolines},
+	}
 }

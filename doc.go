@@ -18,17 +18,20 @@
 //	netlink ───────► uevent ───► kmod ────┘
 //	/proc/modules, /sys/module ─►
 //
-// It goes one way. Each source keeps one kind of symbol current and publishes an
+// It goes one way. Each source keeps one kind of code current and publishes an
 // immutable table after every change; the cache runs the sources and holds the
-// tables they published last; a message is rewritten with the snapshot of the
-// moment, without waiting for anything. A table also has what is not there any more,
-// and from when to when it was: the samples of a message are older than its snapshot.
+// tables they published last. A message with kernel frames has the sources read what the
+// kernel has announced so far, and is rewritten with the snapshot of the moment, without
+// waiting for anything. A table also has what was unloaded, and when it was there: the
+// samples of a message are older than its snapshot.
 //
 // # Glossary
 //
 //   - symbol: a name and the addresses [start, end) of the code that has it.
-//   - module: a piece of kernel code that is loaded and identified as one: the
-//     core kernel ("vmlinux") or a loadable module.
+//   - image: a piece of kernel code that is loaded and unloaded as one: the core
+//     kernel ("vmlinux"), a module, a BPF function, a trampoline, a page of code.
+//   - lifetime: the interval in which an image certainly was there.
+//   - blind interval: a time in which code may have come or gone unseen.
 //   - build id: what the linker noted in a module to identify the build; the same
 //     on every machine that runs it.
 //   - file ID: a hash of the build id, by which backends of profiles find a file
@@ -38,10 +41,13 @@
 //     stand still and is never set (CLOCK_BOOTTIME); profiles have Unix times.
 //   - history: what is known of code that was unloaded.
 //   - frame: a location, that is, an address and what is known of it.
-//   - leaf, caller: the first frame of a stack, where the CPU was, and the others.
+//   - leaf: the first frame of a stack.
+//   - exact frame, caller: a frame where the CPU was, as the leaf or where it was
+//     interrupted; and one that holds a return address.
 //
 // # Reading order
 //
+// docs/contract.md (what must hold; comments and tests cite its rules by number),
 // internal/symtab (what is known), internal/symcache (who keeps it known),
 // internal/kallsyms (the plainest source), internal/bpfprog (the liveliest),
 // internal/realtime (clocks), internal/rewrite (what is done with it),

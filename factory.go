@@ -12,16 +12,12 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processorhelper/xprocessorhelper"
 	"go.opentelemetry.io/collector/processor/xprocessor"
-	"go.uber.org/zap"
 
-	"github.com/kernelsym/kernelsym/internal/bpfprog"
-	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
@@ -37,7 +33,7 @@ func NewFactory() processor.Factory {
 }
 
 type factory struct {
-	caches symcache.Registry[sourceKey]
+	caches symcache.Registry[sources.Options]
 }
 
 func (f *factory) createProfiles(
@@ -48,12 +44,12 @@ func (f *factory) createProfiles(
 	if c.HostCheck {
 		opts.IsForeign = kernelsymprocessor.ThisHost(c.Procfs, os.Getenv).IsForeign
 	}
-	key := c.sourceKey()
+	key := c.sourceOptions()
 	//nolint:contextcheck // a cache serves all pipelines, so it lives longer than the context of any
 	p, err := kernelsymprocessor.New(set.TelemetrySettings, opts, func() (*symcache.Cache, func()) {
 		return f.caches.Acquire(key, func() *symcache.Cache {
 			return symcache.Start(set.Logger, realtime.NewTracker(keepClock, readClock),
-				sources(key, runtime.GOOS, set.Logger)...)
+				sources.ListOn(runtime.GOOS, key, set.Logger)...)
 		})
 	})
 	if err != nil {
@@ -71,28 +67,7 @@ func (f *factory) createProfiles(
 const keepClock = time.Hour
 
 // readClock reads the clock of the sources, and how much more the wall clock shows.
-func readClock() (boot, offset int64) {
-	offset = perfring.Boottime.UnixOffset()
-	return perfring.Boottime.Now(), offset
-}
-
-// sources returns the sources of a cache. This is the one place that lists them.
-func sources(key sourceKey, goos string, logger *zap.Logger) []symcache.Source {
-	if goos != "linux" {
-		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
-		return nil
-	}
-	history := symtab.History{TTL: key.history.TTL, MaxEntries: key.history.MaxEntries}
-	list := []symcache.Source{kallsyms.NewSource(key.procfs, key.sysfs)}
-	if key.bpf.Enabled {
-		list = append(list, bpfprog.NewSource(bpfprog.Options{
-			Procfs: key.procfs, Sysfs: key.sysfs,
-			SourceLines: key.bpf.SourceLines, Trampolines: key.bpf.Trampolines,
-			History: history,
-		}))
-	}
-	if key.modules.Enabled {
-		list = append(list, kmod.NewSource(key.procfs, key.sysfs, key.modules.Settle, history))
-	}
-	return list
+func readClock() realtime.Reading {
+	boot, offset, err := perfring.Boottime.UnixOffset()
+	return realtime.Reading{Boot: boot, Offset: offset, Error: err}
 }

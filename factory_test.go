@@ -12,8 +12,6 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/collector/processor/xprocessor"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/metadata"
@@ -123,30 +121,4 @@ func TestPipelinesShareACache(t *testing.T) {
 	again.start(t)
 	assert.Equal(t, "g", again.waitForName(t, 0xffffffff81000010), "the last user dropped the cache")
 	again.shutdown(t)
-}
-
-func TestSourcesCanBeSwitchedOff(t *testing.T) {
-	for _, tt := range []struct {
-		modules, bpf bool
-		want         []string
-	}{
-		{true, true, []string{"kallsyms", "bpf", "modules"}},
-		{true, false, []string{"kallsyms", "modules"}},
-		{false, true, []string{"kallsyms", "bpf"}},
-		{false, false, []string{"kallsyms"}},
-	} {
-		key := sourceKey{procfs: "/proc", sysfs: "/sys", modules: Modules{Enabled: tt.modules}, bpf: Bpf{Enabled: tt.bpf}}
-		var names []string
-		for _, s := range sources(key, "linux", zap.NewNop()) {
-			names = append(names, s.Name())
-		}
-		assert.Equal(t, tt.want, names)
-	}
-}
-
-func TestOnAnotherSystemItSaysWhyThereAreNoNames(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	assert.Empty(t, sources(sourceKey{}, "darwin", zap.New(core)))
-	require.Equal(t, 1, logs.Len())
-	assert.Equal(t, "Kernel frames get no names: this is not Linux", logs.All()[0].Message)
 }

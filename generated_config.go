@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Bpf is how BPF programs are followed.
+// Bpf how BPF programs are followed.
 type Bpf struct {
-	// Enabled puts names on the JITed code of BPF programs.
+	// Enabled whether the JITed code of BPF programs gets names.
 	Enabled bool `mapstructure:"enabled"`
 
-	// SourceLines adds source files and lines, for programs that carry BTF.
+	// SourceLines whether BPF programs that carry BTF get source files and lines.
 	SourceLines bool `mapstructure:"source_lines"`
 
-	// Trampolines puts names on BPF trampolines and dispatchers, and on the pages of ftrace and kprobes.
+	// Trampolines whether BPF trampolines and dispatchers, and the pages of ftrace and kprobes, get names.
 	Trampolines bool `mapstructure:"trampolines"`
 
 	// prevent unkeyed literal initialization
@@ -34,12 +34,12 @@ func NewDefaultBpf() Bpf {
 	}
 }
 
-// History is how long code that was unloaded stays known, for samples that were taken before.
+// History how long unloaded code stays known, for samples that were taken before.
 type History struct {
-	// MaxEntries is how many unloaded modules and BPF functions stay known, the oldest go first.
+	// MaxEntries maximum number of unloaded modules and BPF functions remembered; the oldest are dropped first.
 	MaxEntries int `mapstructure:"max_entries"`
 
-	// TTL is how long unloaded code stays known.
+	// TTL how long unloaded code stays known.
 	TTL time.Duration `mapstructure:"ttl"`
 
 	// prevent unkeyed literal initialization
@@ -69,12 +69,12 @@ func NewDefaultHistory() History {
 	}
 }
 
-// Modules is how loadable kernel modules are followed.
+// Modules how loadable kernel modules are followed.
 type Modules struct {
-	// Enabled puts names on the code of loadable modules.
+	// Enabled whether code of loadable modules gets names.
 	Enabled bool `mapstructure:"enabled"`
 
-	// Settle is how long to wait after a module was loaded or unloaded for more of that.
+	// Settle how long to wait for further changes after a module was loaded or unloaded.
 	Settle time.Duration `mapstructure:"settle"`
 
 	// prevent unkeyed literal initialization
@@ -102,31 +102,31 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses says what becomes of the address of a frame that is rewritten: it counts from the start of its module, the same on every machine with this build (relative), or stays as it came (keep).
+	// Addresses what becomes of the address of a frame. It is made an offset from the start of its module or BPF function, the same on every machine with this build (relative), or left as it came (keep).
 	Addresses string `mapstructure:"addresses"`
 
-	// Bpf is how BPF programs are followed.
+	// Bpf how BPF programs are followed.
 	Bpf Bpf `mapstructure:"bpf"`
 
-	// History is how long code that was unloaded stays known, for samples that were taken before.
+	// History how long unloaded code stays known, for samples that were taken before.
 	History History `mapstructure:"history"`
 
-	// HostCheck leaves resources alone whose host.id, host.name or k8s.node.name is another host's.
+	// HostCheck whether resources whose host.id, host.name or k8s.node.name is another host's are left alone.
 	HostCheck bool `mapstructure:"host_check"`
 
-	// Modules is how loadable kernel modules are followed.
+	// Modules how loadable kernel modules are followed.
 	Modules Modules `mapstructure:"modules"`
 
-	// Procfs is where the host's /proc is mounted.
+	// Procfs path where the host's /proc is mounted.
 	Procfs string `mapstructure:"procfs"`
 
-	// Rewrite says which kernel frames get a name, those that have none (unsymbolized) or all.
+	// Rewrite kernel frames that get a name, either those without one (unsymbolized) or all.
 	Rewrite string `mapstructure:"rewrite"`
 
-	// Sysfs is where the host's /sys is mounted.
+	// Sysfs path where the host's /sys is mounted.
 	Sysfs string `mapstructure:"sysfs"`
 
-	// Unresolved says what becomes of a frame in a module but in no symbol of it: it stays without a name (keep), or is named after the module and the offset in it (label).
+	// Unresolved what becomes of a frame that lies in a module but in none of its symbols. It is left without a name (keep), or named after the module and the offset in it (label).
 	Unresolved string `mapstructure:"unresolved"`
 
 	// prevent unkeyed literal initialization

@@ -16,7 +16,11 @@ type sampler struct {
 	message  *message
 	start    int64     // of the message, in nanoseconds since the Unix epoch
 	flush    time.Time // when to send it
+	refresh  time.Time // when to look for CPUs that came online
 }
+
+// refreshInterval is the time between two looks at which CPUs are online.
+const refreshInterval = time.Second
 
 // newSampler returns a sampler of rings of the event, which were opened after
 // start.
@@ -39,8 +43,12 @@ func (s *sampler) run(ctx context.Context) error {
 		if s.flush.Before(deadline) {
 			deadline = s.flush
 		}
-		records, err := s.rings.Read(ctx, deadline)
-		s.add(ctx, records)
+		err := s.rings.Wait(ctx, deadline)
+		s.add(ctx, s.rings.Drain())
+		if now := time.Now(); err == nil && now.After(s.refresh) {
+			s.refresh = now.Add(refreshInterval)
+			err = s.rings.RefreshCPUs(false)
+		}
 		if err != nil {
 			s.finish(ctx)
 			return err
@@ -58,11 +66,14 @@ func (s *sampler) finish(ctx context.Context) {
 }
 
 // add adds samples to the message and counts what was lost.
-func (s *sampler) add(ctx context.Context, records []perfring.Record) {
-	offset := perfring.Monotonic.UnixOffset()
+func (s *sampler) add(ctx context.Context, b perfring.Batch) {
+	_, offset, _ := perfring.Monotonic.UnixOffset()
 	telemetry := s.receiver.telemetry
-	for i := range records {
-		r := &records[i]
+	if b.Lost > 0 {
+		telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(b.Lost))
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
 		switch r.Type {
 		case perfring.TypeSample:
 			if len(r.Stack) == 0 {
@@ -74,8 +85,6 @@ func (s *sampler) add(ctx context.Context, records []perfring.Record) {
 				s.send(ctx, time.Unix(0, at))
 			}
 			s.message.add(r, uint64(at), s.threads.name(r.TID))
-		case perfring.TypeLost:
-			telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(r.Lost))
 		case perfring.TypeThrottle:
 			telemetry.ReceiverKernelstackThrottled.Add(ctx, 1)
 		default:

@@ -19,8 +19,6 @@ import (
 
 // records are some of each kind.
 var records = []perfring.Record{
-	{Type: perfring.TypeLost, Time: 1, Lost: 40},
-	{Type: perfring.TypeLost, Time: 2, Lost: 2},
 	{Type: perfring.TypeThrottle, Time: 3},
 	{Type: perfring.TypeThrottle, Time: 4},
 	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
@@ -39,7 +37,7 @@ func TestSampler(t *testing.T) {
 	r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 	require.NoError(t, err)
 	s := newSampler(r, nil, perfring.Sampling{Frequency: 97}, time.Now())
-	s.add(t.Context(), records)
+	s.add(t.Context(), perfring.Batch{Records: records, Lost: 42})
 	s.send(t.Context(), time.Now())
 
 	require.Len(t, sink.AllProfiles(), 1)

@@ -1,5 +1,9 @@
-// Package kernelsymprocessor is the processor: it takes the snapshot of what is
-// known of the kernel's symbols, has each message rewritten with it, and counts.
+// Package kernelsymprocessor is the implementation of the processor "kernelsym":
+// for each message it takes the current snapshot of the kernel's symbols, rewrites the
+// message with it, and counts the frames.
+//
+// It is not meant to be imported: its API may change at any time. Collectors use
+// kernelsym.NewFactory, in the root of this module.
 package kernelsymprocessor
 
 import (
@@ -33,10 +37,16 @@ type Processor struct {
 	telemetry *metadata.TelemetryBuilder
 	frames    [rewrite.NumOutcomes][symtab.NumOrigins]metric.MeasurementOption
 
-	cache atomic.Pointer[symcache.Cache] // nil while stopped
+	cache atomic.Pointer[current] // nil while stopped
 
 	mu   sync.Mutex // held by Start and Shutdown
 	stop []func()   // what Shutdown has to call; nil while stopped
+}
+
+// current is the cache that is used, and its method Fresh: as a value it is allocated once.
+type current struct {
+	*symcache.Cache
+	fresh func() *symtab.Snapshot
 }
 
 // New returns a processor that rewrites as opts say, with symbols from the cache
@@ -72,7 +82,7 @@ func (p *Processor) Start(_ context.Context, host component.Host) error {
 		release()
 		return err
 	}
-	p.cache.Store(cache)
+	p.cache.Store(&current{cache, cache.Fresh})
 	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
 	p.stop = []func(){unwatch, cache.WatchDelays(p.recordDelay), p.telemetry.Shutdown, release}
 	return nil
@@ -94,10 +104,11 @@ func (p *Processor) Shutdown(context.Context) error {
 // ProcessProfiles puts names on the kernel frames of pd. It never fails.
 func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
 	start := time.Now()
-	cache := p.cache.Load()
-	known := rewrite.Known{}
-	known.Now, known.Clock = cache.Now()
-	known.Snapshot = cache.Snapshot()
+	known := rewrite.Known{Snapshot: nothing}
+	if cache := p.cache.Load(); cache != nil {
+		known.Now, known.Clock = cache.Now()
+		known.Snapshot = cache.fresh
+	}
 	pd, counts := p.rewriter.Rewrite(pd, known)
 	if counts == (rewrite.Counts{}) {
 		return pd, nil
@@ -113,6 +124,9 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 	return pd, nil
 }
 
+// nothing is what a processor knows that does not run.
+func nothing() *symtab.Snapshot { return nil }
+
 // observe registers the metrics that are read off the cache.
 func (p *Processor) observe(cache *symcache.Cache) error {
 	return errors.Join(
@@ -124,6 +138,12 @@ func (p *Processor) observe(cache *symcache.Cache) error {
 				n += t.History()
 			}
 			o.Observe(int64(n))
+			return nil
+		}),
+		p.telemetry.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, o metric.Float64Observer) error {
+			for source, table := range cache.Tables() {
+				o.Observe(table.BlindTime().Seconds(), metric.WithAttributes(attribute.String("source", source)))
+			}
 			return nil
 		}),
 		p.telemetry.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {

@@ -3,6 +3,7 @@ package kernelsymprocessor
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,13 +34,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type source chan published
 
 type published struct {
-	table *symtab.Table
-	err   error
+	table   *symtab.Table
+	err     error
+	changes symcache.Changes
 }
 
 func (source) Name() string { return "fake" }
 
-func (s source) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+func (s source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,7 +50,7 @@ func (s source) Run(ctx context.Context, publish func(*symtab.Table, error)) err
 			if p.table == nil {
 				return p.err
 			}
-			publish(p.table, p.err)
+			publish(symcache.Update{Table: p.table, Degraded: p.err, Changes: p.changes})
 		}
 	}
 }
@@ -65,11 +67,11 @@ func kernel(t testing.TB, name string) *symtab.Table {
 	t.Helper()
 	var b symtab.Builder
 	b.Add(text, 'T', []byte(name))
-	m, err := b.Build(symtab.ModuleInfo{
-		Name: symtab.KernelName, BuildID: "ab", Base: text, Start: text, End: text + 0x100, Valid: symtab.Always,
+	m, err := b.Build(symtab.ImageInfo{
+		Name: symtab.KernelName, BuildID: "ab", Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
 	})
 	require.NoError(t, err)
-	return symtab.NewTable([]*symtab.Module{m})
+	return symtab.NewTable(m)
 }
 
 func message() *rewritetest.Message {
@@ -191,6 +193,30 @@ func TestContract_8_StatusDoesNotWaitForOthers(t *testing.T) {
 		assert.Equal(t, componentstatus.StatusOK, h.events[1].Status())
 		require.NoError(t, p.Shutdown(t.Context()))
 	})
+}
+
+// TestContract_9_BlindTime has a source that lost records twice.
+func TestContract_9_BlindTime(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	s := make(source)
+	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
+	require.NoError(t, err)
+	require.NoError(t, p.Start(t.Context(), newHost()))
+	_, err = telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
+	require.Error(t, err, "nothing was published")
+
+	h := symtab.NewHistory(symtab.Limits{})
+	second := time.Second.Nanoseconds()
+	h.Blind(symtab.Interval{From: math.MinInt64, To: 5 * second}) // before it began
+	h.Blind(symtab.Interval{From: 10 * second, To: 11 * second})
+	h.Blind(symtab.Interval{From: 20 * second, To: 20*second + second/2})
+	s <- published{table: h.Table()}
+	s <- published{table: h.Table()} // the first is in the snapshot
+	metadatatest.AssertEqualProcessorKernelsymBlindTime(t, telemetry,
+		[]metricdata.DataPoint[float64]{{Value: 1.5, Attributes: attribute.NewSet(attribute.String("source", "fake"))}},
+		metricdatatest.IgnoreTimestamp())
+	require.NoError(t, p.Shutdown(t.Context()))
 }
 
 func TestTelemetry(t *testing.T) {

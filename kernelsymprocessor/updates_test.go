@@ -11,39 +11,24 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
-	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/metadatatest"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
-// countingSource is a source that counts.
-type countingSource struct {
-	source
-	stats symcache.Stats
-}
-
-func (s *countingSource) Stats() *symcache.Stats { return &s.stats }
-
-func (s *countingSource) acquire() (*symcache.Cache, func()) {
-	c := symcache.Start(zap.NewNop(), nil, s)
-	return c, c.Stop
-}
-
 func TestContract_9_UpdatesAreCounted(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
-	s := &countingSource{source: make(source)}
+	s := make(source)
 	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context(), newHost()))
 
-	s.stats.Lost(5)
-	s.stats.Resynced()
-	s.stats.Updated(symcache.KindLoad, 2, time.Now().Add(-time.Hour))
-	s.stats.Updated(symcache.KindUnload, 1, time.Time{})
-	s.source <- published{table: kernel(t, "f")}
+	changes := symcache.Changes{Counts: symcache.Counts{LostRecords: 5, Resyncs: 1}}
+	changes.Note(symcache.KindLoad, 2, time.Now().Add(-time.Hour))
+	changes.Note(symcache.KindUnload, 1, time.Time{})
+	s <- published{table: kernel(t, "f"), changes: changes}
 	require.Eventually(t, func() bool { return process(t, p) == "f" }, time.Minute, time.Millisecond)
 
 	fake := attribute.String("source", "fake")

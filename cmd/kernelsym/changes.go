@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -53,16 +51,14 @@ type loaders struct {
 
 // noting is a recorder whose records are noted.
 type noting struct {
-	*perfring.Reader
+	bpfprog.Recorder
 	loaders *loaders
 }
 
-var _ bpfprog.Recorder = noting{}
-
-func (n noting) Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error) {
-	records, err := n.Reader.Read(ctx, deadline)
-	n.loaders.note(records)
-	return records, err
+func (n noting) Drain() perfring.Batch {
+	b := n.Recorder.Drain()
+	n.loaders.note(b.Records)
+	return b
 }
 
 func (l *loaders) note(records []perfring.Record) {
@@ -108,9 +104,9 @@ type changes struct {
 	loaders *loaders
 	last    *symtab.Table
 
-	// nameless are functions that came, but of which no record has said yet of which
+	// nameless are functions that were loaded, but of which no record has said yet of which
 	// program they are. It comes right after theirs, and then there is another table.
-	nameless map[uint64]*symtab.Function
+	nameless map[uint64]*symtab.Image
 }
 
 // next returns what changed from the last table to this one. What the first has was
@@ -122,53 +118,53 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 		return nil
 	}
 	clock := instant{now: perfring.Boottime.Now(), wall: time.Now()}
-	came, went := t.FunctionsSince(last)
+	came, went := t.Since(last)
 	was, is := byStart(went), byStart(came)
-	for _, f := range went {
-		if same(f, is[f.Start]) {
+	for _, m := range went {
+		if same(m, is[m.Start]) {
 			continue
 		}
-		if c.isNameless(f) {
-			all = append(all, c.loaded(f, clock))
+		if c.isNameless(m) {
+			all = append(all, c.loaded(m, clock))
 		}
-		at := int64(math.MinInt64)
-		if past, ok := t.Lookup(f.Start, symtab.Instant(f.Valid.From)); ok && past.Function.Valid.From == f.Valid.From {
-			at = past.Function.Valid.To
+		at, ok := t.Ended(m)
+		if !ok {
+			at = clock.now
 		}
-		all = append(all, c.function(f, eventUnload, at, clock))
+		all = append(all, c.line(m, eventUnload, at, clock))
 	}
-	for _, f := range came {
-		switch isNew := !same(f, was[f.Start]); {
-		case isNew && f.Origin == symtab.OriginBPF && f.Program == nil && c.loaders.has(f.Start, f.Valid.From):
+	for _, m := range came {
+		switch isNew := !same(m, was[m.Start]); {
+		case isNew && m.Origin == symtab.OriginBPF && m.Program == nil && c.loaders.has(m.Start, m.Lifetime.From):
 			if c.nameless == nil {
-				c.nameless = make(map[uint64]*symtab.Function)
+				c.nameless = make(map[uint64]*symtab.Image)
 			}
-			c.nameless[f.Start] = f
-		case isNew || c.isNameless(f):
-			all = append(all, c.loaded(f, clock))
+			c.nameless[m.Start] = m
+		case isNew || c.isNameless(m):
+			all = append(all, c.loaded(m, clock))
 		}
 	}
-	return append(all, modules(last, t, clock)...)
+	return all
 }
 
-func (c *changes) isNameless(f *symtab.Function) bool { return same(f, c.nameless[f.Start]) }
+func (c *changes) isNameless(m *symtab.Image) bool { return same(m, c.nameless[m.Start]) }
 
-func (c *changes) loaded(f *symtab.Function, clock instant) change {
-	delete(c.nameless, f.Start)
-	return c.function(f, eventLoad, f.Valid.From, clock)
+func (c *changes) loaded(m *symtab.Image, clock instant) change {
+	delete(c.nameless, m.Start)
+	return c.line(m, eventLoad, m.Lifetime.From, clock)
 }
 
-func byStart(functions []*symtab.Function) map[uint64]*symtab.Function {
-	m := make(map[uint64]*symtab.Function, len(functions))
-	for _, f := range functions {
-		m[f.Start] = f
+func byStart(images []*symtab.Image) map[uint64]*symtab.Image {
+	byStart := make(map[uint64]*symtab.Image, len(images))
+	for _, m := range images {
+		byStart[m.Start] = m
 	}
-	return m
+	return byStart
 }
 
-// same reports whether two functions are one, of which only more became known.
-func same(f, g *symtab.Function) bool {
-	return g != nil && f.Valid.From == g.Valid.From && f.Name() == g.Name() && f.Size == g.Size
+// same reports whether two images are one, of which only more became known.
+func same(m, o *symtab.Image) bool {
+	return o != nil && m.Start == o.Start && m.Lifetime.From == o.Lifetime.From && m.Name() == o.Name()
 }
 
 // instant is one moment on two clocks.
@@ -183,54 +179,16 @@ func (i instant) of(at int64) (time.Time, *milliseconds) {
 	return i.wall.Add(-delay), &ms
 }
 
-func (c *changes) function(f *symtab.Function, event string, at int64, clock instant) change {
+func (c *changes) line(m *symtab.Image, event string, at int64, clock instant) change {
 	line := change{
-		Time: clock.wall, Event: event, Kind: f.Origin.String(), Address: hexadecimal(f.Start), Bytes: uint64(f.Size),
-		Name: f.Name(), Process: c.loaders.take(f.Start, at),
+		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start,
+		Name: m.Name(), Process: c.loaders.take(m.Start, at),
 	}
-	if f.Program != nil {
-		line.Program = f.Program.ID
+	if m.Program != nil {
+		line.Program = m.Program.ID
 	}
-	if line.Process != nil { // else it was found in a list
+	if line.Process != nil || m.Origin == symtab.OriginModule { // else it was found in a list
 		line.Time, line.Delay = clock.of(at)
 	}
 	return line
-}
-
-// modules returns the modules that came and went between two tables.
-func modules(last, t *symtab.Table, clock instant) (all []change) {
-	type key struct {
-		name string
-		moment
-	}
-	keyOf := func(m *symtab.Module) key { return key{m.Name, moment{m.Start, m.Valid.From}} }
-	was, is := make(map[key]bool), make(map[key]bool)
-	for _, m := range last.Modules() {
-		was[keyOf(m)] = true
-	}
-	for _, m := range t.Modules() {
-		is[keyOf(m)] = true
-	}
-	line := func(m *symtab.Module, event string, at int64) change {
-		c := change{
-			Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start, Name: m.Name,
-		}
-		c.Time, c.Delay = clock.of(at)
-		return c
-	}
-	for _, m := range last.Modules() {
-		if !is[keyOf(m)] {
-			at := clock.now
-			if past, ok := t.ModuleAt(m.Start, symtab.Instant(m.Valid.From)); ok && past.Valid.From == m.Valid.From {
-				at = past.Valid.To
-			}
-			all = append(all, line(m, eventUnload, at))
-		}
-	}
-	for _, m := range t.Modules() {
-		if !was[keyOf(m)] {
-			all = append(all, line(m, eventLoad, m.Valid.From))
-		}
-	}
-	return all
 }

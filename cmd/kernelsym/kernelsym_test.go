@@ -115,12 +115,12 @@ func TestLookup(t *testing.T) {
 	const want = "ffffffff81000054 main_loop+0x4 [vmlinux] abcd\n" +
 		"ffffffff81000042 ? [vmlinux] abcd\n" +
 		"ffffffff81000090 core::fmt::write+0x0 [vmlinux] abcd\n" +
-		"0000000000001234 ?\n"
+		"0000000000001234 ? (unresolved)\n"
 	assert.Equal(t, want, run("", "ffffffff81000054", "0xffffffff81000042", "0XFFFFFFFF81000090", "1234"))
 	assert.Equal(t, want, run("ffffffff81000054 0xffffffff81000042\n\n\tffffffff81000090\r\n1234"))
 	assert.Empty(t, run(""))
 
-	// By rule 2.2 a return address belongs to the call before it, unless only
+	// By contract 2.3 a return address belongs to the call before it, unless only
 	// padding stands there.
 	assert.Equal(t, "ffffffff81000090 main_loop+0x40 [vmlinux] abcd\n", run("", "--caller", "ffffffff81000090"))
 	assert.Equal(t, "ffffffff81000050 main_loop+0x0 [vmlinux] abcd\n", run("", "--caller", "ffffffff81000050"))

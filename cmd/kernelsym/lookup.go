@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelsym/kernelsym/internal/bpfprog"
-	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -31,15 +29,13 @@ func newLookup() *cobra.Command {
 		Short: "Print the function, offset, module and build id of kernel addresses",
 		Long: "Print for each address the function with the offset in it, the module and its build id.\n" +
 			"Addresses are hexadecimal. Without arguments they are read from standard input, separated\n" +
-			"by white space. An address that no symbol covers gets a question mark for a function.",
+			"by white space. An address that no symbol covers gets a question mark for a function, and\n" +
+			"the reason if it is in no module either.",
 		Example: "  kernelsym lookup ffffffff81248080 0xffffffff813c59a6\n" +
 			"  awk '{print $1}' addresses | kernelsym lookup --caller",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.out = cmd.OutOrStdout()
-			snapshot, err := symcache.Load(cmd.Context(),
-				kallsyms.NewSource(l.procfs, l.sysfs),
-				bpfprog.NewSource(bpfprog.Options{Procfs: l.procfs, Sysfs: l.sysfs, SourceLines: true, Trampolines: true}),
-				kmod.NewSource(l.procfs, l.sysfs, 0, symtab.History{}))
+			snapshot, err := symcache.Load(cmd.Context(), sources.List(sources.Everything(l.procfs, l.sysfs))...)
 			if err != nil && !known(snapshot) {
 				return err
 			}
@@ -97,31 +93,35 @@ func (l *lookup) print(arg string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q", errAddress, arg)
 	}
-	line := fmt.Sprintf("%016x ", addr)
-	if sym, ok := l.find(addr); ok {
-		line += fmt.Sprintf("%s+%#x", sym.Name().Name, addr-sym.Start) + describe(sym, l.called(addr))
-	} else if module, ok := l.snapshot.ModuleAt(addr, symtab.Now); ok {
-		line += "?" + describe(symtab.Symbol{Module: module}, addr)
-	} else {
-		line += "?"
-	}
-	_, err = fmt.Fprintln(l.out, line)
+	_, err = fmt.Fprintf(l.out, "%016x %s\n", addr, l.describe(addr))
 	return err
 }
 
-// describe says whose symbol it is, and from which source line the address in it
-// comes.
-func describe(sym symtab.Symbol, addr uint64) string {
-	if m := sym.Module; m != nil {
-		return strings.TrimRight(" ["+m.Name+"] "+m.BuildID, " ")
+// describe says what an address is.
+func (l *lookup) describe(addr uint64) string {
+	hit := l.find(addr)
+	switch m := hit.Image; {
+	case m == nil:
+		return fmt.Sprintf("? (%s)", hit.Reason)
+	case m.IsLong() && l.snapshot.Landmarks().SharedTrampolines:
+		return fmt.Sprintf("? (in the page of %s, which it shares with other code)", m.Name())
+	case hit.Symbol.Image == nil:
+		return "?" + owner(m, addr)
 	}
-	f := sym.Function
-	s := " [" + f.Origin.String() + "]"
-	if p := f.Program; p != nil {
+	return fmt.Sprintf("%s+%#x", hit.Symbol.Name().Name, addr-hit.Symbol.Start) + owner(hit.Image, l.called(addr))
+}
+
+// owner says which image an address is in, and from which source line it comes.
+func owner(m *symtab.Image, addr uint64) string {
+	if m.Text != nil {
+		return strings.TrimRight(" ["+m.Name()+"] "+m.BuildID, " ")
+	}
+	s := " [" + m.Origin.String() + "]"
+	if p := m.Program; p != nil {
 		s += fmt.Sprintf(" id %d", p.ID)
 	}
-	if line := f.Lines.Find(uint32(addr - f.Start)); line >= 0 {
-		at := f.Lines.Position(line)
+	if line := m.Lines.Find(uint32(addr - m.Start)); line >= 0 {
+		at := m.Lines.Position(line)
 		s += fmt.Sprintf(" %s:%d:%d", at.File, at.Line, at.Column)
 	}
 	return s
@@ -135,15 +135,16 @@ func (l *lookup) called(addr uint64) uint64 {
 	return addr
 }
 
-// find looks an address up, as that of a leaf or, by rule 2.2 of the contract,
-// of a caller.
-func (l *lookup) find(addr uint64) (symtab.Symbol, bool) {
-	if l.caller {
-		if sym, ok := l.snapshot.Lookup(addr-1, symtab.Now); ok {
-			return sym, true
-		}
-		sym, ok := l.snapshot.Lookup(addr, symtab.Now)
-		return sym, ok && sym.Start == addr
+// find looks an address up, as that of an exact frame or of a caller
+// (contract 2.3).
+func (l *lookup) find(addr uint64) symtab.Hit {
+	at := l.snapshot.At(addr, symtab.Present)
+	if !l.caller {
+		return at
 	}
-	return l.snapshot.Lookup(addr, symtab.Now)
+	before := l.snapshot.At(addr-1, symtab.Present)
+	if before.Symbol.Image == nil && at.Symbol.Image != nil && at.Symbol.Start == addr {
+		return at
+	}
+	return before
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
-	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -64,7 +64,7 @@ func newWatch() *cobra.Command {
 }
 
 // remembered is how much is kept of what was unloaded: enough to say when.
-var remembered = symtab.History{TTL: time.Minute, MaxEntries: 1 << 16}
+var remembered = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
 // watched are the things that each source is there for.
 var watched = map[string]struct {
@@ -83,28 +83,21 @@ func (w *watch) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	loaders := &loaders{procfs: w.procfs, by: make(map[moment]process)}
-	opts := bpfprog.Options{Procfs: w.procfs, Sysfs: w.sysfs, Trampolines: true, History: remembered}
-	sources := []symcache.Source{
-		kmod.NewSource(w.procfs, w.sysfs, 0, remembered),
-		bpfprog.NewSourceFrom(opts, func() (bpfprog.Recorder, error) {
-			r, err := perfring.Open(perfring.SymbolOptions(opts.Sysfs))
-			return noting{r, loaders}, err
-		}, new(bpf.Reader)),
-	}
-	errs := make([]error, len(sources))
-	w.waiting, w.there = len(sources), make([]string, len(sources))
+	list := w.sources(loaders)
+	errs := make([]error, len(list))
+	w.waiting, w.there = len(list), make([]string, len(list))
 	var wait sync.WaitGroup
-	for i, s := range sources {
+	for i, s := range list {
 		wait.Go(func() {
 			c := changes{loaders: loaders}
 			missing, first := "", true
-			errs[i] = s.Run(ctx, func(t *symtab.Table, degraded error) {
-				w.warn(s, degraded, &missing)
+			errs[i] = s.Run(ctx, func(u symcache.Update) {
+				w.warn(s, u.Degraded, &missing)
 				if first {
 					first = false
-					w.begun(i, count(s.Name(), t))
+					w.begun(i, count(s.Name(), u.Table))
 				}
-				if !w.print(c.next(t)) {
+				if !w.print(c.next(u.Table)) {
 					cancel()
 				}
 			})
@@ -128,11 +121,36 @@ func (w *watch) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// sources returns the sources of what is watched, with records read a few milliseconds
+// after they were written.
+func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
+	o := sources.Everything(w.procfs, w.sysfs)
+	o.History, o.BPF.SourceLines, o.BPF.Delay = remembered, false, 5*time.Millisecond
+	all := sources.ListWith(o, func(opts bpfprog.Options) symcache.Source {
+		return bpfprog.NewSourceFrom(opts, func() (bpfprog.Recorder, error) {
+			perf := perfring.SymbolOptions(opts.Sysfs)
+			perf.Delay = opts.Delay
+			r, err := perfring.Open(perf)
+			if err != nil {
+				return nil, err
+			}
+			return noting{r, l}, nil
+		}, new(bpf.Reader))
+	})
+	for _, s := range all {
+		if _, ok := watched[s.Name()]; ok {
+			watchedHere = append(watchedHere, s)
+		}
+	}
+	slices.Reverse(watchedHere) // modules first
+	return watchedHere
+}
+
 // count counts what is there of the things of a source.
 func count(source string, t *symtab.Table) string {
 	n := t.Symbols()[watched[source].origin]
 	if watched[source].origin == symtab.OriginModule {
-		n = len(t.Modules())
+		n = len(t.Live())
 	}
 	if n == 1 {
 		return "1 " + watched[source].thing

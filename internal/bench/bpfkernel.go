@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 // loadProgram loads a small program into the kernel.
 func loadProgram(n int32) (*ebpf.Program, error) {
 	return ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "kernelsym_bench", Type: ebpf.SocketFilter, License: "GPL",
+		Name: "kernelsym_bench", Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, n), asm.Return()},
 	})
 }
@@ -29,10 +31,14 @@ func loadProgram(n int32) (*ebpf.Program, error) {
 // silent is a recorder of nothing: it ends the source.
 type silent struct{ stop func() }
 
-func (s silent) Read(ctx context.Context, _ time.Time) ([]perfring.Record, error) {
+func (s silent) Wait(ctx context.Context, _ time.Time) error {
 	s.stop()
-	return nil, ctx.Err()
+	return ctx.Err()
 }
+
+func (silent) Drain() perfring.Batch { return perfring.Batch{Certain: perfring.Boottime.Now()} }
+
+func (silent) RefreshCPUs(bool) error { return nil }
 
 func (silent) Close() error { return nil }
 
@@ -47,15 +53,25 @@ func benchListing(rounds int) error {
 		}
 		defer func() { _ = p.Close() }()
 	}
+	// The end of /proc/kallsyms, which a source reads if it lists other programs that may
+	// have no names, is not measured.
+	procfs, err := os.MkdirTemp("", "kernelsym-bench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(procfs) }()
+	if err := os.WriteFile(filepath.Join(procfs, "kallsyms"), nil, 0o600); err != nil {
+		return err
+	}
 	var errs []error
 	list := func() {
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
-		s := bpfprog.NewSourceFrom(bpfprog.Options{SourceLines: true},
+		s := bpfprog.NewSourceFrom(bpfprog.Options{Procfs: procfs, SourceLines: true},
 			func() (bpfprog.Recorder, error) { return silent{stop}, nil }, new(bpf.Reader))
-		errs = append(errs, s.Run(ctx, func(t *symtab.Table, degraded error) {
-			errs = append(errs, degraded)
-			if n := t.Symbols()[symtab.OriginBPF]; n < programs {
+		errs = append(errs, s.Run(ctx, func(u symcache.Update) {
+			errs = append(errs, u.Degraded)
+			if n := u.Table.Symbols()[symtab.OriginBPF]; n < programs {
 				errs = append(errs, fmt.Errorf("%d of %d programs are listed", n, programs))
 			}
 		}))
@@ -70,10 +86,11 @@ func benchListing(rounds int) error {
 	return errors.Join(errs...)
 }
 
-// benchDelay measures for how long a program that was loaded has no name yet.
+// benchDelay measures for how long a program that was loaded has no name yet, in messages
+// that come all the time.
 func benchDelay() error {
 	cache := symcache.Start(zap.NewNop(), nil, bpfprog.NewSource(bpfprog.Options{
-		Procfs: "/proc", Sysfs: "/sys", SourceLines: true, History: symtab.History{TTL: time.Minute, MaxEntries: 1000},
+		Procfs: "/proc", Sysfs: "/sys", SourceLines: true, History: symtab.Limits{TTL: time.Minute, MaxEntries: 1000},
 	}))
 	defer cache.Stop()
 	for len(cache.Snapshot().Tables()) == 0 {
@@ -95,7 +112,7 @@ func benchDelay() error {
 		if err != nil {
 			return err
 		}
-		for !isNamed(cache.Snapshot(), info) {
+		for !isNamed(cache.Fresh(), info) {
 			if wall()-loaded > time.Minute {
 				return errors.New("a program that was loaded is not seen")
 			}
@@ -122,6 +139,6 @@ func idOf(p *ebpf.Program) (uint32, error) {
 
 // isNamed reports whether the function at a program's address is the program's.
 func isNamed(s *symtab.Snapshot, p *bpf.Program) bool {
-	sym, ok := s.Lookup(p.Functions[0].Addr, symtab.Now)
-	return ok && sym.Function.Program != nil && sym.Function.Program.ID == p.ID
+	m := s.At(p.Functions[0].Addr, symtab.Present).Image
+	return m != nil && m.Program != nil && m.Program.ID == p.ID
 }

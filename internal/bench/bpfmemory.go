@@ -57,12 +57,11 @@ func benchTable(rounds int) {
 
 	addrs, starts := programAddresses(table)
 	found := uint64(0)
-	look := func(t *symtab.Table, at symtab.Interval) func() {
-		s := symtab.NewSnapshot(t)
+	look := func(t *symtab.Table) func() {
+		s, at := symtab.NewSnapshot(t), symtab.Instant(t.Certain()-1)
 		return func() {
 			for _, addr := range addrs {
-				sym, _ := s.Lookup(addr, at)
-				found += sym.Start
+				found += s.At(addr, at).Symbol.Start
 			}
 		}
 	}
@@ -72,7 +71,7 @@ func benchTable(rounds int) {
 			found += uint64(i)
 		}
 	}
-	t := medians(rounds, wall, task{run: look(table, symtab.Now)}, task{run: search})
+	t := medians(rounds, wall, task{run: look(table)}, task{run: search})
 	report("bpf_lookup_vs_binary_search", ratio(t[0], t[1]))
 
 	const space = old / 8 // of which each address has had eight programs before
@@ -85,8 +84,7 @@ func benchTable(rounds int) {
 	})
 	report("history_bytes_per_entry", (all-one)/float64(past.History()))
 	addrs, _ = programAddresses(plain)
-	recent := symtab.Instant(perfring.Boottime.Now())
-	t = medians(rounds, wall, task{run: look(past, recent)}, task{run: look(plain, recent)})
+	t = medians(rounds, wall, task{run: look(past)}, task{run: look(plain)})
 	report("history_lookup_vs_plain", ratio(t[0], t[1]))
 	runtime.KeepAlive(found)
 }
@@ -94,7 +92,7 @@ func benchTable(rounds int) {
 // programAddresses returns random addresses inside of the functions of a table, and
 // where these begin.
 func programAddresses(t *symtab.Table) (addrs, starts []uint64) {
-	for _, f := range t.Functions() {
+	for _, f := range t.Live() {
 		starts = append(starts, f.Start)
 	}
 	r := rand.New(rand.NewPCG(7, 8))

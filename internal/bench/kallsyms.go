@@ -13,8 +13,8 @@ import (
 
 // benchKallsyms measures how the core kernel's table is made, of the file and of
 // a copy in memory.
-func benchKallsyms(list []byte, rounds int) (*symtab.Module, error) {
-	core, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
+func benchKallsyms(list []byte, rounds int) (*symtab.Image, error) {
+	core, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -26,12 +26,12 @@ func benchKallsyms(list []byte, rounds int) (*symtab.Module, error) {
 			return
 		}
 		defer f.Close()
-		_, err = kallsyms.ParseCore(f, "", "")
+		_, err = kallsyms.ParseCore(f, runtime.GOARCH, "", "")
 		errs = append(errs, err)
 	}
-	// What follows is data and modules, which the core's table does without: part
+	// What follows are data and modules, which the core's table does without: part
 	// of the ratios below.
-	report("kallsyms_part_needed", float64(bytes.Index(list, []byte(" _etext\n")))/float64(len(list)))
+	report("kallsyms_part_needed", float64(bytes.Index(list, []byte(" _einittext\n")))/float64(len(list)))
 	buf := make([]byte, 1<<16)
 	read := func() {
 		f, err := os.Open("/proc/kallsyms")
@@ -51,7 +51,7 @@ func benchKallsyms(list []byte, rounds int) (*symtab.Module, error) {
 	report("kallsyms_load_vs_read", ratio(t[0], t[1]))
 
 	parse := func() {
-		_, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
+		_, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 		errs = append(errs, err)
 	}
 	lines := 0
@@ -68,7 +68,7 @@ func benchKallsyms(list []byte, rounds int) (*symtab.Module, error) {
 	report("kallsyms_parse_vs_scan", ratio(t[0], t[1]))
 
 	table, allocated := memory(func() any {
-		m, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
+		m, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 		errs = append(errs, err)
 		return m
 	})

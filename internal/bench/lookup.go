@@ -9,7 +9,7 @@ import (
 
 // someAddresses returns random addresses inside of symbols, each symbol as likely
 // as another.
-func someAddresses(r *rand.Rand, core *symtab.Module, n int) []uint64 {
+func someAddresses(r *rand.Rand, core *symtab.Image, n int) []uint64 {
 	addrs := make([]uint64, n)
 	for i := range addrs {
 		s := core.Symbol(r.IntN(core.Len()))
@@ -20,7 +20,7 @@ func someAddresses(r *rand.Rand, core *symtab.Module, n int) []uint64 {
 
 // benchLookup measures address to symbol, against a search for the same address
 // among the starts alone.
-func benchLookup(core *symtab.Module, snapshot *symtab.Snapshot, rounds int) {
+func benchLookup(core *symtab.Image, snapshot *symtab.Snapshot, rounds int) {
 	starts := make([]uint64, core.Len())
 	for i := range starts {
 		starts[i] = core.Symbol(i).Start
@@ -39,7 +39,7 @@ func benchLookup(core *symtab.Module, snapshot *symtab.Snapshot, rounds int) {
 		found := uint64(0)
 		look := func() {
 			for _, addr := range addrs {
-				s, _ := snapshot.Lookup(addr, symtab.Always)
+				s := snapshot.At(addr, symtab.Always).Symbol
 				found += s.Start
 			}
 		}
@@ -51,7 +51,7 @@ func benchLookup(core *symtab.Module, snapshot *symtab.Snapshot, rounds int) {
 		}
 		withName := func() {
 			for _, addr := range addrs {
-				s, _ := snapshot.Lookup(addr, symtab.Always)
+				s := snapshot.At(addr, symtab.Always).Symbol
 				found += uint64(len(s.Name().Name))
 			}
 		}

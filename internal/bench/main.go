@@ -19,7 +19,12 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
+	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
 	flag.Parse()
+	if *child {
+		runSources(os.Stdin)
+		return
+	}
 	if err := run(*rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -35,14 +40,14 @@ func run(rounds int) error {
 	if err != nil {
 		return err
 	}
-	if err := benchModules(); err != nil {
+	if err := benchModules(rounds); err != nil {
 		return err
 	}
-	snapshot := symtab.NewSnapshot(symtab.NewTable([]*symtab.Module{core}))
+	snapshot := symtab.NewSnapshot(symtab.NewTable(core))
 	benchLookup(core, snapshot, rounds)
 	benchFollowing()
 	benchTable(rounds)
-	return errors.Join(benchListing(rounds), benchDelay(), benchRewrite(core, rounds))
+	return errors.Join(benchListing(rounds), benchDelay(), benchWakeups(), benchRewrite(core, rounds))
 }
 
 // report prints a result.

@@ -18,6 +18,7 @@ const callLen = 5
 type size struct {
 	locations, stacks, depth, samples int
 	noKernel                          bool // none of the locations is the kernel's
+	mixed                             bool // a location is the leaf of some stacks and a caller in others
 }
 
 // newMessage returns a message as an agent for whole-system profiling sends it:
@@ -25,7 +26,7 @@ type size struct {
 // name and 30 % of interpreted or JITed code with a line. There is one kernel
 // function for every three of its locations: a function calls from several
 // places, and is interrupted at more.
-func newMessage(r *rand.Rand, core *symtab.Module, s size) pprofile.Profiles {
+func newMessage(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
 	pd := pprofile.NewProfiles()
 	dict := pd.Dictionary()
 	dict.StringTable().Append("", "profile.frame.type", "thread.name", "process.pid")
@@ -57,7 +58,9 @@ func newMessage(r *rand.Rand, core *symtab.Module, s size) pprofile.Profiles {
 	dict.LocationTable().AppendEmpty()
 	functions := make([]symtab.Symbol, max(1, s.locations/10))
 	for i := range functions {
-		functions[i] = core.Symbol(r.IntN(core.Len()))
+		for functions[i] = core.Symbol(r.IntN(core.Len())); core.Entry.Contains(functions[i].Start); {
+			functions[i] = core.Symbol(r.IntN(core.Len())) // what is called by entry code was interrupted
+		}
 	}
 	for i := 1; i < s.locations; i++ {
 		loc := dict.LocationTable().AppendEmpty()
@@ -83,8 +86,14 @@ func newMessage(r *rand.Rand, core *symtab.Module, s size) pprofile.Profiles {
 	dict.StackTable().AppendEmpty()
 	for range s.stacks {
 		indices := dict.StackTable().AppendEmpty().LocationIndices()
-		for range s.depth {
-			indices.Append(1 + r.Int32N(int32(s.locations-1)))
+		// A return address is seldom where the CPU is interrupted.
+		leaves, callers := int32(s.locations/5), int32(s.locations/5)
+		if s.mixed {
+			leaves, callers = int32(s.locations-1), 0
+		}
+		indices.Append(1 + r.Int32N(leaves))
+		for range s.depth - 1 {
+			indices.Append(1 + callers + r.Int32N(int32(s.locations-1)-callers))
 		}
 	}
 	scope := pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty()

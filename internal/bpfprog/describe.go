@@ -2,109 +2,71 @@ package bpfprog
 
 import (
 	"encoding/hex"
+	"os"
+	"path/filepath"
 	"strings"
-	"time"
-	"unique"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// describe takes over what the kernel tells of a program that was loaded at an instant,
-// and reports whether anything is new.
-func (f *follower) describe(p *bpf.Program, at int64) (changed bool) {
+// function is a function of a program, as the kernel describes it.
+type function struct {
+	*symtab.Image
+	// unsure says that the kernel has given it no name if its program was loaded without
+	// CAP_BPF (bpf_prog_kallsyms_add in kernel/bpf/core.c), which nobody can tell.
+	unsure bool
+}
+
+// functions appends those of a program, which are there since an instant.
+func (d *describer) functions(to []function, p *bpf.Program, since int64) []function {
 	if len(p.Functions) == 0 {
-		return false
+		return to
 	}
+	symbol := d.symbol(p, 0)
 	// The tag is a part of the main function's name, which is kept anyway.
-	symbol := unique.Make(f.describer.symbol(p, 0))
-	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: symtab.TagOf(symbol.Value())}
+	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: symtab.TagOf(symbol)}
 	for i := range p.Functions {
-		function := &p.Functions[i]
-		if function.Len == 0 {
+		f := &p.Functions[i]
+		if f.Len == 0 {
 			continue
 		}
-		there := f.functions.At(function.Addr)
-		switch {
-		case there == nil || !isFunction(there, function, p.ID):
-			f.functions.Load(f.listed(p, i, at).Of(program, f.describer.linesOf(p, function)))
-			f.stats.Updated(symcache.KindLoad, 1, time.Time{})
-		case there.Program != nil && there.Program.Type != "":
-			continue // it is known
-		default:
-			f.functions.Replace(there, f.described(there, p, i).Of(program, f.describer.linesOf(p, function)))
-			f.stats.Updated(symcache.KindSymbols, 1, time.Time{})
+		if i > 0 {
+			symbol = d.symbol(p, i)
 		}
-		changed = true
+		m := symtab.NewFunction(symtab.OriginBPF, symbol, f.Addr, f.Len, since)
+		m.Program, m.Lines = program, d.linesOf(p, f)
+		to = append(to, function{m, d.anybody && isUnsure(p)})
 	}
-	return changed
+	return to
 }
 
-// isFunction reports whether a function that is there is that of the program with
-// that id.
-func isFunction(there *symtab.Function, function *bpf.Function, id uint32) bool {
-	return there.Start == function.Addr && there.Size == function.Len && !there.Guessed &&
-		(there.Program == nil || there.Program.ID == id)
+// isUnsure reports whether a program may have been loaded without CAP_BPF: only programs
+// of two types can, and no program of several functions (bpf_prog_load in
+// kernel/bpf/syscall.c, check_subprogs in kernel/bpf/verifier.c).
+func isUnsure(p *bpf.Program) bool {
+	const socketFilter, cgroupSKB = 1, 8 // enum bpf_prog_type
+	return (p.Type == socketFilter || p.Type == cgroupSKB) && len(p.Functions) == 1
 }
 
-// described returns a function, which a record has named, with the name that is
-// right: from Linux 5.7 to 6.0, all functions of a program have that of the main one, and
-// the record can have been another's, of the same tag. What a kernel has cut off, at
-// 128 bytes before 6.1, stays so.
-func (f *follower) described(there *symtab.Function, p *bpf.Program, i int) *symtab.Function {
-	const shortest = 127
-	symbol, was := f.describer.symbol(p, i), there.Name()
-	if was == symbol || len(was) >= shortest && strings.HasPrefix(symbol, was) {
-		return there
-	}
-	described := symtab.NewFunction(symtab.OriginBPF, symbol, there.Start, there.Size, there.Valid)
-	described.Slack = there.Slack
-	return described
-}
-
-// listed returns a function of a program that no record has named, and that was there
-// at an instant. Loading begins at the program's LoadTime and takes time, seconds if it
-// is large, in which its memory can still be another's. Whose it was then, if another's
-// end was missed, is not known: it has no name.
-func (f *follower) listed(p *bpf.Program, i int, at int64) *symtab.Function {
-	function := &p.Functions[i]
-	start, end := function.Addr, function.Addr+uint64(function.Len)
-	listed := symtab.NewFunction(symtab.OriginBPF, f.describer.symbol(p, i), start, function.Len, symtab.Since(at))
-	if there := f.functions.At(start); there != nil && there.Guessed && there.Start == start && isNamed(there, listed.Name()) {
-		listed.Valid, listed.Slack = there.Valid, there.Slack // only its size was not known
-		return listed
-	}
-	maybe := p.LoadTime
-	if f.listedAt != 0 {
-		maybe = max(maybe, f.resyncs.certain) // later than that no record was missing
-	}
-	if f.makeRoom(start, end, max(p.LoadTime, f.resyncs.certain)) {
-		maybe = at
-	}
-	maybe = min(at, max(maybe, f.functions.FreeSince(start, end)))
-	if loaded := p.LoadTime + int64(maxSlack); loaded < at {
-		listed.Valid.From = max(maybe, loaded) // no program takes that long to load
-	}
-	listed.Slack = symtab.NewSlack(time.Duration(listed.Valid.From-maybe), 0)
-	return listed
+// anybodyLoads reports whether the sysctl kernel.unprivileged_bpf_disabled allows programs
+// to be loaded without CAP_BPF. If it cannot be read, it may.
+func anybodyLoads(procfs string) bool {
+	text, err := os.ReadFile(filepath.Join(procfs, "sys", "kernel", "unprivileged_bpf_disabled"))
+	return err != nil || strings.TrimSpace(string(text)) == "0"
 }
 
 // describer reads what the kernel tells of programs, and their BTF.
 type describer struct {
 	programs Programs
-	lines    bool
+	want     bpf.Want
+	procfs   string
+	anybody  bool   // programs of some types can be loaded without CAP_BPF
+	buffer   []byte // of the last symbol
 
 	btfID uint32 // of the last one that was read
 	btf   *bpf.BTF
 	names map[uint32]string // of its functions; nil while not read
-}
-
-func (d *describer) want() bpf.Want {
-	if d.lines {
-		return bpf.WantFunctions | bpf.WantLines
-	}
-	return bpf.WantFunctions
 }
 
 // readBTF returns a program's BTF, nil if it has none that can be read.
@@ -122,23 +84,18 @@ func (d *describer) readBTF(id uint32) *bpf.BTF {
 	return d.btf
 }
 
-// tag returns the tag that stands in the kernel's symbol for function i. That of
-// the main one is the program's, also where there are others.
-func (d *describer) tag(p *bpf.Program, i int) string {
-	if i == 0 {
-		return hex.EncodeToString(p.Tag[:])
-	}
-	return hex.EncodeToString(p.Functions[i].Tag[:])
-}
-
 // symbol returns the kernel's symbol for function i (bpf_get_prog_name in
 // kernel/bpf/core.c).
 func (d *describer) symbol(p *bpf.Program, i int) string {
-	name := d.functionName(p, i)
-	if name == "" {
-		return "bpf_prog_" + d.tag(p, i)
+	tag := p.Tag // of the main one, also where there are others
+	if i > 0 {
+		tag = p.Functions[i].Tag
 	}
-	return "bpf_prog_" + d.tag(p, i) + "_" + name
+	d.buffer = hex.AppendEncode(append(d.buffer[:0], "bpf_prog_"...), tag[:])
+	if name := d.functionName(p, i); name != "" {
+		d.buffer = append(append(d.buffer, '_'), name...)
+	}
+	return string(d.buffer)
 }
 
 func (d *describer) functionName(p *bpf.Program, i int) string {

@@ -8,57 +8,50 @@
 //   - trampoline: code that the kernel makes to call BPF programs, from where they
 //     are attached to. Dispatchers (of XDP programs) and struct_ops images are alike.
 //   - out-of-line page: code that the kernel makes for kprobes and for ftrace.
-//   - baseline: what was there before the source began to listen.
-//   - resync: to list programs again, because records were lost.
+//   - loss: blind time (contract 5.2) after which no list has confirmed what is there.
 //
 // # The flow
 //
-// [Source.Run] first subscribes to the kernel's records of what comes and goes
-// (package perfring), then lists the programs that are there (package bpf), so that
-// nothing is missed in between, and then applies the records to what it knows, in
-// the order of their times. What is there is never read anew while records come: a
-// burst of them is one change, and costs what it changes.
-//
-// A record gives a function its name and its place at once; for the rest, the
-// number and type of the program and its source lines, the kernel is asked as soon as
-// that is published. A program that is gone by then has a name and no more.
-//
-// The kernel lists no trampolines and pages but in /proc/kallsyms, the end of which
-// is read once, and only if that is quick: it takes time that grows with the square
-// of the number of programs. It is read again only for what records that were lost may
-// have been about.
+// [Source] runs it all: it subscribes to the kernel's records of what is loaded and
+// unloaded (package perfring), then lists the programs that are there (package bpf), and
+// then applies records as they come. What it knows is in a record, which a mutex guards:
+// [Source.Refresh] empties the rings at any time. The lister makes the slow calls, without
+// the mutex: it lists programs and asks for those that records have named. The tail reads
+// the end of /proc/kallsyms, which alone shows trampolines and pages that were there
+// before, at the start and after losses, when it is quiet. That takes time that grows with
+// the square of the number of programs.
 //
 // # What is certain
 //
-// A function that a record tells of was there since the record's time. One that is
-// found by a list was since the list, and perhaps before: as early as its program's
-// loading began, if the source was not there yet, else as early as records were missing.
-// What nobody saw end was there for as long as no record was missing, and perhaps up to
-// the look that missed it, or until something else was loaded into its place. No record
-// is missing up to a look at the rings that a later look has confirmed, which is some
-// ten seconds ago when nothing happens, and less when something does.
+// An image of which there are records was there from one to the other. One that a list
+// shows was there from when the list's last id was read, and one that /proc/kallsyms shows
+// from when the file was read, unless a record of that time says that it was unloaded.
+// The kernel has an id for a program before it writes its record, and for some time after
+// that of its unload, but never while its code is not there.
 //
-// # When records are lost
+// A list is applied after the records of its time. It is about a loss before it: programs
+// that it still shows by their ids were there throughout; all else that was there was
+// certainly there only until the loss began. Losses that began while it was read
+// remain for the next one. Lists take at most one tenth of the time.
 //
-// Programs are listed again: only those that are new are asked for, and what is gone is
-// recorded to have gone since no record was missing. Lists take at most one tenth of the
-// time. A record that comes later than it should, so that it may have been undone
-// already, counts as lost. A record older than the last list is about what that has
-// found already or, if it says that a program goes, about one before it: then the kernel
-// is asked which.
+// Batches of records are in the order of cause and effect: the record of a load comes
+// before that of the unload, and before that of what is loaded in its place (package
+// perfring reads the clock before the first ring). So no record of a load displaces what
+// came later.
 //
-// Trampolines and pages are in no list of programs. If there are any whose end may have
-// been lost, the end of /proc/kallsyms is read when no records were lost for a while, at
-// most once a minute, and what is not found is gone. What cannot be looked for, as that
-// would take too long or it is never quiet, is taken for gone.
+// The time at which a program's loading began, which the kernel tells, is no evidence:
+// the verifier runs after it, for seconds at times.
 //
-// A later [Source.Run] goes on where the one before it ended, as if all records in
-// between were lost.
+// # Names
+//
+// Records have the kernel's names. A program that was loaded without CAP_BPF has none:
+// its record has an empty name. Programs of the two types that can be loaded so, which
+// were found by a list, have a name only if /proc/kallsyms shows it.
 //
 // # Without privileges
 //
-// Without records, programs are listed every second, only new ones are asked for, and
-// records are tried again every minute. Trampolines are not known then. Where listing is
-// refused, but records come, programs that were there before are taken from
-// /proc/kallsyms, without their lengths.
+// Without records, everything between two lists is a loss, and programs are listed again and
+// again: each is certain from the first list that shows its id to the last. Records are
+// tried again every minute. Where listing is refused, records are all there is, and a loss
+// ends everything.
 package bpfprog

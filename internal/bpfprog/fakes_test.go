@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -110,72 +115,181 @@ func unloads(at int64, p *bpf.Program) []perfring.Record {
 	return recordsOf(at, p, perfring.ProgramUnload)
 }
 
-// fakeFollower returns a follower of programs, which it has listed.
-func fakeFollower(t *testing.T, p *fakePrograms) *follower {
-	t.Helper()
-	f := newFollower(&Source{opts: Options{
-		SourceLines: true, Trampolines: true, History: symtab.History{TTL: time.Hour, MaxEntries: 1000},
-	}, programs: p})
-	f.resync(t.Context())
-	return f
+// at returns the symbol that a table has at an address for an interval.
+func at(table *symtab.Table, addr uint64, during symtab.Interval) (symtab.Symbol, bool) {
+	sym := symtab.NewSnapshot(table).At(addr, during).Symbol
+	return sym, sym.Image != nil
 }
 
-// catchUp lists again as soon as it is allowed, and asks for what records have named.
-func catchUp(t *testing.T, f *follower) {
+// tape is a recorder that has what a test puts into it.
+type tape struct {
+	batch     perfring.Batch
+	certain   func() int64               // the Certain of a batch
+	fill      func(*tape) perfring.Batch // makes one, if it is set
+	err       error                      // of Wait
+	refreshed atomic.Int32
+}
+
+func (r *tape) Wait(ctx context.Context, _ time.Time) error {
+	if r.err != nil {
+		return r.err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (r *tape) Drain() perfring.Batch {
+	certain := r.certain()
+	if r.fill != nil {
+		r.batch = r.fill(r)
+	}
+	b := r.batch
+	b.Certain = certain
+	r.batch = perfring.Batch{}
+	return b
+}
+
+func (r *tape) RefreshCPUs(bool) error { r.refreshed.Add(1); return nil }
+func (*tape) Close() error             { return nil }
+
+// rig is a source of fakes, which does a round when it is told to.
+type rig struct {
+	*Source
+	*tape
+	t      *testing.T
+	table  *symtab.Table // that it published last
+	tables int           // number of them
+	counts symcache.Counts
+	err    error
+}
+
+// newRig returns a source that has listed the programs.
+func newRig(t *testing.T, p Programs) *rig {
 	t.Helper()
-	for f.resyncs.wanted || len(f.ask) > 0 {
-		f.resyncs.next = time.Time{}
-		f.complete(t.Context())
+	r := unstarted(t, p)
+	r.begin()
+	r.round(t.Context())
+	return r
+}
+
+// unstarted returns one that has not.
+func unstarted(t *testing.T, p Programs) *rig {
+	t.Helper()
+	r := &rig{tape: &tape{certain: now}, t: t}
+	r.Source = NewSourceFrom(Options{
+		SourceLines: true, Trampolines: true, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1000},
+		Procfs: t.TempDir(),
+	}, func() (Recorder, error) { return r.tape, nil }, p)
+	r.kallsyms("")
+	return r
+}
+
+// round does one.
+func (r *rig) round(ctx context.Context) time.Time {
+	r.t.Helper()
+	deadline, err := r.Source.round(ctx)
+	require.NoError(r.t, err)
+	return deadline
+}
+
+// poll has records be refused.
+func (r *rig) poll() {
+	r.publish, r.ready = r.published, false
+	r.start(&poller{now: r.now, last: r.now()}, perfring.ErrMemory)
+}
+
+// begin is what Run does first.
+func (r *rig) begin() {
+	r.publish, r.ready = r.published, false
+	r.start(r.tape, nil)
+}
+
+func (r *rig) published(u symcache.Update) {
+	r.table, r.err = u.Table, u.Degraded
+	r.tables++
+	r.counts.LostRecords += u.Changes.LostRecords
+	r.counts.Resyncs += u.Changes.Resyncs
+	checkOrder(r.t, u.Table)
+}
+
+// play has the rings hold records, and does a round.
+func (r *rig) play(records ...perfring.Record) {
+	r.batch.Records = append(r.batch.Records, records...)
+	for r.round(r.t.Context()); len(r.ask) > 0; {
+		r.round(r.t.Context())
 	}
 }
 
-// expectPrograms checks that the table has the functions of the programs, and no other
-// function of a program.
-func expectPrograms(t *testing.T, f *follower, programs ...*bpf.Program) {
-	t.Helper()
-	want, got := map[uint64]string{}, map[uint64]string{}
-	for _, p := range programs {
-		for i, function := range p.Functions {
-			want[function.Addr] = fmt.Sprint(symbolOf(p, i), " of ", p.ID, p.TypeName(), " to ", function.Addr+uint64(function.Len))
-		}
-	}
-	for _, function := range f.table().Functions() {
-		if function.Origin == symtab.OriginBPF {
-			p := symtab.Program{}
-			if function.Program != nil {
-				p = *function.Program
-			}
-			got[function.Start] = fmt.Sprint(function.Name(), " of ", p.ID, p.Type, " to ", function.End())
-		}
-	}
-	assert.Equal(t, want, got)
+// miss has records of an interval be lost.
+func (r *rig) miss(from, to int64) {
+	r.batch.Blind = append(r.batch.Blind, perfring.Interval{From: from, To: to})
+	r.batch.Lost += 17
 }
 
-// nameAt returns the name of an address now, empty if there is none.
-func nameAt(f *follower, addr uint64) string { return nameThen(f, addr, symtab.Now) }
+// listNow lists again as soon as it is allowed.
+func (r *rig) listNow() {
+	r.listAt = time.Time{}
+	r.round(r.t.Context())
+}
 
-func nameThen(f *follower, addr uint64, at symtab.Interval) string {
-	sym, ok := f.table().Lookup(addr, at)
+// kallsyms has the kernel's list of symbols end with some lines.
+func (r *rig) kallsyms(lines string) {
+	text := "ffffffff81000000 T _text\nffffffff81000040 T _etext\n" + lines
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.tail.procfs, "kallsyms"), []byte(text), 0o600))
+}
+
+// readKallsyms has enough time have passed to read it.
+func (r *rig) readKallsyms() {
+	r.tail.lost, r.tail.read = time.Time{}, time.Now().Add(-readEvery)
+	r.round(r.t.Context())
+}
+
+// name returns the name of an address now, empty if there is none.
+func (r *rig) nameAt(addr uint64) string { return r.nameThen(addr, symtab.Present) }
+
+func (r *rig) nameThen(addr uint64, during symtab.Interval) string {
+	sym, ok := at(r.table, addr, during)
 	if !ok {
 		return ""
 	}
 	return sym.Name().Name
 }
 
-// playback is a recorder that has bursts of records, and then none.
-type playback struct {
-	bursts [][]perfring.Record
-	end    func()
-}
+// image returns what is at an address now.
+func (r *rig) image(addr uint64) *symtab.Image { return r.history.At(addr) }
 
-func (p *playback) Read(ctx context.Context, _ time.Time) ([]perfring.Record, error) {
-	if len(p.bursts) == 0 {
-		p.end()
-		return nil, ctx.Err()
+// expect checks that the table has the functions of the programs, and no other function of
+// a program.
+func (r *rig) expect(programs ...*bpf.Program) {
+	r.t.Helper()
+	want, got := map[uint64]string{}, map[uint64]string{}
+	for _, p := range programs {
+		for i, f := range p.Functions {
+			want[f.Addr] = fmt.Sprint(symbolOf(p, i), " of ", p.ID, p.TypeName(), " to ", f.Addr+uint64(f.Len))
+		}
 	}
-	burst := p.bursts[0]
-	p.bursts = p.bursts[1:]
-	return burst, nil
+	for _, m := range r.table.Live() {
+		if m.Origin == symtab.OriginBPF {
+			p := symtab.Program{}
+			if m.Program != nil {
+				p = *m.Program
+			}
+			got[m.Start] = fmt.Sprint(m.Name(), " of ", p.ID, p.Type, " to ", m.End)
+		}
+	}
+	assert.Equal(r.t, want, got)
 }
 
-func (*playback) Close() error { return nil }
+// checkOrder checks that what is there does not overlap.
+func checkOrder(t *testing.T, table *symtab.Table) {
+	t.Helper()
+	end := uint64(0)
+	for _, m := range table.Live() {
+		require.GreaterOrEqual(t, m.Start, end)
+		require.Greater(t, m.End, m.Start)
+		end = m.End
+	}
+}
+
+// now reads the clock of records.
+func now() int64 { return perfring.Boottime.Now() }

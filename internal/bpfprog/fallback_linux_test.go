@@ -18,6 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -60,23 +61,27 @@ func TestWithoutRecords(t *testing.T) {
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
 		s := NewSource(everything)
-		programs := &counted{Programs: s.programs, asked: map[uint32]int{}}
-		s.programs = programs
+		programs := &counted{Programs: s.lister.programs, asked: map[uint32]int{}}
+		s.lister.programs = programs
 		latest := run(t, s)
 		require.ErrorIs(t, latest().degraded, perfring.ErrPermission)
-		require.ErrorContains(t, latest().degraded, "once a second only, and trampolines have no names")
+		require.ErrorContains(t, latest().degraded, "falling back to polling BPF programs; short-lived programs and trampolines have no names")
 		require.ErrorContains(t, latest().degraded, "CAP_PERFMON")
 		checkPrograms(t, latest, before)
 
 		after := loadAll(t, "after")
 		checkPrograms(t, latest, slices.Concat(before, after))
 		c := codeOf(t, after[0])
+		known := eventually(t, latest, "a second look shows it", func(table *symtab.Table) bool {
+			sym, ok := at(table, c.starts[0], symtab.Present)
+			return ok && sym.Image.Lifetime.From < table.Certain()
+		}).Certain() - 1
 		require.NoError(t, after[0].Close())
 		table := eventually(t, latest, "the program is gone", func(table *symtab.Table) bool {
-			sym, ok := table.Lookup(c.starts[0], symtab.Now)
-			return !ok || sym.Function.Program.ID != c.id
+			sym, ok := at(table, c.starts[0], symtab.Present)
+			return !ok || sym.Image.Program.ID != c.id
 		})
-		_, ok := table.Lookup(c.starts[0], symtab.Instant(now()-int64(pollInterval)))
+		_, ok := at(table, c.starts[0], symtab.Instant(known))
 		assert.True(t, ok, "it is remembered")
 		for _, p := range slices.Concat(before, after[1:]) {
 			lists, asked := programs.counts(codeOf(t, p).id)
@@ -86,48 +91,47 @@ func TestWithoutRecords(t *testing.T) {
 	})
 }
 
-// TestWithoutAList has the kernel refuse to list programs: what was there before is
-// named by the kernel's list of symbols, read once, and what comes after by records.
+// TestWithoutAList has the kernel refuse to list programs: what was there before has no
+// name, and what comes after is named by records.
 func TestWithoutAList(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{
 		Need: func(t testing.TB) { kerneltest.NeedBPF(t) },
 		Drop: []capability.Cap{capability.CAP_SYS_ADMIN},
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
-		opts := everything
-		procfs, forget := onlyOnce(t)
-		opts.Procfs = procfs
-		latest := run(t, NewSource(opts))
-		forget()
+		latest := run(t, NewSource(everything))
 		require.ErrorIs(t, latest().degraded, bpf.ErrPermission)
-		require.ErrorContains(t, latest().degraded, "no source lines, and those loaded before the start no certain lengths")
-		require.ErrorContains(t, latest().degraded, "CAP_SYS_ADMIN")
+		assert.True(t, strings.HasPrefix(latest().degraded.Error(),
+			"BPF programs loaded before the start have no names: grant CAP_SYS_ADMIN"), latest().degraded)
 		require.NotErrorIs(t, latest().degraded, perfring.ErrPermission)
 
 		after := loadAll(t, "after")
 		names := listed(t)
-		for i, p := range slices.Concat(before, after) {
+		for i, p := range after {
 			c := codeOf(t, p)
 			for f, start := range c.starts {
 				table := eventually(t, latest, fmt.Sprintf("function %d of program %d: %v", f, i, names[start]), func(table *symtab.Table) bool {
-					sym, ok := table.Lookup(start, symtab.Now)
+					sym, ok := at(table, start, symtab.Present)
 					return ok && slices.Contains(names[start], sym.Name().Name)
 				})
-				sym, _ := table.Lookup(c.ends[f]-1, symtab.Now)
+				sym, _ := at(table, c.ends[f]-1, symtab.Present)
 				assert.Equal(t, start, sym.Start, "at its last address")
-				if i >= len(before) {
-					assert.Equal(t, c.ends[f], sym.End)
-					if len(names[c.starts[0]]) == 1 { // else the record has not the tag of the event (Linux 5.10)
-						assert.Equal(t, &symtab.Program{ID: c.id, Tag: c.tag}, sym.Function.Program)
-					}
+				assert.Equal(t, c.ends[f], sym.End)
+				if len(names[c.starts[0]]) == 1 { // else the record has not the tag of the event (Linux 5.10)
+					assert.Equal(t, &symtab.Program{ID: c.id, Tag: c.tag}, sym.Image.Program)
 				}
 			}
 		}
-		agree(t, latest)
+		for _, p := range before {
+			for _, start := range codeOf(t, p).starts {
+				_, ok := at(latest().table, start, symtab.Present)
+				assert.False(t, ok, "nothing certain is known of it")
+			}
+		}
 		for _, p := range slices.Concat(before, after) {
 			require.NoError(t, p.Close())
 		}
-		agree(t, latest)
+		eventually(t, latest, "all are gone", func(table *symtab.Table) bool { return len(bpfFunctions(table)) == 0 })
 	})
 }
 
@@ -140,7 +144,7 @@ func TestWithoutAnything(t *testing.T) {
 		},
 		Drop: []capability.Cap{capability.CAP_SYS_ADMIN, capability.CAP_PERFMON},
 	}, func(t *testing.T) {
-		err := NewSource(everything).Run(t.Context(), func(*symtab.Table, error) {
+		err := NewSource(everything).Run(t.Context(), func(symcache.Update) {
 			t.Error("there is nothing to publish")
 		})
 		require.ErrorIs(t, err, perfring.ErrPermission)
@@ -167,7 +171,7 @@ func testHidden(t *testing.T) {
 	latest := run(t, NewSource(everything))
 	require.ErrorIs(t, latest().degraded, bpf.ErrHidden)
 	require.ErrorIs(t, latest().degraded, kallsyms.ErrRestricted)
-	require.ErrorContains(t, latest().degraded, "has no name")
+	require.ErrorContains(t, latest().degraded, "have no names")
 	require.ErrorContains(t, latest().degraded, "CAP_SYSLOG")
 	require.ErrorContains(t, latest().degraded, "kernel.kptr_restrict")
 	spec := kerneltest.HotProgram(t)
@@ -189,13 +193,13 @@ func testHidden(t *testing.T) {
 func TestRecordsAreTriedAgain(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)
-	record, refused := s.record, false
-	s.record = func() (Recorder, error) {
+	open, refused := s.open, false
+	s.open = func() (Recorder, error) {
 		if !refused {
 			refused = true
 			return nil, perfring.ErrMemory
 		}
-		return record()
+		return open()
 	}
 	s.recordAgain = time.Millisecond
 	latest := run(t, s)
@@ -208,7 +212,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 func TestEndsWhileItPolls(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)
-	s.record = func() (Recorder, error) { return nil, perfring.ErrMemory }
+	s.open = func() (Recorder, error) { return nil, perfring.ErrMemory }
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, s.Run(ctx, func(*symtab.Table, error) { cancel() }))
+	require.NoError(t, s.Run(ctx, func(symcache.Update) { cancel() }))
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -19,13 +20,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var everything = Options{
 	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, Trampolines: true,
-	History: symtab.History{TTL: time.Minute, MaxEntries: 1 << 16},
+	History: symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16},
 }
 
 // published is what a source published last, and what it said is missing.
 type published struct {
-	table    *symtab.Table
-	degraded error
+	table           *symtab.Table
+	degraded        error
+	symcache.Counts // so far
 }
 
 // run starts a source and returns what it published last, whenever asked. The
@@ -37,8 +39,13 @@ func run(t *testing.T, s *Source) (latest func() published) {
 	first := make(chan struct{})
 	var last atomic.Pointer[published]
 	go func() {
-		done <- s.Run(ctx, func(table *symtab.Table, degraded error) {
-			if last.Swap(&published{table, degraded}) == nil {
+		done <- s.Run(ctx, func(u symcache.Update) {
+			p := &published{u.Table, u.Degraded, u.Changes.Counts}
+			if was := last.Load(); was != nil {
+				p.LostRecords += was.LostRecords
+				p.Resyncs += was.Resyncs
+			}
+			if last.Swap(p) == nil {
 				close(first)
 			}
 		})
@@ -65,10 +72,10 @@ func eventually(t *testing.T, latest func() published, what string, wanted func(
 			return table
 		}
 	}
-	functions := table.Functions()
+	functions := table.Live()
 	t.Logf("%d functions are published (%v):", len(functions), latest().degraded)
 	for _, f := range functions[max(0, len(functions)-20):] {
-		t.Logf("%#x %#x %v %s %+v", f.Start, f.End(), f.Origin, f.Name(), f.Program)
+		t.Logf("%#x %#x %v %s %+v", f.Start, f.End, f.Origin, f.Name(), f.Program)
 	}
 	t.Fatal("never: ", what)
 	return nil
@@ -77,7 +84,7 @@ func eventually(t *testing.T, latest func() published, what string, wanted func(
 // differences returns how what is published differs from what the kernel lists. Other
 // tests can load programs at the same time: only what is there before and after
 // counts.
-func differences(t *testing.T, latest func() published) (diff []string) {
+func differences(t *testing.T, latest func() published, withOthers bool) (diff []string) {
 	t.Helper()
 	before, first := listed(t), functionsAt(latest().table)
 	second, after := functionsAt(latest().table), listed(t)
@@ -86,9 +93,13 @@ func differences(t *testing.T, latest func() published) (diff []string) {
 		if !slices.Equal(before[addr], names) {
 			continue
 		}
-		sym, ok := table.Lookup(addr, symtab.Now)
+		hit := symtab.NewSnapshot(table).At(addr, symtab.Present)
+		if hit.Image != nil && hit.Image.Name() == "" || !withOthers && symtab.TagOf(names[0]) == "" {
+			continue // the kernel may have no name for it, or the source wants none
+		}
+		sym, ok := hit.Symbol, hit.Symbol.Image != nil
 		if !ok || sym.Start != addr || !slices.Contains(names, sym.Name().Name) {
-			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, names, sym.Function))
+			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, names, hit))
 		}
 	}
 	for addr, name := range first {
@@ -113,7 +124,7 @@ func listed(t *testing.T) map[uint64][]string {
 
 func functionsAt(table *symtab.Table) map[uint64]string {
 	names := map[uint64]string{}
-	for _, f := range table.Functions() {
+	for _, f := range table.Live() {
 		names[f.Start] = f.Name()
 	}
 	return names
@@ -122,9 +133,15 @@ func functionsAt(table *symtab.Table) map[uint64]string {
 // agree waits until what is published is what the kernel lists.
 func agree(t *testing.T, latest func() published) {
 	t.Helper()
+	agreeOn(t, latest, true)
+}
+
+// agreeOn does so with trampolines and pages or without.
+func agreeOn(t *testing.T, latest func() published, withOthers bool) {
+	t.Helper()
 	var diff []string
 	for began := time.Now(); time.Since(began) < time.Minute; {
-		if diff = differences(t, latest); len(diff) == 0 {
+		if diff = differences(t, latest, withOthers); len(diff) == 0 {
 			return
 		}
 	}

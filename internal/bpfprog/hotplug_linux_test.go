@@ -36,5 +36,5 @@ func TestCPUsComeAndGo(t *testing.T) {
 		}
 	}
 	agree(t, latest)
-	require.Positive(t, s.Stats().Counts().Resyncs, "what was missed was listed")
+	require.Positive(t, latest().Resyncs, "what was missed was listed")
 }

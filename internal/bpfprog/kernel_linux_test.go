@@ -14,14 +14,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
+// smallProgram describes a small program of a type that nobody can load without CAP_BPF.
+func smallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
+	spec := kerneltest.SmallProgram(name, n, pad)
+	spec.Type = ebpf.SchedCLS
+	return spec
+}
+
 // loadAll loads programs of all sorts: without BTF, of several lengths, some with
 // equal tags, without a name, and with BTF and functions, twice the same.
 func loadAll(t *testing.T, round string) (programs []*ebpf.Program) {
 	t.Helper()
 	for i := range 5 {
-		programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram(fmt.Sprint(round, i), int32(i/2), i/2*3)))
+		programs = append(programs, kerneltest.LoadBPF(t, smallProgram(fmt.Sprint(round, i), int32(i/2), i/2*3)))
 	}
-	programs = append(programs, kerneltest.LoadBPF(t, kerneltest.SmallProgram("", 77, 0)))
+	programs = append(programs, kerneltest.LoadBPF(t, smallProgram("", 77, 0)))
 	hot := kerneltest.HotProgram(t)
 	return append(programs, kerneltest.LoadBPF(t, hot), kerneltest.LoadBPF(t, hot))
 }
@@ -43,7 +50,7 @@ func TestNamesAreThoseOfTheKernel(t *testing.T) {
 		require.NoError(t, p.Close())
 	}
 	eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
-		return !slices.ContainsFunc(bpfFunctions(table), func(f *symtab.Function) bool {
+		return !slices.ContainsFunc(bpfFunctions(table), func(f *symtab.Image) bool {
 			return f.Program != nil && slices.Contains(ids, f.Program.ID)
 		})
 	})
@@ -55,7 +62,7 @@ func TestNamesAreThoseOfTheKernel(t *testing.T) {
 func TestWhileTheBaselineIsRead(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	for i := range 100 {
-		kerneltest.LoadBPF(t, kerneltest.SmallProgram("baseline", int32(i), i)) // to have something to read
+		kerneltest.LoadBPF(t, smallProgram("baseline", int32(i), i)) // to have something to read
 	}
 	for round := range 10 {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
@@ -69,7 +76,7 @@ func TestWhileTheBaselineIsRead(t *testing.T) {
 						return
 					default:
 					}
-					p, err := ebpf.NewProgram(kerneltest.SmallProgram("meanwhile", n/3, int(n%7*40)))
+					p, err := ebpf.NewProgram(smallProgram("meanwhile", n/3, int(n%7*40)))
 					if err != nil {
 						continue // the test fails for want of programs
 					}
@@ -117,26 +124,34 @@ func codeOf(t *testing.T, p *ebpf.Program) (c code) {
 	return c
 }
 
+// typeOf returns the name of a program's type.
+func typeOf(t *testing.T, p *ebpf.Program) string {
+	t.Helper()
+	name := map[ebpf.ProgramType]string{ebpf.SocketFilter: "socket_filter", ebpf.SchedCLS: "sched_cls"}[p.Type()]
+	require.NotEmpty(t, name)
+	return name
+}
+
 // checkPrograms waits until the programs are known and checks every address of
 // their functions, and that behind each.
 func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Program) {
 	t.Helper()
 	for _, p := range programs {
 		c := codeOf(t, p)
-		want := symtab.Program{ID: c.id, Type: "socket_filter", Tag: c.tag}
+		want := symtab.Program{ID: c.id, Type: typeOf(t, p), Tag: c.tag}
 		table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
-			sym, ok := table.Lookup(c.starts[0], symtab.Now)
-			return ok && sym.Function.Program != nil && *sym.Function.Program == want
+			sym, ok := at(table, c.starts[0], symtab.Present)
+			return ok && sym.Image.Program != nil && *sym.Image.Program == want
 		})
 		for i, start := range c.starts {
 			for addr := start; addr < c.ends[i]; addr++ {
-				sym, ok := table.Lookup(addr, symtab.Now)
+				sym, ok := at(table, addr, symtab.Present)
 				require.True(t, ok)
 				require.Equal(t, start, sym.Start)
 				require.Equal(t, c.ends[i], sym.End)
-				require.Equal(t, want, *sym.Function.Program, "%s", sym.Name().Name)
+				require.Equal(t, want, *sym.Image.Program, "%s", sym.Name().Name)
 			}
-			if sym, ok := table.Lookup(c.ends[i], symtab.Now); ok {
+			if sym, ok := at(table, c.ends[i], symtab.Present); ok {
 				require.Equal(t, c.ends[i], sym.Start, "the byte after")
 			}
 		}

@@ -63,8 +63,8 @@ func TestSourceLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			starts, lens, want := jitedLines(t, p)
 			table := eventually(t, latest, "lines are known", func(table *symtab.Table) bool {
-				sym, ok := table.Lookup(starts[0], symtab.Now)
-				return ok && sym.Function.Lines != nil
+				sym, ok := at(table, starts[0], symtab.Present)
+				return ok && sym.Image.Lines != nil
 			})
 			files := map[string]bool{}
 			for i, start := range starts {
@@ -85,11 +85,11 @@ func compareLines(t *testing.T, table *symtab.Table, start, end uint64, want []j
 		for next < len(want) && want[next].addr <= addr {
 			next++
 		}
-		sym, ok := table.Lookup(addr, symtab.Now)
+		sym, ok := at(table, addr, symtab.Present)
 		require.True(t, ok)
-		i := sym.Function.Lines.Find(uint32(addr - start))
+		i := sym.Image.Lines.Find(uint32(addr - start))
 		require.GreaterOrEqual(t, i, 0, "%#x", addr)
-		require.Equal(t, want[next-1].Position, sym.Function.Lines.Position(i), "%#x", addr)
+		require.Equal(t, want[next-1].Position, sym.Image.Lines.Position(i), "%#x", addr)
 	}
 	require.Equal(t, len(want), next, "all records are of this function")
 }
@@ -111,6 +111,6 @@ func TestWithoutSourceLines(t *testing.T) {
 }
 
 // bpfFunctions returns the functions of programs that are there.
-func bpfFunctions(table *symtab.Table) []*symtab.Function {
-	return slices.DeleteFunc(table.Functions(), func(f *symtab.Function) bool { return f.Origin != symtab.OriginBPF })
+func bpfFunctions(table *symtab.Table) []*symtab.Image {
+	return slices.DeleteFunc(table.Live(), func(f *symtab.Image) bool { return f.Origin != symtab.OriginBPF })
 }

@@ -3,6 +3,7 @@ package bpfprog
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
@@ -17,24 +18,41 @@ type Options struct {
 
 	SourceLines bool // of programs that carry BTF
 	Trampolines bool // also trampolines and out-of-line pages
-	History     symtab.History
+	History     symtab.Limits
+
+	// Delay is how long to wait for more records after the first, 0 for as long as
+	// perfring.SymbolOptions has it.
+	Delay time.Duration
 }
 
 // A Source publishes the functions of BPF programs, and what goes with them.
 type Source struct {
-	opts     Options
-	record   func() (Recorder, error)
-	programs Programs
-	stats    symcache.Stats
-	follower *follower // what the runs before have found out, nil before the first
-
+	open        func() (Recorder, error)
 	recordAgain time.Duration // time between two tries to have records, when they are refused
+	lister      lister
+
+	mu sync.Mutex // guards what follows; no slow system call is made while it is held
+	state
 }
 
-// A Recorder tells what comes and goes; a perfring.Reader of Symbols.
+// state is what the mutex of a Source guards.
+type state struct {
+	*record
+	recorder Recorder // nil while Run does not run
+	drained  int64    // the Certain of its last batch
+	publish  func(symcache.Update)
+	ready    bool // programs were listed since Run was called, as far as that is permitted
+	missing  missing
+	schedule
+	tail tail
+}
+
+// A Recorder tells what comes and goes; a perfring.Reader of Symbols. Drain may be called
+// while Wait waits.
 type Recorder interface {
-	// Read returns no records only if there were none to return at the deadline.
-	Read(ctx context.Context, deadline time.Time) ([]perfring.Record, error)
+	Wait(ctx context.Context, deadline time.Time) error
+	Drain() perfring.Batch
+	RefreshCPUs(hotplug bool) error
 	Close() error
 }
 
@@ -48,75 +66,151 @@ type Programs interface {
 // NewSource returns a source of the running kernel's functions.
 func NewSource(opts Options) *Source {
 	return NewSourceFrom(opts, func() (Recorder, error) {
-		return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
+		perf := perfring.SymbolOptions(opts.Sysfs)
+		if opts.Delay > 0 {
+			perf.Delay = opts.Delay
+		}
+		return perfring.Open(perf)
 	}, new(bpf.Reader))
 }
 
-// NewSourceFrom returns a source of what a recorder and programs tell. record starts to
+// NewSourceFrom returns a source of what a recorder and programs tell. open starts to
 // record; what it returns is closed when Run ends.
-func NewSourceFrom(opts Options, record func() (Recorder, error), programs Programs) *Source {
-	return &Source{opts: opts, record: record, programs: programs, recordAgain: time.Minute}
+func NewSourceFrom(opts Options, open func() (Recorder, error), programs Programs) *Source {
+	s := &Source{
+		open: open, recordAgain: time.Minute,
+		state: state{record: newRecord(opts.Trampolines, opts.History), tail: tail{procfs: opts.Procfs}},
+	}
+	want := bpf.WantFunctions
+	if opts.SourceLines {
+		want |= bpf.WantLines
+	}
+	s.lister = lister{
+		programs: programs, describer: describer{programs: programs, want: want, procfs: opts.Procfs},
+		now: perfring.Boottime.Now, drain: func() { s.drain() },
+	}
+	return s
 }
 
 // Name returns "bpf".
 func (*Source) Name() string { return "bpf" }
-
-// Stats returns the source's counts of its work. What it counts as symbols are the
-// numbers, types and lines of programs.
-func (s *Source) Stats() *symcache.Stats { return &s.stats }
 
 // Run publishes the functions that are there, and anew after every change. What
 // privileges are missing is said with the tables (section 8 of the contract); with
 // neither records nor a list of programs, it returns the errors of both. Its other
 // errors are those of reading records. A later run goes on with what is known, as after
 // lost records; one goroutine at a time may call it.
-func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	if s.follower == nil {
-		s.follower = newFollower(s)
-	} else {
-		s.follower.resume()
+func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
+	s.mu.Lock()
+	s.publish, s.ready = publish, false
+	s.mu.Unlock()
+	for ctx.Err() == nil {
+		if err := s.follow(ctx); err != nil {
+			return err
+		}
 	}
-	f := s.follower
-	records, err := s.record() // before anything is listed, or what is loaded in between is missed
+	return nil
+}
+
+// Refresh applies the records that there are and publishes what is known then.
+func (s *Source) Refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recorder == nil || !s.ready || s.polls() {
+		return
+	}
+	s.drainLocked()
+	s.publishTable()
+	if len(s.ask) > 0 || s.losses.any() {
+		s.wake()
+	}
+}
+
+// drain applies the records that there are, and returns up to when they are complete.
+func (s *Source) drain() (certain int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drainLocked()
+	return s.drained
+}
+
+func (s *Source) drainLocked() {
+	b := s.recorder.Drain()
+	s.drained = b.Certain
+	s.apply(&b)
+	if len(b.Blind) > 0 && !s.polls() {
+		s.tail.lost, s.tail.wanted = time.Now(), s.trampolines
+	}
+}
+
+// polls reports whether records are refused.
+func (s *Source) polls() bool { return s.missing.records != nil }
+
+// publishTable publishes what is known. It is called with mu held.
+func (s *Source) publishTable() {
+	s.loadAnnounced()
+	s.changed = false
+	s.publish(symcache.Update{Table: s.history.Table(), Degraded: s.missing.err(), Changes: s.Take()})
+}
+
+// follow lists what is there and applies records to it until ctx is done. Where records
+// are refused, it polls, and ends when it is time to try again.
+func (s *Source) follow(ctx context.Context) error {
+	recorder, refused := s.open() // before anything is listed, or what is loaded in between is missed
+	if refused != nil {
+		again, cancel := context.WithTimeout(ctx, s.recordAgain)
+		defer cancel()
+		ctx, recorder = again, &poller{now: s.now, last: s.now()}
+	}
+	s.start(recorder, refused)
+	defer s.stop()
+	watch, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { watchCPUs(watch, s.cpusChanged) })
+	defer watcher.Wait()
+	defer stop()
+	for ctx.Err() == nil {
+		if err := s.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step does a round, and waits until the next one is due.
+func (s *Source) step(ctx context.Context) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.wake = cancel // what happens from now on ends the wait
+	s.mu.Unlock()
+	if err := s.keepHouse(); err != nil {
+		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
+	}
+	deadline, err := s.round(ctx)
 	if err != nil {
-		f.recordErr = err
-		return s.poll(ctx, f, publish)
+		return err
 	}
-	return f.follow(ctx, records, publish)
+	if err := s.recorder.Wait(waiting, deadline); err != nil && waiting.Err() == nil {
+		return fmt.Errorf("following BPF programs: %w", err)
+	}
+	return nil
 }
 
-// follow lists what is there and applies records to it, which it closes at the end.
-func (f *follower) follow(ctx context.Context, records Recorder, publish func(*symtab.Table, error)) error {
-	defer records.Close() //nolint:errcheck // nothing was written
-	f.resync(ctx)
-	if f.doubts.looked.IsZero() {
-		f.othersErr = f.readOthers(ctx)
-	}
-	publish(f.table(), f.degraded())
-	for {
-		deadline, began := f.nextLook(time.Now().Add(expireInterval)), f.now()
-		wait := time.Until(deadline)
-		burst, err := records.Read(ctx, deadline)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("following BPF programs: %w", err)
-		}
-		if len(burst) == 0 {
-			began += int64(max(0, wait)) // then the rings were read once more
-		}
-		changed := f.apply(burst)
-		f.resyncs.looked(began, f.now())
-		if f.expire() || changed {
-			publish(f.table(), f.degraded())
-		}
-		if f.complete(ctx) {
-			publish(f.table(), f.degraded())
-		}
-	}
+// start begins to apply records. Those of the time before are lost.
+func (s *Source) start(recorder Recorder, refused error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
+	s.lose(symtab.Interval{From: s.history.Certain(), To: s.now()})
+	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, wanted: s.trampolines && refused == nil}
 }
 
-// expireInterval is the time between two looks at what to forget, when nothing else
-// happens.
-const expireInterval = 10 * time.Second
+// stop closes the recorder.
+func (s *Source) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.recorder.Close() // nothing was written
+	s.recorder = nil
+	clear(s.tasks)
+}

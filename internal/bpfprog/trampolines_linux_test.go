@@ -64,7 +64,7 @@ func TestWithoutTrampolines(t *testing.T) {
 // trampolines returns what is there that is of no program, by address.
 func trampolines(table *symtab.Table) map[uint64]string {
 	names := map[uint64]string{}
-	for _, f := range table.Functions() {
+	for _, f := range table.Live() {
 		if f.Origin != symtab.OriginBPF {
 			names[f.Start] = f.Name()
 		}

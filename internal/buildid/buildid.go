@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -86,7 +87,22 @@ func FileID(buildID string) string {
 	if buildID == "" {
 		return ""
 	}
+	return hash(strings.ToLower(buildID))
+}
+
+// SymbolFileID returns the file ID of code that has one symbol, by which the kernel
+// knows it (contract 4.3).
+func SymbolFileID(symbol string) string { return hash(symbol) }
+
+// LoadedFileID returns the file ID of a build, or of code that has one symbol, where it was
+// loaded: one ID must not stand for addresses that differ from boot to boot (contract 4.2).
+func LoadedFileID(id string, base uint64) string {
+	return hash(id + "@" + strconv.FormatUint(base, 16))
+}
+
+// hash returns the FNV-1a hash, 128 bits wide, as hex digits.
+func hash(s string) string {
 	h := fnv.New128a()
-	_, _ = io.WriteString(h, strings.ToLower(buildID)) // a hash never fails
+	_, _ = io.WriteString(h, s) // a hash never fails
 	return hex.EncodeToString(h.Sum(nil))
 }

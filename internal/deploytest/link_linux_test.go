@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,14 +49,15 @@ func connect(c *container) *link {
 	return l
 }
 
-// pass sends a leaf for each address through the container, and returns the frames
-// that come out.
+// pass sends a leaf for each address through the container, sampled just now, and returns
+// the frames that come out.
 func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 	l.t.Helper()
 	l.eventually("a message is taken", func() error {
 		m := rewritetest.NewMessage().Profile(nil, "")
 		for _, addr := range addresses {
 			m.Sample(rewritetest.Frame{Address: addr, Type: "kernel"})
+			m.LastSample().TimestampsUnixNano().Append(uint64(time.Now().UnixNano()))
 		}
 		return l.client.Send(l.t.Context(), m.Profiles)
 	})

@@ -33,9 +33,9 @@ type observed struct {
 	published func()
 }
 
-func (o observed) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
-	return o.Source.Run(ctx, func(t *symtab.Table, degraded error) {
-		publish(t, degraded)
+func (o observed) Run(ctx context.Context, publish func(symcache.Update)) error {
+	return o.Source.Run(ctx, func(u symcache.Update) {
+		publish(u)
 		o.published()
 	})
 }
@@ -47,7 +47,7 @@ func (o observed) Run(ctx context.Context, publish func(*symtab.Table, error)) e
 // source that has just begun, and nothing is left open.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedModules(t)
-	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.History{})) // what Go opens once and for all
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{})) // what Go opens once and for all
 	require.NoError(t, err)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 
@@ -55,7 +55,7 @@ func TestChurn(t *testing.T) {
 	var cache *symcache.Cache
 	p, err := kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{KeepAddresses: true},
 		func() (*symcache.Cache, func()) {
-			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.History{}), l.published})
+			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.Limits{}), l.published})
 			return cache, cache.Stop
 		})
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestChurn(t *testing.T) {
 
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	waitFor(t, "a table as that of a source that has just begun", func() bool {
-		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.History{}))
+		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{}))
 		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
 	})
 	require.NoError(t, p.Shutdown(t.Context()))
@@ -108,8 +108,8 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		ld := l.load(t, name)
 		if i%8 == 3 {
 			waitFor(t, name+" has names", func() bool {
-				m, _, ok := cache.Snapshot().ModuleByName(name)
-				return ok && m.Len() > 0 && m.Base == ld.base
+				m, _ := cache.Fresh().Named(name, symtab.Present)
+				return m != nil && m.Len() > 0 && m.Base == ld.base
 			})
 		}
 		if i%7 == 0 {
@@ -119,8 +119,8 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		l.unload(t, ld)
 		if i%16 == 3 {
 			waitFor(t, name+" is gone", func() bool {
-				_, _, ok := cache.Snapshot().ModuleByName(name)
-				return !ok
+				m, _ := cache.Fresh().Named(name, symtab.Present)
+				return m == nil
 			})
 		}
 	}
@@ -152,10 +152,8 @@ func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
 // described describes all modules and symbols, but for since when they are there.
 func described(s *symtab.Snapshot) (all []string) {
 	for _, table := range s.Tables() {
-		for _, m := range table.Modules() {
-			info := m.ModuleInfo
-			info.Valid, info.Slack = symtab.Always, symtab.Slack{}
-			all = append(all, fmt.Sprintf("%+v", info))
+		for _, m := range table.Live() {
+			all = append(all, fmt.Sprintf("%s %#x-%#x %#x %s %s", m.Name(), m.Start, m.End, m.Base, m.BuildID, m.FileID))
 			for i := range m.Len() {
 				symbol := m.Symbol(i)
 				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End, symbol.Name().System))

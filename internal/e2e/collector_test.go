@@ -35,15 +35,23 @@ type collector struct {
 // ends, if not before.
 func startCollector(t *testing.T, config string) *collector {
 	t.Helper()
+	return startCollectorBy(t, (*exec.Cmd).Start, config, "yaml:service::telemetry::metrics::level: none")
+}
+
+// startCollectorBy is startCollector, by a function that starts the command, and with
+// further configurations.
+func startCollectorBy(t *testing.T, start func(*exec.Cmd) error, config string, more ...string) *collector {
+	t.Helper()
 	binary := kerneltest.Built(t, kerneltest.Collector)
 	c := &collector{t: t, config: filepath.Join(t.TempDir(), "config.yaml"), health: freeAddress(t)}
 	c.writeConfig(config)
-	process, err := otelcol.Start(exec.CommandContext(context.WithoutCancel(t.Context()), binary,
-		otelcol.FeatureGates, "--config", c.config,
-		"--config", "yaml:extensions: {health_check: {http: {endpoint: "+c.health+", status: {enabled: true, path: /status}}}}",
-		"--config", "yaml:service::extensions: [health_check]",
-		"--config", "yaml:service::telemetry::metrics::level: none",
-	))
+	args := []string{otelcol.FeatureGates, "--config", c.config}
+	for _, more := range append(more,
+		"yaml:extensions: {health_check: {http: {endpoint: "+c.health+", status: {enabled: true, path: /status}}}}",
+		"yaml:service::extensions: [health_check]") {
+		args = append(args, "--config", more)
+	}
+	process, err := otelcol.StartBy(start, exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...))
 	require.NoError(t, err)
 	c.Process = process
 	t.Cleanup(func() {

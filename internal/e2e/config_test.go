@@ -98,7 +98,7 @@ func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 	relative := k.named(in.Address, k.function)
 	absolute := relative
 	absolute.Address = in.Address
-	absolute.Mapping = &mapping{File: "vmlinux", Start: k.base, Limit: k.Etext, BuildID: k.buildID, FileID: fileID(k.buildID)}
+	absolute.Mapping = &mapping{File: "vmlinux", Start: k.base, Limit: k.Address["_einittext"], BuildID: k.buildID, FileID: fileID(fmt.Sprintf("%s@%x", k.buildID, k.base))}
 	for file, want := range map[string]frame{"relative.json": relative, "keep.json": absolute} {
 		assert.Equal(t, want, leafOf(t, nthMessage(c, filepath.Join(dir, file), n)), file)
 	}

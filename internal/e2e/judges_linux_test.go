@@ -136,8 +136,8 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 			if len(list.Names[start]) > 1 {
 				aliased++
 			}
-			symbol, ok := snapshot.Lookup(start+offset-1, symtab.Always)
-			if !ok || symbol.Start != start {
+			symbol := snapshot.At(start+offset-1, symtab.Always).Symbol
+			if symbol.Image == nil || symbol.Start != start {
 				continue
 			}
 			got = append(got, symbol.Name().System)
@@ -247,7 +247,7 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 		stack = append([]frame{{Address: 1, Type: "native"}}, stack...)
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
-	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, rewrite.Known{Snapshot: snapshot})
+	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }})
 	rewritten := rewritetest.Samples(pd)[0].Stack
 	lines := rewritten[len(rewritten)-1].Lines
 	if len(lines) == 0 {

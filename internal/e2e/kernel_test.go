@@ -73,7 +73,7 @@ func (k *kernel) isPlain(addr uint64) bool {
 
 // relative returns the mapping of relative addresses.
 func (k *kernel) relative() *mapping {
-	return &mapping{File: "vmlinux", Limit: k.Etext - k.base, BuildID: k.buildID, FileID: fileID(k.buildID)}
+	return &mapping{File: "vmlinux", BuildID: k.buildID, FileID: fileID(k.buildID)}
 }
 
 func fileID(buildID string) string {

@@ -81,7 +81,7 @@ func hasNames(pd pprofile.Profiles) bool { return pd.Dictionary().FunctionTable(
 
 // possible returns the names that the kernel lists for an address: those of the
 // function it lies in. That of a caller is a return address, which can be the
-// first byte of what comes after the function (rule 2.2 of the contract).
+// first byte of what comes after the function (contract 2.3).
 func possible(list *kerneltest.Symbols, addr uint64, caller bool) []string {
 	names, start := list.Below(addr)
 	if caller && start == addr {

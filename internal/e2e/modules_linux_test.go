@@ -28,7 +28,7 @@ func openCipher(algorithm string, keyLen int) (fd int, err error) {
 	if err := unix.SetsockoptString(listener, unix.SOL_ALG, unix.ALG_SET_KEY, string(make([]byte, keyLen))); err != nil {
 		return -1, fmt.Errorf("key: %w", err)
 	}
-	accepted, _, errno := unix.Syscall(unix.SYS_ACCEPT, uintptr(listener), 0, 0)
+	accepted, _, errno := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(listener), 0, 0, 0, 0, 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("accept: %w", errno)
 	}
@@ -106,7 +106,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 		assert.Equal(t, module.BuildID, f.Mapping.BuildID)
 		assert.Equal(t, fileID(module.BuildID), f.Mapping.FileID)
 		assert.Zero(t, f.Mapping.Start)
-		assert.Less(t, f.Address, f.Mapping.Limit)
+		assert.Zero(t, f.Mapping.Limit)
 		// A return address can be that behind the function.
 		assert.True(t, module.Has(function, f.Address) || module.Has(function, f.Address-1),
 			"%s is not at %#x of .text", function, f.Address)

@@ -92,29 +92,29 @@ var userStack = []rewritten{
 	same("of the vsyscall page", frame{Address: 0xffffffffff600000}),
 }
 
-// producers are the shapes of section 2, a stack each, leaf first.
+// producers are the forms of section 2 of the contract, a stack each, leaf first.
 func producers(k *kernel) map[string][]rewritten {
 	f, next := k.function, k.next
 	call := f.start + 8
 	absolute := []rewritten{
 		{"1.1c leaf", frame{Address: f.start}, k.named(f.start, f)},
-		{"caller", frame{Address: call}, k.named(call, f)},
-		{"2.2 call that does not return", frame{Address: next.start}, k.named(next.start, f)},
+		{"caller", frame{Address: call}, k.named(call-1, f)},
+		{"2.3 call that does not return", frame{Address: next.start}, k.named(next.start-1, f)},
 		same("1.2 has a name", frame{Address: call, Type: "kernel", Lines: []line{{Name: "named"}}}),
-		{"1.2 placeholder", frame{Address: call, Type: "kernel", Lines: []line{{Name: "[unknown]"}}}, k.named(call, f)},
+		{"1.2 placeholder", frame{Address: call, Type: "kernel", Lines: []line{{Name: "[unknown]"}}}, k.named(call-1, f)},
 		same("1.1a of another type", frame{Address: call, Type: "native"}),
 		same("not kernel code", frame{Address: 0xffff800000000000, Type: "kernel"}),
 	}
 	if k.aliased.name != "" {
 		at := k.aliased.start + 5
-		absolute = append(absolute, rewritten{"3.3 aliases", frame{Address: at, Type: "kernel"}, k.named(at, k.aliased)})
+		absolute = append(absolute, rewritten{"3.3 aliases", frame{Address: at, Type: "kernel"}, k.named(at-1, k.aliased)})
 	}
 	if p := k.padded; p.name != "" {
-		nameless := k.named(p.start-4, p)
+		nameless := k.named(p.start-5, p)
 		nameless.Lines = nil
 		absolute = append(absolute,
 			rewritten{"3.1 padding", frame{Address: p.start - 4, Type: "kernel"}, nameless},
-			rewritten{"2.2 interrupted at its first byte", frame{Address: p.start, Type: "kernel"}, k.named(p.start, p)},
+			rewritten{"2.3 interrupted at its first byte", frame{Address: p.start, Type: "kernel"}, k.named(p.start, p)},
 		)
 	}
 
@@ -122,22 +122,18 @@ func producers(k *kernel) map[string][]rewritten {
 	guest := &mapping{File: "[guest.kernel.kallsyms]"}
 	perfStack := []rewritten{
 		{"1.1b leaf", frame{Address: f.start + 1, Mapping: perf}, k.named(f.start+1, f)},
-		{"caller", frame{Address: call, Mapping: perf}, k.named(call, f)},
-		{"1.2 hexadecimal name", frame{Address: call + 1, Mapping: perf, Lines: []line{{Name: fmt.Sprintf("%#x", call+1)}}}, k.named(call+1, f)},
+		{"caller", frame{Address: call, Mapping: perf}, k.named(call-1, f)},
+		{"1.2 hexadecimal name", frame{Address: call + 1, Mapping: perf, Lines: []line{{Name: fmt.Sprintf("%#x", call+1)}}}, k.named(call, f)},
 		same("1.2 has a name", frame{Address: call, Mapping: perf, Lines: []line{{Name: "named"}}}),
 		same("1.1 of a guest", frame{Address: call, Mapping: guest}),
 	}
 
 	vmlinux := &mapping{File: "vmlinux", BuildID: k.buildID}
 	foreign := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20)}
-	keeps := func(f frame) frame { // the mapping that it came with
-		f.Mapping = vmlinux
-		return f
-	}
 	profiler := []rewritten{
-		{"2.3 leaf", frame{Address: next.start - 1 - k.base, Type: "kernel", Mapping: vmlinux}, keeps(k.named(next.start-1, next))},
-		{"caller", frame{Address: call - k.base, Type: "kernel", Mapping: vmlinux}, keeps(k.named(call, f))},
-		{"2.2 second -1", frame{Address: next.start - 1 - k.base, Type: "kernel", Mapping: vmlinux}, keeps(k.named(next.start-1, f))},
+		{"2.3 leaf", frame{Address: next.start - 1 - k.base, Type: "kernel", Mapping: vmlinux}, k.named(next.start-1, next)},
+		{"caller", frame{Address: call - k.base, Type: "kernel", Mapping: vmlinux}, k.named(call, f)},
+		{"2.2 second -1", frame{Address: next.start - 1 - k.base, Type: "kernel", Mapping: vmlinux}, k.named(next.start-1, f)},
 		same("2.1 of another kernel", frame{Address: call - k.base, Type: "kernel", Mapping: foreign}),
 		same("2.5 BPF", frame{Address: 0x40, Type: "kernel", Lines: []line{{Name: "bpf_prog_0123456789abcdef_x"}}}),
 	}

@@ -18,88 +18,134 @@ var (
 
 	// ErrNoText is returned for a list without the symbols that mark the ends of
 	// the kernel's text: it is cut off, or not of a kernel.
-	ErrNoText = errors.New("no _text or _stext and _etext in the list of kernel symbols: cut off?")
+	ErrNoText = errors.New("no _text or _stext and _etext, or _sinittext without _einittext, " +
+		"in the list of kernel symbols: cut off?")
 )
 
-// ParseCore reads the symbols of the core kernel, up to the first line that has
-// a module, and makes the module "vmlinux" of them. Its text is what lies
-// between _text or _stext, the lower of them, and _etext; symbols outside, those
-// of init text for one, are not in the result. It is valid always.
-func ParseCore(r io.Reader, buildID, fileID string) (*symtab.Module, error) {
-	var (
-		s    = NewScanner(r)
-		line Line
-		b    symtab.Builder
-		text textRange
-	)
-	for text.end == 0 {
-		if err := s.Scan(&line); err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			return nil, err
-		}
-		if len(line.Module) > 0 {
-			break
-		}
-		b.Add(line.Addr, line.Type, line.Name)
-		text.note(&line, &b)
-		if text.hidden() {
-			return nil, ErrRestricted
-		}
+// ParseCore reads the symbols of the core kernel of an architecture, as GOARCH has it,
+// and makes the image "vmlinux" of them. It has the text, from _text or _stext, the lower
+// of them, to _etext; and the init text, from _sinittext to _einittext, if that lies above
+// the text (section 3.2 of the contract). Nothing behind them is read.
+func ParseCore(r io.Reader, arch, buildID, fileID string) (*symtab.Image, error) {
+	p := coreParser{scanner: NewScanner(r)}
+	p.marks.Arch = arch
+	if err := p.text(); err != nil {
+		return nil, err
 	}
-	switch {
-	case text.anyLine && !text.anyAddr:
-		return nil, ErrRestricted
-	case text.start == 0 || text.end == 0:
-		return nil, ErrNoText
+	end, gap, err := p.initText()
+	if err != nil {
+		return nil, err
 	}
-	m, err := b.Build(symtab.ModuleInfo{
-		Name:    symtab.KernelName,
-		Origin:  symtab.OriginKernel,
-		BuildID: buildID,
-		FileID:  fileID,
-		Base:    text.start,
-		Start:   text.start,
-		End:     text.end,
-		Valid:   symtab.Always,
+	marks := p.marks // of its own: a pointer into p would keep its buffers
+	m, err := p.builder.Build(symtab.ImageInfo{
+		Name:      symtab.KernelName,
+		Origin:    symtab.OriginKernel,
+		BuildID:   buildID,
+		FileID:    fileID,
+		Base:      p.start,
+		Start:     p.start,
+		End:       end,
+		Gap:       gap,
+		Landmarks: &marks,
+		Lifetime:  symtab.Always,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("core kernel: %w", err)
 	}
+	if p.fred != 0 {
+		sym := m.Lookup(p.fred)
+		marks.Fred = symtab.Range{Start: sym.Start, End: sym.End}
+	}
 	return m, nil
 }
 
-// textRange finds the ends of the kernel's text.
-type textRange struct {
-	start, end  uint64 // 0 while not seen
-	anyLine     bool
-	anyAddr     bool // an address other than 0 was seen
-	zeroAtStart bool // _text or _stext has address 0
+// coreParser reads the text of the core kernel, then its init text.
+type coreParser struct {
+	scanner    *Scanner
+	builder    symtab.Builder
+	marks      symtab.Landmarks
+	fred       uint64 // address of asm_fred_entrypoint_kernel, 0 if there is none
+	start, end uint64 // of the text; 0 while not seen
+	initBelow  bool   // the init text lies below the end of the text
 }
 
-func (t *textRange) note(line *Line, b *symtab.Builder) {
-	t.anyLine = true
-	if line.Addr != 0 {
-		t.anyAddr = true
+// text reads up to _etext.
+func (p *coreParser) text() error {
+	var line Line
+	anyAddr := false // an address other than 0 was seen
+	for lines := 0; p.end == 0; lines++ {
+		switch err := p.scanner.Scan(&line); {
+		case errors.Is(err, io.EOF) || err == nil && len(line.Module) > 0:
+			if lines > 0 && !anyAddr {
+				return ErrRestricted
+			}
+			return ErrNoText
+		case err != nil:
+			return err
+		}
+		anyAddr = anyAddr || line.Addr != 0
+		p.builder.Add(line.Addr, line.Type, line.Name)
+		if p.note(&line) && !anyAddr {
+			return ErrRestricted // the rest need not be read
+		}
 	}
-	if len(line.Name) > len("_stext") || line.Name[0] != '_' {
-		return
+	if p.start == 0 {
+		return ErrNoText
 	}
+	return nil
+}
+
+// note notes the symbols that a table needs to know of, and reports whether the line is
+// one that begins the text.
+func (p *coreParser) note(line *Line) (begins bool) {
 	switch string(line.Name) {
 	case "_text", "_stext":
-		if line.Addr == 0 {
-			t.zeroAtStart = true
+		if p.start == 0 {
+			p.start = line.Addr
+			p.builder.StartAt(line.Addr)
 		}
-		if t.start == 0 {
-			t.start = line.Addr
-			b.StartAt(line.Addr)
-		}
+		return true
 	case "_etext":
-		t.end = line.Addr
+		p.end = line.Addr
+	case "_sinittext":
+		p.initBelow = true
+	case "__entry_text_start":
+		p.marks.Entry.Start = line.Addr
+	case "__entry_text_end":
+		p.marks.Entry.End = line.Addr
+	case "asm_fred_entrypoint_kernel":
+		p.fred = line.Addr
+	case "arch_alloc_bpf_trampoline":
+		// Each architecture that has one of its own takes the memory from a pack
+		// (bpf_prog_pack_alloc): x86 since 6.8, later arm64, riscv, powerpc and
+		// loongarch. That of kernel/bpf/trampoline.c, which takes a page, is weak.
+		p.marks.SharedTrampolines = line.Type == 'T' || line.Type == 't'
 	}
+	return false
 }
 
-// hidden reports that the rest of the list need not be read to know that all
-// addresses are zero.
-func (t *textRange) hidden() bool { return t.zeroAtStart && !t.anyAddr }
+// initText reads on up to _einittext, and returns the end of the image and the gap
+// between the text and the init text. The lines in the gap, of data, are passed over.
+func (p *coreParser) initText() (end uint64, gap symtab.Range, err error) {
+	if p.initBelow {
+		return p.end, gap, nil
+	}
+	var line Line
+	switch err := p.scanner.skipTo("_sinittext", &line); {
+	case errors.Is(err, io.EOF):
+		return p.end, gap, nil // it has none
+	case err != nil:
+		return 0, gap, err
+	}
+	gap = symtab.Range{Start: p.end, End: line.Addr}
+	for string(line.Name) != "_einittext" {
+		p.builder.Add(line.Addr, line.Type, line.Name)
+		switch err := p.scanner.Scan(&line); {
+		case errors.Is(err, io.EOF) || err == nil && len(line.Module) > 0:
+			return 0, gap, ErrNoText
+		case err != nil:
+			return 0, gap, err
+		}
+	}
+	return line.Addr, gap, nil
+}

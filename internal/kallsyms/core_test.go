@@ -3,6 +3,7 @@ package kallsyms
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -25,11 +26,14 @@ ffffffff81000180 T last
 ffffffff81000200 T _etext
 ffffffff81400000 D __start_rodata
 ffffffff83783000 T _sinittext
+ffffffff83783000 B __init_begin
 ffffffff83783010 t init_function
+ffffffff83783040 T _einittext
+ffffffff83783040 D after_init
 ffffffffc0201000 t f	[ext4]
 `
 
-func names(m *symtab.Module) (names []string) {
+func names(m *symtab.Image) (names []string) {
 	for i := range m.Len() {
 		names = append(names, m.Symbol(i).Name().System)
 	}
@@ -37,19 +41,96 @@ func names(m *symtab.Module) (names []string) {
 }
 
 func TestParseCore(t *testing.T) {
-	m, err := ParseCore(strings.NewReader(small), "0123", "4567")
+	m, err := ParseCore(strings.NewReader(small), "arm64", "0123", "4567")
 	require.NoError(t, err)
-	assert.Equal(t, symtab.ModuleInfo{
-		Name: "vmlinux", Origin: symtab.OriginKernel, BuildID: "0123", FileID: "4567",
-		Base: 0xffffffff81000000, Start: 0xffffffff81000000, End: 0xffffffff81000200,
-		Valid: symtab.Always,
-	}, m.ModuleInfo)
-	assert.Equal(t, []string{"startup_64", "secondary_startup_64", "first", "last"}, names(m))
+	assert.Equal(t, "vmlinux", m.Name())
+	assert.Equal(t, symtab.OriginKernel, m.Origin)
+	assert.Equal(t, symtab.Always, m.Lifetime)
+	assert.Equal(t, "0123", m.BuildID)
+	assert.Equal(t, "4567", m.FileID)
+	assert.Equal(t, &symtab.Landmarks{Arch: "arm64"}, m.Landmarks)
+	assert.Equal(t, []string{"startup_64", "secondary_startup_64", "first", "last", "init_function"}, names(m))
 }
 
-func TestParseCoreReadsNoFurtherThanText(t *testing.T) {
+func TestContract_3_2_InitTextIsCovered(t *testing.T) {
+	m, err := ParseCore(strings.NewReader(small), "amd64", "", "")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(0xffffffff81000000), m.Base)
+	assert.Equal(t, uint64(0xffffffff81000000), m.Start)
+	assert.Equal(t, uint64(0xffffffff83783040), m.End, "_einittext")
+	assert.Equal(t, symtab.Range{Start: 0xffffffff81000200, End: 0xffffffff83783000}, m.Gap)
+	for addr, want := range map[uint64]string{
+		0xffffffff810001ff: "last",
+		0xffffffff81000200: "", // _etext
+		0xffffffff81400000: "", // data
+		0xffffffff83782fff: "",
+		0xffffffff83783000: "", // _sinittext, padding
+		0xffffffff83783010: "init_function",
+		0xffffffff8378303f: "init_function",
+		0xffffffff83783040: "", // _einittext
+	} {
+		assert.Equal(t, want, lookup(m, addr), "%#x", addr)
+	}
+}
+
+// lookup returns the name of the symbol at an address, "" if there is none.
+func lookup(m *symtab.Image, addr uint64) string {
+	hit := symtab.NewSnapshot(symtab.NewTable(m)).At(addr, symtab.Always)
+	if hit.Symbol.Image == nil {
+		return ""
+	}
+	return hit.Symbol.Name().System
+}
+
+func TestInitTextElsewhere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		list string
+		end  uint64
+	}{
+		"none":          {"ffff800080000000 T _text\nffff800080000010 T f\nffff800080000100 T _etext\nffff800080000200 D data\n", 0xffff800080000100},
+		"none, modules": {"ffff800080000000 T _text\nffff800080000010 T f\nffff800080000100 T _etext\nffff800080000200 T _sinittext\t[m]\n", 0xffff800080000100},
+		"below the text": {"ffff700080000000 T _sinittext\nffff700080000010 t g\nffff700080000020 T _einittext\n" +
+			"ffff800080000000 T _text\nffff800080000010 T f\nffff800080000100 T _etext\n", 0xffff800080000100},
+		"right behind": {"ffff800080000000 T _text\nffff800080000010 T f\nffff800080000100 T _etext\nffff800080000100 T _sinittext\n" +
+			"ffff800080000200 T _einittext\n", 0xffff800080000200},
+		"DOS lines": {"ffff800080000000 T _text\r\nffff800080000010 T f\r\nffff800080000100 T _etext\r\nffff800080000180 D x\r\n" +
+			"ffff800080000200 T _sinittext\r\nffff800080000300 T _einittext\r\n", 0xffff800080000300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := ParseCore(strings.NewReader(tt.list), "arm64", "", "")
+			require.NoError(t, err)
+			assert.Equal(t, tt.end, m.End)
+			assert.Equal(t, []string{"f"}, names(m))
+		})
+	}
+}
+
+func TestLandmarks(t *testing.T) {
+	const list = `ffffffff81000000 T _text
+ffffffff81000010 T __entry_text_start
+ffffffff81000080 T entry_SYSCALL_64
+ffffffff81001a87 T __entry_text_end
+ffffffff81002000 T asm_fred_entrypoint_user
+ffffffff81002100 T asm_fred_entrypoint_kernel
+ffffffff81002140 T next
+ffffffff81003000 %s arch_alloc_bpf_trampoline
+ffffffff81004000 T _etext
+`
+	for typ, shared := range map[string]bool{"T": true, "t": true, "W": false, "w": false} {
+		m, err := ParseCore(strings.NewReader(fmt.Sprintf(list, typ)), "amd64", "", "")
+		require.NoError(t, err)
+		assert.Equal(t, &symtab.Landmarks{
+			Arch:              "amd64",
+			Entry:             symtab.Range{Start: 0xffffffff81000010, End: 0xffffffff81001a87},
+			Fred:              symtab.Range{Start: 0xffffffff81002100, End: 0xffffffff81002140},
+			SharedTrampolines: shared,
+		}, m.Landmarks, "type %s", typ)
+	}
+}
+
+func TestParseCoreReadsNoFurtherThanInitText(t *testing.T) {
 	r := strings.NewReader(small + strings.Repeat("ffffffffc0000000 t bpf_prog_0123456789abcdef_f\t[bpf]\n", 1000))
-	_, err := ParseCore(r, "", "")
+	_, err := ParseCore(r, "amd64", "", "")
 	require.NoError(t, err)
 	assert.Greater(t, r.Len(), 30_000, "bytes left")
 }
@@ -65,7 +146,7 @@ func TestContract_2_BaseIsTheLowerOfTextAndStext(t *testing.T) {
 		"name at text": "ffff800080000000 T _text\nffff800080000040 t head\nffff800080010000 T f\nffff800080020000 T behind\nffff800080020000 T _etext\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := ParseCore(strings.NewReader(list), "", "")
+			m, err := ParseCore(strings.NewReader(list), "amd64", "", "")
 			require.NoError(t, err)
 			assert.Equal(t, uint64(0xffff800080000000), m.Base)
 			assert.Equal(t, []string{"head", "f"}, names(m))
@@ -93,6 +174,7 @@ func TestParseCoreErrors(t *testing.T) {
 		{"empty file", "", ErrNoText},
 		{"cut off in a line", before(small, "0 t first"), ErrSyntax},
 		{"cut off before _etext", before(small, "ffffffff81000180 T last"), ErrNoText},
+		{"cut off in init text", before(small, "ffffffff83783040 T"), ErrNoText},
 		{"no text marks", "ffffffff81000000 T f\nffffffff81000010 T g\n", ErrNoText},
 		{"only modules", "ffffffffc0201000 t f\t[ext4]\n", ErrNoText},
 		{"not sorted", "ffffffff81000000 T _text\nffffffff81000020 T f\nffffffff81000010 T g\nffffffff81000030 T _etext\n", symtab.ErrOrder},
@@ -100,11 +182,11 @@ func TestParseCoreErrors(t *testing.T) {
 		{"something else", "<html>", ErrSyntax},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := ParseCore(strings.NewReader(tt.input), "", "")
+			_, err := ParseCore(strings.NewReader(tt.input), "amd64", "", "")
 			require.ErrorIs(t, err, tt.want)
 		})
 	}
-	_, err := ParseCore(strings.NewReader(hidden), "", "")
+	_, err := ParseCore(strings.NewReader(hidden), "amd64", "", "")
 	require.ErrorContains(t, err, "kernel.kptr_restrict")
 	assert.ErrorContains(t, err, "CAP_SYSLOG")
 }
@@ -113,7 +195,7 @@ func TestParseCoreErrors(t *testing.T) {
 // formats its whole list for those who read on.
 func TestHiddenAddressesAreSeenAtOnce(t *testing.T) {
 	r := strings.NewReader("0000000000000000 T _stext\n" + strings.Repeat("0000000000000000 t f\n", 100_000))
-	_, err := ParseCore(r, "", "")
+	_, err := ParseCore(r, "amd64", "", "")
 	require.ErrorIs(t, err, ErrRestricted)
 	assert.Greater(t, r.Len(), 1_000_000, "bytes left")
 }
@@ -128,9 +210,11 @@ func captured(t testing.TB) []byte {
 // TestParseCaptured looks up, in a list captured from a running kernel, the
 // places where other tools go wrong.
 func TestParseCaptured(t *testing.T) {
-	m, err := ParseCore(bytes.NewReader(captured(t)), "", "")
+	m, err := ParseCore(bytes.NewReader(captured(t)), "amd64", "", "")
 	require.NoError(t, err)
-	table := symtab.NewTable([]*symtab.Module{m})
+	assert.Equal(t, &symtab.Landmarks{
+		Arch: "amd64", Entry: symtab.Range{Start: 0xffffffff81000010, End: 0xffffffff81001a87},
+	}, m.Landmarks, "the list has not all symbols")
 	for _, tt := range []struct {
 		addr uint64
 		want string
@@ -146,11 +230,7 @@ func TestParseCaptured(t *testing.T) {
 		{0xffffffff82204bc0, "__x86_indirect_thunk_array"},       // after its twin __pi___x86_indirect_thunk_rax
 		{0xffffffff8220bb08, ""},                                 // _etext
 	} {
-		sym, ok := table.Lookup(tt.addr, symtab.Always)
-		assert.Equal(t, tt.want != "", ok, "%#x", tt.addr)
-		if ok {
-			assert.Equal(t, tt.want, sym.Name().System, "%#x", tt.addr)
-		}
+		assert.Equal(t, tt.want, lookup(m, tt.addr), "%#x", tt.addr)
 	}
 }
 
@@ -160,19 +240,18 @@ func FuzzParseCore(f *testing.F) {
 	f.Add(captured(f))
 	f.Add([]byte("0000000000000000 T _text\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := ParseCore(bytes.NewReader(data), "", "")
+		m, err := ParseCore(bytes.NewReader(data), "amd64", "", "")
 		if err != nil {
 			return
 		}
-		table := symtab.NewTable([]*symtab.Module{m})
 		last := m.Start
 		for i := range m.Len() {
 			s := m.Symbol(i)
-			if s.Start < last || s.Start >= s.End || s.End > m.End || s.Name().System == "" {
+			if s.Start < last || s.Start >= s.End || s.End > m.End || m.Gap.Contains(s.Start) || m.Gap.Contains(s.End-1) || s.Name().System == "" {
 				t.Fatalf("symbol %d: %#x-%#x %q after %#x", i, s.Start, s.End, s.Name().System, last)
 			}
 			for _, addr := range []uint64{s.Start, s.End - 1} {
-				if got, ok := table.Lookup(addr, symtab.Always); !ok || got != s {
+				if got := m.Lookup(addr); got != s {
 					t.Fatalf("symbol %d is not found at %#x", i, addr)
 				}
 			}

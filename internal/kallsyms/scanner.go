@@ -104,8 +104,8 @@ func cutModule(raw []byte) (rest, module []byte) {
 	return raw[:tab], raw[tab+2 : len(raw)-1]
 }
 
-// SkipToModules passes over the lines of the core kernel, of which it looks only
-// for a module at the end. The line scanned next is the first one that has a
+// SkipToModules passes over the lines of the core kernel, of which it reads only
+// whether there is a module at the end. The line scanned next is the first one that has a
 // module. It returns io.EOF if there is none.
 func (s *Scanner) SkipToModules() error {
 	for {
@@ -118,19 +118,44 @@ func (s *Scanner) SkipToModules() error {
 			return nil
 		}
 		s.n++
-		s.skipLines()
+		s.skipLines([]byte{']'})
 	}
 }
 
-// skipLines passes over the lines in the buffer that have no module, all at once.
-func (s *Scanner) skipLines() {
-	end := bytes.IndexByte(s.rest, ']')
-	if end < 0 {
-		end = len(s.rest)
+// skipLines passes over the lines in the buffer that do not contain a text nor have a
+// module, all at once.
+func (s *Scanner) skipLines(text []byte) {
+	whole := s.rest
+	for _, stop := range [][]byte{text, {']'}} {
+		if i := bytes.Index(whole, stop); i >= 0 {
+			whole = whole[:i]
+		}
 	}
-	whole := s.rest[:bytes.LastIndexByte(s.rest[:end], '\n')+1]
+	whole = whole[:bytes.LastIndexByte(whole, '\n')+1]
 	s.n += bytes.Count(whole, []byte("\n"))
 	s.rest = s.rest[len(whole):]
+}
+
+// skipTo passes over lines of the core kernel up to one with a name, which it scans. It
+// returns io.EOF if a module, or the end, comes first.
+func (s *Scanner) skipTo(name string, line *Line) error {
+	end := []byte(" " + name)
+	for {
+		raw, err := s.next()
+		if err != nil {
+			return err
+		}
+		if hasModule(raw) {
+			s.unread = raw
+			return io.EOF
+		}
+		if bytes.HasSuffix(raw, end) {
+			s.unread = raw
+			return s.Scan(line)
+		}
+		s.n++
+		s.skipLines(end)
+	}
 }
 
 // next returns the next line without its end.

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -28,20 +30,20 @@ func NewSource(procfs, sysfs string) *Source {
 // Name returns "kallsyms".
 func (*Source) Name() string { return "kallsyms" }
 
-// lookAgain is the time between two looks for a build id that is not there.
-const lookAgain = 10 * time.Second
+// retryBuildID is the time between two tries to read a build id that is not there.
+const retryBuildID = 10 * time.Second
 
 // Run publishes the core kernel's symbols and waits until ctx is done. Without a
 // build id they are published as degraded, and again when there is one. Its errors
 // are those of [ParseCore] and of opening and reading the file.
-func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
+func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	id, degraded := s.buildID()
 	for {
 		core, err := s.load(id)
 		if err != nil {
 			return err
 		}
-		publish(symtab.NewTable([]*symtab.Module{core}), degraded)
+		publish(symcache.Update{Table: symtab.NewTable(core), Degraded: degraded})
 		if degraded == nil {
 			<-ctx.Done()
 			return nil
@@ -50,20 +52,20 @@ func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(lookAgain):
+			case <-time.After(retryBuildID):
 				id, degraded = s.buildID()
 			}
 		}
 	}
 }
 
-func (s *Source) load(buildID string) (*symtab.Module, error) {
+func (s *Source) load(buildID string) (*symtab.Image, error) {
 	f, err := os.Open(filepath.Join(s.procfs, "kallsyms"))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	core, err := ParseCore(f, buildID, buildid.FileID(buildID))
+	core, err := ParseCore(f, runtime.GOARCH, buildID, buildid.FileID(buildID))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}

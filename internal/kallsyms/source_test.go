@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,23 +16,18 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// published is one call of publish.
-type published struct {
-	table    *symtab.Table
-	degraded error
-}
-
 // run runs a source until it publishes or fails.
-func run(t *testing.T, s *Source) (published, error) {
+func run(t *testing.T, s *Source) (symcache.Update, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var got published
-	err := s.Run(ctx, func(table *symtab.Table, degraded error) {
-		got = published{table, degraded}
+	var got symcache.Update
+	err := s.Run(ctx, func(u symcache.Update) {
+		got = u
 		cancel()
 	})
 	return got, err
@@ -51,9 +47,9 @@ func TestSourcePublishesCoreWithBuildID(t *testing.T) {
 	write(t, filepath.Join(root, "sys/kernel/notes"), gnuNote)
 	got, err := run(t, NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")))
 	require.NoError(t, err)
-	require.NoError(t, got.degraded)
-	require.Len(t, got.table.Modules(), 1)
-	core := got.table.Modules()[0]
+	require.NoError(t, got.Degraded)
+	require.Len(t, got.Table.Live(), 1)
+	core := got.Table.Live()[0]
 	assert.Equal(t, "deadbeef", core.BuildID)
 	assert.Equal(t, buildid.FileID("deadbeef"), core.FileID)
 }
@@ -69,9 +65,9 @@ func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
 			}
 			got, err := run(t, NewSource(filepath.Join(root, "proc"), sysfs))
 			require.NoError(t, err)
-			require.ErrorContains(t, got.degraded, "no file ID")
-			require.ErrorContains(t, got.degraded, sysfs)
-			core := got.table.Modules()[0]
+			require.ErrorContains(t, got.Degraded, "no file ID")
+			require.ErrorContains(t, got.Degraded, sysfs)
+			core := got.Table.Live()[0]
 			assert.Empty(t, core.BuildID)
 			assert.Empty(t, core.FileID)
 			assert.NotZero(t, core.Len())
@@ -88,10 +84,10 @@ func TestContract_8_SysfsCanComeLater(t *testing.T) {
 		var ids []string
 		ended := make(chan error)
 		go func() {
-			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")).Run(ctx, func(table *symtab.Table, degraded error) {
-				core := table.Modules()[0]
+			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")).Run(ctx, func(u symcache.Update) {
+				core := u.Table.Live()[0]
 				ids = append(ids, core.BuildID)
-				assert.Equal(t, core.BuildID == "", degraded != nil)
+				assert.Equal(t, core.BuildID == "", u.Degraded != nil)
 			})
 		}()
 		time.Sleep(time.Hour)
@@ -124,8 +120,8 @@ func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	got, err := run(t, NewSource("/proc", "/sys"))
 	require.NoError(t, err)
-	require.NoError(t, got.degraded)
-	core := got.table.Modules()[0]
+	require.NoError(t, got.Degraded)
+	core := got.Table.Live()[0]
 
 	id, err := hex.DecodeString(core.BuildID)
 	require.NoError(t, err)
@@ -133,7 +129,9 @@ func TestRunningKernel(t *testing.T) {
 
 	list := kerneltest.ReadSymbols(t)
 	assert.LessOrEqual(t, core.Start, list.Stext)
-	assert.Equal(t, list.Etext, core.End)
+	require.NotZero(t, list.Address["_einittext"])
+	assert.Equal(t, list.Address["_einittext"], core.End)
+	assert.Equal(t, symtab.Range{Start: list.Etext, End: list.Address["_sinittext"]}, core.Gap)
 	for i := range core.Len() {
 		sym := core.Symbol(i)
 		require.Contains(t, list.Names[sym.Start], sym.Name().System)
@@ -143,12 +141,19 @@ func TestRunningKernel(t *testing.T) {
 		if !list.InText(addr) {
 			continue
 		}
-		sym, ok := got.table.Lookup(addr, symtab.Always)
-		if !ok {
+		sym := core.Lookup(addr)
+		if sym.Image == nil {
 			unnamed++
 			continue
 		}
 		require.Equal(t, addr, sym.Start, "%q lies inside %s", list.Names[addr], sym.Name().System)
 	}
+	marks := core.Landmarks
+	assert.Equal(t, runtime.GOARCH, marks.Arch)
+	assert.Equal(t, list.Address["__entry_text_start"], marks.Entry.Start)
+	assert.Equal(t, list.Address["__entry_text_end"], marks.Entry.End)
+	assert.Equal(t, list.Address["asm_fred_entrypoint_kernel"], marks.Fred.Start)
+	assert.Equal(t, list.Address["start_kernel"], core.Lookup(list.Address["start_kernel"]+1).Start)
+	t.Logf("%+v", *marks)
 	t.Logf("%d symbols, %d addresses with nothing but marks and padding", core.Len(), unnamed)
 }

@@ -34,15 +34,20 @@ func SmallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 // LoadBPF loads a program. It is closed when the test ends, if it is not before.
 func LoadBPF(t testing.TB, spec *ebpf.ProgramSpec) *ebpf.Program {
 	t.Helper()
-	if err := rlimit.RemoveMemlock(); err != nil { // which counts before Linux 5.11
-		t.Fatal(err)
-	}
-	prog, err := ebpf.NewProgram(spec)
+	prog, err := NewBPF(spec)
 	if err != nil {
 		t.Fatalf("loading BPF program %s: %v", spec.Name, err)
 	}
 	t.Cleanup(func() { _ = prog.Close() })
 	return prog
+}
+
+// NewBPF loads a program.
+func NewBPF(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
+	if err := rlimit.RemoveMemlock(); err != nil { // which counts before Linux 5.11
+		return nil, err
+	}
+	return ebpf.NewProgram(spec)
 }
 
 //go:embed testdata/bpf/hot.o
@@ -88,9 +93,7 @@ func AttachFentry(t testing.TB, name, function string) link.Link {
 		Name: name, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: function, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
-	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !InVM() {
-		t.Skipf("this kernel is locked down, also for root (%v): trampolines are not tested", err)
-	}
+	NeedTracing(t, err)
 	if err != nil {
 		t.Fatalf("loading BPF program %s: %v", name, err)
 	}
@@ -101,6 +104,15 @@ func AttachFentry(t testing.TB, name, function string) link.Link {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// NeedTracing skips the test if err, of loading a program that traces the kernel, says
+// that the kernel lets nobody do that.
+func NeedTracing(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !InVM() {
+		t.Skipf("this kernel is locked down, also for root (%v): trampolines are not tested", err)
+	}
 }
 
 // A PartSymbol is a line of the running kernel's symbol list that is of no module.

@@ -20,15 +20,31 @@ func StartWith(cmd *exec.Cmd, caps ...capability.Cap) error {
 	if err != nil {
 		return fmt.Errorf("listing capabilities: %w", err)
 	}
+	return startLimited(cmd, func() error {
+		for _, c := range all {
+			if keep[c] {
+				continue
+			}
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// StartRefused starts a command, whose process has those system calls fail with EPERM,
+// as the filters of containers have it. It needs root.
+func StartRefused(cmd *exec.Cmd, calls ...uint32) error {
+	return startLimited(cmd, func() error { return refuse(calls) })
+}
+
+// startLimited starts a command within the limits that limit sets for the calling thread.
+func startLimited(cmd *exec.Cmd, limit func() error) error {
 	ended := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread is limited, and ends with the goroutine
-		var err error
-		for _, c := range all {
-			if !keep[c] && err == nil {
-				err = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
-			}
-		}
+		err := limit()
 		if err == nil {
 			err = cmd.Start() // from this thread, whose limits go with it
 		}

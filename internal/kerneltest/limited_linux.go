@@ -43,16 +43,7 @@ func Limited(t *testing.T, limits Limits, test func(t *testing.T)) {
 	cmd.Env = append(os.Environ(), limitedEnv+"=1")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	ended := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread is limited, and ends with the goroutine
-		err := limits.apply()
-		if err == nil {
-			err = cmd.Start() // from this thread, whose limits go with it
-		}
-		ended <- err
-	}()
-	err := <-ended
+	err := startLimited(cmd, limits.apply)
 	if err == nil {
 		err = cmd.Wait()
 	}

@@ -43,15 +43,15 @@ func TestModulesStayInTheirAreas(t *testing.T) {
 	table, all := running(t), areas(t)
 	modules := make(map[area]int)
 	behind := 0
-	for _, m := range table.Modules() {
+	for _, m := range table.Live() {
 		var in []area
 		for _, a := range all {
 			if a.start < m.End && m.Start < a.end {
 				in = append(in, a)
 			}
 		}
-		require.Len(t, in, 1, "%s at %#x-%#x", m.Name, m.Start, m.End)
-		assert.GreaterOrEqual(t, m.Start, in[0].start, m.Name)
+		require.Len(t, in, 1, "%s at %#x-%#x", m.Name(), m.Start, m.End)
+		assert.GreaterOrEqual(t, m.Start, in[0].start, m.Name())
 		if m.End > in[0].end {
 			behind++
 		}
@@ -60,5 +60,5 @@ func TestModulesStayInTheirAreas(t *testing.T) {
 	for a, n := range modules {
 		assert.True(t, n == 1 || a.by != "load_module", "%d modules in one area of %s", n, a.by)
 	}
-	t.Logf("%d modules in %d areas, %d end behind theirs", len(table.Modules()), len(modules), behind)
+	t.Logf("%d modules in %d areas, %d end behind theirs", len(table.Live()), len(modules), behind)
 }

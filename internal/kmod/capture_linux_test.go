@@ -50,10 +50,10 @@ func TestCapture(t *testing.T) {
 	}
 	add("proc/modules", readFile(t, "/proc/modules"))
 	add("proc/kallsyms", symbolsOfModules(t))
-	for _, m := range running(t).Modules() {
-		files, err := filepath.Glob("/sys/module/" + m.Name + "/sections/*")
+	for _, m := range running(t).Live() {
+		files, err := filepath.Glob("/sys/module/" + m.Name() + "/sections/*")
 		require.NoError(t, err)
-		for _, name := range append(files, "/sys/module/"+m.Name+"/notes/.note.gnu.build-id") {
+		for _, name := range append(files, "/sys/module/"+m.Name()+"/notes/.note.gnu.build-id") {
 			add(strings.TrimPrefix(name, "/"), readFile(t, name))
 		}
 	}

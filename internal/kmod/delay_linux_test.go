@@ -52,8 +52,8 @@ func TestDelay(t *testing.T) {
 	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)
-	f.until(t, "the first table", func(t *symtab.Table) bool { return len(t.Modules()) > 50 })
-	f.until(t, "its symbols", func(t *symtab.Table) bool { return t.Modules()[0].Len() > 0 })
+	f.until(t, "the first table", func(t *symtab.Table) bool { return len(t.Live()) > 50 })
+	f.until(t, "its symbols", func(t *symtab.Table) bool { return t.Live()[0].Len() > 0 })
 
 	var core, whole, metadata, names, gone times
 	for i := range cycles {

@@ -1,7 +1,6 @@
 package kmod
 
 import (
-	"context"
 	"errors"
 	"os"
 	"sync"
@@ -31,42 +30,47 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // named reports whether a module is known with its symbols.
 func named(c *symcache.Cache, module string) bool {
-	m, _, ok := c.Snapshot().ModuleByName(module)
-	return ok && m.Len() > 0
+	m, _ := c.Snapshot().Named(module, symtab.Present)
+	return m != nil && m.Len() > 0
 }
 
-// gated are events that nothing receives before the gate is closed, or ctx done.
+// gated are events that nothing receives before the gate is open.
 type gated struct {
 	events
-	gate chan struct{}
+	gate <-chan struct{}
 }
 
-func (g gated) Receive(ctx context.Context) (uevent.Event, error) {
+func (g gated) Poll() (uevent.Event, bool, error) {
 	select {
-	case <-ctx.Done():
-		return uevent.Event{}, ctx.Err()
 	case <-g.gate:
-		return g.events.Receive(ctx)
+		return g.events.Poll()
+	default:
+		return uevent.Event{}, false, nil
 	}
 }
 
+func (g gated) Wait() error {
+	<-g.gate
+	return g.events.Wait()
+}
+
 // TestStorm has the kernel send more events than the socket has room for while
-// nothing receives them. A module that is loaded after that, of which it is not told,
+// nothing receives them. A module that is loaded after that, that no event announces,
 // is known all the same.
 func TestStorm(t *testing.T) {
 	kerneltest.NeedModules(t)
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	gate := make(chan struct{})
-	s := NewSource("/proc", "/sys", time.Millisecond, symtab.History{})
-	s.dial = func() (events, error) {
+	s := NewSource("/proc", "/sys", time.Millisecond, symtab.Limits{})
+	s.feed.dial = func() (events, error) {
 		conn, err := uevent.Dial()
 		return gated{conn, gate}, err
 	}
 	c := symcache.Start(zap.NewNop(), nil, s)
 	defer c.Stop()
 	eventually(t, "the first table", func() bool { return named(c, "dummy") })
-	assert.Zero(t, s.Stats().Counts().LostRecords)
+	assert.Zero(t, c.Counts()[0].LostRecords)
 
 	for range 2000 {
 		require.NoError(t, os.WriteFile("/sys/module/dummy/uevent", []byte("change"), 0))
@@ -75,28 +79,28 @@ func TestStorm(t *testing.T) {
 	assert.False(t, hasModule(c, "veth"))
 	close(gate)
 	eventually(t, "names", func() bool { return named(c, "veth") })
-	counts := s.Stats().Counts()
+	counts := c.Counts()[0]
 	assert.Positive(t, counts.LostRecords)
 	assert.Positive(t, counts.Resyncs)
 	assert.Equal(t, []symcache.Health{{Source: "modules", State: symcache.StateUp}}, c.Health())
 	t.Logf("%+v", counts)
 
 	require.NoError(t, kerneltest.UnloadModule("veth"))
-	eventually(t, "it is told again", func() bool { return !hasModule(c, "veth") })
-	assert.Equal(t, counts.LostRecords, s.Stats().Counts().LostRecords)
+	eventually(t, "events come again", func() bool { return !hasModule(c, "veth") })
+	assert.Equal(t, counts.LostRecords, c.Counts()[0].LostRecords)
 }
 
 func hasModule(c *symcache.Cache, name string) bool {
-	_, _, ok := c.Snapshot().ModuleByName(name)
-	return ok
+	m, _ := c.Snapshot().Named(name, symtab.Present)
+	return m != nil
 }
 
 // TestContract_8_WithoutSysfs: names are right, but the ranges are those that the
-// list of modules tells.
+// list of modules has.
 func TestContract_8_WithoutSysfs(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
-	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", t.TempDir(), 0, symtab.History{}))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", t.TempDir(), 0, symtab.Limits{}))
 	defer c.Stop()
 	eventually(t, "a table", func() bool { return c.Health()[0].State != symcache.StateStarting })
 	health := c.Health()[0]
@@ -109,11 +113,10 @@ func TestContract_8_WithoutSysfs(t *testing.T) {
 			continue
 		}
 		code++
-		symbol, ok := c.Snapshot().Lookup(l.addr, symtab.Always)
-		if ok {
+		if hit := c.Snapshot().At(l.addr, symtab.Present); hit.Symbol.Image != nil {
 			with++
-			require.Equal(t, l.module, symbol.Module.Name, "%x %s", l.addr, l.name)
-			require.Empty(t, symbol.Module.FileID)
+			require.Equal(t, l.module, hit.Image.Name(), "%x %s", l.addr, l.name)
+			require.Empty(t, hit.Image.FileID)
 		}
 	}
 	t.Logf("%d of %d functions have a name", with, code)
@@ -131,12 +134,12 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	restrict("2")
-	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, symtab.History{}))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, symtab.Limits{}))
 	defer c.Stop()
 	is := func(state symcache.State) func() bool {
 		return func() bool { return c.Health()[0].State == state }
 	}
-	eventually(t, "it is told", is(symcache.StateDown))
+	eventually(t, "its state", is(symcache.StateDown))
 	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
 	require.ErrorContains(t, c.Health()[0].Err, "kernel.kptr_restrict")
 	restrict("1")
@@ -145,7 +148,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 
 	restrict("2")
 	require.NoError(t, kerneltest.LoadModule("veth"))
-	eventually(t, "it is told", is(symcache.StateDegraded))
+	eventually(t, "its state", is(symcache.StateDegraded))
 	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
 	assert.True(t, named(c, "dummy"), "6.2: what was known stays")
 	restrict("1")
@@ -153,11 +156,11 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	assert.True(t, is(symcache.StateUp)())
 }
 
-// TestFilesThatVanish reads what sysfs tells of a module while it is unloaded:
+// TestFilesThatVanish reads what sysfs has of a module while it is unloaded:
 // what was read in part does not count as something to complain of.
 func TestFilesThatVanish(t *testing.T) {
 	kerneltest.NeedModules(t)
-	s := NewSource("/proc", "/sys", 0, symtab.History{})
+	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
 	stop := make(chan struct{})
 	var churn sync.WaitGroup
 	defer func() { close(stop); churn.Wait() }()
@@ -178,18 +181,18 @@ func TestFilesThatVanish(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); (vanished < 5 || whole < 5) && time.Now().Before(deadline); {
 		list, err := s.list()
 		require.NoError(t, err)
-		for _, id := range list {
-			if id.name != "veth" || !id.live {
+		for _, is := range list {
+			if is.name != "veth" || !is.live {
 				continue
 			}
-			m := s.describe(id)
-			require.NoError(t, m.err)
-			if m.noCode {
+			l := s.describe(is, s.endRule())
+			if l == nil {
 				vanished++
-			} else {
-				whole++
-				require.Len(t, m.info.BuildID, 40)
+				continue
 			}
+			require.NoError(t, l.err)
+			whole++
+			require.Len(t, l.info.BuildID, 40)
 		}
 	}
 	t.Logf("%d times it vanished while it was read, %d times not", vanished, whole)

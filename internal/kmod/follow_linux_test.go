@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -39,11 +40,11 @@ func loadMany(t *testing.T) {
 // running returns what is known of the running kernel's modules.
 func running(t *testing.T) *symtab.Table {
 	t.Helper()
-	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
-	_, err := k.refresh(t.Context(), func() {})
-	require.NoError(t, err)
-	require.NoError(t, k.degraded())
-	return k.table()
+	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
+	f := &stepper{reader: newReader(s), t: t}
+	f.scan()
+	require.NoError(t, s.record.degraded())
+	return f.last.Table
 }
 
 // follower runs a source on the running kernel and has its last table.
@@ -60,10 +61,10 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewSource("/proc", "/sys", settle, symtab.History{}).Run(ctx, func(t *symtab.Table, _ error) {
+		done <- NewSource("/proc", "/sys", settle, symtab.Limits{}).Run(ctx, func(u symcache.Update) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.table = t
+			f.table = u.Table
 			close(f.updated)
 			f.updated = make(chan struct{})
 		})
@@ -96,9 +97,9 @@ func (f *follower) until(t *testing.T, what string, wanted func(*symtab.Table) b
 	}
 }
 
-func find(table *symtab.Table, name string) *symtab.Module {
-	for _, m := range table.Modules() {
-		if m.Name == name {
+func find(table *symtab.Table, name string) *symtab.Image {
+	for _, m := range table.Live() {
+		if m.Name() == name {
 			return m
 		}
 	}

@@ -25,8 +25,8 @@ func TestModuleBehindALink(t *testing.T) {
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a_b]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Modules(), 1)
-	assert.Equal(t, "01020304", table.Modules()[0].BuildID)
+	require.Len(t, table.Live(), 1)
+	assert.Equal(t, "01020304", table.Live()[0].BuildID)
 	assert.Equal(t, "a_b:f", lookup(table, 0xffffffffc0200000))
 }
 
@@ -41,8 +41,8 @@ func TestBuiltIn(t *testing.T) {
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Modules(), 1)
-	assert.Equal(t, "a", table.Modules()[0].Name)
+	require.Len(t, table.Live(), 1)
+	assert.Equal(t, "a", table.Live()[0].Name())
 }
 
 // TestEndStays: a module does not grow to where another was.
@@ -52,15 +52,19 @@ func TestEndStays(t *testing.T) {
 	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
 	k.sysfs("b", "", sections{".text": 0xffffffffc0200800})
 	k.write("proc/kallsyms", core+"ffffffffc0200800 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
-	known := known{source: k.source()}
+	k.write("proc/sys/kernel/osrelease", "6.1.0")
+	f := k.stepper()
+	defer f.stop()
 	for _, list := range []string{b + a, a} {
 		k.write("proc/modules", list)
-		_, err := known.refresh(t.Context(), func() {})
-		require.NoError(t, err)
-		assert.Equal(t, "a:f", lookup(known.table(), 0xffffffffc02007ff))
-		assert.NotEqual(t, "a:f", lookup(known.table(), 0xffffffffc0200800))
+		if list == a {
+			f.events.send(removed("b"))
+		}
+		f.scan()
+		assert.Equal(t, "a:f", lookup(f.last.Table, 0xffffffffc02007ff))
+		assert.NotEqual(t, "a:f", lookup(f.last.Table, 0xffffffffc0200800))
 	}
-	assert.Len(t, known.table().Modules(), 1)
+	assert.Len(t, f.last.Table.Live(), 1)
 }
 
 // TestModuleThatFailsToLoad: it is in the list while its init function runs, which
@@ -72,15 +76,14 @@ func TestModuleThatFailsToLoad(t *testing.T) {
 	k.write("proc/modules", a)
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	synctest.Test(t, func(t *testing.T) {
-		s := k.source()
-		conn := make(told)
-		s.dial = func() (events, error) { return conn, nil }
-		published, stop := follow(t, s)
+		s, conn := k.source(), newFake()
+		s.feed.dial = func() (events, error) { return conn, nil }
+		published, stop := run(t, s)
 		time.Sleep(time.Millisecond)
 		k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
 		k.write("proc/modules", failing+a)
 		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
-		conn <- moduleEvent // of another module
+		conn.send(added("c")) // that is not in the list
 		time.Sleep(10 * time.Second)
 		k.write("proc/modules", a)
 		time.Sleep(time.Minute)
@@ -88,6 +91,6 @@ func TestModuleThatFailsToLoad(t *testing.T) {
 		assert.Equal(t, [][2]int{{1, 0}}, published.get())
 		assert.Equal(t, symcache.Counts{
 			Updates: [symcache.NumKinds]int64{symcache.KindLoad: 1, symcache.KindSymbols: 1},
-		}, s.Stats().Counts())
+		}, published.counts)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -55,13 +56,15 @@ func cpuTime(t *testing.T) time.Duration {
 func readWhole(t *testing.T) {
 	t.Helper()
 	list := readFile(t, "/proc/kallsyms")
-	_, err := kallsyms.ParseCore(bytes.NewReader(list), "", "")
+	_, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 	require.NoError(t, err)
-	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
-	ids, err := k.source.list()
+	r := newReader(NewSource("/proc", "/sys", 0, symtab.Limits{}))
+	modules, err := r.list()
 	require.NoError(t, err)
-	k.update(ids)
-	require.NoError(t, newParser(ids, k.missing()).parse(bytes.NewReader(list)))
+	scan := r.begin()
+	unnamed, ok := r.apply(scan, modules, r.find(scan, modules))
+	require.True(t, ok)
+	require.NoError(t, newParser(modules, unnamed).parse(bytes.NewReader(list)))
 	scanner := kallsyms.NewScanner(bytes.NewReader(list))
 	err = scanner.SkipToModules()
 	for line := (kallsyms.Line{}); err == nil; {
@@ -78,11 +81,10 @@ func TestReload(t *testing.T) {
 	const name = "macvlan"
 	loadMany(t)
 	loadPrograms(t, 1000)
-	k := newKnown(NewSource("/proc", "/sys", 0, symtab.History{}))
-	refresh := func() {
-		_, err := k.refresh(t.Context(), func() { k.table() })
-		require.NoError(t, err)
-	}
+	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
+	require.True(t, s.feed.open(func() {}))
+	defer s.stop()
+	f := &stepper{reader: newReader(s), t: t}
 	measure := func(f func()) time.Duration {
 		start := cpuTime(t)
 		f()
@@ -91,10 +93,10 @@ func TestReload(t *testing.T) {
 	var one, whole times
 	for range 11 {
 		_ = kerneltest.UnloadModule(name)
-		refresh()
+		f.scan()
 		require.NoError(t, kerneltest.LoadModule(name))
-		one = append(one, measure(refresh))
-		require.Positive(t, find(k.table(), name).Len())
+		one = append(one, measure(f.scan))
+		require.Positive(t, find(f.last.Table, name).Len())
 		whole = append(whole, measure(func() { readWhole(t) }))
 	}
 	slices.Sort(one)

@@ -3,13 +3,12 @@ package kmod
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
+	"runtime"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/uevent"
@@ -18,126 +17,152 @@ import (
 // A Source publishes the loadable modules and their symbols.
 type Source struct {
 	procfs, sysfs string
+	arch          string // as GOARCH
 	settle        time.Duration
-	history       symtab.History
-	dial          func() (events, error)
-	stats         symcache.Stats
-	known         *known // of all runs; nil before the first
-}
+	came          chan struct{} // has a value if something came that the list must confirm
 
-// events is what tells of changes.
-type events interface {
-	Receive(ctx context.Context) (uevent.Event, error)
-	Close() error
+	mu      sync.Mutex // guards what follows; not held while files are read
+	record  *record    // of all runs
+	feed    *feed
+	publish func(symcache.Update) // nil until the first scan of a run is whole, and after it
 }
 
 // NewSource returns a source that reads below procfs and sysfs, the directories
 // at which /proc and /sys are mounted. After a change it waits for settle, for
-// further changes, before it reads. What is unloaded stays known as history says.
-func NewSource(procfs, sysfs string, settle time.Duration, history symtab.History) *Source {
+// further changes, before it reads. What is unloaded stays known as limits say.
+func NewSource(procfs, sysfs string, settle time.Duration, limits symtab.Limits) *Source {
 	return &Source{
-		procfs: procfs, sysfs: sysfs, settle: settle, history: history,
-		dial: func() (events, error) { return uevent.Dial() },
+		procfs: procfs, sysfs: sysfs, arch: runtime.GOARCH, settle: settle, came: make(chan struct{}, 1),
+		record: newRecord(limits), feed: newFeed(func() (events, error) { return uevent.Dial() }),
 	}
 }
 
 // Name returns "modules".
 func (*Source) Name() string { return "modules" }
 
-// Stats returns what the source counts.
-func (s *Source) Stats() *symcache.Stats { return &s.stats }
+// now reads the clock of lifetimes.
+func now() int64 { return perfring.Boottime.Now() }
+
+// moduleOf returns the name of the module that an event is about.
+func moduleOf(e uevent.Event) (name string, ok bool) {
+	return strings.TrimPrefix(e.DevPath, "/module/"), e.Subsystem == "module"
+}
+
+// While a scan was not whole, the time until the next one doubles from the first to the
+// last of these: where modules come and go all the time, reading symbols must not take all
+// of a CPU.
+const (
+	minAgain = 20 * time.Millisecond
+	maxAgain = time.Second
+)
 
 // Run publishes the modules, and anew when modules were loaded or unloaded: the
 // first time with their symbols, later before they are read and once they were. A
-// kernel without loadable modules has an empty table. Without what sysfs tells,
+// kernel without loadable modules has an empty table. Without what sysfs has,
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
 //
-// Run can be called again, by one goroutine at a time. It goes on where the last run
-// ended: what came and went in between is taken for what came and went since that
-// last looked.
-func (s *Source) Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error {
-	w := newWatcher(ctx, s.dial, s.settle, &s.stats) // before anything is listed, or what is loaded in between is missed
-	defer w.close()
-	if s.known == nil {
-		s.known = newKnown(s)
-	}
-	k := s.known
-	k.begin(w.news)
-	said := ""
-	tell := func() {
-		degraded := errors.Join(k.degraded(), w.err)
-		said = fmt.Sprint(degraded)
-		publish(k.table(), degraded)
-	}
-	for {
-		again, err := k.refresh(ctx, tell)
-		if ctx.Err() != nil {
-			return nil
+// Run can be called again, by one goroutine at a time. The time in between is blind.
+func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
+	defer s.stop()
+	again := time.Duration(0)
+	for reader := newReader(s); ; {
+		s.mu.Lock()
+		if s.feed.open(s.received) { // before anything is listed, or what is loaded in between is missed
+			s.record.lost()
 		}
-		if err != nil {
+		s.mu.Unlock()
+		whole, err := reader.scan(publish)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
+		case whole:
+			again = 0
+		default:
+			again = min(max(2*again, minAgain), maxAgain)
 		}
-		if !w.wait(ctx, again) {
+		if !s.wait(ctx, again) {
 			return nil
 		}
-		if k.begun && fmt.Sprint(errors.Join(k.degraded(), w.err)) != said {
-			tell()
+	}
+}
+
+// stop ends a run.
+func (s *Source) stop() {
+	s.mu.Lock()
+	s.publish = nil
+	s.feed.disconnect()
+	s.record.lost()
+	s.mu.Unlock()
+	s.feed.waiting.Wait()
+}
+
+// wait waits for the given time, or if that is 0, until there may be something new. It
+// reports false when ctx is done.
+func (s *Source) wait(ctx context.Context, again time.Duration) bool {
+	came := s.came
+	if again > 0 {
+		came = nil
+	} else {
+		s.mu.Lock()
+		again = s.feed.interval()
+		s.mu.Unlock()
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(again):
+	case <-came:
+		select { // for more of the same kind
+		case <-ctx.Done():
+		case <-time.After(s.settle):
 		}
 	}
+	return ctx.Err() == nil
 }
 
-// list returns the modules in the kernel's list. A kernel that was built without
-// modules has no such file.
-func (s *Source) list() ([]identity, error) {
-	f, err := os.Open(filepath.Join(s.procfs, "modules"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// received applies events as they come.
+func (s *Source) received() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain(); s.record.changed {
+		s.flush()
 	}
-	if err != nil {
-		return nil, err
+}
+
+// Refresh publishes what events say until now. What was loaded since the list was read is
+// not waited for: nothing is certain after it.
+func (s *Source) Refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feed.conn == nil {
+		return // there is nothing new
 	}
-	defer f.Close()
-	list, err := parseList(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	s.drain()
+	s.flush()
+}
+
+// drain applies the events that have come. The caller holds the lock.
+func (s *Source) drain() {
+	s.feed.drain(s.record)
+	if !s.record.pending() {
+		return
 	}
-	ids := make([]identity, len(list))
-	for i, l := range list {
-		ids[i].listed = l
-		if info, err := os.Stat(s.dir(l.name)); err == nil {
-			ids[i].dir = info
-		}
+	select {
+	case s.came <- struct{}{}:
+	default: // Run knows
 	}
-	return ids, nil
 }
 
-// hasSysfs reports whether there are modules below sysfs.
-func (s *Source) hasSysfs() bool {
-	_, err := os.Stat(filepath.Join(s.sysfs, "module"))
-	return err == nil
-}
-
-// isLoaded reports whether a load of a module is still there.
-func (s *Source) isLoaded(id identity) bool {
-	list, err := s.list()
-	return err == nil && id.dir != nil && slices.ContainsFunc(list, id.same)
-}
-
-func (s *Source) dir(module string) string {
-	return filepath.Join(s.sysfs, "module", module)
-}
-
-// identity tells one load of a module from the next, which can have the same
-// name, size and address: its directory in sysfs is another one.
-type identity struct {
-	listed
-	dir fs.FileInfo // nil if it cannot be read
-}
-
-func (id identity) same(other identity) bool {
-	if id.dir == nil || other.dir == nil {
-		return id.listed == other.listed && id.dir == other.dir
+// flush publishes what is known. The caller holds the lock.
+func (s *Source) flush() {
+	if s.publish == nil {
+		return
 	}
-	return id.listed == other.listed && os.SameFile(id.dir, other.dir)
+	s.publish(symcache.Update{
+		Table:    s.record.table(now()),
+		Degraded: errors.Join(s.record.degraded(), s.feed.err),
+		Changes:  s.record.changes.Take(),
+	})
 }

@@ -2,16 +2,17 @@ package kmod
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io"
+	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// parser builds the symbols of modules of a kernel's list.
+// parser builds the images of loads of the kernel's list of symbols.
 //
 // The kernel finds the place of a line by counting lines from the start, so that
 // a module that comes while the list is read makes it repeat some, and one that
@@ -21,31 +22,29 @@ import (
 // there twice for good: variables of no size have one address, and can have one
 // name. Then the next read gives the same sum.
 type parser struct {
-	loaded map[string]bool
-	wanted map[string]*module
-	built  map[*module]*symtab.Module
-	torn   bool
-	sum    uint64 // of all lines, in their order
+	listed  map[string]*load        // modules that are listed and did not come yet: the load if it is wanted
+	images  map[*load]*symtab.Image // of those that are wanted; nil if there are no symbols of it
+	missing int                     // how many of them did not come yet
+	torn    bool
+	sum     uint64 // of all lines, in their order
 
-	seen    map[string]bool // modules
-	lines   map[uint64]bool // of the one being read, by their hash
-	current *module         // the one being read, nil if it is not wanted
-	sorter  symtab.Sorter
+	module string // the one being read
+	load   *load  // its load, nil if it is not wanted
+	last   uint64 // its highest symbol of code
+	lines  lines
+	sorter symtab.Sorter
 }
 
-func newParser(list []identity, wanted []*module) *parser {
+func newParser(list []listed, wanted []*load) *parser {
 	p := &parser{
-		loaded: make(map[string]bool),
-		wanted: make(map[string]*module),
-		built:  make(map[*module]*symtab.Module),
-		seen:   make(map[string]bool),
-		lines:  make(map[uint64]bool),
+		listed: make(map[string]*load), images: make(map[*load]*symtab.Image), missing: len(wanted),
+		lines: lines{hashes: make([]uint64, 0, 1<<13), places: make([]uint64, 0, 1<<14)},
 	}
-	for _, id := range list {
-		p.loaded[id.name] = true
+	for _, is := range list {
+		p.listed[is.name] = nil
 	}
-	for _, m := range wanted {
-		p.wanted[m.name] = m
+	for _, l := range wanted {
+		p.listed[l.name], p.images[l] = l, nil
 	}
 	return p
 }
@@ -54,61 +53,34 @@ func newParser(list []identity, wanted []*module) *parser {
 // wanted modules. It returns kallsyms.ErrRestricted if it hides all addresses of
 // modules.
 func (p *parser) parse(r io.Reader) error {
+	var line kallsyms.Line
+	hidden, shown := false, false
 	scanner := kallsyms.NewScanner(r)
 	err := scanner.SkipToModules()
-	hidden, anyLine := true, false
-	name := ""
 	for err == nil {
-		var line kallsyms.Line
 		if err = scanner.Scan(&line); err != nil {
 			break
 		}
-		if string(line.Module) != name {
+		if string(line.Module) != p.module {
 			p.finish()
-			name = string(line.Module)
-			if !isModule(name) {
+			if !isModule(string(line.Module)) {
 				break
 			}
-			p.begin(name)
-			if !hidden && len(p.built) == len(p.wanted) {
+			if p.begin(string(line.Module)); shown && p.missing == 0 {
 				break
 			}
 		}
-		hidden, anyLine = hidden && line.Addr == 0, true
-		p.note(&line)
-		if m := p.current; m != nil && m.info.Start <= line.Addr && line.Addr < m.info.End {
-			p.sorter.Add(line.Addr, line.Type, line.Name)
-		}
+		hidden, shown = hidden || line.Addr == 0, shown || line.Addr != 0
+		p.add(&line)
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return err
-	}
-	if anyLine && hidden {
+	case hidden && !shown:
 		return kallsyms.ErrRestricted
 	}
 	p.finish()
 	return nil
-}
-
-// begin begins a module.
-func (p *parser) begin(name string) {
-	p.torn = p.torn || p.seen[name] || !p.loaded[name]
-	p.seen[name] = true
-	clear(p.lines)
-	p.current = p.wanted[name]
-}
-
-var lineSeed = maphash.MakeSeed()
-
-// note looks whether a line stands there for the second time.
-func (p *parser) note(line *kallsyms.Line) {
-	hash := line.Addr ^ maphash.Bytes(lineSeed, line.Name)
-	p.sum = p.sum*31 + hash
-	if line.Addr == 0 {
-		return // absent, or hidden
-	}
-	p.torn = p.torn || p.lines[hash]
-	p.lines[hash] = true
 }
 
 // isModule reports whether a name in brackets is that of a module. Those that
@@ -117,28 +89,62 @@ func isModule(name string) bool {
 	return name != "bpf" && !strings.HasPrefix(name, "__builtin__")
 }
 
-// finish builds the current module.
-func (p *parser) finish() {
-	m := p.current
-	p.current = nil
-	if m == nil {
-		return
-	}
-	built, err := p.sorter.Build(m.info)
-	if err != nil {
-		m.err = fmt.Errorf("frames of module %s get no names: %w", m.name, err)
-	}
-	p.built[m] = built
+// begin begins a module.
+func (p *parser) begin(module string) {
+	l, ok := p.listed[module]
+	delete(p.listed, module)
+	p.torn = p.torn || !ok
+	p.module, p.load, p.last = module, l, 0
 }
 
-// assign gives the wanted modules their symbols. Those that are not in the list
-// have none.
-func (p *parser) assign() {
-	for _, m := range p.wanted {
-		m.whole = p.built[m]
-		if m.whole == nil {
-			m.whole = withoutSymbols(m.info)
-		}
-		m.noCode = m.whole == nil
+var lineSeed = maphash.MakeSeed()
+
+// add adds a line.
+func (p *parser) add(line *kallsyms.Line) {
+	hash := line.Addr ^ maphash.Bytes(lineSeed, line.Name)
+	p.sum = p.sum*31 + hash
+	if line.Addr == 0 {
+		return // absent, or hidden
 	}
+	p.lines.hashes = append(p.lines.hashes, hash)
+	if l := p.load; l == nil || line.Addr < l.info.Start || line.Addr >= l.info.End {
+		return
+	}
+	if symtab.IsCode(line.Type) {
+		p.last = max(p.last, line.Addr)
+	}
+	p.sorter.Add(line.Addr, line.Type, line.Name)
+}
+
+// finish ends the module being read.
+func (p *parser) finish() {
+	p.torn = p.lines.anyTwice() || p.torn
+	if p.load == nil {
+		return
+	}
+	// The first image of the load was in order, and this one is not shorter.
+	p.images[p.load], _ = p.load.image(&p.sorter, p.last)
+	p.missing--
+	p.load = nil
+}
+
+// lines are those of one module.
+type lines struct{ hashes, places []uint64 }
+
+// anyTwice reports whether one stands there twice, and forgets them.
+func (l *lines) anyTwice() bool {
+	mask := uint64(2)<<bits.Len(uint(len(l.hashes))) - 1
+	l.places = slices.Grow(l.places[:0], int(mask+1))[:mask+1]
+	clear(l.places)
+	defer func() { l.hashes = l.hashes[:0] }()
+	for _, hash := range l.hashes {
+		at := hash & mask
+		for ; l.places[at] != 0; at = (at + 1) & mask {
+			if l.places[at] == hash {
+				return true
+			}
+		}
+		l.places[at] = hash
+	}
+	return false
 }

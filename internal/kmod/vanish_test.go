@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // TestSysfsFileThatVanishes has a file that is listed but cannot be read. If the
@@ -20,15 +19,15 @@ func TestSysfsFileThatVanishes(t *testing.T) {
 		after string // the list of modules
 		lost  string // file
 	}{
-		"a section, and the module is there": {a + b, "sections/.data"},
-		"a section, and it is being removed": {"a 4096 0 - Unloading 0xffffffffc0200000\n" + b, "sections/.data"},
-		"a section, and it is gone":          {b, "sections/.data"},
+		"a section, and the module is there": {a + b, "sections/.text.unlikely"},
+		"a section, and it is being removed": {"a 4096 0 - Unloading 0xffffffffc0200000\n" + b, "sections/.text.unlikely"},
+		"a section, and it is gone":          {b, "sections/.text.unlikely"},
 		"the notes, and it is gone":          {b, "notes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel(t)
 			k.write("proc/modules", a+b)
-			k.sysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000, ".data": 0xffffffffc0300000})
+			k.sysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000, ".text.unlikely": 0xffffffffc0200800})
 			k.sysfs("b", "\x05\x06\x07\x08", sections{".text": 0xffffffffc0210000})
 			s := k.source()
 			list, err := s.list()
@@ -39,17 +38,20 @@ func TestSysfsFileThatVanishes(t *testing.T) {
 				require.NoError(t, os.Symlink("nowhere", lost)) // is listed
 			}
 			k.write("proc/modules", tt.after)
-			known := known{source: s}
-			known.update(list)
+			f := &stepper{reader: newReader(s), t: t}
+			scan := f.begin()
+			_, ok := f.apply(scan, list, f.find(scan, list))
+			require.True(t, ok)
+			table := s.record.table(now())
 			if tt.after == a+b {
-				require.ErrorIs(t, known.degraded(), os.ErrNotExist)
-				require.ErrorContains(t, known.degraded(), "module frames get no build id and no file ID")
-				assert.Len(t, known.table().Modules(), 2)
+				require.ErrorIs(t, s.record.degraded(), os.ErrNotExist)
+				require.ErrorContains(t, s.record.degraded(), "module frames get no build id and no file ID")
+				assert.Len(t, table.Live(), 2)
 				return
 			}
-			require.NoError(t, known.degraded())
-			require.Len(t, known.table().Modules(), 1)
-			assert.Equal(t, "b", known.table().Modules()[0].Name)
+			require.NoError(t, s.record.degraded())
+			require.Len(t, table.Live(), 1)
+			assert.Equal(t, "b", table.Live()[0].Name())
 		})
 	}
 }
@@ -58,25 +60,20 @@ func TestSysfsFileThatVanishes(t *testing.T) {
 // runs: it does not take that for modules without code.
 func TestAddressesAreHiddenLater(t *testing.T) {
 	k := newKernel(t)
-	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
-	known := known{source: k.source()}
-	var table *symtab.Table
-	changed := func() { table = known.table() }
-	_, err := known.refresh(t.Context(), changed)
-	require.NoError(t, err)
+	k.showA()
+	f := k.stepper()
+	defer f.stop()
+	f.scan()
+	before := f.last.Table.Live()[0].Lifetime
 	k.write("proc/modules", "a 4096 0 - Live 0x0000000000000000\n")
 	k.sysfs("a", "", sections{".text": 0})
 	k.write("proc/kallsyms", "0000000000000000 T _text\n0000000000000000 t f\t[a]\n")
-	_, err = known.refresh(t.Context(), changed)
+	_, err := f.reader.scan(f.publish)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
-	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000), "the last table stays")
-	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
-	_, err = known.refresh(t.Context(), changed)
-	require.NoError(t, err)
-	assert.Equal(t, symtab.Always, known.table().Modules()[0].Valid, "it did not go and come")
-	assert.Zero(t, known.table().History())
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, place), "the last table stays")
+	k.showA()
+	f.record.lost() // as when Run begins again
+	f.scan()
+	assert.Equal(t, before, f.last.Table.Live()[0].Lifetime, "it did not go and come")
+	assert.Zero(t, f.last.Table.History())
 }

@@ -28,6 +28,7 @@ type TelemetryBuilder struct {
 	meter                              metric.Meter
 	mu                                 sync.Mutex
 	registrations                      []metric.Registration
+	ProcessorKernelsymBlindTime        metric.Float64ObservableCounter
 	ProcessorKernelsymFrames           metric.Int64Counter
 	ProcessorKernelsymHistoryEntries   metric.Int64ObservableGauge
 	ProcessorKernelsymLostRecords      metric.Int64ObservableCounter
@@ -50,6 +51,21 @@ type telemetryBuilderOptionFunc func(mb *TelemetryBuilder)
 
 func (tbof telemetryBuilderOptionFunc) apply(mb *TelemetryBuilder) {
 	tbof(mb)
+}
+
+// RegisterProcessorKernelsymBlindTimeCallback sets callback for observable ProcessorKernelsymBlindTime metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymBlindTimeCallback(cb metric.Float64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerFloat64{inst: builder.ProcessorKernelsymBlindTime, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymBlindTime)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
 }
 
 // RegisterProcessorKernelsymHistoryEntriesCallback sets callback for observable ProcessorKernelsymHistoryEntries metric.
@@ -182,6 +198,16 @@ func (oi *observerInt64) Observe(value int64, opts ...metric.ObserveOption) {
 	oi.obs.ObserveInt64(oi.inst, value, opts...)
 }
 
+type observerFloat64 struct {
+	embedded.Float64Observer
+	inst metric.Float64Observable
+	obs  metric.Observer
+}
+
+func (oi *observerFloat64) Observe(value float64, opts ...metric.ObserveOption) {
+	oi.obs.ObserveFloat64(oi.inst, value, opts...)
+}
+
 // Shutdown unregister all registered callbacks for async instruments.
 func (builder *TelemetryBuilder) Shutdown() {
 	builder.mu.Lock()
@@ -200,45 +226,51 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ProcessorKernelsymBlindTime, err = builder.meter.Float64ObservableCounter(
+		"otelcol_processor_kernelsym_blind_time",
+		metric.WithDescription("Time in which code may have been loaded or unloaded unseen, because records of the kernel were lost or a source only polls. Frames of that time can be unobserved. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymFrames, err = builder.meter.Int64Counter(
 		"otelcol_processor_kernelsym_frames",
-		metric.WithDescription("Kernel frames, one for each location of a message, that had no name or were to be renamed. [Development]"),
+		metric.WithDescription("Kernel frames, one for each location of a message. [Development]"),
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymHistoryEntries, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_history_entries",
-		metric.WithDescription("Modules and BPF functions that were unloaded and are remembered. [Development]"),
+		metric.WithDescription("Unloaded modules and BPF functions that are remembered. [Development]"),
 		metric.WithUnit("{entry}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymLostRecords, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_lost_records",
-		metric.WithDescription("Records of the kernel that were lost; where it does not say how many, 1 for each time. They say what was loaded and unloaded, and everything is listed again instead. [Development]"),
+		metric.WithDescription("Records of loads and unloads that were lost; where the kernel does not say how many, 1 for each time. Everything is listed again then. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymMemory, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_memory",
-		metric.WithDescription("Memory that the tables of symbols take, with what is remembered of unloaded code. [Development]"),
+		metric.WithDescription("Memory of the tables of symbols, including unloaded code that is remembered. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_profiles_clock_off",
-		metric.WithDescription("Profiles of which most samples have times that cannot be this machine's, where it mattered when they were taken; they were taken to be as of when the profile came. [Development]"),
+		metric.WithDescription("Profiles whose timestamps lie outside this host's clock range, of those in which the time of a sample matters. [Development]"),
 		metric.WithUnit("{profile}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymResyncs, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_resyncs",
-		metric.WithDescription("How often everything was listed again, as records of the kernel were lost or may have been. [Development]"),
+		metric.WithDescription("How often everything was listed again after a loss of records. [Development]"),
 		metric.WithUnit("{resync}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymRewriteDuration, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_rewrite_duration",
-		metric.WithDescription("Time it took to rewrite a message that had kernel frames to look up. [Development]"),
+		metric.WithDescription("Time to rewrite a message that has kernel frames. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{1e-05, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 1}...),
 	)
@@ -251,20 +283,20 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymSymbols, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_symbols",
-		metric.WithDescription("Symbols that are known. [Development]"),
+		metric.WithDescription("Known symbols. [Development]"),
 		metric.WithUnit("{symbol}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdateDelay, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_update_delay",
-		metric.WithDescription("Time from when the kernel told of a change until frames are named by it; of changes that are taken over together, that of the first. [Development]"),
+		metric.WithDescription("Time from the kernel's record of a change until frames are named by it; of changes that are applied together, that of the first. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdates, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_updates",
-		metric.WithDescription("Changes of what is known, also those that nothing told of, as when it starts. [Development]"),
+		metric.WithDescription("Loads and unloads of code, including what is there at the start. [Development]"),
 		metric.WithUnit("{update}"),
 	)
 	errs = errors.Join(errs, err)

@@ -21,10 +21,26 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 	return set
 }
 
+func AssertEqualProcessorKernelsymBlindTime(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_processor_kernelsym_blind_time",
+		Description: "Time in which code may have been loaded or unloaded unseen, because records of the kernel were lost or a source only polls. Frames of that time can be unobserved. [Development]",
+		Unit:        "s",
+		Data: metricdata.Sum[float64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_processor_kernelsym_blind_time")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualProcessorKernelsymFrames(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_frames",
-		Description: "Kernel frames, one for each location of a message, that had no name or were to be renamed. [Development]",
+		Description: "Kernel frames, one for each location of a message. [Development]",
 		Unit:        "{frame}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +56,7 @@ func AssertEqualProcessorKernelsymFrames(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorKernelsymHistoryEntries(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_history_entries",
-		Description: "Modules and BPF functions that were unloaded and are remembered. [Development]",
+		Description: "Unloaded modules and BPF functions that are remembered. [Development]",
 		Unit:        "{entry}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -54,7 +70,7 @@ func AssertEqualProcessorKernelsymHistoryEntries(t *testing.T, tt *componenttest
 func AssertEqualProcessorKernelsymLostRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_lost_records",
-		Description: "Records of the kernel that were lost; where it does not say how many, 1 for each time. They say what was loaded and unloaded, and everything is listed again instead. [Development]",
+		Description: "Records of loads and unloads that were lost; where the kernel does not say how many, 1 for each time. Everything is listed again then. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -70,7 +86,7 @@ func AssertEqualProcessorKernelsymLostRecords(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymMemory(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_memory",
-		Description: "Memory that the tables of symbols take, with what is remembered of unloaded code. [Development]",
+		Description: "Memory of the tables of symbols, including unloaded code that is remembered. [Development]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -84,7 +100,7 @@ func AssertEqualProcessorKernelsymMemory(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_profiles_clock_off",
-		Description: "Profiles of which most samples have times that cannot be this machine's, where it mattered when they were taken; they were taken to be as of when the profile came. [Development]",
+		Description: "Profiles whose timestamps lie outside this host's clock range, of those in which the time of a sample matters. [Development]",
 		Unit:        "{profile}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -100,7 +116,7 @@ func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componentte
 func AssertEqualProcessorKernelsymResyncs(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_resyncs",
-		Description: "How often everything was listed again, as records of the kernel were lost or may have been. [Development]",
+		Description: "How often everything was listed again after a loss of records. [Development]",
 		Unit:        "{resync}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -116,7 +132,7 @@ func AssertEqualProcessorKernelsymResyncs(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorKernelsymRewriteDuration(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_rewrite_duration",
-		Description: "Time it took to rewrite a message that had kernel frames to look up. [Development]",
+		Description: "Time to rewrite a message that has kernel frames. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -145,7 +161,7 @@ func AssertEqualProcessorKernelsymSourceUp(t *testing.T, tt *componenttest.Telem
 func AssertEqualProcessorKernelsymSymbols(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_symbols",
-		Description: "Symbols that are known. [Development]",
+		Description: "Known symbols. [Development]",
 		Unit:        "{symbol}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -159,7 +175,7 @@ func AssertEqualProcessorKernelsymSymbols(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_update_delay",
-		Description: "Time from when the kernel told of a change until frames are named by it; of changes that are taken over together, that of the first. [Development]",
+		Description: "Time from the kernel's record of a change until frames are named by it; of changes that are applied together, that of the first. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -174,7 +190,7 @@ func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymUpdates(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_updates",
-		Description: "Changes of what is known, also those that nothing told of, as when it starts. [Development]",
+		Description: "Loads and unloads of code, including what is there at the start. [Development]",
 		Unit:        "{update}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

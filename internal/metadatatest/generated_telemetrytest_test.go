@@ -20,6 +20,10 @@ func TestSetupTelemetry(t *testing.T) {
 	tb, err := metadata.NewTelemetryBuilder(testTel.NewTelemetrySettings())
 	require.NoError(t, err)
 	defer tb.Shutdown()
+	require.NoError(t, tb.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, observer metric.Float64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -55,6 +59,9 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorKernelsymFrames.Add(context.Background(), 1)
 	tb.ProcessorKernelsymRewriteDuration.Record(context.Background(), 1)
 	tb.ProcessorKernelsymUpdateDelay.Record(context.Background(), 1)
+	AssertEqualProcessorKernelsymBlindTime(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorKernelsymFrames(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())

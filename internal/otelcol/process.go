@@ -49,10 +49,13 @@ func (l *log) String() string {
 }
 
 // Start starts a command that becomes a collector. What it prints is its log.
-func Start(cmd *exec.Cmd) (*Process, error) {
+func Start(cmd *exec.Cmd) (*Process, error) { return StartBy((*exec.Cmd).Start, cmd) }
+
+// StartBy is Start, by a function that starts the command.
+func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -88,6 +91,9 @@ func (p *Process) Eventually(ctx context.Context, what string, try func() error)
 		}
 	}
 }
+
+// Signal sends it a signal.
+func (p *Process) Signal(signal syscall.Signal) error { return p.cmd.Process.Signal(signal) }
 
 // Stop has it end, and returns an error if it does not end well. Called again, it
 // returns the same.

@@ -12,24 +12,23 @@ const (
 	Boottime  Clock = 7 // of symbols; it goes on
 )
 
-// UnixOffset returns what is to be added to a reading of the clock to get
-// nanoseconds since the Unix epoch, for readings of about now: the wall clock can
-// be set, and of Monotonic, the time that the machine is suspended is missing.
+// UnixOffset returns a reading of the clock, and what is to be added to it to get
+// nanoseconds since the Unix epoch, for readings of about now: the wall clock can be set,
+// and of Monotonic, the time that the machine is suspended is missing.
 //
-// The error is below half the time between two readings of a clock, some hundred
-// nanoseconds, unless each of several tries is interrupted.
-func (c Clock) UnixOffset() int64 {
+// The error of both is at most uncertain: half the time between two readings of a clock,
+// some hundred nanoseconds, unless each of several tries is interrupted.
+func (c Clock) UnixOffset() (now, offset, uncertain int64) {
 	const tries = 5
-	var offset int64
-	best := int64(1<<63 - 1)
+	uncertain = 1<<63 - 1
 	for range tries {
 		before := c.Now()
 		wall := time.Now().UnixNano()
 		after := c.Now()
-		if after-before < best {
-			best = after - before
-			offset = wall - (before + (after-before)/2)
+		if half := (after - before + 1) / 2; half < uncertain {
+			now, uncertain = before+half, half
+			offset = wall - now
 		}
 	}
-	return offset
+	return now, offset, uncertain
 }

@@ -2,76 +2,109 @@ package perfring
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// collect empties the rings and returns the records that are old enough.
-func (r *Reader) collect() []Record {
+// Drain empties all rings by reading memory, and returns the records that are older
+// than Options.Window; younger ones come with the next Drain. It makes no system call
+// but to read clocks, unless the machine was suspended since the last one: then it opens
+// all rings again. It never waits for Wait.
+//
+// Batches have to be applied in the order in which Drain returned them.
+func (r *Reader) Drain() Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	// The clock is read before the first ring: a record that is put into a ring just
-	// after it was read can be the cause of one in a ring that is read later, but that
-	// is younger than this.
-	horizon := r.clock.Now() - int64(r.opts.Window)
+	// after that was emptied can be the cause of one in a ring that is emptied later, but
+	// that one is younger than this.
+	now := r.clock.Now()
+	r.reopenAfterSleep(now)
 	r.drain()
-	sortByTime(r.pending)
-	n, _ := slices.BinarySearchFunc(r.pending, horizon, func(rec Record, t int64) int {
+	horizon := now - int64(r.opts.Window)
+	if !r.incomplete && !r.closed {
+		r.certain = horizon
+	}
+	return r.batch(horizon)
+}
+
+// Flush is Drain without a window. It is for the end: what comes after may have been the
+// cause of some of it.
+func (r *Reader) Flush() Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain()
+	return r.batch(math.MaxInt64)
+}
+
+// batch returns what is pending, of records those before the horizon.
+func (r *Reader) batch(horizon int64) Batch {
+	sortByTime(r.pending.Records)
+	n, _ := slices.BinarySearchFunc(r.pending.Records, horizon, func(rec Record, t int64) int {
 		return cmp.Compare(rec.Time, t)
 	})
-	r.passed = append(r.passed[:0], r.pending[:n]...)
-	rest := copy(r.pending, r.pending[n:])
-	clear(r.pending[rest:])
-	r.pending = r.pending[:rest]
-	return r.passed
+	b := r.pending
+	b.Records = b.Records[:n:n]
+	r.pending = Batch{Records: slices.Clone(r.pending.Records[n:])}
+	b.Certain = r.certain
+	return b
 }
 
 func sortByTime(records []Record) {
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
 }
 
-// drain appends what is in the rings to pending. What cannot be read counts as
-// lost.
+// drain appends what is in the rings to pending.
 func (r *Reader) drain() {
-	for _, ring := range r.rings {
-		malformed := uint64(0)
-		err := ring.drain(func(raw []byte) {
-			rec, ok, err := parse(raw)
-			switch {
-			case err != nil:
-				malformed++
-			case ok && rec.Type == TypeLost:
-				r.addLost(rec, ring.lost.announce(rec.Lost))
-			case ok:
-				r.pending = append(r.pending, rec)
-			}
-		})
-		if err != nil {
-			malformed++
-		}
-		r.addLost(r.own(TypeLost, ring.cpu), malformed)
-		if ring.crowded {
-			r.lookForLost(ring)
+	for _, g := range r.rings {
+		if !g.isEmpty() {
+			r.drainRing(g)
 		}
 	}
 }
 
-// addLost appends a record that says how many others were lost, if any were.
-func (r *Reader) addLost(rec Record, lost uint64) {
-	if lost > 0 {
-		rec.Lost = lost
-		r.pending = append(r.pending, rec)
+// drainRing appends what is in a ring to pending, and when records of it were lost.
+func (r *Reader) drainRing(g *ring) {
+	// Unknown is the time of the last record before a loss that may have gone on
+	// until the ring was emptied.
+	unknown, some := int64(0), false
+	loss := func() {
+		if !some {
+			unknown, some = g.last, true
+		}
+	}
+	r.mostUsed = max(r.mostUsed, g.used())
+	full, at := g.isCrowded(), *g.tail
+	err := g.drain(func(raw []byte) {
+		rec, ok, err := parse(raw)
+		switch {
+		case err != nil:
+			r.pending.Lost++
+			loss()
+		case ok && rec.Type == TypeLost:
+			r.pending.Lost += rec.Lost
+			r.addBlind(g.last, g.lossEnd(at, rec.Time))
+		case ok:
+			r.pending.Records = append(r.pending.Records, rec)
+		}
+		if ok {
+			g.last = rec.Time
+		}
+		at += uint64(len(raw))
+	})
+	if err != nil {
+		r.pending.Lost++
+	}
+	if err != nil || full {
+		loss()
+	}
+	g.noteRoom(r.clock)
+	if some {
+		r.addBlind(unknown, r.clock.Now())
 	}
 }
 
-// lookForLost asks the kernel how many records a ring had no room for. If the kernel
-// does not tell, some may have been missed.
-func (r *Reader) lookForLost(ring *ring) {
-	if err := ring.look(); err != nil || !ring.countsLost {
-		r.pending = append(r.pending, r.own(TypeMissed, ring.cpu))
-		return
-	}
-	r.addLost(r.own(TypeLost, ring.cpu), ring.lost.upTo(ring.lostTotal))
-}
-
-// own returns a record that is not the kernel's.
-func (r *Reader) own(typ Type, cpu int) Record {
-	return Record{Type: typ, Time: r.clock.Now(), CPU: uint32(cpu)}
+// addBlind adds an interval up to and including an instant.
+func (r *Reader) addBlind(from, to int64) {
+	r.pending.Blind = append(r.pending.Blind, Interval{From: from, To: max(from, to) + 1})
 }

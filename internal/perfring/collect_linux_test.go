@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ import (
 func TestCauseComesFirst(t *testing.T) {
 	const n = 20_000
 	rings := []*ring{memoryRing(4096, 0, 0), memoryRing(4096, 0, 0)}
-	r := &Reader{clock: Boottime, rings: rings}
+	r := memoryReader(rings...)
 	var stop atomic.Bool
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -41,10 +42,7 @@ func TestCauseComesFirst(t *testing.T) {
 	defer writer.Wait()
 	defer stop.Store(true)
 	for next := uint64(0); next < n; {
-		for _, rec := range r.collect() {
-			if rec.Type == TypeMissed {
-				continue // these rings are full most of the time
-			}
+		for _, rec := range r.Drain().Records { // these rings are full most of the time, and it says so
 			if !assert.Equal(t, next, rec.Symbol.Addr) {
 				return
 			}
@@ -53,23 +51,97 @@ func TestCauseComesFirst(t *testing.T) {
 	}
 }
 
-// TestFullRing: where the kernel does not say how many records were lost, a ring that
-// the largest might not have fit into tells that some may be.
+// TestFullRing: a ring that the largest record might not have fit into may have lost some,
+// from its last record to when it was emptied.
 func TestFullRing(t *testing.T) {
 	const size = 4096
 	largest := record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), longest+"\x00", id)
 	lost := record(TypeLost, uint64(1), uint64(1), id)
 	require.GreaterOrEqual(t, largestSymbolRecord, len(largest)+len(lost))
-	for free, want := range map[int][]uint32{largestSymbolRecord - 8: {3}, largestSymbolRecord: nil} {
+	for free, full := range map[int]bool{largestSymbolRecord - 8: true, largestSymbolRecord: false} {
 		r := memoryRing(size, 0, 0)
-		r.cpu = 3
-		for left := size - free; left > 0; {
-			length := min(left, 1024)
-			r.put(record(TypeComm, uint32(1), uint32(1), strings.Repeat("\x00", length-headerLen-8-sampleIDLen), id))
-			left -= length
+		for r.put(at(12)); size-int(r.used()) > free+len(at(0)); {
+			r.put(at(12))
 		}
-		reader := &Reader{clock: Boottime, rings: []*ring{r}}
-		assert.Equal(t, want, missed(reader.Flush()), "%d bytes are free", free)
-		assert.Empty(t, missed(reader.Flush()), "once")
+		rest := size - int(r.used()) - free // of a record of a type that is not parsed
+		r.put(record(1000, strings.Repeat("\x00", rest-headerLen)))
+		reader := memoryReader(r)
+		before := Boottime.Now()
+		b := reader.Drain()
+		after := Boottime.Now()
+		if full {
+			require.Len(t, b.Blind, 1, "%d bytes are free", free)
+			assert.Equal(t, int64(12), b.Blind[0].From, "the time of the last record")
+			assert.True(t, before < b.Blind[0].To && b.Blind[0].To <= after+1, "when it was emptied")
+		} else {
+			assert.Empty(t, b.Blind, "%d bytes are free", free)
+		}
+		assert.Zero(t, b.Lost, "how many is not known")
+		assert.Empty(t, reader.Drain().Blind, "once")
 	}
+}
+
+// TestLostRecord: a loss lies between the record before the LOST record, also if that was
+// read long ago, and the LOST record.
+func TestLostRecord(t *testing.T) {
+	r := memoryRing(4096, 0, 0)
+	r.last, r.roomyAt = 50, 1 // opened; it is not known when there was room
+	reader := memoryReader(r)
+	r.put(lostAt(90, 2))
+	b := reader.Drain()
+	assert.Equal(t, []Interval{{From: 50, To: 91}}, b.Blind, "from when the ring was opened")
+	assert.Equal(t, uint64(2), b.Lost)
+	assert.Empty(t, b.Records)
+
+	r.put(at(100))
+	require.Len(t, reader.Drain().Records, 1)
+	r.roomyAt++ // as if a large record had not fit when it was emptied
+	r.put(lostAt(200, 3))
+	r.put(at(201))
+	r.put(lostAt(300, 4))
+	b = reader.Drain()
+	assert.Equal(t, []Interval{{From: 100, To: 201}, {From: 201, To: 301}}, b.Blind)
+	assert.Equal(t, uint64(7), b.Lost)
+}
+
+// TestLossThatIsAnnouncedLate: the kernel announces a loss with the next record, which can
+// be long after the ring had room again. The time in between is not blind.
+func TestLossThatIsAnnouncedLate(t *testing.T) {
+	r := memoryRing(4096, 0, 0)
+	reader := memoryReader(r)
+	r.put(at(100))
+	reader.Drain() // and now there is room
+	emptied := Boottime.Now()
+	late := emptied + int64(time.Hour)
+	r.put(lostAt(late, 5))
+	r.put(at(late))
+	b := reader.Drain()
+	require.Len(t, b.Blind, 1)
+	assert.Equal(t, int64(100), b.Blind[0].From)
+	assert.LessOrEqual(t, b.Blind[0].To, emptied+1)
+	assert.Equal(t, uint64(5), b.Lost)
+}
+
+// TestBatch: what is younger than the window comes with the next batch, and what is certain
+// follows the clock.
+func TestBatch(t *testing.T) {
+	r := memoryRing(4096, 0, 0)
+	r.wake = 1
+	reader := memoryReader(r)
+	reader.opts.Window = time.Minute
+	now := Boottime.Now()
+	r.put(at(now))
+	r.put(at(now - int64(time.Hour)))
+	b := reader.Drain()
+	require.Len(t, b.Records, 1)
+	assert.Equal(t, now-int64(time.Hour), b.Records[0].Time)
+	assert.GreaterOrEqual(t, b.Certain, now-int64(time.Minute))
+	assert.LessOrEqual(t, b.Certain, Boottime.Now()-int64(time.Minute))
+	assert.True(t, reader.isReady(), "Wait does not wait for more than what is held back")
+	reader.opts.Window = 0
+	b = reader.Drain()
+	require.Len(t, b.Records, 1)
+	assert.Equal(t, now, b.Records[0].Time)
+	assert.Greater(t, b.Certain, now)
+	assert.False(t, reader.isReady())
 }

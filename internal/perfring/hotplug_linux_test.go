@@ -1,39 +1,39 @@
 package perfring
 
 import (
-	"slices"
 	"testing"
-	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// TestCPUHotplug samples a CPU that goes offline and comes back.
+// TestCPUHotplug samples a CPU that goes offline and comes back, between two calls of
+// RefreshCPUs or with one in between.
 func TestCPUHotplug(t *testing.T) {
 	kerneltest.NeedVM(t)
 	r := open(t, options())
 	kerneltest.Busy(t)
 	const cpu = 1
 	isOf := func(rec Record) bool { return rec.Type == TypeSample && rec.CPU == cpu }
-	readUntil := func(what string, found func(Record) bool) {
-		t.Helper()
-		for began := time.Now(); ; {
-			records, err := r.Read(t.Context(), time.Now().Add(100*time.Millisecond))
-			require.NoError(t, err)
-			if slices.ContainsFunc(records, found) {
-				return
-			}
-			require.Less(t, time.Since(began), time.Minute, what)
-		}
-	}
-	readUntil("a sample", isOf)
-	for range 3 {
+	isOfAnother := func(rec Record) bool { return rec.Type == TypeSample && rec.CPU != cpu }
+	readUntil(t, r, isOf)
+	for i := range 4 {
+		before := r.clock.Now()
+		require.NoError(t, r.RefreshCPUs(false))
 		kerneltest.SwitchCPU(t, cpu, false)
-		readUntil("a sample of another CPU", func(rec Record) bool { return rec.Type == TypeSample && rec.CPU != cpu })
+		if i%2 == 0 {
+			require.NoError(t, r.RefreshCPUs(true))
+			readUntil(t, r, isOfAnother)
+		}
 		kerneltest.SwitchCPU(t, cpu, true)
-		readUntil("the CPU is back", func(rec Record) bool { return rec.Type == TypeMissed && rec.CPU == cpu })
-		readUntil("a sample", isOf)
+		online := r.clock.Now()
+		require.NoError(t, r.RefreshCPUs(false))
+		blind := r.Drain().Blind
+		require.Len(t, blind, 1)
+		assert.Greater(t, blind[0].From, before)
+		assert.Greater(t, blind[0].To, online)
+		readUntil(t, r, isOf)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-func TestReadIsInterrupted(t *testing.T) {
-	held := SymbolOptions("/sys")
-	held.Window = time.Hour
+func TestWaitIsInterrupted(t *testing.T) {
+	symbols := SymbolOptions("/sys")
+	symbols.Delay = time.Hour
 	for name, opts := range map[string]Options{
-		"waiting for a ring": options(), "holding records back": held,
+		"waiting for a ring": options(), "waiting for more records": symbols,
 	} {
-		t.Run(name, func(t *testing.T) { testReadIsInterrupted(t, opts) })
+		t.Run(name, func(t *testing.T) { testWaitIsInterrupted(t, opts) })
 	}
 }
 
-func testReadIsInterrupted(t *testing.T, opts Options) {
+func testWaitIsInterrupted(t *testing.T, opts Options) {
 	for name, interrupt := range map[string]func(r *Reader, cancel func()) error{
 		"by Close":   func(r *Reader, _ func()) error { return r.Close() },
 		"by context": func(_ *Reader, cancel func()) error { cancel(); return nil },
@@ -31,19 +31,17 @@ func testReadIsInterrupted(t *testing.T, opts Options) {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, opts)
 			kerneltest.Busy(t) // that there are records keeps no error back
-			if r.prompt {
+			if opts.Delay > 0 {
 				kerneltest.NeedBPF(t)
 				require.NoError(t, load(t, "interrupted", 1).Close())
-				r.collect()
-				require.NotEmpty(t, r.pending)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			read := make(chan error)
+			ended := make(chan error)
 			go func() {
 				for {
-					if _, err := r.Read(ctx, time.Now().Add(time.Hour)); err != nil {
-						read <- err
+					if err := r.Wait(ctx, time.Now().Add(time.Hour)); err != nil {
+						ended <- err
 						return
 					}
 				}
@@ -51,13 +49,12 @@ func testReadIsInterrupted(t *testing.T, opts Options) {
 			time.Sleep(50 * time.Millisecond)
 			require.NoError(t, interrupt(r, cancel))
 			select {
-			case err := <-read:
+			case err := <-ended:
 				assert.True(t, errors.Is(err, os.ErrClosed) || errors.Is(err, context.Canceled), "%v", err)
 			case <-time.After(time.Minute):
-				t.Fatal("Read waits on")
+				t.Fatal("Wait waits on")
 			}
-			_, err := r.Read(ctx, time.Now().Add(time.Hour))
-			assert.Error(t, err)
+			assert.Error(t, r.Wait(ctx, time.Now().Add(time.Hour)))
 		})
 	}
 }

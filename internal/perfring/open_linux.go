@@ -16,16 +16,13 @@ const (
 )
 
 // openRing opens the event on a CPU and maps its ring.
-func openRing(opts *Options, cpu int) (*ring, error) {
+func openRing(opts *Options, on cpu) (*ring, error) {
 	size := ringSize(opts.BytesPerCPU)
 	attr := attrOf(opts.Event, size)
-	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if errors.Is(err, unix.EINVAL) {
-		attr.Read_format &^= unix.PERF_FORMAT_LOST // came with Linux 6.0
-		fd, err = unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	}
+	opened := opts.Event.Clock().Now()
+	fd, err := unix.PerfEventOpen(&attr, -1, on.number, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return nil, openError(opts.Event, cpu, err)
+		return nil, openError(opts.Event, on.number, err)
 	}
 	mapping, err := unix.Mmap(fd, 0, os.Getpagesize()+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -33,19 +30,19 @@ func openRing(opts *Options, cpu int) (*ring, error) {
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrMemory, err)
 		}
-		return nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", cpu, size, err)
+		return nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", on.number, size, err)
 	}
 	// The page of metadata is page aligned, and with it its fields of 64 bits.
 	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping)))
 	return &ring{
-		fd:         fd,
-		cpu:        cpu,
-		mapping:    mapping,
-		data:       mapping[os.Getpagesize():],
-		head:       &page.Data_head,
-		tail:       &page.Data_tail,
-		wake:       uint64(attr.Wakeup),
-		countsLost: attr.Read_format&unix.PERF_FORMAT_LOST != 0,
+		fd:      fd,
+		cpu:     on,
+		mapping: mapping,
+		data:    mapping[os.Getpagesize():],
+		head:    &page.Data_head,
+		tail:    &page.Data_tail,
+		wake:    uint64(attr.Wakeup),
+		trail:   trail{last: opened, roomy: opened},
 	}, nil
 }
 
@@ -61,7 +58,6 @@ func attrOf(event Event, ringBytes int) unix.PerfEventAttr {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_LOST,
 		Sample_type: sampleIDType,
 		Clockid:     int32(event.Clock()),
 		Bits:        unix.PerfBitWatermark | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,

@@ -2,7 +2,6 @@ package perfring
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,11 +62,12 @@ func TestWithoutSysfs(t *testing.T) {
 	for range 2 {
 		var cpus []int
 		for _, ring := range r.rings {
-			cpus = append(cpus, ring.cpu)
+			cpus = append(cpus, ring.cpu.number)
 		}
 		assert.Equal(t, online, cpus)
-		opened, err := r.refreshCPUs(time.Now())
-		require.NoError(t, err)
-		assert.Empty(t, opened)
+		require.NoError(t, r.RefreshCPUs(false))
+		assert.Empty(t, r.Drain().Blind)
 	}
+	require.NoError(t, r.RefreshCPUs(true))
+	assert.Len(t, r.Drain().Blind, 1, "which CPU came or went is not known")
 }

@@ -21,16 +21,24 @@ type Options struct {
 	// any window.
 	Window time.Duration
 
+	// Delay is how long Wait waits for more records of [Symbols] after the first, so that
+	// those of some dozen milliseconds wake the process once. It is less while a ring
+	// fills fast.
+	Delay time.Duration
+
 	// SysFS is where /sys is mounted. Where it is not, CPUs are found by trying.
 	SysFS string
 }
 
 // SymbolOptions returns the options to record [Symbols] with, where sysfs is
-// mounted at a place. A ring of 16 KiB holds what a CPU does in loading some
-// hundred BPF programs; with its page of metadata that is 20 KiB for each CPU (with
-// pages of 4 KiB), 5 MiB for 256 of them.
+// mounted at a place. A ring of 64 KiB holds what a CPU does in loading some
+// hundred BPF programs, as many as can come in the delay; with its page of metadata that
+// is 68 KiB for each CPU (with pages of 4 KiB), 17 MiB for 256 of them.
 func SymbolOptions(sysfs string) Options {
-	return Options{Event: Symbols{}, BytesPerCPU: 16 << 10, Window: 500 * time.Microsecond, SysFS: sysfs}
+	return Options{
+		Event: Symbols{}, BytesPerCPU: 64 << 10, SysFS: sysfs,
+		Window: 500 * time.Microsecond, Delay: 80 * time.Millisecond,
+	}
 }
 
 // An Event is what is recorded, [Sampling] or [Symbols].
@@ -43,8 +51,8 @@ type Event interface {
 }
 
 // Sampling records what the kernel does: TypeSample, TypeThrottle, and for the
-// names of threads TypeComm, TypeFork and TypeExit. Read passes them on when a ring
-// is half full.
+// names of threads TypeComm, TypeFork and TypeExit. Wait waits until a ring is half
+// full.
 type Sampling struct {
 	// Cycles samples with the CPU's cycle counter, not with a timer. A CPU that
 	// is halted counts no cycles.
@@ -72,9 +80,8 @@ func (Sampling) Clock() Clock { return Monotonic }
 func (Sampling) refused() error { return ErrRate }
 
 // Symbols records which code the kernel makes and frees as it runs, and what it
-// calls it: TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Read passes them on when
-// they are older than Options.Window; while there are more and more, those of one
-// window at a time, and so up to two windows late.
+// calls it: TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Wait waits for any of
+// them.
 type Symbols struct{}
 
 // Clock returns Boottime.
@@ -91,7 +98,7 @@ var (
 	ErrUnsupported = errors.New("this kernel or machine does not have the perf event")
 	ErrRate        = errors.New("the kernel refuses the event: is the sample frequency above the sysctl kernel.perf_event_max_sample_rate?")
 	ErrMemory      = errors.New("not permitted to lock the memory of the rings: " +
-		"grant CAP_PERFMON or CAP_IPC_LOCK, or raise the sysctl kernel.perf_event_mlock_kb")
+		"grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK or the sysctl kernel.perf_event_mlock_kb")
 	ErrFiles = errors.New("too many open files: a ring takes one for each CPU; raise the limit (RLIMIT_NOFILE)")
 )
 

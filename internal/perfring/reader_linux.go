@@ -3,150 +3,134 @@ package perfring
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// A Reader reads the rings of all CPUs. Its methods are safe for concurrent use.
+// A Reader reads the rings of all CPUs. Wait and RefreshCPUs are for one goroutine; the
+// other methods are safe for concurrent use, also with those two.
 type Reader struct {
-	opts    Options
-	clock   Clock
-	prompt  bool // records do not wait for a ring to become half full
-	poller  *poller
-	closing chan struct{} // closed by Close
-	close   func() error  // closes that and the poller, once
+	opts   Options
+	clock  Clock
+	poller *poller
+	slept  func() (least, most int64) // for how long the machine has been suspended
 
-	mu      sync.Mutex // held by Read while it waits, too
-	closed  bool
-	rings   []*ring
-	refresh time.Time // when to look at the CPUs again
-	cpus    int       // the number of possible ones, where sysfs does not tell; 0 if not known
-	pending []Record  // read, but not passed on yet
-	passed  []Record  // passed on by the last Read
+	mu sync.Mutex // not held while Wait waits
+	state
 }
 
-// Open starts to record on all CPUs that are online. CPUs that come online later
-// are recorded within a second. It takes one file and BytesPerCPU and a page of
-// locked memory for each, and no goroutine. What happens after Open is recorded. The
-// errors that wrap those of this package say what an operator can do.
+// state is what the mutex of a Reader guards.
+type state struct {
+	closed  bool
+	rings   []*ring
+	cpus    int   // the number of possible ones, where sysfs does not tell; 0 if not known
+	pending Batch // what was read, but not returned yet
+	certain int64 // the Certain of the last batch
+
+	mostUsed uint64 // how many bytes of a ring were used at most, since Wait asked last
+
+	looked     int64 // when the rings were compared with the CPUs that are online
+	incomplete bool  // they do not agree, or that is not known
+
+	awake     int64 // when Drain last asked for how long the machine was suspended
+	mostSlept int64 // the answer
+}
+
+// Open starts to record on all CPUs that are online. It takes one file and BytesPerCPU
+// and a page of locked memory for each, two more files, and no goroutine. What happens after Open is
+// recorded. The errors that wrap those of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, closing: make(chan struct{})}
-	_, r.prompt = opts.Event.(Symbols)
-	r.close = sync.OnceValue(func() error {
-		close(r.closing)
-		return p.close()
-	})
-	if _, err := r.refreshCPUs(time.Now()); err != nil {
+	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept}
+	r.awake = r.clock.Now()
+	_, r.mostSlept = r.slept()
+	if err := r.RefreshCPUs(false); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// Read waits for records, at most until the deadline, and returns them in the order
-// of their times. There may be none. What it waits for depends on the event: with
-// [Sampling] until a ring is half full, and those that are held back for now come
-// with the next call; with [Symbols] until there are some that need not be held back
-// any more. Those of one window come together.
-//
-// The records are valid until the next call, but for what they point to, which
-// stays. When ctx is done it returns its error, after Close os.ErrClosed, also if
-// that happens meanwhile; after the former, Flush has the records that are left.
-func (r *Reader) Read(ctx context.Context, deadline time.Time) ([]Record, error) {
+// Wait waits until it is worth the trouble to call Drain, or to the deadline: with
+// [Sampling] until a ring is half full; with [Symbols] until there is any record, and then
+// for Options.Delay. It can return early. When ctx is done it returns its error, after
+// Close os.ErrClosed, also if that happens meanwhile.
+func (r *Reader) Wait(ctx context.Context, deadline time.Time) error {
+	if _, prompt := r.opts.Event.(Symbols); !prompt {
+		return r.poller.wait(ctx, deadline, r.isReady)
+	}
+	// While records come, there will be more: it waits for the delay at once.
+	used := r.takeMostUsed()
+	if used == 0 {
+		if err := r.poller.wait(ctx, deadline, r.isReady); err != nil || !r.isReady() {
+			return err
+		}
+	}
+	end := time.Now().Add(max(r.opts.Delay, r.opts.Window))
+	if deadline.Before(end) {
+		end = deadline
+	}
+	step := time.Millisecond
+	if 0 < used && used < manyBytes {
+		step = r.opts.Delay
+	}
+	for {
+		pause := min(step, time.Until(end))
+		if pause <= 0 || r.isFilling() {
+			return nil
+		}
+		if err := r.poller.pause(ctx, time.Now().Add(pause)); err != nil {
+			return err
+		}
+		step *= 5
+	}
+}
+
+// manyBytes is how much a ring is used by some programs more than come and go all the
+// time. After that, and after a time in which nothing came, a burst is likely, which would
+// fill a ring before the delay is over; so the first pauses are short.
+const manyBytes = 1024
+
+// takeMostUsed returns how much of a ring was used at most in the batches since the last
+// call.
+func (r *Reader) takeMostUsed() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.passed)
-	for {
-		if r.closed {
-			return nil, os.ErrClosed
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		now := time.Now()
-		if now.After(r.refresh) {
-			if err := r.refreshRings(now); err != nil {
-				return nil, err
-			}
-		}
-		if records := r.collect(); len(records) > 0 {
-			return records, nil
-		}
-		if now.After(deadline) {
-			return nil, nil
-		}
-		if err := r.wait(ctx, deadline); err != nil {
-			return nil, err
-		}
-	}
+	used := r.mostUsed
+	r.mostUsed = 0
+	return used
 }
 
-// wait waits until it is worth the trouble to collect again, or to look at the CPUs.
-func (r *Reader) wait(ctx context.Context, deadline time.Time) error {
-	if r.prompt && len(r.pending) > 0 {
-		// All of them will be old enough then, and what comes meanwhile wakes nobody.
-		return r.pause(ctx, min(r.opts.Window, time.Until(deadline)))
-	}
-	if r.refresh.Before(deadline) {
-		deadline = r.refresh
-	}
-	return r.poller.wait(ctx, deadline, r.isReady)
-}
-
-// pause waits for a time. It returns os.ErrClosed when Close is called meanwhile.
-func (r *Reader) pause(ctx context.Context, d time.Duration) error {
-	if d <= time.Millisecond {
-		// A timer of Go's would be rounded up to the millisecond.
-		request := unix.NsecToTimespec(max(0, int64(d)))
-		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &request, nil) // if interrupted, it is early
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-r.closing:
-		return os.ErrClosed
-	}
-	return nil
-}
-
-// isReady reports whether a ring is full enough to be read.
+// isReady reports whether a ring is full enough to be read, or symbols were held back.
 func (r *Reader) isReady() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, prompt := r.opts.Event.(Symbols); prompt && len(r.pending.Records)+len(r.pending.Blind) > 0 {
+		return true
+	}
 	return slices.ContainsFunc(r.rings, (*ring).isReady)
 }
 
-// Flush returns what is in the rings now, without holding anything back. It is for
-// the end: what comes after may have been the cause of some of it.
-func (r *Reader) Flush() []Record {
+func (r *Reader) isFilling() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drain()
-	records := r.pending
-	r.pending = nil
-	sortByTime(records)
-	return records
+	return slices.ContainsFunc(r.rings, (*ring).isFilling)
 }
 
-// Close stops recording and frees the rings. It interrupts Read and waits for it.
-// Closed twice, it does nothing.
+// Close stops recording and frees the rings. It interrupts Wait. Closed twice, it does
+// nothing.
 func (r *Reader) Close() error {
-	err := r.close()
+	r.poller.interrupt() // which waits for isReady
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	errs := []error{err}
+	errs := []error{r.poller.close()}
 	for _, ring := range r.rings {
 		errs = append(errs, ring.close())
 	}

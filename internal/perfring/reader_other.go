@@ -17,11 +17,17 @@ func Open(Options) (*Reader, error) {
 	return nil, fmt.Errorf("%w: %s is not Linux", ErrUnsupported, runtime.GOOS)
 }
 
-// Read is never called: there is no Reader.
-func (*Reader) Read(context.Context, time.Time) ([]Record, error) { return nil, ErrUnsupported }
+// Wait is never called: there is no Reader.
+func (*Reader) Wait(context.Context, time.Time) error { return ErrUnsupported }
+
+// Drain is never called: there is no Reader.
+func (*Reader) Drain() Batch { return Batch{} }
 
 // Flush is never called: there is no Reader.
-func (*Reader) Flush() []Record { return nil }
+func (*Reader) Flush() Batch { return Batch{} }
+
+// RefreshCPUs is never called: there is no Reader.
+func (*Reader) RefreshCPUs(bool) error { return ErrUnsupported }
 
 // Close is never called: there is no Reader.
 func (*Reader) Close() error { return nil }

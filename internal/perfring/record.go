@@ -10,8 +10,9 @@ import (
 // Type is the type of a record.
 type Type uint32
 
-// The types of records that are passed on (enum perf_event_type of
-// include/uapi/linux/perf_event.h). Others are left out.
+// The types of records that are parsed (enum perf_event_type of
+// include/uapi/linux/perf_event.h). Others are left out. What TypeLost says is in a
+// Batch, not among its records.
 const (
 	TypeLost     Type = 2
 	TypeComm     Type = 3
@@ -22,12 +23,6 @@ const (
 	TypeKsymbol  Type = 17
 	TypeBPFEvent Type = 18
 )
-
-// TypeMissed is no record of the kernel's: it says that there may be events of a CPU
-// before Time that were not recorded, and nobody knows how many. The CPU came online
-// after Open, or was offline for a moment; or its ring was found full, on a kernel
-// before Linux 6.0, most of which cannot be asked whether records were lost.
-const TypeMissed Type = 1 << 31
 
 // A Record is one record of a ring. Which fields are set depends on the type.
 type Record struct {
@@ -45,7 +40,7 @@ type Record struct {
 	Comm   string   // Comm: the thread's new name, at most 15 bytes
 	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
 	Period uint64   // Sample: nanoseconds or cycles since the sample before
-	Lost   uint64   // Lost: how many records, none of which was told of before
+	Lost   uint64   // Lost: how many records
 
 	// Apart, so that samples, which are many, stay small.
 	Symbol  *Symbol  // Ksymbol: what is new or gone

@@ -128,7 +128,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseOfOtherTypes(t *testing.T) {
-	for _, typ := range []Type{0, 1, 6, 10, 19, 1000, TypeMissed} {
+	for _, typ := range []Type{0, 1, 6, 10, 19, 1000, 1 << 31} {
 		_, ok, err := parse(record(typ, uint64(1)))
 		require.NoError(t, err)
 		assert.False(t, ok)

@@ -3,82 +3,188 @@ package perfring
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// refreshInterval is the time between two looks at which CPUs are online.
-const refreshInterval = time.Second
+// cpu is a CPU from when it comes online to when it goes offline.
+type cpu struct {
+	number int
 
-// refreshRings is refreshCPUs, and tells that events may have been missed.
-func (r *Reader) refreshRings(now time.Time) error {
-	opened, err := r.refreshCPUs(now)
-	for _, cpu := range opened {
-		// With the time of now: what happened before the ring was there is older.
-		r.pending = append(r.pending, r.own(TypeMissed, cpu))
+	// The inodes of directories in sysfs, 0 for one that is not there. A perf event
+	// dies with its CPU, and no sign of that can be read without interrupting the CPU.
+	// But whenever a CPU goes offline the kernel removes these directories, and when it
+	// comes back it makes new ones (drivers/base/topology.c; drivers/base/cacheinfo.c,
+	// which also does where going offline fails halfway). Inode numbers of sysfs are not
+	// used again before 2^32 others were.
+	topology, cache uint64
+}
+
+// look is what sysfs says about CPUs.
+type look struct {
+	at      int64 // before anything was read
+	online  []cpu // sorted by number
+	guessed bool  // there is no sysfs: online is empty
+}
+
+// look asks which CPUs are online.
+func (r *Reader) look() (look, error) {
+	l := look{at: r.clock.Now()}
+	numbers, err := onlineCPUs(r.opts.SysFS)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.guessed = true
+		return l, nil
+	}
+	for _, n := range numbers {
+		dir := filepath.Join(r.opts.SysFS, "devices", "system", "cpu", "cpu"+strconv.Itoa(n))
+		l.online = append(l.online, cpu{n, inode(filepath.Join(dir, "topology")), inode(filepath.Join(dir, "cache"))})
+	}
+	return l, err
+}
+
+func inode(dir string) uint64 {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+// RefreshCPUs opens rings on CPUs that came online, and closes those of CPUs that went
+// offline. It is to be called when the kernel says by a uevent that a CPU changed
+// (hotplug), and every some seconds, as uevents can get lost. If it fails, what Drain
+// calls certain stays as it is, until it succeeds.
+//
+// A uevent that the rings do not explain, as those of a CPU that came and went, or where
+// sysfs is not mounted, has all rings opened again. Without sysfs and without uevents, a
+// CPU that goes offline and comes back goes unnoticed.
+func (r *Reader) RefreshCPUs(hotplug bool) error {
+	l, err := r.look()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	if err != nil {
+		r.incomplete = true
+		return err
+	}
+	looked := r.looked
+	changed, err := r.adjust(l, false)
+	if err == nil && hotplug && (l.guessed || !changed) {
+		r.looked = looked
+		_, err = r.adjust(l, true)
 	}
 	return err
 }
 
-// refreshCPUs opens rings on CPUs that are online and have none, or one that
-// stopped working while the CPU was offline, and closes those of CPUs that are
-// offline. It returns the CPUs whose ring is new.
-func (r *Reader) refreshCPUs(now time.Time) (opened []int, err error) {
-	r.refresh = now.Add(refreshInterval)
-	online, err := onlineCPUs(r.opts.SysFS)
-	guessed := errors.Is(err, fs.ErrNotExist)
-	if guessed {
-		online = r.possibleCPUs()
-	} else if err != nil {
-		return nil, err
-	}
+// adjust closes the rings that a look does not show, or all, and opens those that are
+// missing. The time since the look before is blind if there are any. It reports whether
+// anything changed.
+func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
+	r.incomplete = true
 	r.drain()
-	var closeErrs []error
-	r.rings = slices.DeleteFunc(r.rings, func(ring *ring) bool {
-		alive := ring.alive()
-		r.addLost(r.own(TypeLost, ring.cpu), ring.lost.upTo(ring.lostTotal))
-		if i, ok := slices.BinarySearch(online, ring.cpu); ok && alive {
-			online = slices.Delete(online, i, i+1)
+	missing := l.online
+	if l.guessed {
+		missing = r.possibleCPUs()
+	}
+	missing = slices.Clone(missing)
+	var errs []error
+	r.rings = slices.DeleteFunc(r.rings, func(g *ring) bool {
+		if i := slices.Index(missing, g.cpu); i >= 0 && !all {
+			missing = slices.Delete(missing, i, i+1)
 			return false
 		}
-		closeErrs = append(closeErrs, ring.close())
+		changed = true
+		errs = append(errs, g.close())
 		return true
 	})
-	if err := errors.Join(closeErrs...); err != nil {
-		return nil, err
+	if err := errors.Join(errs...); err != nil {
+		return true, err
 	}
-	for _, cpu := range online {
-		ring, err := openRing(&r.opts, cpu)
-		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-			continue // offline again, or anyway
-		}
-		if guessed && cpu > 0 && errors.Is(err, unix.EINVAL) {
-			r.cpus = cpu // there is none with this number, nor with a higher one
-			break
-		}
-		if err != nil {
-			return opened, err
-		}
-		r.rings = append(r.rings, ring)
-		if err := r.poller.add(ring.fd); err != nil {
-			return opened, err
-		}
-		opened = append(opened, cpu)
+	opened, err := r.openRings(missing, l.guessed)
+	if err != nil {
+		return true, err
 	}
-	return opened, nil
+	if opened && r.looked != 0 {
+		r.addBlind(r.looked, r.clock.Now())
+	}
+	r.looked, r.incomplete = l.at, false
+	return changed || opened, nil
 }
 
-// possibleCPUs returns the numbers that CPUs can have, where sysfs does not tell.
-func (r *Reader) possibleCPUs() []int {
+// openRings opens rings on CPUs, and reports whether any of them is or was online.
+func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
+	for _, c := range cpus {
+		g, err := openRing(&r.opts, c)
+		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
+			some = some || !guessed // it is offline again, or anyway
+			continue
+		}
+		if guessed && c.number > 0 && errors.Is(err, unix.EINVAL) {
+			r.cpus = c.number // there is none with this number, nor with a higher one
+			return some, nil
+		}
+		if err != nil {
+			return some, err
+		}
+		if err := r.poller.add(g.fd); err != nil {
+			return some, errors.Join(err, g.close())
+		}
+		some = true
+		r.rings = append(r.rings, g)
+	}
+	return some, nil
+}
+
+// possibleCPUs returns those that there can be, where sysfs does not tell.
+func (r *Reader) possibleCPUs() []cpu {
 	const most = 8192 // NR_CPUS of arch/x86/Kconfig
 	if r.cpus == 0 {
 		r.cpus = most
 	}
-	all := make([]int, r.cpus)
+	all := make([]cpu, r.cpus)
 	for i := range all {
-		all[i] = i
+		all[i].number = i
 	}
 	return all
 }
+
+// reopenAfterSleep opens all rings again if the machine was suspended since the last
+// call: all CPUs but the first are offline meanwhile, and no uevent says so. The time
+// from that call to now is blind.
+func (r *Reader) reopenAfterSleep(now int64) {
+	least, most := r.slept()
+	if least > r.mostSlept && !r.closed {
+		l, err := r.look()
+		if err == nil {
+			r.looked = r.awake
+			_, err = r.adjust(l, true)
+		}
+		if err != nil {
+			r.incomplete = true
+			return // and try again with the next Drain
+		}
+	}
+	r.awake, r.mostSlept = now, most
+}
+
+// slept returns between which values the time lies for which the machine has been
+// suspended since it started.
+func slept() (least, most int64) {
+	const rounding = int64(time.Microsecond)
+	before := time.Since(start)
+	boot := Boottime.Now()
+	after := time.Since(start)
+	return boot - int64(after) - rounding, boot - int64(before)
+}
+
+// start is when the process started, on the clock that stands still in suspend. Any
+// instant does: only differences count.
+var start = time.Now()

@@ -35,89 +35,149 @@ func setOnline(t *testing.T, sysfs string, cpus ...int) {
 	require.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 }
 
+// setIncarnation makes a sysfs say that a CPU came online anew.
+func setIncarnation(t *testing.T, sysfs string, cpu int) {
+	t.Helper()
+	dir := filepath.Join(sysfs, "devices/system/cpu", fmt.Sprint("cpu", cpu), "topology")
+	require.NoError(t, os.MkdirAll(dir+"~", 0o755)) // before the old one is gone, and its inode free
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Rename(dir+"~", dir))
+}
+
 // TestCPUsComeAndGo tells the reader of CPUs that come online and go offline. The
 // rings are real.
 func TestCPUsComeAndGo(t *testing.T) {
 	first, second := twoCPUs(t)
-	sysfs := t.TempDir()
-	setOnline(t, sysfs, first)
 	opts := options()
-	opts.SysFS = sysfs
+	opts.SysFS = t.TempDir()
+	setOnline(t, opts.SysFS, first)
 	r := open(t, opts)
 	kerneltest.Busy(t)
-	recorded := func() (cpus []int) {
-		r.refresh = time.Time{}
-		readFor(t, r, 50*time.Millisecond) // what was before
-		for _, rec := range readFor(t, r, 300*time.Millisecond) {
-			if !slices.Contains(cpus, int(rec.CPU)) {
-				cpus = append(cpus, int(rec.CPU))
-			}
-		}
-		slices.Sort(cpus)
-		return cpus
-	}
 	for _, cpus := range [][]int{{first}, {first, second}, {second}, {first, second}} {
-		setOnline(t, sysfs, cpus...)
-		var got []int
-		for deadline := time.Now().Add(time.Minute); !slices.Equal(cpus, got) && time.Now().Before(deadline); {
-			got = recorded()
-		}
-		assert.Equal(t, cpus, got)
+		setOnline(t, opts.SysFS, cpus...)
+		require.NoError(t, r.RefreshCPUs(false))
+		r.Flush() // what was before
+		missing := slices.Clone(cpus)
+		readUntil(t, r, func(rec Record) bool {
+			require.Contains(t, cpus, int(rec.CPU))
+			missing = slices.DeleteFunc(missing, func(cpu int) bool { return cpu == int(rec.CPU) })
+			return len(missing) == 0
+		})
 	}
 }
 
 // TestEventThatDied has an event that is not counted any more, as after its CPU
 // was offline for a moment.
 func TestEventThatDied(t *testing.T) {
-	r := open(t, options())
+	first, _ := twoCPUs(t)
+	opts := options()
+	opts.SysFS = t.TempDir()
+	setOnline(t, opts.SysFS, first)
+	setIncarnation(t, opts.SysFS, first)
+	r := open(t, opts)
 	kerneltest.Busy(t)
 	readUntil(t, r, isSample)
-	for _, ring := range r.rings {
-		require.True(t, ring.alive())
-		require.NoError(t, unix.IoctlSetInt(ring.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
-		ring.alive()
-		require.False(t, ring.alive())
-	}
+	require.NoError(t, unix.IoctlSetInt(r.rings[0].fd, unix.PERF_EVENT_IOC_DISABLE, 0))
+	setIncarnation(t, opts.SysFS, first)
+	require.NoError(t, r.RefreshCPUs(false))
 	r.Flush()
-	r.refresh = time.Time{}
 	readUntil(t, r, isSample)
 }
 
-// missed returns the CPUs of which the records say that events may be missing.
-func missed(records []Record) (cpus []uint32) {
-	for _, rec := range records {
-		if rec.Type == TypeMissed {
-			cpus = append(cpus, rec.CPU)
-		}
-	}
-	return cpus
-}
-
-// TestMissed: that a CPU was not recorded for a while is told, once, and not of those
-// that Open began with.
-func TestMissed(t *testing.T) {
+// TestBlindCPU: the time in which a CPU had no ring, or may have had a dead one, is blind,
+// once; not that before Open.
+func TestBlindCPU(t *testing.T) {
 	first, second := twoCPUs(t)
 	opts := SymbolOptions(t.TempDir())
 	setOnline(t, opts.SysFS, first)
 	r := open(t, opts)
-	isMissed := func(rec Record) bool { return rec.Type == TypeMissed }
-	refresh := func() { r.refresh = time.Time{} }
-	refresh()
-	assert.Empty(t, missed(readFor(t, r, 10*time.Millisecond)))
+	refresh := func(hotplug bool) (blind []Interval) {
+		t.Helper()
+		require.NoError(t, r.RefreshCPUs(hotplug))
+		blind = r.Drain().Blind
+		assert.Empty(t, r.Drain().Blind, "once")
+		return blind
+	}
+	// expect checks for an interval that begins with the look before.
+	expect := func(blind []Interval, after, before int64) {
+		t.Helper()
+		require.Len(t, blind, 1)
+		assert.True(t, after <= blind[0].From && blind[0].From <= before, "%+v, %d, %d", blind, after, before)
+		assert.True(t, before <= blind[0].To && blind[0].To <= Boottime.Now())
+	}
+	assert.Empty(t, refresh(false), "nothing changed")
+	for _, tt := range []struct {
+		name    string
+		change  func()
+		hotplug bool
+	}{
+		{"a CPU came", func() { setOnline(t, opts.SysFS, first, second) }, false},
+		{"it went and came", func() { setIncarnation(t, opts.SysFS, second) }, false},
+		{"one went and came, with a uevent", func() { setIncarnation(t, opts.SysFS, first) }, true},
+		{"a uevent and no change", func() {}, true},
+	} {
+		t.Log(tt.name)
+		after := Boottime.Now()
+		refresh(false)
+		before := Boottime.Now()
+		tt.change()
+		expect(refresh(tt.hotplug), after, before)
+	}
+	setOnline(t, opts.SysFS, second)
+	assert.Empty(t, refresh(true), "a CPU went")
+}
 
+// TestNothingIsCertainWithoutRings: while it is not known which CPUs are online, or a ring
+// is missing, what is certain stays.
+func TestNothingIsCertainWithoutRings(t *testing.T) {
+	first, second := twoCPUs(t)
+	opts := SymbolOptions(t.TempDir())
+	setOnline(t, opts.SysFS, first)
+	r := open(t, opts)
+	certain, looked := r.Drain().Certain, Boottime.Now()
+	name := filepath.Join(opts.SysFS, "devices/system/cpu/online")
+	require.NoError(t, os.WriteFile(name, []byte("nonsense"), 0o600))
+	require.Error(t, r.RefreshCPUs(false))
+	assert.Equal(t, certain, r.Drain().Certain)
 	setOnline(t, opts.SysFS, first, second)
-	refresh()
-	before := Boottime.Now()
-	records := readUntil(t, r, isMissed)
-	assert.Equal(t, []uint32{uint32(second)}, missed(records))
-	at := records[slices.IndexFunc(records, isMissed)].Time
-	assert.True(t, before < at && at < Boottime.Now(), "the time is that of the clock")
-	refresh()
-	assert.Empty(t, missed(readFor(t, r, 10*time.Millisecond)))
+	require.NoError(t, r.RefreshCPUs(false))
+	b := r.Drain()
+	assert.Greater(t, b.Certain, certain)
+	require.Len(t, b.Blind, 1)
+	assert.Less(t, b.Blind[0].From, looked)
+}
 
-	died := r.rings[0]
-	require.NoError(t, unix.IoctlSetInt(died.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
-	died.alive()
-	refresh()
-	assert.Equal(t, []uint32{uint32(died.cpu)}, missed(readUntil(t, r, isMissed)))
+// TestSuspend: after it, all rings are opened again, and the time since the last batch is
+// blind. The machine is not suspended; it only says so.
+func TestSuspend(t *testing.T) {
+	r := open(t, SymbolOptions("/sys"))
+	r.Drain()
+	before := Boottime.Now()
+	assert.Empty(t, r.Drain().Blind)
+	awake := Boottime.Now()
+	old := slices.Clone(r.rings)
+	truly := r.slept
+	r.slept = func() (least, most int64) {
+		least, most = truly()
+		return least + int64(time.Second), most + int64(time.Second)
+	}
+	b := r.Drain()
+	require.Len(t, b.Blind, 1)
+	assert.True(t, before <= b.Blind[0].From && b.Blind[0].From <= awake, "since the last batch")
+	assert.True(t, awake <= b.Blind[0].To && b.Blind[0].To <= Boottime.Now())
+	require.Len(t, r.rings, len(old))
+	for i, g := range r.rings {
+		assert.NotSame(t, old[i], g)
+	}
+	assert.Empty(t, r.Drain().Blind, "once")
+}
+
+// TestSlept: a machine that has not been suspended says so, however often it is asked.
+func TestSlept(t *testing.T) {
+	_, most := slept()
+	for range 100_000 {
+		least, now := slept()
+		require.LessOrEqual(t, least, most)
+		most = now
+	}
 }

@@ -14,7 +14,7 @@ import (
 // ring is the event and the buffer of one CPU.
 type ring struct {
 	fd  int
-	cpu int
+	cpu cpu
 
 	mapping []byte
 	data    []byte // the records' part of mapping; its length is a power of two
@@ -22,12 +22,14 @@ type ring struct {
 	tail    *uint64
 	wake    uint64 // the bytes that the kernel wakes us at
 	wrapped []byte // a record that reached over the end of data
-	crowded bool   // the next record might not have had room when it was drained last
+	trail
+}
 
-	countsLost bool   // the kernel is asked how many records were lost
-	enabled    uint64 // nanoseconds for which the event was counted, at the last look
-	lostTotal  uint64 // records that were lost, at the last look
-	lost       losses
+// trail is what is known of a ring from when it was emptied before.
+type trail struct {
+	last    int64  // the time of the last record, at first that of opening the ring
+	roomy   int64  // when there last was room for any record, all of this ring's being older
+	roomyAt uint64 // the position of the first record after that
 }
 
 // largestSymbolRecord is the size of the KSYMBOL record of the longest name, after a
@@ -47,7 +49,6 @@ func (r *ring) drain(emit func(raw []byte)) error {
 	head, tail := atomic.LoadUint64(r.head), *r.tail // only we write tail
 	defer func() { atomic.StoreUint64(r.tail, head) }()
 	size := uint64(len(r.data))
-	r.crowded = head-tail+largestSymbolRecord > size
 	if head-tail > size {
 		return fmt.Errorf("%w: %d bytes in a ring of %d", ErrMalformed, head-tail, size)
 	}
@@ -67,9 +68,36 @@ func (r *ring) drain(emit func(raw []byte)) error {
 	return nil
 }
 
+// used returns the number of bytes that are to be read.
+func (r *ring) used() uint64 { return atomic.LoadUint64(r.head) - *r.tail }
+
+func (r *ring) isEmpty() bool { return r.used() == 0 }
+
 // isReady reports whether the ring is as full as it has to be to wake us.
-func (r *ring) isReady() bool {
-	return atomic.LoadUint64(r.head)-*r.tail >= r.wake
+func (r *ring) isReady() bool { return r.used() >= r.wake }
+
+// isFilling reports whether the ring should be emptied soon.
+func (r *ring) isFilling() bool { return r.used() > uint64(len(r.data)/4) }
+
+// isCrowded reports whether the next record might not have room.
+func (r *ring) isCrowded() bool { return r.used()+largestSymbolRecord > uint64(len(r.data)) }
+
+// noteRoom notes that the ring has room for any record, if it has.
+func (r *ring) noteRoom(clock Clock) {
+	head := atomic.LoadUint64(r.head)
+	if head-*r.tail+largestSymbolRecord <= uint64(len(r.data)) {
+		r.roomyAt, r.roomy = head, clock.Now() // in this order: the room was there before
+	}
+}
+
+// lossEnd returns when the loss was over that a LOST record announces. The kernel writes
+// that just before the next record that fits. If it is the first one since there was
+// room for any record, nothing was lost after that: however long ago it is.
+func (r *ring) lossEnd(at uint64, time int64) int64 {
+	if at == r.roomyAt {
+		return min(r.roomy, time)
+	}
+	return time
 }
 
 // bytes returns a part of the ring, as one piece.
@@ -80,32 +108,6 @@ func (r *ring) bytes(at, length uint64) []byte {
 	r.wrapped = append(r.wrapped[:0], r.data[at:]...)
 	r.wrapped = append(r.wrapped, r.data[:at+length-uint64(len(r.data))]...)
 	return r.wrapped
-}
-
-// look asks the kernel how the event fares.
-func (r *ring) look() error {
-	var buf [24]byte // the count, the time for which it was counted, records lost
-	want := len(buf)
-	if !r.countsLost {
-		want = 16
-	}
-	n, err := unix.Read(r.fd, buf[:])
-	if err != nil {
-		return fmt.Errorf("reading the perf event of CPU %d: %w", r.cpu, err)
-	}
-	if n != want {
-		return fmt.Errorf("reading the perf event of CPU %d: %d bytes", r.cpu, n)
-	}
-	r.enabled = binary.NativeEndian.Uint64(buf[8:])
-	r.lostTotal = binary.NativeEndian.Uint64(buf[16:])
-	return nil
-}
-
-// alive reports whether the event was counted since the last look. After its CPU
-// was offline it is not, without a sign of that.
-func (r *ring) alive() bool {
-	before := r.enabled
-	return r.look() == nil && r.enabled != before
 }
 
 func (r *ring) close() error {

@@ -78,21 +78,49 @@ func TestDrainRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
+// memoryReader is a Reader of such rings.
+func memoryReader(rings ...*ring) *Reader {
+	return &Reader{
+		clock: Boottime, opts: Options{Event: Symbols{}}, state: state{rings: rings},
+		slept: func() (least, most int64) { return 0, 0 },
+	}
+}
+
+// at returns a record of a time.
+func at(time int64) []byte {
+	id := string(record(0, uint32(1), uint32(1), uint64(time), uint32(0), uint32(0))[headerLen:])
+	return record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), "x\x00\x00\x00\x00\x00\x00\x00", id)
+}
+
+// lostAt returns a LOST record of a time.
+func lostAt(time int64, n uint64) []byte {
+	id := string(record(0, uint32(1), uint32(1), uint64(time), uint32(0), uint32(0))[headerLen:])
+	return record(TypeLost, uint64(1), n, id)
+}
+
 // TestMalformedRecordsCountAsLost: nothing disappears silently.
 func TestMalformedRecordsCountAsLost(t *testing.T) {
-	good := record(TypeLost, uint64(1), uint64(5), id)
-	r := memoryRing(4096, 0, 0)
-	r.cpu = 7
-	r.put(good)
-	r.put(record(TypeSample, uint64(1)))
-	r.put(good)
-	reader := &Reader{clock: Monotonic, rings: []*ring{r}}
-	before := Monotonic.Now()
-	reader.drain()
-	require.Len(t, reader.pending, 3)
-	lost := reader.pending[2]
-	assert.GreaterOrEqual(t, lost.Time, before)
-	assert.Equal(t, Record{Type: TypeLost, Time: lost.Time, CPU: 7, Lost: 1}, lost)
+	for name, spoil := range map[string]func(r *ring){
+		"a record": func(r *ring) { r.put(record(TypeSample, uint64(1))) },
+		"the ring": func(r *ring) { r.put([]byte{0, 0, 0, 0, 0, 0, 4, 0}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := memoryRing(4096, 0, 0)
+			reader := memoryReader(r)
+			r.put(at(100))
+			spoil(r)
+			before := Boottime.Now()
+			b := reader.Drain()
+			assert.Equal(t, uint64(1), b.Lost)
+			require.Len(t, b.Blind, 1)
+			assert.Equal(t, int64(100), b.Blind[0].From, "the time of the record before it")
+			assert.GreaterOrEqual(t, b.Blind[0].To, before)
+			r.put(at(200))
+			b = reader.Drain()
+			assert.Len(t, b.Records, 1)
+			assert.Empty(t, b.Blind, "once")
+		})
+	}
 }
 
 // FuzzDrain: whatever is in the ring, reading it ends, inside of it.

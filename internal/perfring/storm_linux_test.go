@@ -1,6 +1,7 @@
 package perfring
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -49,11 +50,11 @@ func testOrderAcrossCPUs(t *testing.T, opts Options) {
 	cpus := map[bool]map[uint32]bool{false: {}, true: {}}
 	var seen, reads, reused int
 	for deadline := time.Now().Add(time.Minute); seen < 2*n && time.Now().Before(deadline) && !t.Failed(); {
-		records, err := r.Read(t.Context(), time.Now().Add(100*time.Millisecond))
-		require.NoError(t, err)
+		require.NoError(t, r.Wait(t.Context(), time.Now().Add(100*time.Millisecond)))
+		b := r.Drain()
+		require.Empty(t, b.Blind)
 		reads++
-		for _, rec := range records {
-			require.NotContains(t, []Type{TypeLost, TypeMissed}, rec.Type)
+		for _, rec := range b.Records {
 			if rec.Type != TypeKsymbol || !strings.HasSuffix(rec.Symbol.Name, "_"+name) {
 				continue
 			}
@@ -110,93 +111,57 @@ func loadAndClose(t *testing.T, name string, n int) (wait func()) {
 }
 
 // TestSymbolsWakeTheReader waits for programs, again and again. No deadline comes to
-// help, nor the look at the CPUs.
+// help.
 func TestSymbolsWakeTheReader(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	r := open(t, SymbolOptions("/sys"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for i := range 100 {
+	for i := range 30 {
 		prog := load(t, "delay", int32(i))
 		for seen := false; !seen; {
-			r.refresh = time.Now().Add(time.Hour)
-			records, err := r.Read(ctx, time.Now().Add(time.Hour))
-			require.NoError(t, err)
-			require.NotEmpty(t, records)
-			seen = slices.ContainsFunc(records, isDelayed)
+			require.NoError(t, r.Wait(ctx, time.Now().Add(time.Hour)))
+			seen = slices.ContainsFunc(r.Drain().Records, isDelayed)
 		}
 		require.NoError(t, prog.Close())
 	}
 }
 
-// TestLostSymbols has more happen than a ring holds, and then nothing more.
+// TestLostSymbols has more happen than a ring holds, and then nothing more: that records
+// were lost is known before the kernel announces it, and then also how many.
 func TestLostSymbols(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	opts := SymbolOptions("/sys")
 	opts.BytesPerCPU = 1
 	r := open(t, opts)
-	counted := r.rings[0].countsLost
-	if kernelIsAtLeast(t, 6, 0) { // stable kernels before it may have it, too
-		require.True(t, counted, "the kernel says how many were lost")
-	}
-	storm := func() {
+	for range 3 {
+		r.Drain()
+		before := Boottime.Now()
 		for i := range 100 * len(r.rings) {
 			require.NoError(t, load(t, "lost", int32(i)).Close())
 		}
-	}
-	storm()
-	told := countLost(r.Flush(), counted)
-	assert.Positive(t, told)
-	if counted {
-		assert.Equal(t, lostByKernel(t, r), told)
-	}
-
-	// The next records come with those of the kernel about what was lost.
-	for range 3 {
-		storm()
-		told += countLost(r.Flush(), counted)
-	}
-	if counted {
-		assert.Equal(t, lostByKernel(t, r), told, "each once")
-	}
-	t.Logf("%d records lost", told)
-}
-
-// countLost returns how many records were lost; from a kernel that does not count
-// them, how many times some may have been missed.
-func countLost(records []Record, counted bool) (n uint64) {
-	for _, rec := range records {
-		switch {
-		case rec.Type == TypeLost:
-			n += rec.Lost
-		case rec.Type == TypeMissed && !counted:
-			n++
+		after := Boottime.Now()
+		b := r.Flush()
+		require.NotEmpty(t, b.Blind)
+		last := slices.MaxFunc(b.Blind, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
+		assert.Less(t, before, last.From)
+		assert.Less(t, last.From, after)
+		assert.Less(t, after, last.To)
+		// A ring that had room for all has records of the others' blind time.
+		isAlone := !slices.ContainsFunc(b.Records, func(rec Record) bool { return rec.CPU != b.Records[0].CPU })
+		for _, rec := range b.Records {
+			require.True(t, !isAlone || rec.Time <= last.From || rec.Time >= after, "a record of blind time")
 		}
 	}
-	return n
-}
-
-// lostByKernel returns the number of records lost on all CPUs, as the kernel says.
-func lostByKernel(t *testing.T, r *Reader) (n uint64) {
-	t.Helper()
-	for _, ring := range r.rings {
-		require.NoError(t, ring.look())
-		n += ring.lostTotal
+	for range 10 * len(r.rings) { // until each ring has a record
+		require.NoError(t, load(t, "after", 1).Close())
 	}
-	return n
+	b := r.Flush()
+	assert.Positive(t, b.Lost)
+	t.Logf("%d records lost", b.Lost)
 }
 
-func kernelIsAtLeast(t *testing.T, major, minor int) bool {
-	t.Helper()
-	var uname unix.Utsname
-	require.NoError(t, unix.Uname(&uname))
-	var v [2]int
-	_, err := fmt.Sscanf(unix.ByteSliceToString(uname.Release[:]), "%d.%d", &v[0], &v[1])
-	require.NoError(t, err)
-	return slices.Compare(v[:], []int{major, minor}) >= 0
-}
-
-// BenchmarkDelay measures the time from the return of a load to that of the Read that
+// BenchmarkDelay measures the time from the return of a load to that of the Drain that
 // tells of it.
 func BenchmarkDelay(b *testing.B) {
 	kerneltest.NeedBPF(b)
@@ -208,14 +173,12 @@ func BenchmarkDelay(b *testing.B) {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		for {
-			records, err := r.Read(ctx, time.Now().Add(time.Hour))
-			now := Boottime.Now()
-			if err != nil {
+			if err := r.Wait(ctx, time.Now().Add(time.Hour)); err != nil {
 				close(read)
 				return
 			}
-			if slices.ContainsFunc(records, isDelayed) {
-				read <- now
+			if slices.ContainsFunc(r.Drain().Records, isDelayed) {
+				read <- Boottime.Now()
 			}
 		}
 	})

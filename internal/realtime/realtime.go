@@ -1,10 +1,11 @@
 // Package realtime says which time of the kernel's own clock a Unix time was.
 //
 // Profiles have Unix times, those of the wall clock (CLOCK_REALTIME), which can be
-// set, and is made faster and slower to agree with other machines. Code is loaded
-// and unloaded at times of CLOCK_BOOTTIME, which only goes on, also while the
-// machine is suspended. A [Clock] holds the difference between the two as it was
-// over time.
+// set. Code is loaded and unloaded at times of CLOCK_BOOTTIME, which only goes on, also
+// while the machine is suspended. NTP makes both go faster or slower alike: the kernel
+// keeps one of them and adds a constant for the other, which changes only when the wall
+// clock is set (tk_set_wall_to_mono in kernel/time/timekeeping.c). So a [Clock] is the
+// difference, and the steps it made.
 package realtime
 
 import (
@@ -17,141 +18,163 @@ import (
 )
 
 // A Clock converts Unix times of this machine. It is immutable.
-//
-// It is off by no more than a millisecond, by which the wall clock must move to be
-// noticed, and the error of reading both clocks, well below that. What the clock
-// showed while it was being set is not known: both.
 type Clock struct {
-	spans []span // in the order of their time
+	spans []span // in the order of their time; one more than there were steps
+	plain int64  // from this Unix time on, only the last span is possible
 }
 
-// span is a time in which the wall clock showed offset more than the kernel's.
+// span is a time between two steps.
 type span struct {
-	from, to int64 // of the kernel's clock; when the wall clock is set, they overlap
-	offset   int64
+	from, to int64 // on the kernel's clock; when the step was is not known exactly, so spans overlap
+	offset   int64 // how much more the wall clock shows
+	err      int64 // how wrong that can be
 }
+
+const (
+	// settle is for how long after a step there can be times by the old difference:
+	// producers measure it now and then (section 5.3 of the contract).
+	settle = int64(5 * time.Minute)
+
+	// lag is how old a sample can be when a producer converts its time: after a step, by
+	// the new difference.
+	lag = int64(10 * time.Second)
+
+	// worst is the error of a reading that is still of use.
+	worst = int64(200 * time.Microsecond)
+)
 
 // Fixed returns a clock of which the difference has always been the same, in
 // nanoseconds.
 func Fixed(offset int64) *Clock {
-	return &Clock{spans: []span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}}}
+	return newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}})
+}
+
+func newClock(spans []span) *Clock {
+	c := &Clock{spans: spans, plain: math.MinInt64}
+	last := spans[len(spans)-1]
+	if len(spans) > 1 {
+		c.plain = add(add(last.from, -lag), last.offset)
+	}
+	for _, s := range spans[:len(spans)-1] {
+		c.plain = max(c.plain, add(add(s.to, settle), s.offset))
+	}
+	return c
 }
 
 // Unix returns what the wall clock showed last of a time of the kernel's clock.
 func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].offset }
 
-// Convert appends to dst the times of the kernel's clock at which the wall clock was
-// in an interval, in nanoseconds since the Unix epoch: one interval or, if it was set
-// back, more than one; none if it never showed these times, being set forward.
-func (c *Clock) Convert(dst []symtab.Interval, unix symtab.Interval) []symtab.Interval {
-	last := &c.spans[len(c.spans)-1]
-	if len(c.spans) == 1 || minus(unix.From, last.offset) >= last.from && !c.isAmbiguous(unix) {
-		return append(dst, symtab.Interval{From: minus(unix.From, last.offset), To: minus(unix.To, last.offset)})
+// Convert returns an interval of the kernel's clock that holds the time meant by a Unix
+// one, in nanoseconds since the epoch. It is wider by the error of reading the clocks,
+// and near a step it is the hull of what is possible. A time that no clock ever showed
+// gives the hull of what it would be by each difference.
+func (c *Clock) Convert(unix symtab.Interval) symtab.Interval {
+	if unix.From >= c.plain {
+		return c.spans[len(c.spans)-1].convert(unix)
 	}
-	at := dst[len(dst):]
+	hull, all := never, never
 	for _, s := range c.spans {
-		i := symtab.Interval{From: max(s.from, minus(unix.From, s.offset)), To: min(s.to, minus(unix.To, s.offset))}
-		if i.From < i.To {
-			at = append(at, i)
+		at := s.convert(unix)
+		all = all.with(at)
+		if at.To > add(s.from, -lag) && at.From < add(s.to, settle) {
+			hull = hull.with(at)
 		}
 	}
-	slices.SortFunc(at, func(a, b symtab.Interval) int {
-		if a.From < b.From {
-			return -1
-		}
-		return 1
-	})
-	joined := at[:0]
-	for _, i := range at {
-		if n := len(joined); n > 0 && minus(i.From, joined[n-1].To) <= adjacent {
-			joined[n-1].To = max(joined[n-1].To, i.To)
-			continue
-		}
-		joined = append(joined, i)
+	if hull == never {
+		hull = all
 	}
-	return append(dst, joined...)
+	return symtab.Interval(hull)
 }
 
-// adjacent is how far apart, in nanoseconds, two intervals are that count as one: the
-// tolerance of section 5.2 of the contract.
-const adjacent = int64(5 * time.Millisecond)
+// interval has a method.
+type interval symtab.Interval
 
-// isAmbiguous reports whether the wall clock also showed a time of the interval
-// before the last span.
-func (c *Clock) isAmbiguous(unix symtab.Interval) bool {
-	for _, s := range c.spans[:len(c.spans)-1] {
-		if minus(unix.From, s.offset) < s.to {
-			return true
-		}
-	}
-	return false
+// never is the hull of nothing.
+var never = interval{From: math.MaxInt64, To: math.MinInt64}
+
+// with returns the hull of two intervals.
+func (i interval) with(o symtab.Interval) interval {
+	return interval{From: min(i.From, o.From), To: max(i.To, o.To)}
 }
 
-// minus returns a-b, or the nearest there is.
-func minus(a, b int64) int64 {
-	d := a - b
+func (s *span) convert(unix symtab.Interval) symtab.Interval {
+	return symtab.Interval{From: add(unix.From, -s.offset-s.err), To: add(unix.To, -s.offset+s.err)}
+}
+
+// add returns a+b, or the nearest there is.
+func add(a, b int64) int64 {
+	sum := a + b
 	switch {
-	case b > 0 && d > a:
-		return math.MinInt64
-	case b < 0 && d < a:
+	case b > 0 && sum < a:
 		return math.MaxInt64
+	case b < 0 && sum > a:
+		return math.MinInt64
 	}
-	return d
+	return sum
+}
+
+// A Reading is what both clocks showed at one moment.
+type Reading struct {
+	Boot   int64 // the kernel's clock
+	Offset int64 // how much more the wall clock showed
+	Error  int64 // how wrong each of both can be
 }
 
 // A Tracker follows the wall clock. It is safe for concurrent use.
 type Tracker struct {
-	read func() (boot, offset int64)
+	read func() Reading
 	keep time.Duration
 
 	mu    sync.Mutex
 	clock *Clock
-	last  int64 // when it was read, on the kernel's clock
+	last  int64 // until then there was no step that the clock does not know
 }
 
-// The least changes of the difference that are noticed, and that mean that the wall
-// clock was set. To agree with others, it goes faster or slower by at most 500 µs a
-// second (MAXFREQ of include/linux/timex.h), and is read once a second.
-const (
-	leastChange = int64(time.Millisecond)
-	leastStep   = int64(5 * time.Millisecond)
-)
-
-// NewTracker returns a Tracker. read reads the kernel's clock, and how much more the
-// wall clock shows. What was longer ago than keep is forgotten.
-func NewTracker(keep time.Duration, read func() (boot, offset int64)) *Tracker {
-	boot, offset := read()
-	return &Tracker{read: read, keep: keep, clock: Fixed(offset), last: boot}
+// NewTracker returns a Tracker. read reads the clocks. What was longer ago than keep is
+// forgotten.
+func NewTracker(keep time.Duration, read func() Reading) *Tracker {
+	const tries = 10
+	r := read()
+	for range tries {
+		if again := read(); again.Error < r.Error {
+			r = again
+		}
+	}
+	return &Tracker{
+		read: read, keep: keep, last: r.Boot - r.Error,
+		clock: newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: r.Offset, err: r.Error}}),
+	}
 }
 
-// Now returns the time of the kernel's clock, and a Clock that holds up to it. It has
-// to be called once a second.
+// Now returns the time of the kernel's clock, and a Clock that holds up to it. The longer
+// ago the last call is, the less is known of when a step was.
 func (t *Tracker) Now() (boot int64, c *Clock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	boot, offset := t.read()
-	if boot < t.last { // read before another call did
+	r := t.read()
+	boot = r.Boot + r.Error
+	last := &t.clock.spans[len(t.clock.spans)-1]
+	if r.Error > max(worst, last.err) {
 		return boot, t.clock
 	}
-	spans := t.clock.spans
-	changed := offset - spans[len(spans)-1].offset
-	if changed < 0 {
-		changed = -changed
+	switch difference := r.Offset - last.offset; {
+	case max(difference, -difference) > r.Error+last.err:
+		t.clock = newClock(t.step(boot, r))
+	case r.Error < last.err:
+		spans := slices.Clone(t.clock.spans)
+		spans[len(spans)-1].offset, spans[len(spans)-1].err = r.Offset, r.Error
+		t.clock = newClock(spans)
 	}
-	if changed > leastChange {
-		from := boot
-		if changed > leastStep {
-			from = t.last // some time since
-		}
-		first := 0
-		for first < len(spans)-1 && spans[first].to < boot-int64(t.keep) {
-			first++
-		}
-		spans = slices.Clone(spans[first:])
-		spans[0].from = math.MinInt64
-		spans[len(spans)-1].to = boot
-		t.clock = &Clock{spans: append(spans, span{from: from, to: math.MaxInt64, offset: offset})}
-	}
-	t.last = boot
+	t.last = r.Boot - r.Error
 	return boot, t.clock
+}
+
+// step returns the spans after a step, without those that are too long ago.
+func (t *Tracker) step(boot int64, r Reading) []span {
+	spans := slices.Clone(t.clock.spans)
+	spans[len(spans)-1].to = boot
+	spans = append(spans, span{from: t.last, to: math.MaxInt64, offset: r.Offset, err: r.Error})
+	spans = slices.DeleteFunc(spans, func(s span) bool { return add(s.to, settle) < boot-int64(t.keep) })
+	spans[0].from = math.MinInt64
+	return spans
 }

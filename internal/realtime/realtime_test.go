@@ -19,21 +19,24 @@ const (
 
 // machine is one with two clocks.
 type machine struct {
-	boot, offset int64
-	tracker      *Tracker
+	boot, offset, err int64
+	wrong             int64 // by how much the offset is read wrong
+	tracker           *Tracker
 }
 
 func newMachine() *machine {
-	m := &machine{boot: 1000 * second, offset: epoch}
-	m.tracker = NewTracker(10*time.Minute, func() (int64, int64) { return m.boot, m.offset })
+	m := &machine{boot: 100_000 * second, offset: epoch}
+	m.tracker = NewTracker(10*time.Minute, func() Reading {
+		return Reading{Boot: m.boot, Offset: m.offset + m.wrong, Error: m.err}
+	})
 	return m
 }
 
-// pass lets time pass, in which the clock is read once a second.
+// pass lets time pass, in which the clock is read every 10 s.
 func (m *machine) pass(d time.Duration) *Clock {
 	var c *Clock
 	for end := m.boot + int64(d); m.boot < end; {
-		m.boot = min(end, m.boot+second)
+		m.boot = min(end, m.boot+10*second)
 		_, c = m.tracker.Now()
 	}
 	return c
@@ -41,12 +44,21 @@ func (m *machine) pass(d time.Duration) *Clock {
 
 func (m *machine) unix() int64 { return m.boot + m.offset }
 
+// instant returns the shortest interval with t.
+func instant(t int64) symtab.Interval { return symtab.Interval{From: t, To: t + 1} }
+
 func TestClock(t *testing.T) {
 	m := newMachine()
 	c := m.pass(time.Minute)
-	assert.Equal(t, []symtab.Interval{{From: 1000 * second, To: 1001 * second}},
-		c.Convert(nil, symtab.Interval{From: epoch + 1000*second, To: epoch + 1001*second}))
-	assert.Equal(t, []symtab.Interval{{From: math.MinInt64, To: math.MaxInt64 - epoch}}, c.Convert(nil, symtab.Always))
+	assert.Equal(t, symtab.Interval{From: 1000 * second, To: 1001 * second},
+		c.Convert(symtab.Interval{From: epoch + 1000*second, To: epoch + 1001*second}))
+	for _, c := range []*Clock{c, Fixed(epoch), Fixed(-epoch)} {
+		always := symtab.Interval{From: math.MinInt64, To: math.MaxInt64}
+		got := c.Convert(always)
+		assert.True(t, got.From < -hour && hour < got.To, "%+v", got)
+		assert.Less(t, c.Convert(instant(math.MinInt64)).From, -hour, "it does not wrap")
+		assert.Greater(t, c.Convert(instant(math.MaxInt64-1)).To, hour)
+	}
 }
 
 // TestSuspend: CLOCK_BOOTTIME goes on, so nothing changes.
@@ -55,67 +67,104 @@ func TestSuspend(t *testing.T) {
 	before := m.unix()
 	m.boot += 8 * hour
 	c := m.pass(time.Second)
-	at := c.Convert(nil, symtab.Instant(before))
-	assert.Equal(t, []symtab.Interval{symtab.Instant(before - epoch)}, at)
+	assert.Equal(t, instant(before-epoch), c.Convert(instant(before)))
 }
 
-func TestClockThatIsSetForward(t *testing.T) {
-	m := newMachine()
-	before := m.unix()
-	m.offset += hour
-	c := m.pass(time.Minute)
-	after := m.unix()
-	assert.Equal(t, []symtab.Interval{symtab.Instant(before - epoch)}, c.Convert(nil, symtab.Instant(before)))
-	assert.Equal(t, []symtab.Interval{symtab.Instant(m.boot)}, c.Convert(nil, symtab.Instant(after)))
-	assert.Empty(t, c.Convert(nil, symtab.Instant(before+hour/2)), "the clock never showed this")
-	assert.Equal(t, []symtab.Interval{{From: before - epoch, To: m.boot}},
-		c.Convert(nil, symtab.Interval{From: before, To: after}), "no time is missing in between")
+// TestStep sets the clock, forward and back, by little and by much. Whatever a producer
+// knows of it, the time of a sample is in the interval, and it is exact long before and
+// long after.
+func TestStep(t *testing.T) {
+	for _, step := range []int64{
+		1_000, 1_000_000, -1_000_000, 3_000_000, -3_000_000, 5_000_000, second, -second, hour, -hour,
+	} {
+		m := newMachine()
+		m.pass(20 * time.Minute)
+		set := m.boot + 3*second // between two readings
+		m.offset += step
+		c := m.pass(20 * time.Minute)
+		old, now := epoch, epoch+step
+		holds := func(at, offset int64) {
+			t.Helper()
+			got := c.Convert(instant(at + offset))
+			require.True(t, got.From <= at && at < got.To, "step %d: %d after it: %+v", step, at-set, got)
+		}
+		for at := set - second; at < set+second; at += second / 100 {
+			holds(at, old)
+			holds(at, now)
+		}
+		for at := set - 5_000_000; at < set+5_000_000; at += 100_000 {
+			holds(at, old)
+			holds(at, now)
+		}
+		holds(set-int64(9*time.Second), now)
+		holds(set+int64(4*time.Minute), old)
+		if max(step, -step) > second {
+			continue // these times the clock showed twice, or never
+		}
+		for _, at := range []int64{set - int64(time.Minute), set - hour} {
+			assert.Equal(t, instant(at), c.Convert(instant(at+old)), "step %d: long before", step)
+		}
+		for _, at := range []int64{set + int64(6*time.Minute), m.boot} {
+			assert.Equal(t, instant(at), c.Convert(instant(at+now)), "step %d: long after", step)
+		}
+	}
 }
 
-func TestClockThatIsSetBack(t *testing.T) {
+// TestTimesThatWereShownTwice: the clock is set back, so that it shows them again.
+func TestTimesThatWereShownTwice(t *testing.T) {
 	m := newMachine()
 	m.pass(30 * time.Minute)
-	first := m.unix()
-	m.pass(time.Minute)
-	m.offset -= 60 * second
-	c := m.pass(2 * time.Minute)
-	require.Less(t, m.boot, first-epoch+4*60*second)
-	assert.Equal(t, []symtab.Interval{symtab.Instant(first - epoch + 30*second), symtab.Instant(first - epoch + 90*second)},
-		c.Convert(nil, symtab.Instant(first+30*second)), "it showed this twice")
-	assert.Equal(t, []symtab.Interval{symtab.Instant(m.boot)}, c.Convert(nil, symtab.Instant(m.unix())))
-	assert.Equal(t, []symtab.Interval{symtab.Instant(first - epoch - second)}, c.Convert(nil, symtab.Instant(first-second)))
+	set := m.boot
+	m.offset -= hour
+	c := m.pass(2 * time.Hour)
+	shown := set - int64(30*time.Minute) // and again half an hour after it was set
+	assert.Equal(t, symtab.Interval{From: shown, To: shown + hour + 1}, c.Convert(instant(shown+epoch)))
+	assert.Equal(t, instant(m.boot), c.Convert(instant(m.unix())))
 }
 
-// TestClockWhileItIsSet: whether a time within the second in which the clock was set
-// is one of before or after is not known.
-func TestClockWhileItIsSet(t *testing.T) {
+// TestTimesThatWereNeverShown: the clock is set forward. It is some time, but not none.
+func TestTimesThatWereNeverShown(t *testing.T) {
 	m := newMachine()
 	m.pass(time.Minute)
 	set := m.boot
-	m.offset += hour
-	c := m.pass(time.Minute)
-	for _, offset := range []int64{epoch, epoch + hour} {
-		during := set + second/2
-		assert.Equal(t, []symtab.Interval{symtab.Instant(during)}, c.Convert(nil, symtab.Instant(during+offset)))
+	m.offset += 10 * hour
+	c := m.pass(20 * time.Minute)
+	for _, at := range []int64{set + hour, set + 9*hour} {
+		assert.Equal(t, symtab.Interval{From: at - 10*hour, To: at + 1}, c.Convert(instant(at+epoch)))
 	}
 }
 
-func TestSlew(t *testing.T) {
+// TestWholeProfile: an interval over a step holds what it means by either difference.
+func TestWholeProfile(t *testing.T) {
 	m := newMachine()
-	type moment struct{ boot, unix int64 }
-	var moments []moment
-	var c *Clock
-	for range 500 {
-		m.offset += 500_000 // as fast as it can
-		c = m.pass(time.Second)
-		moments = append(moments, moment{m.boot, m.unix()})
-	}
-	for _, m := range moments {
-		at := c.Convert(nil, symtab.Instant(m.unix))
-		require.Len(t, at, 1)
-		assert.InDelta(t, m.boot, at[0].From, 2e6)
-	}
-	assert.LessOrEqual(t, len(c.spans), 500)
+	m.pass(time.Minute)
+	set := m.boot
+	m.offset += second
+	c := m.pass(time.Minute)
+	unix := symtab.Interval{From: set - 5*second + epoch, To: set + 5*second + epoch}
+	assert.Equal(t, symtab.Interval{From: set - 6*second, To: set + 5*second}, c.Convert(unix))
+}
+
+// TestErrors: what is read within the error is no step, what is read badly is dropped, and
+// times are wider by the error of the best reading.
+func TestErrors(t *testing.T) {
+	m := newMachine()
+	m.err, m.wrong = 1000, 700
+	m.tracker = NewTracker(time.Hour, m.tracker.read)
+	m.err, m.wrong = 2000, -1900
+	c := m.pass(time.Minute)
+	at := m.boot - hour
+	assert.Equal(t, symtab.Interval{From: at - 1700, To: at + 301}, c.Convert(instant(at+epoch)))
+	m.err, m.wrong = 100, 100
+	c = m.pass(time.Minute)
+	assert.Equal(t, symtab.Interval{From: at - 200, To: at + 1}, c.Convert(instant(at+epoch)))
+	m.err, m.wrong = 2*worst, -2*worst
+	c = m.pass(time.Minute)
+	assert.Len(t, c.spans, 1)
+	m.err, m.wrong = 100, 1000
+	c = m.pass(time.Minute)
+	assert.Len(t, c.spans, 2, "more than both errors")
+	assert.LessOrEqual(t, c.spans[1].from, m.boot-2*60*second, "nothing is known of the time without a good reading")
 }
 
 func TestWhatIsLongAgoIsForgotten(t *testing.T) {
@@ -125,5 +174,19 @@ func TestWhatIsLongAgoIsForgotten(t *testing.T) {
 		m.offset += hour
 		c = m.pass(5 * time.Minute)
 	}
-	assert.LessOrEqual(t, len(c.spans), 4)
+	assert.LessOrEqual(t, len(c.spans), 5)
+	assert.Equal(t, int64(math.MinInt64), c.spans[0].from)
+}
+
+func BenchmarkConvert(b *testing.B) {
+	m := newMachine()
+	m.offset += second
+	c := m.pass(time.Hour)
+	unix := instant(m.unix())
+	b.ReportAllocs()
+	var sink symtab.Interval
+	for b.Loop() {
+		sink = c.Convert(unix)
+	}
+	_ = sink
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -70,23 +69,54 @@ func described(m *rewritetest.Message) (lines []string) {
 	return lines
 }
 
-// modulesThatComeAndGo have overlapping addresses, and times that are known more or
-// less.
-func modulesThatComeAndGo(t *testing.T, base int64) *symtab.Table {
+// modulesThatComeAndGo have overlapping addresses.
+func modulesThatComeAndGo(t *testing.T, base int64) *symtab.History {
+	t.Helper()
 	const start = slot + 0x10000
-	lived := func(name, id string, start uint64, valid symtab.Interval, slack symtab.Slack) *symtab.Module {
-		return testModule(t, symtab.ModuleInfo{
+	modules := symtab.NewHistory(remember)
+	load := func(name, id string, start uint64, from int64) {
+		modules.Load(testImage(t, symtab.ImageInfo{
 			Name: name, Origin: symtab.OriginModule, BuildID: id, Base: start, Start: start, End: start + 0x200,
+			Lifetime: symtab.Since(from),
 		}, func(add func(uint64, string)) {
 			add(0x20, name+id+"_r")
 			add(0x80, name+id+"_w")
-		}).Lived(valid, slack)
+		}))
 	}
-	return symtab.NewTable([]*symtab.Module{
-		lived("m1", "aa", start, symtab.Interval{From: base, To: base + 60*ms}, symtab.NewSlack(3e6, 8e6)),
-		lived("m2", "bb", start+0x40, symtab.Interval{From: base + 63*ms, To: base + 100*ms}, symtab.Slack{}),
-		lived("m1", "aa", start+0x20, symtab.Since(base+120*ms), symtab.NewSlack(9e6, 0)),
-	})
+	unload := func(at int64) { modules.Unload(modules.At(start+0x100), at) }
+	load("m1", "aa", start, base)
+	unload(base + 60*ms)
+	load("m2", "bb", start+0x40, base+63*ms)
+	unload(base + 100*ms)
+	load("m1", "aa", start+0x20, base+120*ms)
+	modules.Blind(symtab.Interval{From: base + 70*ms, To: base + 80*ms})
+	return modules
+}
+
+// randomHistory loads and unloads functions in a few places, always with the same
+// addresses and now and then with others.
+func randomHistory(r *rand.Rand) *symtab.History {
+	functions := symtab.NewHistory(remember)
+	for place := range uint64(3) {
+		at, start := nowBoot-300*ms, slot+place*0x40
+		for i := 0; at < nowBoot; i++ {
+			size := 0x40 - uint32(r.IntN(4)/3)*0x10
+			f := loadAt(functions, fmt.Sprintf("f%d_%d", place, i), start, size, at)
+			at += r.Int64N(100)*ms + 1
+			if r.IntN(8) == 0 || at >= nowBoot {
+				break
+			}
+			functions.Unload(f, at)
+			if r.IntN(2) == 0 {
+				at += r.Int64N(20) * ms
+			}
+		}
+	}
+	if r.IntN(2) == 0 {
+		from := nowBoot - r.Int64N(300)*ms
+		functions.Blind(symtab.Interval{From: from, To: from + r.Int64N(100)*ms})
+	}
+	return functions
 }
 
 // randomFrame returns a frame of one of all kinds that there are.
@@ -100,7 +130,7 @@ func randomFrame(r *rand.Rand) Frame {
 		{Address: module + 0x20}, {Address: module + 0x10},
 		{Address: 0x80, Mapping: &Mapping{File: "m1", BuildID: "aa", FileID: "x"}}, {Address: 0x80, Mapping: &Mapping{File: "m2.ko"}},
 		{Address: text + offC, Lines: []Line{{Name: "UNKNOWN"}}},
-		named(Frame{Address: text + offC, Type: "kernel"}, "b"), named(Frame{Address: text + offC, Type: "kernel"}, "other"),
+		withName(Frame{Address: text + offC, Type: "kernel"}, "b"), withName(Frame{Address: text + offC, Type: "kernel"}, "other"),
 		{Address: 77, Type: "native"}, {Address: odd, Mapping: &Mapping{File: "[odd_module]"}}, {Address: oddLow + 4},
 	}
 	if r.IntN(5) == 0 {
@@ -136,11 +166,7 @@ func randomSamples(r *rand.Rand) (samples []randomSample) {
 func TestTogetherAsAlone(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 99))
-		functions, _ := randomHistory(r)
-		known := Known{
-			Snapshot: symtab.NewSnapshot(append(testSnapshot(t).Tables(), modulesThatComeAndGo(t, nowBoot-200*ms), functions.Table())...),
-			Clock:    realtime.Fixed(bootUnix), Now: nowBoot,
-		}
+		known := knownAt(t, randomHistory(r), modulesThatComeAndGo(t, nowBoot-200*ms))
 		opts := withHistory
 		opts.IsForeign = isOther
 		opts.All, opts.KeepAddresses, opts.Label = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
@@ -159,6 +185,13 @@ func TestTogetherAsAlone(t *testing.T) {
 		}
 		slices.Sort(want)
 		m := messageOf(samples...)
+		for range r.IntN(3) { // stacks that no sample has
+			var unused []int32
+			for range 1 + r.IntN(3) {
+				unused = append(unused, m.Location(randomFrame(r)))
+			}
+			m.Profiles.Dictionary().StackTable().AppendEmpty().LocationIndices().FromRaw(unused)
+		}
 		rewriteTimed(t, opts, m, known)
 		require.Equal(t, want, described(m), "seed %d, %+v", seed, opts)
 	}

@@ -2,18 +2,21 @@ package rewrite
 
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
 // Attribute keys of the semantic conventions for profiles.
 const (
-	keyFrameType    = "profile.frame.type"
-	keyBuildID      = "process.executable.build_id.gnu"
-	keyFileID       = "process.executable.build_id.htlhash"
-	keyHasFunctions = "pprof.mapping.has_functions"
-	keyIsFolded     = "pprof.location.is_folded"
-	keyProgramID    = "bpf.program.id"
-	keyProgramTag   = "bpf.program.tag"
-	keyProgramType  = "bpf.program.type"
+	keyFrameType      = "profile.frame.type"
+	keyBuildID        = "process.executable.build_id.gnu"
+	keyFileID         = "process.executable.build_id.htlhash"
+	keyHasFunctions   = "pprof.mapping.has_functions"
+	keyHasFilenames   = "pprof.mapping.has_filenames"
+	keyHasLineNumbers = "pprof.mapping.has_line_numbers"
+	keyIsFolded       = "pprof.location.is_folded"
+	keyProgramID      = "bpf.program.id"
+	keyProgramTag     = "bpf.program.tag"
+	keyProgramType    = "bpf.program.type"
 
 	frameTypeKernel = "kernel"
 )
@@ -23,12 +26,13 @@ type attribute uint8
 
 const (
 	attrOther       attribute = iota
-	attrInvalid               // its key is not in the string table
 	attrKernelFrame           // frame type "kernel"
 	attrOtherFrame            // another frame type
 	attrBuildID
 	attrFileID
 	attrHasFunctions
+	attrHasFilenames
+	attrHasLineNumbers
 	attrIsFolded
 	attrProgramID
 	attrProgramTag
@@ -36,139 +40,190 @@ const (
 	numAttributes = iota
 )
 
+// keys are the keys of the attributes that are appended, by their kind.
+var keys = [numAttributes]string{
+	attrKernelFrame:    keyFrameType,
+	attrBuildID:        keyBuildID,
+	attrFileID:         keyFileID,
+	attrHasFunctions:   keyHasFunctions,
+	attrHasFilenames:   keyHasFilenames,
+	attrHasLineNumbers: keyHasLineNumbers,
+	attrIsFolded:       keyIsFolded,
+	attrProgramID:      keyProgramID,
+	attrProgramTag:     keyProgramTag,
+	attrProgramType:    keyProgramType,
+}
+
+var kindOfKey = func() map[string]attribute {
+	kinds := make(map[string]attribute)
+	for kind, key := range keys {
+		if key != "" {
+			kinds[key] = attribute(kind)
+		}
+	}
+	return kinds
+}()
+
+// Values of attributes that are appended.
+var (
+	valueKernel = pcommon.NewValueStr(frameTypeKernel)
+	valueTrue   = pcommon.NewValueBool(true)
+	valueFalse  = pcommon.NewValueBool(false)
+)
+
 // attributes is what is known of the attribute table.
 type attributes struct {
 	kinds []attribute // by index
-	uses  [numAttributes]bool
+	used  [numAttributes]bool
+
+	// referenced are the values that are given as an index into the string table
+	// (contract 1.5). They are not valid if one of these is not in it.
+	referenced map[int32]string
+	invalid    bool
+
+	index index // of those that can be appended
 }
 
-// readAttributes classifies the attribute table.
-func (p *pass) readAttributes() {
-	a := &p.attributes
-	n := p.attrTable.Len()
+// read classifies the attribute table.
+func (a *attributes) read(d *dictionary) {
+	n := d.attrs.Len()
 	a.kinds = resized(a.kinds, n)
-	clear(a.uses[:])
+	clear(a.used[:])
+	a.resolve(d)
 	for i := range n {
-		kind := p.attributeKind(i)
+		kind := a.classify(d, int32(i))
 		a.kinds[i] = kind
-		a.uses[kind] = true
+		a.used[kind] = true
 	}
 }
 
-func (p *pass) attributeKind(i int) attribute {
-	attr := p.attrTable.At(i)
-	p.dangling.strings.see(attr.KeyStrindex())
-	p.dangling.strings.see(attr.UnitStrindex())
-	key, ok := p.str(attr.KeyStrindex())
-	if !ok {
-		return attrInvalid
-	}
-	switch key {
-	case keyFrameType:
-		if v := attr.Value(); v.Type() == pcommon.ValueTypeStr && v.Str() == frameTypeKernel {
-			return attrKernelFrame
-		}
+func (a *attributes) classify(d *dictionary, i int32) attribute {
+	attr := d.attrs.At(int(i))
+	key := d.str(attr.KeyStrindex())
+	kind := kindOfKey[key]
+	if kind == attrKernelFrame && a.text(d, i) != frameTypeKernel {
 		return attrOtherFrame
-	case keyBuildID:
-		return attrBuildID
-	case keyFileID:
-		return attrFileID
-	case keyHasFunctions:
-		return attrHasFunctions
-	case keyIsFolded:
-		return attrIsFolded
-	case keyProgramID:
-		return attrProgramID
-	case keyProgramTag:
-		return attrProgramTag
-	case keyProgramType:
-		return attrProgramType
 	}
-	return attrOther
+	return kind
 }
 
-// find returns the index of the first attribute of that kind among the indices,
-// or -1. It reports false if one of them is not valid.
-func (a *attributes) find(indices pcommon.Int32Slice, kind attribute) (at int32, valid bool) {
-	at = -1
-	for i := range indices.Len() {
-		index := indices.At(i)
-		switch a.kind(index) {
-		case attrInvalid:
-			return -1, false
-		case kind:
-			if at < 0 {
-				at = index
+// resolve finds the values that are given as an index into the string table. pdata does
+// not show these; but it replaces them in the attributes of a resource when it
+// unmarshals a message.
+func (a *attributes) resolve(d *dictionary) {
+	a.referenced, a.invalid = nil, false
+	var scratch pprofile.Profiles
+	var values pcommon.Slice
+	var indices []int32 // of the values
+	for i := range d.attrs.Len() {
+		attr := d.attrs.At(i)
+		switch attr.Value().Type() {
+		case pcommon.ValueTypeEmpty, pcommon.ValueTypeMap, pcommon.ValueTypeSlice:
+			if attr.KeyStrindex() == 0 {
+				continue
 			}
+			if len(indices) == 0 {
+				scratch = pprofile.NewProfiles()
+				values = scratch.ResourceProfiles().AppendEmpty().Resource().Attributes().PutEmptySlice("values")
+			}
+			attr.Value().CopyTo(values.AppendEmpty())
+			indices = append(indices, int32(i))
 		}
 	}
-	return at, true
+	if len(indices) == 0 {
+		return
+	}
+	d.strings.CopyTo(scratch.Dictionary().StringTable())
+	wire, err := new(pprofile.ProtoMarshaler).MarshalProfiles(scratch)
+	if err == nil {
+		scratch, err = new(pprofile.ProtoUnmarshaler).UnmarshalProfiles(wire)
+	}
+	if err != nil {
+		a.invalid = true
+		return
+	}
+	a.referenced = make(map[int32]string)
+	resolved, _ := scratch.ResourceProfiles().At(0).Resource().Attributes().Get("values")
+	for i, index := range indices {
+		if value := resolved.Slice().At(i); value.Type() == pcommon.ValueTypeStr {
+			a.referenced[index] = value.Str()
+		}
+	}
 }
 
-// kind returns the kind of an attribute. Index 0 is nothing, also where the table was
-// left out.
+// kind returns the kind of an attribute, attrOther if there is none with that index.
 func (a *attributes) kind(index int32) attribute {
 	if uint(index) < uint(len(a.kinds)) {
 		return a.kinds[index]
 	}
-	if index == 0 {
-		return attrOther
-	}
-	return attrInvalid
+	return attrOther
 }
 
-// keys are the keys of the attributes that are appended, by their kind.
-var keys = [...]string{
-	attrKernelFrame:  keyFrameType,
-	attrBuildID:      keyBuildID,
-	attrFileID:       keyFileID,
-	attrHasFunctions: keyHasFunctions,
-	attrIsFolded:     keyIsFolded,
-	attrProgramID:    keyProgramID,
-	attrProgramTag:   keyProgramTag,
-	attrProgramType:  keyProgramType,
-}
-
-// attributeIndex returns the index of the attribute of that kind, without unit,
-// that has the value, a string, bool or integer. It is appended if it is not there.
-func (p *pass) attributeIndex(kind attribute, value pcommon.Value) int32 {
-	x := &p.tables.attributes
-	if !x.built {
-		if p.attrTable.Len() == 0 {
-			p.attrTable.AppendEmpty() // index 0 is the zero value
-			p.attributes.kinds = append(p.attributes.kinds, attrOther)
+// find returns the index of the first attribute of that kind among the indices, or -1.
+func (a *attributes) find(indices pcommon.Int32Slice, kind attribute) int32 {
+	for i := range indices.Len() {
+		if index := indices.At(i); a.kind(index) == kind {
+			return index
 		}
-		x.reset(0)
-		for i, k := range p.attributes.kinds {
-			attr := p.attrTable.At(i)
-			if keys[k] == "" || attr.UnitStrindex() != 0 {
+	}
+	return -1
+}
+
+// text returns the value of an attribute, empty if its index is -1 or it is no string.
+func (a *attributes) text(d *dictionary, index int32) string {
+	if index < 0 {
+		return ""
+	}
+	if v := d.attrs.At(int(index)).Value(); v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return a.referenced[index]
+}
+
+// value returns the value of an attribute, a string also where it is given as an index.
+func (a *attributes) value(d *dictionary, index int32) pcommon.Value {
+	if text, ok := a.referenced[index]; ok {
+		return pcommon.NewValueStr(text)
+	}
+	return d.attrs.At(int(index)).Value()
+}
+
+// intern returns the index of the attribute of that kind, without unit, that has the
+// value, a string, bool or integer. It is appended if it is not there.
+func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int32 {
+	d := &m.dictionary
+	is := func(kind attribute, value pcommon.Value) func(int32) bool {
+		return func(pos int32) bool { return a.kinds[pos] == kind && a.value(d, pos).Equal(value) }
+	}
+	if !a.index.built {
+		if d.attrs.Len() == 0 {
+			d.attrs.AppendEmpty() // index 0 is the zero value
+			a.kinds = append(a.kinds, attrOther)
+		}
+		a.index.reset(0)
+		for i, k := range a.kinds {
+			if keys[k] == "" || d.attrs.At(i).UnitStrindex() != 0 {
 				continue // none that is asked for
 			}
-			if hash, ok := hashAttribute(k, attr.Value()); ok {
-				x.add(hash, int32(i), p.isAttribute(k, attr.Value()))
+			value := a.value(d, int32(i))
+			if hash, ok := hashAttribute(k, value); ok {
+				a.index.add(hash, int32(i), is(k, value))
 			}
 		}
 	}
 	hash, _ := hashAttribute(kind, value)
-	at, ok := x.find(hash, p.isAttribute(kind, value))
+	at, ok := a.index.find(hash, is(kind, value))
 	if ok {
 		return at
 	}
-	at = int32(p.attrTable.Len())
-	attr := p.attrTable.AppendEmpty()
-	key, _ := p.stringIndex(keys[kind])
+	at = int32(d.attrs.Len())
+	attr := d.attrs.AppendEmpty()
+	key, _ := m.strs.intern(d, keys[kind])
 	attr.SetKeyStrindex(key)
 	value.CopyTo(attr.Value())
-	p.attributes.kinds = append(p.attributes.kinds, kind)
-	x.addNew(hash, at)
+	a.kinds = append(a.kinds, kind)
+	a.index.addNew(hash, at)
 	return at
-}
-
-// isAttribute returns what compares indexed attributes with that one.
-func (p *pass) isAttribute(kind attribute, value pcommon.Value) func(pos int32) bool {
-	return func(pos int32) bool {
-		return p.attributes.kinds[pos] == kind && p.attrTable.At(int(pos)).Value().Equal(value)
-	}
 }
 
 // hashAttribute reports false for a value of another type.
@@ -188,23 +243,15 @@ func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
 	return 0, false
 }
 
-// setAttribute puts the attribute in the place of the first of its kind among the
-// indices, or behind them.
-func (p *pass) setAttribute(indices pcommon.Int32Slice, kind attribute, value pcommon.Value) {
-	at := p.attributeIndex(kind, value)
+// set puts the attribute in the place of the first of its kind among the indices, or
+// behind them.
+func (a *attributes) set(m *message, indices pcommon.Int32Slice, kind attribute, value pcommon.Value) {
+	at := a.intern(m, kind, value)
 	for i := range indices.Len() {
-		if p.attributes.kind(indices.At(i)) == kind {
+		if a.kind(indices.At(i)) == kind {
 			indices.SetAt(i, at)
 			return
 		}
 	}
 	indices.Append(at)
-}
-
-// resized returns s with length n. What it holds is not defined.
-func resized[T any](s []T, n int) []T {
-	if n <= cap(s) {
-		return s[:n]
-	}
-	return make([]T, n)
 }

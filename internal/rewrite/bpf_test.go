@@ -1,10 +1,10 @@
 package rewrite
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
@@ -27,9 +27,10 @@ const (
 // one's tag and none, a trampoline and a page of kprobes.
 func bpfSnapshot(t testing.TB) *symtab.Snapshot {
 	t.Helper()
-	functions := symtab.NewFunctions(symtab.History{})
+	functions := symtab.NewHistory(remember)
+	functions.SetCertain(symtab.Forever)
 	add := func(origin symtab.Origin, name string, start uint64, size uint32, p *symtab.Program, lines *symtab.Lines) {
-		functions.Load(symtab.NewFunction(origin, name, start, size, symtab.Always).Of(p, lines))
+		functions.Load(symtab.NewFunction(origin, name, start, size, math.MinInt64).Of(p, lines))
 	}
 	var b symtab.LinesBuilder
 	b.Add(0, 10<<10|2, "prog.c")
@@ -48,7 +49,7 @@ func bpfSnapshot(t testing.TB) *symtab.Snapshot {
 func mainFrame(address uint64, id int64, lines ...Line) Frame {
 	f := Frame{
 		Address: address, Type: "kernel",
-		Mapping:    &Mapping{File: "[bpf]", Limit: 0x80, FileID: buildid.FileID("bpf:" + progTag)},
+		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_prog_" + progTag + "_xdp_main")},
 		Attributes: map[string]any{"bpf.program.id": id, "bpf.program.tag": progTag},
 	}
 	if id == 42 {
@@ -65,7 +66,7 @@ func mainFrame(address uint64, id int64, lines ...Line) Frame {
 func subFrame(address uint64, lines ...Line) Frame {
 	f := Frame{
 		Address: address, Type: "kernel",
-		Mapping:    &Mapping{File: "[bpf]", Limit: 0x40, FileID: buildid.FileID("bpf:" + subTag)},
+		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_prog_" + subTag + "_helper")},
 		Attributes: map[string]any{"bpf.program.id": int64(42), "bpf.program.tag": progTag, "bpf.program.type": "xdp"},
 	}
 	for _, l := range lines {
@@ -89,10 +90,10 @@ func TestContract_3_6_SourceLines(t *testing.T) {
 	got, counts := runWith(t, Options{}, m.Profiles, bpfSnapshot(t))
 	want := []Frame{
 		mainFrame(0x20, 42, inline),
-		mainFrame(0x20, 42, prog(10, 2)),
-		mainFrame(0x41, 42, prog(11, 3)),
-		mainFrame(0x80, 42, prog(11, 3)),
-		subFrame(0x40, prog(20, 1)),
+		mainFrame(0x1f, 42, prog(10, 2)),
+		mainFrame(0x40, 42, prog(11, 3)),
+		mainFrame(0x7f, 42, prog(11, 3)),
+		subFrame(0x3f, prog(20, 1)),
 	}
 	assert.Equal(t, want, got[0].Stack)
 	assert.Equal(t, Counts{OutcomeResolved: {symtab.OriginBPF: 5}}, counts)
@@ -108,15 +109,16 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 	relative := []Frame{
 		mainFrame(1, 43, Line{}),
 		mainFrame(1, 42, Line{File: "prog.c", Line: 10, Column: 2}),
-		named(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[bpf]", Limit: 0x1000}}, "bpf_trampoline_6442482157"),
-		named(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[__builtin__kprobes]", Limit: 0x1000}}, "kprobe_insn_page"),
-		{Address: progSub + 0x40, Mapping: &Mapping{File: "[bpf]"}}, // nothing is there
+		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_trampoline_6442482157")}}, "bpf_trampoline_6442482157"),
+		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[__builtin__kprobes]", FileID: buildid.SymbolFileID("kprobe_insn_page")}}, "kprobe_insn_page"),
+		{Address: progSub + 0x40, Type: "kernel"}, // nothing is there
 	}
 	keep := make([]Frame, len(relative))
 	for i, start := range []uint64{progTwin, progMain, trampoline, kprobePage} {
 		f := relative[i]
 		mapping := *f.Mapping
-		mapping.Start, mapping.Limit = start, start+mapping.Limit
+		mapping.Start, mapping.Limit = start, start+[]uint64{0x80, 0x80, 0x1000, 0x1000}[i]
+		mapping.FileID = buildid.LoadedFileID(nameIn(f), start)
 		f.Address, f.Mapping = f.Address+start, &mapping
 		keep[i] = f
 	}
@@ -161,19 +163,4 @@ func TestBPFMappingOfTheMessageIsUsed(t *testing.T) {
 	} {
 		assert.Equal(t, n(m.Profiles.Dictionary()), n(out.Dictionary()))
 	}
-}
-
-// TestModuleEndsWhereAFunctionBegins: how far a module reaches is not known for sure
-// (3.2).
-func TestModuleEndsWhereAFunctionBegins(t *testing.T) {
-	functions := symtab.NewFunctions(symtab.History{})
-	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_"+progTag, ext4+0x400, 0x40, symtab.Always))
-	snapshot := symtab.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
-	m := rewritetest.NewMessage().Profile(nil, "").
-		Sample(Frame{Address: ext4 + 0x3ff}).Sample(Frame{Address: ext4 + 0x400}).Sample(Frame{Address: ext4 + 0x440})
-	got, _ := runWith(t, Options{}, m.Profiles, snapshot)
-	assert.Equal(t, "ext4_write", got[0].Stack[0].Lines[0].Name)
-	assert.Equal(t, "bpf_prog_"+progTag, got[1].Stack[0].Lines[0].Name)
-	require.Empty(t, got[2].Stack[0].Lines)
-	assert.Nil(t, got[2].Stack[0].Mapping)
 }

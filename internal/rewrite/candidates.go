@@ -1,197 +1,193 @@
 package rewrite
 
 import (
-	"strings"
+	"math"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// candidate is a frame to look up.
-type candidate struct {
+// frame is a location that is kernel code.
+type frame struct {
 	loc     int32
-	named   bool // it has a name already, and is here because all frames are wanted
-	untyped bool // it has no frame type yet
+	mapping int32  // that it came with
+	uses    useSet // by the stacks that samples have
+
+	form     form
+	selected bool // it is a candidate
+	named    bool // it came with a name
+	untyped  bool // it has no frame type
+	lookedUp bool // its address is in looked-up form, if the eBPF profiler did not send it
+	atPatch  bool // as a caller, it is at a patch site; valid if
+	patch    bool // that was asked
+
+	addr  uint64        // the absolute address that was sent, but for formNone and formNamed
+	image *symtab.Image // formImage: the one that the mapping identifies
+
+	state  resultState
+	result int32 // see resultState
 }
 
-// findCandidates lists the unsymbolized kernel frames of the message (1.1, 1.2),
-// and counts those that are invalid.
-func (p *pass) findCandidates() {
-	n := p.locTable.Len()
+// resultState says what is written into a frame, once it was looked up.
+type resultState uint8
+
+const (
+	resultNone   resultState = iota // nothing: not a candidate, or left to the splitter
+	resultCore                      // a symbol of the core kernel; result is the function
+	resultAnswer                    // anything else; result is the position of the answer
+)
+
+// form says how the address of a frame is given (contract 2).
+type form uint8
+
+const (
+	formNone     form = iota // no address is known
+	formAbsolute             // as it is
+	formImage                // counts from the base of an image that the mapping identifies
+	formNamed                // counts from the base of a module that only the time tells
+)
+
+// findFrames lists the kernel frames of the message from the first candidate on, with those
+// before it, and reports whether there is one (contract 1.1, 1.2). Without one, it only
+// counts the frames that came with a name.
+func (p *pass) findFrames() (found bool) {
+	n := p.m.locations.Len()
 	if n == 0 {
-		return
+		return false
 	}
-	p.beginDangling()
-	p.readAttributes()
-	kinds := p.attributes.kinds
-	for i := range n {
-		loc := p.locTable.At(i)
-		indices := loc.AttributeIndices()
+	p.m.attributes.read(&p.m.dictionary)
+	kinds := p.m.attributes.kinds
+	for i := 0; i < n; i++ {
+		indices := p.m.locations.At(i).AttributeIndices()
 		if indices.Len() == 1 { // nearly all have just their frame type
 			at := uint(uint32(indices.At(0)))
 			if at < uint(len(kinds)) && kinds[at] == attrOtherFrame {
 				continue
 			}
 		}
-		frameType := p.frameType(indices)
-		if frameType == attrOtherFrame {
-			continue
-		}
-		kernel, valid := p.isKernel(loc, frameType)
-		if valid && !kernel {
-			continue
-		}
-		named := false
-		if valid {
-			named, valid = p.isNamed(loc.Lines())
-		}
+		f, ok := p.frameAt(int32(i))
 		switch {
-		case !valid:
-			p.count(OutcomeInvalid, owner{})
-		case named && !p.opts.All:
-			p.anyNamed = true
-		default:
-			p.candidates = append(p.candidates,
-				candidate{loc: int32(i), named: named, untyped: frameType == attrOther})
-		}
-	}
-}
-
-// isKernel reports whether a frame without another type is one of kernel code
-// (1.1). It is not valid if it refers to an attribute or mapping that is not
-// there.
-func (p *pass) isKernel(loc pprofile.Location, frameType attribute) (kernel, valid bool) {
-	switch frameType {
-	case attrKernelFrame:
-		return true, p.validMapping(loc.MappingIndex())
-	case attrInvalid:
-		return false, false
-	}
-	m := p.mappingAt(loc.MappingIndex())
-	switch {
-	case m.invalid:
-		return false, false
-	case m.fileName != "":
-		return m.isKernel, true
-	}
-	return inKernelHalf(loc.Address()) && !isSpecial(loc.Address()), true
-}
-
-// frameType returns the kind of the first frame type among a location's
-// attributes, attrOther if it has none.
-func (p *pass) frameType(indices pcommon.Int32Slice) attribute {
-	frameType, invalid := attrOther, false
-	for i := range indices.Len() {
-		index := indices.At(i)
-		switch kind := p.attributes.kind(index); kind {
-		case attrInvalid:
-			p.dangling.attributes.see(index)
-			invalid = true
-		case attrKernelFrame, attrOtherFrame:
-			if frameType == attrOther {
-				frameType = kind
-			}
-		}
-	}
-	if invalid {
-		return attrInvalid
-	}
-	return frameType
-}
-
-// isNamed reports whether one of the lines leads to a function with a name that
-// is more than a placeholder (1.2).
-func (p *pass) isNamed(lines pprofile.LineSlice) (named, valid bool) {
-	valid = true
-	for i := range lines.Len() {
-		switch p.functionKind(lines.At(i).FunctionIndex()) {
-		case functionNamed:
-			named = true
-		case functionInvalid:
-			valid = false
-		}
-	}
-	return named && valid, valid
-}
-
-// functionKind is what an entry of the function table says.
-type functionKind uint8
-
-const (
-	functionUnknown functionKind = iota // was not looked at yet
-	functionNamed
-	functionUnnamed
-	functionInvalid // is not in the table, or its name is not
-)
-
-// functionKind looks at a function once for a message.
-func (p *pass) functionKind(index int32) functionKind {
-	n := p.funcTable.Len()
-	if uint(index) >= uint(n) {
-		if index == 0 {
-			return functionUnnamed // the zero value of a table that was left out
-		}
-		return functionInvalid
-	}
-	if len(p.functionKinds) == 0 {
-		p.functionKinds = resized(p.functionKinds, n)
-		clear(p.functionKinds)
-	}
-	kind := &p.functionKinds[index]
-	if *kind == functionUnknown {
-		switch name, ok := p.functionName(p.funcTable.At(int(index))); {
 		case !ok:
-			*kind = functionInvalid
-		case isPlaceholder(name):
-			*kind = functionUnnamed
-		default:
-			*kind = functionNamed
+		case found:
+			p.frames = append(p.frames, f)
+		case f.selected: // the first one: those before it decide what it was entered from
+			found, i = true, -1
+			p.counts = Counts{}
+		}
+		if ok && !f.selected {
+			p.counts[OutcomeNamed][symtab.OriginKernel]++
 		}
 	}
-	return *kind
+	return found
 }
 
-// functionName returns a function's name, the system's if it has no other.
-func (p *pass) functionName(f pprofile.Function) (string, bool) {
-	if name, ok := p.str(f.NameStrindex()); !ok || name != "" {
-		return name, ok
+// frameAt returns the frame that a location is, false if it is no kernel code.
+func (p *pass) frameAt(i int32) (f frame, ok bool) {
+	loc := p.m.locations.At(int(i))
+	indices := loc.AttributeIndices()
+	kinds := p.m.attributes.kinds
+	frameType := attrOther
+	for k := range indices.Len() {
+		if at := uint(uint32(indices.At(k))); at < uint(len(kinds)) && (kinds[at] == attrKernelFrame || kinds[at] == attrOtherFrame) {
+			frameType = kinds[at]
+			break
+		}
 	}
-	return p.str(f.SystemNameStrindex())
+	if frameType == attrOtherFrame || frameType == attrOther && !p.isKernel(loc) {
+		return frame{}, false
+	}
+	named := p.m.funcs.isNamed(&p.m.dictionary, loc.Lines())
+	return frame{
+		loc: i, mapping: loc.MappingIndex(), untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
+	}, true
 }
 
-// maxDigits is more digits than anybody writes an address with. Many functions can
-// have one long name.
-const maxDigits = 64
-
-// isPlaceholder reports whether a name says no more than that there is none.
-func isPlaceholder(name string) bool {
-	if name == "" {
-		return true
+// isKernel reports whether a location without frame type is kernel code (contract 1.1b, c).
+func (p *pass) isKernel(loc pprofile.Location) bool {
+	mp := p.m.maps.at(&p.m, loc.MappingIndex())
+	if mp.bracketed {
+		return p.known().IsModule(mp.module)
 	}
-	switch name[0] {
-	case '[':
-		switch name {
-		case "[unknown]", "[symbolication_failed]", "[kernel.kallsyms]", "[[kernel.kallsyms]]":
-			return true
-		}
-		return false
-	case 'U':
-		return name == "UNKNOWN"
-	case '0':
-		if digits, ok := strings.CutPrefix(name, "0x"); ok {
-			return len(digits) <= maxDigits && isHex(digits)
-		}
+	if mp.content.fileName != "" {
+		return mp.isKernel
 	}
-	return len(name) == 16 && isHex(name)
+	return inKernelHalf(loc.Address()) && !isSpecial(loc.Address())
 }
 
-func isHex(digits string) bool {
-	for i := range len(digits) {
-		switch c := digits[i]; {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'f', 'A' <= c && c <= 'F':
-		default:
-			return false
+// inKernelHalf reports whether an address is one of the kernel, on x86-64 and
+// arm64.
+func inKernelHalf(addr uint64) bool { return addr>>63 != 0 }
+
+// isSpecial reports whether an address in the kernel half is not the kernel's:
+// the vsyscall page of x86-64 is user code, and perf marks the parts of a stack
+// with numbers that lie in the last page (PERF_CONTEXT_MAX of
+// include/uapi/linux/perf_event.h).
+func isSpecial(addr uint64) bool {
+	const (
+		page     = 1 << 12
+		vsyscall = 0xffffffffff600000
+	)
+	return addr >= 1<<64-page || vsyscall <= addr && addr < vsyscall+page
+}
+
+// notPlain stands for a frame that is not in the text of the core kernel, or did not come
+// absolute.
+const notPlain = math.MaxUint32
+
+// placeFrames finds out what the addresses of the frames mean (contract 2), and makes
+// them found by their locations.
+func (p *pass) placeFrames() {
+	p.frameOf = zeroed(p.frameOf, p.m.locations.Len())
+	p.plain = zeroed(p.plain, p.m.locations.Len())
+	text := p.r.text
+	for i := range p.frames {
+		f := &p.frames[i]
+		p.frameOf[f.loc] = int32(i + 1)
+		addr := p.m.locations.At(int(f.loc)).Address()
+		if inKernelHalf(addr) {
+			f.form, f.addr = formAbsolute, addr
+			if p.plain[f.loc] = notPlain; text.Contains(addr) {
+				p.plain[f.loc] = uint32(addr-text.Start) + 1
+			}
+			continue
 		}
+		mp := p.m.maps.at(&p.m, f.mapping)
+		switch image, named := p.identify(mp); {
+		case image != nil && inKernelHalf(image.Base+addr):
+			f.form, f.image, f.addr = formImage, image, image.Base+addr
+		case named:
+			f.form = formNamed
+		}
+		f.lookedUp = mp.content.isRelative()
+		p.plain[f.loc] = notPlain
 	}
-	return digits != ""
+}
+
+// identify returns the core kernel or module that a mapping identifies by build id, else
+// file ID, else the core kernel's name; or that it is one of the modules of a name.
+func (p *pass) identify(mp *mapping) (image *symtab.Image, named bool) {
+	s := p.known()
+	if c := &mp.content; c.hasID() {
+		return s.byID(c), false
+	}
+	switch {
+	case mp.isGuest || mp.module == "":
+		return nil, false
+	case mp.module == symtab.KernelName:
+		return s.Core(), false
+	}
+	return nil, true
+}
+
+// known returns what the sources know, which is asked for once for a message.
+func (p *pass) known() *resolver {
+	if !p.r.begun {
+		var snapshot *symtab.Snapshot
+		if p.given.Snapshot != nil {
+			snapshot = p.given.Snapshot()
+		}
+		p.r.begin(snapshot, p.opts)
+	}
+	return &p.r
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// TestHostileMessages: what a message allocates is bounded in proportion to its size,
-// whatever it consists of. `make bench` measures the time.
+// TestHostileMessages: what a message allocates is bounded in proportion to its size, and
+// grows with it, whatever it consists of. `make bench` measures the time.
 func TestHostileMessages(t *testing.T) {
 	const n = 20_000
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}
-	known := Known{Snapshot: testSnapshot(t), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
+	known := Known{Snapshot: fixed(testSnapshot(t)), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
 	for _, shape := range rewritetest.HostileShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			opts := withHistory
@@ -26,6 +26,9 @@ func TestHostileMessages(t *testing.T) {
 			got := allocated(func() { New(opts).Rewrite(pd, known) })
 			t.Logf("%d bytes made it allocate %.1f times as much, in %v", wire, float64(got)/float64(wire), time.Since(began))
 			assert.Less(t, got, 1<<20+120*wire)
+
+			pd = shape.New(4*n, addresses)
+			assert.Less(t, allocated(func() { New(opts).Rewrite(pd, known) }), 1<<20+6*got, "four times as large")
 		})
 	}
 }

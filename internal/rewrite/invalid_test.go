@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,74 +14,143 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// TestContract_6_1_InvalidIndices breaks one index after the other: that frame
-// is left alone and counted, the others are named.
-func TestContract_6_1_InvalidIndices(t *testing.T) {
-	for name, spoil := range map[string]func(d pprofile.ProfilesDictionary, loc pprofile.Location, index int32){
-		"mapping":   func(_ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) { loc.SetMappingIndex(i) },
-		"attribute": func(_ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) { loc.AttributeIndices().Append(i) },
-		"function": func(_ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			loc.Lines().AppendEmpty().SetFunctionIndex(i)
+// spoiled are all references of a message that the rewrite would read, each made to refer
+// to something else.
+var spoiled = map[string]func(m *rewritetest.Message, d pprofile.ProfilesDictionary, loc pprofile.Location, i int32){
+	"mapping of a location": func(_ *rewritetest.Message, _ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
+		loc.SetMappingIndex(i)
+	},
+	"attribute of a location": func(_ *rewritetest.Message, _ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
+		loc.AttributeIndices().Append(i)
+	},
+	"function of a line": func(_ *rewritetest.Message, _ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
+		loc.Lines().AppendEmpty().SetFunctionIndex(i)
+	},
+	"file name of a mapping": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.MappingTable().AppendEmpty().SetFilenameStrindex(i)
+	},
+	"attribute of a mapping": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.MappingTable().AppendEmpty().AttributeIndices().Append(i)
+	},
+	"key of an attribute": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.AttributeTable().AppendEmpty().SetKeyStrindex(i)
+	},
+	"unit of an attribute": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.AttributeTable().AppendEmpty().SetUnitStrindex(i)
+	},
+	"name of a function": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.FunctionTable().AppendEmpty().SetNameStrindex(i)
+	},
+	"system name of a function": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.FunctionTable().AppendEmpty().SetSystemNameStrindex(i)
+	},
+	"file name of a function": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.FunctionTable().AppendEmpty().SetFilenameStrindex(i)
+	},
+	"location of a stack": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.StackTable().At(1).LocationIndices().Append(i)
+	},
+	"location of a stack that no sample has": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		d.StackTable().AppendEmpty().LocationIndices().Append(i)
+	},
+	"stack of a sample": func(m *rewritetest.Message, _ pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		m.LastSample().SetStackIndex(i)
+	},
+	"attribute of a sample": func(m *rewritetest.Message, _ pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		m.LastSample().AttributeIndices().Append(i)
+	},
+	"attribute of a profile": func(m *rewritetest.Message, _ pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		profileOf(m, 0).AttributeIndices().Append(i)
+	},
+	"type of a profile's values": func(m *rewritetest.Message, _ pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		profileOf(m, 0).SampleType().SetTypeStrindex(i)
+	},
+	"unit of a profile's period": func(m *rewritetest.Message, _ pprofile.ProfilesDictionary, _ pprofile.Location, i int32) {
+		profileOf(m, 0).PeriodType().SetUnitStrindex(i)
+	},
+}
+
+// profileOf returns the only profile of a message's resource i.
+func profileOf(m *rewritetest.Message, i int) pprofile.Profile {
+	return m.Profiles.ResourceProfiles().At(i).ScopeProfiles().At(0).Profiles().At(0)
+}
+
+// TestContract_1_4_InvalidIndices breaks one reference after the other: the message is
+// passed on as it is, its candidates are counted, and what refers to the end of a table is
+// not given what another frame would have appended.
+func TestContract_1_4_InvalidIndices(t *testing.T) {
+	for what, spoil := range spoiled {
+		t.Run(what, func(t *testing.T) {
+			d := validMessage().Profiles.Dictionary()
+			ends := []int32{
+				int32(d.StringTable().Len()), int32(d.AttributeTable().Len()), int32(d.MappingTable().Len()),
+				int32(d.FunctionTable().Len()), int32(d.LocationTable().Len()), int32(d.StackTable().Len()),
+			}
+			end := slices.Max(ends) + 1 // spoiling adds an entry
+			for _, index := range []int32{-1, math.MinInt32, end, end + 1000, math.MaxInt32} {
+				for _, location := range []int{1, 2, 3} { // of the kernel, one that is named, and of a user
+					m := validMessage()
+					d := m.Profiles.Dictionary()
+					spoil(m, d, d.LocationTable().At(location), index)
+					checkUntouched(t, m, Options{}, 3)
+				}
+			}
+		})
+	}
+}
+
+// TestContract_1_4_TheNextEntry has a reference to the entry that would be appended first.
+func TestContract_1_4_TheNextEntry(t *testing.T) {
+	for what, refer := range map[string]func(m *rewritetest.Message, d pprofile.ProfilesDictionary){
+		"string": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			d.MappingTable().AppendEmpty().SetFilenameStrindex(int32(d.StringTable().Len()))
 		},
-		"mapping attribute": func(d pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			mappingOf(d, loc).AttributeIndices().Append(i)
+		"attribute": func(m *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			m.LastSample().AttributeIndices().Append(int32(d.AttributeTable().Len()))
 		},
-		"mapping file name": func(d pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			mappingOf(d, loc).SetFilenameStrindex(i)
+		"mapping": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			d.LocationTable().At(3).SetMappingIndex(int32(d.MappingTable().Len()))
 		},
-		"attribute key": func(d pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			loc.AttributeIndices().Append(int32(d.AttributeTable().Len()))
-			d.AttributeTable().AppendEmpty().SetKeyStrindex(i)
+		"function": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			d.LocationTable().At(3).Lines().AppendEmpty().SetFunctionIndex(int32(d.FunctionTable().Len()))
 		},
-		"function name": func(d pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			loc.Lines().AppendEmpty().SetFunctionIndex(int32(d.FunctionTable().Len()))
-			d.FunctionTable().AppendEmpty().SetNameStrindex(i)
+		"location": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			d.StackTable().AppendEmpty().LocationIndices().Append(int32(d.LocationTable().Len()))
 		},
-		"function system name": func(d pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
-			loc.Lines().AppendEmpty().SetFunctionIndex(int32(d.FunctionTable().Len()))
-			d.FunctionTable().AppendEmpty().SetSystemNameStrindex(i)
+		"stack": func(m *rewritetest.Message, d pprofile.ProfilesDictionary) {
+			m.LastSample().SetStackIndex(int32(d.StackTable().Len()))
 		},
 	} {
-		for _, index := range []int32{-1, math.MinInt32, 1000, math.MaxInt32} {
-			t.Run(name, func(t *testing.T) {
-				m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
-					Frame{Address: text + offA + 1, Type: "kernel"},
-					Frame{Address: text + offB + 1, Type: "kernel"},
-				)
-				d := m.Profiles.Dictionary()
-				spoil(d, d.LocationTable().At(1), index)
-				was := pprofile.NewLocation()
-				d.LocationTable().At(1).CopyTo(was)
-
-				_, counts := New(Options{All: true}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
-				assert.True(t, was.Equal(d.LocationTable().At(1)))
-				assert.Equal(t, "b", nameOf(rewritetest.FrameAt(d, 2)))
-				assert.Equal(t, 1, counts[OutcomeInvalid][symtab.OriginKernel])
-				assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginKernel])
-			})
-		}
+		t.Run(what, func(t *testing.T) {
+			m := validMessage()
+			refer(m, m.Profiles.Dictionary())
+			checkUntouched(t, m, Options{}, 3)
+		})
 	}
 }
 
-// mappingOf gives a location a mapping of its own.
-func mappingOf(d pprofile.ProfilesDictionary, loc pprofile.Location) pprofile.Mapping {
-	loc.SetMappingIndex(int32(d.MappingTable().Len()))
-	return d.MappingTable().AppendEmpty()
+// validMessage has two frames without a name, one of which is split, one with, and one of
+// a user.
+func validMessage() *rewritetest.Message {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(
+		Frame{Address: text + offC},
+		withName(Frame{Address: text + offB + 1, Type: "kernel"}, "b"),
+		Frame{Address: 0x1234, Type: "native"},
+		Frame{Address: text + offA + 1},
+		Frame{Address: text + offC},
+	)
+	return m.Sample(Frame{Address: 0x1234, Type: "native"})
 }
 
-func TestContract_6_1_InvalidStacksAndSamples(t *testing.T) {
-	m := rewritetest.NewMessage().Profile(nil, "scope").
-		Sample(ambiguous, Frame{Address: 1, Type: "native"}).
-		Sample(Frame{Address: 1, Type: "native"}, ambiguous)
-	d := m.Profiles.Dictionary()
-	for _, index := range []int32{-1, math.MinInt32, 1000, math.MaxInt32} {
-		d.StackTable().At(1).LocationIndices().Append(index)
-		m.Sample()
-		m.LastSample().SetStackIndex(index)
-	}
-	New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
-	assert.Equal(t, "c", nameOf(rewritetest.FrameAt(d, d.StackTable().At(1).LocationIndices().At(0))))
-	assert.Equal(t, "b", nameOf(rewritetest.FrameAt(d, d.StackTable().At(2).LocationIndices().At(1))))
+func checkUntouched(t *testing.T, m *rewritetest.Message, opts Options, candidates int) {
+	t.Helper()
+	before := marshal(t, m.Profiles)
+	got, counts := New(opts).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	assert.Equal(t, m.Profiles, got)
+	assert.True(t, bytes.Equal(before, marshal(t, got)))
+	want := one(OutcomeInvalid, symtab.OriginKernel)
+	want[OutcomeInvalid][symtab.OriginKernel] = candidates
+	assert.Equal(t, want, counts)
 }
 
 func TestFrameTypeOfAnotherKindOfValue(t *testing.T) {
@@ -88,7 +158,7 @@ func TestFrameTypeOfAnotherKindOfValue(t *testing.T) {
 	d := m.Profiles.Dictionary()
 	d.LocationTable().At(1).AttributeIndices().Append(m.Attribute(keyFrameType, 7))
 	before := marshal(t, m.Profiles)
-	New(Options{}).Rewrite(m.Profiles, Known{Snapshot: testSnapshot(t)})
+	New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)))
 }
 
@@ -104,14 +174,14 @@ func TestEmptyMessages(t *testing.T) {
 
 func TestWithoutSymbolsNothingChanges(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").
-		Sample(Frame{Address: text + offA + 1, Type: "kernel"}, Frame{Address: offB, Mapping: vmlinux()}, ambiguous).
+		Sample(Frame{Address: text + offA + 1, Type: "kernel"}, Frame{Address: offB, Mapping: vmlinux(), Type: "kernel"}, ambiguous).
 		Sample(ambiguous)
 	before := marshal(t, m.Profiles)
-	for _, s := range []*symtab.Snapshot{nil, symtab.NewSnapshot()} {
+	for name, s := range map[string]func() *symtab.Snapshot{"no source": nil, "nil": fixed(nil), "empty": fixed(symtab.NewSnapshot())} {
 		_, counts := New(Options{Label: true}).Rewrite(m.Profiles, Known{Snapshot: s})
-		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)))
-		assert.Equal(t, 3, counts[OutcomeUnresolved][symtab.OriginKernel])
-		assert.Zero(t, counts[OutcomeForeign], "the build id may be this kernel's")
+		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)), name)
+		assert.Equal(t, 2, counts[OutcomeUnresolved][symtab.OriginKernel], name)
+		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel], "a build id that is not known")
 	}
 }
 
@@ -120,33 +190,35 @@ func TestContract_4_6_NothingToDo(t *testing.T) {
 	for i := range uint64(100) {
 		m.Sample(
 			Frame{Address: i, Type: "native", Mapping: &Mapping{File: "app", BuildID: "ab"}},
-			named(Frame{Address: i, Type: "kernel", Mapping: vmlinux()}, "named"),
+			withName(Frame{Address: i, Type: "kernel", Mapping: vmlinux()}, "named"),
 			Frame{Address: i, Mapping: &Mapping{File: "/usr/lib/libc.so.6"}},
 			Frame{Address: i},
 		)
 	}
 	before := marshal(t, m.Profiles)
-	r, s := New(Options{IsForeign: isOther}), testSnapshot(t)
+	r, s := New(Options{IsForeign: isOther}), fixed(testSnapshot(t))
 	m.Profiles.MarkReadOnly() // a write would panic
 	got, counts := r.Rewrite(m.Profiles, Known{Snapshot: s})
 	assert.Equal(t, m.Profiles, got)
-	assert.Zero(t, counts)
+	assert.Equal(t, 100, counts[OutcomeNamed][symtab.OriginKernel])
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, Known{Snapshot: s}) }))
 }
 
-// TestHugeMessageIsNotKept: the memory that a message of millions of entries
-// took is not held for the next.
+// TestHugeMessageIsNotKept: the memory that a message of millions of entries took is not
+// held for the next, that of others is.
 func TestHugeMessageIsNotKept(t *testing.T) {
-	m := rewritetest.NewMessage()
-	table := m.Profiles.Dictionary().LocationTable()
-	table.EnsureCapacity(maxKept + 1)
-	for table.Len() <= maxKept {
-		table.AppendEmpty()
+	for entries, kept := range map[int]bool{maxKept: false, 1000: true} {
+		m := rewritetest.NewMessage()
+		table := m.Profiles.Dictionary().LocationTable()
+		table.EnsureCapacity(entries)
+		for table.Len() < entries {
+			table.AppendEmpty()
+		}
+		r := New(Options{})
+		r.Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+		assert.Equal(t, kept, len(r.idle) == 1)
 	}
-	var p pass
-	p.begin(m.Profiles, &Options{}, Known{Snapshot: testSnapshot(t)})
-	assert.False(t, p.end())
 }
 
 // FuzzRewrite feeds it whatever unmarshals: it does not panic, allocates in proportion
@@ -170,7 +242,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add(marshal(f, m.Profiles), byte(0))
 	f.Add(marshal(f, m.Profiles), byte(7))
 	f.Add(marshal(f, rewritetest.NewMessage().Profiles), byte(0))
-	snapshot := testSnapshot(f)
+	snapshot := fixed(testSnapshot(f))
 
 	f.Fuzz(func(t *testing.T, data []byte, flags byte) {
 		pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(data)

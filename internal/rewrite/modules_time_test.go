@@ -1,12 +1,13 @@
 package rewrite
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -14,21 +15,20 @@ import (
 // TestModulesThatTookEachOthersPlace: frames of modules are those of the module that
 // was there, with its build, also where it has no symbol.
 func TestModulesThatTookEachOthersPlace(t *testing.T) {
-	lived := func(name, buildID string, base uint64, valid symtab.Interval) *symtab.Module {
-		return testModule(t, symtab.ModuleInfo{
+	modules := symtab.NewHistory(remember)
+	load := func(name, buildID string, base uint64, from int64) {
+		modules.Load(testImage(t, symtab.ImageInfo{
 			Name: name, Origin: symtab.OriginModule, BuildID: buildID, Base: base, Start: slot, End: slot + 0x100,
+			Lifetime: symtab.Since(from),
 		}, func(add func(uint64, string)) {
 			add(0x20, name+"_read")
 			add(0x80, name+"_write")
-		}).Lived(valid, symtab.Slack{})
+		}))
 	}
-	first := lived("first", "aa01", slot, symtab.Interval{From: nowBoot - 9_000*ms, To: nowBoot - 6_000*ms})
-	second := lived("second", "bb02", slot+0x10, symtab.Since(nowBoot-5_000*ms))
-	known := Known{
-		Snapshot: symtab.NewSnapshot(append(testSnapshot(t).Tables(), symtab.NewTable([]*symtab.Module{second, first}))...),
-		Clock:    realtime.Fixed(bootUnix),
-		Now:      nowBoot,
-	}
+	load("first", "aa01", slot, nowBoot-9_000*ms)
+	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
+	load("second", "bb02", slot+0x10, nowBoot-5_000*ms)
+	known := knownAt(t, modules)
 	inFirst, inSecond := nowBoot-8_000*ms, nowBoot-3_000*ms
 	m := rewritetest.NewMessage().Profile(nil, "").
 		Sample(Frame{Address: slot + 0x24}, Frame{Address: text + offB + 1}, Frame{Address: slot + 0x80})
@@ -37,23 +37,23 @@ func TestModulesThatTookEachOthersPlace(t *testing.T) {
 	timed(m, inFirst, inSecond)
 	got, _ := rewriteTimed(t, withHistory, m, known)
 
-	mapping := func(name, id string, limit uint64) *Mapping {
-		return &Mapping{File: name, Limit: limit, BuildID: id, FileID: buildid.FileID(id)}
+	mapping := func(name, id string) *Mapping {
+		return &Mapping{File: name, BuildID: id, FileID: buildid.FileID(id)}
 	}
-	firstMapping, secondMapping := mapping("first", "aa01", 0x100), mapping("second", "bb02", 0xf0)
-	core := named(Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b")
+	firstMapping, secondMapping := mapping("first", "aa01"), mapping("second", "bb02")
+	core := withName(Frame{Address: offB, Type: "kernel", Mapping: vmlinux()}, "b")
 	frame := func(addr uint64, m *Mapping, name string) Frame {
 		f := Frame{Address: addr, Type: "kernel", Mapping: m}
 		if name != "" {
-			f = named(f, name)
+			f = withName(f, name)
 		}
 		return f
 	}
 	assert.Equal(t, [][]Frame{
-		{frame(0x24, firstMapping, "first_read"), core, frame(0x80, firstMapping, "first_read")},
+		{frame(0x24, firstMapping, "first_read"), core, frame(0x7f, firstMapping, "first_read")},
 		{frame(0x12, firstMapping, "")},
-		{frame(0x14, secondMapping, "second_read"), core, frame(0x70, secondMapping, "second_read")},
-		{{Address: slot + 0x24}, core, {Address: slot + 0x80}}, // nobody's
+		{frame(0x14, secondMapping, "second_read"), core, frame(0x6f, secondMapping, "second_read")},
+		{frame(slot+0x24, nil, ""), core, frame(slot+0x80, nil, "")}, // nobody's
 		{frame(0x2, secondMapping, "")},
 	}, stacks(got))
 }
@@ -61,21 +61,68 @@ func TestModulesThatTookEachOthersPlace(t *testing.T) {
 // TestModuleOfTheHistoryByItsBuild: a frame relative to a module that is gone is the
 // same code at any time, if the build says which.
 func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
-	build := func(id, symbol string, base uint64, valid symtab.Interval) *symtab.Module {
-		return testModule(t, symtab.ModuleInfo{
-			Name: "again", Origin: symtab.OriginModule, BuildID: id, Base: base, Start: base, End: base + 0x100,
-		}, func(add func(uint64, string)) { add(0, symbol) }).Lived(valid, symtab.Slack{})
-	}
-	gone := build("aa01", "old", slot, symtab.Interval{From: nowBoot - 9_000*ms, To: nowBoot - 6_000*ms})
-	there := build("bb02", "new", slot+0x1000, symtab.Since(nowBoot-5_000*ms))
-	snapshot := symtab.NewSnapshot(append(testSnapshot(t).Tables(), symtab.NewTable([]*symtab.Module{there, gone}))...)
+	known := knownAt(t, twoLoads(t, "aa01", "bb02"))
 	m := rewritetest.NewMessage().Profile(nil, "").
 		Sample(Frame{Address: 8, Mapping: &Mapping{File: "/x/again.ko", BuildID: "aa01"}}).
 		Sample(Frame{Address: 8, Mapping: &Mapping{File: "/x/again.ko", BuildID: "bb02"}}).
+		Sample(Frame{Address: 8, Type: "kernel", Mapping: &Mapping{File: "again", FileID: buildid.FileID("aa01")}}).
 		Sample(Frame{Address: 8, Mapping: &Mapping{File: "/x/again.ko"}}) // either
-	got, counts := rewriteTimed(t, withHistory, m, Known{Snapshot: snapshot, Clock: realtime.Fixed(bootUnix), Now: nowBoot})
-	assert.Equal(t, [][]string{{"old"}, {"new"}, {""}}, stackNames(got))
+	got, counts := rewriteTimed(t, withHistory, m, known)
+	assert.Equal(t, [][]string{{"old"}, {"new"}, {"old"}, {""}}, stackNames(got))
 	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+}
+
+// twoLoads has a module that was loaded, unloaded, and loaded with other code.
+func twoLoads(t *testing.T, oldID, newID string) *symtab.History {
+	t.Helper()
+	modules := symtab.NewHistory(remember)
+	load := func(id, symbol string, base uint64, from int64) {
+		modules.Load(testImage(t, symtab.ImageInfo{
+			Name: "again", Origin: symtab.OriginModule, BuildID: id, Base: base, Start: base, End: base + 0x100,
+			Lifetime: symtab.Since(from),
+		}, func(add func(uint64, string)) { add(0, symbol) }))
+	}
+	load(oldID, "old", slot, nowBoot-9_000*ms)
+	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
+	load(newID, "new", slot+0x1000, nowBoot-5_000*ms)
+	return modules
+}
+
+// TestContract_2_1_NameOfTwoLoads: a module's name stands for the load of it that was there
+// at the time, and for none if there were two.
+func TestContract_2_1_NameOfTwoLoads(t *testing.T) {
+	for _, id := range []string{"", "aa01"} {
+		newID := strings.ReplaceAll(id, "a", "b")
+		for _, typ := range []string{"", "kernel"} {
+			for _, tt := range []struct {
+				ago  []int64 // ms
+				want string
+			}{
+				{[]int64{8_000}, "old"},
+				{[]int64{2_000}, "new"},
+				{[]int64{5_500}, ""},
+				{[]int64{20_000}, ""},
+			} {
+				m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 8, Type: typ, Mapping: &Mapping{File: "[again]"}})
+				timed(m, nowBoot-tt.ago[0]*ms)
+				got, _ := rewriteTimed(t, withHistory, m, knownAt(t, twoLoads(t, id, newID)))
+				assert.Equal(t, [][]string{{tt.want}}, stackNames(got), "%d ms ago", tt.ago)
+				assert.Equal(t, "kernel", got[0].Stack[0].Type)
+				assert.Equal(t, uint64(8), got[0].Stack[0].Address)
+			}
+			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 8, Type: typ, Mapping: &Mapping{File: "again.ko"}})
+			timed(m, nowBoot-8_000*ms, nowBoot-2_000*ms, nowBoot-5_500*ms)
+			got, _ := rewriteTimed(t, withHistory, m, knownAt(t, twoLoads(t, id, newID)))
+			assert.Equal(t, [][]string{{"old"}, {"new"}, {""}}, stackNames(got))
+
+			m = rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 8, Type: typ, Mapping: &Mapping{File: "again.ko"}})
+			profileOf(m, 0).SetTime(pcommon.Timestamp(unix(nowBoot - 8_000*ms)))
+			profileOf(m, 0).SetDurationNano(uint64(6_000 * ms))
+			got, counts := rewriteTimed(t, withHistory, m, knownAt(t, twoLoads(t, id, newID)))
+			assert.Equal(t, [][]string{{""}}, stackNames(got))
+			assert.Equal(t, one(OutcomeAmbiguous, symtab.OriginKernel), counts)
+		}
+	}
 }
 
 func stacks(samples []rewritetest.Sample) (all [][]Frame) {

@@ -1,95 +1,209 @@
 package rewrite
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
+	"math/bits"
+
 	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // pass is the work on one message. Its memory is used again for the next.
 type pass struct {
-	opts     *Options
-	known    Known
-	counts   Counts
-	clockOff int  // profiles
-	wrote    bool // the message is another than before
-
-	dictionary
-	attributes    attributes
-	mappings      []mapping // what is known of each mapping, by its index; see mappingAt
-	functionKinds []functionKind
-	candidates    []candidate
-	anyNamed      bool // there are kernel frames that had a name before
-	dangling      dangling
-
-	frames           []frame
-	order, orderNext []int32
-	last             answer   // the last one that had a symbol
-	function         function // the last one that was written
-
-	tables tables
-	split  split
+	opts   *Options
+	given  Known
+	counts Counts
+	m      message
+	r      resolver // what the sources know, once it was asked for
 	times  times
+	s      splitter
+
+	frames     []frame
+	frameOf    []int32  // by location: its position in frames + 1, 0 for none
+	plain      []uint32 // by location: a frame's offset in the core kernel's text + 1, or notPlain; 0 for none
+	called     []bool   // by location: it is a caller, in a stack of userOther
+	used       []usedFrame
+	users      []user  // by profile
+	stackUsers []uint8 // by stack: a bit for each kind of user that has it
+
+	order   byAddress
+	answers []answer // those of the frames
+	last    named    // the last symbol that was named
+	w       writer
 }
 
-// dictionary is the message and its tables.
-type dictionary struct {
-	resources    pprofile.ResourceProfilesSlice
-	stringTable  pcommon.StringSlice
-	attrTable    pprofile.KeyValueAndUnitSlice
-	mappingTable pprofile.MappingSlice
-	funcTable    pprofile.FunctionSlice
-	locTable     pprofile.LocationSlice
-	stackTable   pprofile.StackSlice
+func (p *pass) begin(opts *Options, given Known) {
+	p.opts, p.given = opts, given
+	p.counts = Counts{}
+	p.w.begin(&p.m, opts)
+	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
 }
 
-func (d *dictionary) use(pd pprofile.Profiles) {
-	dict := pd.Dictionary()
-	*d = dictionary{
-		resources:    pd.ResourceProfiles(),
-		stringTable:  dict.StringTable(),
-		attrTable:    dict.AttributeTable(),
-		mappingTable: dict.MappingTable(),
-		funcTable:    dict.FunctionTable(),
-		locTable:     dict.LocationTable(),
-		stackTable:   dict.StackTable(),
-	}
-}
-
-// str returns entry i of the string table, and false if there is none. Entry 0 is empty
-// also where the table was left out.
-func (d *dictionary) str(i int32) (string, bool) {
-	if uint(i) >= uint(d.stringTable.Len()) {
-		return "", i == 0
-	}
-	return d.stringTable.At(int(i)), true
-}
-
-func (p *pass) begin(pd pprofile.Profiles, opts *Options, known Known) {
-	p.use(pd)
-	p.opts, p.known = opts, known
-	p.counts, p.clockOff, p.wrote = Counts{}, 0, false
-}
-
-// maxKept is the number of table entries in a message up to which a pass keeps
-// the memory it needed for it.
-const maxKept = 1 << 17
+// maxKept is the number of bytes of working memory that a pass keeps for the next message.
+const maxKept = 16 << 20
 
 // end forgets the message and reports whether the pass should be used again.
 func (p *pass) end() bool {
-	keep := max(p.locTable.Len(), p.stringTable.Len(), p.attrTable.Len(),
-		p.mappingTable.Len(), p.funcTable.Len(), p.stackTable.Len(), p.split.len()) <= maxKept
-	p.dictionary = dictionary{}
-	p.opts, p.known = nil, Known{}
-	clear(p.mappings)
+	const perEntry = 200 // bytes, of all that grows with the tables
+	keep := max(p.m.len(), p.s.len())*perEntry <= maxKept
 	clear(p.frames)
-	p.functionKinds = p.functionKinds[:0]
-	p.mappings, p.candidates, p.frames = p.mappings[:0], p.candidates[:0], p.frames[:0]
-	p.anyNamed, p.last, p.function = false, answer{}, function{}
-	p.tables.end()
-	p.split.end()
-	p.times.end()
+	clear(p.answers)
+	p.frames, p.answers, p.used = p.frames[:0], p.answers[:0], p.used[:0]
+	p.w.end()
+	p.m.end()
+	p.s.end()
+	p.opts, p.given, p.r, p.last = nil, Known{}, resolver{}, named{}
 	return keep
 }
 
-// count counts a frame.
-func (p *pass) count(o Outcome, of owner) { p.counts[o][of.origin()]++ }
+// run rewrites a message and returns the result.
+func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
+	p.m.begin(pd)
+	if !p.findFrames() {
+		return pd
+	}
+	p.known()
+	valid := p.m.isValid()
+	if valid {
+		p.placeFrames()
+		valid = p.readUsers() && p.findUses()
+	}
+	if !valid {
+		p.counts = Counts{}
+		p.counts[OutcomeInvalid][symtab.OriginKernel] = len(p.frames)
+		return pd
+	}
+	own := pd
+	if pd.IsReadOnly() {
+		own = copyOf(pd)
+		p.m.dictionary = newDictionary(own)
+	}
+	p.resolve()
+	p.writeResults()
+	p.s.run(p)
+	if p.w.wrote {
+		return own
+	}
+	return pd
+}
+
+func copyOf(pd pprofile.Profiles) pprofile.Profiles {
+	c := pprofile.NewProfiles()
+	pd.CopyTo(c)
+	return c
+}
+
+// count counts what became of a frame.
+func (p *pass) count(f *frame, a *answer) {
+	outcome := a.outcome
+	if f.named && a.kind != answerNamed && a.kind != answerUntouched {
+		outcome = OutcomeNamed
+	}
+	p.counts[outcome][a.origin()]++
+}
+
+// question returns what is asked about a frame, but for the use.
+func (p *pass) question(f *frame) question {
+	return question{frame: f, sent: p.m.locations.At(int(f.loc)).Address(), mapping: p.m.maps.at(&p.m, f.mapping)}
+}
+
+// resolve looks the candidates up, in the order of their addresses. Those that have more
+// than one answer go to the splitter.
+func (p *pass) resolve() {
+	p.s.begin(len(p.frames))
+	for _, i := range p.order.sort(p.frames) {
+		f := &p.frames[i]
+		if !f.selected || f.uses == 0 || p.resolveCore(f) {
+			continue
+		}
+		a, settled := p.settle(f)
+		if !settled {
+			p.s.add(i)
+			continue
+		}
+		p.count(f, &a)
+		f.state, f.result = resultAnswer, int32(len(p.answers))
+		p.answers = append(p.answers, a)
+	}
+}
+
+// settle returns the answer for a frame, if it is the same for all uses and times.
+func (p *pass) settle(f *frame) (a answer, settled bool) {
+	q := p.question(f)
+	for uses := f.uses; uses != 0; uses &= uses - 1 {
+		q.how = use(bits.TrailingZeros32(uint32(uses)))
+		during := symtab.Always
+		if !p.r.isTimeless(q) {
+			during = p.times.whole()
+		}
+		b, span := p.r.answer(q, during)
+		if !span.Holds(during) || uses != f.uses && !a.same(b) {
+			return answer{}, false
+		}
+		a = b
+	}
+	return a, true
+}
+
+// isTimeless reports whether the answer to a question does not depend on the time.
+func (r *resolver) isTimeless(q question) bool {
+	core := r.snapshot.Core()
+	return q.how == useForeign || q.form == formNone || q.form == formImage ||
+		core != nil && core.Contains(q.addr) && core.Contains(q.addr-1)
+}
+
+// resolveCore is what resolve does for nearly all frames: those in a symbol of the core
+// kernel that have no name and one use. It reports false for others.
+func (p *pass) resolveCore(f *frame) bool {
+	core := p.r.snapshot.Core()
+	if core == nil || f.named || f.form != formAbsolute || p.m.attributes.used[attrIsFolded] {
+		return false
+	}
+	if f.addr <= core.Base { // what is looked up or written can be below
+		return false
+	}
+	looked, ok := f.lookedInCore()
+	if !ok {
+		return false
+	}
+	if f.mapping != 0 {
+		if mp := p.m.maps.at(&p.m, f.mapping); mp.isGuest || p.r.contradicts(&mp.content, core) {
+			return false
+		}
+	}
+	if looked-p.last.start >= p.last.size {
+		if !core.Contains(looked) {
+			return false
+		}
+		symbol := core.Lookup(looked)
+		if symbol.Image == nil {
+			return false
+		}
+		p.last = named{
+			start: symbol.Start, size: symbol.End - symbol.Start, function: p.m.funcs.intern(&p.m, symbol.Name(), ""),
+		}
+	}
+	p.counts[OutcomeResolved][symtab.OriginKernel]++
+	f.state, f.result = resultCore, p.last.function
+	return true
+}
+
+// lookedInCore returns the address that is looked up for a frame with an absolute address
+// and one use, if that is plain.
+func (f *frame) lookedInCore() (looked uint64, ok bool) {
+	switch f.uses {
+	case 1 << 0: // a caller
+		return f.addr - 1, true
+	case 1 << useExact, 1 << useEBPF: // a caller of the eBPF profiler's: its address is in the call
+		return f.addr, true
+	case 1 << (useExact | useEBPF):
+		return f.addr + 1, true
+	}
+	return 0, false
+}
+
+// named is a symbol of the core kernel that has a function in the message.
+type named struct {
+	start, size uint64
+	function    int32
+}

@@ -1,27 +1,30 @@
 // Package rewrite puts names on the kernel frames of OTLP profiles: sections 1
-// to 4 and 6 of the contract, on the dictionary of one message at a time.
+// to 5 of the contract, on the dictionary of one message at a time.
 //
 // It is pure: what it knows of the kernel is in the snapshot it is given.
 //
 // # Glossary
 //
-//   - frame: one Location of the dictionary, whatever the number of samples.
-//   - candidate: a frame of kernel code that is to be looked up (section 1).
-//   - role: how a frame is used: as the leaf of a stack, where the CPU was, or
-//     as a caller, of which it holds the return address. The role decides which
-//     address is looked up (2.2, 2.3), and a frame can have several.
-//   - split: to give the samples that use a frame in one role a copy of it,
-//     because the answer for another role differs (2.4).
+//   - frame: one Location of the dictionary that is kernel code, whatever the number of
+//     samples.
+//   - candidate: a frame that is to be looked up (contract 1).
+//   - ip: the instruction pointer that a frame was sent for (contract 2.2).
+//   - use: how a stack uses a frame: it decides which address is looked up (contract 2.3).
+//   - answer: what a frame is, for one use, at one time.
+//   - split: to give the samples that need another answer a copy of the frame
+//     (contract 5.5).
 //
 // # The flow
 //
-// [Rewriter.Rewrite] takes a pass over the dictionary in steps, each in the file
-// named after it: candidates finds the frames; address says which address they
-// mean; answer looks it up, once for each role in which the answer could differ;
-// write puts the answer into the location, by way of tables, which appends to
-// the dictionary without duplicates; split does what roles and resources with
-// different answers demand. Most messages need no split, and those without
-// candidates end after the first step.
+// [Rewriter.Rewrite] takes a pass over a message. A message (dictionary, attributes,
+// mappings, functions) knows the tables and appends to them. candidates finds the frames
+// and what their addresses mean, uses how stacks use them. The resolver answers an
+// address, a use and a time. In the order of addresses, a pass resolves the candidates;
+// those that have one answer are written in the order of their locations; the others it
+// hands to the splitter, which works out which answers the samples need, appends the
+// locations and stacks that have them, and points the samples there.
+//
+// Most messages need no split, and those without candidates end after the first step.
 package rewrite
 
 import (
@@ -38,12 +41,12 @@ import (
 
 // Options say how frames are rewritten. The zero value is the default.
 type Options struct {
-	All           bool // also the frames that have a name already
+	All           bool // also the frames that came with a name
 	KeepAddresses bool // leave addresses as they came, not relative to the module
 	Label         bool // name what is in a module but not in a symbol "module+0x12"
 
-	// History is for how long code that was unloaded is known. Times of samples
-	// from before cannot be this machine's.
+	// History is for how long code that was unloaded is known. Profiles whose samples
+	// are all older are counted; see [Rewriter.ClockOff].
 	History time.Duration
 
 	// IsForeign reports whether the profiles of a resource come from another
@@ -58,15 +61,19 @@ type Outcome uint8
 const (
 	OutcomeResolved   Outcome = iota
 	OutcomeUnresolved         // no symbol covers its address
-	OutcomeExpired            // what covered it is too long ago to be known
-	OutcomeForeign            // of another kernel: another host, boot or guest
-	OutcomeInvalid            // refers to something that is not in the message
+	OutcomeAmbiguous          // several images had its address at about that time
+	OutcomeUnobserved         // code may have come or gone unseen at that time
+	OutcomeForeign            // of another kernel: another host, boot, build or guest
+	OutcomeInvalid            // the message refers to something that is not in it
+	OutcomeNamed              // it came with a name
 	NumOutcomes       = iota
 )
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
-	return [NumOutcomes]string{"resolved", "unresolved", "expired", "foreign", "invalid"}[o]
+	return [NumOutcomes]string{
+		"resolved", "unresolved", "ambiguous", "unobserved", "foreign", "invalid", "named",
+	}[o]
 }
 
 // Counts is how many frames had which outcome, by the origin of their code. The
@@ -75,7 +82,9 @@ type Counts [NumOutcomes][symtab.NumOrigins]int
 
 // Known is what is known of the kernel when a message comes.
 type Known struct {
-	Snapshot *symtab.Snapshot
+	// Snapshot returns what the sources know. It is called once for a message with
+	// kernel frames, and not for others.
+	Snapshot func() *symtab.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is
 	// nil, all samples are taken to be of now.
@@ -121,9 +130,9 @@ func (r *Rewriter) put(p *pass) {
 	}
 }
 
-// ClockOff returns the number of profiles so far of which most samples had times that
-// cannot be this machine's. Where it mattered, they were taken to be as of when the
-// profile came. Profiles for which it did not matter are not looked at.
+// ClockOff returns the number of profiles so far whose timestamps lie outside this host's
+// clock range: in the future, or further back than the history reaches. Only profiles
+// with frames for which time matters are looked at.
 func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
 
 // Rewrite rewrites the kernel frames of pd with what is known, and returns the result,
@@ -132,31 +141,14 @@ func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
 // and counted. What a message costs is in proportion to its size, whatever it says.
 func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles, Counts) {
 	p := r.get()
-	p.begin(pd, &r.opts, known)
-	p.findCandidates()
-	if len(p.candidates) > 0 {
-		own := pd
-		if pd.IsReadOnly() {
-			own = copyOf(pd)
-			p.use(own)
-		}
-		p.rewrite()
-		if p.wrote {
-			pd = own
-		}
-	}
+	p.begin(&r.opts, known)
+	result := p.run(pd)
 	counts := p.counts
-	if p.clockOff > 0 {
-		r.clockOff.Add(int64(p.clockOff))
+	if p.times.clockOff > 0 {
+		r.clockOff.Add(int64(p.times.clockOff))
 	}
 	if p.end() {
 		r.put(p)
 	}
-	return pd, counts
-}
-
-func copyOf(pd pprofile.Profiles) pprofile.Profiles {
-	c := pprofile.NewProfiles()
-	pd.CopyTo(c)
-	return c
+	return result, counts
 }

@@ -28,11 +28,16 @@ const (
 // unix returns the Unix time of a time of the kernel's clock.
 func unix(boot int64) uint64 { return uint64(bootUnix + boot) }
 
-// knownAt returns what is known now, of functions beside the usual.
-func knownAt(t testing.TB, functions *symtab.Functions) Known {
+// knownAt returns what is known now, of images beside the usual, if nothing was missed.
+func knownAt(t testing.TB, histories ...*symtab.History) Known {
 	t.Helper()
+	tables := testSnapshot(t).Tables()
+	for _, h := range histories {
+		h.SetCertain(nowBoot)
+		tables = append(tables, h.Table())
+	}
 	return Known{
-		Snapshot: symtab.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...),
+		Snapshot: fixed(symtab.NewSnapshot(tables...)),
 		Clock:    realtime.Fixed(bootUnix),
 		Now:      nowBoot,
 	}
@@ -40,11 +45,10 @@ func knownAt(t testing.TB, functions *symtab.Functions) Known {
 
 var withHistory = Options{History: 10 * time.Minute}
 
-var remember = symtab.History{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
+var remember = symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 
-func loadAt(functions *symtab.Functions, name string, start uint64, size uint32, from int64) *symtab.Function {
-	f := symtab.NewFunction(symtab.OriginBPF, name, start, size, symtab.Since(from))
-	functions.Load(f)
+func loadAt(functions *symtab.History, name string, start uint64, size uint32, from int64) *symtab.Image {
+	functions.Load(symtab.NewFunction(symtab.OriginBPF, name, start, size, from))
 	return functions.At(start)
 }
 
@@ -70,21 +74,21 @@ func rewriteTimed(t testing.TB, opts Options, m *rewritetest.Message, known Know
 	require.NoError(t, rewritetest.CheckRewritten(before, pd))
 	after := marshal(t, pd)
 	New(opts).Rewrite(pd, known)
-	require.Equal(t, after, marshal(t, pd), "4.5: processing the output again changes nothing")
+	require.Equal(t, after, marshal(t, pd), "contract 4.5: processing the output again changes nothing")
 	return rewritetest.Samples(pd), counts
 }
 
 // story is one of two functions that had the same addresses.
-func story() *symtab.Functions {
-	functions := symtab.NewFunctions(remember)
+func story() *symtab.History {
+	functions := symtab.NewHistory(remember)
 	a := loadAt(functions, "a", slot, 0x100, nowBoot-10_000*ms)
-	functions.Unload(a, nowBoot-8_000*ms, symtab.Slack{})
+	functions.Unload(a, nowBoot-8_000*ms)
 	b := loadAt(functions, "b", slot, 0x100, nowBoot-6_000*ms)
-	functions.Unload(b, nowBoot-4_000*ms, symtab.Slack{})
+	functions.Unload(b, nowBoot-4_000*ms)
 	return functions
 }
 
-func TestContract_5_3_SampleIsDividedByItsTimestamps(t *testing.T) {
+func TestContract_5_5_SampleIsDividedByItsTimestamps(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8}, Frame{Address: text + offB + 1})
 	timed(m, nowBoot-9_000*ms, nowBoot-5_000*ms, nowBoot-7_000*ms, nowBoot-8_500*ms, nowBoot-1_000*ms)
 	m.LastSample().AttributeIndices().Append(m.Attribute("thread.name", "worker"))
@@ -103,44 +107,101 @@ func TestContract_5_3_SampleIsDividedByItsTimestamps(t *testing.T) {
 	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
 }
 
-// TestSampleWithOneValueIsNotDivided: nobody knows of which instant the value is.
+// TestSampleWithOneValueIsNotDivided: nobody knows of which instant the value is, so its
+// time is all of them.
 func TestSampleWithOneValueIsNotDivided(t *testing.T) {
-	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
-	timed(m, nowBoot-9_000*ms, nowBoot-5_000*ms, nowBoot-5_001*ms)
-	m.LastSample().Values().FromRaw([]int64{7})
-	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, story()))
-	assert.Equal(t, [][]string{{"b"}}, stackNames(got), "as most of its instants")
-	assert.Equal(t, []int64{7}, got[0].Values)
+	for want, stamps := range map[string][]int64{
+		"":  {nowBoot - 9_000*ms, nowBoot - 5_000*ms, nowBoot - 5_001*ms},
+		"b": {nowBoot - 4_500*ms, nowBoot - 5_000*ms, nowBoot - 5_001*ms},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		timed(m, stamps...)
+		m.LastSample().Values().FromRaw([]int64{7})
+		got, _ := rewriteTimed(t, withHistory, m, knownAt(t, story()))
+		assert.Equal(t, [][]string{{want}}, stackNames(got))
+		assert.Equal(t, []int64{7}, got[0].Values)
+	}
 }
 
-func TestContract_5_1_ProfileWithoutTimestamps(t *testing.T) {
+// TestContract_5_4_ProfileWithoutTimestamps: what was there throughout it, and nothing else.
+func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		from, to int64 // before now
 		want     string
+		outcome  Outcome
 	}{
-		{"while a was there", 9_500, 9_000, "a"},
-		{"a for most of it", 9_500, 5_500, "a"},
-		{"b for most of it", 8_200, 4_000, "b"},
-		{"a tie goes to the later", 10_000, 4_000, "b"},
-		{"in between", 7_000, 6_500, ""},
-		{"after both", 3_000, 1_000, ""},
-		{"before both", 20_000, 11_000, ""},
-		{"an instant", 9_000, 9_000, "a"},
+		{"while a was there", 9_500, 9_000, "a", OutcomeResolved},
+		{"a for most of it", 9_500, 7_500, "", OutcomeUnresolved},
+		{"a, and then b", 9_500, 5_500, "", OutcomeAmbiguous},
+		{"b for most of it", 8_200, 4_000, "", OutcomeAmbiguous},
+		{"from a's first instant", 9_999, 8_001, "a", OutcomeResolved},
+		{"before a's first instant", 10_001, 8_001, "", OutcomeUnresolved},
+		{"in between", 7_000, 6_500, "", OutcomeUnresolved},
+		{"after both", 3_000, 1_000, "", OutcomeUnresolved},
+		{"before both", 20_000, 11_000, "", OutcomeUnresolved},
+		{"an instant", 9_000, 9_000, "a", OutcomeResolved},
+		{"into what is not known yet", 3_000, -1_000, "", OutcomeUnobserved},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
-			profile := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
-			profile.SetTime(pcommon.Timestamp(unix(nowBoot - tt.from*ms)))
-			profile.SetDurationNano(uint64((tt.from - tt.to) * ms))
-			got, _ := rewriteTimed(t, withHistory, m, knownAt(t, story()))
+			profileOf(m, 0).SetTime(pcommon.Timestamp(unix(nowBoot - tt.from*ms)))
+			profileOf(m, 0).SetDurationNano(uint64((tt.from - tt.to) * ms))
+			got, counts := rewriteTimed(t, withHistory, m, knownAt(t, story()))
 			assert.Equal(t, [][]string{{tt.want}}, stackNames(got))
+			origin := symtab.OriginKernel
+			if tt.want != "" {
+				origin = symtab.OriginBPF
+			}
+			assert.Equal(t, one(tt.outcome, origin), counts)
 		})
 	}
 }
 
-// TestOffClocks: times that cannot be this machine's count as the time before the
-// profile came.
+// TestContract_5_4_Guard: a program can run on for some milliseconds after the record of
+// its unload, and what comes near it is not certain.
+func TestContract_5_4_Guard(t *testing.T) {
+	const change = nowBoot - 5_000*ms
+	functions := symtab.NewHistory(remember)
+	functions.Unload(loadAt(functions, "a", slot, 0x100, change-1_000*ms), change)
+	loadAt(functions, "b", slot, 0x100, change+2*ms)
+	for at, want := range map[int64]string{
+		change - 4*ms:   "a",
+		change - 2*ms:   "",
+		change + ms:     "",
+		change + 4*ms:   "",
+		change + 6*ms:   "b",
+		change - 999*ms: "a",
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		timed(m, at)
+		got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+		assert.Equal(t, [][]string{{want}}, stackNames(got), "%d ms after the change", (at-change)/ms)
+		if want == "" && at != change+ms {
+			assert.Equal(t, one(OutcomeAmbiguous, symtab.OriginKernel), counts)
+		}
+	}
+}
+
+// TestContract_5_4_BlindTime: what was certainly there is named although something may
+// have been missed; nothing else is, and it counts as unobserved.
+func TestContract_5_4_BlindTime(t *testing.T) {
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "throughout", slot, 0x100, nowBoot-10_000*ms)
+	functions.Unload(loadAt(functions, "before", slot+0x100, 0x100, nowBoot-10_000*ms), nowBoot-6_000*ms)
+	loadAt(functions, "after", slot+0x200, 0x100, nowBoot-4_000*ms)
+	functions.Blind(symtab.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
+	m := rewritetest.NewMessage().Profile(nil, "").
+		Sample(Frame{Address: slot + 8}, Frame{Address: slot + 0x108}, Frame{Address: slot + 0x208})
+	timed(m, nowBoot-5_000*ms)
+	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	assert.Equal(t, [][]string{{"throughout", "", ""}}, stackNames(got))
+	assert.Equal(t, 2, counts[OutcomeUnobserved][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginBPF])
+}
+
+// TestOffClocks: times that cannot be this machine's get no names of code that comes and
+// goes, and are counted.
 func TestOffClocks(t *testing.T) {
 	functions := story()
 	loadAt(functions, "c", slot, 0x100, nowBoot-3_000*ms) // is there now
@@ -154,18 +215,17 @@ func TestOffClocks(t *testing.T) {
 		off    int64
 	}{
 		{"ours", []int64{nowBoot - 9_000*ms}, nowBoot - 9_500*ms, [][]string{{"a"}}, 0},
-		{"an hour ago", []int64{nowBoot - hour, nowBoot - hour + ms}, nowBoot - hour, [][]string{{"c"}}, 1},
-		{"in an hour", []int64{nowBoot + hour}, nowBoot + hour, [][]string{{"c"}}, 1},
+		{"an hour ago", []int64{nowBoot - hour, nowBoot - hour + ms}, nowBoot - hour, [][]string{{""}}, 1},
+		{"in an hour", []int64{nowBoot + hour}, nowBoot + hour, [][]string{{""}}, 1},
 		{"one in an hour", []int64{nowBoot - 9_000*ms, nowBoot - 9_001*ms, nowBoot + hour}, nowBoot - 9_500*ms, [][]string{{"a"}, {""}}, 0},
-		{"timestamp 0", []int64{-bootUnix}, nowBoot - 9_500*ms, [][]string{{"a"}}, 0},
-		{"nothing at all", nil, -bootUnix, [][]string{{"c"}}, 1},
-		{"no number at all", []int64{math.MaxInt64}, math.MaxInt64 - bootUnix, [][]string{{"c"}}, 1},
+		{"timestamp 0", []int64{-bootUnix}, nowBoot - 9_500*ms, [][]string{{""}}, 1},
+		{"nothing at all", nil, -bootUnix, [][]string{{""}}, 0},
+		{"no number at all", []int64{math.MaxInt64}, math.MaxInt64 - bootUnix, [][]string{{""}}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 			timed(m, tt.stamps...)
-			profile := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
-			profile.SetTime(pcommon.Timestamp(unix(tt.header)))
+			profileOf(m, 0).SetTime(pcommon.Timestamp(unix(tt.header)))
 			r := New(withHistory)
 			r.Rewrite(m.Profiles, known)
 			assert.Equal(t, tt.want, stackNames(rewritetest.Samples(m.Profiles)))
@@ -179,7 +239,7 @@ func TestOffClocks(t *testing.T) {
 func TestClockThatWasSetBack(t *testing.T) {
 	functions := story()
 	boot, offset := nowBoot-9_000*ms, bootUnix
-	tracker := realtime.NewTracker(time.Hour, func() (int64, int64) { return boot, offset })
+	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 	boot = nowBoot - 6_000*ms
 	offset -= 4_000 * ms
 	tracker.Now()
@@ -210,24 +270,25 @@ func TestClockThatWasSetBack(t *testing.T) {
 	assert.Equal(t, [][]string{{"b"}}, stackNames(got), "the core is always there")
 }
 
-func TestExpired(t *testing.T) {
-	functions := symtab.NewFunctions(symtab.History{TTL: time.Minute, MaxEntries: 1})
-	for _, name := range []string{"a", "b"} {
-		f := loadAt(functions, name, slot, 0x100, nowBoot-20_000*ms)
-		functions.Unload(f, nowBoot-5_000*ms, symtab.Slack{})
+// TestEvicted: what was forgotten leaves blind time, in which only what was certainly
+// there has a name.
+func TestEvicted(t *testing.T) {
+	functions := symtab.NewHistory(symtab.Limits{TTL: time.Minute, MaxEntries: 1})
+	for i, name := range []string{"first", "second"} {
+		f := loadAt(functions, name, slot+uint64(i)*0x100, 0x100, nowBoot-20_000*ms)
+		functions.Unload(f, nowBoot-int64(6-i)*1_000*ms)
 	}
-	functions.Expire(nowBoot)
 	loadAt(functions, "elsewhere", slot+0x1000, 0x100, nowBoot-20_000*ms)
-	m := rewritetest.NewMessage().Profile(nil, "").
-		Sample(Frame{Address: slot + 8}).Sample(Frame{Address: slot + 0x1008}).Sample(Frame{Address: slot + 0x2000})
-	for i := range 3 {
-		m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(i).
-			TimestampsUnixNano().Append(unix(nowBoot - 15_000*ms))
+	functions.Evict(nowBoot)
+	m := rewritetest.NewMessage().Profile(nil, "")
+	for _, addr := range []uint64{slot + 8, slot + 0x108, slot + 0x1008, slot + 0x2000} {
+		m.Sample(Frame{Address: addr})
+		timed(m, nowBoot-15_000*ms)
 	}
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
-	assert.Equal(t, [][]string{{""}, {"elsewhere"}, {""}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeExpired][symtab.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	assert.Equal(t, [][]string{{""}, {"second"}, {"elsewhere"}, {""}}, stackNames(got))
+	assert.Equal(t, 2, counts[OutcomeUnobserved][symtab.OriginKernel])
+	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginBPF])
 }
 
 // TestClockSteps: whatever happens to the wall clock, a sample never gets the name
@@ -244,15 +305,15 @@ func TestClockSteps(t *testing.T) {
 		"nothing":           {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			functions := symtab.NewFunctions(remember)
+			functions := symtab.NewHistory(remember)
 			boot, offset := nowBoot, bootUnix
-			tracker := realtime.NewTracker(time.Hour, func() (int64, int64) { return boot, offset })
+			tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 			type sample struct {
 				unix uint64
 				want string
 			}
 			var samples []sample
-			var f *symtab.Function
+			var f *symtab.Image
 			for i := range 60 {
 				if i == 30 {
 					boot += tt.suspend
@@ -265,12 +326,15 @@ func TestClockSteps(t *testing.T) {
 					samples = append(samples, sample{uint64(boot + offset), now})
 				}
 				boot += 6 * ms
-				functions.Unload(f, boot, symtab.Slack{})
+				functions.Unload(f, boot)
+				boot += 6 * ms
 				if i%2 == 1 {
 					tracker.Now()
 				}
 			}
-			known := knownAt(t, functions)
+			boot += 10_000 * ms
+			functions.SetCertain(boot)
+			known := Known{Snapshot: fixed(symtab.NewSnapshot(functions.Table()))}
 			known.Now, known.Clock = tracker.Now()
 			m := rewritetest.NewMessage().Profile(nil, "")
 			for i, s := range samples {
@@ -289,7 +353,9 @@ func TestClockSteps(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d samples are named", right, len(samples))
-			assert.Greater(t, right, len(samples)*8/10)
+			if tt.set == 0 {
+				assert.Greater(t, right, len(samples)*8/10)
+			}
 		})
 	}
 }
@@ -297,17 +363,17 @@ func TestClockSteps(t *testing.T) {
 // TestCallerBehindNobodyKnowsWhom: that nobody knows whose the byte before a function
 // is does not mean that it is padding.
 func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
-	functions := symtab.NewFunctions(remember)
+	functions := symtab.NewHistory(remember)
 	load := func(name string, start uint64, size uint32, from, to int64) {
 		f := loadAt(functions, name, start, size, nowBoot-from*ms)
-		functions.Unload(f, nowBoot-to*ms, symtab.Slack{})
+		functions.Unload(f, nowBoot-to*ms)
 	}
 	load("f1", slot, 0x100, 10_000, 7_000)
 	load("f2", slot+0x80, 0x80, 6_500, 1_000)
 	loadAt(functions, "next", slot+0x100, 0x100, nowBoot-20_000*ms)
 	// The wall clock was set back, so that the time of the sample was twice.
 	boot, offset := nowBoot-9_000*ms, bootUnix
-	tracker := realtime.NewTracker(time.Hour, func() (int64, int64) { return boot, offset })
+	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 	boot, offset = nowBoot-6_000*ms, offset-4_000*ms
 	tracker.Now()
 	known := knownAt(t, functions)
@@ -319,37 +385,18 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
 }
 
-// TestCallerAtAFunctionBehindAModule: where a module ends is a guess, and what begins
-// behind its symbols is no part of it.
-func TestCallerAtAFunctionBehindAModule(t *testing.T) {
-	const base = 0xffffffffc0900000
-	module := testModule(t, symtab.ModuleInfo{Name: "m", Origin: symtab.OriginModule, BuildID: "aa", Base: base, Start: base, End: base + 0x3000},
-		func(add func(uint64, string)) {
-			add(0, "m_first")
-			add(0x100, "__pfx_m")
-		})
-	functions := symtab.NewFunctions(remember)
-	loadAt(functions, "bpf_prog_0011223344556677_x", base+0x1000, 0x100, nowBoot-100_000*ms)
-	known := knownAt(t, functions)
-	known.Snapshot = symtab.NewSnapshot(append(known.Snapshot.Tables(), symtab.NewTable([]*symtab.Module{module}))...)
-	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offB + 1}, Frame{Address: base + 0x1000})
-	timed(m, nowBoot-9_000*ms)
-	got, _ := rewriteTimed(t, withHistory, m, known)
-	assert.Equal(t, [][]string{{"b", "bpf_prog_0011223344556677_x"}}, stackNames(got))
-}
-
-// TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, and the address
-// of the function is nobody's business all the same.
+// TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, so the address is
+// none of the function's and has no relative form.
 func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
-	functions := symtab.NewFunctions(remember)
+	functions := symtab.NewHistory(remember)
 	loadAt(functions, "bpf_prog_0123456789abcdef_x", slot, 0x100, nowBoot-10_000*ms)
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: slot - 1, Type: "kernel"})
 	timed(m, nowBoot-1000*ms)
 	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	f := got[0].Stack[0]
-	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameOf(f))
-	assert.Zero(t, f.Address)
-	assert.Equal(t, uint64(0x100), f.Mapping.Limit)
+	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameIn(f))
+	assert.Equal(t, uint64(slot-1), f.Address)
+	assert.Equal(t, &Mapping{File: "[bpf]"}, f.Mapping)
 }
 
 // TestManyTimedSamplesAreNotKept: what a message of many samples took is not held for
@@ -358,7 +405,7 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 	stack := m.LastSample().StackIndex()
 	var stamps []int64
-	for range maxKept + 1 {
+	for range maxKept / 100 {
 		stamps = append(stamps, nowBoot-9_000*ms)
 	}
 	timed(m, stamps...)

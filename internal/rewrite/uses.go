@@ -1,184 +1,202 @@
 package rewrite
 
 import (
-	"math/bits"
-	"slices"
+	"strings"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
+
+// use says how a stack uses a frame.
+type use uint8
+
+// The bits of a use. Without useExact, a frame is a caller.
+const (
+	useExact      use = 1 << iota // the CPU was there (contract 2.3)
+	useAfterThunk                 // it was entered from a thunk: exact if it is a symbol's first byte
+	useAtPatch                    // its caller is at a function's patch site (contract 3.5)
+	useEBPF                       // it was sent by the OTel eBPF profiler: one less (contract 2.2)
+	numUses       = 1 << iota
+)
+
+// useForeign is that of another host's profile, whose frames are left alone.
+const useForeign = use(numUses)
+
+// useSet is a set of uses.
+type useSet uint32
 
 // user is the kind of profile that a sample belongs to.
 type user uint8
 
 const (
-	userOther   user = iota
-	userEBPF         // of the OTel eBPF profiler
-	userForeign      // of another host
-	numUsers    = iota
+	userOther user = iota
+	userEBPF
+	userForeign
+	numUsers = iota
 )
 
-// roleOf returns the role of a stack's location at a position, for a user.
-func roleOf(u user, position int) role {
-	switch {
-	case u == userForeign:
-		return roleForeign
-	case position > 0:
-		return roleCaller
-	case u == userEBPF:
-		return roleEBPFLeaf
-	}
-	return roleLeaf
-}
+// ebpfProfilerScope begins the scope name of the OTel eBPF profiler.
+const ebpfProfilerScope = "go.opentelemetry.io/ebpf-profiler"
 
-// readUsers asks of each resource whether it is another host's, and returns a bit
-// for each kind of user that there is.
-func (p *pass) readUsers() (users uint8) {
-	p.split.foreign = p.split.foreign[:0]
-	for _, rp := range p.resources.All() {
-		foreign := p.opts.IsForeign != nil && p.opts.IsForeign(rp.Resource())
-		p.split.foreign = append(p.split.foreign, foreign)
-		for _, sp := range rp.ScopeProfiles().All() {
-			users |= 1 << userOf(foreign, sp.Scope().Name())
-		}
+// readUsers finds out of which kind each profile is, in the order of eachProfile, and
+// which kinds of samples have which stack. It reports whether the samples are valid
+// (contract 1.4).
+func (p *pass) readUsers() (valid bool) {
+	foreign := make([]bool, 0, p.m.resources.Len())
+	for _, rp := range p.m.resources.All() {
+		foreign = append(foreign, p.opts.IsForeign != nil && p.opts.IsForeign(rp.Resource()))
 	}
-	return users
-}
-
-func userOf(foreign bool, scope string) user {
-	switch {
-	case foreign:
-		return userForeign
-	case isEBPFProfiler(scope):
-		return userEBPF
-	}
-	return userOther
-}
-
-// eachProfile calls visit for all profiles, with their number.
-func (p *pass) eachProfile(visit func(i int, profile pprofile.Profile, u user)) {
-	n := 0
-	for i, rp := range p.resources.All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			u := userOf(p.split.foreign[i], sp.Scope().Name())
-			for _, profile := range sp.Profiles().All() {
-				visit(n, profile, u)
-				n++
-			}
-		}
-	}
-}
-
-// eachSample calls visit for the samples of a profile that have a valid stack, those
-// that are appended meanwhile left out.
-func (p *pass) eachSample(profile pprofile.Profile, visit func(s pprofile.Sample)) {
-	samples := profile.Samples()
-	for i := range samples.Len() {
-		if s := samples.At(i); uint(s.StackIndex()) < uint(p.stackTable.Len()) {
-			visit(s)
-		}
-	}
-}
-
-// findUses finds the uses of stacks with frames whose answer depends on who asks,
-// and the variants of these frames that they need.
-func (p *pass) findUses(users uint8) {
-	sp := &p.split
-	sp.stacks = resized(sp.stacks, p.stackTable.Len())
-	clear(sp.stacks)
-	if bits.OnesCount8(users) == 1 {
-		// All are of one kind. A stack that no sample has may be taken for theirs.
-		for i := range sp.stacks {
-			sp.stacks[i] = users
-		}
-	} else {
-		p.eachProfile(func(_ int, profile pprofile.Profile, u user) {
-			p.eachSample(profile, func(s pprofile.Sample) { sp.stacks[s.StackIndex()] |= 1 << u })
-		})
-	}
-	anyTimed := false
-	for i := range sp.stacks {
-		p.markStack(i)
+	p.users = p.users[:0]
+	p.stackUsers = zeroed(p.stackUsers, max(1, p.m.stacks.Len()))
+	stacks, attrs := uint(len(p.stackUsers)), uint(p.m.attrs.Len())
+	valid = true
+	p.m.eachProfile(func(resource int, scope string, profile pprofile.Profile) {
+		u := userOther
 		switch {
-		case sp.stacks[i]&hasTimed != 0:
-			anyTimed = true
-		case sp.stacks[i]&hasFrame != 0:
-			sp.places = p.splitPlaces(sp.places[:0], int32(i))
-			for u := range user(numUsers) {
-				if sp.stacks[i]&(1<<u) != 0 {
-					p.addUse(int32(i), u, sp.places, nil)
-				}
+		case foreign[resource]:
+			u = userForeign
+		case strings.HasPrefix(scope, ebpfProfilerScope):
+			u = userEBPF
+		}
+		p.users = append(p.users, u)
+		samples := profile.Samples()
+		for i := range samples.Len() {
+			s := samples.At(i)
+			if stack := s.StackIndex(); uint(stack) < stacks && allIn(s.AttributeIndices(), attrs) {
+				p.stackUsers[stack] |= 1 << u
+			} else {
+				valid = false
+			}
+		}
+	})
+	p.times.users = p.users
+	return valid
+}
+
+// findUses notes how the stacks that samples have use the frames, and reports whether the
+// stacks are valid (contract 1.4).
+func (p *pass) findUses() (valid bool) {
+	locations := uint(p.m.locations.Len())
+	p.called = zeroed(p.called, int(locations))
+	valid = true
+	for i := range p.m.stacks.Len() {
+		indices := p.m.stacks.At(i).LocationIndices()
+		if p.stackUsers[i] == 0 {
+			valid = valid && allIn(indices, locations)
+			continue
+		}
+		for u := range user(numUsers) {
+			if p.stackUsers[i]&(1<<u) != 0 {
+				valid = p.walk(int32(i), indices, u) && valid
 			}
 		}
 	}
-	if anyTimed {
-		p.findTimedUses()
+	for i := range p.frames {
+		if f := &p.frames[i]; p.called[f.loc] {
+			f.uses |= 1 << 0
+		}
 	}
+	return valid
 }
 
-// markStack finds out whether a stack that is used has a location in split.frames.
-func (p *pass) markStack(i int) {
-	if p.split.stacks[i] == 0 {
-		return
-	}
-	indices := p.stackTable.At(i).LocationIndices()
-	for k := range indices.Len() {
-		if f := p.split.frameOf(indices.At(k)); f != nil {
-			p.split.stacks[i] |= hasFrame
-			if f.timed {
-				p.split.stacks[i] |= hasTimed
-				return
+// usedFrame is a frame in a stack, but for callers in the text of the core kernel that came
+// absolute.
+type usedFrame struct {
+	stack    int32
+	position int32
+	frame    int32 // its position in the pass's frames
+	user     user
+	how      use
+}
+
+// walk notes how a stack, leaf first, uses the frames in it for one kind of samples. It
+// reports false if the stack is not valid.
+func (p *pass) walk(stack int32, indices pcommon.Int32Slice, u user) (valid bool) {
+	before := uint64(0) // what was looked up for the frame that this one was entered from
+	decides := false    // that may say that this one is no caller
+	for i := range indices.Len() {
+		loc := indices.At(i)
+		if uint(loc) >= uint(len(p.plain)) {
+			if loc != 0 {
+				return false
+			}
+			continue // of a table that was left out
+		}
+		offset := p.plain[loc]
+		if offset == 0 {
+			before, decides = 0, false
+			continue
+		}
+		if offset != notPlain && i > 0 && u == userOther && !decides { // nearly all
+			p.called[loc] = true
+			before = p.r.text.Start + uint64(offset) - 2
+			if decides = p.r.mayDecide(before); decides {
+				before = p.r.lookedAsCaller(before + 1)
+			}
+			continue
+		}
+		k := p.frameOf[loc] - 1
+		f := &p.frames[k]
+		how := useForeign
+		if u != userForeign {
+			how, before = p.use(f, i == 0, u, before)
+			if f.form == formAbsolute && p.r.mayBeTrampoline(f.addr) && i+1 < indices.Len() && p.isPatchSite(indices.At(i+1), u) {
+				how |= useAtPatch
 			}
 		}
+		decides = p.r.mayDecide(before)
+		f.uses |= 1 << how
+		p.used = append(p.used, usedFrame{stack: stack, position: int32(i), frame: k, user: u, how: how})
 	}
+	return true
 }
 
-// splitPlaces appends the positions in a stack of the locations in split.frames.
-func (p *pass) splitPlaces(places []int32, stack int32) []int32 {
-	indices := p.stackTable.At(int(stack)).LocationIndices()
-	for position := range indices.Len() {
-		if p.split.frameOf(indices.At(position)) != nil {
-			places = append(places, int32(position))
+// use returns how a stack uses a frame, and the address in the core kernel that is
+// looked up for it. before is that of the frame that it was entered from.
+func (p *pass) use(f *frame, first bool, u user, before uint64) (how use, looked uint64) {
+	ip := f.addr
+	if u == userEBPF {
+		how = useEBPF
+		ip++
+	} else if f.lookedUp {
+		return 0, f.addr
+	}
+	switch {
+	case first:
+		return how | useExact, ip
+	case before == 0:
+	case p.r.isEntry(before):
+		if !p.r.isEntry(ip) {
+			return how | useExact, ip
+		}
+	case p.r.isThunk(before):
+		how |= useAfterThunk
+		if p.r.beginsSymbol(ip) {
+			return how, ip
 		}
 	}
-	return places
+	if f.addr == 0 {
+		return how, 0
+	}
+	if p.r.mayDecide(ip - 1) {
+		return how, p.r.lookedAsCaller(ip)
+	}
+	return how, ip - 1
 }
 
-// addUse adds a use of a stack, unless there is one of that stack and user at another
-// time that needs the same. places are the stack's splitPlaces.
-func (p *pass) addUse(stack int32, u user, places []int32, at *when) int32 {
-	sp := &p.split
-	begin := len(sp.chosen)
-	indices := p.stackTable.At(int(stack)).LocationIndices()
-	for _, position := range places {
-		f := sp.frameOf(indices.At(int(position)))
-		sp.chosen = append(sp.chosen, p.variantFor(f, roleOf(u, int(position)), at))
+// isPatchSite reports whether a location, as a caller, is at a function's patch site.
+func (p *pass) isPatchSite(loc int32, u user) bool {
+	if uint(loc) >= uint(len(p.frameOf)) || p.frameOf[loc] == 0 {
+		return false
 	}
-	added := int32(len(sp.uses))
-	if at != nil {
-		if !sp.timedUses.built {
-			sp.timedUses.reset(0)
-		}
-		chosen := sp.chosen[begin:]
-		hash := hashUse(stack, u, chosen)
-		isSame := func(pos int32) bool {
-			other := &sp.uses[pos]
-			from := int(other.chosen)
-			return other.stack == stack && other.user == u && slices.Equal(sp.chosen[from:from+len(chosen)], chosen)
-		}
-		if known, ok := sp.timedUses.find(hash, isSame); ok {
-			sp.chosen = sp.chosen[:begin]
-			return known
-		}
-		sp.timedUses.addNew(hash, added)
+	f := &p.frames[p.frameOf[loc]-1]
+	switch {
+	case f.addr == 0:
+		return false
+	case u == userEBPF || f.lookedUp:
+		return p.r.isPatchSite(f.addr+1, p.times.whole())
+	case !f.patch:
+		f.patch, f.atPatch = true, p.r.isPatchSite(f.addr, p.times.whole())
 	}
-	sp.uses = append(sp.uses, use{stack: stack, user: u, chosen: int32(begin), to: stack, wanted: at == nil})
-	return added
-}
-
-func hashUse(stack int32, u user, chosen []int32) uint32 {
-	h := mix(uint32(u), uint64(stack))
-	for _, v := range chosen {
-		h = mix(h, uint64(v))
-	}
-	return h
+	return f.atPatch
 }

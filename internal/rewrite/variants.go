@@ -1,153 +1,131 @@
 package rewrite
 
-import "go.opentelemetry.io/collector/pdata/pprofile"
+import (
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
-// variantFor returns the variant of a frame that has its answer in a role, at some
-// time if the frame is timed.
-func (p *pass) variantFor(f *splitFrame, r role, at *when) int32 {
-	if !f.timed {
-		at = nil
-	}
-	last := &f.last[r]
-	passing := at == &p.times.current // the next time it is another
-	if !passing && last.variant > 0 && last.at == at {
-		return last.variant - 1
-	}
-	v := p.split.variantWith(f, p.answer(f.target, r, at), r)
-	if !passing {
-		*last = variantAt{at, v + 1}
-	}
-	return v
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// splitFrames is the frames whose answer depends on how or when they are used, and the
+// answers that they have.
+type splitFrames struct {
+	frames   []splitFrame
+	slot     []int32 // by frame of the pass: its position in frames + 1, 0 for none
+	variants []variant
+	byAnswer map[frameAnswer]int32 // variants of frames that have many
 }
 
-// variantAt is a variant, + 1, at a time; 0 for none.
-type variantAt struct {
-	at      *when
+type splitFrame struct {
+	frame    int32
+	question question          // but for the use
+	original pprofile.Location // as it came
+	first    int32             // of its variants, -1 for none
+	count    int32
+	memos    []memo // answers, the last ones
+	next     int    // the one that is replaced next
+}
+
+type memo struct {
+	how     use
+	span    symtab.Interval
 	variant int32
 }
+
+// variant is an answer to a frame.
+type variant struct {
+	answer answer
+	frame  int32 // position in the split frames
+	used   bool
+	loc    int32 // that has it, -1 while none has
+	next   int32 // of the same frame, -1 for none
+}
+
+type frameAnswer struct {
+	frame  int32
+	answer answer
+}
+
+func (s *splitFrames) begin(frames int) { s.slot = zeroed(s.slot, frames) }
+
+func (s *splitFrames) end() {
+	clear(s.frames)
+	clear(s.variants)
+	clear(s.byAnswer)
+	s.frames, s.variants = s.frames[:0], s.variants[:0]
+}
+
+// add adds a frame of the pass.
+func (s *splitFrames) add(frame int32) {
+	s.frames = append(s.frames, splitFrame{frame: frame, first: -1})
+	s.slot[frame] = int32(len(s.frames))
+}
+
+// variantAt returns the variant of a frame at a time, and for how long it is the same.
+func (s *splitFrames) variantAt(p *pass, pl place, during symtab.Interval) (v int32, span symtab.Interval) {
+	f := &s.frames[pl.frame]
+	for i := range f.memos {
+		if m := &f.memos[i]; m.how == pl.how && m.span.Holds(during) {
+			return m.variant, m.span
+		}
+	}
+	q := f.question
+	q.how = pl.how
+	a, span := p.r.answer(q, during)
+	v = s.variantWith(pl.frame, a)
+	if span.Holds(during) {
+		m := memo{how: pl.how, span: span, variant: v}
+		if len(f.memos) < maxMemos {
+			f.memos = append(f.memos, m)
+		} else {
+			f.memos[f.next%maxMemos] = m
+			f.next++
+		}
+	}
+	return v, span
+}
+
+// maxMemos is the number of answers that are remembered of a frame.
+const maxMemos = 16
 
 // fewVariants is the number of variants up to which a frame's are looked through.
 const fewVariants = 8
 
-func (sp *split) variantWith(f *splitFrame, a answer, r role) int32 {
-	if f.several > fewVariants {
-		if v, ok := sp.byAnswer[frameAnswer{f.loc, a}]; ok {
-			sp.variants[v].role = min(sp.variants[v].role, r)
+func (s *splitFrames) variantWith(frame int32, a answer) int32 {
+	f := &s.frames[frame]
+	key := frameAnswer{frame, a}
+	key.answer.outcome = 0
+	if f.count > fewVariants {
+		if v, ok := s.byAnswer[key]; ok {
 			return v
 		}
 	} else {
-		for v := f.first; v >= 0; v = sp.variants[v].next {
-			if sp.variants[v].answer == a {
-				sp.variants[v].role = min(sp.variants[v].role, r)
+		for v := f.first; v >= 0; v = s.variants[v].next {
+			if s.variants[v].answer.same(a) {
 				return v
 			}
 		}
 	}
-	at := int32(len(sp.variants))
-	sp.variants = append(sp.variants, variant{answer: a, role: r, loc: f.loc, next: -1})
-	sp.link(f, at)
-	if f.several >= fewVariants {
-		sp.index(f, at)
+	at := int32(len(s.variants))
+	s.variants = append(s.variants, variant{answer: a, frame: frame, loc: -1, next: f.first})
+	f.first = at
+	if f.count++; f.count > fewVariants {
+		s.index(f, key.frame)
 	}
 	return at
 }
 
-// link makes a variant the last of a frame's.
-func (sp *split) link(f *splitFrame, v int32) {
-	sp.variants[v].next = -1
-	if f.first < 0 {
-		f.first = v
-	} else {
-		sp.variants[f.end].next = v
+// index makes a frame's last variant found by its answer, and those before it when they
+// become many.
+func (s *splitFrames) index(f *splitFrame, frame int32) {
+	if s.byAnswer == nil {
+		s.byAnswer = make(map[frameAnswer]int32)
 	}
-	f.end = v
-	f.several++
-}
-
-// index makes a variant found by its answer, and those before it when they become
-// many.
-func (sp *split) index(f *splitFrame, at int32) {
-	if sp.byAnswer == nil {
-		sp.byAnswer = make(map[frameAnswer]int32)
-	}
-	from := at
-	if f.several == fewVariants {
-		from = f.first
-	}
-	for v := from; v >= 0; v = sp.variants[v].next {
-		sp.byAnswer[frameAnswer{f.loc, sp.variants[v].answer}] = v
-	}
-}
-
-// writeFirst writes the variant that serves the first role into the frame's
-// location, and reports whether there are others.
-func (p *pass) writeFirst(f *splitFrame) (several bool) {
-	sp := &p.split
-	if f.first < 0 { // in no stack of a sample
-		var at *when
-		if f.timed {
-			at = p.wholeSpan()
-		}
-		p.variantFor(f, roleLeaf, at)
-	}
-	first := f.first
-	for v := sp.variants[first].next; v >= 0; v = sp.variants[v].next {
-		if sp.variants[v].role < sp.variants[first].role {
-			first = v
+	for v := f.first; v >= 0; v = s.variants[v].next {
+		key := frameAnswer{frame, s.variants[v].answer}
+		key.answer.outcome = 0
+		s.byAnswer[key] = v
+		if f.count > fewVariants+1 {
+			return
 		}
 	}
-	loc := p.locTable.At(int(f.loc))
-	if sp.variants[f.first].next >= 0 {
-		several = true
-		f.original = pprofile.NewLocation()
-		loc.CopyTo(f.original)
-		sp.toFront(f, first)
-	}
-	p.write(loc, f.frame, sp.variants[first].answer)
-	return several
-}
-
-// toFront makes a variant the first of its frame's.
-func (sp *split) toFront(f *splitFrame, first int32) {
-	if f.first == first {
-		return
-	}
-	link := &f.first
-	for *link != first {
-		link = &sp.variants[*link].next
-	}
-	*link = sp.variants[first].next
-	sp.variants[first].next = f.first
-	f.first = first
-}
-
-// writeOthers writes the further variants of a frame into copies of what it was
-// before.
-func (p *pass) writeOthers(f *splitFrame) {
-	for v := p.split.variants[f.first].next; v >= 0; v = p.split.variants[v].next {
-		p.split.variants[v].loc = p.copyFor(f, p.split.variants[v].answer)
-	}
-}
-
-// copyFor returns the index of a location that is the original with the answer
-// written into it: the frame's own, if the answer makes no difference, or
-// another, which is appended if there is none yet.
-func (p *pass) copyFor(f *splitFrame, a answer) int32 {
-	loc := pprofile.NewLocation()
-	f.original.CopyTo(loc)
-	p.write(loc, f.frame, a)
-	if p.locTable.At(int(f.loc)).Equal(loc) {
-		return f.loc
-	}
-	if !p.split.locations.built {
-		p.indexLocations()
-	}
-	hash := hashLocation(loc)
-	at, ok := p.split.locations.find(hash, p.isLocation(loc))
-	if !ok {
-		at = int32(p.locTable.Len())
-		loc.MoveTo(p.locTable.AppendEmpty())
-		p.split.locations.addNew(hash, at)
-	}
-	return at
 }

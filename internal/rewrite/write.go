@@ -9,130 +9,226 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// Values of attributes that are appended.
-var (
-	valueKernel = pcommon.NewValueStr(frameTypeKernel)
-	valueTrue   = pcommon.NewValueBool(true)
-	valueFalse  = pcommon.NewValueBool(false)
-)
+// writeResults writes the frames that have one answer, in the order of their locations.
+func (p *pass) writeResults() {
+	for i := range p.frames {
+		switch f := &p.frames[i]; f.state {
+		case resultCore:
+			p.w.writeCore(f, p.r.snapshot.Core())
+		case resultAnswer:
+			p.w.write(p.m.locations.At(int(f.loc)), f, &p.answers[f.result])
+		}
+	}
+}
 
-// write puts an answer into a location (section 4) and counts it. f is the frame
-// that the location is, or is a copy of.
-func (p *pass) write(loc pprofile.Location, f *frame, a answer) {
-	switch {
-	case a.foreign:
-		p.count(OutcomeForeign, owner{})
+// writer writes answers into locations.
+type writer struct {
+	m      *message
+	opts   *Options
+	wrote  bool // the message is another than before
+	placed map[placing]*placed
+	lastPl placing // the last that was asked for,
+	lastAt *placed // and its mapping
+}
+
+func (w *writer) begin(m *message, opts *Options) { w.m, w.opts, w.wrote = m, opts, false }
+
+func (w *writer) end() {
+	clear(w.placed)
+	*w = writer{placed: w.placed}
+}
+
+// writeCore writes a symbol of the core kernel into a frame without a name.
+func (w *writer) writeCore(f *frame, core *symtab.Image) {
+	w.wrote = true
+	loc := w.m.locations.At(int(f.loc))
+	lines := loc.Lines()
+	if lines.Len() > 0 { // they have no name
+		lines.RemoveIf(func(pprofile.Line) bool { return true })
+	}
+	lines.AppendEmpty().SetFunctionIndex(f.result)
+	if !w.opts.KeepAddresses {
+		looked, _ := f.lookedInCore()
+		if f.uses == 1<<(useExact|useEBPF) {
+			looked = f.addr // as the eBPF profiler writes its own
+		}
+		loc.SetAddress(looked - core.Base)
+	}
+	w.place(loc, placing{image: core, relative: !w.opts.KeepAddresses})
+	if f.untyped {
+		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, valueKernel))
+	}
+}
+
+// write puts an answer into a location, which is the frame's or a copy of it
+// (contract 4).
+func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
+	if a.kind == answerUntouched {
 		return
-	case a.named:
-		p.count(OutcomeResolved, a.owner)
-	case f.named:
+	}
+	if f.untyped {
+		w.wrote = true
+		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, valueKernel))
+	}
+	if f.named && a.kind != answerNamed {
 		return // what it has is better than nothing
-	case a.expired:
-		p.count(OutcomeExpired, owner{})
+	}
+	switch a.kind {
+	case answerTyped:
 		return
-	default:
-		p.count(OutcomeUnresolved, a.owner)
-		if !a.owner.isKnown() {
+	case answerUnknown:
+		if loc.MappingIndex() != 0 {
+			w.wrote = true
+			loc.SetMappingIndex(0)
+		}
+		return
+	case answerNamed:
+		w.writeSymbol(loc, f, a)
+	case answerOwned:
+		if w.opts.Label {
+			name := label(a.image, a.looked)
+			w.setFunction(loc, w.m.funcs.intern(w.m, &symtab.Name{Name: name, System: name}, ""), 0, 0)
+		}
+	}
+	if loc.Address() != a.address {
+		w.wrote = true
+		loc.SetAddress(a.address)
+	}
+	w.place(loc, placing{image: a.image, relative: a.isRel, bare: a.bare})
+}
+
+// writeSymbol writes the symbol that an answer has found (contract 3.4 to 3.6).
+func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
+	name := a.image.Lookup(a.looked).Name()
+	lines := loc.Lines()
+	if n := lines.Len(); !f.named || n == 0 || !w.m.funcs.hasName(&w.m.dictionary, lines.At(n-1).FunctionIndex(), name) {
+		var at symtab.Position
+		if a.line >= 0 {
+			at = a.image.Lines.Position(int(a.line))
+		}
+		w.setFunction(loc, w.m.funcs.intern(w.m, name, at.File), int64(at.Line), int64(at.Column))
+	} // else the lines that it came with know more
+	if w.m.attributes.used[attrIsFolded] {
+		w.setFolded(loc, name.Folded)
+	}
+	if a.image.Text != nil {
+		return
+	}
+	if program := a.image.Program; program != nil {
+		w.setAttribute(loc, attrProgramID, pcommon.NewValueInt(int64(program.ID)))
+		w.setAttribute(loc, attrProgramTag, pcommon.NewValueStr(program.Tag))
+		if program.Type != "" {
+			w.setAttribute(loc, attrProgramType, pcommon.NewValueStr(program.Type))
+		}
+	}
+}
+
+// setFunction makes a function the only line of a location.
+func (w *writer) setFunction(loc pprofile.Location, function int32, line, column int64) {
+	lines := loc.Lines()
+	if lines.Len() == 1 {
+		if l := lines.At(0); l.FunctionIndex() == function && l.Line() == line && l.Column() == column {
 			return
 		}
 	}
-	p.wrote = true
-	p.place(loc, f.target, a.owner)
-	if f.untyped {
-		loc.AttributeIndices().Append(p.attributeIndex(attrKernelFrame, valueKernel))
-	}
-	switch {
-	case a.symbol.Function != nil:
-		p.writeFunction(loc, a.symbol.Function, a.line)
-	case a.named:
-		if a.symbol != p.function.symbol {
-			p.function = function{symbol: a.symbol, Name: a.symbol.Name(), index: -1}
-		}
-		p.setFunction(loc, &p.function)
-	case p.opts.Label:
-		name := label(a.owner.module, f.target.addr)
-		p.setFunction(loc, &function{Name: &symtab.Name{Name: name, System: name}, index: -1})
-	}
-	if a.named && p.attributes.uses[attrIsFolded] {
-		p.setFolded(loc, a.symbol.Module != nil && p.function.Folded)
-	}
+	w.wrote = true
+	lines.RemoveIf(func(pprofile.Line) bool { return true })
+	l := lines.AppendEmpty()
+	l.SetFunctionIndex(function)
+	l.SetLine(line)
+	l.SetColumn(column)
 }
 
-// function is what a location is named after.
-type function struct {
-	symbol symtab.Symbol
-	*symtab.Name
-	file  string // empty if it is not known
-	index int32  // in the function table, -1 while not known
-}
-
-// place gives a location the mapping of the owner, and the address to go with it.
-func (p *pass) place(loc pprofile.Location, t target, o owner) {
-	relative := t.module != nil
-	if base := o.base(); !relative && !p.opts.KeepAddresses {
-		switch {
-		case t.addr >= base:
-			loc.SetAddress(t.addr - base)
-			relative = true
-		case t.addr+1 == base && (o.module == nil || o.module.Start == base): // the eBPF profiler has taken 1 off
-			loc.SetAddress(0)
-			relative = true
-		}
+// setAttribute gives a location an attribute.
+func (w *writer) setAttribute(loc pprofile.Location, kind attribute, value pcommon.Value) {
+	indices := loc.AttributeIndices()
+	if has := w.m.attributes.find(indices, kind); has >= 0 && w.m.attributes.value(&w.m.dictionary, has).Equal(value) {
+		return
 	}
-	if o.function != nil {
-		loc.SetMappingIndex(p.functionMapping(o.function, relative))
-	} else if has := loc.MappingIndex(); has == 0 || !p.isMappingOf(has, o.module, relative) {
-		loc.SetMappingIndex(p.mappingIndex(o.module, relative))
-	}
-}
-
-// setFunction makes the function the only line of a location and reports true,
-// unless its outermost line is of that function already: then the lines know more.
-func (p *pass) setFunction(loc pprofile.Location, f *function) bool {
-	lines := loc.Lines()
-	if n := lines.Len(); n > 0 {
-		if p.isFunction(lines.At(n-1).FunctionIndex(), f.Name) {
-			return false
-		}
-		lines.RemoveIf(func(pprofile.Line) bool { return true })
-	}
-	if f.index < 0 {
-		f.index = p.functionIndex(f.Name, f.file)
-	}
-	lines.AppendEmpty().SetFunctionIndex(f.index)
-	return true
-}
-
-func (p *pass) isFunction(index int32, name *symtab.Name) bool {
-	if uint(index) >= uint(p.funcTable.Len()) {
-		return false
-	}
-	f := p.funcTable.At(int(index))
-	hasName, _ := p.str(f.NameStrindex())
-	hasSystem, _ := p.str(f.SystemNameStrindex())
-	return hasName == name.Name && hasSystem == name.System
+	w.wrote = true
+	w.m.attributes.set(w.m, indices, kind, value)
 }
 
 // setFolded keeps pprof.location.is_folded true to what it says: whether the
 // name is one of several at the address. Locations without it are not folded.
-func (p *pass) setFolded(loc pprofile.Location, folded bool) {
-	indices := loc.AttributeIndices()
-	switch has, _ := p.attributes.find(indices, attrIsFolded); {
+func (w *writer) setFolded(loc pprofile.Location, folded bool) {
+	switch {
 	case folded:
-		p.setAttribute(indices, attrIsFolded, valueTrue)
-	case has >= 0:
-		p.setAttribute(indices, attrIsFolded, valueFalse)
+		w.setAttribute(loc, attrIsFolded, valueTrue)
+	case w.m.attributes.find(loc.AttributeIndices(), attrIsFolded) >= 0:
+		w.setAttribute(loc, attrIsFolded, valueFalse)
 	}
 }
 
-// label names an address in a module for which there is no symbol.
-func label(m *symtab.Module, addr uint64) string {
-	name, offset := m.Name, "+0x"+strconv.FormatUint(addr-m.Base, 16)
-	if m.Origin == symtab.OriginKernel {
-		name = "[kernel]"
+// placed is a mapping of ours.
+type placed struct {
+	content mappingContent
+	index   int32 // in the mapping table, -1 while nothing refers to it
+}
+
+// place gives a location, whose lines are written, the mapping that goes with its
+// address, unless it has it already.
+func (w *writer) place(loc pprofile.Location, pl placing) {
+	used := &w.m.attributes.used
+	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] {
+		pl.has = w.m.has(loc, pl.image)
 	}
-	if addr < m.Base {
-		offset = "-0x" + strconv.FormatUint(m.Base-addr, 16)
+	at := w.placedAt(pl)
+	has := loc.MappingIndex()
+	if has != 0 && has != at.index && w.m.maps.at(w.m, has).content.isRight(&at.content) {
+		return
 	}
-	return name + offset
+	if at.index < 0 {
+		at.index = w.m.maps.intern(w.m, at.content)
+	}
+	if has != at.index {
+		w.wrote = true
+		loc.SetMappingIndex(at.index)
+	}
+}
+
+// placedAt returns the mapping of ours that a location needs.
+func (w *writer) placedAt(pl placing) *placed {
+	if pl == w.lastPl {
+		return w.lastAt
+	}
+	at := w.placed[pl]
+	if at == nil {
+		if w.placed == nil {
+			w.placed = make(map[placing]*placed)
+		}
+		at = &placed{content: pl.content(), index: -1}
+		w.placed[pl] = at
+	}
+	w.lastPl, w.lastAt = pl, at
+	return at
+}
+
+// has returns what the attributes of a location's mapping have to say of its lines, where
+// the message uses them (contract 4.4).
+func (m *message) has(loc pprofile.Location, image *symtab.Image) (has [3]attrBool) {
+	var files, numbers bool
+	lines := loc.Lines()
+	for i := range lines.Len() {
+		line := lines.At(i)
+		numbers = numbers || line.Line() != 0
+		if f := line.FunctionIndex(); uint(f) < uint(m.functions.Len()) {
+			files = files || m.functions.At(int(f)).FilenameStrindex() != 0
+		}
+	}
+	for i, value := range [...]bool{image.Len() > 0 || lines.Len() > 0, files, numbers} {
+		if m.attributes.used[attrHasFunctions+attribute(i)] {
+			has[i] = boolOf(value)
+		}
+	}
+	return has
+}
+
+// label names an address in an image for which there is no symbol.
+func label(image *symtab.Image, addr uint64) string {
+	base := image.OffsetBase()
+	if addr < base {
+		return image.Name() + "-0x" + strconv.FormatUint(base-addr, 16)
+	}
+	return image.Name() + "+0x" + strconv.FormatUint(addr-base, 16)
 }

@@ -11,9 +11,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
+func TestContract_3_4_Names(t *testing.T) {
+	got, _ := leaf(t, Options{}, Frame{Address: text + offRust + 1, Type: "kernel"})
+	assert.Equal(t, []Line{{Name: "core::fmt::write", System: rustName}}, got.Lines)
+	got, _ = leaf(t, Options{}, Frame{Address: text + offE, Type: "kernel"})
+	assert.Equal(t, []Line{{Name: "e", System: "e"}}, got.Lines)
+}
+
 func TestContract_4_1_Addresses(t *testing.T) {
-	loaded := func(m *Mapping, start uint64) *Mapping {
-		m.Start, m.Limit = start, start+m.Limit
+	loaded := func(m *Mapping, start, size uint64) *Mapping {
+		m.Start, m.Limit, m.FileID = start, start+size, buildid.LoadedFileID(m.BuildID, start)
 		return m
 	}
 	for _, tt := range []struct {
@@ -25,13 +32,13 @@ func TestContract_4_1_Addresses(t *testing.T) {
 			"absolute in the core",
 			Frame{Address: text + offB + 1},
 			Frame{Address: offB + 1, Mapping: vmlinux()},
-			Frame{Address: text + offB + 1, Mapping: loaded(vmlinux(), text)},
+			Frame{Address: text + offB + 1, Mapping: loaded(vmlinux(), text, textSize)},
 		},
 		{
 			"absolute in a module",
 			Frame{Address: ext4 + 1},
 			Frame{Address: 1, Mapping: ext4Mapping()},
-			Frame{Address: ext4 + 1, Mapping: loaded(ext4Mapping(), ext4)},
+			Frame{Address: ext4 + 1, Mapping: loaded(ext4Mapping(), ext4, ext4Size)},
 		},
 		{
 			"relative",
@@ -48,14 +55,14 @@ func TestContract_4_1_Addresses(t *testing.T) {
 		{
 			"relative, in a module without build id",
 			Frame{Address: 1, Mapping: &Mapping{File: "odd-module.ko"}},
-			Frame{Address: 1, Mapping: &Mapping{File: "odd_module", Limit: oddSize}},
-			Frame{Address: 1, Mapping: &Mapping{File: "odd_module", Limit: oddSize}},
+			Frame{Address: 1, Mapping: &Mapping{File: "odd_module"}},
+			Frame{Address: 1, Mapping: &Mapping{File: "odd_module"}},
 		},
 		{
 			"absolute, as perf maps a module",
 			Frame{Address: ext4 + 0x101, Mapping: &Mapping{File: "[ext4]", Start: ext4, Limit: ext4 + 0x8000}},
 			Frame{Address: 0x101, Mapping: ext4Mapping()},
-			Frame{Address: ext4 + 0x101, Mapping: loaded(ext4Mapping(), ext4)},
+			Frame{Address: ext4 + 0x101, Mapping: loaded(ext4Mapping(), ext4, ext4Size)},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -73,9 +80,9 @@ func TestContract_4_1_Addresses(t *testing.T) {
 // TestAddressBelowTheBase: an offset cannot be negative, so the address stays.
 func TestAddressBelowTheBase(t *testing.T) {
 	got, _ := leaf(t, Options{}, Frame{Address: oddLow + 1, Type: "kernel"})
-	assert.Equal(t, named(Frame{
+	assert.Equal(t, withName(Frame{
 		Address: oddLow + 1, Type: "kernel",
-		Mapping: &Mapping{File: "odd_module", Start: oddLow, Limit: odd + oddSize},
+		Mapping: &Mapping{File: "odd_module"},
 	}, "odd_cold"), got)
 }
 
@@ -86,11 +93,11 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 		label string
 		from  symtab.Origin
 	}{
-		{Frame{Address: text + 0x110}, Frame{Address: 0x110, Mapping: vmlinux()}, "[kernel]+0x110", symtab.OriginKernel},
-		{Frame{Address: 0x110, Mapping: &Mapping{File: "vmlinux"}}, Frame{Address: 0x110, Mapping: vmlinux()}, "[kernel]+0x110", symtab.OriginKernel},
+		{Frame{Address: text + 0x110}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", symtab.OriginKernel},
+		{Frame{Address: 0x110, Mapping: &Mapping{File: "vmlinux"}}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", symtab.OriginKernel},
 		{
 			Frame{Address: oddLow + 0x180},
-			Frame{Address: oddLow + 0x180, Mapping: &Mapping{File: "odd_module", Start: oddLow, Limit: odd + oddSize}},
+			Frame{Address: oddLow + 0x180, Mapping: &Mapping{File: "odd_module"}},
 			"odd_module-0x280", symtab.OriginModule,
 		},
 	} {
@@ -100,7 +107,7 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
 
 		got, counts = leaf(t, Options{Label: true}, tt.in)
-		assert.Equal(t, named(tt.want, tt.label), got)
+		assert.Equal(t, withName(tt.want, tt.label), got)
 		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
 
 		// A placeholder stays, unless there is a label.
@@ -108,15 +115,20 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 		got, _ = leaf(t, Options{}, tt.in)
 		assert.Equal(t, tt.in.Lines, got.Lines)
 		got, _ = leaf(t, Options{Label: true}, tt.in)
-		assert.Equal(t, named(tt.want, tt.label), got)
+		assert.Equal(t, withName(tt.want, tt.label), got)
 	}
 }
 
-func TestUnresolvedInNothingIsLeftAlone(t *testing.T) {
-	f := Frame{Address: 0xffffffffa0000000}
-	got, counts := leaf(t, Options{Label: true}, f)
-	assert.Equal(t, f, got)
-	assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+func TestContract_4_1_UnknownOwner(t *testing.T) {
+	for _, typ := range []string{"", "kernel"} {
+		for _, mapping := range []*Mapping{nil, {File: "[kernel.kallsyms]", Start: 0xffffffffa0000000, Limit: 1<<64 - 1}, {File: "[bpf]"}} {
+			for _, opts := range []Options{{}, {Label: true}, {KeepAddresses: true}, {All: true}} {
+				got, counts := leaf(t, opts, Frame{Address: 0xffffffffa0000000, Type: typ, Mapping: mapping})
+				assert.Equal(t, Frame{Address: 0xffffffffa0000000, Type: "kernel"}, got, "what it came with does not cover it")
+				assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+			}
+		}
+	}
 }
 
 func TestContract_4_2_Mappings(t *testing.T) {
@@ -129,10 +141,11 @@ func TestContract_4_2_Mappings(t *testing.T) {
 		{"none", nil, vmlinux()},
 		{"the right one", vmlinux(), vmlinux()},
 		{
-			"the right one, with other attributes and no file ID",
-			&Mapping{File: "vmlinux", BuildID: kernelID, Limit: 0x9000, Attributes: map[string]any{"x": "y"}},
-			&Mapping{File: "vmlinux", BuildID: kernelID, Limit: 0x9000, Attributes: map[string]any{"x": "y"}},
+			"the right one, with other attributes",
+			&Mapping{File: "vmlinux", BuildID: kernelID, FileID: buildid.FileID(kernelID), Attributes: map[string]any{"x": "y"}},
+			&Mapping{File: "vmlinux", BuildID: kernelID, FileID: buildid.FileID(kernelID), Attributes: map[string]any{"x": "y"}},
 		},
+		{"no file ID", &Mapping{File: "vmlinux", BuildID: kernelID}, vmlinux()},
 		{"another name", &Mapping{File: "[kernel.kallsyms]", BuildID: kernelID}, vmlinux()},
 		{"no build id", &Mapping{File: "vmlinux"}, vmlinux()},
 		{"absolute start", &Mapping{File: "vmlinux", BuildID: kernelID, Start: text, Limit: text + textSize}, vmlinux()},
@@ -141,11 +154,11 @@ func TestContract_4_2_Mappings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			at.Mapping = tt.has
 			got, _ := leaf(t, Options{}, at)
-			assert.Equal(t, named(Frame{Address: offB + 1, Type: "kernel", Mapping: tt.want}, "b"), got)
+			assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel", Mapping: tt.want}, "b"), got)
 		})
 	}
 	got, _ := leaf(t, Options{}, Frame{Address: odd + 1})
-	assert.Equal(t, &Mapping{File: "odd_module", Limit: oddSize}, got.Mapping, "a module without build id")
+	assert.Equal(t, &Mapping{File: "odd_module"}, got.Mapping, "a module without build id")
 }
 
 // TestMappingIsFoundAgain: one mapping a module, and the one that is there.
@@ -162,9 +175,8 @@ func TestMappingIsFoundAgain(t *testing.T) {
 	assert.Equal(t, before+1, m.Profiles.Dictionary().MappingTable().Len(), "ext4 was added")
 }
 
-// TestMappingWithoutFileIDIsNotShared: it is kept where it is, but a frame that
-// gets another mapping gets one that is complete.
-func TestMappingWithoutFileIDIsNotShared(t *testing.T) {
+// TestMappingWithoutFileIDIsNotKept: no frame is left with one that is not complete.
+func TestMappingWithoutFileIDIsNotKept(t *testing.T) {
 	bare := &Mapping{File: "vmlinux", BuildID: kernelID}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
 		Frame{Address: offB + 1, Type: "kernel", Mapping: bare},
@@ -172,7 +184,7 @@ func TestMappingWithoutFileIDIsNotShared(t *testing.T) {
 	)
 	run(t, Options{}, m.Profiles)
 	stack := rewritetest.Samples(m.Profiles)[0].Stack
-	assert.Equal(t, bare, stack[0].Mapping)
+	assert.Equal(t, vmlinux(), stack[0].Mapping)
 	assert.Equal(t, vmlinux(), stack[1].Mapping)
 }
 
@@ -240,7 +252,7 @@ func TestContract_4_4_IsFolded(t *testing.T) {
 // as other entries of its tables; run checks that nothing is there twice.
 func TestContract_4_5_NoDuplicates(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").
-		Sample(named(Frame{Address: 7, Type: "kernel", Mapping: vmlinux()}, "b")).
+		Sample(withName(Frame{Address: 7, Type: "kernel", Mapping: vmlinux()}, "b")).
 		Sample(Frame{Address: text + offB + 1}, Frame{Address: text + offB + 2}, Frame{Address: text + offRust + 1}).
 		Sample(Frame{Address: text + offRust + 2}, Frame{Address: ext4 + 1})
 	d := m.Profiles.Dictionary()
@@ -269,5 +281,5 @@ func TestTablesThatWereLeftOut(t *testing.T) {
 	samples := m.Profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples()
 	samples.AppendEmpty().SetStackIndex(1)
 	got, _ := run(t, Options{}, m.Profiles)
-	assert.Equal(t, named(Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b"), got[0].Stack[0])
+	assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b"), got[0].Stack[0])
 }

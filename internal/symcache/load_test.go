@@ -22,11 +22,11 @@ type once struct {
 
 func (o once) Name() string { return o.name }
 
-func (o once) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+func (o once) Run(ctx context.Context, publish func(Update)) error {
 	if o.table == nil {
 		return o.err
 	}
-	publish(o.table, o.degraded)
+	publish(Update{Table: o.table, Degraded: o.degraded})
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -44,9 +44,7 @@ func TestLoad(t *testing.T) {
 	require.ErrorIs(t, err, partial)
 	require.EqualError(t, err, "bad: refused\ndegraded: partial")
 	for addr, want := range map[uint64]string{0x10: "f", 0x20: "g"} {
-		symbol, ok := snapshot.Lookup(addr, symtab.Always)
-		require.True(t, ok)
-		assert.Equal(t, want, symbol.Name().System)
+		assert.Equal(t, want, nameIn(snapshot, addr))
 	}
 
 	_, err = Load(t.Context(), once{name: "good", table: table(t, "f", 0x10)})

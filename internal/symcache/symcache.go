@@ -22,12 +22,19 @@ type Source interface {
 	// Name identifies the source in messages and metrics.
 	Name() string
 
-	// Run publishes a whole table, then a new one after every change, until ctx
-	// is done or it cannot vouch for its last table any more; then it says why.
-	// The error given with a table says what is missing from it, and what the
-	// operator can do about it; nil if nothing is. Run starts no goroutine that
-	// outlives the call and never changes a published table.
-	Run(ctx context.Context, publish func(t *symtab.Table, degraded error)) error
+	// Run publishes a whole table, then a new one after every change, until ctx is
+	// done or it cannot vouch for its last table any more; then it says why. Run starts
+	// no goroutine that outlives the call and never changes a published table. publish
+	// is safe for concurrent use; later calls must have later tables.
+	Run(ctx context.Context, publish func(Update)) error
+}
+
+// A Refresher is a source that can bring its table up to the present without waiting for
+// anything: it publishes what has happened until now before Refresh returns. Refresh is
+// safe for concurrent use, also while the source does not run.
+type Refresher interface {
+	Source
+	Refresh()
 }
 
 // A Cache runs sources and holds what they published last. It is safe for
@@ -46,7 +53,8 @@ type Cache struct {
 	mu       sync.Mutex // guards what follows; held while watchers are called
 	tables   []*symtab.Table
 	health   []Health
-	lines    []lines // of the log, by source
+	counts   []SourceCounts
+	messages []messages // in the log, by source
 	watchers map[*watcher]struct{}
 }
 
@@ -73,7 +81,8 @@ func start(
 	}
 	for _, s := range sources {
 		c.health = append(c.health, Health{Source: s.Name()})
-		c.lines = append(c.lines, newLines())
+		c.counts = append(c.counts, SourceCounts{Source: s.Name()})
+		c.messages = append(c.messages, newMessages())
 	}
 	c.snapshot.Store(symtab.NewSnapshot())
 	for i := range sources {
@@ -85,9 +94,13 @@ func start(
 	return c
 }
 
-// follow reads the clock once a second.
+// readClock is the time between two readings of the clock: how exactly it is known when
+// the wall clock was set.
+const readClock = 10 * time.Second
+
+// follow reads the clock now and then.
 func follow(ctx context.Context, clock *realtime.Tracker) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(readClock)
 	defer tick.Stop()
 	for {
 		select {
@@ -116,8 +129,8 @@ func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
 		wait.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			err := s.Run(ctx, func(t *symtab.Table, degraded error) {
-				tables[i], errs[i] = t, degraded
+			err := s.Run(ctx, func(u Update) {
+				tables[i], errs[i] = u.Table, u.Degraded
 				cancel()
 			})
 			if tables[i] == nil {
@@ -136,6 +149,36 @@ func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
 func (c *Cache) Snapshot() *symtab.Snapshot {
 	if c == nil {
 		return nil
+	}
+	return c.snapshot.Load()
+}
+
+// Tables returns what each source that has published knows now, by its name.
+func (c *Cache) Tables() map[string]*symtab.Table {
+	tables := make(map[string]*symtab.Table)
+	if c == nil {
+		return tables
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, t := range c.tables {
+		if t != nil {
+			tables[c.counts[i].Source] = t
+		}
+	}
+	return tables
+}
+
+// Fresh brings the sources that can do that up to the present and returns what is known
+// then. It waits for nothing. A nil Cache knows nothing.
+func (c *Cache) Fresh() *symtab.Snapshot {
+	if c == nil {
+		return nil
+	}
+	for _, s := range c.sources {
+		if s, ok := s.(Refresher); ok {
+			s.Refresh()
+		}
 	}
 	return c.snapshot.Load()
 }
@@ -168,9 +211,9 @@ var errStopped = errors.New("source stopped by itself")
 func (c *Cache) run(ctx context.Context, i int) {
 	retry := c.newBackOff()
 	for {
-		err := c.sources[i].Run(ctx, func(t *symtab.Table, degraded error) {
+		err := c.sources[i].Run(ctx, func(u Update) {
 			retry.Reset()
-			c.publish(i, t, degraded)
+			c.publish(i, &u)
 		})
 		if ctx.Err() != nil {
 			return
@@ -187,25 +230,17 @@ func (c *Cache) run(ctx context.Context, i int) {
 	}
 }
 
-func (c *Cache) publish(i int, t *symtab.Table, degraded error) {
+func (c *Cache) publish(i int, u *Update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tables[i] = t
+	c.tables[i] = u.Table
 	c.snapshot.Store(symtab.NewSnapshot(c.tables...))
+	c.noteChanges(i, &u.Changes)
 	state := StateUp
-	if degraded != nil {
+	if u.Degraded != nil {
 		state = StateDegraded
 	}
-	if s, ok := c.sources[i].(Counting); ok {
-		s.Stats().published(func(kind Kind, delay time.Duration) {
-			for w := range c.watchers {
-				if w.delayed != nil {
-					w.delayed(s.Name(), kind, delay)
-				}
-			}
-		})
-	}
-	c.setHealth(i, state, degraded)
+	c.setHealth(i, state, u.Degraded)
 }
 
 // failed notes that a source stopped. Its last table stays in use.

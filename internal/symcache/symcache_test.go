@@ -25,18 +25,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	name string
 	runs atomic.Int32
-	do   chan func(publish func(*symtab.Table, error)) error // a result ends the run, if not errGoOn
+	do   chan func(publish func(Update)) error // a result ends the run, if not errGoOn
 }
 
 var errGoOn = errors.New("go on")
 
 func newFake(name string) *fake {
-	return &fake{name: name, do: make(chan func(func(*symtab.Table, error)) error)}
+	return &fake{name: name, do: make(chan func(func(Update)) error)}
 }
 
 func (f *fake) Name() string { return f.name }
 
-func (f *fake) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
+func (f *fake) Run(ctx context.Context, publish func(Update)) error {
 	f.runs.Add(1)
 	for {
 		select {
@@ -51,14 +51,18 @@ func (f *fake) Run(ctx context.Context, publish func(*symtab.Table, error)) erro
 }
 
 func (f *fake) publish(t *symtab.Table, degraded error) {
-	f.do <- func(publish func(*symtab.Table, error)) error {
-		publish(t, degraded)
+	f.update(Update{Table: t, Degraded: degraded})
+}
+
+func (f *fake) update(u Update) {
+	f.do <- func(publish func(Update)) error {
+		publish(u)
 		return errGoOn
 	}
 }
 
 func (f *fake) fail(err error) {
-	f.do <- func(func(*symtab.Table, error)) error { return err }
+	f.do <- func(func(Update)) error { return err }
 }
 
 // table returns a table with one symbol, named name, at addr.
@@ -66,17 +70,21 @@ func table(t *testing.T, name string, addr uint64) *symtab.Table {
 	t.Helper()
 	var b symtab.Builder
 	b.Add(addr, 'T', []byte(name))
-	m, err := b.Build(symtab.ModuleInfo{Name: "m", Start: addr, End: addr + 1, Valid: symtab.Always})
+	m, err := b.Build(symtab.ImageInfo{Name: "m", Start: addr, End: addr + 1, Lifetime: symtab.Always})
 	require.NoError(t, err)
-	return symtab.NewTable([]*symtab.Module{m})
+	return symtab.NewTable(m)
 }
 
 func lookup(c *Cache, addr uint64) string {
-	sym, ok := c.Snapshot().Lookup(addr, symtab.Always)
-	if !ok {
+	return nameIn(c.Snapshot(), addr)
+}
+
+func nameIn(s *symtab.Snapshot, addr uint64) string {
+	hit := s.At(addr, symtab.Present)
+	if hit.Image == nil {
 		return ""
 	}
-	return sym.Name().System
+	return hit.Symbol.Name().System
 }
 
 func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {
@@ -97,9 +105,7 @@ func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {
 		assert.Equal(t, "a2", lookup(c, 1))
 		assert.Equal(t, "b1", lookup(c, 2))
 
-		sym, ok := before.Lookup(1, symtab.Always)
-		require.True(t, ok, "a snapshot stays what it was")
-		assert.Equal(t, "a1", sym.Name().System)
+		assert.Equal(t, "a1", nameIn(before, 1), "a snapshot stays what it was")
 	})
 }
 
@@ -185,6 +191,7 @@ func TestHealthIsReportedOnChange(t *testing.T) {
 func TestNilCache(t *testing.T) {
 	var c *Cache
 	assert.Nil(t, c.Snapshot())
+	assert.Nil(t, c.Fresh())
 	assert.Nil(t, c.Health())
 }
 

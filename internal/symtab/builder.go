@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unique"
 )
 
 // MaxNameLen is the length in bytes of the longest name a symbol can have:
@@ -14,12 +15,26 @@ const MaxNameLen = 511
 // The errors of [Builder.Build]. Each means that the input is not what a kernel
 // gives.
 var (
-	ErrRange = errors.New("a module's code must span more than 0 and less than 4 GiB")
+	ErrRange = errors.New("an image's code must span more than 0 and less than 4 GiB")
 	ErrOrder = errors.New("symbols are not in the order of their addresses")
-	ErrSize  = errors.New("more symbols or longer names than a module can have")
+	ErrSize  = errors.New("more symbols or longer names than an image can have")
 )
 
-// A Builder makes a [Module] of symbols that are added in the order of their
+// ImageInfo says what an image with symbols of its own is and where it lies; the fields
+// are those of [Image] and [Text].
+type ImageInfo struct {
+	Name       string // of a module as the kernel writes it, KernelName for the core kernel
+	Origin     Origin
+	BuildID    string
+	FileID     string
+	Base       uint64
+	Start, End uint64
+	Gap        Range
+	Landmarks  *Landmarks
+	Lifetime   Interval
+}
+
+// A Builder makes an [Image] of symbols that are added in the order of their
 // addresses, as the kernel lists those of its core; a [Sorter] brings others
 // into that order. Its zero value is ready for use. It is not safe for
 // concurrent use.
@@ -86,11 +101,11 @@ func (b *Builder) StartAt(addr uint64) {
 	}
 }
 
-// Build makes a module of the symbols that were added and resets the builder.
+// Build makes an image of the symbols that were added and resets the builder.
 // Symbols at info.End and above are left out, which only the address added last
 // may be; none may lie below info.Start.
-func (b *Builder) Build(info ModuleInfo) (*Module, error) {
-	defer func() { *b = Builder{} }()
+func (b *Builder) Build(info ImageInfo) (*Image, error) {
+	defer func() { *b = Builder{packed: b.packed.emptied()} }()
 	if b.named && b.addr >= info.End {
 		b.packed.dropLast()
 		b.named = false
@@ -105,10 +120,21 @@ func (b *Builder) Build(info ModuleInfo) (*Module, error) {
 		return nil, fmt.Errorf("%w: symbols at %#x-%#x are not in %#x-%#x",
 			ErrRange, b.first, b.addr, info.Start, info.End)
 	}
-	return &Module{
-		ModuleInfo: info,
-		symbols:    b.packed.symbols(uint32(b.first - info.Start)),
+	return &Image{
+		Start: info.Start, End: info.End, Lifetime: info.Lifetime, Origin: info.Origin, name: unique.Make(info.Name),
+		Text: &Text{
+			BuildID: info.BuildID, FileID: info.FileID, Base: info.Base, Gap: info.Gap, Landmarks: info.Landmarks,
+			symbols: b.packed.symbols(uint32(b.first-info.Start), info.gap()),
+		},
 	}, nil
+}
+
+// gap returns the offsets of the gap.
+func (info *ImageInfo) gap() offsets {
+	if info.Gap == (Range{}) {
+		return offsets{}
+	}
+	return offsets{start: uint32(info.Gap.Start - info.Start), end: uint32(info.Gap.End - info.Start)}
 }
 
 // startSymbol packs a symbol that starts at b.addr.

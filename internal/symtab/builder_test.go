@@ -13,16 +13,16 @@ import (
 
 const text = 0xffff800081000000
 
-func kernelInfo(size uint64) ModuleInfo {
-	return ModuleInfo{
+func kernelInfo(size uint64) ImageInfo {
+	return ImageInfo{
 		Name: KernelName, Origin: OriginKernel,
 		Base: text, Start: text, End: text + size,
-		Valid: Always,
+		Lifetime: Always,
 	}
 }
 
 // build builds a module with Builder or, if the lines are not sorted, Sorter.
-func build(t testing.TB, info ModuleInfo, lines ...line) *Module {
+func build(t testing.TB, info ImageInfo, lines ...line) *Image {
 	t.Helper()
 	var s Sorter
 	for _, l := range lines {
@@ -30,13 +30,13 @@ func build(t testing.TB, info ModuleInfo, lines ...line) *Module {
 	}
 	m, err := s.Build(info)
 	require.NoError(t, err)
-	checkModule(t, m, oracle{info: info, lines: lines})
+	checkImage(t, m, oracle{info: info, lines: lines})
 	return m
 }
 
-// checkModule checks the invariants of a module and that it agrees with the
+// checkImage checks the invariants of a module and that it agrees with the
 // oracle wherever it could not.
-func checkModule(t testing.TB, m *Module, o oracle) {
+func checkImage(t testing.TB, m *Image, o oracle) {
 	t.Helper()
 	last := m.Start
 	for i := range m.Len() {
@@ -47,10 +47,10 @@ func checkModule(t testing.TB, m *Module, o oracle) {
 		require.NotEmpty(t, s.Name().System, "symbol %d", i)
 		last = s.End
 	}
-	table := NewTable([]*Module{m})
+	table := NewTable(m)
 	for _, addr := range o.probes() {
 		name, start, end, ok := o.lookup(addr)
-		sym, found := table.Lookup(addr, Always)
+		sym, found := lookup(table, addr)
 		require.Equal(t, ok, found, "%#x: oracle says %q", addr, name)
 		if !ok {
 			continue
@@ -61,9 +61,15 @@ func checkModule(t testing.TB, m *Module, o oracle) {
 	}
 }
 
-func name(t testing.TB, m *Module, offset uint64) string {
+// lookup returns the symbol that a table has at an address now.
+func lookup(table *Table, addr uint64) (Symbol, bool) {
+	sym := NewSnapshot(table).At(addr, Present).Symbol
+	return sym, sym.Image != nil
+}
+
+func name(t testing.TB, m *Image, offset uint64) string {
 	t.Helper()
-	sym, ok := NewTable([]*Module{m}).Lookup(text+offset, Always)
+	sym, ok := lookup(NewTable(m), text+offset)
 	if !ok {
 		return ""
 	}
@@ -227,17 +233,17 @@ func TestBuildErrors(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		info  ModuleInfo
+		info  ImageInfo
 		addrs []uint64
 		want  error
 	}{
 		{"descending", kernelInfo(0x100), []uint64{text + 1, text}, ErrOrder},
 		{"empty range", kernelInfo(0), nil, ErrRange},
 		{"range of 4 GiB", kernelInfo(1 << 32), nil, ErrRange},
-		{"start above end", ModuleInfo{Start: 2, End: 1}, nil, ErrRange},
+		{"start above end", ImageInfo{Start: 2, End: 1}, nil, ErrRange},
 		{"symbol below the start", kernelInfo(0x100), []uint64{text - 1}, ErrRange},
 		{"symbols above the end", kernelInfo(0x100), []uint64{text + 0x100, text + 0x101}, ErrRange},
-		{"symbols 4 GiB apart", ModuleInfo{Start: 1, End: 1 << 31}, []uint64{1, 1 + 1<<32}, ErrRange},
+		{"symbols 4 GiB apart", ImageInfo{Start: 1, End: 1 << 31}, []uint64{1, 1 + 1<<32}, ErrRange},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b Builder

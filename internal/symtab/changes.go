@@ -1,17 +1,19 @@
 package symtab
 
-// FunctionsSince compares the functions that are there with those of an earlier table
-// of the same Functions, and returns those that are not in it, and those of it that are
-// there no more, each in the order of their addresses. One that was replaced, as more
+import "slices"
+
+// Since compares the images that have not been unloaded with those of an earlier table
+// of the same History, and returns those that are not in it, and those of it that were
+// unloaded, each in the order of their addresses. One that was replaced, as more
 // became known of it, is among both. What it costs grows with the number of changes;
-// of what did not change it looks at one in some dozens only.
-func (t *Table) FunctionsSince(earlier *Table) (came, went []*Function) {
-	is, was := t.functions.root.leaves(nil), earlier.functions.root.leaves(nil)
-	return missing(is, was, earlier.functions.root), missing(was, is, t.functions.root)
+// of what did not change it reads one in some dozens only.
+func (t *Table) Since(earlier *Table) (came, went []*Image) {
+	is, was := t.root.leaves(nil), earlier.root.leaves(nil)
+	return missing(is, was, earlier.root), missing(was, is, t.root)
 }
 
 // leaves appends the leaves below a node.
-func (n *node[T]) leaves(to []*node[T]) []*node[T] {
+func (n *node) leaves(to []*node) []*node {
 	if n == nil {
 		return to
 	}
@@ -24,27 +26,43 @@ func (n *node[T]) leaves(to []*node[T]) []*node[T] {
 	return to
 }
 
-// missing returns the functions of leaves that are not there in another tree.
-func missing(leaves, others []*node[*Function], root *node[*Function]) (functions []*Function) {
-	shared := make(map[*node[*Function]]bool, len(others))
+// missing returns the images of leaves that are not there in another tree.
+func missing(leaves, others []*node, root *node) (images []*Image) {
+	shared := make(map[*node]bool, len(others))
 	for _, n := range others {
 		shared[n] = true
 	}
-	var last *Function // a function can have several segments
+	var last *Image // an image can have several segments
 	for _, n := range leaves {
 		if shared[n] {
 			continue
 		}
 		for i := range n.segments {
-			f := n.segments[i].live
-			if f == nil || f == last {
+			m := n.segments[i].live
+			if m == nil || m == last {
 				continue
 			}
-			last = f
-			if s := root.floor(f.Start); s == nil || f.Start >= s.end || s.live != f {
-				functions = append(functions, f)
+			last = m
+			if s := root.floor(m.Start); s == nil || m.Start >= s.end || s.live != m {
+				images = append(images, m)
 			}
 		}
 	}
-	return functions
+	return images
+}
+
+// Ended returns when an image of an earlier table of the same History was unloaded, and
+// false if it was not, or that is not remembered.
+func (t *Table) Ended(m *Image) (at int64, ok bool) {
+	s := t.segment(m.Start)
+	if s == nil {
+		return 0, false
+	}
+	i := slices.IndexFunc(s.past, func(past *Image) bool {
+		return past.Start == m.Start && past.Lifetime.From == m.Lifetime.From && past.name == m.name
+	})
+	if i < 0 {
+		return 0, false
+	}
+	return s.past[i].Lifetime.To, true
 }

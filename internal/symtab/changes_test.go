@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFunctionsSince compares tables after a few and after many changes, with a
-// comparison of all functions.
-func TestFunctionsSince(t *testing.T) {
+// TestSince compares tables after a few and after many changes, with a
+// comparison of all images.
+func TestSince(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	record := NewFunctions(remember)
+	record := NewHistory(remember)
 	empty := record.Table()
-	came, went := empty.FunctionsSince(empty)
+	came, went := empty.Since(empty)
 	require.Empty(t, came)
 	require.Empty(t, went)
 	tables := []*Table{empty}
@@ -29,37 +29,37 @@ func TestFunctionsSince(t *testing.T) {
 				if r.IntN(4) == 0 {
 					origin = OriginTrampoline
 				}
-				record.Load(NewFunction(origin, strconv.Itoa(r.IntN(9)), start, uint32(r.IntN(0x200)), Since(int64(i))))
+				record.Load(NewFunction(origin, strconv.Itoa(r.IntN(9)), start, uint32(r.IntN(0x200)), int64(i)))
 			case r.IntN(4) == 0:
 				record.Replace(f, f.Of(&Program{}, nil))
 			default:
-				record.Unload(f, int64(i), Slack{})
+				record.Unload(f, int64(i))
 			}
 		}
 		if r.IntN(9) == 0 {
-			record.Expire(int64(i) + int64(remember.TTL))
+			record.Evict(int64(i) + int64(remember.TTL))
 		}
 		tables = append(tables, record.Table())
 	}
 	for range 300 {
 		from := r.IntN(len(tables))
 		was, is := tables[from], tables[min(from+r.IntN(5), len(tables)-1)]
-		came, went := is.FunctionsSince(was)
+		came, went := is.Since(was)
 		require.Equal(t, without(is, was), came)
 		require.Equal(t, without(was, is), went)
 	}
 }
 
-// without returns the functions of one table that are not in another.
-func without(t, other *Table) []*Function {
-	others := make(map[*Function]bool)
-	for _, f := range other.Functions() {
+// without returns the images of one table that are not in another.
+func without(t, other *Table) []*Image {
+	others := make(map[*Image]bool)
+	for _, f := range other.Live() {
 		others[f] = true
 	}
-	functions := slices.DeleteFunc(t.Functions(), func(f *Function) bool { return others[f] })
-	slices.SortFunc(functions, func(a, b *Function) int { return cmp.Compare(a.Start, b.Start) })
-	if len(functions) == 0 {
+	images := slices.DeleteFunc(t.Live(), func(f *Image) bool { return others[f] })
+	slices.SortFunc(images, func(a, b *Image) int { return cmp.Compare(a.Start, b.Start) })
+	if len(images) == 0 {
 		return nil
 	}
-	return functions
+	return images
 }

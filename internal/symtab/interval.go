@@ -13,69 +13,64 @@ type Interval struct {
 	From, To int64
 }
 
-// Always is the interval that holds every instant.
-var Always = Interval{From: math.MinInt64, To: math.MaxInt64}
+// Forever is the end of the lifetime of what has not been unloaded.
+const Forever = math.MaxInt64
 
-// Now is an interval that only code which is still there overlaps.
-var Now = Interval{From: math.MaxInt64 - 1, To: math.MaxInt64}
+// Always is the interval that holds every instant: the lifetime of the core kernel.
+var Always = Interval{From: math.MinInt64, To: Forever}
+
+// Present is an interval that stands for "as last seen": what was not unloaded has the
+// address in it, whatever may have happened since the source last looked. It is for
+// those who ask about now; no time of a sample is equal to it, as it is empty.
+var Present = Interval{From: Forever, To: Forever}
 
 // Since returns the interval from an instant on.
-func Since(from int64) Interval { return Interval{From: from, To: math.MaxInt64} }
+func Since(from int64) Interval { return Interval{From: from, To: Forever} }
 
 // Instant returns the shortest interval that holds t.
 func Instant(t int64) Interval {
-	t = min(t, math.MaxInt64-1)
+	t = min(t, Forever-1)
 	return Interval{From: t, To: t + 1}
 }
 
 // Overlaps reports whether the two intervals have an instant in common.
-func (i Interval) Overlaps(o Interval) bool { return i.overlap(o) > 0 }
+func (i Interval) Overlaps(o Interval) bool {
+	return max(i.From, o.From) < min(i.To, o.To)
+}
 
-// overlap returns the length of what the two intervals have in common.
-func (i Interval) overlap(o Interval) uint64 {
-	from, to := max(i.From, o.From), min(i.To, o.To)
-	if from >= to {
-		return 0
+// Holds reports whether every instant of o is one of i.
+func (i Interval) Holds(o Interval) bool { return i.From <= o.From && o.To <= i.To }
+
+func (i Interval) length() time.Duration { return time.Duration(i.To - i.From) }
+
+// Widened returns the interval with d more nanoseconds on either side, or less if d is
+// negative. What reaches to the beginning or the end of time still does.
+func (i Interval) Widened(d int64) Interval {
+	w := i
+	if i.From != math.MinInt64 {
+		if w.From = i.From - d; d > 0 && w.From > i.From {
+			w.From = math.MinInt64
+		}
 	}
-	return uint64(to) - uint64(from)
-}
-
-// holds reports whether every instant of o is one of i.
-func (i Interval) holds(o Interval) bool { return i.From <= o.From && o.To <= i.To }
-
-// widened returns the interval with so many nanoseconds more on either side.
-func (i Interval) widened(before, after int64) Interval {
-	from, to := i.From-before, i.To+after
-	if from > i.From {
-		from = math.MinInt64
+	if i.To != math.MaxInt64 {
+		if w.To = i.To + d; d > 0 && w.To < i.To {
+			w.To = math.MaxInt64
+		}
 	}
-	if to < i.To {
-		to = math.MaxInt64
-	}
-	return Interval{From: from, To: to}
+	return w
 }
 
-// Slack is how much longer code may have been there than is certain, in
-// microseconds: when it was loaded or unloaded is not known better.
-type Slack struct {
-	Before, After uint32
+// and returns what the two intervals have in common.
+func (i Interval) and(o Interval) Interval {
+	return Interval{From: max(i.From, o.From), To: min(i.To, o.To)}
 }
 
-// NewSlack returns a Slack, of at most 71 minutes either way.
-func NewSlack(before, after time.Duration) Slack {
-	return Slack{Before: microseconds(before), After: microseconds(after)}
+// Hull returns the shortest interval that holds both.
+func (i Interval) Hull(o Interval) Interval {
+	return Interval{From: min(i.From, o.From), To: max(i.To, o.To)}
 }
 
-func microseconds(d time.Duration) uint32 {
-	return uint32(min(max(d+time.Microsecond-1, 0)/time.Microsecond, math.MaxUint32))
-}
-
-// possible returns the interval in which code may have been there that certainly
-// was there in i.
-func (s Slack) possible(i Interval) Interval {
-	return i.widened(int64(s.Before)*1000, int64(s.After)*1000)
-}
-
-// tolerance is how far, in nanoseconds, the clocks of whoever took a sample and
-// of whoever saw a load may be apart (section 5.2 of the contract).
-const tolerance = int64(5 * time.Millisecond)
+// guard is how near, in nanoseconds, the lifetime of another image may come to an
+// interval (contract 5.4): a program can run on for some milliseconds after the record
+// of its unload.
+const guard = int64(5 * time.Millisecond)

@@ -9,31 +9,28 @@ import (
 // of unloaded code included. It is a sum of the sizes of what is stored, without
 // what the allocator rounds up, and without the readable names that lookups keep
 // for a while.
-func (t *Table) Memory() [NumOrigins]int64 { return t.memory }
+func (t *Table) Memory() [NumOrigins]int64 { return t.counts.memory }
 
 // sizeOf returns the bytes of n values.
 func sizeOf[T any](n int) int64 { return int64(reflect.TypeFor[T]().Size()) * int64(n) }
-
-// memory returns the bytes that the module takes.
-func (m *Module) memory() int64 {
-	s := &m.symbols
-	return sizeOf[Module](1) +
-		sizeOf[extent](cap(s.extents)) + sizeOf[large](cap(s.large)) + sizeOf[uint32](cap(s.index)) +
-		int64(cap(s.names.packed)) + sizeOf[uint32](cap(s.names.blocks)) +
-		sizeOf[atomic.Pointer[Name]](cap(s.names.cache.slots))
-}
 
 // interned is about what the package unique takes for a string, beside it: an entry
 // in a trie and a weak pointer, as measured with Go 1.26.
 const interned = 190
 
-// memory returns the bytes that the function takes, with its place in the tree.
-// Functions of one program share what is said of that, and files their names,
-// which are not counted.
-func (f *Function) memory() int64 {
-	n := sizeOf[Function](1) + sizeOf[segment[*Function]](1) + sizeOf[uint64](1) + int64(len(f.Name())) + interned
-	if l := f.Lines; l != nil {
+// memory returns the bytes that the image takes, with its place in the tree. Functions of
+// one program share what is said of that, and files their names, which are not counted.
+func (m *Image) memory() int64 {
+	n := sizeOf[Image](1) + sizeOf[segment](1) + sizeOf[uint64](1) + int64(len(m.Name())) + interned
+	if l := m.Lines; l != nil {
 		n += sizeOf[Lines](1) + sizeOf[lineRecord](cap(l.records)) + sizeOf[uint64](cap(l.files))
+	}
+	if m.Text != nil {
+		s := &m.symbols
+		n += sizeOf[Text](1) +
+			sizeOf[extent](cap(s.extents)) + sizeOf[large](cap(s.large)) + sizeOf[uint32](cap(s.index)) +
+			int64(cap(s.names.packed)) + sizeOf[uint32](cap(s.names.blocks)) +
+			sizeOf[atomic.Pointer[Name]](cap(s.names.cache.slots))
 	}
 	return n
 }

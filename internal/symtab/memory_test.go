@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMemoryIsThatOfTheFunctions records changes of all kinds, and adds up what
+// TestMemoryIsThatOfTheImages records changes of all kinds, and adds up what
 // is there and what is remembered.
-func TestMemoryIsThatOfTheFunctions(t *testing.T) {
-	for _, history := range []History{{TTL: 200 * time.Millisecond, MaxEntries: 20}, {}} {
-		r := rand.New(rand.NewPCG(5, uint64(history.MaxEntries)))
-		record := NewFunctions(history)
+func TestMemoryIsThatOfTheImages(t *testing.T) {
+	for _, limits := range []Limits{{TTL: 200 * time.Millisecond, MaxEntries: 20}, {}} {
+		r := rand.New(rand.NewPCG(5, uint64(limits.MaxEntries)))
+		record := NewHistory(limits)
 		var lines LinesBuilder
 		for step := range 3000 {
 			now := int64(step) * ms
@@ -25,32 +25,32 @@ func TestMemoryIsThatOfTheFunctions(t *testing.T) {
 			switch there := record.At(start); {
 			case there == nil || r.IntN(3) == 0:
 				origin := []Origin{OriginBPF, OriginTrampoline, OriginOOL}[r.IntN(3)]
-				record.Load(NewFunction(origin, fmt.Sprint("f", step), start, 64*(1+r.Uint32N(8)), Since(now)))
+				record.Load(NewFunction(origin, fmt.Sprint("f", step), start, 64*(1+r.Uint32N(8)), now))
 			case r.IntN(2) == 0:
 				lines.Add(r.Uint32(), r.Uint32(), "a.c")
 				record.Replace(there, there.Of(&Program{ID: 1}, lines.Build()))
 				record.Replace(there, there) // is not there any more
 			default:
-				record.Unload(there, now, Slack{})
-				record.Unload(there, now, Slack{}) // is not there any more
+				record.Unload(there, now)
+				record.Unload(there, now) // is not there any more
 			}
-			record.Expire(now)
+			record.Evict(now)
 			require.Equal(t, walked(record), record.Table().Memory(), "step %d", step)
 		}
 	}
 }
 
-func walked(record *Functions) (sum [NumOrigins]int64) {
-	seen := make(map[*Function]bool)
-	count := func(f *Function) {
+func walked(record *History) (sum [NumOrigins]int64) {
+	seen := make(map[*Image]bool)
+	count := func(f *Image) {
 		if f != nil && !seen[f] {
 			seen[f] = true
 			sum[f.Origin] += f.memory()
 		}
 	}
-	record.tree.root.each(0, math.MaxUint64, func(s *segment[*Function]) bool {
+	record.tree.root.each(0, math.MaxUint64, func(s *segment) bool {
 		count(s.live)
-		for _, f := range s.dead {
+		for _, f := range s.past {
 			count(f)
 		}
 		return true
@@ -73,18 +73,18 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 	for i := range uint64(n) {
 		b.Add(0x1000+64*i, 'T', fmt.Appendf(nil, "function_%d_of_the_kernel", i*7919))
 	}
-	m, err := b.Build(ModuleInfo{Name: KernelName, Start: 0x1000, End: 0x1000 + 64*n, Valid: Always})
+	m, err := b.Build(ImageInfo{Name: KernelName, Start: 0x1000, End: 0x1000 + 64*n, Lifetime: Always})
 	require.NoError(t, err)
-	modules := NewTable([]*Module{m})
-	assert.InEpsilon(t, heap()-before, modules.Memory()[OriginKernel], 0.3)
+	core := NewTable(m)
+	assert.InEpsilon(t, heap()-before, core.Memory()[OriginKernel], 0.3)
 
 	before = heap()
-	record := NewFunctions(remember)
+	record := NewHistory(remember)
 	for i := range uint64(n) {
 		record.Load(bpf(fmt.Sprintf("bpf_prog_%016x_x", i), 0x1000+64*i, 64, int64(i)))
 	}
 	functions := record.Table()
 	assert.InEpsilon(t, heap()-before, functions.Memory()[OriginBPF], 0.3)
-	runtime.KeepAlive(modules)
+	runtime.KeepAlive(core)
 	runtime.KeepAlive(record)
 }

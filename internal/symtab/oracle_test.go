@@ -16,7 +16,7 @@ type line struct {
 // oracle answers lookups the slow and obvious way: rules 3.1 to 3.3 of the
 // contract, word by word, on the list itself.
 type oracle struct {
-	info  ModuleInfo
+	info  ImageInfo
 	lines []line
 }
 

@@ -33,7 +33,7 @@ const (
 
 // add packs a symbol, of no size yet, and reports whether it fits.
 func (p *packer) add(offset uint32, name []byte, folded bool) bool {
-	if p.total > math.MaxUint32-maxRecord {
+	if uint64(p.total) > math.MaxUint32-maxRecord {
 		return false
 	}
 	if len(p.spans) == cap(p.spans) {
@@ -59,6 +59,11 @@ func (p *packer) add(offset uint32, name []byte, folded bool) bool {
 	p.total += p.recordLen
 	p.n++
 	return true
+}
+
+// emptied returns an empty packer that uses the memory of the last chunks again.
+func (p *packer) emptied() packer {
+	return packer{spans: p.spans[:0], names: p.names[:0], blocks: p.blocks[:0], prev: p.prev[:0]}
 }
 
 // lastName returns the name of the last symbol, valid until the next one is
@@ -100,9 +105,11 @@ func sharedPrefix(prev, name []byte) int {
 	return i
 }
 
-// symbols returns what was packed, all offsets raised by the given number.
-func (p *packer) symbols(raise uint32) symbols {
+// symbols returns what was packed, all offsets raised by the given number. There are none
+// in the gap.
+func (p *packer) symbols(raise uint32, gap offsets) symbols {
 	s := symbols{
+		gap:     gap,
 		extents: make([]extent, 0, p.n+scanWidth),
 		names: names{
 			packed: make([]byte, 0, p.total),

@@ -14,11 +14,24 @@ type symbols struct {
 	large   []large  // sizes that need more than 16 bits, sorted by symbol
 
 	// index[b] is the number of symbols that start below b<<shift, so the
-	// symbols that start in bucket b are index[b] up to index[b+1].
+	// symbols that start in bucket b are index[b] up to index[b+1]. The gap of the core
+	// kernel has no buckets.
 	index []uint32
 	shift uint8
+	gap   offsets
 
 	names names
+}
+
+// offsets are those from start up to, but not including, end.
+type offsets struct{ start, end uint32 }
+
+// without returns an offset as if there were no gap.
+func (g offsets) without(offset uint32) uint32 {
+	if offset >= g.end {
+		offset -= g.end - g.start
+	}
+	return offset
 }
 
 // extent is where a symbol lies. It has 16-bit parts only so that it takes six
@@ -55,7 +68,7 @@ func (s *symbols) len() int { return max(0, len(s.extents)-scanWidth) }
 // offset, without a branch on each: the processor could not predict them, and a
 // wrong guess costs more than all the rest.
 func (s *symbols) floor(offset uint32) int {
-	bucket := uint(offset >> s.shift)
+	bucket := uint(s.gap.without(offset) >> s.shift)
 	if bucket >= uint(len(s.index)) { // above the last bucket
 		return s.len() - 1
 	}
@@ -106,13 +119,13 @@ func (s *symbols) buildIndex() {
 	if n == 0 {
 		return
 	}
-	last := s.extents[n-1].offset()
+	last := s.gap.without(s.extents[n-1].offset())
 	perBucket := uint64(last) * 3 / uint64(n)
 	s.shift = uint8(min(bits.Len64(perBucket), 31))
 	s.index = make([]uint32, (last>>s.shift)+2)
 	bucket := uint32(0)
 	for i, e := range s.extents[:n] {
-		for ; bucket < e.offset()>>s.shift; bucket++ {
+		for ; bucket < s.gap.without(e.offset())>>s.shift; bucket++ {
 			s.index[bucket+1] = uint32(i)
 		}
 	}

@@ -1,10 +1,13 @@
 package symtab
 
+import "math"
+
 // A Snapshot is what all sources know at one moment. It is immutable. A nil
 // Snapshot knows nothing.
 type Snapshot struct {
 	tables []*Table
-	core   *Module // to which nearly all lookups go; nil if it is not known
+	core   *Image   // in which nearly all look-ups end; nil if it is not known
+	others []*Table // those that know more than the core kernel
 }
 
 // NewSnapshot returns a snapshot of the tables. Tables that are nil, of sources
@@ -12,11 +15,14 @@ type Snapshot struct {
 func NewSnapshot(tables ...*Table) *Snapshot {
 	s := &Snapshot{}
 	for _, t := range tables {
-		if t != nil {
-			s.tables = append(s.tables, t)
-			if core := t.byName[KernelName]; core != nil && core.Valid == Always {
-				s.core = core
-			}
+		if t == nil {
+			continue
+		}
+		s.tables = append(s.tables, t)
+		if core := t.texts.byName[KernelName]; len(core) > 0 && core[0].Lifetime == Always {
+			s.core = core[0]
+		} else {
+			s.others = append(s.others, t)
 		}
 	}
 	return s
@@ -30,109 +36,237 @@ func (s *Snapshot) Tables() []*Table {
 	return s.tables
 }
 
-// Lookup returns the symbol that covered addr in an interval. It is exact: it never
-// returns the nearest symbol, nor one outside its time but for the tolerance of section
-// 5.2 of the contract. Of several that had the address in the interval, it returns the
-// one that had it for most of it. It does not allocate.
-func (s *Snapshot) Lookup(addr uint64, at Interval) (Symbol, bool) {
+// Core returns the core kernel, nil if it is not known.
+func (s *Snapshot) Core() *Image {
 	if s == nil {
-		return Symbol{}, false
+		return nil
 	}
-	if s.core != nil && s.core.Contains(addr) {
-		return s.core.Lookup(addr)
-	}
-	sym, ok, _ := s.lookup(addr, at)
-	return sym, ok
+	return s.core
 }
 
-// LookupSettled also says whether the answer, a symbol or none, holds for every
-// instant of the interval.
-func (s *Snapshot) LookupSettled(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
-	if s == nil {
-		return Symbol{}, false, true
+// Landmarks returns those of the core kernel, those of none if it is not known.
+func (s *Snapshot) Landmarks() *Landmarks {
+	if core := s.Core(); core != nil && core.Landmarks != nil {
+		return core.Landmarks
 	}
-	if core := s.core; core != nil && core.Contains(addr) {
-		sym, ok = core.Lookup(addr)
-		return sym, ok, true
-	}
-	return s.lookup(addr, at)
+	return &Landmarks{}
 }
 
-// LookupAlways returns the symbol that always covered addr. It reports settled false,
-// and does not look further, if what covers it has not always been there, or something
-// may have been there that is forgotten.
-func (s *Snapshot) LookupAlways(addr uint64) (sym Symbol, ok, settled bool) {
+// Reason says why there is no answer.
+type Reason uint8
+
+// The reasons, first the one that wins.
+const (
+	ReasonNone       Reason = iota // there is an answer
+	ReasonAmbiguous                // several images had the address at about that time
+	ReasonUnobserved               // images may have come or gone unseen
+	ReasonUnresolved               // no image had the address, or not for all of the interval
+)
+
+// String returns the reason's name, as in metrics; empty if there is an answer.
+func (r Reason) String() string {
+	return [...]string{"", "ambiguous", "unobserved", "unresolved"}[r]
+}
+
+// A Hit is what an address was during an interval.
+type Hit struct {
+	Image  *Image // nil if there is no answer
+	Symbol Symbol // the zero value if Image has none there
+	Reason Reason // why there is no answer
+	Whole  bool   // the same holds for every interval within this one
+}
+
+// At returns what an address was during an interval (contract 5.4): the image that had it
+// for all of the interval, if no other had it at about that time. It does not allocate.
+func (s *Snapshot) At(addr uint64, during Interval) Hit {
 	if s == nil {
-		return Symbol{}, false, true
+		return Hit{Reason: ReasonUnresolved, Whole: true}
 	}
 	if s.core != nil && s.core.Contains(addr) {
-		sym, ok = s.core.Lookup(addr)
-		return sym, ok, true
+		return Hit{Image: s.core, Symbol: s.core.Lookup(addr), Whole: true}
 	}
-	for _, t := range s.tables {
-		if t.forgotten.mayHold(addr) || !t.hasAlways(addr) {
-			return Symbol{}, false, false
+	var only *segment
+	var table *Table
+	for _, t := range s.others {
+		if found := t.segment(addr); found != nil {
+			if only != nil {
+				return s.choose(addr, during)
+			}
+			only, table = found, t
 		}
 	}
-	return s.lookup(addr, Always)
+	if only != nil && only.live != nil && during.To <= table.certain && only.since <= during.From &&
+		(len(only.past) == 0 || during.From > math.MinInt64+guard && only.since <= during.From-guard) {
+		return Hit{Image: only.live, Symbol: only.symbol(addr), Whole: true}
+	}
+	return s.choose(addr, during)
 }
 
-func (s *Snapshot) lookup(addr uint64, at Interval) (sym Symbol, ok, settled bool) {
-	at = notEmpty(at)
-	if f := s.onlyFunction(addr); f != nil && f.isLive(at) && f.size&isGuess == 0 {
-		return functionOf(f), true, true
-	}
-	m, f, settled := s.owner(addr, at)
+// Around returns what At does, and an interval that holds the given one: for all intervals
+// in it, the answer is the same. It is empty if there is none.
+func (s *Snapshot) Around(addr uint64, during Interval) (hit Hit, span Interval) {
+	hit = s.At(addr, during)
 	switch {
-	case f != nil:
-		return Symbol{Start: f.Start, End: f.End(), Function: f}, true, settled
-	case m == nil:
-		return Symbol{}, false, settled
+	case !hit.Whole:
+		return hit, Interval{}
+	case s == nil || hit.Image == s.core && s.core != nil:
+		return hit, Always
+	case during == Present:
+		return hit, during
 	}
-	sym, ok = m.Lookup(addr)
-	if ok && sym.Start == m.lastStart() {
-		sym.End = min(sym.End, s.endOf(m, sym.End, at))
-	}
-	return sym, ok, settled
-}
-
-// ModuleAt returns the module that had code at addr in an interval, or most of it.
-func (s *Snapshot) ModuleAt(addr uint64, at Interval) (*Module, bool) {
-	if s == nil {
-		return nil, false
-	}
-	m, _, _ := s.owner(addr, notEmpty(at))
-	return m, m != nil
-}
-
-// ModuleByName returns the module of that name, spelled as the kernel spells it:
-// the one that is there or, if none is, the last that was. unique is false if there
-// were others of that name, of another build.
-func (s *Snapshot) ModuleByName(name string) (m *Module, unique, ok bool) {
-	for _, t := range s.Tables() {
-		if m, ok := t.byName[name]; ok {
-			return m, !t.ambiguous[name], true
+	span = Always
+	for _, t := range s.others {
+		if found := t.segment(addr); found != nil {
+			before, after := found.neighbors(during.Widened(guard))
+			span = span.and(Interval{From: before, To: after}.Widened(-guard))
+			if hit.Image != nil && (found.live == hit.Image || !hit.Image.IsLive()) {
+				span = span.and(hit.Image.certainly(t, during))
+			}
+		}
+		if blind, around := t.blindAround(during); hit.Image == nil && (blind == (hit.Reason == ReasonUnobserved)) {
+			span = span.and(around)
 		}
 	}
-	return nil, false, false
+	if !span.Holds(during) {
+		return hit, during
+	}
+	return hit, span
 }
 
-// ModuleByBuildID returns the module with that GNU build id, in lower-case hex: the
-// one that is there or, if none is, the last that was.
-func (s *Snapshot) ModuleByBuildID(id string) (*Module, bool) {
+// choose is At where the answer is not plain.
+func (s *Snapshot) choose(addr uint64, during Interval) Hit {
+	c := choice{during: during, wide: during.Widened(guard)}
+	for _, t := range s.others {
+		if found := t.segment(addr); found != nil {
+			found.overlapping(c.wide, func(m *Image) bool {
+				c.add(t, m)
+				return !c.several || c.long
+			})
+		}
+	}
+	m, reason, whole := s.settle(&c)
+	if m == nil {
+		return Hit{Reason: reason, Whole: whole}
+	}
+	return Hit{Image: m, Symbol: m.Lookup(addr), Whole: true}
+}
+
+// certainly returns when an image of a table was certainly there.
+func (m *Image) certainly(t *Table, during Interval) Interval {
+	lifetime := m.Lifetime
+	if m.IsLive() && during != Present {
+		lifetime.To = t.certain
+	}
+	return lifetime
+}
+
+// choice is the image that had an address, and whether there are several.
+type choice struct {
+	during, wide Interval
+	image        *Image
+	lifetime     Interval // for which the image certainly was there
+	several      bool
+	long         bool // image was announced longer than it is, so others come first
+}
+
+// add adds an image. Where one that was announced longer than it is meets another, the
+// address is the other's (contract 3.5).
+func (c *choice) add(t *Table, m *Image) {
+	lifetime := m.certainly(t, c.during)
+	long := m.IsLong()
+	switch {
+	case c.image == nil, c.long && !long:
+		c.image, c.lifetime, c.several, c.long = m, lifetime, false, long
+	case long && !c.long:
+	case !sameAnswer(c.image, m):
+		c.several = true
+	case lifetime.From <= c.lifetime.To && c.lifetime.From <= lifetime.To:
+		c.lifetime = c.lifetime.Hull(lifetime)
+	case !c.lifetime.Holds(c.during): // there is a gap between the two
+		c.image, c.lifetime = m, lifetime
+	}
+}
+
+// settle returns the image that had the address for all of the interval, or why none is
+// certain, and whether the same holds for every interval within this one.
+func (s *Snapshot) settle(c *choice) (m *Image, reason Reason, whole bool) {
+	switch {
+	case c.several:
+		return nil, ReasonAmbiguous, false
+	case c.image != nil && c.lifetime.Holds(c.during):
+		return c.image, ReasonNone, true
+	case c.during == Present:
+		return nil, ReasonUnresolved, true
+	}
+	reason = ReasonUnresolved
+	whole = c.image == nil
 	for _, t := range s.Tables() {
-		if m, ok := t.byBuild[id]; ok {
+		if blind, around := t.blindAround(c.during); blind {
+			if reason = ReasonUnobserved; around.Holds(c.during) && c.image == nil {
+				return nil, reason, true
+			}
+			whole = false
+		}
+	}
+	return nil, reason, whole
+}
+
+// Named returns the core kernel or a module by its name, spelled as the kernel spells it,
+// if one load of that name was there for all of an interval and no other at about that
+// time.
+func (s *Snapshot) Named(name string, during Interval) (m *Image, reason Reason) {
+	if core := s.Core(); core != nil && name == KernelName {
+		return core, ReasonNone
+	}
+	c := choice{during: during, wide: during.Widened(guard)}
+	for _, t := range s.Tables() {
+		for _, m := range t.texts.byName[name] {
+			if m.Lifetime.Overlaps(c.wide) {
+				c.add(t, m)
+			}
+		}
+	}
+	m, reason, _ = s.settle(&c)
+	return m, reason
+}
+
+// IsModule reports whether a module of that name is there or in the history.
+func (s *Snapshot) IsModule(name string) bool {
+	for _, t := range s.Tables() {
+		if len(t.texts.byName[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ByBuildID returns the core kernel or module with that GNU build id, in lower-case hex:
+// of several loads, the last.
+func (s *Snapshot) ByBuildID(id string) (*Image, bool) {
+	for _, t := range s.Tables() {
+		if m, ok := t.texts.byBuild[id]; ok {
 			return m, true
 		}
 	}
 	return nil, false
 }
 
-// Expired reports whether code that is forgotten may have been at an address in an
-// interval.
-func (s *Snapshot) Expired(addr uint64, at Interval) bool {
+// ByFileID returns the core kernel or module with that file ID, or with that file ID of
+// where it was loaded (see [Image.LoadedFileID]): of several loads, the last.
+func (s *Snapshot) ByFileID(id string) (*Image, bool) {
 	for _, t := range s.Tables() {
-		if t.forgotten.mayHoldAt(addr, at) {
+		if m, ok := t.texts.byFile[id]; ok {
+			return m, true
+		}
+	}
+	return nil, false
+}
+
+// KnowsFunctionID reports whether a file ID is that of code without symbols of its own
+// (contract 4.3) that is there or in the history.
+func (s *Snapshot) KnowsFunctionID(id string) bool {
+	for _, t := range s.Tables() {
+		if t.ids.has(id) {
 			return true
 		}
 	}

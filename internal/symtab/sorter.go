@@ -1,7 +1,7 @@
 package symtab
 
 import (
-	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -10,37 +10,59 @@ import (
 // use. It keeps its memory for the next module and is not safe for concurrent
 // use.
 type Sorter struct {
-	symbols []unsorted
-	names   []byte
+	symbols, sorted []unsorted
+	names           []byte
+	builder         Builder
 }
 
 type unsorted struct {
-	addr     uint64
-	from, to int // in names
-	typ      byte
+	addr uint64
+	from uint32 // in names
+	len  uint16
+	typ  byte
 }
 
 // Add adds a symbol; see [Builder.Add]. Of symbols with one address, the order
 // in which they are added counts.
 func (s *Sorter) Add(addr uint64, typ byte, name []byte) {
-	from := len(s.names)
+	if s.symbols == nil { // to grow from nothing would copy what a large module has several times
+		s.symbols, s.names = make([]unsorted, 0, 1<<13), make([]byte, 0, 1<<18)
+	}
+	name = name[:min(len(name), MaxNameLen+1)] // of one that is too long, no more is needed
+	s.symbols = append(s.symbols, unsorted{addr: addr, from: uint32(len(s.names)), len: uint16(len(name)), typ: typ})
 	s.names = append(s.names, name...)
-	s.symbols = append(s.symbols, unsorted{addr: addr, from: from, to: len(s.names), typ: typ})
 }
 
-// Reset forgets the symbols.
-func (s *Sorter) Reset() { s.symbols, s.names = s.symbols[:0], s.names[:0] }
-
-// Build makes a module of the symbols that lie in [info.Start, info.End) and
+// Build makes an image of the symbols that lie in [info.Start, info.End) and
 // resets the sorter. Its errors are those of [Builder.Build].
-func (s *Sorter) Build(info ModuleInfo) (*Module, error) {
-	defer s.Reset()
-	slices.SortStableFunc(s.symbols, func(a, b unsorted) int { return cmp.Compare(a.addr, b.addr) })
-	var b Builder
-	for _, sym := range s.symbols {
-		if info.Start <= sym.addr && sym.addr < info.End {
-			b.Add(sym.addr, sym.typ, s.names[sym.from:sym.to])
-		}
+func (s *Sorter) Build(info ImageInfo) (*Image, error) {
+	size := info.End - info.Start
+	s.symbols = slices.DeleteFunc(s.symbols, func(u unsorted) bool { return u.addr-info.Start >= size })
+	s.sort(info.Start, size)
+	for _, u := range s.symbols {
+		s.builder.Add(u.addr, u.typ, s.names[u.from:u.from+uint32(u.len)])
 	}
-	return b.Build(info)
+	s.symbols, s.names = s.symbols[:0], s.names[:0]
+	return s.builder.Build(info)
+}
+
+// sort sorts by the offset from start, which is below size, one byte of it after the other:
+// to compare offsets takes several times as long. Those that are equal stay in their order.
+func (s *Sorter) sort(start, size uint64) {
+	s.sorted = slices.Grow(s.sorted[:0], len(s.symbols))[:len(s.symbols)]
+	for shift := 0; shift < bits.Len64(size); shift += 8 {
+		var next [256 + 1]int // where one with that byte goes
+		for i := range s.symbols {
+			next[int(byte((s.symbols[i].addr-start)>>shift))+1]++
+		}
+		for i := range next[1:] {
+			next[i+1] += next[i]
+		}
+		for _, u := range s.symbols {
+			to := &next[byte((u.addr-start)>>shift)]
+			s.sorted[*to] = u
+			*to++
+		}
+		s.symbols, s.sorted = s.sorted, s.symbols
+	}
 }

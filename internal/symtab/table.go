@@ -1,162 +1,121 @@
 package symtab
 
 import (
-	"cmp"
 	"math"
-	"slices"
+	"time"
 )
 
-// A Table is what one source knows: modules or functions, those that are in the
-// kernel and those that were. It is immutable.
+// A Table is what one source knows: the images that are there, those that were until
+// lately, and when some may have come or gone unseen. It is immutable.
 type Table struct {
-	modules   view[*Module]
-	functions view[*Function]
-
+	root      *node
 	low, high uint64 // nothing is known of addresses outside [low, high)
-
-	byName, byBuild map[string]*Module
-	ambiguous       map[string]bool // names that several builds had
-
-	live      [NumOrigins]int // number of symbols
-	memory    [NumOrigins]int64
-	history   int // number of pieces that are not there any more
-	forgotten Forgotten
+	certain   int64  // nothing is missing up to then
+	blind     blindTime
+	texts     texts
+	ids       *functionIDs
+	counts    counts
 }
 
-// NewTable returns a table of modules, which may be given in any order, those that
-// were unloaded included. Of modules that overlap, the one that starts later has
-// the addresses from its start on. Of modules with the same name or the same build
-// id, the one loaded last is found by it, of those loaded at once the first.
-func NewTable(modules []*Module) *Table {
+// NewTable returns a table of images that have always been there, such as the core
+// kernel.
+func NewTable(images ...*Image) *Table {
+	h := NewHistory(Limits{})
+	for _, m := range images {
+		h.Load(m)
+	}
+	h.SetCertain(Forever)
+	return h.Table()
+}
+
+// Table returns what is recorded now.
+func (h *History) Table() *Table {
+	if h.byText == nil {
+		index := textsOf(h.texts)
+		h.byText = &index
+	}
+	root := h.tree.share()
+	if h.ids == nil || h.ids.root != root {
+		h.ids = &functionIDs{root: root}
+	}
 	t := &Table{
-		byName:  make(map[string]*Module, len(modules)),
-		byBuild: make(map[string]*Module, len(modules)),
+		root: root, certain: h.certain, blind: h.blind, texts: *h.byText, ids: h.ids, counts: h.counts,
 	}
-	modules = slices.Clone(modules)
-	slices.SortStableFunc(modules, func(a, b *Module) int {
-		return cmp.Or(cmp.Compare(a.Valid.To, b.Valid.To), cmp.Compare(a.Start, b.Start))
-	})
-	var tr tree[*Module]
-	tr.share()
-	end := uint64(0)
-	for _, m := range modules {
-		t.index(m)
-		switch {
-		case m.Start >= m.End:
-		case m.isLive():
-			end = max(end, m.End) // of those that start earlier, too
-			tr.changeOwners(m.Start, end, func(s *segment[*Module]) { s.setLive(nil) })
-			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.setLive(m) })
-		default:
-			tr.changeOwners(m.Start, m.End, func(s *segment[*Module]) { s.dead = append(s.dead, m) })
-		}
+	t.counts.history = len(h.gone)
+	if t.root != nil {
+		t.low, t.high = t.root.starts[0], t.root.last().end
 	}
-	t.modules = newView(&tr)
-	t.low, t.high = t.modules.low, t.modules.high
 	return t
 }
 
-// NewTableWith returns a table of modules, as NewTable does, that also knows of what
-// is forgotten.
-func NewTableWith(modules []*Module, forgotten Forgotten) *Table {
-	t := NewTable(modules)
-	t.forgotten = forgotten
-	return t
-}
-
-// index counts a module and makes it known by its name and build id.
-func (t *Table) index(m *Module) {
-	t.memory[m.Origin] += m.memory()
-	if m.isLive() {
-		t.live[m.Origin] += m.Len()
-	} else {
-		t.history++
-	}
-	was := t.byName[m.Name]
-	if was != nil && was.BuildID != m.BuildID {
-		if t.ambiguous == nil {
-			t.ambiguous = make(map[string]bool)
-		}
-		t.ambiguous[m.Name] = true
-	}
-	if was == nil || was.Valid.To < m.Valid.To {
-		t.byName[m.Name] = m
-	}
-	if was := t.byBuild[m.BuildID]; m.BuildID != "" && (was == nil || was.Valid.To < m.Valid.To) {
-		t.byBuild[m.BuildID] = m
-	}
-}
-
-func (m *Module) isLive() bool { return m.Valid.To == math.MaxInt64 }
-
-func (m *Module) lifetime() (Interval, Slack) { return m.Valid, m.Slack }
-
-func (m *Module) span() (start uint64, size uint32) { return m.Start, uint32(m.End - m.Start) }
-
-// Modules returns the modules that are there, in the order of their addresses.
-func (t *Table) Modules() (modules []*Module) {
-	seen := make(map[*Module]bool)
-	t.modules.all(func(s *segment[*Module]) bool {
-		if s.live != nil && !seen[s.live] {
-			seen[s.live] = true
-			modules = append(modules, s.live)
-		}
-		return true
-	})
-	return modules
-}
-
-// Functions returns the functions that are there, in the order of their addresses.
-func (t *Table) Functions() (functions []*Function) {
-	t.functions.all(func(s *segment[*Function]) bool {
-		if s.live != nil && (len(functions) == 0 || functions[len(functions)-1] != s.live) {
-			functions = append(functions, s.live)
-		}
-		return true
-	})
-	return functions
-}
-
-// Symbols returns the number of symbols that are there, of each origin.
-func (t *Table) Symbols() [NumOrigins]int { return t.live }
-
-// History returns the number of modules and functions that are remembered,
-// although they are not there any more.
-func (t *Table) History() int { return t.history }
-
-// ModuleAt returns the module that had code at addr in an interval; see [Snapshot.ModuleAt].
-func (t *Table) ModuleAt(addr uint64, at Interval) (*Module, bool) {
-	return NewSnapshot(t).ModuleAt(addr, at)
-}
-
-// Lookup returns the symbol that covered addr in an interval; see [Snapshot.Lookup].
-func (t *Table) Lookup(addr uint64, at Interval) (Symbol, bool) {
-	return NewSnapshot(t).Lookup(addr, at)
-}
-
-// functionOf returns the function that has a segment's addresses.
-func functionOf(s *segment[*Function]) Symbol {
-	start := s.start - uint64(s.offset)
-	return Symbol{Start: start, End: start + uint64(s.size&^isGuess), Function: s.live}
-}
-
-// hasAlways reports whether who has an address always had it, or nobody ever had.
-func (t *Table) hasAlways(addr uint64) bool {
+// segment returns the segment that an address is in, nil if there is none.
+func (t *Table) segment(addr uint64) *segment {
 	if addr < t.low || addr >= t.high {
-		return true
+		return nil
 	}
-	return t.modules.isAlways(addr) && t.functions.isAlways(addr)
+	if s := t.root.floor(addr); addr < s.end {
+		return s
+	}
+	return nil
 }
 
-// Lookup returns the symbol of the module that covers an address, which must be one
-// of the module's.
-func (m *Module) Lookup(addr uint64) (Symbol, bool) {
-	offset := addr - m.Start
-	i := m.symbols.floor(uint32(offset))
-	if i < 0 {
-		return Symbol{}, false
+// Live returns the images that are there now, in the order of their addresses.
+func (t *Table) Live() []*Image { return t.root.live(0, math.MaxUint64) }
+
+// Certain returns the instant up to which nothing is missing from the table, Forever if
+// nothing ever will be.
+func (t *Table) Certain() int64 { return t.certain }
+
+// IsBlind reports whether images may have come or gone unseen during an interval.
+func (t *Table) IsBlind(i Interval) bool { return i.To > t.certain || t.blind.overlaps(i) }
+
+// blindAround reports whether there is blind time in an interval, and returns an interval
+// around it in which there is none at all or nothing else, an empty one if there is both.
+func (t *Table) blindAround(i Interval) (blind bool, around Interval) {
+	switch {
+	case i.From >= t.certain:
+		return true, Since(t.certain)
+	case i.To > t.certain:
+		return true, Interval{}
 	}
-	start := uint64(m.symbols.extents[i].offset())
-	end := start + m.symbols.size(i)
-	return Symbol{Start: m.Start + start, End: m.Start + end, Module: m, number: uint32(i)}, offset < end
+	blind, around = t.blind.around(i)
+	if !blind {
+		around.To = min(around.To, t.certain)
+	}
+	return blind, around
+}
+
+// BlindTime returns the length of all blind intervals so far, without the time before
+// the source began and that after its last look.
+func (t *Table) BlindTime() time.Duration { return t.blind.total }
+
+// Symbols returns the number of symbols that are there now, of each origin.
+func (t *Table) Symbols() [NumOrigins]int { return t.counts.live }
+
+// History returns the number of images that are remembered although they were unloaded.
+func (t *Table) History() int { return t.counts.history }
+
+// texts finds the core kernel and modules, those that were unloaded included.
+type texts struct {
+	byName  map[string][]*Image // in the order in which they were loaded
+	byBuild map[string]*Image   // the one loaded last
+	byFile  map[string]*Image   // the same, by both file IDs; see LoadedFileID
+}
+
+func textsOf(images []*Image) (t texts) {
+	if len(images) == 0 {
+		return t
+	}
+	t.byName = make(map[string][]*Image, len(images))
+	t.byBuild = make(map[string]*Image, len(images))
+	t.byFile = make(map[string]*Image, 2*len(images))
+	for _, m := range images {
+		t.byName[m.Name()] = append(t.byName[m.Name()], m)
+		if m.BuildID != "" {
+			t.byBuild[m.BuildID] = m
+			t.byFile[m.FileID] = m
+			t.byFile[m.LoadedFileID()] = m
+		}
+	}
+	return t
 }

@@ -4,168 +4,152 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func module(t testing.TB, name string, start, end uint64, valid Interval) *Module {
+func module(t testing.TB, name string, start, end uint64, lifetime Interval) *Image {
 	t.Helper()
-	return build(t, ModuleInfo{
-		Name: name, BuildID: "id-" + name, Origin: OriginModule,
-		Base: start, Start: start, End: end, Valid: valid,
+	return build(t, ImageInfo{
+		Name: name, BuildID: "id-" + name, FileID: "file-" + name, Origin: OriginModule,
+		Base: start, Start: start, End: end, Lifetime: lifetime,
 	}, line{start, 't', name + "_init"}, line{start + 8, 't', name + "_exit"}, line{start + 12, 'd', "data"})
 }
 
-func TestTableLookup(t *testing.T) {
-	table := NewTable([]*Module{
+func TestAtOfATable(t *testing.T) {
+	s := NewSnapshot(NewTable(
 		module(t, "c", 0x3000, 0x3100, Always),
 		module(t, "a", 0x1000, 0x1100, Always),
 		module(t, "b", 0x1100, 0x1200, Always), // right behind a
-	})
+	))
 	for addr, want := range map[uint64]string{
-		0x0fff: "", 0x1000: "a_init", 0x1008: "a_exit", 0x100b: "a_exit", 0x100c: "",
-		0x10ff: "", 0x1100: "b_init", 0x11ff: "", 0x1200: "", 0x2fff: "", 0x3008: "c_exit",
-		0x3100: "", 0: "", math.MaxUint64: "",
+		0x0fff: "unresolved", 0x1000: "a_init", 0x1008: "a_exit", 0x100b: "a_exit", 0x100c: "a without a symbol",
+		0x10ff: "a without a symbol", 0x1100: "b_init", 0x11ff: "b without a symbol", 0x1200: "unresolved",
+		0x2fff: "unresolved", 0x3008: "c_exit", 0x3100: "unresolved", 0: "unresolved", math.MaxUint64: "unresolved",
 	} {
-		sym, ok := table.Lookup(addr, Always)
-		assert.Equal(t, want != "", ok, "%#x", addr)
-		if ok {
-			assert.Equal(t, want, sym.Name().System, "%#x", addr)
-		}
-	}
-	for addr, want := range map[uint64]string{
-		0x0fff: "", 0x1000: "a", 0x10ff: "a", 0x1100: "b", 0x11ff: "b", 0x1200: "", 0x30ff: "c", 0x3100: "",
-	} {
-		m, ok := table.ModuleAt(addr, Always)
-		assert.Equal(t, want != "", ok, "%#x", addr)
-		if ok {
-			assert.Equal(t, want, m.Name, "%#x", addr)
-		}
+		assert.Equal(t, want, answer(s, addr, Always), "%#x", addr)
 	}
 	var names []string
-	for _, m := range table.Modules() {
-		names = append(names, m.Name)
+	for _, m := range s.Tables()[0].Live() {
+		names = append(names, m.Name())
 	}
 	assert.Equal(t, []string{"a", "b", "c"}, names)
 }
 
-func TestTableGivesOverlapToTheLaterStart(t *testing.T) {
-	table := NewTable([]*Module{
-		module(t, "wide", 0x1000, 0x3000, Always),
-		module(t, "inside", 0x2000, 0x2100, Always),
-	})
-	m, ok := table.ModuleAt(0x2050, Always)
-	require.True(t, ok)
-	assert.Equal(t, "inside", m.Name)
-	_, ok = table.ModuleAt(0x2200, Always)
-	assert.False(t, ok, "past the later module's end")
+// TestModuleEndsWhereAnImageBegins has a module that was announced longer than it is.
+func TestModuleEndsWhereAnImageBegins(t *testing.T) {
+	long := build(t, ImageInfo{Name: "long", Origin: OriginModule, Start: 0x1000, End: 0x3000, Lifetime: Since(0)},
+		line{0x1000, 't', "first"}, line{0x1800, 't', "last"})
+	h := newHistory(remember, 10*ms)
+	h.Load(long)
+	h.Load(module(t, "next", 0x2000, 0x2100, Since(5*ms)))
+	s := NewSnapshot(h.Table())
+	for addr, want := range map[uint64]string{
+		0x1fff: "last", 0x2000: "next_init", 0x20ff: "next without a symbol", 0x2100: "unresolved", 0x2fff: "unresolved",
+	} {
+		assert.Equal(t, want, answer(s, addr, Present), "%#x", addr)
+	}
+	last := s.At(0x1900, Present).Symbol
+	assert.Equal(t, [2]uint64{0x1800, 0x2000}, [2]uint64{last.Start, last.End}, "a symbol ends with its image")
+
+	m, _ := s.Named("long", Present)
+	require.NotNil(t, m)
+	assert.Equal(t, uint64(0x2000), m.End)
+	h.Unload(h.At(0x1000), 7*ms)
+	_, reason := NewSnapshot(h.Table()).Named("long", Present)
+	assert.Equal(t, ReasonUnresolved, reason)
 }
 
-func TestLookupOutsideItsTimeFindsNothing(t *testing.T) {
-	const ms = int64(time.Millisecond)
-	table := NewTable([]*Module{module(t, "m", 0x1000, 0x1100, Interval{From: 100 * ms, To: 200 * ms})})
+// TestCoreGap: what lies between the text and the init text is not the core kernel's.
+func TestCoreGap(t *testing.T) {
+	core := build(t, ImageInfo{
+		Name: KernelName, Origin: OriginKernel, Base: text, Start: text, End: text + 0x3000,
+		Gap: Range{text + 0x1000, text + 0x2000}, Lifetime: Always,
+	}, line{text, 'T', "f"}, line{text + 0x1000, 'T', "_etext"}, line{text + 0x2000, 'T', "g"})
+	h := newHistory(remember, 10*ms)
+	h.Load(bpf("prog", text+0x1800, 64, 0))
+	s := NewSnapshot(NewTable(core), h.Table())
+	for offset, want := range map[uint64]string{0xfff: "f", 0x1000: "unresolved", 0x1800: "prog", 0x2000: "g", 0x3000: "unresolved"} {
+		assert.Equal(t, want, answer(s, text+offset, Present), "%#x", offset)
+	}
+	assert.Same(t, core, s.Core())
+}
+
+// TestNamed: which load a name means is a question of time, and it must be one.
+func TestNamed(t *testing.T) {
+	h := newHistory(remember, 1000*ms)
+	load := func(name string, start uint64, lifetime Interval) {
+		h.Load(module(t, name, start, start+0x100, Since(lifetime.From)))
+		if lifetime.To != Forever {
+			h.Unload(h.At(start), lifetime.To)
+		}
+	}
+	load("m", 0x1000, Interval{100 * ms, 200 * ms})
+	load("m", 0x2000, Interval{202 * ms, 300 * ms})
+	load("m", 0x1000, Interval{400 * ms, 500 * ms})
+	load("m", 0x1000, Interval{500 * ms, 600 * ms}) // the same build at the same address
+	load("other", 0x8000, Interval{700 * ms, 800 * ms})
+	load("m", 0x3000, Since(900*ms))
+	h.Blind(Interval{From: math.MinInt64, To: 50 * ms})
+	s := NewSnapshot(NewTable(build(t, kernelInfo(0x10))), h.Table())
 	for _, tt := range []struct {
-		at   Interval
-		want bool
+		during Interval
+		want   uint64
+		reason Reason
 	}{
-		{Interval{90 * ms, 95 * ms}, false},
-		{Interval{90 * ms, 95*ms + 1}, true}, // within the tolerance
-		{Interval{90 * ms, 110 * ms}, true},
-		{Instant(100 * ms), true},
-		{Instant(205*ms - 1), true},
-		{Instant(205 * ms), false},
-		{Interval{150 * ms, 150 * ms}, true}, // counts as an instant
-		{Interval{300 * ms, 300 * ms}, false},
-		{Always, true},
-		{Now, false},
+		{Instant(150 * ms), 0x1000, ReasonNone},
+		{Instant(199 * ms), 0, ReasonAmbiguous},
+		{Instant(250 * ms), 0x2000, ReasonNone},
+		{Interval{350 * ms, 450 * ms}, 0, ReasonUnresolved},
+		{Interval{450 * ms, 550 * ms}, 0x1000, ReasonNone},
+		{Instant(40 * ms), 0, ReasonUnobserved},
+		{Instant(950 * ms), 0x3000, ReasonNone},
+		{Instant(1000 * ms), 0, ReasonUnobserved},
+		{Present, 0x3000, ReasonNone},
 	} {
-		_, ok := table.Lookup(0x1000, tt.at)
-		assert.Equal(t, tt.want, ok, "%v", tt.at)
-		_, ok = table.ModuleAt(0x1000, tt.at)
-		assert.Equal(t, tt.want, ok, "%v", tt.at)
+		m, reason := s.Named("m", tt.during)
+		assert.Equal(t, tt.reason, reason, "%v", tt.during)
+		if assert.Equal(t, tt.want != 0, m != nil, "%v", tt.during) && m != nil {
+			assert.Equal(t, tt.want, m.Start, "%v", tt.during)
+		}
 	}
-	assert.Empty(t, table.Modules())
-	assert.Equal(t, 1, table.History())
-}
-
-// TestModulesOfTheSameName: which one a name means is a question of when.
-func TestModulesOfTheSameName(t *testing.T) {
-	was := module(t, "m", 0x1000, 0x1100, Interval{From: 10, To: 20})
-	again := module(t, "m", 0x2000, 0x2100, Interval{From: 30, To: 40})
-	is := module(t, "m", 0x3000, 0x3100, Since(50))
-	other := *is
-	other.BuildID = "another"
-	for _, tt := range []struct {
-		modules []*Module
-		want    *Module
-		unique  bool
-	}{
-		{[]*Module{was, again, is}, is, true},
-		{[]*Module{again, was}, again, true},
-		{[]*Module{was, &other, again}, &other, false},
-	} {
-		m, unique, ok := NewSnapshot(NewTable(tt.modules)).ModuleByName("m")
-		require.True(t, ok)
-		assert.Same(t, tt.want, m)
-		assert.Equal(t, tt.unique, unique)
-	}
-	m, ok := NewSnapshot(NewTable([]*Module{was, &other})).ModuleByBuildID("id-m")
+	assert.True(t, s.IsModule("other"))
+	assert.False(t, s.IsModule("another"))
+	m, ok := s.ByBuildID("id-m")
 	require.True(t, ok)
-	assert.Same(t, was, m)
-	assert.Equal(t, was.Lived(Since(9), Slack{Before: 1}).Valid, Since(9))
+	assert.Equal(t, uint64(0x3000), m.Start, "the last load")
+	m, ok = s.ByFileID("file-other")
+	require.True(t, ok)
+	again, ok := s.ByFileID(m.LoadedFileID())
+	require.True(t, ok)
+	assert.Same(t, m, again)
+	core, _ := s.Named(KernelName, Instant(0))
+	assert.Same(t, s.Core(), core)
+
+	h.Evict(1000*ms + int64(remember.TTL))
+	_, ok = NewSnapshot(h.Table()).ByFileID("file-other")
+	assert.False(t, ok, "evicted")
 }
 
-func TestEmptyTable(t *testing.T) {
-	table := NewTable(nil)
-	_, ok := table.Lookup(0x1000, Always)
-	assert.False(t, ok)
-	assert.Empty(t, table.Modules())
-}
-
-func TestSnapshot(t *testing.T) {
-	a, b := module(t, "a", 0x1000, 0x1100, Always), module(t, "b", 0x2000, 0x2100, Always)
-	s := NewSnapshot(NewTable([]*Module{a}), nil, NewTable([]*Module{b}))
-	require.Len(t, s.Tables(), 2)
-
-	for addr, want := range map[uint64]*Module{0x1000: a, 0x2000: b} {
-		sym, ok := s.Lookup(addr, Always)
-		require.True(t, ok)
-		assert.Same(t, want, sym.Module)
-		m, ok := s.ModuleAt(addr+0x20, Always)
-		require.True(t, ok)
-		assert.Same(t, want, m)
-		m, unique, ok := s.ModuleByName(want.Name)
-		require.True(t, ok)
-		assert.True(t, unique)
-		assert.Same(t, want, m)
-		m, ok = s.ModuleByBuildID(want.BuildID)
-		require.True(t, ok)
-		assert.Same(t, want, m)
-	}
-	for _, ok := range []bool{
-		found(s.Lookup(0x3000, Always)), found(s.ModuleAt(0x3000, Always)),
-		isNamed(s.ModuleByName("")), found(s.ModuleByBuildID("")),
-	} {
+func TestEmptySnapshots(t *testing.T) {
+	for _, s := range []*Snapshot{nil, NewSnapshot(), NewSnapshot(nil, NewTable())} {
+		assert.Equal(t, Hit{Reason: ReasonUnresolved, Whole: true}, s.At(text, Always))
+		m, reason := s.Named(KernelName, Always)
+		assert.Nil(t, m)
+		assert.Equal(t, ReasonUnresolved, reason)
+		_, ok := s.ByBuildID("")
 		assert.False(t, ok)
-	}
-}
-
-func TestNilSnapshotKnowsNothing(t *testing.T) {
-	var s *Snapshot
-	for _, ok := range []bool{
-		found(s.Lookup(text, Always)), found(s.ModuleAt(text, Always)),
-		isNamed(s.ModuleByName(KernelName)), found(s.ModuleByBuildID("00")),
-	} {
+		_, ok = s.ByFileID("")
 		assert.False(t, ok)
+		assert.False(t, s.IsModule(""))
+		assert.Nil(t, s.Core())
+		assert.NotNil(t, s.Landmarks())
 	}
+	assert.Equal(t, "unobserved", answer(NewSnapshot(NewHistory(remember).Table()), text, Instant(0)), "nothing is certain")
 }
-
-func isNamed(_ *Module, _, ok bool) bool { return ok }
-
-func found[T any](_ T, ok bool) bool { return ok }
 
 // TestLookupInCrowdedBucket has half of the symbols in one bucket of the index,
 // which is as wide as the average demands.
@@ -181,15 +165,28 @@ func TestLookupInCrowdedBucket(t *testing.T) {
 	require.Greater(t, m.symbols.index[1], uint32(scanWidth*maxScans))
 }
 
-func TestLookupDoesNotAllocate(t *testing.T) {
-	m := build(t, kernelInfo(1<<20), randomLines(rand.New(rand.NewPCG(1, 1)), 1000, 100)...)
-	s := NewSnapshot(NewTable([]*Module{m}))
-	addr := uint64(text)
+// TestAtDoesNotAllocate, whatever the answer.
+func TestAtDoesNotAllocate(t *testing.T) {
+	core := build(t, kernelInfo(1<<20), randomLines(rand.New(rand.NewPCG(1, 1)), 1000, 100)...)
+	h := newHistory(remember, 1000*ms)
+	for i := range int64(100) {
+		h.Load(bpf(strconv.FormatInt(i%7, 10), 0x1000, 64, 10*i*ms))
+		h.Unload(h.At(0x1000), (10*i+6)*ms)
+	}
+	h.Load(trampoline("t", 0x800, 0))
+	h.Blind(Interval{From: 500 * ms, To: 600 * ms})
+	s := NewSnapshot(NewTable(core), h.Table(), NewTable(module(t, "m", 0x1000, 0x1100, Since(300*ms))))
+	addr, at := uint64(text), int64(0)
+	reasons := map[Reason]bool{}
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
-		s.Lookup(addr, Always)
-		s.ModuleAt(addr, Always)
+		s.At(addr, Always)
+		for _, a := range []uint64{0x900, 0x1000, 0x1050, 0x4000} {
+			reasons[s.At(a, Interval{at, at + 2*ms}).Reason] = true
+		}
 		addr += 37
+		at += ms
 	}))
+	assert.Len(t, reasons, 4, "all kinds of answers")
 }
 
 func TestOriginNames(t *testing.T) {

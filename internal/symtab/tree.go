@@ -10,9 +10,9 @@ import (
 // that shares what did not change with the trees it was copied to: a change
 // copies the nodes from the root to the leaf, unless they were copied since the
 // last call of share.
-type tree[T piece] struct {
-	root *node[T] // nil if it is empty
-	edit *edit    // says which nodes may be changed
+type tree struct {
+	root *node // nil if it is empty
+	edit *edit // says which nodes may be changed
 }
 
 // edit is the time between two calls of share. It has a size because pointers to
@@ -23,12 +23,12 @@ type edit struct{ _ byte }
 const maxNode = 64
 
 // node is a leaf with segments, or has children.
-type node[T piece] struct {
+type node struct {
 	// starts are those of the segments, or the lowest of each child, and then noStart.
 	// They stand in the node itself, so that a search finds them without another step.
 	starts   [maxNode]uint64
-	segments []segment[T]
-	children []*node[T]
+	segments []segment
+	children []*node
 	edit     *edit
 }
 
@@ -36,16 +36,16 @@ type node[T piece] struct {
 const noStart = math.MaxUint64
 
 // newNode returns a node with one of the two.
-func newNode[T piece](e *edit, segments []segment[T], children []*node[T]) *node[T] {
-	n := &node[T]{edit: e, segments: segments, children: children}
+func newNode(e *edit, segments []segment, children []*node) *node {
+	n := &node{edit: e, segments: segments, children: children}
 	n.index()
 	return n
 }
 
-func (n *node[T]) len() int { return max(len(n.segments), len(n.children)) }
+func (n *node) len() int { return max(len(n.segments), len(n.children)) }
 
 // index fills starts after a change.
-func (n *node[T]) index() {
+func (n *node) index() {
 	for i := range n.segments {
 		n.starts[i] = n.segments[i].start
 	}
@@ -58,7 +58,7 @@ func (n *node[T]) index() {
 }
 
 // share returns the root, for readers. What it leads to does not change any more.
-func (t *tree[T]) share() *node[T] {
+func (t *tree) share() *node {
 	t.edit = new(edit)
 	return t.root
 }
@@ -66,7 +66,7 @@ func (t *tree[T]) share() *node[T] {
 // position returns the position of the last start at or below addr, -1 if there is
 // none. It takes the same steps for all, without a branch that depends on addr: one
 // that is guessed wrong costs more than the rest.
-func (n *node[T]) position(addr uint64) int {
+func (n *node) position(addr uint64) int {
 	addr = min(addr, noStart-1) // where nothing starts either
 	at := 0
 	for step := maxNode / 2; step > 0; step /= 2 {
@@ -81,7 +81,7 @@ func (n *node[T]) position(addr uint64) int {
 
 // floor returns the last segment that starts at or below addr, nil if there is
 // none.
-func (n *node[T]) floor(addr uint64) *segment[T] {
+func (n *node) floor(addr uint64) *segment {
 	for n != nil {
 		i := n.position(addr)
 		switch {
@@ -97,7 +97,7 @@ func (n *node[T]) floor(addr uint64) *segment[T] {
 
 // each calls yield for the segments that overlap [start, end), in their order,
 // while it returns true.
-func (n *node[T]) each(start, end uint64, yield func(*segment[T]) bool) bool {
+func (n *node) each(start, end uint64, yield func(*segment) bool) bool {
 	if n == nil {
 		return true
 	}
@@ -114,7 +114,7 @@ func (n *node[T]) each(start, end uint64, yield func(*segment[T]) bool) bool {
 }
 
 // last returns the highest segment.
-func (n *node[T]) last() *segment[T] {
+func (n *node) last() *segment {
 	for n.children != nil {
 		n = n.children[len(n.children)-1]
 	}
@@ -122,20 +122,20 @@ func (n *node[T]) last() *segment[T] {
 }
 
 // put adds a segment, or replaces the one with the same start.
-func (t *tree[T]) put(s segment[T]) {
+func (t *tree) put(s segment) {
 	if t.root == nil {
-		t.root = newNode(t.edit, []segment[T]{s}, nil)
+		t.root = newNode(t.edit, []segment{s}, nil)
 		return
 	}
 	left, right := t.root.put(s, t.edit)
 	t.root = left
 	if right != nil {
-		t.root = newNode(t.edit, nil, []*node[T]{left, right})
+		t.root = newNode(t.edit, nil, []*node{left, right})
 	}
 }
 
 // remove removes the segment with that start, if there is one.
-func (t *tree[T]) remove(start uint64) {
+func (t *tree) remove(start uint64) {
 	if t.root == nil {
 		return
 	}
@@ -146,7 +146,7 @@ func (t *tree[T]) remove(start uint64) {
 }
 
 // writable returns the node, or a copy of it, to be changed in this edit.
-func (n *node[T]) writable(e *edit) *node[T] {
+func (n *node) writable(e *edit) *node {
 	if n.edit == e {
 		return n
 	}
@@ -156,7 +156,7 @@ func (n *node[T]) writable(e *edit) *node[T] {
 }
 
 // put returns what the node has become, and a right neighbor if it was split.
-func (n *node[T]) put(s segment[T], e *edit) (left, right *node[T]) {
+func (n *node) put(s segment, e *edit) (left, right *node) {
 	n = n.writable(e)
 	i := n.position(s.start)
 	if n.children == nil {
@@ -181,7 +181,7 @@ func (n *node[T]) put(s segment[T], e *edit) (left, right *node[T]) {
 }
 
 // splitOff moves everything from position i on to a new node.
-func (n *node[T]) splitOff(i int) *node[T] {
+func (n *node) splitOff(i int) *node {
 	if n.children != nil {
 		right := newNode(n.edit, nil, slices.Clone(n.children[i:]))
 		n.children = slices.Clone(n.children[:i])
@@ -193,7 +193,7 @@ func (n *node[T]) splitOff(i int) *node[T] {
 }
 
 // remove returns what the node has become, nil if nothing is left.
-func (n *node[T]) remove(start uint64, e *edit) *node[T] {
+func (n *node) remove(start uint64, e *edit) *node {
 	i := n.position(start)
 	if i < 0 || n.children == nil && n.starts[i] != start {
 		return n
@@ -215,7 +215,7 @@ func (n *node[T]) remove(start uint64, e *edit) *node[T] {
 }
 
 // merge joins a small child with a neighbor that is small, too.
-func (n *node[T]) merge(i int, e *edit) {
+func (n *node) merge(i int, e *edit) {
 	if i > 0 {
 		i--
 	}

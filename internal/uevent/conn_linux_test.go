@@ -3,7 +3,10 @@ package uevent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +30,9 @@ func provoke(t *testing.T) {
 func dial(t *testing.T) *Conn {
 	t.Helper()
 	c, err := Dial()
+	if errors.Is(err, ErrUnreachable) && !kerneltest.InVM() { // which is no container
+		t.Skip("events of the kernel are not tested: ", err)
+	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -128,3 +134,79 @@ func TestEventsOfProcessesAreIgnored(t *testing.T) {
 }
 
 var kernelGroup = &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: fromKernel}
+
+// TestPoll empties the socket without waiting, and finds what came before.
+func TestPoll(t *testing.T) {
+	kerneltest.NeedUevents(t)
+	c := dial(t)
+	drain := func() (ours int) {
+		for {
+			e, ok, err := c.Poll()
+			require.NoError(t, err)
+			if !ok {
+				return ours
+			}
+			if e.DevPath == "/devices/virtual/net/lo" {
+				ours++
+			}
+		}
+	}
+	assert.Zero(t, drain())
+	for range 3 {
+		provoke(t)
+	}
+	assert.Equal(t, 3, drain())
+
+	require.NoError(t, c.socket.SetReadBuffer(1)) // the least there is
+	for range 100 {
+		provoke(t)
+	}
+	var err error
+	for ok := true; ok && err == nil; {
+		_, ok, err = c.Poll()
+	}
+	require.ErrorIs(t, err, ErrLost)
+	drain()
+
+	require.NoError(t, c.Close())
+	_, _, err = c.Poll()
+	assert.Error(t, err)
+}
+
+// TestUnreachable runs in other namespaces. Only where the kernel sends events, Dial
+// succeeds.
+func TestUnreachable(t *testing.T) {
+	const asked = "KERNELSYM_TEST_DIAL"
+	if os.Getenv(asked) != "" {
+		_, err := Dial()
+		fmt.Println("unreachable:", errors.Is(err, ErrUnreachable), err)
+		os.Exit(0)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("not root: other namespaces are not tested")
+	}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	for name, tt := range map[string]struct {
+		flags uintptr
+		want  string
+	}{
+		"another network namespace":                {syscall.CLONE_NEWNET, "unreachable: false <nil>"},
+		"a network namespace of a user namespace":  {syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER, "unreachable: true"},
+		"a user namespace, whose parent is hidden": {syscall.CLONE_NEWUSER, "unreachable: true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestUnreachable$")
+			cmd.Env = append(os.Environ(), asked+"=1")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: tt.flags}
+			if tt.flags&syscall.CLONE_NEWUSER != 0 {
+				cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings = ids, ids
+			}
+			out, err := cmd.CombinedOutput()
+			if errors.Is(err, unix.EPERM) {
+				t.Skipf("the kernel refuses namespaces (%v): that events do not come is not tested", err)
+			}
+			require.NoError(t, err, "%s", out)
+			assert.Contains(t, string(out), tt.want)
+		})
+	}
+}

@@ -16,5 +16,8 @@ func Dial() (*Conn, error) { return nil, errors.ErrUnsupported }
 // Receive is never called: there is no Conn.
 func (*Conn) Receive(context.Context) (Event, error) { return Event{}, errors.ErrUnsupported }
 
+// Poll is never called: there is no Conn.
+func (*Conn) Poll() (Event, bool, error) { return Event{}, false, errors.ErrUnsupported }
+
 // Close is never called: there is no Conn.
 func (*Conn) Close() error { return nil }

@@ -25,6 +25,11 @@ var (
 	// known. What comes later is received.
 	ErrLost = errors.New("events of the kernel were lost: the socket had no room for them")
 
+	// ErrUnreachable says that no event ever arrives in this network namespace, or that
+	// it cannot be found out.
+	ErrUnreachable = errors.New("the kernel sends no events to this network namespace, as the first user " +
+		"namespace does not own it: run in the network namespace of the host (hostNetwork: true) or outside user namespaces (hostUsers: true)")
+
 	// ErrSyntax says that a message is not an event.
 	ErrSyntax = errors.New("not an event as the kernel writes it")
 )

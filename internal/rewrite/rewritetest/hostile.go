@@ -90,6 +90,18 @@ var HostileShapes = []Shape{
 		h.sample(h.stack(h.location(a[0])))
 		return h.Profiles
 	}},
+	{"attributes without a value, and a long string", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		h.str(strings.Repeat("x", n))
+		key := h.str("process.executable.build_id.gnu")
+		for i := range n {
+			h.Profiles.Dictionary().AttributeTable().AppendEmpty().SetKeyStrindex(key)
+			at := h.location(a[0])
+			h.locations().At(int(at)).AttributeIndices().Append(int32(i + 1))
+			h.sample(h.stack(at))
+		}
+		return h.Profiles
+	}},
 	{"one long attribute, and many keys", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
 		h.attribute("process.executable.build_id.gnu", strings.Repeat("0", n))

@@ -2,6 +2,8 @@ package rewritetest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -21,6 +23,7 @@ type Frame struct {
 type Mapping struct {
 	File         string
 	Start, Limit uint64
+	Offset       uint64
 	BuildID      string // process.executable.build_id.gnu
 	FileID       string // process.executable.build_id.htlhash
 	Attributes   map[string]any
@@ -79,16 +82,21 @@ func (m *Message) Profile(resource map[string]any, scope string) *Message {
 func (m *Message) Sample(stack ...Frame) *Message {
 	s := m.profile.Samples().AppendEmpty()
 	s.Values().Append(1)
-	s.SetStackIndex(m.stack(stack))
+	s.SetStackIndex(m.Stack(stack...))
 	return m
 }
+
+// LastProfile returns the profile that was added last, to be changed.
+func (m *Message) LastProfile() pprofile.Profile { return m.profile }
 
 // LastSample returns the sample that was added last, to be changed.
 func (m *Message) LastSample() pprofile.Sample {
 	return m.profile.Samples().At(m.profile.Samples().Len() - 1)
 }
 
-func (m *Message) stack(frames []Frame) int32 {
+// Stack returns the index of the stack, leaf first, which it adds if need be. No sample has
+// to use it.
+func (m *Message) Stack(frames ...Frame) int32 {
 	s := pprofile.NewStack()
 	for _, f := range frames {
 		s.LocationIndices().Append(m.Location(f))
@@ -129,6 +137,7 @@ func (m *Message) mapping(mp Mapping) int32 {
 	mapping.SetFilenameStrindex(m.string(mp.File))
 	mapping.SetMemoryStart(mp.Start)
 	mapping.SetMemoryLimit(mp.Limit)
+	mapping.SetFileOffset(mp.Offset)
 	if mp.BuildID != "" {
 		mapping.AttributeIndices().Append(m.Attribute(keyBuildID, mp.BuildID))
 	}
@@ -140,8 +149,8 @@ func (m *Message) mapping(mp Mapping) int32 {
 }
 
 func (m *Message) attributes(indices pcommon.Int32Slice, attributes map[string]any) {
-	for key, value := range attributes {
-		indices.Append(m.Attribute(key, value))
+	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		indices.Append(m.Attribute(key, attributes[key]))
 	}
 }
 
@@ -192,7 +201,7 @@ func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 	if i := loc.MappingIndex(); i != 0 {
 		m := dict.MappingTable().At(int(i))
 		f.Mapping = &Mapping{
-			File: str(m.FilenameStrindex()), Start: m.MemoryStart(), Limit: m.MemoryLimit(),
+			File: str(m.FilenameStrindex()), Start: m.MemoryStart(), Limit: m.MemoryLimit(), Offset: m.FileOffset(),
 			Attributes: attributesOf(dict, m.AttributeIndices()),
 		}
 		f.Mapping.BuildID = cut(&f.Mapping.Attributes, keyBuildID)

@@ -12,14 +12,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/bpfprog"
-	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -65,11 +64,10 @@ func (r *Report) Code() int {
 
 // Run checks the machine whose /proc and /sys are mounted at procfs and sysfs.
 func Run(ctx context.Context, procfs, sysfs string) Report {
-	return run(ctx, &machine{procfs: procfs, sysfs: sysfs, own: "/proc", kernel: running{sysfs: sysfs}, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs),
-		kmod.NewSource(procfs, sysfs, 0, symtab.History{}),
-		bpfprog.NewSource(bpfprog.Options{Procfs: procfs, Sysfs: sysfs, SourceLines: true, Trampolines: true}),
-	}})
+	return run(ctx, &machine{
+		procfs: procfs, sysfs: sysfs, own: "/proc", kernel: running{sysfs: sysfs},
+		sources: sources.List(sources.Everything(procfs, sysfs)),
+	})
 }
 
 // machine is what is checked.
@@ -81,6 +79,9 @@ type machine struct {
 
 	settings string // the /proc in which settings and this process are looked up
 	rights   rights
+	records  error         // of perf events
+	events   error         // of kobjects
+	blind    time.Duration // while symbols were read
 }
 
 // kernel does what the sources do with system calls.
@@ -101,21 +102,31 @@ func run(ctx context.Context, m *machine) Report {
 		}
 	}
 	m.rights = readRights(m.settings)
+	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
 		checkKernel, checkBuildID, checkWhoseKernel, checkUserNamespace, checkCapabilities,
 		checkPointers, checkLockdown, checkParanoia,
 		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
-		func(m *machine) []Finding { return checkSymbols(ctx, m) },
+		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime,
 	} {
 		r.Findings = append(r.Findings, check(m)...)
 	}
+	// What costs names without a sign of it in the profiles comes first (contract 8).
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	for _, f := range r.Findings {
 		if f.Level == Fail || f.Level == Warn && r.Result == OK {
 			r.Result = f.Level
 		}
 	}
 	return r
+}
+
+func rank(f Finding) int {
+	if f.Check == programsCheck && f.Level == Warn {
+		return 0
+	}
+	return 1
 }
 
 // running is the running kernel.
@@ -155,8 +166,8 @@ func (running) receiveEvents() error {
 }
 
 func (running) clocks() (boot, offset int64) {
-	offset = perfring.Boottime.UnixOffset()
-	return perfring.Boottime.Now(), offset
+	boot, offset, _ = perfring.Boottime.UnixOffset()
+	return boot, offset
 }
 
 // ignore returns nil for an error that wraps the expected one.

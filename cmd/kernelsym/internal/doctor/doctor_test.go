@@ -14,6 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // TestFindings changes one thing about a healthy machine, and looks for the finding
@@ -85,7 +86,7 @@ func TestFindings(t *testing.T) {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
 			kernel: fake{record: perfring.ErrMemory},
 			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
-				"add: [PERFMON]", "CapabilityBoundingSet=CAP_PERFMON", "kernel.perf_event_mlock_kb",
+				"add: [IPC_LOCK]", "CapabilityBoundingSet=CAP_IPC_LOCK", "kernel.perf_event_mlock_kb",
 			}},
 			code: 1,
 		},
@@ -132,6 +133,20 @@ func TestFindings(t *testing.T) {
 			kernel: fake{receive: &fs.PathError{Op: "socket", Path: "netlink", Err: fs.ErrPermission}},
 			want:   Finding{Check: "netlink", Level: Warn, Found: "netlink", Remedy: []string{"run as root"}},
 			code:   1,
+		},
+		"no events in this network namespace": {
+			kernel: fake{receive: uevent.ErrUnreachable},
+			want: Finding{Check: "netlink", Level: Warn, Found: uevent.ErrUnreachable.Error(), Lost: "for less than a second", Remedy: []string{
+				"hostNetwork: true", "--network=host",
+			}},
+			code: 1,
+		},
+		"no blind time": {want: Finding{Check: "blind time", Level: OK, Found: "none"}},
+		"blind time": {
+			kernel: fake{record: errPerf, receive: uevent.ErrUnreachable},
+			want: Finding{Check: "blind time", Level: Warn, Found: "the list of BPF programs; between two readings of the list of modules",
+				Lost: "names of frames of that time"},
+			code: 1,
 		},
 		"no sysfs": {
 			files: map[string]string{"sys/kernel/notes": "-"},
@@ -227,10 +242,10 @@ func TestFindings(t *testing.T) {
 
 // TestDescribe counts what is in tables of BPF.
 func TestDescribe(t *testing.T) {
-	assert.Equal(t, "none", describe("modules", symtab.NewFunctions(symtab.History{}).Table()))
-	functions := symtab.NewFunctions(symtab.History{})
+	assert.Equal(t, "none", describe("modules", symtab.NewTable()))
+	functions := symtab.NewHistory(symtab.Limits{})
 	load := func(origin symtab.Origin, addr uint64) {
-		functions.Load(symtab.NewFunction(origin, "name", addr, 16, symtab.Always))
+		functions.Load(symtab.NewFunction(origin, "name", addr, 16, 0))
 	}
 	assert.Equal(t, "no BPF programs", describe("bpf", functions.Table()))
 	load(symtab.OriginOOL, 0xffffffffc0000000)

@@ -36,10 +36,9 @@ type programs struct{ err error }
 
 func (programs) Name() string { return "bpf" }
 
-func (p programs) Run(ctx context.Context, publish func(*symtab.Table, error)) error {
-	functions := symtab.NewFunctions(symtab.History{})
-	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, symtab.Always))
-	publish(functions.Table(), p.err)
+func (p programs) Run(ctx context.Context, publish func(symcache.Update)) error {
+	function := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, 0)
+	publish(symcache.Update{Table: symtab.NewTable(function), Degraded: p.err})
 	<-ctx.Done()
 	return nil
 }
@@ -86,7 +85,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
 	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.History{}), programs{errors.Join(k.record, k.list)},
+		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.Limits{}), programs{errors.Join(k.record, k.list)},
 	}}
 }
 

@@ -11,41 +11,65 @@ import (
 )
 
 func checkPerf(m *machine) []Finding {
-	err := m.kernel.recordSymbols()
+	err := m.records
 	if err == nil {
 		return []Finding{{Check: "perf events with KSYMBOL", Level: OK, Found: "BPF programs are named from the moment they are loaded"}}
 	}
 	return []Finding{{
 		Check: "perf events with KSYMBOL", Level: Warn, Found: err.Error(),
-		Lost:   "BPF programs that are gone within a second, and trampolines; programs are looked for once a second",
+		Lost:   "names of short-lived BPF programs and of all trampolines: the list of programs is read every 250ms instead",
 		Remedy: m.remedies(err),
 	}}
 }
+
+// programsCheck is the check whether BPF programs can be listed.
+const programsCheck = "bpf(2)"
 
 func checkBPF(m *machine) []Finding {
 	n, err := m.kernel.listPrograms()
 	switch {
 	case errors.Is(err, bpf.ErrUnsupported):
-		return []Finding{{Check: "bpf(2)", Level: Note, Found: err.Error()}}
+		return []Finding{{Check: programsCheck, Level: Note, Found: err.Error()}}
 	case err != nil:
 		return []Finding{{
-			Check: "bpf(2)", Level: Warn, Found: err.Error(),
-			Lost:   "source lines of all BPF programs; ids and certain lengths of those loaded before the collector starts",
+			Check: programsCheck, Level: Warn,
+			Found:  "BPF programs loaded before the collector starts have no names: " + err.Error(),
+			Lost:   "names of these programs for as long as they run; source lines of all BPF programs",
 			Remedy: m.remedies(err),
 		}}
 	}
-	return []Finding{{Check: "bpf(2)", Level: OK, Found: counted(n, "program") + " listed"}}
+	return []Finding{{Check: programsCheck, Level: OK, Found: counted(n, "program") + " listed"}}
 }
 
 func checkEvents(m *machine) []Finding {
-	if err := m.kernel.receiveEvents(); err != nil {
+	if err := m.events; err != nil {
 		return []Finding{{
 			Check: "netlink", Level: Warn, Found: err.Error(),
-			Lost:   "time: modules are looked at once a second, instead of when they come and go",
+			Lost:   "names of modules that are there for less than a second: the list of modules is read every second instead",
 			Remedy: m.remedies(err),
 		}}
 	}
 	return []Finding{{Check: "netlink", Level: OK, Found: "modules are named from the moment they are loaded"}}
+}
+
+// checkBlindTime says when code may come and go unseen. It comes after checkSymbols.
+func checkBlindTime(m *machine) []Finding {
+	f := Finding{Check: "blind time", Level: OK, Found: "none: loads and unloads are recorded as they happen"}
+	var causes []string
+	if m.records != nil {
+		causes = append(causes, "between two readings of the list of BPF programs")
+	}
+	if m.events != nil {
+		causes = append(causes, "between two readings of the list of modules")
+	}
+	if m.blind > 0 {
+		causes = append(causes, fmt.Sprintf("%v in which records were lost while symbols were read", m.blind))
+	}
+	if len(causes) > 0 {
+		f.Level, f.Found = Warn, strings.Join(causes, "; ")
+		f.Lost = "names of frames of that time, where it is not certain what had their addresses"
+	}
+	return []Finding{f}
 }
 
 // checkModules looks at the list of modules and, for what they are, at one of them

@@ -9,6 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // remedies returns what to change about an error of a source, on this machine: of
@@ -32,11 +33,16 @@ func (m *machine) remedies(err error) (lines []string) {
 		}
 	}
 	if errors.Is(err, perfring.ErrMemory) {
-		add(m.grant(perfmon, "")...)
-		add("or raise the memory that everybody may lock: sysctl -w kernel.perf_event_mlock_kb=2048")
+		add(m.grant(ipcLock, "")...)
+		add("or raise the memory that may be locked: LimitMEMLOCK= in a systemd unit, ulimit -l in a shell, or for every user: " +
+			sysctlRemedy("kernel.perf_event_mlock_kb", 2048))
 	}
 	if errors.Is(err, perfring.ErrFiles) {
 		add("raise the limit of open files: LimitNOFILE= in a systemd unit, ulimit -n in a shell")
+	}
+	if errors.Is(err, uevent.ErrUnreachable) {
+		add("in Kubernetes: hostNetwork: true, or do not set hostUsers: false in the pod",
+			"in Docker: run with --network=host or --userns=host; no rootless Docker or Podman")
 	}
 	if errors.Is(err, bpf.ErrPermission) {
 		add(m.grant(sysAdmin, "bpf")...)

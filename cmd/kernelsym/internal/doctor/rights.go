@@ -20,6 +20,7 @@ type rights struct {
 type right int
 
 const (
+	ipcLock  right = 14
 	sysAdmin right = 21
 	syslog   right = 34
 	perfmon  right = 38
@@ -28,7 +29,7 @@ const (
 
 // String returns the name as in the manifest of a container.
 func (c right) String() string {
-	return map[right]string{sysAdmin: "SYS_ADMIN", syslog: "SYSLOG", perfmon: "PERFMON", capBPF: "BPF"}[c]
+	return map[right]string{ipcLock: "IPC_LOCK", sysAdmin: "SYS_ADMIN", syslog: "SYSLOG", perfmon: "PERFMON", capBPF: "BPF"}[c]
 }
 
 func (r rights) has(c right) bool {

@@ -20,6 +20,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		table, err := load(ctx, source)
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
+			m.blind += table.BlindTime()
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
@@ -51,8 +52,8 @@ var lost = map[string]struct{ some, all string }{
 func load(ctx context.Context, source symcache.Source) (table *symtab.Table, degraded error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := source.Run(ctx, func(t *symtab.Table, why error) {
-		table, degraded = t, why
+	err := source.Run(ctx, func(u symcache.Update) {
+		table, degraded = u.Table, u.Degraded
 		cancel()
 	})
 	if table == nil {

@@ -1,0 +1,110 @@
+package bpfprog
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// images are those of a record, and what has changed in them.
+type images struct {
+	history *symtab.History
+	announced
+	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
+	changes
+}
+
+// changes are what happened since the last table.
+type changes struct {
+	symcache.Changes
+	changed bool
+	ask     []uint32     // programs that records have named
+	now     func() int64 // reads the clock of records
+	read    int64        // what that showed when records were applied last,
+	wall    time.Time    // and what the wall clock did
+}
+
+// at returns what is there now at an address: of what is held, only what begins there.
+func (s *images) at(addr uint64) *symtab.Image {
+	for _, m := range slices.Backward(s.held) {
+		if m.Start == addr {
+			return m
+		}
+	}
+	return s.history.At(addr)
+}
+
+// isFree reports whether nothing else is at the addresses of an image.
+func (s *images) isFree(m *symtab.Image) bool {
+	return len(s.history.Overlapping(m.Start, m.End)) == 0 && !slices.ContainsFunc(s.held, func(other *symtab.Image) bool {
+		return other.Start < m.End && m.Start < other.End
+	})
+}
+
+// loadAnnounced records what is held.
+func (s *images) loadAnnounced() {
+	for _, m := range s.held {
+		s.load(m, m.Lifetime.From)
+	}
+	clear(s.held)
+	s.held = s.held[:0]
+}
+
+// load records an image. A record announced it at an instant, which is 0 if none did.
+func (s *images) load(m *symtab.Image, announced int64) {
+	s.history.Load(m)
+	s.note(symcache.KindLoad, announced)
+}
+
+// end records that an image was unloaded, at the latest at an instant. A record announced
+// that at another, which is 0 if none did.
+func (s *images) end(m *symtab.Image, at, announced int64) {
+	s.history.Unload(m, at)
+	if len(s.unnamed) > 0 {
+		delete(s.unnamed, m.Start)
+	}
+	s.note(symcache.KindUnload, announced)
+}
+
+// replace puts another image in the place of one that is there, of which more is known.
+func (s *images) replace(m, by *symtab.Image) {
+	if i := slices.Index(s.held, m); i >= 0 {
+		s.held[i] = by
+	} else {
+		s.history.Replace(m, by)
+	}
+	s.changed = true
+}
+
+// name gives a name to a function that had none.
+func (s *images) name(m *symtab.Image, name string) {
+	delete(s.unnamed, m.Start)
+	s.replace(m, m.Named(name))
+	s.note(symcache.KindSymbols, 0)
+}
+
+// describeAs applies what the kernel says of a function to its image. From Linux 5.7 to 6.0,
+// records give all functions of a program the name of the main one. What a kernel has cut
+// off, at 128 bytes before 6.1, stays so, and what has no name.
+func (s *images) describeAs(there *symtab.Image, f function) {
+	const shortest = 127
+	m, was := there.Of(f.Program, f.Lines), there.Name()
+	if was != "" && was != f.Name() && (len(was) < shortest || !strings.HasPrefix(f.Name(), was)) {
+		m = m.Named(f.Name())
+	}
+	s.replace(there, m)
+	s.note(symcache.KindSymbols, 0)
+}
+
+// note counts a change that a record announced at an instant, which is 0 if none did.
+func (s *images) note(kind symcache.Kind, announced int64) {
+	var since time.Time
+	if announced != 0 {
+		since = s.wall.Add(time.Duration(announced - s.read))
+	}
+	s.Note(kind, 1, since)
+	s.changed = true
+}

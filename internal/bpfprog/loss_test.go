@@ -1,0 +1,436 @@
+package bpfprog
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+const ms = int64(time.Millisecond)
+
+// TestLoss has records of programs be lost: of one that stays, one that goes, one that
+// comes in its place, and one elsewhere.
+func TestLoss(t *testing.T) {
+	stays, goes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000, 0x2100)
+	all := newFakes(stays, goes)
+	r := newRig(t, all)
+	since := r.image(0x1000).Lifetime.From
+	inPlace, elsewhere := prog(3, 3, 0, 0x2000), prog(4, 4, 0, 0x4000)
+	time.Sleep(10 * time.Millisecond)
+	from := now()
+	time.Sleep(10 * time.Millisecond)
+	delete(all.loaded, goes.ID)
+	all.loaded[inPlace.ID], all.loaded[elsewhere.ID] = inPlace, elsewhere
+	all.asked = nil
+	to := now()
+	r.miss(from, to)
+	r.listAt = time.Now().Add(time.Hour)
+	r.play()
+	assert.Equal(t, from, r.table.Certain(), "not yet")
+	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, symtab.Instant(from-1)))
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(from)))
+
+	r.listNow()
+	r.expect(stays, inPlace, elsewhere)
+	assert.Greater(t, r.table.Certain(), to)
+	assert.Equal(t, since, r.image(0x1000).Lifetime.From)
+	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Interval{From: from - ms, To: r.table.Certain()}), "it was there throughout")
+	assert.Equal(t, symbolOf(goes, 1), r.nameThen(0x2100, symtab.Instant(from-1)))
+	for _, addr := range []uint64{0x2000, 0x2100, 0x4000} {
+		hit := symtab.NewSnapshot(r.table).At(addr, symtab.Instant(from+1))
+		assert.Equal(t, symtab.ReasonUnobserved, hit.Reason, "%#x", addr)
+	}
+	for _, addr := range []uint64{0x2000, 0x4000} {
+		began := r.image(addr).Lifetime.From
+		assert.True(t, to <= began && began <= r.table.Certain())
+	}
+	assert.EqualValues(t, 17, r.counts.LostRecords)
+	assert.EqualValues(t, 1, r.counts.Resyncs)
+	assert.InDelta(t, 10*ms, int64(r.table.BlindTime()), float64(10*ms)+float64(to-from))
+}
+
+// TestLossOfAnID: a function that no record and no list says the program of is not told
+// from another one after a loss.
+func TestLossOfAnID(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	all := newFakes()
+	r := newRig(t, all)
+	r.play(loads(now(), a)[:1]...)
+	all.loaded[a.ID] = a
+	from := now()
+	r.miss(from, from+1)
+	r.listNow()
+	r.expect(a)
+	assert.Greater(t, r.image(0x1000).Lifetime.From, from, "a new lifetime")
+	assert.Equal(t, 1, r.table.History())
+}
+
+// TestEventsAfterALoss has the events between those of two programs be lost: what is left
+// looks like one program.
+func TestEventsAfterALoss(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+	all := newFakes(b)
+	r := newRig(t, newFakes())
+	r.programsAre(all)
+	at := now()
+	r.play(loads(at, a)[0])
+	r.miss(at+1, at+3)
+	r.listAt = time.Now().Add(time.Hour)
+	r.play(loads(at+4, b)[1])
+	assert.Nil(t, r.image(0x1000).Program)
+	r.listNow()
+	r.expect(b)
+}
+
+// TestUnloadAfterALoss may be that of a later load at the same address.
+func TestUnloadAfterALoss(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	r := newRig(t, newFakes(a))
+	time.Sleep(10 * time.Millisecond)
+	from := now()
+	r.miss(from, from+1)
+	r.listAt = time.Now().Add(time.Hour)
+	r.play(unloads(from+2, a)...)
+	r.programsAre(newFakes())
+	r.listNow()
+	r.expect()
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(from)))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(from-1)))
+}
+
+// TestLossesWhileListing: later ones remain to be listed after; those that may be of the
+// same time have the list be read again.
+func TestLossesWhileListing(t *testing.T) {
+	for name, before := range map[string]bool{"later": false, "of the same time": true} {
+		t.Run(name, func(t *testing.T) {
+			a := prog(1, 1, 0, 0x1000)
+			all := newFakes(a)
+			r := newRig(t, all)
+			from := now()
+			r.miss(from, from+1)
+			second := from
+			all.onNext = func() {
+				all.onNext = nil
+				if !before {
+					second = now()
+				}
+				r.miss(second, now())
+			}
+			r.listNow()
+			assert.Equal(t, second, r.table.Certain())
+			assert.EqualValues(t, map[bool]int{false: 1, true: 0}[before], r.counts.Resyncs)
+			r.listNow()
+			r.expect(a)
+			assert.Greater(t, r.table.Certain(), second)
+			assert.False(t, r.losses.any())
+		})
+	}
+}
+
+// TestListedAndUnloaded has the kernel list the id of a program that it has recorded to
+// be unloaded, in the time that was lost.
+func TestListedAndUnloaded(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	all := newFakes(a)
+	r := newRig(t, all)
+	all.hidden[a.ID] = true
+	r.miss(now(), now())
+	r.listNow()
+	r.expect()
+}
+
+// TestResyncsRest verifies that lists that take long are rare, however many records
+// are lost.
+func TestResyncsRest(t *testing.T) {
+	const takes = 10 * time.Millisecond
+	all := newFakes()
+	lists := 0
+	all.onNext = func() {
+		lists++
+		time.Sleep(takes)
+	}
+	r := newRig(t, all)
+	for range 3 {
+		r.miss(now(), now())
+		began := time.Now()
+		lists = 0
+		r.listNow()
+		require.Equal(t, 1, lists)
+		require.GreaterOrEqual(t, r.listAt.Sub(began), (restFor+1)*takes)
+		r.miss(now(), now())
+		deadline := r.round(t.Context())
+		require.Equal(t, 1, lists, "not yet")
+		require.Equal(t, r.listAt, deadline, "but then")
+	}
+}
+
+// TestListingFails keeps what is known, says so, and tries again.
+func TestListingFails(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	all := newFakes(a)
+	r := newRig(t, all)
+	all.err = errors.New("broken")
+	from := now()
+	r.miss(from, now())
+	r.listNow()
+	require.ErrorIs(t, r.err, all.err)
+	r.expect(a)
+	assert.Equal(t, from, r.table.Certain())
+	assert.True(t, r.listAt.After(time.Now()))
+	all.err = nil
+	r.listNow()
+	require.NoError(t, r.err)
+	assert.Greater(t, r.table.Certain(), from)
+	assert.EqualValues(t, 1, r.counts.Resyncs)
+}
+
+// TestAskingFails keeps a program, that the kernel does not tell of, for later.
+func TestAskingFails(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
+	all := newFakes()
+	busy := &busyPrograms{fakePrograms: all, err: errors.New("too many open files"), id: a.ID}
+	r := newRig(t, busy)
+	for _, p := range []*bpf.Program{a, b} {
+		all.loaded[p.ID] = p
+		r.play(loads(now(), p)...)
+	}
+	require.ErrorIs(t, r.err, busy.err)
+	assert.True(t, r.listDue().After(time.Now()), "after a while")
+	r.listNow()
+	require.ErrorIs(t, r.err, busy.err)
+	assert.Equal(t, symbolOf(a, 0), r.nameAt(0x1000), "its name stays")
+	busy.err = nil
+	r.listNow()
+	require.NoError(t, r.err)
+	r.expect(a, b)
+}
+
+// busyPrograms fail to tell of one program.
+type busyPrograms struct {
+	*fakePrograms
+	err error
+	id  uint32
+}
+
+func (p *busyPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
+	if id == p.id && p.err != nil {
+		return nil, p.err
+	}
+	return p.fakePrograms.Program(id, want)
+}
+
+// TestALaterRun goes on where the one before it ended.
+func TestALaterRun(t *testing.T) {
+	stays, goes, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
+	all := newFakes(stays, goes)
+	r := newRig(t, all)
+	time.Sleep(10 * time.Millisecond)
+	r.Refresh()
+	ended := r.table.Certain()
+	r.stop()
+	delete(all.loaded, goes.ID)
+	all.loaded[comes.ID] = comes
+	r.begin()
+	r.round(t.Context())
+	r.expect(stays, comes)
+	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Interval{From: ended - 1, To: r.table.Certain()}))
+	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, symtab.Instant(ended-1)))
+	assert.Empty(t, r.nameThen(0x2000, symtab.Instant(ended)))
+	assert.EqualValues(t, 1, r.counts.Resyncs)
+	assert.Equal(t, 2, r.tables-1, "one of Refresh, one of the second run")
+}
+
+// TestWithoutList ends everything with a loss, as nothing can confirm it.
+func TestWithoutList(t *testing.T) {
+	all := newFakes(prog(1, 1, 0, 0x1000))
+	all.err = bpf.ErrPermission
+	r := newRig(t, all)
+	r.expect()
+	p := prog(2, 2, 0, 0x2000)
+	r.play(loads(now(), p)...)
+	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
+	r.miss(now(), now())
+	r.listNow()
+	assert.Empty(t, r.nameAt(0x2000))
+	r.play(loads(now(), p)...)
+	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
+}
+
+// TestNamesThatTheKernelHasNot: a program that was loaded without CAP_BPF owns its place
+// and names nothing. Of one that was only listed, /proc/kallsyms says whether it was.
+func TestNamesThatTheKernelHasNot(t *testing.T) {
+	without, with, large := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000, 0x3100)
+	for _, p := range []*bpf.Program{without, with, large} {
+		p.Type = 1 // socket_filter
+	}
+	all := newFakes(without, with, large)
+	r := unstarted(t, all)
+	r.kallsyms("0000000000002000 t " + symbolOf(with, 0) + "\t[bpf]\n")
+	r.begin()
+	r.round(t.Context())
+	assert.Empty(t, r.nameAt(0x1000))
+	require.NotNil(t, r.image(0x1000), "it is there, all the same")
+	assert.EqualValues(t, 1, r.image(0x1000).Program.ID)
+	assert.Equal(t, symbolOf(with, 0), r.nameAt(0x2000))
+	assert.EqualValues(t, 2, r.image(0x2000).Program.ID)
+	assert.Equal(t, symbolOf(large, 1), r.nameAt(0x3100), "functions take CAP_BPF")
+
+	recorded := prog(4, 4, 0, 0x4000)
+	all.loaded[4] = recorded
+	records := loads(now(), recorded)
+	records[0].Symbol.Name = ""
+	r.play(records...)
+	assert.Empty(t, r.nameAt(0x4000), "also if the kernel is asked for it")
+	assert.Equal(t, "xdp", r.image(0x4000).Program.Type)
+	r.kallsyms("0000000000004000 t " + symbolOf(recorded, 0) + "\t[bpf]\n")
+	r.tail.wanted = true
+	r.readKallsyms()
+	assert.Empty(t, r.nameAt(0x4000))
+	r.play(records[0], unloads(now(), recorded)[0])
+	assert.Nil(t, r.image(0x4000))
+}
+
+func trampoline(at int64, addr uint64, unregister bool) perfring.Record {
+	r := ksymbol(at, addr, "bpf_trampoline_6442", unregister)
+	r.Symbol.Len = pageSize
+	return r
+}
+
+// TestTrampolineIsReplaced has the new one come before the old one goes.
+func TestTrampolineIsReplaced(t *testing.T) {
+	r := newRig(t, newFakes(prog(1, 1, 0, 0x1100)))
+	r.play(trampoline(now(), 0x1000, false), trampoline(now(), 0x5000, false))
+	r.play(trampoline(now(), 0x1000, true))
+	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x5fff))
+	assert.Empty(t, r.nameAt(0x1000))
+	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
+}
+
+// TestTrampolineBesidePrograms has one come where programs lie.
+func TestTrampolineBesidePrograms(t *testing.T) {
+	r := newRig(t, newFakes(prog(1, 1, 0, 0x1100)))
+	r.play(trampoline(now(), 0x1000, false))
+	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x10ff))
+	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
+	assert.Empty(t, r.nameAt(0x1140))
+	assert.True(t, r.image(0x1000).IsLong())
+	dispatcher := ksymbol(now(), 0x8000, "bpf_dispatcher_xdp", false)
+	r.play(dispatcher)
+	assert.False(t, r.image(0x8000).IsLong(), "its length is true")
+	assert.Equal(t, symtab.OriginTrampoline, r.image(0x8000).Origin)
+}
+
+// TestTrampolinesAfterALoss end with it, and come back when the kernel's list of symbols
+// shows them, which is read when it is quiet.
+func TestTrampolinesAfterALoss(t *testing.T) {
+	r := newRig(t, newFakes())
+	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
+	loaded := now()
+	page := ksymbol(loaded, 0x9000, "kprobe_insn_page", false)
+	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
+	r.play(trampoline(loaded, 0x5000, false), trampoline(loaded, 0x7000, false), page)
+	time.Sleep(10 * time.Millisecond)
+	from := now()
+	r.miss(from, from+1)
+	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n0000000000009000 t kprobe_insn_page\t[__builtin__kprobes]\n")
+	r.listNow()
+	for _, addr := range []uint64{0x5000, 0x7000, 0x9000} {
+		assert.Nil(t, r.image(addr))
+		assert.NotEmpty(t, r.nameThen(addr, symtab.Interval{From: loaded, To: from}))
+		assert.Empty(t, r.nameThen(addr, symtab.Instant(from)))
+	}
+	deadline := r.round(t.Context())
+	assert.True(t, deadline.After(time.Now()), "it is not quiet")
+	r.readKallsyms()
+	assert.Nil(t, r.image(0x5000))
+	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x7000))
+	assert.Equal(t, "kprobe_insn_page", r.nameAt(0x9fff))
+	assert.Greater(t, r.image(0x7000).Lifetime.From, from+1)
+	tables := r.tables
+	r.readKallsyms()
+	assert.Equal(t, tables, r.tables, "it is read once")
+	require.NoError(t, r.err)
+}
+
+// TestSymbolsAreReadWhileTrampolinesGo has one go while the list is read, and records be
+// lost then.
+func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
+	r := unstarted(t, newFakes())
+	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
+	lost := false
+	r.certain = func() int64 {
+		at := now()
+		if r.listed() && !lost {
+			lost = true
+			r.batch.Records = []perfring.Record{trampoline(at-1, 0x7000, true)}
+		}
+		return at
+	}
+	r.begin()
+	r.round(t.Context())
+	r.play()
+	assert.Nil(t, r.image(0x7000))
+}
+
+// listed reports whether programs were listed.
+func (r *rig) listed() bool { return !r.listAt.IsZero() }
+
+// TestPagesGiveWay verifies that a page whose end no record told does not stand in the way
+// of what comes later.
+func TestPagesGiveWay(t *testing.T) {
+	r := newRig(t, newFakes())
+	page := ksymbol(now(), 0x1000, "kprobe_insn_page", false)
+	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
+	r.play(page)
+	assert.Equal(t, "kprobe_insn_page", r.nameAt(0x1200))
+	a := prog(1, 1, 0, 0x1200)
+	r.play(loads(now(), a)...)
+	assert.Equal(t, symbolOf(a, 0), r.nameAt(0x1200))
+	assert.Empty(t, r.nameAt(0x1000))
+	assert.Empty(t, r.nameAt(0x1240))
+}
+
+// TestKallsymsCannotBeRead says what is lost by that.
+func TestKallsymsCannotBeRead(t *testing.T) {
+	r := unstarted(t, newFakes())
+	require.NoError(t, os.Remove(r.tail.procfs+"/kallsyms"))
+	r.begin()
+	r.round(t.Context())
+	require.ErrorIs(t, r.err, os.ErrNotExist)
+	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
+	r.readKallsyms()
+	require.NoError(t, r.err)
+	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x7000))
+}
+
+// TestAddressesAreUsedAgain has the record that a program went be lost, and another
+// one take its place, of the same tag or not.
+func TestAddressesAreUsedAgain(t *testing.T) {
+	for name, next := range map[string]*bpf.Program{
+		"other tag": prog(2, 2, 0, 0x1000), "same tag": prog(2, 1, 0, 0x1000), "inside": prog(2, 2, 0, 0x1020),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := prog(1, 1, 0, 0x1000)
+			all := newFakes(a)
+			r := newRig(t, all)
+			delete(all.loaded, a.ID)
+			all.loaded[next.ID] = next
+			at := now()
+			r.miss(at, at+1)
+			r.listAt = time.Now().Add(time.Hour)
+			r.play(loads(at+2, next)...)
+			assert.Empty(t, r.nameThen(0x1030, symtab.Instant(at+1)))
+			r.listNow()
+			r.expect(next)
+			assert.Equal(t, at+2, r.image(next.Functions[0].Addr).Lifetime.From)
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package bpfprog
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestPollingLifetimes: a program was certainly there from the first list that shows it
+// to the last.
+func TestPollingLifetimes(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
+	all := newFakes(a)
+	r := unstarted(t, all)
+	at := int64(1000)
+	r.now = func() int64 { at += ms; return at }
+	r.lister.now = r.now
+	r.poll()
+	poll := func() (began, ended int64) {
+		began = at
+		r.listAt = time.Time{}
+		r.round(t.Context())
+		ended = at
+		at += 100 * ms
+		return began, ended
+	}
+	const runOn = 6 * ms // what was there unseen can run on
+	_, first := poll()
+	assert.LessOrEqual(t, r.image(0x1000).Lifetime.From, first)
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(first)), "it can have gone since")
+	last, _ := poll()
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: first + runOn, To: last}))
+	assert.Equal(t, 1, count(all.asked, 1), "what is known is not asked for")
+	delete(all.loaded, a.ID)
+	all.loaded[b.ID] = b
+	missed, seen := poll()
+	poll()
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: first + runOn, To: last}))
+	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, symtab.Instant(seen+runOn)))
+	for between := last + 6*ms; between < missed; between += ms {
+		hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(between))
+		assert.Equal(t, symtab.ReasonUnobserved, hit.Reason)
+	}
+}
+
+// TestPollingNeedsAList says what both would take.
+func TestPollingNeedsAList(t *testing.T) {
+	all := newFakes()
+	all.err = bpf.ErrPermission
+	r := unstarted(t, all)
+	r.open = func() (Recorder, error) { return nil, perfring.ErrPermission }
+	err := r.Run(t.Context(), func(symcache.Update) { t.Error("there is nothing to publish") })
+	require.ErrorIs(t, err, bpf.ErrPermission)
+	require.ErrorIs(t, err, perfring.ErrPermission)
+}
+
+// TestPollingAfterRecords ends trampolines, which no list of programs shows, and goes on
+// with programs.
+func TestPollingAfterRecords(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	r := newRig(t, newFakes(a))
+	time.Sleep(10 * time.Millisecond)
+	loaded := now()
+	r.play(trampoline(loaded, 0x5000, false))
+	time.Sleep(10 * time.Millisecond)
+	r.Refresh()
+	ended := r.table.Certain()
+	r.stop()
+	r.open = func() (Recorder, error) { return nil, perfring.ErrMemory }
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, r.Run(ctx, func(u symcache.Update) { r.published(u); cancel() }))
+	require.ErrorIs(t, r.err, perfring.ErrMemory)
+	r.expect(a)
+	assert.Nil(t, r.image(0x5000))
+	assert.NotEmpty(t, r.nameThen(0x5000, symtab.Interval{From: loaded, To: ended}))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: ended - ms, To: r.table.Certain()}))
+}

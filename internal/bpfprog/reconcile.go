@@ -1,0 +1,125 @@
+package bpfprog
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// described returns the ids of the programs that are there of which all is known, and
+// notes that a list begins.
+func (r *record) described() map[uint32]bool {
+	r.loadAnnounced()
+	r.losses.listing = true
+	known := make(map[uint32]bool)
+	for _, m := range r.history.Live() {
+		if isDescribed(m) {
+			known[m.Program.ID] = true
+		}
+	}
+	return known
+}
+
+func isDescribed(m *symtab.Image) bool { return m.Program != nil && m.Program.Type != "" }
+
+// reconcile applies a list that was read after all losses up to when it began; the records
+// until after its end have been applied. What the list shows as known was there
+// throughout. What it does not show, or does not tell from another load, was certainly
+// there only before the losses. It reports false if the list has to be read again.
+func (r *record) reconcile(l *listing) bool {
+	about, ok := r.losses.finish(l.ok)
+	if !ok {
+		return false
+	}
+	r.loadAnnounced()
+	confirmed := l.alive != nil && about.From < about.To
+	for _, m := range r.history.Live() {
+		switch {
+		case m.Lifetime.From >= max(about.To, l.began), l.shows(m):
+		case m.Lifetime.From < about.To, confirmed && m.Program != nil:
+			r.end(m, about.From, 0)
+		default:
+			confirmed = false // it came after the losses, and the list does not tell of it
+		}
+	}
+	if confirmed {
+		r.losses.settled = symtab.Interval{From: about.From, To: l.began}
+	}
+	for _, f := range l.found {
+		r.found(f, l.began)
+	}
+	if about.From == math.MinInt64 { // the first list
+		r.history.Blind(symtab.Interval{From: math.MinInt64, To: l.walked})
+	}
+	return true
+}
+
+// shows reports whether an image is a function of a program in the list, which no
+// trampoline is.
+func (l *listing) shows(m *symtab.Image) bool {
+	if m.Program == nil {
+		return false
+	}
+	_, alive := slices.BinarySearch(l.alive, m.Program.ID)
+	return alive
+}
+
+// found applies what a list, which began at an instant, says of a function; the records
+// until after its end have been applied.
+func (r *record) found(f function, began int64) {
+	there := r.at(f.Start)
+	switch {
+	case r.describe(f):
+	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded meanwhile
+	case there != nil && there.Origin == symtab.OriginBPF:
+		if there.Start == f.Start && there.End == f.End {
+			r.describeAs(there, f)
+		}
+	case f.unsure:
+		r.load(f.Named(""), 0)
+		r.unnamed[f.Start] = r.history.At(f.Start)
+	default:
+		r.load(f.Image, 0)
+	}
+}
+
+// describe applies what the kernel says of a function whose program is known already, and
+// reports whether it is.
+func (r *record) describe(f function) bool {
+	there := r.at(f.Start)
+	known := there != nil && there.Program != nil && there.Program.ID == f.Program.ID &&
+		there.Start == f.Start && there.End == f.End
+	if known && !isDescribed(there) {
+		r.describeAs(there, f)
+	}
+	return known
+}
+
+// take applies lines of the end of /proc/kallsyms, read between two instants. No image that
+// began before the first has gone since. Trampolines and pages are only of use if no
+// record was lost.
+func (r *record) take(lines []line, began, ended int64, others bool) {
+	for i := range lines {
+		l := &lines[i]
+		there := r.at(l.addr)
+		switch {
+		case r.unloadedSince(l.addr, began):
+		case l.origin == symtab.OriginBPF:
+			if there != nil && r.unnamed[l.addr] == there && there.Lifetime.From <= began {
+				r.name(there, l.name)
+			}
+		case !others:
+		case there == nil || there.IsLong() && there.Start != l.addr:
+			r.load(newImage(l.origin, l.name, l.addr, pageSize, ended), 0)
+		}
+	}
+	r.changed = true
+}
+
+// forget forgets the functions that have no name, as /proc/kallsyms did not show one after an
+// instant, or takes too long to read.
+func (r *record) forget(began int64) {
+	maps.DeleteFunc(r.unnamed, func(_ uint64, m *symtab.Image) bool { return m.Lifetime.From <= began })
+}

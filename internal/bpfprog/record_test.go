@@ -1,0 +1,297 @@
+package bpfprog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestRecordsNameFunctions(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000, 0x2000), prog(2, 7, 0, 0x3000)
+	all := newFakes(a)
+	r := newRig(t, all)
+	r.expect(a)
+	all.loaded[b.ID] = b
+	loaded := now()
+	r.play(loads(loaded, b)...)
+	r.expect(a, b)
+	assert.Equal(t, symbolOf(b, 0), r.nameAt(0x303f))
+	assert.Empty(t, r.nameAt(0x3040))
+	assert.Equal(t, symtab.Since(loaded), r.image(0x3000).Lifetime)
+	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
+	time.Sleep(10 * time.Millisecond)
+	gone := now()
+	r.play(unloads(gone, a)...)
+	r.expect(b)
+	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, symtab.Instant(gone-1)))
+	assert.Empty(t, r.nameThen(0x2000, symtab.Instant(gone)))
+	assert.Equal(t, 1, count(all.asked, 1), "what was listed is not asked for again")
+}
+
+func count(ids []uint32, id uint32) (n int) {
+	for _, is := range ids {
+		if is == id {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBeforeItIsAskedFor has only the records of a program, as the kernel refuses more.
+func TestBeforeItIsAskedFor(t *testing.T) {
+	all := newFakes()
+	all.err = bpf.ErrPermission
+	r := newRig(t, all)
+	p := prog(1, 1, 0, 0x1000, 0x1100)
+	r.play(loads(now(), p)...)
+	assert.Equal(t, &symtab.Program{ID: 1, Tag: "0000000000000001"}, r.image(0x1100).Program)
+	assert.Empty(t, all.asked)
+	require.ErrorIs(t, r.err, bpf.ErrPermission)
+	assert.True(t, strings.HasPrefix(r.err.Error(), "BPF programs loaded before the start have no names: grant CAP_SYS_ADMIN"))
+}
+
+// TestProgramsThatVanish are listed, or named by a record, and gone when they are
+// asked for.
+func TestProgramsThatVanish(t *testing.T) {
+	a, b, c := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
+	all := newFakes(a, b)
+	all.hidden[a.ID] = true
+	r := newRig(t, all)
+	require.NoError(t, r.err)
+	r.expect(b)
+	r.play(loads(now(), c)...)
+	assert.Equal(t, symbolOf(c, 0), r.nameAt(0x3000), "it has a name, until a record says that it is gone")
+	r.play(unloads(now(), c)...)
+	assert.Empty(t, r.nameAt(0x3000))
+}
+
+func TestRecordsOfWhatIsNotThere(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	r := newRig(t, newFakes(a))
+	for _, records := range [][]perfring.Record{
+		unloads(now(), prog(2, 2, 0, 0x5000)), // unknown
+		unloads(now(), prog(2, 1, 0, 0x1010)), // not a start
+		unloads(-1, a),                        // of the past
+		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: 0x7000, Kind: perfring.KsymBPF, Name: "empty"}}},
+		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: ^uint64(0), Len: 2, Name: "wraps"}}},
+	} {
+		r.play(records...)
+		r.expect(a)
+	}
+}
+
+// TestRecordsOfTheTimeOfTheList have been waiting in a ring while programs were listed.
+func TestRecordsOfTheTimeOfTheList(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000) // the same code, at the same address
+	listing := func(t *testing.T, all *fakePrograms, records func(at int64) []perfring.Record) *rig {
+		r := unstarted(t, all)
+		all.onNext = func() {
+			all.onNext = nil
+			r.batch.Records = append(r.batch.Records, records(now())...)
+		}
+		r.begin()
+		r.round(t.Context())
+		return r
+	}
+	t.Run("loaded and listed", func(t *testing.T) {
+		var loaded int64
+		r := listing(t, newFakes(a), func(at int64) []perfring.Record { loaded = at; return loads(at, a) })
+		r.expect(a)
+		assert.Equal(t, loaded, r.image(0x1000).Lifetime.From)
+	})
+	t.Run("listed, and recorded later", func(t *testing.T) {
+		r := newRig(t, newFakes(a))
+		was := r.image(0x1000)
+		r.play(loads(now(), a)...)
+		assert.Same(t, was, r.image(0x1000), "it is the same load")
+	})
+	t.Run("one before it", func(t *testing.T) {
+		r := listing(t, newFakes(b), func(at int64) []perfring.Record {
+			return slices.Concat(loads(at, a), unloads(at+1, a), loads(at+2, b))
+		})
+		r.expect(b)
+	})
+	t.Run("gone while it was listed", func(t *testing.T) {
+		r := listing(t, newFakes(a), func(at int64) []perfring.Record { return unloads(at, a) })
+		r.expect()
+	})
+	t.Run("came and went", func(t *testing.T) {
+		r := listing(t, newFakes(), func(at int64) []perfring.Record {
+			return slices.Concat(loads(at, a), unloads(at+2, a))
+		})
+		r.expect()
+		assert.Equal(t, 1, r.table.History(), "it is remembered")
+	})
+}
+
+// TestLateRecords have times up to which records were said to be complete.
+func TestLateRecords(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
+	t.Run("a load", func(t *testing.T) {
+		r := newRig(t, newFakes(a))
+		r.programsAre(newFakes())
+		came := now() - 20*ms
+		r.play(loads(came, prog(9, 9, 0, 0x9000))...)
+		assert.Equal(t, came, r.image(0x9000).Lifetime.From)
+	})
+	t.Run("an unload of what was displaced", func(t *testing.T) {
+		r := newRig(t, newFakes())
+		came := now()
+		r.play(loads(came, a)...)
+		r.play(loads(came+20*ms, b)...)
+		r.play(unloads(came+10*ms, a)...)
+		assert.Equal(t, symbolOf(b, 0), r.nameAt(0x1000))
+		assert.Equal(t, came+20*ms, r.image(0x1000).Lifetime.From)
+	})
+}
+
+// programsAre has the kernel have other programs.
+func (r *rig) programsAre(p Programs) { r.lister.programs, r.lister.describer.programs = p, p }
+
+// TestOldKernelsNames has records as Linux 5.7 to 6.0 makes them: all functions of a
+// program have the name of its main one, which 5.10 tells twice.
+func TestOldKernelsNames(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000, 0x2000, 0x3000)
+	r := newRig(t, newFakes())
+	r.programsAre(newFakes(a))
+	old := func(at int64, event perfring.ProgramEvent) []perfring.Record {
+		records := recordsOf(at, a, event)
+		for i := range records[:3] {
+			records[i].Symbol.Name = symbolOf(a, 0)
+		}
+		return append(records[:1:1], records...)
+	}
+	r.play(old(now(), perfring.ProgramLoad)...)
+	r.expect(a)
+	r.play(old(now(), perfring.ProgramUnload)...)
+	r.expect()
+}
+
+// TestMainFunctionOfTwoTags has the record of its end have another tag than the list, as
+// Linux 5.10 has it.
+func TestMainFunctionOfTwoTags(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000, 0x2000)
+	r := newRig(t, newFakes(a))
+	gone := unloads(now(), a)
+	gone[0].Symbol.Name = strings.Replace(gone[0].Symbol.Name, "0000", "ffff", 1)
+	r.play(gone...)
+	r.expect()
+}
+
+// TestEventsOnAnotherCPU has the task that loads a program go to another CPU between its
+// records. Of tasks that the kernel does not tell, a list says which program it is.
+func TestEventsOnAnotherCPU(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+	all := newFakes()
+	r := newRig(t, all)
+	all.loaded[a.ID], all.loaded[b.ID] = a, b
+	records := slices.Concat(loads(now(), a), loads(now(), b))
+	for i := range records {
+		records[i].TID = 7
+	}
+	records[1].CPU = 1
+	r.listAt = time.Now().Add(time.Hour)
+	r.play(records...)
+	r.expect(a, b)
+	c := prog(3, 3, 0, 0x3000)
+	all.loaded[c.ID] = c
+	records = loads(now(), c)
+	records[1].CPU = 1
+	r.play(records...)
+	assert.Nil(t, r.image(0x3000).Program)
+	r.listNow()
+	r.expect(a, b, c)
+}
+
+// TestProgramsThatAreNotCompiled have no functions of their own: they run in the
+// kernel's interpreter.
+func TestProgramsThatAreNotCompiled(t *testing.T) {
+	a := prog(1, 1, 0, 0xffffffff81000000)
+	a.Functions[0].Len = 0
+	newRig(t, newFakes(a)).expect()
+}
+
+// TestABurstIsOneTable has a thousand programs come and half of them go at once.
+func TestABurstIsOneTable(t *testing.T) {
+	var burst []perfring.Record
+	for i := range 1000 {
+		p := prog(uint32(i+1), i%8, 0, uint64(i+1)*0x1000)
+		burst = append(burst, loads(now(), p)...)
+		if i%2 == 0 {
+			burst = append(burst, unloads(now(), p)...)
+		}
+	}
+	r := newRig(t, newFakes())
+	tables := r.tables
+	r.play(burst...)
+	assert.Equal(t, tables+1, r.tables)
+	assert.Equal(t, 500, r.table.Symbols()[symtab.OriginBPF])
+	assert.Equal(t, 500, r.table.History())
+	r.play()
+	assert.Equal(t, tables+1, r.tables, "nothing has changed")
+}
+
+// TestRefresh brings the table up to the present without a round, and without a system
+// call.
+func TestRefresh(t *testing.T) {
+	a := prog(1, 1, 0, 0x1000)
+	all := newFakes()
+	r := newRig(t, all)
+	all.loaded[a.ID] = a
+	all.onNext = func() { t.Error("nothing may be listed") }
+	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
+	loaded := now()
+	r.batch.Records = loads(loaded, a)
+	woken := 0
+	r.wake = func() { woken++ }
+	r.Refresh()
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(loaded)))
+	assert.Empty(t, all.asked)
+	assert.Greater(t, r.table.Certain(), loaded)
+	assert.Equal(t, 1, woken, "it does not wait, as there is a program to ask for")
+	r.play()
+	r.expect(a)
+}
+
+// TestReadingRecordsFails ends the source with the reason.
+func TestReadingRecordsFails(t *testing.T) {
+	r := unstarted(t, newFakes())
+	r.tape.err = errors.New("broken")
+	require.ErrorIs(t, r.Run(t.Context(), r.published), r.tape.err)
+	r.Refresh() // also while it does not run
+}
+
+// TestCPUsAreLookedAt at the start, and when the kernel says that one came online.
+func TestCPUsAreLookedAt(t *testing.T) {
+	r := unstarted(t, newFakes())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	first := make(chan struct{})
+	go func() {
+		done <- r.Run(ctx, func(u symcache.Update) {
+			if r.table == nil {
+				close(first)
+			}
+			r.published(u)
+		})
+	}()
+	<-first
+	r.cpusChanged()
+	for r.refreshed.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	require.NoError(t, <-done)
+}

@@ -1,0 +1,410 @@
+package bpfprog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// object is what really was at some addresses.
+type object struct {
+	addr     uint64
+	name     string
+	id       uint32 // of its program, 0 if it is a trampoline
+	from, to int64  // its memory
+
+	// The times of its records, and whether they were written while someone listened.
+	loaded, unloaded int64
+	announced        bool
+}
+
+// simulation is a kernel with two CPUs, whose rings hold few records. It does something
+// at random whenever it is asked for anything.
+type simulation struct {
+	*fakePrograms
+	*rand.Rand
+	r       *rig
+	at      int64
+	next    uint32
+	room    int // records in a ring
+	rings   [2][]perfring.Record
+	lost    [2]int64 // the time of the last record before a loss, 0 if there is none
+	last    [2]int64
+	open    bool  // somebody listens
+	began   int64 // programs were listed
+	later   []func()
+	objects []*object
+	marks   []int64
+}
+
+const (
+	simPrograms    = 0x10000
+	simTrampolines = 0x80000
+	simSlots       = 12
+)
+
+func (w *simulation) tick() int64 {
+	w.at += ms*6 + w.Int64N(10*ms) // more than images that were unloaded are kept apart by
+	w.marks = append(w.marks, w.at)
+	return w.at
+}
+
+func (w *simulation) emit(cpu int, rec perfring.Record) {
+	if !w.open {
+		return
+	}
+	rec.CPU, rec.TID, rec.Time = uint32(cpu), uint32(cpu)+1, w.at
+	if len(w.rings[cpu]) >= w.room {
+		w.lost[cpu] = w.last[cpu]
+		return
+	}
+	w.rings[cpu], w.last[cpu] = append(w.rings[cpu], rec), w.at
+}
+
+func (w *simulation) fill(*tape) (b perfring.Batch) {
+	for cpu := range w.rings {
+		b.Records = append(b.Records, w.rings[cpu]...)
+		if w.lost[cpu] != 0 {
+			b.Blind = append(b.Blind, perfring.Interval{From: w.lost[cpu], To: w.at + 1})
+			b.Lost++
+		}
+		w.rings[cpu], w.lost[cpu] = nil, 0
+	}
+	slices.SortStableFunc(b.Records, func(a, b perfring.Record) int { return int(a.Time - b.Time) })
+	return b
+}
+
+// soon does something now or after some more steps.
+func (w *simulation) soon(f func()) {
+	if w.IntN(3) > 0 {
+		f()
+		return
+	}
+	w.later = append(w.later, f)
+}
+
+// there returns what is at an address.
+func (w *simulation) there(addr uint64) *object {
+	for _, o := range w.objects {
+		if o.addr == addr && o.to == symtab.Forever {
+			return o
+		}
+	}
+	return nil
+}
+
+func (w *simulation) add(addr uint64, name string, id uint32) *object {
+	o := &object{addr: addr, name: name, id: id, from: w.at, to: symtab.Forever}
+	w.objects = append(w.objects, o)
+	return o
+}
+
+func (w *simulation) loadProgram() {
+	slot := w.IntN(simSlots)
+	addrs := []uint64{simPrograms + uint64(slot)*0x40}
+	if w.IntN(3) == 0 {
+		addrs = append(addrs, simPrograms+uint64(simSlots+slot)*0x40)
+	}
+	for _, addr := range addrs {
+		if w.there(addr) != nil {
+			return
+		}
+	}
+	w.next++
+	p := prog(w.next, slot&3, w.at, addrs...)
+	nameless := false
+	if len(addrs) == 1 && w.IntN(3) == 0 {
+		p.Type, nameless = 1, w.IntN(2) == 0
+	}
+	records := loads(0, p)
+	var parts []*object
+	for i, addr := range addrs {
+		if nameless {
+			records[i].Symbol.Name = ""
+		}
+		parts = append(parts, w.add(addr, records[i].Symbol.Name, p.ID))
+	}
+	w.loaded[p.ID] = p
+	cpu := w.IntN(2)
+	w.soon(func() {
+		w.tick()
+		for i, rec := range records {
+			w.at++
+			w.emit(cpu, rec)
+			if i < len(parts) {
+				parts[i].loaded, parts[i].announced = w.at, w.open
+			}
+		}
+	})
+}
+
+func (w *simulation) unloadProgram() {
+	p := w.loaded[uint32(w.IntN(int(w.next)+1))]
+	if p == nil || w.hidden[p.ID] || w.there(p.Functions[0].Addr).loaded == 0 {
+		return
+	}
+	w.hidden[p.ID] = true
+	cpu := w.IntN(2)
+	var parts []*object
+	w.soon(func() {
+		w.tick()
+		for _, rec := range unloads(0, p) {
+			w.at++
+			if rec.Symbol != nil {
+				o := w.there(rec.Symbol.Addr)
+				rec.Symbol.Name, o.unloaded = o.name, w.at
+				parts = append(parts, o)
+			}
+			w.emit(cpu, rec)
+		}
+		w.soon(func() {
+			delete(w.loaded, p.ID)
+			for _, o := range parts {
+				o.to = w.tick()
+			}
+		})
+	})
+}
+
+func (w *simulation) trampoline() {
+	addr := simTrampolines + uint64(w.IntN(4))*pageSize
+	o, cpu := w.there(addr), w.IntN(2)
+	switch {
+	case o == nil:
+		o = w.add(addr, "bpf_trampoline_6442", 0)
+		w.soon(func() {
+			o.loaded, o.announced = w.tick(), w.open
+			w.emit(cpu, trampoline(0, addr, false))
+		})
+	case o.loaded != 0 && o.unloaded == 0:
+		o.unloaded = -1 // it is not listed any more
+		w.soon(func() {
+			o.unloaded = w.tick()
+			w.emit(cpu, trampoline(0, addr, true))
+			w.soon(func() { o.to = w.tick() })
+		})
+	}
+}
+
+// step does something in the kernel.
+func (w *simulation) step() {
+	w.tick()
+	switch w.IntN(8) {
+	case 0, 1:
+		w.loadProgram()
+	case 2, 3:
+		w.unloadProgram()
+	case 4:
+		w.trampoline()
+	default:
+		if len(w.later) > 0 {
+			f := w.later[0]
+			w.later = w.later[1:]
+			f()
+		}
+	}
+}
+
+// meanwhile may do something while the source is listing programs.
+func (w *simulation) meanwhile() {
+	if w.IntN(4) == 0 {
+		w.step()
+		w.r.kallsyms(w.kallsyms())
+	}
+}
+
+func (w *simulation) Next(after uint32) (uint32, error) {
+	w.meanwhile()
+	return w.fakePrograms.Next(after)
+}
+
+func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
+	w.meanwhile()
+	p, err := w.fakePrograms.Program(id, want)
+	w.meanwhile()
+	return p, err
+}
+
+// kallsyms is the end of /proc/kallsyms.
+func (w *simulation) kallsyms() string {
+	var lines strings.Builder
+	for _, o := range w.objects {
+		if o.to == symtab.Forever && o.unloaded == 0 && o.name != "" {
+			fmt.Fprintf(&lines, "%016x t %s\t[bpf]\n", o.addr, o.name)
+		}
+	}
+	return lines.String()
+}
+
+// look has the source do something.
+func (w *simulation) look() {
+	switch w.IntN(6) {
+	case 0:
+		w.r.Refresh()
+	case 1:
+		w.r.listAt = time.Time{}
+		w.r.round(w.r.t.Context())
+	case 2:
+		w.r.kallsyms(w.kallsyms())
+		w.r.readKallsyms()
+	default:
+		w.r.round(w.r.t.Context())
+	}
+}
+
+// check compares what the table says for each instant at which something happened with
+// what was there. It returns the number of right names.
+func (w *simulation) check() (right int) {
+	table := w.r.table
+	addrs := map[uint64]bool{}
+	for _, o := range w.objects {
+		addrs[o.addr] = true
+	}
+	snapshot := symtab.NewSnapshot(table)
+	for _, mark := range w.marks {
+		for addr := range addrs {
+			for _, t := range []int64{mark - 1, mark, mark + 1} {
+				hit := snapshot.At(addr+1, symtab.Instant(t))
+				if hit.Image == nil {
+					continue
+				}
+				right++
+				i := slices.IndexFunc(w.objects, func(o *object) bool { return o.addr == addr && o.from <= t && t < o.to })
+				require.GreaterOrEqual(w.r.t, i, 0, "%s at %#x, at %d: nothing was there: %+v", hit.Image.Name(), addr, t, hit.Image)
+				o := w.objects[i]
+				if hit.Image.Name() != "" || hit.Image.Program == nil {
+					require.Equal(w.r.t, o.name, hit.Image.Name(), "%#x", addr)
+				}
+				if p := hit.Image.Program; p != nil {
+					require.Equal(w.r.t, o.id, p.ID, "%#x", addr)
+				}
+			}
+		}
+	}
+	return right
+}
+
+// complete checks that all is known of what was recorded.
+func (w *simulation) complete() (n int) {
+	table := w.r.table
+	for _, o := range w.objects {
+		to := o.unloaded
+		if to <= 0 {
+			to = table.Certain()
+		}
+		if !o.announced || o.loaded >= to {
+			continue
+		}
+		from := max(o.loaded, w.began+6*ms) // what was there unseen can run on
+		if from >= to {
+			continue
+		}
+		hit := symtab.NewSnapshot(table).At(o.addr, symtab.Interval{From: from, To: to})
+		require.NotNil(w.r.t, hit.Image, "%+v: %v", o, hit.Reason)
+		require.Equal(w.r.t, o.name, hit.Image.Name())
+		n++
+	}
+	return n
+}
+
+func newSimulation(t *testing.T, seed uint64, room int) *simulation {
+	w := simulate(t, seed, room)
+	w.begin()
+	return w
+}
+
+// simulate returns a simulation whose source has not begun.
+func simulate(t *testing.T, seed uint64, room int) *simulation {
+	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room}
+	for range 50 {
+		w.step()
+	}
+	w.r = unstarted(t, w)
+	w.r.history = symtab.NewHistory(symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
+	w.r.now = func() int64 { return w.at }
+	w.r.lister.now = w.r.now
+	w.r.fill = w.fill
+	w.r.certain = w.r.now
+	return w
+}
+
+func (w *simulation) begin() {
+	w.open = true
+	w.last = [2]int64{w.at, w.at}
+	w.r.kallsyms(w.kallsyms())
+	w.r.begin()
+	w.r.round(w.r.t.Context())
+	w.began = w.at
+}
+
+// TestSimulationOfPolling has perf events refused.
+func TestSimulationOfPolling(t *testing.T) {
+	right := 0
+	for seed := range uint64(8) {
+		w := simulate(t, seed, 0)
+		w.r.poll()
+		for range 100 {
+			for range w.IntN(3) {
+				w.step()
+			}
+			w.r.kallsyms(w.kallsyms())
+			w.r.listAt, w.r.tail.read = time.Time{}, time.Time{}
+			w.r.round(t.Context())
+		}
+		w.r.publishTable()
+		right += w.check()
+		require.Empty(t, slices.DeleteFunc(w.r.table.Live(), func(m *symtab.Image) bool { return m.Origin == symtab.OriginBPF }))
+	}
+	t.Log(right, "right names")
+	require.Positive(t, right)
+}
+
+// TestSimulation compares what is known with what was there, in kernels that do something
+// at random: nothing is ever wrong and, if no record is lost, nothing is missing.
+func TestSimulation(t *testing.T) {
+	seeds := uint64(40)
+	if kerneltest.InVM() {
+		seeds = 2 // no kernel has to do with it
+	}
+	for _, room := range []int{1 << 20, 12, 4} {
+		t.Run(strconv.Itoa(room), func(t *testing.T) {
+			right, complete := 0, 0
+			for seed := range seeds {
+				w := newSimulation(t, seed, room)
+				for range 150 {
+					for range w.IntN(6) {
+						w.step()
+					}
+					w.look()
+					if room < 1<<20 && w.IntN(50) == 0 {
+						w.r.stop()
+						w.open = false
+						w.rings, w.lost = [2][]perfring.Record{}, [2]int64{}
+						w.step()
+						w.begin()
+					}
+				}
+				w.r.listAt = time.Time{}
+				w.r.round(t.Context())
+				w.r.Refresh()
+				right += w.check()
+				if room == 1<<20 {
+					complete += w.complete()
+				}
+			}
+			t.Log(right, "right names,", complete, "complete lifetimes")
+			require.Positive(t, right)
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package bpfprog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// tail says when to read the end of /proc/kallsyms, which alone lists trampolines and
+// pages, and says which programs have names. It takes the kernel time that grows with the
+// square of the number of programs: 300 ms for some 3,000.
+type tail struct {
+	procfs string
+	wanted bool
+	lost   time.Time // when records were lost for the last time, or a reading was of no use
+	read   time.Time // when it was read last, to some use
+}
+
+// The end of /proc/kallsyms is read when no records were lost for some time, at most so
+// often, and for so long.
+const (
+	quiet     = 10 * time.Second
+	readEvery = time.Minute
+	budget    = 250 * time.Millisecond
+)
+
+var errBudget = fmt.Errorf("kallsyms exceeded its %v read budget", budget)
+
+// pageSize is the size of trampolines as they are announced, and of pages.
+const pageSize = 4 << 10
+
+// due returns when it is to be read.
+func (t *tail) due() time.Time {
+	if !t.wanted {
+		return never
+	}
+	at := t.read.Add(readEvery)
+	if calm := t.lost.Add(quiet); calm.After(at) {
+		return calm
+	}
+	return at
+}
+
+// lines reads the lines, and returns those that it has read also with an error. It calls
+// pace while it does.
+func (t *tail) lines(ctx context.Context, pace func()) ([]line, error) {
+	file, err := os.Open(filepath.Join(t.procfs, "kallsyms"))
+	if err != nil {
+		return nil, fmt.Errorf("reading kernel symbols: %w", err)
+	}
+	defer file.Close()
+	return parseTail(ctx, paced{file, pace})
+}
+
+type paced struct {
+	io.Reader
+	pace func()
+}
+
+func (p paced) Read(to []byte) (int, error) {
+	p.pace()
+	return p.Reader.Read(to)
+}
+
+// line is a symbol of the end of /proc/kallsyms.
+type line struct {
+	addr   uint64
+	origin symtab.Origin
+	name   string
+}
+
+// parseTail reads the parts of a list of kernel symbols that come after the modules, for
+// as long as the budget lasts. It returns what it has read, also with an error.
+func parseTail(ctx context.Context, r io.Reader) (lines []line, err error) {
+	scanner := kallsyms.NewScanner(r)
+	err = scanner.SkipToModules()
+	began := time.Time{}
+	hidden := true
+	for n := 0; err == nil; {
+		var l kallsyms.Line
+		if err = scanner.Scan(&l); err != nil {
+			break
+		}
+		origin, ok := originOfPart(string(l.Module), l.Name)
+		if !ok {
+			continue
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if n%32 == 0 && (time.Since(began) > budget || ctx.Err() != nil) {
+			return lines, errBudget
+		}
+		n++
+		hidden = hidden && l.Addr == 0
+		if symtab.IsCode(l.Type) {
+			lines = append(lines, line{addr: l.Addr, origin: origin, name: string(l.Name)})
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return lines, fmt.Errorf("reading kernel symbols: %w", err)
+	}
+	if len(lines) > 0 && hidden {
+		return nil, kallsyms.ErrRestricted
+	}
+	return lines, nil
+}
+
+// originOfPart says what stands in a part of the list (kernel/kallsyms.c).
+func originOfPart(module string, name []byte) (symtab.Origin, bool) {
+	switch {
+	case module == "bpf" && symtab.TagOf(string(name)) != "":
+		return symtab.OriginBPF, true
+	case module == "bpf":
+		return symtab.OriginTrampoline, true
+	case strings.HasPrefix(module, "__builtin__"): // ftrace, kprobes
+		return symtab.OriginOOL, true
+	}
+	return 0, false
+}

@@ -1,0 +1,69 @@
+package bpfprog
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+const someSymbols = `ffffffffc0900000 t veth_open	[veth]
+ffffffffc0a01000 t ftrace_trampoline	[__builtin__ftrace]
+ffffffffc0a02000 t bpf_prog_0123456789abcdef_main	[bpf]
+ffffffffc0a02000 t bpf_prog_0123456789abcdef_main	[bpf]
+ffffffffc0a02080 t bpf_prog_fedcba9876543210	[bpf]
+ffffffffc0a03000 t bpf_trampoline_6442491235	[bpf]
+ffffffffc0a03200 t bpf_trampoline_7	[bpf]
+ffffffffc0a04000 d bpf_data	[bpf]
+ffffffffc0a05000 t kprobe_insn_page	[__builtin__kprobes]
+ffffffffc0a07000 t bpf_dispatcher_xdp	[bpf]
+`
+
+func TestTail(t *testing.T) {
+	r := unstarted(t, newFakes())
+	r.kallsyms(someSymbols)
+	r.begin()
+	r.round(t.Context())
+	require.NoError(t, r.err)
+	for addr, want := range map[uint64]string{
+		0xffffffffc0a01000: "ftrace_trampoline",
+		0xffffffffc0a02000: "", // which the list of programs would have
+		0xffffffffc0a03000: "bpf_trampoline_6442491235",
+		0xffffffffc0a031ff: "bpf_trampoline_6442491235",
+		0xffffffffc0a03200: "bpf_trampoline_7",
+		0xffffffffc0a041ff: "bpf_trampoline_7",
+		0xffffffffc0a04200: "",
+		0xffffffffc0a05fff: "kprobe_insn_page",
+		0xffffffffc0a06000: "",
+		0xffffffffc0a07fff: "bpf_dispatcher_xdp",
+		0xffffffffc0900000: "",
+	} {
+		assert.Equal(t, want, r.nameAt(addr), "%x", addr)
+	}
+	assert.Equal(t, [symtab.NumOrigins]int{symtab.OriginTrampoline: 3, symtab.OriginOOL: 2}, r.table.Symbols())
+}
+
+func TestTailErrors(t *testing.T) {
+	r := unstarted(t, newFakes())
+	r.kallsyms("0000000000000000 t bpf_trampoline_1\t[bpf]\n")
+	r.begin()
+	r.round(t.Context())
+	require.ErrorIs(t, r.err, kallsyms.ErrRestricted)
+	require.ErrorContains(t, r.err, "some BPF trampolines and out-of-line pages have no names")
+	assert.Zero(t, r.table.Symbols())
+	r.kallsyms(someSymbols + "what is this\n") // when they are hidden no more, they are read
+	r.readKallsyms()
+	require.ErrorIs(t, r.err, kallsyms.ErrSyntax)
+	assert.Equal(t, "kprobe_insn_page", r.nameAt(0xffffffffc0a05000), "what was read before")
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	lines, err := parseTail(canceled, strings.NewReader(someSymbols))
+	require.ErrorIs(t, err, errBudget)
+	assert.Empty(t, lines)
+}

@@ -1,0 +1,4 @@
+// Package doctest has the tests that hold the pages in docs/ against the code: the
+// numbers by which the code cites the contract, what each privilege buys, and a
+// remedy for every message.
+package doctest

@@ -1,0 +1,154 @@
+package doctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// childEnv holds what the child of TestPrivileges knows of the kernel.
+const childEnv = "KERNELSYM_TEST_PRIVILEGES"
+
+// witness is what is to be named.
+type witness struct {
+	Core, Module, Before place
+}
+
+// child looks what the sources name.
+type child struct {
+	t     *testing.T
+	cache *symcache.Cache
+}
+
+// TestPrivilegesChild is the other half of TestPrivileges: it runs the sources with
+// the rights that it has, says when they have begun, reads which programs were
+// loaded since, and tells what is named.
+func TestPrivilegesChild(t *testing.T) {
+	knows := os.Getenv(childEnv)
+	if knows == "" {
+		t.Skip("run by TestPrivileges")
+	}
+	var w witness
+	require.NoError(t, json.Unmarshal([]byte(knows), &w))
+	c := &child{t: t, cache: symcache.Start(zap.NewNop(), nil, sources.List(sources.Options{
+		Procfs: "/proc", Sysfs: "/sys",
+		Modules: sources.Modules{Enabled: true, Settle: 50 * time.Millisecond},
+		BPF:     sources.BPF{Enabled: true, SourceLines: true, Trampolines: true},
+		History: symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16},
+	})...)}
+	defer c.cache.Stop()
+	c.eventually("the sources say how they are", func() bool {
+		for _, h := range c.cache.Health() {
+			if h.State == symcache.StateStarting {
+				return false
+			}
+		}
+		return true
+	})
+	// Modules are published before their symbols.
+	c.eventually("the module has its symbols", func() bool {
+		m := c.cache.Fresh().At(w.Module.Addr, symtab.Present).Image
+		return w.Module.Addr == 0 || m == nil || m.Len() > 0 || c.status("modules") != ""
+	})
+	result := os.NewFile(3, "result")
+	fmt.Fprintln(result, "ready")
+	o := outcome{Core: yes(c.knows(w.Core)), Modules: yes(c.knows(w.Module)), Before: c.detail(w.Before)}
+	var since []place
+	require.NoError(t, json.NewDecoder(os.Stdin).Decode(&since))
+	o.Since = c.since(since[len(since)-1], since[:len(since)-1])
+	o.Status = make(map[string]string)
+	for _, h := range c.cache.Health() {
+		if status := c.status(h.Source); status != "" {
+			o.Status[h.Source] = status
+		}
+	}
+	require.NoError(t, json.NewEncoder(result).Encode(o))
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// eventually waits for what takes a moment, much longer than it needs.
+func (c *child) eventually(what string, is func() bool) {
+	c.t.Helper()
+	require.Eventually(c.t, is, time.Minute, time.Millisecond, what)
+}
+
+// status returns the state of a source and why, empty if it is up.
+func (c *child) status(source string) string {
+	for _, h := range c.cache.Health() {
+		if h.Source == source && h.State != symcache.StateUp {
+			return fmt.Sprintf("%v: %v", h.State, h.Err)
+		}
+	}
+	return ""
+}
+
+func (c *child) find(p place) (symtab.Symbol, bool) {
+	at := symtab.Present
+	if p.At != 0 {
+		at = symtab.Instant(p.At)
+	}
+	s := c.cache.Fresh().At(p.Addr, at).Symbol
+	return s, s.Image != nil && s.Start == p.Addr && strings.HasPrefix(s.Name().System, p.Name)
+}
+
+func (c *child) knows(p place) bool {
+	_, ok := c.find(p)
+	return ok
+}
+
+// detail says how much is known of a BPF function.
+func (c *child) detail(p place) string {
+	s, ok := c.find(p)
+	switch {
+	case !ok:
+		return "no"
+	case s.Image.Lines.Len() == 0:
+		return "name"
+	case s.End != p.End:
+		return "wrong length"
+	}
+	return "exact"
+}
+
+// since says how much is known of a program that was loaded since, and stays, and of
+// others that were unloaded at once.
+func (c *child) since(stays place, brief []place) string {
+	c.eventually("the program is named, or there is no hope", func() bool {
+		switch c.detail(stays) {
+		case "no":
+			return strings.HasPrefix(c.status("bpf"), "down")
+		case "exact":
+			return true
+		}
+		return c.status("bpf") != "" // else its lines come in a moment
+	})
+	detail := c.detail(stays)
+	if detail == "no" {
+		return detail
+	}
+	when := "within a second"
+	unknown := func(p place) bool { return !c.knows(p) }
+	for began := time.Now(); when != "at once" && time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		if !slices.ContainsFunc(brief, unknown) {
+			when = "at once"
+		}
+	}
+	return detail + ", " + when
+}

@@ -1,0 +1,69 @@
+package doctest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// loadMore loads programs, of which the last one stays until the test ends, and
+// returns where they lie, as the kernel's records say.
+func loadMore(t *testing.T) (stays place, brief []place) {
+	t.Helper()
+	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
+	var tags []string
+	tagOf := func(p *ebpf.Program) string {
+		info, err := p.Info()
+		require.NoError(t, err)
+		return info.Tag
+	}
+	const several = 5 // no list of programs, made once a second, has them all
+	for n := range int32(several) {
+		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
+		tags = append(tags, tagOf(p))
+		require.NoError(t, p.Close())
+	}
+	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
+	const hot = "_kernelsym_test_hot_program"
+	found, gone := make(map[string]place), make(map[string]int64)
+	for stays.Addr == 0 || len(found) < several || len(gone) < several {
+		deadline := time.Now().Add(time.Minute)
+		require.NoError(t, reader.Wait(t.Context(), deadline))
+		require.True(t, time.Now().Before(deadline), "the kernel tells of programs")
+		for _, r := range reader.Drain().Records {
+			if r.Type != perfring.TypeKsymbol {
+				continue
+			}
+			tag := symtab.TagOf(r.Symbol.Name)
+			p := place{Addr: r.Symbol.Addr, End: r.Symbol.Addr + uint64(r.Symbol.Len), Name: "bpf_prog_"}
+			at, known := found[tag]
+			switch {
+			case r.Symbol.Unregister && known && at.Addr == p.Addr:
+				gone[tag] = r.Time
+			case r.Symbol.Unregister:
+			case strings.HasSuffix(r.Symbol.Name, hot) && stays.Addr == 0: // the main function comes first
+				stays = p
+			case !known && slices.Contains(tags, tag):
+				p.Name += tag
+				p.At = r.Time
+				found[tag] = p
+			}
+		}
+	}
+	for _, tag := range tags {
+		p := found[tag]
+		p.At += (gone[tag] - p.At) / 2 // the clock is read once for each reader
+		brief = append(brief, p)
+	}
+	return stays, brief
+}

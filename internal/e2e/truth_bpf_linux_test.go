@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// needTruth skips the test where programs cannot be loaded and sampled, or no collector
+// is built.
+func needTruth(t *testing.T) {
+	t.Helper()
+	kerneltest.Built(t, kerneltest.Collector)
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedBPF(t)
+}
+
+// TestTruthPlain runs programs one after the other at addresses that are used again.
+// Their samples are sent while the program is there, when it is gone, and in the end.
+// All frames have the right name.
+func TestTruthPlain(t *testing.T) {
+	needTruth(t)
+	tr, s := startWhole(t), startSampler(t)
+	first := loadNth(t, 1<<20)
+	tr.waitUntilNamed(s, first)
+	first.close(t)
+
+	addresses := make(map[uint64]bool)
+	var last []knownRow
+	rounds := sized(500, 30)
+	for n := range rounds {
+		p := loadNth(t, n)
+		addresses[p.code.Start] = true
+		rows := s.run(p, "plain", 40)
+		switch n % 3 {
+		case 0:
+			tr.send(rows)
+			p.close(t)
+		case 1:
+			p.close(t)
+			tr.send(rows)
+		case 2:
+			p.close(t)
+			last = append(last, rows...)
+		}
+	}
+	tr.send(last)
+	tr.report()
+	t.Logf("%d programs at %d addresses", rounds, len(addresses))
+	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
+		assert.Less(t, len(addresses), rounds, "addresses are used again")
+	}
+	assert.GreaterOrEqual(t, tr.of("plain").right, 40*rounds)
+	assert.Zero(t, tr.of("plain").unnamed)
+}
+
+// TestTruthManyPrograms has many programs that were there before the collector started,
+// and many that came after.
+func TestTruthManyPrograms(t *testing.T) {
+	needTruth(t)
+	s := startSampler(t)
+	programs := sized(2000, 80)
+	before := make([]program, programs)
+	for n := range before {
+		before[n] = loadNth(t, n)
+	}
+	tr := startWhole(t)
+	tr.waitUntilNamed(s, before[programs-1])
+	var last []knownRow
+	for n := range programs {
+		p := loadNth(t, programs+n)
+		if n%2 == 0 {
+			tr.send(append(s.run(p, "after, sent at once", 10), s.run(before[n], "before, sent at once", 10)...))
+		} else {
+			last = append(append(last, s.run(before[n], "before", 10)...), s.run(p, "after", 10)...)
+		}
+	}
+	tr.send(last)
+	tr.report()
+	for _, kind := range []string{"before", "after", "before, sent at once", "after, sent at once"} {
+		assert.GreaterOrEqual(t, tr.of(kind).right, 5*programs, kind)
+		assert.Zero(t, tr.of(kind).unnamed, kind)
+	}
+}
+
+// metric returns the value of a metric of the source of BPF programs, 0 if it has none.
+func (tr *truth) metric(name string) (value float64) {
+	tr.t.Helper()
+	request, err := http.NewRequestWithContext(tr.t.Context(), http.MethodGet, "http://"+tr.metrics+"/metrics", nil)
+	require.NoError(tr.t, err)
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	require.NoError(tr.t, err)
+	text, err := io.ReadAll(response.Body)
+	require.NoError(tr.t, errors.Join(err, response.Body.Close()))
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "otelcol_processor_kernelsym_"+name) && strings.Contains(line, `source="bpf"`) {
+			value, err = strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			require.NoError(tr.t, err)
+		}
+	}
+	return value
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// needTrampolines skips the test where the test cannot know trampolines.
+func needTrampolines(t *testing.T) {
+	t.Helper()
+	needTruth(t)
+	if runtime.GOARCH != "amd64" {
+		t.Skip("where trampolines are called from is known on x86 only: their names are not tested")
+	}
+}
+
+// traced returns the frames of a sample that lie in the trampoline of a function: called
+// from its patch site, and in no program.
+func (x text) traced(sm sample, function, kind string, p program, parts []kerneltest.PartSymbol) (all []known) {
+	for i := range len(sm.stack) - 1 {
+		addr, caller := sm.stack[i], sm.stack[i+1]
+		names, start := x.Below(caller)
+		if !slices.Contains(names, function) || !isPatchSite(caller, start) || x.InText(addr) || p.has(addr) {
+			continue
+		}
+		at := nearest(parts, addr-1)
+		if !strings.HasPrefix(at.Name, "bpf_trampoline_") || addr-at.Addr >= 4096 {
+			continue // not built by BPF
+		}
+		role := ", caller"
+		if i == 0 {
+			role = ", leaf"
+		}
+		all = append(all, known{frame: i, kind: kind + role, name: at.Name})
+	}
+	return all
+}
+
+// A tracer is a way to have a program called by a trampoline.
+type tracer struct {
+	name     string
+	typ      ebpf.ProgramType
+	attach   ebpf.AttachType
+	function string // of the kernel
+	target   string // what the program says that it attaches to
+	run      func()
+}
+
+func tracers(t *testing.T) []tracer {
+	pid := os.Getpid()
+	pgid, sid := kerneltest.SyscallFunction(t, "getpgid"), kerneltest.SyscallFunction(t, "getsid")
+	return []tracer{
+		{"fentry", ebpf.Tracing, ebpf.AttachTraceFEntry, pgid, pgid, func() { _, _ = unix.Getpgid(pid) }},
+		{"fexit", ebpf.Tracing, ebpf.AttachTraceFExit, sid, sid, func() { _, _ = unix.Getsid(pid) }},
+		{"LSM", ebpf.LSM, ebpf.AttachLSMMac, "bpf_lsm_task_getscheduler", "task_getscheduler", func() {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, uintptr(pid), 0, 0)
+		}},
+	}
+}
+
+// start attaches a program until the test ends.
+func (tc tracer) start(t *testing.T) program {
+	t.Helper()
+	prog, err := kerneltest.NewBPF(&ebpf.ProgramSpec{
+		Name: "truth_" + tc.name, Type: tc.typ, AttachType: tc.attach, AttachTo: tc.target, License: "GPL",
+		Instructions: spinning(1, 0),
+	})
+	kerneltest.NeedTracing(t, err)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = prog.Close() })
+	p := describe(t, prog)
+	var l link.Link
+	if tc.typ == ebpf.LSM {
+		l, err = link.AttachLSM(link.LSMOptions{Program: p.Program})
+	} else {
+		l, err = link.AttachTracing(link.TracingOptions{Program: p.Program})
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return p
+}
+
+// needBPFModule skips the test where BPF is not among the kernel's security modules.
+func needBPFModule(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("securityfs", dir, "securityfs", 0, ""); errors.Is(err, unix.ENODEV) {
+		t.Skip("the kernel has no security modules: their programs are not tested")
+	} else {
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	list, err := os.ReadFile(filepath.Join(dir, "lsm"))
+	require.NoError(t, err)
+	if !slices.Contains(strings.Split(strings.TrimSpace(string(list)), ","), "bpf") {
+		t.Skipf("the kernel's security modules are %s, without bpf: its programs are not tested", list)
+	}
+}
+
+// TestTruthTrampolines has programs called by trampolines. Frames of trampolines that
+// are callers have their names, but for one in twenty.
+func TestTruthTrampolines(t *testing.T) {
+	needTrampolines(t)
+	x := text{kerneltest.ReadSymbols(t)}
+	for _, tc := range tracers(t) {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.typ == ebpf.LSM {
+				needBPFModule(t)
+			}
+			tr, s := startWhole(t), startSampler(t)
+			tr.waitUntilNamed(s, loadNth(t, 1<<20))
+			p := tc.start(t)
+			parts := kerneltest.ReadParts(t)
+			rows := s.collect(sized(1000, 150), func() {
+				for range sized(1000, 100) {
+					tc.run()
+				}
+			}, func(sm sample) []known {
+				return append(x.traced(sm, tc.function, tc.name, p, parts), p.in(sm, tc.name+", program")...)
+			})
+			tr.send(rows)
+			tr.report()
+			v := tr.of(tc.name + ", caller")
+			assert.GreaterOrEqual(t, v.right, 100)
+			assert.GreaterOrEqual(t, 100*v.right, 95*(v.right+v.unnamed))
+			assert.Zero(t, tr.of(tc.name+", program").unnamed)
+		})
+	}
+}
+
+// TestTruthFilterBehindTrampoline has classic filters in the page that a trampoline is
+// announced with, after it.
+func TestTruthFilterBehindTrampoline(t *testing.T) {
+	needTrampolines(t)
+	x, s := text{kerneltest.ReadSymbols(t)}, startSampler(t)
+	tr := startWhole(t)
+	tr.waitUntilNamed(s, loadNth(t, 1<<20))
+	fillHoles(t)
+	each := sized(30, 10)
+	var all []*socketFilter
+	for n, call := range []string{
+		"getpgid", "getsid", "getpriority", "sched_getparam", "sched_getscheduler", "sched_get_priority_max",
+		"getresuid", "getresgid", "getgroups", "times", "umask", "personality",
+	} {
+		kerneltest.AttachFentry(t, fmt.Sprintf("truth_fentry_%d", n), kerneltest.SyscallFunction(t, call))
+		all = append(all, attachClassic(t))
+	}
+	var rows []knownRow
+	for _, f := range all {
+		rows = append(rows, f.sample(s, x, "filter", each)...)
+	}
+	n := behind(rows, kerneltest.ReadParts(t), "bpf_trampoline_", "filter behind a trampoline")
+	tr.send(rows)
+	tr.sendUndated(labeled("no timestamp", rows))
+	tr.report()
+	if !kerneltest.OlderThan(t, 6, 8) { // before, trampolines have pages of their own
+		assert.GreaterOrEqual(t, n, len(all)*each/2, "filters lie behind trampolines")
+	}
+}

@@ -1,0 +1,106 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/uevent"
+)
+
+// events is what says that modules come and go; *uevent.Conn is one.
+type events interface {
+	Poll() (e uevent.Event, ok bool, err error)
+	Wait() error
+	Close() error
+}
+
+// The time between two scans. With events they are a safety net.
+const (
+	pollInterval = time.Second
+	slowInterval = 10 * time.Second
+)
+
+// feed is the connection from which events are read. Its methods need the lock of the
+// source, but for close.
+type feed struct {
+	dial    func() (events, error)
+	now     func() int64 // reads the clock of lifetimes
+	conn    events       // nil if there is none
+	err     error        // why not
+	redial  time.Time
+	waiting sync.WaitGroup
+}
+
+func newFeed(dial func() (events, error)) *feed {
+	return &feed{dial: dial, now: perfring.Boottime.Now}
+}
+
+// open begins to receive events, if there is no connection and it is time to try. came is
+// called, without the lock, whenever there may be something to read, and when the
+// connection is closed. It reports whether the reception begins with this call.
+func (f *feed) open(came func()) bool {
+	if f.conn != nil || time.Now().Before(f.redial) {
+		return false
+	}
+	conn, err := f.dial()
+	if err != nil {
+		f.fail(err)
+		return false
+	}
+	f.conn, f.err = conn, nil
+	f.waiting.Go(func() {
+		for conn.Wait() == nil {
+			came()
+		}
+		came()
+	})
+	return true
+}
+
+// fail does without events for a while.
+func (f *feed) fail(err error) {
+	f.disconnect()
+	f.err = fmt.Errorf("falling back to polling modules every second: %w", err)
+	f.redial = time.Now().Add(pollInterval)
+}
+
+// disconnect ends the reception.
+func (f *feed) disconnect() {
+	if f.conn != nil {
+		_ = f.conn.Close() // nothing was written
+	}
+	f.conn, f.redial = nil, time.Time{}
+}
+
+// drain reads the events that have come, without waiting, and applies them.
+func (f *feed) drain(r *record) {
+	for f.conn != nil {
+		at := f.now()
+		switch e, ok, err := f.conn.Poll(); {
+		case ok:
+			if name, ok := moduleOf(e); ok {
+				r.event(e.Action, name, f.now(), time.Now())
+			}
+		case err == nil:
+			r.emptied(at)
+			return
+		case errors.Is(err, uevent.ErrLost):
+			r.changes.LostRecords++
+			r.lost()
+		case !errors.Is(err, uevent.ErrSyntax):
+			f.fail(err)
+			r.lost()
+		}
+	}
+}
+
+// interval returns the time until the next scan if nothing comes.
+func (f *feed) interval() time.Duration {
+	if f.conn == nil {
+		return pollInterval
+	}
+	return slowInterval
+}

@@ -1,0 +1,130 @@
+package kmod
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestEndRuleOf(t *testing.T) {
+	for _, tt := range []struct {
+		arch, release string
+		want          endRule
+	}{
+		{"amd64", "6.4.0\n", endsWithPage},
+		{"amd64", "6.12.48+deb13-cloud-amd64\n", endsWithPage},
+		{"amd64", "7.0\n", endsWithPage},
+		{"amd64", "6.3.13\n", endsAtNext},
+		{"amd64", "5.10.0-30-amd64\n", endsAtNext},
+		{"amd64", "", endsWithPage}, // not known
+		{"amd64", "next", endsWithPage},
+		{"arm64", "6.12.0\n", endsAtNext},
+		{"arm64", "", endsAtNext},
+		{"386", "6.12.0\n", endsAtNext},
+	} {
+		assert.Equal(t, tt.want, endRuleOf(tt.arch, tt.release), "%s %q", tt.arch, tt.release)
+	}
+}
+
+// TestContract_3_2_WhereModulesEnd has one module, "m", in two sections of code, and
+// another behind it that is known at the same time.
+func TestContract_3_2_WhereModulesEnd(t *testing.T) {
+	const text, exit = uint64(0xffffffffc0200000), uint64(0xffffffffc0203000)
+	for name, tt := range map[string]struct {
+		arch, release string
+		data, init    uint64 // sections of m
+		other         uint64
+		size          uint64
+		end           uint64
+	}{
+		"with the page":                 {arch: "amd64", release: "6.12", other: text + 0x9000, size: 0x100000, end: text + 0x5000},
+		"with the page, data is nearer": {arch: "amd64", release: "6.12", data: exit + 0x1200, other: text + 0x9000, size: 0x100000, end: text + 0x5000},
+		"with the page, it is too long": {arch: "amd64", release: "6.12", other: text + 0x9000, size: 0x4800, end: text + 0x4800},
+		"with the page, another module": {arch: "amd64", release: "6.12", other: exit + 0x1800, size: 0x100000, end: exit + 0x1800},
+		"init text is not covered":      {arch: "amd64", release: "6.12", init: text + 0x4100, other: text + 0x9000, size: 0x100000, end: text + 0x4100},
+		"at coresize":                   {arch: "amd64", release: "6.1", other: text + 0x9000, size: 0x8000, end: text + 0x8000},
+		"at its data":                   {arch: "amd64", release: "6.1", data: text + 0x6000, other: text + 0x9000, size: 0x8000, end: text + 0x6000},
+		"at another module":             {arch: "arm64", release: "6.12", other: text + 0x7000, size: 0x100000, end: text + 0x7000},
+		"at its data, arm64":            {arch: "arm64", release: "6.12", data: text + 0x6000, other: text + 0x7000, size: 0x100000, end: text + 0x6000},
+		"data below its text":           {arch: "arm64", release: "6.12", data: text + 0x2800, other: text + 0x7000, size: 0x100000, end: text + 0x7000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel(t)
+			k.write("proc/sys/kernel/osrelease", tt.release+"\n")
+			k.sysfs("m", "\xaa\xaa\xaa\xaa", sections{".text": text, ".exit.text": exit, ".data": tt.data, ".init.text": tt.init})
+			k.sysfs("other", "\xbb\xbb\xbb\xbb", sections{".text": tt.other})
+			k.write("proc/modules", line("m", tt.size, text)+line("other", 0x1000, tt.other))
+			k.write("proc/kallsyms", core+
+				symbol(text, "first", "m")+symbol(text+0x1080, "last_of_text", "m")+
+				symbol(exit, "leave", "m")+symbol(exit+0x1040, "last", "m")+
+				symbol(text+0x4200, "initial", "m")+symbol(tt.other, "f", "other"))
+			s := k.source()
+			s.arch = tt.arch
+			f := &stepper{reader: newReader(s), t: t}
+			k2 := f.begin()
+			list, err := f.list()
+			require.NoError(t, err)
+			_, ok := f.apply(k2, list, f.find(k2, list))
+			require.True(t, ok)
+			early := s.record.image(s.record.loads["m"])
+			f.scan()
+			m := f.last.Table.Live()[0]
+			if name == "with the page" { // the one symbol that lies in init text in other cases
+				assert.Equal(t, "initial", last(m))
+			}
+			assert.Equal(t, tt.end, m.End)
+			assert.LessOrEqual(t, early.End, m.End, "not longer before the symbols were read")
+			assert.Equal(t, exit, m.Lookup(text+0x1080).End, "symbols end at sections of code")
+			assert.Equal(t, text, m.Start)
+			again := f.last.Table
+			f.scan()
+			assert.Equal(t, again.Live()[0].End, f.last.Table.Live()[0].End)
+		})
+	}
+}
+
+// last returns the name of an image's last symbol.
+func last(m *symtab.Image) string { return m.Symbol(m.Len() - 1).Name().System }
+
+// TestLongerBeforeItWasInitialized: the list has the size with what is only there to
+// initialize the module.
+func TestLongerBeforeItWasInitialized(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/sys/kernel/osrelease", "6.1\n")
+	k.sysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": place})
+	k.write("sys/module/a/coresize", "4096\n")
+	k.write("proc/modules", line("a", 8192, place))
+	k.write("proc/kallsyms", core+symbol(place, "f", "a"))
+	table, degraded := k.load()
+	require.NoError(t, degraded)
+	assert.Equal(t, uint64(place+4096), table.Live()[0].End)
+}
+
+// TestLaterModuleCutsAnEarlierOne that seemed longer, as a last line of defence.
+func TestLaterModuleCutsAnEarlierOne(t *testing.T) {
+	k := newKernel(t)
+	k.sysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": place})
+	k.sysfs("b", "\xbb\xbb\xbb\xbb", sections{".text": place + 0x800})
+	k.write("proc/modules", line("a", 0x10000, place))
+	k.write("proc/kallsyms", core+symbol(place, "f", "a"))
+	f := k.stepper()
+	defer f.stop()
+	f.scan()
+	assert.Equal(t, "a:f", lookup(f.last.Table, place+0x900))
+	k.write("proc/modules", line("b", 0x1000, place+0x800)+line("a", 0x10000, place))
+	k.write("proc/kallsyms", core+symbol(place+0x800, "g", "b")+symbol(place, "f", "a"))
+	f.events.send(added("b"))
+	f.scan()
+	assert.Equal(t, "a:f", lookup(f.last.Table, place+0x7ff))
+	assert.Equal(t, "b:g", lookup(f.last.Table, place+0x900))
+	assert.Equal(t, uint64(place+0x800), f.byBuild("aaaaaaaa").End)
+	f.events.send(removed("a"), removed("b"))
+	k.write("proc/modules", "")
+	f.scan()
+	assert.Empty(t, f.last.Table.Live())
+	assert.Equal(t, 2, f.last.Table.History())
+	assert.False(t, f.byBuild("aaaaaaaa").IsLive())
+}

@@ -1,0 +1,95 @@
+package kmod
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// load is a module from when it is loaded until it is unloaded.
+type load struct {
+	listed
+	layout
+	info  symtab.ImageInfo // its end is the limit of its symbols; the lifetime is not set
+	ends  endRule
+	named bool      // its symbols were read, or it has no code
+	err   error     // what is missing from it
+	since time.Time // when its "add" event was read; zero if none was
+}
+
+// describe finds out where a module lies and which build it is. It returns nil if the
+// module has gone meanwhile.
+func (s *Source) describe(is listed, ends endRule) *load {
+	l := &load{listed: is, ends: ends}
+	l.info = symtab.ImageInfo{Name: is.name, Origin: symtab.OriginModule}
+	if is.addr == 0 && ends == endsWithPage {
+		l.named = true
+		return l
+	}
+	var sectionsErr, notesErr error
+	l.layout, sectionsErr = s.readLayout(is.name, ends)
+	l.info.BuildID, notesErr = s.readBuildID(is.name)
+	l.info.FileID = buildid.FileID(l.info.BuildID)
+	err := errors.Join(sectionsErr, notesErr)
+	switch {
+	case (err != nil || l.info.BuildID == "") && !s.isLoaded(is):
+		return nil // the notes go first
+	case err != nil:
+		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+	}
+	if sectionsErr != nil {
+		l.layout = layout{text: is.addr, code: []uint64{is.addr}, initial: l.initial}
+	}
+	if l.named = len(l.code) == 0 || l.code[0] == 0; l.named {
+		return l
+	}
+	l.info.Base, l.info.Start = l.text, l.code[0]
+	if ends == endsAtNext {
+		l.size = cmp.Or(s.readCoreSize(is.name), l.size)
+	}
+	return l
+}
+
+// is reports whether the load is the one that a list shows with a build id (section 5.2
+// of the contract).
+func (l *load) is(shown listed, buildID string) bool {
+	return buildID != "" && l.info.BuildID == buildID && l.addr == shown.addr
+}
+
+// hasCode reports whether the load has an image.
+func (l *load) hasCode() bool { return l.info.Start != 0 }
+
+// settle decides for good where the load ends, given where anything else begins.
+func (l *load) settle(starts []uint64) {
+	if l.hasCode() {
+		l.info.End = l.limit(l.size, starts)
+	}
+}
+
+// starts returns the addresses at which other modules cannot go on.
+func (l *load) starts() []uint64 {
+	if !l.hasCode() {
+		return l.others
+	}
+	return append(slices.Clip(l.others), l.code[0])
+}
+
+// image makes the load's image of its symbols, the last of which begins at an address; 0
+// if they were not read.
+func (l *load) image(symbols *symtab.Sorter, last uint64) (*symtab.Image, error) {
+	info := l.info
+	if l.ends == endsWithPage {
+		info.End = min(info.End, pageEnd(max(last, l.code[len(l.code)-1])))
+	}
+	if last != 0 {
+		for _, addr := range l.code {
+			symbols.Add(addr, 'd', []byte("section")) // only a bound
+		}
+	}
+	return symbols.Build(info)
+}

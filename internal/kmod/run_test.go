@@ -1,0 +1,223 @@
+package kmod
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
+)
+
+// TestSourceFollows loads, replaces and unloads a module.
+func TestSourceFollows(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := k.source(), newFake()
+		s.feed.dial = func() (events, error) { return conn, nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		var table *symtab.Table
+		go func() { done <- s.Run(ctx, func(u symcache.Update) { table = u.Table }) }()
+		builds := func() (ids []string) {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, m := range table.Live() {
+				ids = append(ids, m.BuildID)
+			}
+			return ids
+		}
+		assert.Empty(t, builds())
+		k.showA()
+		conn.send(added("a"))
+		assert.Equal(t, []string{"aaaaaaaa"}, builds())
+
+		// The same name, size and address, but another build.
+		k.show("a", "\xcc\xcc\xcc\xcc", aLine)
+		conn.send(removed("a"), added("a"))
+		assert.Equal(t, []string{"cccccccc"}, builds())
+
+		k.write("proc/modules", "")
+		conn.send(removed("a"))
+		assert.Empty(t, builds())
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// TestSettle loads a second module while the source waits after the first: both
+// are read at once. What they are is published before their symbols.
+func TestSettle(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := k.source(), newFake()
+		s.feed.dial = func() (events, error) { return conn, nil }
+		s.settle = time.Second
+		published, stop := run(t, s)
+		time.Sleep(time.Millisecond)
+		k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+		k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
+		const a = "a 4096 0 - Live 0xffffffffc0200000\n"
+		k.write("proc/modules", a)
+		conn.send(added("a"))
+		time.Sleep(500 * time.Millisecond)
+		k.write("proc/modules", "b 4096 0 - Live 0xffffffffc0210000\n"+a)
+		conn.send(added("b"))
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, [][2]int{{0, 0}, {0, 2}, {2, 0}}, published.get())
+		assert.Equal(t, symcache.Counts{
+			Updates: [symcache.NumKinds]int64{symcache.KindLoad: 2, symcache.KindSymbols: 2},
+		}, published.counts)
+	})
+}
+
+// TestRemovalIsKnownBeforeItHappens: the module is in the list for a while yet.
+func TestRemovalIsKnownBeforeItHappens(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := k.source(), newFake()
+		s.feed.dial = func() (events, error) { return conn, nil }
+		published, stop := run(t, s)
+		time.Sleep(time.Millisecond)
+		k.write("proc/modules", "a 4096 0 - Unloading 0xffffffffc0200000\n")
+		conn.send(removed("a"))
+		synctest.Wait()
+		assert.Equal(t, [][2]int{{1, 0}, {0, 0}}, published.get(), "no time has passed")
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, [][2]int{{1, 0}, {0, 0}}, published.get())
+	})
+}
+
+// TestASlowPollAlwaysRuns: a module comes, and no event.
+func TestASlowPollAlwaysRuns(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		published, stop := run(t, k.source())
+		time.Sleep(time.Millisecond)
+		k.showA()
+		time.Sleep(11 * time.Second)
+		assert.Equal(t, [][2]int{{0, 0}, {0, 1}, {1, 0}}, published.get())
+		k.write("proc/modules", "")
+		time.Sleep(11 * time.Second)
+		assert.Equal(t, [][2]int{{0, 0}, {0, 1}, {1, 0}, {0, 0}}, published.get())
+		stop()
+	})
+}
+
+// TestContract_8_WithoutEventsTheListIsPolled has the socket refused, then break,
+// then lose events.
+func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := k.source()
+		refused, broken := errors.New("refused"), errors.New("broken")
+		breaks, loses := newFake(), newFake()
+		conns := []*fake{nil, nil, nil, breaks, loses}
+		s.feed.dial = func() (events, error) {
+			conn := conns[0]
+			conns = conns[1:]
+			if conn == nil {
+				return nil, refused
+			}
+			return conn, nil
+		}
+		published, stop := run(t, s)
+		time.Sleep(1100 * time.Millisecond)
+		k.showA()
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, [][2]int{{0, 0}, {0, 1}, {1, 0}}, published.get())
+		time.Sleep(20 * time.Second)
+		breaks.send(broken)
+		time.Sleep(10 * time.Second)
+		loses.send(uevent.ErrLost)
+		time.Sleep(10 * time.Second)
+		stop()
+		assert.Equal(t, []string{
+			"falling back to polling modules every second: refused", "<nil>",
+			"falling back to polling modules every second: broken", "<nil>",
+		}, published.degraded)
+		assert.EqualValues(t, 1, published.counts.LostRecords)
+		assert.EqualValues(t, 3, published.counts.Resyncs, "the loss, and two sockets that are new")
+		assert.EqualValues(t, 1, published.counts.Updates[symcache.KindLoad], "the module has a build id")
+	})
+}
+
+// TestOnlyWhatIsNewIsRead has a list of symbols that is damaged behind the newest
+// module: it is not read so far.
+func TestOnlyWhatIsNewIsRead(t *testing.T) {
+	k := newKernel(t)
+	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
+	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+	k.write("proc/modules", a)
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
+	f := k.stepper()
+	defer f.stop()
+	f.scan()
+	k.write("proc/modules", b+a)
+	k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n?\n")
+	f.scan()
+	assert.Equal(t, "b:g", lookup(f.last.Table, 0xffffffffc0210000))
+	assert.Equal(t, "a:f", lookup(f.last.Table, 0xffffffffc0200000))
+}
+
+// TestRunGoesOn has a source fail, and run again after another module was loaded.
+func TestRunGoesOn(t *testing.T) {
+	k := newKernel(t)
+	s := k.source()
+	f := &stepper{reader: newReader(s), t: t}
+	var react func()
+	proceed := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return s.Run(ctx, func(u symcache.Update) {
+			if f.publish(u); react == nil {
+				cancel()
+				return
+			}
+			react()
+		})
+	}
+	k.showA()
+	conn := newFake()
+	s.feed.dial = func() (events, error) { return conn, nil }
+	var inA int64
+	react = func() {
+		react = func() {}
+		go func() {
+			inA = pause()
+			s.Refresh()
+			k.write("proc/modules", "?\n")
+			conn.send(added("x"))
+		}()
+	}
+	require.ErrorIs(t, proceed(), ErrSyntax)
+	certain := f.last.Table.Certain()
+	assert.Equal(t, "in_a", f.at(inA))
+
+	k.showB()
+	react, conn = nil, newFake()
+	require.NoError(t, proceed())
+	b := f.last.Table.Live()[0]
+	assert.Equal(t, "b", b.Name())
+	assert.Equal(t, "in_a", f.at(inA))
+	a, ok := symtab.NewSnapshot(f.last.Table).ByBuildID("aaaaaaaa")
+	require.True(t, ok)
+	assert.Equal(t, certain, a.Lifetime.To, "up to what was certain")
+	assert.True(t, f.last.Table.IsBlind(symtab.Interval{From: certain + 1, To: b.Lifetime.From}))
+
+	conn = newFake()
+	require.NoError(t, proceed())
+	assert.Equal(t, b.Lifetime, f.last.Table.Live()[0].Lifetime, "it has a build id: it stays what it was")
+	assert.Equal(t, 1, f.last.Table.History())
+}

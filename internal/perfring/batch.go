@@ -1,0 +1,28 @@
+package perfring
+
+// A Batch is what the rings held when they were emptied.
+type Batch struct {
+	// Records are in the order of their times.
+	Records []Record
+
+	// Blind are the intervals in which events may have happened without a record
+	// (section 5.2 of the contract). They are about all of what is recorded: which
+	// CPU an event would have been on is not known.
+	Blind []Interval
+
+	// Lost is the number of records that the kernel had no room for, as far as it
+	// has announced them, and of those that could not be parsed.
+	Lost uint64
+
+	// Certain is the instant before which no event is missing, other than in blind
+	// intervals, once this batch and all earlier ones are applied. That a CPU came
+	// online is known only after RefreshCPUs: the interval that is blind then can begin
+	// before what was certain.
+	Certain int64
+}
+
+// An Interval is the time from From up to, but not including, To, in nanoseconds of the
+// event's clock.
+type Interval struct {
+	From, To int64
+}

@@ -1,0 +1,194 @@
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestContract_4_1_LookedUpAddresses: what is written is the address that was looked up, but
+// for the eBPF profiler's frames, which have ip-1 throughout, and for what came in a relative
+// form that is final.
+func TestContract_4_1_LookedUpAddresses(t *testing.T) {
+	user := Frame{Address: 1, Type: "native"}
+	loaded := func(f Frame) Frame { // relative, in a mapping that says where it was loaded
+		mapping := *f.Mapping
+		mapping.Limit = 1 << 20
+		f.Mapping = &mapping
+		return f
+	}
+	b, c := Frame{Address: text + offB + 9, Type: "kernel"}, Frame{Address: text + offC, Type: "kernel"}
+	relative := Frame{Address: offC, Type: "kernel", Mapping: vmlinux()}
+	module := Frame{Address: 0x101, Type: "kernel", Mapping: &Mapping{File: "[ext4]"}}
+	for _, tt := range []struct {
+		name         string
+		frame        Frame
+		scope        string
+		exact, calls string // name and offset
+	}{
+		{"absolute", b, "scope", "b+0x59", "b+0x58"},
+		{"absolute, at the first byte", c, "scope", "c+0x80", "b+0x7f"},
+		{"of the eBPF profiler", b, ebpfScope, "b+0x59", "b+0x59"},
+		{"of the eBPF profiler, before the first byte", Frame{Address: text + offC - 1, Type: "kernel"}, ebpfScope, "c+0x7f", "b+0x7f"},
+		{"in looked-up form", relative, "scope", "c+0x80", "c+0x80"},
+		{"relative, loaded", loaded(relative), "scope", "c+0x80", "b+0x7f"},
+		{"relative, of the eBPF profiler", relative, ebpfScope, "c+0x80", "c+0x80"},
+		{"a module by its name", module, "scope", "ext4_write+0x101", "ext4_write+0x101"},
+		{"a module by its name, loaded", loaded(module), "scope", "ext4_write+0x101", "ext4_write+0x100"},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, tt.scope).Sample(tt.frame, user).Sample(user, tt.frame)
+		got, _ := run(t, Options{}, m.Profiles)
+		for i, want := range []string{tt.exact, tt.calls} {
+			f := got[i].Stack[i]
+			assert.Equal(t, want, nameIn(f)+hexOffset(f.Address), tt.name)
+			assert.Zero(t, f.Mapping.Limit, tt.name)
+		}
+		m = rewritetest.NewMessage().Profile(nil, tt.scope).Sample(tt.frame, user).Sample(user, tt.frame)
+		got, _ = run(t, Options{KeepAddresses: true}, m.Profiles)
+		for i := range got {
+			want := tt.frame.Address // as it came
+			if tt.frame.Mapping != nil && tt.frame.Mapping.Limit != 0 && tt.scope == "scope" {
+				want -= uint64(i) // its mapping has become one of looked-up form
+			}
+			assert.Equal(t, want, got[i].Stack[i].Address, tt.name)
+		}
+	}
+}
+
+// TestContract_4_1_AddressIsPartOfTheAnswer: a location that is exact in one stack and a
+// caller in another is split, though it has one name; not so where addresses are kept.
+func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
+	user, b := Frame{Address: 1, Type: "native"}, Frame{Address: text + offB + 9, Type: "kernel"}
+	for _, tt := range []struct {
+		scope  string
+		opts   Options
+		copies int
+	}{
+		{"scope", Options{}, 1},
+		{"scope", Options{KeepAddresses: true}, 0},
+		{ebpfScope, Options{}, 0},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, tt.scope).Sample(b, user).Sample(user, b)
+		locations := m.Profiles.Dictionary().LocationTable().Len()
+		got, _ := run(t, tt.opts, m.Profiles)
+		assert.Equal(t, [][]string{{"b", ""}, {"", "b"}}, stackNames(got))
+		assert.Equal(t, locations+tt.copies, m.Profiles.Dictionary().LocationTable().Len(), "%+v", tt)
+	}
+}
+
+// TestContract_4_2_TextBelowTheBase has no relative form: its mapping has a name and no
+// ids, which would be of other addresses at each boot.
+func TestContract_4_2_TextBelowTheBase(t *testing.T) {
+	const low, base = 0xffffffffc0500000, 0xffffffffc0500400
+	modules := symtab.NewTable(testImage(t, symtab.ImageInfo{
+		Name: "low", Origin: symtab.OriginModule, BuildID: ext4ID, Base: base, Start: low, End: base + 0x100,
+	}, func(add func(uint64, string)) {
+		add(0, "low_cold")
+		add(base-low, "low_text")
+	}))
+	s := symtab.NewSnapshot(testSnapshot(t).Tables()[0], modules)
+	for _, scope := range []string{"scope", ebpfScope} {
+		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8}, Frame{Address: base + 8})
+		got, _ := runWith(t, Options{}, m.Profiles, s)
+		assert.Equal(t, withName(Frame{Address: low + 8, Type: "kernel", Mapping: &Mapping{File: "low"}}, "low_cold"), got[0].Stack[0])
+		assert.Equal(t, &Mapping{File: "low", BuildID: ext4ID, FileID: buildid.FileID(ext4ID)}, got[0].Stack[1].Mapping)
+
+		m = rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8})
+		got, _ = runWith(t, Options{KeepAddresses: true}, m.Profiles, s)
+		assert.Equal(t, &Mapping{
+			File: "low", Start: low, Limit: base + 0x100, BuildID: ext4ID, FileID: buildid.LoadedFileID(ext4ID, base),
+		}, got[0].Stack[0].Mapping)
+	}
+}
+
+// TestContract_4_2_CompleteMappingsAreKept, with all that they say beside; the others are not.
+func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
+	loaded := &Mapping{
+		File: "vmlinux", Start: text - 0x1000, Limit: text + 2*textSize, BuildID: kernelID,
+		FileID: buildid.LoadedFileID(kernelID, text), Attributes: map[string]any{"x": "y"},
+	}
+	with := func(change func(*Mapping)) *Mapping {
+		m := *loaded
+		change(&m)
+		return &m
+	}
+	written := &Mapping{File: "vmlinux", Start: text, Limit: text + textSize, BuildID: kernelID, FileID: buildid.LoadedFileID(kernelID, text)}
+	for _, tt := range []struct{ has, want *Mapping }{
+		{loaded, loaded},
+		{with(func(m *Mapping) { m.Start = text + 0x40 }), written}, // does not cover it all
+		{with(func(m *Mapping) { m.FileID = "" }), written},
+		{with(func(m *Mapping) { m.FileID = buildid.FileID(kernelID) }), written}, // stands for other addresses
+		{with(func(m *Mapping) { m.File = "[kernel.kallsyms]" }), written},
+	} {
+		got, _ := leaf(t, Options{KeepAddresses: true}, Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has})
+		assert.Equal(t, tt.want, got.Mapping)
+	}
+}
+
+// TestContract_4_3_FileIDsOfFunctions: tags alone are not unique, nor are symbols for absolute
+// addresses.
+func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
+	h := symtab.NewHistory(remember)
+	names := []string{"bpf_prog_" + progTag + "_f", "bpf_prog_" + progTag + "_g", "bpf_prog_" + progTag + "_f"}
+	m := rewritetest.NewMessage().Profile(nil, "scope")
+	for i, name := range names {
+		h.Load(symtab.NewFunction(symtab.OriginBPF, name, slot+uint64(i)*0x100, 0x100, 0))
+		m.Sample(Frame{Address: slot + uint64(i)*0x100 + 8, Type: "kernel"})
+	}
+	h.SetCertain(symtab.Forever)
+	s := symtab.NewSnapshot(h.Table())
+	for keep, different := range map[bool]int{false: 2, true: 3} {
+		got, _ := runWith(t, Options{KeepAddresses: keep}, copied(m.Profiles), s)
+		ids := make(map[string]bool)
+		for i, sample := range got {
+			f := sample.Stack[0]
+			assert.Equal(t, names[i], nameIn(f))
+			assert.Empty(t, f.Attributes, "its program is not known")
+			ids[f.Mapping.FileID] = true
+		}
+		assert.Len(t, ids, different)
+	}
+}
+
+// TestContract_4_4_HasLines: what a mapping says of its frames' files and lines is true of
+// those that have it.
+func TestContract_4_4_HasLines(t *testing.T) {
+	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", Attributes: map[string]any{
+		keyHasFunctions: true, keyHasFilenames: false, keyHasLineNumbers: false,
+	}}}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		Frame{Address: progMain + 1}, Frame{Address: progTwin + 9}, Frame{Address: text + offB + 1}, user)
+	got, _ := runWith(t, Options{}, m.Profiles, bpfSnapshot(t))
+	has := func(lines bool) map[string]any {
+		return map[string]any{keyHasFunctions: true, keyHasFilenames: lines, keyHasLineNumbers: lines}
+	}
+	assert.Equal(t, has(true), got[0].Stack[0].Mapping.Attributes)
+	assert.Equal(t, has(false), got[0].Stack[1].Mapping.Attributes, "a program without line information")
+	assert.Equal(t, has(false), got[0].Stack[2].Mapping.Attributes)
+	assert.Equal(t, user, got[0].Stack[3])
+
+	// Of a mapping that came and says that it has them, what has none is taken away.
+	says := vmlinux()
+	says.Attributes = map[string]any{keyHasFilenames: true}
+	f, _ := leaf(t, Options{}, Frame{Address: offB + 1, Type: "kernel", Mapping: says})
+	assert.Equal(t, map[string]any{keyHasFilenames: false}, f.Mapping.Attributes)
+}
+
+// TestKnownIsAskedOnce for a message with kernel frames, and not for others.
+func TestKnownIsAskedOnce(t *testing.T) {
+	asked := 0
+	known := Known{Snapshot: func() *symtab.Snapshot {
+		asked++
+		return testSnapshot(t)
+	}}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: 1, Type: "native"})
+	New(Options{}).Rewrite(m.Profiles, known)
+	assert.Zero(t, asked)
+	m.Sample(Frame{Address: text + offB}, Frame{Address: 1, Mapping: &Mapping{File: "[ext4]"}}, Frame{Address: 8, Mapping: &Mapping{File: "[odd_module]"}})
+	New(Options{}).Rewrite(m.Profiles, known)
+	assert.Equal(t, 1, asked)
+}

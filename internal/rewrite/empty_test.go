@@ -1,0 +1,61 @@
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestNothingWrittenIsTheSameObject, also if there were frames to name, and the message
+// must not be written to.
+func TestNothingWrittenIsTheSameObject(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
+	m.Profiles.MarkReadOnly()
+	for _, s := range []*symtab.Snapshot{symtab.NewSnapshot(), testSnapshot(t)} {
+		got, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(s)})
+		assert.Equal(t, m.Profiles, got)
+		require.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	}
+}
+
+// TestTablesThatWereLeftOutStaySo in what they mean: entry 0 is nothing, before there is
+// one and after.
+func TestTablesThatWereLeftOutStaySo(t *testing.T) {
+	for what, refer := range map[string]func(d pprofile.ProfilesDictionary, loc pprofile.Location){
+		"attribute": func(_ pprofile.ProfilesDictionary, loc pprofile.Location) { loc.AttributeIndices().Append(0) },
+		"attribute's key": func(d pprofile.ProfilesDictionary, loc pprofile.Location) {
+			d.AttributeTable().AppendEmpty()
+			loc.AttributeIndices().Append(0)
+		},
+		"function's name": func(d pprofile.ProfilesDictionary, loc pprofile.Location) {
+			d.FunctionTable().AppendEmpty()
+			loc.Lines().AppendEmpty()
+		},
+		"mapping's attribute": func(d pprofile.ProfilesDictionary, loc pprofile.Location) {
+			d.MappingTable().AppendEmpty()
+			d.MappingTable().AppendEmpty().AttributeIndices().Append(0)
+			loc.SetMappingIndex(1)
+		},
+	} {
+		pd := pprofile.NewProfiles()
+		d := pd.Dictionary()
+		for _, addr := range []uint64{0, text + offA + 1, text + offB + 1} {
+			d.LocationTable().AppendEmpty().SetAddress(addr)
+		}
+		d.StackTable().AppendEmpty().LocationIndices().Append(1, 2)
+		pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty()
+		refer(d, d.LocationTable().At(1))
+		r := New(Options{})
+		_, counts := r.Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+		assert.Zero(t, counts[OutcomeInvalid][symtab.OriginKernel], what)
+		assert.Equal(t, "a", nameIn(rewritetest.FrameAt(d, 1)), what)
+		once := marshal(t, pd)
+		r.Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+		assert.Equal(t, once, marshal(t, pd), what)
+	}
+}

@@ -1,0 +1,119 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestContract_2_Forms(t *testing.T) {
+	ko := func(file, id string) *Mapping { return &Mapping{File: file, BuildID: id} }
+	for _, tt := range []struct {
+		name string
+		in   Frame
+		want string // module, offset and function
+	}{
+		{"absolute", Frame{Address: text + offB + 1}, "vmlinux+0x51 b"},
+		{"absolute in a module", Frame{Address: ext4 + 0x101}, "ext4+0x101 ext4_write"},
+		{"absolute, mapping of the kernel", Frame{Address: ext4 + 0x101, Mapping: &Mapping{File: "[kernel.kallsyms]"}}, "ext4+0x101 ext4_write"},
+		{"absolute, mapping of the kernel with its build id", Frame{Address: ext4 + 0x101, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: kernelID}}, ""},
+		{"relative by build id", Frame{Address: offB + 1, Mapping: ko("whatever", kernelID)}, "vmlinux+0x51 b"},
+		{"relative by build id in capitals", Frame{Address: offB + 1, Mapping: ko("whatever", "4A5A9B0AFFB66C437ABCD455D2738AF879985FA9")}, "vmlinux+0x51 b"},
+		{"relative by name", Frame{Address: offB + 1, Mapping: ko("vmlinux", "")}, "vmlinux+0x51 b"},
+		{"relative by path", Frame{Address: offB + 1, Mapping: ko("/boot/vmlinux-6.1", "")}, "vmlinux+0x51 b"},
+		{"relative by perf's name", Frame{Address: offB + 1, Mapping: ko("[kernel.kallsyms]_text", "")}, "vmlinux+0x51 b"},
+		{"module by name", Frame{Address: 0x101, Mapping: ko("ext4", "")}, "ext4+0x101 ext4_write"},
+		{"module by file", Frame{Address: 0x101, Mapping: ko("/lib/modules/6.1/ext4.ko.xz", "")}, "ext4+0x101 ext4_write"},
+		{"module by brackets", Frame{Address: 0x101, Mapping: ko("[ext4]", "")}, "ext4+0x101 ext4_write"},
+		{"module by file with dash", Frame{Address: 0x01, Mapping: ko("odd-module.ko", "")}, "odd_module+0x1 odd"},
+		{"build id goes before name", Frame{Address: 0x101, Mapping: ko("vmlinux", ext4ID)}, "ext4+0x101 ext4_write"},
+		{"relative without mapping", Frame{Address: 0x101}, ""},
+		{"relative in a library", Frame{Address: 0x101, Mapping: ko("libc.so.6", "")}, ""},
+		{"relative to no module", Frame{Address: 0x101, Mapping: ko("btrfs.ko", "")}, ""},
+		{"relative, past the module", Frame{Address: ext4Size, Mapping: ko("ext4.ko", "")}, ""},
+		{"relative, into another module", Frame{Address: odd - ext4 + 1, Mapping: ko("ext4.ko", "")}, ""},
+		{"relative, wraps around", Frame{Address: 1<<63 - 1, Mapping: ko("ext4.ko", "")}, ""},
+		{"absolute, past the module", Frame{Address: ext4 + ext4Size}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.in.Type = "kernel"
+			got, _ := leaf(t, Options{}, tt.in)
+			if tt.want == "" {
+				assert.Equal(t, tt.in, got)
+				return
+			}
+			assert.Equal(t, tt.want, got.Mapping.File+hexOffset(got.Address)+" "+got.Lines[0].Name)
+		})
+	}
+}
+
+func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
+	for _, f := range []Frame{
+		{Address: text + offB + 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "0123"}},
+		{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}},
+		{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "0123"}},
+		{Address: 0x101, Mapping: &Mapping{File: "ext4.ko", BuildID: "0123"}},
+	} {
+		got, counts := leaf(t, Options{Label: true}, f)
+		assert.Equal(t, f, got)
+		assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
+	}
+}
+
+// TestContract_2_1_BuildThatIsNotKnown: where the kernel does not tell its build id (no
+// sysfs), one on a mapping is not known to be its own, and names are given to others.
+func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
+	core := testImage(t, symtab.ImageInfo{
+		Name: symtab.KernelName, Base: text, Start: text, End: text + textSize,
+	}, func(add func(uint64, string)) { add(0, "a") })
+	for _, tt := range []struct {
+		in   Frame
+		want Frame
+	}{
+		{
+			Frame{Address: text + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + 8}},
+			withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "a"),
+		},
+		{
+			Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "/boot/vmlinux-6.1"}},
+			withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "a"),
+		},
+		{Frame{Address: text + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}, Frame{}},
+		{Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "0123"}}, Frame{}},
+		{Frame{Address: 1, Mapping: &Mapping{File: "ext4.ko", BuildID: "4567"}}, Frame{}},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in)
+		samples, counts := runWith(t, Options{}, m.Profiles, symtab.NewSnapshot(symtab.NewTable(core)))
+		want, outcome := tt.want, OutcomeResolved
+		if want.Address == 0 {
+			want, outcome = tt.in, OutcomeForeign
+		}
+		assert.Equal(t, want, samples[0].Stack[0])
+		assert.Equal(t, one(outcome, symtab.OriginKernel), counts)
+	}
+}
+
+// TestModuleWithoutBuildID: no build id is that of a module that has none.
+func TestModuleWithoutBuildID(t *testing.T) {
+	mapping := &Mapping{File: "odd_module", BuildID: "1234567890123456789012345678901234567890"}
+	for _, addr := range []uint64{8, odd + 9} {
+		f := Frame{Address: addr, Mapping: mapping, Type: "kernel"}
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
+		_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+		assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
+		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
+	}
+}
+
+// TestLongBuildIDIsForeign, and not compared with any.
+func TestLongBuildIDIsForeign(t *testing.T) {
+	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", maxID+1)}, Type: "kernel"}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
+	_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
+	assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
+}

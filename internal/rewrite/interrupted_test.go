@@ -1,0 +1,246 @@
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A kernel without padding before its functions, with entry code and thunks.
+const (
+	entryText    = text + 0x1000 // entry_page_fault, to 0x40, and entry_interrupt, to 0x80
+	entryTextEnd = entryText + 0x80
+	fredEntry    = text + 0x1100 // asm_fred_entrypoint_kernel, to 0x40
+	thunks       = text + 0x1200 // three ranges of them, each of 0x20 bytes, with 0x20 of others behind
+	handler      = text + 0x1300 // what runs after an entry, to 0x1400
+)
+
+// marks are those of that kernel.
+func marks() *symtab.Landmarks {
+	return &symtab.Landmarks{
+		Arch:  "amd64",
+		Entry: symtab.Range{Start: entryText, End: entryTextEnd},
+		Fred:  symtab.Range{Start: fredEntry, End: fredEntry + 0x40},
+		Thunks: []symtab.Range{
+			{Start: thunks, End: thunks + 0x20}, {Start: thunks + 0x40, End: thunks + 0x60}, {Start: thunks + 0x80, End: thunks + 0xa0},
+		},
+	}
+}
+
+func markedCore(t testing.TB, m *symtab.Landmarks) *symtab.Image {
+	t.Helper()
+	return testImage(t, symtab.ImageInfo{
+		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: kernelID,
+		Base: text, Start: text, End: text + 0x2000, Landmarks: m,
+	}, func(add func(uint64, string)) {
+		add(0x20, "a")
+		add(0x50, "b")
+		add(0x80, "c")
+		add(0x100, "d")
+		add(0x180, "__pfx_e")
+		add(0x190, "e")
+		add(entryText-text, "entry_page_fault")
+		add(entryText-text+0x40, "entry_interrupt")
+		add(entryTextEnd-text, "behind_entry")
+		add(fredEntry-text, "asm_fred_entrypoint_kernel")
+		add(fredEntry-text+0x40, "behind_fred")
+		for i, name := range []string{"__x86_return_thunk", "between", "srso_safe_ret", "between2", "__x86_indirect_thunk_rax", "behind_thunks"} {
+			add(thunks-text+uint64(i)*0x20, name)
+		}
+		add(handler-text, "handler")
+		add(handler-text+0x100, "last")
+	})
+}
+
+func markedSnapshot(t testing.TB, m *symtab.Landmarks) *symtab.Snapshot {
+	t.Helper()
+	module := testImage(t, symtab.ImageInfo{
+		Name: "ext4", Origin: symtab.OriginModule, BuildID: ext4ID, Base: ext4, Start: ext4, End: ext4 + ext4Size,
+	}, func(add func(uint64, string)) {
+		add(0, "ext4_read")
+		add(0x100, "ext4_write")
+	})
+	return symtab.NewSnapshot(symtab.NewTable(markedCore(t, m)), symtab.NewTable(module))
+}
+
+// sent returns the frame that a producer sends for an ip: of the eBPF profiler, or as it is,
+// or relative in a mapping that is not in looked-up form.
+var sent = map[string]func(ip uint64) (f Frame, scope string){
+	"absolute":      func(ip uint64) (Frame, string) { return Frame{Address: ip, Type: "kernel"}, "scope" },
+	"eBPF profiler": func(ip uint64) (Frame, string) { return Frame{Address: ip - 1, Type: "kernel"}, ebpfScope },
+	"relative": func(ip uint64) (Frame, string) {
+		f := Frame{Address: ip - text, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: kernelID, Limit: 1 << 30}}
+		if ip >= ext4 {
+			f.Address, f.Mapping = ip-ext4, &Mapping{File: "ext4.ko", Start: 0, Limit: 1 << 20}
+		}
+		return f, "scope"
+	},
+	"the eBPF profiler's, relative": func(ip uint64) (Frame, string) {
+		f := Frame{Address: ip - 1 - text, Type: "kernel", Mapping: vmlinux()}
+		if ip >= ext4 {
+			f.Address, f.Mapping = ip-1, nil
+		}
+		return f, ebpfScope
+	},
+}
+
+// namesOf returns the names of a stack of ips, as a kind of producer sends it.
+func namesOf(t *testing.T, s *symtab.Snapshot, send func(uint64) (Frame, string), ips ...uint64) []string {
+	t.Helper()
+	var stack []Frame
+	scope := ""
+	for _, ip := range ips {
+		var f Frame
+		f, scope = send(ip)
+		stack = append(stack, f)
+	}
+	m := rewritetest.NewMessage().Profile(nil, scope).Sample(stack...)
+	got, _ := runWith(t, Options{}, m.Profiles, s)
+	return stackNames(got)[0]
+}
+
+// TestContract_2_3_InterruptedFrames: what was entered from entry code was interrupted where
+// its ip is, also at the first byte of a function.
+func TestContract_2_3_InterruptedFrames(t *testing.T) {
+	const c, d = text + 0x80, text + 0x100
+	for name, send := range sent {
+		t.Run(name, func(t *testing.T) {
+			s := markedSnapshot(t, marks())
+			for _, tt := range []struct {
+				name string
+				ips  []uint64
+				want []string
+			}{
+				{"a call", []uint64{handler + 8, handler + 0x90, c}, []string{"handler", "handler", "b"}},
+				{"entry code", []uint64{handler + 8, entryText + 0x20, c}, []string{"handler", "entry_page_fault", "c"}},
+				{"its second byte", []uint64{handler + 8, entryText + 1, c}, []string{"handler", "entry_page_fault", "c"}},
+				{"its end", []uint64{handler + 8, entryTextEnd, c}, []string{"handler", "entry_interrupt", "c"}},
+				{"behind its end", []uint64{handler + 8, entryTextEnd + 1, c}, []string{"handler", "behind_entry", "b"}},
+				{"FRED", []uint64{handler + 8, fredEntry + 0x20, c}, []string{"handler", "asm_fred_entrypoint_kernel", "c"}},
+				{"the end of FRED", []uint64{handler + 8, fredEntry + 0x40, c}, []string{"handler", "asm_fred_entrypoint_kernel", "c"}},
+				{"behind FRED", []uint64{handler + 8, fredEntry + 0x41, c}, []string{"handler", "behind_fred", "b"}},
+				{"a leaf in entry code", []uint64{entryText + 0x20, c}, []string{"entry_page_fault", "c"}},
+				{"a leaf at its first byte", []uint64{entryText, c}, []string{"entry_page_fault", "c"}},
+				{"a leaf at its end", []uint64{entryTextEnd, c}, []string{"behind_entry", "b"}},
+				{"entry code that calls entry code", []uint64{entryText + 0x20, entryText + 0x40, c}, []string{"entry_page_fault", "entry_page_fault", "c"}},
+				{"what called the interrupted", []uint64{entryText + 0x20, c, d}, []string{"entry_page_fault", "c", "c"}},
+				{"twice", []uint64{entryText + 8, c, entryText + 0x50, d, d}, []string{"entry_page_fault", "c", "entry_interrupt", "d", "c"}},
+				{"in a module", []uint64{entryText + 8, ext4 + 0x100, ext4 + 0x100}, []string{"entry_page_fault", "ext4_write", "ext4_read"}},
+				{"in padding", []uint64{entryText + 8, text + 0x188}, []string{"entry_page_fault", ""}},
+				{"behind padding", []uint64{handler + 8, text + 0x190, text + 0x180}, []string{"handler", "e", "d"}},
+			} {
+				assert.Equal(t, tt.want, namesOf(t, s, send, tt.ips...), tt.name)
+			}
+			none := markedSnapshot(t, nil)
+			assert.Equal(t, []string{"handler", "entry_page_fault", "b"},
+				namesOf(t, none, send, handler+8, entryText+0x20, c), "a kernel without landmarks")
+		})
+	}
+}
+
+// TestContract_2_3_UserFramesBetween: only the frame right before decides.
+func TestContract_2_3_UserFramesBetween(t *testing.T) {
+	user := Frame{Address: 0x1234, Type: "native"}
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(Frame{Address: entryText + 8, Type: "kernel"}, user, Frame{Address: text + 0x80, Type: "kernel"})
+	got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+	assert.Equal(t, []string{"entry_page_fault", "", "b"}, stackNames(got)[0])
+}
+
+// TestContract_2_3_NamedEntryFrames: what came with a name tells as much.
+func TestContract_2_3_NamedEntryFrames(t *testing.T) {
+	named := withName(Frame{Address: entryText + 8, Type: "kernel"}, "entry_page_fault")
+	thunk := withName(Frame{Address: thunks + 8, Type: "kernel"}, "__x86_return_thunk")
+	for _, before := range []Frame{named, thunk} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(before, Frame{Address: text + 0x80, Type: "kernel"})
+		got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+		assert.Equal(t, "c", nameIn(got[0].Stack[1]))
+	}
+}
+
+// TestContract_2_3_JumpTargets: what a thunk is about to jump to is entered at its first
+// byte; anywhere else, ip is a return address.
+func TestContract_2_3_JumpTargets(t *testing.T) {
+	const b, c = text + 0x50, text + 0x80
+	for name, send := range sent {
+		t.Run(name, func(t *testing.T) {
+			s := markedSnapshot(t, marks())
+			for i, thunk := range []string{"__x86_return_thunk", "srso_safe_ret", "__x86_indirect_thunk_rax"} {
+				at := thunks + uint64(i)*0x40
+				for _, tt := range []struct {
+					name string
+					ips  []uint64
+					want []string
+				}{
+					{"the first byte", []uint64{at + 8, c}, []string{thunk, "c"}},
+					{"the second byte", []uint64{at + 8, c + 1}, []string{thunk, "c"}},
+					{"a return address inside", []uint64{at + 8, c - 1}, []string{thunk, "b"}},
+					{"of a module", []uint64{at, ext4 + 0x100}, []string{thunk, "ext4_write"}},
+					{"entered by a call", []uint64{handler + 8, at + 0x10, b, c}, []string{"handler", thunk, "b", "b"}},
+					{"what lies between thunks", []uint64{at + 0x28, c}, []string{[]string{"between", "between2", "behind_thunks"}[i], "b"}},
+					{"thunks that jump to thunks", []uint64{at + 8, thunks + 0x40, c}, []string{thunk, "srso_safe_ret", "c"}},
+				} {
+					assert.Equal(t, tt.want, namesOf(t, s, send, tt.ips...), "%s: %s", thunk, tt.name)
+				}
+			}
+		})
+	}
+}
+
+// TestContract_2_3_JumpTargetsOfFunctions: BPF functions and trampolines are jumped to, too.
+func TestContract_2_3_JumpTargetsOfFunctions(t *testing.T) {
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "before", slot, 0x100, nowBoot-10_000*ms)
+	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-10_000*ms)
+	functions.SetCertain(symtab.Forever)
+	s := symtab.NewSnapshot(append(markedSnapshot(t, marks()).Tables(), functions.Table())...)
+	for _, name := range []string{"absolute", "eBPF profiler"} {
+		assert.Equal(t, []string{"srso_safe_ret", "target"}, namesOf(t, s, sent[name], thunks+0x44, slot+0x100), name)
+		assert.Equal(t, []string{"handler", "before"}, namesOf(t, s, sent[name], handler+0x44, slot+0x100), name)
+	}
+}
+
+// TestContract_2_2_LookedUpForm: an address as kernelsym writes it is looked up as it is,
+// wherever it stands, and tells the frame behind it as much; but not the eBPF profiler's,
+// whose mappings look the same.
+func TestContract_2_2_LookedUpForm(t *testing.T) {
+	s := markedSnapshot(t, marks())
+	at := func(addr uint64) Frame { return Frame{Address: addr, Type: "kernel", Mapping: vmlinux()} }
+	user := Frame{Address: 0x1234, Type: "native"}
+	m := rewritetest.NewMessage().
+		Profile(nil, "scope").Sample(user, at(0x7f), at(0x80)).Sample(at(entryText-text), at(0x80)).Sample(at(thunks-text), at(0x80)).
+		Sample(at(entryText-text), Frame{Address: text + 0x80, Type: "kernel"}).
+		Sample(user, at(entryTextEnd-text-1), Frame{Address: text + 0x80, Type: "kernel"}).
+		Sample(user, at(entryTextEnd-text), Frame{Address: text + 0x80, Type: "kernel"}).
+		Profile(nil, ebpfScope).Sample(user, at(0x7f), at(0x80)).Sample(at(0x7f), at(entryText-text), at(0x7f))
+	got, _ := runWith(t, Options{}, m.Profiles, s)
+	assert.Equal(t, [][]string{
+		{"", "b", "c"}, {"entry_page_fault", "c"}, {"__x86_return_thunk", "c"},
+		{"entry_page_fault", "c"}, {"", "entry_interrupt", "c"}, {"", "behind_entry", "b"},
+		{"", "b", "c"}, {"c", "entry_page_fault", "c"},
+	}, stackNames(got))
+	assert.Equal(t, at(0x7f).Address, got[0].Stack[1].Address)
+	assert.Equal(t, at(0x80).Address, got[0].Stack[2].Address)
+	assert.Equal(t, at(0x7f).Address, got[7].Stack[2].Address)
+}
+
+// TestContract_2_2_FirstByteOfTheText: the eBPF profiler's address is then below the base and
+// has no relative form.
+func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
+	core := testImage(t, symtab.ImageInfo{
+		Name: symtab.KernelName, BuildID: kernelID, Base: text, Start: text, End: text + 0x1000,
+	}, func(add func(uint64, string)) { add(0, "first") })
+	for _, opts := range []Options{{}, {All: true}, {KeepAddresses: true}} {
+		m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: text - 1, Type: "kernel"})
+		got, _ := runWith(t, opts, m.Profiles, symtab.NewSnapshot(symtab.NewTable(core)))
+		want := withName(Frame{Address: text - 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "first")
+		if opts.KeepAddresses {
+			want.Mapping.BuildID = kernelID
+			want.Mapping.Start, want.Mapping.Limit, want.Mapping.FileID = text, text+0x1000, core.LoadedFileID()
+		}
+		assert.Equal(t, want, got[0].Stack[0])
+	}
+}

@@ -1,0 +1,283 @@
+package rewrite
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// mapping is what an entry of the mapping table says about its frames.
+type mapping struct {
+	known    bool // the rest was filled in
+	isKernel bool // the file name is one of kernel code (contract 1.1b)
+	isGuest  bool // of a virtual machine's kernel
+	content  mappingContent
+
+	module    string // the name of the module that the file name means
+	bracketed bool   // the file name is "[module]": of kernel code if there is such a module
+}
+
+// mappingContent is all that a mapping of ours says. Two of them are equal if it is.
+type mappingContent struct {
+	fileName      string
+	buildID       string // in lower case
+	fileID        string
+	start, limit  uint64
+	offset        uint64
+	has           [3]attrBool // pprof.mapping.has_functions, _filenames, _line_numbers
+	hasAttributes bool        // it has others, too
+}
+
+// attrBool is the value of a boolean attribute.
+type attrBool uint8
+
+const (
+	attrAbsent attrBool = iota
+	attrFalse
+	attrTrue
+)
+
+func boolOf(b bool) attrBool {
+	if b {
+		return attrTrue
+	}
+	return attrFalse
+}
+
+// isRelative reports whether the mapping's addresses are in looked-up form: offsets from
+// a module's base, as kernelsym writes them (contract 2.2).
+func (c *mappingContent) isRelative() bool { return c.start == 0 && c.limit == 0 && c.offset == 0 }
+
+// hasID reports whether it identifies a build.
+func (c *mappingContent) hasID() bool { return c.buildID != "" || c.fileID != "" }
+
+// mappings is what is known of the mapping table, and appends to it what is not there
+// yet.
+type mappings struct {
+	all   []mapping // by index, those that were asked for
+	byKey map[mappingContent]int32
+}
+
+// noMapping stands for the mapping of a frame that has none.
+var noMapping = mapping{known: true}
+
+// at returns what is known of a mapping.
+func (t *mappings) at(m *message, index int32) *mapping {
+	n := m.mappings.Len()
+	if uint(index) >= uint(n) {
+		return &noMapping
+	}
+	if len(t.all) < n {
+		t.all = slices.Grow(t.all, n-len(t.all))[:n] // what was there is cleared
+	}
+	mp := &t.all[index]
+	if !mp.known {
+		mp.known = true
+		mp.content = contentOf(m, m.mappings.At(int(index)))
+		mp.readName()
+	}
+	return mp
+}
+
+// What is longer than these is no kernel's: BUILD_ID_SIZE_MAX of include/linux/buildid.h
+// is 20 bytes, PATH_MAX of include/uapi/linux/limits.h 4096. Many mappings can have one
+// long string.
+const (
+	maxID   = 128
+	maxPath = 4096
+)
+
+// shortened returns s, or what is no id and no name of the kernel's if s is too long.
+func shortened(s string, most int) string {
+	if len(s) > most {
+		return "-"
+	}
+	return s
+}
+
+// contentOf returns what a mapping says.
+func contentOf(m *message, mp pprofile.Mapping) (c mappingContent) {
+	c.fileName = shortened(m.str(mp.FilenameStrindex()), maxPath)
+	c.start, c.limit, c.offset = mp.MemoryStart(), mp.MemoryLimit(), mp.FileOffset()
+	indices := mp.AttributeIndices()
+	for i := range indices.Len() {
+		switch index := indices.At(i); m.attributes.kind(index) {
+		case attrBuildID:
+			c.buildID = cmp.Or(c.buildID, strings.ToLower(shortened(m.attributes.text(&m.dictionary, index), maxID)))
+		case attrFileID:
+			c.fileID = cmp.Or(c.fileID, shortened(m.attributes.text(&m.dictionary, index), maxID))
+		case attrHasFunctions, attrHasFilenames, attrHasLineNumbers:
+			value := m.attrs.At(int(index)).Value()
+			c.has[m.attributes.kind(index)-attrHasFunctions] = boolOf(value.Type() == pcommon.ValueTypeBool && value.Bool())
+		default:
+			c.hasAttributes = true
+		}
+	}
+	return c
+}
+
+// readName finds out what the file name means (contract 1.1b).
+func (mp *mapping) readName() {
+	name := mp.content.fileName
+	base, isPath := baseName(name)
+	inner, bracketed := cutBrackets(name)
+	module, isModule := cutModuleSuffix(base)
+	switch {
+	case name == "":
+	case strings.HasPrefix(name, "[guest.kernel"):
+		mp.isKernel, mp.isGuest = true, true
+	case strings.HasPrefix(name, "[kernel"), base == symtab.KernelName, strings.HasPrefix(base, symtab.KernelName+"-"):
+		mp.isKernel, mp.module = true, symtab.KernelName
+	case name == "[bpf]", strings.HasPrefix(name, "bpf_prog_"):
+		mp.isKernel = true
+	case isModule:
+		mp.isKernel, mp.module = true, strings.ReplaceAll(module, "-", "_")
+	case bracketed:
+		mp.bracketed, mp.module = true, inner
+	case !isPath:
+		mp.module = base
+	}
+}
+
+// baseName returns what stands behind the last slash of a name, all of it if there is
+// none.
+func baseName(name string) (base string, isPath bool) {
+	slash := strings.LastIndexByte(name, '/')
+	return name[slash+1:], slash >= 0
+}
+
+func cutBrackets(name string) (inner string, ok bool) {
+	if len(name) < 3 || name[0] != '[' || name[len(name)-1] != ']' {
+		return "", false
+	}
+	return name[1 : len(name)-1], true
+}
+
+// cutModuleSuffix removes what the name of a module's file ends in.
+func cutModuleSuffix(name string) (string, bool) {
+	for _, suffix := range [...]string{".ko", ".ko.gz", ".ko.xz", ".ko.zst"} {
+		if rest, ok := strings.CutSuffix(name, suffix); ok {
+			return rest, true
+		}
+	}
+	return name, false
+}
+
+// functionFiles are the file names of mappings of code that belongs to no module: what
+// the kernel's list of symbols has in brackets.
+var functionFiles = [...]string{"[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]"}
+
+func functionFile(image *symtab.Image) string {
+	switch {
+	case image.Origin != symtab.OriginOOL:
+		return functionFiles[0]
+	case strings.HasPrefix(image.Name(), "ftrace"):
+		return functionFiles[1]
+	}
+	return functionFiles[2]
+}
+
+// placing says how a location's address counts, and what else its mapping has to say.
+type placing struct {
+	image    *symtab.Image
+	relative bool        // the address counts from the image's base
+	bare     bool        // no ids: text that has no relative form
+	has      [3]attrBool // as in mappingContent
+}
+
+// content returns what the mapping of a location says (contract 4.2, 4.3).
+func (p placing) content() (c mappingContent) {
+	image := p.image
+	if image.Text != nil {
+		c.fileName = image.Name()
+	} else {
+		c.fileName = functionFile(image)
+	}
+	c.has = p.has
+	if p.bare {
+		return c
+	}
+	if !p.relative {
+		c.start, c.limit = image.Start, image.End
+	}
+	switch {
+	case image.Text == nil && p.relative:
+		c.fileID = buildid.SymbolFileID(image.Name())
+	case image.Text == nil:
+		c.fileID = image.LoadedFileID()
+	case image.BuildID != "" && p.relative:
+		c.buildID, c.fileID = image.BuildID, image.FileID
+	case image.BuildID != "":
+		c.buildID, c.fileID = image.BuildID, image.LoadedFileID()
+	}
+	return c
+}
+
+// isRight reports whether a mapping that a location came with says what it should.
+func (c *mappingContent) isRight(want *mappingContent) bool {
+	if c.fileName != want.fileName || c.buildID != want.buildID || c.fileID != want.fileID || c.offset != want.offset {
+		return false
+	}
+	for i, has := range c.has {
+		if has == attrFalse && want.has[i] == attrTrue || has == attrTrue && want.has[i] == attrFalse {
+			return false
+		}
+	}
+	if want.isRelative() {
+		return c.isRelative()
+	}
+	return c.start <= want.start && want.limit <= c.limit
+}
+
+// intern returns the index of the mapping with that content, which is appended if it is
+// not there.
+func (t *mappings) intern(m *message, c mappingContent) int32 {
+	if len(t.byKey) == 0 {
+		if t.byKey == nil {
+			t.byKey = make(map[mappingContent]int32)
+		}
+		for i := range m.mappings.Len() {
+			if mp := t.at(m, int32(i)); i > 0 && (mp.isKernel || mp.module != "") {
+				if _, ok := t.byKey[mp.content]; !ok {
+					t.byKey[mp.content] = int32(i)
+				}
+			}
+		}
+	}
+	at, ok := t.byKey[c]
+	if !ok {
+		at = t.append(m, c)
+		t.byKey[c] = at
+	}
+	return at
+}
+
+func (t *mappings) append(m *message, c mappingContent) int32 {
+	if m.mappings.Len() == 0 {
+		m.mappings.AppendEmpty() // index 0 is the zero value
+	}
+	mp := m.mappings.AppendEmpty()
+	name, _ := m.strs.intern(&m.dictionary, c.fileName)
+	mp.SetFilenameStrindex(name)
+	mp.SetMemoryStart(c.start)
+	mp.SetMemoryLimit(c.limit)
+	indices := mp.AttributeIndices()
+	if c.buildID != "" {
+		indices.Append(m.attributes.intern(m, attrBuildID, pcommon.NewValueStr(c.buildID)))
+	}
+	if c.fileID != "" {
+		indices.Append(m.attributes.intern(m, attrFileID, pcommon.NewValueStr(c.fileID)))
+	}
+	for i, has := range c.has {
+		if has != attrAbsent {
+			indices.Append(m.attributes.intern(m, attrHasFunctions+attribute(i), pcommon.NewValueBool(has == attrTrue)))
+		}
+	}
+	return int32(m.mappings.Len() - 1)
+}

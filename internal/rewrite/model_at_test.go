@@ -1,0 +1,142 @@
+package rewrite_test
+
+import (
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// modelGuard is how near the lifetime of another image may come (section 5.4 of the contract).
+const modelGuard = 5 * ms
+
+// A modelHit is what an address was, by the model.
+type modelHit struct {
+	image  *modelImage
+	symbol *modelSymbol
+	reason symtab.Reason
+}
+
+// at answers section 5.4 of the contract by going through the list of what was recorded.
+func (w *world) at(addr uint64, q symtab.Interval) modelHit {
+	if w.core != nil && w.core.contains(addr) {
+		return modelHit{image: w.core, symbol: w.core.symbol(addr)}
+	}
+	var near []*modelImage
+	for _, m := range w.images {
+		if m.contains(addr) && m.life.Overlaps(q.Widened(modelGuard)) {
+			near = append(near, m)
+		}
+	}
+	// A trampoline has an address only if nothing else has it (section 3.5).
+	isTrampoline := func(m *modelImage) bool { return m.Origin == symtab.OriginTrampoline }
+	if slices.ContainsFunc(near, func(m *modelImage) bool { return !isTrampoline(m) }) {
+		near = slices.DeleteFunc(near, isTrampoline)
+	}
+	m, reason := w.choose(near, q)
+	if m == nil {
+		return modelHit{reason: reason}
+	}
+	return modelHit{image: m, symbol: m.symbol(addr)}
+}
+
+// choose returns the one image of several that was there for all of q.
+func (w *world) choose(near []*modelImage, q symtab.Interval) (*modelImage, symtab.Reason) {
+	if slices.ContainsFunc(near, func(m *modelImage) bool { return !sameAnswer(m, near[0]) }) {
+		return nil, symtab.ReasonAmbiguous
+	}
+	lives := make([]symtab.Interval, len(near))
+	for i, m := range near {
+		lives[i] = m.life
+		if m.life.To == symtab.Forever && q != symtab.Present {
+			lives[i].To = w.certain[m.source]
+		}
+	}
+	for range near { // adjoining lifetimes count as one
+		for i := range lives {
+			for _, other := range lives {
+				if lives[i].From <= other.To && other.From <= lives[i].To {
+					lives[i] = lives[i].Hull(other)
+				}
+			}
+		}
+	}
+	for i, life := range lives {
+		if life.Holds(q) {
+			return near[i], symtab.ReasonNone
+		}
+	}
+	return nil, w.reason(q)
+}
+
+// reason is why no image had an address throughout q.
+func (w *world) reason(q symtab.Interval) symtab.Reason {
+	if q == symtab.Present {
+		return symtab.ReasonUnresolved
+	}
+	for source := range numSources {
+		if q.To > w.certain[source] || slices.ContainsFunc(w.blind[source], q.Overlaps) {
+			return symtab.ReasonUnobserved
+		}
+	}
+	return symtab.ReasonUnresolved
+}
+
+// sameAnswer reports whether two images are one load, or loads of one build at one base: the
+// same BPF program by its id, or code of which nothing but the name is known.
+func sameAnswer(a, b *modelImage) bool {
+	switch {
+	case a == b:
+		return true
+	case a.Name() != b.Name() || a.start != b.start || a.Origin != b.Origin || a.isText() != b.isText():
+		return false
+	case a.isText():
+		return a.BuildID != "" && a.BuildID == b.BuildID && a.Base == b.Base
+	case a.Program == nil || b.Program == nil:
+		return a.Program == b.Program && a.end == b.end
+	}
+	return a.Program.ID == b.Program.ID && a.end == b.end
+}
+
+// named returns the load of a module, or the core kernel, that a name stands for in q.
+func (w *world) named(name string, q symtab.Interval) (*modelImage, symtab.Reason) {
+	if name == symtab.KernelName && w.core != nil {
+		return w.core, symtab.ReasonNone
+	}
+	var near []*modelImage
+	for _, m := range w.images {
+		if m.isText() && m.Name() == name && m.life.Overlaps(q.Widened(modelGuard)) {
+			near = append(near, m)
+		}
+	}
+	return w.choose(near, q)
+}
+
+// texts returns the core kernel and the modules that are there or in the history.
+func (w *world) texts() (texts []*modelImage) {
+	if w.core != nil {
+		texts = append(texts, w.core)
+	}
+	for _, m := range w.images {
+		if m.isText() {
+			texts = append(texts, m)
+		}
+	}
+	return texts
+}
+
+// snapshot returns what the sources have published.
+func (w *world) snapshot() *symtab.Snapshot {
+	tables := []*symtab.Table{nil, w.history[sourceModules].Table(), w.history[sourceBPF].Table()}
+	if w.core != nil {
+		tables[0] = symtab.NewTable(w.core.Image)
+	}
+	return symtab.NewSnapshot(tables...)
+}
+
+// landmarks returns what is known of the core kernel's text.
+func (w *world) landmarks() *symtab.Landmarks {
+	if w.core != nil {
+		return w.core.Landmarks
+	}
+	return &symtab.Landmarks{}
+}

@@ -1,0 +1,82 @@
+package rewrite_test
+
+import (
+	"bytes"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// TestModelKernel compares the model's list of what was recorded with symtab's answers.
+func TestModelKernel(t *testing.T) {
+	for seed := *modelSeed; seed < *modelSeed+int64(*modelSeeds); seed++ {
+		w := newWorld(seed)
+		s := w.snapshot()
+		for range 50 {
+			addr, q := w.address(), w.instant()
+			if w.r.Intn(4) == 0 {
+				q = q.Hull(w.instant())
+			}
+			hit, want := s.At(addr, q), w.at(addr, q)
+			isSame := hit.Reason == want.reason && (hit.Image == nil) == (want.image == nil)
+			if isSame && hit.Image != nil {
+				isSame = hit.Image.Name() == want.image.Name() && hit.Image.Start == want.image.start &&
+					hit.Image.End == want.image.end && (hit.Symbol.Image == nil) == (want.symbol == nil)
+			}
+			if isSame && want.symbol != nil {
+				n, got := hit.Symbol.Name(), hit.Symbol
+				isSame = *want.symbol == modelSymbol{got.Start, got.End, n.Name, n.System, n.Folded}
+			}
+			if !isSame {
+				t.Errorf("seed %d: %#x at %v: %+v, want %+v", seed, addr, q, hit, want)
+			}
+		}
+	}
+}
+
+// TestModelHostile checks that messages that are to cost much come out valid, with or without
+// the answers that they have.
+func TestModelHostile(t *testing.T) {
+	for _, shape := range rewritetest.HostileShapes {
+		for seed := range int64(8) {
+			c := newModelCase(seed)
+			first := slots + 0x1000
+			addresses := [3]uint64{first, first + 0x100, first + 0x400}
+			if len(c.images) > 2 {
+				addresses = [3]uint64{c.images[0].start, c.images[1].start, c.images[2].start}
+			}
+			c.in = shape.New(300, addresses)
+			for _, s := range c.in.ResourceProfiles().All() {
+				profile := s.ScopeProfiles().At(0).Profiles().At(0)
+				profile.SetTime(pcommon.Timestamp(c.clock.unix(c.moment(), false)))
+				for _, sample := range profile.Samples().All() {
+					if stamps := sample.TimestampsUnixNano(); stamps.Len() == 0 {
+						stamps.Append(c.clock.unix(c.moment(), false))
+					}
+				}
+			}
+			c.checkHostile(t, shape.Name)
+		}
+	}
+}
+
+// checkHostile checks a message that may be malformed and may have duplicates.
+func (c *modelCase) checkHostile(t *testing.T, name string) {
+	out, _ := c.rewrite(c.in)
+	valid := rewritetest.CheckValid(c.in) == nil
+	if err := rewritetest.CheckValid(out); valid && err != nil {
+		t.Errorf("%s: not valid: %v", name, err)
+	}
+	if !valid && !bytes.Equal(marshalled(c.in), marshalled(out)) {
+		t.Errorf("%s: a malformed message was changed", name)
+	}
+	if valid {
+		c.errs = nil
+		c.checkAll(out)
+		for _, err := range c.errs {
+			t.Errorf("%s: %.300s", name, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package rewrite_test
+
+import (
+	"fmt"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// slot returns where a module can be; the last slots are for trampolines.
+func (w *world) slot() uint64 { return slots + uint64(w.r.Intn(numSlots-4))*slotSize }
+
+// loadSomething loads a module, or one of the things that the BPF source follows.
+func (w *world) loadSomething(source int, at int64) {
+	r := w.r
+	if source == sourceModules {
+		w.load(source, w.builds[r.Intn(len(w.builds))].load(w.slot()), at)
+		return
+	}
+	start := w.slot() + []uint64{0, 0, 0x100, 0x180, 0x400, 0xfc0}[r.Intn(6)]
+	var m *modelImage
+	switch r.Intn(10) {
+	case 0: // eBPF loaded without CAP_BPF
+		m = newFunction(symtab.OriginBPF, "", start, 0x40)
+	case 1:
+		m = newFunction(symtab.OriginOOL, "kprobe_insn_page", start, slotSize)
+	case 2, 3:
+		start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + []uint64{0, 0x200, 0x800}[r.Intn(3)]
+		m = newFunction(symtab.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", r.Intn(4)), start, slotSize)
+	default:
+		if r.Intn(3) == 0 { // beside and inside the trampolines
+			start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + uint64(r.Intn(16))<<8
+		}
+		name := fmt.Sprintf("bpf_prog_%016x_f%d", r.Intn(3), r.Intn(3))
+		m = newFunction(symtab.OriginBPF, name, start, []uint32{0x40, 0x80, 0x100}[r.Intn(3)])
+		if r.Intn(4) != 0 {
+			m.describe(r, w.id())
+		}
+	}
+	w.load(source, m, at)
+}
+
+// endsAtNext reports whether the image may have been announced longer than it is.
+func (m *modelImage) endsAtNext() bool { return m.isText() || m.Origin == symtab.OriginTrampoline }
+
+func (m *modelImage) overlaps(start, end uint64) bool { return m.start < end && start < m.end }
+
+// load records an image. What is in its place was unloaded: nearly always, its record is
+// there, too.
+func (w *world) load(source int, m *modelImage, from int64) {
+	m.source = source
+	for _, other := range w.images {
+		inPlace := other.life.To == symtab.Forever && other.overlaps(m.start, m.end)
+		if !inPlace || other.source != source && w.r.Intn(10) == 0 {
+			continue
+		}
+		// Of a module that meets another, none is cut short: their extents are exact.
+		mustGo := other.isText() || m.isText() || other.start == m.start
+		if mustGo || w.r.Intn(2) == 0 && !other.endsAtNext() && !m.endsAtNext() {
+			if other.source != source || other.isText() || w.r.Intn(5) != 0 {
+				w.unload(other, from)
+			}
+		}
+	}
+	for _, other := range w.live(source) {
+		if m.endsAtNext() && other.start > m.start && other.start < m.end {
+			m.end = other.start // a trampoline ends where something else begins
+		}
+	}
+	for _, other := range w.live(source) {
+		switch {
+		case !other.overlaps(m.start, m.end):
+		case other.endsAtNext() && other.start < m.start:
+			other.trim(m.start)
+		default: // nobody saw it go
+			other.life.To = max(min(w.certain[source], from), other.life.From+1)
+			w.gone[source] = append(w.gone[source], other)
+		}
+	}
+	w.history[source].Load(m.Lived(symtab.Since(from)))
+	for _, other := range w.gone[source] {
+		if other.overlaps(m.start, m.end) {
+			from = max(from, other.life.To) // two cannot be at one address
+		}
+	}
+	m.trim(m.end)
+	m.life = symtab.Since(from)
+	w.images = append(w.images, m)
+}
+
+// trim ends an image and its symbols.
+func (m *modelImage) trim(end uint64) {
+	m.end = end
+	for i := range m.symbols {
+		m.symbols[i].end = min(m.symbols[i].end, end)
+	}
+}

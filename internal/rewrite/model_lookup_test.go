@@ -1,0 +1,101 @@
+package rewrite_test
+
+import (
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// lookUp looks a frame up, as an exact frame or as a caller (sections 2.2 and 2.3).
+func (a *asker) lookUp(u, before *use, first bool) {
+	u.ip = u.frame.Address
+	if u.of != nil {
+		u.ip += u.of.base()
+	}
+	switch {
+	case u.lookedUp:
+		u.addr, u.ip = u.ip, u.ip+1
+		a.find(u)
+		return
+	case a.profiler:
+		u.ip++
+	}
+	u.addr = u.ip - 1
+	marks := a.landmarks()
+	inEntry := func(addr uint64) bool { return marks.Entry.Contains(addr) || marks.Fred.Contains(addr) }
+	starts := a.startsAt(u, u.ip)
+	switch {
+	case first:
+		u.addr = u.ip
+	case before.hasAddress() && inEntry(before.addr) && !inEntry(u.ip):
+		u.addr = u.ip // it was interrupted there
+	case before.hasAddress() && before.hit.symbol != nil && isThunk(before.hit.symbol.system) && starts:
+		u.addr = u.ip // it was about to be jumped to
+	case starts && a.isUncovered(u, u.ip-1):
+		u.addr = u.ip
+	}
+	a.find(u)
+}
+
+func isThunk(name string) bool {
+	name = strings.TrimPrefix(name, "__pi_")
+	for _, prefix := range []string{"__x86_indirect_", "srso_", "retbleed_", "its_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == "__x86_return_thunk"
+}
+
+// hitAt returns what an address was, for a use whose mapping may say of what.
+func (a *asker) hitAt(u *use, addr uint64) modelHit {
+	switch {
+	case u.of == nil:
+		return a.at(addr, a.q)
+	case u.of.contains(addr):
+		return modelHit{image: u.of, symbol: u.of.symbol(addr)}
+	}
+	return modelHit{reason: symtab.ReasonUnresolved}
+}
+
+// isUncovered reports whether it is certain that no symbol covers an address.
+func (a *asker) isUncovered(u *use, addr uint64) bool {
+	hit := a.hitAt(u, addr)
+	return hit.symbol == nil && (hit.image != nil || hit.reason == symtab.ReasonUnresolved)
+}
+
+func (a *asker) startsAt(u *use, addr uint64) bool {
+	s := a.hitAt(u, addr).symbol
+	return s != nil && s.start == addr
+}
+
+// find looks u.addr up.
+func (a *asker) find(u *use) { u.hit = a.hitAt(u, u.addr) }
+
+// doubt takes away what is not certain of trampolines, and code that names nothing (3.5).
+func (a *asker) doubt(u, after *use) {
+	m := u.hit.image
+	switch {
+	case m == nil:
+	case !m.isText() && m.Name() == "":
+		u.hit = modelHit{reason: symtab.ReasonUnresolved}
+	case m.Origin == symtab.OriginTrampoline && a.landmarks().SharedTrampolines:
+		if !a.patched(after) {
+			u.hit = modelHit{reason: symtab.ReasonUnresolved}
+			return
+		}
+		u.unsure = after.hit.image != a.core // it may not be certain for the whole message
+	}
+}
+
+// patched reports whether a frame is where a function calls its trampoline.
+func (a *asker) patched(u *use) bool {
+	if !u.hasAddress() || u.hit.symbol == nil || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
+		return false
+	}
+	behind := u.ip - u.hit.symbol.start
+	if a.landmarks().Arch == "arm64" {
+		return behind == 8 || behind == 12
+	}
+	return behind == 5 || behind == 9
+}

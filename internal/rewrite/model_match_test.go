@@ -1,0 +1,86 @@
+package rewrite_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// differs returns how what came out differs from all that is right, empty if it does not.
+func (w *want) differs(got rewritetest.Frame) string {
+	diff := w.match(got)
+	for i := range w.or {
+		if diff == "" {
+			break
+		}
+		if w.or[i].match(got) == "" {
+			diff = ""
+		}
+	}
+	return diff
+}
+
+// match returns how what came out differs from what is wanted, empty if it does not.
+func (w *want) match(got rewritetest.Frame) string {
+	f, g := w.frame, got
+	f.Mapping, g.Mapping = nil, nil
+	isNew := w.resolved != nil || w.label != ""
+	if isNew {
+		if folded, ok := g.Attributes[keyFolded]; ok && w.resolved != nil && len(f.Lines) == 1 && folded != w.resolved.folded {
+			return fmt.Sprintf("is_folded is %v", folded)
+		}
+		f.Attributes, g.Attributes = without(f.Attributes, keyFolded), without(g.Attributes, keyFolded)
+	}
+	if w.label != "" && len(g.Lines) == 1 && strings.HasPrefix(g.Lines[0].Name, w.label) {
+		f.Lines = g.Lines
+	}
+	if len(f.Lines) == 0 && len(g.Lines) == 0 {
+		f.Lines, g.Lines = nil, nil
+	}
+	if !reflect.DeepEqual(f, g) {
+		return fmt.Sprintf("got %s, want %s", show(got), show(w.frame))
+	}
+	for _, m := range w.mappings {
+		if mappingsEqual(m, got.Mapping) {
+			return w.flags(got.Mapping)
+		}
+	}
+	return fmt.Sprintf("got mapping %+v, want %+v", got.Mapping, w.mappings[0])
+}
+
+// flags returns what is not true of section 4.4.
+func (w *want) flags(m *rewritetest.Mapping) string {
+	if m == nil || w.resolved == nil {
+		return ""
+	}
+	if has, ok := m.Attributes[keyHasFunctions]; ok && has != true {
+		return "a mapping of a frame with a name has no functions"
+	}
+	return ""
+}
+
+func without(attributes map[string]any, key string) map[string]any {
+	c := maps.Clone(attributes)
+	delete(c, key)
+	if len(c) == 0 {
+		return nil
+	}
+	return c
+}
+
+func mappingsEqual(a, b *rewritetest.Mapping) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	c, d := *a, *b
+	if d.File == "[__builtin__kprobes]" && c.File == "[bpf]" {
+		d.File = c.File // the contract does not say more than "the same"
+	}
+	for _, key := range []string{keyHasFunctions, keyHasLines, keyHasFiles} {
+		c.Attributes, d.Attributes = without(c.Attributes, key), without(d.Attributes, key)
+	}
+	return reflect.DeepEqual(c, d)
+}

@@ -1,0 +1,163 @@
+package rewrite_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// An asker answers one stack at one time (sections 1 to 5 of the contract).
+type asker struct {
+	*world
+	opts     rewrite.Options
+	profiler bool // the scope is that of the OTel eBPF profiler
+	q        symtab.Interval
+}
+
+// The forms of an address (section 2).
+const (
+	formNone = iota
+	formAbsolute
+	formRelative
+)
+
+// A use is what a frame means where it is in a stack.
+type use struct {
+	frame     rewritetest.Frame
+	candidate bool
+	foreign   bool
+	form      int
+	noForm    symtab.Reason // why its address has none
+	lookedUp  bool          // in looked-up form
+	of        *modelImage   // that a relative address counts from
+	ip, addr  uint64        // the address that is looked up is addr
+	hit       modelHit
+	unsure    bool // of a trampoline: the patch site that its caller is at is none of the core kernel
+}
+
+// hasAddress reports whether the frame means an address of a kernel. That its mapping has ids of
+// another does not change what it says of the frames beside it: the contract leaves it open.
+func (u *use) hasAddress() bool { return u != nil && u.candidate && u.form != formNone }
+
+// uses returns what the frames of a stack mean.
+func (a *asker) uses(stack []rewritetest.Frame) []use {
+	uses := make([]use, len(stack))
+	for i, f := range stack {
+		u := &uses[i]
+		u.frame = f
+		u.candidate = a.isCandidate(f)
+		u.foreign = f.Mapping != nil && (strings.HasPrefix(f.Mapping.File, "[guest.kernel") || !a.knows(f.Mapping))
+		a.setForm(u)
+		if !u.candidate || u.form == formNone {
+			continue
+		}
+		var before *use
+		if i > 0 {
+			before = &uses[i-1]
+		}
+		a.lookUp(u, before, i == 0)
+	}
+	for i := range uses {
+		var after *use
+		if i+1 < len(uses) {
+			after = &uses[i+1]
+		}
+		u := &uses[i]
+		a.doubt(u, after)
+		if m := u.frame.Mapping; u.form == formAbsolute && m != nil && u.hit.image != nil {
+			u.foreign = u.foreign || !isOf(m, u.hit.image)
+		}
+	}
+	return uses
+}
+
+// isCandidate is section 1.1.
+func (a *asker) isCandidate(f rewritetest.Frame) bool {
+	if f.Type != "" {
+		return f.Type == "kernel"
+	}
+	if f.Mapping == nil || f.Mapping.File == "" {
+		return f.Address>>63 == 1 && f.Address&^0xfff != 0xffffffffff600000 && f.Address < 0xfffffffffffff000
+	}
+	file := f.Mapping.File
+	last := file[strings.LastIndexByte(file, '/')+1:]
+	for _, end := range []string{".ko", ".ko.gz", ".ko.xz", ".ko.zst"} {
+		if strings.HasSuffix(file, end) {
+			return true
+		}
+	}
+	if name, ok := strings.CutPrefix(file, "["); ok {
+		name, ok = strings.CutSuffix(name, "]")
+		if ok && slices.ContainsFunc(a.texts(), func(m *modelImage) bool { return m != a.core && m.Name() == name }) {
+			return true
+		}
+	}
+	return strings.HasPrefix(file, "[kernel") || strings.HasPrefix(file, "[guest.kernel") || last == "vmlinux" ||
+		strings.HasPrefix(last, "vmlinux-") || file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_")
+}
+
+// knows reports whether the ids of a mapping are this kernel's (section 2.1).
+func (a *asker) knows(m *rewritetest.Mapping) bool {
+	build, file := m.BuildID == "", m.FileID == ""
+	for _, text := range a.texts() {
+		build = build || text.BuildID == m.BuildID
+		file = file || text.BuildID != "" && isFileOf(m.FileID, text)
+	}
+	for _, im := range a.images {
+		file = file || !im.isText() && im.Name() != "" && isFileOf(m.FileID, im)
+	}
+	return build && file
+}
+
+// isFileOf reports whether a file ID is one of an image's (sections 4.2 and 4.3).
+func isFileOf(id string, m *modelImage) bool {
+	if m.isText() {
+		return m.BuildID != "" && (id == buildid.FileID(m.BuildID) || id == buildid.LoadedFileID(m.BuildID, m.Base))
+	}
+	return id == buildid.SymbolFileID(m.Name()) || id == buildid.LoadedFileID(m.Name(), m.start)
+}
+
+// isOf reports whether the ids of a mapping are an image's.
+func isOf(m *rewritetest.Mapping, im *modelImage) bool {
+	build := m.BuildID == "" || im.isText() && m.BuildID == im.BuildID
+	return build && (m.FileID == "" || isFileOf(m.FileID, im))
+}
+
+// setForm says what the address counts from (section 2).
+func (a *asker) setForm(u *use) {
+	m := u.frame.Mapping
+	switch {
+	case u.frame.Address>>63 == 1:
+		u.form = formAbsolute
+	case m != nil && (m.BuildID != "" || m.FileID != ""):
+		for _, text := range a.texts() {
+			if isOf(m, text) {
+				u.form, u.of = formRelative, text
+			}
+		}
+	case m != nil:
+		of, reason := a.named(moduleName(m.File), a.q)
+		u.noForm = reason
+		if of != nil {
+			u.form, u.of = formRelative, of
+		}
+	}
+	u.lookedUp = u.form == formRelative && !a.profiler && m.Start == 0 && m.Limit == 0 && m.Offset == 0
+}
+
+// moduleName returns the name of what a mapping's file is.
+func moduleName(file string) string {
+	file = file[strings.LastIndexByte(file, '/')+1:]
+	if file == "vmlinux" || strings.HasPrefix(file, "vmlinux-") {
+		return symtab.KernelName
+	}
+	file, _, _ = strings.Cut(file, ".ko")
+	if name, ok := strings.CutPrefix(file, "["); ok {
+		file = strings.TrimSuffix(name, "]")
+	}
+	return strings.ReplaceAll(file, "-", "_")
+}

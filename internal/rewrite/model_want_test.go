@@ -1,0 +1,194 @@
+package rewrite_test
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A want is what has to come out for a frame: one of several mappings, and the rest as in
+// frame.
+type want struct {
+	frame    rewritetest.Frame
+	mappings []*rewritetest.Mapping
+	resolved *modelSymbol // its name was written
+	why      string       // for the outcome: named, foreign, or the reason
+	label    string       // the name of a frame without a symbol
+	or       []want       // what is right as well, where the contract leaves it open
+}
+
+// orUnchanged adds that the frame may stay as it came.
+func (w want) orUnchanged(f rewritetest.Frame, why string) want {
+	w.or = append(w.or, unchanged(f, why))
+	return w
+}
+
+// outcomes are the names of reasons. An image without a symbol at an address is one.
+var outcomes = map[symtab.Reason]string{
+	symtab.ReasonNone: "unresolved", symtab.ReasonUnresolved: "unresolved",
+	symtab.ReasonAmbiguous: "ambiguous", symtab.ReasonUnobserved: "unobserved",
+}
+
+// wants answers a stack.
+func (a *asker) wants(stack []rewritetest.Frame) []want {
+	wants := make([]want, len(stack))
+	for i, u := range a.uses(stack) {
+		wants[i] = a.want(&u)
+	}
+	return wants
+}
+
+func unchanged(f rewritetest.Frame, why string) want {
+	return want{frame: f, mappings: []*rewritetest.Mapping{f.Mapping}, why: why}
+}
+
+// want answers a frame (sections 1.2 and 4.1).
+func (a *asker) want(u *use) want {
+	named := isNamed(u.frame)
+	switch {
+	case !u.candidate:
+		return unchanged(u.frame, "")
+	case named && !a.opts.All:
+		return unchanged(u.frame, "named")
+	case u.foreign && !u.unsure:
+		return unchanged(u.frame, "foreign")
+	}
+	w := a.selected(u, named)
+	if u.foreign {
+		w = unchanged(u.frame, "foreign")
+	}
+	if u.unsure {
+		w.or = append(w.or, a.unsure(u, named))
+	}
+	if named && w.resolved == nil {
+		w = w.orUnchanged(w.frame, "named") // it is not said what it counts as
+	}
+	return w
+}
+
+// unsure answers a frame of a trampoline for which its caller is no evidence.
+func (a *asker) unsure(u *use, named bool) want {
+	without := *u
+	without.hit = modelHit{reason: symtab.ReasonUnresolved}
+	return a.selected(&without, named)
+}
+
+// selected answers a frame that is rewritten.
+func (a *asker) selected(u *use, named bool) want {
+	w := unchanged(u.frame, outcomes[u.hit.reason])
+	w.frame.Type = "kernel"
+	m := u.hit.image
+	switch {
+	case u.form == formNone:
+		w.why = outcomes[u.noForm]
+		return w
+	case m == nil:
+		if u.form == formAbsolute && !named {
+			w.mappings = []*rewritetest.Mapping{nil} // the one it came with does not cover it
+		}
+		return w
+	case named && u.hit.symbol == nil:
+		return w // what it has is better than nothing
+	}
+	a.place(&w, u)
+	switch s := u.hit.symbol; {
+	case s != nil:
+		w.resolved, w.why = s, "resolved"
+		a.name(&w, u)
+	case a.opts.Label:
+		w.label = fmt.Sprintf("%s+0x%x", m.Name(), u.addr-m.base())
+		if u.addr < m.base() {
+			w.label = fmt.Sprintf("%s-0x%x", m.Name(), m.base()-u.addr)
+		}
+	}
+	return w
+}
+
+// name writes the lines and the attributes of a frame with a name (sections 3.4 to 3.6, 4.3).
+func (a *asker) name(w *want, u *use) {
+	m, s := u.hit.image, u.hit.symbol
+	if m.Program != nil {
+		w.frame.Attributes = maps.Clone(w.frame.Attributes)
+		if w.frame.Attributes == nil {
+			w.frame.Attributes = map[string]any{}
+		}
+		w.frame.Attributes["bpf.program.id"] = int64(m.Program.ID)
+		w.frame.Attributes["bpf.program.tag"] = m.Program.Tag
+		if m.Program.Type != "" {
+			w.frame.Attributes["bpf.program.type"] = m.Program.Type
+		}
+	}
+	if n := len(u.frame.Lines); isNamed(u.frame) && n > 0 && u.frame.Lines[n-1].Name == s.name {
+		return // what came is at least as good
+	}
+	line := rewritetest.Line{Name: s.name, System: s.system}
+	for _, l := range m.lines {
+		if m.start+uint64(l.offset) <= u.addr {
+			line.File, line.Line, line.Column = l.file, l.line, l.column
+		}
+	}
+	w.frame.Lines = []rewritetest.Line{line}
+}
+
+// place writes address and mapping (sections 4.1 to 4.3).
+func (a *asker) place(w *want, u *use) {
+	m, came := u.hit.image, u.frame.Address
+	relative, bare := u.form == formRelative, false
+	switch {
+	case relative && (a.profiler || u.lookedUp), !relative && a.opts.KeepAddresses:
+	default:
+		sent := u.addr
+		if a.profiler {
+			sent = came // ip-1, as the profiler writes its own
+		}
+		if relative, bare = sent >= m.base(), sent < m.base(); relative {
+			w.frame.Address = sent - m.base()
+		} else if u.form == formRelative {
+			w.frame.Address += m.base() // there is no relative form
+		}
+	}
+	ours := mappingFor(m, relative, bare)
+	w.mappings = []*rewritetest.Mapping{&ours}
+	if o := u.frame.Mapping; o != nil && isRight(o, &ours) {
+		w.mappings = append(w.mappings, o)
+	}
+}
+
+// mappingFor returns the mapping that is written for an image; bare, that for what has no
+// relative form.
+func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
+	ours := rewritetest.Mapping{File: m.Name()}
+	if !m.isText() {
+		ours.File, ours.FileID = "[bpf]", buildid.SymbolFileID(m.Name())
+	} else if m.BuildID != "" {
+		ours.BuildID, ours.FileID = m.BuildID, buildid.FileID(m.BuildID)
+	}
+	switch {
+	case relative:
+	case bare:
+		ours.BuildID, ours.FileID = "", ""
+	default:
+		ours.Start, ours.Limit = m.start, m.end
+		if !m.isText() {
+			ours.FileID = buildid.LoadedFileID(m.Name(), m.start)
+		} else if m.BuildID != "" {
+			ours.FileID = buildid.LoadedFileID(m.BuildID, m.Base)
+		}
+	}
+	return ours
+}
+
+// isRight reports whether a mapping that came may be kept: its ids are there and right, and it
+// has the form of the address (section 4.2).
+func isRight(o, ours *rewritetest.Mapping) bool {
+	if o.File != ours.File || o.FileID != ours.FileID || o.BuildID != ours.BuildID || o.Offset != 0 {
+		return false
+	}
+	if ours.Limit == 0 {
+		return o.Start == 0 && o.Limit == 0
+	}
+	return o.Start <= ours.Start && ours.Limit <= o.Limit
+}

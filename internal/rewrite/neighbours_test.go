@@ -1,0 +1,152 @@
+package rewrite
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestContract_3_2_BehindTheLastSymbol: the last symbol of the core kernel or of a module
+// ends where its image does, whatever is looked up before, and in whatever order.
+func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
+	const module = text + textSize // right behind the core, to 0x400, with a function behind
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "bpf_prog_"+progTag, module+0x400, 0x40, nowBoot-10_000*ms)
+	gone := loadAt(functions, "bpf_prog_"+subTag, module+0x440, 0x40, nowBoot-10_000*ms)
+	functions.Unload(gone, nowBoot-5_000*ms)
+	modules := symtab.NewTable(testImage(t, symtab.ImageInfo{
+		Name: "m", Origin: symtab.OriginModule, BuildID: ext4ID, Base: module, Start: module, End: module + 0x400,
+	}, func(add func(uint64, string)) { add(0, "m_only") }))
+	known := knownAt(t, functions)
+	known.Snapshot = fixed(symtab.NewSnapshot(testSnapshot(t).Tables()[0], modules, functions.Table()))
+	want := map[uint64]string{
+		text + textSize - 1: "last", module: "m_only", module + 0x3ff: "m_only",
+		module + 0x400: "bpf_prog_" + progTag, module + 0x43f: "bpf_prog_" + progTag, module + 0x440: "", module + 0x480: "",
+	}
+	var addrs []uint64
+	for addr := range want {
+		addrs = append(addrs, addr)
+	}
+	slices.Sort(addrs)
+	for range 2 {
+		m := rewritetest.NewMessage().Profile(nil, "scope")
+		for _, addr := range addrs {
+			m.Sample(Frame{Address: addr})
+			timed(m, nowBoot-1_000*ms)
+		}
+		got, _ := rewriteTimed(t, withHistory, m, known)
+		for i, addr := range addrs {
+			assert.Equal(t, want[addr], nameIn(got[i].Stack[0]), "%#x", addr)
+		}
+		slices.Reverse(addrs)
+	}
+}
+
+// TestContract_5_4_ImagesThatOverlap: where two sources say that they have an address,
+// nobody knows which.
+func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "bpf_prog_"+progTag, ext4+0x400, 0x40, nowBoot-10_000*ms)
+	m := rewritetest.NewMessage().Profile(nil, "").
+		Sample(Frame{Address: ext4 + 0x3ff}, Frame{Address: ext4 + 0x408}, Frame{Address: ext4 + 0x448})
+	timed(m, nowBoot-1_000*ms)
+	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	assert.Equal(t, [][]string{{"ext4_write", "", "ext4_write"}}, stackNames(got))
+	assert.Equal(t, Frame{Address: ext4 + 0x408, Type: "kernel"}, got[0].Stack[1])
+	assert.Equal(t, 1, counts[OutcomeAmbiguous][symtab.OriginKernel])
+}
+
+// TestManyGoneFunctions: what was unloaded behind the end of a module costs the frames in
+// it nothing, and those where it was no more than an answer for each time they were used.
+func TestManyGoneFunctions(t *testing.T) {
+	const gone, frames = 4000, 5000
+	functions := symtab.NewHistory(remember)
+	for i := range int64(gone) {
+		f := loadAt(functions, "bpf_prog_"+progTag, ext4+ext4Size, 0x1000, firstOwner+i*40*ms)
+		functions.Unload(f, firstOwner+i*40*ms+20*ms)
+	}
+	for _, tt := range []struct {
+		name  string
+		at    uint64
+		stamp int64
+		want  string
+		every int64 // ns, from sample to sample
+	}{
+		{"in the module", ext4 + 0x100, firstOwner, "ext4_write", 20 * ms},
+		{"where they were, later", ext4 + ext4Size, nowBoot - 100_000*ms, "", 20 * ms},
+		{"where they were, then", ext4 + ext4Size, firstOwner + 400*ms + 10*ms, "bpf_prog_" + progTag, 1},
+		{"where they were, in between", ext4 + ext4Size, firstOwner + 400*ms + 30*ms, "", 1},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		h := hostileOf(m)
+		for i := range frames {
+			h(tt.at + uint64(i)%0x600)
+			m.LastSample().TimestampsUnixNano().Append(unix(tt.stamp + int64(i)*tt.every))
+		}
+		known := knownAt(t, functions)
+		wire := uint64(len(marshal(t, m.Profiles)))
+		var p pass
+		p.begin(&withHistory, known)
+		got := allocated(func() { p.run(m.Profiles) })
+		assert.Less(t, got, 1<<20+20*wire, tt.name)
+		assert.Len(t, p.answers, frames, "%s: one answer for each frame", tt.name)
+		assert.Empty(t, p.s.instants, "%s: no look at single samples", tt.name)
+		for i := range int32(frames) {
+			assert.Equal(t, tt.want, nameIn(rewritetest.FrameAt(m.Profiles.Dictionary(), i+1)), tt.name)
+		}
+	}
+}
+
+// hostileOf adds samples with a location of their own, without a look at what is there.
+func hostileOf(m *rewritetest.Message) func(addr uint64) {
+	d := m.Profiles.Dictionary()
+	return func(addr uint64) {
+		loc := d.LocationTable().AppendEmpty()
+		loc.SetAddress(addr)
+		d.StackTable().AppendEmpty().LocationIndices().Append(int32(d.LocationTable().Len() - 1))
+		s := profileOf(m, 0).Samples().AppendEmpty()
+		s.SetStackIndex(int32(d.StackTable().Len() - 1))
+	}
+}
+
+// TestManyFramesOfManyOwners: with each sample of another time, a frame is asked for once
+// for each of them, and one that others share not more often than there are changes.
+func TestManyFramesOfManyOwners(t *testing.T) {
+	const owners, samples = 200, 5000
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+	stack := m.LastSample().StackIndex()
+	for i := range int64(samples) {
+		if i > 0 {
+			m.Sample()
+			m.LastSample().SetStackIndex(stack)
+		}
+		timed(m, owned(i%owners))
+	}
+	var p pass
+	p.begin(&withHistory, knownAt(t, manyOwners(owners)))
+	p.run(m.Profiles)
+	assert.Len(t, p.s.instants, samples)
+	assert.Len(t, p.s.combos, owners)
+	assert.Len(t, p.s.variants, owners)
+	assert.GreaterOrEqual(t, p.s.plans[0].budget, 0)
+}
+
+// TestContract_2_3_FirstByteBehindBlindTime: whether the byte before a function was of
+// nobody, so that a caller can have been interrupted there, is not known in blind time.
+func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
+	functions.Blind(symtab.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
+	m := rewritetest.NewMessage().Profile(nil, "")
+	for _, at := range []int64{nowBoot - 8_000*ms, nowBoot - 5_000*ms, nowBoot - 2_000*ms} {
+		m.Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
+		timed(m, at)
+	}
+	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	assert.Equal(t, [][]string{{"", "target"}, {"", ""}, {"", "target"}}, stackNames(got))
+	assert.Equal(t, 1, counts[OutcomeUnobserved][symtab.OriginKernel])
+}

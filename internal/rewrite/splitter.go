@@ -1,0 +1,254 @@
+package rewrite
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// splitter serves the frames whose answer depends on how or when they are used
+// (contract 5.5). It works in steps: plans, which stacks have such frames; instants, when
+// samples have these stacks; combos, the answers that a stack has at an instant; then the
+// locations and the stacks that have them.
+//
+// A small message can hold many instants and a deep stack, of which each instant may need
+// another. What that costs is bounded in proportion to the size of the message, far above
+// what any but a hostile one needs: frames of samples beyond that are left unresolved
+// where it depends on the time. Each stack has a budget of its own, and is served as a
+// whole or not, so that others do not pay for it and another pass has the same result.
+type splitter struct {
+	splitFrames
+	stackPlans
+
+	instants []instant
+	combos   []combo
+	byChosen index
+	chosen   []int32 // variants, by the combos
+
+	locations index // those of all frames, and what was appended
+	stacks    stackIndex
+}
+
+// instant is a time at which a sample has a plan's stack.
+type instant struct {
+	at    symtab.Interval
+	plan  int32
+	combo int32
+}
+
+// combo is the variants that a stack has at some instants.
+type combo struct {
+	plan, chosen int32
+	used         bool
+	to           int32 // the stack that has them
+}
+
+// len returns how many entries its longest list has.
+func (s *splitter) len() int {
+	return max(len(s.variants), len(s.instants), len(s.chosen), len(s.planOf))
+}
+
+func (s *splitter) end() {
+	s.splitFrames.end()
+	s.stackPlans.end()
+	s.instants, s.combos, s.chosen = s.instants[:0], s.combos[:0], s.chosen[:0]
+	s.locations.built = false
+	s.stacks.end()
+}
+
+// run serves the frames that were added.
+func (s *splitter) run(p *pass) {
+	if len(s.frames) == 0 {
+		return
+	}
+	p.times.whole()
+	for i := range s.frames {
+		s.frames[i].question = p.question(&p.frames[s.frames[i].frame])
+	}
+	s.findPlans(p)
+	s.findInstants(p)
+	s.choose(p)
+	s.settle(p)
+	s.writeFrames(p)
+	s.pointSamples(p)
+}
+
+// findInstants lists the instants of the samples that have a plan, in their order.
+func (s *splitter) findInstants(p *pass) {
+	var at []symtab.Interval
+	s.eachSample(p, func(profile int, _ pprofile.Profile, sample pprofile.Sample, plan int32) {
+		at = p.times.ofSample(at[:0], profile, sample)
+		for _, t := range at {
+			s.instants = append(s.instants, instant{at: t, plan: plan, combo: -1})
+		}
+		s.plans[plan].budget += budgetPerInstant * len(at)
+	})
+	for i := range s.plans {
+		pl := &s.plans[i]
+		depth := p.m.stacks.At(int(pl.stack)).LocationIndices().Len()
+		pl.budget += budgetPerEntry * depth
+		pl.copying = depth
+		for _, place := range s.placesOf(pl) {
+			loc := p.m.locations.At(int(p.frames[s.frames[place.frame].frame].loc))
+			pl.copying += loc.AttributeIndices().Len() + loc.Lines().Len()
+		}
+	}
+}
+
+// How many entries, of stacks and of what else has to be looked up or copied, an entry of
+// a stack and an instant pay for. A stack that is not deeper than budgetPerInstant can have
+// other answers at each instant.
+const (
+	budgetPerEntry   = 8
+	budgetPerInstant = 128
+)
+
+// eachSample calls visit for the samples that have a plan, those that are appended
+// meanwhile left out.
+func (s *splitter) eachSample(p *pass, visit func(profile int, of pprofile.Profile, sample pprofile.Sample, plan int32)) {
+	i := 0
+	p.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
+		u := int(p.users[i])
+		samples := profile.Samples()
+		for k := range samples.Len() {
+			sample := samples.At(k)
+			stack := int(sample.StackIndex())
+			if at := numUsers*stack + u; at < len(s.planOf) && s.planOf[at] != 0 {
+				visit(i, profile, sample, s.planOf[at]-1)
+			}
+		}
+		i++
+	})
+}
+
+// choose finds the combos of the instants: for each plan in the order of time, so that
+// instants between two changes cost no more than one.
+func (s *splitter) choose(p *pass) {
+	s.byChosen.reset(0)
+	for plan, order := range s.byPlan() {
+		slices.SortFunc(order, func(a, b int32) int {
+			x, y := s.instants[a].at, s.instants[b].at
+			return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To), cmp.Compare(a, b))
+		})
+		combo, span := int32(-1), symtab.Interval{}
+		for _, i := range order {
+			in := &s.instants[i]
+			if combo < 0 || !span.Holds(in.at) {
+				combo, span = s.comboAt(p, plan, in.at)
+			}
+			in.combo = combo
+		}
+	}
+}
+
+// byPlan yields the plans with the positions of their instants.
+func (s *splitter) byPlan() iter.Seq2[int32, []int32] {
+	ends := make([]int32, len(s.plans)+1)
+	for i := range s.instants {
+		ends[s.instants[i].plan+1]++
+	}
+	for i := range s.plans {
+		ends[i+1] += ends[i]
+	}
+	order := make([]int32, len(s.instants))
+	next := slices.Clone(ends)
+	for i := range s.instants {
+		plan := s.instants[i].plan
+		order[next[plan]] = int32(i)
+		next[plan]++
+	}
+	return func(yield func(int32, []int32) bool) {
+		for i := range s.plans {
+			if !yield(int32(i), order[ends[i]:ends[i+1]]) {
+				return
+			}
+		}
+	}
+}
+
+// settle leaves samples undivided whose parts would cost too much, and notes which combos
+// and variants are used in the end.
+func (s *splitter) settle(p *pass) {
+	rest := s.instants
+	s.eachSample(p, func(_ int, _ pprofile.Profile, sample pprofile.Sample, plan int32) {
+		n := p.times.parts(sample)
+		instants := rest[:n]
+		rest = rest[n:]
+		changes := 0
+		for i := 1; i < n; i++ {
+			if instants[i].combo != instants[i-1].combo {
+				changes++
+			}
+		}
+		if s.plans[plan].budget < 0 || changes*sample.AttributeIndices().Len() > budgetPerInstant*n {
+			combo := s.fallback(p, plan)
+			for i := range instants {
+				instants[i].combo = combo
+			}
+		}
+		for i := range instants {
+			s.combos[instants[i].combo].used = true
+		}
+	})
+	for _, c := range s.combos {
+		if c.used {
+			for i := range s.placesOf(&s.plans[c.plan]) {
+				s.variants[s.chosen[int(c.chosen)+i]].used = true
+			}
+		}
+	}
+}
+
+// fallback returns the combo of a plan for which the times of its samples do not count.
+func (s *splitter) fallback(p *pass, plan int32) int32 {
+	pl := &s.plans[plan]
+	if pl.fallback < 0 {
+		pl.fallback, _ = s.choice(p, plan, symtab.Always)
+	}
+	return pl.fallback
+}
+
+// comboAt returns the combo of a plan at a time, and for how long it is the same.
+func (s *splitter) comboAt(p *pass, plan int32, during symtab.Interval) (combo int32, span symtab.Interval) {
+	pl := &s.plans[plan]
+	if pl.budget < 0 {
+		return s.fallback(p, plan), symtab.Always
+	}
+	combos := len(s.combos)
+	combo, span = s.choice(p, plan, during)
+	pl.budget -= int(pl.count)
+	if len(s.combos) > combos {
+		pl.budget -= pl.copying
+	}
+	return combo, span
+}
+
+// choice is comboAt without a look at the budget.
+func (s *splitter) choice(p *pass, plan int32, during symtab.Interval) (at int32, span symtab.Interval) {
+	pl := &s.plans[plan]
+	begin := len(s.chosen)
+	span = symtab.Always
+	for _, place := range s.placesOf(pl) {
+		v, same := s.variantAt(p, place, during)
+		s.chosen = append(s.chosen, v)
+		span.From, span.To = max(span.From, same.From), min(span.To, same.To)
+	}
+	chosen := s.chosen[begin:]
+	hash := hashIndices(uint32(plan), chosen)
+	at, known := s.byChosen.find(hash, func(pos int32) bool {
+		c := &s.combos[pos]
+		return c.plan == plan && slices.Equal(s.chosen[c.chosen:int(c.chosen)+len(chosen)], chosen)
+	})
+	if known {
+		s.chosen = s.chosen[:begin]
+		return at, span
+	}
+	at = int32(len(s.combos))
+	s.combos = append(s.combos, combo{plan: plan, chosen: int32(begin)})
+	s.byChosen.addNew(hash, at)
+	return at, span
+}

@@ -1,0 +1,108 @@
+package rewrite
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// byIndex returns a message whose attributes have their strings as indices into the string
+// table (string_value_strindex), which pdata can neither set nor show. Every index is off by
+// so much.
+func byIndex(t *testing.T, pd pprofile.Profiles, off int) pprofile.Profiles {
+	t.Helper()
+	d := pd.Dictionary()
+	for _, attr := range d.AttributeTable().All() {
+		if attr.Value().Type() != pcommon.ValueTypeStr {
+			continue
+		}
+		index := d.StringTable().Len() + off
+		d.StringTable().Append(attr.Value().Str())
+		require.Less(t, index, 0x7f)
+		attr.Value().SetStr("@" + string(rune(index)))
+	}
+	wire := marshal(t, pd)
+	for i := range len(wire) - 3 { // string_value, field 1, becomes field 8, in as many bytes
+		if wire[i] == 0x0a && wire[i+1] == 2 && wire[i+2] == '@' {
+			copy(wire[i:], []byte{8 << 3, 0x80 | wire[i+3], 0x80, 0})
+		}
+	}
+	pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(wire)
+	require.NoError(t, err)
+	return pd
+}
+
+// TestContract_1_5_ValuesByIndex: they mean the same as the strings.
+func TestContract_1_5_ValuesByIndex(t *testing.T) {
+	perf := func(m *Mapping) *Mapping {
+		m.File = "[kernel.kallsyms]"
+		return m
+	}
+	for _, tt := range []struct {
+		name   string
+		in     Frame
+		want   string
+		counts Counts
+	}{
+		{"frame type", Frame{Address: text + offB + 1, Type: "kernel"}, "b", one(OutcomeResolved, symtab.OriginKernel)},
+		{"another frame type", Frame{Address: text + offB + 1, Type: "native"}, "", Counts{}},
+		{"build id", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", BuildID: kernelID}}, "b", one(OutcomeResolved, symtab.OriginKernel)},
+		{"file ID", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", FileID: buildid.FileID(kernelID)}}, "b", one(OutcomeResolved, symtab.OriginKernel)},
+		{"both", Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b", one(OutcomeResolved, symtab.OriginKernel)},
+		{"another build id", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{BuildID: "0123"})}, "", one(OutcomeForeign, symtab.OriginKernel)},
+		{"another file ID", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{FileID: "0123"})}, "", one(OutcomeForeign, symtab.OriginKernel)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plain := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in).Profiles
+			pd := byIndex(t, copied(plain), 0)
+			for _, value := range pd.Dictionary().AttributeTable().All() {
+				require.Empty(t, value.Value().AsString(), "no string is left")
+			}
+			attributes := pd.Dictionary().AttributeTable().Len()
+			_, want := run(t, Options{}, plain)
+			got, counts := run(t, Options{}, pd)
+			assert.Equal(t, tt.want, nameIn(got[0].Stack[0]))
+			assert.Equal(t, tt.counts, counts)
+			assert.Equal(t, want, counts)
+			if tt.in.Mapping == nil || tt.name == "both" {
+				added := plain.Dictionary().AttributeTable().Len() - attributes
+				assert.Equal(t, added, pd.Dictionary().AttributeTable().Len()-attributes, "what is there is used")
+			}
+		})
+	}
+}
+
+// TestContract_1_5_MappingIsFoundAgain, by the ids that it has as indices.
+func TestContract_1_5_MappingIsFoundAgain(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(Frame{Address: 0x1, Type: "native", Mapping: vmlinux()}, Frame{Address: text + offB + 1, Type: "kernel"})
+	pd := byIndex(t, m.Profiles, 0)
+	mappings, attributes := pd.Dictionary().MappingTable().Len(), pd.Dictionary().AttributeTable().Len()
+	got, _ := run(t, Options{}, pd)
+	assert.Equal(t, "b", nameIn(got[0].Stack[1]))
+	assert.Equal(t, mappings, pd.Dictionary().MappingTable().Len())
+	assert.Equal(t, attributes, pd.Dictionary().AttributeTable().Len())
+}
+
+// TestContract_1_4_ValuesByInvalidIndex: an index that is not in the string table is as
+// invalid as any other.
+func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{"x": "y"}}, Frame{Address: text + offA + 1})
+	pd := byIndex(t, m.Profiles, 20)
+	before := marshal(t, pd)
+	got, counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+	assert.Equal(t, pd, got)
+	assert.True(t, bytes.Equal(before, marshal(t, got)))
+	want := one(OutcomeInvalid, symtab.OriginKernel)
+	want[OutcomeInvalid][symtab.OriginKernel] = 2
+	assert.Equal(t, want, counts)
+}

@@ -1,0 +1,75 @@
+// Package sources has the one list of the sources of symbols.
+package sources
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// Options are the settings of the sources. Options that are equal make equal sources, so
+// processors with the same options share a cache.
+type Options struct {
+	Procfs, Sysfs string // where /proc and /sys are mounted
+	Modules       Modules
+	BPF           BPF
+	History       symtab.Limits
+}
+
+// Modules are the options of loadable modules.
+type Modules struct {
+	Enabled bool
+	Settle  time.Duration // how long to wait for further changes after one
+}
+
+// BPF are the options of BPF programs and trampolines.
+type BPF struct {
+	Enabled, SourceLines, Trampolines bool
+
+	Delay time.Duration // how long records may wait, 0 for some dozen milliseconds
+}
+
+// Everything returns options with everything that has names, and no history.
+func Everything(procfs, sysfs string) Options {
+	return Options{
+		Procfs: procfs, Sysfs: sysfs,
+		Modules: Modules{Enabled: true}, BPF: BPF{Enabled: true, SourceLines: true, Trampolines: true},
+	}
+}
+
+// List returns the sources, that of the core kernel first.
+func List(o Options) []symcache.Source {
+	return ListWith(o, func(b bpfprog.Options) symcache.Source { return bpfprog.NewSource(b) })
+}
+
+// ListWith is List with a BPF source that the caller makes.
+func ListWith(o Options, bpf func(bpfprog.Options) symcache.Source) []symcache.Source {
+	list := []symcache.Source{kallsyms.NewSource(o.Procfs, o.Sysfs)}
+	if o.BPF.Enabled {
+		list = append(list, bpf(bpfprog.Options{
+			Procfs: o.Procfs, Sysfs: o.Sysfs,
+			SourceLines: o.BPF.SourceLines, Trampolines: o.BPF.Trampolines,
+			History: o.History, Delay: o.BPF.Delay,
+		}))
+	}
+	if o.Modules.Enabled {
+		list = append(list, kmod.NewSource(o.Procfs, o.Sysfs, o.Modules.Settle, o.History))
+	}
+	return list
+}
+
+// ListOn is List on the operating system goos: it logs why there are no sources on
+// another one than Linux.
+func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
+	if goos != "linux" {
+		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
+		return nil
+	}
+	return List(o)
+}

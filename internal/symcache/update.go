@@ -1,0 +1,120 @@
+package symcache
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// An Update is what a source publishes: what it knows, what is missing from that, and
+// what has changed since the last update.
+type Update struct {
+	Table *symtab.Table
+
+	// Degraded says what is missing from the table, and what the operator can do about
+	// it; nil if nothing is.
+	Degraded error
+
+	Changes Changes
+}
+
+// Kind is what a change of a source's table is about.
+type Kind uint8
+
+// The kinds of changes.
+const (
+	KindLoad    Kind = iota // code was loaded: what it is and where, and its symbols if they come with that
+	KindUnload              // code was unloaded
+	KindSymbols             // the symbols of code were read, later than what it is and where
+	NumKinds    = iota
+)
+
+// String returns the kind's name in metrics.
+func (k Kind) String() string {
+	names := [NumKinds]string{"load", "unload", "symbols"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Changes are what happened since the last update. The zero value is nothing.
+type Changes struct {
+	Counts
+
+	// since is when the kernel announced the first change of a kind; zero if that is not
+	// known, as of what was there when the source began, or after records were lost.
+	since [NumKinds]time.Time
+}
+
+// Counts are the sums of changes.
+type Counts struct {
+	Updates     [NumKinds]int64 // images that were loaded and so on
+	LostRecords int64           // of the kernel; where it does not say how many, 1 for each time
+	Resyncs     int64           // how often everything was listed again after a loss
+}
+
+// Note counts n changes of a kind. since is when the kernel announced the first of them,
+// zero if that is not known.
+func (c *Changes) Note(kind Kind, n int, since time.Time) {
+	c.Updates[kind] += int64(n)
+	if n > 0 && !since.IsZero() && (c.since[kind].IsZero() || since.Before(c.since[kind])) {
+		c.since[kind] = since
+	}
+}
+
+// Take returns the changes and resets them.
+func (c *Changes) Take() Changes {
+	taken := *c
+	*c = Changes{}
+	return taken
+}
+
+func (c *Counts) add(o *Counts) {
+	for kind, n := range o.Updates {
+		c.Updates[kind] += n
+	}
+	c.LostRecords += o.LostRecords
+	c.Resyncs += o.Resyncs
+}
+
+// SourceCounts are the counts of one source since the cache was started.
+type SourceCounts struct {
+	Source string
+	Counts
+}
+
+// Counts returns the counts of the sources, in the order in which they were given to
+// Start. A nil Cache has no sources.
+func (c *Cache) Counts() []SourceCounts {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]SourceCounts(nil), c.counts...)
+}
+
+// WatchDelays calls delayed after each table with changes that the kernel announced,
+// once for each kind of them: with the time from when it announced the first until the
+// table was in the snapshot. It calls until stop is called, one call at a time. delayed
+// must return soon and must not call methods of the cache.
+func (c *Cache) WatchDelays(delayed func(source string, kind Kind, delay time.Duration)) (stop func()) {
+	return c.add(&watcher{delayed: delayed})
+}
+
+// noteChanges is called with c.mu held. It counts the changes of source i.
+func (c *Cache) noteChanges(i int, changes *Changes) {
+	c.counts[i].add(&changes.Counts)
+	for kind, since := range changes.since {
+		if since.IsZero() {
+			continue
+		}
+		for w := range c.watchers {
+			if w.delayed != nil {
+				w.delayed(c.counts[i].Source, Kind(kind), time.Since(since))
+			}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package symtab
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestEvict: what is evicted leaves nothing but blind time.
+func TestEvict(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits Limits
+		left   int
+	}{
+		"what is too old": {Limits{TTL: 20 * time.Millisecond, MaxEntries: 100}, 2},
+		"the first":       {Limits{TTL: time.Hour, MaxEntries: 3}, 3},
+		"everything":      {Limits{TTL: time.Hour}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(tt.limits, 200*ms)
+			h.Load(bpf("stays", 0x4000, 0x100, -10*ms))
+			for i := range int64(10) {
+				f := bpf(fmt.Sprint("f", i), 0x1000+0x40*uint64(i), 0x100, i*10*ms)
+				h.Load(f)
+				h.Unload(f, i*10*ms+5*ms)
+			}
+			h.Evict(101 * ms)
+			assert.Equal(t, tt.left, h.Table().History())
+			segments := 0
+			h.tree.root.each(0, math.MaxUint64, func(*segment) bool { segments++; return true })
+			assert.LessOrEqual(t, segments, 1+3*tt.left)
+			assert.Equal(t, "unobserved", ask(h, 0x1000, Instant(2*ms)))
+			assert.Equal(t, "unresolved", ask(h, 0x1000, Instant(100*ms)))
+			assert.Equal(t, "stays", ask(h, 0x4000, Instant(2*ms)))
+			if tt.left > 0 {
+				assert.Equal(t, "f9", ask(h, 0x1240+0x80, Instant(90*ms)))
+			}
+		})
+	}
+}
+
+// TestEvictedImagesAreFreed, also while another is at their address.
+func TestEvictedImagesAreFreed(t *testing.T) {
+	h := newHistory(Limits{TTL: time.Second, MaxEntries: 1 << 16}, 0)
+	const n = 2000
+	freed := make(chan int, n)
+	for i := range int64(n) {
+		var b LinesBuilder
+		b.Add(0, 1<<10, "f.c")
+		lines := b.Build()
+		runtime.AddCleanup(lines, func(int) { freed <- 1 }, 0)
+		h.Load(bpf("p", 0x1000, 0x100, i*ms).Of(nil, lines))
+		h.Unload(h.At(0x1000), i*ms+ms/2)
+	}
+	h.Load(bpf("live", 0x1000, 0x100, n*ms))
+	h.Evict(1e15)
+	table := h.Table()
+	assert.Eventually(t, func() bool {
+		runtime.GC()
+		return len(freed) >= n-2 // the last may still be on the stack
+	}, 10*time.Second, 10*time.Millisecond)
+	runtime.KeepAlive(table)
+	runtime.KeepAlive(h)
+}
+
+// TestAtDoesNotGoThroughTheHistory of an address that many images had.
+func TestAtDoesNotGoThroughTheHistory(t *testing.T) {
+	s := segment{start: 0x1000, end: 0x1100}
+	for i := range int64(50_000) {
+		s.past = append(s.past, bpf("f", 0x1000, 0x100, 0).Lived(Interval{10 * i * ms, (10*i + 5) * ms}))
+	}
+	for _, at := range []int64{0, 100_002, 250_001, 499_998, 700_000} {
+		visited := 0
+		s.overlapping(Instant(at*ms).Widened(guard), func(*Image) bool { visited++; return true })
+		assert.LessOrEqual(t, visited, 2, "%d ms", at)
+	}
+}

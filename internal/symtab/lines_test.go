@@ -1,0 +1,39 @@
+package symtab
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFunctionTag(t *testing.T) {
+	for name, want := range map[string]string{
+		"bpf_prog_0123456789abcdef":           "0123456789abcdef",
+		"bpf_prog_0123456789abcdef_kprobe_do": "0123456789abcdef",
+		"bpf_prog_0123":                       "",
+		"bpf_prog_0123456789abcdefg":          "",
+		"bpf_trampoline_6442482157":           "",
+	} {
+		assert.Equal(t, want, bpf(name, 1, 1, 0).Tag(), name)
+	}
+}
+
+func TestLines(t *testing.T) {
+	var b LinesBuilder
+	b.Add(0x20, 12<<10|3, "b.h")
+	b.Add(0x10, 10<<10|1, "a.c")
+	b.Add(0x18, 10<<10|1, "a.c") // says nothing new
+	b.Add(0x20, 13<<10|4, "b.h") // the last counts
+	lines := b.Build()
+	require.Equal(t, 2, lines.Len())
+	for offset, want := range map[uint32]Position{
+		0x10: {"a.c", 10, 1}, 0x1f: {"a.c", 10, 1}, 0x20: {"b.h", 13, 4}, math.MaxUint32: {"b.h", 13, 4},
+	} {
+		assert.Equal(t, want, lines.Position(lines.Find(offset)))
+	}
+	assert.Equal(t, -1, lines.Find(0xf))
+	assert.Nil(t, b.Build())
+	assert.Equal(t, -1, (*Lines)(nil).Find(0))
+}

@@ -1,0 +1,163 @@
+package symtab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// kernel is what really happens: programs come and go, announced or not, records of it
+// are lost, and lists show what is there. A follower records what a source would.
+type kernel struct {
+	*rand.Rand
+	now     int64
+	loads   []*truth
+	nextID  uint32
+	pending []record // not read yet
+	lost    bool     // since then, records were lost
+
+	h      *History
+	last   int64 // when the ring was emptied last
+	listed bool
+}
+
+// truth is a program as it really was. Classic BPF is announced nowhere.
+type truth struct {
+	id         uint32
+	start, end uint64
+	from, to   int64
+	classic    bool
+}
+
+type record struct {
+	at   int64
+	what *truth
+	gone bool
+}
+
+func (k *kernel) there() (there []*truth) {
+	for _, p := range k.loads {
+		if p.to == Forever {
+			there = append(there, p)
+		}
+	}
+	return there
+}
+
+// step loads or unloads a program, at an address that is free.
+func (k *kernel) step() {
+	k.now += 1 + k.Int64N(4*ms)
+	there := k.there()
+	if len(there) > 0 && k.IntN(2) == 0 {
+		p := there[k.IntN(len(there))]
+		p.to = k.now
+		k.record(record{k.now, p, true})
+		return
+	}
+	k.nextID++
+	p := &truth{id: k.nextID, start: 0x1000 + 64*k.Uint64N(12), from: k.now, to: Forever, classic: k.IntN(4) == 0}
+	p.end = p.start + 1 + k.Uint64N(128)
+	if slices.ContainsFunc(there, func(o *truth) bool { return o.start < p.end && p.start < o.end }) {
+		return
+	}
+	k.loads = append(k.loads, p)
+	k.record(record{k.now, p, false})
+}
+
+func (k *kernel) record(r record) {
+	if r.what.classic || k.lost {
+		return
+	}
+	if k.lost = k.IntN(60) == 0; !k.lost { // the ring is full
+		k.pending = append(k.pending, r)
+	}
+}
+
+// read empties the ring, and lists what is there if records were lost.
+func (k *kernel) read() {
+	for _, r := range k.pending {
+		m := k.h.At(r.what.start)
+		switch {
+		case !r.gone:
+			k.load(r.what, r.at)
+		case m != nil && m.Program.ID == r.what.id:
+			k.h.Unload(m, r.at)
+		}
+		k.last = r.at
+	}
+	k.pending = nil
+	if k.lost || !k.listed {
+		k.list()
+	}
+	k.last, k.lost = k.now, false
+	k.h.SetCertain(k.now)
+	k.h.Evict(k.now)
+}
+
+func (k *kernel) list() {
+	blind := Interval{From: k.last, To: k.now}
+	if !k.listed {
+		k.listed, blind.From = true, Always.From
+	}
+	k.h.Blind(blind)
+	there := k.there()
+	for _, m := range k.h.Live() {
+		if !slices.ContainsFunc(there, func(p *truth) bool { return p.id == m.Program.ID }) {
+			k.h.Unload(m, k.last)
+		}
+	}
+	for _, p := range there {
+		if m := k.h.At(p.start); !p.classic && (m == nil || m.Program.ID != p.id) {
+			k.load(p, k.now)
+		}
+	}
+}
+
+func (k *kernel) load(p *truth, since int64) {
+	k.h.Load(bpf(fmt.Sprint("p", p.id), p.start, uint32(p.end-p.start), since).Of(&Program{ID: p.id}, nil))
+}
+
+// TestNothingIsNamedOutsideItsTime lets programs come and go, some of them unseen, and
+// holds every name against what really was there.
+func TestNothingIsNamedOutsideItsTime(t *testing.T) {
+	named, right, asked := 0, 0, 0
+	for seed := range uint64(1000) {
+		k := &kernel{Rand: rand.New(rand.NewPCG(seed, 2)), now: 1000 * ms}
+		k.h = NewHistory(Limits{TTL: time.Duration(1+k.IntN(2000)) * time.Millisecond, MaxEntries: 1 + k.IntN(100)})
+		k.last = k.now
+		for range 150 {
+			k.step()
+			if k.IntN(4) == 0 {
+				k.read()
+			}
+		}
+		k.read()
+		s := NewSnapshot(k.h.Table())
+		for range 400 {
+			from := k.now - k.Int64N(k.now-990*ms)
+			during := Interval{from, from + 1 + k.Int64N([]int64{1, 20 * ms}[k.IntN(2)])}
+			addr := 0x1000 + k.Uint64N(64*14)
+			i := slices.IndexFunc(k.loads, func(p *truth) bool {
+				return p.start <= addr && addr < p.end && p.from <= during.From && during.To <= min(p.to, k.now)
+			})
+			hit := s.At(addr, during)
+			if i >= 0 && !k.loads[i].classic {
+				asked++
+			}
+			if hit.Image == nil {
+				continue
+			}
+			named++
+			require.GreaterOrEqual(t, i, 0, "seed %d: %#x in %v was nothing and is named %s", seed, addr, during, hit.Image.Name())
+			require.Equal(t, k.loads[i].id, hit.Image.Program.ID, "seed %d: %#x in %v", seed, addr, during)
+			require.False(t, k.loads[i].classic)
+			right++
+		}
+	}
+	require.Greater(t, right, asked/4, "of %d programs that were there", asked)
+	require.Equal(t, named, right)
+}
