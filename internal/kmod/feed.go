@@ -17,10 +17,11 @@ type events interface {
 	Close() error
 }
 
-// The time between two scans. With events they are a safety net.
+// Without events, the list is read at each of these intervals. With events, only their
+// absence is looked at, and the list every few times, as a safety net.
 const (
-	pollInterval = time.Second
-	slowInterval = 10 * time.Second
+	lookInterval = time.Second
+	looksPerScan = 10
 )
 
 // feed is the connection from which events are read. Its methods need the lock of the
@@ -64,7 +65,7 @@ func (f *feed) open(came func()) bool {
 func (f *feed) fail(err error) {
 	f.disconnect()
 	f.err = fmt.Errorf("falling back to polling modules every second: %w", err)
-	f.redial = time.Now().Add(pollInterval)
+	f.redial = time.Now().Add(lookInterval)
 }
 
 // disconnect ends the reception.
@@ -97,10 +98,11 @@ func (f *feed) drain(r *record) {
 	}
 }
 
-// interval returns the time until the next scan if nothing comes.
-func (f *feed) interval() time.Duration {
+// interval returns how long and how many times to wait until the next scan if nothing
+// comes, with a look whether the feed is empty in between.
+func (f *feed) interval() (each time.Duration, times int) {
 	if f.conn == nil {
-		return pollInterval
+		return lookInterval, 1
 	}
-	return slowInterval
+	return lookInterval, looksPerScan
 }

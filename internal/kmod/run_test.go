@@ -98,6 +98,25 @@ func TestRemovalIsKnownBeforeItHappens(t *testing.T) {
 	})
 }
 
+// TestQuietEventsAreEvidence: a module that goes after a quiet time, in which nobody asked,
+// certainly was there until a second before.
+func TestQuietEventsAreEvidence(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	synctest.Test(t, func(t *testing.T) {
+		s, conn := k.source(), newFake()
+		s.feed.dial = func() (events, error) { return conn, nil }
+		s.feed.now = func() int64 { return time.Now().UnixNano() }
+		_, stop := run(t, s)
+		time.Sleep(5*time.Second + 500*time.Millisecond)
+		s.mu.Lock()
+		quiet := time.Since(time.Unix(0, s.record.empty))
+		s.mu.Unlock()
+		assert.Equal(t, 500*time.Millisecond, quiet)
+		stop()
+	})
+}
+
 // TestASlowPollAlwaysRuns: a module comes, and no event.
 func TestASlowPollAlwaysRuns(t *testing.T) {
 	k := newKernel(t)

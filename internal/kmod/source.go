@@ -102,24 +102,31 @@ func (s *Source) stop() {
 // wait waits for the given time, or if that is 0, until there may be something new. It
 // reports false when ctx is done.
 func (s *Source) wait(ctx context.Context, again time.Duration) bool {
-	came := s.came
+	came, looks := s.came, 1
 	if again > 0 {
 		came = nil
 	} else {
 		s.mu.Lock()
-		again = s.feed.interval()
+		again, looks = s.feed.interval()
 		s.mu.Unlock()
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(again):
-	case <-came:
-		select { // for more of the same kind
+	for ; looks > 0; looks-- {
+		select {
 		case <-ctx.Done():
-		case <-time.After(s.settle):
+			return false
+		case <-time.After(again):
+			if looks > 1 {
+				s.received() // a module that goes certainly was there until now
+			}
+		case <-came:
+			select { // for more of the same kind
+			case <-ctx.Done():
+			case <-time.After(s.settle):
+			}
+			return ctx.Err() == nil
 		}
 	}
-	return ctx.Err() == nil
+	return true
 }
 
 // received applies events as they come.
