@@ -19,6 +19,11 @@ import (
 // A text is the core kernel's code, by which frames of filters are known.
 type text struct{ *kerneltest.Symbols }
 
+// inEntry reports whether an address lies in the code by which the kernel is entered.
+func (x text) inEntry(addr uint64) bool {
+	return x.Address["__entry_text_start"] <= addr && addr < x.Address["__entry_text_end"]
+}
+
 // isPatchSite reports whether an address is where a trampoline of a function that begins
 // at start returns to: behind the instruction that calls it.
 func isPatchSite(addr, start uint64) bool {

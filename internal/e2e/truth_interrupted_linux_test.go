@@ -51,16 +51,21 @@ func (c code) before(t *testing.T, addr uint64) (b [7]byte) {
 	return b
 }
 
-// endsCall reports whether an instruction that calls ends at an address of the core
-// kernel: then the address is one to return to.
-func (c code) endsCall(t *testing.T, x text, addr uint64) bool {
+// returnsTo reports whether an address of the core kernel is one that the frame before it
+// returns to: an instruction that calls ends there. A function's last instruction can be a
+// call that never returns; then the address is also the first byte of the next function, and
+// an interrupt there is no return, as entry code is only called by its symbols.
+func (c code) returnsTo(t *testing.T, x text, addr, from uint64) bool {
 	t.Helper()
 	b := c.before(t, addr)
 	target := addr + uint64(int32(binary.LittleEndian.Uint32(b[3:])))
-	return b[2] == 0xe8 && len(x.Names[target]) > 0 || // call symbol
-		b[5] == 0xff && b[6]&0xf8 == 0xd0 || // call *%register
+	if b[2] == 0xe8 && len(x.Names[target]) > 0 { // call symbol
+		return x.inEntry(target) || !x.inEntry(from)
+	}
+	indirect := b[5] == 0xff && b[6]&0xf8 == 0xd0 || // call *%register
 		b[1] == 0xff && b[2] == 0x15 || // call *symbol(%rip)
 		b[0] == 0xff && b[1] == 0x14 && b[2] == 0x25 // call *symbol
+	return indirect && !x.inEntry(from)
 }
 
 // firstBytes returns the frames of a sample that are a function's first byte, and what
@@ -72,7 +77,7 @@ func (c code) firstBytes(t *testing.T, x text, sm sample) (all []known) {
 			continue
 		}
 		k := known{i, "interrupted at its first byte", x.Names[addr][0], x.Names[addr]}
-		if c.endsCall(t, x, addr) {
+		if c.returnsTo(t, x, addr, sm.stack[i-1]) {
 			names, _ := x.Below(addr - 1)
 			k = known{i, "returns behind its end", names[0], names}
 		}
