@@ -21,22 +21,21 @@ import (
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
-// NewFactory returns the factory of the processor "kernelsym". Processors that
-// come from one factory share what they know of the kernel.
+// NewFactory returns the factory of the processor "kernelsym". All processors of a process
+// share what they know of the kernel.
 func NewFactory() processor.Factory {
-	f := &factory{}
 	return xprocessor.NewFactory(
 		metadata.Type,
 		createDefaultConfig,
-		xprocessor.WithProfiles(f.createProfiles, metadata.ProfilesStability),
+		xprocessor.WithProfiles(createProfiles, metadata.ProfilesStability),
 	)
 }
 
-type factory struct {
-	caches symcache.Registry[sources.Options]
-}
+// caches are those of the process: a collector that reloads its configuration makes new
+// factories, too, and is to forget nothing (contract 6.4).
+var caches symcache.Registry[sources.Options]
 
-func (f *factory) createProfiles(
+func createProfiles(
 	ctx context.Context, set processor.Settings, config component.Config, next xconsumer.Profiles,
 ) (xprocessor.Profiles, error) {
 	c := config.(*Config)
@@ -47,7 +46,7 @@ func (f *factory) createProfiles(
 	key := c.sourceOptions()
 	//nolint:contextcheck // a cache serves all pipelines, so it lives longer than the context of any
 	p, err := kernelsymprocessor.New(set.TelemetrySettings, opts, func() (*symcache.Cache, func()) {
-		return f.caches.Acquire(key, func() *symcache.Cache {
+		return caches.Acquire(key, set.Logger, func() *symcache.Cache {
 			return symcache.Start(set.Logger, realtime.NewTracker(keepClock, readClock),
 				sources.ListOn(runtime.GOOS, key, set.Logger)...)
 		})

@@ -68,10 +68,13 @@ func New(set component.TelemetrySettings, opts rewrite.Options, acquire Acquire)
 	return p, nil
 }
 
+// readyWithin is for how long Start waits for symbols at most.
+const readyWithin = 2 * time.Second
+
 // Start begins to keep symbols, and to report as the component's status whether
-// they can be had. It returns before they are read. Started twice, it does
-// nothing.
-func (p *Processor) Start(_ context.Context, host component.Host) error {
+// they can be had. It waits until they are read, two seconds at most, so that the first
+// message has names (contract 6.2). Started twice, it does nothing.
+func (p *Processor) Start(ctx context.Context, host component.Host) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stop != nil {
@@ -85,6 +88,9 @@ func (p *Processor) Start(_ context.Context, host component.Host) error {
 	p.cache.Store(&current{cache, cache.Fresh})
 	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
 	p.stop = []func(){unwatch, cache.WatchDelays(p.recordDelay), p.telemetry.Shutdown, release}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	cache.WaitReady(ctx)
 	return nil
 }
 

@@ -108,6 +108,13 @@ func (h *host) Report(e *componentstatus.Event) {
 	h.events = append(h.events, e)
 }
 
+// atOnce returns a context that is done, with which Start waits for nothing.
+func atOnce() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
 func newProcessor(t testing.TB, acquire Acquire) *Processor {
 	t.Helper()
 	p, err := New(componenttest.NewNopTelemetrySettings(), rewrite.Options{}, acquire)
@@ -134,14 +141,42 @@ func TestProcessorUsesTheLatestSymbols(t *testing.T) {
 	})
 }
 
-func TestStartAndShutdownInAnyOrder(t *testing.T) {
-	p := newProcessor(t, make(source).acquire)
-	start := func() { require.NoError(t, p.Start(t.Context(), newHost())) }
-	shutdown := func() { require.NoError(t, p.Shutdown(t.Context())) }
-	for _, step := range []func(){shutdown, start, start, shutdown, shutdown, start, shutdown} {
-		step()
-		assert.Empty(t, process(t, p))
+// TestContract_6_2_StartWaitsForTheFirstTables, which come in time, come late, or are refused.
+func TestContract_6_2_StartWaitsForTheFirstTables(t *testing.T) {
+	for _, tt := range []struct {
+		first  published
+		after  time.Duration
+		waits  time.Duration
+		called string // the name that the first message has
+	}{
+		{published{table: kernel(t, "f")}, time.Second, time.Second, "f"},
+		{published{table: kernel(t, "f")}, time.Minute, 2 * time.Second, ""},
+		{published{err: errors.New("refused")}, time.Second, time.Second, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := make(source)
+			p := newProcessor(t, s.acquire)
+			time.AfterFunc(tt.after, func() { s <- tt.first })
+			began := time.Now()
+			require.NoError(t, p.Start(t.Context(), newHost()))
+			assert.Equal(t, tt.waits, time.Since(began))
+			assert.Equal(t, tt.called, process(t, p))
+			time.Sleep(time.Hour)
+			require.NoError(t, p.Shutdown(t.Context()))
+		})
 	}
+}
+
+func TestStartAndShutdownInAnyOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcessor(t, make(source).acquire)
+		start := func() { require.NoError(t, p.Start(t.Context(), newHost())) }
+		shutdown := func() { require.NoError(t, p.Shutdown(t.Context())) }
+		for _, step := range []func(){shutdown, start, start, shutdown, shutdown, start, shutdown} {
+			step()
+			assert.Empty(t, process(t, p))
+		}
+	})
 }
 
 func TestContract_8_StatusSaysWhatIsWrong(t *testing.T) {
@@ -202,7 +237,7 @@ func TestContract_9_BlindTime(t *testing.T) {
 	s := make(source)
 	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
 	require.NoError(t, err)
-	require.NoError(t, p.Start(t.Context(), newHost()))
+	require.NoError(t, p.Start(atOnce(), newHost()))
 	_, err = telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
 	require.Error(t, err, "nothing was published")
 
@@ -225,7 +260,7 @@ func TestTelemetry(t *testing.T) {
 	s := make(source)
 	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
 	require.NoError(t, err)
-	require.NoError(t, p.Start(t.Context(), newHost()))
+	require.NoError(t, p.Start(atOnce(), newHost()))
 	sourceUp := func(want int64) {
 		t.Helper()
 		metadatatest.AssertEqualProcessorKernelsymSourceUp(t, telemetry,
@@ -279,7 +314,7 @@ func frames(t *testing.T, telemetry *componenttest.Telemetry) map[attribute.Set]
 
 func TestContract_4_6_NothingToDoDoesNotAllocate(t *testing.T) {
 	p := newProcessor(t, make(source).acquire)
-	require.NoError(t, p.Start(t.Context(), newHost()))
+	require.NoError(t, p.Start(atOnce(), newHost()))
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	pd := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(rewritetest.Frame{Address: 1, Type: "native"}).Profiles
@@ -296,7 +331,7 @@ func TestContract_4_6_NothingToDoDoesNotAllocate(t *testing.T) {
 func TestManyPipelines(t *testing.T) {
 	s := make(source)
 	p := newProcessor(t, s.acquire)
-	require.NoError(t, p.Start(t.Context(), newHost()))
+	require.NoError(t, p.Start(atOnce(), newHost()))
 	var busy sync.WaitGroup
 	for range 4 {
 		busy.Go(func() {
@@ -314,7 +349,7 @@ func TestManyPipelines(t *testing.T) {
 		s <- published{table: tables[i%2]}
 		if i%10 == 9 {
 			require.NoError(t, p.Shutdown(t.Context()))
-			require.NoError(t, p.Start(t.Context(), newHost()))
+			require.NoError(t, p.Start(atOnce(), newHost()))
 		}
 	}
 	busy.Wait()

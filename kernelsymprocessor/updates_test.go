@@ -23,7 +23,7 @@ func TestContract_9_UpdatesAreCounted(t *testing.T) {
 	s := make(source)
 	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
 	require.NoError(t, err)
-	require.NoError(t, p.Start(t.Context(), newHost()))
+	require.NoError(t, p.Start(atOnce(), newHost()))
 
 	changes := symcache.Changes{Counts: symcache.Counts{LostRecords: 5, Resyncs: 1}}
 	changes.Note(symcache.KindLoad, 2, time.Now().Add(-time.Hour))

@@ -128,6 +128,7 @@ type tape struct {
 	fill      func(*tape) perfring.Batch // makes one, if it is set
 	err       error                      // of Wait
 	refreshed atomic.Int32
+	closed    atomic.Int32
 }
 
 func (r *tape) Wait(ctx context.Context, _ time.Time) error {
@@ -150,7 +151,7 @@ func (r *tape) Drain() perfring.Batch {
 }
 
 func (r *tape) RefreshCPUs(bool) error { r.refreshed.Add(1); return nil }
-func (*tape) Close() error             { return nil }
+func (r *tape) Close() error           { r.closed.Add(1); return nil }
 
 // rig is a source of fakes, which does a round when it is told to.
 type rig struct {
@@ -195,7 +196,7 @@ func (r *rig) round(ctx context.Context) time.Time {
 // poll has records be refused.
 func (r *rig) poll() {
 	r.publish, r.ready = r.published, false
-	r.start(&poller{now: r.now, last: r.now()}, perfring.ErrMemory)
+	r.start(nil, perfring.ErrMemory)
 }
 
 // begin is what Run does first.

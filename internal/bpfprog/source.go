@@ -2,6 +2,7 @@ package bpfprog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -99,11 +100,18 @@ func (*Source) Name() string { return "bpf" }
 // privileges are missing is said with the tables (section 8 of the contract); with
 // neither records nor a list of programs, it returns the errors of both. Its other
 // errors are those of reading records. A later run goes on with what is known, as after
-// lost records; one goroutine at a time may call it.
+// lost records, unless the run before ended because of symcache.ErrPaused: then records wait
+// for the next one. One goroutine at a time may call it.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	s.mu.Lock()
-	s.publish, s.ready = publish, false
+	s.publish, s.ready = publish, s.ready && s.recorder != nil
+	s.kept = time.Time{} // CPUs may have come online since the last run
 	s.mu.Unlock()
+	defer func() {
+		if !errors.Is(context.Cause(ctx), symcache.ErrPaused) {
+			s.stop()
+		}
+	}()
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil {
 			return err
@@ -156,14 +164,15 @@ func (s *Source) publishTable() {
 // follow lists what is there and applies records to it until ctx is done. Where records
 // are refused, it polls, and ends when it is time to try again.
 func (s *Source) follow(ctx context.Context) error {
-	recorder, refused := s.open() // before anything is listed, or what is loaded in between is missed
-	if refused != nil {
+	if s.recorder == nil { // else the run before was paused
+		s.start(s.open()) // before anything is listed, or what is loaded in between is missed
+	}
+	if s.polls() {
+		defer s.stop()
 		again, cancel := context.WithTimeout(ctx, s.recordAgain)
 		defer cancel()
-		ctx, recorder = again, &poller{now: s.now, last: s.now()}
+		ctx = again
 	}
-	s.start(recorder, refused)
-	defer s.stop()
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { watchCPUs(watch, s.cpusChanged) })
@@ -197,19 +206,26 @@ func (s *Source) step(ctx context.Context) error {
 	return nil
 }
 
-// start begins to apply records. Those of the time before are lost.
+// start begins to apply the records of a recorder, or to poll where it was refused. Records
+// of the time before are lost.
 func (s *Source) start(recorder Recorder, refused error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if refused != nil {
+		recorder = &poller{now: s.now, last: s.now()}
+	}
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
 	s.lose(symtab.Interval{From: s.history.Certain(), To: s.now()})
 	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, wanted: s.trampolines && refused == nil}
 }
 
-// stop closes the recorder.
+// stop closes the recorder, if there is one.
 func (s *Source) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.recorder == nil {
+		return
+	}
 	_ = s.recorder.Close() // nothing was written
 	s.recorder = nil
 	clear(s.tasks)

@@ -91,7 +91,8 @@ func TestTruthManyPrograms(t *testing.T) {
 	}
 }
 
-// metric returns the value of a metric of the source of BPF programs, 0 if it has none.
+// metric returns the value of a metric of the source of BPF programs, or of all sources, 0
+// if it has none.
 func (tr *truth) metric(name string) (value float64) {
 	tr.t.Helper()
 	request, err := http.NewRequestWithContext(tr.t.Context(), http.MethodGet, "http://"+tr.metrics+"/metrics", nil)
@@ -101,7 +102,8 @@ func (tr *truth) metric(name string) (value float64) {
 	text, err := io.ReadAll(response.Body)
 	require.NoError(tr.t, errors.Join(err, response.Body.Close()))
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "otelcol_processor_kernelsym_"+name) && strings.Contains(line, `source="bpf"`) {
+		if strings.HasPrefix(line, "otelcol_processor_kernelsym_"+name) &&
+			(strings.Contains(line, `source="bpf"`) || !strings.Contains(line, `source="`)) {
 			value, err = strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
 			require.NoError(tr.t, err)
 		}

@@ -38,7 +38,7 @@ const retryBuildID = 10 * time.Second
 // are those of [ParseCore] and of opening and reading the file.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	id, degraded := s.buildID()
-	for {
+	for ctx.Err() == nil {
 		core, err := s.load(id)
 		if err != nil {
 			return err
@@ -57,6 +57,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 			}
 		}
 	}
+	return nil
 }
 
 func (s *Source) load(buildID string) (*symtab.Image, error) {

@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -49,9 +50,13 @@ func (g gated) Poll() (uevent.Event, bool, error) {
 	}
 }
 
-func (g gated) Wait() error {
-	<-g.gate
-	return g.events.Wait()
+func (g gated) Wait(ctx context.Context) error {
+	select {
+	case <-g.gate:
+		return g.events.Wait(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // TestStorm has the kernel send more events than the socket has room for while

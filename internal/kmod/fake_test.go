@@ -50,8 +50,10 @@ func (f *fake) Poll() (uevent.Event, bool, error) {
 	return next.(uevent.Event), true, nil
 }
 
-func (f *fake) Wait() error {
+func (f *fake) Wait(ctx context.Context) error {
 	select {
+	case <-ctx.Done():
+		return ctx.Err()
 	case <-f.ready:
 		return nil
 	case <-f.closed:

@@ -1,6 +1,7 @@
 package kmod
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,7 +14,7 @@ import (
 // events is what says that modules come and go; *uevent.Conn is one.
 type events interface {
 	Poll() (e uevent.Event, ok bool, err error)
-	Wait() error
+	Wait(ctx context.Context) error
 	Close() error
 }
 
@@ -25,13 +26,14 @@ const (
 )
 
 // feed is the connection from which events are read. Its methods need the lock of the
-// source, but for close.
+// source, but for its goroutine.
 type feed struct {
 	dial    func() (events, error)
 	now     func() int64 // reads the clock of lifetimes
 	conn    events       // nil if there is none
 	err     error        // why not
 	redial  time.Time
+	watched bool // a goroutine waits for events
 	waiting sync.WaitGroup
 }
 
@@ -39,26 +41,33 @@ func newFeed(dial func() (events, error)) *feed {
 	return &feed{dial: dial, now: perfring.Boottime.Now}
 }
 
-// open begins to receive events, if there is no connection and it is time to try. came is
-// called, without the lock, whenever there may be something to read, and when the
-// connection is closed. It reports whether the reception begins with this call.
-func (f *feed) open(came func()) bool {
-	if f.conn != nil || time.Now().Before(f.redial) {
-		return false
-	}
-	conn, err := f.dial()
-	if err != nil {
-		f.fail(err)
-		return false
-	}
-	f.conn, f.err = conn, nil
-	f.waiting.Go(func() {
-		for conn.Wait() == nil {
-			came()
+// open begins to receive events, if there is no connection and it is time to try. Until ctx
+// is done, came is called, without the lock, whenever there may be something to read, and when
+// the connection is closed. It reports whether the reception begins with this call.
+func (f *feed) open(ctx context.Context, came func()) (begins bool) {
+	if f.conn == nil {
+		if time.Now().Before(f.redial) {
+			return false
 		}
-		came()
-	})
-	return true
+		conn, err := f.dial()
+		if err != nil {
+			f.fail(err)
+			return false
+		}
+		f.conn, f.err, begins = conn, nil, true
+	}
+	if conn := f.conn; !f.watched {
+		f.watched = true
+		f.waiting.Go(func() {
+			for conn.Wait(ctx) == nil {
+				came()
+			}
+			if ctx.Err() == nil {
+				came()
+			}
+		})
+	}
+	return begins
 }
 
 // fail does without events for a while.
@@ -73,7 +82,7 @@ func (f *feed) disconnect() {
 	if f.conn != nil {
 		_ = f.conn.Close() // nothing was written
 	}
-	f.conn, f.redial = nil, time.Time{}
+	f.conn, f.watched, f.redial = nil, false, time.Time{}
 }
 
 // drain reads the events that have come, without waiting, and applies them.

@@ -62,20 +62,28 @@ const (
 // and without events, modules are published as degraded. Errors are those of
 // reading the two files in procfs, and kallsyms.ErrRestricted.
 //
-// Run can be called again, by one goroutine at a time. The time in between is blind.
+// Run can be called again, by one goroutine at a time. The time in between is blind, unless
+// the run before ended because of symcache.ErrPaused: then events wait for the next one.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
-	defer s.stop()
+	waiting, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		if errors.Is(context.Cause(ctx), symcache.ErrPaused) {
+			s.pause()
+		} else {
+			s.stop()
+		}
+	}()
 	again := time.Duration(0)
-	for reader := newReader(s); ; {
+	for reader := newReader(s); ctx.Err() == nil; s.wait(ctx, again) {
 		s.mu.Lock()
-		if s.feed.open(s.received) { // before anything is listed, or what is loaded in between is missed
+		if s.feed.open(waiting, s.received) { // before anything is listed, or what is loaded in between is missed
 			s.record.lost()
 		}
 		s.mu.Unlock()
 		whole, err := reader.scan(publish)
 		switch {
 		case ctx.Err() != nil:
-			return nil
 		case err != nil:
 			return err
 		case whole:
@@ -83,10 +91,16 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 		default:
 			again = min(max(2*again, minAgain), maxAgain)
 		}
-		if !s.wait(ctx, again) {
-			return nil
-		}
 	}
+	return nil
+}
+
+// pause ends a run, after which another goes on with the same connection.
+func (s *Source) pause() {
+	s.feed.waiting.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed.watched = false
 }
 
 // stop ends a run.
@@ -99,9 +113,8 @@ func (s *Source) stop() {
 	s.feed.waiting.Wait()
 }
 
-// wait waits for the given time, or if that is 0, until there may be something new. It
-// reports false when ctx is done.
-func (s *Source) wait(ctx context.Context, again time.Duration) bool {
+// wait waits for the given time, or if that is 0, until there may be something new.
+func (s *Source) wait(ctx context.Context, again time.Duration) {
 	came, looks := s.came, 1
 	if again > 0 {
 		came = nil
@@ -113,7 +126,7 @@ func (s *Source) wait(ctx context.Context, again time.Duration) bool {
 	for ; looks > 0; looks-- {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-time.After(again):
 			if looks > 1 {
 				s.received() // a module that goes certainly was there until now
@@ -123,10 +136,9 @@ func (s *Source) wait(ctx context.Context, again time.Duration) bool {
 			case <-ctx.Done():
 			case <-time.After(s.settle):
 			}
-			return ctx.Err() == nil
+			return
 		}
 	}
-	return true
 }
 
 // received applies events as they come.

@@ -2,6 +2,7 @@ package symcache
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -77,6 +78,9 @@ func (c *Cache) setHealth(i int, state State, err error) {
 		return
 	}
 	c.health[i] = Health{Source: was.Source, State: state, Err: err}
+	if was.State == StateStarting && !slices.ContainsFunc(c.health, func(h Health) bool { return h.State == StateStarting }) {
+		close(c.ready)
+	}
 	c.log(i)
 	for w := range c.watchers {
 		if w.changed != nil {

@@ -1,6 +1,7 @@
 package symcache
 
 import (
+	"context"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,12 +40,13 @@ func (c *Cache) log(i int) {
 		return
 	}
 	l.unreported, l.pending = 1, true
-	c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
+	ctx := c.ctx
+	c.done.Go(func() { c.logLater(ctx, i, wait) }) // called by a source that runs: nobody is done waiting
 }
 
-func (c *Cache) logLater(i int, wait time.Duration) {
+func (c *Cache) logLater(ctx context.Context, i int, wait time.Duration) {
 	select {
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 		return
 	case <-time.After(wait):
 	}

@@ -1,34 +1,50 @@
 package symcache
 
-import "sync"
+import (
+	"sync"
+	"time"
 
-// A Registry shares caches between those that want the same: it starts a cache
-// for the first that asks for its key, and stops it after the last one has
-// released it. Its zero value is ready for use, and it is safe for concurrent
-// use.
+	"go.uber.org/zap"
+)
+
+// keepUnused is for how long a cache is kept that nobody uses. A collector that reloads
+// its configuration stops all of its components before it starts the new ones, and some
+// exporters take long to stop.
+const keepUnused = time.Minute
+
+// A Registry shares caches between those that want the same. It starts a cache for the
+// first that asks for its key. After the last one has released it, the cache is paused, and
+// a minute later stopped, unless somebody has asked for it again. Its zero value is ready for
+// use, and it is safe for concurrent use.
 type Registry[K comparable] struct {
 	mu     sync.Mutex
 	shared map[K]*lease
 }
 
+// lease is a cache and who uses it.
 type lease struct {
 	cache *Cache
 	users int
+	end   *time.Timer // stops a cache that has no users; nil if it never was without
 }
 
-// Acquire returns the cache for key, which it starts by calling start if there
-// is none. release must be called once, when the cache is no longer needed; it
-// waits until a cache that it stops has stopped.
-func (r *Registry[K]) Acquire(key K, start func() *Cache) (cache *Cache, release func()) {
+// Acquire returns the cache for key, which it starts by calling start if there is none.
+// Later messages about a cache that was paused go to the logger. release must be called
+// once, when the cache is no longer needed; it waits until a cache that it pauses has paused.
+func (r *Registry[K]) Acquire(key K, logger *zap.Logger, start func() *Cache) (cache *Cache, release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.shared[key]
-	if l == nil {
+	switch {
+	case l == nil:
 		l = &lease{cache: start()}
 		if r.shared == nil {
 			r.shared = make(map[K]*lease)
 		}
 		r.shared[key] = l
+	case l.users == 0:
+		l.end.Stop()
+		l.cache.Resume(logger)
 	}
 	l.users++
 	return l.cache, func() { r.release(key, l) }
@@ -36,13 +52,19 @@ func (r *Registry[K]) Acquire(key K, start func() *Cache) (cache *Cache, release
 
 func (r *Registry[K]) release(key K, l *lease) {
 	r.mu.Lock()
-	l.users--
-	last := l.users == 0
-	if last {
-		delete(r.shared, key)
+	defer r.mu.Unlock()
+	if l.users--; l.users == 0 {
+		l.cache.Pause()
+		l.end = time.AfterFunc(keepUnused, func() { r.drop(key, l) })
 	}
-	r.mu.Unlock()
-	if last {
+}
+
+// drop stops a cache that has no users.
+func (r *Registry[K]) drop(key K, l *lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.users == 0 && r.shared[key] == l {
+		delete(r.shared, key)
 		l.cache.Stop()
 	}
 }

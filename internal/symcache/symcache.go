@@ -26,8 +26,14 @@ type Source interface {
 	// done or it cannot vouch for its last table any more; then it says why. Run starts
 	// no goroutine that outlives the call and never changes a published table. publish
 	// is safe for concurrent use; later calls must have later tables.
+	//
+	// Run can be called again. If ctx is done because of ErrPaused, the kernel may go on
+	// recording for the source until then; a Run whose ctx is done already ends that.
 	Run(ctx context.Context, publish func(Update)) error
 }
+
+// ErrPaused is the cause of the end of a context after which sources will run again soon.
+var ErrPaused = errors.New("symcache: paused")
 
 // A Refresher is a source that can bring its table up to the present without waiting for
 // anything: it publishes what has happened until now before Refresh returns. Refresh is
@@ -40,21 +46,27 @@ type Refresher interface {
 // A Cache runs sources and holds what they published last. It is safe for
 // concurrent use.
 type Cache struct {
-	logger   *zap.Logger
 	clock    *realtime.Tracker // may be nil
 	sources  []Source
 	snapshot atomic.Pointer[symtab.Snapshot]
-	ctx      context.Context // of the sources
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc // of the sources; nil while they do not run
 	done     sync.WaitGroup
+	ready    chan struct{} // closed when every source has published or failed
 
 	newBackOff func() backoff.BackOff
 
-	mu       sync.Mutex // guards what follows; held while watchers are called
+	mu sync.Mutex // guards what follows; held while watchers are called
+	state
+}
+
+// state is what the mutex of a Cache guards. Its slices are by source.
+type state struct {
+	ctx      context.Context // of the sources
+	logger   *zap.Logger
 	tables   []*symtab.Table
 	health   []Health
 	counts   []SourceCounts
-	messages []messages // in the log, by source
+	messages []messages // in the log
 	watchers map[*watcher]struct{}
 }
 
@@ -68,30 +80,68 @@ func Start(logger *zap.Logger, clock *realtime.Tracker, sources ...Source) *Cach
 func start(
 	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
 ) *Cache {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &Cache{
-		logger:     logger,
-		clock:      clock,
-		sources:    sources,
-		ctx:        ctx,
-		cancel:     cancel,
-		newBackOff: newBackOff,
-		tables:     make([]*symtab.Table, len(sources)),
-		watchers:   make(map[*watcher]struct{}),
-	}
+	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff, ready: make(chan struct{})}
+	c.tables = make([]*symtab.Table, len(sources))
+	c.watchers = make(map[*watcher]struct{})
 	for _, s := range sources {
 		c.health = append(c.health, Health{Source: s.Name()})
 		c.counts = append(c.counts, SourceCounts{Source: s.Name()})
 		c.messages = append(c.messages, newMessages())
 	}
+	if len(sources) == 0 {
+		close(c.ready)
+	}
 	c.snapshot.Store(symtab.NewSnapshot())
-	for i := range sources {
+	c.Resume(logger)
+	return c
+}
+
+// Resume lets the sources run after Pause. From then on messages go to the logger.
+func (c *Cache) Resume(logger *zap.Logger) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c.cancel = cancel
+	c.mu.Lock()
+	c.ctx, c.logger = ctx, logger
+	for i := range c.messages {
+		c.messages[i].pending = false // nobody is waiting to write it any more
+	}
+	c.mu.Unlock()
+	for i := range c.sources {
 		c.done.Go(func() { c.run(ctx, i) })
 	}
-	if clock != nil {
-		c.done.Go(func() { follow(ctx, clock) })
+	if c.clock != nil {
+		c.done.Go(func() { follow(ctx, c.clock) })
 	}
-	return c
+}
+
+// Pause ends the sources and waits for them, but what they know stays and the kernel
+// goes on recording for them. Resume or Stop must follow soon.
+func (c *Cache) Pause() {
+	c.cancel(ErrPaused)
+	c.done.Wait()
+	c.cancel = nil
+}
+
+// Stop ends the sources and waits for them. The last snapshot stays.
+func (c *Cache) Stop() {
+	if c.cancel != nil {
+		c.cancel(nil)
+		c.done.Wait()
+		return
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for i, s := range c.sources {
+		_ = s.Run(ended, func(u Update) { c.publish(i, &u) }) // it ends what the kernel records
+	}
+}
+
+// WaitReady waits until every source has published or failed once, or ctx is done.
+func (c *Cache) WaitReady(ctx context.Context) {
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+	}
 }
 
 // readClock is the time between two readings of the clock: how exactly it is known when
@@ -110,12 +160,6 @@ func follow(ctx context.Context, clock *realtime.Tracker) {
 			clock.Now()
 		}
 	}
-}
-
-// Stop ends the sources and waits for them. The last snapshot stays.
-func (c *Cache) Stop() {
-	c.cancel()
-	c.done.Wait()
 }
 
 // Load runs the sources until each has published once, and returns what they

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -26,12 +25,14 @@ type fake struct {
 	name string
 	runs atomic.Int32
 	do   chan func(publish func(Update)) error // a result ends the run, if not errGoOn
+
+	ended chan error // the causes of the ends of contexts
 }
 
 var errGoOn = errors.New("go on")
 
 func newFake(name string) *fake {
-	return &fake{name: name, do: make(chan func(func(Update)) error)}
+	return &fake{name: name, do: make(chan func(func(Update)) error), ended: make(chan error, 100)}
 }
 
 func (f *fake) Name() string { return f.name }
@@ -41,6 +42,7 @@ func (f *fake) Run(ctx context.Context, publish func(Update)) error {
 	for {
 		select {
 		case <-ctx.Done():
+			f.ended <- context.Cause(ctx)
 			return ctx.Err()
 		case do := <-f.do:
 			if err := do(publish); !errors.Is(err, errGoOn) {
@@ -201,51 +203,116 @@ func TestStateNames(t *testing.T) {
 	assert.Equal(t, "State(9)", State(9).String())
 }
 
-func TestRegistrySharesAndStops(t *testing.T) {
-	var r Registry[string]
-	started := 0
-	sources := map[*Cache]*fake{}
-	start := func() *Cache {
-		started++
-		s := newFake("s")
-		c := Start(zap.NewNop(), nil, s)
-		sources[c] = s
-		return c
-	}
-	a, releaseA := r.Acquire("key", start)
-	b, releaseB := r.Acquire("key", start)
-	other, releaseOther := r.Acquire("other", start)
-	assert.Same(t, a, b)
-	assert.NotSame(t, a, other)
-	assert.Equal(t, 2, started)
+func TestWaitReadyWaitsForEachSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newFake("a"), newFake("b")
+		c := Start(zap.NewNop(), nil, a, b)
+		defer c.Stop()
+		limited, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a.publish(table(t, "f", 1), nil)
+		c.WaitReady(limited)
+		require.Error(t, limited.Err(), "the other has not published yet")
 
-	releaseA()
-	sources[a].publish(table(t, "f", 1), nil) // still runs
-	releaseB()
-	select {
-	case sources[a].do <- nil:
-		t.Error("source runs after the last release")
-	default:
-	}
-	again, releaseAgain := r.Acquire("key", start)
-	assert.NotSame(t, a, again)
-	releaseAgain()
-	releaseOther()
-	assert.Empty(t, r.shared)
+		go b.fail(errors.New("broken")) // it will not be better by waiting
+		c.WaitReady(t.Context())
+		assert.Equal(t, []State{StateUp, StateDown}, []State{c.Health()[0].State, c.Health()[1].State})
+	})
+}
+
+func TestWithoutSourcesACacheIsReady(t *testing.T) {
+	c := Start(zap.NewNop(), nil)
+	defer c.Stop()
+	c.WaitReady(t.Context())
+}
+
+// shared is a registry, and what it has started.
+type shared struct {
+	Registry[string]
+	sources []*fake
+	logs    *observer.ObservedLogs
+	logger  *zap.Logger
+}
+
+func newShared() *shared {
+	core, logs := observer.New(zap.InfoLevel)
+	return &shared{logs: logs, logger: zap.New(core)}
+}
+
+func (r *shared) acquire(key string) (*Cache, func()) {
+	return r.Acquire(key, r.logger, func() *Cache {
+		s := newFake(key)
+		r.sources = append(r.sources, s)
+		return Start(r.logger, nil, s)
+	})
+}
+
+func TestRegistryShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newShared()
+		a, releaseA := r.acquire("key")
+		b, releaseB := r.acquire("key")
+		other, releaseOther := r.acquire("other")
+		assert.Same(t, a, b)
+		assert.NotSame(t, a, other)
+		releaseA()
+		r.sources[0].publish(table(t, "f", 1), nil) // still runs
+		releaseB()
+		synctest.Wait()
+		assert.Equal(t, ErrPaused, <-r.sources[0].ended)
+		releaseOther()
+		time.Sleep(keepUnused)
+		synctest.Wait()
+	})
+}
+
+// TestContract_6_4_ACacheOutlivesItsLastUser for a while, in which it is only paused.
+func TestContract_6_4_ACacheOutlivesItsLastUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newShared()
+		first, release := r.acquire("key")
+		r.sources[0].publish(table(t, "f", 1), nil)
+		release()
+		time.Sleep(keepUnused - time.Second)
+
+		again, release := r.acquire("key")
+		assert.Same(t, first, again)
+		assert.Equal(t, "f", lookup(again, 1))
+		time.Sleep(time.Hour)
+		r.sources[0].publish(table(t, "g", 1), errors.New("messages go on"))
+		synctest.Wait()
+		assert.Equal(t, "g", lookup(again, 1))
+		assert.Equal(t, 2, r.logs.Len())
+		release()
+		synctest.Wait()
+		assert.Equal(t, []error{ErrPaused, ErrPaused}, []error{<-r.sources[0].ended, <-r.sources[0].ended})
+
+		time.Sleep(keepUnused)
+		synctest.Wait()
+		assert.Equal(t, context.Canceled, <-r.sources[0].ended, "so that it stops what the kernel records")
+		new, release := r.acquire("key")
+		assert.NotSame(t, first, new)
+		release()
+		time.Sleep(keepUnused)
+		synctest.Wait()
+	})
 }
 
 func TestRegistryOfManyUsers(t *testing.T) {
-	var r Registry[int]
-	var users sync.WaitGroup
-	for i := range 50 {
-		users.Go(func() {
-			cache, release := r.Acquire(i%3, func() *Cache {
-				return start(zap.NewNop(), nil, func() backoff.BackOff { return &backoff.ZeroBackOff{} }, []Source{newFake("s")})
+	synctest.Test(t, func(t *testing.T) {
+		r := newShared()
+		var users sync.WaitGroup
+		for i := range 50 {
+			users.Go(func() {
+				cache, release := r.acquire([]string{"a", "b", "c"}[i%3])
+				cache.Snapshot()
+				time.Sleep(time.Duration(i%5) * time.Second)
+				release()
 			})
-			cache.Snapshot()
-			release()
-		})
-	}
-	users.Wait()
-	assert.Empty(t, r.shared)
+		}
+		users.Wait()
+		time.Sleep(keepUnused)
+		synctest.Wait()
+		assert.Empty(t, r.shared)
+	})
 }

@@ -1,17 +1,37 @@
 package uevent
 
-import "golang.org/x/sys/unix"
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
 
-// Wait waits until Poll has something to return, or the Conn is closed, which is an error.
-// Poll may be called meanwhile.
-func (c *Conn) Wait() error {
+	"golang.org/x/sys/unix"
+)
+
+// Wait waits until Poll has something to return. Its errors are that of ctx, and os.ErrClosed
+// or another if the Conn is closed. Poll may be called meanwhile, but not Receive.
+func (c *Conn) Wait(ctx context.Context) error {
 	conn, err := c.socket.SyscallConn()
 	if err != nil {
 		return err
 	}
-	return conn.Read(func(fd uintptr) (ready bool) {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // it fails if the Conn is closed: then nothing waits
+	})
+	err = conn.Read(func(fd uintptr) (ready bool) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
 		return n > 0 && err == nil
 	})
+	if !stop() {
+		<-interrupted
+		err = errors.Join(err, c.socket.SetReadDeadline(time.Time{}))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
 }

@@ -1,7 +1,9 @@
 package uevent
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +32,7 @@ func TestPollWhileWaiting(t *testing.T) {
 	c := dial(t)
 	for range 100 {
 		ready := make(chan error)
-		go func() { ready <- c.Wait() }()
+		go func() { ready <- c.Wait(t.Context()) }()
 		provoke(t)
 		ours, err := drain(c)
 		require.NoError(t, err)
@@ -50,9 +52,28 @@ func TestWaitSeesALoss(t *testing.T) {
 	for range 100 {
 		provoke(t)
 	}
-	require.NoError(t, c.Wait())
+	require.NoError(t, c.Wait(t.Context()))
 	_, err := drain(c)
 	require.ErrorIs(t, err, ErrLost)
+}
+
+// TestContextEndsWait, and only that: the next one waits again.
+func TestContextEndsWait(t *testing.T) {
+	kerneltest.NeedUevents(t)
+	c := dial(t)
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		for c.Wait(ctx) == nil { // events of others
+			_, _ = drain(c)
+		}
+		require.ErrorIs(t, c.Wait(ctx), context.Canceled)
+	}
+	provoke(t)
+	require.NoError(t, c.Wait(t.Context()))
+	ours, err := drain(c)
+	require.NoError(t, err)
+	require.Equal(t, 1, ours)
 }
 
 func TestCloseEndsWait(t *testing.T) {
@@ -60,7 +81,7 @@ func TestCloseEndsWait(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		for {
-			if err := c.Wait(); err != nil {
+			if err := c.Wait(t.Context()); err != nil {
 				ended <- err
 				return
 			}

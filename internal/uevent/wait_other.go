@@ -2,7 +2,10 @@
 
 package uevent
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // Wait is never called: there is no Conn.
-func (*Conn) Wait() error { return errors.ErrUnsupported }
+func (*Conn) Wait(context.Context) error { return errors.ErrUnsupported }

@@ -1,0 +1,66 @@
+package bpfprog
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestContract_6_4_NothingIsMissedInAPause has a trampoline, which no list shows, stay through
+// a pause, and a program come and go in it.
+func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
+	stays, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
+	r := unstarted(t, newFakes(stays))
+	record := func(records ...perfring.Record) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.batch.Records = append(r.batch.Records, records...)
+	}
+	isReady := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.ready && r.recorder != nil
+	}
+	run := func(do func()) {
+		ctx, pause := context.WithCancelCause(t.Context())
+		ran := make(chan error)
+		go func() { ran <- r.Run(ctx, r.published) }()
+		require.Eventually(t, isReady, time.Minute, time.Millisecond)
+		do()
+		pause(symcache.ErrPaused)
+		require.NoError(t, <-ran)
+	}
+	began := int64(0)
+	run(func() {
+		began = now()
+		record(trampoline(began, 0x5000, false))
+		r.Refresh()
+	})
+	assert.Zero(t, r.closed.Load())
+	came := now()
+	record(loads(came, comes)...)
+	record(unloads(came+ms, comes)...)
+	time.Sleep(10 * time.Millisecond)
+	run(func() {
+		looked := func() bool { return r.refreshed.Load() == 2 }
+		require.Eventually(t, looked, time.Minute, time.Millisecond, "CPUs may have come online")
+		r.Refresh()
+	})
+
+	after := r.table.Certain()
+	assert.False(t, r.table.IsBlind(symtab.Interval{From: began, To: after}))
+	assert.NotEmpty(t, r.nameThen(0x5000, symtab.Interval{From: began, To: after}))
+	assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, symtab.Instant(came)))
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, r.Run(ended, r.published))
+	assert.EqualValues(t, 1, r.closed.Load())
+}
