@@ -48,6 +48,7 @@ KERNEL ?= 6.1,6.12
 .PHONY: test-vm
 test-vm: build ## run the tests in the kernels of a distribution, in virtual machines: KERNEL=6.1,6.12 RUN=Test V=1
 	@go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
+	@$(if $(RUN),,go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '^TestIdentityInEachBoot$$' -boots 2 ./internal/e2e)
 
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)

@@ -7,3 +7,10 @@ import "fmt"
 func Figure(format string, args ...any) {
 	fmt.Println("bench " + fmt.Sprintf(format, args...))
 }
+
+// What a test prints after one of these is compared between the boots of a kernel, if there
+// are several (see the flag -boots of internal/kerneltest/vm).
+const (
+	SameInEachBoot  = "bench same in each boot: "
+	OtherInEachBoot = "bench other in each boot: "
+)

@@ -33,6 +33,7 @@ func main() {
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
 	flag.StringVar(&o.dir, "cache", defaultCache(), "directory for kernels and test binaries")
 	flag.StringVar(&o.env, "env", "", "a variable of the environment of the tests, NAME=VALUE")
+	flag.IntVar(&o.boots, "boots", 1, "how often each kernel is booted; what tests say to be the same, or another, in each boot is compared")
 	flag.DurationVar(&o.timeout, "timeout", 25*time.Minute, "for the tests in one kernel")
 	flag.Parse()
 	o.packages = flag.Args()
@@ -56,6 +57,7 @@ type options struct {
 	dir       string
 	timeout   time.Duration
 	env       string
+	boots     int
 }
 
 func defaultCache() string {
@@ -102,7 +104,7 @@ func run(ctx context.Context, o options) error {
 		go func() {
 			free <- struct{}{}
 			defer func() { <-free }()
-			m.ended <- m.run(ctx, name, k, initrd, o.timeout)
+			m.ended <- m.runAll(ctx, name, k, initrd, o)
 		}()
 	}
 	for i, name := range o.kernels {
@@ -155,12 +157,27 @@ func (m *machine) printNow() {
 	_, _ = m.printed.WriteTo(os.Stdout)
 }
 
+// runAll runs the machine for each boot, and compares them.
+func (m *machine) runAll(ctx context.Context, name string, k *kernel, initrd string, o options) error {
+	var boots []*record
+	for range o.boots {
+		r := &record{Writer: m}
+		if err := m.run(ctx, name, k, initrd, o.timeout, r); err != nil {
+			return err
+		}
+		boots = append(boots, r)
+	}
+	return compare(boots)
+}
+
 // run runs the machine. One that does not boot is started once more; a test that
 // fails is not.
-func (m *machine) run(ctx context.Context, name string, k *kernel, initrd string, timeout time.Duration) error {
+func (m *machine) run(
+	ctx context.Context, name string, k *kernel, initrd string, timeout time.Duration, out io.Writer,
+) error {
 	for try := 1; ; try++ {
 		fmt.Fprintf(m, "=== kernel %s (%s)\n", name, k.release)
-		err := boot(ctx, k, initrd, timeout, m)
+		err := boot(ctx, k, initrd, timeout, out)
 		if !errors.Is(err, errNotBooted) || try == 2 {
 			return err
 		}
