@@ -13,11 +13,7 @@ import (
 
 // benchKallsyms measures how the core kernel's table is made, of the file and of
 // a copy in memory.
-func benchKallsyms(list []byte, rounds int) (*symtab.Image, error) {
-	core, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
-	if err != nil {
-		return nil, err
-	}
+func benchKallsyms(list []byte, core *symtab.Image, rounds int) error {
 	var errs []error
 	load := func() {
 		f, err := os.Open("/proc/kallsyms")
@@ -75,7 +71,7 @@ func benchKallsyms(list []byte, rounds int) (*symtab.Image, error) {
 	report("symtab_bytes_per_symbol", table/float64(core.Len()))
 	report("load_alloc_vs_table", allocated/table)
 	runtime.KeepAlive(list) // or its memory would be counted as freed
-	return core, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // memory returns the bytes of heap that the result of f holds, and those that it

@@ -20,7 +20,8 @@ func someAddresses(r *rand.Rand, core *symtab.Image, n int) []uint64 {
 
 // benchLookup measures address to symbol, against a search for the same address
 // among the starts alone.
-func benchLookup(core *symtab.Image, snapshot *symtab.Snapshot, rounds int) {
+func benchLookup(core *symtab.Image, rounds int) {
+	snapshot := symtab.NewSnapshot(symtab.NewTable(core))
 	starts := make([]uint64, core.Len())
 	for i := range starts {
 		starts[i] = core.Symbol(i).Start

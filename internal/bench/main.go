@@ -9,45 +9,68 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"runtime"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
 )
 
 func main() {
 	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
+	only := flag.String("run", "", "measure only what this regular expression matches; the names are in main.go and rewrite.go")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
 	flag.Parse()
 	if *child {
 		runSources(os.Stdin)
 		return
 	}
-	if err := run(*rounds); err != nil {
+	if err := run(*rounds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int) error {
+// bench is a group of measures that are taken together.
+type bench struct {
+	name string
+	run  func(rounds int) error
+}
+
+func run(rounds int, only string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	list, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {
 		return err
 	}
-	core, err := benchKallsyms(list, rounds)
+	core, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 	if err != nil {
 		return err
 	}
-	if err := benchModules(rounds); err != nil {
-		return err
+	benches := []bench{
+		{"kallsyms", func(rounds int) error { return benchKallsyms(list, core, rounds) }},
+		{"modules", benchModules},
+		{"lookup", func(rounds int) error { benchLookup(core, rounds); return nil }},
+		{"following", func(int) error { benchFollowing(); return nil }},
+		{"table", func(rounds int) error { benchTable(rounds); return nil }},
+		{"listing", benchListing},
+		{"delay", func(int) error { return benchDelay() }},
+		{"wakeups", func(int) error { return benchWakeups() }},
 	}
-	snapshot := symtab.NewSnapshot(symtab.NewTable(core))
-	benchLookup(core, snapshot, rounds)
-	benchFollowing()
-	benchTable(rounds)
-	return errors.Join(benchListing(rounds), benchDelay(), benchWakeups(), benchRewrite(core, rounds))
+	var errs []error
+	for _, b := range append(benches, rewriteBenches(core)...) {
+		if wanted.MatchString(b.name) {
+			errs = append(errs, b.run(rounds))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // report prints a result.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,51 +18,64 @@ var options = rewrite.Options{History: 10 * time.Minute}
 
 var errMessage = errors.New("the message was not rewritten as expected")
 
-// benchRewrite measures the rewrite of a large and a small message, against
-// unmarshalling and marshalling them and against writing the same with all
-// answers known.
-func benchRewrite(core *symtab.Image, rounds int) error {
-	known := knownWithHistory(core)
-	r := rand.New(rand.NewPCG(3, 4))
-	large := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000})
-	small := newMessage(r, core, size{locations: 1_500, stacks: 200, depth: 40, samples: 200})
-	if err := benchMessage("rewrite", large, known, rounds, 1); err != nil {
-		return err
+// large is the size of the messages of most measures.
+var large = size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000}
+
+// rewriteBenches measure the rewrite of messages against unmarshalling and marshalling
+// them, and of some against writing the same with all answers known.
+func rewriteBenches(core *symtab.Image) []bench {
+	known := sync.OnceValue(func() rewrite.Known { return knownWithHistory(core) })
+	random := func() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
+	return []bench{
+		{"rewrite", func(rounds int) error {
+			return benchMessage("rewrite", newMessage(random(), core, large), known(), rounds, 1)
+		}},
+		{"rewrite_small", func(rounds int) error {
+			small := newMessage(random(), core, size{locations: 1_500, stacks: 200, depth: 40, samples: 200})
+			return benchMessage("rewrite_small", small, known(), rounds, 10)
+		}},
+		{"split_rewrite", func(rounds int) error {
+			return benchMessage("split_rewrite", newSplit(random(), core, large), known(), rounds, 1)
+		}},
+		{"split4_rewrite", func(rounds int) error {
+			return benchCodec("split4_rewrite", newSplit4(random(), core), known(), rounds)
+		}},
+		{"mixed_rewrite", func(rounds int) error {
+			mixed := large
+			mixed.mixed = true
+			return benchCodec("mixed_rewrite", newMessage(random(), core, mixed), known(), rounds)
+		}},
+		{"large", func(rounds int) error { return benchLarge(random(), core, known(), min(rounds, 3)) }},
+		{"passthrough", func(rounds int) error {
+			without := large
+			without.noKernel = true
+			return benchPassthrough("passthrough", newMessage(random(), core, without), known(), rounds)
+		}},
+		{"passthrough_named", func(rounds int) error {
+			named, _ := rewrite.New(options).Rewrite(newMessage(random(), core, large), known())
+			return benchPassthrough("passthrough_named", named, known(), rounds)
+		}},
+		{"hostile", func(rounds int) error { return benchHostile(core, known(), rounds) }},
 	}
-	if err := benchMessage("rewrite_small", small, known, rounds, 10); err != nil {
-		return err
-	}
-	split := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000})
-	reuse(r, split)
-	if err := benchMessage("split_rewrite", split, known, rounds, 1); err != nil {
-		return err
-	}
-	split4 := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000})
-	reuse(r, split4)
-	for _, s := range samplesOf(split4).All() {
+}
+
+// newSplit returns a message in which a tenth of the kernel's locations have several owners.
+func newSplit(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
+	pd := newMessage(r, core, s)
+	reuse(r, pd)
+	return pd
+}
+
+// newSplit4 returns one whose samples have four timestamps each.
+func newSplit4(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
+	pd := newSplit(r, core, large)
+	for _, s := range samplesOf(pd).All() {
 		for range 3 {
 			s.TimestampsUnixNano().Append(uint64(firstSample) + r.Uint64N(5_000_000_000))
 			s.Values().Append(1)
 		}
 	}
-	mixed := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000, mixed: true})
-	for name, pd := range map[string]pprofile.Profiles{"split4_rewrite": split4, "mixed_rewrite": mixed} {
-		if err := benchCodec(name, pd, known, rounds); err != nil {
-			return err
-		}
-	}
-	if err := benchLarge(r, core, split, known, min(rounds, 3)); err != nil {
-		return err
-	}
-	without := newMessage(r, core, size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000, noKernel: true})
-	if err := benchPassthrough("passthrough", without, known, rounds); err != nil {
-		return err
-	}
-	rewrite.New(options).Rewrite(large, known)
-	if err := benchPassthrough("passthrough_named", large, known, rounds); err != nil {
-		return err
-	}
-	return benchHostile(core, known, rounds)
+	return pd
 }
 
 // codec returns the message as it goes over the wire, and a task that takes it
@@ -143,11 +157,10 @@ func benchCodec(name string, pd pprofile.Profiles, known rewrite.Known, rounds i
 
 // benchLarge measures messages 16 times as large, of 96,000 kernel frames, and one that is
 // split against one of which it is 16 times the size.
-func benchLarge(r *rand.Rand, core *symtab.Image, split pprofile.Profiles, known rewrite.Known, rounds int) error {
+func benchLarge(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds int) error {
 	const times = 16
-	large := size{locations: 20_000 * times, stacks: 5_000 * times, depth: 40, samples: 10_000 * times}
-	plain, splitLarge := newMessage(r, core, large), newMessage(r, core, large)
-	reuse(r, splitLarge)
+	huge := size{locations: times * large.locations, stacks: times * large.stacks, depth: large.depth, samples: times * large.samples}
+	plain, splitLarge, split := newMessage(r, core, huge), newSplit(r, core, huge), newSplit(r, core, large)
 	rewriter := rewrite.New(options)
 	var rewrites, codecs []task
 	for _, pd := range []pprofile.Profiles{plain, splitLarge, split} {
