@@ -63,6 +63,7 @@ func run(rounds int, only string) error {
 		{"listing", benchListing},
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", func(int) error { return benchWakeups() }},
+		{"start", benchStart},
 	}
 	var errs []error
 	for _, b := range append(benches, rewriteBenches(core)...) {
