@@ -57,9 +57,9 @@ func (c *Cache) logLater(ctx context.Context, i int, wait time.Duration) {
 }
 
 // write writes how source i is.
-func (c *Cache) write(i int) {
-	h, l := c.health[i], &c.messages[i]
-	log := c.logger.With(zap.String("source", h.Source), zap.Stringer("state", h.State))
+func (s *state) write(i int) {
+	h, l := s.health[i], &s.messages[i]
+	log := s.logger.With(zap.String("source", h.Source), zap.Stringer("state", h.State))
 	if l.unreported > 0 {
 		log = log.With(zap.Int("changes not logged", l.unreported))
 		l.unreported = 0

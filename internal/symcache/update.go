@@ -104,16 +104,16 @@ func (c *Cache) WatchDelays(delayed func(source string, kind Kind, delay time.Du
 	return c.add(&watcher{delayed: delayed})
 }
 
-// noteChanges is called with c.mu held. It counts the changes of source i.
-func (c *Cache) noteChanges(i int, changes *Changes) {
-	c.counts[i].add(&changes.Counts)
+// noteChanges counts the changes of source i, and tells of them.
+func (s *state) noteChanges(i int, changes *Changes) {
+	s.counts[i].add(&changes.Counts)
 	for kind, since := range changes.since {
 		if since.IsZero() {
 			continue
 		}
-		for w := range c.watchers {
+		for w := range s.watchers {
 			if w.delayed != nil {
-				w.delayed(c.counts[i].Source, Kind(kind), time.Since(since))
+				w.delayed(s.counts[i].Source, Kind(kind), time.Since(since))
 			}
 		}
 	}
