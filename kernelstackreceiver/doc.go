@@ -4,10 +4,21 @@
 // with.
 //
 // A profile has a sample for each stack, thread and CPU, with the instants at
-// which it was seen, in nanoseconds since the Unix epoch. A stack is what the
-// kernel recorded: absolute addresses, leaf first, in locations whose attribute
-// profile.frame.type is "kernel". Samples have the attributes process.pid,
-// thread.id, thread.name (if it can be found out) and cpu.logical_number.
+// which it was seen, in nanoseconds since the Unix epoch, and without values: each
+// instant counts as one. Its type is samples/count, its period is the time that each
+// of them stands for, cpu/nanoseconds, whatever the event. So are the profiles of the
+// OTel eBPF profiler, and no other kind is taken for time by all consumers.
+//
+// A stack is what the kernel recorded: absolute addresses, leaf first, in locations
+// whose attribute profile.frame.type is "kernel". What a CPU did in a guest of KVM, in
+// its kernel or its user code, is a stack of one such location, without an address, whose
+// function is "[guest]". Samples have the attributes process.pid, thread.id, thread.name
+// (if it can be found out) and cpu.logical_number.
+//
+// The event "cpu-clock" is a timer. "cycles" counts reference cycles, those of the TSC,
+// and samples after a fixed number of them. It does not sample by cycles at a frequency, as
+// perf does: then a CPU that has little to do gets as many samples as a busy one, and how
+// long each of them stands for is not known.
 //
 // The sampler reads the perf rings ([Receiver]), names threads (threads), and
 // collects samples in a message.

@@ -15,13 +15,13 @@ type Config struct {
 	// Buffer is the size of the ring buffer of each CPU in bytes. It is rounded up to a power of two of pages; the kernel locks that and a page of memory for each CPU.
 	Buffer int `mapstructure:"buffer"`
 
-	// Event is what samples are taken by, the CPU's cycle counter (cycles), a timer (cpu-clock), or the first of them that there is (auto). The values of samples are cycles with the former, and the number of samples with the latter.
+	// Event event that samples are taken by, which is a timer (cpu-clock), the CPU's counter of reference cycles (cycles), or the counter where the machine has one and else the timer (auto). A sample stands for 1/frequency seconds in every case. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is used, and cycles is refused while such guests run.
 	Event string `mapstructure:"event"`
 
 	// Frequency is the number of samples a second on each CPU.
 	Frequency int `mapstructure:"frequency"`
 
-	// Idle also samples CPUs that have nothing to do. It makes no difference to cycles, which an idle CPU hardly has.
+	// Idle also samples CPUs that have nothing to do. It makes no difference to cycles, as a halted CPU counts none.
 	Idle bool `mapstructure:"idle"`
 
 	// Interval is the time after which the samples are sent on as a profile.
@@ -81,7 +81,7 @@ func (c *Config) Validate() error {
 func createDefaultConfig() component.Config {
 	return &Config{
 		Buffer:     65536,
-		Event:      "auto",
+		Event:      "cpu-clock",
 		Frequency:  97,
 		Idle:       false,
 		Interval:   5 * time.Second,

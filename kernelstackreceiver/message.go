@@ -16,7 +16,6 @@ type message struct {
 	profiles pprofile.Profiles
 	profile  pprofile.Profile
 	dict     pprofile.ProfilesDictionary
-	cycles   bool
 	events   int // samples that were added
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
@@ -53,11 +52,19 @@ const (
 	keyCPU        = "cpu.logical_number"
 )
 
-// newMessage returns an empty message of samples of the event. A timer's are
-// counted; those of the cycle counter stand for as many cycles as it counted.
+// guest stands in a stack for what a CPU did in a guest. It is no address of the kernel.
+const guest uint64 = 0
+
+var guestStack = []uint64{guest}
+
+// guestName is the function of the frame that stands for a guest. With a name, kernelsym
+// leaves a frame as it is (contract 1.2, 2.5).
+const guestName = "[guest]"
+
+// newMessage returns an empty message of samples of the event. What it counts, and the
+// period, are those of the OTel eBPF profiler: not all consumers take others for time.
 func newMessage(event perfring.Sampling, version string) *message {
 	m := &message{
-		cycles:     event.Cycles,
 		profiles:   pprofile.NewProfiles(),
 		strings:    map[string]int32{"": 0},
 		attributes: make(map[attributeKey]int32),
@@ -80,13 +87,9 @@ func newMessage(event perfring.Sampling, version string) *message {
 	scope.Scope().SetVersion(version)
 	m.profile = scope.Profiles().AppendEmpty()
 	m.profile.SetProfileID(newProfileID())
-	if m.cycles {
-		m.setType(m.profile.SampleType(), "cycles", "count")
-		return m
-	}
 	m.setType(m.profile.SampleType(), "samples", "count")
 	m.setType(m.profile.PeriodType(), "cpu", "nanoseconds")
-	m.profile.SetPeriod(1e9 / int64(event.Frequency))
+	m.profile.SetPeriod(event.Period().Nanoseconds())
 	return m
 }
 
@@ -101,9 +104,13 @@ func newProfileID() (id pprofile.ProfileID) {
 }
 
 // add adds a sample. unixNano is when it was taken, name the thread's name or
-// empty.
+// empty. It gets no value: without values, each timestamp counts as one.
 func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
-	key := sampleKey{stack: m.stack(r.Stack), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
+	addrs := r.Stack
+	if r.Guest {
+		addrs = guestStack
+	}
+	key := sampleKey{stack: m.stack(addrs), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
 	at, ok := m.samples[key]
 	samples := m.profile.Samples()
 	if !ok {
@@ -123,13 +130,7 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 		}
 		indices.Append(m.attribute(keyCPU, "", int64(r.CPU)))
 	}
-	s := samples.At(at)
-	value := int64(1)
-	if m.cycles {
-		value = int64(r.Period)
-	}
-	s.Values().Append(value)
-	s.TimestampsUnixNano().Append(unixNano)
+	samples.At(at).TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
 		m.first = unixNano
 	}
@@ -175,8 +176,18 @@ func (m *message) location(addr uint64) int32 {
 	at := int32(m.dict.LocationTable().Len())
 	m.locations[addr] = at
 	loc := m.dict.LocationTable().AppendEmpty()
+	if addr == guest {
+		loc.Lines().AppendEmpty().SetFunctionIndex(m.function(guestName))
+	}
 	loc.SetAddress(addr)
 	loc.AttributeIndices().Append(m.attribute(keyFrameType, "kernel", 0))
+	return at
+}
+
+// function adds a function and returns its index.
+func (m *message) function(name string) int32 {
+	at := int32(m.dict.FunctionTable().Len())
+	m.dict.FunctionTable().AppendEmpty().SetNameStrindex(m.string(name))
 	return at
 }
 

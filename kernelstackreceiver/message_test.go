@@ -36,9 +36,9 @@ func TestMessage(t *testing.T) {
 	require.NoError(t, rewritetest.CheckValid(pd))
 	frame := func(addr uint64) rewritetest.Frame { return rewritetest.Frame{Address: addr, Type: "kernel"} }
 	assert.Equal(t, []rewritetest.Sample{
-		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Values: []int64{1, 1}, Timestamps: []uint64{1000, 2000}},
-		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Values: []int64{1}, Timestamps: []uint64{3000}},
-		{Stack: []rewritetest.Frame{frame(caller)}, Values: []int64{1}, Timestamps: []uint64{4000}},
+		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Timestamps: []uint64{1000, 2000}},
+		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Timestamps: []uint64{3000}},
+		{Stack: []rewritetest.Frame{frame(caller)}, Timestamps: []uint64{4000}},
 	}, rewritetest.Samples(pd))
 	assert.Equal(t, 3, pd.Dictionary().LocationTable().Len(), "the zero value and two addresses")
 	assert.Equal(t, 3, pd.Dictionary().StackTable().Len())
@@ -71,17 +71,34 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Zero(t, empty.DurationNano())
 }
 
-// TestCyclesAreWeighed: the kernel varies how many cycles a sample stands for.
-func TestCyclesAreWeighed(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100, Cycles: true}, "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 12345, Stack: []uint64{leaf}}, 1, "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Period: 678, Stack: []uint64{leaf}}, 2, "")
-	pd := m.finish(1, 2)
+// TestCyclesAreTime: a sample by the cycle counter stands for as much time as a timer's, and
+// says so in the same way: Elastic takes no others, and Pyroscope takes no others for time.
+func TestCyclesAreTime(t *testing.T) {
+	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
+	of := func(event perfring.Sampling) pprofile.Profiles {
+		m := newMessage(event, "")
+		m.profile.SetProfileID(pprofile.ProfileID{})
+		m.add(&r, 1, "")
+		return m.finish(1, 2)
+	}
+	assert.Equal(t, of(perfring.Sampling{Frequency: 97}), of(perfring.Sampling{Frequency: 97, Cycles: true}))
+}
+
+// TestGuest: what a CPU did in a guest is one frame with a name. It is a kernel's frame, as
+// Elastic takes none without a type, and the thread is in the kernel for all that it sees.
+func TestGuest(t *testing.T) {
+	m := newMessage(perfring.Sampling{Frequency: 100}, "")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM")
+	pd := m.finish(1, 3)
+
 	require.NoError(t, rewritetest.CheckValid(pd))
-	assert.Equal(t, []int64{12345, 678}, rewritetest.Samples(pd)[0].Values)
-	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
-	assert.Equal(t, "cycles", pd.Dictionary().StringTable().At(int(profile.SampleType().TypeStrindex())))
-	assert.Zero(t, profile.Period())
+	inGuest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]"}}}
+	assert.Equal(t, []rewritetest.Sample{
+		{Stack: []rewritetest.Frame{inGuest}, Timestamps: []uint64{1, 2}},
+		{Stack: []rewritetest.Frame{{Address: leaf, Type: "kernel"}, {Address: caller, Type: "kernel"}}, Timestamps: []uint64{3}},
+	}, rewritetest.Samples(pd))
 }
 
 // TestTaskWithoutNumber: one that has all but exited has none.
@@ -136,14 +153,14 @@ func TestConfig(t *testing.T) {
 	c, err := load(nil)
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
-		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "auto",
+		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
 		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
 	}, c)
-	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}, {Frequency: 97}}, c.events())
+	assert.Equal(t, []perfring.Sampling{{Frequency: 97}}, c.events())
 
-	c, err = load(map[string]any{"event": "cpu-clock", "frequency": 10, "idle": true})
+	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true})
 	require.NoError(t, err)
-	assert.Equal(t, []perfring.Sampling{{Frequency: 10, Idle: true}}, c.events())
+	assert.Equal(t, []perfring.Sampling{{Frequency: 10, Cycles: true, Idle: true}, {Frequency: 10, Idle: true}}, c.events())
 	c, err = load(map[string]any{"event": "cycles"})
 	require.NoError(t, err)
 	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}}, c.events())

@@ -85,7 +85,8 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 		assert.GreaterOrEqual(t, from, uint64(begin.UnixNano()))
 		assert.LessOrEqual(t, to, uint64(end.UnixNano()))
 		for i, s := range profile.Samples().All() {
-			require.Equal(t, s.Values().Len(), s.TimestampsUnixNano().Len())
+			require.Zero(t, s.Values().Len())
+			require.Positive(t, s.TimestampsUnixNano().Len())
 			for _, at := range s.TimestampsUnixNano().All() {
 				require.True(t, from <= at && at <= to, "sample %d: %d is not in %d-%d", i, at, from, to)
 			}
@@ -122,7 +123,7 @@ func TestSamplesOfAMessageAreCapped(t *testing.T) {
 	for _, pd := range waitForProfiles(t, sink, 3)[:3] {
 		events := 0
 		for _, s := range rewritetest.Samples(pd) {
-			events += len(s.Values)
+			events += len(s.Timestamps)
 		}
 		assert.Equal(t, 20, events)
 	}

@@ -76,7 +76,7 @@ func (s *sampler) add(ctx context.Context, b perfring.Batch) {
 		r := &b.Records[i]
 		switch r.Type {
 		case perfring.TypeSample:
-			if len(r.Stack) == 0 {
+			if len(r.Stack) == 0 && !r.Guest {
 				s.receiver.count(ctx, 1, outcomeNoStack)
 				continue
 			}

@@ -23,7 +23,8 @@ var records = []perfring.Record{
 	{Type: perfring.TypeThrottle, Time: 4},
 	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
 	{Type: perfring.TypeSample, Time: 6, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
-	{Type: perfring.TypeSample, Time: 7, PID: 10, TID: 11}, // of a guest, for one
+	{Type: perfring.TypeSample, Time: 7, PID: 10, TID: 11}, // of user code, for one
+	{Type: perfring.TypeSample, Time: 8, PID: 12, TID: 12, Guest: true},
 }
 
 // TestSampler feeds a sampler records that cannot be had at will: what it cannot
@@ -43,7 +44,7 @@ func TestSampler(t *testing.T) {
 	require.Len(t, sink.AllProfiles(), 1)
 	pd := sink.AllProfiles()[0]
 	samples := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
-	require.Equal(t, 1, samples.Len())
+	require.Equal(t, 2, samples.Len())
 	attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), samples.At(0), pd.Dictionary())
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{
@@ -62,5 +63,5 @@ func TestSampler(t *testing.T) {
 	}
 	assert.Equal(t, map[string]int64{"": 42}, sum("lost_records"))
 	assert.Equal(t, map[string]int64{"": 2}, sum("throttled"))
-	assert.Equal(t, map[string]int64{"accepted": 1, "no_stack": 1}, sum("samples"))
+	assert.Equal(t, map[string]int64{"accepted": 2, "no_stack": 1}, sum("samples"))
 }

@@ -10,6 +10,9 @@
 //   - record: what is in a ring, a header with type and size and a body that
 //     depends on the type. The numbers are in the machine's byte order.
 //   - sample: the record of one interrupt, with the stack of the kernel.
+//   - guest: a virtual machine of KVM. What a CPU does in it the kernel does not unwind.
+//   - reference cycles: those that a CPU counts at the rate of the TSC while it is not
+//     halted.
 //   - kernel symbol, ksymbol: code that the kernel makes as it runs, with an address,
 //     a length and a name: a BPF program, each of its functions, a trampoline.
 //   - lost: records for which a ring had no room. The kernel tells how many in

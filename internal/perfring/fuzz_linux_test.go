@@ -3,7 +3,8 @@ package perfring
 import "testing"
 
 func FuzzParse(f *testing.F) {
-	f.Add(sample(uint64(3), ^uint64(127), leaf, caller))
+	f.Add(sample(uint64(3), contextKernel, leaf, caller))
+	f.Add(inMode(cpuModeGuestKernel, sample(uint64(1), contextKernel)))
 	f.Add(record(TypeComm, uint32(20), uint32(21), "name\x00\x00\x00\x00", id))
 	f.Add(record(TypeLost, uint64(1), uint64(42), id))
 	f.Add(record(TypeFork, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), id))

@@ -12,28 +12,26 @@ import (
 // What samples and the ends of other records hold. parse relies on it.
 const (
 	sampleIDType = unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU
-	sampleType   = sampleIDType | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN
+	sampleType   = sampleIDType | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_CALLCHAIN
 )
 
 // openRing opens the event on a CPU and maps its ring.
 func openRing(opts *Options, on cpu) (*ring, error) {
 	size := ringSize(opts.BytesPerCPU)
-	attr := attrOf(opts.Event, size)
+	attr, err := attrOf(opts.Event, on.number, size)
+	if err != nil {
+		return nil, err
+	}
 	opened := opts.Event.Clock().Now()
 	fd, err := unix.PerfEventOpen(&attr, -1, on.number, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return nil, openError(opts.Event, on.number, err)
 	}
-	mapping, err := unix.Mmap(fd, 0, os.Getpagesize()+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapping, page, err := mapRing(fd, on.number, size)
 	if err != nil {
 		_ = unix.Close(fd) // nothing was written to it
-		if errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("%w: %w", ErrMemory, err)
-		}
-		return nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", on.number, size, err)
+		return nil, err
 	}
-	// The page of metadata is page aligned, and with it its fields of 64 bits.
-	page := (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping)))
 	return &ring{
 		fd:      fd,
 		cpu:     on,
@@ -46,6 +44,19 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 	}, nil
 }
 
+// mapRing maps an event's page of metadata and so many bytes of records.
+func mapRing(fd, cpu, size int) (mapping []byte, page *unix.PerfEventMmapPage, err error) {
+	mapping, err = unix.Mmap(fd, 0, os.Getpagesize()+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: %w", ErrMemory, err)
+		}
+		return nil, nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", cpu, size, err)
+	}
+	// The page of metadata is page aligned, and with it its fields of 64 bits.
+	return mapping, (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping))), nil
+}
+
 // The bits of struct perf_event_attr that golang.org/x/sys does not have. Both came
 // with Linux 5.1.
 const (
@@ -54,7 +65,7 @@ const (
 )
 
 // attrOf returns what to ask the kernel for.
-func attrOf(event Event, ringBytes int) unix.PerfEventAttr {
+func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
@@ -63,31 +74,46 @@ func attrOf(event Event, ringBytes int) unix.PerfEventAttr {
 		Bits:        unix.PerfBitWatermark | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,
 	}
 	if sampling, ok := event.(Sampling); ok {
-		sampling.complete(&attr, ringBytes)
-	} else {
-		attr.Config = unix.PERF_COUNT_SW_DUMMY // which never happens
-		attr.Wakeup = 1                        // each record; wakeup_events counts samples only
-		attr.Bits |= bitKsymbol | bitBPFEvent
+		err := sampling.complete(&attr, cpu, ringBytes)
+		return attr, err
 	}
-	return attr
+	attr.Config = unix.PERF_COUNT_SW_DUMMY // which never happens
+	attr.Wakeup = 1                        // each record; wakeup_events counts samples only
+	attr.Bits |= bitKsymbol | bitBPFEvent
+	return attr, nil
 }
 
 // complete asks for samples and the names of threads.
-func (s Sampling) complete(attr *unix.PerfEventAttr, ringBytes int) {
-	attr.Config = unix.PERF_COUNT_SW_CPU_CLOCK
-	attr.Sample = s.Frequency
+func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 	attr.Sample_type = sampleType
 	attr.Sample_max_stack = s.MaxStack
 	attr.Wakeup = uint32(ringBytes / 2) // a watermark, in bytes
-	attr.Bits |= unix.PerfBitFreq | unix.PerfBitComm | unix.PerfBitTask |
-		unix.PerfBitExcludeUser | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
-	if s.Cycles {
-		attr.Type, attr.Config = unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES
-		attr.Bits |= unix.PerfBitExcludeGuest // whose samples would have no stack
-	}
+	attr.Bits |= unix.PerfBitComm | unix.PerfBitTask | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
 	if !s.Idle {
 		attr.Bits |= unix.PerfBitExcludeIdle
 	}
+	if s.Cycles {
+		rate, err := tscRate(cpu)
+		if err != nil {
+			return err
+		}
+		s.completeCycles(attr, rate)
+		return nil
+	}
+	// What a timer interrupts in a guest is not user code for it: the CPU is in the kernel again.
+	attr.Config, attr.Sample = unix.PERF_COUNT_SW_CPU_CLOCK, s.Frequency
+	attr.Bits |= unix.PerfBitFreq | unix.PerfBitExcludeUser
+	return nil
+}
+
+// completeCycles asks for a sample each time that so many reference cycles were counted. With
+// a frequency (PerfBitFreq) the kernel would vary the number to have as many samples of a CPU
+// that has little to do as of a busy one: they would stand for less and less time
+// (perf_adjust_period in kernel/events/core.c). Without user code it would leave out that of
+// guests.
+func (s Sampling) completeCycles(attr *unix.PerfEventAttr, rate uint64) {
+	attr.Type, attr.Config = unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_REF_CPU_CYCLES
+	attr.Sample = max(1, rate/s.Frequency)
 }
 
 func openError(event Event, cpu int, err error) error {

@@ -50,19 +50,18 @@ type Event interface {
 	refused() error
 }
 
-// Sampling records what the kernel does: TypeSample, TypeThrottle, and for the
+// Sampling records what the kernel and its guests do: TypeSample, TypeThrottle, and for the
 // names of threads TypeComm, TypeFork and TypeExit. Wait waits until a ring is half
 // full.
 type Sampling struct {
-	// Cycles samples with the CPU's cycle counter, not with a timer. A CPU that
-	// is halted counts no cycles.
+	// Cycles samples with the CPU's counter of reference cycles, not with a timer: also where
+	// interrupts are off. It counts at the rate of the TSC, whatever the CPU's clock is, while
+	// the CPU is not halted. Samples of user code come without a stack.
 	Cycles bool
 
-	// Frequency is the number of samples a second and CPU. The sysctl
-	// kernel.perf_event_max_sample_rate bounds it. A timer takes them in equal
-	// steps, those outside the kernel left out. With Cycles, the kernel varies the
-	// number of cycles between two samples to come near the frequency in the
-	// kernel alone; how many they were stands in the record.
+	// Frequency is the number of samples a second and CPU, in equal steps of time. A timer
+	// leaves out those outside the kernel and guests; the sysctl
+	// kernel.perf_event_max_sample_rate bounds its frequency.
 	Frequency uint64
 
 	// Idle also samples the idle task.
@@ -72,6 +71,9 @@ type Sampling struct {
 	// many as the sysctl kernel.perf_event_max_stack allows.
 	MaxStack uint16
 }
+
+// Period returns the time that a sample stands for.
+func (s Sampling) Period() time.Duration { return time.Duration(uint64(time.Second) / s.Frequency) }
 
 // Clock returns Monotonic. The cycle counter interrupts where no other clock but
 // CLOCK_MONOTONIC_RAW can be read (perf_event_set_clock in kernel/events/core.c).

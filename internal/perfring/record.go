@@ -1,7 +1,6 @@
 package perfring
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ type Record struct {
 	Parent uint32   // Fork: the thread that forked
 	Comm   string   // Comm: the thread's new name, at most 15 bytes
 	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
-	Period uint64   // Sample: nanoseconds or cycles since the sample before
+	Guest  bool     // Sample: the CPU was in a guest, in its kernel or its user code
 	Lost   uint64   // Lost: how many records
 
 	// Apart, so that samples, which are many, stay small.
@@ -102,8 +101,12 @@ const (
 // ksymbolUnregister is PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
 const ksymbolUnregister = 1
 
-// contextMax is PERF_CONTEXT_MAX: numbers from it on mark parts of a stack.
-const contextMax = ^uint64(4095) + 1
+// What the CPU did, of the header's field misc.
+const (
+	cpuModeMask        = 7 // PERF_RECORD_MISC_CPUMODE_MASK
+	cpuModeGuestKernel = 4 // PERF_RECORD_MISC_GUEST_KERNEL
+	cpuModeGuestUser   = 5 // PERF_RECORD_MISC_GUEST_USER
+)
 
 // parse reads a record, header included, of an event whose samples have what
 // openRing asks for. It reports false for a type that is not passed on.
@@ -120,8 +123,8 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		r.Time = int64(f.uint64())
 		r.CPU = f.uint32()
 		f.uint32()
-		r.Period = f.uint64()
 		r.Stack = f.stack()
+		r.Guest = isGuest(raw)
 	case TypeLost:
 		f.uint64()
 		r.Lost = f.uint64()
@@ -156,78 +159,11 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 	return r, true, nil
 }
 
-// fields takes a record's body apart. ok becomes false when it is too short.
-type fields struct {
-	rest []byte
-	ok   bool
-}
-
-func (f *fields) next(n int) []byte {
-	if len(f.rest) < n {
-		f.ok, f.rest = false, nil
-		return make([]byte, n)
-	}
-	b := f.rest[:n]
-	f.rest = f.rest[n:]
-	return b
-}
-
-func (f *fields) uint16() uint16 { return binary.NativeEndian.Uint16(f.next(2)) }
-func (f *fields) uint32() uint32 { return binary.NativeEndian.Uint32(f.next(4)) }
-func (f *fields) uint64() uint64 { return binary.NativeEndian.Uint64(f.next(8)) }
-
-// stack reads a call chain, without the marks in it.
-func (f *fields) stack() []uint64 {
-	n := f.uint64()
-	if n > uint64(len(f.rest)/8) {
-		f.ok = false
-		return nil
-	}
-	stack := make([]uint64, 0, n)
-	for range n {
-		if addr := f.uint64(); addr < contextMax {
-			stack = append(stack, addr)
-		}
-	}
-	return stack
-}
-
-// symbol reads the body of a KSYMBOL record.
-func (f *fields) symbol() *Symbol {
-	s := &Symbol{Addr: f.uint64(), Len: f.uint32(), Kind: SymbolKind(f.uint16())}
-	s.Unregister = f.uint16()&ksymbolUnregister != 0
-	s.Name = f.name()
-	return s
-}
-
-// program reads the body of a BPF_EVENT record.
-func (f *fields) program() *Program {
-	p := &Program{Event: ProgramEvent(f.uint16())}
-	f.uint16() // flags: none so far
-	p.ID = f.uint32()
-	copy(p.Tag[:], f.next(len(p.Tag)))
-	return p
-}
-
-// name reads a name, which ends with a zero and is padded with more. The sample_id
-// comes right after it, and is not always the end of the record: where a KSYMBOL
-// record is written for several readers on a CPU, the kernel counts the length of the
-// sample_id of each into all that come after (perf_event_ksymbol_output in
-// kernel/events/core.c). Those bytes hold what was there before.
-func (f *fields) name() string {
-	length := bytes.IndexByte(f.rest, 0)
-	if length < 0 {
-		f.ok = false
-		return ""
-	}
-	padded := (length + recordAlign) &^ (recordAlign - 1) // with one zero at least
-	return string(f.next(padded)[:length])
-}
-
-// sampleID reads what stands after the body of records that are not samples.
-func (f *fields) sampleID(r *Record) {
-	r.PID, r.TID = f.uint32(), f.uint32()
-	r.Time = int64(f.uint64())
-	r.CPU = f.uint32()
-	f.uint32()
+// isGuest reports whether a sample is of a guest. The kernel does not unwind those: they
+// have no stack (perf_callchain_kernel in arch/x86/events/core.c). A timer's are marked
+// by KVM, as it goes off just after the guest was left (kvm_arch_pmi_in_guest in
+// arch/x86/include/asm/kvm_host.h).
+func isGuest(raw []byte) bool {
+	mode := binary.NativeEndian.Uint16(raw[4:]) & cpuModeMask
+	return mode == cpuModeGuestKernel || mode == cpuModeGuestUser
 }

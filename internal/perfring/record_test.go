@@ -46,8 +46,21 @@ var stale = strings.Repeat("\xff", sampleIDLen)
 var longest = strings.Repeat("n", 511)
 
 func sample(stack ...any) []byte {
-	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0), uint64(1000)}, stack...)...)
+	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0)}, stack...)...)
 }
+
+// inMode sets the field misc of a record's header.
+func inMode(misc uint16, raw []byte) []byte {
+	binary.NativeEndian.PutUint16(raw[4:], misc)
+	return raw
+}
+
+// The marks of stacks (enum perf_callchain_context of include/uapi/linux/perf_event.h).
+const (
+	contextKernel      = ^uint64(128) + 1
+	contextGuestKernel = ^uint64(2176) + 1
+	contextGuestUser   = ^uint64(2560) + 1
+)
 
 func TestParse(t *testing.T) {
 	for _, tt := range []struct {
@@ -56,12 +69,30 @@ func TestParse(t *testing.T) {
 		want Record
 	}{
 		{
-			"sample", sample(uint64(3), ^uint64(127), leaf, caller),
-			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Period: 1000, Stack: []uint64{leaf, caller}},
+			"sample", sample(uint64(3), contextKernel, leaf, caller),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
 		},
 		{
 			"sample without stack", sample(uint64(0)),
-			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Period: 1000, Stack: []uint64{}},
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{}},
+		},
+		{
+			"sample of a guest's kernel", inMode(cpuModeGuestKernel, sample(uint64(1), contextKernel)),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Guest: true, Stack: []uint64{}},
+		},
+		{
+			"sample of a guest's user code, marked exact", inMode(cpuModeGuestUser|1<<14, sample(uint64(1), contextKernel)),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Guest: true, Stack: []uint64{}},
+		},
+		{
+			"sample of user code, marked exact", inMode(2|1<<14, sample(uint64(0))),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{}},
+		},
+		{
+			"sample with the stack of a guest", inMode(cpuModeGuestKernel, sample(
+				uint64(6), contextGuestKernel, leaf, contextGuestUser, uint64(0x1000), contextKernel, caller,
+			)),
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Guest: true, Stack: []uint64{caller}},
 		},
 		{
 			"lost", record(TypeLost, uint64(1), uint64(42), id),

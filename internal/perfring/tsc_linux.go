@@ -1,0 +1,45 @@
+package perfring
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// capUserTime is cap_user_time of struct perf_event_mmap_page: the rate of the TSC is
+// known, and does not change.
+const capUserTime = 1 << 3
+
+// tscRate returns the number of cycles that the TSC of x86 counts in a second. It is the
+// one by which the kernel makes nanoseconds of them: cycles * time_mult >> time_shift
+// (struct perf_event_mmap_page of include/uapi/linux/perf_event.h). That stands in the page of
+// any event, here one that never happens. The error wraps ErrUnsupported if no rate is known.
+func tscRate(cpu int) (rate uint64, err error) {
+	if runtime.GOARCH != "amd64" {
+		return 0, fmt.Errorf("%w: only x86-64 counts reference cycles at a known rate", ErrUnsupported)
+	}
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
+		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+	}
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return 0, openError(Sampling{}, cpu, err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	mapping, page, err := mapRing(fd, cpu, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(mapping)) }()
+	if page.Capabilities&capUserTime == 0 || page.Time_mult == 0 {
+		return 0, fmt.Errorf("%w: the rate of the TSC is not known", ErrUnsupported)
+	}
+	return rateOf(page.Time_mult, page.Time_shift), nil
+}
+
+// rateOf returns the cycles in a second where nanoseconds are cycles * mult >> shift.
+func rateOf(mult uint32, shift uint16) uint64 { return uint64(1e9) << shift / uint64(mult) }
