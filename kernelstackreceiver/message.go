@@ -140,11 +140,11 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 
 // finish returns the message, of samples taken from start to end. A sample
 // outside, as the wall clock was set or for the error of its conversion, widens
-// the profile's time: it always covers its samples.
+// the profile's time: it always covers its samples. The end is not part of it.
 func (m *message) finish(startUnixNano, endUnixNano int64) pprofile.Profiles {
 	start, end := uint64(startUnixNano), uint64(endUnixNano)
 	if m.events > 0 {
-		start, end = min(start, m.first), max(end, m.last)
+		start, end = min(start, m.first), max(end, m.last+1)
 	}
 	m.profile.SetTime(pcommon.Timestamp(start))
 	m.profile.SetDurationNano(max(start, end) - start)

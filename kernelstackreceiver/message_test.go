@@ -65,7 +65,7 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	m.add(&r, 6000, "")
 	profile := m.finish(500, 5000).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
-	assert.Equal(t, uint64(5600), profile.DurationNano())
+	assert.Equal(t, uint64(5601), profile.DurationNano(), "the last is before the end")
 
 	empty := newMessage(perfring.Sampling{Frequency: 100}, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Zero(t, empty.DurationNano())
