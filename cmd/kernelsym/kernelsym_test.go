@@ -215,7 +215,12 @@ func message() pprofile.Profiles {
 
 func TestTop(t *testing.T) {
 	second := message()
-	second.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SetTime(6e9)
+	p := second.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	p.SetTime(6e9)
+	for _, s := range p.Samples().All() { // as the receiver "kernelstack" has them
+		s.Values().FromRaw(nil)
+		s.TimestampsUnixNano().Append(6e9)
+	}
 	file := profileFile(t, message(), second)
 	for _, tt := range []struct {
 		name string

@@ -122,8 +122,8 @@ func (c *converter) sample(s pprofile.Sample) error {
 	return nil
 }
 
-// Weight returns the sum of a sample's values; a sample that has only timestamps
-// stands for one event each.
+// Weight returns the sum of a sample's values. Where there are none, OTLP has each
+// timestamp count as one (message Sample of profiles.proto).
 func Weight(s pprofile.Sample) (sum int64) {
 	if s.Values().Len() == 0 {
 		return int64(s.TimestampsUnixNano().Len())
