@@ -160,9 +160,10 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 }
 
 // isGuest reports whether a sample is of a guest. The kernel does not unwind those: they
-// have no stack (perf_callchain_kernel in arch/x86/events/core.c). A timer's are marked
-// by KVM, as it goes off just after the guest was left (kvm_arch_pmi_in_guest in
-// arch/x86/include/asm/kvm_host.h).
+// have no stack (perf_callchain_kernel in arch/x86/events/core.c). A timer goes off just
+// after the guest was left, and KVM says that it came from there (kvm_arch_pmi_in_guest in
+// arch/x86/include/asm/kvm_host.h). On arm64, all that happens while a guest's CPU is loaded
+// is the guest's, also what KVM does for it.
 func isGuest(raw []byte) bool {
 	mode := binary.NativeEndian.Uint16(raw[4:]) & cpuModeMask
 	return mode == cpuModeGuestKernel || mode == cpuModeGuestUser
