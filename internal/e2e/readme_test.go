@@ -24,24 +24,34 @@ func TestReadme(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the README is not in the virtual machine")
 	}
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
 	manifest, err := os.ReadFile("../../builder-config.yaml")
 	require.NoError(t, err)
 	configurations, components := 0, 0
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(readme), -1) {
-		for _, m := range component.FindAllStringSubmatch(block[1], -1) {
+	for _, block := range yamlBlocks(t, "../../README.md") {
+		for _, m := range component.FindAllStringSubmatch(block, -1) {
 			components++
 			assert.Contains(t, string(manifest), m[1]+"\n")
 		}
-		if strings.Contains(block[1], "\nservice:") {
+		if strings.Contains(block, "\nservice:") {
 			configurations++
 			file := filepath.Join(t.TempDir(), "config.yaml")
-			require.NoError(t, os.WriteFile(file, []byte(block[1]), 0o600))
+			require.NoError(t, os.WriteFile(file, []byte(block), 0o600))
 			out, err := validate(t, file)
 			require.NoError(t, err, out)
 		}
 	}
 	assert.Positive(t, configurations)
 	assert.Positive(t, components)
+}
+
+// yamlBlocks returns the blocks of YAML in a page.
+func yamlBlocks(t *testing.T, page string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, m := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, m[1])
+	}
+	require.NotEmpty(t, blocks, page)
+	return blocks
 }
