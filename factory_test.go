@@ -2,16 +2,23 @@ package kernelsym
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/collector/processor/xprocessor"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/metadata"
@@ -26,8 +33,13 @@ type pipeline struct {
 
 func newPipeline(t *testing.T, f xprocessor.Factory, c *Config) pipeline {
 	t.Helper()
+	return newPipelineBy(t, f, c, processortest.NewNopSettings(metadata.Type))
+}
+
+func newPipelineBy(t *testing.T, f xprocessor.Factory, c *Config, set processor.Settings) pipeline {
+	t.Helper()
 	sink := new(consumertest.ProfilesSink)
-	p, err := f.CreateProfiles(t.Context(), processortest.NewNopSettings(metadata.Type), c, sink)
+	p, err := f.CreateProfiles(t.Context(), set, c, sink)
 	require.NoError(t, err)
 	return pipeline{p, sink}
 }
@@ -122,4 +134,65 @@ func TestPipelinesShareACache(t *testing.T) {
 	again.start(t)
 	assert.NotEmpty(t, again.name(t, 0xffffffff81000010), "at once: the cache was kept")
 	again.shutdown(t)
+}
+
+// TestContract_9_PipelinesCountTogether has two processors with configurations of their own,
+// one of them in two pipelines.
+func TestContract_9_PipelinesCountTogether(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	f := NewFactory().(xprocessor.Factory)
+	create := func(name string, config *Config) pipeline {
+		set := processortest.NewNopSettings(metadata.Type)
+		set.ID, set.TelemetrySettings = component.NewIDWithName(metadata.Type, name), telemetry.NewTelemetrySettings()
+		p := newPipelineBy(t, f, config, set)
+		p.start(t)
+		t.Cleanup(func() { p.shutdown(t) })
+		return p
+	}
+	shared := kernelWith(t, f, "one")
+	for i, p := range []pipeline{create("", shared), create("", shared), create("other", kernelWith(t, f, "one", "two"))} {
+		for range i + 1 {
+			p.name(t, 0xffffffff81000000)
+		}
+	}
+	assert.Equal(t, map[string]int64{"kernelsym": 1 + 2, "kernelsym/other": 3}, sums(t, telemetry, "frames"))
+	loads := map[string]int64{"kernelsym": 1, "kernelsym/other": 2}
+	require.Eventually(t, func() bool {
+		return maps.Equal(loads, sums(t, telemetry, "updates", attribute.String("kind", "load")))
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// sums returns the values of a counter by processor, of those points that have some
+// attributes.
+func sums(t *testing.T, telemetry *componenttest.Telemetry, name string, with ...attribute.KeyValue) map[string]int64 {
+	t.Helper()
+	m, err := telemetry.GetMetric("otelcol_processor_kernelsym_" + name)
+	require.NoError(t, err)
+	n := make(map[string]int64)
+	for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+		if !slices.ContainsFunc(with, func(kv attribute.KeyValue) bool { v, _ := p.Attributes.Value(kv.Key); return v != kv.Value }) {
+			id, _ := p.Attributes.Value("processor")
+			n[id.AsString()] += p.Value
+		}
+	}
+	return n
+}
+
+// kernelWith returns a configuration that shows a kernel with these modules.
+func kernelWith(t *testing.T, f xprocessor.Factory, modules ...string) *Config {
+	t.Helper()
+	c := f.CreateDefaultConfig().(*Config)
+	c.Procfs, c.Sysfs, c.Bpf.Enabled = t.TempDir(), t.TempDir(), false
+	symbols, list := "ffffffff81000000 T _text\nffffffff81001000 T _etext\n", ""
+	for i, name := range modules {
+		start := strconv.FormatUint(0xffffffffc0000000+uint64(i)<<16, 16)
+		symbols += start + " t in_" + name + "\t[" + name + "]\n"
+		list += name + " 16384 0 - Live 0x" + start + "\n"
+		require.NoError(t, os.MkdirAll(c.Sysfs+"/module/"+name+"/sections", 0o700))
+		require.NoError(t, os.WriteFile(c.Sysfs+"/module/"+name+"/sections/.text", []byte("0x"+start+"\n"), 0o600))
+	}
+	require.NoError(t, os.WriteFile(c.Procfs+"/kallsyms", []byte(symbols), 0o600))
+	require.NoError(t, os.WriteFile(c.Procfs+"/modules", []byte(list), 0o600))
+	return c
 }

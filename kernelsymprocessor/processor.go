@@ -17,25 +17,16 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
-	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// Acquire returns a running cache of symbols, and what gives it back.
-type Acquire func() (cache *symcache.Cache, release func())
-
 // A Processor rewrites the profiles of one pipeline. Its methods are safe for
 // concurrent use.
 type Processor struct {
-	rewriter  *rewrite.Rewriter
-	acquire   Acquire
-	telemetry *metadata.TelemetryBuilder
-	frames    [rewrite.NumOutcomes][symtab.NumOrigins]metric.MeasurementOption
+	component *Component
 
 	cache atomic.Pointer[current] // nil while stopped
 
@@ -47,25 +38,6 @@ type Processor struct {
 type current struct {
 	*symcache.Cache
 	fresh func() *symtab.Snapshot
-}
-
-// New returns a processor that rewrites as opts say, with symbols from the cache
-// that acquire returns.
-func New(set component.TelemetrySettings, opts rewrite.Options, acquire Acquire) (*Processor, error) {
-	telemetry, err := metadata.NewTelemetryBuilder(set)
-	if err != nil {
-		return nil, err
-	}
-	p := &Processor{rewriter: rewrite.New(opts), acquire: acquire, telemetry: telemetry}
-	for outcome := range p.frames {
-		for origin := range p.frames[outcome] {
-			p.frames[outcome][origin] = metric.WithAttributeSet(attribute.NewSet(
-				attribute.String("outcome", rewrite.Outcome(outcome).String()),
-				attribute.String("origin", symtab.Origin(origin).String()),
-			))
-		}
-	}
-	return p, nil
 }
 
 // readyWithin is for how long Start waits for symbols at most.
@@ -80,14 +52,15 @@ func (p *Processor) Start(ctx context.Context, host component.Host) error {
 	if p.stop != nil {
 		return nil
 	}
-	cache, release := p.acquire()
-	if err := errors.Join(p.observe(cache), p.observeUpdates(cache)); err != nil {
+	cache, release := p.component.acquire()
+	unobserve, err := p.component.observe(cache)
+	if err != nil {
 		release()
 		return err
 	}
 	p.cache.Store(&current{cache, cache.Fresh})
 	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
-	p.stop = []func(){unwatch, cache.WatchDelays(p.recordDelay), p.telemetry.Shutdown, release}
+	p.stop = []func(){unwatch, unobserve, release}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	cache.WaitReady(ctx)
@@ -115,75 +88,16 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 		known.Now, known.Clock = cache.Now()
 		known.Snapshot = cache.fresh
 	}
-	pd, counts := p.rewriter.Rewrite(pd, known)
+	pd, counts := p.component.rewriter.Rewrite(pd, known)
 	if counts == (rewrite.Counts{}) {
 		return pd, nil
 	}
-	p.telemetry.ProcessorKernelsymRewriteDuration.Record(ctx, time.Since(start).Seconds())
-	for outcome := range counts {
-		for origin, n := range counts[outcome] {
-			if n > 0 {
-				p.telemetry.ProcessorKernelsymFrames.Add(ctx, int64(n), p.frames[outcome][origin])
-			}
-		}
-	}
+	p.component.metrics.count(ctx, &counts, time.Since(start))
 	return pd, nil
 }
 
 // nothing is what a processor knows that does not run.
 func nothing() *symtab.Snapshot { return nil }
-
-// observe registers the metrics that are read off the cache.
-func (p *Processor) observe(cache *symcache.Cache) error {
-	return errors.Join(
-		p.telemetry.RegisterProcessorKernelsymSymbolsCallback(byOrigin(cache, (*symtab.Table).Symbols)),
-		p.telemetry.RegisterProcessorKernelsymMemoryCallback(byOrigin(cache, (*symtab.Table).Memory)),
-		p.telemetry.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
-			n := 0
-			for _, t := range cache.Snapshot().Tables() {
-				n += t.History()
-			}
-			o.Observe(int64(n))
-			return nil
-		}),
-		p.telemetry.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, o metric.Float64Observer) error {
-			for source, table := range cache.Tables() {
-				o.Observe(table.BlindTime().Seconds(), metric.WithAttributes(attribute.String("source", source)))
-			}
-			return nil
-		}),
-		p.telemetry.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(p.rewriter.ClockOff())
-			return nil
-		}),
-		p.telemetry.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {
-			for _, h := range cache.Health() {
-				up := int64(0)
-				if h.State == symcache.StateUp {
-					up = 1
-				}
-				o.Observe(up, metric.WithAttributes(attribute.String("source", h.Source)))
-			}
-			return nil
-		}),
-	)
-}
-
-// byOrigin observes the sums of what the tables have of each origin.
-func byOrigin[N int | int64](cache *symcache.Cache, of func(*symtab.Table) [symtab.NumOrigins]N) metric.Int64Callback {
-	return func(_ context.Context, o metric.Int64Observer) error {
-		var sums [symtab.NumOrigins]int64
-		for _, t := range cache.Snapshot().Tables() {
-			for origin, n := range of(t) {
-				sums[origin] += int64(n)
-			}
-		}
-		for origin, n := range sums {
-			o.Observe(n, metric.WithAttributes(attribute.String("origin", symtab.Origin(origin).String())))
-		}
-		return nil
-	}
-}
 
 // reportStatus reports what is wrong with the sources or, once all have begun, that
 // nothing is.

@@ -117,9 +117,19 @@ func atOnce() context.Context {
 
 func newProcessor(t testing.TB, acquire Acquire) *Processor {
 	t.Helper()
-	p, err := New(componenttest.NewNopTelemetrySettings(), rewrite.Options{}, acquire)
+	return newProcessorIn(t, componenttest.NewNopTelemetrySettings(), acquire)
+}
+
+func newProcessorIn(t testing.TB, set component.TelemetrySettings, acquire Acquire) *Processor {
+	t.Helper()
+	c, err := NewComponent(component.MustNewIDWithName("kernelsym", "test"), set, rewrite.Options{}, acquire)
 	require.NoError(t, err)
-	return p
+	return c.NewProcessor()
+}
+
+// with returns the attributes of a metric of such a processor.
+func with(attributes ...attribute.KeyValue) attribute.Set {
+	return attribute.NewSet(append(attributes, attribute.String("processor", "kernelsym/test"))...)
 }
 
 func TestProcessorUsesTheLatestSymbols(t *testing.T) {
@@ -235,10 +245,9 @@ func TestContract_9_BlindTime(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
 	s := make(source)
-	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
-	require.NoError(t, err)
+	p := newProcessorIn(t, telemetry.NewTelemetrySettings(), s.acquire)
 	require.NoError(t, p.Start(atOnce(), newHost()))
-	_, err = telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
+	_, err := telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
 	require.Error(t, err, "nothing was published")
 
 	h := symtab.NewHistory(symtab.Limits{})
@@ -249,7 +258,7 @@ func TestContract_9_BlindTime(t *testing.T) {
 	s <- published{table: h.Table()}
 	s <- published{table: h.Table()} // the first is in the snapshot
 	metadatatest.AssertEqualProcessorKernelsymBlindTime(t, telemetry,
-		[]metricdata.DataPoint[float64]{{Value: 1.5, Attributes: attribute.NewSet(attribute.String("source", "fake"))}},
+		[]metricdata.DataPoint[float64]{{Value: 1.5, Attributes: with(attribute.String("source", "fake"))}},
 		metricdatatest.IgnoreTimestamp())
 	require.NoError(t, p.Shutdown(t.Context()))
 }
@@ -258,13 +267,12 @@ func TestTelemetry(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
 	s := make(source)
-	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
-	require.NoError(t, err)
+	p := newProcessorIn(t, telemetry.NewTelemetrySettings(), s.acquire)
 	require.NoError(t, p.Start(atOnce(), newHost()))
 	sourceUp := func(want int64) {
 		t.Helper()
 		metadatatest.AssertEqualProcessorKernelsymSourceUp(t, telemetry,
-			[]metricdata.DataPoint[int64]{{Value: want, Attributes: attribute.NewSet(attribute.String("source", "fake"))}},
+			[]metricdata.DataPoint[int64]{{Value: want, Attributes: with(attribute.String("source", "fake"))}},
 			metricdatatest.IgnoreTimestamp())
 	}
 	sourceUp(0)
@@ -275,15 +283,15 @@ func TestTelemetry(t *testing.T) {
 	before := frames(t, telemetry)
 	process(t, p)
 	after := frames(t, telemetry)
-	resolved := attribute.NewSet(attribute.String("outcome", "resolved"), attribute.String("origin", "kernel"))
-	unresolved := attribute.NewSet(attribute.String("outcome", "unresolved"), attribute.String("origin", "kernel"))
+	resolved := with(attribute.String("outcome", "resolved"), attribute.String("origin", "kernel"))
+	unresolved := with(attribute.String("outcome", "unresolved"), attribute.String("origin", "kernel"))
 	assert.Equal(t, before[resolved]+1, after[resolved])
 	assert.Equal(t, before[unresolved]+1, after[unresolved])
 
 	ofKernel := func(n int64) (points []metricdata.DataPoint[int64]) {
 		for origin, n := range [symtab.NumOrigins]int64{symtab.OriginKernel: n} {
 			points = append(points, metricdata.DataPoint[int64]{
-				Value: n, Attributes: attribute.NewSet(attribute.String("origin", symtab.Origin(origin).String())),
+				Value: n, Attributes: with(attribute.String("origin", symtab.Origin(origin).String())),
 			})
 		}
 		return points

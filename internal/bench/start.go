@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap"
 
@@ -31,13 +32,13 @@ func benchStart(rounds int) error {
 		task{
 			prepare: func() {
 				stop()
-				var err error
-				p, err = kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{},
-					func() (*symcache.Cache, func()) {
+				c, err := kernelsymprocessor.NewComponent(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
+					rewrite.Options{}, func() (*symcache.Cache, func()) {
 						cache := symcache.Start(zap.NewNop(), nil, list()...)
 						return cache, cache.Stop
 					})
 				note(err)
+				p = c.NewProcessor()
 			},
 			run: func() { note(p.Start(ctx, componenttest.NewNopHost())) },
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	collectorcomponent "go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.uber.org/goleak"
@@ -53,12 +54,13 @@ func TestChurn(t *testing.T) {
 
 	l := &ledger{files: make(map[string]*kerneltest.ModuleCode)}
 	var cache *symcache.Cache
-	p, err := kernelsymprocessor.New(componenttest.NewNopTelemetrySettings(), rewrite.Options{KeepAddresses: true},
-		func() (*symcache.Cache, func()) {
+	c, err := kernelsymprocessor.NewComponent(collectorcomponent.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
+		rewrite.Options{KeepAddresses: true}, func() (*symcache.Cache, func()) {
 			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.Limits{}), l.published})
 			return cache, cache.Stop
 		})
 	require.NoError(t, err)
+	p := c.NewProcessor()
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 	stop := make(chan struct{})
 	var profiles sync.WaitGroup

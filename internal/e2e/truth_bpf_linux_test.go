@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"errors"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,16 +92,11 @@ func TestTruthManyPrograms(t *testing.T) {
 // if it has none.
 func (tr *truth) metric(name string) (value float64) {
 	tr.t.Helper()
-	request, err := http.NewRequestWithContext(tr.t.Context(), http.MethodGet, "http://"+tr.metrics+"/metrics", nil)
-	require.NoError(tr.t, err)
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
-	require.NoError(tr.t, err)
-	text, err := io.ReadAll(response.Body)
-	require.NoError(tr.t, errors.Join(err, response.Body.Close()))
-	for line := range strings.Lines(string(text)) {
+	for _, line := range scrape(tr.t, tr.metrics) {
 		if strings.HasPrefix(line, "otelcol_processor_kernelsym_"+name) &&
 			(strings.Contains(line, `source="bpf"`) || !strings.Contains(line, `source="`)) {
-			value, err = strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			var err error
+			value, err = strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
 			require.NoError(tr.t, err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
 	"github.com/kernelsym/kernelsym/internal/metadatatest"
-	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
@@ -21,8 +20,7 @@ func TestContract_9_UpdatesAreCounted(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
 	s := make(source)
-	p, err := New(telemetry.NewTelemetrySettings(), rewrite.Options{}, s.acquire)
-	require.NoError(t, err)
+	p := newProcessorIn(t, telemetry.NewTelemetrySettings(), s.acquire)
 	require.NoError(t, p.Start(atOnce(), newHost()))
 
 	changes := symcache.Changes{Counts: symcache.Counts{LostRecords: 5, Resyncs: 1}}
@@ -33,7 +31,7 @@ func TestContract_9_UpdatesAreCounted(t *testing.T) {
 
 	fake := attribute.String("source", "fake")
 	point := func(n int64, attributes ...attribute.KeyValue) metricdata.DataPoint[int64] {
-		return metricdata.DataPoint[int64]{Value: n, Attributes: attribute.NewSet(attributes...)}
+		return metricdata.DataPoint[int64]{Value: n, Attributes: with(attributes...)}
 	}
 	kind := func(name string) attribute.KeyValue { return attribute.String("kind", name) }
 	metadatatest.AssertEqualProcessorKernelsymUpdates(t, telemetry, []metricdata.DataPoint[int64]{
@@ -49,7 +47,7 @@ func TestContract_9_UpdatesAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	points := delay.Data.(metricdata.Histogram[float64]).DataPoints
 	require.Len(t, points, 1, "when the unload happened is not known")
-	assert.Equal(t, attribute.NewSet(fake, kind("load")), points[0].Attributes)
+	assert.Equal(t, with(fake, kind("load")), points[0].Attributes)
 	assert.Equal(t, uint64(1), points[0].Count)
 	assert.InDelta(t, time.Hour.Seconds(), points[0].Sum, time.Minute.Seconds())
 }

@@ -1,0 +1,248 @@
+package kernelsymprocessor
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A member is a component of a collector, in some pipelines.
+type member struct {
+	t         *testing.T
+	source    source
+	pipelines []*Processor
+}
+
+// The clocks in these tests stand still.
+const (
+	now  = int64(1000 * time.Second)
+	unix = int64(1_700_000_000 * time.Second)
+	code = 0xffffffffc0000000
+)
+
+// startMember starts a component in a number of pipelines.
+func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, opts rewrite.Options, pipelines int) *member {
+	t.Helper()
+	m := &member{t: t, source: make(source)}
+	clock := func() realtime.Reading { return realtime.Reading{Boot: now, Offset: unix - now} }
+	var caches symcache.Registry[string]
+	c, err := NewComponent(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
+		func() (*symcache.Cache, func()) {
+			return caches.Acquire("", zap.NewNop(), func() *symcache.Cache {
+				return symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), m.source)
+			})
+		})
+	require.NoError(t, err)
+	for range pipelines {
+		p := c.NewProcessor()
+		require.NoError(t, p.Start(atOnce(), newHost()))
+		m.pipelines = append(m.pipelines, p)
+	}
+	return m
+}
+
+// know makes a table known: of BPF functions and of times in which some may have been missed.
+func (m *member) know(functions int, blind time.Duration, changes symcache.Changes) {
+	m.t.Helper()
+	h := symtab.NewHistory(symtab.Limits{TTL: time.Hour, MaxEntries: 10})
+	for i := range functions {
+		h.Load(symtab.NewFunction(symtab.OriginBPF, "f", code+uint64(i)*0x1000, 0x100, now/2))
+	}
+	h.Load(symtab.NewFunction(symtab.OriginBPF, "gone", code-0x1000, 0x100, now/2))
+	h.Unload(h.At(code-0x1000), now/2+1)
+	h.Blind(symtab.Interval{From: 0, To: blind.Nanoseconds()})
+	h.SetCertain(now)
+	m.source <- published{table: h.Table(), changes: changes}
+	m.source <- published{table: h.Table()} // then the first is known
+}
+
+// pass sends a message with a named frame and one without through a pipeline.
+func (m *member) pass(pipeline int, at int64) {
+	m.t.Helper()
+	msg := rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		rewritetest.Frame{Address: code + 8, Type: "kernel"},
+		rewritetest.Frame{Address: 0xffffffff81000000, Type: "kernel", Lines: []rewritetest.Line{{Name: "came_with_it"}}},
+	)
+	msg.LastSample().TimestampsUnixNano().Append(uint64(unix + at))
+	_, err := m.pipelines[pipeline].ProcessProfiles(m.t.Context(), msg.Profiles)
+	require.NoError(m.t, err)
+}
+
+func (m *member) shutdown(pipeline int) {
+	m.t.Helper()
+	require.NoError(m.t, m.pipelines[pipeline].Shutdown(context.Background()))
+}
+
+// valuesOf returns the values of all metrics of a component, of histograms the counts. It
+// fails for one that is nobody's.
+func valuesOf(t *testing.T, telemetry *componenttest.Telemetry, id string) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, telemetry.Reader.Collect(t.Context(), &all))
+	values := make(map[string]float64)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			for set, value := range pointsOf(t, m.Data) {
+				processor, ok := set.Value("processor")
+				require.True(t, ok, "%s{%s}", m.Name, set.Encoded(attribute.DefaultEncoder()))
+				if processor.AsString() == id {
+					rest, _ := set.Filter(func(kv attribute.KeyValue) bool { return kv.Key != "processor" })
+					name := strings.TrimPrefix(m.Name, "otelcol_processor_kernelsym_")
+					values[name+"{"+rest.Encoded(attribute.DefaultEncoder())+"}"] = value
+				}
+			}
+		}
+	}
+	return values
+}
+
+func pointsOf(t *testing.T, data metricdata.Aggregation) map[attribute.Set]float64 {
+	t.Helper()
+	points := make(map[attribute.Set]float64)
+	switch data := data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			points[p.Attributes] = float64(p.Value)
+		}
+	case metricdata.Sum[float64]:
+		for _, p := range data.DataPoints {
+			points[p.Attributes] = p.Value
+		}
+	case metricdata.Gauge[int64]:
+		for _, p := range data.DataPoints {
+			points[p.Attributes] = float64(p.Value)
+		}
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			points[p.Attributes] = float64(p.Count)
+		}
+	default:
+		t.Fatalf("%T", data)
+	}
+	return points
+}
+
+// What is expected of a component in two pipelines and of one in one pipeline.
+var (
+	wantTwice = map[string]float64{
+		"frames{origin=bpf,outcome=resolved}":      2,
+		"frames{origin=kernel,outcome=unobserved}": 2,
+		"frames{origin=kernel,outcome=named}":      4,
+		"profiles_clock_off{}":                     2,
+		"rewrite_duration{}":                       4,
+		"blind_time{source=fake}":                  1.5,
+		"history_entries{}":                        1,
+		"lost_records{source=fake}":                5,
+		"resyncs{source=fake}":                     1,
+		"source_up{source=fake}":                   1,
+		"symbols{origin=bpf}":                      3,
+		"updates{kind=load,source=fake}":           3,
+		"updates{kind=unload,source=fake}":         0,
+		"update_delay{kind=load,source=fake}":      1,
+	}
+	wantOnce = map[string]float64{
+		"frames{origin=bpf,outcome=resolved}":   1,
+		"frames{origin=kernel,outcome=named}":   1,
+		"profiles_clock_off{}":                  0,
+		"rewrite_duration{}":                    1,
+		"blind_time{source=fake}":               0.25,
+		"history_entries{}":                     1,
+		"lost_records{source=fake}":             70,
+		"resyncs{source=fake}":                  10,
+		"source_up{source=fake}":                1,
+		"symbols{origin=bpf}":                   2,
+		"updates{kind=load,source=fake}":        0,
+		"updates{kind=unload,source=fake}":      20,
+		"update_delay{kind=unload,source=fake}": 1,
+	}
+)
+
+// TestContract_9_EachComponentHasItsOwnMetrics has two components in one collector that know
+// and do different things, one of them in two pipelines. That both pipelines report must
+// change nothing: what they know is the same, and what they do adds up.
+func TestContract_9_EachComponentHasItsOwnMetrics(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	opts := rewrite.Options{History: time.Hour}
+	twice := startMember(t, telemetry, "twice", opts, 2)
+	once := startMember(t, telemetry, "once", opts, 1)
+
+	changes := symcache.Changes{Counts: symcache.Counts{LostRecords: 5, Resyncs: 1}}
+	changes.Note(symcache.KindLoad, 3, time.Now())
+	twice.know(3, 1500*time.Millisecond, changes)
+	changes = symcache.Changes{Counts: symcache.Counts{LostRecords: 70, Resyncs: 10}}
+	changes.Note(symcache.KindUnload, 20, time.Now())
+	once.know(2, 250*time.Millisecond, changes)
+
+	twice.pass(0, -1)
+	twice.pass(1, -1)
+	twice.pass(0, int64(time.Hour))
+	twice.pass(1, int64(time.Hour))
+	once.pass(0, -1)
+
+	check := func(want map[string]float64, id string) map[string]float64 {
+		t.Helper()
+		values := valuesOf(t, telemetry, id)
+		assert.Subset(t, values, want, id)
+		return values
+	}
+	check(wantOnce, "kernelsym/once")
+	namesAll(t, check(wantTwice, "kernelsym/twice"))
+
+	twice.shutdown(0)
+	check(wantTwice, "kernelsym/twice") // the other pipeline still reports
+	twice.shutdown(1)
+	assert.NotContains(t, valuesOf(t, telemetry, "kernelsym/twice"), "source_up{source=fake}")
+	check(wantOnce, "kernelsym/once")
+	once.shutdown(0)
+}
+
+// namesAll verifies that values are of all metrics that there are.
+func namesAll(t *testing.T, values map[string]float64) {
+	t.Helper()
+	got := make(map[string]bool)
+	for name := range values {
+		name, _, _ = strings.Cut(name, "{")
+		got["ProcessorKernelsym"+strings.ReplaceAll(name, "_", "")] = true
+	}
+	want := make(map[string]bool)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[metadata.TelemetryBuilder]()) {
+		if name, ok := strings.CutPrefix(field.Name, "ProcessorKernelsym"); ok {
+			want["ProcessorKernelsym"+strings.ToLower(name)] = true
+		}
+	}
+	assert.Equal(t, want, got)
+}
+
+// TestCountingDoesNotAllocate: what is counted with each message has its attributes already.
+func TestCountingDoesNotAllocate(t *testing.T) {
+	telemetry := componenttest.NewTelemetry()
+	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+	m, err := newMetrics(component.MustNewID("kernelsym"), telemetry.NewTelemetrySettings())
+	require.NoError(t, err)
+	var counts rewrite.Counts
+	for outcome := range counts {
+		for origin := range counts[outcome] {
+			counts[outcome][origin] = 1
+		}
+	}
+	ctx := t.Context()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { m.count(ctx, &counts, time.Millisecond) }))
+}

@@ -1,0 +1,167 @@
+package kernelsymprocessor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// metrics are those of one component (contract 9).
+type metrics struct {
+	*metadata.TelemetryBuilder
+
+	processor attribute.KeyValue // the component's id, which every metric has
+
+	// Options for what is counted with each message, made once.
+	frames   [rewrite.NumOutcomes][symtab.NumOrigins][]metric.AddOption
+	rewrites []metric.RecordOption
+}
+
+func newMetrics(id component.ID, set component.TelemetrySettings) (*metrics, error) {
+	builder, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{TelemetryBuilder: builder, processor: attribute.String("processor", id.String())}
+	m.rewrites = []metric.RecordOption{m.with()}
+	for outcome := range m.frames {
+		for origin := range m.frames[outcome] {
+			m.frames[outcome][origin] = []metric.AddOption{m.with(
+				attribute.String("outcome", rewrite.Outcome(outcome).String()),
+				attribute.String("origin", symtab.Origin(origin).String()),
+			)}
+		}
+	}
+	return m, nil
+}
+
+// with returns the option for these attributes and the processor's.
+func (m *metrics) with(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(attributes, m.processor)...))
+}
+
+func (m *metrics) withSource(source string) metric.MeasurementOption {
+	return m.with(attribute.String("source", source))
+}
+
+func (m *metrics) withKind(source string, kind symcache.Kind) metric.MeasurementOption {
+	return m.with(attribute.String("source", source), attribute.String("kind", kind.String()))
+}
+
+// count counts the frames of a message that had some.
+func (m *metrics) count(ctx context.Context, counts *rewrite.Counts, took time.Duration) {
+	m.ProcessorKernelsymRewriteDuration.Record(ctx, took.Seconds(), m.rewrites...)
+	for outcome := range counts {
+		for origin, n := range counts[outcome] {
+			if n > 0 {
+				m.ProcessorKernelsymFrames.Add(ctx, int64(n), m.frames[outcome][origin]...)
+			}
+		}
+	}
+}
+
+// recordDelay records how long a change took to get into the table.
+func (m *metrics) recordDelay(source string, kind symcache.Kind, delay time.Duration) {
+	m.ProcessorKernelsymUpdateDelay.Record(context.Background(), delay.Seconds(), m.withKind(source, kind))
+}
+
+// observe reports what is in the cache, and what the rewriter counted, until stop is called.
+func (m *metrics) observe(cache *symcache.Cache, rewriter *rewrite.Rewriter) (stop func(), err error) {
+	if err := errors.Join(m.observeTables(cache), m.observeSources(cache),
+		m.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(rewriter.ClockOff(), m.with())
+			return nil
+		}),
+	); err != nil {
+		m.Shutdown()
+		return nil, err
+	}
+	unwatch := cache.WatchDelays(m.recordDelay)
+	return func() {
+		unwatch()
+		m.Shutdown()
+	}, nil
+}
+
+// observeTables registers the metrics of what is known.
+func (m *metrics) observeTables(cache *symcache.Cache) error {
+	return errors.Join(
+		m.RegisterProcessorKernelsymSymbolsCallback(byOrigin(m, cache, (*symtab.Table).Symbols)),
+		m.RegisterProcessorKernelsymMemoryCallback(byOrigin(m, cache, (*symtab.Table).Memory)),
+		m.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
+			n := 0
+			for _, t := range cache.Snapshot().Tables() {
+				n += t.History()
+			}
+			o.Observe(int64(n), m.with())
+			return nil
+		}),
+		m.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, o metric.Float64Observer) error {
+			for source, table := range cache.Tables() {
+				o.Observe(table.BlindTime().Seconds(), m.withSource(source))
+			}
+			return nil
+		}),
+	)
+}
+
+// byOrigin observes the sums of what the tables have of each origin.
+func byOrigin[N int | int64](
+	m *metrics, cache *symcache.Cache, of func(*symtab.Table) [symtab.NumOrigins]N,
+) metric.Int64Callback {
+	return func(_ context.Context, o metric.Int64Observer) error {
+		var sums [symtab.NumOrigins]int64
+		for _, t := range cache.Snapshot().Tables() {
+			for origin, n := range of(t) {
+				sums[origin] += int64(n)
+			}
+		}
+		for origin, n := range sums {
+			o.Observe(n, m.with(attribute.String("origin", symtab.Origin(origin).String())))
+		}
+		return nil
+	}
+}
+
+// observeSources registers the metrics of how well sources work and what they counted.
+func (m *metrics) observeSources(cache *symcache.Cache) error {
+	of := func(count func(c symcache.SourceCounts) int64) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			for _, c := range cache.Counts() {
+				o.Observe(count(c), m.withSource(c.Source))
+			}
+			return nil
+		}
+	}
+	return errors.Join(
+		m.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.LostRecords })),
+		m.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Resyncs })),
+		m.RegisterProcessorKernelsymUpdatesCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for _, c := range cache.Counts() {
+				for kind, n := range c.Updates {
+					o.Observe(n, m.withKind(c.Source, symcache.Kind(kind)))
+				}
+			}
+			return nil
+		}),
+		m.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for _, h := range cache.Health() {
+				up := int64(0)
+				if h.State == symcache.StateUp {
+					up = 1
+				}
+				o.Observe(up, m.withSource(h.Source))
+			}
+			return nil
+		}),
+	)
+}
