@@ -9,42 +9,49 @@ import (
 	"testing"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 )
 
-// dashboardQueries returns the queries of the dashboard by panel, with values for
-// Grafana's variables.
-func dashboardQueries(t *testing.T) map[string][]string {
+// A dashboard is what is used of Grafana's.
+type dashboard struct {
+	Panels []struct {
+		Title       string                   `json:"title"`
+		Description string                   `json:"description"`
+		GridPos     struct{ X, Y, W, H int } `json:"gridPos"`
+		Targets     []struct {
+			Expr string `json:"expr"`
+		} `json:"targets"`
+	} `json:"panels"`
+	Templating struct {
+		List []struct {
+			Name string `json:"name"`
+		} `json:"list"`
+	} `json:"templating"`
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	text, err := os.ReadFile(repository + "/deploy/grafana/kernelsym.json")
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "allValue", "all instances are those with kernelsym, not all that there are")
-	var dashboard struct {
-		Panels []struct {
-			ID      int    `json:"id"`
-			Title   string `json:"title"`
-			GridPos struct{ X, Y, W, H int }
-			Targets []struct {
-				Expr string `json:"expr"`
-			} `json:"targets"`
-		} `json:"panels"`
-		Templating struct {
-			List []struct {
-				Name string `json:"name"`
-			} `json:"list"`
-		} `json:"templating"`
-	}
-	require.NoError(t, json.Unmarshal(text, &dashboard))
+	require.NoError(t, json.Unmarshal(text, &d))
+	return d
+}
+
+// dashboardQueries returns the queries of the dashboard by panel, with values for
+// Grafana's variables.
+func dashboardQueries(t *testing.T) map[string][]string {
+	t.Helper()
+	d := readDashboard(t)
 	variables := []string{"__rate_interval"}
-	for _, v := range dashboard.Templating.List {
+	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
 	}
 	queries := make(map[string][]string)
-	for _, p := range dashboard.Panels {
+	for _, p := range d.Panels {
 		require.NotContains(t, queries, p.Title)
 		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
 		for _, target := range p.Targets {
@@ -52,27 +59,43 @@ func dashboardQueries(t *testing.T) map[string][]string {
 				assert.Contains(t, variables, used[1], p.Title)
 			}
 			queries[p.Title] = append(queries[p.Title],
-				strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*").Replace(target.Expr))
+				strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$processor", ".*").Replace(target.Expr))
 		}
 		require.NotEmpty(t, queries[p.Title])
 	}
 	return queries
 }
 
+// TestDashboardKnowsProcessorsAndOutcomes verifies that each panel is of the processors that
+// are selected, and that the panel of outcomes says what each of them means.
+func TestDashboardKnowsProcessorsAndOutcomes(t *testing.T) {
+	_, values := exposedNames(t)
+	explained := false
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			selectors := strings.Count(target.Expr, "otelcol_processor_kernelsym_")
+			assert.Equal(t, selectors, strings.Count(target.Expr, `processor=~"$processor"`), p.Title)
+		}
+		if p.Title == "Frames by outcome" {
+			explained = true
+			for _, outcome := range values["outcome"] {
+				assert.Contains(t, p.Description, outcome+": ")
+			}
+		}
+	}
+	assert.True(t, explained)
+}
+
 // alertQueries returns the queries of the alert rules by name.
 func alertQueries(t *testing.T) map[string][]string {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile(repository+"/deploy/prometheus/alerts.yaml", false, model.UTF8Validation)
-	require.Empty(t, errs)
 	queries := make(map[string][]string)
-	for _, group := range groups.Groups {
-		for _, rule := range group.Rules {
-			queries[rule.Alert] = []string{rule.Expr}
-			for _, needed := range []string{"summary", "description", "runbook"} {
-				assert.NotEmpty(t, rule.Annotations[needed], "%s: %s", rule.Alert, needed)
-			}
-			assert.NotEmpty(t, rule.Labels["severity"], rule.Alert)
+	for name, rule := range alertRules(t) {
+		queries[name] = []string{rule.Expr}
+		for _, needed := range []string{"summary", "description"} {
+			assert.NotEmpty(t, rule.Annotations[needed], "%s: %s", name, needed)
 		}
+		assert.NotEmpty(t, rule.Labels["severity"], name)
 	}
 	return queries
 }
@@ -142,7 +165,7 @@ func TestMonitoring(t *testing.T) {
 					}
 				}
 				for label, wanted := range labels {
-					if label != "instance" && label != model.MetricNameLabel {
+					if label != "instance" && label != "processor" && label != model.MetricNameLabel {
 						assert.Subset(t, values[label], wanted, "%s: %s", where, label)
 					}
 				}

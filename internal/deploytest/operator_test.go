@@ -86,6 +86,9 @@ func TestPodMonitor(t *testing.T) {
 		assert.Equal(t, m.namespaces[0].Name, monitor.Namespace)
 		for _, endpoint := range monitor.Spec.Endpoints {
 			assert.True(t, hasPort(t, pod.Spec, endpoint.Port), owner)
+			require.Len(t, endpoint.Relabelings, 1)
+			assert.Equal(t, []string{"__meta_kubernetes_pod_node_name"}, endpoint.Relabelings[0].SourceLabels)
+			assert.Equal(t, "node", endpoint.Relabelings[0].TargetLabel, "by which alerts name the node")
 		}
 	}
 }

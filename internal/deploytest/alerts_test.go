@@ -1,0 +1,227 @@
+package deploytest
+
+import (
+	"maps"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/template"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// alertRules returns the alert rules by name.
+func alertRules(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile(repository+"/deploy/prometheus/alerts.yaml", false, model.UTF8Validation)
+	require.Empty(t, errs)
+	rules := make(map[string]rulefmt.Rule)
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			require.NotContains(t, rules, rule.Alert)
+			rules[rule.Alert] = rule
+		}
+	}
+	return rules
+}
+
+// summary returns the summary of an alert as Prometheus would write it.
+func summary(t *testing.T, rule *rulefmt.Rule, of promql.Sample) string {
+	t.Helper()
+	const names = "{{$labels := .Labels}}{{$value := .Value}}"
+	text, err := template.NewTemplateExpander(t.Context(), names+rule.Annotations["summary"], rule.Alert,
+		template.AlertTemplateData(of.Metric.Map(), nil, "", of), 0, nil, new(url.URL), nil).Expand()
+	require.NoError(t, err, rule.Alert)
+	return text
+}
+
+// firing returns which alerts fire, for which processor and on which node. It fails for a
+// summary that does not say so.
+func firing(t *testing.T, exposed memory) (fire []string) {
+	t.Helper()
+	for name, rule := range alertRules(t) {
+		for _, s := range answer(t, rule.Expr, exposed) {
+			where := s.Metric.Get("node")
+			if where == "" {
+				where = s.Metric.Get("instance")
+			}
+			text := summary(t, &rule, s)
+			assert.Contains(t, text, s.Metric.Get("processor"), name)
+			assert.Contains(t, text, where, name)
+			fire = append(fire, strings.Join(strings.Fields(name+" "+s.Metric.Get("processor")+" "+where), " "))
+		}
+	}
+	return fire
+}
+
+// An alertCase is what collectors expose and which alerts fire.
+type alertCase struct {
+	exposed memory
+	want    []string
+}
+
+// troubles are those of all kinds. Nodes a and b each have a collector with two processors.
+// Where something is wrong, it is so for one of them only.
+func troubles() map[string]alertCase {
+	all := troublesOfSources()
+	maps.Copy(all, troublesOfFrames())
+	maps.Copy(all, troublesOfCollectors())
+	return all
+}
+
+func troublesOfSources() map[string]alertCase {
+	const lost = "lost_records"
+	return map[string]alertCase{
+		"all is well": {both(node("a"), node("b")), nil},
+		"no symbols": {
+			both(node("a"), with(node("b"), always(symbols("b", other), 0),
+				always(source("b", other, "kallsyms"), 0), always(source("b", other, "modules"), 0))),
+			[]string{"KernelsymNoKernelSymbols kernelsym/other node-b"},
+		},
+		"no symbols for one, and a source of the other is down": {
+			with(node("a"), always(symbols("a", other), 0), always(source("a", other, "kallsyms"), 0), always(source("a", main, "bpf"), 0)),
+			[]string{"KernelsymNoKernelSymbols kernelsym/other node-a", "KernelsymSourceDown kernelsym node-a"},
+		},
+		"no sysfs": {
+			with(node("a"), always(source("a", other, "kallsyms"), 0)), []string{"KernelsymSourceDown kernelsym/other node-a"},
+		},
+		"no SYS_ADMIN": {
+			both(node("a"), with(node("b"), always(source("b", main, "bpf"), 0))), []string{"KernelsymSourceDown kernelsym node-b"},
+		},
+		"records lost": {
+			node("a", counter(exposed("a", other, lost, "source", "bpf"), 1)), []string{"KernelsymRecordsLost kernelsym/other node-a"},
+		},
+		"records were lost once": {node("a", always(exposed("a", other, lost, "source", "bpf"), 7)), nil},
+	}
+}
+
+func troublesOfFrames() map[string]alertCase {
+	const off, named = "profiles_clock_off", "named"
+	return map[string]alertCase{
+		"unresolved": {
+			node("a", counter(frames("a", other, "unresolved"), 3000)), []string{"KernelsymFramesUnresolved kernelsym/other node-a"},
+		},
+		"ambiguous": {
+			node("a", counter(frames("a", other, "ambiguous"), 3000)), []string{"KernelsymFramesUnresolved kernelsym/other node-a"},
+		},
+		"unobserved": {
+			node("a", counter(frames("a", main, "unobserved"), 3000)), []string{"KernelsymFramesUnresolved kernelsym node-a"},
+		},
+		"unresolved, and many came with a name": {
+			node("a", counter(frames("a", other, "unresolved"), 3000), counter(frames("a", other, named), 1e6)),
+			[]string{"KernelsymFramesUnresolved kernelsym/other node-a"},
+		},
+		"few are unresolved":  {node("a", counter(frames("a", other, "unresolved"), 300)), nil},
+		"all come with names": {node("a", counter(frames("a", other, named), 1e6)), nil},
+		"hardly any frames": {
+			with(node("a", counter(frames("a", other, "unresolved"), 30), counter(frames("a", other, "foreign"), 30)),
+				counter(frames("a", other, "resolved"), 0)), nil,
+		},
+		"of other hosts": {
+			node("a", counter(frames("a", other, "foreign"), 9000), counter(frames("a", other, named), 1e6)),
+			[]string{"KernelsymFramesForeign kernelsym/other node-a"},
+		},
+		"some are of other hosts": {node("a", counter(frames("a", other, "foreign"), 3000)), nil},
+		"a clock off":             {node("a", counter(exposed("a", other, off), 1)), []string{"KernelsymClockOff kernelsym/other node-a"}},
+		"a clock was off":         {node("a", always(exposed("a", other, off), 7)), nil},
+	}
+}
+
+func troublesOfCollectors() map[string]alertCase {
+	return map[string]alertCase{
+		"nothing is scraped":      {nil, []string{"KernelsymAbsent"}},
+		"it is gone":              {both(node("a"), between(0, now-20, "b")), []string{"KernelsymGone node-b"}},
+		"it was gone before":      {both(node("a"), between(0, 20, "b")), nil},
+		"pods were replaced":      {both(between(0, now-20, "a"), between(now-20, now, "b")), nil},
+		"a processor was removed": {both(node("a"), except(other, node("b")), only(other, between(0, now-20, "b"))), nil},
+		"it is gone, and a processor was added elsewhere": {
+			both(except(other, node("a")), only(other, between(now-20, now, "a")), only(main, between(0, now-20, "b"))),
+			[]string{"KernelsymGone node-b"},
+		},
+		"nobody sends any more":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles node-b"}},
+		"nobody has sent anything": {without(node("a"), accepted("a")), []string{"KernelsymNoProfiles node-a"}},
+	}
+}
+
+// both puts nodes together.
+func both(list ...[]series) memory { return slices.Concat(list...) }
+
+func (s series) isOf(processor string) bool {
+	return strings.Contains(s.name, `processor="`+processor+`"`)
+}
+
+// only keeps what a processor exposes.
+func only(processor string, all []series) []series {
+	return slices.DeleteFunc(all, func(s series) bool { return !s.isOf(processor) })
+}
+
+// except leaves it out.
+func except(processor string, all []series) []series {
+	return slices.DeleteFunc(all, func(s series) bool { return s.isOf(processor) })
+}
+
+// TestAlertsFire verifies which alerts fire when, for which processor and on which node.
+// Each fires once at least; where it does not, the other cases say that it must not.
+func TestAlertsFire(t *testing.T) {
+	fired := make(map[string]bool)
+	for name, tt := range troubles() {
+		t.Run(name, func(t *testing.T) {
+			fire := firing(t, tt.exposed)
+			assert.ElementsMatch(t, tt.want, fire)
+			for _, f := range fire {
+				alert, _, _ := strings.Cut(f, " ")
+				fired[alert] = true
+			}
+		})
+	}
+	for alert := range alertRules(t) {
+		assert.True(t, fired[alert], "%s never fires", alert)
+	}
+}
+
+var nodeLabel = regexp.MustCompile(` node="[^"]*",`)
+
+// TestAlertsWithoutNodes has metrics that do not say the node: alerts name the instance.
+func TestAlertsWithoutNodes(t *testing.T) {
+	for name, tt := range troubles() {
+		t.Run(name, func(t *testing.T) {
+			for i := range tt.exposed {
+				tt.exposed[i].name = nodeLabel.ReplaceAllString(tt.exposed[i].name, "")
+			}
+			for i := range tt.want {
+				tt.want[i] = strings.ReplaceAll(tt.want[i], " node-", " ")
+			}
+			assert.ElementsMatch(t, tt.want, firing(t, tt.exposed))
+		})
+	}
+}
+
+// TestRunbooks verifies that each alert links to its section of docs/troubleshooting.md, and
+// that there is no other in the chapter about alerts.
+func TestRunbooks(t *testing.T) {
+	const page = "docs/troubleshooting.md"
+	text, err := os.ReadFile(repository + "/" + page)
+	require.NoError(t, err)
+	_, chapter, found := strings.Cut(string(text), "\n## Alerts\n")
+	require.True(t, found)
+	chapter, _, _ = strings.Cut(chapter, "\n## ")
+	sections := make(map[string]bool)
+	for _, heading := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(chapter, -1) {
+		sections[heading[1]] = true
+	}
+	for name, rule := range alertRules(t) {
+		// GitHub makes the anchor of one word of it in lower case.
+		want := "https://github.com/kernelsym/kernelsym/blob/main/" + page + "#" + strings.ToLower(name)
+		assert.Equal(t, want, rule.Annotations["runbook_url"], name)
+		assert.True(t, sections[name], "%s has no section", name)
+		delete(sections, name)
+	}
+	assert.Empty(t, sections, "no such alert")
+}
