@@ -119,7 +119,7 @@ func (a *attributes) resolve(d *dictionary) {
 		attr := d.attrs.At(i)
 		switch attr.Value().Type() {
 		case pcommon.ValueTypeEmpty, pcommon.ValueTypeMap, pcommon.ValueTypeSlice:
-			if attr.KeyStrindex() == 0 {
+			if d.str(attr.KeyStrindex()) == "" {
 				continue
 			}
 			if len(indices) == 0 {
@@ -202,7 +202,7 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 		}
 		a.index.reset(0)
 		for i, k := range a.kinds {
-			if keys[k] == "" || d.attrs.At(i).UnitStrindex() != 0 {
+			if attr := d.attrs.At(i); keys[k] == "" || attr.KeyStrindex() == 0 || attr.UnitStrindex() != 0 {
 				continue // none that is asked for
 			}
 			value := a.value(d, int32(i))

@@ -106,13 +106,17 @@ func (p *pass) frameAt(i int32) (f frame, ok bool) {
 // isKernel reports whether a location without frame type is kernel code (contract 1.1b, c).
 func (p *pass) isKernel(loc pprofile.Location) bool {
 	mp := p.m.maps.at(&p.m, loc.MappingIndex())
-	if mp.bracketed {
-		return p.known().IsModule(mp.module)
+	isKernel := inKernelHalf(loc.Address()) && !isSpecial(loc.Address())
+	if mp.vague && !isKernel {
+		return false
 	}
-	if mp.content.fileName != "" {
+	switch {
+	case mp.bracketed:
+		return p.known().IsModule(mp.module)
+	case mp.content.fileName != "":
 		return mp.isKernel
 	}
-	return inKernelHalf(loc.Address()) && !isSpecial(loc.Address())
+	return isKernel
 }
 
 // inKernelHalf reports whether an address is one of the kernel, on x86-64 and
@@ -168,10 +172,11 @@ func (p *pass) placeFrames() {
 // file ID, else the core kernel's name; or that it is one of the modules of a name.
 func (p *pass) identify(mp *mapping) (image *symtab.Image, named bool) {
 	s := p.known()
-	if c := &mp.content; c.hasID() {
+	switch c := &mp.content; {
+	case mp.vague:
+		return nil, false
+	case c.hasID():
 		return s.byID(c), false
-	}
-	switch {
 	case mp.isGuest || mp.module == "":
 		return nil, false
 	case mp.module == symtab.KernelName:

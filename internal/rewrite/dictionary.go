@@ -39,6 +39,15 @@ func (d *dictionary) str(i int32) string {
 	return d.strings.At(int(i))
 }
 
+// isEmpty reports whether a mapping is the zero value, which stands for none.
+func isEmpty(mp pprofile.Mapping) bool {
+	return mp.MemoryStart() == 0 && mp.MemoryLimit() == 0 && mp.FileOffset() == 0 && mp.FilenameStrindex() == 0 &&
+		mp.AttributeIndices().Len() == 0
+}
+
+// hasNoMapping reports whether index 0 can only mean that there is no mapping (contract 1.6).
+func (d *dictionary) hasNoMapping() bool { return d.mappings.Len() == 0 || isEmpty(d.mappings.At(0)) }
+
 // len returns the length of the longest table.
 func (d *dictionary) len() int {
 	return max(d.strings.Len(), d.attrs.Len(), d.mappings.Len(), d.functions.Len(), d.locations.Len(), d.stacks.Len())
@@ -64,6 +73,9 @@ func (t *stringTable) intern(d *dictionary, s string) (at int32, fresh bool) {
 		x.reset(n + n/4)
 		for i := range n {
 			entry := d.strings.At(i)
+			if i == 0 && entry != "" {
+				continue // contract 1.6: 0 may mean none
+			}
 			x.add(hashString(entry), int32(i), func(pos int32) bool { return d.strings.At(int(pos)) == entry })
 		}
 	}

@@ -126,7 +126,7 @@ func (t *functions) intern(m *message, name *symtab.Name, file string) int32 {
 	if name.System != name.Name {
 		key.system, freshSystem = m.strs.intern(d, name.System)
 	}
-	if file != "" {
+	if file != "" || d.str(0) != "" { // contract 1.6: 0 may not mean none
 		key.file, freshFile = m.strs.intern(d, file)
 	}
 	hash := key.hash()
@@ -169,7 +169,7 @@ func (t *functions) find(m *message, key functionKey, hash uint32) (int32, bool)
 	if !t.all.built {
 		n := d.functions.Len()
 		t.all.reset(n)
-		for i := range n {
+		for i := 1; i < n; i++ { // 0 means none
 			entry := keyOf(d.functions.At(i))
 			t.all.add(entry.hash(), int32(i), is(entry))
 		}

@@ -21,6 +21,7 @@ type mapping struct {
 
 	module    string // the name of the module that the file name means
 	bracketed bool   // the file name is "[module]": of kernel code if there is such a module
+	vague     bool   // it, or its file name, may also mean nothing (contract 1.6)
 }
 
 // mappingContent is all that a mapping of ours says. Two of them are equal if it is.
@@ -79,8 +80,13 @@ func (t *mappings) at(m *message, index int32) *mapping {
 	mp := &t.all[index]
 	if !mp.known {
 		mp.known = true
-		mp.content = contentOf(m, m.mappings.At(int(index)))
+		entry := m.mappings.At(int(index))
+		if index == 0 && isEmpty(entry) {
+			return mp
+		}
+		mp.content = contentOf(m, entry)
 		mp.readName()
+		mp.vague = index == 0 || entry.FilenameStrindex() == 0 && m.str(0) != ""
 	}
 	return mp
 }
@@ -120,53 +126,6 @@ func contentOf(m *message, mp pprofile.Mapping) (c mappingContent) {
 		}
 	}
 	return c
-}
-
-// readName finds out what the file name means (contract 1.1b).
-func (mp *mapping) readName() {
-	name := mp.content.fileName
-	base, isPath := baseName(name)
-	inner, bracketed := cutBrackets(name)
-	module, isModule := cutModuleSuffix(base)
-	switch {
-	case name == "":
-	case strings.HasPrefix(name, "[guest.kernel"):
-		mp.isKernel, mp.isGuest = true, true
-	case strings.HasPrefix(name, "[kernel"), base == symtab.KernelName, strings.HasPrefix(base, symtab.KernelName+"-"):
-		mp.isKernel, mp.module = true, symtab.KernelName
-	case name == "[bpf]", strings.HasPrefix(name, "bpf_prog_"):
-		mp.isKernel = true
-	case isModule:
-		mp.isKernel, mp.module = true, strings.ReplaceAll(module, "-", "_")
-	case bracketed:
-		mp.bracketed, mp.module = true, inner
-	case !isPath:
-		mp.module = base
-	}
-}
-
-// baseName returns what stands behind the last slash of a name, all of it if there is
-// none.
-func baseName(name string) (base string, isPath bool) {
-	slash := strings.LastIndexByte(name, '/')
-	return name[slash+1:], slash >= 0
-}
-
-func cutBrackets(name string) (inner string, ok bool) {
-	if len(name) < 3 || name[0] != '[' || name[len(name)-1] != ']' {
-		return "", false
-	}
-	return name[1 : len(name)-1], true
-}
-
-// cutModuleSuffix removes what the name of a module's file ends in.
-func cutModuleSuffix(name string) (string, bool) {
-	for _, suffix := range [...]string{".ko", ".ko.gz", ".ko.xz", ".ko.zst"} {
-		if rest, ok := strings.CutSuffix(name, suffix); ok {
-			return rest, true
-		}
-	}
-	return name, false
 }
 
 // functionFiles are the file names of mappings of code that belongs to no module: what
@@ -243,7 +202,7 @@ func (t *mappings) intern(m *message, c mappingContent) int32 {
 			t.byKey = make(map[mappingContent]int32)
 		}
 		for i := range m.mappings.Len() {
-			if mp := t.at(m, int32(i)); i > 0 && (mp.isKernel || mp.module != "") {
+			if mp := t.at(m, int32(i)); !mp.vague && (mp.isKernel || mp.module != "") {
 				if _, ok := t.byKey[mp.content]; !ok {
 					t.byKey[mp.content] = int32(i)
 				}

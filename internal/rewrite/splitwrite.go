@@ -248,7 +248,7 @@ func (x *stackIndex) indexAll() {
 		return
 	}
 	x.all.reset(x.d.stacks.Len())
-	for i := range x.d.stacks.Len() {
+	for i := 1; i < x.d.stacks.Len(); i++ { // 0 means none
 		stack := x.d.stacks.At(i)
 		h := uint32(stack.LocationIndices().Len())
 		for k := range stack.LocationIndices().Len() {

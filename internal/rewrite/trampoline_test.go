@@ -68,7 +68,7 @@ func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 	m.SharedTrampolines = true
 	s := trampolineSnapshot(t, m)
 	at := Frame{Address: tramp2 + 0x40, Type: "kernel"}
-	plain := &Mapping{File: "[kernel.kallsyms]", Limit: 1 << 40}
+	plain := &Mapping{File: "vmlinux", Limit: 1 << 40}
 	user := Frame{Address: 0x1234, Type: "native"}
 	for _, tt := range []struct {
 		name string

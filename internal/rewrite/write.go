@@ -77,7 +77,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	case answerTyped:
 		return
 	case answerUnknown:
-		if loc.MappingIndex() != 0 {
+		if loc.MappingIndex() != 0 && w.m.hasNoMapping() {
 			w.wrote = true
 			loc.SetMappingIndex(0)
 		}

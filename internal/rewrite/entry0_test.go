@@ -1,0 +1,138 @@
+package rewrite
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// merged returns messages as MergeTo joins them in an empty one: with another entry 0 than the
+// zero value (go.opentelemetry.io/collector/pdata/pprofile v0.164.0, profiles_merge.go, and
+// switchDictionary in location.go: an index of 0 stays 0).
+func merged(t testing.TB, messages ...*rewritetest.Message) pprofile.Profiles {
+	t.Helper()
+	pd := pprofile.NewProfiles()
+	for _, m := range messages {
+		require.NoError(t, copied(m.Profiles).MergeTo(pd))
+	}
+	require.Error(t, rewritetest.CheckValid(pd), "entry 0 is not the zero value")
+	return pd
+}
+
+// rewriteMerged rewrites a message in which index 0 has two meanings.
+func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles) Counts {
+	t.Helper()
+	before := copied(pd)
+	r := New(opts)
+	known := Known{Snapshot: fixed(testSnapshot(t))}
+	_, counts := r.Rewrite(pd, known)
+	once := marshal(t, pd)
+	r.Rewrite(pd, known)
+	require.True(t, bytes.Equal(once, marshal(t, pd)), "contract 4.5: twice is once")
+
+	was, is := make([]pprofile.Profiles, 2), make([]pprofile.Profiles, 2)
+	was[0], was[1] = rewritetest.Readings(before)
+	is[0], is[1] = rewritetest.Readings(pd)
+	for i := range was {
+		require.NoError(t, rewritetest.CheckValid(is[i]))
+		came, got := rewritetest.Samples(was[i]), rewritetest.Samples(is[i])
+		r.Rewrite(was[i], known)
+		want := rewritetest.Samples(was[i])
+		for k := range got {
+			for at := range got[k].Stack {
+				in, out, right := came[k].Stack[at], got[k].Stack[at], want[k].Stack[at]
+				if !reflect.DeepEqual(in.Lines, out.Lines) {
+					require.Equal(t, right.Lines, out.Lines, "contract 1.6: reading %d of %+v %v %+v", i, in, in.Mapping, opts)
+					require.Equal(t, right.Address, out.Address)
+				}
+				if in.Type != out.Type {
+					require.Equal(t, right.Type, out.Type)
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// TestContract_1_6_EitherReading: whatever is written is right if index 0 means none, and if it
+// means the entry that is there.
+func TestContract_1_6_EitherReading(t *testing.T) {
+	bpf := withName(Frame{Address: offA + 1, Type: "kernel"}, "bpf_prog_x") // no mapping, an offset
+	foreign := &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}
+	frames := []Frame{
+		bpf,
+		{Address: offB, Type: "kernel", Mapping: vmlinux()},
+		withName(Frame{Address: offA + 1, Type: "kernel", Mapping: vmlinux()}, "a"),
+		{Address: text + offB + 1, Mapping: foreign},
+		{Address: text + offB + 1, Type: "kernel"},
+		{Address: text + offC},
+		{Address: ext4 + 1, Mapping: &Mapping{File: "[ext4]"}},
+		{Address: 0x101, Mapping: ext4Mapping()},
+		{Address: offA + 1},
+		{Address: offA + 1, Mapping: &Mapping{Limit: 0x100}}, // without a file name
+		{Address: offA + 1, Mapping: &Mapping{File: "vmlinux"}},
+		{Address: text + offA + 1, Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}},
+		{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", BuildID: "ab"}},
+		{Address: 0xffffffffa0000000, Mapping: &Mapping{File: "[kernel.kallsyms]"}},
+		withName(Frame{Address: text + offE, Mapping: foreign}, "named"),
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	named := 0
+	for range 2000 {
+		var messages []*rewritetest.Message
+		for range 1 + r.IntN(2) {
+			m := rewritetest.NewMessage()
+			for range 1 + r.IntN(2) {
+				m.Profile(nil, []string{"scope", ebpfScope}[r.IntN(2)])
+				stack := make([]Frame, 1+r.IntN(5))
+				for i := range stack {
+					stack[i] = frames[r.IntN(len(frames))]
+				}
+				m.Sample(stack...)
+			}
+			messages = append(messages, m)
+		}
+		opts := Options{All: r.IntN(2) == 0, KeepAddresses: r.IntN(2) == 0, Label: r.IntN(4) == 0}
+		counts := rewriteMerged(t, opts, merged(t, messages...))
+		named += counts[OutcomeResolved][symtab.OriginKernel]
+	}
+	assert.Greater(t, named, 500)
+}
+
+// TestContract_1_6_BPFFramesOfTheProfiler have no mapping, and must not be taken for code of
+// the mapping that has come to be entry 0.
+func TestContract_1_6_BPFFramesOfTheProfiler(t *testing.T) {
+	bpf := withName(Frame{Address: offA + 1, Type: "kernel"}, "bpf_prog_x")
+	pd := merged(t, rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(bpf,
+		withName(Frame{Address: offB, Type: "kernel", Mapping: vmlinux()}, "b")))
+	rewriteMerged(t, Options{All: true}, pd)
+	got := pd.Dictionary().LocationTable().At(0)
+	assert.Equal(t, bpf.Address, got.Address())
+	function := pd.Dictionary().FunctionTable().At(int(got.Lines().At(0).FunctionIndex()))
+	assert.Equal(t, "bpf_prog_x", pd.Dictionary().StringTable().At(int(function.NameStrindex())))
+}
+
+// TestContract_1_6_AnotherKernelsMapping stops the rewrite also as entry 0.
+func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
+	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
+	pd := merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(foreign))
+	before := marshal(t, pd)
+	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), rewriteMerged(t, Options{}, pd))
+	assert.True(t, bytes.Equal(before, marshal(t, pd)))
+}
+
+// TestContract_1_6_ValuesByIndex: a value by index is found also if its key is entry 0.
+func TestContract_1_6_ValuesByIndex(t *testing.T) {
+	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
+	pd := byIndex(t, merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, foreign)), 0)
+	_, counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
+}
