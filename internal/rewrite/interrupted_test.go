@@ -71,6 +71,16 @@ func markedSnapshot(t testing.TB, m *symtab.Landmarks) *symtab.Snapshot {
 var sent = map[string]func(ip uint64) (f Frame, scope string){
 	"absolute":      func(ip uint64) (Frame, string) { return Frame{Address: ip, Type: "kernel"}, "scope" },
 	"eBPF profiler": func(ip uint64) (Frame, string) { return Frame{Address: ip - 1, Type: "kernel"}, ebpfScope },
+	"eBPF profiler, as a program": func(ip uint64) (Frame, string) {
+		return Frame{Address: ip - 1, Type: "kernel"}, "/opt/ebpf-profiler"
+	},
+	"parca-agent": func(ip uint64) (Frame, string) {
+		f := Frame{Address: ip - 1 - text, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: kernelID}}
+		if ip >= ext4 {
+			f.Address, f.Mapping = ip-1-ext4, &Mapping{File: "[kernel.kallsyms]", BuildID: ext4ID}
+		}
+		return f, "parca-agent"
+	},
 	"relative": func(ip uint64) (Frame, string) {
 		f := Frame{Address: ip - text, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: kernelID, Limit: 1 << 30}}
 		if ip >= ext4 {

@@ -23,6 +23,12 @@ type modelSample struct {
 	stack    []rewritetest.Frame
 }
 
+// isProfiler reports whether a scope is one of section 2.2.
+func isProfiler(scope string) bool {
+	path := strings.Split(scope, "/")
+	return strings.HasPrefix(scope, profilerScope) || path[len(path)-1] == "ebpf-profiler" || scope == "parca-agent"
+}
+
 // samplesOf returns the samples of a message.
 func samplesOf(pd pprofile.Profiles) (samples []modelSample) {
 	d := pd.Dictionary()
@@ -32,7 +38,7 @@ func samplesOf(pd pprofile.Profiles) (samples []modelSample) {
 				for _, s := range profile.Samples().All() {
 					m := modelSample{
 						where: fmt.Sprint(i, j, k), foreign: isOther(rp.Resource()), profile: profile, sample: s,
-						profiler: strings.HasPrefix(sp.Scope().Name(), profilerScope),
+						profiler: isProfiler(sp.Scope().Name()),
 					}
 					m.serial = d.AttributeTable().At(int(s.AttributeIndices().At(0))).Value().AsRaw()
 					for _, at := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {

@@ -30,7 +30,7 @@ func (w *world) message(unix func(boot int64) uint64) pprofile.Profiles {
 	}
 	for range 1 + r.Intn(4) {
 		host := []string{"this", "this", "this", "other"}[r.Intn(4)]
-		scope := []string{"", profilerScope, profilerScope + "/v1", "perf"}[r.Intn(4)]
+		scope := []string{"", "perf", "parca", "ebpf-profiler/x", profilerScope, profilerScope + "/v1", "./ebpf-profiler", "parca-agent"}[r.Intn(8)]
 		m.Profile(map[string]any{"host.name": host}, scope)
 		if r.Intn(4) != 0 {
 			m.LastProfile().SetTime(pcommon.Timestamp(unix(w.moment())))

@@ -35,8 +35,12 @@ const (
 	numUsers = iota
 )
 
-// ebpfProfilerScope begins the scope name of the OTel eBPF profiler.
-const ebpfProfilerScope = "go.opentelemetry.io/ebpf-profiler"
+// isEBPFProfiler reports whether a scope is that of the OTel eBPF profiler or of a fork of it
+// (contract 2.2).
+func isEBPFProfiler(scope string) bool {
+	program, _ := baseName(scope)
+	return strings.HasPrefix(scope, "go.opentelemetry.io/ebpf-profiler") || program == "ebpf-profiler" || scope == "parca-agent"
+}
 
 // readUsers finds out of which kind each profile is, in the order of eachProfile, and
 // which kinds of samples have which stack. It reports whether the samples are valid
@@ -55,7 +59,7 @@ func (p *pass) readUsers() (valid bool) {
 		switch {
 		case foreign[resource]:
 			u = userForeign
-		case strings.HasPrefix(scope, ebpfProfilerScope):
+		case isEBPFProfiler(scope):
 			u = userEBPF
 		}
 		p.users = append(p.users, u)
