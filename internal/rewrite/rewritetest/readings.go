@@ -7,7 +7,7 @@ import (
 
 // Readings returns the two valid messages that a message can mean whose tables have another
 // entry 0 than the zero value (contract 1.6). In the first, the index 0 of a mapping, function or
-// string is none. In the second, it is the entry that is there. Elsewhere, it is in both.
+// string is none, but for the key of an attribute. In the second, it is the entry that is there.
 func Readings(pd pprofile.Profiles) (none, entry pprofile.Profiles) {
 	none, entry = pprofile.NewProfiles(), pprofile.NewProfiles()
 	pd.CopyTo(none)
@@ -77,7 +77,7 @@ func shiftTable[T entryValue[T]](t entryTable[T], zero T) int32 {
 func (by shifted) dictionary(d pprofile.ProfilesDictionary) {
 	for i := 1; i < d.AttributeTable().Len(); i++ {
 		a := d.AttributeTable().At(i)
-		a.SetKeyStrindex(by.one(a.KeyStrindex(), by.strings))
+		a.SetKeyStrindex(a.KeyStrindex() + by.strings)
 		a.SetUnitStrindex(by.one(a.UnitStrindex(), by.strings))
 	}
 	for i := 1; i < d.FunctionTable().Len(); i++ {

@@ -1,0 +1,132 @@
+package rewrite
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// kernelFrames returns those of a stack that came from the kernel: all but the user's.
+func kernelFrames(stack []Frame) []Frame {
+	return slices.DeleteFunc(slices.Clone(stack), func(f Frame) bool {
+		return nameIn(f) == "main" || f.Mapping != nil && strings.HasSuffix(f.Mapping.File, "app")
+	})
+}
+
+// TestContract_3_2_BootIdle: whatever the producer, the functions that run only while the kernel
+// starts are at the root of the boot CPU's idle stack. parca-agent and the eBPF profiler may
+// have named it themselves, so this is with rewrite: all.
+func TestContract_3_2_BootIdle(t *testing.T) {
+	for name, pd := range producers(t) {
+		samples, _ := runWith(t, Options{All: true}, pd, producersSnapshot(t))
+		found := false
+		for _, s := range samples {
+			if names := frameNames(kernelFrames(s.Stack)); names[0] == bootIdle[0] {
+				found = true
+				assert.Equal(t, bootIdle, names, name)
+			}
+		}
+		assert.True(t, found, name)
+	}
+}
+
+func frameNames(stack []Frame) (names []string) {
+	for _, f := range stack {
+		names = append(names, nameIn(f))
+	}
+	return names
+}
+
+// TestContract_4_1_EBPFProfilerFrames: the file ID and the address of a frame that the eBPF
+// profiler gave a mapping stay, whether kernelsym names it or the profiler did: backends take
+// the two for one frame.
+func TestContract_4_1_EBPFProfilerFrames(t *testing.T) {
+	type id struct {
+		file    string
+		address uint64
+	}
+	names := make(map[id]string)
+	for name, pd := range producers(t) {
+		if !strings.HasPrefix(name, "ebpf_profiler") {
+			continue
+		}
+		for _, mode := range producerModes {
+			if !mode.opts.All && name == "ebpf_profiler_symbolized" {
+				continue // its names are not ours: it looks frames up at their return addresses
+			}
+			came := rewritetest.Samples(pd)
+			got, _ := runWith(t, mode.opts, copied(pd), producersSnapshot(t))
+			for i := range got {
+				for k, f := range kernelFrames(got[i].Stack) {
+					in := kernelFrames(came[i].Stack)[k]
+					if in.Mapping == nil || f.Mapping.File == "odd_module" {
+						continue // of BPF; of a module that the profiler has no build id of
+					}
+					require.Equal(t, id{in.Mapping.FileID, in.Address}, id{f.Mapping.FileID, f.Address}, "%s, %s", name, mode.name)
+					at := id{f.Mapping.FileID, f.Address}
+					if has, ok := names[at]; ok {
+						require.Equal(t, has, nameIn(f))
+					}
+					names[at] = nameIn(f)
+				}
+			}
+		}
+	}
+	assert.Greater(t, len(names), 15)
+}
+
+// mergeable returns the producers that MergeTo can merge: it leaves an index in the value of an
+// attribute as it is, which then is one of another string (v0.164.0).
+func mergeable(t *testing.T) map[string]pprofile.Profiles {
+	all := producers(t)
+	delete(all, "string_value_strindex")
+	return all
+}
+
+// TestProducersMerged: in a batch of two producers' messages, each frame is what it is alone.
+func TestProducersMerged(t *testing.T) {
+	all := mergeable(t)
+	for name := range all {
+		for other := range all {
+			for _, mode := range producerModes {
+				alone, _ := runWith(t, mode.opts, copied(all[name]), producersSnapshot(t))
+				more, _ := runWith(t, mode.opts, copied(all[other]), producersSnapshot(t))
+				batch := copied(all[name])
+				require.NoError(t, copied(all[other]).MergeTo(batch))
+				got, _ := runWith(t, mode.opts, batch, producersSnapshot(t))
+				require.Len(t, got, len(alone)+len(more))
+				for i, want := range append(alone, more...) {
+					assert.Equal(t, frameNames(want.Stack), frameNames(got[i].Stack), "%s and %s, %s", name, other, mode.name)
+				}
+			}
+		}
+	}
+}
+
+// TestContract_1_6_Producers: merged into an empty message, and without an entry 0 in all tables
+// but that of strings, which is how parca-agent sent messages before PR 3229.
+func TestContract_1_6_Producers(t *testing.T) {
+	resolved := make(map[string]int)
+	for name, pd := range mergeable(t) {
+		for _, mode := range producerModes {
+			for _, strings := range [][]string{nil, {""}} {
+				to := pprofile.NewProfiles()
+				to.Dictionary().StringTable().FromRaw(strings)
+				require.NoError(t, copied(pd).MergeTo(to))
+				require.Error(t, rewritetest.CheckValid(to))
+				counts := rewriteMerged(t, mode.opts, to, producersSnapshot(t))
+				resolved[name] += counts[OutcomeResolved][symtab.OriginKernel]
+			}
+		}
+	}
+	for _, name := range []string{"ebpf_profiler_symbolized", "parca_agent", "relative", "perf_pprof_not_symbolized"} {
+		assert.Positive(t, resolved[name], name) // entry 0 is none of another kernel, or it does not matter
+	}
+}
