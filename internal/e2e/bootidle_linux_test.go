@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// TestContract_3_2_BootIdleStack samples the boot CPU until it is idle: at the root of that stack
+// are the functions that run only while the kernel starts.
+func TestContract_3_2_BootIdleStack(t *testing.T) {
+	kerneltest.Built(t, kerneltest.Collector)
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	k := readKernel(t)
+	file := filepath.Join(t.TempDir(), "profiles.json")
+	c := startCollector(t, `
+receivers: {kernelstack: {event: cpu-clock, frequency: 499, interval: 200ms}}
+processors: {kernelsym: {}}
+exporters: {file: {path: `+file+`, flush_interval: 100ms}}
+service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
+`)
+	idle := bootCPUIdle(t)
+	var stack []rewritetest.Frame
+	err := c.Eventually(t.Context(), "idle stack of the boot CPU", func() error {
+		for _, pd := range exported(t, file) {
+			for _, s := range rewritetest.Samples(pd) {
+				if slices.Contains(functionNames(s.Stack), "start_kernel") {
+					stack = s.Stack
+					return nil
+				}
+			}
+		}
+		return errors.New("start_kernel is in no stack")
+	})
+	if took := bootCPUIdle(t) - idle; err != nil && took < time.Second {
+		t.Skipf("the boot CPU was idle for %v only: its idle stack is not tested", took)
+	}
+	require.NoError(t, err)
+
+	names := functionNames(stack)
+	for _, f := range stack {
+		assert.Equal(t, "kernel", f.Type)
+		assert.Equal(t, k.relative(), f.Mapping)
+	}
+	t.Log(names)
+	start := slices.Index(names, "start_kernel")
+	assert.Contains(t, names[:start], "rest_init")
+	if runtime.GOARCH == "amd64" {
+		root := strings.Join(names[start:], " ")
+		assert.Regexp(t, `^start_kernel (x86_64_start_reservations )?x86_64_start_kernel \w*startup_64\w*$`, root)
+	}
+	list := kerneltest.ReadSymbols(t)
+	for _, f := range stack[start:] {
+		below, _ := list.Below(k.base + f.Address)
+		assert.Contains(t, below, f.Lines[0].System)
+	}
+}
+
+func functionNames(stack []rewritetest.Frame) (names []string) {
+	for _, f := range stack {
+		names = append(names, "")
+		if len(f.Lines) > 0 {
+			names[len(names)-1] = f.Lines[0].Name
+		}
+	}
+	return names
+}
+
+// bootCPUIdle returns for how long the boot CPU has been idle: the fourth number of cpu0 in
+// /proc/stat, in ticks of 10 ms.
+func bootCPUIdle(t *testing.T) time.Duration {
+	t.Helper()
+	content, err := os.ReadFile("/proc/stat")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(content), "\ncpu0 ")
+	ticks, err := strconv.Atoi(strings.Fields(rest)[3])
+	require.NoError(t, err)
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
