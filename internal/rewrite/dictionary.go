@@ -45,9 +45,6 @@ func isEmpty(mp pprofile.Mapping) bool {
 		mp.AttributeIndices().Len() == 0
 }
 
-// hasNoMapping reports whether index 0 can only mean that there is no mapping (contract 1.6).
-func (d *dictionary) hasNoMapping() bool { return d.mappings.Len() == 0 || isEmpty(d.mappings.At(0)) }
-
 // len returns the length of the longest table.
 func (d *dictionary) len() int {
 	return max(d.strings.Len(), d.attrs.Len(), d.mappings.Len(), d.functions.Len(), d.locations.Len(), d.stacks.Len())

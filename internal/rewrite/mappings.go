@@ -61,8 +61,9 @@ func (c *mappingContent) hasID() bool { return c.buildID != "" || c.fileID != ""
 // mappings is what is known of the mapping table, and appends to it what is not there
 // yet.
 type mappings struct {
-	all   []mapping // by index, those that were asked for
-	byKey map[mappingContent]int32
+	all     []mapping // by index, those that were asked for
+	byKey   map[mappingContent]int32
+	hasNone bool // index 0 can only mean that there is no mapping (contract 1.6)
 }
 
 // noMapping stands for the mapping of a frame that has none.

@@ -17,6 +17,7 @@ type message struct {
 
 func (m *message) begin(pd pprofile.Profiles) {
 	m.dictionary = newDictionary(pd)
+	m.maps.hasNone = m.mappings.Len() == 0 || isEmpty(m.mappings.At(0))
 }
 
 // end forgets the message, but keeps memory for the next.

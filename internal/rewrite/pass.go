@@ -166,7 +166,7 @@ func (p *pass) resolveCore(f *frame) bool {
 	if !ok {
 		return false
 	}
-	if f.mapping != 0 || !p.m.hasNoMapping() {
+	if f.mapping != 0 || !p.m.maps.hasNone {
 		if mp := p.m.maps.at(&p.m, f.mapping); mp.isGuest || p.r.contradicts(&mp.content, core) {
 			return false
 		}

@@ -77,7 +77,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	case answerTyped:
 		return
 	case answerUnknown:
-		if loc.MappingIndex() != 0 && w.m.hasNoMapping() {
+		if loc.MappingIndex() != 0 && w.m.maps.hasNone {
 			w.wrote = true
 			loc.SetMappingIndex(0)
 		}
