@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // kernelFrames returns those of a stack that came from the kernel: all but the user's.
@@ -82,6 +81,28 @@ func TestContract_4_1_EBPFProfilerFrames(t *testing.T) {
 	assert.Greater(t, len(names), 15)
 }
 
+// TestProducersTwice: a kernelsym behind another, with whatever settings, agrees with the names
+// that the first gave.
+func TestProducersTwice(t *testing.T) {
+	for name, pd := range producers(t) {
+		for _, first := range producerModes {
+			for _, second := range producerModes {
+				came := rewritetest.Samples(pd)
+				out := copied(pd)
+				between, _ := runWith(t, first.opts, out, producersSnapshot(t))
+				got, _ := runWith(t, second.opts, out, producersSnapshot(t))
+				for i := range got {
+					for k, f := range between[i].Stack {
+						if nameIn(f) != nameIn(came[i].Stack[k]) {
+							assert.Equal(t, f.Lines, got[i].Stack[k].Lines, "%s: %s, then %s", name, first.name, second.name)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // mergeable returns the producers that MergeTo can merge: it leaves an index in the value of an
 // attribute as it is, which then is one of another string (v0.164.0).
 func mergeable(t *testing.T) map[string]pprofile.Profiles {
@@ -110,23 +131,48 @@ func TestProducersMerged(t *testing.T) {
 	}
 }
 
-// TestContract_1_6_Producers: merged into an empty message, and without an entry 0 in all tables
-// but that of strings, which is how parca-agent sent messages before PR 3229.
+// mergedInto returns a message that was merged into one with these strings and nothing else.
+func mergedInto(t *testing.T, strings []string, pd pprofile.Profiles) pprofile.Profiles {
+	t.Helper()
+	to := pprofile.NewProfiles()
+	to.Dictionary().StringTable().FromRaw(strings)
+	require.NoError(t, copied(pd).MergeTo(to))
+	require.Error(t, rewritetest.CheckValid(to), "entry 0 is not the zero value")
+	return to
+}
+
+// TestContract_1_6_Producers: whatever the producer, what is named is right in both readings.
 func TestContract_1_6_Producers(t *testing.T) {
-	resolved := make(map[string]int)
-	for name, pd := range mergeable(t) {
+	for _, pd := range mergeable(t) {
 		for _, mode := range producerModes {
 			for _, strings := range [][]string{nil, {""}} {
-				to := pprofile.NewProfiles()
-				to.Dictionary().StringTable().FromRaw(strings)
-				require.NoError(t, copied(pd).MergeTo(to))
-				require.Error(t, rewritetest.CheckValid(to))
-				counts := rewriteMerged(t, mode.opts, to, producersSnapshot(t))
-				resolved[name] += counts[OutcomeResolved][symtab.OriginKernel]
+				rewriteMerged(t, mode.opts, mergedInto(t, strings, pd), producersSnapshot(t))
 			}
 		}
 	}
-	for _, name := range []string{"ebpf_profiler_symbolized", "parca_agent", "relative", "perf_pprof_not_symbolized"} {
-		assert.Positive(t, resolved[name], name) // entry 0 is none of another kernel, or it does not matter
+}
+
+// TestContract_1_6_ProducersThatSendIt: the file mode of contrib's pprof receiver merges what the
+// translator made into an empty message (receiver/pprofreceiver/internal/file_scraper.go,
+// 0525e25). parca-agent's first messages had an empty string first, and no other empty entry
+// (reporter/pprofile.go, 226a91c). The golden files show the frames with index 0 as the entry.
+func TestContract_1_6_ProducersThatSendIt(t *testing.T) {
+	all := producers(t)
+	for name, pd := range map[string]pprofile.Profiles{
+		"perf_pprof_receiver": mergedInto(t, nil, all["perf_pprof_not_symbolized"]),
+		"parca_agent_before":  mergedInto(t, []string{""}, all["parca_agent"]),
+	} {
+		_, entry := rewritetest.Readings(pd)
+		came := rewritetest.Samples(entry)
+		var got [][]rewritetest.Sample
+		text := ""
+		for _, mode := range producerModes {
+			out := copied(pd)
+			counts := rewriteMerged(t, mode.opts, out, producersSnapshot(t))
+			_, entry := rewritetest.Readings(out)
+			got = append(got, rewritetest.Samples(entry))
+			text += mode.name + ": " + countsText(counts) + "\n"
+		}
+		checkGolden(t, name, framesText(came, got)+text)
 	}
 }

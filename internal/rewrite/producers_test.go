@@ -133,16 +133,20 @@ func TestProducers(t *testing.T) {
 				require.NoError(t, rewritetest.CheckAppended(pd, out))
 				got, counts = append(got, samples), append(counts, mode.name+": "+countsText(c))
 			}
-			text := framesText(came, got) + strings.Join(counts, "\n") + "\n"
-			golden := filepath.Join("testdata/producers", name+".txt")
-			if *update {
-				require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), text)
+			checkGolden(t, name, framesText(came, got)+strings.Join(counts, "\n")+"\n")
 		})
 	}
+}
+
+func checkGolden(t *testing.T, name, text string) {
+	t.Helper()
+	golden := filepath.Join("testdata/producers", name+".txt")
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), text)
 }
 
 // framesText shows each frame as it came and, where that differs, as it came out.
