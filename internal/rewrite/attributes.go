@@ -202,7 +202,7 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 		}
 		a.index.reset(0)
 		for i, k := range a.kinds {
-			if attr := d.attrs.At(i); keys[k] == "" || attr.KeyStrindex() == 0 || attr.UnitStrindex() != 0 {
+			if attr := d.attrs.At(i); keys[k] == "" || attr.KeyStrindex() == 0 || d.str(attr.UnitStrindex()) != "" {
 				continue // none that is asked for
 			}
 			value := a.value(d, int32(i))
@@ -220,6 +220,10 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 	attr := d.attrs.AppendEmpty()
 	key, _ := m.strs.intern(d, keys[kind])
 	attr.SetKeyStrindex(key)
+	if d.str(0) != "" { // contract 1.6: 0 may not mean none
+		unit, _ := m.strs.intern(d, "")
+		attr.SetUnitStrindex(unit)
+	}
 	value.CopyTo(attr.Value())
 	a.kinds = append(a.kinds, kind)
 	a.index.addNew(hash, at)

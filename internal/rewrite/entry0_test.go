@@ -43,6 +43,11 @@ func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles, s *symtab.S
 	is[0], is[1] = rewritetest.Readings(pd)
 	for i := range was {
 		require.NoError(t, rewritetest.CheckValid(is[i]))
+		d := is[i].Dictionary()
+		for k := was[i].Dictionary().AttributeTable().Len(); k < d.AttributeTable().Len(); k++ {
+			unit := d.AttributeTable().At(k).UnitStrindex()
+			require.Empty(t, d.StringTable().At(int(unit)), "the unit of what was appended")
+		}
 		came, got := rewritetest.Samples(was[i]), rewritetest.Samples(is[i])
 		r.Rewrite(was[i], known)
 		want := rewritetest.Samples(was[i])
