@@ -159,7 +159,6 @@ func (p placing) content() (c mappingContent) {
 	} else {
 		c.fileName = functionFile(image)
 	}
-	c.has = p.has
 	if p.bare {
 		return c
 	}
@@ -176,12 +175,18 @@ func (p placing) content() (c mappingContent) {
 	case image.BuildID != "":
 		c.buildID, c.fileID = image.BuildID, image.LoadedFileID()
 	}
+	if c.fileID != "" { // devfiler refuses attributes without one
+		c.has = p.has
+	}
 	return c
 }
 
 // isRight reports whether a mapping that a location came with says what it should.
 func (c *mappingContent) isRight(want *mappingContent) bool {
 	if c.fileName != want.fileName || c.buildID != want.buildID || c.fileID != want.fileID || c.offset != want.offset {
+		return false
+	}
+	if want.fileID == "" && (c.has != want.has || c.hasAttributes) {
 		return false
 	}
 	for i, has := range c.has {

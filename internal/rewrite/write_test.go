@@ -215,6 +215,24 @@ func TestContract_4_4_HasFunctions(t *testing.T) {
 	}
 }
 
+// TestContract_4_2_NoAttributesWithoutAFileID: devfiler refuses a request for a mapping that
+// has any and no file ID. Nothing may be said there of functions and lines.
+func TestContract_4_2_NoAttributesWithoutAFileID(t *testing.T) {
+	says := map[string]any{keyHasFunctions: true, keyHasFilenames: false}
+	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", FileID: "aa", Attributes: says}}
+	for _, f := range []Frame{
+		{Address: odd + 1, Type: "kernel"},
+		{Address: oddLow + 1, Type: "kernel"}, // has no relative form
+		{Address: 1, Type: "kernel", Mapping: &Mapping{File: "odd_module", Attributes: says}},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f, user)
+		samples, _ := run(t, Options{}, m.Profiles)
+		assert.NotEmpty(t, nameIn(samples[0].Stack[0]))
+		assert.Equal(t, &Mapping{File: "odd_module"}, samples[0].Stack[0].Mapping)
+		assert.Equal(t, user, samples[0].Stack[1])
+	}
+}
+
 func TestContract_4_4_IsFolded(t *testing.T) {
 	folded := func(offset uint64, value any) Frame {
 		f := Frame{Address: text + offset, Type: "kernel"}
