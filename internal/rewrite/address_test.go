@@ -186,9 +186,9 @@ func TestKnownIsAskedOnce(t *testing.T) {
 		return testSnapshot(t)
 	}}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: 1, Type: "native"})
-	New(Options{}).Rewrite(m.Profiles, known)
+	rewritten(t, New(Options{}), m.Profiles, known)
 	assert.Zero(t, asked)
 	m.Sample(Frame{Address: text + offB}, Frame{Address: 1, Mapping: &Mapping{File: "[ext4]"}}, Frame{Address: 8, Mapping: &Mapping{File: "[odd_module]"}})
-	New(Options{}).Rewrite(m.Profiles, known)
+	rewritten(t, New(Options{}), m.Profiles, known)
 	assert.Equal(t, 1, asked)
 }

@@ -179,7 +179,7 @@ func TestTogetherAsAlone(t *testing.T) {
 					s.stamps = stamps[i : i+1]
 				}
 				alone := messageOf(s)
-				New(opts).Rewrite(alone.Profiles, known)
+				rewritten(t, New(opts), alone.Profiles, known)
 				want = append(want, described(alone)...)
 			}
 		}

@@ -17,7 +17,7 @@ func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
 	m.Profiles.MarkReadOnly()
 	for _, s := range []*symtab.Snapshot{symtab.NewSnapshot(), testSnapshot(t)} {
-		got, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(s)})
+		got, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(s)})
 		assert.Equal(t, m.Profiles, got)
 		require.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
 	}
@@ -51,11 +51,11 @@ func TestTablesThatWereLeftOutStaySo(t *testing.T) {
 		pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty()
 		refer(d, d.LocationTable().At(1))
 		r := New(Options{})
-		_, counts := r.Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+		_, counts := rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})
 		assert.Zero(t, counts[OutcomeInvalid][symtab.OriginKernel], what)
 		assert.Equal(t, "a", nameIn(rewritetest.FrameAt(d, 1)), what)
 		once := marshal(t, pd)
-		r.Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+		rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})
 		assert.Equal(t, once, marshal(t, pd), what)
 	}
 }

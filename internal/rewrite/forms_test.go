@@ -105,7 +105,7 @@ func TestModuleWithoutBuildID(t *testing.T) {
 	for _, addr := range []uint64{8, odd + 9} {
 		f := Frame{Address: addr, Mapping: mapping, Type: "kernel"}
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
-		_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+		_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 		assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
 		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
 	}
@@ -115,7 +115,7 @@ func TestModuleWithoutBuildID(t *testing.T) {
 func TestLongBuildIDIsForeign(t *testing.T) {
 	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", maxID+1)}, Type: "kernel"}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
-	_, counts := New(Options{}).Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
 	assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
 }

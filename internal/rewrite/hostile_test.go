@@ -11,7 +11,8 @@ import (
 )
 
 // TestHostileMessages: what a message allocates is bounded in proportion to its size, and
-// grows with it, whatever it consists of. `make bench` measures the time.
+// grows with it, whatever it consists of. `make bench` measures the time. What comes out is
+// checked by TestModelHostile.
 func TestHostileMessages(t *testing.T) {
 	const n = 20_000
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}

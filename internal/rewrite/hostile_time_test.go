@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -35,6 +36,15 @@ func allocated(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
+}
+
+// allocatedBy is allocated for an f that rewrites pd. It checks what must hold for any message.
+func allocatedBy(t testing.TB, pd pprofile.Profiles, f func()) uint64 {
+	t.Helper()
+	before := copied(pd)
+	n := allocated(f)
+	require.NoError(t, rewritetest.CheckRewritten(before, pd))
+	return n
 }
 
 // TestManyInstantsOfADeepStack: what a small message demands is bounded in proportion
@@ -71,7 +81,7 @@ func TestManyInstantsOfADeepStack(t *testing.T) {
 		}
 		size := uint64(len(marshal(t, m.Profiles)))
 		began := time.Now()
-		got := allocated(func() { New(withHistory).Rewrite(m.Profiles, known) })
+		got := allocatedBy(t, m.Profiles, func() { New(withHistory).Rewrite(m.Profiles, known) })
 		t.Logf("%+v: %d bytes made it allocate %.1f times as much, in %v", tt, size, float64(got)/float64(size), time.Since(began))
 		// Each owner that has to be named takes a location, a function and attributes.
 		assert.Less(t, got, 2<<20+100*size+owners*2<<10, "%+v", tt)
@@ -131,7 +141,7 @@ func TestDeepStacksHaveTheirNames(t *testing.T) {
 				timed(m, at)
 			}
 		}
-		New(withHistory).Rewrite(m.Profiles, knownAt(t, story()))
+		rewritten(t, New(withHistory), m.Profiles, knownAt(t, story()))
 		var got []string
 		d := m.Profiles.Dictionary()
 		for _, s := range m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
@@ -188,7 +198,7 @@ func TestManyPartsOfASample(t *testing.T) {
 	}
 	timed(m, stamps...)
 	size := uint64(len(marshal(t, m.Profiles)))
-	got := allocated(func() { New(withHistory).Rewrite(m.Profiles, known) })
+	got := allocatedBy(t, m.Profiles, func() { New(withHistory).Rewrite(m.Profiles, known) })
 	t.Logf("a message of %d bytes made it allocate %d", size, got)
 	assert.Less(t, got, 200*size)
 	samples := rewritetest.Samples(m.Profiles)
@@ -229,7 +239,7 @@ func TestOtherHostsClocks(t *testing.T) {
 	opts := withHistory
 	opts.IsForeign = isOther
 	r := New(opts)
-	r.Rewrite(m.Profiles, knownAt(t, story()))
+	rewritten(t, r, m.Profiles, knownAt(t, story()))
 	assert.Equal(t, [][]string{{""}, {"a"}, {""}}, stackNames(rewritetest.Samples(m.Profiles)))
 	assert.Zero(t, r.ClockOff())
 }

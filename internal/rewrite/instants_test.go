@@ -102,7 +102,7 @@ func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 		}
 		timed(m, stamps...)
 		m.LastSample().AttributeIndices().Append(m.Attribute("id", 0))
-		rewriter.Rewrite(m.Profiles, k)
+		rewritten(t, rewriter, m.Profiles, k)
 		for _, got := range instantsOf(m) {
 			at := int64(got.stamp) - bootUnix
 			if want := inhabitant(place, at) + ";"; got.names == want {

@@ -91,7 +91,7 @@ func TestManyGoneFunctions(t *testing.T) {
 		wire := uint64(len(marshal(t, m.Profiles)))
 		var p pass
 		p.begin(&withHistory, known)
-		got := allocated(func() { p.run(m.Profiles) })
+		got := allocatedBy(t, m.Profiles, func() { p.run(m.Profiles) })
 		assert.Less(t, got, 1<<20+20*wire, tt.name)
 		assert.Len(t, p.answers, frames, "%s: one answer for each frame", tt.name)
 		assert.Empty(t, p.s.instants, "%s: no look at single samples", tt.name)

@@ -99,7 +99,7 @@ func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 		Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{"x": "y"}}, Frame{Address: text + offA + 1})
 	pd := byIndex(t, m.Profiles, 20)
 	before := marshal(t, pd)
-	got, counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+	got, counts := rewritten(t, New(Options{}), pd, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, pd, got)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
 	want := one(OutcomeInvalid, symtab.OriginKernel)

@@ -68,12 +68,10 @@ func rewriteTimed(t testing.TB, opts Options, m *rewritetest.Message, known Know
 	t.Helper()
 	pd := m.Profiles
 	require.NoError(t, rewritetest.CheckValid(pd), "before")
-	before := copied(pd)
-	_, counts := New(opts).Rewrite(pd, known)
-	require.NoError(t, rewritetest.CheckValid(pd))
-	require.NoError(t, rewritetest.CheckRewritten(before, pd))
+	_, counts := rewritten(t, New(opts), pd, known)
+	require.NoError(t, checkTyped(pd, opts))
 	after := marshal(t, pd)
-	New(opts).Rewrite(pd, known)
+	rewritten(t, New(opts), pd, known)
 	require.Equal(t, after, marshal(t, pd), "contract 4.5: processing the output again changes nothing")
 	return rewritetest.Samples(pd), counts
 }
@@ -227,7 +225,7 @@ func TestOffClocks(t *testing.T) {
 			timed(m, tt.stamps...)
 			profileOf(m, 0).SetTime(pcommon.Timestamp(unix(tt.header)))
 			r := New(withHistory)
-			r.Rewrite(m.Profiles, known)
+			rewritten(t, r, m.Profiles, known)
 			assert.Equal(t, tt.want, stackNames(rewritetest.Samples(m.Profiles)))
 			assert.Equal(t, tt.off, r.ClockOff())
 		})
@@ -381,7 +379,7 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	known.Now, known.Clock = tracker.Now()
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
 	timed(m, nowBoot-8_500*ms)
-	New(withHistory).Rewrite(m.Profiles, known)
+	rewritten(t, New(withHistory), m.Profiles, known)
 	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
 }
 
@@ -413,6 +411,6 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	m.LastSample().SetStackIndex(stack)
 	timed(m, nowBoot-5_000*ms)
 	r := New(withHistory)
-	r.Rewrite(m.Profiles, knownAt(t, story()))
+	rewritten(t, r, m.Profiles, knownAt(t, story()))
 	assert.Empty(t, r.idle)
 }

@@ -8,11 +8,21 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// CheckRewritten returns an error for each promise about the rest of a message
-// that a rewrite breaks: entries of shared tables that were there are as they
-// were, nothing that was appended is there twice or was there before, and all sums are
-// the same.
+// CheckRewritten returns an error for each promise about any message that a rewrite
+// breaks: entries of shared tables that were there are as they were; nothing that was
+// appended is there twice, was there before, or has no use; all sums are the same; nothing
+// valid becomes invalid, or the other way around (contract 1.4); and no backend refuses what
+// it would have taken.
 func CheckRewritten(before, after pprofile.Profiles) error {
+	return errors.Join(
+		checkAppended(before, after),
+		checkUsed(before, after),
+		checkValidity(before, after),
+		checkWritten(before, after),
+	)
+}
+
+func checkAppended(before, after pprofile.Profiles) error {
 	a, b := before.Dictionary(), after.Dictionary()
 	return errors.Join(
 		checkTable("string", a.StringTable(), b.StringTable(), func(s string) string { return s }, true),
@@ -98,7 +108,7 @@ func withoutStacks(pd pprofile.Profiles) ([]byte, error) {
 					s.SetStackIndex(0)
 					divide(s, divided.Samples())
 				}
-				divided.Samples().Sort(func(a, b pprofile.Sample) bool { return sampleKey(a) < sampleKey(b) })
+				divided.Samples().Sort(compareSamples)
 				divided.Samples().CopyTo(profile.Samples())
 			}
 		}
@@ -113,14 +123,25 @@ func divide(s pprofile.Sample, to pprofile.SampleSlice) {
 		s.CopyTo(to.AppendEmpty())
 		return
 	}
+	rest := pprofile.NewSample()
+	s.CopyTo(rest)
+	rest.TimestampsUnixNano().FromRaw(nil)
+	rest.Values().FromRaw(nil)
 	for i, stamp := range stamps {
 		part := to.AppendEmpty()
-		s.CopyTo(part)
-		part.TimestampsUnixNano().FromRaw([]uint64{stamp})
+		rest.CopyTo(part)
+		part.TimestampsUnixNano().Append(stamp)
 		if len(values) > 0 {
-			part.Values().FromRaw([]int64{values[i]})
+			part.Values().Append(values[i])
 		}
 	}
+}
+
+func compareSamples(a, b pprofile.Sample) bool {
+	if x, y := a.TimestampsUnixNano(), b.TimestampsUnixNano(); x.Len() == 1 && y.Len() == 1 && x.At(0) != y.At(0) {
+		return x.At(0) < y.At(0)
+	}
+	return sampleKey(a) < sampleKey(b)
 }
 
 func sampleKey(s pprofile.Sample) string {

@@ -1,7 +1,6 @@
 package rewritetest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -192,9 +191,17 @@ func Samples(pd pprofile.Profiles) (samples []Sample) {
 	return samples
 }
 
-// FrameAt returns the frame of a location.
+// entry returns an entry of a table, the zero value if the table was left out.
+func entry[T any](t table[T], i int32, zero func() T) T {
+	if i == 0 && t.Len() == 0 {
+		return zero()
+	}
+	return t.At(int(i))
+}
+
+// FrameAt returns the frame of a location. Of attributes with one key it has the first.
 func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
-	str := func(i int32) string { return dict.StringTable().At(int(i)) }
+	str := func(i int32) string { return entry(dict.StringTable(), i, func() string { return "" }) }
 	loc := dict.LocationTable().At(int(location))
 	f := Frame{Address: loc.Address(), Attributes: attributesOf(dict, loc.AttributeIndices())}
 	f.Type = cut(&f.Attributes, keyFrameType)
@@ -208,7 +215,7 @@ func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 		f.Mapping.FileID = cut(&f.Mapping.Attributes, keyFileID)
 	}
 	for _, l := range loc.Lines().All() {
-		fn := dict.FunctionTable().At(int(l.FunctionIndex()))
+		fn := entry(dict.FunctionTable(), l.FunctionIndex(), pprofile.NewFunction)
 		f.Lines = append(f.Lines, Line{
 			Name: str(fn.NameStrindex()), System: str(fn.SystemNameStrindex()),
 			File: str(fn.FilenameStrindex()), Line: l.Line(), Column: l.Column(),
@@ -220,15 +227,14 @@ func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 func attributesOf(dict pprofile.ProfilesDictionary, indices pcommon.Int32Slice) map[string]any {
 	var attributes map[string]any
 	for _, i := range indices.All() {
-		a := dict.AttributeTable().At(int(i))
+		a := entry(dict.AttributeTable(), i, pprofile.NewKeyValueAndUnit)
 		if attributes == nil {
 			attributes = make(map[string]any)
 		}
-		key := dict.StringTable().At(int(a.KeyStrindex()))
-		if _, ok := attributes[key]; ok {
-			panic(fmt.Sprintf("attribute %s is there twice", key))
+		key := entry(dict.StringTable(), a.KeyStrindex(), func() string { return "" })
+		if _, ok := attributes[key]; !ok {
+			attributes[key] = a.Value().AsRaw()
 		}
-		attributes[key] = a.Value().AsRaw()
 	}
 	return attributes
 }

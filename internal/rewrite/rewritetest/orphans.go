@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// CheckAppended returns an error for each entry that was appended to a table of a message
+// checkUsed returns an error for each entry that was appended to a table of a message
 // although nothing refers to it, and for each location and stack that was appended although
 // an equal one is there.
-func CheckAppended(before, after pprofile.Profiles) error {
+func checkUsed(before, after pprofile.Profiles) error {
 	a, b := before.Dictionary(), after.Dictionary()
 	u := usedEntries(after)
 	return errors.Join(
@@ -53,7 +53,7 @@ func (u indices) add(list pcommon.Int32Slice) {
 
 func (u indices) check(name string, first, length int) error {
 	var errs []error
-	for i := first; i < length; i++ {
+	for i := max(first, 1); i < length; i++ { // entry 0 has to be there
 		if !u[int32(i)] {
 			errs = append(errs, fmt.Errorf("%s table: nothing uses new entry %d", name, i))
 		}

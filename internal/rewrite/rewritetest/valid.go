@@ -13,9 +13,12 @@ import (
 // CheckValid returns an error for each rule of OTLP's profiles.proto that a
 // message breaks: index 0 of each table is the zero value, all indices are in
 // range, and a mapping's start is below its limit unless both are 0.
-func CheckValid(pd pprofile.Profiles) error {
+func CheckValid(pd pprofile.Profiles) error { return errors.Join(validity(pd)...) }
+
+func validity(pd pprofile.Profiles) []error {
 	c := checker{dict: pd.Dictionary()}
 	c.zeroValues()
+	c.ranges()
 	c.tables()
 	for i, rp := range pd.ResourceProfiles().All() {
 		for k, sp := range rp.ScopeProfiles().All() {
@@ -24,7 +27,14 @@ func CheckValid(pd pprofile.Profiles) error {
 			}
 		}
 	}
-	return errors.Join(c.errs...)
+	return c.errs
+}
+
+// dangling returns the references between the tables that lead nowhere.
+func dangling(pd pprofile.Profiles) []error {
+	c := checker{dict: pd.Dictionary()}
+	c.tables()
+	return c.errs
 }
 
 type checker struct {
@@ -39,7 +49,7 @@ func (c *checker) failf(format string, args ...any) {
 // index checks an index. 0 may point to a table that was left out.
 func (c *checker) index(i int32, length int, format string, args ...any) {
 	if i != 0 && uint(i) >= uint(length) {
-		c.failf("%s: index %d of a table of %d", fmt.Sprintf(format, args...), i, length)
+		c.failf("%s: index %d is beyond its table", fmt.Sprintf(format, args...), i)
 	}
 }
 
@@ -70,6 +80,14 @@ func (c *checker) zeroValues() {
 	}
 }
 
+func (c *checker) ranges() {
+	for i, m := range c.dict.MappingTable().All() {
+		if start, limit := m.MemoryStart(), m.MemoryLimit(); start >= limit && (start != 0 || limit != 0) {
+			c.failf("mapping %d: start %#x is not below limit %#x", i, start, limit)
+		}
+	}
+}
+
 func (c *checker) tables() {
 	d := c.dict
 	strings := d.StringTable().Len()
@@ -80,9 +98,6 @@ func (c *checker) tables() {
 	for i, m := range d.MappingTable().All() {
 		c.index(m.FilenameStrindex(), strings, "mapping %d file name", i)
 		c.attributes(m.AttributeIndices(), "mapping %d", i)
-		if start, limit := m.MemoryStart(), m.MemoryLimit(); start >= limit && (start != 0 || limit != 0) {
-			c.failf("mapping %d: start %#x is not below limit %#x", i, start, limit)
-		}
 	}
 	for i, f := range d.FunctionTable().All() {
 		c.index(f.NameStrindex(), strings, "function %d name", i)
