@@ -60,6 +60,7 @@ func (p pipeline) name(t *testing.T, addr uint64) string {
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(rewritetest.Frame{Address: addr, Type: "kernel"})
 	require.NoError(t, p.ConsumeProfiles(t.Context(), m.Profiles))
 	all := p.sink.AllProfiles()
+	require.NoError(t, rewritetest.CheckSent(all[len(all)-1]))
 	if lines := rewritetest.Samples(all[len(all)-1])[0].Stack[0].Lines; len(lines) > 0 {
 		return lines[0].System
 	}

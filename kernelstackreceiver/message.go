@@ -187,7 +187,9 @@ func (m *message) location(addr uint64) int32 {
 // function adds a function and returns its index.
 func (m *message) function(name string) int32 {
 	at := int32(m.dict.FunctionTable().Len())
-	m.dict.FunctionTable().AppendEmpty().SetNameStrindex(m.string(name))
+	f := m.dict.FunctionTable().AppendEmpty()
+	f.SetNameStrindex(m.string(name))
+	f.SetSystemNameStrindex(m.string(name))
 	return at
 }
 

@@ -21,6 +21,14 @@ const (
 	caller = 0xffffffff81000020
 )
 
+// checkSent checks what must hold for every message that is sent: all that is in it was
+// made by the receiver.
+func checkSent(t *testing.T, pd pprofile.Profiles) {
+	t.Helper()
+	require.NoError(t, rewritetest.CheckSent(pd))
+	require.NoError(t, rewritetest.CheckTidy(pd))
+}
+
 func TestMessage(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
@@ -33,7 +41,7 @@ func TestMessage(t *testing.T) {
 	m.add(&r, 4000, "")
 	pd := m.finish(500, 5000)
 
-	require.NoError(t, rewritetest.CheckValid(pd))
+	checkSent(t, pd)
 	frame := func(addr uint64) rewritetest.Frame { return rewritetest.Frame{Address: addr, Type: "kernel"} }
 	assert.Equal(t, []rewritetest.Sample{
 		{Stack: []rewritetest.Frame{frame(leaf), frame(caller)}, Timestamps: []uint64{1000, 2000}},
@@ -93,8 +101,8 @@ func TestGuest(t *testing.T) {
 	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM")
 	pd := m.finish(1, 3)
 
-	require.NoError(t, rewritetest.CheckValid(pd))
-	inGuest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]"}}}
+	checkSent(t, pd)
+	inGuest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]", System: "[guest]"}}}
 	assert.Equal(t, []rewritetest.Sample{
 		{Stack: []rewritetest.Frame{inGuest}, Timestamps: []uint64{1, 2}},
 		{Stack: []rewritetest.Frame{{Address: leaf, Type: "kernel"}, {Address: caller, Type: "kernel"}}, Timestamps: []uint64{3}},

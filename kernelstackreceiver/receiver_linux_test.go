@@ -77,7 +77,7 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 	require.NoError(t, err)
 	own, ownNames := 0, map[string]bool{}
 	for _, pd := range sink.AllProfiles() {
-		require.NoError(t, rewritetest.CheckValid(pd))
+		checkSent(t, pd)
 		assert.Equal(t, metadata.ScopeName, pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Scope().Name())
 		profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 		from := uint64(profile.Time())
@@ -121,6 +121,7 @@ func TestSamplesOfAMessageAreCapped(t *testing.T) {
 	sink := new(consumertest.ProfilesSink)
 	r, _ := start(t, c, sink)
 	for _, pd := range waitForProfiles(t, sink, 3)[:3] {
+		checkSent(t, pd)
 		events := 0
 		for _, s := range rewritetest.Samples(pd) {
 			events += len(s.Timestamps)
@@ -142,6 +143,7 @@ func TestWhatIsLeftIsSentAtTheEnd(t *testing.T) {
 	assert.Empty(t, sink.AllProfiles())
 	require.NoError(t, r.Shutdown(context.Background()))
 	require.Len(t, sink.AllProfiles(), 1)
+	checkSent(t, sink.AllProfiles()[0])
 	assert.NotEmpty(t, rewritetest.Samples(sink.AllProfiles()[0]))
 }
 

@@ -43,6 +43,7 @@ func TestSampler(t *testing.T) {
 
 	require.Len(t, sink.AllProfiles(), 1)
 	pd := sink.AllProfiles()[0]
+	checkSent(t, pd)
 	samples := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
 	require.Equal(t, 2, samples.Len())
 	attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), samples.At(0), pd.Dictionary())

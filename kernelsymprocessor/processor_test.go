@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/metadatatest"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -68,7 +69,7 @@ func kernel(t testing.TB, name string) *symtab.Table {
 	var b symtab.Builder
 	b.Add(text, 'T', []byte(name))
 	m, err := b.Build(symtab.ImageInfo{
-		Name: symtab.KernelName, BuildID: "ab", Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
+		Name: symtab.KernelName, BuildID: "ab", FileID: buildid.FileID("ab"), Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
 	})
 	require.NoError(t, err)
 	return symtab.NewTable(m)
@@ -87,6 +88,8 @@ func process(t testing.TB, p *Processor) string {
 	t.Helper()
 	pd, err := p.ProcessProfiles(context.Background(), message().Profiles)
 	require.NoError(t, err)
+	require.NoError(t, rewritetest.CheckSent(pd))
+	require.NoError(t, rewritetest.CheckRewritten(message().Profiles, pd))
 	if lines := rewritetest.Samples(pd)[0].Stack[0].Lines; len(lines) > 0 {
 		return lines[0].Name
 	}

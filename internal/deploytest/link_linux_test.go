@@ -64,6 +64,7 @@ func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 	l.eventually("the message comes out", func() error {
 		select {
 		case pd := <-l.received:
+			require.NoError(l.t, rewritetest.CheckSent(pd))
 			node, ok := pd.ResourceProfiles().At(0).Resource().Attributes().Get("k8s.node.name")
 			require.True(l.t, ok)
 			require.Equal(l.t, "some-node", node.Str())

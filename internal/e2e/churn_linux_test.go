@@ -144,6 +144,9 @@ func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
 	if err != nil {
 		t.Error(err)
 	}
+	if err := rewritetest.CheckSent(pd); err != nil {
+		t.Error(err)
+	}
 	for _, s := range rewritetest.Samples(pd) {
 		if f := s.Stack[0]; f.Mapping != nil {
 			l.judge(t, f, could)

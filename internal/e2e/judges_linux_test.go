@@ -248,6 +248,7 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
 	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }})
+	require.NoError(t, rewritetest.CheckSent(pd))
 	rewritten := rewritetest.Samples(pd)[0].Stack
 	lines := rewritten[len(rewritten)-1].Lines
 	if len(lines) == 0 {

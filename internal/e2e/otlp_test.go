@@ -100,7 +100,7 @@ func producers(k *kernel) map[string][]rewritten {
 		{"1.1c leaf", frame{Address: f.start}, k.named(f.start, f)},
 		{"caller", frame{Address: call}, k.named(call-1, f)},
 		{"2.3 call that does not return", frame{Address: next.start}, k.named(next.start-1, f)},
-		same("1.2 has a name", frame{Address: call, Type: "kernel", Lines: []line{{Name: "named"}}}),
+		same("1.2 has a name", frame{Address: call, Type: "kernel", Lines: []line{{Name: "named", System: "named"}}}),
 		{"1.2 placeholder", frame{Address: call, Type: "kernel", Lines: []line{{Name: "[unknown]"}}}, k.named(call-1, f)},
 		same("1.1a of another type", frame{Address: call, Type: "native"}),
 		same("1.2 time in a guest", frame{Type: "kernel", Lines: []line{{Name: "[guest]"}}}),
@@ -125,12 +125,12 @@ func producers(k *kernel) map[string][]rewritten {
 		{"1.1b leaf", frame{Address: f.start + 1, Mapping: perf}, k.named(f.start+1, f)},
 		{"caller", frame{Address: call, Mapping: perf}, k.named(call-1, f)},
 		{"1.2 hexadecimal name", frame{Address: call + 1, Mapping: perf, Lines: []line{{Name: fmt.Sprintf("%#x", call+1)}}}, k.named(call, f)},
-		same("1.2 has a name", frame{Address: call, Mapping: perf, Lines: []line{{Name: "named"}}}),
+		same("1.2 has a name", frame{Address: call, Mapping: perf, Lines: []line{{Name: "named", System: "named"}}}),
 		same("1.1 of a guest", frame{Address: call, Mapping: guest}),
 	}
 
 	vmlinux := &mapping{File: "vmlinux", BuildID: k.buildID}
-	foreign := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20)}
+	foreign := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20), FileID: fileID(strings.Repeat("5a", 20))}
 	profiler := []rewritten{
 		{"2.3 leaf", frame{Address: next.start - 1 - k.base, Type: "kernel", Mapping: vmlinux}, k.named(next.start-1, next)},
 		{"caller", frame{Address: call - k.base, Type: "kernel", Mapping: vmlinux}, k.named(call, f)},
@@ -228,7 +228,7 @@ func TestProducersOverOTLP(t *testing.T) {
 // kernel's symbols. It returns the number of messages sent.
 func waitForSymbols(c *collector, k *kernel, send send, file string) (n int) {
 	c.t.Helper()
-	probe := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: k.function.start}).Profiles
+	probe := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: k.function.start, Type: "kernel"}).Profiles
 	c.eventually("names", func() error {
 		sent := pprofile.NewProfiles()
 		probe.CopyTo(sent)

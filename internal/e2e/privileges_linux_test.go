@@ -32,7 +32,7 @@ func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 			}
 			return nil
 		})
-		vmlinux := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20)}
+		vmlinux := &mapping{File: "vmlinux", BuildID: strings.Repeat("5a", 20), FileID: fileID(strings.Repeat("5a", 20))}
 		pd := rewritetest.NewMessage().Profile(map[string]any{"service.name": "app"}, "perf").Sample(
 			frame{Address: 0xffffffff81000010},
 			frame{Address: 0xffffffff81000020, Type: "kernel"},

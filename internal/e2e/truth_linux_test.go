@@ -47,6 +47,7 @@ type truth struct {
 	metrics string // address
 
 	mu       sync.Mutex
+	run      rewritetest.Run       // what has come out
 	messages int                   // sent
 	sent     map[string][]knownRow // that have not come out, by message
 	verdicts map[string]*verdict   // by kind
@@ -144,7 +145,7 @@ func (tr *truth) receive(pd pprofile.Profiles) {
 	if delete(tr.sent, id.Str()); !ok {
 		return // sent again
 	}
-	if err := rewritetest.CheckValid(pd); err != nil || len(samples) != len(rows) {
+	if err := tr.run.Check(pd); err != nil || len(samples) != len(rows) {
 		tr.t.Errorf("a message came out wrong: %d samples of %d, %v", len(samples), len(rows), err)
 		return
 	}

@@ -121,7 +121,7 @@ func (f *flow) fail(err error) {
 
 // receive checks a message that comes out.
 func (f *flow) receive(pd pprofile.Profiles) {
-	if err := rewritetest.CheckValid(pd); err != nil {
+	if err := rewritetest.CheckSent(pd); err != nil {
 		f.fail(err)
 		return
 	}

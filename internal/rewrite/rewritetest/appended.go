@@ -16,6 +16,7 @@ import (
 func CheckRewritten(before, after pprofile.Profiles) error {
 	return errors.Join(
 		checkAppended(before, after),
+		checkRest(before, after),
 		checkUsed(before, after),
 		checkValidity(before, after),
 		checkWritten(before, after),
@@ -39,7 +40,6 @@ func checkAppended(before, after pprofile.Profiles) error {
 		checkTable("stack", a.StackTable(), b.StackTable(), func(s pprofile.Stack) string {
 			return fmt.Sprint(s.LocationIndices().AsRaw())
 		}, true),
-		checkRest(before, after),
 	)
 }
 

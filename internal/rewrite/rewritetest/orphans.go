@@ -8,6 +8,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
+// CheckTidy returns an error for each entry of a message that nothing refers to, or that is
+// there twice.
+func CheckTidy(pd pprofile.Profiles) error {
+	none := NewMessage().Profiles
+	return errors.Join(checkAppended(none, pd), checkUsed(none, pd))
+}
+
 // checkUsed returns an error for each entry that was appended to a table of a message
 // although nothing refers to it, and for each location and stack that was appended although
 // an equal one is there.
@@ -91,6 +98,9 @@ func usedEntries(pd pprofile.Profiles) used {
 		for _, sp := range rp.ScopeProfiles().All() {
 			for _, p := range sp.Profiles().All() {
 				u.attributes.add(p.AttributeIndices())
+				for _, t := range []pprofile.ValueType{p.SampleType(), p.PeriodType()} {
+					u.strings[t.TypeStrindex()], u.strings[t.UnitStrindex()] = true, true
+				}
 				for _, s := range p.Samples().All() {
 					u.stacks[s.StackIndex()] = true
 					u.attributes.add(s.AttributeIndices())
