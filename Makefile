@@ -35,13 +35,18 @@ view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:90
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))
-test: build test-deploy ## run the tests: pure, running kernel, built collector, deployment
+test: build test-deploy test-backends ## run the tests: pure, running kernel, built collector, deployment, backends
 	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
 
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-deploy: build ## run the tests of what stands in deploy/: image, manifests, container
 	go test -C internal/deploytest -count=1 ./...
+
+.PHONY: test-backends
+test-backends: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
+test-backends: build ## run the tests of what backends take: Elastic's exporter, pprof
+	go test -C internal/backendtest -count=1 ./...
 
 KERNEL ?= 6.1,6.12
 
@@ -71,6 +76,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and arm64
 	$(TOOLS)/golangci-lint run
 	cd internal/deploytest && $(TOOLS)/golangci-lint run
+	cd internal/backendtest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
 	GOARCH=arm64 go vet ./...
 	GOARCH=arm64 go build -o /dev/null ./cmd/kernelsym

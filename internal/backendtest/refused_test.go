@@ -1,0 +1,49 @@
+package backendtest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// TestWhatElasticRefuses: the demands that rewritetest makes in its name are still its own, and
+// a refusal is noticed here.
+func TestWhatElasticRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(pd pprofile.Profiles)
+		refuses string
+		noticed bool // by the checker, too
+	}{
+		"a frame without a type": {func(pd pprofile.Profiles) {
+			loc := pd.Dictionary().LocationTable().At(1)
+			loc.AttributeIndices().FromRaw(nil)
+			loc.SetAddress(nowhere)
+			loc.SetMappingIndex(0)
+		}, "profile.frame.type", true},
+		"a file ID that is none": {func(pd pprofile.Profiles) {
+			for _, a := range pd.Dictionary().AttributeTable().All() {
+				if pd.Dictionary().StringTable().At(int(a.KeyStrindex())) == "process.executable.build_id.htlhash" {
+					a.Value().SetStr("5a")
+				}
+			}
+		}, "", true},
+		"cycles": {func(pd pprofile.Profiles) {
+			pd.Dictionary().StringTable().Append("cycles")
+			profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+			profile.SampleType().SetTypeStrindex(int32(pd.Dictionary().StringTable().Len() - 1))
+		}, "cycles", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pd := profilersMessage(t, profilersStacks())
+			tt.change(pd)
+			_, err := deliver(t, pd)
+			assert.ErrorContains(t, err, tt.refuses)
+			if tt.noticed {
+				assert.Error(t, rewritetest.CheckSent(pd))
+			}
+		})
+	}
+}
