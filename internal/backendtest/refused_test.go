@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -40,7 +41,7 @@ func TestWhatElasticRefuses(t *testing.T) {
 			pd := profilersMessage(t, profilersStacks())
 			tt.change(pd)
 			_, err := deliver(t, pd)
-			assert.ErrorContains(t, err, tt.refuses)
+			require.ErrorContains(t, err, tt.refuses)
 			if tt.noticed {
 				assert.Error(t, rewritetest.CheckSent(pd))
 			}

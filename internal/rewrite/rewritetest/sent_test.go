@@ -51,7 +51,7 @@ func TestCheckSent(t *testing.T) {
 		"2 attributes profile.frame":  twoTypes,
 		"index 9 is beyond its table": dangling,
 	} {
-		assert.ErrorContains(t, CheckSent(m.Profiles), want)
+		require.ErrorContains(t, CheckSent(m.Profiles), want)
 	}
 	for _, m := range []*Message{
 		messageOf(named(1, "a"), named(2, "b"), named(1, "a")),
@@ -60,7 +60,7 @@ func TestCheckSent(t *testing.T) {
 		messageOf(Frame{Address: addr, Lines: []Line{{Name: "a", System: "a"}}}), // it came with a name
 		NewMessage().Profile(nil, "go.opentelemetry.io/ebpf-profiler").Sample(named(1, "a"), named(1, "b")),
 	} {
-		assert.NoError(t, CheckSent(m.Profiles))
+		require.NoError(t, CheckSent(m.Profiles))
 	}
 }
 
