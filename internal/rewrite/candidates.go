@@ -1,8 +1,7 @@
 package rewrite
 
 import (
-	"math"
-
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -13,6 +12,7 @@ type frame struct {
 	loc     int32
 	mapping int32  // that it came with
 	uses    useSet // by the stacks that samples have
+	answer  int32  // position + 1 of its answer, 0 for none
 
 	form     form
 	selected bool // it is a candidate
@@ -24,19 +24,7 @@ type frame struct {
 
 	addr  uint64        // the absolute address that was sent, but for formNone and formNamed
 	image *symtab.Image // formImage: the one that the mapping identifies
-
-	state  resultState
-	result int32 // see resultState
 }
-
-// resultState says what is written into a frame, once it was looked up.
-type resultState uint8
-
-const (
-	resultNone   resultState = iota // nothing: not a candidate, or left to the splitter
-	resultCore                      // a symbol of the core kernel; result is the function
-	resultAnswer                    // anything else; result is the position of the answer
-)
 
 // form says how the address of a frame is given (contract 2).
 type form uint8
@@ -48,59 +36,44 @@ const (
 	formNamed                // counts from the base of a module that only the time tells
 )
 
-// findFrames lists the kernel frames of the message from the first candidate on, with those
-// before it, and reports whether there is one (contract 1.1, 1.2). Without one, it only
-// counts the frames that came with a name.
+// findFrames lists the kernel frames of the message, counts those that are no candidates,
+// as they came with a name, and reports whether there are others (contract 1.1, 1.2).
 func (p *pass) findFrames() (found bool) {
 	n := p.m.locations.Len()
 	if n == 0 {
 		return false
 	}
 	p.m.attributes.read(&p.m.dictionary)
-	kinds := p.m.attributes.kinds
-	for i := 0; i < n; i++ {
-		indices := p.m.locations.At(i).AttributeIndices()
-		if indices.Len() == 1 { // nearly all have just their frame type
-			at := uint(uint32(indices.At(0)))
-			if at < uint(len(kinds)) && kinds[at] == attrOtherFrame {
-				continue
-			}
+	p.marks = zeroed(p.marks, n)
+	for i := range n {
+		loc := p.m.locations.At(i)
+		frameType := p.frameType(loc.AttributeIndices())
+		if frameType == attrOtherFrame || frameType == attrOther && !p.isKernel(loc) {
+			continue
 		}
-		f, ok := p.frameAt(int32(i))
-		switch {
-		case !ok:
-		case found:
-			p.frames = append(p.frames, f)
-		case f.selected: // the first one: those before it decide what it was entered from
-			found, i = true, -1
-			p.counts = Counts{}
+		named := p.m.funcs.isNamed(&p.m.dictionary, loc.Lines())
+		f := frame{
+			loc: int32(i), mapping: loc.MappingIndex(), untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
 		}
-		if ok && !f.selected {
+		p.frames = append(p.frames, f)
+		if f.selected {
+			found = true
+			p.marks[i] = markSelected
+		} else {
 			p.counts[OutcomeNamed][symtab.OriginKernel]++
 		}
 	}
 	return found
 }
 
-// frameAt returns the frame that a location is, false if it is no kernel code.
-func (p *pass) frameAt(i int32) (f frame, ok bool) {
-	loc := p.m.locations.At(int(i))
-	indices := loc.AttributeIndices()
-	kinds := p.m.attributes.kinds
-	frameType := attrOther
-	for k := range indices.Len() {
-		if at := uint(uint32(indices.At(k))); at < uint(len(kinds)) && (kinds[at] == attrKernelFrame || kinds[at] == attrOtherFrame) {
-			frameType = kinds[at]
-			break
+// frameType returns the kind of the frame type among attributes, attrOther if there is none.
+func (p *pass) frameType(indices pcommon.Int32Slice) attribute {
+	for i := range indices.Len() {
+		if kind := p.m.attributes.kind(indices.At(i)); kind == attrKernelFrame || kind == attrOtherFrame {
+			return kind
 		}
 	}
-	if frameType == attrOtherFrame || frameType == attrOther && !p.isKernel(loc) {
-		return frame{}, false
-	}
-	named := p.m.funcs.isNamed(&p.m.dictionary, loc.Lines())
-	return frame{
-		loc: i, mapping: loc.MappingIndex(), untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
-	}, true
+	return attrOther
 }
 
 // isKernel reports whether a location without frame type is kernel code (contract 1.1b, c).
@@ -135,37 +108,34 @@ func isSpecial(addr uint64) bool {
 	return addr >= 1<<64-page || vsyscall <= addr && addr < vsyscall+page
 }
 
-// notPlain stands for a frame that is not in the text of the core kernel, or did not come
-// absolute.
-const notPlain = math.MaxUint32
-
 // placeFrames finds out what the addresses of the frames mean (contract 2), and makes
 // them found by their locations.
 func (p *pass) placeFrames() {
 	p.frameOf = zeroed(p.frameOf, p.m.locations.Len())
-	p.plain = zeroed(p.plain, p.m.locations.Len())
-	text := p.r.text
 	for i := range p.frames {
 		f := &p.frames[i]
 		p.frameOf[f.loc] = int32(i + 1)
-		addr := p.m.locations.At(int(f.loc)).Address()
-		if inKernelHalf(addr) {
-			f.form, f.addr = formAbsolute, addr
-			if p.plain[f.loc] = notPlain; text.Contains(addr) {
-				p.plain[f.loc] = uint32(addr-text.Start) + 1
-			}
-			continue
+		p.placeFrame(f)
+		if f.addr != 0 && (p.r.decidesNear(f.addr) || p.mayBeTrampoline(f)) {
+			p.marks[f.loc] |= markSpecial
 		}
-		mp := p.m.maps.at(&p.m, f.mapping)
-		switch image, named := p.identify(mp); {
-		case image != nil && inKernelHalf(image.Base+addr):
-			f.form, f.image, f.addr = formImage, image, image.Base+addr
-		case named:
-			f.form = formNamed
-		}
-		f.lookedUp = mp.content.isRelative()
-		p.plain[f.loc] = notPlain
 	}
+}
+
+func (p *pass) placeFrame(f *frame) {
+	addr := p.m.locations.At(int(f.loc)).Address()
+	if inKernelHalf(addr) {
+		f.form, f.addr = formAbsolute, addr
+		return
+	}
+	mp := p.m.maps.at(&p.m, f.mapping)
+	switch image, named := p.identify(mp); {
+	case image != nil && inKernelHalf(image.Base+addr):
+		f.form, f.image, f.addr = formImage, image, image.Base+addr
+	case named:
+		f.form = formNamed
+	}
+	f.lookedUp = mp.content.isRelative()
 }
 
 // identify returns the core kernel or module that a mapping identifies by build id, else

@@ -1,30 +1,31 @@
 package rewrite
 
-// byAddress brings frames into the order of their addresses, so that what is looked up
-// one after the other lies side by side in memory. Only the lower half of an address
-// counts: the order is of no other use, and kernel code spans little more.
+// byAddress sorts frames by their addresses, so that what is looked up one after the other
+// lies side by side in memory.
 type byAddress struct {
-	order, next []int32
+	keys, next []uint64 // an address's offset in the upper half, the frame in the lower
 }
 
-// sort returns the positions of the frames in the order of their addresses.
+// add adds a frame.
+func (o *byAddress) add(offset uint32, frame int) {
+	o.keys = append(o.keys, uint64(offset)<<32|uint64(frame))
+}
+
+// sorted calls visit for the frames in the order of their offsets, and forgets them.
 //
-// It is a radix sort, least significant digit first: comparing would take as
-// long as the disorder costs.
-func (o *byAddress) sort(frames []frame) []int32 {
+// It is a radix sort, least significant digit first: comparing would take as long as the
+// disorder costs.
+func (o *byAddress) sorted(visit func(offset uint32, frame int)) {
 	const (
 		digitBits = 11
 		digits    = 3
 		mask      = 1<<digitBits - 1
 	)
-	n := len(frames)
-	o.order, o.next = resized(o.order, n), resized(o.next, n)
+	o.next = resized(o.next, len(o.keys))
 	var counts [digits][mask + 1]int32
-	for i := range frames {
-		o.order[i] = int32(i)
-		addr := frames[i].addr
+	for _, key := range o.keys {
 		for d := range counts {
-			counts[d][addr>>(d*digitBits)&mask]++
+			counts[d][key>>(32+d*digitBits)&mask]++
 		}
 	}
 	for d := range counts {
@@ -33,12 +34,15 @@ func (o *byAddress) sort(frames []frame) []int32 {
 			counts[d][digit] = at
 			at += count
 		}
-		for _, i := range o.order {
-			digit := frames[i].addr >> (d * digitBits) & mask
-			o.next[counts[d][digit]] = i
+		for _, key := range o.keys {
+			digit := key >> (32 + d*digitBits) & mask
+			o.next[counts[d][digit]] = key
 			counts[d][digit]++
 		}
-		o.order, o.next = o.next, o.order
+		o.keys, o.next = o.next, o.keys
 	}
-	return o.order
+	for _, key := range o.keys {
+		visit(uint32(key>>32), int(uint32(key)))
+	}
+	o.keys = o.keys[:0]
 }

@@ -19,17 +19,15 @@ type pass struct {
 	s      splitter
 
 	frames     []frame
-	frameOf    []int32  // by location: its position in frames + 1, 0 for none
-	plain      []uint32 // by location: a frame's offset in the core kernel's text + 1, or notPlain; 0 for none
-	called     []bool   // by location: it is a caller, in a stack of userOther
-	used       []usedFrame
+	frameOf    []int32 // by location: its position in frames + 1, 0 for none
+	marks      []mark  // by location
 	users      []user  // by profile
 	stackUsers []uint8 // by stack: a bit for each kind of user that has it
 
-	order   byAddress
-	answers []answer // those of the frames
-	last    named    // the last symbol that was named
-	w       writer
+	order     byAddress
+	functions []int32  // by frame: that of its symbol in the core kernel, 0 for none; see resolveCore
+	answers   []answer // those of the other frames
+	w         writer
 }
 
 func (p *pass) begin(opts *Options, given Known) {
@@ -48,11 +46,11 @@ func (p *pass) end() bool {
 	keep := max(p.m.len(), p.s.len())*perEntry <= maxKept
 	clear(p.frames)
 	clear(p.answers)
-	p.frames, p.answers, p.used = p.frames[:0], p.answers[:0], p.used[:0]
+	p.frames, p.answers = p.frames[:0], p.answers[:0]
 	p.w.end()
 	p.m.end()
 	p.s.end()
-	p.opts, p.given, p.r, p.last = nil, Known{}, resolver{}, named{}
+	p.opts, p.given, p.r = nil, Known{}, resolver{}
 	return keep
 }
 
@@ -62,11 +60,17 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	if !p.findFrames() {
 		return pd
 	}
-	p.known()
-	valid := p.m.isValid()
+	used, valid := false, p.readUsers()
 	if valid {
+		used, valid = p.keepStacks(markSelected)
+	}
+	if valid && !used {
+		return pd
+	}
+	if valid = valid && p.m.isValid(); valid {
+		p.known()
 		p.placeFrames()
-		valid = p.readUsers() && p.findUses()
+		valid = p.findUses()
 	}
 	if !valid {
 		p.counts = Counts{}
@@ -107,24 +111,35 @@ func (p *pass) question(f *frame) question {
 	return question{frame: f, sent: p.m.locations.At(int(f.loc)).Address(), mapping: p.m.maps.at(&p.m, f.mapping)}
 }
 
-// resolve looks the candidates up, in the order of their addresses. Those that have more
-// than one answer go to the splitter.
+// resolve looks the candidates up. Those that have more than one answer go to the splitter.
 func (p *pass) resolve() {
 	p.s.begin(len(p.frames))
-	for _, i := range p.order.sort(p.frames) {
+	p.functions = zeroed(p.functions, len(p.frames))
+	core := p.r.snapshot.Core()
+	for i := range p.frames {
 		f := &p.frames[i]
-		if !f.selected || f.uses == 0 || p.resolveCore(f) {
+		if !f.selected || f.uses == 0 {
 			continue
 		}
-		a, settled := p.settle(f)
-		if !settled {
-			p.s.add(i)
-			continue
+		if looked, ok := p.lookedInCore(f, core); ok {
+			p.order.add(uint32(looked-core.Start), i)
+		} else {
+			p.resolveFrame(i)
 		}
-		p.count(f, &a)
-		f.state, f.result = resultAnswer, int32(len(p.answers))
-		p.answers = append(p.answers, a)
 	}
+	p.resolveCore(core)
+}
+
+func (p *pass) resolveFrame(i int) {
+	f := &p.frames[i]
+	a, settled := p.settle(f)
+	if !settled {
+		p.s.add(int32(i))
+		return
+	}
+	p.count(f, &a)
+	p.answers = append(p.answers, a)
+	f.answer = int32(len(p.answers))
 }
 
 // settle returns the answer for a frame, if it is the same for all uses and times.
@@ -152,45 +167,44 @@ func (r *resolver) isTimeless(q question) bool {
 		core != nil && core.Contains(q.addr) && core.Contains(q.addr-1)
 }
 
-// resolveCore is what resolve does for nearly all frames: those in a symbol of the core
-// kernel that have no name and one use. It reports false for others.
-func (p *pass) resolveCore(f *frame) bool {
-	core := p.r.snapshot.Core()
-	if core == nil || f.named || f.form != formAbsolute || p.m.attributes.used[attrIsFolded] {
-		return false
-	}
-	if f.addr <= core.Base { // what is looked up or written can be below
-		return false
-	}
-	looked, ok := f.lookedInCore()
-	if !ok {
-		return false
+// resolveCore is what resolve does for nearly all frames: those of lookedInCore. It takes
+// them in the order of their addresses.
+func (p *pass) resolveCore(core *symtab.Image) {
+	var last symtab.Symbol
+	var function int32 // that has its name
+	p.order.sorted(func(offset uint32, i int) {
+		if looked := core.Start + uint64(offset); looked-last.Start >= last.End-last.Start {
+			symbol := core.Lookup(looked)
+			if symbol.Image == nil {
+				p.resolveFrame(i)
+				return
+			}
+			last, function = symbol, p.m.funcs.intern(&p.m, symbol.Name(), "")
+		}
+		p.counts[OutcomeResolved][symtab.OriginKernel]++
+		p.functions[i] = function
+	})
+}
+
+// lookedInCore returns the address in the core kernel that is looked up for a frame that
+// came absolute, without a name and has one use. It reports false for others.
+func (p *pass) lookedInCore(f *frame, core *symtab.Image) (looked uint64, ok bool) {
+	// What is looked up or written can be below the address that was sent.
+	if core == nil || f.named || f.form != formAbsolute || f.addr <= core.Base || p.m.attributes.used[attrIsFolded] {
+		return 0, false
 	}
 	if f.mapping != 0 || !p.m.maps.hasNone {
 		if mp := p.m.maps.at(&p.m, f.mapping); mp.isGuest || p.r.contradicts(&mp.content, core) {
-			return false
+			return 0, false
 		}
 	}
-	if looked-p.last.start >= p.last.size {
-		if !core.Contains(looked) {
-			return false
-		}
-		symbol := core.Lookup(looked)
-		if symbol.Image == nil {
-			return false
-		}
-		p.last = named{
-			start: symbol.Start, size: symbol.End - symbol.Start, function: p.m.funcs.intern(&p.m, symbol.Name(), ""),
-		}
-	}
-	p.counts[OutcomeResolved][symtab.OriginKernel]++
-	f.state, f.result = resultCore, p.last.function
-	return true
+	looked, ok = f.plainLooked()
+	return looked, ok && core.Contains(looked)
 }
 
-// lookedInCore returns the address that is looked up for a frame with an absolute address
+// plainLooked returns the address that is looked up for a frame with an absolute address
 // and one use, if that is plain.
-func (f *frame) lookedInCore() (looked uint64, ok bool) {
+func (f *frame) plainLooked() (looked uint64, ok bool) {
 	switch f.uses {
 	case 1 << 0: // a caller
 		return f.addr - 1, true
@@ -200,10 +214,4 @@ func (f *frame) lookedInCore() (looked uint64, ok bool) {
 		return f.addr + 1, true
 	}
 	return 0, false
-}
-
-// named is a symbol of the core kernel that has a function in the message.
-type named struct {
-	start, size uint64
-	function    int32
 }

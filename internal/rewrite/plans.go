@@ -1,10 +1,5 @@
 package rewrite
 
-import (
-	"cmp"
-	"slices"
-)
-
 // stackPlans is the stacks that have split frames.
 type stackPlans struct {
 	plans  []plan
@@ -44,51 +39,16 @@ func (s *stackPlans) end() {
 // findPlans finds the stacks that have split frames.
 func (s *splitter) findPlans(p *pass) {
 	s.planOf = zeroed(s.planOf, numUsers*len(p.stackUsers))
-	for _, used := range p.used {
-		if slot := s.slot[used.frame]; slot != 0 {
-			s.addPlace(used.stack, used.user, place{used.position, slot - 1, used.how})
-		}
-	}
-	if s.markCalled(p) {
-		for i := range p.m.stacks.Len() {
-			if p.stackUsers[i]&(1<<userOther) != 0 {
-				s.addCallers(p, int32(i))
-			}
-		}
-	}
-	s.sortPlaces()
-}
-
-// markCalled notes in p.called the split frames that stacks have as callers which the pass
-// has not listed, and reports whether there are any.
-func (s *splitter) markCalled(p *pass) (some bool) {
-	clear(p.called)
 	for i := range s.frames {
-		f := &p.frames[s.frames[i].frame]
-		if f.uses&(1<<0) != 0 && p.plain[f.loc] != notPlain {
-			p.called[f.loc], some = true, true
-		}
+		p.marks[p.frames[s.frames[i].frame].loc] |= markSplit
 	}
-	return some
-}
-
-// addCallers adds the split frames in a stack that the pass has not listed: callers in the
-// core kernel that are interrupted elsewhere.
-func (s *splitter) addCallers(p *pass, stack int32) {
-	indices := p.m.stacks.At(int(stack)).LocationIndices()
-	for i := range indices.Len() {
-		loc := indices.At(i)
-		if uint(loc) >= uint(len(p.called)) || !p.called[loc] {
-			continue
+	p.keepStacks(markSplit)
+	p.eachUse(func(at usedFrame, _ *frame, how use) {
+		if slot := s.slot[at.frame]; slot != 0 {
+			s.addPlace(at.stack, at.user, place{at.position, slot - 1, how})
 		}
-		listed, _ := slices.BinarySearchFunc(p.used, usedFrame{stack: stack, position: int32(i)}, func(a, b usedFrame) int {
-			return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.user, b.user), cmp.Compare(a.position, b.position))
-		})
-		if listed < len(p.used) && p.used[listed].stack == stack && p.used[listed].user == userOther && p.used[listed].position == int32(i) {
-			continue
-		}
-		s.addPlace(stack, userOther, place{int32(i), s.slot[p.frameOf[loc]-1] - 1, 0})
-	}
+	})
+	s.sortPlaces()
 }
 
 // addPlace adds a place to the plan of a stack.

@@ -1,7 +1,6 @@
 package rewrite
 
 import (
-	"math"
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
@@ -13,19 +12,11 @@ type resolver struct {
 	begun    bool
 	snapshot *symtab.Snapshot
 	marks    *symtab.Landmarks
-	text     symtab.Range // of the core kernel, without its init text
 	opts     *Options
 }
 
 func (r *resolver) begin(s *symtab.Snapshot, opts *Options) {
 	*r = resolver{begun: true, snapshot: s, marks: s.Landmarks(), opts: opts}
-	if core := s.Core(); core != nil {
-		r.text = symtab.Range{Start: core.Start, End: core.End}
-		if core.Gap.Start > core.Start {
-			r.text.End = core.Gap.Start
-		}
-		r.text.End = r.text.Start + min(r.text.End-r.text.Start, math.MaxInt32)
-	}
 }
 
 // Core returns the core kernel, nil if it is not known.
@@ -82,10 +73,13 @@ func (r *resolver) isEntry(addr uint64) bool {
 	return r.marks.Entry.Contains(addr) || r.marks.Fred.Contains(addr)
 }
 
-// mayDecide reports whether what was entered from an address may be no caller: it, or the
-// next byte, lies in entry code or a thunk.
-func (r *resolver) mayDecide(addr uint64) bool {
-	return r.isEntry(addr) || r.isEntry(addr+1) || r.isThunk(addr) || r.isThunk(addr+1)
+// decides reports whether what was entered from an address may be no caller: it lies in
+// entry code or a thunk.
+func (r *resolver) decides(addr uint64) bool { return r.isEntry(addr) || r.isThunk(addr) }
+
+// decidesNear reports whether an address or one next to it decides.
+func (r *resolver) decidesNear(addr uint64) bool {
+	return r.decides(addr-1) || r.decides(addr) || r.decides(addr+1)
 }
 
 // lookedAsCaller returns the address in the core kernel that is looked up for a caller: that

@@ -3,7 +3,6 @@ package rewrite
 import (
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
@@ -33,6 +32,20 @@ const (
 	userEBPF
 	userForeign
 	numUsers = iota
+)
+
+// callerUse is the use of a caller, by the kind of profile, unless what was entered from it
+// makes it another.
+var callerUse = [numUsers]use{userOther: 0, userEBPF: useEBPF, userForeign: useForeign}
+
+// mark is what is noted of a location; the lowest are 1<<user, where a stack with such a user
+// has it as a caller.
+type mark uint8
+
+const (
+	markSelected mark = 1 << (numUsers + iota) // it is a candidate
+	markSpecial                                // how it is used is not decided by its position alone, or it decides that of others
+	markSplit                                  // it has several answers
 )
 
 // isEBPFProfiler reports whether a scope is that of the OTel eBPF profiler or of a fork of it
@@ -77,80 +90,98 @@ func (p *pass) readUsers() (valid bool) {
 	return valid
 }
 
-// findUses notes how the stacks that samples have use the frames, and reports whether the
-// stacks are valid (contract 1.4).
-func (p *pass) findUses() (valid bool) {
-	locations := uint(p.m.locations.Len())
-	p.called = zeroed(p.called, int(locations))
-	valid = true
+// keepStacks forgets the users of stacks without a location that has a mark. It reports
+// whether some stack is left, and whether the stacks are valid (contract 1.4).
+func (p *pass) keepStacks(m mark) (some, valid bool) {
 	for i := range p.m.stacks.Len() {
 		indices := p.m.stacks.At(i).LocationIndices()
-		if p.stackUsers[i] == 0 {
-			valid = valid && allIn(indices, locations)
-			continue
-		}
-		for u := range user(numUsers) {
-			if p.stackUsers[i]&(1<<u) != 0 {
-				valid = p.walk(int32(i), indices, u) && valid
+		first := 0
+		for ; first < indices.Len(); first++ {
+			loc := indices.At(first)
+			if uint(loc) >= uint(len(p.marks)) {
+				return false, false
+			}
+			if p.marks[loc]&m != 0 {
+				break
 			}
 		}
+		switch {
+		case first == indices.Len():
+			p.stackUsers[i] = 0
+		case p.stackUsers[i] != 0:
+			some = true
+		case !allIn(indices, uint(len(p.marks))):
+			return false, false
+		}
 	}
+	return some, true
+}
+
+// findUses notes how stacks use the frames, and reports whether the stacks are valid
+// (contract 1.4).
+func (p *pass) findUses() (valid bool) {
+	valid = p.eachUse(func(_ usedFrame, f *frame, how use) { f.uses |= 1 << how })
 	for i := range p.frames {
-		if f := &p.frames[i]; p.called[f.loc] {
-			f.uses |= 1 << 0
+		f := &p.frames[i]
+		marks := p.marks[f.loc]
+		for u, how := range callerUse {
+			if marks&(1<<u) != 0 {
+				f.uses |= 1 << how
+			}
 		}
 	}
 	return valid
 }
 
-// usedFrame is a frame in a stack, but for callers in the text of the core kernel that came
-// absolute.
+// usedFrame is a frame in a stack.
 type usedFrame struct {
-	stack    int32
-	position int32
-	frame    int32 // its position in the pass's frames
-	user     user
-	how      use
+	stack, position, frame int32
+	user                   user
 }
 
-// walk notes how a stack, leaf first, uses the frames in it for one kind of samples. It
-// reports false if the stack is not valid.
-func (p *pass) walk(stack int32, indices pcommon.Int32Slice, u user) (valid bool) {
-	before := uint64(0) // what was looked up for the frame that this one was entered from
-	decides := false    // that may say that this one is no caller
-	for i := range indices.Len() {
-		loc := indices.At(i)
-		if uint(loc) >= uint(len(p.plain)) {
-			if loc != 0 {
+// eachUse calls visit for each frame in a stack and how the stack uses it; callers whose
+// location has no special mark are only marked. It reports false if a stack is not valid.
+func (p *pass) eachUse(visit func(at usedFrame, f *frame, how use)) (valid bool) {
+	for i := range p.m.stacks.Len() {
+		for u := range user(numUsers) {
+			if p.stackUsers[i]&(1<<u) != 0 && !p.walk(int32(i), u, visit) {
 				return false
 			}
-			continue // of a table that was left out
 		}
-		offset := p.plain[loc]
-		if offset == 0 {
-			before, decides = 0, false
-			continue
+	}
+	return true
+}
+
+// walk is eachUse for a stack, leaf first, and one kind of samples.
+func (p *pass) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
+	indices := p.m.stacks.At(int(stack)).LocationIndices()
+	before := uint64(0) // what was looked up for the frame that this one was entered from, if that decides
+	for i := range indices.Len() {
+		loc := indices.At(i)
+		if uint(loc) >= uint(len(p.marks)) {
+			return false
 		}
-		if offset != notPlain && i > 0 && u == userOther && !decides { // nearly all
-			p.called[loc] = true
-			before = p.r.text.Start + uint64(offset) - 2
-			if decides = p.r.mayDecide(before); decides {
-				before = p.r.lookedAsCaller(before + 1)
-			}
+		if i > 0 && before == 0 && p.marks[loc] < markSpecial { // nearly all
+			p.marks[loc] |= 1 << u
 			continue
 		}
 		k := p.frameOf[loc] - 1
+		if k < 0 {
+			before = 0
+			continue
+		}
 		f := &p.frames[k]
 		how := useForeign
 		if u != userForeign {
 			how, before = p.use(f, i == 0, u, before)
-			if f.form == formAbsolute && p.r.mayBeTrampoline(f.addr) && i+1 < indices.Len() && p.isPatchSite(indices.At(i+1), u) {
+			if !p.r.decides(before) {
+				before = 0
+			}
+			if i+1 < indices.Len() && p.mayBeTrampoline(f) && p.isPatchSite(indices.At(i+1), u) {
 				how |= useAtPatch
 			}
 		}
-		decides = p.r.mayDecide(before)
-		f.uses |= 1 << how
-		p.used = append(p.used, usedFrame{stack: stack, position: int32(i), frame: k, user: u, how: how})
+		visit(usedFrame{stack: stack, position: int32(i), frame: k, user: u}, f, how)
 	}
 	return true
 }
@@ -182,10 +213,16 @@ func (p *pass) use(f *frame, first bool, u user, before uint64) (how use, looked
 	if f.addr == 0 {
 		return how, 0
 	}
-	if p.r.mayDecide(ip - 1) {
+	if p.r.decidesNear(ip) {
 		return how, p.r.lookedAsCaller(ip)
 	}
 	return how, ip - 1
+}
+
+// mayBeTrampoline reports whether a frame can be in a trampoline that shares its page with
+// other code.
+func (p *pass) mayBeTrampoline(f *frame) bool {
+	return f.form == formAbsolute && p.r.mayBeTrampoline(f.addr)
 }
 
 // isPatchSite reports whether a location, as a caller, is at a function's patch site.

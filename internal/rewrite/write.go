@@ -12,11 +12,11 @@ import (
 // writeResults writes the frames that have one answer, in the order of their locations.
 func (p *pass) writeResults() {
 	for i := range p.frames {
-		switch f := &p.frames[i]; f.state {
-		case resultCore:
-			p.w.writeCore(f, p.r.snapshot.Core())
-		case resultAnswer:
-			p.w.write(p.m.locations.At(int(f.loc)), f, &p.answers[f.result])
+		switch f := &p.frames[i]; {
+		case p.functions[i] != 0:
+			p.w.writeCore(f, p.functions[i], p.r.snapshot.Core())
+		case f.answer != 0:
+			p.w.write(p.m.locations.At(int(f.loc)), f, &p.answers[f.answer-1])
 		}
 	}
 }
@@ -39,16 +39,16 @@ func (w *writer) end() {
 }
 
 // writeCore writes a symbol of the core kernel into a frame without a name.
-func (w *writer) writeCore(f *frame, core *symtab.Image) {
+func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
 	w.wrote = true
 	loc := w.m.locations.At(int(f.loc))
 	lines := loc.Lines()
 	if lines.Len() > 0 { // they have no name
 		lines.RemoveIf(func(pprofile.Line) bool { return true })
 	}
-	lines.AppendEmpty().SetFunctionIndex(f.result)
+	lines.AppendEmpty().SetFunctionIndex(function)
 	if !w.opts.KeepAddresses {
-		looked, _ := f.lookedInCore()
+		looked, _ := f.plainLooked()
 		if f.uses == 1<<(useExact|useEBPF) {
 			looked = f.addr // as the eBPF profiler writes its own
 		}
