@@ -231,11 +231,11 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 }
 
 // hashAttribute reports false for a value of another type.
-func hashAttribute(kind attribute, value pcommon.Value) (uint32, bool) {
-	h := uint32(kind)
+func hashAttribute(kind attribute, value pcommon.Value) (uint64, bool) {
+	h := uint64(kind)
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
-		return mix(h, uint64(hashString(value.Str()))), true
+		return mix(h, hashString(value.Str())), true
 	case pcommon.ValueTypeBool:
 		if value.Bool() {
 			return mix(h, 1), true

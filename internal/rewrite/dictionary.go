@@ -58,7 +58,7 @@ type stringTable struct {
 
 var hashSeed = maphash.MakeSeed()
 
-func hashString(s string) uint32 { return uint32(maphash.String(hashSeed, s) >> 32) }
+func hashString(s string) uint64 { return maphash.String(hashSeed, s) }
 
 // intern returns the index of s in the string table. fresh says that it was appended by
 // this call, so that nothing refers to it yet.

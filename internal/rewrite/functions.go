@@ -110,7 +110,7 @@ func keyOf(f pprofile.Function) functionKey {
 	return functionKey{f.NameStrindex(), f.SystemNameStrindex(), f.FilenameStrindex(), f.StartLine()}
 }
 
-func (k functionKey) hash() uint32 {
+func (k functionKey) hash() uint64 {
 	h := mix(0, uint64(uint32(k.name))<<32|uint64(uint32(k.system)))
 	return mix(mix(h, uint64(k.file)), uint64(k.startLine))
 }
@@ -152,7 +152,7 @@ func (t *functions) intern(m *message, name *symtab.Name, file string) int32 {
 
 // find finds a function among those that were appended and, if its names came with the
 // message, among those that did.
-func (t *functions) find(m *message, key functionKey, hash uint32) (int32, bool) {
+func (t *functions) find(m *message, key functionKey, hash uint64) (int32, bool) {
 	d := &m.dictionary
 	is := func(key functionKey) func(int32) bool {
 		return func(pos int32) bool { return keyOf(d.functions.At(int(pos))) == key }

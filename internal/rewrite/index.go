@@ -27,10 +27,10 @@ func (x *index) reset(n int) {
 }
 
 // find returns the position of an entry with that hash for which equal says yes.
-func (x *index) find(hash uint32, equal func(pos int32) bool) (int32, bool) {
-	mask := uint32(len(x.slots) - 1)
-	for i := hash & mask; x.slots[i] != 0; i = (i + 1) & mask {
-		if slot := x.slots[i]; uint32(slot>>32) == hash {
+func (x *index) find(hash uint64, equal func(pos int32) bool) (int32, bool) {
+	mask, short := uint32(len(x.slots)-1), folded(hash)
+	for i := short & mask; x.slots[i] != 0; i = (i + 1) & mask {
+		if slot := x.slots[i]; uint32(slot>>32) == short {
 			if pos := int32(uint32(slot) - 1); equal(pos) {
 				return pos, true
 			}
@@ -42,27 +42,21 @@ func (x *index) find(hash uint32, equal func(pos int32) bool) (int32, bool) {
 // add adds an entry, unless equal says of one with that hash that it is the same.
 // A table with many equal entries would make each of them take as long as all
 // before it.
-func (x *index) add(hash uint32, pos int32, equal func(pos int32) bool) {
-	x.makeRoom()
-	mask := uint32(len(x.slots) - 1)
-	i := hash & mask
-	for ; x.slots[i] != 0; i = (i + 1) & mask {
-		if slot := x.slots[i]; uint32(slot>>32) == hash && equal(int32(uint32(slot)-1)) {
-			return
-		}
+func (x *index) add(hash uint64, pos int32, equal func(pos int32) bool) {
+	if _, ok := x.find(hash, equal); !ok {
+		x.addNew(hash, pos)
 	}
-	x.slots[i] = slotOf(hash, pos)
-	x.used++
 }
 
 // addNew adds an entry that is equal to none.
-func (x *index) addNew(hash uint32, pos int32) {
+func (x *index) addNew(hash uint64, pos int32) {
 	x.makeRoom()
-	x.put(slotOf(hash, pos))
+	x.put(uint64(folded(hash))<<32 | uint64(uint32(pos)+1))
 	x.used++
 }
 
-func slotOf(hash uint32, pos int32) uint64 { return uint64(hash)<<32 | uint64(uint32(pos)+1) }
+// folded returns what a slot has of a hash.
+func folded(hash uint64) uint32 { return uint32(hash>>32) ^ uint32(hash) }
 
 // makeRoom keeps half of the slots free.
 func (x *index) makeRoom() {
@@ -70,7 +64,7 @@ func (x *index) makeRoom() {
 		return
 	}
 	old := x.slots
-	x.slots = make([]uint64, 2*len(old))
+	x.slots = make([]uint64, 4*len(old))
 	for _, slot := range old {
 		if slot != 0 {
 			x.put(slot)
@@ -87,14 +81,22 @@ func (x *index) put(slot uint64) {
 	x.slots[i] = slot
 }
 
-// mixSeed keeps messages from being made so that everything in them has the same
-// hash.
-var mixSeed = rand.Uint64()
+// mixSeeds keep messages from being made so that everything in them has the same hash.
+var mixSeeds = [2]uint64{rand.Uint64(), rand.Uint64()}
 
-// mix returns the hash of h followed by v. Two values that are put together in one v,
-// without a bit of its own for each of theirs, can be made to be the same for many.
-func mix(h uint32, v uint64) uint32 {
-	hi, lo := bits.Mul64(v^uint64(h)<<32^mixSeed, 0xd6e8feb86659fd93)
-	x := hi ^ lo
-	return uint32(x>>32) ^ uint32(x)
+// mix returns the hash of h followed by v.
+func mix(h, v uint64) uint64 {
+	hi, lo := bits.Mul64(h^mixSeeds[0], v^mixSeeds[1])
+	return hi ^ lo
+}
+
+// hashIndices returns the hash of h followed by indices.
+func hashIndices(h uint64, indices []int32) uint64 {
+	for ; len(indices) >= 2; indices = indices[2:] { // two at a time
+		h = mix(h, uint64(uint32(indices[0]))<<32|uint64(uint32(indices[1])))
+	}
+	for _, i := range indices {
+		h = mix(h, uint64(uint32(i)))
+	}
+	return h
 }

@@ -33,7 +33,7 @@ type pass struct {
 func (p *pass) begin(opts *Options, given Known) {
 	p.opts, p.given = opts, given
 	p.counts = Counts{}
-	p.w.begin(&p.m, opts)
+	p.w = writer{m: &p.m, opts: opts}
 	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
 }
 
@@ -47,7 +47,7 @@ func (p *pass) end() bool {
 	clear(p.frames)
 	clear(p.answers)
 	p.frames, p.answers = p.frames[:0], p.answers[:0]
-	p.w.end()
+	p.w = writer{}
 	p.m.end()
 	p.s.end()
 	p.opts, p.given, p.r = nil, Known{}, resolver{}

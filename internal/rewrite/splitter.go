@@ -31,6 +31,10 @@ type splitter struct {
 
 	locations index // those of all frames, and what was appended
 	stacks    stackIndex
+	scratch   pprofile.Location // for a copy
+
+	parts  []int32 // the stacks of a sample's parts
+	partOf []int32 // by stack: its position in parts + 1, 0 for none
 }
 
 // instant is a time at which a sample has a plan's stack.
@@ -38,6 +42,7 @@ type instant struct {
 	at    symtab.Interval
 	plan  int32
 	combo int32
+	part  int32 // see pointSample
 }
 
 // combo is the variants that a stack has at some instants.
@@ -238,7 +243,7 @@ func (s *splitter) choice(p *pass, plan int32, during symtab.Interval) (at int32
 		span.From, span.To = max(span.From, same.From), min(span.To, same.To)
 	}
 	chosen := s.chosen[begin:]
-	hash := hashIndices(uint32(plan), chosen)
+	hash := hashIndices(uint64(plan), chosen)
 	at, known := s.byChosen.find(hash, func(pos int32) bool {
 		c := &s.combos[pos]
 		return c.plan == plan && slices.Equal(s.chosen[c.chosen:int(c.chosen)+len(chosen)], chosen)

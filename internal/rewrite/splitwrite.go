@@ -10,6 +10,7 @@ import (
 // writeFrames gives each variant a location: one of a frame's variants keeps the frame's
 // own, the others get copies.
 func (s *splitter) writeFrames(p *pass) {
+	s.scratch = pprofile.NewLocation()
 	for i := range s.frames {
 		f := &s.frames[i]
 		frame := &p.frames[f.frame]
@@ -54,7 +55,7 @@ func (s *splitter) ownVariant(f *splitFrame) (own int32) {
 func (s *splitter) copyFor(p *pass, v *variant) int32 {
 	f := &s.frames[v.frame]
 	frame := &p.frames[f.frame]
-	loc := pprofile.NewLocation()
+	loc := s.scratch
 	f.original.CopyTo(loc)
 	p.w.write(loc, frame, &v.answer)
 	p.count(frame, &v.answer)
@@ -82,7 +83,7 @@ func (s *splitter) copyFor(p *pass, v *variant) int32 {
 	return at
 }
 
-func hashLocation(loc pprofile.Location) uint32 {
+func hashLocation(loc pprofile.Location) uint64 {
 	h := mix(mix(0, uint64(loc.MappingIndex())), loc.Address())
 	lines := loc.Lines()
 	for i := range lines.Len() {
@@ -104,6 +105,7 @@ func (s *splitter) pointSamples(p *pass) {
 			c.to = s.stackFor(p, c)
 		}
 	}
+	s.partOf = zeroed(s.partOf, p.m.stacks.Len())
 	rest := s.instants
 	s.eachSample(p, func(_ int, of pprofile.Profile, sample pprofile.Sample, _ int32) {
 		n := p.times.parts(sample)
@@ -124,7 +126,7 @@ func (s *splitter) stackFor(p *pass, c *combo) int32 {
 	if !changed {
 		return pl.stack
 	}
-	locations := s.stacks.scratch(indices)
+	locations := s.stacks.scratch(pl.stack)
 	for i, place := range s.placesOf(pl) {
 		locations[place.position] = s.variants[s.chosen[int(c.chosen)+i]].loc
 	}
@@ -136,52 +138,50 @@ func (s *splitter) stackFor(p *pass, c *combo) int32 {
 // pointSample gives a sample the stack of its instants' combos or, if these have several,
 // divides it among them.
 func (s *splitter) pointSample(p *pass, profile pprofile.Profile, sample pprofile.Sample, instants []instant) {
-	to := func(i int) int32 { return s.combos[instants[i].combo].to }
-	same := true
+	s.parts = s.parts[:0]
 	for i := range instants {
-		same = same && to(i) == to(0)
-	}
-	if same {
-		if to(0) != sample.StackIndex() {
-			p.w.wrote = true
-			sample.SetStackIndex(to(0))
+		to := s.combos[instants[i].combo].to
+		part := s.partOf[to]
+		if part == 0 {
+			s.parts = append(s.parts, to)
+			part = int32(len(s.parts))
+			s.partOf[to] = part
 		}
+		instants[i].part = part - 1
+	}
+	for _, to := range s.parts {
+		s.partOf[to] = 0
+	}
+	if len(s.parts) > 1 {
+		s.divide(profile, sample, instants)
+	} else if s.parts[0] == sample.StackIndex() {
 		return
 	}
 	p.w.wrote = true
-	rest := pprofile.NewSample() // all but values and timestamps
-	sample.AttributeIndices().CopyTo(rest.AttributeIndices())
-	rest.SetLinkIndex(sample.LinkIndex())
-	var parts []part
-	at := make(map[int32]int)
-	for i := range instants {
-		k, ok := at[to(i)]
-		if !ok {
-			k = len(parts)
-			at[to(i)] = k
-			parts = append(parts, part{stack: to(i)})
-		}
-		parts[k].stamps = append(parts[k].stamps, sample.TimestampsUnixNano().At(i))
-		if sample.Values().Len() > 0 {
-			parts[k].values = append(parts[k].values, sample.Values().At(i))
-		}
-	}
-	for i := range parts {
-		if i > 0 {
-			sample = profile.Samples().AppendEmpty()
-			rest.CopyTo(sample)
-		}
-		sample.SetStackIndex(parts[i].stack)
-		sample.TimestampsUnixNano().FromRaw(parts[i].stamps)
-		sample.Values().FromRaw(parts[i].values)
-	}
+	sample.SetStackIndex(s.parts[0])
 }
 
-// part is what a part of a sample has of its own.
-type part struct {
-	stack  int32
-	stamps []uint64
-	values []int64
+// divide moves what a sample has of its instants' parts but the first to samples of their own.
+func (s *splitter) divide(profile pprofile.Profile, sample pprofile.Sample, instants []instant) {
+	stamps, values := sample.TimestampsUnixNano().AsRaw(), sample.Values().AsRaw()
+	sample.TimestampsUnixNano().FromRaw(nil)
+	sample.Values().FromRaw(nil)
+	first := profile.Samples().Len()
+	for _, to := range s.parts[1:] {
+		part := profile.Samples().AppendEmpty()
+		sample.CopyTo(part)
+		part.SetStackIndex(to)
+	}
+	for i := range instants {
+		part := sample
+		if instants[i].part > 0 {
+			part = profile.Samples().At(first + int(instants[i].part) - 1)
+		}
+		part.TimestampsUnixNano().Append(stamps[i])
+		if len(values) > 0 {
+			part.Values().Append(values[i])
+		}
+	}
 }
 
 // stackIndex appends to the stack table what is not there yet.
@@ -189,8 +189,9 @@ type stackIndex struct {
 	d         *dictionary
 	locations int32 // the number of locations that came with the message
 	appended  index
-	all       index // those that came with the message, when that was needed
-	stack     []int32
+	all       index   // those that came with the message, when that was needed
+	stack     []int32 // see scratch
+	other     []int32 // see is
 }
 
 func (x *stackIndex) begin(d *dictionary, locations int) {
@@ -201,19 +202,23 @@ func (x *stackIndex) begin(d *dictionary, locations int) {
 func (x *stackIndex) end() { x.d, x.all.built = nil, false }
 
 // scratch returns a copy of a stack's locations, valid until the next call.
-func (x *stackIndex) scratch(indices pcommon.Int32Slice) []int32 {
-	x.stack = x.stack[:0]
-	for i := range indices.Len() {
-		x.stack = append(x.stack, indices.At(i))
-	}
+func (x *stackIndex) scratch(stack int32) []int32 {
+	x.stack = appendIndices(x.stack[:0], x.d.stacks.At(int(stack)).LocationIndices())
 	return x.stack
+}
+
+func appendIndices(dst []int32, indices pcommon.Int32Slice) []int32 {
+	for i := range indices.Len() {
+		dst = append(dst, indices.At(i))
+	}
+	return dst
 }
 
 // intern returns the index of the stack with these locations, and whether it was
 // appended. A stack that came with the message has no location that is new, so those are
 // looked at only if none is.
 func (x *stackIndex) intern(locations []int32) (at int32, appended bool) {
-	hash := hashIndices(uint32(len(locations)), locations)
+	hash := hashIndices(uint64(len(locations)), locations)
 	is := func(pos int32) bool { return x.is(pos, locations) }
 	if at, ok := x.appended.find(hash, is); ok {
 		return at, false
@@ -231,16 +236,8 @@ func (x *stackIndex) intern(locations []int32) (at int32, appended bool) {
 }
 
 func (x *stackIndex) is(pos int32, locations []int32) bool {
-	indices := x.d.stacks.At(int(pos)).LocationIndices()
-	if indices.Len() != len(locations) {
-		return false
-	}
-	for i, loc := range locations {
-		if indices.At(i) != loc {
-			return false
-		}
-	}
-	return true
+	x.other = appendIndices(x.other[:0], x.d.stacks.At(int(pos)).LocationIndices())
+	return slices.Equal(x.other, locations)
 }
 
 func (x *stackIndex) indexAll() {
@@ -248,19 +245,9 @@ func (x *stackIndex) indexAll() {
 		return
 	}
 	x.all.reset(x.d.stacks.Len())
+	var stack []int32
 	for i := 1; i < x.d.stacks.Len(); i++ { // 0 means none
-		stack := x.d.stacks.At(i)
-		h := uint32(stack.LocationIndices().Len())
-		for k := range stack.LocationIndices().Len() {
-			h = mix(h, uint64(uint32(stack.LocationIndices().At(k))))
-		}
-		x.all.add(h, int32(i), func(pos int32) bool { return x.d.stacks.At(int(pos)).Equal(stack) })
+		stack = appendIndices(stack[:0], x.d.stacks.At(i).LocationIndices())
+		x.all.add(hashIndices(uint64(len(stack)), stack), int32(i), func(pos int32) bool { return x.is(pos, stack) })
 	}
-}
-
-func hashIndices(h uint32, indices []int32) uint32 {
-	for _, i := range indices {
-		h = mix(h, uint64(uint32(i)))
-	}
-	return h
 }

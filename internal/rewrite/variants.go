@@ -1,6 +1,8 @@
 package rewrite
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -48,7 +50,9 @@ type frameAnswer struct {
 func (s *splitFrames) begin(frames int) { s.slot = zeroed(s.slot, frames) }
 
 func (s *splitFrames) end() {
-	clear(s.frames)
+	for i := range s.frames {
+		s.frames[i] = splitFrame{memos: s.frames[i].memos[:0]}
+	}
 	clear(s.variants)
 	clear(s.byAnswer)
 	s.frames, s.variants = s.frames[:0], s.variants[:0]
@@ -56,7 +60,9 @@ func (s *splitFrames) end() {
 
 // add adds a frame of the pass.
 func (s *splitFrames) add(frame int32) {
-	s.frames = append(s.frames, splitFrame{frame: frame, first: -1})
+	n := len(s.frames)
+	s.frames = slices.Grow(s.frames, 1)[:n+1]
+	s.frames[n].frame, s.frames[n].first = frame, -1 // the rest is cleared, but for memory
 	s.slot[frame] = int32(len(s.frames))
 }
 

@@ -23,19 +23,10 @@ func (p *pass) writeResults() {
 
 // writer writes answers into locations.
 type writer struct {
-	m      *message
-	opts   *Options
-	wrote  bool // the message is another than before
-	placed map[placing]*placed
-	lastPl placing // the last that was asked for,
-	lastAt *placed // and its mapping
-}
-
-func (w *writer) begin(m *message, opts *Options) { w.m, w.opts, w.wrote = m, opts, false }
-
-func (w *writer) end() {
-	clear(w.placed)
-	*w = writer{placed: w.placed}
+	m     *message
+	opts  *Options
+	wrote bool // the message is another than before
+	last  placed
 }
 
 // writeCore writes a symbol of the core kernel into a frame without a name.
@@ -162,6 +153,7 @@ func (w *writer) setFolded(loc pprofile.Location, folded bool) {
 
 // placed is a mapping of ours.
 type placed struct {
+	placing
 	content mappingContent
 	index   int32 // in the mapping table, -1 while nothing refers to it
 }
@@ -173,7 +165,10 @@ func (w *writer) place(loc pprofile.Location, pl placing) {
 	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] {
 		pl.has = w.m.has(loc, pl.image)
 	}
-	at := w.placedAt(pl)
+	at := &w.last
+	if pl != at.placing {
+		*at = placed{placing: pl, content: pl.content(), index: -1}
+	}
 	has := loc.MappingIndex()
 	if has != 0 && has != at.index && w.m.maps.at(w.m, has).content.isRight(&at.content) {
 		return
@@ -185,23 +180,6 @@ func (w *writer) place(loc pprofile.Location, pl placing) {
 		w.wrote = true
 		loc.SetMappingIndex(at.index)
 	}
-}
-
-// placedAt returns the mapping of ours that a location needs.
-func (w *writer) placedAt(pl placing) *placed {
-	if pl == w.lastPl {
-		return w.lastAt
-	}
-	at := w.placed[pl]
-	if at == nil {
-		if w.placed == nil {
-			w.placed = make(map[placing]*placed)
-		}
-		at = &placed{content: pl.content(), index: -1}
-		w.placed[pl] = at
-	}
-	w.lastPl, w.lastAt = pl, at
-	return at
 }
 
 // has returns what the attributes of a location's mapping have to say of its lines, where
