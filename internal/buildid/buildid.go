@@ -103,6 +103,8 @@ func LoadedFileID(id string, base uint64) string {
 // hash returns the FNV-1a hash, 128 bits wide, as hex digits.
 func hash(s string) string {
 	h := fnv.New128a()
-	_, _ = io.WriteString(h, s) // a hash never fails
-	return hex.EncodeToString(h.Sum(nil))
+	_, _ = h.Write([]byte(s)) // a hash never fails
+	var sum [FileIDLen / 2]byte
+	var digits [FileIDLen]byte
+	return string(hex.AppendEncode(digits[:0], h.Sum(sum[:0])))
 }

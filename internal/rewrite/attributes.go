@@ -64,12 +64,41 @@ var kindOfKey = func() map[string]attribute {
 	return kinds
 }()
 
-// Values of attributes that are appended.
-var (
-	valueKernel = pcommon.NewValueStr(frameTypeKernel)
-	valueTrue   = pcommon.NewValueBool(true)
-	valueFalse  = pcommon.NewValueBool(false)
-)
+// attrValue is the value of an attribute that can be appended. The zero value stands for all
+// others.
+type attrValue struct {
+	is     pcommon.ValueType // a string, bool or integer
+	text   string
+	number int64 // 1 for true
+}
+
+func textValue(s string) attrValue { return attrValue{is: pcommon.ValueTypeStr, text: s} }
+
+func numberValue(i int64) attrValue { return attrValue{is: pcommon.ValueTypeInt, number: i} }
+
+func boolValue(b bool) attrValue {
+	v := attrValue{is: pcommon.ValueTypeBool}
+	if b {
+		v.number = 1
+	}
+	return v
+}
+
+func (v attrValue) hash(kind attribute) uint64 {
+	return mix(mix(uint64(kind)<<8|uint64(v.is), uint64(v.number)), hashString(v.text))
+}
+
+// writeTo sets a value that is empty.
+func (v attrValue) writeTo(to pcommon.Value) {
+	switch v.is {
+	case pcommon.ValueTypeStr:
+		to.SetStr(v.text)
+	case pcommon.ValueTypeBool:
+		to.SetBool(v.number != 0)
+	default:
+		to.SetInt(v.number)
+	}
+}
 
 // attributes is what is known of the attribute table.
 type attributes struct {
@@ -174,26 +203,31 @@ func (a *attributes) text(d *dictionary, index int32) string {
 	if index < 0 {
 		return ""
 	}
-	if v := d.attrs.At(int(index)).Value(); v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
-	}
-	return a.referenced[index]
+	return a.value(d, index).text
 }
 
 // value returns the value of an attribute, a string also where it is given as an index.
-func (a *attributes) value(d *dictionary, index int32) pcommon.Value {
-	if text, ok := a.referenced[index]; ok {
-		return pcommon.NewValueStr(text)
+func (a *attributes) value(d *dictionary, index int32) attrValue {
+	switch v := d.attrs.At(int(index)).Value(); v.Type() {
+	case pcommon.ValueTypeStr:
+		return textValue(v.Str())
+	case pcommon.ValueTypeBool:
+		return boolValue(v.Bool())
+	case pcommon.ValueTypeInt:
+		return numberValue(v.Int())
 	}
-	return d.attrs.At(int(index)).Value()
+	if text, ok := a.referenced[index]; ok {
+		return textValue(text)
+	}
+	return attrValue{}
 }
 
 // intern returns the index of the attribute of that kind, without unit, that has the
-// value, a string, bool or integer. It is appended if it is not there.
-func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int32 {
+// value. It is appended if it is not there.
+func (a *attributes) intern(m *message, kind attribute, value attrValue) int32 {
 	d := &m.dictionary
-	is := func(kind attribute, value pcommon.Value) func(int32) bool {
-		return func(pos int32) bool { return a.kinds[pos] == kind && a.value(d, pos).Equal(value) }
+	is := func(kind attribute, value attrValue) func(int32) bool {
+		return func(pos int32) bool { return a.kinds[pos] == kind && a.value(d, pos) == value }
 	}
 	if !a.index.built {
 		if d.attrs.Len() == 0 {
@@ -206,12 +240,10 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 				continue // none that is asked for
 			}
 			value := a.value(d, int32(i))
-			if hash, ok := hashAttribute(k, value); ok {
-				a.index.add(hash, int32(i), is(k, value))
-			}
+			a.index.add(value.hash(k), int32(i), is(k, value))
 		}
 	}
-	hash, _ := hashAttribute(kind, value)
+	hash := value.hash(kind)
 	at, ok := a.index.find(hash, is(kind, value))
 	if ok {
 		return at
@@ -224,32 +256,15 @@ func (a *attributes) intern(m *message, kind attribute, value pcommon.Value) int
 		unit, _ := m.strs.intern(d, "")
 		attr.SetUnitStrindex(unit)
 	}
-	value.CopyTo(attr.Value())
+	value.writeTo(attr.Value())
 	a.kinds = append(a.kinds, kind)
 	a.index.addNew(hash, at)
 	return at
 }
 
-// hashAttribute reports false for a value of another type.
-func hashAttribute(kind attribute, value pcommon.Value) (uint64, bool) {
-	h := uint64(kind)
-	switch value.Type() {
-	case pcommon.ValueTypeStr:
-		return mix(h, hashString(value.Str())), true
-	case pcommon.ValueTypeBool:
-		if value.Bool() {
-			return mix(h, 1), true
-		}
-		return h, true
-	case pcommon.ValueTypeInt:
-		return mix(h, uint64(value.Int())), true
-	}
-	return 0, false
-}
-
 // set puts the attribute in the place of the first of its kind among the indices, or
 // behind them.
-func (a *attributes) set(m *message, indices pcommon.Int32Slice, kind attribute, value pcommon.Value) {
+func (a *attributes) set(m *message, indices pcommon.Int32Slice, kind attribute, value attrValue) {
 	at := a.intern(m, kind, value)
 	for i := range indices.Len() {
 		if a.kind(indices.At(i)) == kind {

@@ -19,6 +19,7 @@ type frame struct {
 	named    bool // it came with a name
 	untyped  bool // it has no frame type
 	lookedUp bool // its address is in looked-up form, if the eBPF profiler did not send it
+	shared   bool // it can be in a trampoline that shares its page with other code
 	atPatch  bool // as a caller, it is at a patch site; valid if
 	patch    bool // that was asked
 
@@ -116,7 +117,8 @@ func (p *pass) placeFrames() {
 		f := &p.frames[i]
 		p.frameOf[f.loc] = int32(i + 1)
 		p.placeFrame(f)
-		if f.addr != 0 && (p.r.decidesNear(f.addr) || p.mayBeTrampoline(f)) {
+		f.shared = f.form == formAbsolute && p.r.mayBeTrampoline(f.addr)
+		if f.shared || f.addr != 0 && p.r.decidesNear(f.addr) {
 			p.marks[f.loc] |= markSpecial
 		}
 	}

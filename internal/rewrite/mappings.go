@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
@@ -120,8 +119,7 @@ func contentOf(m *message, mp pprofile.Mapping) (c mappingContent) {
 		case attrFileID:
 			c.fileID = cmp.Or(c.fileID, shortened(m.attributes.text(&m.dictionary, index), maxID))
 		case attrHasFunctions, attrHasFilenames, attrHasLineNumbers:
-			value := m.attrs.At(int(index)).Value()
-			c.has[m.attributes.kind(index)-attrHasFunctions] = boolOf(value.Type() == pcommon.ValueTypeBool && value.Bool())
+			c.has[m.attributes.kind(index)-attrHasFunctions] = boolOf(m.attributes.value(&m.dictionary, index) == boolValue(true))
 		default:
 			c.hasAttributes = true
 		}
@@ -234,14 +232,14 @@ func (t *mappings) append(m *message, c mappingContent) int32 {
 	mp.SetMemoryLimit(c.limit)
 	indices := mp.AttributeIndices()
 	if c.buildID != "" {
-		indices.Append(m.attributes.intern(m, attrBuildID, pcommon.NewValueStr(c.buildID)))
+		indices.Append(m.attributes.intern(m, attrBuildID, textValue(c.buildID)))
 	}
 	if c.fileID != "" {
-		indices.Append(m.attributes.intern(m, attrFileID, pcommon.NewValueStr(c.fileID)))
+		indices.Append(m.attributes.intern(m, attrFileID, textValue(c.fileID)))
 	}
 	for i, has := range c.has {
 		if has != attrAbsent {
-			indices.Append(m.attributes.intern(m, attrHasFunctions+attribute(i), pcommon.NewValueBool(has == attrTrue)))
+			indices.Append(m.attributes.intern(m, attrHasFunctions+attribute(i), boolValue(has == attrTrue)))
 		}
 	}
 	return int32(m.mappings.Len() - 1)

@@ -177,7 +177,7 @@ func (p *pass) walk(stack int32, u user, visit func(at usedFrame, f *frame, how 
 			if !p.r.decides(before) {
 				before = 0
 			}
-			if i+1 < indices.Len() && p.mayBeTrampoline(f) && p.isPatchSite(indices.At(i+1), u) {
+			if f.shared && i+1 < indices.Len() && p.isPatchSite(indices.At(i+1), u) {
 				how |= useAtPatch
 			}
 		}
@@ -217,12 +217,6 @@ func (p *pass) use(f *frame, first bool, u user, before uint64) (how use, looked
 		return how, p.r.lookedAsCaller(ip)
 	}
 	return how, ip - 1
-}
-
-// mayBeTrampoline reports whether a frame can be in a trampoline that shares its page with
-// other code.
-func (p *pass) mayBeTrampoline(f *frame) bool {
-	return f.form == formAbsolute && p.r.mayBeTrampoline(f.addr)
 }
 
 // isPatchSite reports whether a location, as a caller, is at a function's patch site.

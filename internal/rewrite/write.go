@@ -3,7 +3,6 @@ package rewrite
 import (
 	"strconv"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -47,7 +46,7 @@ func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
 	}
 	w.place(loc, placing{image: core, relative: !w.opts.KeepAddresses})
 	if f.untyped {
-		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, valueKernel))
+		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, textValue(frameTypeKernel)))
 	}
 }
 
@@ -59,7 +58,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	}
 	if f.untyped {
 		w.wrote = true
-		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, valueKernel))
+		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, textValue(frameTypeKernel)))
 	}
 	if f.named && a.kind != answerNamed {
 		return // what it has is better than nothing
@@ -106,10 +105,10 @@ func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
 		return
 	}
 	if program := a.image.Program; program != nil {
-		w.setAttribute(loc, attrProgramID, pcommon.NewValueInt(int64(program.ID)))
-		w.setAttribute(loc, attrProgramTag, pcommon.NewValueStr(program.Tag))
+		w.setAttribute(loc, attrProgramID, numberValue(int64(program.ID)))
+		w.setAttribute(loc, attrProgramTag, textValue(program.Tag))
 		if program.Type != "" {
-			w.setAttribute(loc, attrProgramType, pcommon.NewValueStr(program.Type))
+			w.setAttribute(loc, attrProgramType, textValue(program.Type))
 		}
 	}
 }
@@ -131,9 +130,9 @@ func (w *writer) setFunction(loc pprofile.Location, function int32, line, column
 }
 
 // setAttribute gives a location an attribute.
-func (w *writer) setAttribute(loc pprofile.Location, kind attribute, value pcommon.Value) {
+func (w *writer) setAttribute(loc pprofile.Location, kind attribute, value attrValue) {
 	indices := loc.AttributeIndices()
-	if has := w.m.attributes.find(indices, kind); has >= 0 && w.m.attributes.value(&w.m.dictionary, has).Equal(value) {
+	if has := w.m.attributes.find(indices, kind); has >= 0 && w.m.attributes.value(&w.m.dictionary, has) == value {
 		return
 	}
 	w.wrote = true
@@ -145,9 +144,9 @@ func (w *writer) setAttribute(loc pprofile.Location, kind attribute, value pcomm
 func (w *writer) setFolded(loc pprofile.Location, folded bool) {
 	switch {
 	case folded:
-		w.setAttribute(loc, attrIsFolded, valueTrue)
+		w.setAttribute(loc, attrIsFolded, boolValue(true))
 	case w.m.attributes.find(loc.AttributeIndices(), attrIsFolded) >= 0:
-		w.setAttribute(loc, attrIsFolded, valueFalse)
+		w.setAttribute(loc, attrIsFolded, boolValue(false))
 	}
 }
 
