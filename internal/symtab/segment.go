@@ -1,9 +1,7 @@
 package symtab
 
 import (
-	"math"
 	"slices"
-	"sort"
 )
 
 // A segment is a range of addresses, each of which the same images have had. What most
@@ -82,40 +80,36 @@ func (s *segment) dropFirst() {
 }
 
 // overlapping calls yield for the images whose lifetimes overlap an interval, in their
-// order, while it returns true.
-func (s *segment) overlapping(i Interval, yield func(*Image) bool) {
+// order, while it returns true. If it always does, the result is the time from the end of
+// the last image before them to the start of the first after them.
+func (s *segment) overlapping(i Interval, yield func(*Image) bool) (alone Interval) {
+	alone = Always
 	first, _ := slices.BinarySearchFunc(s.past, i.From, func(m *Image, from int64) int {
 		if m.Lifetime.To <= from {
 			return -1
 		}
 		return 1
 	})
+	if first > 0 {
+		alone.From = s.past[first-1].Lifetime.To
+	}
 	for _, m := range s.past[first:] {
 		if m.Lifetime.From >= i.To {
-			return
+			alone.To = m.Lifetime.From
+			return alone
 		}
 		if m.Lifetime.Overlaps(i) && !yield(m) {
-			return
+			return alone
 		}
 	}
-	if s.live != nil && s.since < i.To {
+	switch {
+	case s.live == nil:
+	case s.since < i.To:
 		yield(s.live)
+	default:
+		alone.To = s.since
 	}
-}
-
-// neighbors returns when the last image before an interval was unloaded, and when the
-// first after it was loaded: of those whose lifetimes do not overlap it.
-func (s *segment) neighbors(i Interval) (before, after int64) {
-	before, after = math.MinInt64, math.MaxInt64
-	if n := sort.Search(len(s.past), func(k int) bool { return s.past[k].Lifetime.To > i.From }); n > 0 {
-		before = s.past[n-1].Lifetime.To
-	}
-	if n := sort.Search(len(s.past), func(k int) bool { return s.past[k].Lifetime.From >= i.To }); n < len(s.past) {
-		after = s.past[n].Lifetime.From
-	} else if s.live != nil && s.since >= i.To {
-		after = s.since
-	}
-	return before, after
+	return alone
 }
 
 // change changes the images of the addresses [start, end), of which there may be none

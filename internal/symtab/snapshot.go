@@ -90,7 +90,8 @@ func (s *Snapshot) At(addr uint64, during Interval) Hit {
 	for _, t := range s.others {
 		if found := t.segment(addr); found != nil {
 			if only != nil {
-				return s.choose(addr, during)
+				hit, _ := s.choose(addr, during)
+				return hit
 			}
 			only, table = found, t
 		}
@@ -99,32 +100,31 @@ func (s *Snapshot) At(addr uint64, during Interval) Hit {
 		(len(only.past) == 0 || during.From > math.MinInt64+guard && only.since <= during.From-guard) {
 		return Hit{Image: only.live, Symbol: only.symbol(addr), Whole: true}
 	}
-	return s.choose(addr, during)
+	hit, _ := s.choose(addr, during)
+	return hit
 }
 
 // Around returns what At does, and an interval that holds the given one: for all intervals
 // in it, the answer is the same. It is empty if there is none.
 func (s *Snapshot) Around(addr uint64, during Interval) (hit Hit, span Interval) {
-	hit = s.At(addr, during)
+	if s == nil || s.core != nil && s.core.Contains(addr) {
+		return s.At(addr, during), Always
+	}
+	hit, c := s.choose(addr, during)
 	switch {
 	case !hit.Whole:
 		return hit, Interval{}
-	case s == nil || hit.Image == s.core && s.core != nil:
-		return hit, Always
 	case during == Present:
 		return hit, during
 	}
-	span = Always
-	for _, t := range s.others {
-		if found := t.segment(addr); found != nil {
-			before, after := found.neighbors(during.Widened(guard))
-			span = span.and(Interval{From: before, To: after}.Widened(-guard))
-			if hit.Image != nil && (found.live == hit.Image || !hit.Image.IsLive()) {
-				span = span.and(hit.Image.certainly(t, during))
+	span = c.alone.Widened(-guard)
+	if hit.Image != nil {
+		span = span.and(hit.Image.certainly(c.table, during))
+	} else {
+		for _, t := range s.others {
+			if blind, around := t.blindAround(during); blind == (hit.Reason == ReasonUnobserved) {
+				span = span.and(around)
 			}
-		}
-		if blind, around := t.blindAround(during); hit.Image == nil && (blind == (hit.Reason == ReasonUnobserved)) {
-			span = span.and(around)
 		}
 	}
 	if !span.Holds(during) {
@@ -133,22 +133,22 @@ func (s *Snapshot) Around(addr uint64, during Interval) (hit Hit, span Interval)
 	return hit, span
 }
 
-// choose is At where the answer is not plain.
-func (s *Snapshot) choose(addr uint64, during Interval) Hit {
-	c := choice{during: during, wide: during.Widened(guard)}
+// choose is At for what is not in the core kernel. It returns the choice as well.
+func (s *Snapshot) choose(addr uint64, during Interval) (Hit, choice) {
+	c := choice{during: during, wide: during.Widened(guard), alone: Always}
 	for _, t := range s.others {
 		if found := t.segment(addr); found != nil {
-			found.overlapping(c.wide, func(m *Image) bool {
+			c.alone = c.alone.and(found.overlapping(c.wide, func(m *Image) bool {
 				c.add(t, m)
 				return !c.several || c.long
-			})
+			}))
 		}
 	}
 	m, reason, whole := s.settle(&c)
 	if m == nil {
-		return Hit{Reason: reason, Whole: whole}
+		return Hit{Reason: reason, Whole: whole}, c
 	}
-	return Hit{Image: m, Symbol: m.Lookup(addr), Whole: true}
+	return Hit{Image: m, Symbol: m.Lookup(addr), Whole: true}, c
 }
 
 // certainly returns when an image of a table was certainly there.
@@ -163,7 +163,9 @@ func (m *Image) certainly(t *Table, during Interval) Interval {
 // choice is the image that had an address, and whether there are several.
 type choice struct {
 	during, wide Interval
+	alone        Interval // around wide, between the images before and after it
 	image        *Image
+	table        *Table   // that has the image
 	lifetime     Interval // for which the image certainly was there
 	several      bool
 	long         bool // image was announced longer than it is, so others come first
@@ -176,14 +178,14 @@ func (c *choice) add(t *Table, m *Image) {
 	long := m.IsLong()
 	switch {
 	case c.image == nil, c.long && !long:
-		c.image, c.lifetime, c.several, c.long = m, lifetime, false, long
+		c.image, c.table, c.lifetime, c.several, c.long = m, t, lifetime, false, long
 	case long && !c.long:
 	case !sameAnswer(c.image, m):
 		c.several = true
 	case lifetime.From <= c.lifetime.To && c.lifetime.From <= lifetime.To:
 		c.lifetime = c.lifetime.Hull(lifetime)
 	case !c.lifetime.Holds(c.during): // there is a gap between the two
-		c.image, c.lifetime = m, lifetime
+		c.image, c.table, c.lifetime = m, t, lifetime
 	}
 }
 
