@@ -23,6 +23,7 @@ type frame struct {
 	atPatch  bool // as a caller, it is at a patch site; valid if
 	patch    bool // that was asked
 
+	sent  uint64        // the address as it came
 	addr  uint64        // the absolute address that was sent, but for formNone and formNamed
 	image *symtab.Image // formImage: the one that the mapping identifies
 }
@@ -54,7 +55,8 @@ func (p *pass) findFrames() (found bool) {
 		}
 		named := p.m.funcs.isNamed(&p.m.dictionary, loc.Lines())
 		f := frame{
-			loc: int32(i), mapping: loc.MappingIndex(), untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
+			loc: int32(i), mapping: loc.MappingIndex(), sent: loc.Address(),
+			untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
 		}
 		p.frames = append(p.frames, f)
 		if f.selected {
@@ -125,15 +127,14 @@ func (p *pass) placeFrames() {
 }
 
 func (p *pass) placeFrame(f *frame) {
-	addr := p.m.locations.At(int(f.loc)).Address()
-	if inKernelHalf(addr) {
-		f.form, f.addr = formAbsolute, addr
+	if inKernelHalf(f.sent) {
+		f.form, f.addr = formAbsolute, f.sent
 		return
 	}
 	mp := p.m.maps.at(&p.m, f.mapping)
 	switch image, named := p.identify(mp); {
-	case image != nil && inKernelHalf(image.Base+addr):
-		f.form, f.image, f.addr = formImage, image, image.Base+addr
+	case image != nil && inKernelHalf(image.Base+f.sent):
+		f.form, f.image, f.addr = formImage, image, image.Base+f.sent
 	case named:
 		f.form = formNamed
 	}

@@ -45,11 +45,6 @@ func isEmpty(mp pprofile.Mapping) bool {
 		mp.AttributeIndices().Len() == 0
 }
 
-// len returns the length of the longest table.
-func (d *dictionary) len() int {
-	return max(d.strings.Len(), d.attrs.Len(), d.mappings.Len(), d.functions.Len(), d.locations.Len(), d.stacks.Len())
-}
-
 // stringTable appends to the string table what is not there yet.
 type stringTable struct {
 	index index

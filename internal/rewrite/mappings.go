@@ -62,6 +62,7 @@ func (c *mappingContent) hasID() bool { return c.buildID != "" || c.fileID != ""
 type mappings struct {
 	all     []mapping // by index, those that were asked for
 	byKey   map[mappingContent]int32
+	most    int  // entries that byKey has had
 	hasNone bool // index 0 can only mean that there is no mapping (contract 1.6)
 }
 

@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"math/bits"
+	"reflect"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
@@ -42,8 +43,6 @@ const maxKept = 16 << 20
 
 // end forgets the message and reports whether the pass should be used again.
 func (p *pass) end() bool {
-	const perEntry = 200 // bytes, of all that grows with the tables
-	keep := max(p.m.len(), p.s.len())*perEntry <= maxKept
 	clear(p.frames)
 	clear(p.answers)
 	p.frames, p.answers = p.frames[:0], p.answers[:0]
@@ -51,8 +50,17 @@ func (p *pass) end() bool {
 	p.m.end()
 	p.s.end()
 	p.opts, p.given, p.r = nil, Known{}, resolver{}
-	return keep
+	return p.bytes() <= maxKept
 }
+
+// bytes returns the size of the working memory.
+func (p *pass) bytes() int {
+	return bytesOf(p.frames) + bytesOf(p.frameOf) + bytesOf(p.marks) + bytesOf(p.stackUsers) + bytesOf(p.functions) +
+		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + p.m.bytes() + p.s.bytes()
+}
+
+// bytesOf returns the size of a slice's memory.
+func bytesOf[T any](s []T) int { return cap(s) * int(reflect.TypeFor[T]().Size()) }
 
 // run rewrites a message and returns the result.
 func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
@@ -108,7 +116,7 @@ func (p *pass) count(f *frame, a *answer) {
 
 // question returns what is asked about a frame, but for the use.
 func (p *pass) question(f *frame) question {
-	return question{frame: f, sent: p.m.locations.At(int(f.loc)).Address(), mapping: p.m.maps.at(&p.m, f.mapping)}
+	return question{frame: f, mapping: p.m.maps.at(&p.m, f.mapping)}
 }
 
 // resolve looks the candidates up. Those that have more than one answer go to the splitter.

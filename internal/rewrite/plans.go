@@ -36,6 +36,10 @@ func (s *stackPlans) end() {
 	s.plans, s.places = s.plans[:0], s.places[:0]
 }
 
+func (s *stackPlans) bytes() int {
+	return bytesOf(s.plans) + bytesOf(s.places) + bytesOf(s.sorted) + bytesOf(s.planOf)
+}
+
 // findPlans finds the stacks that have split frames.
 func (s *splitter) findPlans(p *pass) {
 	s.planOf = zeroed(s.planOf, numUsers*len(p.stackUsers))

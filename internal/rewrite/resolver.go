@@ -178,7 +178,6 @@ var outcomeOf = [...]Outcome{
 // question is what is asked about a frame.
 type question struct {
 	*frame
-	sent    uint64 // the address as it came
 	mapping *mapping
 	how     use
 }

@@ -24,7 +24,8 @@ type splitter struct {
 	splitFrames
 	stackPlans
 
-	instants []instant
+	samples  []splitSample
+	instants []instant // theirs
 	combos   []combo
 	byChosen index
 	chosen   []int32 // variants, by the combos
@@ -35,6 +36,14 @@ type splitter struct {
 
 	parts  []int32 // the stacks of a sample's parts
 	partOf []int32 // by stack: its position in parts + 1, 0 for none
+}
+
+// splitSample is a sample that has a plan's stack.
+type splitSample struct {
+	of       pprofile.Profile
+	sample   pprofile.Sample
+	plan     int32
+	instants int32 // how many it has
 }
 
 // instant is a time at which a sample has a plan's stack.
@@ -52,17 +61,20 @@ type combo struct {
 	to           int32 // the stack that has them
 }
 
-// len returns how many entries its longest list has.
-func (s *splitter) len() int {
-	return max(len(s.variants), len(s.instants), len(s.chosen), len(s.planOf))
-}
-
 func (s *splitter) end() {
 	s.splitFrames.end()
 	s.stackPlans.end()
-	s.instants, s.combos, s.chosen = s.instants[:0], s.combos[:0], s.chosen[:0]
-	s.locations.built = false
+	clear(s.samples)
+	s.samples, s.instants, s.combos, s.chosen = s.samples[:0], s.instants[:0], s.combos[:0], s.chosen[:0]
+	s.locations.built, s.scratch = false, pprofile.Location{}
 	s.stacks.end()
+}
+
+// bytes returns the size of the memory that is kept.
+func (s *splitter) bytes() int {
+	return s.splitFrames.bytes() + s.stackPlans.bytes() + bytesOf(s.samples) + bytesOf(s.instants) + bytesOf(s.combos) +
+		bytesOf(s.byChosen.slots) + bytesOf(s.chosen) + bytesOf(s.locations.slots) + bytesOf(s.parts) + bytesOf(s.partOf) +
+		bytesOf(s.stacks.appended.slots) + bytesOf(s.stacks.all.slots)
 }
 
 // run serves the frames that were added.
@@ -82,15 +94,27 @@ func (s *splitter) run(p *pass) {
 	s.pointSamples(p)
 }
 
-// findInstants lists the instants of the samples that have a plan, in their order.
+// findInstants lists the samples that have a plan, and their instants.
 func (s *splitter) findInstants(p *pass) {
 	var at []symtab.Interval
-	s.eachSample(p, func(profile int, _ pprofile.Profile, sample pprofile.Sample, plan int32) {
-		at = p.times.ofSample(at[:0], profile, sample)
-		for _, t := range at {
-			s.instants = append(s.instants, instant{at: t, plan: plan, combo: -1})
+	i := 0
+	p.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
+		u := int(p.users[i])
+		samples := profile.Samples()
+		for k := range samples.Len() {
+			sample := samples.At(k)
+			plan := s.planOf[numUsers*int(sample.StackIndex())+u] - 1
+			if plan < 0 {
+				continue
+			}
+			at = p.times.ofSample(at[:0], i, sample)
+			for _, t := range at {
+				s.instants = append(s.instants, instant{at: t, plan: plan})
+			}
+			s.samples = append(s.samples, splitSample{of: profile, sample: sample, plan: plan, instants: int32(len(at))})
+			s.plans[plan].budget += budgetPerInstant * len(at)
 		}
-		s.plans[plan].budget += budgetPerInstant * len(at)
+		i++
 	})
 	for i := range s.plans {
 		pl := &s.plans[i]
@@ -104,6 +128,16 @@ func (s *splitter) findInstants(p *pass) {
 	}
 }
 
+// eachSample calls visit for the samples that have a plan, with their instants.
+func (s *splitter) eachSample(visit func(sample *splitSample, instants []instant)) {
+	rest := s.instants
+	for i := range s.samples {
+		sample := &s.samples[i]
+		visit(sample, rest[:sample.instants])
+		rest = rest[sample.instants:]
+	}
+}
+
 // How many entries, of stacks and of what else has to be looked up or copied, an entry of
 // a stack and an instant pay for. A stack that is not deeper than budgetPerInstant can have
 // other answers at each instant.
@@ -111,24 +145,6 @@ const (
 	budgetPerEntry   = 8
 	budgetPerInstant = 128
 )
-
-// eachSample calls visit for the samples that have a plan, those that are appended
-// meanwhile left out.
-func (s *splitter) eachSample(p *pass, visit func(profile int, of pprofile.Profile, sample pprofile.Sample, plan int32)) {
-	i := 0
-	p.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
-		u := int(p.users[i])
-		samples := profile.Samples()
-		for k := range samples.Len() {
-			sample := samples.At(k)
-			stack := int(sample.StackIndex())
-			if at := numUsers*stack + u; at < len(s.planOf) && s.planOf[at] != 0 {
-				visit(i, profile, sample, s.planOf[at]-1)
-			}
-		}
-		i++
-	})
-}
 
 // choose finds the combos of the instants: for each plan in the order of time, so that
 // instants between two changes cost no more than one.
@@ -178,19 +194,16 @@ func (s *splitter) byPlan() iter.Seq2[int32, []int32] {
 // settle leaves samples undivided whose parts would cost too much, and notes which combos
 // and variants are used in the end.
 func (s *splitter) settle(p *pass) {
-	rest := s.instants
-	s.eachSample(p, func(_ int, _ pprofile.Profile, sample pprofile.Sample, plan int32) {
-		n := p.times.parts(sample)
-		instants := rest[:n]
-		rest = rest[n:]
+	s.eachSample(func(sample *splitSample, instants []instant) {
 		changes := 0
-		for i := 1; i < n; i++ {
+		for i := 1; i < len(instants); i++ {
 			if instants[i].combo != instants[i-1].combo {
 				changes++
 			}
 		}
-		if s.plans[plan].budget < 0 || changes*sample.AttributeIndices().Len() > budgetPerInstant*n {
-			combo := s.fallback(p, plan)
+		dear := changes > 0 && changes*sample.sample.AttributeIndices().Len() > budgetPerInstant*len(instants)
+		if dear || s.plans[sample.plan].budget < 0 {
+			combo := s.fallback(p, sample.plan)
 			for i := range instants {
 				instants[i].combo = combo
 			}

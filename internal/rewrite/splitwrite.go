@@ -99,29 +99,25 @@ func hashLocation(loc pprofile.Location) uint64 {
 
 // pointSamples gives the samples the stacks that have their combos.
 func (s *splitter) pointSamples(p *pass) {
-	s.stacks.begin(&p.m.dictionary, len(p.frameOf))
+	s.stacks.begin(&p.m.dictionary)
 	for i := range s.combos {
 		if c := &s.combos[i]; c.used {
 			c.to = s.stackFor(p, c)
 		}
 	}
 	s.partOf = zeroed(s.partOf, p.m.stacks.Len())
-	rest := s.instants
-	s.eachSample(p, func(_ int, of pprofile.Profile, sample pprofile.Sample, _ int32) {
-		n := p.times.parts(sample)
-		s.pointSample(p, of, sample, rest[:n])
-		rest = rest[n:]
-	})
+	s.eachSample(func(sample *splitSample, instants []instant) { s.pointSample(p, sample.of, sample.sample, instants) })
 }
 
 // stackFor returns the index of the stack that has the locations of a combo.
 func (s *splitter) stackFor(p *pass, c *combo) int32 {
 	pl := &s.plans[c.plan]
 	indices := p.m.stacks.At(int(pl.stack)).LocationIndices()
-	changed := false
+	changed, fresh := false, false
 	for i, place := range s.placesOf(pl) {
 		to := s.variants[s.chosen[int(c.chosen)+i]].loc
 		changed = changed || to != indices.At(int(place.position))
+		fresh = fresh || int(to) >= len(p.marks)
 	}
 	if !changed {
 		return pl.stack
@@ -130,7 +126,7 @@ func (s *splitter) stackFor(p *pass, c *combo) int32 {
 	for i, place := range s.placesOf(pl) {
 		locations[place.position] = s.variants[s.chosen[int(c.chosen)+i]].loc
 	}
-	at, appended := s.stacks.intern(locations)
+	at, appended := s.stacks.intern(locations, fresh)
 	p.w.wrote = p.w.wrote || appended
 	return at
 }
@@ -186,16 +182,15 @@ func (s *splitter) divide(profile pprofile.Profile, sample pprofile.Sample, inst
 
 // stackIndex appends to the stack table what is not there yet.
 type stackIndex struct {
-	d         *dictionary
-	locations int32 // the number of locations that came with the message
-	appended  index
-	all       index   // those that came with the message, when that was needed
-	stack     []int32 // see scratch
-	other     []int32 // see is
+	d        *dictionary
+	appended index
+	all      index   // those that came with the message, when that was needed
+	stack    []int32 // see scratch
+	other    []int32 // see is
 }
 
-func (x *stackIndex) begin(d *dictionary, locations int) {
-	x.d, x.locations = d, int32(locations)
+func (x *stackIndex) begin(d *dictionary) {
+	x.d = d
 	x.appended.reset(0)
 }
 
@@ -215,15 +210,14 @@ func appendIndices(dst []int32, indices pcommon.Int32Slice) []int32 {
 }
 
 // intern returns the index of the stack with these locations, and whether it was
-// appended. A stack that came with the message has no location that is new, so those are
-// looked at only if none is.
-func (x *stackIndex) intern(locations []int32) (at int32, appended bool) {
+// appended. fresh says that one of them was, so that no stack that came has it.
+func (x *stackIndex) intern(locations []int32, fresh bool) (at int32, appended bool) {
 	hash := hashIndices(uint64(len(locations)), locations)
 	is := func(pos int32) bool { return x.is(pos, locations) }
 	if at, ok := x.appended.find(hash, is); ok {
 		return at, false
 	}
-	if !slices.ContainsFunc(locations, func(loc int32) bool { return loc >= x.locations }) {
+	if !fresh {
 		x.indexAll()
 		if at, ok := x.all.find(hash, is); ok {
 			return at, false

@@ -403,7 +403,7 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 	stack := m.LastSample().StackIndex()
 	var stamps []int64
-	for range maxKept / 100 {
+	for range maxKept / 20 {
 		stamps = append(stamps, nowBoot-9_000*ms)
 	}
 	timed(m, stamps...)

@@ -111,14 +111,6 @@ func (t *times) ofSample(dst []symtab.Interval, i int, s pprofile.Sample) []symt
 	return dst
 }
 
-// parts returns the number of times of a sample; see ofSample.
-func (t *times) parts(s pprofile.Sample) int {
-	if stamps := s.TimestampsUnixNano().Len(); stamps > 0 && t.given.Clock != nil && isDividable(s) {
-		return stamps
-	}
-	return 1
-}
-
 // isDividable reports whether it is clear which values belong to which timestamps.
 func isDividable(s pprofile.Sample) bool {
 	n := s.Values().Len()

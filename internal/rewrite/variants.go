@@ -54,8 +54,16 @@ func (s *splitFrames) end() {
 		s.frames[i] = splitFrame{memos: s.frames[i].memos[:0]}
 	}
 	clear(s.variants)
-	clear(s.byAnswer)
+	s.byAnswer = nil
 	s.frames, s.variants = s.frames[:0], s.variants[:0]
+}
+
+func (s *splitFrames) bytes() int {
+	n := bytesOf(s.frames) + bytesOf(s.slot) + bytesOf(s.variants)
+	for _, f := range s.frames[:cap(s.frames)] {
+		n += bytesOf(f.memos)
+	}
+	return n
 }
 
 // add adds a frame of the pass.
