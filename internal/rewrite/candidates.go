@@ -119,11 +119,21 @@ func (p *pass) placeFrames() {
 		f := &p.frames[i]
 		p.frameOf[f.loc] = int32(i + 1)
 		p.placeFrame(f)
-		f.shared = f.form == formAbsolute && p.r.mayBeTrampoline(f.addr)
+		f.shared = p.mayShare(f)
 		if f.shared || f.addr != 0 && p.r.decidesNear(f.addr) {
 			p.marks[f.loc] |= markSpecial
 		}
 	}
+}
+
+// mayShare reports whether a candidate can be in a trampoline that shares its page with
+// other code, at any address that may be looked up for it.
+func (p *pass) mayShare(f *frame) bool {
+	if !p.r.marks.SharedTrampolines || !f.selected || f.form != formAbsolute {
+		return false
+	}
+	core := p.r.snapshot.Core()
+	return (core == nil || !core.Contains(f.addr)) && p.r.snapshot.MayBeLong(f.addr-1, f.addr+2, p.times.whole())
 }
 
 func (p *pass) placeFrame(f *frame) {

@@ -106,13 +106,6 @@ func (r *resolver) beginsSymbol(addr uint64) bool {
 	return core != nil && core.Contains(addr) && core.Lookup(addr).Start == addr
 }
 
-// mayBeTrampoline reports whether code at an address can be a trampoline that shares its
-// page with other code.
-func (r *resolver) mayBeTrampoline(addr uint64) bool {
-	core := r.snapshot.Core()
-	return r.marks.SharedTrampolines && (core == nil || !core.Contains(addr))
-}
-
 // isPatchSite reports whether ip is where a call from a function's patch site returns to,
 // throughout an interval (contract 3.5): nothing but a trampoline is called from there.
 func (r *resolver) isPatchSite(ip uint64, during symtab.Interval) bool {

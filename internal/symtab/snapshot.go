@@ -213,6 +213,21 @@ func (s *Snapshot) settle(c *choice) (m *Image, reason Reason, whole bool) {
 	return nil, reason, whole
 }
 
+// MayBeLong reports whether an image that was announced longer than it is had one of the
+// addresses [start, end) at about an interval; see [Image.IsLong].
+func (s *Snapshot) MayBeLong(start, end uint64, during Interval) (long bool) {
+	for _, t := range s.others {
+		t.root.each(start, end, func(found *segment) bool {
+			found.overlapping(during.Widened(guard), func(m *Image) bool {
+				long = long || m.IsLong()
+				return !long
+			})
+			return !long
+		})
+	}
+	return long
+}
+
 // Named returns the core kernel or a module by its name, spelled as the kernel spells it,
 // if one load of that name was there for all of an interval and no other at about that
 // time.
