@@ -10,21 +10,18 @@ import (
 // when it is reset. It must be reset before its first use.
 type index struct {
 	slots []uint64 // hash in the upper half, position + 1 in the lower; 0 is free
+	moved []uint64 // see makeRoom
 	used  int
 	built bool // it holds what it should; for those who fill it on first use
 }
 
 // reset empties the index and makes room for n entries.
 func (x *index) reset(n int) {
-	size := 1 << bits.Len(uint(2*n+15))
-	if size <= cap(x.slots) {
-		x.slots = x.slots[:size]
-		clear(x.slots)
-	} else {
-		x.slots = make([]uint64, size)
-	}
+	x.slots = zeroed(x.slots, 1<<bits.Len(uint(2*n+15)))
 	x.used, x.built = 0, true
 }
+
+func (x *index) bytes() int { return bytesOf(x.slots) + bytesOf(x.moved) }
 
 // find returns the position of an entry with that hash for which equal says yes.
 func (x *index) find(hash uint64, equal func(pos int32) bool) (int32, bool) {
@@ -63,12 +60,15 @@ func (x *index) makeRoom() {
 	if 2*(x.used+1) <= len(x.slots) {
 		return
 	}
-	old := x.slots
-	x.slots = make([]uint64, 4*len(old))
-	for _, slot := range old {
+	x.moved = x.moved[:0]
+	for _, slot := range x.slots {
 		if slot != 0 {
-			x.put(slot)
+			x.moved = append(x.moved, slot)
 		}
+	}
+	x.slots = zeroed(x.slots, 4*len(x.slots))
+	for _, slot := range x.moved {
+		x.put(slot)
 	}
 }
 

@@ -61,9 +61,8 @@ func (c *mappingContent) hasID() bool { return c.buildID != "" || c.fileID != ""
 // yet.
 type mappings struct {
 	all     []mapping // by index, those that were asked for
-	byKey   map[mappingContent]int32
-	most    int  // entries that byKey has had
-	hasNone bool // index 0 can only mean that there is no mapping (contract 1.6)
+	index   index     // those of kernel code
+	hasNone bool      // index 0 can only mean that there is no mapping (contract 1.6)
 }
 
 // noMapping stands for the mapping of a frame that has none.
@@ -202,24 +201,29 @@ func (c *mappingContent) isRight(want *mappingContent) bool {
 // intern returns the index of the mapping with that content, which is appended if it is
 // not there.
 func (t *mappings) intern(m *message, c mappingContent) int32 {
-	if len(t.byKey) == 0 {
-		if t.byKey == nil {
-			t.byKey = make(map[mappingContent]int32)
-		}
-		for i := range m.mappings.Len() {
+	is := func(c *mappingContent) func(int32) bool {
+		return func(pos int32) bool { return t.at(m, pos).content == *c }
+	}
+	if !t.index.built {
+		t.index.reset(0)
+		for i := 1; i < m.mappings.Len(); i++ {
 			if mp := t.at(m, int32(i)); !mp.vague && (mp.isKernel || mp.module != "") {
-				if _, ok := t.byKey[mp.content]; !ok {
-					t.byKey[mp.content] = int32(i)
-				}
+				t.index.add(mp.content.hash(), int32(i), is(&mp.content))
 			}
 		}
 	}
-	at, ok := t.byKey[c]
+	hash := c.hash()
+	at, ok := t.index.find(hash, is(&c))
 	if !ok {
 		at = t.append(m, c)
-		t.byKey[c] = at
+		t.index.addNew(hash, at)
 	}
 	return at
+}
+
+func (c *mappingContent) hash() uint64 {
+	h := mix(mix(hashString(c.fileName), hashString(c.buildID)), hashString(c.fileID))
+	return mix(mix(mix(h, c.start), c.limit), c.offset)
 }
 
 func (t *mappings) append(m *message, c mappingContent) int32 {

@@ -27,20 +27,18 @@ func (m *message) end() {
 	m.attributes.index.built, m.strs.index.built = false, false
 	m.funcs.appended.built, m.funcs.all.built = false, false
 	m.funcs.kinds = m.funcs.kinds[:0]
-	m.maps.most = max(m.maps.most, len(m.maps.byKey))
 	clear(m.maps.all)
 	m.maps.all = m.maps.all[:0]
-	clear(m.maps.byKey)
+	m.maps.index.built = false
 }
 
 // bytes returns the size of the memory that is kept.
 func (m *message) bytes() int {
 	n := bytesOf(m.attributes.kinds) + bytesOf(m.funcs.kinds) + bytesOf(m.maps.all)
-	for _, x := range [...]*index{&m.attributes.index, &m.strs.index, &m.funcs.appended, &m.funcs.all} {
-		n += bytesOf(x.slots)
+	for _, x := range [...]*index{&m.attributes.index, &m.strs.index, &m.funcs.appended, &m.funcs.all, &m.maps.index} {
+		n += x.bytes()
 	}
-	const perKey = 200 // of a map
-	return n + perKey*m.maps.most
+	return n
 }
 
 // eachProfile calls visit for all profiles, with the number of their resource and the

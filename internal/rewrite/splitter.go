@@ -73,8 +73,8 @@ func (s *splitter) end() {
 // bytes returns the size of the memory that is kept.
 func (s *splitter) bytes() int {
 	return s.splitFrames.bytes() + s.stackPlans.bytes() + bytesOf(s.samples) + bytesOf(s.instants) + bytesOf(s.combos) +
-		bytesOf(s.byChosen.slots) + bytesOf(s.chosen) + bytesOf(s.locations.slots) + bytesOf(s.parts) + bytesOf(s.partOf) +
-		bytesOf(s.stacks.appended.slots) + bytesOf(s.stacks.all.slots)
+		s.byChosen.bytes() + bytesOf(s.chosen) + s.locations.bytes() + bytesOf(s.parts) + bytesOf(s.partOf) +
+		s.stacks.appended.bytes() + s.stacks.all.bytes()
 }
 
 // run serves the frames that were added.
