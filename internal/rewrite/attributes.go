@@ -119,21 +119,18 @@ func (a *attributes) read(d *dictionary) {
 	a.kinds = resized(a.kinds, n)
 	clear(a.used[:])
 	a.resolve(d)
+	key, ofKey := int32(-1), attrOther // most have the key of the one before
 	for i := range n {
-		kind := a.classify(d, int32(i))
+		if k := d.attrs.At(i).KeyStrindex(); k != key {
+			key, ofKey = k, kindOfKey[d.str(k)]
+		}
+		kind := ofKey
+		if kind == attrKernelFrame && a.text(d, int32(i)) != frameTypeKernel {
+			kind = attrOtherFrame
+		}
 		a.kinds[i] = kind
 		a.used[kind] = true
 	}
-}
-
-func (a *attributes) classify(d *dictionary, i int32) attribute {
-	attr := d.attrs.At(int(i))
-	key := d.str(attr.KeyStrindex())
-	kind := kindOfKey[key]
-	if kind == attrKernelFrame && a.text(d, i) != frameTypeKernel {
-		return attrOtherFrame
-	}
-	return kind
 }
 
 // resolve finds the values that are given as an index into the string table. pdata does

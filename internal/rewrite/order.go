@@ -17,8 +17,8 @@ func (o *byAddress) add(offset uint32, frame int) {
 // disorder costs.
 func (o *byAddress) sorted(visit func(offset uint32, frame int)) {
 	const (
-		digitBits = 11
-		digits    = 3
+		digitBits = 8
+		digits    = 4
 		mask      = 1<<digitBits - 1
 	)
 	o.next = resized(o.next, len(o.keys))

@@ -80,6 +80,9 @@ func (s *splitter) copyFor(p *pass, v *variant) int32 {
 		loc.MoveTo(p.m.locations.AppendEmpty())
 		s.locations.addNew(hash, at)
 	}
+	if int(at) < len(p.marks) {
+		p.marks[at] |= markShared
+	}
 	return at
 }
 
@@ -99,7 +102,7 @@ func hashLocation(loc pprofile.Location) uint64 {
 
 // pointSamples gives the samples the stacks that have their combos.
 func (s *splitter) pointSamples(p *pass) {
-	s.stacks.begin(&p.m.dictionary)
+	s.stacks.begin(p)
 	for i := range s.combos {
 		if c := &s.combos[i]; c.used {
 			c.to = s.stackFor(p, c)
@@ -182,23 +185,23 @@ func (s *splitter) divide(profile pprofile.Profile, sample pprofile.Sample, inst
 
 // stackIndex appends to the stack table what is not there yet.
 type stackIndex struct {
-	d        *dictionary
+	p        *pass
 	appended index
-	all      index   // those that came with the message, when that was needed
+	all      index   // those that came with the message and may be equal, when that was needed
 	stack    []int32 // see scratch
 	other    []int32 // see is
 }
 
-func (x *stackIndex) begin(d *dictionary) {
-	x.d = d
+func (x *stackIndex) begin(p *pass) {
+	x.p = p
 	x.appended.reset(0)
 }
 
-func (x *stackIndex) end() { x.d, x.all.built = nil, false }
+func (x *stackIndex) end() { x.p, x.all.built = nil, false }
 
 // scratch returns a copy of a stack's locations, valid until the next call.
 func (x *stackIndex) scratch(stack int32) []int32 {
-	x.stack = appendIndices(x.stack[:0], x.d.stacks.At(int(stack)).LocationIndices())
+	x.stack = appendIndices(x.stack[:0], x.p.m.stacks.At(int(stack)).LocationIndices())
 	return x.stack
 }
 
@@ -223,25 +226,30 @@ func (x *stackIndex) intern(locations []int32, fresh bool) (at int32, appended b
 			return at, false
 		}
 	}
-	at = int32(x.d.stacks.Len())
-	x.d.stacks.AppendEmpty().LocationIndices().FromRaw(locations)
+	at = int32(x.p.m.stacks.Len())
+	x.p.m.stacks.AppendEmpty().LocationIndices().FromRaw(locations)
 	x.appended.addNew(hash, at)
 	return at, true
 }
 
 func (x *stackIndex) is(pos int32, locations []int32) bool {
-	x.other = appendIndices(x.other[:0], x.d.stacks.At(int(pos)).LocationIndices())
+	x.other = appendIndices(x.other[:0], x.p.m.stacks.At(int(pos)).LocationIndices())
 	return slices.Equal(x.other, locations)
 }
 
+// indexAll indexes the stacks that came with the message and have a location that copies of
+// others were equal to: another stack can become equal to these only.
 func (x *stackIndex) indexAll() {
 	if x.all.built {
 		return
 	}
-	x.all.reset(x.d.stacks.Len())
+	x.all.reset(0)
 	var stack []int32
-	for i := 1; i < x.d.stacks.Len(); i++ { // 0 means none
-		stack = appendIndices(stack[:0], x.d.stacks.At(i).LocationIndices())
-		x.all.add(hashIndices(uint64(len(stack)), stack), int32(i), func(pos int32) bool { return x.is(pos, stack) })
+	for i := 1; i < x.p.m.stacks.Len(); i++ { // 0 means none
+		indices := x.p.m.stacks.At(i).LocationIndices()
+		if found, _ := x.p.hasMark(indices, markShared); found {
+			stack = appendIndices(stack[:0], indices)
+			x.all.add(hashIndices(uint64(len(stack)), stack), int32(i), func(pos int32) bool { return x.is(pos, stack) })
+		}
 	}
 }

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"strings"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
@@ -46,6 +47,7 @@ const (
 	markSelected mark = 1 << (numUsers + iota) // it is a candidate
 	markSpecial                                // how it is used is not decided by its position alone, or it decides that of others
 	markSplit                                  // it has several answers
+	markShared                                 // a copy of another was equal to it
 )
 
 // isEBPFProfiler reports whether a scope is that of the OTel eBPF profiler or of a fork of it
@@ -95,18 +97,10 @@ func (p *pass) readUsers() (valid bool) {
 func (p *pass) keepStacks(m mark) (some, valid bool) {
 	for i := range p.m.stacks.Len() {
 		indices := p.m.stacks.At(i).LocationIndices()
-		first := 0
-		for ; first < indices.Len(); first++ {
-			loc := indices.At(first)
-			if uint(loc) >= uint(len(p.marks)) {
-				return false, false
-			}
-			if p.marks[loc]&m != 0 {
-				break
-			}
-		}
-		switch {
-		case first == indices.Len():
+		switch found, ok := p.hasMark(indices, m); {
+		case !ok:
+			return false, false
+		case !found:
 			p.stackUsers[i] = 0
 		case p.stackUsers[i] != 0:
 			some = true
@@ -115,6 +109,21 @@ func (p *pass) keepStacks(m mark) (some, valid bool) {
 		}
 	}
 	return some, true
+}
+
+// hasMark reports whether one of the locations has a mark, and whether those before it are
+// in the table.
+func (p *pass) hasMark(indices pcommon.Int32Slice, m mark) (found, valid bool) {
+	for i := range indices.Len() {
+		loc := indices.At(i)
+		if uint(loc) >= uint(len(p.marks)) {
+			return false, false
+		}
+		if p.marks[loc]&m != 0 {
+			return true, true
+		}
+	}
+	return false, true
 }
 
 // findUses notes how stacks use the frames, and reports whether the stacks are valid
