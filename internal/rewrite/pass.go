@@ -38,11 +38,8 @@ func (p *pass) begin(opts *Options, given Known) {
 	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
 }
 
-// maxKept is the number of bytes of working memory that a pass keeps for the next message.
-const maxKept = 16 << 20
-
-// end forgets the message and reports whether the pass should be used again.
-func (p *pass) end() bool {
+// end forgets the message, but keeps the memory.
+func (p *pass) end() {
 	clear(p.frames)
 	clear(p.answers)
 	p.frames, p.answers = p.frames[:0], p.answers[:0]
@@ -50,7 +47,6 @@ func (p *pass) end() bool {
 	p.m.end()
 	p.s.end()
 	p.opts, p.given, p.r = nil, Known{}, resolver{}
-	return p.bytes() <= maxKept
 }
 
 // bytes returns the size of the working memory.

@@ -104,9 +104,12 @@ type Rewriter struct {
 	idle []*pass
 }
 
-// maxIdle is the number of passes that are kept: of so many messages at a time,
-// the memory is used again.
-const maxIdle = 4
+// How many passes are kept at most, and how many bytes they hold together: of so many
+// messages at a time, the memory is used again.
+const (
+	maxIdle = 4
+	maxKept = 64 << 20
+)
 
 // New returns a Rewriter.
 func New(opts Options) *Rewriter { return &Rewriter{opts: opts} }
@@ -125,7 +128,11 @@ func (r *Rewriter) get() *pass {
 func (r *Rewriter) put(p *pass) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.idle) < maxIdle {
+	kept := p.bytes()
+	for _, other := range r.idle {
+		kept += other.bytes()
+	}
+	if len(r.idle) < maxIdle && kept <= maxKept {
 		r.idle = append(r.idle, p)
 	}
 }
@@ -147,8 +154,7 @@ func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles
 	if p.times.clockOff > 0 {
 		r.clockOff.Add(int64(p.times.clockOff))
 	}
-	if p.end() {
-		r.put(p)
-	}
+	p.end()
+	r.put(p)
 	return result, counts
 }

@@ -149,8 +149,8 @@ const (
 // choose finds the combos of the instants: for each plan in the order of time, so that
 // instants between two changes cost no more than one.
 func (s *splitter) choose(p *pass) {
-	s.byChosen.reset(0)
 	for plan, order := range s.byPlan() {
+		s.byChosen.reset(len(order))
 		slices.SortFunc(order, func(a, b int32) int {
 			x, y := s.instants[a].at, s.instants[b].at
 			return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To), cmp.Compare(a, b))
