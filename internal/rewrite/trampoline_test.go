@@ -82,6 +82,7 @@ func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 		{"with a name", withName(Frame{Address: text + 0x85, Type: "kernel"}, "c"), true},
 		{"with another name", withName(Frame{Address: text + 0x85, Type: "kernel"}, "x"), true},
 		{"a module's, by build id", Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", BuildID: ext4ID, Limit: 1 << 20}}, true},
+		{"a module's, by name", Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", Limit: 1 << 20}}, true},
 		{"in padding", Frame{Address: text + 0x185, Type: "kernel"}, false},
 		{"of a program", Frame{Address: trampProg + 5, Type: "kernel"}, true},
 		{"of a program, not at its patch site", Frame{Address: trampProg + 6, Type: "kernel"}, false},

@@ -234,13 +234,21 @@ func (p *pass) isPatchSite(loc int32, u user) bool {
 		return false
 	}
 	f := &p.frames[p.frameOf[loc]-1]
-	switch {
-	case f.addr == 0:
-		return false
-	case u == userEBPF || f.lookedUp:
-		return p.r.isPatchSite(f.addr+1, p.times.whole())
-	case !f.patch:
-		f.patch, f.atPatch = true, p.r.isPatchSite(f.addr, p.times.whole())
+	if f.patch && u != userEBPF {
+		return f.atPatch
 	}
-	return f.atPatch
+	ip, during := f.addr, p.times.whole()
+	if f.form == formNamed {
+		if image, _ := p.r.snapshot.Named(p.m.maps.at(&p.m, f.mapping).module, during); image != nil {
+			ip = image.Base + f.sent
+		}
+	}
+	if u == userEBPF || f.lookedUp {
+		ip++
+	}
+	is := p.r.isPatchSite(ip, during)
+	if u != userEBPF {
+		f.patch, f.atPatch = true, is
+	}
+	return is
 }
