@@ -88,7 +88,7 @@ func (p *pass) isKernel(loc pprofile.Location) bool {
 	}
 	switch {
 	case mp.bracketed:
-		return p.known().IsModule(mp.module)
+		return p.known().snapshot.IsModule(mp.module)
 	case mp.content.fileName != "":
 		return mp.isKernel
 	}
@@ -154,16 +154,16 @@ func (p *pass) placeFrame(f *frame) {
 // identify returns the core kernel or module that a mapping identifies by build id, else
 // file ID, else the core kernel's name; or that it is one of the modules of a name.
 func (p *pass) identify(mp *mapping) (image *symtab.Image, named bool) {
-	s := p.known()
+	r := p.known()
 	switch c := &mp.content; {
 	case mp.vague:
 		return nil, false
 	case c.hasID():
-		return s.byID(c), false
+		return r.byID(c), false
 	case mp.isGuest || mp.module == "":
 		return nil, false
 	case mp.module == symtab.KernelName:
-		return s.Core(), false
+		return r.snapshot.Core(), false
 	}
 	return nil, true
 }

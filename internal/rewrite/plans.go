@@ -3,9 +3,8 @@ package rewrite
 // stackPlans is the stacks that have split frames.
 type stackPlans struct {
 	plans  []plan
-	places []planPlace // as they were found
-	sorted []place     // by plan
-	planOf []int32     // by stack and user: the position of its plan + 1, 0 for none
+	places []place // by plan
+	planOf []int32 // by stack and user: the position of its plan + 1, 0 for none
 }
 
 // plan is a stack that has split frames, as one kind of samples use it.
@@ -26,18 +25,13 @@ type place struct {
 	how      use
 }
 
-type planPlace struct {
-	plan  int32
-	place place
-}
-
 func (s *stackPlans) end() {
 	clear(s.plans)
 	s.plans, s.places = s.plans[:0], s.places[:0]
 }
 
 func (s *stackPlans) bytes() int {
-	return bytesOf(s.plans) + bytesOf(s.places) + bytesOf(s.sorted) + bytesOf(s.planOf)
+	return bytesOf(s.plans) + bytesOf(s.places) + bytesOf(s.planOf)
 }
 
 // findPlans finds the stacks that have split frames.
@@ -52,35 +46,18 @@ func (s *splitter) findPlans(p *pass) {
 			s.addPlace(at.stack, at.user, place{at.position, slot - 1, how})
 		}
 	})
-	s.sortPlaces()
 }
 
-// addPlace adds a place to the plan of a stack.
+// addPlace adds a place to the plan of a stack, the last one or a new one.
 func (s *stackPlans) addPlace(stack int32, u user, pl place) {
 	at := &s.planOf[numUsers*int(stack)+int(u)]
 	if *at == 0 {
-		s.plans = append(s.plans, plan{stack: stack, user: u, fallback: -1, count: 0})
+		s.plans = append(s.plans, plan{stack: stack, user: u, first: int32(len(s.places)), fallback: -1})
 		*at = int32(len(s.plans))
 	}
 	s.plans[*at-1].count++
-	s.places = append(s.places, planPlace{*at - 1, pl})
-}
-
-// sortPlaces gives each plan its places.
-func (s *stackPlans) sortPlaces() {
-	at := int32(0)
-	for i := range s.plans {
-		s.plans[i].first = at
-		at += s.plans[i].count
-		s.plans[i].count = 0
-	}
-	s.sorted = resized(s.sorted, len(s.places))
-	for _, pl := range s.places {
-		of := &s.plans[pl.plan]
-		s.sorted[of.first+of.count] = pl.place
-		of.count++
-	}
+	s.places = append(s.places, pl)
 }
 
 // placesOf returns the places of a plan.
-func (s *stackPlans) placesOf(pl *plan) []place { return s.sorted[pl.first : pl.first+pl.count] }
+func (s *stackPlans) placesOf(pl *plan) []place { return s.places[pl.first : pl.first+pl.count] }

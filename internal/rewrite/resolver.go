@@ -19,12 +19,6 @@ func (r *resolver) begin(s *symtab.Snapshot, opts *Options) {
 	*r = resolver{begun: true, snapshot: s, marks: s.Landmarks(), opts: opts}
 }
 
-// Core returns the core kernel, nil if it is not known.
-func (r *resolver) Core() *symtab.Image { return r.snapshot.Core() }
-
-// IsModule reports whether a module of that name is there or in the history.
-func (r *resolver) IsModule(name string) bool { return r.snapshot.IsModule(name) }
-
 // byID returns the core kernel or module that has the ids of a mapping, nil if none has
 // all of them. A file ID can be that of one load of a build, so it comes first.
 func (r *resolver) byID(c *mappingContent) *symtab.Image {
