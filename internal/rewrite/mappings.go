@@ -207,7 +207,10 @@ func (t *mappings) intern(m *message, c mappingContent) int32 {
 	if !t.index.built {
 		t.index.reset(0)
 		for i := 1; i < m.mappings.Len(); i++ {
-			if mp := t.at(m, int32(i)); !mp.vague && (mp.isKernel || mp.module != "") {
+			if name := m.str(m.mappings.At(i).FilenameStrindex()); name == "" || name[0] == '/' { // which none of ours begins with
+				continue
+			}
+			if mp := t.at(m, int32(i)); !mp.vague {
 				t.index.add(mp.content.hash(), int32(i), is(&mp.content))
 			}
 		}
