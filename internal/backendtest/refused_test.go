@@ -23,6 +23,7 @@ func TestWhatElasticRefuses(t *testing.T) {
 			loc.AttributeIndices().FromRaw(nil)
 			loc.SetAddress(nowhere)
 			loc.SetMappingIndex(0)
+			loc.Lines().RemoveIf(func(pprofile.Line) bool { return true })
 		}, "profile.frame.type", true},
 		"a file ID that is none": {func(pd pprofile.Profiles) {
 			for _, a := range pd.Dictionary().AttributeTable().All() {
