@@ -73,6 +73,9 @@ func TestPrivilegesChild(t *testing.T) {
 			o.Status[h.Source] = status
 		}
 	}
+	for _, counts := range c.cache.Counts() {
+		o.Disturbed = o.Disturbed || counts.LostRecords > 0
+	}
 	require.NoError(t, json.NewEncoder(result).Encode(o))
 }
 
@@ -83,10 +86,11 @@ func yes(is bool) string {
 	return "no"
 }
 
-// eventually waits for what takes a moment, much longer than it needs.
+// eventually waits for what takes a moment, much longer than it needs, as other tests may load
+// thousands of programs meanwhile.
 func (c *child) eventually(what string, is func() bool) {
 	c.t.Helper()
-	require.Eventually(c.t, is, time.Minute, time.Millisecond, what)
+	require.Eventually(c.t, is, 5*time.Minute, time.Millisecond, what)
 }
 
 // status returns the state of a source and why, empty if it is up.

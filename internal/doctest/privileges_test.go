@@ -42,6 +42,8 @@ type outcome struct {
 	Core, Modules, Before, Since string
 	// Status is the state of each source that is not up, and why.
 	Status map[string]string
+	// Disturbed says that records were lost, as others loaded many programs.
+	Disturbed bool `json:",omitempty"`
 }
 
 type measured struct {
