@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -56,30 +57,32 @@ func benchWakeups() (err error) {
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
 		return err
 	}
-	const during = 10 * time.Second
 	time.Sleep(2 * time.Second) // until it has read what it reads at the start
-	idle, err := wakeups(child.Process.Pid, func() error {
-		time.Sleep(during)
-		return nil
-	})
+	idle, err := wakeups(child.Process.Pid, 0)
 	if err != nil {
 		return err
 	}
-	churn, err := wakeups(child.Process.Pid, func() error { return churn(during, 20) })
-	if err != nil {
+	const each = 20
+	ctx, stop := context.WithCancel(context.Background())
+	churning := make(chan error)
+	go func() { churning <- churn(ctx, each) }()
+	// A load or an unload is two records. The machine may be late with some.
+	busy, err := wakeups(child.Process.Pid, 4*each+4)
+	stop()
+	if err := errors.Join(err, <-churning); err != nil {
 		return err
 	}
-	report("wakeups_idle", float64(idle)/during.Seconds())
-	report("wakeups_churn", float64(churn)/during.Seconds())
+	report("wakeups_idle", idle)
+	report("wakeups_churn", busy)
 	return nil
 }
 
 // churn loads so many programs a second, and unloads them.
-func churn(during time.Duration, each int) error {
+func churn(ctx context.Context, each int) error {
 	tick := time.NewTicker(time.Second / time.Duration(each))
 	defer tick.Stop()
-	for i := range int(during.Seconds()) * each {
-		p, err := loadProgram(int32(i))
+	for i := int32(0); ctx.Err() == nil; i++ {
+		p, err := loadProgram(i)
 		if err != nil {
 			return err
 		}
@@ -91,17 +94,40 @@ func churn(during time.Duration, each int) error {
 	return nil
 }
 
-// wakeups returns how often the threads of a process went to sleep while f runs.
-func wakeups(pid int, f func() error) (int, error) {
-	before, err := voluntarySwitches(pid)
+// wakeups returns how often a second the threads of a process go to sleep. Others may use
+// the machine: seconds in which the kernel announced more than that many loads and unloads
+// count only if there are no others.
+func wakeups(pid, records int) (float64, error) {
+	const wanted, most = 20, 90 // seconds
+	rings, err := perfring.Open(perfring.SymbolOptions("/sys"))
 	if err != nil {
 		return 0, err
 	}
-	if err := f(); err != nil {
-		return 0, err
+	defer rings.Close() //nolint:errcheck // nothing was written
+	var calm, all []int
+	for len(calm) < wanted && len(all) < most {
+		before, err := voluntarySwitches(pid)
+		if err != nil {
+			return 0, err
+		}
+		time.Sleep(time.Second)
+		after, err := voluntarySwitches(pid)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, after-before)
+		if len(rings.Drain().Records) <= records {
+			calm = append(calm, after-before)
+		}
 	}
-	after, err := voluntarySwitches(pid)
-	return after - before, err
+	if len(calm) > 0 {
+		all = calm
+	}
+	sum := 0
+	for _, n := range all {
+		sum += n
+	}
+	return float64(sum) / float64(len(all)), nil
 }
 
 func voluntarySwitches(pid int) (sum int, err error) {
