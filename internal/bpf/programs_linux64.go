@@ -106,8 +106,11 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 	b := &r.buffers
 	name, _, _ := bytes.Cut(info.name[:], []byte{0})
 	p := &r.result
+	if string(name) != p.Name { // the next program often has the same
+		p.Name = string(name)
+	}
 	*p = Program{
-		ID: info.id, Type: info.programType, Tag: info.tag, Name: string(name),
+		ID: info.id, Type: info.programType, Tag: info.tag, Name: p.Name,
 		LoadTime: int64(info.loadTime), BTF: info.btfID,
 		Functions: p.Functions[:0], Lines: p.Lines[:0],
 	}

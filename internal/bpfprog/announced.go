@@ -36,11 +36,17 @@ func (r *record) identified(rec *perfring.Record, lost bool) {
 	r.ask = append(r.ask, rec.Program.ID)
 	functions := r.tasks[taskOf(rec)]
 	delete(r.tasks, taskOf(rec))
-	tag := hex.EncodeToString(rec.Program.Tag[:])
-	if lost || len(functions) == 0 || functions[0].Name() != "" && functions[0].Tag() != tag {
+	if lost || len(functions) == 0 {
 		return
 	}
-	program := &symtab.Program{ID: rec.Program.ID, Tag: tag}
+	tag := functions[0].Tag() // a part of the name, which is kept anyway
+	switch loaded := hex.EncodeToString(rec.Program.Tag[:]); {
+	case functions[0].Name() == "":
+		tag = loaded
+	case tag != loaded:
+		return
+	}
+	program := &symtab.Program{ID: rec.Program.ID, Tag: tag, Single: len(functions) == 1}
 	for _, m := range functions {
 		if r.at(m.Start) == m {
 			r.replace(m, m.Of(program, nil))

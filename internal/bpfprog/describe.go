@@ -23,20 +23,16 @@ func (d *describer) functions(to []function, p *bpf.Program, since int64) []func
 	if len(p.Functions) == 0 {
 		return to
 	}
-	symbol := d.symbol(p, 0)
-	// The tag is a part of the main function's name, which is kept anyway.
-	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Tag: symtab.TagOf(symbol)}
+	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Single: len(p.Functions) == 1}
 	for i := range p.Functions {
 		f := &p.Functions[i]
-		if f.Len == 0 {
-			continue
+		m := symtab.NewFunction(symtab.OriginBPF, d.symbol(p, i), f.Addr, f.Len, since)
+		if i == 0 {
+			program.Tag = m.Tag() // a part of the name, which is kept anyway
 		}
-		if i > 0 {
-			symbol = d.symbol(p, i)
+		if f.Len > 0 {
+			to = append(to, function{m.Of(program, d.linesOf(p, f)), d.anybody && isUnsure(p)})
 		}
-		m := symtab.NewFunction(symtab.OriginBPF, symbol, f.Addr, f.Len, since)
-		m.Program, m.Lines = program, d.linesOf(p, f)
-		to = append(to, function{m, d.anybody && isUnsure(p)})
 	}
 	return to
 }

@@ -71,7 +71,7 @@ func (l *listing) shows(m *symtab.Image) bool {
 func (r *record) found(f function, began int64) {
 	there := r.at(f.Start)
 	switch {
-	case r.describe(f):
+	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded meanwhile
 	case there != nil && there.Origin == symtab.OriginBPF:
 		if there.Start == f.Start && there.End == f.End {
@@ -85,10 +85,9 @@ func (r *record) found(f function, began int64) {
 	}
 }
 
-// describe applies what the kernel says of a function whose program is known already, and
-// reports whether it is.
-func (r *record) describe(f function) bool {
-	there := r.at(f.Start)
+// describe applies what the kernel says of a function to the image that is there, if that is
+// known to be of the same program, and reports whether it is.
+func (r *record) describe(there *symtab.Image, f function) bool {
 	known := there != nil && there.Program != nil && there.Program.ID == f.Program.ID &&
 		there.Start == f.Start && there.End == f.End
 	if known && !isDescribed(there) {

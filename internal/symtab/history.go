@@ -98,6 +98,23 @@ func (h *History) Load(m *Image) {
 	if m.End <= m.Start || m.End-m.Start > math.MaxUint32 || m.Text == nil && m.End-m.Start >= plainFunction {
 		return
 	}
+	if h.tree.root.isEmpty(m.Start, m.End) {
+		s := segment{start: m.Start, end: m.End}
+		s.setLive(m)
+		h.tree.put(s)
+	} else {
+		m = h.clear(m)
+		h.tree.change(m.Start, m.End, func(s *segment) { s.setLive(m) })
+	}
+	h.counts.live[m.Origin] += m.Len()
+	h.counts.memory[m.Origin] += m.memory()
+	if m.Text != nil {
+		h.texts, h.byText = append(h.texts, m), nil
+	}
+}
+
+// clear ends what is in the place of an image, and returns the image as it can have been.
+func (h *History) clear(m *Image) *Image {
 	for _, other := range h.Overlapping(m.Start, m.End) {
 		if other.endsAtNext() && other.Start < m.Start {
 			h.Replace(other, other.upTo(m.Start)) // it never was longer
@@ -106,14 +123,9 @@ func (h *History) Load(m *Image) {
 		}
 	}
 	if since := h.freeSince(m.Start, m.End); since > m.Lifetime.From {
-		m = m.Lived(Since(since)) // whatever its record says, another was there until then
+		return m.Lived(Since(since)) // whatever its record says, another was there until then
 	}
-	h.tree.change(m.Start, m.End, func(s *segment) { s.setLive(m) })
-	h.counts.live[m.Origin] += m.Len()
-	h.counts.memory[m.Origin] += m.memory()
-	if m.Text != nil {
-		h.texts, h.byText = append(h.texts, m), nil
-	}
+	return m
 }
 
 // putText replaces an image with a Text by another, nil for none.

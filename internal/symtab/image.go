@@ -96,42 +96,56 @@ type Landmarks struct {
 // NewFunction returns an image with one symbol, the kernel's name for all of it, that is
 // there since an instant. A function without a name owns its addresses and names nothing.
 func NewFunction(origin Origin, name string, start uint64, size uint32, since int64) *Image {
-	return &Image{
-		Start: start, End: start + uint64(size), Lifetime: Since(since), Origin: origin, name: unique.Make(name),
-	}
+	lifetime := Interval{From: since, To: Forever}
+	return &Image{Start: start, End: start + uint64(size), Lifetime: lifetime, Origin: origin, name: unique.Make(name)}
 }
 
 // Of returns the function as part of a program, with lines.
 func (m *Image) Of(p *Program, lines *Lines) *Image {
 	of := *m
 	of.Program, of.Lines = p, lines
-	return &of
+	return of.copied()
 }
 
 // Lived returns the image with another lifetime.
 func (m *Image) Lived(lifetime Interval) *Image {
-	lived := *m
+	lived := m.copied()
 	lived.Lifetime = lifetime
-	return &lived
+	return lived
 }
 
 // Named returns the function with another name.
 func (m *Image) Named(name string) *Image {
-	named := *m
+	named := m.copied()
 	named.name = unique.Make(name)
-	return &named
+	return named
+}
+
+// upTo returns the image as if it ended at end.
+func (m *Image) upTo(end uint64) *Image {
+	c := m.copied()
+	c.End = end
+	return c
+}
+
+// copied returns a copy. A function that is all of its program has that in the same 112
+// bytes, 16 less than both take apart.
+func (m *Image) copied() *Image {
+	if m.Program == nil || !m.Program.Single {
+		c := *m
+		return &c
+	}
+	both := &struct {
+		Image
+		program Program
+	}{*m, *m.Program}
+	both.Program = &both.program
+	return &both.Image
 }
 
 // IsLong reports whether the image was announced longer than it is, so that it ends where
 // the next one begins, and what is in its place can be something else (contract 3.5).
 func (m *Image) IsLong() bool { return m.Origin == OriginTrampoline && !m.TrueSize }
-
-// upTo returns the image as if it ended at end.
-func (m *Image) upTo(end uint64) *Image {
-	c := *m
-	c.End = end
-	return &c
-}
 
 // Name returns the image's name: KernelName, that of a module as the kernel writes it
 // ("nf_tables"), or the kernel's symbol for a function, empty if it has none.
@@ -171,9 +185,10 @@ func TagOf(symbol string) string {
 
 // A Program is what a BPF function is part of. It is immutable.
 type Program struct {
-	ID   uint32
-	Type string // as bpftool has it ("xdp"), empty if that is not known
-	Tag  string // 16 hex digits
+	ID     uint32
+	Single bool   // it has one function
+	Type   string // as bpftool has it ("xdp"), empty if that is not known
+	Tag    string // 16 hex digits
 }
 
 // sameAnswer reports whether two images say the same of an address in both: they are one

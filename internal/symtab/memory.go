@@ -22,6 +22,9 @@ const interned = 190
 // one program share what is said of that, and files their names, which are not counted.
 func (m *Image) memory() int64 {
 	n := sizeOf[Image](1) + sizeOf[segment](1) + sizeOf[uint64](1) + int64(len(m.Name())) + interned
+	if p := m.Program; p != nil && p.Single {
+		n += sizeOf[Program](1)
+	}
 	if l := m.Lines; l != nil {
 		n += sizeOf[Lines](1) + sizeOf[lineRecord](cap(l.records)) + sizeOf[uint64](cap(l.files))
 	}

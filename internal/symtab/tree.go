@@ -19,14 +19,15 @@ type tree struct {
 // things without may be equal.
 type edit struct{ _ byte }
 
-// maxNode is the number of segments or children of a node at most.
-const maxNode = 64
+// maxNode is the number of segments or children of a node at most. With 64 of them, the
+// allocator's own 8 bytes would make segments take 20 % more.
+const maxNode = 63
 
 // node is a leaf with segments, or has children.
 type node struct {
 	// starts are those of the segments, or the lowest of each child, and then noStart.
 	// They stand in the node itself, so that a search finds them without another step.
-	starts   [maxNode]uint64
+	starts   [maxNode + 1]uint64
 	segments []segment
 	children []*node
 	edit     *edit
@@ -52,7 +53,7 @@ func (n *node) index() {
 	for i, child := range n.children {
 		n.starts[i] = child.starts[0]
 	}
-	for i := n.len(); i < maxNode; i++ {
+	for i := n.len(); i < len(n.starts); i++ {
 		n.starts[i] = noStart
 	}
 }
@@ -69,11 +70,11 @@ func (t *tree) share() *node {
 func (n *node) position(addr uint64) int {
 	addr = min(addr, noStart-1) // where nothing starts either
 	at := 0
-	for step := maxNode / 2; step > 0; step /= 2 {
-		_, above := bits.Sub64(addr, n.starts[(at+step)&(maxNode-1)], 0)
+	for step := len(n.starts) / 2; step > 0; step /= 2 {
+		_, above := bits.Sub64(addr, n.starts[(at+step)&maxNode], 0)
 		at += step &^ -int(above)
 	}
-	if n.starts[at&(maxNode-1)] > addr {
+	if n.starts[at&maxNode] > addr {
 		return -1
 	}
 	return at
@@ -111,6 +112,11 @@ func (n *node) each(start, end uint64, yield func(*segment) bool) bool {
 		}
 	}
 	return true
+}
+
+// isEmpty reports whether no segment overlaps [start, end).
+func (n *node) isEmpty(start, end uint64) bool {
+	return n.each(start, end, func(*segment) bool { return false })
 }
 
 // last returns the highest segment.
@@ -158,25 +164,34 @@ func (n *node) writable(e *edit) *node {
 // put returns what the node has become, and a right neighbor if it was split.
 func (n *node) put(s segment, e *edit) (left, right *node) {
 	n = n.writable(e)
-	i := n.position(s.start)
-	if n.children == nil {
-		if i >= 0 && n.starts[i] == s.start {
-			n.segments[i] = s
-			return n, nil
-		}
-		n.segments = slices.Insert(n.segments, i+1, s)
-	} else {
+	i, start := n.position(s.start), s.start
+	switch {
+	case n.children != nil:
 		i = max(i, 0)
 		child, second := n.children[i].put(s, e)
-		n.children[i] = child
-		if second != nil {
-			n.children = slices.Insert(n.children, i+1, second)
+		n.children[i], n.starts[i] = child, child.starts[0]
+		if second == nil {
+			return n, nil
 		}
+		i, start = i+1, second.starts[0]
+		n.children = slices.Insert(n.children, i, second)
+	case i >= 0 && n.starts[i] == s.start:
+		n.segments[i] = s
+		return n, nil
+	default:
+		i++
+		n.segments = slices.Insert(n.segments, i, s)
 	}
-	if n.len() > maxNode {
-		right = n.splitOff(n.len() / 2)
+	switch {
+	case n.len() <= maxNode:
+		copy(n.starts[i+1:], n.starts[i:])
+		n.starts[i] = start
+	case i == maxNode: // what comes in the order of addresses leaves full nodes behind
+		right = n.splitOff(i)
+	default:
+		right = n.splitOff(maxNode / 2)
+		n.index()
 	}
-	n.index()
 	return n, right
 }
 
