@@ -103,7 +103,7 @@ func producers(k *kernel) map[string][]rewritten {
 		same("1.2 has a name", frame{Address: call, Type: "kernel", Lines: []line{{Name: "named", System: "named"}}}),
 		{"1.2 placeholder", frame{Address: call, Type: "kernel", Lines: []line{{Name: "[unknown]"}}}, k.named(call-1, f)},
 		same("1.1a of another type", frame{Address: call, Type: "native"}),
-		same("1.2 time in a guest", frame{Type: "kernel", Lines: []line{{Name: "[guest]"}}}),
+		same("1.2 time in a guest", frame{Type: "kernel", Lines: []line{{Name: "[guest]", System: "[guest]"}}}),
 		same("not kernel code", frame{Address: 0xffff800000000000, Type: "kernel"}),
 	}
 	if k.aliased.name != "" {

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -112,11 +114,26 @@ func (p *Process) Stop() error {
 // Reload has it read its configuration again.
 func (p *Process) Reload() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
 
-// FreeAddress returns a local address on which nothing listens.
+// ports is what FreeAddress tried last, from a beginning that differs between processes. It is
+// below the ports that the kernel gives to connections: one of those, or one that somebody
+// makes to a port at which nobody listens yet, can take a port that was free just before.
+var ports = func() *atomic.Uint32 {
+	var p atomic.Uint32
+	p.Store(rand.Uint32())
+	return &p
+}()
+
+// FreeAddress returns a local address on which nothing listens. It returns none twice soon.
 func FreeAddress(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, n, tries = 16 << 10, 16 << 10, 100
+	for try := 1; ; try++ {
+		address := fmt.Sprintf("127.0.0.1:%d", first+ports.Add(1)%n)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		switch {
+		case err == nil:
+			return address, l.Close()
+		case try == tries:
+			return "", err
+		}
 	}
-	return l.Addr().String(), l.Close()
 }

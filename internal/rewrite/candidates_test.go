@@ -84,7 +84,7 @@ func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 // TestContract_1_2_TimeInGuestsIsLeftAlone: the receiver "kernelstack" has one frame for it,
 // with a name and without an address.
 func TestContract_1_2_TimeInGuestsIsLeftAlone(t *testing.T) {
-	f := Frame{Type: "kernel", Lines: []Line{{Name: "[guest]"}}}
+	f := Frame{Type: "kernel", Lines: []Line{{Name: "[guest]", System: "[guest]"}}}
 	for _, opts := range []Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}, {All: true, Label: true}} {
 		got, counts := leaf(t, opts, f)
 		assert.Equal(t, f, got)
