@@ -74,7 +74,7 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 	c.waitUntilFollowed()
 	client, err := otelcol.NewClient(endpoint)
 	require.NoError(t, err)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	m := rewritetest.NewMessage().Profile(nil, "")
 	names := slices.Sorted(maps.Keys(in))
 	for _, name := range names {

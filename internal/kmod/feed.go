@@ -107,11 +107,11 @@ func (f *feed) drain(r *record) {
 	}
 }
 
-// interval returns how long and how many times to wait until the next scan if nothing
-// comes, with a look whether the feed is empty in between.
-func (f *feed) interval() (each time.Duration, times int) {
+// looks returns how many times to look whether the feed is empty until the next scan, if
+// nothing comes.
+func (f *feed) looks() int {
 	if f.conn == nil {
-		return lookInterval, 1
+		return 1
 	}
-	return lookInterval, looksPerScan
+	return looksPerScan
 }

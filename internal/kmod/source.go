@@ -120,7 +120,7 @@ func (s *Source) wait(ctx context.Context, again time.Duration) {
 		came = nil
 	} else {
 		s.mu.Lock()
-		again, looks = s.feed.interval()
+		again, looks = lookInterval, s.feed.looks()
 		s.mu.Unlock()
 	}
 	for ; looks > 0; looks-- {

@@ -1,7 +1,6 @@
 package symcache
 
 import (
-	"context"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,13 +39,15 @@ func (c *Cache) log(i int) {
 		return
 	}
 	l.unreported, l.pending = 1, true
-	ctx := c.ctx
-	c.done.Go(func() { c.logLater(ctx, i, wait) }) // called by a source that runs: nobody is done waiting
+	c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
 }
 
-func (c *Cache) logLater(ctx context.Context, i int, wait time.Duration) {
+func (c *Cache) logLater(i int, wait time.Duration) {
+	c.mu.Lock()
+	ended := c.ctx.Done()
+	c.mu.Unlock()
 	select {
-	case <-ctx.Done():
+	case <-ended:
 		return
 	case <-time.After(wait):
 	}

@@ -4,7 +4,6 @@ import (
 	"io"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
@@ -26,8 +25,8 @@ func boots(t *testing.T, same, other []string) (all []*record) {
 
 func TestBootsAreCompared(t *testing.T) {
 	require.NoError(t, compare(boots(t, []string{"a", "a"}, []string{"b", "c"})))
-	assert.ErrorContains(t, compare(boots(t, []string{"a", "x"}, []string{"b", "c"})), "two boots differ")
-	assert.ErrorContains(t, compare(boots(t, []string{"a", "a"}, []string{"b", "b"})), "two boots have the same: b")
-	assert.ErrorContains(t, compare([]*record{{}, {}}), "nothing was printed")
+	require.ErrorContains(t, compare(boots(t, []string{"a", "x"}, []string{"b", "c"})), "two boots differ")
+	require.ErrorContains(t, compare(boots(t, []string{"a", "a"}, []string{"b", "b"})), "two boots have the same: b")
+	require.ErrorContains(t, compare([]*record{{}, {}}), "nothing was printed")
 	require.NoError(t, compare([]*record{{}}), "one boot is not compared")
 }
