@@ -8,19 +8,30 @@ import (
 )
 
 // watchCPUs calls changed when the kernel says that a CPU came online or went offline,
-// or when it may have said so, until ctx is done.
-func watchCPUs(ctx context.Context, changed func()) {
-	conn, err := uevent.Dial()
-	if err != nil {
-		return // what is done now and then has to do
-	}
-	defer conn.Close() //nolint:errcheck // nothing was written
-	for ctx.Err() == nil {
-		switch event, err := conn.Receive(ctx); {
-		case errors.Is(err, uevent.ErrLost), err == nil && event.Subsystem == "cpu":
+// or when it may have said so, until ctx is done. Without a connection it does nothing.
+func watchCPUs(ctx context.Context, conn *uevent.Conn, changed func()) {
+	for conn != nil && conn.Wait(ctx) == nil {
+		if cpuEvents(conn) {
 			changed()
-		case err != nil && !errors.Is(err, uevent.ErrSyntax):
-			return
 		}
 	}
+}
+
+// cpuEvents reads the events that have come, and reports whether one may have been about a
+// CPU.
+func cpuEvents(conn *uevent.Conn) (some bool) {
+	for conn != nil {
+		switch event, ok, err := conn.Poll(); {
+		case ok:
+			some = some || event.Subsystem == "cpu"
+		case err == nil:
+			return some
+		case errors.Is(err, uevent.ErrSyntax):
+		case errors.Is(err, uevent.ErrLost):
+			some = true
+		default:
+			return true
+		}
+	}
+	return some
 }

@@ -128,10 +128,17 @@ func TestWithoutAList(t *testing.T) {
 				assert.False(t, ok, "nothing certain is known of it")
 			}
 		}
+		var starts []uint64
 		for _, p := range slices.Concat(before, after) {
+			starts = append(starts, codeOf(t, p).starts...)
 			require.NoError(t, p.Close())
 		}
-		eventually(t, latest, "all are gone", func(table *symtab.Table) bool { return len(bpfFunctions(table)) == 0 })
+		eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
+			return !slices.ContainsFunc(starts, func(start uint64) bool {
+				_, ok := at(table, start, symtab.Present)
+				return ok
+			})
+		})
 	})
 }
 

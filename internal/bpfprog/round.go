@@ -128,7 +128,11 @@ func (s *Source) list(ctx context.Context) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.ok = l.ok && ctx.Err() == nil
+	if l.ok = l.ok && ctx.Err() == nil; ctx.Err() != nil {
+		s.reconcile(l)
+		s.relist, s.listAt = true, time.Time{} // at once, if there is another run
+		return
+	}
 	if s.reconcile(l) && lost && !isFirst && !polls {
 		s.Resyncs++
 	}
@@ -210,6 +214,9 @@ func (s *Source) readTail(ctx context.Context) {
 	} else {
 		s.losses.finish(false)
 		complete = complete && !s.losses.any()
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	if !complete {
 		s.tail.lost = time.Now()

@@ -11,6 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // Options say what a Source keeps known, and from where it reads.
@@ -31,6 +32,7 @@ type Source struct {
 	open        func() (Recorder, error)
 	recordAgain time.Duration // time between two tries to have records, when they are refused
 	lister      lister
+	cpus        *uevent.Conn // says that CPUs come and go; nil while Run does not run, or if there is none
 
 	mu sync.Mutex // guards what follows; no slow system call is made while it is held
 	state
@@ -104,13 +106,16 @@ func (*Source) Name() string { return "bpf" }
 // for the next one. One goroutine at a time may call it.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	s.mu.Lock()
-	s.publish, s.ready = publish, s.ready && s.recorder != nil
+	s.publish = publish
 	s.kept = time.Time{} // CPUs may have come online since the last run
 	s.mu.Unlock()
 	defer func() {
 		if !errors.Is(context.Cause(ctx), symcache.ErrPaused) {
 			s.stop()
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ready = false // until the CPUs were looked at again
 	}()
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil {
@@ -173,9 +178,15 @@ func (s *Source) follow(ctx context.Context) error {
 		defer cancel()
 		ctx = again
 	}
+	if s.cpus == nil {
+		s.cpus, _ = uevent.Dial() // else what is done now and then has to do
+	}
+	if cpuEvents(s.cpus) { // in a pause
+		s.cpusChanged()
+	}
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { watchCPUs(watch, s.cpusChanged) })
+	watcher.Go(func() { watchCPUs(watch, s.cpus, s.cpusChanged) })
 	defer watcher.Wait()
 	defer stop()
 	for ctx.Err() == nil {
@@ -228,5 +239,9 @@ func (s *Source) stop() {
 	}
 	_ = s.recorder.Close() // nothing was written
 	s.recorder = nil
+	if s.cpus != nil {
+		_ = s.cpus.Close()
+		s.cpus = nil
+	}
 	clear(s.tasks)
 }

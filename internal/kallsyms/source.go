@@ -19,6 +19,7 @@ import (
 // the kernel runs, so it reads them once.
 type Source struct {
 	procfs, sysfs string
+	whole         *symtab.Table // nil until the symbols and the build id were read
 }
 
 // NewSource returns a source that reads kallsyms below procfs, the directory at
@@ -35,19 +36,21 @@ const retryBuildID = 10 * time.Second
 
 // Run publishes the core kernel's symbols and waits until ctx is done. Without a
 // build id they are published as degraded, and again when there is one. Its errors
-// are those of [ParseCore] and of opening and reading the file.
+// are those of [ParseCore] and of opening and reading the file. One goroutine at a time may
+// call it.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	id, degraded := s.buildID()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && s.whole == nil {
 		core, err := s.load(id)
 		if err != nil {
 			return err
 		}
-		publish(symcache.Update{Table: symtab.NewTable(core), Degraded: degraded})
+		table := symtab.NewTable(core)
 		if degraded == nil {
-			<-ctx.Done()
-			return nil
+			s.whole = table
+			break
 		}
+		publish(symcache.Update{Table: table, Degraded: degraded})
 		for degraded != nil {
 			select {
 			case <-ctx.Done():
@@ -56,6 +59,10 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 				id, degraded = s.buildID()
 			}
 		}
+	}
+	if ctx.Err() == nil {
+		publish(symcache.Update{Table: s.whole})
+		<-ctx.Done()
 	}
 	return nil
 }

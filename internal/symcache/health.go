@@ -2,7 +2,6 @@ package symcache
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -78,9 +77,6 @@ func (c *Cache) setHealth(i int, state State, err error) {
 		return
 	}
 	c.health[i] = Health{Source: was.Source, State: state, Err: err}
-	if was.State == StateStarting && !slices.ContainsFunc(c.health, func(h Health) bool { return h.State == StateStarting }) {
-		close(c.ready)
-	}
 	c.log(i)
 	for w := range c.watchers {
 		if w.changed != nil {

@@ -38,7 +38,11 @@ func (c *Cache) log(i int) {
 		c.write(i)
 		return
 	}
-	l.unreported, l.pending = 1, true
+	l.unreported++
+	if c.ctx.Err() != nil {
+		return // nobody would wait for it
+	}
+	l.pending = true
 	c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
 }
 

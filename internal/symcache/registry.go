@@ -25,7 +25,7 @@ type Registry[K comparable] struct {
 type lease struct {
 	cache *Cache
 	users int
-	end   *time.Timer // stops a cache that has no users; nil if it never was without
+	turn  int // how often the cache was paused
 }
 
 // Acquire returns the cache for key, which it starts by calling start if there is none.
@@ -43,7 +43,6 @@ func (r *Registry[K]) Acquire(key K, logger *zap.Logger, start func() *Cache) (c
 		}
 		r.shared[key] = l
 	case l.users == 0:
-		l.end.Stop()
 		l.cache.Resume(logger)
 	}
 	l.users++
@@ -53,18 +52,26 @@ func (r *Registry[K]) Acquire(key K, logger *zap.Logger, start func() *Cache) (c
 func (r *Registry[K]) release(key K, l *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.users--; l.users == 0 {
-		l.cache.Pause()
-		l.end = time.AfterFunc(keepUnused, func() { r.drop(key, l) })
+	if l.users--; l.users > 0 {
+		return
 	}
+	l.cache.Pause()
+	l.turn++
+	turn := l.turn
+	time.AfterFunc(keepUnused, func() {
+		if r.forget(key, l, turn) {
+			l.cache.Stop()
+		}
+	})
 }
 
-// drop stops a cache that has no users.
-func (r *Registry[K]) drop(key K, l *lease) {
+// forget takes a cache out of the registry, unless somebody has used it since that turn.
+func (r *Registry[K]) forget(key K, l *lease, turn int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.users == 0 && r.shared[key] == l {
-		delete(r.shared, key)
-		l.cache.Stop()
+	if l.users > 0 || l.turn != turn {
+		return false
 	}
+	delete(r.shared, key)
+	return true
 }

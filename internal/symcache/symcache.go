@@ -51,7 +51,6 @@ type Cache struct {
 	snapshot atomic.Pointer[symtab.Snapshot]
 	cancel   context.CancelCauseFunc // of the sources; nil while they do not run
 	done     sync.WaitGroup
-	ready    chan struct{} // closed when every source has published or failed
 
 	newBackOff func() backoff.BackOff
 
@@ -62,6 +61,8 @@ type Cache struct {
 // state is what the mutex of a Cache guards. Its slices are by source.
 type state struct {
 	ctx      context.Context // of the sources
+	ready    chan struct{}   // closed when every source has published or failed since Resume
+	begun    map[int]bool    // sources that have
 	logger   *zap.Logger
 	tables   []*symtab.Table
 	health   []Health
@@ -80,16 +81,13 @@ func Start(logger *zap.Logger, clock *realtime.Tracker, sources ...Source) *Cach
 func start(
 	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
 ) *Cache {
-	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff, ready: make(chan struct{})}
+	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff}
 	c.tables = make([]*symtab.Table, len(sources))
 	c.watchers = make(map[*watcher]struct{})
 	for _, s := range sources {
 		c.health = append(c.health, Health{Source: s.Name()})
 		c.counts = append(c.counts, SourceCounts{Source: s.Name()})
 		c.messages = append(c.messages, newMessages())
-	}
-	if len(sources) == 0 {
-		close(c.ready)
 	}
 	c.snapshot.Store(symtab.NewSnapshot())
 	c.Resume(logger)
@@ -102,6 +100,10 @@ func (c *Cache) Resume(logger *zap.Logger) {
 	c.cancel = cancel
 	c.mu.Lock()
 	c.ctx, c.logger = ctx, logger
+	c.ready, c.begun = make(chan struct{}), make(map[int]bool)
+	if len(c.sources) == 0 {
+		close(c.ready)
+	}
 	for i := range c.messages {
 		c.messages[i].pending = false // nobody is waiting to write it any more
 	}
@@ -117,7 +119,9 @@ func (c *Cache) Resume(logger *zap.Logger) {
 // Pause ends the sources and waits for them, but what they know stays and the kernel
 // goes on recording for them. Resume or Stop must follow soon.
 func (c *Cache) Pause() {
+	c.mu.Lock()
 	c.cancel(ErrPaused)
+	c.mu.Unlock()
 	c.done.Wait()
 	c.cancel = nil
 }
@@ -136,10 +140,14 @@ func (c *Cache) Stop() {
 	}
 }
 
-// WaitReady waits until every source has published or failed once, or ctx is done.
+// WaitReady waits until every source has published or failed since the cache was started or
+// resumed, or ctx is done.
 func (c *Cache) WaitReady(ctx context.Context) {
+	c.mu.Lock()
+	ready := c.ready
+	c.mu.Unlock()
 	select {
-	case <-c.ready:
+	case <-ready:
 	case <-ctx.Done():
 	}
 }
@@ -280,6 +288,7 @@ func (c *Cache) publish(i int, u *Update) {
 	c.tables[i] = u.Table
 	c.snapshot.Store(symtab.NewSnapshot(c.tables...))
 	c.noteChanges(i, &u.Changes)
+	c.begin(i)
 	state := StateUp
 	if u.Degraded != nil {
 		state = StateDegraded
@@ -291,9 +300,21 @@ func (c *Cache) publish(i int, u *Update) {
 func (c *Cache) failed(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.begin(i)
 	state := StateDown
 	if c.tables[i] != nil {
 		state = StateDegraded
 	}
 	c.setHealth(i, state, err)
+}
+
+// begin notes that source i has published or failed.
+func (s *state) begin(i int) {
+	if s.begun[i] {
+		return
+	}
+	s.begun[i] = true
+	if len(s.begun) == len(s.health) {
+		close(s.ready)
+	}
 }
