@@ -27,10 +27,11 @@ func loadMore(t *testing.T) (stays place, brief []place) {
 		require.NoError(t, err)
 		return info.Tag
 	}
-	const several = 5 // no list of programs, made once a second, has them all
+	const several = 5 // no list of programs, made four times a second, has them all
 	for n := range int32(several) {
 		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
 		tags = append(tags, tagOf(p))
+		time.Sleep(50 * time.Millisecond) // the records of two readers can be some milliseconds apart
 		require.NoError(t, p.Close())
 		time.Sleep(20 * time.Millisecond) // what comes to its address within 5 ms makes it ambiguous (contract 5.4)
 	}
