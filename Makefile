@@ -35,7 +35,7 @@ view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:90
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))
-test: build test-deploy test-backends ## run the tests: pure, running kernel, built collector, deployment, backends
+test: build test-deploy test-backends test-release test-seccomp ## run the tests: pure, running kernel, built collector, deployment, backends, release, seccomp
 	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 $(RACE) ./... # what the kernel says is in no cache of results
 
 .PHONY: test-deploy
@@ -48,12 +48,40 @@ test-backends: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-backends: build ## run the tests of what backends take: Elastic's exporter, pprof
 	go test -C internal/backendtest -count=1 ./...
 
+.PHONY: test-packs
+test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB
+	@go run ./internal/kerneltest/packs -tool $(TOOL) -collector $(COLLECTOR)
+
+.PHONY: test-release
+test-release: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
+test-release: export KERNELSYM_TOOL := $(abspath $(TOOL))
+test-release: export KERNELSYM_DIST := $(abspath $(DIST))
+test-release: build release-files ## test the packages, the module and the versions; DIST=build/dist tests the packages of `make snapshot`
+	go test -C internal/releasetest -count=1 ./...
+
+.PHONY: test-seccomp
+test-seccomp: ## run the tests of what the default profiles of container runtimes allow
+	go test -C internal/seccomptest -count=1 ./...
+
 KERNEL ?= 6.1,6.12
 
 .PHONY: test-vm
 test-vm: build ## run the tests in the kernels of a distribution, in virtual machines: KERNEL=6.1,6.12 RUN=Test V=1
 	@go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
 	@$(if $(RUN),,go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '^TestIdentityInEachBoot$$' -boots 2 ./internal/e2e)
+
+LOCKDOWN ?= integrity confidentiality
+VM := github.com/kernelsym/kernelsym/internal/kerneltest/vm -kernel 6.12 $(if $(V),-v)
+
+.PHONY: test-lockdown
+test-lockdown: build ## run the tests in a kernel that is locked down, in virtual machines: LOCKDOWN=integrity V=1
+	@for mode in $(LOCKDOWN); do \
+		go run $(VM) -append lockdown=$$mode -collector $(COLLECTOR) \
+			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode)$$' \
+			./internal/e2e ./internal/doctest ./cmd/kernelsym/internal/doctor && \
+		go run -C internal/profilertest $(VM) -append lockdown=$$mode . && \
+		go run -C internal/seccomptest $(VM) -append lockdown=$$mode . || exit 1; \
+	done
 
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)
@@ -77,9 +105,33 @@ lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and ar
 	$(TOOLS)/golangci-lint run
 	cd internal/deploytest && $(TOOLS)/golangci-lint run
 	cd internal/backendtest && $(TOOLS)/golangci-lint run
+	cd internal/releasetest && $(TOOLS)/golangci-lint run
+	cd internal/seccomptest && $(TOOLS)/golangci-lint run
+	cd internal/profilertest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
 	GOARCH=arm64 go vet ./...
 	GOARCH=arm64 go build -o /dev/null ./cmd/kernelsym
+	$(MAKE) lint-workflows lint-changelog
+
+.PHONY: lint-workflows
+lint-workflows: $(TOOLS)/actionlint ## check .github/workflows
+	$(TOOLS)/actionlint
+
+.PHONY: lint-changelog
+lint-changelog: $(TOOLS)/chloggen ## check the changelog entries in .chloggen
+	@$(TOOLS)/chloggen validate --config .chloggen/config.yaml
+
+.PHONY: changelog
+changelog: $(TOOLS)/chloggen ## print the changelog of the next release
+	@$(TOOLS)/chloggen update --dry --version next --config .chloggen/config.yaml
+
+.PHONY: changelog-entry
+changelog-entry: $(TOOLS)/chloggen ## start a changelog entry: NAME=short-name
+	@$(TOOLS)/chloggen new --filename '$(NAME)' --config .chloggen/config.yaml
+
+.PHONY: vulncheck
+vulncheck: $(TOOLS)/govulncheck ## check the code that is called against the vulnerability database
+	$(TOOLS)/govulncheck ./...
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
@@ -93,6 +145,7 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 privileges: build ## measure docs/privileges.md anew, here and in a virtual machine (as root)
 	go test ./internal/doctest -count=1 -run '^TestPrivileges$$' -update
 	$(MAKE) test-vm KERNEL=6.12 RUN='^TestPrivileges$$' V=1 >$(BUILD)/privileges.log || true # it fails where the table has changed
+	$(MAKE) test-lockdown V=1 >>$(BUILD)/privileges.log || true # likewise
 	go test ./internal/doctest -count=1 -run '^TestPrivilegesPage$$' -update -measured $(abspath $(BUILD))/privileges.log
 	git diff --stat -- docs/privileges.md
 
@@ -105,6 +158,55 @@ check-generate: ## check that what is generated is up to date
 	@mkdir -p $(BUILD)/generate && $(GENERATED) >$(BUILD)/generate/before
 	@$(MAKE) generate
 	@$(GENERATED) | diff $(BUILD)/generate/before - || { echo "make generate has changed these files" >&2; exit 1; }
+
+RELEASE := $(BUILD)/release
+VERSION_NOW := $(shell sed -n 's/^const version = "\(.*\)"$$/\1/p' cmd/kernelsym/main.go)
+
+# The files that contain the version. A test compares them.
+VERSIONED := cmd/kernelsym/main.go builder-config.yaml deploy/Dockerfile deploy/README.md deploy/helm/values.yaml \
+	deploy/kubernetes/base/kustomization.yaml deploy/kubernetes/components/gateway/kustomization.yaml
+
+.PHONY: set-version
+set-version: ## change the version of the source: VERSION=0.2.0
+	@test -n '$(VERSION)' || { echo "usage: make set-version VERSION=0.2.0" >&2; exit 1; }
+	sed -i 's/$(subst .,\.,$(VERSION_NOW))/$(VERSION)/' $(VERSIONED)
+
+.PHONY: check-version
+check-version: ## check that VERSION is the version of the source and, unless it ends in -dev, of the changelog
+	@test '$(VERSION)' = '$(VERSION_NOW)' || { echo "the source has version $(VERSION_NOW), not '$(VERSION)'; see RELEASING.md" >&2; exit 1; }
+	@case '$(VERSION)' in *-dev) ;; *) $(MAKE) --no-print-directory release-notes >/dev/null ;; esac
+
+.PHONY: release-notes
+release-notes: ## print the changelog of this version
+	@awk -v heading='## v$(VERSION_NOW)' '/^## / { on = $$0 == heading; found += on; next } on; END { exit !found }' CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no section v$(VERSION_NOW); see RELEASING.md" >&2; exit 1; }
+
+.PHONY: snapshot
+snapshot: export SNAPSHOT_VERSION := $(VERSION_NOW)
+snapshot: $(TOOLS)/goreleaser ## build the release's files, unsigned, in build/dist
+	$(TOOLS)/goreleaser check
+	$(TOOLS)/goreleaser release --snapshot --clean --skip=sbom,sign,docker
+
+.PHONY: release
+release: $(TOOLS)/goreleaser ## draft the release of the current tag; the workflow runs this
+	@mkdir -p $(BUILD) && $(MAKE) --no-print-directory release-notes >$(BUILD)/notes.md
+	$(TOOLS)/goreleaser release --clean --release-notes $(BUILD)/notes.md
+
+# The packaged unit runs the packaged binary, and needs no comment on how to install it.
+.PHONY: release-files
+release-files: $(TOOL) ## generate the man pages, completions and unit of the packages
+	rm -rf $(RELEASE)
+	mkdir -p $(RELEASE)/man $(RELEASE)/completions
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)} $(TOOL) man $(RELEASE)/man
+	gzip -9n $(RELEASE)/man/*
+	$(TOOL) completion bash >$(RELEASE)/completions/kernelsym.bash
+	$(TOOL) completion zsh >$(RELEASE)/completions/_kernelsym
+	$(TOOL) completion fish >$(RELEASE)/completions/kernelsym.fish
+	sed -e '1,/^\[Unit\]/{/^#/d}' -e 's,/usr/local/bin/,/usr/bin/,' deploy/systemd/otelcol-kernelsym.service >$(RELEASE)/otelcol-kernelsym.service
+
+.PHONY: collector-sources
+collector-sources: $(TOOLS)/builder ## generate the sources of the collector in build
+	$(TOOLS)/builder --config builder-config.yaml --skip-compilation
 
 .PHONY: clean
 clean: ## remove what was built
@@ -124,6 +226,15 @@ $(DEMO): $(SOURCES)
 $(TOOLS)/builder: PACKAGE := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/mdatagen: PACKAGE := go.opentelemetry.io/collector/cmd/mdatagen
 $(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/chloggen: PACKAGE := go.opentelemetry.io/build-tools/chloggen
+$(TOOLS)/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
+
+# Each of these needs other versions of its dependencies than the tools in internal/tools.
+$(TOOLS)/goreleaser: Makefile
+	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/goreleaser/goreleaser/v2@v2.16.0 # later versions need a later Go
+
+$(TOOLS)/actionlint: Makefile
+	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 $(TOOLS)/%: internal/tools/go.mod
 	@mkdir -p $(TOOLS)

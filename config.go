@@ -1,6 +1,8 @@
 package kernelsym
 
 import (
+	"errors"
+
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/kernelsym/kernelsym/internal/configkeys"
@@ -10,9 +12,12 @@ import (
 )
 
 // Unmarshal reads the configuration. A key that does not exist is refused with
-// those that do.
+// those that do, and a duration without a unit.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
-	return configkeys.Explain(conf.Unmarshal(c), c)
+	if err := configkeys.CheckUnits(conf, c); err != nil {
+		return err
+	}
+	return errors.Join(configkeys.Explain(conf.Unmarshal(c), c), checkHTTPKeys(conf))
 }
 
 // rewriteOptions returns what the configuration says of the rewrite.
@@ -22,11 +27,13 @@ func (c *Config) rewriteOptions() rewrite.Options {
 		KeepAddresses: c.Addresses == "keep",
 		Label:         c.Unresolved == "label",
 		History:       c.History.TTL,
+		DebugInfo:     c.DebugInfo.enabled(),
+		Inline:        c.DebugInfo.Inline,
+		Gateway:       !c.Local,
 	}
 }
 
-// sourceOptions returns what the configuration says of the sources. Processors with the
-// same share a cache.
+// sourceOptions returns what the configuration says of the sources.
 func (c *Config) sourceOptions() sources.Options {
 	return sources.Options{
 		Procfs: c.Procfs, Sysfs: c.Sysfs,

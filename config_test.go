@@ -8,8 +8,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/confmap"
 
+	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
@@ -24,6 +26,9 @@ func load(raw map[string]any) (*Config, error) {
 func TestContract_7_Defaults(t *testing.T) {
 	got, err := load(nil)
 	require.NoError(t, err)
+	client := got.DebugInfo.HTTP
+	assert.Equal(t, time.Minute, client.Timeout)
+	got.DebugInfo.HTTP = confighttp.ClientConfig{} // whose other defaults are the collector's
 	assert.Equal(t, &Config{
 		Procfs:     "/proc",
 		Sysfs:      "/sys",
@@ -34,8 +39,11 @@ func TestContract_7_Defaults(t *testing.T) {
 		Modules:    Modules{Enabled: true, Settle: 50 * time.Millisecond},
 		Bpf:        Bpf{Enabled: true, SourceLines: true, Trampolines: true},
 		History:    History{TTL: 10 * time.Minute, MaxEntries: 65536},
+		Local:      true,
+		DebugInfo:  DebugInfo{Inline: true, MaxBytes: "64MiB", MaxDisk: "1GiB"},
 	}, got)
-	assert.Equal(t, rewrite.Options{History: 10 * time.Minute}, got.rewriteOptions())
+	assert.Equal(t, rewrite.Options{History: 10 * time.Minute, Inline: true}, got.rewriteOptions())
+	assert.Equal(t, origin{sources: got.sourceOptions()}, got.origin(), "no packs")
 }
 
 func TestContract_7_EveryKey(t *testing.T) {
@@ -45,13 +53,32 @@ func TestContract_7_EveryKey(t *testing.T) {
 		"modules":    map[string]any{"enabled": false, "settle": "1s"},
 		"bpf":        map[string]any{"enabled": false, "source_lines": false, "trampolines": false},
 		"history":    map[string]any{"ttl": "0s", "max_entries": 0},
+		"local":      false,
+		"debug_info": map[string]any{
+			"directory": "/packs", "url": "https://packs.example/{build_id}.{format}", "inline": false,
+			"max_bytes": "512MiB", "max_disk": "1.5 GB", "http": map[string]any{"timeout": "10s", "proxy_url": "http://proxy:3128"},
+		},
 	})
 	require.NoError(t, err)
+	client := confighttp.NewDefaultClientConfig()
+	client.Timeout, client.ProxyURL = 10*time.Second, "http://proxy:3128"
 	assert.Equal(t, &Config{
 		Procfs: "/host/proc", Sysfs: "/host/sys", Rewrite: "all", Addresses: "keep", Unresolved: "label",
 		Modules: Modules{Settle: time.Second},
+		DebugInfo: DebugInfo{
+			Directory: "/packs", URL: "https://packs.example/{build_id}.{format}",
+			MaxBytes: "512MiB", MaxDisk: "1.5 GB", HTTP: got.DebugInfo.HTTP,
+		},
 	}, got)
-	assert.Equal(t, rewrite.Options{All: true, KeepAddresses: true, Label: true}, got.rewriteOptions())
+	assert.Equal(t, client.Timeout, got.DebugInfo.HTTP.Timeout)
+	assert.Equal(t, client.ProxyURL, got.DebugInfo.HTTP.ProxyURL)
+	assert.Equal(t, rewrite.Options{All: true, KeepAddresses: true, Label: true, DebugInfo: true, Gateway: true}, got.rewriteOptions())
+	from := got.origin()
+	assert.Equal(t, packs.Options{
+		Directory: "/packs", URL: "https://packs.example/{build_id}.{format}", MaxBytes: 512 << 20, MaxDisk: 1_500_000_000, Gateway: true,
+	}, from.packs)
+	assert.Zero(t, from.sources, "a gateway reads nothing of the kernel")
+	assert.Contains(t, from.http, "http://proxy:3128")
 }
 
 func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
@@ -67,8 +94,25 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{map[string]any{"host_check": "perhaps"}, []string{"host_check", "bool"}},
 		{map[string]any{"modules": map[string]any{"settle": "-1s"}}, []string{"modules", "settle", "greater than or equal to 0"}},
 		{map[string]any{"modules": map[string]any{"settle": "soon"}}, []string{"modules.settle", "duration"}},
+		{map[string]any{"history": map[string]any{"ttl": 10}}, []string{"history::ttl: 10 needs a unit, such as 10s"}},
+		{map[string]any{"modules": map[string]any{"settle": "0.5"}}, []string{"modules::settle: 0.5 needs a unit"}},
 		{map[string]any{"history": map[string]any{"ttl": "-1m"}}, []string{"history", "ttl", "greater than or equal to 0"}},
 		{map[string]any{"history": map[string]any{"max_entries": -1}}, []string{"history", "max_entries", "greater than or equal to 0"}},
+		{map[string]any{"local": false}, []string{"local", "debug_info::directory", "debug_info::url"}},
+		{packsWith("directory", "packs"), []string{"debug_info::directory", `"packs"`, "absolute path"}},
+		{packsWith("url", "https://packs.example/"), []string{"debug_info::url", `"https://packs.example/"`, "{build_id}"}},
+		{packsWith("url", "https://packs.example/{buildid}/{build_id}"), []string{"debug_info::url", "{build_id} and {format}"}},
+		{packsWith("url", "ftp://packs.example/{build_id}"), []string{"debug_info::url", "http or https"}},
+		{packsWith("url", "/packs/{build_id}"), []string{"debug_info::url", "http or https"}},
+		{packsWith("max_bytes", "64"), []string{"debug_info::max_bytes", `"64"`, "with a unit, such as 64MiB"}},
+		{packsWith("max_bytes", "0MiB"), []string{"debug_info::max_bytes", `"0MiB"`, "more than 0"}},
+		{packsWith("max_disk", "a lot"), []string{"debug_info::max_disk", `"a lot"`, "1GB"}},
+		{packsWith("max_disk", "99999999TB"), []string{"debug_info::max_disk", "99999999TB"}},
+		{packsWith("inline", "perhaps"), []string{"debug_info", "inline", "bool"}},
+		{packsWith("dir", "/packs"), []string{"dir", "debug_info::directory (string)", "debug_info::http (section)"}},
+		{packsWith("http", map[string]any{"tmeout": "1s"}), []string{"debug_info::http", "tmeout", "timeout (duration)", "tls (section)"}},
+		{packsWith("http", map[string]any{"endpoint": "packs.example"}), []string{"debug_info::http::endpoint", "debug_info::url"}},
+		{packsWith("http", map[string]any{"timeout": "0s"}), []string{"debug_info::http::timeout", "more than 0"}},
 		{map[string]any{"prcfs": "/proc"}, []string{"prcfs", "accepted keys", "procfs (string)"}},
 		{map[string]any{"modules": map[string]any{"poll": "1s"}}, []string{"modules", "poll", "modules::settle (duration)"}},
 	} {
@@ -77,6 +121,23 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		for _, want := range tt.want {
 			assert.ErrorContains(t, err, want, "%v", tt.raw)
 		}
+	}
+}
+
+// packsWith returns a configuration with packs and that below debug_info.
+func packsWith(key string, value any) map[string]any {
+	info := map[string]any{"directory": "/packs", "url": "https://packs.example/{build_id}"}
+	info[key] = value
+	return map[string]any{"debug_info": info}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"1B": 1, "64MiB": 64 << 20, "1GiB": 1 << 30, "64 MB": 64_000_000, "1.5GiB": 3 << 29, "2TB": 2e12, "1kB": 1000, "1KiB": 1024,
+	} {
+		got, err := parseSize(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
 	}
 }
 
@@ -91,7 +152,7 @@ func TestSchema(t *testing.T) {
 	for key := range confmap.NewFromStringMap(toMap(t, NewFactory().CreateDefaultConfig())).ToStringMap() {
 		assert.Contains(t, schema.Properties, key)
 	}
-	assert.Len(t, schema.Properties, 9)
+	assert.Len(t, schema.Properties, 11)
 }
 
 func toMap(t *testing.T, config any) map[string]any {

@@ -2,19 +2,24 @@ package kernelsym
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"os"
 	"runtime"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processorhelper/xprocessorhelper"
 	"go.opentelemetry.io/collector/processor/xprocessor"
+	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/sources"
@@ -28,14 +33,21 @@ func NewFactory() processor.Factory {
 	f := &factory{}
 	return xprocessor.NewFactory(
 		metadata.Type,
-		createDefaultConfig,
+		defaultConfig,
 		xprocessor.WithProfiles(f.createProfiles, metadata.ProfilesStability),
 	)
 }
 
 // caches are those of the process: a collector that reloads its configuration makes new
 // factories, too, and is to forget nothing (contract 6.4).
-var caches symcache.Registry[sources.Options]
+var caches symcache.Registry[origin, kernelsymprocessor.Knowledge]
+
+// origin is where what is known comes from. Processors with the same share it.
+type origin struct {
+	sources sources.Options // zero on a gateway
+	packs   packs.Options   // zero if none are wanted
+	http    string          // settings of the client, without secrets
+}
 
 // A factory makes one component of the processors with one id.
 type factory struct {
@@ -75,16 +87,10 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 		return c, nil
 	}
 	opts := config.rewriteOptions()
-	if config.HostCheck {
+	if config.HostCheck && config.Local {
 		opts.IsForeign = kernelsymprocessor.ThisHost(config.Procfs, os.Getenv).IsForeign
 	}
-	from := config.sourceOptions()
-	c, err := kernelsymprocessor.NewComponent(set.ID, set.TelemetrySettings, opts, func() (*symcache.Cache, func()) {
-		return caches.Acquire(from, set.Logger, func() *symcache.Cache {
-			return symcache.Start(set.Logger, realtime.NewTracker(keepClock, readClock),
-				sources.ListOn(runtime.GOOS, from, set.Logger)...)
-		})
-	})
+	c, err := kernelsymprocessor.NewComponent(set.ID, set.TelemetrySettings, opts, config.acquireWith(set))
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +99,56 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 	}
 	f.components[k] = c
 	return c, nil
+}
+
+// acquireWith returns how the processors of a component get to know what they know.
+func (c *Config) acquireWith(set processor.Settings) kernelsymprocessor.Acquire {
+	from := c.origin()
+	return func(host component.Host) (kernelsymprocessor.Knowledge, func(), error) {
+		var client *http.Client
+		if c.DebugInfo.URL != "" {
+			ctx := context.Background() // the client is used for longer than the processor takes to start
+			var err error
+			if client, err = c.DebugInfo.HTTP.ToClient(ctx, host.GetExtensions(), set.TelemetrySettings); err != nil {
+				return kernelsymprocessor.Knowledge{}, nil, fmt.Errorf("debug_info::http: %w", err)
+			}
+		}
+		known, release := caches.Acquire(from, set.Logger, func() kernelsymprocessor.Knowledge { return c.start(from, set.Logger) })
+		if client != nil { // of several processors, that of the last: only secrets can differ
+			known.Packs.SetClient(client)
+		}
+		return known, release, nil
+	}
+}
+
+// origin returns what the configuration says of where what is known comes from.
+func (c *Config) origin() (from origin) {
+	if c.Local {
+		from.sources = c.sourceOptions()
+	}
+	if c.DebugInfo.enabled() {
+		from.packs = c.packOptions()
+	}
+	if c.DebugInfo.URL != "" {
+		settings := confmap.New()
+		_ = settings.Marshal(c.DebugInfo.HTTP) // of what was read as a configuration
+		from.http = fmt.Sprint(settings.ToStringMap())
+	}
+	return from
+}
+
+// start starts what an origin has.
+func (c *Config) start(from origin, logger *zap.Logger) (known kernelsymprocessor.Knowledge) {
+	var list []symcache.Source
+	if c.Local {
+		list = sources.ListOn(runtime.GOOS, from.sources, logger)
+	}
+	if c.DebugInfo.enabled() {
+		known.Packs = packs.New(from.packs)
+		list = append(list, known.Packs)
+	}
+	known.Cache = symcache.Start(logger, realtime.NewTracker(keepClock, readClock), list...)
+	return known
 }
 
 // keepClock is for how long it is known how the wall clock went. A history can be

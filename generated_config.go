@@ -5,6 +5,7 @@ package kernelsym
 import (
 	"errors"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
 	"regexp"
 	"slices"
 	"time"
@@ -31,6 +32,41 @@ func NewDefaultBpf() Bpf {
 		Enabled:     true,
 		SourceLines: true,
 		Trampolines: true,
+	}
+}
+
+// DebugInfo where packs come from: files with the source lines, inlined functions and symbols of one build. None are used without a directory or url.
+type DebugInfo struct {
+	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Nobody but its owner may be able to write to it. Packs that were fetched are kept below it, in the directory fetched.
+	Directory string `mapstructure:"directory"`
+
+	// HTTP how packs are fetched, with the keys of the collector's HTTP clients (confighttp) but endpoint, such as tls, auth, headers and proxy_url. By default, the timeout is one minute.
+	HTTP confighttp.ClientConfig `mapstructure:"http,omitempty"`
+
+	// Inline whether frames get the functions that were inlined, each with its file and line. If false, they get only the file and line of the outermost function.
+	Inline bool `mapstructure:"inline"`
+
+	// MaxBytes maximum memory of packs, with a unit. The least recently used are dropped first, but none that was used in the last minute.
+	MaxBytes string `mapstructure:"max_bytes"`
+
+	// MaxDisk maximum disk space of packs that were fetched, with a unit. The least recently used are removed first.
+	MaxDisk string `mapstructure:"max_disk"`
+
+	// URL where packs are fetched that the directory lacks, such as https://packs.example.org/{build_id}.{format}. {build_id} becomes the build id in lower-case hex, {format} becomes kspack. Without a directory, packs are kept in memory only.
+	URL string `mapstructure:"url"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// NewDefaultDebugInfo returns a new DebugInfo with default values consistent with the annotations in the schema.
+func NewDefaultDebugInfo() DebugInfo {
+	return DebugInfo{
+		Directory: "",
+		Inline:    true,
+		MaxBytes:  "64MiB",
+		MaxDisk:   "1GiB",
+		URL:       "",
 	}
 }
 
@@ -108,11 +144,17 @@ type Config struct {
 	// Bpf how BPF programs are followed.
 	Bpf Bpf `mapstructure:"bpf"`
 
+	// DebugInfo where packs come from: files with the source lines, inlined functions and symbols of one build. None are used without a directory or url.
+	DebugInfo DebugInfo `mapstructure:"debug_info"`
+
 	// History how long unloaded code stays known, for samples that were taken before.
 	History History `mapstructure:"history"`
 
 	// HostCheck whether resources whose host.id, host.name or k8s.node.name is another host's are left alone.
 	HostCheck bool `mapstructure:"host_check"`
+
+	// Local whether profiles of this machine are named with the symbols of its kernel. If false, this is a gateway: it reads nothing of the kernel, and names frames of all machines by packs alone.
+	Local bool `mapstructure:"local"`
 
 	// Modules how loadable kernel modules are followed.
 	Modules Modules `mapstructure:"modules"`
@@ -136,6 +178,10 @@ type Config struct {
 // Validate validates the Config fields.
 func (c *Config) Validate() error {
 	var err error
+
+	if inner_err := validatePacks(c); inner_err != nil {
+		err = errors.Join(err, inner_err)
+	}
 
 	if !slices.Contains([]string{"relative", "keep"}, c.Addresses) {
 		err = errors.Join(err, errors.New("addresses must be one of [relative, keep]"))
@@ -164,8 +210,10 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Addresses:  "relative",
 		Bpf:        NewDefaultBpf(),
+		DebugInfo:  NewDefaultDebugInfo(),
 		History:    NewDefaultHistory(),
 		HostCheck:  true,
+		Local:      true,
 		Modules:    NewDefaultModules(),
 		Procfs:     "/proc",
 		Rewrite:    "unsymbolized",

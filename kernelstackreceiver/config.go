@@ -14,8 +14,11 @@ import (
 const minInterval = 100 * time.Millisecond
 
 // Unmarshal reads the configuration. A key that does not exist is refused with
-// those that do.
+// those that do, and a duration without a unit.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	if err := configkeys.CheckUnits(conf, c); err != nil {
+		return err
+	}
 	if err := conf.Unmarshal(c); err != nil {
 		return configkeys.Explain(err, c)
 	}

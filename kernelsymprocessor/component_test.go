@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -37,17 +38,31 @@ const (
 	code = 0xffffffffc0000000
 )
 
+// still is a source whose table never changes.
+type still struct{ table *symtab.Table }
+
+func (still) Name() string { return "still" }
+
+func (s still) Run(ctx context.Context, publish func(symcache.Update)) error {
+	publish(symcache.Update{Table: s.table})
+	<-ctx.Done()
+	return nil
+}
+
 // startMember starts a component in a number of pipelines.
 func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, opts rewrite.Options, pipelines int) *member {
 	t.Helper()
 	m := &member{t: t, source: make(source)}
 	clock := func() realtime.Reading { return realtime.Reading{Boot: now, Offset: unix - now} }
-	var caches symcache.Registry[string]
+	var caches symcache.Registry[string, Knowledge]
 	c, err := NewComponent(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
-		func() (*symcache.Cache, func()) {
-			return caches.Acquire("", zap.NewNop(), func() *symcache.Cache {
-				return symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), m.source)
+		func(component.Host) (Knowledge, func(), error) {
+			known, release := caches.Acquire("", zap.NewNop(), func() Knowledge {
+				store := packs.New(packs.Options{MaxBytes: 1 << 20})
+				still := still{symtab.NewTable(core(t, "came_with_it", strings.Repeat("ab", 20)))}
+				return Knowledge{symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), still, m.source, store), store}
 			})
+			return known, release, nil
 		})
 	require.NoError(t, err)
 	for range pipelines {
@@ -180,7 +195,7 @@ var (
 func TestContract_9_EachComponentHasItsOwnMetrics(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
-	opts := rewrite.Options{History: time.Hour}
+	opts := rewrite.Options{History: time.Hour, DebugInfo: true}
 	twice := startMember(t, telemetry, "twice", opts, 2)
 	once := startMember(t, telemetry, "once", opts, 1)
 
@@ -237,12 +252,15 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
 	m, err := newMetrics(component.MustNewID("kernelsym"), telemetry.NewTelemetrySettings())
 	require.NoError(t, err)
-	var counts rewrite.Counts
-	for outcome := range counts {
-		for origin := range counts[outcome] {
-			counts[outcome][origin] = 1
+	var result rewrite.Result
+	for outcome := range result.Counts {
+		for origin := range result.Counts[outcome] {
+			result.Counts[outcome][origin] = 1
 		}
 	}
+	for gave := range result.Packs {
+		result.Packs[gave] = 1
+	}
 	ctx := t.Context()
-	assert.Zero(t, testing.AllocsPerRun(100, func() { m.count(ctx, &counts, time.Millisecond) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { m.count(ctx, &result, time.Millisecond) }))
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kernelsym/kernelsym/internal/metadata"
+	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -23,6 +24,7 @@ type metrics struct {
 
 	// Options for what is counted with each message, made once.
 	frames   [rewrite.NumOutcomes][symtab.NumOrigins][]metric.AddOption
+	packs    [rewrite.NumPackResults][]metric.AddOption
 	rewrites []metric.RecordOption
 }
 
@@ -41,6 +43,9 @@ func newMetrics(id component.ID, set component.TelemetrySettings) (*metrics, err
 			)}
 		}
 	}
+	for result := range m.packs {
+		m.packs[result] = []metric.AddOption{m.with(attribute.String("result", rewrite.PackResult(result).String()))}
+	}
 	return m, nil
 }
 
@@ -58,13 +63,18 @@ func (m *metrics) withKind(source string, kind symcache.Kind) metric.Measurement
 }
 
 // count counts the frames of a message that had some.
-func (m *metrics) count(ctx context.Context, counts *rewrite.Counts, took time.Duration) {
+func (m *metrics) count(ctx context.Context, result *rewrite.Result, took time.Duration) {
 	m.ProcessorKernelsymRewriteDuration.Record(ctx, took.Seconds(), m.rewrites...)
-	for outcome := range counts {
-		for origin, n := range counts[outcome] {
+	for outcome := range result.Counts {
+		for origin, n := range result.Counts[outcome] {
 			if n > 0 {
 				m.ProcessorKernelsymFrames.Add(ctx, int64(n), m.frames[outcome][origin]...)
 			}
+		}
+	}
+	for gave, n := range result.Packs {
+		if n > 0 {
+			m.ProcessorKernelsymPackFrames.Add(ctx, int64(n), m.packs[gave]...)
 		}
 	}
 }
@@ -74,9 +84,9 @@ func (m *metrics) recordDelay(source string, kind symcache.Kind, delay time.Dura
 	m.ProcessorKernelsymUpdateDelay.Record(context.Background(), delay.Seconds(), m.withKind(source, kind))
 }
 
-// observe reports what is in the cache, and what the rewriter counted, until stop is called.
-func (m *metrics) observe(cache *symcache.Cache, rewriter *rewrite.Rewriter) (stop func(), err error) {
-	if err := errors.Join(m.observeTables(cache), m.observeSources(cache),
+// observe reports what is known, and what the rewriter counted, until stop is called.
+func (m *metrics) observe(known Knowledge, rewriter *rewrite.Rewriter) (stop func(), err error) {
+	if err := errors.Join(m.observeTables(known.Cache), m.observeSources(known.Cache), m.observePacks(known.Packs),
 		m.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(rewriter.ClockOff(), m.with())
 			return nil
@@ -85,7 +95,7 @@ func (m *metrics) observe(cache *symcache.Cache, rewriter *rewrite.Rewriter) (st
 		m.Shutdown()
 		return nil, err
 	}
-	unwatch := cache.WatchDelays(m.recordDelay)
+	unwatch := known.WatchDelays(m.recordDelay)
 	return func() {
 		unwatch()
 		m.Shutdown()
@@ -160,6 +170,30 @@ func (m *metrics) observeSources(cache *symcache.Cache) error {
 					up = 1
 				}
 				o.Observe(up, m.withSource(h.Source))
+			}
+			return nil
+		}),
+	)
+}
+
+// observePacks registers the metrics of packs, if these are wanted.
+func (m *metrics) observePacks(store *packs.Store) error {
+	if store == nil {
+		return nil
+	}
+	of := func(count func(s packs.Stats) int64) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(count(store.Stats()), m.with())
+			return nil
+		}
+	}
+	return errors.Join(
+		m.RegisterProcessorKernelsymPacksCallback(of(func(s packs.Stats) int64 { return int64(s.Open) })),
+		m.RegisterProcessorKernelsymPackBytesCallback(of(func(s packs.Stats) int64 { return s.Bytes })),
+		m.RegisterProcessorKernelsymPackFetchesCallback(of(func(s packs.Stats) int64 { return s.Fetches })),
+		m.RegisterProcessorKernelsymPackRefusedCallback(func(_ context.Context, o metric.Int64Observer) error {
+			for reason, n := range store.Stats().Refused {
+				o.Observe(n, m.with(attribute.String("reason", packs.Reason(reason).String())))
 			}
 			return nil
 		}),

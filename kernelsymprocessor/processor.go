@@ -1,6 +1,6 @@
 // Package kernelsymprocessor is the implementation of the processor "kernelsym":
-// for each message it takes the current snapshot of the kernel's symbols, rewrites the
-// message with it, and counts the frames.
+// for each message it takes the current snapshot of the kernel's symbols, and of packs,
+// rewrites the message with it, and counts the frames.
 //
 // It is not meant to be imported: its API may change at any time. Collectors use
 // kernelsym.NewFactory, in the root of this module.
@@ -28,16 +28,30 @@ import (
 type Processor struct {
 	component *Component
 
-	cache atomic.Pointer[current] // nil while stopped
+	known atomic.Pointer[current] // nil while stopped
 
 	mu   sync.Mutex // held by Start and Shutdown
 	stop []func()   // what Shutdown has to call; nil while stopped
 }
 
-// current is the cache that is used, and its method Fresh: as a value it is allocated once.
+// current is what is used, and the cache's method Fresh: as a value it is allocated once.
 type current struct {
-	*symcache.Cache
+	Knowledge
 	fresh func() *symtab.Snapshot
+}
+
+// now returns what is known when a message comes.
+func (c *current) now() rewrite.Known {
+	known := rewrite.Known{Snapshot: c.fresh}
+	known.Now, known.Clock = c.Now()
+	if c.Packs != nil {
+		view := c.Packs.View()
+		known.Packs = view.Packs
+		if view.Snapshot != nil { // on a gateway
+			known.Snapshot = view.Snapshot
+		}
+	}
+	return known
 }
 
 // readyWithin is for how long Start waits for symbols at most.
@@ -52,18 +66,21 @@ func (p *Processor) Start(ctx context.Context, host component.Host) error {
 	if p.stop != nil {
 		return nil
 	}
-	cache, release := p.component.acquire()
-	unobserve, err := p.component.observe(cache)
+	known, release, err := p.component.acquire(host)
+	if err != nil {
+		return err
+	}
+	unobserve, err := p.component.observe(known)
 	if err != nil {
 		release()
 		return err
 	}
-	p.cache.Store(&current{cache, cache.Fresh})
-	unwatch := cache.Watch(func(health []symcache.Health) { reportStatus(host, health) })
+	p.known.Store(&current{known, known.Fresh})
+	unwatch := known.Watch(func(health []symcache.Health) { reportStatus(host, health) })
 	p.stop = []func(){unwatch, unobserve, release}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	cache.WaitReady(ctx)
+	known.WaitReady(ctx)
 	return nil
 }
 
@@ -72,7 +89,7 @@ func (p *Processor) Start(ctx context.Context, host component.Host) error {
 func (p *Processor) Shutdown(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cache.Store(nil)
+	p.known.Store(nil)
 	for _, stop := range p.stop {
 		stop()
 	}
@@ -83,17 +100,19 @@ func (p *Processor) Shutdown(context.Context) error {
 // ProcessProfiles puts names on the kernel frames of pd. It never fails.
 func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
 	start := time.Now()
+	current := p.known.Load()
 	known := rewrite.Known{Snapshot: nothing}
-	if cache := p.cache.Load(); cache != nil {
-		known.Now, known.Clock = cache.Now()
-		known.Snapshot = cache.fresh
+	if current != nil {
+		known = current.now()
 	}
-	pd, counts := p.component.rewriter.Rewrite(pd, known)
-	if counts == (rewrite.Counts{}) {
-		return pd, nil
+	result := p.component.rewriter.Rewrite(pd, known)
+	if result.Counts != (rewrite.Counts{}) {
+		p.component.metrics.count(ctx, &result, time.Since(start))
 	}
-	p.component.metrics.count(ctx, &counts, time.Since(start))
-	return pd, nil
+	if current != nil && current.Packs != nil {
+		current.Packs.Use(result.BuildIDs, result.FileIDs)
+	}
+	return result.Profiles, nil
 }
 
 // nothing is what a processor knows that does not run.

@@ -56,9 +56,9 @@ func (s source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	}
 }
 
-func (s source) acquire() (*symcache.Cache, func()) {
+func (s source) acquire(component.Host) (Knowledge, func(), error) {
 	c := symcache.Start(zap.NewNop(), nil, s)
-	return c, c.Stop
+	return Knowledge{Cache: c}, c.Stop, nil
 }
 
 const text = 0xffffffff81000000
@@ -66,13 +66,19 @@ const text = 0xffffffff81000000
 // kernel returns a table with one function of that name.
 func kernel(t testing.TB, name string) *symtab.Table {
 	t.Helper()
+	return symtab.NewTable(core(t, name, "ab"))
+}
+
+// core returns a core kernel of that build with one function of that name.
+func core(t testing.TB, name, buildID string) *symtab.Image {
+	t.Helper()
 	var b symtab.Builder
 	b.Add(text, 'T', []byte(name))
 	m, err := b.Build(symtab.ImageInfo{
-		Name: symtab.KernelName, BuildID: "ab", FileID: buildid.FileID("ab"), Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
+		Name: symtab.KernelName, BuildID: buildID, FileID: buildid.FileID(buildID), Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
 	})
 	require.NoError(t, err)
-	return symtab.NewTable(m)
+	return m
 }
 
 func message() *rewritetest.Message {
@@ -222,9 +228,9 @@ func TestContract_8_StatusDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, slow := make(source), make(source)
 		h := newHost()
-		p := newProcessor(t, func() (*symcache.Cache, func()) {
+		p := newProcessor(t, func(component.Host) (Knowledge, func(), error) {
 			c := symcache.Start(zap.NewNop(), nil, broken, slow)
-			return c, c.Stop
+			return Knowledge{Cache: c}, c.Stop, nil
 		})
 		require.NoError(t, p.Start(t.Context(), h))
 		broken <- published{err: errors.New("grant CAP_SYSLOG")}

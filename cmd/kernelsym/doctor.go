@@ -21,7 +21,7 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 const errUsage statusError = 64
 
 func newDoctor() *cobra.Command {
-	var procfs, sysfs, output string
+	var procfs, sysfs, packs, output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine: what works, what is lost, and what to change",
@@ -30,13 +30,14 @@ func newDoctor() *cobra.Command {
 			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
 			"names at all, and 64 if the command line is wrong.",
 		Example: "  kernelsym doctor\n" +
+			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
 			}
-			report := doctor.Run(cmd.Context(), procfs, sysfs)
+			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
 			if err := write(&report, cmd.OutOrStdout(), output); err != nil {
 				return err
 			}
@@ -50,6 +51,7 @@ func newDoctor() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&procfs, "procfs", "/proc", "where the host's /proc is mounted")
 	flags.StringVar(&sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
+	flags.StringVar(&packs, "packs", "", "directory of packs, to check which running builds have one")
 	flags.StringVar(&output, "output", "text", "text, or json for programs")
 	return cmd
 }

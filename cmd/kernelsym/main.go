@@ -53,8 +53,9 @@ func newCommand() *cobra.Command {
 		Version:      version,
 		SilenceUsage: true,
 	}
+	root.AddCommand(newMan(root))
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(newDoctor(), newLookup(), newWatch(), newTop(), newView())
+	root.AddCommand(newDoctor(), newLookup(), newInlined(), newWatch(), newTop(), newView(), newPack())
 	for _, cmd := range root.Commands() {
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }

@@ -136,7 +136,7 @@ func TestProfilerShape(t *testing.T) {
 		before := pprofile.NewProfiles()
 		pd.CopyTo(before)
 		known := rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot(t) }}
-		pd, _ = rewrite.New(opts).Rewrite(pd, known)
+		pd = rewrite.New(opts).Rewrite(pd, known).Profiles
 		require.NoError(t, rewritetest.CheckRewritten(before, pd))
 		require.NoError(t, rewritetest.CheckSent(pd))
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -20,7 +21,7 @@ import (
 // says; it says so in records.
 type synthetic struct {
 	programs map[uint32]*bpf.Program
-	btf      *bpf.BTF
+	btf      *btf.BTF
 	lines    int // of each program
 
 	at      int64
@@ -38,11 +39,11 @@ const (
 )
 
 func newSynthetic(lines int) *synthetic {
-	btf, err := bpf.ParseBTF(someBTF())
+	types, err := btf.Parse(someBTF())
 	if err != nil {
 		panic(err) // it is constant
 	}
-	return &synthetic{programs: make(map[uint32]*bpf.Program), btf: btf, lines: lines, at: perfring.Boottime.Now()}
+	return &synthetic{programs: make(map[uint32]*bpf.Program), btf: types, lines: lines, at: perfring.Boottime.Now()}
 }
 
 // run has a source follow the script, and returns its last table.
@@ -74,7 +75,8 @@ func (s *synthetic) Wait(ctx context.Context, deadline time.Time) error {
 }
 
 func (s *synthetic) Drain() perfring.Batch {
-	b := perfring.Batch{Records: s.pending, Certain: perfring.Boottime.Now()}
+	at := perfring.Boottime.Now()
+	b := perfring.Batch{Records: s.pending, At: at, Certain: at}
 	s.pending = nil
 	return b
 }
@@ -93,7 +95,7 @@ func (s *synthetic) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 	return nil, bpf.ErrGone
 }
 
-func (s *synthetic) BTF(uint32) (*bpf.BTF, error) { return s.btf, nil }
+func (s *synthetic) BTF(uint32) (*btf.BTF, error) { return s.btf, nil }
 
 // load returns the records of program i, which is like those with the same remainder
 // to some number.

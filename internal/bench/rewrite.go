@@ -46,13 +46,14 @@ func rewriteBenches(core *symtab.Image) []bench {
 			return benchCodec("mixed_rewrite", newMessage(random(), core, mixed), known(), rounds)
 		}},
 		{"large", func(rounds int) error { return benchLarge(random(), core, known(), min(rounds, 3)) }},
+		{"lines", func(rounds int) error { return benchLines(random(), core, rounds) }},
 		{"passthrough", func(rounds int) error {
 			without := large
 			without.noKernel = true
 			return benchPassthrough("passthrough", newMessage(random(), core, without), known(), rounds)
 		}},
 		{"passthrough_named", func(rounds int) error {
-			named, _ := rewrite.New(options).Rewrite(newMessage(random(), core, large), known())
+			named := rewrite.New(options).Rewrite(newMessage(random(), core, large), known()).Profiles
 			return benchPassthrough("passthrough_named", named, known(), rounds)
 		}},
 		{"hostile", func(rounds int) error { return benchHostile(core, known(), rounds) }},

@@ -33,9 +33,9 @@ func benchStart(rounds int) error {
 			prepare: func() {
 				stop()
 				c, err := kernelsymprocessor.NewComponent(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
-					rewrite.Options{}, func() (*symcache.Cache, func()) {
+					rewrite.Options{}, func(component.Host) (kernelsymprocessor.Knowledge, func(), error) {
 						cache := symcache.Start(zap.NewNop(), nil, list()...)
-						return cache, cache.Stop
+						return kernelsymprocessor.Knowledge{Cache: cache}, cache.Stop, nil
 					})
 				note(err)
 				p = c.NewProcessor()

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -27,7 +28,11 @@ func runSources(in io.Reader) {
 	opts.Modules.Settle = 50 * time.Millisecond
 	opts.History = symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 	list := sources.List(opts)
-	cache := symcache.Start(zap.NewNop(), nil, list...)
+	clock := realtime.NewTracker(time.Hour, func() realtime.Reading {
+		boot, offset, err := perfring.Boottime.UnixOffset()
+		return realtime.Reading{Boot: boot, Offset: offset, Error: err}
+	})
+	cache := symcache.Start(zap.NewNop(), clock, list...)
 	defer cache.Stop()
 	for len(cache.Snapshot().Tables()) < len(list) {
 		time.Sleep(10 * time.Millisecond)

@@ -3,7 +3,7 @@
 //
 // It asks for no more than that, and keeps its buffers: what a library returns of
 // a program takes six times as long, which counts where there are thousands. What
-// it reads is laid out as in include/uapi/linux/bpf.h and btf.h of Linux 6.12, of
+// it reads is laid out as in include/uapi/linux/bpf.h of Linux 6.12, of
 // which older kernels leave out the end.
 //
 // # Glossary

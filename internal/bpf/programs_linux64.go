@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/btf"
 )
 
 // buffers hold what the kernel tells of a program.
@@ -143,7 +145,7 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 
 // BTF returns the BTF object with that id. Its memory is the reader's: it is valid
 // until the next call of BTF.
-func (r *Reader) BTF(id uint32) (*BTF, error) {
+func (r *Reader) BTF(id uint32) (*btf.BTF, error) {
 	fd, err := open(unix.BPF_BTF_GET_FD_BY_ID, id)
 	if err != nil {
 		return nil, btfError(id, err)
@@ -157,10 +159,10 @@ func (r *Reader) BTF(id uint32) (*BTF, error) {
 		}
 		size := int(info.btfSize)
 		if size <= len(r.btf) {
-			return ParseBTF(r.btf[:size])
+			return btf.Parse(r.btf[:size])
 		}
 		if size > maxBTF {
-			return nil, btfError(id, fmt.Errorf("%w: %d bytes", ErrBTF, size))
+			return nil, btfError(id, fmt.Errorf("%w: %d bytes", btf.ErrMalformed, size))
 		}
 		r.btf = make([]byte, size+size/4)
 	}

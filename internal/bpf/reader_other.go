@@ -2,6 +2,8 @@
 
 package bpf
 
+import "github.com/kernelsym/kernelsym/internal/btf"
+
 // A Reader asks the kernel for programs, on Linux machines of 64 bits.
 type Reader struct{}
 
@@ -12,7 +14,7 @@ func (*Reader) Next(uint32) (uint32, error) { return 0, ErrUnsupported }
 func (*Reader) Program(uint32, Want) (*Program, error) { return nil, ErrUnsupported }
 
 // BTF returns ErrUnsupported.
-func (*Reader) BTF(uint32) (*BTF, error) { return nil, ErrUnsupported }
+func (*Reader) BTF(uint32) (*btf.BTF, error) { return nil, ErrUnsupported }
 
 // Floor returns ErrUnsupported.
 func (*Reader) Floor(Want) (int, error) { return 0, ErrUnsupported }

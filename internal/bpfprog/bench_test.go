@@ -21,7 +21,8 @@ func (b *benchRec) Wait(ctx context.Context, _ time.Time) error { return ctx.Err
 func (b *benchRec) Drain() perfring.Batch {
 	r := b.burst
 	b.burst = nil
-	return perfring.Batch{Records: r, Certain: now()}
+	at := now()
+	return perfring.Batch{Records: r, At: at, Certain: at}
 }
 func (*benchRec) RefreshCPUs(bool) error { return nil }
 func (*benchRec) Close() error           { return nil }

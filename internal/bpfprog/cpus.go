@@ -10,7 +10,7 @@ import (
 // watchCPUs calls changed when the kernel says that a CPU came online or went offline,
 // or when it may have said so, until ctx is done. Without a connection it does nothing.
 func watchCPUs(ctx context.Context, conn *uevent.Conn, changed func()) {
-	for conn != nil && conn.Wait(ctx) == nil {
+	for conn != nil && conn.Wait(ctx, never) == nil {
 		if cpuEvents(conn) {
 			changed()
 		}

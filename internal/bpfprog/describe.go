@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -61,21 +62,21 @@ type describer struct {
 	buffer   []byte // of the last symbol
 
 	btfID uint32 // of the last one that was read
-	btf   *bpf.BTF
+	btf   *btf.BTF
 	names map[uint32]string // of its functions; nil while not read
 }
 
 // readBTF returns a program's BTF, nil if it has none that can be read.
-func (d *describer) readBTF(id uint32) *bpf.BTF {
+func (d *describer) readBTF(id uint32) *btf.BTF {
 	if id == 0 {
 		return nil
 	}
 	if id != d.btfID {
-		btf, err := d.programs.BTF(id)
+		types, err := d.programs.BTF(id)
 		if err != nil {
-			btf = nil
+			types = nil
 		}
-		d.btfID, d.btf, d.names = id, btf, nil
+		d.btfID, d.btf, d.names = id, types, nil
 	}
 	return d.btf
 }
@@ -96,9 +97,9 @@ func (d *describer) symbol(p *bpf.Program, i int) string {
 
 func (d *describer) functionName(p *bpf.Program, i int) string {
 	if t := p.Functions[i].Type; t != 0 {
-		if btf := d.readBTF(p.BTF); btf != nil {
+		if types := d.readBTF(p.BTF); types != nil {
 			if d.names == nil {
-				d.names, _ = btf.FunctionNames() // with an error, the first of them
+				d.names, _ = types.FunctionNames() // with an error, the first of them
 			}
 			if name, ok := d.names[t]; ok {
 				return name
@@ -117,15 +118,15 @@ func (d *describer) linesOf(p *bpf.Program, function *bpf.Function) *symtab.Line
 	if len(p.Lines) == 0 {
 		return nil
 	}
-	btf := d.readBTF(p.BTF)
-	if btf == nil {
+	types := d.readBTF(p.BTF)
+	if types == nil {
 		return nil
 	}
 	var b symtab.LinesBuilder
 	for i := range p.Lines {
 		l := &p.Lines[i]
 		if offset := l.Addr - function.Addr; offset < uint64(function.Len) {
-			b.Add(uint32(offset), l.LineCol, btf.String(l.File))
+			b.Add(uint32(offset), l.LineCol, types.String(l.File))
 		}
 	}
 	return b.Build()

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -66,7 +67,7 @@ func (p *fakePrograms) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 	return prog, nil
 }
 
-func (*fakePrograms) BTF(uint32) (*bpf.BTF, error) { return nil, bpf.ErrGone }
+func (*fakePrograms) BTF(uint32) (*btf.BTF, error) { return nil, bpf.ErrGone }
 
 // tagOf returns the tag that stands for n.
 func tagOf(n int) (tag [8]byte) {
@@ -145,7 +146,7 @@ func (r *tape) Drain() perfring.Batch {
 		r.batch = r.fill(r)
 	}
 	b := r.batch
-	b.Certain = certain
+	b.At, b.Certain = certain, certain
 	r.batch = perfring.Batch{}
 	return b
 }

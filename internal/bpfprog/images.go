@@ -23,7 +23,7 @@ type changes struct {
 	changed bool
 	ask     []uint32     // programs that records have named
 	now     func() int64 // reads the clock of records
-	read    int64        // what that showed when records were applied last,
+	read    int64        // what that showed when the rings were emptied last,
 	wall    time.Time    // and what the wall clock did
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// poller stands in for a recorder where records are refused: everything may come and go
+// polling stands in for a recorder where records are refused: everything may come and go
 // unseen, so that programs are listed again and again.
-type poller struct {
+type polling struct {
 	now  func() int64
 	last int64
 }
@@ -22,7 +22,7 @@ const (
 	pollCost     = time.Microsecond
 )
 
-func (*poller) Wait(ctx context.Context, deadline time.Time) error {
+func (*polling) Wait(ctx context.Context, deadline time.Time) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -31,13 +31,13 @@ func (*poller) Wait(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-func (p *poller) Drain() perfring.Batch {
+func (p *polling) Drain() perfring.Batch {
 	at := p.now()
-	b := perfring.Batch{Blind: []perfring.Interval{{From: p.last, To: at}}, Certain: at}
+	b := perfring.Batch{Blind: []perfring.Interval{{From: p.last, To: at}}, At: at, Certain: at}
 	p.last = at
 	return b
 }
 
-func (*poller) RefreshCPUs(bool) error { return nil }
+func (*polling) RefreshCPUs(bool) error { return nil }
 
-func (*poller) Close() error { return nil }
+func (*polling) Close() error { return nil }

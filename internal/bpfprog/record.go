@@ -43,9 +43,6 @@ func (r *record) apply(b *perfring.Batch) {
 		r.lose(symtab.Interval(i))
 	}
 	r.LostRecords += int64(b.Lost)
-	if len(b.Records) > 0 {
-		r.read, r.wall = r.now(), time.Now()
-	}
 	for i := range b.Records {
 		switch rec := &b.Records[i]; {
 		case rec.Type == perfring.TypeKsymbol && rec.Symbol.Unregister:

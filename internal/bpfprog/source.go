@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -63,7 +64,7 @@ type Recorder interface {
 type Programs interface {
 	Next(after uint32) (id uint32, err error)
 	Program(id uint32, want bpf.Want) (*bpf.Program, error)
-	BTF(id uint32) (*bpf.BTF, error)
+	BTF(id uint32) (*btf.BTF, error)
 }
 
 // NewSource returns a source of the running kernel's functions.
@@ -148,7 +149,9 @@ func (s *Source) drain() (certain int64) {
 }
 
 func (s *Source) drainLocked() {
+	wall := time.Now()
 	b := s.recorder.Drain()
+	s.read, s.wall = b.At, wall
 	s.drained = b.Certain
 	s.apply(&b)
 	if len(b.Blind) > 0 && !s.polls() {
@@ -223,7 +226,7 @@ func (s *Source) start(recorder Recorder, refused error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if refused != nil {
-		recorder = &poller{now: s.now, last: s.now()}
+		recorder = &polling{now: s.now, last: s.now()}
 	}
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
 	s.lose(symtab.Interval{From: s.history.Certain(), To: s.now()})

@@ -36,7 +36,10 @@ var ErrNotFound = errors.New("no GNU build id among the notes")
 // Parse returns the GNU build id in the notes as lower-case hex. The error wraps
 // ErrNotFound if there are only other notes, and says so if they are cut off or
 // malformed.
-func Parse(r io.Reader) (string, error) {
+func Parse(r io.Reader) (string, error) { return ParseOrder(r, binary.NativeEndian) }
+
+// ParseOrder is Parse for notes of another machine, in its byte order.
+func ParseOrder(r io.Reader, order binary.ByteOrder) (string, error) {
 	notes, err := io.ReadAll(io.LimitReader(r, maxNotes))
 	if err != nil {
 		return "", fmt.Errorf("reading notes: %w", err)
@@ -45,9 +48,9 @@ func Parse(r io.Reader) (string, error) {
 		if len(notes) < headerLen {
 			return "", fmt.Errorf("note header of %d bytes: %w", len(notes), io.ErrUnexpectedEOF)
 		}
-		nameLen := binary.NativeEndian.Uint32(notes)
-		descLen := binary.NativeEndian.Uint32(notes[4:])
-		typ := binary.NativeEndian.Uint32(notes[8:])
+		nameLen := order.Uint32(notes)
+		descLen := order.Uint32(notes[4:])
+		typ := order.Uint32(notes[8:])
 		notes = notes[headerLen:]
 
 		name, rest, err := cut(notes, nameLen)

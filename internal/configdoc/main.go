@@ -67,8 +67,16 @@ func write(out io.Writer, prefix string, s schema) {
 			write(out, prefix+key+"::", property)
 			continue
 		}
-		fmt.Fprintf(out, "| `%s%s` | `%v` | %s | %s |\n", prefix, key, property.Default, property.accepts(), property.Description)
+		fmt.Fprintf(out, "| `%s%s` | %s | %s | %s |\n", prefix, key, property.byDefault(), property.accepts(), property.Description)
 	}
+}
+
+// byDefault returns the default value, empty if there is none.
+func (s schema) byDefault() string {
+	if s.Default == nil || s.Default == "" {
+		return ""
+	}
+	return fmt.Sprintf("`%v`", s.Default)
 }
 
 // accepts says what values there are.
@@ -81,6 +89,8 @@ func (s schema) accepts() string {
 		what = "duration"
 	case s.Type == "boolean":
 		return "`true`, `false`"
+	case s.Type == "":
+		return "further keys"
 	case s.Pattern == "^/":
 		return "absolute path"
 	}

@@ -3,12 +3,33 @@
 package configkeys
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/collector/confmap"
 )
+
+// CheckUnits returns an error for durations that are numbers without a unit, which would be
+// read as nanoseconds. 0 needs none. config is a pointer to the struct that conf is for.
+func CheckUnits(conf *confmap.Conf, config any) error {
+	var errs []error
+	for _, key := range keys("", reflect.TypeOf(config).Elem()) {
+		name, ok := strings.CutSuffix(key, durationSuffix)
+		if !ok {
+			continue
+		}
+		value := fmt.Sprint(conf.Get(name))
+		if n, err := strconv.ParseFloat(value, 64); err == nil && n != 0 {
+			errs = append(errs, fmt.Errorf("%s: %s needs a unit, such as %ss", name, value, value))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Explain returns an error of unmarshalling config, a pointer to a struct, with
 // the keys that it accepts. A nil error stays nil.
@@ -19,8 +40,12 @@ func Explain(err error, config any) error {
 	return fmt.Errorf("%w\naccepted keys: %s", err, strings.Join(keys("", reflect.TypeOf(config).Elem()), ", "))
 }
 
+// durationSuffix follows the keys of durations.
+const durationSuffix = " (duration)"
+
 // keys returns the keys of a struct, in the form "a::b" for nested ones and with
-// the kind of value they take.
+// the kind of value they take. A struct of another package is a section, the keys of which
+// its own documentation lists.
 func keys(prefix string, t reflect.Type) (all []string) {
 	for i := range t.NumField() {
 		key, _, _ := strings.Cut(t.Field(i).Tag.Get("mapstructure"), ",")
@@ -30,7 +55,9 @@ func keys(prefix string, t reflect.Type) (all []string) {
 		key = prefix + key
 		switch field := t.Field(i).Type; {
 		case field == reflect.TypeFor[time.Duration]():
-			all = append(all, key+" (duration)")
+			all = append(all, key+durationSuffix)
+		case field.Kind() == reflect.Struct && field.PkgPath() != t.PkgPath():
+			all = append(all, key+" (section)")
 		case field.Kind() == reflect.Struct:
 			all = append(all, keys(key+"::", field)...)
 		default:

@@ -95,6 +95,13 @@ func troublesOfSources() map[string]alertCase {
 		"no SYS_ADMIN": {
 			both(node("a"), with(node("b"), always(source("b", main, "bpf"), 0))), []string{"KernelsymSourceDown kernelsym node-b"},
 		},
+		"a gateway": {
+			both(node("a"), []series{always(symbols("b", main), 0), always(source("b", main, "packs"), 1)}), nil,
+		},
+		"a gateway with damaged packs": {
+			both(node("a"), []series{always(symbols("b", main), 0), always(source("b", main, "packs"), 0)}),
+			[]string{"KernelsymSourceDown kernelsym node-b"},
+		},
 		"records lost": {
 			node("a", counter(exposed("a", other, lost, "source", "bpf"), 1)), []string{"KernelsymRecordsLost kernelsym/other node-a"},
 		},
@@ -128,6 +135,10 @@ func troublesOfFrames() map[string]alertCase {
 			node("a", counter(frames("a", other, "foreign"), 9000), counter(frames("a", other, named), 1e6)),
 			[]string{"KernelsymFramesForeign kernelsym/other node-a"},
 		},
+		"without packs": {
+			node("a", counter(frames("a", other, "no_pack"), 3000)), []string{"KernelsymNoPacks kernelsym/other node-a"},
+		},
+		"some are without packs":  {node("a", counter(frames("a", other, "no_pack"), 300)), nil},
 		"some are of other hosts": {node("a", counter(frames("a", other, "foreign"), 3000)), nil},
 		"a clock off":             {node("a", counter(exposed("a", other, off), 1)), []string{"KernelsymClockOff kernelsym/other node-a"}},
 		"a clock was off":         {node("a", always(exposed("a", other, off), 7)), nil},

@@ -63,7 +63,7 @@ func arguments(t *testing.T, c corev1.Container) (args []string) {
 	if c.Args != nil {
 		return c.Args
 	}
-	for _, i := range readDockerfile(t, repository+"/deploy/Dockerfile") {
+	for _, i := range readDockerfile(t) {
 		if i.name == "CMD" {
 			require.NoError(t, json.Unmarshal([]byte(i.args), &args))
 		}

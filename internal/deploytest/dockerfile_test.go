@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,11 +19,11 @@ type instruction struct {
 	args  string
 }
 
-// readDockerfile returns the instructions of a Dockerfile. It takes no here
+// readDockerfile returns the instructions of the Dockerfile. It takes no here
 // documents or escapes, and variables only where a shell or the builder has them.
-func readDockerfile(t *testing.T, file string) (list []instruction) {
+func readDockerfile(t *testing.T) (list []instruction) {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(repository + "/deploy/Dockerfile")
 	require.NoError(t, err)
 	joined := strings.ReplaceAll(string(text), "\\\n", " ")
 	for line := range strings.Lines(joined) {
@@ -57,6 +58,7 @@ type image struct {
 
 	user            string
 	entrypoint, cmd []string
+	labels          map[string]string
 }
 
 // A dockerfile is being built, without Docker.
@@ -93,6 +95,8 @@ func (d *dockerfile) apply(i instruction) error {
 		return d.copy(stage, i)
 	case "RUN":
 		return stage.run(i)
+	case "LABEL":
+		return stage.label(i.args)
 	case "USER":
 		stage.user = i.args
 		return nil
@@ -121,6 +125,23 @@ func (d *dockerfile) from(args []string) error {
 		d.names[args[2]] = stage
 	}
 	d.stages = append(d.stages, stage)
+	return nil
+}
+
+var label = regexp.MustCompile(`^([a-z.]+)="([^"]*)"\s*`)
+
+// label adds the labels of an instruction, each as name="value".
+func (i *image) label(args string) error {
+	if i.labels == nil {
+		i.labels = make(map[string]string)
+	}
+	for args != "" {
+		match := label.FindStringSubmatch(args)
+		if match == nil {
+			return fmt.Errorf("LABEL %s is not known here", args)
+		}
+		i.labels[match[1]], args = match[2], args[len(match[0]):]
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 const repository = "../.."
@@ -49,7 +50,7 @@ func buildImageFor(t *testing.T, arch string) *image {
 	if testing.Short() {
 		t.Skip("building the image takes a minute")
 	}
-	list := readDockerfile(t, repository+"/deploy/Dockerfile")
+	list := readDockerfile(t)
 	builds.mu.Lock()
 	defer builds.mu.Unlock()
 	if builds.dir == "" {
@@ -112,13 +113,52 @@ func TestImage(t *testing.T) {
 	assert.Contains(t, files, image.entrypoint[0])
 }
 
+// TestLabelsOfTheImage verifies that the image has the predefined labels of the OCI image
+// specification, and that they agree with builder-config.yaml.
+func TestLabelsOfTheImage(t *testing.T) {
+	labels := new(image)
+	for _, i := range readDockerfile(t) {
+		if i.name == "LABEL" {
+			require.NoError(t, labels.label(i.args))
+		}
+	}
+	builder, err := os.ReadFile(repository + "/builder-config.yaml")
+	require.NoError(t, err)
+	var config struct {
+		Dist struct {
+			Name, Description, Version string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(builder, &config))
+	const home = "https://github.com/kernelsym/kernelsym"
+	assert.Equal(t, map[string]string{
+		"org.opencontainers.image.title":         config.Dist.Name,
+		"org.opencontainers.image.description":   config.Dist.Description,
+		"org.opencontainers.image.version":       config.Dist.Version,
+		"org.opencontainers.image.source":        home,
+		"org.opencontainers.image.documentation": home + "/blob/main/deploy/README.md",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+	}, labels.labels)
+	assert.Equal(t, version(t), config.Dist.Version)
+}
+
+// version returns the version of the source.
+func version(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/cmd/kernelsym/main.go")
+	require.NoError(t, err)
+	match := regexp.MustCompile(`(?m)^const version = "(.+)"$`).FindSubmatch(text)
+	require.NotNil(t, match)
+	return string(match[1])
+}
+
 // TestImageHasTheGoOfTheModule verifies that the compiler is new enough.
 func TestImageHasTheGoOfTheModule(t *testing.T) {
 	module, err := os.ReadFile(repository + "/go.mod")
 	require.NoError(t, err)
 	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
 	require.NotNil(t, wanted)
-	for _, i := range readDockerfile(t, repository+"/deploy/Dockerfile") {
+	for _, i := range readDockerfile(t) {
 		if i.name == "FROM" && strings.HasPrefix(i.args, "golang") {
 			assert.Equal(t, "golang:"+string(wanted[1])+" AS build", i.args)
 			return

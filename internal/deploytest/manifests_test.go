@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -83,6 +84,7 @@ type manifest struct {
 	configs     map[string]corev1.ConfigMap
 	daemonSets  []appsv1.DaemonSet
 	deployments []appsv1.Deployment
+	scalers     []autoscalingv2.HorizontalPodAutoscaler
 	policies    []networkingv1.NetworkPolicy
 	podMonitors []podMonitor
 	rules       []prometheusRule
@@ -117,6 +119,8 @@ func renderDirectory(t *testing.T, dir string) *manifest {
 			m.daemonSets = append(m.daemonSets, decode[appsv1.DaemonSet](t, id, text))
 		case "Deployment":
 			m.deployments = append(m.deployments, decode[appsv1.Deployment](t, id, text))
+		case "HorizontalPodAutoscaler":
+			m.scalers = append(m.scalers, decode[autoscalingv2.HorizontalPodAutoscaler](t, id, text))
 		case "NetworkPolicy":
 			m.policies = append(m.policies, decode[networkingv1.NetworkPolicy](t, id, text))
 		case "PodMonitor":
@@ -169,6 +173,10 @@ func TestManifests(t *testing.T) {
 				selectors = append(selectors, d.Spec.Selector.MatchLabels)
 				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 			}
+			require.Len(t, m.scalers, len(m.deployments))
+			for i, d := range m.deployments {
+				checkScaler(t, m.scalers[i], d)
+			}
 			for _, s := range m.services {
 				selectors = append(selectors, s.Spec.Selector)
 				assert.Equal(t, m.namespaces[0].Name, s.Namespace)
@@ -181,6 +189,21 @@ func TestManifests(t *testing.T) {
 				m.checkPod(t, owner, pod.Spec)
 			}
 		})
+	}
+}
+
+// checkScaler verifies that it scales a deployment, by what the pods ask for, and that nobody
+// else does.
+func checkScaler(t *testing.T, s autoscalingv2.HorizontalPodAutoscaler, d appsv1.Deployment) {
+	t.Helper()
+	target := s.Spec.ScaleTargetRef
+	assert.Equal(t, autoscalingv2.CrossVersionObjectReference{APIVersion: d.APIVersion, Kind: d.Kind, Name: d.Name}, target)
+	assert.Equal(t, d.Namespace, s.Namespace)
+	assert.Nil(t, d.Spec.Replicas)
+	for _, metric := range s.Spec.Metrics {
+		for _, c := range d.Spec.Template.Spec.Containers {
+			assert.Contains(t, c.Resources.Requests, metric.Resource.Name, "what the share is of")
+		}
 	}
 }
 
@@ -229,9 +252,9 @@ func containsAll(labels, wanted map[string]string) bool {
 func (m *manifest) checkPod(t *testing.T, owner string, pod corev1.PodSpec) {
 	t.Helper()
 	assert.Equal(t, m.accounts[0].Name, pod.ServiceAccountName, owner)
-	volumes := make(map[string]bool)
+	volumes, own := make(map[string]bool), make(map[string]bool)
 	for _, v := range pod.Volumes {
-		volumes[v.Name] = true
+		volumes[v.Name], own[v.Name] = true, v.EmptyDir != nil
 		if v.ConfigMap != nil {
 			assert.Contains(t, m.configs, v.ConfigMap.Name, owner)
 		}
@@ -239,7 +262,7 @@ func (m *manifest) checkPod(t *testing.T, owner string, pod corev1.PodSpec) {
 	for _, c := range pod.Containers {
 		for _, mount := range c.VolumeMounts {
 			assert.True(t, volumes[mount.Name], "%s: no volume %s", owner, mount.Name)
-			assert.True(t, mount.ReadOnly, "%s: %s can be written to", owner, mount.Name)
+			assert.Equal(t, !own[mount.Name], mount.ReadOnly, "%s: %s can be written to", owner, mount.Name)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func exposedNames(t *testing.T) (names []string, values map[string][]string) {
 		}
 		names = append(names, "otelcol_"+name)
 	}
-	values = map[string][]string{"source": {"kallsyms", "modules", "bpf"}}
+	values = map[string][]string{"source": {"kallsyms", "modules", "bpf", "packs"}}
 	for name, attribute := range metadata.Attributes {
 		values[name] = append(values[name], attribute.Enum...)
 	}

@@ -41,7 +41,7 @@ func TestRights(t *testing.T) {
 					checkHostPaths(t, pod.Spec)
 				}
 				container := collectorOf(t, pod.Spec)
-				require.Equal(t, "otelcol-kernelsym:0.1.0-dev", container.Image)
+				require.Equal(t, "otelcol-kernelsym:"+version(t), container.Image)
 				checkRights(t, container.SecurityContext)
 				if owner == "kernelsym" {
 					assert.Equal(t, rightsOf(name), container.SecurityContext.Capabilities.Add)

@@ -26,6 +26,8 @@ const (
 var (
 	// "section 5.2 of the contract", "rules 3.1 to 3.3"; also those of an RFC.
 	bySection = regexp.MustCompile(`(RFC` + gap + `\d+,` + gap + `)?\b(?i:section|rule)s?` + gap + num + `(?:` + more + num + `)*`)
+	// What follows a section of the standard of debug information.
+	ofDWARF = regexp.MustCompile(`^` + gap + `of` + gap + `DWARF\b`)
 	// "contract 5.2", "contract 5.1 and 5.2". What follows is a number of its own if it
 	// has no point: "contract 5.2, 3 of them".
 	byName = regexp.MustCompile(`\b(?i:contract)` + gap + num + `(?:` + more + sub + `)*`)
@@ -41,7 +43,7 @@ func citations(text string) (all []citation) {
 	for _, form := range []*regexp.Regexp{bySection, byName} {
 		for _, at := range form.FindAllStringIndex(text, -1) {
 			match := text[at[0]:at[1]]
-			if strings.HasPrefix(match, "RFC") {
+			if strings.HasPrefix(match, "RFC") || ofDWARF.MatchString(text[at[1]:]) {
 				continue
 			}
 			for _, n := range number.FindAllStringIndex(match, -1) {
@@ -75,6 +77,7 @@ func TestCitationsAreFound(t *testing.T) {
 		{"// rules 3.1 to 3.3 of the contract", []citation{{"3.1", 1}, {"3.3", 1}}},
 		{"// the messages: sections 1\n// to 4 and 6 of the contract", []citation{{"1", 1}, {"4", 2}, {"6", 2}}},
 		{"a\n\t// as section\n\t// 5.2 of the contract says", []citation{{"5.2", 3}}},
+		{"// a form (section 7.5.6\n// of DWARF 5)", nil},
 		{"contract 5.2", []citation{{"5.2", 1}}},
 		{"Contract 10", []citation{{"10", 1}}},
 		{"(contract 1.1b)", []citation{{"1.1b", 1}}},

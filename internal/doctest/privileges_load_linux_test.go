@@ -1,8 +1,8 @@
 package doctest
 
 import (
+	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,8 +35,7 @@ func loadMore(t *testing.T) (stays place, brief []place) {
 		require.NoError(t, p.Close())
 		time.Sleep(20 * time.Millisecond) // what comes to its address within 5 ms makes it ambiguous (contract 5.4)
 	}
-	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
-	const hot = "_kernelsym_test_hot_program"
+	hot := tagOf(kerneltest.LoadBPF(t, kerneltest.Distinct(kerneltest.HotProgram(t), int32(os.Getpid()))))
 	found, gone := make(map[string]place), make(map[string]int64)
 	for stays.Addr == 0 || len(found) < several || len(gone) < several {
 		deadline := time.Now().Add(time.Minute)
@@ -53,7 +52,7 @@ func loadMore(t *testing.T) (stays place, brief []place) {
 			case r.Symbol.Unregister && known && at.Addr == p.Addr:
 				gone[tag] = r.Time
 			case r.Symbol.Unregister:
-			case strings.HasSuffix(r.Symbol.Name, hot) && stays.Addr == 0: // the main function comes first
+			case tag == hot: // of the main function
 				stays = p
 			case !known && slices.Contains(tags, tag):
 				p.Name += tag

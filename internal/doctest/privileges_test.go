@@ -3,17 +3,12 @@ package doctest
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 var (
@@ -58,7 +53,22 @@ const (
 	openPerf   = "perf_event_paranoid is 0"
 	openAll    = "kptr_restrict and perf_event_paranoid are 0"
 	openHidden = "kptr_restrict is 0, perf_event_paranoid is 1"
+	closedPerf = "perf_event_paranoid is 3"
 )
+
+// The modes of the kernel's lockdown, in place of sysctls, which are the usual ones then.
+const (
+	integrity       = "lockdown=integrity"
+	confidentiality = "lockdown=confidentiality"
+)
+
+// lockdown returns the mode of the kernel's lockdown that a setting needs.
+func (s setting) lockdown() string {
+	if mode, ok := strings.CutPrefix(s.Sysctls, "lockdown="); ok {
+		return mode
+	}
+	return "none"
+}
 
 // settings returns all rows of the table, in their order.
 func settings() (all []setting) {
@@ -82,8 +92,19 @@ func settings() (all []setting) {
 				setting{Sysctls: usual, User: "another", Caps: []string{"SYSLOG", "PERFMON", "SYS_ADMIN"}})
 		}
 	}
+	for _, caps := range [][]string{
+		nil, {"PERFMON"}, {"SYSLOG", "PERFMON"}, {"SYSLOG", "PERFMON", "BPF"}, {"SYSLOG", "SYS_ADMIN"}, {"SYSLOG", "PERFMON", "SYS_ADMIN"},
+	} {
+		all = append(all, setting{Sysctls: closedPerf, User: "root", Caps: caps})
+	}
 	for _, sysctls := range []string{openPerf, openHidden, openAll} {
 		all = append(all, setting{Sysctls: sysctls, User: "root"})
+	}
+	for _, mode := range []string{integrity, confidentiality} {
+		for n := range 4 {
+			caps := []string{"SYSLOG", "PERFMON", "SYS_ADMIN"}
+			all = append(all, setting{Sysctls: mode, User: "root", Caps: caps[:n]})
+		}
 	}
 	return all
 }
@@ -141,108 +162,4 @@ func listed(all map[string]outcome) (list []measured) {
 		list = append(list, measured{s, all[s.String()]})
 	}
 	return list
-}
-
-// TestPrivilegesPage verifies that the page is made of what was measured, and that
-// all of it was.
-func TestPrivilegesPage(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("the page is not in the virtual machine")
-	}
-	all := readPrivileges(t)
-	if *update {
-		readMeasured(t, all)
-		writePrivileges(t, all)
-	}
-	for _, s := range settings() {
-		o, ok := all[s.String()]
-		require.True(t, ok, s)
-		for _, cell := range []string{o.Core, o.Modules, o.Before, o.Since} {
-			assert.NotEmpty(t, cell, "%v: measure it, with `make privileges`", s)
-		}
-	}
-	want, err := os.ReadFile(privilegesPage)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), page(all), "make privileges")
-}
-
-const pageHead = `# What each privilege buys
-
-This page is generated from what the test TestPrivileges measured: it starts the
-sources of the processor in a process that has exactly the capabilities of a row, and
-looks which functions of the running kernel get their names. Those of the core kernel
-and of modules are there or not; of BPF programs, which are loaded before the process
-starts and while it runs, more or less is known.
-
-- *exact*: name and source lines. *name*: no source lines.
-- *at once*: also programs that are unloaded again at once. *within a second*: only those
-  that are there when programs are listed, every 250 ms.
-
-Nothing else but these rights is needed, and whatever is missing, profiles flow. The
-numbers stand for what the component's status and its log say, listed at the end;
-[troubleshooting](troubleshooting.md) says what to do about each.
-
-`
-
-// page returns the table of what was measured.
-func page(all map[string]outcome) string {
-	var b strings.Builder
-	b.WriteString(pageHead)
-	var notes []string
-	title := ""
-	for _, s := range settings() {
-		if heading := headings[s.Sysctls]; heading != title {
-			title = heading
-			fmt.Fprintf(&b, "## %s\n\n| user | capabilities | core kernel | modules | BPF before | BPF since | status |\n", title)
-			b.WriteString("|---|---|---|---|---|---|---|\n")
-		}
-		o := all[s.String()]
-		caps := strings.Join(s.Caps, ", ")
-		if title == headings[openAll] {
-			caps = "none; " + s.Sysctls
-		} else if caps == "" {
-			caps = "none"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", s.User, caps, o.Core, o.Modules, o.Before, o.Since, numbers(o, &notes))
-		if next := slices.IndexFunc(settings(), func(n setting) bool { return n.String() == s.String() }) + 1; next == len(settings()) ||
-			headings[settings()[next].Sysctls] != title {
-			b.WriteString("\n")
-		}
-	}
-	b.WriteString("## What the status says\n\n")
-	for i, note := range notes {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, note)
-	}
-	return b.String()
-}
-
-var headings = map[string]string{
-	usual:      "With `kernel.kptr_restrict` 0 or 1 and `kernel.perf_event_paranoid` 2",
-	hidden:     "With `kernel.kptr_restrict` 2",
-	openPerf:   "Without capabilities, by sysctls alone",
-	openHidden: "Without capabilities, by sysctls alone",
-	openAll:    "Without capabilities, by sysctls alone",
-}
-
-// numbers returns the numbers of the notes that say what an outcome's status does,
-// "up" if all is well. It adds notes that are new.
-func numbers(o outcome, notes *[]string) string {
-	var list []string
-	for _, source := range []string{"kallsyms", "bpf", "modules"} {
-		status, ok := o.Status[source]
-		if !ok {
-			continue
-		}
-		note := fmt.Sprintf("`%s is %s`", source, strings.ReplaceAll(status, "\n", "`\n   `"))
-		i := slices.Index(*notes, note)
-		if i < 0 {
-			i = len(*notes)
-			*notes = append(*notes, note)
-		}
-		list = append(list, strconv.Itoa(i+1))
-	}
-	if len(list) == 0 {
-		return "up"
-	}
-	return strings.Join(list, ", ")
 }

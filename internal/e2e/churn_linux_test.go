@@ -55,9 +55,9 @@ func TestChurn(t *testing.T) {
 	l := &ledger{files: make(map[string]*kerneltest.ModuleCode)}
 	var cache *symcache.Cache
 	c, err := kernelsymprocessor.NewComponent(collectorcomponent.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
-		rewrite.Options{KeepAddresses: true}, func() (*symcache.Cache, func()) {
+		rewrite.Options{KeepAddresses: true}, func(collectorcomponent.Host) (kernelsymprocessor.Knowledge, func(), error) {
 			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.Limits{}), l.published})
-			return cache, cache.Stop
+			return kernelsymprocessor.Knowledge{Cache: cache}, cache.Stop, nil
 		})
 	require.NoError(t, err)
 	p := c.NewProcessor()

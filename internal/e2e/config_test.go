@@ -50,6 +50,10 @@ func TestConfigurationErrors(t *testing.T) {
 		"unknown key below another": {"{modules: {settel: 1s}}", "", []string{"settel", "settle"}},
 		"value":                     {"{addresses: absolute}", "", []string{"addresses", "relative", "keep"}},
 		"type":                      {"{host_check: perhaps}", "", []string{"host_check"}},
+		"gateway without packs":     {"{local: false}", "", []string{"local", "debug_info::directory", "debug_info::url"}},
+		"URL without build id":      {"{debug_info: {url: 'https://packs.example/'}}", "", []string{"debug_info::url", "{build_id}"}},
+		"size without unit":         {"{debug_info: {max_bytes: 64}}", "", []string{"max_bytes"}},
+		"unknown key of a client":   {"{debug_info: {http: {tmeout: 1s}}}", "", []string{"debug_info::http", "tmeout", "timeout"}},
 		"receiver's unknown key":    {"", "{hertz: 97}", []string{"hertz", "frequency"}},
 		"receiver's value":          {"", "{frequency: 0}", []string{"frequency", "1"}},
 	} {

@@ -247,7 +247,8 @@ func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
 		stack = append([]frame{{Address: 1, Type: "native"}}, stack...)
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
-	pd, _ := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }})
+	known := rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }}
+	pd := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, known).Profiles
 	require.NoError(t, rewritetest.CheckSent(pd))
 	rewritten := rewritetest.Samples(pd)[0].Stack
 	lines := rewritten[len(rewritten)-1].Lines

@@ -1,6 +1,7 @@
 package kallsyms
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -53,10 +54,16 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*symtab.Image, error)
 		return nil, fmt.Errorf("core kernel: %w", err)
 	}
 	if p.fred != 0 {
-		sym := m.Lookup(p.fred)
-		marks.Fred = symtab.Range{Start: sym.Start, End: sym.End}
+		marks.Fred = extentOf(m, p.fred)
 	}
+	marks.Thunks = p.thunkRanges(m)
 	return m, nil
+}
+
+// extentOf returns the addresses of the symbol at an address, none if it names nothing.
+func extentOf(m *symtab.Image, addr uint64) symtab.Range {
+	sym := m.Lookup(addr)
+	return symtab.Range{Start: sym.Start, End: sym.End}
 }
 
 // coreParser reads the text of the core kernel, then its init text.
@@ -64,9 +71,10 @@ type coreParser struct {
 	scanner    *Scanner
 	builder    symtab.Builder
 	marks      symtab.Landmarks
-	fred       uint64 // address of asm_fred_entrypoint_kernel, 0 if there is none
-	start, end uint64 // of the text; 0 while not seen
-	initBelow  bool   // the init text lies below the end of the text
+	fred       uint64   // address of asm_fred_entrypoint_kernel, 0 if there is none
+	thunks     []uint64 // addresses of thunks, each once
+	start, end uint64   // of the text; 0 while not seen
+	initBelow  bool     // the init text lies below the end of the text
 }
 
 // text reads up to _etext.
@@ -85,6 +93,7 @@ func (p *coreParser) text() error {
 		}
 		anyAddr = anyAddr || line.Addr != 0
 		p.builder.Add(line.Addr, line.Type, line.Name)
+		p.noteThunk(&line)
 		if p.note(&line) && !anyAddr {
 			return ErrRestricted // the rest need not be read
 		}
@@ -122,6 +131,46 @@ func (p *coreParser) note(line *Line) (begins bool) {
 		p.marks.SharedTrampolines = line.Type == 'T' || line.Type == 't'
 	}
 	return false
+}
+
+// noteThunk notes an indirect or return thunk of x86 (contract 2.3).
+func (p *coreParser) noteThunk(line *Line) {
+	switch line.Name[0] {
+	case '_', 's', 'r', 'i':
+	default:
+		return
+	}
+	if p.marks.Arch != "amd64" || !symtab.IsCode(line.Type) || !isThunk(line.Name) {
+		return
+	}
+	if n := len(p.thunks); n == 0 || p.thunks[n-1] != line.Addr {
+		p.thunks = append(p.thunks, line.Addr)
+	}
+}
+
+// thunkRanges returns the ranges that the thunks cover, those that adjoin as one.
+func (p *coreParser) thunkRanges(m *symtab.Image) (ranges []symtab.Range) {
+	for _, addr := range p.thunks {
+		r := extentOf(m, addr)
+		switch n := len(ranges); {
+		case r.Start == r.End:
+		case n > 0 && ranges[n-1].End == r.Start:
+			ranges[n-1].End = r.End
+		default:
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
+}
+
+func isThunk(name []byte) bool {
+	name = bytes.TrimPrefix(name, []byte("__pi_"))
+	for _, prefix := range []string{"__x86_indirect_", "srso_", "retbleed_", "its_"} {
+		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	return string(name) == "__x86_return_thunk"
 }
 
 // initText reads on up to _einittext, and returns the end of the image and the gap

@@ -64,6 +64,16 @@ func HotProgram(t testing.TB) *ebpf.ProgramSpec {
 	return collection.Programs["kernelsym_test_hot_program"]
 }
 
+// Distinct gives a program a tag of its own, by an instruction that loads n and does nothing
+// else: other tests can load the same program at the same time.
+func Distinct(spec *ebpf.ProgramSpec, n int32) *ebpf.ProgramSpec {
+	first := spec.Instructions[0]
+	head := asm.Mov.Imm(asm.R0, n).WithMetadata(first.Metadata) // the symbol and the line
+	first.Metadata = asm.Metadata{}
+	spec.Instructions = append(asm.Instructions{head, first}, spec.Instructions[1:]...)
+	return spec
+}
+
 // RunBPF runs a program that takes a packet so many times in the kernel.
 func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
 	t.Helper()

@@ -12,6 +12,12 @@ import (
 // StartWith starts a command, whose process has those capabilities and no others.
 // It needs root.
 func StartWith(cmd *exec.Cmd, caps ...capability.Cap) error {
+	return StartWithin(cmd, func() error { return nil }, caps...)
+}
+
+// StartWithin is StartWith within a further limit, which is set for the calling thread and has
+// to leave it what StartWith does.
+func StartWithin(cmd *exec.Cmd, limit func() error, caps ...capability.Cap) error {
 	keep := make(map[capability.Cap]bool)
 	for _, c := range caps {
 		keep[c] = true
@@ -21,6 +27,9 @@ func StartWith(cmd *exec.Cmd, caps ...capability.Cap) error {
 		return fmt.Errorf("listing capabilities: %w", err)
 	}
 	return startLimited(cmd, func() error {
+		if err := limit(); err != nil {
+			return err
+		}
 		for _, c := range all {
 			if keep[c] {
 				continue

@@ -1,6 +1,9 @@
 package kerneltest
 
-import "fmt"
+import (
+	"encoding/base64"
+	"fmt"
+)
 
 // Figure prints a measure that a test took, as "bench ...". The first process of
 // a virtual machine passes it on also if the test succeeds and is not verbose.
@@ -14,3 +17,25 @@ const (
 	SameInEachBoot  = "bench same in each boot: "
 	OtherInEachBoot = "bench other in each boot: "
 )
+
+// FileOut comes before a part of a file that a test hands out of a virtual machine: its name
+// and bytes in base 64 (see the flag -out of internal/kerneltest/vm).
+const FileOut = "bench file: "
+
+// HandOut hands a file out of the virtual machine that the test runs in.
+func HandOut(name string, data []byte) {
+	const part = 48 << 10
+	for len(data) > 0 {
+		n := min(part, len(data))
+		fmt.Println(FileOut + name + " " + base64.StdEncoding.EncodeToString(data[:n]))
+		data = data[n:]
+	}
+}
+
+// PacksEnv is the environment variable that names a directory with packs of the running
+// kernel, which `make test-packs` makes.
+const PacksEnv = "KERNELSYM_PACKS"
+
+// OutEnv is the environment variable that names the directory of the files that TestPackStacks
+// handed out.
+const OutEnv = "KERNELSYM_VM_OUT"

@@ -50,10 +50,10 @@ func (g gated) Poll() (uevent.Event, bool, error) {
 	}
 }
 
-func (g gated) Wait(ctx context.Context) error {
+func (g gated) Wait(ctx context.Context, deadline time.Time) error {
 	select {
 	case <-g.gate:
-		return g.events.Wait(ctx)
+		return g.events.Wait(ctx, deadline)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -50,8 +50,10 @@ func (f *fake) Poll() (uevent.Event, bool, error) {
 	return next.(uevent.Event), true, nil
 }
 
-func (f *fake) Wait(ctx context.Context) error {
+func (f *fake) Wait(ctx context.Context, deadline time.Time) error {
 	select {
+	case <-time.After(time.Until(deadline)):
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-f.ready:

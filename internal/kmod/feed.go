@@ -14,15 +14,15 @@ import (
 // events is what says that modules come and go; *uevent.Conn is one.
 type events interface {
 	Poll() (e uevent.Event, ok bool, err error)
-	Wait(ctx context.Context) error
+	Wait(ctx context.Context, deadline time.Time) error
 	Close() error
 }
 
-// Without events, the list is read at each of these intervals. With events, only their
-// absence is looked at, and the list every few times, as a safety net.
+// Without events, the list is read at each look. With events, a look only asks whether any
+// have come, and the list is read every few looks, as a safety net.
 const (
 	lookInterval = time.Second
-	looksPerScan = 10
+	scanInterval = 10 * lookInterval
 )
 
 // feed is the connection from which events are read. Its methods need the lock of the
@@ -33,7 +33,8 @@ type feed struct {
 	conn    events       // nil if there is none
 	err     error        // why not
 	redial  time.Time
-	watched bool // a goroutine waits for events
+	scanned time.Time // when the last scan began
+	watched bool      // a goroutine waits for events
 	waiting sync.WaitGroup
 }
 
@@ -42,9 +43,10 @@ func newFeed(dial func() (events, error)) *feed {
 }
 
 // open begins to receive events, if there is no connection and it is time to try. Until ctx
-// is done, came is called, without the lock, whenever there may be something to read, and when
-// the connection is closed. It reports whether the reception begins with this call.
-func (f *feed) open(ctx context.Context, came func()) (begins bool) {
+// is done, look is called, without the lock, whenever there may be something to read, and at each
+// interval; or failed, if there will be no more. It reports whether the reception begins with this
+// call.
+func (f *feed) open(ctx context.Context, look func(), failed func(conn events, err error)) (begins bool) {
 	if f.conn == nil {
 		if time.Now().Before(f.redial) {
 			return false
@@ -59,16 +61,22 @@ func (f *feed) open(ctx context.Context, came func()) (begins bool) {
 	if conn := f.conn; !f.watched {
 		f.watched = true
 		f.waiting.Go(func() {
-			for conn.Wait(ctx) == nil {
-				came()
-			}
-			if ctx.Err() == nil {
-				came()
+			for {
+				if err := conn.Wait(ctx, time.Now().Add(lookInterval)); ctx.Err() != nil {
+					return
+				} else if err != nil {
+					failed(conn, err)
+					return
+				}
+				look()
 			}
 		})
 	}
 	return begins
 }
+
+// isScanDue reports whether the list is to be read although no event says so.
+func (f *feed) isScanDue() bool { return time.Since(f.scanned) >= scanInterval }
 
 // fail does without events for a while.
 func (f *feed) fail(err error) {
@@ -105,13 +113,4 @@ func (f *feed) drain(r *record) {
 			r.lost()
 		}
 	}
-}
-
-// looks returns how many times to look whether the feed is empty until the next scan, if
-// nothing comes.
-func (f *feed) looks() int {
-	if f.conn == nil {
-		return 1
-	}
-	return looksPerScan
 }

@@ -15,11 +15,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
+// roots are where /proc and /sys are mounted, and the architecture.
+type roots struct {
+	procfs, sysfs string
+	arch          string // as GOARCH
+}
+
 // list returns the modules in the kernel's list. A kernel that was built without modules
 // has no such file. If the kernel hides all addresses, it returns
 // kallsyms.ErrRestricted.
-func (s *Source) list() ([]listed, error) {
-	f, err := os.Open(filepath.Join(s.procfs, "modules"))
+func (r *roots) list() ([]listed, error) {
+	f, err := os.Open(filepath.Join(r.procfs, "modules"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -33,14 +39,14 @@ func (s *Source) list() ([]listed, error) {
 	}
 	if len(list) > 0 && !slices.ContainsFunc(list, func(l listed) bool { return l.addr != 0 }) {
 		// They are hidden, or all modules have only data.
-		return list, s.parse(newParser(nil, nil))
+		return list, r.parse(newParser(nil, nil))
 	}
 	return list, nil
 }
 
 // parse reads the symbols.
-func (s *Source) parse(p *parser) error {
-	f, err := os.Open(filepath.Join(s.procfs, "kallsyms"))
+func (r *roots) parse(p *parser) error {
+	f, err := os.Open(filepath.Join(r.procfs, "kallsyms"))
 	if err != nil {
 		return err
 	}
@@ -52,23 +58,23 @@ func (s *Source) parse(p *parser) error {
 }
 
 // endRule returns the rule for where modules of the running kernel end.
-func (s *Source) endRule() endRule {
-	release, _ := os.ReadFile(filepath.Join(s.procfs, "sys/kernel/osrelease")) // not needed: see endRuleOf
-	return endRuleOf(s.arch, string(release))
+func (r *roots) endRule() endRule {
+	release, _ := os.ReadFile(filepath.Join(r.procfs, "sys/kernel/osrelease")) // not needed: see endRuleOf
+	return endRuleOf(r.arch, string(release))
 }
 
 // isLoaded reports whether a module is still there.
-func (s *Source) isLoaded(is listed) bool {
-	list, err := s.list()
+func (r *roots) isLoaded(is listed) bool {
+	list, err := r.list()
 	return err == nil && slices.ContainsFunc(list, func(l listed) bool { return l.live && l.name == is.name })
 }
 
 // dir returns the directory of a module.
-func (s *Source) dir(module string) string { return s.sysfs + "/module/" + module }
+func (r *roots) dir(module string) string { return r.sysfs + "/module/" + module }
 
 // readBuildID returns a module's build id, empty if it has none.
-func (s *Source) readBuildID(module string) (string, error) {
-	name := s.dir(module) + "/notes/.note.gnu.build-id"
+func (r *roots) readBuildID(module string) (string, error) {
+	name := r.dir(module) + "/notes/.note.gnu.build-id"
 	notes, err := read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -85,8 +91,8 @@ func (s *Source) readBuildID(module string) (string, error) {
 
 // readCoreSize returns a module's coresize, or 0. The size in /proc/modules is larger
 // until what was only there to initialize the module has been freed.
-func (s *Source) readCoreSize(module string) uint64 {
-	text, _ := read(s.dir(module) + "/coresize")
+func (r *roots) readCoreSize(module string) uint64 {
+	text, _ := read(r.dir(module) + "/coresize")
 	size, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return size
 }

@@ -16,9 +16,9 @@ type layout struct {
 }
 
 // readLayout reads the directory /sys/module/NAME/sections.
-func (s *Source) readLayout(module string, ends endRule) (layout, error) {
+func (r *roots) readLayout(module string, ends endRule) (layout, error) {
 	l := layout{initial: math.MaxUint64}
-	dir := s.dir(module) + "/sections"
+	dir := r.dir(module) + "/sections"
 	sections, err := readNames(dir)
 	if err != nil {
 		return l, err
@@ -65,12 +65,12 @@ func (s *Source) readLayout(module string, ends endRule) (layout, error) {
 }
 
 // isCode reports whether a section holds code. (What a livepatch has in sections
-// that begin with .klp. are relocations.)
+// that begin with .klp. are relocations, and .plt has the veneers of arm64.)
 func isCode(section string) bool {
 	switch {
 	case strings.HasPrefix(section, ".klp."):
 		return false
-	case section == ".text", strings.HasPrefix(section, ".text."):
+	case section == ".text", section == ".plt", strings.HasPrefix(section, ".text."):
 		return true
 	}
 	return strings.HasSuffix(section, ".text")

@@ -24,7 +24,7 @@ type load struct {
 
 // describe finds out where a module lies and which build it is. It returns nil if the
 // module has gone meanwhile.
-func (s *Source) describe(is listed, ends endRule) *load {
+func (r *roots) describe(is listed, ends endRule) *load {
 	l := &load{listed: is, ends: ends}
 	l.info = symtab.ImageInfo{Name: is.name, Origin: symtab.OriginModule}
 	if is.addr == 0 && ends == endsWithPage {
@@ -32,12 +32,12 @@ func (s *Source) describe(is listed, ends endRule) *load {
 		return l
 	}
 	var sectionsErr, notesErr error
-	l.layout, sectionsErr = s.readLayout(is.name, ends)
-	l.info.BuildID, notesErr = s.readBuildID(is.name)
+	l.layout, sectionsErr = r.readLayout(is.name, ends)
+	l.info.BuildID, notesErr = r.readBuildID(is.name)
 	l.info.FileID = buildid.FileID(l.info.BuildID)
 	err := errors.Join(sectionsErr, notesErr)
 	switch {
-	case (err != nil || l.info.BuildID == "") && !s.isLoaded(is):
+	case (err != nil || l.info.BuildID == "") && !r.isLoaded(is):
 		return nil // the notes go first
 	case err != nil:
 		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: is sysfs mounted there?", err)
@@ -50,7 +50,7 @@ func (s *Source) describe(is listed, ends endRule) *load {
 	}
 	l.info.Base, l.info.Start = l.text, l.code[0]
 	if ends == endsAtNext {
-		l.size = cmp.Or(s.readCoreSize(is.name), l.size)
+		l.size = cmp.Or(r.readCoreSize(is.name), l.size)
 	}
 	return l
 }

@@ -2,6 +2,7 @@ package kmod
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -59,9 +60,10 @@ func (s *reader) begin() scan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.came: // for this scan
+	case <-s.wanted: // this scan
 	default:
 	}
+	s.feed.scanned = time.Now()
 	s.feed.drain(s.record)
 	return s.record.begin(now(), s.feed.conn == nil)
 }

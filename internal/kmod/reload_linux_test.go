@@ -82,7 +82,7 @@ func TestReload(t *testing.T) {
 	loadMany(t)
 	loadPrograms(t, 1000)
 	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
-	require.True(t, s.feed.open(t.Context(), func() {}))
+	require.True(t, s.feed.open(t.Context(), func() {}, func(events, error) {}))
 	defer s.stop()
 	f := &stepper{reader: newReader(s), t: t}
 	measure := func(f func()) time.Duration {

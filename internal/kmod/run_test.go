@@ -205,6 +205,28 @@ func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
 	})
 }
 
+// unwaitable is a socket that cannot be waited for, though it can be read.
+type unwaitable struct{ *fake }
+
+func (unwaitable) Wait(context.Context, time.Time) error { return errors.New("cannot wait") }
+
+// TestAFailedWaitIsNoSilence: a module that comes after it is known all the same.
+func TestAFailedWaitIsNoSilence(t *testing.T) {
+	k := newKernel(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := k.source()
+		s.feed.dial = func() (events, error) { return unwaitable{newFake()}, nil }
+		published, stop := run(t, s)
+		time.Sleep(5 * time.Second)
+		k.showA()
+		time.Sleep(5 * time.Second)
+		all := published.get()
+		assert.Equal(t, [2]int{1, 0}, all[len(all)-1])
+		assert.Contains(t, published.degraded, "falling back to polling modules every second: cannot wait")
+		stop()
+	})
+}
+
 // TestOnlyWhatIsNewIsRead has a list of symbols that is damaged behind the newest
 // module: it is not read so far.
 func TestOnlyWhatIsNewIsRead(t *testing.T) {

@@ -75,8 +75,8 @@ func (c *simSocket) Poll() (uevent.Event, bool, error) {
 	return e, true, nil
 }
 
-func (*simSocket) Wait(context.Context) error { return nil }
-func (*simSocket) Close() error               { return nil }
+func (*simSocket) Wait(context.Context, time.Time) error { return nil }
+func (*simSocket) Close() error                          { return nil }
 
 // tick lets some time pass, in which something may happen.
 func (s *simulation) tick() {

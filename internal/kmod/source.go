@@ -16,10 +16,9 @@ import (
 
 // A Source publishes the loadable modules and their symbols.
 type Source struct {
-	procfs, sysfs string
-	arch          string // as GOARCH
-	settle        time.Duration
-	came          chan struct{} // has a value if something came that the list must confirm
+	roots
+	settle time.Duration
+	wanted chan struct{} // has a value if the list is to be read
 
 	mu      sync.Mutex // guards what follows; not held while files are read
 	record  *record    // of all runs
@@ -32,7 +31,7 @@ type Source struct {
 // further changes, before it reads. What is unloaded stays known as limits say.
 func NewSource(procfs, sysfs string, settle time.Duration, limits symtab.Limits) *Source {
 	return &Source{
-		procfs: procfs, sysfs: sysfs, arch: runtime.GOARCH, settle: settle, came: make(chan struct{}, 1),
+		roots: roots{procfs, sysfs, runtime.GOARCH}, settle: settle, wanted: make(chan struct{}, 1),
 		record: newRecord(limits), feed: newFeed(func() (events, error) { return uevent.Dial() }),
 	}
 }
@@ -77,7 +76,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	again := time.Duration(0)
 	for reader := newReader(s); ctx.Err() == nil; s.wait(ctx, again) {
 		s.mu.Lock()
-		if s.feed.open(waiting, s.received) { // before anything is listed, or what is loaded in between is missed
+		if s.feed.open(waiting, s.look, s.failed) { // before anything is listed, or what is loaded in between is missed
 			s.record.lost()
 		}
 		s.mu.Unlock()
@@ -113,40 +112,66 @@ func (s *Source) stop() {
 	s.feed.waiting.Wait()
 }
 
-// wait waits for the given time, or if that is 0, until there may be something new.
+// wait waits for the given time, or if that is 0, until the list is to be read.
 func (s *Source) wait(ctx context.Context, again time.Duration) {
-	came, looks := s.came, 1
+	wanted := s.wanted
 	if again > 0 {
-		came = nil
-	} else {
-		s.mu.Lock()
-		again, looks = lookInterval, s.feed.looks()
-		s.mu.Unlock()
+		wanted = nil
+	} else if s.polls() {
+		again = lookInterval
 	}
-	for ; looks > 0; looks-- {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-			if looks > 1 {
-				s.received() // a module that goes certainly was there until now
-			}
-		case <-came:
+	var over <-chan time.Time
+	if again > 0 {
+		over = time.After(again)
+	}
+	select {
+	case <-ctx.Done():
+	case <-over:
+	case <-wanted:
+		if s.pending() {
 			select { // for more of the same kind
 			case <-ctx.Done():
 			case <-time.After(s.settle):
 			}
-			return
 		}
 	}
 }
 
-// received applies events as they come.
-func (s *Source) received() {
+// polls reports whether no events come.
+func (s *Source) polls() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feed.conn == nil
+}
+
+// pending reports whether something came that the list must confirm.
+func (s *Source) pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.pending()
+}
+
+// look applies events as they come, and has the list read now and then. Where none has come,
+// a module that goes certainly was there until now.
+func (s *Source) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drain(); s.record.changed {
 		s.flush()
+	}
+	if s.feed.isScanDue() {
+		s.wantScan()
+	}
+}
+
+// failed does without a connection that failed, unless that was closed.
+func (s *Source) failed(conn events, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.feed.conn == conn {
+		s.feed.fail(err)
+		s.record.lost()
+		s.wantScan()
 	}
 }
 
@@ -165,12 +190,16 @@ func (s *Source) Refresh() {
 // drain applies the events that have come. The caller holds the lock.
 func (s *Source) drain() {
 	s.feed.drain(s.record)
-	if !s.record.pending() {
-		return
+	if s.record.pending() {
+		s.wantScan()
 	}
+}
+
+// wantScan has Run read the list.
+func (s *Source) wantScan() {
 	select {
-	case s.came <- struct{}{}:
-	default: // Run knows
+	case s.wanted <- struct{}{}:
+	default: // it knows
 	}
 }
 

@@ -33,6 +33,11 @@ type TelemetryBuilder struct {
 	ProcessorKernelsymHistoryEntries   metric.Int64ObservableGauge
 	ProcessorKernelsymLostRecords      metric.Int64ObservableCounter
 	ProcessorKernelsymMemory           metric.Int64ObservableGauge
+	ProcessorKernelsymPackBytes        metric.Int64ObservableGauge
+	ProcessorKernelsymPackFetches      metric.Int64ObservableCounter
+	ProcessorKernelsymPackFrames       metric.Int64Counter
+	ProcessorKernelsymPackRefused      metric.Int64ObservableCounter
+	ProcessorKernelsymPacks            metric.Int64ObservableGauge
 	ProcessorKernelsymProfilesClockOff metric.Int64ObservableCounter
 	ProcessorKernelsymResyncs          metric.Int64ObservableCounter
 	ProcessorKernelsymRewriteDuration  metric.Float64Histogram
@@ -104,6 +109,66 @@ func (builder *TelemetryBuilder) RegisterProcessorKernelsymMemoryCallback(cb met
 		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymMemory, obs: o})
 		return nil
 	}, builder.ProcessorKernelsymMemory)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymPackBytesCallback sets callback for observable ProcessorKernelsymPackBytes metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymPackBytesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymPackBytes, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymPackBytes)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymPackFetchesCallback sets callback for observable ProcessorKernelsymPackFetches metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymPackFetchesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymPackFetches, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymPackFetches)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymPackRefusedCallback sets callback for observable ProcessorKernelsymPackRefused metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymPackRefusedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymPackRefused, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymPackRefused)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymPacksCallback sets callback for observable ProcessorKernelsymPacks metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymPacksCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymPacks, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymPacks)
 	if err != nil {
 		return err
 	}
@@ -254,6 +319,36 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_kernelsym_memory",
 		metric.WithDescription("Memory of the tables of symbols, including unloaded code that is remembered. [Development]"),
 		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymPackBytes, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_kernelsym_pack_bytes",
+		metric.WithDescription("Memory of the packs that are open. [Development]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymPackFetches, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_pack_fetches",
+		metric.WithDescription("Requests for packs that were sent. [Development]"),
+		metric.WithUnit("{request}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymPackFrames, err = builder.meter.Int64Counter(
+		"otelcol_processor_kernelsym_pack_frames",
+		metric.WithDescription("Frames for which a symbol was found in the core kernel or a module that has a build id. A location that is split counts once for each variant. [Development]"),
+		metric.WithUnit("{frame}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymPackRefused, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_pack_refused",
+		metric.WithDescription("How often a pack was looked for and is not used. [Development]"),
+		metric.WithUnit("{pack}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymPacks, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_kernelsym_packs",
+		metric.WithDescription("Packs that are open. [Development]"),
+		metric.WithUnit("{pack}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(

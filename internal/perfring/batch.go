@@ -2,6 +2,9 @@ package perfring
 
 // A Batch is what the rings held when they were emptied.
 type Batch struct {
+	// At is what the clock showed before the rings were emptied.
+	At int64
+
 	// Records are in the order of their times.
 	Records []Record
 

@@ -25,7 +25,7 @@ func (r *Reader) Drain() Batch {
 	if !r.incomplete && !r.closed {
 		r.certain = horizon
 	}
-	return r.batch(horizon)
+	return r.batch(now, horizon)
 }
 
 // Flush is Drain without a window. It is for the end: what comes after may have been the
@@ -33,20 +33,21 @@ func (r *Reader) Drain() Batch {
 func (r *Reader) Flush() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.clock.Now()
 	r.drain()
-	return r.batch(math.MaxInt64)
+	return r.batch(now, math.MaxInt64)
 }
 
-// batch returns what is pending, of records those before the horizon.
-func (r *Reader) batch(horizon int64) Batch {
-	sortByTime(r.pending.Records)
-	n, _ := slices.BinarySearchFunc(r.pending.Records, horizon, func(rec Record, t int64) int {
+// batch returns what is pending since the rings were emptied, of records those before the horizon.
+func (s *state) batch(at, horizon int64) Batch {
+	sortByTime(s.pending.Records)
+	n, _ := slices.BinarySearchFunc(s.pending.Records, horizon, func(rec Record, t int64) int {
 		return cmp.Compare(rec.Time, t)
 	})
-	b := r.pending
+	b := s.pending
 	b.Records = b.Records[:n:n]
-	r.pending = Batch{Records: slices.Clone(r.pending.Records[n:])}
-	b.Certain = r.certain
+	s.pending = Batch{Records: slices.Clone(s.pending.Records[n:])}
+	b.At, b.Certain = at, s.certain
 	return b
 }
 
@@ -83,7 +84,7 @@ func (r *Reader) drainRing(g *ring) {
 			loss()
 		case ok && rec.Type == TypeLost:
 			r.pending.Lost += rec.Lost
-			r.addBlind(g.last, g.lossEnd(at, rec.Time))
+			r.pending.addBlind(g.last, g.lossEnd(at, rec.Time))
 		case ok:
 			r.pending.Records = append(r.pending.Records, rec)
 		}
@@ -100,11 +101,11 @@ func (r *Reader) drainRing(g *ring) {
 	}
 	g.noteRoom(r.clock)
 	if some {
-		r.addBlind(unknown, r.clock.Now())
+		r.pending.addBlind(unknown, r.clock.Now())
 	}
 }
 
 // addBlind adds an interval up to and including an instant.
-func (r *Reader) addBlind(from, to int64) {
-	r.pending.Blind = append(r.pending.Blind, Interval{From: from, To: max(from, to) + 1})
+func (b *Batch) addBlind(from, to int64) {
+	b.Blind = append(b.Blind, Interval{From: from, To: max(from, to) + 1})
 }

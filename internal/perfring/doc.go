@@ -35,6 +35,6 @@
 //     events that have nothing to do with each other are in their rings, too. One
 //     that comes later than that is passed on when it comes.
 //
-// The package uses unsafe, to read and write the positions in a ring with atomic
-// operations; nothing else in this project does.
+// The package uses unsafe to read and write the positions in a ring with atomic
+// operations, and for what golang.org/x/sys does not have.
 package perfring

@@ -96,7 +96,7 @@ func (Symbols) refused() error {
 // Errors of Open that an operator can do something about.
 var (
 	ErrPermission = errors.New("not permitted to use perf events on all CPUs: " +
-		"grant CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 0")
+		"grant CAP_PERFMON, or CAP_SYS_ADMIN if the sysctl kernel.perf_event_paranoid is above 2, or set that to 0")
 	ErrUnsupported = errors.New("this kernel or machine does not have the perf event")
 	ErrRate        = errors.New("the kernel refuses the event: is the sample frequency above the sysctl kernel.perf_event_max_sample_rate?")
 	ErrMemory      = errors.New("not permitted to lock the memory of the rings: " +

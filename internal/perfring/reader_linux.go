@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kernelsym/kernelsym/internal/poller"
 )
 
 // A Reader reads the rings of all CPUs. Wait and RefreshCPUs are for one goroutine; the
@@ -13,7 +15,7 @@ import (
 type Reader struct {
 	opts   Options
 	clock  Clock
-	poller *poller
+	poller *poller.Poller
 	slept  func() (least, most int64) // for how long the machine has been suspended
 
 	mu sync.Mutex // not held while Wait waits
@@ -38,12 +40,12 @@ type state struct {
 }
 
 // Open starts to record on all CPUs that are online. It takes one file and BytesPerCPU
-// and a page of locked memory for each, two more files, and no goroutine. What happens after Open is
+// and a page of locked memory for each, three more files, and no goroutine. What happens after Open is
 // recorded. The errors that wrap those of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
-	p, err := newPoller()
+	p, err := poller.New()
 	if err != nil {
-		return nil, err
+		return nil, filesError(err)
 	}
 	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept}
 	r.awake = r.clock.Now()
@@ -60,12 +62,12 @@ func Open(opts Options) (*Reader, error) {
 // Close os.ErrClosed, also if that happens meanwhile.
 func (r *Reader) Wait(ctx context.Context, deadline time.Time) error {
 	if _, prompt := r.opts.Event.(Symbols); !prompt {
-		return r.poller.wait(ctx, deadline, r.isReady)
+		return r.poller.Wait(ctx, deadline, r.isReady)
 	}
 	// While records come, there will be more: it waits for the delay at once.
 	used := r.takeMostUsed()
 	if used == 0 {
-		if err := r.poller.wait(ctx, deadline, r.isReady); err != nil || !r.isReady() {
+		if err := r.poller.Wait(ctx, deadline, r.isReady); err != nil || !r.isReady() {
 			return err
 		}
 	}
@@ -82,7 +84,7 @@ func (r *Reader) Wait(ctx context.Context, deadline time.Time) error {
 		if pause <= 0 || r.isFilling() {
 			return nil
 		}
-		if err := r.poller.pause(ctx, time.Now().Add(pause)); err != nil {
+		if err := r.poller.Sleep(ctx, time.Now().Add(pause)); err != nil {
 			return err
 		}
 		step *= 5
@@ -123,14 +125,13 @@ func (r *Reader) isFilling() bool {
 // Close stops recording and frees the rings. It interrupts Wait. Closed twice, it does
 // nothing.
 func (r *Reader) Close() error {
-	r.poller.interrupt() // which waits for isReady
+	errs := []error{r.poller.Close()} // which waits for isReady
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	errs := []error{r.poller.close()}
 	for _, ring := range r.rings {
 		errs = append(errs, ring.close())
 	}

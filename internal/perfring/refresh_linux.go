@@ -113,7 +113,7 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 		return true, err
 	}
 	if opened && r.looked != 0 {
-		r.addBlind(r.looked, r.clock.Now())
+		r.pending.addBlind(r.looked, r.clock.Now())
 	}
 	r.looked, r.incomplete = l.at, false
 	return changed || opened, nil
@@ -134,7 +134,7 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 		if err != nil {
 			return some, err
 		}
-		if err := r.poller.add(g.fd); err != nil {
+		if err := r.poller.Add(g.fd); err != nil {
 			return some, errors.Join(err, g.close())
 		}
 		some = true

@@ -13,6 +13,7 @@ const (
 	keyHasFunctions   = "pprof.mapping.has_functions"
 	keyHasFilenames   = "pprof.mapping.has_filenames"
 	keyHasLineNumbers = "pprof.mapping.has_line_numbers"
+	keyHasInlined     = "pprof.mapping.has_inline_frames"
 	keyIsFolded       = "pprof.location.is_folded"
 	keyProgramID      = "bpf.program.id"
 	keyProgramTag     = "bpf.program.tag"
@@ -33,6 +34,7 @@ const (
 	attrHasFunctions
 	attrHasFilenames
 	attrHasLineNumbers
+	attrHasInlined
 	attrIsFolded
 	attrProgramID
 	attrProgramTag
@@ -48,6 +50,7 @@ var keys = [numAttributes]string{
 	attrHasFunctions:   keyHasFunctions,
 	attrHasFilenames:   keyHasFilenames,
 	attrHasLineNumbers: keyHasLineNumbers,
+	attrHasInlined:     keyHasInlined,
 	attrIsFolded:       keyIsFolded,
 	attrProgramID:      keyProgramID,
 	attrProgramTag:     keyProgramTag,
@@ -145,6 +148,16 @@ func (a *attributes) resolve(d *dictionary) {
 func (a *attributes) kind(index int32) attribute {
 	if uint(index) < uint(len(a.kinds)) {
 		return a.kinds[index]
+	}
+	return attrOther
+}
+
+// frameType returns the kind of the frame type among attributes, attrOther if there is none.
+func (a *attributes) frameType(indices pcommon.Int32Slice) attribute {
+	for i := range indices.Len() {
+		if kind := a.kind(indices.At(i)); kind == attrKernelFrame || kind == attrOtherFrame {
+			return kind
+		}
 	}
 	return attrOther
 }

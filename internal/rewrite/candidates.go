@@ -14,18 +14,19 @@ type frame struct {
 	uses    useSet // by the stacks that samples have
 	answer  int32  // position + 1 of its answer, 0 for none
 
-	form     form
-	selected bool // it is a candidate
-	named    bool // it came with a name
-	untyped  bool // it has no frame type
-	lookedUp bool // its address is in looked-up form, if the eBPF profiler did not send it
-	shared   bool // it can be in a trampoline that shares its page with other code
-	atPatch  bool // as a caller, it is at a patch site; valid if
-	patch    bool // that was asked
+	form      form
+	selected  bool // it is a candidate
+	named     bool // it came with a name
+	onlyLines bool // and all that may change are its lines (contract 1.2)
+	untyped   bool // it has no frame type
+	lookedUp  bool // its address is in looked-up form, if the eBPF profiler did not send it
+	shared    bool // it can be in a trampoline that shares its page with other code
+	atPatch   bool // as a caller, it is at a patch site; valid if
+	patch     bool // that was asked
 
 	sent  uint64        // the address as it came
 	addr  uint64        // the absolute address that was sent, but for formNone and formNamed
-	image *symtab.Image // formImage: the one that the mapping identifies
+	image *symtab.Image // formImage, and of a gateway's: the one that the mapping identifies
 }
 
 // form says how the address of a frame is given (contract 2).
@@ -38,57 +39,98 @@ const (
 	formNamed                // counts from the base of a module that only the time tells
 )
 
-// findFrames lists the kernel frames of the message, counts those that are no candidates,
+// candidates are the kernel frames of a message.
+type candidates struct {
+	opts   *Options
+	counts Counts
+	m      message
+	r      resolver
+	times  times
+
+	frames  []frame
+	frameOf []int32 // by location: its position in frames + 1, 0 for none
+	marks   []mark  // by location
+}
+
+// find lists the kernel frames of the message, counts those that are no candidates,
 // as they came with a name, and reports whether there are others (contract 1.1, 1.2).
-func (p *pass) findFrames() (found bool) {
-	n := p.m.locations.Len()
+func (c *candidates) find() (found bool) {
+	n := c.m.locations.Len()
 	if n == 0 {
 		return false
 	}
-	p.m.attributes.read(&p.m.dictionary)
-	p.marks = zeroed(p.marks, n)
+	c.m.attributes.read(&c.m.dictionary)
+	c.marks = zeroed(c.marks, n)
 	for i := range n {
-		loc := p.m.locations.At(i)
-		frameType := p.frameType(loc.AttributeIndices())
-		if frameType == attrOtherFrame || frameType == attrOther && !p.isKernel(loc) {
+		loc := c.m.locations.At(i)
+		frameType := c.m.attributes.frameType(loc.AttributeIndices())
+		if frameType == attrOtherFrame || frameType == attrOther && !c.isKernel(loc) {
 			continue
 		}
-		named := p.m.funcs.isNamed(&p.m.dictionary, loc.Lines())
+		named := c.m.funcs.isNamed(&c.m.dictionary, loc.Lines())
 		f := frame{
 			loc: int32(i), mapping: loc.MappingIndex(), sent: loc.Address(),
-			untyped: frameType == attrOther, named: named, selected: !named || p.opts.All,
+			untyped: frameType == attrOther, named: named, selected: !named || c.opts.All,
 		}
-		p.frames = append(p.frames, f)
+		f.onlyLines = !f.selected && c.opts.DebugInfo && lacksNumber(loc.Lines())
+		isCounted := named && !c.opts.All
+		if isCounted {
+			c.counts[OutcomeNamed][symtab.OriginKernel]++
+		}
+		f.selected = f.selected || f.onlyLines
+		if c.opts.Gateway {
+			if f.image = c.packed(&f); f.image == nil {
+				if !isCounted {
+					c.counts[OutcomeNoPack][symtab.OriginKernel]++
+				}
+				f.selected, f.onlyLines = false, false
+				if c.m.maps.at(&c.m, f.mapping).mayBeCore() {
+					c.marks[i] = markUnknown
+				}
+			}
+		}
+		c.frames = append(c.frames, f)
 		if f.selected {
 			found = true
-			p.marks[i] = markSelected
-		} else {
-			p.counts[OutcomeNamed][symtab.OriginKernel]++
+			c.marks[i] |= markSelected
 		}
 	}
 	return found
 }
 
-// frameType returns the kind of the frame type among attributes, attrOther if there is none.
-func (p *pass) frameType(indices pcommon.Int32Slice) attribute {
-	for i := range indices.Len() {
-		if kind := p.m.attributes.kind(indices.At(i)); kind == attrKernelFrame || kind == attrOtherFrame {
-			return kind
-		}
+// packed returns the image of the pack that a gateway has of a frame's build, nil if it has
+// none or the frame is no candidate (contract 10.2). If there is something to be done for
+// the frame, the pack is wanted.
+func (c *candidates) packed(f *frame) *symtab.Image {
+	mp := c.m.maps.at(&c.m, f.mapping)
+	if !f.canBePacked(mp) {
+		return nil
 	}
-	return attrOther
+	if image := c.r.load().byID(&mp.content); image != nil {
+		return image
+	}
+	if f.selected {
+		c.r.lines.wanted.addMapping(&mp.content)
+	}
+	return nil
+}
+
+// canBePacked reports whether a frame with that mapping is a candidate of a gateway that has
+// the pack.
+func (f *frame) canBePacked(mp *mapping) bool {
+	return !f.untyped && !inKernelHalf(f.sent) && !mp.vague && mp.content.hasID()
 }
 
 // isKernel reports whether a location without frame type is kernel code (contract 1.1b, c).
-func (p *pass) isKernel(loc pprofile.Location) bool {
-	mp := p.m.maps.at(&p.m, loc.MappingIndex())
+func (c *candidates) isKernel(loc pprofile.Location) bool {
+	mp := c.m.maps.at(&c.m, loc.MappingIndex())
 	isKernel := inKernelHalf(loc.Address()) && !isSpecial(loc.Address())
 	if mp.vague && !isKernel {
 		return false
 	}
 	switch {
 	case mp.bracketed:
-		return p.known().snapshot.IsModule(mp.module)
+		return c.r.load().snapshot.IsModule(mp.module)
 	case mp.content.fileName != "":
 		return mp.isKernel
 	}
@@ -111,38 +153,76 @@ func isSpecial(addr uint64) bool {
 	return addr >= 1<<64-page || vsyscall <= addr && addr < vsyscall+page
 }
 
-// placeFrames finds out what the addresses of the frames mean (contract 2), and makes
-// them found by their locations.
-func (p *pass) placeFrames() {
-	p.frameOf = zeroed(p.frameOf, p.m.locations.Len())
-	for i := range p.frames {
-		f := &p.frames[i]
-		p.frameOf[f.loc] = int32(i + 1)
-		p.placeFrame(f)
-		f.shared = p.mayShare(f)
-		if f.shared || f.addr != 0 && p.r.decidesNear(f.addr) {
-			p.marks[f.loc] |= markSpecial
+// hasMark reports whether one of the locations has a mark, and whether those before it are
+// in the table.
+func (c *candidates) hasMark(indices pcommon.Int32Slice, m mark) (found, valid bool) {
+	for i := range indices.Len() {
+		loc := indices.At(i)
+		if uint(loc) >= uint(len(c.marks)) {
+			return false, false
 		}
+		if c.marks[loc]&m != 0 {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// place finds out what the addresses of the frames mean (contract 2), and makes
+// them found by their locations.
+func (c *candidates) place() {
+	c.frameOf = zeroed(c.frameOf, c.m.locations.Len())
+	for i := range c.frames {
+		f := &c.frames[i]
+		c.frameOf[f.loc] = int32(i + 1)
+		if c.opts.Gateway && !f.selected {
+			c.wantDecider(f)
+		}
+		c.placeFrame(f)
+		f.shared = c.mayShare(f)
+		if f.shared || f.addr != 0 && c.r.decidesNear(f.addr) {
+			c.marks[f.loc] |= markSpecial
+		}
+	}
+}
+
+// wantDecider wants the pack of a frame that is no candidate of a gateway, but may decide how
+// those of others are used (contract 10.2).
+func (c *candidates) wantDecider(f *frame) {
+	switch mp := c.m.maps.at(&c.m, f.mapping); {
+	case f.image == nil && c.marks[f.loc]&markUnknown != 0 && f.canBePacked(mp):
+		c.r.lines.wanted.addMapping(&mp.content)
+	case f.image != nil && f.image.Origin == symtab.OriginKernel:
+		c.r.lines.wanted.addBuild(f.image.BuildID)
 	}
 }
 
 // mayShare reports whether a candidate can be in a trampoline that shares its page with
 // other code, at any address that may be looked up for it.
-func (p *pass) mayShare(f *frame) bool {
-	if !p.r.marks.SharedTrampolines || !f.selected || f.form != formAbsolute {
+func (c *candidates) mayShare(f *frame) bool {
+	if !c.r.marks.SharedTrampolines || !f.selected || f.form != formAbsolute {
 		return false
 	}
-	core := p.r.snapshot.Core()
-	return (core == nil || !core.Contains(f.addr)) && p.r.snapshot.MayBeLong(f.addr-1, f.addr+2, p.times.whole())
+	core := c.r.snapshot.Core()
+	return (core == nil || !core.Contains(f.addr)) && c.r.snapshot.MayBeLong(f.addr-1, f.addr+2, c.times.whole())
 }
 
-func (p *pass) placeFrame(f *frame) {
+func (c *candidates) placeFrame(f *frame) {
+	if c.opts.Gateway && f.image == nil {
+		return
+	}
 	if inKernelHalf(f.sent) {
 		f.form, f.addr = formAbsolute, f.sent
 		return
 	}
-	mp := p.m.maps.at(&p.m, f.mapping)
-	switch image, named := p.identify(mp); {
+	mp := c.m.maps.at(&c.m, f.mapping)
+	if c.opts.Gateway {
+		if f.lookedUp = mp.content.isRelative(); f.sent <= f.image.End-f.image.Base {
+			f.form, f.addr = formImage, f.image.Base+f.sent
+		}
+		return
+	}
+	switch image, named := c.identify(mp); {
 	case image != nil && inKernelHalf(image.Base+f.sent):
 		f.form, f.image, f.addr = formImage, image, image.Base+f.sent
 	case named:
@@ -153,29 +233,17 @@ func (p *pass) placeFrame(f *frame) {
 
 // identify returns the core kernel or module that a mapping identifies by build id, else
 // file ID, else the core kernel's name; or that it is one of the modules of a name.
-func (p *pass) identify(mp *mapping) (image *symtab.Image, named bool) {
-	r := p.known()
-	switch c := &mp.content; {
+func (c *candidates) identify(mp *mapping) (image *symtab.Image, named bool) {
+	r := c.r.load()
+	switch {
 	case mp.vague:
 		return nil, false
-	case c.hasID():
-		return r.byID(c), false
+	case mp.content.hasID():
+		return r.byID(&mp.content), false
 	case mp.isGuest || mp.module == "":
 		return nil, false
 	case mp.module == symtab.KernelName:
 		return r.snapshot.Core(), false
 	}
 	return nil, true
-}
-
-// known returns what the sources know, which is asked for once for a message.
-func (p *pass) known() *resolver {
-	if !p.r.begun {
-		var snapshot *symtab.Snapshot
-		if p.given.Snapshot != nil {
-			snapshot = p.given.Snapshot()
-		}
-		p.r.begin(snapshot, p.opts)
-	}
-	return &p.r
 }

@@ -58,6 +58,11 @@ func hashString(s string) uint64 { return maphash.String(hashSeed, s) }
 // intern returns the index of s in the string table. fresh says that it was appended by
 // this call, so that nothing refers to it yet.
 func (t *stringTable) intern(d *dictionary, s string) (at int32, fresh bool) {
+	return t.internHashed(d, s, hashString(s))
+}
+
+// internHashed is intern for a string whose hash is known.
+func (t *stringTable) internHashed(d *dictionary, s string, hash uint64) (at int32, fresh bool) {
 	x := &t.index
 	if !x.built {
 		n := d.strings.Len()
@@ -71,7 +76,6 @@ func (t *stringTable) intern(d *dictionary, s string) (at int32, fresh bool) {
 			x.add(hashString(entry), int32(i), func(pos int32) bool { return d.strings.At(int(pos)) == entry })
 		}
 	}
-	hash := hashString(s)
 	if at, ok := x.find(hash, func(pos int32) bool { return d.strings.At(int(pos)) == s }); ok {
 		return at, false
 	}

@@ -33,7 +33,7 @@ func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles, s *symtab.S
 	before := copied(pd)
 	r := New(opts)
 	known := Known{Snapshot: fixed(s)}
-	_, counts := r.Rewrite(pd, known)
+	counts := r.Rewrite(pd, known).Counts
 	once := marshal(t, pd)
 	r.Rewrite(pd, known)
 	require.True(t, bytes.Equal(once, marshal(t, pd)), "contract 4.5: twice is once")
@@ -138,6 +138,6 @@ func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := byIndex(t, merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, foreign)), 0)
-	_, counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))})
+	counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))}).Counts
 	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
 }

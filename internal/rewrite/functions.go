@@ -115,19 +115,36 @@ func (k functionKey) hash() uint64 {
 	return mix(mix(h, uint64(k.file)), uint64(k.startLine))
 }
 
+// functionText is what is known of a function, and the hashes of name.Name and file.
+type functionText struct {
+	name               *symtab.Name
+	file               string
+	nameHash, fileHash uint64
+}
+
+func textOf(name *symtab.Name, file string) functionText {
+	return functionText{name, file, hashString(name.Name), hashString(file)}
+}
+
 // intern returns the index of the function with these names, of that source file, which
 // is appended if it is not there.
 func (t *functions) intern(m *message, name *symtab.Name, file string) int32 {
-	d := &m.dictionary
+	text := textOf(name, file)
+	return t.internText(m, &text)
+}
+
+// internText is intern for a function whose hashes are known.
+func (t *functions) internText(m *message, text *functionText) int32 {
+	d, name, file := &m.dictionary, text.name, text.file
 	var key functionKey
 	var fresh, freshSystem, freshFile bool
-	key.name, fresh = m.strs.intern(d, name.Name)
+	key.name, fresh = m.strs.internHashed(d, name.Name, text.nameHash)
 	key.system = key.name
 	if name.System != name.Name {
 		key.system, freshSystem = m.strs.intern(d, name.System)
 	}
 	if file != "" || d.str(0) != "" { // contract 1.6: 0 may not mean none
-		key.file, freshFile = m.strs.intern(d, file)
+		key.file, freshFile = m.strs.internHashed(d, file, text.fileHash)
 	}
 	hash := key.hash()
 	if !fresh && !freshSystem && !freshFile { // else no function can have it
@@ -175,6 +192,11 @@ func (t *functions) find(m *message, key functionKey, hash uint64) (int32, bool)
 		}
 	}
 	return t.all.find(hash, equal)
+}
+
+// hasFile reports whether the file of a function is known.
+func (t *functions) hasFile(d *dictionary, index int32) bool {
+	return uint(index) < uint(d.functions.Len()) && d.str(d.functions.At(int(index)).FilenameStrindex()) != ""
 }
 
 // hasName reports whether a function has one of a symbol's names.

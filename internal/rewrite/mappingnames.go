@@ -31,6 +31,13 @@ func (mp *mapping) readName() {
 	}
 }
 
+// mayBeCore reports whether the file name may be that of a core kernel, or of no file that is
+// known. Code of BPF is none.
+func (mp *mapping) mayBeCore() bool {
+	name := mp.content.fileName
+	return mp.vague || mp.module == symtab.KernelName || mp.module == "" && name != functionFiles[0] && !strings.HasPrefix(name, "bpf_prog_")
+}
+
 // baseName returns what stands behind the last slash of a name, all of it if there is
 // none.
 func baseName(name string) (base string, isPath bool) {

@@ -1,11 +1,8 @@
 package rewrite
 
 import (
-	"cmp"
 	"slices"
 	"strings"
-
-	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -16,46 +13,13 @@ type mapping struct {
 	known    bool // the rest was filled in
 	isKernel bool // the file name is one of kernel code (contract 1.1b)
 	isGuest  bool // of a virtual machine's kernel
+	exact    bool // the content is all that it says, as it came
 	content  mappingContent
 
 	module    string // the name of the module that the file name means
 	bracketed bool   // the file name is "[module]": of kernel code if there is such a module
 	vague     bool   // it, or its file name, may also mean nothing (contract 1.6)
 }
-
-// mappingContent is all that a mapping of ours says. Two of them are equal if it is.
-type mappingContent struct {
-	fileName      string
-	buildID       string // in lower case
-	fileID        string
-	start, limit  uint64
-	offset        uint64
-	has           [3]attrBool // pprof.mapping.has_functions, _filenames, _line_numbers
-	hasAttributes bool        // it has others, too
-}
-
-// attrBool is the value of a boolean attribute.
-type attrBool uint8
-
-const (
-	attrAbsent attrBool = iota
-	attrFalse
-	attrTrue
-)
-
-func boolOf(b bool) attrBool {
-	if b {
-		return attrTrue
-	}
-	return attrFalse
-}
-
-// isRelative reports whether the mapping's addresses are in looked-up form: offsets from
-// a module's base, as kernelsym writes them (contract 2.2).
-func (c *mappingContent) isRelative() bool { return c.start == 0 && c.limit == 0 && c.offset == 0 }
-
-// hasID reports whether it identifies a build.
-func (c *mappingContent) hasID() bool { return c.buildID != "" || c.fileID != "" }
 
 // mappings is what is known of the mapping table, and appends to it what is not there
 // yet.
@@ -84,47 +48,11 @@ func (t *mappings) at(m *message, index int32) *mapping {
 		if index == 0 && isEmpty(entry) {
 			return mp
 		}
-		mp.content = contentOf(m, entry)
+		mp.content, mp.exact = contentOf(m, entry)
 		mp.readName()
 		mp.vague = index == 0 || entry.FilenameStrindex() == 0 && m.str(0) != ""
 	}
 	return mp
-}
-
-// What is longer than these is no kernel's: BUILD_ID_SIZE_MAX of include/linux/buildid.h
-// is 20 bytes, PATH_MAX of include/uapi/linux/limits.h 4096. Many mappings can have one
-// long string.
-const (
-	maxID   = 128
-	maxPath = 4096
-)
-
-// shortened returns s, or what is no id and no name of the kernel's if s is too long.
-func shortened(s string, most int) string {
-	if len(s) > most {
-		return "-"
-	}
-	return s
-}
-
-// contentOf returns what a mapping says.
-func contentOf(m *message, mp pprofile.Mapping) (c mappingContent) {
-	c.fileName = shortened(m.str(mp.FilenameStrindex()), maxPath)
-	c.start, c.limit, c.offset = mp.MemoryStart(), mp.MemoryLimit(), mp.FileOffset()
-	indices := mp.AttributeIndices()
-	for i := range indices.Len() {
-		switch index := indices.At(i); m.attributes.kind(index) {
-		case attrBuildID:
-			c.buildID = cmp.Or(c.buildID, strings.ToLower(shortened(m.attributes.text(&m.dictionary, index), maxID)))
-		case attrFileID:
-			c.fileID = cmp.Or(c.fileID, shortened(m.attributes.text(&m.dictionary, index), maxID))
-		case attrHasFunctions, attrHasFilenames, attrHasLineNumbers:
-			c.has[m.attributes.kind(index)-attrHasFunctions] = boolOf(m.attributes.value(&m.dictionary, index) == boolValue(true))
-		default:
-			c.hasAttributes = true
-		}
-	}
-	return c
 }
 
 // functionFiles are the file names of mappings of code that belongs to no module: what
@@ -144,9 +72,9 @@ func functionFile(image *symtab.Image) string {
 // placing says how a location's address counts, and what else its mapping has to say.
 type placing struct {
 	image    *symtab.Image
-	relative bool        // the address counts from the image's base
-	bare     bool        // no ids: text that has no relative form
-	has      [3]attrBool // as in mappingContent
+	relative bool // the address counts from the image's base
+	bare     bool // no ids: text that has no relative form
+	has      hasFlags
 }
 
 // content returns what the mapping of a location says (contract 4.2, 4.3).
@@ -179,25 +107,6 @@ func (p placing) content() (c mappingContent) {
 	return c
 }
 
-// isRight reports whether a mapping that a location came with says what it should.
-func (c *mappingContent) isRight(want *mappingContent) bool {
-	if c.fileName != want.fileName || c.buildID != want.buildID || c.fileID != want.fileID || c.offset != want.offset {
-		return false
-	}
-	if want.fileID == "" && (c.has != want.has || c.hasAttributes) {
-		return false
-	}
-	for i, has := range c.has {
-		if has == attrFalse && want.has[i] == attrTrue || has == attrTrue && want.has[i] == attrFalse {
-			return false
-		}
-	}
-	if want.isRelative() {
-		return c.isRelative()
-	}
-	return c.start <= want.start && want.limit <= c.limit
-}
-
 // intern returns the index of the mapping with that content, which is appended if it is
 // not there.
 func (t *mappings) intern(m *message, c mappingContent) int32 {
@@ -207,7 +116,7 @@ func (t *mappings) intern(m *message, c mappingContent) int32 {
 	if !t.index.built {
 		t.index.reset(0)
 		for i := 1; i < m.mappings.Len(); i++ {
-			if name := m.str(m.mappings.At(i).FilenameStrindex()); name == "" || name[0] == '/' { // which none of ours begins with
+			if !isIndexed(m.str(m.mappings.At(i).FilenameStrindex())) {
 				continue
 			}
 			if mp := t.at(m, int32(i)); !mp.vague {
@@ -224,10 +133,15 @@ func (t *mappings) intern(m *message, c mappingContent) int32 {
 	return at
 }
 
-func (c *mappingContent) hash() uint64 {
-	h := mix(mix(hashString(c.fileName), hashString(c.buildID)), hashString(c.fileID))
-	return mix(mix(mix(h, c.start), c.limit), c.offset)
+// canBeCopied reports whether a mapping that came can be appended with other values of
+// pprof.mapping.has_*: nothing is lost, an equal one is found, and no backend refuses it.
+func (mp *mapping) canBeCopied() bool {
+	return !mp.vague && mp.exact && isIndexed(mp.content.fileName) && mp.content.fileID != ""
 }
+
+// isIndexed reports whether mappings with a file name are found again. None of ours begins
+// with a slash, as most do.
+func isIndexed(name string) bool { return name != "" && name[0] != '/' }
 
 func (t *mappings) append(m *message, c mappingContent) int32 {
 	if m.mappings.Len() == 0 {
@@ -238,6 +152,7 @@ func (t *mappings) append(m *message, c mappingContent) int32 {
 	mp.SetFilenameStrindex(name)
 	mp.SetMemoryStart(c.start)
 	mp.SetMemoryLimit(c.limit)
+	mp.SetFileOffset(c.offset)
 	indices := mp.AttributeIndices()
 	if c.buildID != "" {
 		indices.Append(m.attributes.intern(m, attrBuildID, textValue(c.buildID)))

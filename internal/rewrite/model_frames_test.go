@@ -78,7 +78,11 @@ var placeholders = []string{
 // name, or with the right one and inner functions.
 func (w *world) lines(addr uint64) []rewritetest.Line {
 	r := w.r
-	switch r.Intn(14) {
+	kind := r.Intn(14)
+	if w.packs != nil && kind > 6 && r.Intn(2) == 0 {
+		kind = 4 // what a pack adds to
+	}
+	switch kind {
 	case 0:
 		return []rewritetest.Line{{Name: placeholders[r.Intn(len(placeholders))]}}
 	case 1:
@@ -112,7 +116,7 @@ func (w *world) rightLines(addr uint64) []rewritetest.Line {
 			if w.r.Intn(3) == 0 {
 				line.System = ""
 			}
-			if w.r.Intn(2) == 0 {
+			if w.r.Intn(3) == 0 {
 				line.File, line.Line = "right.c", 12
 				return []rewritetest.Line{{Name: "inner", Line: 1}, line}
 			}

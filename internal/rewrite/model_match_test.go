@@ -45,19 +45,25 @@ func (w *want) match(got rewritetest.Frame) string {
 	}
 	for _, m := range w.mappings {
 		if mappingsEqual(m, got.Mapping) {
-			return w.flags(got.Mapping)
+			return w.flags(&got)
 		}
 	}
 	return fmt.Sprintf("got mapping %+v, want %+v", got.Mapping, w.mappings[0])
 }
 
 // flags returns what is not true of section 4.4.
-func (w *want) flags(m *rewritetest.Mapping) string {
-	if m == nil || w.resolved == nil {
+func (w *want) flags(f *rewritetest.Frame) string {
+	if f.Mapping == nil || w.resolved == nil && !w.gained {
 		return ""
 	}
-	if has, ok := m.Attributes[keyHasFunctions]; ok && has != true {
-		return "a mapping of a frame with a name has no functions"
+	var files, numbers bool
+	for _, line := range f.Lines {
+		files, numbers = files || line.File != "", numbers || line.Line != 0
+	}
+	for key, should := range map[string]bool{keyHasFunctions: true, keyHasFiles: files, keyHasLines: numbers} {
+		if has, ok := f.Mapping.Attributes[key]; ok && should && has != true {
+			return key + " is false, the frame has some"
+		}
 	}
 	return ""
 }

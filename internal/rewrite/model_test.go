@@ -59,8 +59,12 @@ func newModelCase(seed int64) *modelCase {
 		All: w.r.Intn(3) == 0, KeepAddresses: w.r.Intn(3) == 0, Label: w.r.Intn(4) == 0,
 		History: w.limits.TTL, IsForeign: isOther,
 	}
+	if w.r.Intn(2) == 0 {
+		c.opts.DebugInfo, c.opts.Inline = true, w.r.Intn(3) != 0
+		c.known.Packs = w.newPacks()
+	}
 	snapshot := w.snapshot()
-	c.known = rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }, Now: w.now}
+	c.known.Snapshot, c.known.Now = func() *symtab.Snapshot { return snapshot }, w.now
 	c.clock = w.newClock()
 	if w.r.Intn(10) != 0 {
 		c.known.Clock = c.clock.clock
@@ -93,7 +97,8 @@ func (c *modelCase) run() []string {
 
 func (c *modelCase) rewrite(pd pprofile.Profiles) (pprofile.Profiles, rewrite.Counts) {
 	in := copyOf(pd)
-	return rewrite.New(c.opts).Rewrite(in, c.known)
+	result := rewrite.New(c.opts).Rewrite(in, c.known)
+	return result.Profiles, result.Counts
 }
 
 func copyOf(pd pprofile.Profiles) pprofile.Profiles {

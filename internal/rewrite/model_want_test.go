@@ -15,6 +15,7 @@ type want struct {
 	frame    rewritetest.Frame
 	mappings []*rewritetest.Mapping
 	resolved *modelSymbol // its name was written
+	gained   bool         // it came with the name, and has got lines
 	why      string       // for the outcome: named, foreign, or the reason
 	label    string       // the name of a frame without a symbol
 	or       []want       // what is right as well, where the contract leaves it open
@@ -52,7 +53,7 @@ func (a *asker) want(u *use) want {
 	case !u.candidate:
 		return unchanged(u.frame, "")
 	case named && !a.opts.All:
-		return unchanged(u.frame, "named")
+		return a.cameNamed(u)
 	case u.foreign && !u.unsure:
 		return unchanged(u.frame, "foreign")
 	}
@@ -67,6 +68,29 @@ func (a *asker) want(u *use) want {
 		w = w.orUnchanged(w.frame, "named") // it is not said what it counts as
 	}
 	return w
+}
+
+// cameNamed answers a frame that came with a name, and may gain lines only.
+func (a *asker) cameNamed(u *use) want {
+	w := unchanged(u.frame, "named")
+	lines := a.gains(u)
+	if lines == nil || u.foreign {
+		return w
+	}
+	w.frame.Lines, w.gained = lines, true
+	if m := u.frame.Mapping; m != nil && hasFalse(m.Attributes) {
+		w = w.orUnchanged(u.frame, "named") // it may be impossible to keep the mapping true
+	}
+	return w
+}
+
+func hasFalse(attributes map[string]any) bool {
+	for _, value := range attributes {
+		if value == false {
+			return true
+		}
+	}
+	return false
 }
 
 // unsure answers a frame of a trampoline for which its caller is no evidence.
@@ -121,8 +145,16 @@ func (a *asker) name(w *want, u *use) {
 			w.frame.Attributes["bpf.program.type"] = m.Program.Type
 		}
 	}
+	packed := a.packLines(m, s, u.addr)
 	if n := len(u.frame.Lines); isNamed(u.frame) && n > 0 && u.frame.Lines[n-1].Name == s.name {
+		if a.gains(u) != nil {
+			w.frame.Lines = packed
+		}
 		return // what came is at least as good
+	}
+	if packed != nil {
+		w.frame.Lines = packed
+		return
 	}
 	line := rewritetest.Line{Name: s.name, System: s.system}
 	for _, l := range m.lines {

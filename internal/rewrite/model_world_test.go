@@ -40,7 +40,8 @@ type world struct {
 	first   int64   // when the sources began
 	times   []int64 // at which something happened
 	nextID  uint32
-	serial  int // of samples
+	serial  int                   // of samples
+	packs   map[string]*modelPack // by build id
 }
 
 func newWorld(seed int64) *world {

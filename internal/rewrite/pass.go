@@ -11,30 +11,23 @@ import (
 
 // pass is the work on one message. Its memory is used again for the next.
 type pass struct {
-	opts   *Options
-	given  Known
-	counts Counts
-	m      message
-	r      resolver // what the sources know, once it was asked for
-	times  times
-	s      splitter
-
-	frames     []frame
-	frameOf    []int32 // by location: its position in frames + 1, 0 for none
-	marks      []mark  // by location
-	users      []user  // by profile
-	stackUsers []uint8 // by stack: a bit for each kind of user that has it
+	stackWalk
+	s splitter
 
 	order     byAddress
-	functions []int32  // by frame: that of its symbol in the core kernel, 0 for none; see resolveCore
+	functions []int32  // by frame: that of its symbol in the core kernel, or ^ where its lines are kept; 0 for none; see resolveCore
 	answers   []answer // those of the other frames
 	w         writer
 }
 
 func (p *pass) begin(opts *Options, given Known) {
-	p.opts, p.given = opts, given
+	p.opts = opts
 	p.counts = Counts{}
-	p.w = writer{m: &p.m, opts: opts}
+	if opts.Gateway { // packs are of all times
+		given.Clock = nil
+	}
+	p.r.begin(&given, opts)
+	p.w = writer{m: &p.m, opts: opts, packs: &p.r.lines, lines: p.w.lines[:0], kept: p.w.kept[:0]}
 	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
 }
 
@@ -43,16 +36,18 @@ func (p *pass) end() {
 	clear(p.frames)
 	clear(p.answers)
 	p.frames, p.answers = p.frames[:0], p.answers[:0]
-	p.w = writer{}
+	p.times.given = Known{}
+	p.w = writer{lines: p.w.lines, kept: p.w.kept}
 	p.m.end()
 	p.s.end()
-	p.opts, p.given, p.r = nil, Known{}, resolver{}
+	p.r.end()
+	p.opts = nil
 }
 
 // bytes returns the size of the working memory.
 func (p *pass) bytes() int {
 	return bytesOf(p.frames) + bytesOf(p.frameOf) + bytesOf(p.marks) + bytesOf(p.stackUsers) + bytesOf(p.functions) +
-		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + p.m.bytes() + p.s.bytes()
+		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.m.bytes() + p.r.lines.bytes() + p.s.bytes()
 }
 
 // bytesOf returns the size of a slice's memory.
@@ -61,7 +56,7 @@ func bytesOf[T any](s []T) int { return cap(s) * int(reflect.TypeFor[T]().Size()
 // run rewrites a message and returns the result.
 func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	p.m.begin(pd)
-	if !p.findFrames() {
+	if !p.find() {
 		return pd
 	}
 	used, valid := false, p.readUsers()
@@ -72,8 +67,8 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 		return pd
 	}
 	if valid = valid && p.m.isValid(); valid {
-		p.known()
-		p.placeFrames()
+		p.r.load()
+		p.place()
 		valid = p.findUses()
 	}
 	if !valid {
@@ -101,8 +96,11 @@ func copyOf(pd pprofile.Profiles) pprofile.Profiles {
 	return c
 }
 
-// count counts what became of a frame.
+// count counts what became of a frame, unless that was counted as it came.
 func (p *pass) count(f *frame, a *answer) {
+	if f.onlyLines {
+		return
+	}
 	outcome := a.outcome
 	if f.named && a.kind != answerNamed && a.kind != answerUntouched {
 		outcome = OutcomeNamed
@@ -156,7 +154,7 @@ func (p *pass) settle(f *frame) (a answer, settled bool) {
 			during = p.times.whole()
 		}
 		b, span := p.r.answer(q, during)
-		if !span.Holds(during) || uses != f.uses && !a.same(b) {
+		if !span.Holds(during) || uses != f.uses && a.written != b.written {
 			return answer{}, false
 		}
 		a = b
@@ -175,17 +173,30 @@ func (r *resolver) isTimeless(q question) bool {
 // them in the order of their addresses.
 func (p *pass) resolveCore(core *symtab.Image) {
 	var last symtab.Symbol
-	var function int32 // that has its name
+	var function int32 // that has its name, 0 while none needed it
+	packed := p.opts.DebugInfo && core != nil && core.BuildID != ""
 	p.order.sorted(func(offset uint32, i int) {
-		if looked := core.Start + uint64(offset); looked-last.Start >= last.End-last.Start {
+		looked := core.Start + uint64(offset)
+		if looked-last.Start >= last.End-last.Start {
 			symbol := core.Lookup(looked)
 			if symbol.Image == nil {
 				p.resolveFrame(i)
 				return
 			}
-			last, function = symbol, p.m.funcs.intern(&p.m, symbol.Name(), "")
+			last, function = symbol, 0
 		}
 		p.counts[OutcomeResolved][symtab.OriginKernel]++
+		if packed {
+			found := p.r.lines.at(last, looked)
+			p.w.gave[found.result]++
+			if found.chain != noChain {
+				p.functions[i] = ^p.w.keepChain(found.chain)
+				return
+			}
+		}
+		if function == 0 {
+			function = p.m.funcs.intern(&p.m, last.Name(), "")
+		}
 		p.functions[i] = function
 	})
 }

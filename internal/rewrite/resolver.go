@@ -1,129 +1,57 @@
 package rewrite
 
-import (
-	"slices"
-
-	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/symtab"
-)
+import "github.com/kernelsym/kernelsym/internal/symtab"
 
 // resolver answers what an address was, for a use and a time, from a snapshot.
 type resolver struct {
-	begun    bool
+	given    func() *symtab.Snapshot // see Known
+	loaded   bool                    // the snapshot was asked for
 	snapshot *symtab.Snapshot
 	marks    *symtab.Landmarks
 	opts     *Options
+	lines    packLines
 }
 
-func (r *resolver) begin(s *symtab.Snapshot, opts *Options) {
-	*r = resolver{begun: true, snapshot: s, marks: s.Landmarks(), opts: opts}
+// begin begins a message.
+func (r *resolver) begin(known *Known, opts *Options) {
+	r.given, r.opts = known.Snapshot, opts
+	r.lines.begin(known.Packs, opts.Inline)
 }
 
-// byID returns the core kernel or module that has the ids of a mapping, nil if none has
-// all of them. A file ID can be that of one load of a build, so it comes first.
-func (r *resolver) byID(c *mappingContent) *symtab.Image {
-	image, ok := r.snapshot.ByFileID(c.fileID)
-	if c.fileID == "" {
-		image, ok = r.snapshot.ByBuildID(c.buildID)
+func (r *resolver) end() {
+	r.lines.end()
+	*r = resolver{lines: r.lines}
+}
+
+// load asks for the snapshot, once for a message.
+func (r *resolver) load() *resolver {
+	if !r.loaded {
+		r.loaded = true
+		if r.given != nil {
+			r.snapshot = r.given()
+		}
+		r.marks = r.snapshot.Landmarks()
 	}
-	if !ok || !hasIDs(image, c) {
-		return nil
-	}
-	return image
+	return r
 }
 
-// hasIDs reports whether the ids of a mapping are those of an image.
-func hasIDs(image *symtab.Image, c *mappingContent) bool {
-	switch {
-	case image.Text == nil:
-		return c.buildID == "" && (c.fileID == buildid.SymbolFileID(image.Name()) || c.fileID == image.LoadedFileID())
-	case c.buildID != "" && c.buildID != image.BuildID:
-		return false
-	}
-	return c.fileID == "" || c.fileID == image.FileID || c.fileID == image.LoadedFileID()
-}
-
-// contradicts reports whether the ids of a mapping are those of another build than the
-// absolute address of a frame lies in, or of none that is known (contract 2.1). image is
-// what the address was, nil if that is not certain.
-func (r *resolver) contradicts(c *mappingContent, image *symtab.Image) bool {
-	switch {
-	case !c.hasID():
-		return false
-	case image == nil:
-		return !r.knows(c)
-	}
-	return !hasIDs(image, c)
-}
-
-// knows reports whether the ids of a mapping are those of an image that is there or in the
-// history.
-func (r *resolver) knows(c *mappingContent) bool {
-	return r.byID(c) != nil || c.buildID == "" && r.snapshot.KnowsFunctionID(c.fileID)
-}
-
-// isEntry reports whether an address lies in entry code (contract 2.3).
-func (r *resolver) isEntry(addr uint64) bool {
-	return r.marks.Entry.Contains(addr) || r.marks.Fred.Contains(addr)
-}
-
-// decides reports whether what was entered from an address may be no caller: it lies in
-// entry code or a thunk.
-func (r *resolver) decides(addr uint64) bool { return r.isEntry(addr) || r.isThunk(addr) }
-
-// decidesNear reports whether an address or one next to it decides.
-func (r *resolver) decidesNear(addr uint64) bool {
-	return r.decides(addr-1) || r.decides(addr) || r.decides(addr+1)
-}
-
-// lookedAsCaller returns the address in the core kernel that is looked up for a caller: that
-// of the call, or ip where no symbol covers the byte before it but one begins there.
-func (r *resolver) lookedAsCaller(ip uint64) uint64 {
-	if core := r.snapshot.Core(); r.beginsSymbol(ip) && core.Lookup(ip-1).Image == nil {
-		return ip
-	}
-	return ip - 1
-}
-
-// isThunk reports whether an address lies in an indirect or return thunk.
-func (r *resolver) isThunk(addr uint64) bool {
-	t := r.marks.Thunks
-	if len(t) == 0 || addr < t[0].Start || addr >= t[len(t)-1].End {
-		return false
-	}
-	return slices.ContainsFunc(t, func(thunk symtab.Range) bool { return thunk.Contains(addr) })
-}
-
-// beginsSymbol reports whether a symbol of the core kernel begins at an address.
-func (r *resolver) beginsSymbol(addr uint64) bool {
-	core := r.snapshot.Core()
-	return core != nil && core.Contains(addr) && core.Lookup(addr).Start == addr
-}
-
-// isPatchSite reports whether ip is where a call from a function's patch site returns to,
-// throughout an interval (contract 3.5): nothing but a trampoline is called from there.
-func (r *resolver) isPatchSite(ip uint64, during symtab.Interval) bool {
-	symbol := r.snapshot.At(ip-1, during).Symbol
-	if m := symbol.Image; m == nil || m.Origin == symtab.OriginTrampoline || m.Origin == symtab.OriginOOL {
-		return false // of no function
-	}
-	switch offset := ip - symbol.Start; r.marks.Arch {
-	case "amd64": // call, or endbr64 and call
-		return offset == 5 || offset == 9
-	case "arm64": // mov x9, x30 and bl, or bti and these (arch/arm64/include/asm/ftrace.h)
-		return offset == 8 || offset == 12
-	}
-	return false
-}
-
-// answer is what a frame is, for one use, at one time. Two answers are the same if they
-// are equal, but for the outcome of those that say nothing; see same.
+// answer is what a frame is, for one use, at one time. Two answers are written alike if
+// what they say, their written part, is equal.
 type answer struct {
-	kind    answerKind
+	written
 	outcome Outcome
-	bare    bool // see placing
-	isRel   bool // the address counts from the image's base
-	line    int32
+	pack    PackResult // answerNamed: what the pack gave, if the image has a build id
+}
+
+// written is what is written for an answer.
+type written struct {
+	kind  answerKind
+	bare  bool // see placing
+	isRel bool // the address counts from the image's base
+
+	// line is -1 if there is none: of a BPF function, the position in its Lines; of
+	// others, the number of the chain that their pack has.
+	line int32
 
 	image   *symtab.Image // answerOwned, answerNamed
 	address uint64        // the location's
@@ -141,10 +69,9 @@ const (
 	answerNamed                       // and its name
 )
 
-// same reports whether two answers are written alike.
-func (a answer) same(b answer) bool {
-	a.outcome = b.outcome
-	return a == b
+// nothing returns the answer that says no more than what is written for its kind.
+func nothing(kind answerKind, outcome Outcome) answer {
+	return answer{written: written{kind: kind}, outcome: outcome}
 }
 
 // origin returns the kind of code, OriginKernel if it is not known.
@@ -174,12 +101,14 @@ type question struct {
 func (r *resolver) answer(q question, during symtab.Interval) (a answer, span symtab.Interval) {
 	c := &q.mapping.content
 	switch {
+	case q.how == useUnknown:
+		return nothing(answerUntouched, OutcomeNoPack), symtab.Always
 	case q.how == useForeign || q.mapping.isGuest:
-		return answer{kind: answerUntouched, outcome: OutcomeForeign}, symtab.Always
+		return nothing(answerUntouched, OutcomeForeign), symtab.Always
 	case q.form == formNone && c.hasID() && !r.knows(c):
-		return answer{kind: answerUntouched, outcome: OutcomeForeign}, symtab.Always
+		return nothing(answerUntouched, OutcomeForeign), symtab.Always
 	case q.form == formNone:
-		return answer{kind: answerTyped, outcome: OutcomeUnresolved}, symtab.Always
+		return nothing(answerTyped, OutcomeUnresolved), symtab.Always
 	}
 	l := look{resolver: r, during: during, span: symtab.Always}
 	ip := q.addr
@@ -189,16 +118,16 @@ func (r *resolver) answer(q question, during symtab.Interval) (a answer, span sy
 	case formNamed:
 		image, reason := r.snapshot.Named(q.mapping.module, during)
 		if image == nil {
-			return answer{kind: answerTyped, outcome: outcomeOf[reason]}, symtab.Interval{}
+			return nothing(answerTyped, outcomeOf[reason]), symtab.Interval{}
 		}
 		if l.span = during; !inKernelHalf(image.Base + q.sent) {
-			return answer{kind: answerTyped, outcome: OutcomeUnresolved}, during
+			return nothing(answerTyped, OutcomeUnresolved), during
 		}
 		l.image, ip = image, image.Base+q.sent
 	}
 	hit, looked := l.find(q, ip)
 	if q.form == formAbsolute && r.contradicts(c, hit.Image) {
-		return answer{kind: answerUntouched, outcome: OutcomeForeign}, l.span
+		return nothing(answerUntouched, OutcomeForeign), l.span
 	}
 	return r.write(q, &hit, ip, looked), l.span
 }
@@ -215,10 +144,17 @@ func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answ
 	}
 	a.kind, a.looked = answerOwned, looked
 	r.place(&a, q, ip, looked)
+	if a.bare && r.opts.Gateway { // its addresses stand for none of a machine
+		return nothing(answerTyped, OutcomeUnresolved)
+	}
 	if hit.Symbol.Image != nil {
 		a.kind, a.outcome, a.looked = answerNamed, OutcomeResolved, hit.Symbol.Start
-		if lines := a.image.Lines; lines != nil {
-			a.line = int32(lines.Find(uint32(looked - hit.Symbol.Start)))
+		switch {
+		case a.image.Text == nil:
+			a.line = int32(a.image.Lines.Find(uint32(looked - hit.Symbol.Start)))
+		case r.opts.DebugInfo && a.image.BuildID != "":
+			found := r.lines.at(hit.Symbol, looked)
+			a.line, a.pack = found.chain, found.result
 		}
 	} else if !r.opts.Label {
 		a.looked = 0

@@ -13,12 +13,14 @@
 //   - answer: what a frame is, for one use, at one time.
 //   - split: to give the samples that need another answer a copy of the frame
 //     (contract 5.5).
+//   - chain: the lines that a pack has for an address: of the functions that were inlined
+//     there, innermost first, and of the one that has the code (contract 10.1).
 //
 // # The flow
 //
 // [Rewriter.Rewrite] takes a pass over a message. A message (dictionary, attributes,
 // mappings, functions) knows the tables and appends to them. candidates finds the frames
-// and what their addresses mean, uses how stacks use them. The resolver answers an
+// and what their addresses mean, stackWalk how stacks use them. The resolver answers an
 // address, a use and a time. In the order of addresses, a pass resolves the candidates;
 // those that have one answer are written in the order of their locations; the others it
 // hands to the splitter, which works out which answers the samples need, appends the
@@ -35,6 +37,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -50,8 +53,20 @@ type Options struct {
 	History time.Duration
 
 	// IsForeign reports whether the profiles of a resource come from another
-	// host, whose frames are left alone. It may be nil.
+	// host, whose frames are left alone. It may be nil. A gateway has no use for it.
 	IsForeign func(pcommon.Resource) bool
+
+	// DebugInfo says that there may be packs (contract 10.1): frames get files and lines
+	// from those that are known, and the builds in use are returned.
+	DebugInfo bool
+
+	// Inline says that frames also get the functions that were inlined there, and not only
+	// the file and line that the outermost function was at.
+	Inline bool
+
+	// Gateway says that frames are of any machine's kernel, and named by packs alone
+	// (contract 10.2), of which the snapshot is made. It includes DebugInfo.
+	Gateway bool
 }
 
 // Outcome is what became of a frame.
@@ -65,6 +80,7 @@ const (
 	OutcomeUnobserved         // code may have come or gone unseen at that time
 	OutcomeForeign            // of another kernel: another host, boot, build or guest
 	OutcomeInvalid            // the message refers to something that is not in it
+	OutcomeNoPack             // a gateway has no pack of its build, or cannot tell the build
 	OutcomeNamed              // it came with a name
 	NumOutcomes       = iota
 )
@@ -72,13 +88,47 @@ const (
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [NumOutcomes]string{
-		"resolved", "unresolved", "ambiguous", "unobserved", "foreign", "invalid", "named",
+		"resolved", "unresolved", "ambiguous", "unobserved", "foreign", "invalid", "no_pack", "named",
 	}[o]
 }
 
 // Counts is how many frames had which outcome, by the origin of their code. The
 // origin of a frame whose code is not known is OriginKernel.
 type Counts [NumOutcomes][symtab.NumOrigins]int
+
+// PackResult is what a pack gave for a frame.
+type PackResult uint8
+
+// The results.
+const (
+	PackLines        PackResult = iota // file and line of its function
+	PackInlined                        // and functions that were inlined there
+	PackNone                           // nothing: there is no pack, or it knows nothing there
+	PackNameMismatch                   // nothing, as the pack has another function there
+	NumPackResults   = iota
+)
+
+// String returns the result's name in metrics.
+func (r PackResult) String() string {
+	return [NumPackResults]string{"lines", "inlined", "none", "name_mismatch"}[r]
+}
+
+// PackCounts is how many frames had which result: of those that a symbol was found for, in
+// the core kernel or a module that has a build id.
+type PackCounts [NumPackResults]int
+
+// Result is what [Rewriter.Rewrite] returns.
+type Result struct {
+	Profiles pprofile.Profiles
+	Counts   Counts
+	Packs    PackCounts // with Options.DebugInfo
+
+	// BuildIDs are the builds that packs are wanted of, whether there is one or not: those
+	// of the frames that packs can add to. FileIDs stand for further ones: a gateway has no
+	// pack of them, and the message no build id. Each is there once; all are fit to be part
+	// of a file name (contract 10.3). Without Options.DebugInfo there are none.
+	BuildIDs, FileIDs []string
+}
 
 // Known is what is known of the kernel when a message comes.
 type Known struct {
@@ -91,6 +141,8 @@ type Known struct {
 	Clock *realtime.Clock
 
 	Now int64 // on the clock of the snapshot
+
+	Packs *pack.Set // with Options.DebugInfo: those that are open
 }
 
 // A Rewriter rewrites messages. It is safe for concurrent use.
@@ -112,7 +164,10 @@ const (
 )
 
 // New returns a Rewriter.
-func New(opts Options) *Rewriter { return &Rewriter{opts: opts} }
+func New(opts Options) *Rewriter {
+	opts.DebugInfo = opts.DebugInfo || opts.Gateway
+	return &Rewriter{opts: opts}
+}
 
 func (r *Rewriter) get() *pass {
 	r.mu.Lock()
@@ -142,19 +197,20 @@ func (r *Rewriter) put(p *pass) {
 // with frames for which time matters are looked at.
 func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
 
-// Rewrite rewrites the kernel frames of pd with what is known, and returns the result,
-// which is pd itself, or a rewritten copy if pd is read-only. It returns pd untouched if
-// there is nothing to do. It never fails: a frame that cannot be named is left as it is
-// and counted. What a message costs is in proportion to its size, whatever it says.
-func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) (pprofile.Profiles, Counts) {
+// Rewrite rewrites the kernel frames of pd with what is known. The resulting profiles are
+// pd itself, or a rewritten copy if pd is read-only. It leaves pd untouched if there is
+// nothing to do. It never fails: a frame that cannot be named is left as it is and counted.
+// What a message costs is in proportion to its size, whatever it says.
+func (r *Rewriter) Rewrite(pd pprofile.Profiles, known Known) Result {
 	p := r.get()
 	p.begin(&r.opts, known)
-	result := p.run(pd)
-	counts := p.counts
+	result := Result{Profiles: p.run(pd)}
+	result.Counts, result.Packs = p.counts, p.w.gave
+	result.BuildIDs, result.FileIDs = p.r.lines.wanted.builds, p.r.lines.wanted.files
 	if p.times.clockOff > 0 {
 		r.clockOff.Add(int64(p.times.clockOff))
 	}
 	p.end()
 	r.put(p)
-	return result, counts
+	return result
 }

@@ -411,6 +411,6 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	m.LastSample().SetStackIndex(stack)
 	timed(m, nowBoot-5_000*ms)
 	r := New(withHistory)
-	rewritten(t, r, m.Profiles, knownAt(t, story()))
+	r.Rewrite(m.Profiles, knownAt(t, story()))
 	assert.Empty(t, r.idle)
 }

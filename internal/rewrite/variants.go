@@ -44,7 +44,7 @@ type variant struct {
 
 type frameAnswer struct {
 	frame  int32
-	answer answer
+	answer written
 }
 
 func (s *splitFrames) begin(frames int) { s.slot = zeroed(s.slot, frames) }
@@ -106,15 +106,14 @@ const fewVariants = 8
 
 func (s *splitFrames) variantWith(frame int32, a answer) int32 {
 	f := &s.frames[frame]
-	key := frameAnswer{frame, a}
-	key.answer.outcome = 0
+	key := frameAnswer{frame, a.written}
 	if f.count > fewVariants {
 		if v, ok := s.byAnswer[key]; ok {
 			return v
 		}
 	} else {
 		for v := f.first; v >= 0; v = s.variants[v].next {
-			if s.variants[v].answer.same(a) {
+			if s.variants[v].answer.written == a.written {
 				return v
 			}
 		}
@@ -135,9 +134,7 @@ func (s *splitFrames) index(f *splitFrame, frame int32) {
 		s.byAnswer = make(map[frameAnswer]int32)
 	}
 	for v := f.first; v >= 0; v = s.variants[v].next {
-		key := frameAnswer{frame, s.variants[v].answer}
-		key.answer.outcome = 0
-		s.byAnswer[key] = v
+		s.byAnswer[frameAnswer{frame, s.variants[v].answer.written}] = v
 		if f.count > fewVariants+1 {
 			return
 		}

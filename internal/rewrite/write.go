@@ -24,19 +24,24 @@ func (p *pass) writeResults() {
 type writer struct {
 	m     *message
 	opts  *Options
-	wrote bool // the message is another than before
+	packs *packLines
+	wrote bool       // the message is another than before
+	gave  PackCounts // what packs gave for the frames
 	last  placed
+	lines []line // that are being written
+	kept  []line // of frames in the core kernel
 }
 
-// writeCore writes a symbol of the core kernel into a frame without a name.
+// writeCore writes a symbol of the core kernel into a frame without a name: its function, or
+// ^ where the lines are kept that a pack has for it.
 func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
 	w.wrote = true
 	loc := w.m.locations.At(int(f.loc))
-	lines := loc.Lines()
-	if lines.Len() > 0 { // they have no name
-		lines.RemoveIf(func(pprofile.Line) bool { return true })
+	if function < 0 {
+		w.setLines(loc, w.keptAt(^function))
+	} else {
+		w.setLines(loc, w.oneLine(function))
 	}
-	lines.AppendEmpty().SetFunctionIndex(function)
 	if !w.opts.KeepAddresses {
 		looked, _ := f.plainLooked()
 		if f.uses == 1<<(useExact|useEBPF) {
@@ -54,6 +59,10 @@ func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
 // (contract 4).
 func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	if a.kind == answerUntouched {
+		return
+	}
+	if f.onlyLines {
+		w.addLines(loc, a)
 		return
 	}
 	if f.untyped {
@@ -77,7 +86,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	case answerOwned:
 		if w.opts.Label {
 			name := label(a.image, a.looked)
-			w.setFunction(loc, w.m.funcs.intern(w.m, &symtab.Name{Name: name, System: name}, ""), 0, 0)
+			w.setLines(loc, w.oneLine(w.m.funcs.intern(w.m, &symtab.Name{Name: name, System: name}, "")))
 		}
 	}
 	if loc.Address() != a.address {
@@ -90,14 +99,11 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 // writeSymbol writes the symbol that an answer has found (contract 3.4 to 3.6).
 func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
 	name := a.image.Lookup(a.looked).Name()
-	lines := loc.Lines()
-	if n := lines.Len(); !f.named || n == 0 || !w.m.funcs.hasName(&w.m.dictionary, lines.At(n-1).FunctionIndex(), name) {
-		var at symtab.Position
-		if a.line >= 0 {
-			at = a.image.Lines.Position(int(a.line))
-		}
-		w.setFunction(loc, w.m.funcs.intern(w.m, name, at.File), int64(at.Line), int64(at.Column))
+	taken := !f.named || !w.hasName(loc, name) || w.hasMore(loc, a)
+	if taken {
+		w.setLines(loc, w.linesOf(a, name))
 	} // else the lines that it came with know more
+	w.countPack(a, taken)
 	if w.m.attributes.used[attrIsFolded] {
 		w.setFolded(loc, name.Folded)
 	}
@@ -111,22 +117,6 @@ func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
 			w.setAttribute(loc, attrProgramType, textValue(program.Type))
 		}
 	}
-}
-
-// setFunction makes a function the only line of a location.
-func (w *writer) setFunction(loc pprofile.Location, function int32, line, column int64) {
-	lines := loc.Lines()
-	if lines.Len() == 1 {
-		if l := lines.At(0); l.FunctionIndex() == function && l.Line() == line && l.Column() == column {
-			return
-		}
-	}
-	w.wrote = true
-	lines.RemoveIf(func(pprofile.Line) bool { return true })
-	l := lines.AppendEmpty()
-	l.SetFunctionIndex(function)
-	l.SetLine(line)
-	l.SetColumn(column)
 }
 
 // setAttribute gives a location an attribute.
@@ -161,7 +151,7 @@ type placed struct {
 // address, unless it has it already.
 func (w *writer) place(loc pprofile.Location, pl placing) {
 	used := &w.m.attributes.used
-	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] {
+	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] || used[attrHasInlined] {
 		pl.has = w.m.has(loc, pl.image)
 	}
 	at := &w.last
@@ -183,7 +173,7 @@ func (w *writer) place(loc pprofile.Location, pl placing) {
 
 // has returns what the attributes of a location's mapping have to say of its lines, where
 // the message uses them (contract 4.4).
-func (m *message) has(loc pprofile.Location, image *symtab.Image) (has [3]attrBool) {
+func (m *message) has(loc pprofile.Location, image *symtab.Image) (has hasFlags) {
 	var files, numbers bool
 	lines := loc.Lines()
 	for i := range lines.Len() {
@@ -193,7 +183,7 @@ func (m *message) has(loc pprofile.Location, image *symtab.Image) (has [3]attrBo
 			files = files || m.functions.At(int(f)).FilenameStrindex() != 0
 		}
 	}
-	for i, value := range [...]bool{image.Len() > 0 || lines.Len() > 0, files, numbers} {
+	for i, value := range [...]bool{image.Len() > 0 || lines.Len() > 0, files, numbers, lines.Len() > 1} {
 		if m.attributes.used[attrHasFunctions+attribute(i)] {
 			has[i] = boolOf(value)
 		}

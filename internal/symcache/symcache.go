@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/poller"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -112,7 +113,7 @@ func (c *Cache) Resume(logger *zap.Logger) {
 		c.done.Go(func() { c.run(ctx, i) })
 	}
 	if c.clock != nil {
-		c.done.Go(func() { follow(ctx, c.clock) })
+		c.done.Go(func() { poller.Every(ctx, readClock, func() { c.clock.Now() }) })
 	}
 }
 
@@ -155,20 +156,6 @@ func (c *Cache) WaitReady(ctx context.Context) {
 // readClock is the time between two readings of the clock: how exactly it is known when
 // the wall clock was set.
 const readClock = 10 * time.Second
-
-// follow reads the clock now and then.
-func follow(ctx context.Context, clock *realtime.Tracker) {
-	tick := time.NewTicker(readClock)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			clock.Now()
-		}
-	}
-}
 
 // Load runs the sources until each has published once, and returns what they
 // know. What is missing from that, or which source failed, the error says; the

@@ -228,7 +228,7 @@ func TestWithoutSourcesACacheIsReady(t *testing.T) {
 
 // shared is a registry, and what it has started.
 type shared struct {
-	Registry[string]
+	Registry[string, *Cache]
 	sources []*fake
 	logs    *observer.ObservedLogs
 	logger  *zap.Logger

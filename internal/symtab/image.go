@@ -1,7 +1,9 @@
 package symtab
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unique"
 )
@@ -85,12 +87,26 @@ type Landmarks struct {
 	Entry Range  // entry code: [__entry_text_start, __entry_text_end)
 	Fred  Range  // asm_fred_entrypoint_kernel, entry code elsewhere
 
-	// Thunks are the indirect and return thunks of x86, in the order of their addresses.
+	// Thunks are the indirect and return thunks of x86, in the order of their addresses. They
+	// do not overlap.
 	Thunks []Range
 
 	// SharedTrampolines says that the kernel puts BPF trampolines into pages that hold
 	// other code, too, although it announces a whole page for each.
 	SharedTrampolines bool
+}
+
+// IsEntry reports whether an address lies in entry code.
+func (l *Landmarks) IsEntry(addr uint64) bool { return l.Entry.Contains(addr) || l.Fred.Contains(addr) }
+
+// IsThunk reports whether an address lies in an indirect or return thunk.
+func (l *Landmarks) IsThunk(addr uint64) bool {
+	t := l.Thunks
+	if len(t) == 0 || addr < t[0].Start || addr >= t[len(t)-1].End {
+		return false
+	}
+	first, _ := slices.BinarySearchFunc(t, addr+1, func(thunk Range, end uint64) int { return cmp.Compare(thunk.End, end) })
+	return t[first].Contains(addr)
 }
 
 // NewFunction returns an image with one symbol, the kernel's name for all of it, that is

@@ -88,11 +88,14 @@ func (n *names) name(i uint32) *Name {
 	}
 	var buf [128]byte
 	packed, folded := n.appendName(buf[:0], i)
-	system := string(packed)
-	name := &Name{Name: demangled(system), System: system, Folded: folded, number: i}
-	n.cache.put(name)
-	return name
+	name := NameOf(string(packed))
+	name.Folded, name.number = folded, i
+	n.cache.put(&name)
+	return &name
 }
+
+// NameOf returns what a symbol is called, which is the only one at its address.
+func NameOf(symbol string) Name { return Name{Name: demangled(symbol), System: symbol} }
 
 // nameCache keeps names that were asked for, so that a name is decoded once and
 // its string is shared while it is in use. It holds a bounded number: about one

@@ -8,6 +8,7 @@ type Snapshot struct {
 	tables []*Table
 	core   *Image   // in which nearly all look-ups end; nil if it is not known
 	others []*Table // those that know more than the core kernel
+	packs  *Table   // of a snapshot of packs, else nil
 }
 
 // NewSnapshot returns a snapshot of the tables. Tables that are nil, of sources
@@ -44,12 +45,15 @@ func (s *Snapshot) Core() *Image {
 	return s.core
 }
 
-// Landmarks returns those of the core kernel, those of none if it is not known.
+var noLandmarks Landmarks
+
+// Landmarks returns those of the core kernel, those of none if it is not known. They must
+// not be changed.
 func (s *Snapshot) Landmarks() *Landmarks {
 	if core := s.Core(); core != nil && core.Landmarks != nil {
 		return core.Landmarks
 	}
-	return &Landmarks{}
+	return &noLandmarks
 }
 
 // Reason says why there is no answer.

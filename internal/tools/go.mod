@@ -6,8 +6,10 @@ replace go.opentelemetry.io/collector/internal/schemagen => go.opentelemetry.io/
 
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	go.opentelemetry.io/build-tools/chloggen
 	go.opentelemetry.io/collector/cmd/builder
 	go.opentelemetry.io/collector/cmd/mdatagen
+	golang.org/x/vuln/cmd/govulncheck
 )
 
 require (
@@ -220,6 +222,7 @@ require (
 	go-simpler.org/sloglint v0.12.0 // indirect
 	go.augendre.info/arangolint v0.4.0 // indirect
 	go.augendre.info/fatcontext v0.10.1 // indirect
+	go.opentelemetry.io/build-tools/chloggen v0.30.0 // indirect
 	go.opentelemetry.io/collector/cmd/builder v0.164.0 // indirect
 	go.opentelemetry.io/collector/cmd/mdatagen v0.161.0 // indirect
 	go.opentelemetry.io/collector/component v1.67.0 // indirect
@@ -239,8 +242,10 @@ require (
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/telemetry v0.0.0-20261010193011-f71dc92da45e // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
+	golang.org/x/vuln v1.9.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/ini.v1 v1.67.0 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect

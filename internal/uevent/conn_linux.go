@@ -5,16 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
-	"github.com/mdlayher/socket"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/poller"
 )
 
-// A Conn receives events. Close may be called while Receive waits; else its
-// methods are for one goroutine.
+// A Conn receives events. Wait and Poll are for one goroutine each; Close may be called
+// meanwhile.
 type Conn struct {
-	socket *socket.Conn
+	// socket is blocking, so that the runtime does not watch it: it would wake a thread for
+	// each event.
+	socket *os.File
+	calls  syscall.RawConn
+	poller *poller.Poller
 	buf    []byte
 }
 
@@ -27,14 +33,31 @@ func Dial() (*Conn, error) {
 	if err := reachable(); err != nil {
 		return nil, err
 	}
-	s, err := socket.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT, "uevent", nil)
+	p, err := poller.New()
 	if err != nil {
-		return nil, fmt.Errorf("opening a netlink socket for events of the kernel: %w", err)
+		return nil, err
 	}
-	if err := s.Bind(&unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: fromKernel}); err != nil {
-		return nil, errors.Join(fmt.Errorf("subscribing to events of the kernel: %w", err), s.Close())
+	c := &Conn{poller: p, buf: make([]byte, maxEvent)}
+	if err := c.open(); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return &Conn{socket: s, buf: make([]byte, maxEvent)}, nil
+	return c, nil
+}
+
+// open opens the socket.
+func (c *Conn) open() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
+	if err != nil {
+		return fmt.Errorf("opening a netlink socket for events of the kernel: %w", err)
+	}
+	c.socket = os.NewFile(uintptr(fd), "uevent")
+	if c.calls, err = c.socket.SyscallConn(); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: fromKernel}); err != nil {
+		return fmt.Errorf("subscribing to events of the kernel: %w", err)
+	}
+	return c.poller.Add(fd)
 }
 
 // firstUserNamespace is the inode of the first user namespace, PROC_USER_INIT_INO of
@@ -67,27 +90,22 @@ func reachable() error {
 	return nil
 }
 
-// Receive waits for an event. Its errors are those of ctx; ErrLost and those that
-// wrap ErrSyntax, after which it can be called again; and those of the socket.
-func (c *Conn) Receive(ctx context.Context) (Event, error) {
-	for {
-		n, from, err := c.socket.Recvfrom(withoutDeadline(ctx), c.buf, 0)
-		if e, ok, err := c.event(n, from, err); ok || err != nil {
-			return e, err
-		}
-	}
+// Wait waits until Poll has something to return, or for the deadline. It can return early. Its
+// errors are that of ctx, and os.ErrClosed if the Conn is closed.
+func (c *Conn) Wait(ctx context.Context, deadline time.Time) error {
+	return c.poller.Wait(ctx, deadline, func() (ready bool) {
+		err := c.calls.Control(func(fd uintptr) { ready = poller.IsReady(int(fd)) })
+		return ready || err != nil
+	})
 }
 
-// Poll is Receive without waiting. It reports false if the socket was empty at an instant
+// Poll returns an event that has come. It reports false if the socket was empty at an instant
 // during the call: every event that was sent before it was received. Other events
-// may have been sent since.
+// may have been sent since. Its errors are ErrLost and those that wrap ErrSyntax, after which
+// it can be called again, and those of the socket.
 func (c *Conn) Poll() (e Event, ok bool, err error) {
-	conn, err := c.socket.SyscallConn()
-	if err != nil {
-		return Event{}, false, err
-	}
-	controlErr := conn.Control(func(fd uintptr) {
-		for !ok && err == nil {
+	controlErr := c.calls.Control(func(fd uintptr) {
+		for !ok && err == nil && poller.IsReady(int(fd)) { // cheaper than to try
 			var n int
 			var from unix.Sockaddr
 			n, from, err = unix.Recvfrom(int(fd), c.buf, unix.MSG_DONTWAIT)
@@ -120,13 +138,11 @@ func (c *Conn) event(n int, from unix.Sockaddr, err error) (Event, bool, error) 
 	return e, err == nil, err
 }
 
-// withoutDeadline returns ctx as one that is only done: one with a deadline the
-// socket would not watch for anything else.
-func withoutDeadline(ctx context.Context) context.Context { return undated{ctx} }
-
-type undated struct{ context.Context }
-
-func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
-
-// Close ends the reception and interrupts Receive.
-func (c *Conn) Close() error { return c.socket.Close() }
+// Close ends the reception, and Wait, for which it waits. Closed twice, it does nothing.
+func (c *Conn) Close() error {
+	err := c.poller.Close()
+	if c.socket != nil {
+		_ = c.socket.Close() // nothing was written
+	}
+	return err
+}

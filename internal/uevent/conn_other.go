@@ -5,6 +5,7 @@ package uevent
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // A Conn receives events, on Linux.
@@ -13,8 +14,8 @@ type Conn struct{}
 // Dial returns errors.ErrUnsupported.
 func Dial() (*Conn, error) { return nil, errors.ErrUnsupported }
 
-// Receive is never called: there is no Conn.
-func (*Conn) Receive(context.Context) (Event, error) { return Event{}, errors.ErrUnsupported }
+// Wait is never called: there is no Conn.
+func (*Conn) Wait(context.Context, time.Time) error { return errors.ErrUnsupported }
 
 // Poll is never called: there is no Conn.
 func (*Conn) Poll() (Event, bool, error) { return Event{}, false, errors.ErrUnsupported }

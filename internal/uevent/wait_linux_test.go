@@ -2,6 +2,7 @@ package uevent
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -10,29 +11,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// drain reads what has come, and returns the number of events of lo and the last error.
-func drain(c *Conn) (ours int, last error) {
-	for {
-		e, ok, err := c.Poll()
-		switch {
-		case err != nil:
-			last = err
-		case !ok:
-			return ours, last
-		case e.DevPath == "/devices/virtual/net/lo":
-			ours++
-		}
-	}
-}
-
 // TestPollWhileWaiting: what the kernel sent before a call of Poll is there at once, also
 // while Wait waits.
 func TestPollWhileWaiting(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
 	for range 100 {
-		ready := make(chan error)
-		go func() { ready <- c.Wait(t.Context()) }()
+		ready := make(chan error, 1)
+		go func() { ready <- c.Wait(t.Context(), never) }()
 		provoke(t)
 		ours, err := drain(c)
 		require.NoError(t, err)
@@ -44,17 +30,25 @@ func TestPollWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestWaitSeesALoss although it is no event.
-func TestWaitSeesALoss(t *testing.T) {
+// TestWaitSeesWhatCameBefore: an event that was there when Wait was called ends it, again and
+// again, until it is read.
+func TestWaitSeesWhatCameBefore(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
-	require.NoError(t, c.socket.SetReadBuffer(1)) // the least there is
-	for range 100 {
-		provoke(t)
+	provoke(t)
+	for range 3 {
+		require.NoError(t, c.Wait(t.Context(), never))
 	}
-	require.NoError(t, c.Wait(t.Context()))
-	_, err := drain(c)
-	require.ErrorIs(t, err, ErrLost)
+	ours, err := drain(c)
+	require.NoError(t, err)
+	require.Equal(t, 1, ours)
+}
+
+// TestADeadlineEndsWait without an event.
+func TestADeadlineEndsWait(t *testing.T) {
+	c := dial(t)
+	require.NoError(t, c.Wait(t.Context(), time.Now()))
+	require.NoError(t, c.Wait(t.Context(), time.Now().Add(time.Millisecond)))
 }
 
 // TestContextEndsWait, and only that: the next one waits again.
@@ -64,24 +58,25 @@ func TestContextEndsWait(t *testing.T) {
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		for c.Wait(ctx) == nil { // events of others
+		for c.Wait(ctx, never) == nil { // events of others
 			_, _ = drain(c)
 		}
-		require.ErrorIs(t, c.Wait(ctx), context.Canceled)
+		require.ErrorIs(t, c.Wait(ctx, never), context.Canceled)
 	}
 	provoke(t)
-	require.NoError(t, c.Wait(t.Context()))
+	require.NoError(t, c.Wait(t.Context(), never))
 	ours, err := drain(c)
 	require.NoError(t, err)
 	require.Equal(t, 1, ours)
 }
 
 func TestCloseEndsWait(t *testing.T) {
+	files := openFiles(t)
 	c := dial(t)
 	ended := make(chan error)
 	go func() {
 		for {
-			if err := c.Wait(t.Context()); err != nil {
+			if err := c.Wait(t.Context(), never); err != nil {
 				ended <- err
 				return
 			}
@@ -89,8 +84,15 @@ func TestCloseEndsWait(t *testing.T) {
 		}
 	}()
 	require.NoError(t, c.Close())
-	require.Error(t, <-ended)
-	_, ok, err := c.Poll()
-	require.False(t, ok)
-	require.Error(t, err)
+	require.ErrorIs(t, <-ended, os.ErrClosed)
+	require.ErrorIs(t, c.Wait(t.Context(), never), os.ErrClosed)
+	require.NoError(t, c.Close(), "twice")
+	require.Equal(t, files, openFiles(t), "files are left open")
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
 }

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest/debian"
 )
 
 // kernels are those that can be tested: a package, which depends on the one of
@@ -69,10 +68,10 @@ func install(ctx context.Context, names []string) error {
 	if os.Geteuid() != 0 {
 		return errCannotInstall
 	}
-	if _, err := output(ctx, "", "apt-get", "update", "-q"); err != nil {
+	if _, err := debian.Output(ctx, "", "apt-get", "update", "-q"); err != nil {
 		return err
 	}
-	_, err := output(ctx, "", "apt-get", append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...)...)
+	_, err := debian.Output(ctx, "", "apt-get", append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...)...)
 	return err
 }
 
@@ -83,21 +82,18 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 	if !ok {
 		return nil, fmt.Errorf("no kernel %q: there are %s", name, kernelNames())
 	}
-	apt, err := newApt(ctx, dir, from.suite, from.arch)
+	apt, err := debian.New(ctx, dir, from.suite, from.arch)
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := apt.kernelOf(ctx, from.metaPackage)
+	pkg, err := apt.KernelOf(ctx, from.metaPackage)
 	if err != nil {
 		return nil, err
 	}
-	release := strings.TrimPrefix(pkg, "linux-image-")
+	release := debian.Release(pkg)
 	tree := filepath.Join(dir, pkg)
-	if _, err := os.Stat(filepath.Join(tree, "complete")); err != nil {
-		fmt.Printf("=== getting %s\n", pkg)
-		if err := apt.unpack(ctx, pkg, release, tree); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(apt.Unpack(ctx, tree, pkg), decompress(ctx, tree)); err != nil {
+		return nil, err
 	}
 	modules, modulesErr := firstOf(
 		filepath.Join(tree, "lib", "modules", release),
@@ -120,139 +116,6 @@ func firstOf(files ...string) (string, error) {
 	return "", fmt.Errorf("none of %v is there", files)
 }
 
-// apt is Debian's package manager, for one suite.
-type apt struct {
-	dir  string
-	args []string
-}
-
-// newApt returns the package manager for packages of the suite, for machines of an
-// architecture, of the mirror that this machine uses.
-func newApt(ctx context.Context, dir, suite, arch string) (*apt, error) {
-	a := &apt{dir: dir}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	if suite == "" {
-		return a, nil
-	}
-	sites, err := output(ctx, "", "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Component: main")
-	if err != nil {
-		return nil, err
-	}
-	site, _, ok := strings.Cut(sites, "\n")
-	if !ok {
-		return nil, errors.New("apt-get knows no mirror")
-	}
-	state := filepath.Join(dir, "apt-"+suite+"-"+arch)
-	for _, sub := range []string{"lists/partial", "archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(state, sub), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-	list := filepath.Join(state, "sources.list")
-	line := fmt.Sprintf("deb [arch=%s signed-by=%s] %s %s main\n", arch, keyring, site, suite)
-	if err := os.WriteFile(list, []byte(line), 0o644); err != nil {
-		return nil, err
-	}
-	a.args = []string{
-		"-o", "Dir::Etc::SourceList=" + list, "-o", "Dir::Etc::SourceParts=/dev/null",
-		"-o", "Dir::State::Lists=" + filepath.Join(state, "lists"), "-o", "Dir::Cache=" + state,
-		"-o", "Dir::Cache::Archives=archives",
-		"-o", "APT::Architecture=" + arch, "-o", "APT::Architectures::=" + arch,
-	}
-	return a, nil
-}
-
-func (a *apt) run(ctx context.Context, program string, args ...string) (string, error) {
-	return output(ctx, a.dir, program, append(slices.Clone(a.args), args...)...)
-}
-
-// kernelOf returns the package of the kernel that a package without files stands
-// for.
-func (a *apt) kernelOf(ctx context.Context, pkg string) (string, error) {
-	for try := 0; ; try++ {
-		names, err := a.dependencies(ctx, pkg)
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "linux-image-") }); i >= 0 {
-			return names[i], nil
-		}
-		if try > 0 {
-			return "", fmt.Errorf("no kernel that %s stands for (%w)", pkg, err)
-		}
-		if _, err := a.run(ctx, "apt-get", "update", "-q"); err != nil {
-			return "", err
-		}
-	}
-}
-
-func (a *apt) dependencies(ctx context.Context, pkg string) (names []string, err error) {
-	out, err := a.run(ctx, "apt-cache", "depends", "--important", pkg)
-	for line := range strings.Lines(out) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok {
-			names = append(names, name)
-		}
-	}
-	return names, err
-}
-
-// unpack unpacks a kernel to a directory. Since Linux 7 the package consists of
-// others, which have the same version in their names.
-func (a *apt) unpack(ctx context.Context, pkg, release, tree string) error {
-	if err := os.RemoveAll(tree); err != nil {
-		return err
-	}
-	names, err := a.dependencies(ctx, pkg)
-	if err != nil {
-		return err
-	}
-	for _, name := range append(names, pkg) {
-		if strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, release) {
-			if err := a.unpackOne(ctx, name, tree); err != nil {
-				return err
-			}
-		}
-	}
-	if err := decompress(ctx, tree); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(tree, "complete"), nil, 0o644)
-}
-
-// unpackOne downloads a package, checks it and unpacks it.
-func (a *apt) unpackOne(ctx context.Context, pkg, tree string) error {
-	if _, err := a.run(ctx, "apt-get", "download", "-q", pkg); err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(a.dir, pkg+"_*.deb"))
-	if err != nil || len(files) != 1 {
-		return fmt.Errorf("apt-get left %v (%w)", files, err)
-	}
-	defer func() { _ = os.Remove(files[0]) }()
-	if err := a.check(ctx, pkg, files[0]); err != nil {
-		return err
-	}
-	_, err = output(ctx, "", "dpkg-deb", "-x", files[0], tree)
-	return err
-}
-
-// check compares a file with the hash that the signed list of packages has.
-func (a *apt) check(ctx context.Context, pkg, file string) error {
-	shown, err := a.run(ctx, "apt-cache", "show", "--no-all-versions", pkg)
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(content)
-	if !strings.Contains(shown, "SHA256: "+hex.EncodeToString(sum[:])) {
-		return fmt.Errorf("%s is not what the list of packages says", file)
-	}
-	return nil
-}
-
 // decompress decompresses modules that are compressed.
 func decompress(ctx context.Context, dir string) error {
 	var files []string
@@ -265,19 +128,6 @@ func decompress(ctx context.Context, dir string) error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	_, err = output(ctx, "", "xz", append([]string{"--decompress", "--threads=0"}, files...)...)
+	_, err = debian.Output(ctx, "", "xz", append([]string{"--decompress", "--threads=0"}, files...)...)
 	return err
-}
-
-// output runs a program and returns what it prints.
-func output(ctx context.Context, dir, program string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s%s", program, err, stdout.Bytes(), stderr.Bytes())
-	}
-	return stdout.String(), nil
 }

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 func main() {
@@ -33,8 +35,11 @@ func main() {
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
 	flag.StringVar(&o.dir, "cache", defaultCache(), "directory for kernels and test binaries")
 	flag.StringVar(&o.env, "env", "", "a variable of the environment of the tests, NAME=VALUE")
+	flag.StringVar(&o.packs, "packs", "", "directory with packs, which the tests find by "+kerneltest.PacksEnv)
+	flag.StringVar(&o.out, "out", "", "directory for the files that tests hand out")
+	flag.StringVar(&o.append, "append", "", "what to add to the kernels' command line")
 	flag.IntVar(&o.boots, "boots", 1, "how often each kernel is booted; what tests say to be the same, or another, in each boot is compared")
-	flag.DurationVar(&o.timeout, "timeout", 25*time.Minute, "for the tests in one kernel")
+	flag.DurationVar(&o.timeout, "timeout", 40*time.Minute, "for the tests in one kernel")
 	flag.Parse()
 	o.packages = flag.Args()
 	o.kernels = strings.Split(*names, ",")
@@ -57,7 +62,10 @@ type options struct {
 	dir       string
 	timeout   time.Duration
 	env       string
+	append    string
 	boots     int
+	packs     string
+	out       string
 }
 
 func defaultCache() string {
@@ -161,9 +169,12 @@ func (m *machine) printNow() {
 func (m *machine) runAll(ctx context.Context, name string, k *kernel, initrd string, o options) error {
 	var boots []*record
 	for range o.boots {
-		r := &record{Writer: m}
-		if err := m.run(ctx, name, k, initrd, o.timeout, r); err != nil {
+		r := &record{Writer: m, dir: o.out}
+		if err := m.run(ctx, name, k, initrd, o, r); err != nil {
 			return err
+		}
+		if r.err != nil {
+			return r.err
 		}
 		boots = append(boots, r)
 	}
@@ -173,11 +184,11 @@ func (m *machine) runAll(ctx context.Context, name string, k *kernel, initrd str
 // run runs the machine. One that does not boot is started once more; a test that
 // fails is not.
 func (m *machine) run(
-	ctx context.Context, name string, k *kernel, initrd string, timeout time.Duration, out io.Writer,
+	ctx context.Context, name string, k *kernel, initrd string, o options, out io.Writer,
 ) error {
 	for try := 1; ; try++ {
-		fmt.Fprintf(m, "=== kernel %s (%s)\n", name, k.release)
-		err := boot(ctx, k, initrd, timeout, out)
+		fmt.Fprintf(m, "=== kernel %s (%s) %s\n", name, k.release, o.append)
+		err := boot(ctx, k, initrd, o, out)
 		if !errors.Is(err, errNotBooted) || try == 2 {
 			return err
 		}

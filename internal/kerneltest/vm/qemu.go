@@ -23,8 +23,8 @@ const bootTime = 2 * time.Minute
 
 // boot starts a machine and prints what the tests in it print to a writer. Its
 // exit status says nothing: it is 0 also after a panic.
-func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTime+timeout)
+func boot(ctx context.Context, k *kernel, initrd string, o options, to io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTime+o.timeout)
 	defer cancel()
 	console := initrd + ".console"
 	cmd := exec.CommandContext(ctx, k.qemu, append([]string{
@@ -32,7 +32,8 @@ func boot(ctx context.Context, k *kernel, initrd string, timeout time.Duration, 
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", k.image, "-initrd", initrd,
-		"-append", "console=" + k.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + k.port, // its environment
+		"-append", "console=" + k.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + k.port + // its environment
+			" " + o.append,
 		"-serial", "file:" + console, "-chardev", "stdio,id=port",
 	}, k.machine...)...)
 	cmd.Stderr = os.Stderr

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/kerneltest/debian"
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // A testTree is what is built to be run in machines of an architecture.
@@ -35,13 +37,13 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 		patterns = []string{"./..."}
 	}
 	const format = "{{.ImportPath}} {{.Dir}}\t{{.TestImports}} {{.XTestImports}}"
-	list, err := output(ctx, "", "go", append([]string{"list", "-f", format}, patterns...)...)
+	list, err := debian.Output(ctx, "", "go", append([]string{"list", "-f", format}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(o.dir, arch)
 	tree := &testTree{init: filepath.Join(dir, "init"), collector: o.collector}
-	if err := build(ctx, arch, "build", tree.init, "./internal/kerneltest/vm/init"); err != nil {
+	if err := build(ctx, arch, "build", tree.init, "github.com/kernelsym/kernelsym/internal/kerneltest/vm/init"); err != nil {
 		return nil, err
 	}
 	if o.collector != "" && arch != runtime.GOARCH {
@@ -125,7 +127,12 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	if err != nil {
 		return err
 	}
-	a.content("/env", fmt.Appendf(nil, "KERNELSYM_VM=1\n%s=%s\n%s\n", kerneltest.SmallFileEnv, smallFile, o.env))
+	env := fmt.Sprintf("KERNELSYM_VM=1\n%s=%s\n%s\n", kerneltest.SmallFileEnv, smallFile, o.env)
+	if o.packs != "" {
+		a.tree("/packs", o.packs, func(name string) bool { return strings.HasSuffix(name, pack.Ext) })
+		env += kerneltest.PacksEnv + "=/packs\n"
+	}
+	a.content("/env", []byte(env))
 	a.content("/etc/hosts", []byte("127.0.0.1 localhost\n"))
 	a.content("/etc/passwd", []byte("root:x:0:0::/:/init\n"))
 	return a.close()

@@ -110,7 +110,7 @@ func (r refused) mapping(f *Frame) {
 	for _, l := range f.Lines {
 		named, files, numbers = named || l.Name != "", files || l.File != "", numbers || l.Line != 0
 	}
-	for flag, is := range map[string]bool{"filenames": files, "line_numbers": numbers} {
+	for flag, is := range map[string]bool{"filenames": files, "line_numbers": numbers, "inline_frames": len(f.Lines) > 1} {
 		if said, ok := m.Attributes["pprof.mapping.has_"+flag].(bool); ok && said != is {
 			r.addf("contract 4.4: has_%s is %v of %v", flag, said, f.Lines)
 		}

@@ -62,10 +62,11 @@ func (r *Report) Code() int {
 	return 0
 }
 
-// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs.
-func Run(ctx context.Context, procfs, sysfs string) Report {
+// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs, and which of
+// its builds have a pack in a directory, unless that is empty.
+func Run(ctx context.Context, procfs, sysfs, packs string) Report {
 	return run(ctx, &machine{
-		procfs: procfs, sysfs: sysfs, own: "/proc", kernel: running{sysfs: sysfs},
+		procfs: procfs, sysfs: sysfs, own: "/proc", packs: packs, kernel: running{sysfs: sysfs},
 		sources: sources.List(sources.Everything(procfs, sysfs)),
 	})
 }
@@ -74,6 +75,7 @@ func Run(ctx context.Context, procfs, sysfs string) Report {
 type machine struct {
 	procfs, sysfs string
 	own           string // the /proc of this process
+	packs         string // a directory, or empty
 	kernel        kernel
 	sources       []symcache.Source // that of the core kernel first
 
@@ -82,6 +84,7 @@ type machine struct {
 	records  error         // of perf events
 	events   error         // of kobjects
 	blind    time.Duration // while symbols were read
+	builds   []build       // that run
 }
 
 // kernel does what the sources do with system calls.
@@ -108,7 +111,7 @@ func run(ctx context.Context, m *machine) Report {
 		checkKernel, checkBuildID, checkWhoseKernel, checkUserNamespace, checkCapabilities,
 		checkPointers, checkLockdown, checkParanoia,
 		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
-		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime,
+		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkPacks,
 	} {
 		r.Findings = append(r.Findings, check(m)...)
 	}

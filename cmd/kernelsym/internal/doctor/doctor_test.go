@@ -77,6 +77,18 @@ func TestFindings(t *testing.T) {
 			}},
 			code: 1,
 		},
+		"perf refused to the capability by a sysctl": {
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon), "proc/sys/kernel/perf_event_paranoid": "4"},
+			kernel: fake{record: errPerf},
+			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
+				"sysctl -w kernel.perf_event_paranoid=2", "allow perf_event_open in the seccomp profile",
+			}},
+			code: 1,
+		},
+		"a sysctl of Debian's": {
+			files: map[string]string{"proc/sys/kernel/perf_event_paranoid": "3"},
+			want:  Finding{Check: "kernel.perf_event_paranoid", Level: OK, Found: "3: perf events take CAP_SYS_ADMIN"},
+		},
 		"perf refused in spite of the capability": {
 			kernel: fake{record: errPerf},
 			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"allow perf_event_open in the seccomp profile"}},

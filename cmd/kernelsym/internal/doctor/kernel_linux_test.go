@@ -21,7 +21,7 @@ import (
 // sources need, doctor finds.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	r := Run(t.Context(), "/proc", "/sys")
+	r := Run(t.Context(), "/proc", "/sys", "")
 	for _, check := range []string{
 		"kernel", "CAP_SYSLOG", "perf events with KSYMBOL", "netlink", "clocks", "symbols: kallsyms", "symbols: modules", "symbols: bpf",
 	} {
@@ -41,7 +41,7 @@ func TestRunningKernel(t *testing.T) {
 func TestUnprivileged(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
-		r := Run(t.Context(), "/proc", "/sys")
+		r := Run(t.Context(), "/proc", "/sys", "")
 		assert.Equal(t, 2, r.Code())
 		assert.Contains(t, finding(t, r, "CAP_SYSLOG").Found, "not effective")
 		for check, want := range map[string]error{
@@ -93,7 +93,7 @@ func TestLimited(t *testing.T) {
 	if !limited {
 		t.Skip("run by TestEachCapability")
 	}
-	r := Run(t.Context(), "/proc", "/sys")
+	r := Run(t.Context(), "/proc", "/sys", "")
 	assert.Equal(t, code, string(rune('0'+r.Code())))
 	var works []string
 	for _, check := range []string{"CAP_SYSLOG", "CAP_PERFMON", "CAP_BPF", "CAP_SYS_ADMIN", "symbols: kallsyms", "perf events with KSYMBOL", "bpf(2)"} {
@@ -110,7 +110,7 @@ func TestMountedElsewhere(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", filepath.Join(root, "p")))
 	require.NoError(t, os.Symlink("/sys", filepath.Join(root, "s")))
-	r := Run(t.Context(), root+"/p", root+"/s")
+	r := Run(t.Context(), root+"/p", root+"/s", "")
 	assert.Equal(t, OK, finding(t, r, "symbols: kallsyms").Level)
 	assert.Equal(t, root+"/p", r.Procfs)
 }

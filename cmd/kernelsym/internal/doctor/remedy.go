@@ -27,8 +27,12 @@ func (m *machine) remedies(err error) (lines []string) {
 		if m.rights.has(sysAdmin) {
 			grant = m.grant(sysAdmin, "perf_event_open")
 		}
+		v, _ := m.sysctl("kernel.perf_event_paranoid")
+		if v >= closedToPerfmon && !m.rights.has(sysAdmin) {
+			add(sysctlRemedy("kernel.perf_event_paranoid", closedToPerfmon-1) + ", from which on CAP_PERFMON is enough; or grant CAP_SYS_ADMIN")
+		}
 		add(grant...)
-		if v, ok := m.sysctl("kernel.perf_event_paranoid"); ok && v > 0 && !m.rights.has(perfmon) && !m.rights.has(sysAdmin) {
+		if v > 0 && !m.rights.has(perfmon) && !m.rights.has(sysAdmin) {
 			add("or, for every user: " + sysctlRemedy("kernel.perf_event_paranoid", 0))
 		}
 	}

@@ -172,6 +172,11 @@ func checkLockdown(m *machine) []Finding {
 	return []Finding{f}
 }
 
+// closedToPerfmon is the kernel.perf_event_paranoid from which on a patch of Debian's and
+// Ubuntu's kernels asks for CAP_SYS_ADMIN, whatever else is granted. To other kernels it means
+// what 2 does.
+const closedToPerfmon = 3
+
 func checkParanoia(m *machine) []Finding {
 	f := Finding{Check: "kernel.perf_event_paranoid", Level: OK}
 	v, ok := m.sysctl("kernel.perf_event_paranoid")
@@ -180,6 +185,8 @@ func checkParanoia(m *machine) []Finding {
 		f.Level, f.Found = Note, "cannot be read: no perf events in this kernel?"
 	case v <= 0:
 		f.Found = fmt.Sprintf("%d: everybody may use perf events on all CPUs", v)
+	case v >= closedToPerfmon:
+		f.Found = fmt.Sprintf("%d: perf events take CAP_SYS_ADMIN; kernels without a patch of Debian's or Ubuntu's also take CAP_PERFMON", v)
 	default:
 		f.Found = fmt.Sprintf("%d: perf events on all CPUs take CAP_PERFMON or CAP_SYS_ADMIN", v)
 	}

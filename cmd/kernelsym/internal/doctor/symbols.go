@@ -21,6 +21,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
 			m.blind += table.BlindTime()
+			m.builds = append(m.builds, buildsOf(table)...)
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {

@@ -103,6 +103,7 @@ func runTests(pkg string, args, env []string) bool {
 func mount() error {
 	for _, m := range []struct{ what, where string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tracefs", "/sys/kernel/tracing"},
+		{"securityfs", "/sys/kernel/security"},
 	} {
 		if err := os.MkdirAll(m.where, 0o755); err != nil && !errors.Is(err, os.ErrPermission) {
 			return err

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernelsym/kernelsym/internal/btfinline"
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// place is where a function was inlined.
+type place struct {
+	Inlined  string `json:"inlined"`
+	Function string `json:"function,omitempty"` // that has the code; empty if it is not known
+	Address  string `json:"address"`            // as lookup takes it
+	Bytes    uint32 `json:"bytes,omitempty"`    // 0 if that is not known
+	Image    string `json:"image"`
+	BuildID  string `json:"build_id,omitempty"`
+	*call
+}
+
+// call is the call in the source; nil if that is not known.
+type call struct {
+	Caller string `json:"caller"`
+	File   string `json:"file,omitempty"`
+	Line   uint32 `json:"line,omitempty"`
+}
+
+// inlined is the command line of the command.
+type inlined struct {
+	procfs, sysfs, output string
+	packs                 []string // paths
+}
+
+func newInlined() *cobra.Command {
+	var i inlined
+	cmd := &cobra.Command{
+		Use:   "inlined NAME",
+		Short: "Print where a function was inlined",
+		Long: "Print in which functions, and at which addresses, a function was inlined. NAME is its name, or\n" +
+			"a pattern with *, ? and [...], for Rust in either spelling.\n\n" +
+			"With --pack, packs say it, and also how many bytes there are and which line has the call. Code\n" +
+			"that the compiler took apart has several lines. Nothing of this machine is read.\n\n" +
+			"Without, the running kernel says it, if it was built with CONFIG_DEBUG_INFO_BTF_INLINE, which is\n" +
+			"expected in Linux 7.4. Where that is a kernel module, this command makes the kernel load it, by\n" +
+			"reading /sys/kernel/btf/vmlinux.inline; it takes 9.5 MB of the kernel's memory.",
+		Example: "  kernelsym inlined fdget_pos\n" +
+			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if i.output != "text" && i.output != "json" {
+				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", i.output))
+			}
+			match, err := matcher(args[0])
+			if err != nil {
+				return usage(cmd, err)
+			}
+			places, err := i.find(cmd.Context(), match, func(err error) { cmd.PrintErrln("Warning:", err) })
+			if err != nil {
+				return err
+			}
+			if i.output == "json" {
+				return writePlacesJSON(cmd.OutOrStdout(), places)
+			}
+			return writePlaces(cmd.OutOrStdout(), args[0], places)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&i.packs, "pack", nil, packUsage)
+	flags.StringVar(&i.procfs, "procfs", "/proc", "where the host's /proc is mounted")
+	flags.StringVar(&i.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
+	flags.StringVarP(&i.output, "output", "o", "text", "text, or json: an object for each line")
+	return cmd
+}
+
+// find returns the places of functions whose names match: in packs, or else in the running
+// kernel. What cannot be read beside them is given to warn.
+func (i *inlined) find(ctx context.Context, match func(name string) bool, warn func(error)) ([]place, error) {
+	p, err := openPacks(i.packs)
+	switch {
+	case err != nil:
+		return nil, err
+	case p != nil:
+		return p.inlined(match, warn)
+	}
+	sites, err := btfinline.NewReader(i.procfs, i.sysfs, match).Read()
+	switch {
+	case errors.Is(err, btfinline.ErrNone):
+		return nil, fmt.Errorf("%w; %w", err, errNoInlined)
+	case err != nil && len(sites) == 0:
+		return nil, err
+	case err != nil:
+		warn(err)
+	}
+	o := sources.Options{Procfs: i.procfs, Sysfs: i.sysfs, Modules: sources.Modules{Enabled: true}}
+	snapshot, err := load(ctx, o, warn)
+	if err != nil {
+		return nil, err
+	}
+	places := make([]place, 0, len(sites))
+	for _, s := range sites {
+		places = append(places, placeOf(snapshot, s))
+	}
+	return places, nil
+}
+
+// errNoInlined says what to do where the running kernel does not say what was inlined.
+var errNoInlined = errors.New("name packs with --pack, which `kernelsym pack` makes")
+
+// matcher returns whether a function's name matches a pattern, as it is in the symbol or as
+// people read it.
+func matcher(pattern string) (func(name string) bool, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("%w: %q", err, pattern)
+	}
+	matches := func(name string) bool {
+		ok, _ := path.Match(pattern, name) // of which only the pattern can be wrong
+		return ok || name == pattern
+	}
+	known := make(map[string]bool) // names come often
+	return func(name string) bool {
+		is, ok := known[name]
+		if !ok {
+			is = matches(name) || matches(symtab.NameOf(name).Name)
+			known[name] = is
+		}
+		return is
+	}, nil
+}
+
+// placeOf returns a site with the function that has its code, if that is certain.
+func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
+	p := place{Inlined: symtab.NameOf(s.Function).Name, Image: s.Object}
+	if s.Address == 0 {
+		p.Address = fmt.Sprintf("%s:%s+%#x", s.Object, s.Section, s.Offset)
+		return p
+	}
+	p.Address = "0x" + hexadecimal(s.Address).String()
+	hit := snapshot.At(s.Address, symtab.Present)
+	if hit.Image == nil || hit.Image.Text == nil || hit.Image.Name() != s.Object {
+		return p
+	}
+	p.BuildID = hit.Image.BuildID
+	if hit.Symbol.Image != nil {
+		p.Function = hit.Symbol.Name().Name
+	}
+	return p
+}
+
+func writePlacesJSON(w io.Writer, places []place) error {
+	encoder := json.NewEncoder(w)
+	for i := range places {
+		if err := encoder.Encode(&places[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writePlaces prints a table and how much there is.
+func writePlaces(w io.Writer, name string, places []place) error {
+	if len(places) == 0 {
+		_, err := fmt.Fprintf(w, "%s is inlined nowhere.\n", name)
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM")
+	functions := make(map[[3]string]bool)
+	for _, p := range places {
+		bytes, from := "-", "-"
+		if p.Bytes != 0 {
+			bytes = strconv.FormatUint(uint64(p.Bytes), 10)
+		}
+		if p.call != nil {
+			from = strings.TrimLeft(position(p.File, p.Line)+" in "+p.Caller, " ")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, p.Inlined, cmp.Or(p.Function, "?"), from)
+		if p.Function != "" {
+			functions[[3]string{p.Image, p.BuildID, p.Function}] = true
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s in %s\n", counted(len(places), "place"), counted(len(functions), "function"))
+	return err
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// sortPlaces sorts places by what was inlined and where, of each image in the order that they
+// have.
+func sortPlaces(places []place) {
+	slices.SortStableFunc(places, func(a, b place) int {
+		return cmp.Or(strings.Compare(a.Inlined, b.Inlined), strings.Compare(a.Image, b.Image), strings.Compare(a.BuildID, b.BuildID))
+	})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// errNoLines says that packs cannot answer.
+var errNoLines = errors.New("the packs have symbols only: make them from files with debug information")
+
+// inlined returns where functions whose names match were inlined. What cannot be read is
+// given to warn.
+func (p *packs) inlined(match func(name string) bool, warn func(error)) (places []place, err error) {
+	all, err := p.files.All()
+	if err != nil && len(all) == 0 {
+		return nil, err
+	}
+	if err != nil {
+		warn(err)
+	}
+	builds := make(map[string]int)
+	lines := false
+	for _, each := range all {
+		builds[each.Info().Name]++
+		lines = lines || each.HasLines()
+	}
+	if !lines {
+		return nil, errNoLines
+	}
+	for _, each := range all {
+		name := each.Info().Name
+		if builds[name] > 1 {
+			name = each.Info().BuildID
+		}
+		s := search{image: newPackImage(each), name: name, match: match}
+		places = append(places, s.run()...)
+	}
+	sortPlaces(places)
+	return places, nil
+}
+
+// search searches a pack.
+type search struct {
+	image *packImage
+	name  string // of the image, or its build id where several have that name
+	match func(name string) bool
+
+	places []place
+	last   []inlinedCall // that the row before this one had
+}
+
+// inlinedCall is a function that was inlined by one call.
+type inlinedCall struct {
+	chain []pack.Frame // from the function outward
+	place int
+	end   uint32 // of its code, as far as it has been read
+}
+
+// run returns the places in the order of their addresses. Rows that follow each other make
+// one place of a call.
+func (s *search) run() []place {
+	var frames []pack.Frame
+	for r := range s.image.Rows() {
+		frames = s.image.Find(r.Start, frames[:0])
+		s.row(r, frames)
+	}
+	return s.places
+}
+
+// row goes on with the functions that were inlined in a row.
+func (s *search) row(r pack.Range, frames []pack.Frame) {
+	var calls []inlinedCall
+	for i := range max(1, len(frames)) - 1 {
+		if !s.match(frames[i].Function) {
+			continue
+		}
+		chain := frames[i:]
+		var c inlinedCall
+		if k := slices.IndexFunc(s.last, func(c inlinedCall) bool { return c.end == r.Start && isCall(c.chain, chain) }); k >= 0 {
+			c = s.last[k]
+		} else {
+			s.places = append(s.places, s.place(r.Start, chain))
+			c = inlinedCall{chain: slices.Clone(chain), place: len(s.places) - 1}
+		}
+		s.places[c.place].Bytes += r.End - r.Start
+		c.end = r.End
+		calls = append(calls, c)
+	}
+	s.last = calls
+}
+
+// isCall reports whether two functions were inlined by one call. The lines of their own code
+// differ.
+func isCall(a, b []pack.Frame) bool {
+	return a[0].Function == b[0].Function && slices.Equal(a[1:], b[1:])
+}
+
+// place returns the place of a function that was inlined, with the chain outward.
+func (s *search) place(addr uint32, chain []pack.Frame) place {
+	info, caller, outermost := s.image.Info(), chain[1], chain[len(chain)-1]
+	function := outermost.Function
+	if symbol := s.image.symbol(addr).Name; pack.Agree(symbol, function) {
+		function = symbol
+	}
+	return place{
+		Inlined: symtab.NameOf(chain[0].Function).Name, Function: symtab.NameOf(function).Name,
+		Address: relative(s.name, s.image.offset(addr)), Image: info.Name, BuildID: info.BuildID,
+		call: &call{Caller: symtab.NameOf(caller.Function).Name, File: caller.File, Line: caller.Line},
+	}
+}

@@ -1,0 +1,29 @@
+package doctor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// TestLockdown checks a kernel that is locked down: doctor says so, and finds that everything
+// works. That it does is what the tests find that `make test-lockdown` runs in the same machine.
+func TestLockdown(t *testing.T) {
+	mode := kerneltest.NeedLockdown(t)
+	kerneltest.NeedBPF(t)
+	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
+	if kerneltest.InVM() {
+		require.NoError(t, kerneltest.LoadModule("xfs"))
+		t.Cleanup(func() { _ = kerneltest.UnloadModule("xfs") })
+	}
+	r := Run(t.Context(), "/proc", "/sys", "")
+	assert.Equal(t, mode+": kernelsym does nothing that it forbids", finding(t, r, "lockdown").Found)
+	assert.Zero(t, r.Code())
+	for _, f := range r.Findings {
+		t.Logf("%s: %s: %s", f.Level, f.Check, f.Found)
+		assert.Contains(t, []Level{OK, Note}, f.Level, f)
+	}
+}

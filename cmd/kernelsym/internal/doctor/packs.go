@@ -1,0 +1,86 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/packs"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// build is the core kernel or a module, as it runs.
+type build struct{ name, id string }
+
+// buildsOf returns the builds in a table that have a build id.
+func buildsOf(t *symtab.Table) (builds []build) {
+	for _, image := range t.Live() {
+		if image.Text != nil && image.BuildID != "" {
+			builds = append(builds, build{image.Name(), image.BuildID})
+		}
+	}
+	return builds
+}
+
+// checkPacks looks for the packs of the running builds, as the processor would.
+func checkPacks(m *machine) []Finding {
+	if m.packs == "" {
+		return nil
+	}
+	var missing, symbolsOnly []string
+	var findings []Finding
+	refused := make(map[string]bool) // by what is said of it
+	lined := 0
+	for _, b := range m.builds {
+		p, err := packs.Read(m.packs, b.id)
+		switch {
+		case err == nil && p.HasLines():
+			lined++
+		case err == nil:
+			symbolsOnly = append(symbolsOnly, b.name)
+		case packs.ReasonOf(err) == packs.NotFound:
+			missing = append(missing, b.name)
+		case !refused[err.Error()]:
+			refused[err.Error()] = true
+			findings = append(findings, Finding{
+				Check: packsCheck, Level: Warn, Found: err.Error(), Lost: lostLines, Remedy: m.packRemedies(packs.ReasonOf(err)),
+			})
+		}
+	}
+	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d builds that run", lined, len(m.builds))}
+	if len(symbolsOnly) > 0 {
+		f.Level = Note
+		f.Found += "; symbols only for " + list(symbolsOnly)
+	}
+	if len(missing) > 0 {
+		f.Level, f.Lost, f.Remedy = Warn, lostLines, m.packRemedies(packs.NotFound)
+		f.Found += "; no pack of " + list(missing)
+	}
+	return append([]Finding{f}, findings...)
+}
+
+const (
+	packsCheck = "packs"
+	lostLines  = "source lines and inlined functions; on a gateway, names, too"
+)
+
+// packRemedies says what to do about packs that are not used.
+func (m *machine) packRemedies(reason packs.Reason) []string {
+	if reason == packs.Insecure {
+		return []string{"chmod -R go-w " + m.packs}
+	}
+	return []string{
+		"with the debug package of the kernel: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
+		"or without one, as root, symbols only: kernelsym pack --running -o " + m.packs,
+	}
+}
+
+// list returns a few of some names, and how many there are further.
+func list(names []string) string {
+	const few = 5
+	slices.Sort(names)
+	if n := len(names) - few; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,111 @@
+package packer
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/dwarfpack"
+	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// ErrOtherBuild says that a file is of another build than the one wanted.
+var ErrOtherBuild = errors.New("of another build")
+
+// run makes one pack of a file of some bytes. The error names the file.
+func (o *Options) run(job Job, size int64) (r Result, err error) {
+	done := int64(0)
+	progress := func(at, total int64) {
+		if now := int64(float64(size) * float64(at) / float64(max(total, 1))); now > done {
+			o.add(now - done)
+			done = now
+		}
+	}
+	defer progress(1, 1)
+	f, err := kelf.Open(job.Debug)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, symbols, err := job.symbols(f)
+	if err != nil {
+		return r, err
+	}
+	if len(symbols) == 0 {
+		return Result{WithoutCode: 1}, nil
+	}
+	w := pack.NewWriter(info)
+	if !o.SymbolsOnly {
+		_, err := dwarfpack.Build(f, w, progress)
+		switch {
+		case errors.Is(err, dwarfpack.ErrNoDebugInfo):
+			r.WithoutLines = 1
+		case err != nil:
+			return r, err
+		}
+	}
+	data, err := encode(w, symbols)
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", job.Debug, err)
+	}
+	r.Packs, r.Bytes = 1, int64(len(data))
+	return r, o.write(info.BuildID, data)
+}
+
+func encode(w *pack.Writer, symbols []pack.Symbol) ([]byte, error) {
+	for _, s := range symbols {
+		w.Symbol(s)
+	}
+	return w.Bytes()
+}
+
+// symbols returns the symbols, and what is known of the build, which it compares with what is
+// wanted. f is the open file with the debug information.
+func (job *Job) symbols(f *kelf.File) (info pack.Info, symbols []pack.Symbol, err error) {
+	from := f
+	if job.Loaded != "" && (job.CheckLoaded || !hasCode(f)) {
+		loaded, err := kelf.Open(job.Loaded)
+		if err != nil {
+			return info, nil, err
+		}
+		defer func() { err = errors.Join(err, loaded.Close()) }()
+		if got, want := f.Info().BuildID, loaded.Info().BuildID; got != want {
+			return info, nil, fmt.Errorf("%s: %w, %s, than %s, %s: install the debug package of the same version",
+				job.Debug, ErrOtherBuild, got, job.Loaded, want)
+		}
+		if !hasCode(f) {
+			from = loaded
+		}
+	}
+	if info, symbols, err = from.Symbols(); err != nil {
+		return info, nil, fmt.Errorf("%s: %w", from.Name(), err)
+	}
+	switch {
+	case job.BuildID != "" && info.BuildID != job.BuildID:
+		return info, nil, fmt.Errorf("%s: %w, %s, than %s, which is wanted",
+			job.Debug, ErrOtherBuild, info.BuildID, job.BuildID)
+	case info.Release == "":
+		info.Release = job.Release
+	case job.Release != "" && info.Release != job.Release:
+		return info, nil, fmt.Errorf("%s: %w: of release %s, not %s", job.Debug, ErrOtherBuild, info.Release, job.Release)
+	}
+	return info, symbols, nil
+}
+
+// hasCode reports whether a file has more than debug information.
+func hasCode(f *kelf.File) bool {
+	return slices.ContainsFunc(f.ELF().Sections, func(s *elf.Section) bool {
+		return s.Flags&elf.SHF_EXECINSTR != 0 && s.Type != elf.SHT_NOBITS && s.Size > 0
+	})
+}
+
+// Files returns the jobs for ELF files.
+func Files(names []string) (jobs []Job) {
+	for _, name := range names {
+		jobs = append(jobs, Job{Debug: filepath.Clean(name)})
+	}
+	return jobs
+}

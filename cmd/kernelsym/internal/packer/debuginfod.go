@@ -1,0 +1,154 @@
+package packer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// The errors of debuginfod servers.
+var (
+	ErrNoServers = errors.New("no debuginfod server is known: set DEBUGINFOD_URLS to the URLs of some, " +
+		"separated by spaces")
+	ErrNotServed = errors.New("no server has it")
+	ErrSilent    = errors.New("the server sent nothing")
+)
+
+// Debuginfod fetches files from servers, as debuginfod(8) specifies.
+type Debuginfod struct {
+	URLs   []string // of the servers; the first that has a file counts
+	Client *http.Client
+
+	// Silence is how long a server may send nothing before the next is asked; 0 stands for 90
+	// seconds.
+	Silence time.Duration
+}
+
+// ParseURLs returns the servers in the value of DEBUGINFOD_URLS.
+func ParseURLs(value string) ([]string, error) {
+	urls := strings.Fields(value)
+	if len(urls) == 0 {
+		return nil, ErrNoServers
+	}
+	for _, server := range urls {
+		if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("DEBUGINFOD_URLS: %q is no URL of HTTP", server)
+		}
+	}
+	return urls, nil
+}
+
+// A Build is what is asked of a server.
+type Build struct {
+	ID     string
+	Module string // the name of the module, empty for the core kernel or if it is not known
+}
+
+// Run makes the packs of builds, one after the other: a file is removed before the next is
+// fetched. It goes on after one that cannot be made; the error tells of all of these.
+func (d *Debuginfod) Run(ctx context.Context, builds []Build, o Options) (Result, error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return Result{}, err
+	}
+	var c collector
+	for _, b := range builds {
+		if err := ctx.Err(); err != nil {
+			return c.result, errors.Join(append(c.errs, err)...)
+		}
+		c.add(d.run(ctx, b, o))
+	}
+	return c.result, errors.Join(c.errs...)
+}
+
+// run fetches the debug information of a build and makes its pack.
+func (d *Debuginfod) run(ctx context.Context, b Build, o Options) (r Result, err error) {
+	if !pack.IsBuildID(b.ID) {
+		return r, fmt.Errorf("%q is no build id: it has 16 to 64 lower-case hexadecimal digits", b.ID)
+	}
+	dir, err := os.MkdirTemp("", "kernelsym-*")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	fetched := filepath.Join(dir, b.ID)
+	served, err := d.fetch(ctx, b.ID, fetched, &o)
+	if err != nil {
+		return r, err
+	}
+	if b.Module == "" {
+		b.Module = served
+	}
+	job := Job{Debug: fetched, BuildID: b.ID}
+	if b.Module != "" { // a file of debug information alone has only this name
+		job.Debug = filepath.Join(dir, filepath.Base(b.Module)+".ko")
+		if err := os.Rename(fetched, job.Debug); err != nil {
+			return r, err
+		}
+	} else if err := needName(fetched); err != nil {
+		return r, err
+	}
+	size := sizeOf(job.Debug)
+	o.grow(size)
+	return o.run(job, size)
+}
+
+// needName returns an error if a module's file does not say what the module is called.
+func needName(file string) error {
+	f, err := kelf.Open(file)
+	if err != nil {
+		return err
+	}
+	if id := f.Info().BuildID; f.IsModule() && !hasCode(f) {
+		err = fmt.Errorf("build %s: neither the server nor the debug information says how the module is called", id)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// fetch fetches the debug information of a build from the first server that has it, and returns
+// the name of the module that the server says, empty if it does not.
+func (d *Debuginfod) fetch(ctx context.Context, id, to string, o *Options) (module string, err error) {
+	var errs []error
+	for _, server := range d.URLs {
+		module, err = d.get(ctx, strings.TrimRight(server, "/")+"/buildid/"+id+"/debuginfo", to, o)
+		if err == nil {
+			return module, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("build %s: %w: %w", id, ErrNotServed, errors.Join(errs...))
+}
+
+// RunningBuilds returns the core kernel that runs and its modules, which sysfs tells to every user.
+func RunningBuilds(sysfs string) (builds []Build, err error) {
+	names, err := filepath.Glob(filepath.Join(sysfs, "module/*/notes/.note.gnu.build-id"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{filepath.Join(sysfs, "kernel/notes")}, names...) {
+		id, err := readBuildID(name)
+		if err != nil {
+			return nil, err
+		}
+		if id == "" {
+			continue // the module has gone, or this is no Linux
+		}
+		b := Build{ID: id}
+		if name != filepath.Join(sysfs, "kernel/notes") {
+			b.Module = filepath.Base(filepath.Dir(filepath.Dir(name)))
+		}
+		builds = append(builds, b)
+	}
+	if len(builds) == 0 {
+		return nil, fmt.Errorf("no build id in %s: is sysfs mounted there? Otherwise --build-id names builds", sysfs)
+	}
+	return builds, nil
+}

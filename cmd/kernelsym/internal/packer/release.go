@@ -1,0 +1,165 @@
+package packer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+)
+
+// ErrNoVmlinux says that the core kernel's ELF file is in none of the places.
+var ErrNoVmlinux = errors.New("no vmlinux with debug information: install the debug package of the kernel " +
+	"(docs/packs.md names them), or use --debuginfod")
+
+// vmlinuxPlaces are where distributions put the core kernel's ELF file of a release, %s, the ones
+// with debug information first.
+var vmlinuxPlaces = []string{
+	"usr/lib/debug/boot/vmlinux-%s",                  // Debian, Ubuntu
+	"usr/lib/debug/lib/modules/%s/vmlinux",           // Fedora, RHEL, Amazon Linux
+	"usr/lib/debug/usr/lib/modules/%s/vmlinux",       // the same, where /lib is in /usr
+	"usr/lib/debug/boot/vmlinux-%s.debug",            // SUSE
+	"usr/lib/debug/usr/lib/modules/%s/vmlinux.debug", // SUSE, where /lib is in /usr
+	"usr/lib/debug/lib/modules/%s/vmlinux.debug",
+	"usr/lib/debug/vmlinux-%s",
+	"boot/vmlinux-%s",
+	"lib/modules/%s/vmlinux",
+	"lib/modules/%s/build/vmlinux", // Arch, with linux-headers; where it was compiled
+	"usr/lib/modules/%s/build/vmlinux",
+}
+
+// modulePlaces are where modules of a release are, debugPlaces where their debug information is,
+// in the same directories below.
+var (
+	modulePlaces = []string{"lib/modules/%s", "usr/lib/modules/%s"}
+	debugPlaces  = []string{"usr/lib/debug/lib/modules/%s", "usr/lib/debug/usr/lib/modules/%s"}
+)
+
+// Release returns the jobs for all code of a release: the core kernel and its modules, as
+// distributions install them below root. If that release runs, by root/proc, its build id in
+// root/sys counts. The error wraps ErrNoVmlinux if the core kernel is not there; the jobs are
+// then those for the modules.
+func Release(root, release string) ([]Job, error) {
+	if release == "" || strings.ContainsAny(release, "/%") || strings.HasPrefix(release, ".") {
+		return nil, fmt.Errorf("%q is no release of a kernel, as uname -r prints it", release)
+	}
+	place := func(format string) string { return filepath.Join(root, fmt.Sprintf(format, release)) }
+	jobs, err := releaseModules(place, release)
+	if err != nil {
+		return nil, err
+	}
+	id, err := runningBuildID(root, release)
+	if err != nil {
+		return nil, err
+	}
+	for _, format := range vmlinuxPlaces {
+		if info, err := os.Stat(place(format)); err == nil && info.Mode().IsRegular() {
+			core := Job{Debug: place(format), BuildID: id, Release: release}
+			return append([]Job{core}, jobs...), nil
+		}
+	}
+	return jobs, fmt.Errorf("%w: looked for %s", ErrNoVmlinux, strings.Join(filled(vmlinuxPlaces, place), ", "))
+}
+
+func filled(formats []string, place func(string) string) (names []string) {
+	for _, format := range formats {
+		names = append(names, place(format))
+	}
+	return names
+}
+
+// runningBuildID returns the running kernel's build id if its release is the given one, else
+// nothing.
+func runningBuildID(root, release string) (string, error) {
+	running, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
+	if err != nil || strings.TrimSpace(string(running)) != release {
+		return "", nil //nolint:nilerr // no kernel runs there
+	}
+	return readBuildID(filepath.Join(root, "sys/kernel/notes"))
+}
+
+// readBuildID returns the build id in a file of notes, empty if there is no such file.
+func readBuildID(name string) (string, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	id, err := buildid.Parse(f)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
+
+// releaseModules returns the jobs for the modules: those installed, each with its debug
+// information, or else those of which only that is there.
+func releaseModules(place func(string) string, release string) (jobs []Job, err error) {
+	debug := filled(debugPlaces, place)
+	for _, dir := range append(filled(modulePlaces, place), debug...) {
+		if jobs, err = modulesIn(dir, debug, release); err != nil || len(jobs) > 0 {
+			return jobs, err
+		}
+	}
+	return nil, nil
+}
+
+// modulesIn returns the jobs for the modules in a directory, none if it is not there.
+func modulesIn(dir string, debug []string, release string) (jobs []Job, err error) {
+	checked := false // one that is compressed
+	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		plain, ok := moduleFile(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name == dir:
+			return nil
+		case err != nil || !ok || !entry.Type().IsRegular():
+			return err
+		}
+		job := Job{Debug: name, Release: release}
+		rel, err := filepath.Rel(dir, plain)
+		if err != nil {
+			return err
+		}
+		if file := debugFile(debug, rel); file != "" && file != name {
+			job.Debug, job.Loaded = file, name
+		}
+		// A package is one build: to decompress all of its modules would take far longer than
+		// to read their debug information.
+		if compressed := plain != name; job.Loaded != "" && (!compressed || !checked) {
+			job.CheckLoaded = true
+			checked = checked || compressed
+		}
+		jobs = append(jobs, job)
+		return nil
+	})
+	return jobs, err
+}
+
+// debugFile returns the first file with the debug information of a module, by its name below one
+// of some directories; empty if none has it.
+func debugFile(dirs []string, module string) string {
+	for _, dir := range dirs {
+		for _, name := range []string{module, module + ".debug"} {
+			if file := filepath.Join(dir, name); sizeOf(file) > 0 {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// moduleFile reports whether a file is a module's, or its debug information, and returns its name
+// without what compression added.
+func moduleFile(name string) (plain string, ok bool) {
+	plain = strings.TrimSuffix(name, ".debug")
+	if !strings.HasSuffix(plain, ".ko") {
+		plain = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	return plain, strings.HasSuffix(plain, ".ko")
+}

@@ -1,0 +1,135 @@
+// Package packfiles finds and opens packs in the files and directories that a command line
+// names.
+package packfiles
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// ErrNotFound says that there is no pack of a build.
+var ErrNotFound = errors.New("no pack of this build")
+
+// Files are packs, each of which is read when it is first asked for and kept. They are not
+// safe for concurrent use.
+type Files struct {
+	names map[string]string // of files, by build id
+	packs map[string]*pack.Pack
+}
+
+// Find returns the packs at some paths. A path is that of a pack, under any name, or of a
+// directory, in which packs are named <build id>.kspack and anything else is passed over.
+// Files that are named are read at once, those in directories when they are asked for.
+// Where two paths have a pack of one build, the first counts.
+func Find(paths []string) (*Files, error) {
+	f := &Files{names: make(map[string]string), packs: make(map[string]*pack.Pack)}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			err = f.addDirectory(path)
+		} else {
+			err = f.addFile(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *Files) addDirectory(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), pack.Ext)
+		if _, has := f.names[id]; ok && !has && pack.IsBuildID(id) {
+			f.names[id] = filepath.Join(path, e.Name())
+		}
+	}
+	return nil
+}
+
+func (f *Files) addFile(path string) error {
+	p, err := read(path)
+	if err != nil {
+		return err
+	}
+	id := p.Info().BuildID
+	if _, has := f.names[id]; !has {
+		f.names[id], f.packs[id] = path, p
+	}
+	return nil
+}
+
+// BuildIDs returns the build ids of which there are packs, sorted: those in directories by
+// their names alone.
+func (f *Files) BuildIDs() []string { return slices.Sorted(maps.Keys(f.names)) }
+
+// Open returns the pack of a build. The error wraps ErrNotFound if there is none, and
+// otherwise names the file that cannot be read.
+func (f *Files) Open(buildID string) (*pack.Pack, error) {
+	if p := f.packs[buildID]; p != nil {
+		return p, nil
+	}
+	name, ok := f.names[buildID]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, buildID)
+	}
+	p, err := read(name)
+	if err != nil {
+		return nil, err
+	}
+	if id := p.Info().BuildID; id != buildID {
+		return nil, fmt.Errorf("%s: a pack of another build: %s", name, id)
+	}
+	f.packs[buildID] = p
+	return p, nil
+}
+
+// All returns all packs in the order of their build ids, and an error that names those that
+// cannot be read.
+func (f *Files) All() (packs []*pack.Pack, err error) {
+	for _, id := range f.BuildIDs() {
+		p, errOpen := f.Open(id)
+		if errOpen != nil {
+			err = errors.Join(err, errOpen)
+			continue
+		}
+		packs = append(packs, p)
+	}
+	return packs, err
+}
+
+// read reads a pack from a file. It does not open what is not regular: that could wait for
+// a writer.
+func read(name string) (*pack.Pack, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := pack.Read(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}

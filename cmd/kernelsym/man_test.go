@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMan verifies that each command has a page, except the hidden one, and that the pages depend
+// only on the commands and on SOURCE_DATE_EPOCH.
+func TestMan(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1767225600") // 1 January 2026
+	write := func() map[string]string {
+		dir := filepath.Join(t.TempDir(), "man")
+		require.NoError(t, runCommand(t.Context(), newCommand(), []string{"man", dir}))
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		pages := make(map[string]string)
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			require.NoError(t, err)
+			pages[e.Name()] = string(text)
+		}
+		return pages
+	}
+	pages := write()
+	assert.Equal(t, pages, write())
+	for _, cmd := range newCommand().Commands() {
+		name := "kernelsym-" + cmd.Name() + ".1"
+		if cmd.Hidden {
+			assert.NotContains(t, pages, name)
+			continue
+		}
+		assert.Contains(t, pages[name], cmd.Short)
+	}
+	assert.Contains(t, pages["kernelsym.1"], `"Jan 2026" "kernelsym `+version+`"`)
+}

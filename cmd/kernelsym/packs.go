@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// packUsage describes the flag that names packs.
+const packUsage = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+
+// packs are the packs that a command line names.
+type packs struct {
+	files   *packfiles.Files
+	images  map[string]*packImage // by build id, or by the name that was asked for
+	missing map[string]bool       // build ids of which it was said that there is no pack
+}
+
+// openPacks returns the packs at paths, nil if there are no paths.
+func openPacks(paths []string) (*packs, error) {
+	if len(paths) == 0 {
+		return nil, nil //nolint:nilnil // no packs were asked for
+	}
+	files, err := packfiles.Find(paths)
+	if err != nil {
+		return nil, err
+	}
+	if len(files.BuildIDs()) == 0 {
+		return nil, fmt.Errorf("no packs in %s: their names there are <build id>%s", strings.Join(paths, ", "), pack.Ext)
+	}
+	return &packs{files: files, images: make(map[string]*packImage), missing: make(map[string]bool)}, nil
+}
+
+// The errors of packs that are asked for by an image's name.
+var (
+	errNoPack       = errors.New("none of the packs is")
+	errSeveralPacks = errors.New("several packs are")
+)
+
+// named returns the image with that build id or name.
+func (p *packs) named(name string) (*packImage, error) {
+	if image := p.images[name]; image != nil {
+		return image, nil
+	}
+	if pack.IsBuildID(name) {
+		return p.byBuildID(name)
+	}
+	all, err := p.files.All()
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, candidate := range all {
+		if candidate.Info().Name == name {
+			ids = append(ids, candidate.Info().BuildID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return nil, fmt.Errorf("%w of %q", errNoPack, name)
+	case 1:
+		p.images[name], err = p.byBuildID(ids[0])
+		return p.images[name], err
+	}
+	return nil, fmt.Errorf("%w of %q: write the build id of one in place of the name: %s",
+		errSeveralPacks, name, strings.Join(ids, ", "))
+}
+
+// missingOnce reports, the first time, that there is no pack of a build.
+func (p *packs) missingOnce(id string) bool {
+	first := !p.missing[id]
+	p.missing[id] = true
+	return first
+}
+
+// byBuildID returns the image of a build; the error wraps packfiles.ErrNotFound if there is
+// no pack.
+func (p *packs) byBuildID(id string) (*packImage, error) {
+	if image := p.images[id]; image != nil {
+		return image, nil
+	}
+	opened, err := p.files.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	image := newPackImage(opened)
+	p.images[id] = image
+	return image, nil
+}
+
+// packImage is a pack with its symbols at hand.
+type packImage struct {
+	*pack.Pack
+	symbols []pack.Symbol
+}
+
+func newPackImage(p *pack.Pack) *packImage {
+	return &packImage{Pack: p, symbols: slices.Collect(p.Symbols())}
+}
+
+// address returns the pack address at an offset from where relative addresses count from.
+func (p *packImage) address(offset int64) (addr uint32, ok bool) {
+	at := offset + int64(p.Info().Base)
+	return uint32(at), at >= 0 && at <= math.MaxUint32
+}
+
+// offset is what [packImage.address] takes for a pack address.
+func (p *packImage) offset(addr uint32) int64 { return int64(addr) - int64(p.Info().Base) }
+
+// relative returns the form of a relative address that lookup takes.
+func relative(image string, offset int64) string { return fmt.Sprintf("%s%+#x", image, offset) }
+
+// symbol returns the symbol that covers a pack address, the zero value if none does.
+func (p *packImage) symbol(addr uint32) pack.Symbol {
+	i := sort.Search(len(p.symbols), func(i int) bool { return p.symbols[i].End > addr })
+	if i == len(p.symbols) || p.symbols[i].Start > addr {
+		return pack.Symbol{}
+	}
+	return p.symbols[i]
+}
+
+// chain returns the functions and lines at a pack address that a symbol covers, innermost
+// first; none if the pack says that the code is another function's.
+func (p *packImage) chain(addr uint32, symbol string) []pack.Frame {
+	frames := p.Find(addr, nil)
+	if n := len(frames); n == 0 || frames[n-1].Function != "" && !pack.Agree(symbol, frames[n-1].Function) {
+		return nil
+	}
+	return frames
+}
+
+// position is where a frame is in the source, empty if that is not known.
+func position(file string, line uint32) string {
+	if file == "" || line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
+}

@@ -1,0 +1,5 @@
+#!/bin/sh
+# Runs after the files are removed.
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi

@@ -1,0 +1,165 @@
+// Package btf reads the names in BTF, the kernel's type information: of BPF programs,
+// which bpf(2) gives, and of the kernel and its modules, in /sys/kernel/btf. It is laid
+// out as in include/uapi/linux/btf.h; the kinds 20 to 22, and 24 bits of members and 7 of
+// kind where there were 16 and 5, are expected in Linux 7.4. A kernel without these has
+// zeros in the bits that are new.
+package btf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// ErrMalformed says that data is not BTF as the kernel has it, or newer than this package.
+var ErrMalformed = errors.New("malformed BTF")
+
+// BTF is types and strings. It is immutable.
+type BTF struct {
+	types, strings []byte
+
+	base        *BTF   // whose types and strings come first; nil for none
+	firstType   uint32 // number of the first of types
+	firstString uint32 // offset of the first of strings
+}
+
+// A Type is one type.
+type Type struct {
+	ID      uint32 // its number
+	Kind    Kind
+	Members uint32 // how many members, parameters or sites follow
+	More    []byte // what follows struct btf_type
+
+	name uint32
+}
+
+const (
+	magic     = 0xeb9f
+	version   = 1
+	headerLen = 24 // struct btf_header; newer kernels have more behind that
+	typeLen   = 12 // struct btf_type
+)
+
+// Parse returns the BTF in data, which it keeps: it is valid as long as that is not
+// changed. It is in the machine's byte order, as the kernel takes no other.
+func Parse(data []byte) (*BTF, error) {
+	return parse(data, &BTF{firstType: 1}) // type 0 is void
+}
+
+// ParseSplit returns the BTF in data that continues the types and strings of base. It
+// keeps both.
+func ParseSplit(data []byte, base *BTF) (*BTF, error) {
+	split := &BTF{base: base, firstType: base.firstType, firstString: base.firstString + uint32(len(base.strings))}
+	for t, err := range base.Types() {
+		if err != nil {
+			return nil, fmt.Errorf("its base: %w", err)
+		}
+		split.firstType = t.ID + 1
+	}
+	return parse(data, split)
+}
+
+// parse sets the types and strings of b.
+func parse(data []byte, b *BTF) (*BTF, error) {
+	if len(data) < headerLen || binary.NativeEndian.Uint16(data) != magic {
+		return nil, fmt.Errorf("%w: no header", ErrMalformed)
+	}
+	field := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(data[i:])) }
+	header := field(4)
+	switch {
+	case data[2] != version:
+		return nil, fmt.Errorf("%w: version %d", ErrMalformed, data[2])
+	case data[3] != 0: // as the kernel refuses them
+		return nil, fmt.Errorf("%w: flags %#x", ErrMalformed, data[3])
+	case header < headerLen:
+		return nil, fmt.Errorf("%w: a header of %d bytes", ErrMalformed, header)
+	}
+	section := func(offset, length uint64) ([]byte, bool) {
+		from := header + offset
+		if from+length > uint64(len(data)) {
+			return nil, false
+		}
+		return data[from : from+length], true
+	}
+	var ok, okStrings bool
+	b.types, ok = section(field(8), field(12))
+	b.strings, okStrings = section(field(16), field(20))
+	if !ok || !okStrings {
+		return nil, fmt.Errorf("%w: a section of %d bytes reaches over the end", ErrMalformed, len(data))
+	}
+	return b, nil
+}
+
+// String returns the string at an offset, empty if there is none.
+func (b *BTF) String(offset uint32) string {
+	for offset < b.firstString {
+		b = b.base
+	}
+	offset -= b.firstString
+	if uint64(offset) >= uint64(len(b.strings)) {
+		return ""
+	}
+	s, _, ok := bytes.Cut(b.strings[offset:], []byte{0})
+	if !ok {
+		return ""
+	}
+	return string(s)
+}
+
+// Name returns the name of a type of b, empty if it has none.
+func (b *BTF) Name(t Type) string { return b.String(t.name) }
+
+// Base returns the BTF that b continues, nil if it stands alone.
+func (b *BTF) Base() *BTF { return b.base }
+
+// Types returns the types, without those of the base. What is malformed, or of a kind
+// that is newer than this code, ends them with an error.
+func (b *BTF) Types() iter.Seq2[Type, error] {
+	return func(yield func(Type, error) bool) {
+		rest := b.types
+		for id := b.firstType; len(rest) > 0; id++ {
+			t, err := parseType(rest, id)
+			if !yield(t, err) || err != nil {
+				return
+			}
+			rest = rest[typeLen+len(t.More):]
+		}
+	}
+}
+
+func parseType(data []byte, id uint32) (Type, error) {
+	if len(data) < typeLen {
+		return Type{}, fmt.Errorf("%w: type %d is cut off", ErrMalformed, id)
+	}
+	info := binary.NativeEndian.Uint32(data[4:])
+	t := Type{
+		ID: id, Kind: Kind(info >> 24 & 0x7f), Members: info & 0xff_ffff,
+		name: binary.NativeEndian.Uint32(data),
+	}
+	more, ok := t.Kind.more(uint64(t.Members))
+	if !ok {
+		return Type{}, fmt.Errorf("%w: type %d is of kind %d, which is not known", ErrMalformed, id, t.Kind)
+	}
+	if more > uint64(len(data)-typeLen) {
+		return Type{}, fmt.Errorf("%w: type %d is cut off", ErrMalformed, id)
+	}
+	t.More = data[typeLen : typeLen+more]
+	return t, nil
+}
+
+// FunctionNames returns the names of all functions by the numbers of their types, without
+// those of the base. With an error, it returns those before it.
+func (b *BTF) FunctionNames() (map[uint32]string, error) {
+	names := make(map[uint32]string)
+	for t, err := range b.Types() {
+		if err != nil {
+			return names, err
+		}
+		if t.Kind == KindFunc {
+			names[t.ID] = b.Name(t)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,80 @@
+package dwarfpack
+
+import (
+	"fmt"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// files are the source files of a kernel.
+type files struct {
+	units *units
+	w     *pack.Writer
+	tree  sourceTree
+}
+
+// number returns the number in the pack of a file of a unit, 0 if it has none of that number.
+func (fs *files) number(u *unit, number uint64) (pack.File, error) {
+	t, err := u.fileTable(nil)
+	if err != nil || number < t.first || number-t.first >= uint64(len(t.files)) {
+		return 0, err
+	}
+	e := &t.files[number-t.first]
+	if e.known {
+		return e.number, nil
+	}
+	path, err := fs.path(u, t, e)
+	if err != nil {
+		return 0, fmt.Errorf("file %d: %w", number, err)
+	}
+	e.number, e.known = fs.w.File(path), true
+	return e.number, nil
+}
+
+// path returns the path of a file of a line table, from the top of the kernel tree.
+func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
+	name, err := u.string(t.data, e.name)
+	if err != nil {
+		return "", err
+	}
+	comp, err := u.compDir()
+	if err != nil {
+		return "", err
+	}
+	dir := "" // number 0 is where it was compiled
+	if e.dir > 0 && e.dir < uint64(len(t.dirs)) {
+		if dir, err = u.dirName(t, t.dirs[e.dir]); err != nil {
+			return "", err
+		}
+	}
+	return fs.tree.strip(comp, join(comp, join(dir, name))), nil
+}
+
+// findTop looks for a unit that has headers in include/linux: what is above that
+// directory is the top of the tree. Units of assembler code tend to have none.
+func (fs *files) findTop() error {
+	for _, off := range fs.units.starts {
+		u, err := fs.units.read(off, nil)
+		if err != nil {
+			return fmt.Errorf("section %s: unit at %#x: %w", fs.units.info.Name(), off, err)
+		}
+		t, err := u.fileTable(nil)
+		if err != nil {
+			return err
+		}
+		comp, err := u.compDir()
+		if err != nil {
+			return err
+		}
+		for _, dir := range t.dirs {
+			name, err := u.dirName(t, dir)
+			if err != nil {
+				return err
+			}
+			if fs.tree.find(comp, name); fs.tree.known {
+				return nil
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package dwarfpack
+
+import (
+	"path"
+	"strings"
+)
+
+// A sourceTree says where the top of the kernel tree was when the file was compiled, so
+// that paths can be given from there: "mm/slub.c". Files elsewhere keep their paths.
+type sourceTree struct {
+	known bool
+	top   string // the absolute path; empty if the compiler was told to leave it out
+	build string // if so, the directory that was compiled in, from the top
+}
+
+// find notes the top of the tree if a directory of a unit shows it.
+func (s *sourceTree) find(comp, dir string) {
+	const headers = "include/linux"
+	full := join(comp, dir)
+	top, ok := strings.CutSuffix("/"+full, "/"+headers)
+	if !ok || strings.HasSuffix(top, "/tools") {
+		return
+	}
+	s.known = true
+	if path.IsAbs(comp) || path.IsAbs(dir) {
+		s.top = path.Clean(top)
+		return
+	}
+	s.build = comp
+}
+
+// strip returns the path of a file from the top of the tree.
+func (s *sourceTree) strip(comp, file string) string {
+	if rest, ok := strings.CutPrefix(file, comp+"/"); ok && comp != "" {
+		return rest
+	}
+	top := s.top
+	if s.build != "" {
+		// Debian's 6.1 leaves the top out for the compiler, but not for the assembler.
+		top, _ = strings.CutSuffix(comp, "/"+s.build)
+	}
+	if rest, ok := strings.CutPrefix(file, top+"/"); ok && top != "" {
+		return rest
+	}
+	return file
+}
+
+// join returns the path of a file that is named from a directory.
+func join(dir, file string) string {
+	if path.IsAbs(file) {
+		return path.Clean(file)
+	}
+	return path.Join(dir, file)
+}
+
+// compDir returns the directory in which a unit was compiled.
+func (u *unit) compDir() (string, error) {
+	v, ok := u.root.get(slotCompDir)
+	if !ok {
+		return "", nil
+	}
+	dir, err := u.string(u.data, v)
+	if err != nil || dir == "" {
+		return "", err
+	}
+	return path.Clean(dir), nil
+}
+
+// dirName returns the name of a directory of a line table.
+func (u *unit) dirName(t *fileTable, dir value) (string, error) {
+	if dir.form == 0 {
+		return "", nil
+	}
+	return u.string(t.data, dir)
+}

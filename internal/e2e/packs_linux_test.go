@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// loadAllModules loads every module that the virtual machine has a use for.
+func loadAllModules(t *testing.T) {
+	t.Helper()
+	loaded := 0
+	for _, name := range kerneltest.ModuleNames(t) {
+		if kerneltest.LoadModule(name) == nil { // many want hardware
+			loaded++
+		}
+	}
+	require.Greater(t, loaded, 100)
+}
+
+// TestPackNames compares the symbols in packs with those of the running kernel: names,
+// aliases and ends (contract 3.1 to 3.3).
+func TestPackNames(t *testing.T) {
+	kerneltest.NeedVM(t)
+	packs := packsOf(t)
+	loadAllModules(t)
+	snapshot, err := symcache.Load(t.Context(), sources.List(sources.Everything("/proc", "/sys"))...)
+	require.NoError(t, err)
+	images, symbols, different := 0, 0, 0
+	for _, table := range snapshot.Tables() {
+		for _, m := range table.Live() {
+			if m.Text == nil || m.BuildID == "" {
+				continue
+			}
+			p := packs[m.BuildID]
+			if !assert.NotNil(t, p, "no pack of %s", m.Name()) {
+				continue
+			}
+			assert.Equal(t, m.Name(), p.Info().Name)
+			images++
+			symbols += m.Len()
+			different += differences(t, m, p)
+		}
+	}
+	kerneltest.Figure("pack_name_differences %d of %d symbols of %d images", different, symbols, images)
+	assert.Zero(t, different)
+	assert.Greater(t, images, 100)
+}
+
+// differences returns how many symbols of an image and its pack are different, and names the
+// first few.
+func differences(t *testing.T, m *symtab.Image, p *pack.Pack) (n int) {
+	t.Helper()
+	type symbol struct {
+		start, end uint64 // from the base
+		name       string
+		folded     bool
+	}
+	var running, packed []symbol
+	for i := range m.Len() {
+		s := m.Symbol(i)
+		name := s.Name()
+		running = append(running, symbol{s.Start - m.Base, s.End - m.Base, name.System, name.Folded})
+	}
+	for s := range p.Symbols() {
+		base := uint64(p.Info().Base)
+		packed = append(packed, symbol{uint64(s.Start) - base, uint64(s.End) - base, s.Name, s.Folded})
+	}
+	missing := func(from, in []symbol, where string) {
+		has := make(map[symbol]bool, len(in))
+		for _, s := range in {
+			has[s] = true
+		}
+		for _, s := range from {
+			if has[s] {
+				continue
+			}
+			if n++; n <= 6 {
+				t.Logf("%s: %+v is not in the %s", m.Name(), s, where)
+			}
+		}
+	}
+	missing(running, packed, "pack")
+	missing(packed, running, "kernel")
+	return n
+}

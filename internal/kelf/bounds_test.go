@@ -1,0 +1,86 @@
+package kelf
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// oneSection returns a file of 8 bytes with a section at address 0x1000 that claims to have size.
+func oneSection(size uint64) *File {
+	const fileLen = 8
+	header := elf.SectionHeader{
+		Type: elf.SHT_PROGBITS, Flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, Addr: 0x1000, Size: size, FileSize: size,
+	}
+	return &File{
+		elf: &elf.File{
+			FileHeader: elf.FileHeader{ByteOrder: binary.LittleEndian},
+			Sections:   []*elf.Section{{}, {SectionHeader: header, ReaderAt: bytes.NewReader(make([]byte, fileLen))}},
+		},
+		size: fileLen,
+	}
+}
+
+// sameName returns the table of n functions that share a name.
+func sameName(f *File, n int, names []byte) *SymbolTable {
+	var entries []byte
+	for i := range n {
+		entries = append(entries, 0, 0, 0, 0, byte(elf.STT_FUNC), 0, 1, 0)
+		entries = binary.LittleEndian.AppendUint64(entries, 0x1000+uint64(i))
+		entries = binary.LittleEndian.AppendUint64(entries, 1)
+	}
+	return &SymbolTable{entries: entries, names: names, file: f.elf}
+}
+
+// TestNamesAreBounded verifies that symbols that share one name, as long as the file, are not
+// copied at that length, and that a reader still can tell that it is too long.
+func TestNamesAreBounded(t *testing.T) {
+	f := oneSection(8)
+	for what, names := range map[string][]byte{
+		"with an end":    append(bytes.Repeat([]byte("a"), 1<<16), 0),
+		"without an end": bytes.Repeat([]byte("a"), 1<<16),
+	} {
+		table := sameName(f, 1000, names)
+		name := table.At(999).Name
+		assert.Greater(t, len(name), symtab.MaxNameLen, what)
+		assert.LessOrEqual(t, len(name), symtab.MaxNameLen+2, what)
+		list, err := sortedList(f.elf, table)
+		require.NoError(t, err)
+		assert.Len(t, list, 1000*(lineLen+len(name)), what)
+	}
+	table := sameName(f, 1, append(bytes.Repeat([]byte("a"), symtab.MaxNameLen), 0))
+	assert.Len(t, table.At(0).Name, symtab.MaxNameLen, "the longest that is right is whole")
+}
+
+// TestListTooLargeIsRefused verifies that symbols whose names add up to more than a kernel's do
+// not take memory without end.
+func TestListTooLargeIsRefused(t *testing.T) {
+	f := oneSection(8)
+	n := maxSmall/(symtab.MaxNameLen+lineLen) + 1
+	_, err := sortedList(f.elf, sameName(f, n, append(bytes.Repeat([]byte("a"), symtab.MaxNameLen), 0)))
+	require.ErrorContains(t, err, "the names of the symbols")
+}
+
+// TestReadAtAllocatesNoMoreThanTheFileHas verifies that a file of a few bytes that claims a
+// section of any size is refused before there is memory for it.
+func TestReadAtAllocatesNoMoreThanTheFileHas(t *testing.T) {
+	data, err := oneSection(8).readAt(0x1002, 6)
+	require.NoError(t, err)
+	assert.Len(t, data, 6)
+	for _, test := range []struct {
+		section uint64
+		size    int
+	}{
+		{8, 9}, {9, 1}, {math.MaxInt64, math.MaxInt}, {math.MaxUint64 - 0x1000, -0x2000},
+	} {
+		_, err := oneSection(test.section).readAt(0x1000, test.size)
+		assert.ErrorContains(t, err, "does not hold", "%+v", test)
+	}
+}

@@ -1,0 +1,100 @@
+package kelf
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// ErrNotKernel is returned for an ELF file that is neither a core kernel nor a module.
+var ErrNotKernel = errors.New("neither a kernel nor a module: no symbols _text or _stext and _etext, " +
+	"and no section .modinfo")
+
+// A File is an open ELF file of a kernel. It is not safe for concurrent use.
+type File struct {
+	name    string
+	elf     *elf.File
+	size    uint64 // in bytes, decompressed
+	info    pack.Info
+	areas   areas
+	bases   []uint64 // of a module's sections, by number
+	symbols []uint64 // addresses of a module's symbols, by number; nil until needed
+	spools  spools
+}
+
+// arches are the machines of ELF, as GOARCH.
+var arches = map[elf.Machine]string{
+	elf.EM_X86_64:    "amd64",
+	elf.EM_AARCH64:   "arm64",
+	elf.EM_RISCV:     "riscv64",
+	elf.EM_S390:      "s390x",
+	elf.EM_LOONGARCH: "loong64",
+}
+
+// Open opens an ELF file of a kernel. One whose name ends in .gz, .xz or .zst is
+// decompressed first, into a temporary file if it is large. The error names the file and
+// wraps [ErrNotKernel] for a file of another kind.
+func Open(name string) (*File, error) {
+	osFile, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{name: name, spools: spools{osFile}}
+	if err := f.open(osFile); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// open reads all but the debug information.
+func (f *File) open(osFile *os.File) error {
+	if stat, err := osFile.Stat(); err != nil {
+		return err
+	} else if !stat.Mode().IsRegular() {
+		return fmt.Errorf("%w: not a regular file", fs.ErrInvalid)
+	}
+	r, size, err := f.spools.decompress(osFile)
+	if err != nil {
+		return err
+	}
+	f.size = size
+	if f.elf, err = elf.NewFile(r); err != nil {
+		return err
+	}
+	arch, ok := arches[f.elf.Machine]
+	if !ok || f.elf.Class != elf.ELFCLASS64 {
+		return fmt.Errorf("%w: %v of class %v", errors.ErrUnsupported, f.elf.Machine, f.elf.Class)
+	}
+	f.info.Arch = arch
+	if f.info.BuildID, err = readBuildID(f.elf); err != nil {
+		return err
+	}
+	if f.IsModule() {
+		return f.openModule()
+	}
+	return f.openCore()
+}
+
+// Close closes the file and removes what was decompressed. Sections must not be read
+// after it.
+func (f *File) Close() error { return f.spools.close() }
+
+// Name returns the name the file was opened by.
+func (f *File) Name() string { return f.name }
+
+// ELF returns the file's headers.
+func (f *File) ELF() *elf.File { return f.elf }
+
+// Info returns what a pack says of its kernel or module, without what only the symbols say: see
+// [File.Symbols]. The caller must not change what the slices hold.
+func (f *File) Info() pack.Info { return f.info }
+
+// IsModule reports whether the file is of a module.
+func (f *File) IsModule() bool {
+	return f.elf.Type == elf.ET_REL && (f.elf.Section(".modinfo") != nil || f.elf.Section(".gnu.linkonce.this_module") != nil)
+}

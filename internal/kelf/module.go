@@ -1,0 +1,89 @@
+package kelf
+
+import (
+	"debug/elf"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+const (
+	// codeBase is where the code of a module is laid out, as its relocations see it.
+	codeBase = 1 << 60
+	// dataBase is where the first of its other sections in memory is, each dataStep above
+	// the one before. Sections that are not in memory, of debug information, are at 0.
+	dataBase = 2 << 60
+	dataStep = 1 << 40
+)
+
+// openModule reads what a pack says of a module.
+func (f *File) openModule() error {
+	modinfo, err := read(f.elf.Section(".modinfo"))
+	if err != nil {
+		return err
+	}
+	f.info.Name, _ = ModuleName(f.name)
+	for entry := range strings.SplitSeq(string(modinfo), "\x00") {
+		if name, ok := strings.CutPrefix(entry, "name="); ok {
+			f.info.Name = name
+		}
+		if magic, ok := strings.CutPrefix(entry, "vermagic="); ok {
+			f.info.Release, _, _ = strings.Cut(magic, " ")
+		}
+	}
+	return f.layout()
+}
+
+// ModuleName returns the name of the module in a file, as Kbuild makes it of the file's, and
+// whether the file's name ends as that of a module.
+func ModuleName(file string) (string, bool) {
+	name, _, ok := strings.Cut(filepath.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_"), ok
+}
+
+// layout gives each section its address, and sections of code their pack address.
+func (f *File) layout() error {
+	f.bases = make([]uint64, len(f.elf.Sections))
+	size, atLoad := uint64(0), false
+	for i, s := range f.elf.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 {
+			continue
+		}
+		f.bases[i] = dataBase + dataStep*uint64(i)
+		atLoad = atLoad || isSizedAtLoad(f.info.Arch, s.Name)
+		if s.Flags&elf.SHF_EXECINSTR == 0 || strings.HasPrefix(s.Name, ".init") || atLoad {
+			continue
+		}
+		align := max(s.Addralign, 1)
+		if align&(align-1) != 0 || align > math.MaxUint32 || s.Size > math.MaxUint32 {
+			return fmt.Errorf("section %s: %d bytes aligned to %d", s.Name, s.Size, align)
+		}
+		start := (size + align - 1) &^ (align - 1)
+		if size = start + s.Size; size > math.MaxUint32 {
+			return fmt.Errorf("section %s: a module's code exceeds 4 GiB", s.Name)
+		}
+		f.bases[i] = codeBase + start
+		if s.Size == 0 {
+			continue
+		}
+		f.areas = append(f.areas, area{start: codeBase + start, end: codeBase + size, pack: uint32(start)})
+		section := pack.Section{Name: s.Name, Range: pack.Range{Start: uint32(start), End: uint32(size)}}
+		f.info.Sections = append(f.info.Sections, section)
+	}
+	f.info.Extent.End = uint32(size)
+	text := slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
+	if text >= 0 {
+		f.info.Base = f.info.Sections[text].Start
+	}
+	return nil
+}
+
+// isSizedAtLoad reports whether the kernel decides how long a section is when it loads the
+// module (arch/arm64/kernel/module-plts.c).
+func isSizedAtLoad(arch, section string) bool {
+	return arch == "arm64" && (section == ".plt" || section == ".text.ftrace_trampoline")
+}

@@ -1,0 +1,144 @@
+package kelf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// An ownList is the list of symbols that a kernel carries for itself, and prints as
+// /proc/kallsyms. scripts/kallsyms.c writes it into the read-only data; that of Linux 5.10 to
+// 7.3 is known. Its names are compressed: a byte stands for a token, which is a piece of text.
+type ownList struct {
+	order   binary.ByteOrder
+	num     int
+	names   []byte // for each symbol a length, as uvarint, and that many bytes
+	tokens  []byte // pieces of text, each with a zero byte behind it
+	index   []byte // where in tokens that of each byte is, 256 numbers of 16 bits
+	offsets []byte // of the addresses, num numbers of 32 bits
+	at      uint64 // address of offsets
+}
+
+// errOwnList says that the list is not written as it is known.
+var errOwnList = errors.New("the kernel's own list of symbols (kallsyms_names) is damaged or of an unknown form")
+
+// each calls yield for all symbols, in their order: with their number, type and name, which is
+// only valid until yield returns.
+func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
+	var tokens [256][]byte
+	if len(l.index) < 2*len(tokens) || len(l.offsets)/4 < l.num {
+		return errOwnList
+	}
+	for i := range tokens {
+		at := int(l.order.Uint16(l.index[2*i:]))
+		if at >= len(l.tokens) {
+			return errOwnList
+		}
+		end := bytes.IndexByte(l.tokens[at:], 0)
+		if end < 0 {
+			return errOwnList
+		}
+		tokens[i] = l.tokens[at : at+end]
+	}
+	var text []byte // the type, then the name
+	rest := l.names
+	for i := range l.num {
+		n, width := binary.Uvarint(rest)
+		if width <= 0 || n > uint64(len(rest)-width) || n > maxCompressed {
+			return errOwnList
+		}
+		text = text[:0]
+		for _, b := range rest[width : width+int(n)] {
+			text = append(text, tokens[b]...)
+		}
+		if len(text) < 2 || bytes.IndexByte(text, '\n') >= 0 {
+			return errOwnList
+		}
+		yield(i, text[0], text[1:])
+		rest = rest[width+int(n):]
+	}
+	return nil
+}
+
+// maxCompressed bounds the length of a name as it is written, which is no longer than the
+// name (KSYM_NAME_LEN).
+const maxCompressed = 512
+
+// An anchor is a symbol whose address in the ELF file is known.
+type anchor struct {
+	name string
+	addr uint64
+}
+
+// print returns the list as /proc/kallsyms has it, with the addresses of the ELF file. What the
+// offsets count from, a relocation may set; the anchors tell.
+func (l *ownList) print(anchors []anchor) ([]byte, error) {
+	numbers := make(map[string]int, len(anchors))
+	for _, a := range anchors {
+		numbers[a.name] = -1
+	}
+	err := l.each(func(i int, _ byte, name []byte) {
+		if number, ok := numbers[string(name)]; ok && number < 0 {
+			numbers[string(name)] = i
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	address, err := l.addresses(anchors, numbers)
+	if err != nil {
+		return nil, err
+	}
+	dst := make([]byte, 0, l.num*perSymbol)
+	err = l.each(func(i int, typ byte, name []byte) { dst = appendLine(dst, address(i), typ, name) })
+	return dst, err
+}
+
+// addresses returns the function that gives the addresses of symbols by their numbers: the one
+// that is right for the anchors, whose numbers are given.
+func (l *ownList) addresses(anchors []anchor, numbers map[string]int) (func(i int) uint64, error) {
+	if len(anchors) < 2 {
+		return nil, fmt.Errorf("%w: nothing tells its addresses", errOwnList)
+	}
+	for _, a := range anchors {
+		if numbers[a.name] < 0 {
+			return nil, fmt.Errorf("%w: %s is not in it", errOwnList, a.name)
+		}
+	}
+	offset := func(i int) uint32 { return l.order.Uint32(l.offsets[4*i:]) }
+	first, from := anchors[0].addr, offset(numbers[anchors[0].name])
+	for _, form := range []func(i int) uint64{
+		func(i int) uint64 { return first + uint64(offset(i)) - uint64(from) },
+		func(i int) uint64 { // CONFIG_KALLSYMS_ABSOLUTE_PERCPU: addresses, and complements
+			if at := offset(i); int32(at) < 0 {
+				return first + uint64(from) - uint64(at)
+			}
+			return uint64(offset(i))
+		},
+		func(i int) uint64 { return l.at + 4*uint64(i) + uint64(int32(offset(i))) }, // Linux 7.3: from their own places
+	} {
+		if !slices.ContainsFunc(anchors, func(a anchor) bool { return form(numbers[a.name]) != a.addr }) {
+			return form, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the addresses of %v are others there", errOwnList, anchors)
+}
+
+// perSymbol is about the length in bytes of a line of /proc/kallsyms.
+const perSymbol = 48
+
+// lineLen is the length in bytes of a line without its name.
+const lineLen = 16 + len(" T ") + len("\n")
+
+// appendLine appends a line of /proc/kallsyms.
+func appendLine[name []byte | string](dst []byte, addr uint64, typ byte, n name) []byte {
+	const digits = "0123456789abcdef"
+	for shift := 60; shift >= 0; shift -= 4 {
+		dst = append(dst, digits[addr>>shift&15])
+	}
+	dst = append(dst, ' ', typ, ' ')
+	dst = append(dst, n...)
+	return append(dst, '\n')
+}

@@ -1,0 +1,32 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// cpu is the time that all CPUs together spent on this process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // not for these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// maxRSS returns how many bytes of memory a process that ended had at its highest.
+func maxRSS(state *os.ProcessState) (int64, error) {
+	u, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0, errors.New("no usage of resources")
+	}
+	if runtime.GOOS == "darwin" {
+		return int64(u.Maxrss), nil //nolint:unconvert // it has 32 bits on some machines
+	}
+	return int64(u.Maxrss) << 10, nil //nolint:unconvert // as above; getrusage(2)
+}

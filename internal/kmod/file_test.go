@@ -1,0 +1,58 @@
+package kmod
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestContract_3_2_ModuleFiles: what a module's file says is what the loaded module would show.
+func TestContract_3_2_ModuleFiles(t *testing.T) {
+	const at = 0xffffffffc0000000
+	type symbol struct {
+		name       string
+		start, end uint64
+	}
+	sections := []FileSection{
+		{".text", at, at + 0x1100}, {".empty.text", at + 0x1100, at + 0x1100},
+		{".exit.text", at + 0x1100, at + 0x1120}, {".altinstr_replacement", at + 0x1120, at + 0x1130},
+	}
+	for _, tt := range []struct {
+		arch, release string
+		last          symbol
+	}{
+		{"amd64", "6.12.0", symbol{"exit", at + 0x1100, at + 0x2000}}, // its page
+		{"amd64", "", symbol{"exit", at + 0x1100, at + 0x2000}},
+		{"amd64", "6.1.0", symbol{"exit", at + 0x1100, at + 0x1120}},  // the next thing
+		{"arm64", "6.12.0", symbol{"exit", at + 0x1100, at + 0x1140}}, // .plt
+	} {
+		f := File{Name: "m", BuildID: "0123", Arch: tt.arch, Release: tt.release, Sections: sections}
+		m, err := f.Image(func(add func(uint64, byte, []byte)) {
+			add(at+0x1000, 't', []byte("second"))
+			add(at+0x1000, 't', []byte("alias"))
+			add(at+0x1100, 't', []byte("exit"))
+			add(at, 't', []byte("first"))
+			add(at+0x3000, 't', []byte("elsewhere"))
+		})
+		require.NoError(t, err)
+		assert.Equal(t, uint64(at), m.Base)
+		assert.Equal(t, symtab.OriginModule, m.Origin)
+		var got []symbol
+		for i := range m.Len() {
+			s := m.Symbol(i)
+			got = append(got, symbol{s.Name().System, s.Start, s.End})
+		}
+		assert.Equal(t, []symbol{{"first", at, at + 0x1000}, {"second", at + 0x1000, at + 0x1100}, tt.last}, got,
+			"%s %s", tt.arch, tt.release)
+	}
+}
+
+func TestModuleFileWithoutCodeHasNoImage(t *testing.T) {
+	f := File{Name: "m", Arch: "amd64", Sections: []FileSection{{".text", 1 << 40, 1 << 40}}}
+	m, err := f.Image(func(func(uint64, byte, []byte)) {})
+	require.NoError(t, err)
+	assert.Nil(t, m)
+}

@@ -1,0 +1,80 @@
+// Package pack is the format of packs: files that hold what the debug information of one
+// build of the core kernel, or of one module, says about its code: the functions that were
+// inlined, source files and lines, and the symbols.
+//
+// It is pure. A [Writer] makes a pack, [Read] checks one and returns it as a [Pack], which
+// is immutable and safe for concurrent use. A look-up reads a few records, allocates
+// nothing, and takes a bounded number of steps whatever the file said.
+//
+// # Glossary
+//
+//   - pack address: 32 bits. In the core kernel it counts from the lower of _text and
+//     _stext, in a module from the start of its text.
+//   - row: the addresses, up to the next row, that came from one source line.
+//   - node: a function at the place where it was inlined. Its parent is the node that it was
+//     inlined into; a node without parent is a function with code of its own.
+//   - chain: a node, its parent, and so on.
+//
+// # Layout
+//
+// docs/pack-format.md specifies the file byte by byte. Rows point to nodes, nodes to
+// functions and to their parents, functions to names and files. Records are varints; an
+// index says where every few records begin. Nodes, functions and files are numbered in the
+// order of their first use, so that small numbers and small differences are common.
+package pack
+
+// Ext ends the names of pack files: <build id>.kspack.
+const Ext = ".kspack"
+
+// KernelName is the name of the core kernel.
+const KernelName = "vmlinux"
+
+const (
+	magic   = "\x89KSPACK\n"
+	version = 1
+
+	rowGroup      = 16 // rows from one entry of their index to the next
+	nodeGroup     = 4
+	functionGroup = 4
+
+	maxDepth  = 64      // nodes in a chain; the deepest seen in a kernel is 16
+	maxString = 4 << 10 // bytes of a name or path
+	maxRanges = 4 << 10 // thunks, or sections of code
+	maxNumber = 1<<31 - 1
+)
+
+// section numbers the parts of a file, in their order.
+type section int
+
+const (
+	sectionInfo section = iota
+	sectionStrings
+	sectionFiles
+	sectionFunctions
+	sectionFunctionIndex
+	sectionNodes
+	sectionNodeIndex
+	sectionRows
+	sectionRowIndex
+	sectionSymbols
+	numSections
+)
+
+// The counts in the header.
+const (
+	countFunctions = iota
+	countNodes
+	countRows
+	countSymbols
+	numCounts
+)
+
+// The header: magic, version and checksum of all that follows, then the lengths of the
+// sections, and the counts.
+const (
+	versionAt  = len(magic)
+	checksumAt = versionAt + 4
+	lengthsAt  = checksumAt + 4
+	countsAt   = lengthsAt + 4*int(numSections)
+	headerLen  = countsAt + 4*numCounts
+)

@@ -1,0 +1,68 @@
+// Package packimage makes images of the symbols in packs: what a gateway, which has no
+// kernel of its own, knows of kernels (contract 10.2). It is pure.
+package packimage
+
+import (
+	"fmt"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// MaxSlot is the last slot.
+const MaxSlot = 1<<31 - 1
+
+// A slot is 4 GiB in the upper half of the address space: room for all pack addresses.
+const (
+	firstSlot = 1 << 63
+	slotBits  = 32
+)
+
+// New returns the image of a pack in a slot, from 0 to MaxSlot, which no other image of a
+// snapshot may have; see [symtab.NewPackSnapshot]. Its addresses stand for none of a
+// machine: only their distances from the image's base mean something. The error says why
+// the symbols cannot be those of an image: the pack is damaged or was made for another use.
+//
+// It takes some milliseconds for a core kernel, so an image is to be made once for a pack.
+func New(p *pack.Pack, slot uint32) (*symtab.Image, error) {
+	info := p.Info()
+	start := uint64(firstSlot) + uint64(slot)<<slotBits
+	at := func(r pack.Range) symtab.Range {
+		return symtab.Range{Start: start + uint64(r.Start), End: start + uint64(r.End)}
+	}
+	extent, gap := at(info.Extent), at(info.Gap)
+	image := symtab.ImageInfo{
+		Name: info.Name, Origin: symtab.OriginModule, BuildID: info.BuildID, FileID: buildid.FileID(info.BuildID),
+		Base: start + uint64(info.Base), Start: extent.Start, End: extent.End, Lifetime: symtab.Always,
+	}
+	hasGap := info.Gap.Start < info.Gap.End
+	if hasGap {
+		image.Gap = gap
+	}
+	if info.Name == symtab.KernelName {
+		image.Origin = symtab.OriginKernel
+		image.Landmarks = &symtab.Landmarks{Arch: info.Arch, Entry: at(info.Marks.Entry), Fred: at(info.Marks.Fred)}
+		for _, r := range info.Marks.Thunks {
+			image.Landmarks.Thunks = append(image.Landmarks.Thunks, at(r))
+		}
+	}
+	if !extent.Contains(image.Base) || hasGap && (gap.Start < extent.Start || gap.End > extent.End) {
+		return nil, fmt.Errorf("pack of %s: its base or gap is not in its code", info.BuildID)
+	}
+	var b symtab.Builder
+	var name []byte
+	for s := range p.Symbols() {
+		name = append(name[:0], s.Name...)
+		r := at(s.Range)
+		if hasGap && r.Start < gap.End && gap.Start < r.End {
+			return nil, fmt.Errorf("pack of %s: symbol %q lies in the gap of its code", info.BuildID, s.Name)
+		}
+		b.AddDecided(r.Start, r.End, name, s.Folded)
+	}
+	m, err := b.Build(image)
+	if err != nil {
+		return nil, fmt.Errorf("pack of %s: %w", info.BuildID, err)
+	}
+	return m, nil
+}

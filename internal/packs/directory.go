@@ -1,0 +1,190 @@
+package packs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// fetchedDir is where fetched packs are kept, below the directory of all packs.
+const fetchedDir = "fetched"
+
+// othersWrite are permissions that nobody may have but the owner.
+const othersWrite fs.FileMode = 0o022
+
+// A directory is where packs are kept as files. The zero value has none.
+type directory struct {
+	path    string
+	fetches bool       // it is made when there is something to keep
+	keeping sync.Mutex // held while files are removed for another; taken before that of a Store
+
+	// index is which builds had packs when the directory was read, by their file IDs.
+	index  map[string]string
+	readAt time.Time
+}
+
+// file is one of its files, open.
+type file struct {
+	*os.File
+	size    int64
+	fetched bool
+}
+
+// fetched returns where fetched packs are kept.
+func (d *directory) fetched() string { return filepath.Join(d.path, fetchedDir) }
+
+// open opens the directory and that of fetched packs, as far as there are such. No name
+// leads out of them.
+func (d *directory) open() (dirs []*os.Root, err error) {
+	if d.path == "" {
+		return nil, nil
+	}
+	for _, path := range []string{d.path, d.fetched()} {
+		dir, err := openDirectory(path)
+		if isNotFound(err) && (d.fetches || len(dirs) > 0) {
+			continue
+		}
+		if err != nil {
+			closeAll(dirs)
+			return nil, err
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs, nil
+}
+
+func closeAll(dirs []*os.Root) {
+	for _, dir := range dirs {
+		_ = dir.Close()
+	}
+}
+
+// openDirectory opens a directory, unless others than its owner can write to it.
+func openDirectory(path string) (*os.Root, error) {
+	dir, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, refuseAll(NotFound, err)
+	} else if err != nil {
+		return nil, refuseAll(Unreadable, err)
+	}
+	info, err := dir.Stat(".")
+	if err != nil {
+		err = refuseAll(Unreadable, err)
+	} else if err = checkOwner(path, info); err != nil {
+		err = refuseAll(Insecure, err)
+	}
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// checkOwner returns an error for what others than its owner can write to.
+func checkOwner(path string, info fs.FileInfo) error {
+	if info.Mode()&othersWrite == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has the mode %v: others than its owner can write to it; run chmod go-w", path, info.Mode())
+}
+
+// check returns what keeps packs from being found.
+func (d *directory) check() error {
+	dirs, err := d.open()
+	closeAll(dirs)
+	return err
+}
+
+// find opens the pack of a build.
+func (d *directory) find(buildID string) (*file, error) {
+	dirs, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(dirs)
+	for _, dir := range dirs {
+		f, err := openPack(dir, buildID+pack.Ext)
+		if err == nil {
+			f.fetched = dir.Name() == d.fetched()
+		}
+		if !isNotFound(err) {
+			return f, err
+		}
+	}
+	return nil, errNotFound
+}
+
+// openPack opens a pack in a directory.
+func openPack(dir *os.Root, name string) (*file, error) {
+	path := filepath.Join(dir.Name(), name)
+	info, err := dir.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errNotFound
+	case err != nil:
+		return nil, refuse(Unreadable, fmt.Errorf("%s: %w", path, err))
+	case !info.Mode().IsRegular(): // to open a pipe would mean to wait for somebody who writes to it
+		return nil, refuse(Unreadable, fmt.Errorf("%s is not a regular file", path))
+	}
+	f, err := dir.Open(name)
+	if err != nil {
+		return nil, refuse(Unreadable, fmt.Errorf("%s: %w", path, err))
+	}
+	if info, err = f.Stat(); err != nil {
+		err = refuse(Unreadable, err)
+	} else if err = checkOwner(path, info); err != nil {
+		err = refuse(Insecure, err)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &file{File: f, size: info.Size()}, nil
+}
+
+// buildOf returns which build has a file ID, of those that there are packs of. It is not
+// safe for concurrent use.
+func (d *directory) buildOf(fileID string) (string, error) {
+	if now := time.Now(); now.Sub(d.readAt) >= lookAgain {
+		builds, err := d.builds()
+		if err != nil {
+			return "", err
+		}
+		d.index, d.readAt = builds, now
+	}
+	if id := d.index[fileID]; id != "" {
+		return id, nil
+	}
+	return "", errNotFound
+}
+
+// builds returns the build ids that there are packs of, by their file IDs. It reads only the
+// names of the files.
+func (d *directory) builds() (map[string]string, error) {
+	dirs, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(dirs)
+	builds := make(map[string]string)
+	for _, dir := range dirs {
+		entries, err := fs.ReadDir(dir.FS(), ".")
+		if err != nil {
+			return nil, refuseAll(Unreadable, err)
+		}
+		for _, entry := range entries {
+			if id, ok := strings.CutSuffix(entry.Name(), pack.Ext); ok && pack.IsBuildID(id) {
+				builds[buildid.FileID(id)] = id
+			}
+		}
+	}
+	return builds, nil
+}

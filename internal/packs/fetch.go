@@ -1,0 +1,151 @@
+package packs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// What is fetched is bounded.
+const (
+	maxFetches    = 4           // at a time
+	fetchInterval = time.Second // from the beginning of one to that of the next
+	fetchTimeout  = 5 * time.Minute
+	maxFetched    = 32 << 20 // bytes of an answer
+)
+
+// The placeholders of a URL.
+const (
+	BuildIDPlaceholder = "{build_id}"
+	FormatPlaceholder  = "{format}"
+)
+
+// Expand returns the URL of a pack: {build_id} becomes the build id, {format} what the names
+// of packs end in, without the dot.
+func Expand(url, buildID string) string {
+	return strings.NewReplacer(BuildIDPlaceholder, buildID, FormatPlaceholder, strings.TrimPrefix(pack.Ext, ".")).Replace(url)
+}
+
+// fetch fetches the pack of a wish.
+func (s *Store) fetch(ctx context.Context, id wishID) {
+	err := s.fetchPack(ctx, id.text)
+	if err != nil && ctx.Err() != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wishes[id].step = stepFetch // when the store runs again
+		return
+	}
+	switch {
+	case err == nil:
+	case refusalOf(err).broken:
+		err = fmt.Errorf("debug_info::url: %w", err)
+	default:
+		err = fmt.Errorf("debug_info::url: %s: %w", id.text, err)
+	}
+	s.settle(id, placeURL, err)
+}
+
+// fetchPack fetches the pack of a build, opens it, and keeps it in the directory if there is
+// one that can be written to.
+func (s *Store) fetchPack(ctx context.Context, buildID string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	if s.dir.path == "" {
+		return s.fetchToMemory(ctx, buildID)
+	}
+	draft, err := s.dir.create(buildID)
+	switch {
+	case err == nil:
+	case refusalOf(err).reason == Unreadable: // as on a read-only file system
+		s.noteKept(err)
+		return s.fetchToMemory(ctx, buildID)
+	default:
+		return err
+	}
+	defer draft.discard()
+	if err := s.from.download(ctx, draft, buildID); err != nil {
+		return err
+	}
+	size, err := draft.rewind()
+	if err != nil {
+		return err
+	}
+	if err := s.load(draft, size, buildID); err != nil {
+		return err
+	}
+	s.noteKept(s.keep(draft, buildID, size))
+	return nil
+}
+
+// fetchToMemory fetches the pack of a build and opens it.
+func (s *Store) fetchToMemory(ctx context.Context, buildID string) error {
+	var b bytes.Buffer
+	if err := s.from.download(ctx, &b, buildID); err != nil {
+		return err
+	}
+	return s.load(&b, int64(b.Len()), buildID)
+}
+
+// A fetcher is where packs are fetched from.
+type fetcher struct {
+	url    string
+	limit  int64 // bytes of an answer
+	client atomic.Pointer[http.Client]
+	sent   atomic.Int64 // requests
+}
+
+// download writes the pack of a build to w.
+func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, Expand(f.url, buildID), http.NoBody)
+	if err != nil {
+		return refuseAll(Fetch, err)
+	}
+	req.Close = true // it can be long until the next, if there is one
+	f.sent.Add(1)
+	resp, err := f.client.Load().Do(req)
+	if err != nil {
+		return refuseAll(Fetch, withoutURL(err))
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return copyTo(w, resp.Body, f.limit)
+	case http.StatusNotFound, http.StatusGone:
+		return errNotFound
+	}
+	err = fmt.Errorf("the server answers %s", resp.Status)
+	if resp.StatusCode/100 == 4 { // a bucket that may not be listed says 403 of what is not there
+		return refuse(Fetch, err)
+	}
+	return refuseAll(Fetch, err)
+}
+
+// copyTo copies what there is, up to limit bytes.
+func copyTo(w io.Writer, r io.Reader, limit int64) error {
+	n, err := io.Copy(w, io.LimitReader(r, limit+1))
+	switch {
+	case err != nil:
+		return refuseAll(Fetch, withoutURL(err))
+	case n > limit:
+		return refuse(TooLarge, fmt.Errorf("the answer is too large: more than %d bytes", limit))
+	}
+	return nil
+}
+
+// withoutURL returns an error without the URL, which can hold secrets.
+func withoutURL(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}

@@ -1,0 +1,319 @@
+package packs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// roundTrip answers requests.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func answer(status int, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+const packsURL = "https://packs.example/v/{build_id}.{format}"
+
+// newFetching returns a store that fetches, and how many requests each URL had.
+func newFetching(opts Options, do roundTrip) *Store {
+	opts.URL, opts.MaxBytes = packsURL, plenty
+	if opts.MaxDisk == 0 {
+		opts.MaxDisk = plenty
+	}
+	s := New(opts)
+	s.SetClient(&http.Client{Transport: do})
+	return s
+}
+
+// TestFetch fetches over TLS from a server that redirects, and keeps what it got for another
+// store.
+func TestFetch(t *testing.T) {
+	var asked atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("/old/", func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, strings.Replace(req.URL.Path, "/old/", "/new/", 1), http.StatusMovedPermanently)
+	})
+	mux.HandleFunc("/new/"+first+".kspack", func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write(packOf(t, first))
+	})
+	server := httptest.NewTLSServer(mux)
+	defer server.Close()
+	authorities := x509.NewCertPool()
+	authorities.AddCert(server.Certificate())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}}
+
+	dir := filepath.Join(t.TempDir(), "packs") // which it makes
+	opts := Options{Directory: dir, URL: server.URL + "/old/{build_id}.{format}", MaxBytes: plenty, MaxDisk: plenty}
+	for range 2 {
+		s := New(opts)
+		s.SetClient(&http.Client{Transport: transport})
+		r := run(t, s)
+		r.Use([]string{first}, nil)
+		require.Eventually(t, func() bool { return r.has(first) }, time.Minute, 10*time.Millisecond)
+		r.stop()
+		assert.Equal(t, int32(1), asked.Load(), "the second has it from the directory")
+	}
+	info, err := os.Stat(filepath.Join(dir, fetchedDir, first+pack.Ext))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o644), info.Mode())
+	assert.Len(t, filesIn(t, filepath.Join(dir, fetchedDir)), 1)
+
+	opts.Directory = "" // then it is only in memory
+	s := New(opts)
+	s.SetClient(&http.Client{Transport: transport})
+	r := run(t, s)
+	r.Use([]string{first}, nil)
+	require.Eventually(t, func() bool { return r.has(first) }, time.Minute, 10*time.Millisecond)
+	r.stop()
+	assert.Equal(t, int32(2), asked.Load())
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// TestFetchesAreFew asks for many packs of a slow server, and again and again.
+func TestFetchesAreFew(t *testing.T) {
+	var ids []string
+	for i := range 100 {
+		ids = append(ids, buildid.FileID(time.Duration(i).String()))
+	}
+	for _, takes := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var now, tooMany, full atomic.Int32
+			starts := make(chan time.Time, 1000)
+			r := run(t, newFetching(Options{}, func(*http.Request) (*http.Response, error) {
+				starts <- time.Now()
+				switch n := now.Add(1); {
+				case n > maxFetches:
+					tooMany.Add(1)
+				case n == maxFetches:
+					full.Add(1)
+				}
+				time.Sleep(takes)
+				now.Add(-1)
+				return answer(http.StatusNotFound, nil), nil
+			}))
+			for range 60 {
+				r.Use(ids, nil)
+				time.Sleep(time.Minute)
+			}
+			r.stop()
+			assert.Zero(t, tooMany.Load())
+			assert.Equal(t, takes > 0, full.Load() > 0)
+			close(starts)
+			var last time.Time
+			for start := range starts {
+				assert.GreaterOrEqual(t, start.Sub(last), fetchInterval)
+				last = start
+			}
+			n := r.Stats().Fetches
+			assert.GreaterOrEqual(t, n, int64(100), "each")
+			assert.LessOrEqual(t, n, int64(700), "again every ten minutes")
+		})
+	}
+}
+
+// TestAnswers has a server that answers something else, and later what it should.
+func TestAnswers(t *testing.T) {
+	whole := packOf(t, first)
+	for name, tt := range map[string]struct {
+		answer func() (*http.Response, error)
+		reason Reason
+		says   string // empty: nothing is wrong
+	}{
+		"not there":   {func() (*http.Response, error) { return answer(http.StatusNotFound, whole), nil }, NotFound, ""},
+		"gone":        {func() (*http.Response, error) { return answer(http.StatusGone, nil), nil }, NotFound, ""},
+		"refused":     {func() (*http.Response, error) { return answer(http.StatusForbidden, nil), nil }, Fetch, "debug_info::url: " + first + ": the server answers Forbidden"},
+		"broken":      {func() (*http.Response, error) { return answer(http.StatusBadGateway, nil), nil }, Fetch, "Bad Gateway"},
+		"unreachable": {func() (*http.Response, error) { return nil, errors.New("connection refused") }, Fetch, "debug_info::url: connection refused"},
+		"cut off": {func() (*http.Response, error) {
+			resp := answer(http.StatusOK, nil)
+			resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(whole[:50]), errReader{}))
+			return resp, nil
+		}, Fetch, "debug_info::url: the line went dead"},
+		"short":     {func() (*http.Response, error) { return answer(http.StatusOK, whole[:len(whole)-9]), nil }, Damaged, "debug_info::url: " + first + ": damaged pack"},
+		"a page":    {func() (*http.Response, error) { return answer(http.StatusOK, []byte("<html>log in</html>")), nil }, Damaged, "not a pack"},
+		"another's": {func() (*http.Response, error) { return answer(http.StatusOK, packOf(t, second)), nil }, BuildID, "it is the pack of " + second},
+		"endless": {func() (*http.Response, error) {
+			resp := answer(http.StatusOK, nil)
+			resp.Body = io.NopCloser(endless{})
+			return resp, nil
+		}, TooLarge, "the answer is too large: more than 33554432 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, dir := range []string{"", ownDir(t)} {
+				synctest.Test(t, func(t *testing.T) {
+					mended := false
+					r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+						if mended {
+							return answer(http.StatusOK, whole), nil
+						}
+						return tt.answer()
+					}))
+					r.use(first)
+					assert.False(t, r.has(first))
+					assert.Equal(t, int64(1), r.refusedFor(tt.reason))
+					if tt.says == "" {
+						assert.Empty(t, r.health())
+					} else {
+						assert.Contains(t, r.health(), tt.says)
+					}
+					if dir != "" {
+						assert.Empty(t, filesIn(t, filepath.Join(dir, fetchedDir)))
+					}
+					time.Sleep(lookAgain)
+					mended = true
+					r.use(first)
+					assert.Equal(t, tt.reason == Fetch && name != "refused", r.has(first), "what is wrong with a pack stays so for longer")
+					time.Sleep(fetchAgain)
+					r.use(first)
+					assert.True(t, r.has(first))
+					assert.Empty(t, r.health())
+					r.stop()
+				})
+			}
+		})
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("the line went dead") }
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestFetchedFileIsFetchedAgain has a file among the fetched ones that cannot be read any
+// more, as after an update to another format.
+func TestFetchedFileIsFetchedAgain(t *testing.T) {
+	dir := ownDir(t)
+	put(t, filepath.Join(dir, fetchedDir), first, []byte("old"))
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+			return answer(http.StatusOK, packOf(t, first)), nil
+		}))
+		r.use(first)
+		assert.True(t, r.has(first))
+		assert.Empty(t, r.health())
+		r.stop()
+	})
+	content, err := os.ReadFile(filepath.Join(dir, fetchedDir, first+pack.Ext))
+	require.NoError(t, err)
+	assert.Equal(t, packOf(t, first), content)
+}
+
+// TestOwnDirectoryNamedFetched has a damaged pack of the operator's in a directory that is
+// called like that of fetched packs.
+func TestOwnDirectoryNamedFetched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), fetchedDir)
+	put(t, dir, first, []byte("old"))
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+			return answer(http.StatusNotFound, nil), nil
+		}))
+		r.use(first)
+		assert.Contains(t, r.health(), filepath.Join(dir, first+pack.Ext)+": ")
+		assert.Equal(t, int64(1), r.refusedFor(Damaged))
+		r.stop()
+	})
+	assert.FileExists(t, filepath.Join(dir, first+pack.Ext))
+}
+
+// TestDisk has room for two fetched packs on disk, and one of the operator's beside them.
+func TestDisk(t *testing.T) {
+	dir := ownDir(t)
+	own := strings.Repeat("00", 20)
+	put(t, dir, own, make([]byte, 1<<20))
+	fetched := filepath.Join(dir, fetchedDir)
+	size := int64(len(packOf(t, first)))
+	put(t, fetched, first, packOf(t, first))
+	put(t, fetched, second, packOf(t, second))
+	old := time.Now().Add(-time.Hour)
+	for _, name := range []string{first + pack.Ext, second + pack.Ext, first + ".1.tmp"} {
+		path := filepath.Join(fetched, name)
+		f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.NoError(t, os.Chtimes(path, old, old))
+		old = old.Add(time.Second)
+	}
+	for _, tt := range []struct {
+		maxDisk int64
+		want    []string
+	}{
+		{2 * size, []string{first + pack.Ext, third + pack.Ext}},
+		{size - 1, []string{first + pack.Ext, third + pack.Ext}}, // not kept, and nothing is removed for it
+	} {
+		s := New(Options{Directory: dir, URL: packsURL, MaxBytes: plenty, MaxDisk: tt.maxDisk})
+		s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			id := strings.TrimSuffix(filepath.Base(req.URL.Path), pack.Ext)
+			return answer(http.StatusOK, packOf(t, id)), nil
+		})})
+		r := run(t, s)
+		r.Use([]string{first}, nil) // the oldest, but used now
+		require.Eventually(t, func() bool { return r.has(first) }, time.Minute, time.Millisecond)
+		r.Use([]string{third}, nil)
+		require.Eventually(t, func() bool { return r.has(third) }, time.Minute, time.Millisecond)
+		r.stop()
+		assert.ElementsMatch(t, tt.want, filesIn(t, fetched))
+	}
+	assert.FileExists(t, filepath.Join(dir, own+pack.Ext))
+}
+
+// TestStopWhileFetching ends a store while a server is slow.
+func TestStopWhileFetching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := true
+		s := newFetching(Options{}, func(req *http.Request) (*http.Response, error) {
+			if slow {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return answer(http.StatusOK, packOf(t, first)), nil
+		})
+		r := run(t, s)
+		r.use(first)
+		began := time.Now()
+		r.stop()
+		assert.Zero(t, time.Since(began))
+		assert.Zero(t, r.refusedFor(Fetch))
+		slow = false
+		r = run(t, s)
+		time.Sleep(time.Minute)
+		assert.True(t, r.has(first), "it is fetched when the store runs again")
+		r.stop()
+	})
+}
+
+func TestExpand(t *testing.T) {
+	assert.Equal(t, "https://example.org/"+first+".kspack?x="+first, Expand("https://example.org/{build_id}.{format}?x={build_id}", first))
+}

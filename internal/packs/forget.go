@@ -1,0 +1,88 @@
+package packs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/symcache"
+)
+
+// forgetAfter is when a wish is dropped that nobody uses. It is also how often that is looked
+// at, as long as there is something to forget: nothing wakes an idle collector.
+const forgetAfter = 5 * time.Minute
+
+// publish publishes what is new until ctx is done.
+func (s *Store) publish(ctx context.Context, publish func(symcache.Update)) {
+	var due <-chan time.Time
+	for {
+		s.mu.Lock()
+		if due == nil && s.isUnsettled() {
+			due = time.After(forgetAfter)
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.news.wakes:
+		case <-due:
+			due = nil
+			s.forget()
+		}
+		publish(s.update())
+	}
+}
+
+// isUnsettled reports whether there is something to forget.
+func (s *state) isUnsettled() bool {
+	return len(s.wishes) > 0 || s.broken != [numPlaces]error{} || s.unkept != nil
+}
+
+// forget drops wishes that nobody uses, and what was wrong with places if no wish is left that
+// would find out whether it still is.
+func (s *Store) forget() {
+	s.mu.Lock()
+	builds := s.wishes.forget(time.Now().Add(-forgetAfter))
+	if builds == 0 {
+		s.broken[placeURL] = nil
+	}
+	check := s.broken[placeDirectory] != nil && len(s.wishes) == 0
+	unkept := s.unkept != nil
+	s.mu.Unlock()
+	if check {
+		err := s.dir.check()
+		s.mu.Lock()
+		s.broken[placeDirectory] = err
+		s.mu.Unlock()
+	}
+	if unkept {
+		if d, err := s.dir.create(""); err == nil {
+			d.discard()
+			s.noteKept(nil)
+		}
+	}
+}
+
+// forget drops the wishes that were last used before a time, and returns how many of build ids
+// are left.
+func (w wishes) forget(before time.Time) (builds int) {
+	for id, wish := range w {
+		switch {
+		case wish.step != stepBusy && wish.used.Before(before):
+			delete(w, id)
+		case !id.isFile:
+			builds++
+		}
+	}
+	return builds
+}
+
+// noteKept notes whether what was fetched is kept.
+func (s *Store) noteKept(err error) {
+	if err != nil {
+		err = fmt.Errorf("debug_info::directory: keeping a pack: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unkept = err
+}

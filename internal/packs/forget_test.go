@@ -1,0 +1,118 @@
+package packs
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+)
+
+// long is when all that is to be forgotten is forgotten.
+const long = 2*forgetAfter + time.Second
+
+// wished returns the number of wishes.
+func (r *running) wished() int {
+	r.Store.mu.Lock()
+	defer r.Store.mu.Unlock()
+	return len(r.wishes)
+}
+
+// TestProblemsAreForgotten has packs and places with something wrong, which nobody mends. It is
+// said for as long as somebody wants these packs.
+func TestProblemsAreForgotten(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int // of the answers
+		says   string
+	}{
+		"url":     {http.StatusBadGateway, "the server answers"},
+		"refused": {http.StatusForbidden, "the server answers"},
+		"damaged": {http.StatusOK, "not a pack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := run(t, newFetching(Options{}, func(*http.Request) (*http.Response, error) {
+					return answer(tt.status, []byte("<html>")), nil
+				}))
+				for range 60 {
+					r.use(first)
+					r.Use(nil, []string{buildid.FileID(made)})
+					time.Sleep(time.Minute)
+					assert.Contains(t, r.health(), tt.says)
+				}
+				for range 10 { // others are in use
+					r.Use(nil, []string{buildid.FileID(made)})
+					time.Sleep(long / 10)
+				}
+				synctest.Wait()
+				assert.Empty(t, r.health())
+				assert.Equal(t, 1, r.wished())
+				time.Sleep(long)
+				synctest.Wait()
+				assert.Zero(t, r.wished())
+				r.mu.Lock()
+				assert.False(t, r.isUnsettled(), "nothing wakes it")
+				r.mu.Unlock()
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestDirectoryIsMended mends the directory while nobody wants a pack.
+func TestDirectoryIsMended(t *testing.T) {
+	dir := ownDir(t)
+	require.NoError(t, os.Chmod(dir, 0o777))
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, New(Options{Directory: dir, MaxBytes: plenty}))
+		r.use(first)
+		time.Sleep(time.Hour)
+		assert.Contains(t, r.health(), "run chmod go-w")
+		require.NoError(t, os.Chmod(dir, 0o755))
+		time.Sleep(long)
+		assert.Empty(t, r.health())
+		r.stop()
+	})
+}
+
+// TestDirectoryCannotBeMade has one in a file system where nobody can make any.
+func TestDirectoryCannotBeMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: "/proc/packs"}, func(*http.Request) (*http.Response, error) {
+			return answer(http.StatusOK, packOf(t, first)), nil
+		}))
+		r.use(first)
+		assert.True(t, r.has(first), "in memory")
+		assert.Contains(t, r.health(), "debug_info::directory: keeping a pack: mkdir /proc")
+		time.Sleep(time.Hour)
+		assert.Contains(t, r.health(), "keeping a pack", "it is still so")
+		r.stop()
+	})
+}
+
+// TestNotKept has the directory of fetched packs vanish while one is fetched.
+func TestNotKept(t *testing.T) {
+	dir := ownDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+			if err := os.RemoveAll(filepath.Join(dir, fetchedDir)); err != nil {
+				return nil, err
+			}
+			return answer(http.StatusOK, packOf(t, first)), nil
+		}))
+		r.use(first)
+		assert.True(t, r.has(first))
+		assert.Zero(t, r.wished(), "it is granted")
+		assert.Contains(t, r.health(), "debug_info::directory: keeping a pack")
+		time.Sleep(long)
+		assert.Empty(t, r.health(), "the next can be kept")
+		assert.Empty(t, filesIn(t, filepath.Join(dir, fetchedDir)))
+		r.stop()
+	})
+}

@@ -1,0 +1,138 @@
+package packs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// draftExt ends the names of files that are being written.
+const draftExt = ".tmp"
+
+// A draft is a file that is being fetched.
+type draft struct {
+	*os.File
+	dir string
+}
+
+// create begins a file in the directory of fetched packs, which it makes if there is none.
+func (d *directory) create(buildID string) (*draft, error) {
+	dir := d.fetched()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, refuseAll(Unreadable, err)
+	}
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, buildID+".*"+draftExt)
+	if err != nil {
+		return nil, refuseAll(Unreadable, err)
+	}
+	return &draft{f, dir}, nil
+}
+
+// rewind returns the size of the file, which will be read from its beginning.
+func (d *draft) rewind() (size int64, err error) {
+	size, err = d.Seek(0, io.SeekCurrent)
+	if err == nil {
+		_, err = d.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return 0, refuseAll(Unreadable, err)
+	}
+	return size, nil
+}
+
+// keep makes the file the pack of a build, if it can be one of those that take
+// [Options.MaxDisk] together. The others that were used least recently are removed for that.
+func (s *Store) keep(d *draft, buildID string, size int64) error {
+	if size > s.opts.MaxDisk {
+		return nil
+	}
+	s.dir.keeping.Lock()
+	defer s.dir.keeping.Unlock()
+	s.mu.Lock()
+	used := s.open.uses()
+	s.mu.Unlock()
+	for id, at := range used {
+		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // not all of them were fetched
+	}
+	err := makeRoomIn(d.dir, s.opts.MaxDisk-size)
+	if err == nil {
+		err = d.Chmod(0o644)
+	}
+	if err == nil {
+		err = os.Rename(d.Name(), filepath.Join(d.dir, buildID+pack.Ext))
+	}
+	return err
+}
+
+// discard closes the file and, unless it was kept, removes it.
+func (d *draft) discard() {
+	_ = d.Close()
+	_ = os.Remove(d.Name()) // it does not exist if it was kept
+}
+
+// makeRoomIn removes packs from a directory until the others take at most so many bytes, and
+// what was left over when a process ended.
+func makeRoomIn(dir string, bytes int64) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var packs []fs.FileInfo
+	for _, entry := range entries {
+		info, err := entry.Info()
+		switch {
+		case err != nil: // another process has removed it
+		case strings.HasSuffix(info.Name(), pack.Ext):
+			packs = append(packs, info)
+		case strings.HasSuffix(info.Name(), draftExt) && time.Since(info.ModTime()) > 2*fetchTimeout:
+			_ = os.Remove(filepath.Join(dir, info.Name()))
+		}
+	}
+	var total int64
+	for _, info := range packs {
+		total += info.Size()
+	}
+	slices.SortFunc(packs, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range packs {
+		if total <= bytes {
+			break
+		}
+		if err := os.Remove(filepath.Join(dir, info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		total -= info.Size()
+	}
+	return nil
+}
+
+// touch notes that a fetched pack was used.
+func (f *file) touch() {
+	if f.fetched {
+		now := time.Now()
+		_ = os.Chtimes(f.Name(), now, now) // a directory that cannot be written to loses nothing
+	}
+}
+
+// refused returns the error for a pack that was refused. If it was fetched, and another may
+// be had, it removes it and says that there is none: after an update of the collector, it
+// can be of a version that is not read any more.
+func (f *file) refused(err error) error {
+	switch refusalOf(err).reason {
+	case Damaged, Version, BuildID:
+		if f.fetched && os.Remove(f.Name()) == nil {
+			return errNotFound
+		}
+	}
+	return fmt.Errorf("%s: %w", f.Name(), err)
+}

@@ -1,0 +1,94 @@
+package packs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// idleAfter is when a pack that nobody has used may be dropped for another. Profiles come
+// more often.
+const idleAfter = time.Minute
+
+// A library holds packs in a limited amount of memory.
+type library struct {
+	packs map[string]*opened // by build id
+	bytes int64
+	max   int64
+	isNew bool // since list was called
+}
+
+// opened is a pack in a library.
+type opened struct {
+	*pack.Pack
+	image *symtab.Image // of its symbols; nil unless they are wanted
+	bytes int64         // of memory
+	used  time.Time
+}
+
+func newLibrary(maxBytes int64) library {
+	return library{packs: make(map[string]*opened), max: maxBytes}
+}
+
+// use notes that a pack is in use, and reports whether it is there.
+func (l *library) use(buildID string, now time.Time) bool {
+	p := l.packs[buildID]
+	if p != nil {
+		p.used = now
+	}
+	return p != nil
+}
+
+// uses returns when each pack was last used, by build id.
+func (l *library) uses() map[string]time.Time {
+	uses := make(map[string]time.Time, len(l.packs))
+	for id, p := range l.packs {
+		uses[id] = p.used
+	}
+	return uses
+}
+
+// makeRoom drops packs for one of size bytes and returns the number of them: those that
+// were idle for longest, as many as have to go. If there is no room, it drops none.
+func (l *library) makeRoom(size int64, now time.Time) (dropped int, err error) {
+	if size > l.max {
+		return 0, refuse(TooLarge, fmt.Errorf("the pack is larger than debug_info::max_bytes: %d of %d bytes", size, l.max))
+	}
+	var idle []*opened
+	for _, p := range l.packs {
+		if now.Sub(p.used) >= idleAfter {
+			idle = append(idle, p)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *opened) int { return a.used.Compare(b.used) })
+	left := l.bytes
+	for ; left+size > l.max && dropped < len(idle); dropped++ {
+		left -= idle[dropped].bytes
+	}
+	if left+size > l.max {
+		return 0, refuse(NoRoom, errors.New("there is no room for the pack, as all others are in use: raise debug_info::max_bytes"))
+	}
+	for _, p := range idle[:dropped] {
+		delete(l.packs, p.Info().BuildID)
+	}
+	l.bytes, l.isNew = left, l.isNew || dropped > 0
+	return dropped, nil
+}
+
+// add adds a pack for which there is room.
+func (l *library) add(p *opened) {
+	l.packs[p.Info().BuildID] = p
+	l.bytes, l.isNew = l.bytes+p.bytes, true
+}
+
+// list returns the packs, and whether they are others than at the last call.
+func (l *library) list() (all []*opened, isNew bool) {
+	all = slices.Collect(maps.Values(l.packs))
+	isNew, l.isNew = l.isNew, false
+	return all, isNew
+}

@@ -1,0 +1,140 @@
+package packs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/packimage"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// look looks for the pack of a wish in the directory.
+func (s *Store) look(_ context.Context, id wishID) {
+	if !id.isFile {
+		s.settle(id, placeDirectory, s.openKept(id.text))
+		return
+	}
+	buildID, err := s.dir.buildOf(id.text)
+	s.settle(id, placeDirectory, err)
+	if err == nil {
+		s.Use([]string{buildID}, nil)
+	}
+}
+
+// openKept opens the pack of a build that is in the directory.
+func (s *Store) openKept(buildID string) error {
+	f, err := s.dir.find(buildID)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := s.load(f, f.size, buildID); err != nil {
+		return f.refused(err)
+	}
+	f.touch()
+	return nil
+}
+
+// load reads a pack of size bytes, and has it be used if it is of that build.
+func (s *Store) load(r io.Reader, size int64, buildID string) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	if err := s.makeRoom(size); err != nil {
+		return err
+	}
+	p, err := read(r, size, buildID)
+	if err != nil {
+		return err
+	}
+	o := &opened{Pack: p, bytes: p.Bytes(), used: time.Now()}
+	if s.opts.Gateway {
+		s.slot = (s.slot + 1) % (packimage.MaxSlot + 1)
+		if o.image, err = packimage.New(p, s.slot); err != nil {
+			return refuse(Damaged, err)
+		}
+		for _, n := range symtab.NewTable(o.image).Memory() {
+			o.bytes += n
+		}
+		if err := s.makeRoom(o.bytes); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open.add(o)
+	s.changes.Note(symcache.KindLoad, 1, time.Time{})
+	return nil
+}
+
+// read reads the pack of a build, of size bytes.
+func read(r io.Reader, size int64, buildID string) (*pack.Pack, error) {
+	p, err := pack.Read(r, size)
+	if err == nil && p.Info().BuildID != buildID {
+		err = refuse(BuildID, fmt.Errorf("it is the pack of %s", p.Info().BuildID))
+	}
+	return p, err
+}
+
+// Read reads the pack of a build from a directory as a store does. [ReasonOf] says what
+// kind of error it returns.
+func Read(dir, buildID string) (*pack.Pack, error) {
+	d := directory{path: dir}
+	f, err := d.find(buildID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := read(f, f.size, buildID)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return p, nil
+}
+
+// ReasonOf returns why [Read] returned an error.
+func ReasonOf(err error) Reason { return refusalOf(err).reason }
+
+// makeRoom drops packs for so many bytes of others.
+func (s *Store) makeRoom(bytes int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped, err := s.open.makeRoom(bytes, time.Now())
+	s.changes.Note(symcache.KindUnload, dropped, time.Time{})
+	return err
+}
+
+// settle notes how a step of a wish has ended.
+func (s *Store) settle(id wishID, at place, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.news.wake()
+	s.broken[at] = nil
+	if err == nil {
+		delete(s.wishes, id)
+		return
+	}
+	w, r, now := s.wishes[id], refusalOf(err), time.Now()
+	w.step, w.look = stepNone, now.Add(lookAgain)
+	if at == placeDirectory && r.reason == NotFound && !r.broken && s.opts.URL != "" && !id.isFile {
+		if !now.Before(w.fetch) {
+			w.step = stepFetch
+			s.queues[placeURL].wake()
+		}
+		return
+	}
+	s.refused[r.reason]++
+	w.problem = nil
+	switch {
+	case r.broken:
+		s.broken[at] = err
+	case r.reason != NotFound:
+		w.problem = err
+	}
+	if at == placeURL && !r.broken {
+		w.fetch = now.Add(fetchAgain)
+	}
+}

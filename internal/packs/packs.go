@@ -1,0 +1,175 @@
+package packs
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+)
+
+// Options say where packs come from, and how much room they may take.
+type Options struct {
+	Directory string // holds packs; empty if there is none
+	URL       string // with {build_id} and {format}; empty if none are fetched
+	MaxBytes  int64  // of memory
+	MaxDisk   int64  // bytes of fetched packs in the directory
+	Gateway   bool   // whether the symbols of packs are wanted, too (contract 10.2)
+}
+
+// A Store keeps the packs of builds that are in use. It is a source of a
+// [symcache.Cache], which runs it. Its table has the symbols of packs for a gateway, else none:
+// they have no address on this machine. It is safe for concurrent use.
+type Store struct {
+	opts    Options
+	dir     directory
+	from    fetcher
+	view    atomic.Pointer[View]
+	queues  [numPlaces]queue
+	news    queue
+	loading sync.Mutex // held while a pack is read: only one at a time takes memory for that
+	slot    uint32     // of the last image; guarded by loading
+
+	mu sync.Mutex // guards what follows; taken after loading
+	state
+}
+
+// state is what the mutex of a Store guards.
+type state struct {
+	open    library
+	wishes  wishes
+	broken  [numPlaces]error // what keeps all packs from being had from a place
+	unkept  error            // what kept the last pack that was fetched from being kept
+	changes symcache.Changes // since the last update
+	refused [NumReasons]int64
+}
+
+// New returns a store without packs.
+func New(opts Options) *Store {
+	s := &Store{
+		opts:   opts,
+		dir:    directory{path: opts.Directory, fetches: opts.URL != ""},
+		from:   fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
+		queues: [numPlaces]queue{placeDirectory: newQueue(rate.Inf), placeURL: newQueue(rate.Every(fetchInterval))},
+		news:   newQueue(rate.Inf),
+		state:  state{open: newLibrary(opts.MaxBytes), wishes: make(wishes)},
+	}
+	s.view.Store(newView(nil, opts.Gateway))
+	s.from.client.Store(http.DefaultClient)
+	return s
+}
+
+// SetClient has packs be fetched with a client from now on.
+func (s *Store) SetClient(client *http.Client) { s.from.client.Store(client) }
+
+// View returns the packs that are open. It never waits.
+func (s *Store) View() *View { return s.view.Load() }
+
+// Stats are what a store has and did.
+type Stats struct {
+	Open    int   // packs
+	Bytes   int64 // of memory that they take
+	Fetches int64 // requests that were sent
+	Refused [NumReasons]int64
+}
+
+// Stats returns what the store has and did so far.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Open: len(s.open.packs), Bytes: s.open.bytes, Fetches: s.from.sent.Load(), Refused: s.refused}
+}
+
+// Use says which builds are in use, by their build ids and file IDs (contract 4.2). Their
+// packs will be in the set later, if they can be had. It waits for nothing, and ignores
+// what cannot be an id.
+func (s *Store) Use(buildIDs, fileIDs []string) {
+	now := time.Now()
+	set := s.View().Packs
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNew := false
+	for _, id := range buildIDs {
+		isNew = s.use(wishID{text: id}, now) || isNew
+	}
+	for _, id := range fileIDs {
+		if p := set.ByFileID(id); p != nil {
+			isNew = s.use(wishID{text: p.Info().BuildID}, now) || isNew
+		} else {
+			isNew = s.use(wishID{text: id, isFile: true}, now) || isNew
+		}
+	}
+	if isNew {
+		s.queues[placeDirectory].wake()
+	}
+}
+
+// use notes that a build is in use, and reports whether its pack is to be looked for now.
+func (s *state) use(id wishID, now time.Time) bool {
+	if !id.isFile && s.open.use(id.text, now) {
+		return false
+	}
+	return pack.IsBuildID(id.text) && s.wishes.add(id, now)
+}
+
+// Name implements [symcache.Source].
+func (s *Store) Name() string { return "packs" }
+
+// Run looks for packs until ctx is done.
+func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
+	err := s.dir.check()
+	s.mu.Lock()
+	s.broken[placeDirectory] = err
+	for at, q := range s.queues {
+		if s.wishes.wait(stepAt[at]) {
+			q.wake()
+		}
+	}
+	s.mu.Unlock()
+	var workers sync.WaitGroup
+	workers.Go(func() { s.work(ctx, placeDirectory, s.look) })
+	for range maxFetches {
+		if s.opts.URL == "" {
+			break
+		}
+		workers.Go(func() { s.work(ctx, placeURL, s.fetch) })
+	}
+	s.news.wake()
+	s.publish(ctx, publish)
+	workers.Wait()
+	return nil
+}
+
+// work looks for packs in a place, one after the other, until ctx is done.
+func (s *Store) work(ctx context.Context, at place, do func(context.Context, wishID)) {
+	for s.queues[at].wait(ctx) {
+		s.mu.Lock()
+		id, more := s.wishes.next(stepAt[at])
+		s.mu.Unlock()
+		if more {
+			s.queues[at].wake()
+		}
+		if id != (wishID{}) {
+			do(ctx, id)
+		}
+	}
+}
+
+// update puts what was opened and dropped into the view, and returns what is new. One
+// goroutine calls it.
+func (s *Store) update() symcache.Update {
+	s.mu.Lock()
+	u := symcache.Update{Degraded: s.health(), Changes: s.changes.Take()}
+	open, changed := s.open.list()
+	s.mu.Unlock()
+	if changed {
+		s.view.Store(newView(open, s.opts.Gateway))
+	}
+	u.Table = s.View().table
+	return u
+}

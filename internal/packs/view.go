@@ -1,0 +1,36 @@
+package packs
+
+import (
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// A View is what a store has at one moment. It is immutable.
+type View struct {
+	Packs *pack.Set
+
+	// Snapshot returns the symbols of these packs. It is nil unless the store is for a
+	// gateway.
+	Snapshot func() *symtab.Snapshot
+
+	table *symtab.Table // with the same symbols
+}
+
+// nothing is the table of a view whose symbols are not wanted.
+var nothing = symtab.NewTable()
+
+func newView(open []*opened, gateway bool) *View {
+	packs := make([]*pack.Pack, 0, len(open))
+	images := make([]*symtab.Image, 0, len(open))
+	for _, p := range open {
+		packs = append(packs, p.Pack)
+		images = append(images, p.image)
+	}
+	v := &View{Packs: pack.NewSet(packs), table: nothing}
+	if gateway {
+		snapshot := symtab.NewPackSnapshot(images...)
+		v.Snapshot = func() *symtab.Snapshot { return snapshot }
+		v.table = snapshot.Tables()[0]
+	}
+	return v
+}

@@ -1,0 +1,31 @@
+package poller
+
+import (
+	"context"
+	"time"
+)
+
+// Every calls f each time that an interval has passed, until ctx is done.
+func Every(ctx context.Context, interval time.Duration, f func()) {
+	if p, err := New(); err == nil {
+		defer p.Close() //nolint:errcheck // nothing was written
+		for p.Sleep(ctx, time.Now().Add(interval)) == nil {
+			f()
+		}
+	}
+	tick(ctx, interval, f) // on another system, or if too many files are open
+}
+
+// tick is Every with a timer of the Go runtime.
+func tick(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
+}

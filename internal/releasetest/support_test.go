@@ -1,0 +1,106 @@
+package releasetest
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/mod/modfile"
+)
+
+// supported returns the columns of a row of the README's table of supported versions: what is
+// tested with every change, and what every night.
+func supported(t *testing.T, row string) [2][]string {
+	t.Helper()
+	_, section, found := strings.Cut(read(t, "README.md"), "\n### Supported versions\n")
+	require.True(t, found)
+	cells := regexp.MustCompile(`(?m)^\| ` + row + ` \|(.*)\|(.*)\|$`).FindStringSubmatch(section)
+	require.NotNil(t, cells, row)
+	split := func(cell string) []string {
+		return slices.DeleteFunc(strings.Split(strings.TrimSpace(cell), ", "), func(s string) bool { return s == "" })
+	}
+	return [2][]string{split(cells[1]), split(cells[2])}
+}
+
+// TestSupportedKernels verifies that the kernels in the table are those that run: with every
+// change those of `make test-vm`, every night those of .ci/nightly.
+func TestSupportedKernels(t *testing.T) {
+	assert.Contains(t, read(t, ".ci/run"), "\nstep tests make test-vm\n")
+	columns := [2]string{
+		find(t, "Makefile", `(?m)^KERNEL \?= (.*)$`),
+		find(t, ".ci/nightly", `(?m)^step tests make test-vm KERNEL=(.*)$`),
+	}
+	want := map[string]*[2][]string{"amd64": {{}, {}}, "arm64": {{}, {}}}
+	for i, list := range columns {
+		for name := range strings.SplitSeq(list, ",") {
+			version, arch, other := strings.Cut(name, "-")
+			if !other {
+				arch = "amd64"
+			}
+			require.Contains(t, want, arch, "the table has no row for %s", name)
+			want[arch][i] = append(want[arch][i], version)
+		}
+	}
+	for _, arch := range slices.Sorted(maps.Keys(want)) {
+		assert.Equal(t, *want[arch], supported(t, "Linux on "+arch), arch)
+	}
+}
+
+// TestSupportedCollectors verifies that the versions of the collector are those that the
+// module requires, and that it is the Go version of the module.
+func TestSupportedCollectors(t *testing.T) {
+	file, err := modfile.Parse("go.mod", []byte(read(t, "go.mod")), nil)
+	require.NoError(t, err)
+	versions := make(map[string]bool)
+	for _, r := range file.Require {
+		if strings.HasPrefix(r.Mod.Path, "go.opentelemetry.io/collector/") {
+			versions[r.Mod.Version] = true
+		}
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(versions)), supported(t, "OpenTelemetry Collector")[0])
+	assert.Equal(t, []string{strings.TrimSuffix(file.Go.Version, ".0")}, supported(t, "Go")[0])
+}
+
+// TestRegistryEntries verifies that the entries for the registry of OpenTelemetry have what
+// its schema requires, and that they are of packages that are here.
+func TestRegistryEntries(t *testing.T) {
+	for name, kind := range map[string]string{"processor-kernelsym": "processor", "receiver-kernelstack": "receiver"} {
+		var entry struct {
+			Title, Language, License, Description string
+			RegistryType                          string `yaml:"registryType"`
+			Authors                               []map[string]string
+			URLs                                  map[string]string
+			Package                               map[string]string
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(read(t, ".registry/collector-"+name+".yml")), &entry))
+		assert.NotEmpty(t, entry.Title)
+		assert.NotEmpty(t, entry.Description)
+		assert.Equal(t, kind, entry.RegistryType)
+		assert.Equal(t, "collector", entry.Language)
+		assert.Equal(t, "Apache 2.0", entry.License)
+		assert.NotEmpty(t, entry.Authors[0]["url"])
+		assert.Equal(t, "go-collector", entry.Package["registry"])
+		directory, found := strings.CutPrefix(entry.Package["name"], modulePath)
+		require.True(t, found)
+		assert.FileExists(t, filepath.Join(repository, directory, "factory.go"))
+		for _, url := range entry.URLs {
+			file := regexp.MustCompile(`^https://`+modulePath+`(/(blob|tree)/main)?`).ReplaceAllString(url, repository)
+			_, err := filepath.EvalSymlinks(file)
+			assert.NoError(t, err, url)
+		}
+	}
+}
+
+// find returns the first group of a pattern in a file.
+func find(t *testing.T, name, pattern string) string {
+	t.Helper()
+	match := regexp.MustCompile(pattern).FindStringSubmatch(read(t, name))
+	require.NotNil(t, match, "%s has no %s", name, pattern)
+	return match[1]
+}

@@ -1,0 +1,206 @@
+package rewrite
+
+import (
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// stackWalk goes through the stacks that samples have, and finds how they use the
+// candidates.
+type stackWalk struct {
+	candidates
+	users      []user  // by profile, in the order of eachProfile
+	stackUsers []uint8 // by stack: a bit for each kind of user that has it
+}
+
+// readUsers finds out of which kind each profile is, in the order of eachProfile, and
+// which kinds of samples have which stack. It reports whether the samples are valid
+// (contract 1.4).
+func (w *stackWalk) readUsers() (valid bool) {
+	foreign := make([]bool, 0, w.m.resources.Len())
+	for _, rp := range w.m.resources.All() {
+		foreign = append(foreign, w.opts.IsForeign != nil && !w.opts.Gateway && w.opts.IsForeign(rp.Resource()))
+	}
+	w.users = w.users[:0]
+	w.stackUsers = zeroed(w.stackUsers, max(1, w.m.stacks.Len()))
+	stacks, attrs := uint(len(w.stackUsers)), uint(w.m.attrs.Len())
+	valid = true
+	w.m.eachProfile(func(resource int, scope string, profile pprofile.Profile) {
+		u := userOther
+		switch {
+		case foreign[resource]:
+			u = userForeign
+		case isEBPFProfiler(scope):
+			u = userEBPF
+		}
+		w.users = append(w.users, u)
+		samples := profile.Samples()
+		for i := range samples.Len() {
+			s := samples.At(i)
+			if stack := s.StackIndex(); uint(stack) < stacks && allIn(s.AttributeIndices(), attrs) {
+				w.stackUsers[stack] |= 1 << u
+			} else {
+				valid = false
+			}
+		}
+	})
+	w.times.users = w.users
+	return valid
+}
+
+// keepStacks forgets the users of stacks without a location that has a mark. It reports
+// whether some stack is left, and whether the stacks are valid (contract 1.4).
+func (w *stackWalk) keepStacks(m mark) (some, valid bool) {
+	for i := range w.m.stacks.Len() {
+		indices := w.m.stacks.At(i).LocationIndices()
+		switch found, ok := w.hasMark(indices, m); {
+		case !ok:
+			return false, false
+		case !found:
+			w.stackUsers[i] = 0
+		case w.stackUsers[i] != 0:
+			some = true
+		case !allIn(indices, uint(len(w.marks))):
+			return false, false
+		}
+	}
+	return some, true
+}
+
+// findUses notes how stacks use the frames, and reports whether the stacks are valid
+// (contract 1.4).
+func (w *stackWalk) findUses() (valid bool) {
+	valid = w.eachUse(func(_ usedFrame, f *frame, how use) { f.uses |= 1 << how })
+	for i := range w.frames {
+		f := &w.frames[i]
+		marks := w.marks[f.loc]
+		for u, how := range callerUse {
+			if marks&(1<<u) != 0 {
+				f.uses |= 1 << how
+			}
+		}
+	}
+	return valid
+}
+
+// usedFrame is a frame in a stack.
+type usedFrame struct {
+	stack, position, frame int32
+	user                   user
+}
+
+// eachUse calls visit for each frame in a stack and how the stack uses it; callers whose
+// location has no special mark are only marked. It reports false if a stack is not valid.
+func (w *stackWalk) eachUse(visit func(at usedFrame, f *frame, how use)) (valid bool) {
+	for i := range w.m.stacks.Len() {
+		for u := range user(numUsers) {
+			if w.stackUsers[i]&(1<<u) != 0 && !w.walk(int32(i), u, visit) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unknownCore stands for an address in a core kernel of which a gateway has no pack. It is
+// none of the kernel's.
+const unknownCore = 1
+
+// walk is eachUse for a stack, leaf first, and one kind of samples.
+func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
+	indices := w.m.stacks.At(int(stack)).LocationIndices()
+	before := uint64(0) // what was looked up for the frame that this one was entered from, if that decides
+	for i := range indices.Len() {
+		loc := indices.At(i)
+		if uint(loc) >= uint(len(w.marks)) {
+			return false
+		}
+		if i > 0 && before == 0 && w.marks[loc] < markSpecial { // nearly all
+			w.marks[loc] |= 1 << u
+			continue
+		}
+		k := w.frameOf[loc] - 1
+		if k < 0 {
+			before = 0
+			continue
+		}
+		f := &w.frames[k]
+		if w.marks[loc]&markUnknown != 0 {
+			before = unknownCore
+			continue
+		}
+		how := useForeign
+		if u != userForeign {
+			how, before = w.use(f, i == 0, u, before)
+			if !w.r.decides(before) {
+				before = 0
+			}
+			if f.shared && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
+				how |= useAtPatch
+			}
+		}
+		visit(usedFrame{stack: stack, position: int32(i), frame: k, user: u}, f, how)
+	}
+	return true
+}
+
+// use returns how a stack uses a frame, and the address in the core kernel that is
+// looked up for it. before is that of the frame that it was entered from.
+func (w *stackWalk) use(f *frame, first bool, u user, before uint64) (how use, looked uint64) {
+	ip := f.addr
+	if u == userEBPF {
+		how = useEBPF
+		ip++
+	} else if f.lookedUp {
+		return 0, f.addr
+	}
+	switch {
+	case first:
+		return how | useExact, ip
+	case before == unknownCore && f.image != nil && f.image.Origin != symtab.OriginKernel:
+		return useUnknown, 0
+	case before == 0, before == unknownCore:
+	case w.r.isEntry(before):
+		if !w.r.isEntry(ip) {
+			return how | useExact, ip
+		}
+	case w.r.isThunk(before):
+		how |= useAfterThunk
+		if w.r.beginsSymbol(ip) {
+			return how, ip
+		}
+	}
+	if f.addr == 0 {
+		return how, 0
+	}
+	if w.r.decidesNear(ip) {
+		return how, w.r.lookedAsCaller(ip)
+	}
+	return how, ip - 1
+}
+
+// isPatchSite reports whether a location, as a caller, is at a function's patch site.
+func (w *stackWalk) isPatchSite(loc int32, u user) bool {
+	if uint(loc) >= uint(len(w.frameOf)) || w.frameOf[loc] == 0 {
+		return false
+	}
+	f := &w.frames[w.frameOf[loc]-1]
+	if f.patch && u != userEBPF {
+		return f.atPatch
+	}
+	ip, during := f.addr, w.times.whole()
+	if f.form == formNamed {
+		if image, _ := w.r.snapshot.Named(w.m.maps.at(&w.m, f.mapping).module, during); image != nil {
+			ip = image.Base + f.sent
+		}
+	}
+	if u == userEBPF || f.lookedUp {
+		ip++
+	}
+	is := w.r.isPatchSite(ip, during)
+	if u != userEBPF {
+		f.patch, f.atPatch = true, is
+	}
+	return is
+}
