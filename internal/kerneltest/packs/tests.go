@@ -52,7 +52,7 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 }
 
 // told is what is printed of what tests say.
-var told = regexp.MustCompile(`^(bench |=== kernel|ok|FAIL|panic:|--- (FAIL|SKIP)|\s+\S+_test\.go:)`)
+var told = regexp.MustCompile(`^(bench |=== kernel|ok|FAIL|panic:|--- (FAIL|SKIP)|\s+\S+_test\.go:|\s+\t)`)
 
 // runGo runs the go command, with more in its environment.
 func runGo(ctx context.Context, env []string, args ...string) error {
