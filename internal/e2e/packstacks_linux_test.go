@@ -20,7 +20,7 @@ import (
 // TestGatewayElsewhere and TestChainsElsewhere.
 func TestPackStacks(t *testing.T) {
 	kerneltest.NeedVM(t)
-	packs := packsOf(t)
+	packs := kerneltest.Packs(t)
 	kerneltest.Busy(t)
 	encryptMuch(t)
 	dir := t.TempDir()
