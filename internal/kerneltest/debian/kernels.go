@@ -14,11 +14,12 @@ type Kernel struct{ MetaPackage, Suite, Arch string }
 
 // Kernels are those that tests can boot, by the names that they have on command lines.
 var Kernels = map[string]Kernel{
-	"5.10":       {"linux-image-cloud-amd64", "bullseye", "amd64"},
-	"6.1":        {"linux-image-cloud-amd64", "", "amd64"},
-	"6.12":       {"linux-image-6.12-cloud-amd64", "", "amd64"},
-	"7":          {"linux-image-cloud-amd64", "trixie-backports", "amd64"},
-	"6.12-arm64": {"linux-image-cloud-arm64", "trixie", "arm64"},
+	"5.10":           {"linux-image-cloud-amd64", "bullseye", "amd64"},
+	"6.1":            {"linux-image-cloud-amd64", "", "amd64"},
+	"6.12":           {"linux-image-6.12-cloud-amd64", "", "amd64"},
+	"7":              {"linux-image-cloud-amd64", "trixie-backports", "amd64"},
+	"6.12-arm64":     {"linux-image-cloud-arm64", "trixie", "arm64"},
+	"6.12-arm64-16k": {"linux-image-arm64-16k", "trixie", "arm64"}, // pages of 16 KiB
 }
 
 // KernelNames returns the names in Kernels, separated by commas.
