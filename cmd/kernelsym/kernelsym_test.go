@@ -51,11 +51,10 @@ func TestUsageErrors(t *testing.T) {
 		"inlined":             "accepts 1 arg(s), received 0",
 		"inlined [":           "syntax error in pattern",
 		"inlined f -o yaml":   `--output is "yaml"`,
-		"top":                 "accepts 1 arg(s), received 0",
-		"top a b":             "accepts 1 arg(s), received 2",
+		"top":                 "requires at least 1 arg(s), only received 0",
 		"top a -n -3":         "-n is -3",
 		"top a -n many":       `invalid argument "many"`,
-		"view":                "accepts 1 arg(s), received 0",
+		"view":                "requires at least 1 arg(s), only received 0",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
 		require.ErrorIs(t, err, errUsage, line)
@@ -181,20 +180,6 @@ func TestLookupRunningKernel(t *testing.T) {
 	assert.Greater(t, named, n/100/3, "the rest is padding and what lies outside text")
 }
 
-// profileFile writes a file as the file exporter does.
-func profileFile(t *testing.T, messages ...pprofile.Profiles) string {
-	t.Helper()
-	var lines []byte
-	for _, pd := range messages {
-		line, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(pd)
-		require.NoError(t, err)
-		lines = append(append(lines, line...), '\n')
-	}
-	name := filepath.Join(t.TempDir(), "profiles.json")
-	require.NoError(t, os.WriteFile(name, lines, 0o644))
-	return name
-}
-
 func kernelFrame(name string) rewritetest.Frame {
 	f := rewritetest.Frame{Address: 0x10, Type: "kernel", Mapping: &rewritetest.Mapping{File: "vmlinux", Limit: 0x1000}}
 	if name != "" {
@@ -262,36 +247,6 @@ func TestTopWithoutKernelFrames(t *testing.T) {
 	assert.Equal(t, "No kernel frames in 1 samples.\n", out)
 }
 
-// TestTopOfAFileThatIsCutOff shows what is there: the collector may be writing
-// the rest just now.
-func TestTopOfAFileThatIsCutOff(t *testing.T) {
-	file := profileFile(t, message(), message())
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(file, info.Size()-20))
-	out, errs, err := execute(t, "", "top", file)
-	require.NoError(t, err)
-	assert.Contains(t, out, "3 of 4 samples")
-	assert.Contains(t, errs, "ends in the middle of a message")
-}
-
-// cutOff returns a file that ends in its first message.
-func cutOff(t *testing.T) string {
-	t.Helper()
-	file := profileFile(t, message())
-	require.NoError(t, os.Truncate(file, 100))
-	return file
-}
-
-// TestBeforeMakeRun verifies that it says how to make the file of `make run`.
-func TestBeforeMakeRun(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, command := range []string{"top", "view"} {
-		_, _, err := execute(t, "", command, "build/run/profiles.json")
-		assert.ErrorContains(t, err, "no such file or directory: run `make run` first")
-	}
-}
-
 func TestViewWhereThePortIsTaken(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -300,28 +255,6 @@ func TestViewWhereThePortIsTaken(t *testing.T) {
 	_, _, err = execute(t, "", "view", profileFile(t, message()), "--http", address)
 	require.ErrorContains(t, err, address+" is in use: choose another address with --http")
 	assert.NotErrorIs(t, err, errUsage)
-}
-
-func TestFileErrors(t *testing.T) {
-	damaged := message()
-	damaged.Dictionary().StackTable().At(1).LocationIndices().SetAt(0, 1000)
-	for name, tt := range map[string]struct{ file, want string }{
-		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"damaged":        {profileFile(t, damaged), "message 1: message refers to an entry that it does not have"},
-		"no profiles":    {profileFile(t), "there are no samples in it"},
-		"no message yet": {cutOff(t), "holds no complete message yet"},
-		"not a profile":  {filepath.Join(kernelTree(t, "text")[1], "kallsyms"), "not a file of profiles"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := execute(t, "", "view", tt.file)
-			require.ErrorContains(t, err, tt.want)
-			assert.NotContains(t, err.Error(), "make run")
-			if name != "no profiles" {
-				_, _, err = execute(t, "", "top", tt.file)
-				assert.ErrorContains(t, err, tt.want)
-			}
-		})
-	}
 }
 
 // TestView asks the served pages for the functions, and leaves nothing behind.

@@ -25,14 +25,14 @@ var errNoSamples = errors.New("there are no samples in it")
 func newView() *cobra.Command {
 	var address string
 	cmd := &cobra.Command{
-		Use:   "view FILE",
+		Use:   "view FILE...",
 		Short: "Serve the flame graph of profiles in a file to a browser",
 		Long: "Serve the web interface of pprof, with the flame graph of all samples. FILE is what the file\n" +
 			"exporter of a collector wrote, in any of its formats. It ends with an interrupt (Ctrl-C).",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			merger := profilefile.NewMerger()
-			if err := readFile(cmd, args[0], merger.Add); err != nil {
+			if err := readFiles(cmd, args, merger.Add); err != nil {
 				return err
 			}
 			if len(merger.Profile().Sample) == 0 {
