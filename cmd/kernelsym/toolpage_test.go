@@ -58,6 +58,7 @@ func TestFileErrorsOnThePage(t *testing.T) {
 	files := map[string]string{
 		"text": "profiles\n", "metrics": `{"resourceMetrics":[]}`, "perf": "PERFILE2", "empty": "",
 		"proto": "\x0a\x02\x12\x00", "pprof": "\x0a\x04\x08\x01\x10\x02",
+		"lines": "{\n}\n",
 	}
 	var printed strings.Builder
 	dir := t.TempDir()

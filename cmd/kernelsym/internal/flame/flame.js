@@ -104,7 +104,8 @@
     search();
   };
 
-  const frameOf = (event) => frames.find((f) => f.g === event.target.closest("#frames > g"));
+  const byGroup = new Map(frames.map((f) => [f.g, f]));
+  const frameOf = (event) => byGroup.get(event.target.closest("#frames > g"));
   graph.addEventListener("click", (event) => frameOf(event) && zoom(frameOf(event)));
   graph.addEventListener("mouseover", (event) => say(frameOf(event)));
   graph.addEventListener("mouseleave", () => say());

@@ -34,9 +34,9 @@ var (
 // maxMessage bounds the length that is believed of a message.
 const maxMessage = 1 << 30
 
-// Read reads messages in any of the file exporter's formats: JSON; and messages with a
-// length of four bytes, big-endian, before each, which are binary protobuf or compressed
-// with zstd. The whole file may be compressed with zstd or gzip, too. Read calls visit for
+// Read reads messages in any of the file exporter's formats: JSON, a message a line; and
+// messages with a length of four bytes, big-endian, before each, which are binary protobuf or
+// compressed with zstd. The whole file may be compressed with zstd or gzip, too. Read calls visit for
 // each message, and ends with the first error. A file whose last message is cut off,
 // because the collector is still writing, gives an error that wraps io.ErrUnexpectedEOF.
 func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
@@ -102,6 +102,8 @@ func firstError(head []byte, err error) error {
 	switch {
 	case cut && (what == "" || head[0] == '{'):
 		return err
+	case errors.Is(err, errLines):
+		what = "JSON with a message on several lines (jq -c . puts it on one)"
 	case head[0] == '{':
 		what = "not JSON of profiles"
 	case what == "":
@@ -110,27 +112,47 @@ func firstError(head []byte, err error) error {
 	return fmt.Errorf("this is %s; %w", what, ErrFormat)
 }
 
-// jsonMessages returns the next message of a sequence of JSON values.
-func jsonMessages(r io.Reader) func() (pprofile.Profiles, error) {
-	decoder := json.NewDecoder(r)
+// jsonMessages returns the next message of a sequence of lines.
+func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
 	return func() (pprofile.Profiles, error) {
-		var message json.RawMessage
-		err := decoder.Decode(&message)
-		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil && !errors.Is(err, io.EOF) {
+				return pprofile.Profiles{}, err
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				return decodeJSON(line, err != nil)
+			}
+			if err != nil {
+				return pprofile.Profiles{}, err
+			}
 		}
-		if err != nil {
-			return pprofile.Profiles{}, err
-		}
-		pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(message)
-		if err != nil {
-			return pd, fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if pd.ResourceProfiles().Len() == 0 {
-			err = checkKeys(message)
-		}
-		return pd, err
 	}
+}
+
+// errLines says that a line ends within a message.
+var errLines = fmt.Errorf("%w: the message does not end on its line", ErrDamaged)
+
+// decodeJSON decodes a line, which may be cut off if it is the last one.
+func decodeJSON(line []byte, last bool) (pprofile.Profiles, error) {
+	pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(line)
+	if err == nil && pd.ResourceProfiles().Len() == 0 {
+		return pd, checkKeys(line)
+	}
+	if err == nil {
+		return pd, nil
+	}
+	var value json.RawMessage
+	syntax := json.NewDecoder(bytes.NewReader(line)).Decode(&value)
+	switch {
+	case errors.Is(syntax, io.ErrUnexpectedEOF) && last:
+		return pd, io.ErrUnexpectedEOF
+	case errors.Is(syntax, io.ErrUnexpectedEOF):
+		return pd, errLines
+	case syntax != nil:
+		err = syntax
+	}
+	return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // what is in it is of no use
 }
 
 // binaryMessages returns the next message of a sequence of lengths and messages.
@@ -146,11 +168,7 @@ func binaryMessages(r io.Reader, z *zstd.Decoder) func() (pprofile.Profiles, err
 			return pprofile.Profiles{}, err
 		}
 		if bytes.HasPrefix(message, []byte("{")) {
-			pd, err := jsonMessages(bytes.NewReader(message))()
-			if errors.Is(err, io.ErrUnexpectedEOF) {
-				err = ErrDamaged
-			}
-			return pd, err
+			return decodeJSON(message, false)
 		}
 		pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
 		if err != nil {

@@ -67,7 +67,6 @@ func formats(t testing.TB) map[string][]byte {
 		"proto, zstd":           compressed(twice(proto)),
 		"json, gzip":            gzipped(t, lines),
 		"proto, gzip":           gzipped(t, twice(proto)),
-		"json on many lines":    bytes.ReplaceAll(lines, []byte(","), []byte(",\n")),
 	}
 }
 
@@ -113,7 +112,8 @@ func TestReadSaysWhatAFileIs(t *testing.T) {
 		"long text":               {[]byte(strings.Repeat("é", headSize)), "this is text"},
 		"text, gzip":              {gzipped(t, []byte("\n\nprofiles\n")), "this is text"},
 		"json of metrics":         {[]byte(`{"resourceMetrics":[]}`), `JSON without profiles, with the key "resourceMetrics"`},
-		"json of something":       {[]byte("{\n\"b\": {},\n\"a\": 1}"), `with the key "a"`},
+		"json of something":       {[]byte(`{"b": {}, "a": 1}`), `with the key "a"`},
+		"json on several lines":   {[]byte("{\n\"a\": 1}\n"), "JSON with a message on several lines"},
 		"json of another shape":   {[]byte(`{"resourceProfiles":7}`), "this is not JSON of profiles"},
 		"no json":                 {[]byte("{]"), "this is not JSON of profiles"},
 		"message without length":  {proto, "a protobuf message without a length before it"},
@@ -139,6 +139,7 @@ func TestReadErrors(t *testing.T) {
 	all := formats(t)
 	for name, file := range map[string][]byte{
 		"json":   append(bytes.Clone(all["json"]), "{]\n"...),
+		"lines":  append(bytes.Clone(all["json"]), "{\n}\n"...),
 		"length": append(bytes.Clone(all["proto"]), 0xff, 0xff, 0xff, 0xff, 1),
 		"proto":  append(bytes.Clone(all["proto"]), 0, 0, 0, 2, 0xff, 0xff),
 		"zstd":   append(bytes.Clone(all["proto"]), 0, 0, 0, 6, 0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff),
