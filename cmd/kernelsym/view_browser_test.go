@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/xml"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,13 +20,17 @@ func browse(t *testing.T, url string) *element {
 	if err != nil {
 		t.Skip("chromium is not installed")
 	}
+	dir, err := os.MkdirTemp("", "kernelsym-chromium") //nolint:usetesting // Chromium's last child may still write there
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(dir) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var errs strings.Builder
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--user-data-dir="+t.TempDir(), "--window-size=1200,800", "--dump-dom", url)
+		"--user-data-dir="+dir, "--window-size=1200,800", "--dump-dom", url)
 	cmd.Stderr = &errs
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.Output()
 	require.NoError(t, err, errs.String())
 	var page element
