@@ -148,7 +148,7 @@ func RunningBuilds(sysfs string) (builds []Build, err error) {
 		builds = append(builds, b)
 	}
 	if len(builds) == 0 {
-		return nil, fmt.Errorf("no build id in %s: is sysfs mounted there? Otherwise --build-id names builds", sysfs)
+		return nil, fmt.Errorf("no build id in %s: check that sysfs is mounted there, or name builds with --build-id", sysfs)
 	}
 	return builds, nil
 }

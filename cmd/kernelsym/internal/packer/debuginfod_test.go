@@ -138,7 +138,7 @@ func TestDebuginfodInterrupted(t *testing.T) {
 func TestRunningBuilds(t *testing.T) {
 	sysfs := t.TempDir()
 	_, err := packer.RunningBuilds(sysfs)
-	require.ErrorContains(t, err, "is sysfs mounted there?")
+	require.ErrorContains(t, err, "check that sysfs is mounted there")
 	write(t, filepath.Join(sysfs, "kernel/notes"), notes(t, coreID))
 	write(t, filepath.Join(sysfs, "module/alpha/notes/.note.gnu.build-id"), notes(t, alphaID))
 	write(t, filepath.Join(sysfs, "module/builtin/parameters/on"), []byte("Y\n"))
