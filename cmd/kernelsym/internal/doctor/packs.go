@@ -9,10 +9,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// build is the core kernel or a module, as it runs.
+// build is the running core kernel or a loaded module.
 type build struct{ name, id string }
 
-// buildsOf returns the builds in a table that have a build id.
+// buildsOf returns a table's builds that have a build id.
 func buildsOf(t *symtab.Table) (builds []build) {
 	for _, image := range t.Live() {
 		if image.Text != nil && image.BuildID != "" {
@@ -29,7 +29,7 @@ func checkPacks(m *machine) []Finding {
 	}
 	var missing, symbolsOnly []string
 	var findings []Finding
-	refused := make(map[string]bool) // by what is said of it
+	refused := make(map[string]bool) // by the error
 	lined := 0
 	for _, b := range m.builds {
 		p, err := packs.Read(m.packs, b.id)
@@ -47,7 +47,7 @@ func checkPacks(m *machine) []Finding {
 			})
 		}
 	}
-	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d builds that run", lined, len(m.builds))}
+	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.builds))}
 	if len(symbolsOnly) > 0 {
 		f.Level = Note
 		f.Found += "; symbols only for " + list(symbolsOnly)
@@ -61,21 +61,21 @@ func checkPacks(m *machine) []Finding {
 
 const (
 	packsCheck = "packs"
-	lostLines  = "source lines and inlined functions; on a gateway, names, too"
+	lostLines  = "source lines and inlined functions; on a gateway also names"
 )
 
-// packRemedies says what to do about packs that are not used.
+// packRemedies says what to do about missing or refused packs.
 func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
 		return []string{"chmod -R go-w " + m.packs}
 	}
 	return []string{
-		"with the debug package of the kernel: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
-		"or without one, as root, symbols only: kernelsym pack --running -o " + m.packs,
+		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
+		"otherwise, as root and for symbols only: kernelsym pack --running -o " + m.packs,
 	}
 }
 
-// list returns a few of some names, and how many there are further.
+// list returns the first few names and the number of others.
 func list(names []string) string {
 	const few = 5
 	slices.Sort(names)
