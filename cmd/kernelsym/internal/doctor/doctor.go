@@ -48,6 +48,7 @@ type Report struct {
 	Procfs   string    `json:"procfs"`
 	Sysfs    string    `json:"sysfs"`
 	Findings []Finding `json:"findings"`
+	Details  Details   `json:"-"`
 }
 
 // Code returns the exit status for a report: 0 if everything works, 1 if something
@@ -91,7 +92,7 @@ type state struct {
 	sandbox  bool  // around this process, with a kernel of its own
 	wanted   []right
 	blind    time.Duration // while symbols were read
-	builds   []build       // that run
+	details  Details
 	found    strings.Builder
 }
 
@@ -112,6 +113,7 @@ func run(ctx context.Context, m *machine) Report {
 			m.settings = m.own
 		}
 	}
+	m.details = Details{Builds: []Build{}, Programs: make(map[string]int)}
 	m.rights = readRights(m.settings)
 	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
@@ -126,6 +128,7 @@ func run(ctx context.Context, m *machine) Report {
 			r.Findings = append(r.Findings, f)
 		}
 	}
+	r.Details = m.details
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	for _, f := range r.Findings {
 		if f.Level == Fail || f.Level == Warn && r.Result == OK {

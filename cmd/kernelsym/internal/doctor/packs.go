@@ -6,21 +6,7 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/packs"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
-
-// build is the running core kernel or a loaded module.
-type build struct{ name, id string }
-
-// buildsOf returns a table's builds that have a build id.
-func buildsOf(t *symtab.Table) (builds []build) {
-	for _, image := range t.Live() {
-		if image.Text != nil && image.BuildID != "" {
-			builds = append(builds, build{image.Name(), image.BuildID})
-		}
-	}
-	return builds
-}
 
 // checkPacks looks for the packs of the running builds, as the processor would.
 func checkPacks(m *machine) []Finding {
@@ -31,15 +17,15 @@ func checkPacks(m *machine) []Finding {
 	var findings []Finding
 	refused := make(map[string]bool) // by the error
 	lined := 0
-	for _, b := range m.builds {
-		p, err := packs.Read(m.packs, b.id)
+	for _, b := range m.details.Builds {
+		p, err := packs.Read(m.packs, b.BuildID)
 		switch {
 		case err == nil && p.HasLines():
 			lined++
 		case err == nil:
-			symbolsOnly = append(symbolsOnly, b.name)
+			symbolsOnly = append(symbolsOnly, b.Name)
 		case packs.ReasonOf(err) == packs.NotFound:
-			missing = append(missing, b.name)
+			missing = append(missing, b.Name)
 		case !refused[err.Error()]:
 			refused[err.Error()] = true
 			findings = append(findings, Finding{
@@ -47,7 +33,7 @@ func checkPacks(m *machine) []Finding {
 			})
 		}
 	}
-	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.builds))}
+	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.details.Builds))}
 	if len(symbolsOnly) > 0 {
 		f.Level = Note
 		f.Found += "; symbols only for " + list(symbolsOnly)

@@ -28,7 +28,6 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
 			m.blind += table.BlindTime()
-			m.builds = append(m.builds, buildsOf(table)...)
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
@@ -47,6 +46,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 				f.Level = Fail
 			}
 		}
+		m.details.add(source.Name(), table, err, time.Since(start))
 		m.found.WriteString(f.Found + "\n")
 		findings = append(findings, f)
 	}
