@@ -74,7 +74,7 @@ func TestDebuginfod(t *testing.T) {
 	require.ErrorContains(t, err, "build "+missing)
 	require.ErrorContains(t, err, "build "+betaNext+": neither the server nor the debug information says")
 	require.ErrorIs(t, err, packer.ErrOtherBuild, "what the server gave for %s", betaID)
-	require.ErrorContains(t, err, `"../../etc/passwd" is no build id`)
+	require.ErrorContains(t, err, `"../../etc/passwd" is not a build ID`)
 	assert.Equal(t, 2, result.Packs, "the others are made")
 	assert.Equal(t, seen.all.Load(), seen.done.Load())
 	assert.ElementsMatch(t, []string{coreID + pack.Ext, alphaID + pack.Ext}, files(t, out))
