@@ -118,3 +118,36 @@ func TestDoctorBundle(t *testing.T) {
 	assert.Equal(t, 64, code)
 	assert.Contains(t, errs, "--metrics and --log need --bundle")
 }
+
+// TestDoctorPage runs the commands that docs/tool.md has of doctor.
+func TestDoctorPage(t *testing.T) {
+	tool := kerneltest.Built(t, kerneltest.Tool)
+	page, err := os.ReadFile("../../docs/tool.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## doctor\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	commands := 0
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "otelcol.log"), []byte("a line\n"), 0o600))
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "kernelsym ") {
+			continue
+		}
+		commands++
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "kernelsym", tool, 1))
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			assert.Contains(t, []int{1, 2}, exit.ExitCode(), "what doctor found: %s", out) // packs are not where the page has them
+			err = nil
+		}
+		require.NoError(t, err)
+		assert.NotContains(t, string(out), "Error:", line)
+		if strings.Contains(line, "--bundle") {
+			assert.FileExists(t, filepath.Join(dir, "bundle.tar.gz"))
+			require.NoError(t, os.Remove(filepath.Join(dir, "bundle.tar.gz")))
+		}
+	}
+	assert.Equal(t, 4, commands)
+}

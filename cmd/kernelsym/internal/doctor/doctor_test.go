@@ -176,6 +176,14 @@ func TestFindings(t *testing.T) {
 			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "; incomplete, see above"},
 			code:   1,
 		},
+		"perf and bpf hidden by a seccomp filter": {
+			files:  map[string]string{"proc/self/status": "Seccomp:\t2\n" + withCapabilities(syslog, perfmon, sysAdmin)},
+			kernel: fake{record: perfring.ErrUnsupported, list: bpf.ErrUnsupported},
+			want: Finding{Check: programsCheck, Level: Warn, Found: bpf.ErrUnsupported.Error(), Remedy: []string{
+				"a seccomp filter is active, which can hide bpf: allow it",
+			}},
+			code: 1,
+		},
 		"kernel without BPF": {
 			kernel: fake{list: bpf.ErrUnsupported},
 			want:   Finding{Check: programsCheck, Level: Note, Found: bpf.ErrUnsupported.Error()},

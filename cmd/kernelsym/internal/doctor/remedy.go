@@ -59,11 +59,15 @@ func (m *machine) remedies(err error) (lines []string) {
 		add("in Kubernetes: hostNetwork: true, or do not set hostUsers: false in the pod",
 			"in Docker: run with --network=host or --userns=host; do not use rootless Docker or Podman")
 	}
+	if errors.Is(err, bpf.ErrUnsupported) {
+		add(m.hiddenBySeccomp("bpf")...)
+	}
 	if errors.Is(err, bpf.ErrPermission) {
 		add(m.grant(sysAdmin, "bpf")...)
 	}
 	if errors.Is(err, perfring.ErrUnsupported) {
 		add("use Linux 5.1 or later, built with CONFIG_PERF_EVENTS and CONFIG_BPF_SYSCALL")
+		add(m.hiddenBySeccomp("perf_event_open")...)
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -96,6 +100,14 @@ func (m *machine) grant(c right, call string) []string {
 	}
 	return []string{"CAP_" + c.String() + " is effective: allow " + call +
 		" in the seccomp profile (securityContext.seccompProfile) or security module"}
+}
+
+// hiddenBySeccomp says that a filter can make a system call look as if the kernel did not have it.
+func (m *machine) hiddenBySeccomp(call string) []string {
+	if m.rights.seccomp != seccompFilter {
+		return nil
+	}
+	return []string{"a seccomp filter is active, which can hide " + call + ": allow it in the seccomp profile (securityContext.seccompProfile)"}
 }
 
 func sysctlRemedy(name string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", name, value) }
