@@ -90,7 +90,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 		began := time.Now()
 		err := r.sample(ctx, func() {
 			if reported != "" {
-				r.logger.Info("Kernel stacks are sampled again")
+				r.logger.Info("Sampling kernel stacks again")
 				reported = ""
 			}
 			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
@@ -103,7 +103,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 		}
 		if err.Error() != reported {
 			reported = err.Error()
-			r.logger.Error("Kernel stacks cannot be sampled", zap.Error(err))
+			r.logger.Error("Cannot sample kernel stacks", zap.Error(err))
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		}
 		select {
@@ -133,7 +133,7 @@ func (r *Receiver) open() (*perfring.Reader, perfring.Sampling, error) {
 	for _, event := range r.config.events() {
 		rings, err := perfring.Open(r.config.ringOptions(event))
 		if err == nil {
-			r.logger.Info("Kernel stacks are sampled",
+			r.logger.Info("Sampling kernel stacks",
 				zap.Bool("cycles", event.Cycles), zap.Uint64("frequency", event.Frequency))
 			return rings, event, nil
 		}
@@ -167,7 +167,7 @@ func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
 	if err := r.next.ConsumeProfiles(ctx, m.finish(start, end)); err != nil {
 		outcome = outcomeRefused
 		if r.warnings.Allow() {
-			r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.events), zap.Error(err))
+			r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.events), zap.Error(err))
 		}
 	}
 	r.count(ctx, m.events, outcome)

@@ -12,7 +12,7 @@ var (
 	ErrUnsupported = errors.New("this kernel or machine cannot list BPF programs")
 
 	// ErrGone says that there is no object with an id, any more.
-	ErrGone = errors.New("unloaded meanwhile")
+	ErrGone = errors.New("unloaded in the meantime")
 
 	// ErrHidden says that the kernel tells no addresses (bpf_dump_raw_ok in
 	// include/linux/filter.h).
