@@ -34,9 +34,6 @@ func newDoctor() *cobra.Command {
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
-			}
 			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
 			if err := write(&report, cmd.OutOrStdout(), output); err != nil {
 				return err
@@ -48,16 +45,15 @@ func newDoctor() *cobra.Command {
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVar(&packs, "packs", "", "directory of packs, to check which running builds have one")
-	flags.StringVar(&output, "output", "text", "text, or json for programs")
+	cmd.Flags().StringVar(&packs, "packs", "", "directory of packs, to check which running builds have one")
+	_ = cmd.MarkFlagDirname("packs")
+	machineFlags(cmd, &procfs, &sysfs)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
 func write(report *doctor.Report, w io.Writer, output string) error {
-	if output == "json" {
+	if output == outputJSON {
 		return report.WriteJSON(w)
 	}
 	return report.WriteText(w, wantsColor(w))

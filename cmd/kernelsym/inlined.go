@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,9 +59,6 @@ func newInlined() *cobra.Command {
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if i.output != "text" && i.output != "json" {
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", i.output))
-			}
 			match, err := matcher(args[0])
 			if err != nil {
 				return usage(cmd, err)
@@ -71,17 +67,15 @@ func newInlined() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if i.output == "json" {
-				return writePlacesJSON(cmd.OutOrStdout(), places)
+			if i.output == outputJSON {
+				return writeJSON(cmd.OutOrStdout(), places...)
 			}
 			return writePlaces(cmd.OutOrStdout(), args[0], places)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVar(&i.packs, "pack", nil, packUsage)
-	flags.StringVar(&i.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&i.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVarP(&i.output, "output", "o", "text", "text, or json: an object for each line")
+	packFlag(cmd, &i.packs)
+	machineFlags(cmd, &i.procfs, &i.sysfs)
+	outputFlag(cmd, &i.output)
 	return cmd
 }
 
@@ -157,16 +151,6 @@ func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
 		p.Function = hit.Symbol.Name().Name
 	}
 	return p
-}
-
-func writePlacesJSON(w io.Writer, places []place) error {
-	encoder := json.NewEncoder(w)
-	for i := range places {
-		if err := encoder.Encode(&places[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // writePlaces prints a table and how much there is.

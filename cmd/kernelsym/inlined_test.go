@@ -19,7 +19,7 @@ import (
 // inlinedIn runs inlined on a machine that has nothing but packs.
 func inlinedIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, errs, err := execute(t, "", append([]string{"inlined", "--procfs", "/nowhere", "--sysfs", "/nowhere", "--pack", dir}, args...)...)
+	out, errs, err := execute(t, "", append([]string{"inlined", "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}, args...)...)
 	require.NoError(t, err)
 	assert.Empty(t, errs)
 	return out
@@ -86,13 +86,14 @@ func TestInlinedTakenApart(t *testing.T) {
 }
 
 func TestInlinedErrors(t *testing.T) {
+	empty := t.TempDir()
 	run := func(args ...string) (string, error) {
-		_, errs, err := execute(t, "", append([]string{"inlined", "--procfs", "/nowhere", "--sysfs", "/nowhere"}, args...)...)
+		_, errs, err := execute(t, "", append([]string{"inlined", "--procfs", empty, "--sysfs", empty}, args...)...)
 		return errs, err
 	}
 	_, err := run("f")
 	require.ErrorIs(t, err, btfinline.ErrNone)
-	require.ErrorContains(t, err, "/nowhere/kernel/btf: no *.inline files")
+	require.ErrorContains(t, err, empty+"/kernel/btf: no *.inline files")
 	require.ErrorIs(t, err, errNoInlined, "it says what to do")
 
 	dir := t.TempDir()

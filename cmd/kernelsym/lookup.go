@@ -64,11 +64,10 @@ func newLookup() *cobra.Command {
 			return l.printFrom(cmd.Context(), cmd.InOrStdin())
 		},
 	}
+	machineFlags(cmd, &l.running.procfs, &l.running.sysfs)
+	packFlag(cmd, &paths)
 	flags := cmd.Flags()
-	flags.StringVar(&l.running.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&l.running.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
 	flags.BoolVar(&l.caller, "caller", false, "addresses are return addresses: name the function of the call before them")
-	flags.StringArrayVar(&paths, "pack", nil, packUsage)
 	flags.StringVar(&text, "text", "", "address of _text on the machine of absolute addresses, whose core kernel a pack is of")
 	return cmd
 }

@@ -12,8 +12,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// packUsage describes the flag that names packs.
-const packUsage = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+// packUsage describes the flag that names packs, and packExtension is how their files' names end.
+const (
+	packUsage     = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+	packExtension = "kspack"
+)
 
 // packs are the packs that a command line names.
 type packs struct {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -43,7 +42,7 @@ type jsonPrinter struct{ w io.Writer }
 
 func (jsonPrinter) begin() error { return nil }
 
-func (p jsonPrinter) print(c *change) error { return json.NewEncoder(p.w).Encode(c) }
+func (p jsonPrinter) print(c *change) error { return writeJSON(p.w, c) }
 
 // textPrinter prints a table.
 type textPrinter struct{ w io.Writer }

@@ -45,21 +45,15 @@ func newWatch() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.errs = cmd.ErrOrStderr()
-			switch w.output {
-			case "text":
-				w.printer = textPrinter{w: cmd.OutOrStdout()}
-			case "json":
+			w.printer = textPrinter{w: cmd.OutOrStdout()}
+			if w.output == outputJSON {
 				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
-			default:
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", w.output))
 			}
 			return w.run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&w.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&w.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVarP(&w.output, "output", "o", "text", "text, or json: an object for each line")
+	machineFlags(cmd, &w.procfs, &w.sysfs)
+	outputFlag(cmd, &w.output)
 	return cmd
 }
 

@@ -30,7 +30,7 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	packs, out := filepath.Join(dir, "packs"), filepath.Join(dir, "out")
 	release := strings.TrimPrefix(filepath.Base(root), "linux-image-")
-	cmd := exec.CommandContext(ctx, o.tool, "pack", "--release", release, "--root", root, "-o", packs)
+	cmd := exec.CommandContext(ctx, o.tool, "pack", "--release", release, "--root", root, "-d", packs)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("making packs: %w", err)
