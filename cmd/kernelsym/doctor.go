@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
 )
@@ -67,11 +65,4 @@ func usage(cmd *cobra.Command, err error) error {
 	cmd.PrintErrln("Error:", err)
 	cmd.SilenceErrors = true
 	return errUsage
-}
-
-// wantsColor reports whether a person looks at it who did not turn colors off
-// (no-color.org).
-func wantsColor(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -131,10 +132,16 @@ func TestLookup(t *testing.T) {
 
 func TestLookupErrors(t *testing.T) {
 	tree := kernelTree(t, symbolList)
-	for _, bad := range []string{"main_loop", "0x", "-1", "1ffffffff81000054"} {
-		_, _, err := execute(t, bad, append([]string{"lookup"}, tree...)...)
-		require.ErrorIs(t, err, errAddress)
-		require.ErrorContains(t, err, bad)
+	for bad, want := range map[string]error{
+		"1ffffffff81000054": errAddress, "main_loop+": errAddress, "main_loop-0x4/0x40": errAddress, "main_loop+0x4/0x0": errAddress,
+		"-1": errAddress, "0x": errQuery, "%": errQuery, "[]": path.ErrBadPattern,
+		"other": errNoFunction, "no*": errNoFunction, "other+0x4": errImage, "main_loop-0x4": errImage,
+	} {
+		out, errs, err := execute(t, bad+" ffffffff81000054", append([]string{"lookup"}, tree...)...)
+		require.ErrorIs(t, err, want, bad)
+		assert.Equal(t, 1, strings.Count(errs, "Error:"), errs)
+		assert.Contains(t, errs, bad)
+		assert.Equal(t, "ffffffff81000054 main_loop+0x4 [vmlinux] abcd\n", out, "the others are answered")
 	}
 	hidden := regexp.MustCompile(`(?m)^f{8}\w{8}`).ReplaceAllString(symbolList, "0000000000000000")
 	_, errs, err := execute(t, "1", append([]string{"lookup"}, kernelTree(t, hidden)...)...)

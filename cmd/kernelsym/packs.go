@@ -23,6 +23,7 @@ type packs struct {
 	files   *packfiles.Files
 	images  map[string]*packImage // by build id, or by the name that was asked for
 	missing map[string]bool       // build ids of which it was said that there is no pack
+	every   []packFunction        // the images of all packs, once they were asked for
 }
 
 // openPacks returns the packs at paths, nil if there are no paths.
