@@ -58,7 +58,7 @@ func newLookup() *cobra.Command {
 			}
 			l.out, l.colors = cmd.OutOrStdout(), paletteOf(cmd.OutOrStdout())
 			l.wrong = func(err error) { cmd.PrintErrln("Error:", err) }
-			if err := l.run(cmd.Context(), args, cmd.InOrStdin()); err != nil {
+			if err := l.run(cmd.Context(), args, stdin(cmd)); err != nil {
 				return err
 			}
 			cmd.SilenceErrors = true // each was said

@@ -30,6 +30,9 @@ func (r *resolver) at(ctx context.Context, addr uint64) (*answer, error) {
 		return nil, err
 	}
 	hit, lookedUp := find(snapshot, addr, r.caller)
+	if r.running.replaced(snapshot, hit, lookedUp) {
+		hit = symtab.Hit{Reason: symtab.ReasonAmbiguous}
+	}
 	return r.describe(snapshot, hit, addr, lookedUp)
 }
 

@@ -14,10 +14,18 @@ type running struct {
 	warn          func(error)
 	snapshot      *symtab.Snapshot // nil before that
 	failed        error            // of loading it
+
+	// If it is followed, how it is known now, and since when it is followed, on the clock of
+	// lifetimes.
+	fresh func() *symtab.Snapshot
+	since int64
 }
 
 // load returns what is known of the kernel.
 func (r *running) load(ctx context.Context) (*symtab.Snapshot, error) {
+	if r.fresh != nil {
+		return r.fresh(), nil
+	}
 	if r.snapshot == nil && r.failed == nil {
 		r.snapshot, r.failed = load(ctx, sources.Everything(r.procfs, r.sysfs), r.warn)
 	}

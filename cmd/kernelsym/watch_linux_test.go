@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -177,8 +176,6 @@ func TestWatchErrors(t *testing.T) {
 
 // brokenPrinter is a pipe that nobody reads any more.
 type brokenPrinter struct{}
-
-var errPipe = errors.New("broken pipe")
 
 func (brokenPrinter) begin() error        { return errPipe }
 func (brokenPrinter) print(*change) error { return errPipe }
