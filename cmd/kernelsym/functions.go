@@ -101,12 +101,12 @@ func (f *functions) find(name, module string) (found []namedFunction) {
 
 // matching returns the names that match a pattern, in their order.
 func (f *functions) matching(pattern string) (names []string) {
-	match, err := matcher(pattern)
+	wanted, err := newPatterns(pattern)
 	if err != nil {
 		return nil // it was tried when it was parsed
 	}
 	for name := range f.addrs {
-		if match(name) {
+		if wanted.match(name) {
 			names = append(names, name)
 		}
 	}

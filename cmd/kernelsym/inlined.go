@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +45,7 @@ type inlined struct {
 func newInlined() *cobra.Command {
 	var i inlined
 	cmd := &cobra.Command{
-		Use:   "inlined NAME",
+		Use:   "inlined NAME...",
 		Short: "Print where a function was inlined",
 		Long: "Print in which functions, and at which addresses, a function was inlined. NAME is its name, or\n" +
 			"a pattern with *, ? and [...], for Rust in either spelling.\n\n" +
@@ -54,23 +53,29 @@ func newInlined() *cobra.Command {
 			"that the compiler took apart has several lines. Nothing of this machine is read.\n\n" +
 			"Without, the running kernel says it, if it was built with CONFIG_DEBUG_INFO_BTF_INLINE, which is\n" +
 			"expected in Linux 7.4. Where that is a kernel module, this command makes the kernel load it, by\n" +
-			"reading /sys/kernel/btf/vmlinux.inline; it takes 9.5 MB of the kernel's memory.",
+			"reading /sys/kernel/btf/vmlinux.inline; it takes 9.5 MB of the kernel's memory.\n\n" +
+			"The exit status is 1 if a name is inlined nowhere.",
 		Example: "  kernelsym inlined fdget_pos\n" +
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			match, err := matcher(args[0])
+			names, err := newPatterns(args...)
 			if err != nil {
 				return usage(cmd, err)
 			}
-			places, err := i.find(cmd.Context(), match, func(err error) { cmd.PrintErrln("Warning:", err) })
+			places, err := i.find(cmd.Context(), names.match, func(err error) { cmd.PrintErrln("Warning:", err) })
 			if err != nil {
 				return err
 			}
 			if i.output == outputJSON {
-				return writeJSON(cmd.OutOrStdout(), places...)
+				err = writeJSON(cmd.OutOrStdout(), places...)
+			} else if len(places) > 0 {
+				err = writePlaces(cmd.OutOrStdout(), places)
 			}
-			return writePlaces(cmd.OutOrStdout(), args[0], places)
+			if missing := names.unmatched(); err == nil && len(missing) > 0 {
+				err = fmt.Errorf("%w: %s", errNowhere, strings.Join(missing, ", "))
+			}
+			return err
 		},
 	}
 	packFlag(cmd, &i.packs)
@@ -110,29 +115,11 @@ func (i *inlined) find(ctx context.Context, match func(name string) bool, warn f
 	return places, nil
 }
 
+// errNowhere is for names that nothing inlined has.
+var errNowhere = errors.New("inlined nowhere")
+
 // errNoInlined says what to do where the running kernel does not say what was inlined.
 var errNoInlined = errors.New("name packs with --pack, which `kernelsym pack` makes")
-
-// matcher returns whether a function's name matches a pattern, as it is in the symbol or as
-// people read it.
-func matcher(pattern string) (func(name string) bool, error) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, fmt.Errorf("%w: %q", err, pattern)
-	}
-	matches := func(name string) bool {
-		ok, _ := path.Match(pattern, name) // of which only the pattern can be wrong
-		return ok || name == pattern
-	}
-	known := make(map[string]bool) // names come often
-	return func(name string) bool {
-		is, ok := known[name]
-		if !ok {
-			is = matches(name) || matches(symtab.NameOf(name).Name)
-			known[name] = is
-		}
-		return is
-	}, nil
-}
 
 // placeOf returns a site with the function that has its code, if that is certain.
 func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
@@ -154,11 +141,7 @@ func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
 }
 
 // writePlaces prints a table and how much there is.
-func writePlaces(w io.Writer, name string, places []place) error {
-	if len(places) == 0 {
-		_, err := fmt.Fprintf(w, "%s is inlined nowhere.\n", name)
-		return err
-	}
+func writePlaces(w io.Writer, places []place) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM")
 	functions := make(map[[3]string]bool)

@@ -49,7 +49,7 @@ func TestUsageErrors(t *testing.T) {
 		"lookup --color":      "unknown flag: --color",
 		"watch now":           `unknown command "now" for "kernelsym watch"`,
 		"watch --output yaml": `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
-		"inlined":             "accepts 1 arg(s), received 0",
+		"inlined":             "requires at least 1 arg(s), only received 0",
 		"inlined [":           "syntax error in pattern",
 		"inlined f -o yaml":   `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
 		"top":                 "accepts 1 arg(s), received 0",

@@ -39,7 +39,7 @@ func (f *packFunction) at(offset int64, caller bool) *answer {
 
 // functions returns the functions in packs that a query names.
 func (p *packs) functions(q *query) (found []packFunction, err error) {
-	match, err := matcher(q.name)
+	wanted, err := newPatterns(q.name)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (p *packs) functions(q *query) (found []packFunction, err error) {
 			continue
 		}
 		for _, f.symbol = range f.image.symbols {
-			if f.symbol.Name != "" && match(f.symbol.Name) {
+			if f.symbol.Name != "" && wanted.match(f.symbol.Name) {
 				found = append(found, f)
 			}
 		}
