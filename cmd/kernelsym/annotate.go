@@ -62,7 +62,7 @@ func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	o := sources.Everything(r.procfs, r.sysfs)
 	o.History = recent
 	r.since = perfring.Boottime.Now()
-	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...)
+	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
 	cache.WaitReady(ctx)
 	r.fresh = cache.Fresh
 	var errs []error
@@ -131,7 +131,7 @@ func (a *answer) annotation() addresses.Name {
 	}
 	var b strings.Builder
 	for _, f := range a.Inlined {
-		b.WriteString(f.Function + f.sourceLine.String() + " (inlined) ")
+		b.WriteString(f.Function + f.String() + " (inlined) ")
 	}
 	b.WriteString(a.name())
 	if a.Image != symtab.KernelName {

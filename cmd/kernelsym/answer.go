@@ -118,7 +118,7 @@ func (a *answer) text(p palette) string {
 		before = strings.Repeat(" ", len(address))
 	}
 	for _, f := range a.Inlined {
-		line(p.strong(f.Function), f.sourceLine.String()+" (inlined)")
+		line(p.strong(f.Function), f.String()+" (inlined)")
 	}
 	name := p.strong(a.name())
 	if a.Function == "" {

@@ -23,7 +23,6 @@ func wantsColor(w io.Writer) bool {
 func (p palette) strong(s string) string { return p.paint("\x1b[1m", s) }
 func (p palette) faint(s string) string  { return p.paint("\x1b[2m", s) }
 func (p palette) green(s string) string  { return p.paint("\x1b[32m", s) }
-func (p palette) red(s string) string    { return p.paint("\x1b[31m", s) }
 
 // paint puts a color before a text and takes it back behind it (ECMA-48).
 func (p palette) paint(color, s string) string {

@@ -137,6 +137,16 @@ func TestLookupFunctionsInPacks(t *testing.T) {
 	require.ErrorIs(t, err, errNoFunction)
 }
 
+// assertJSONLines compares what a command prints for programs.
+func assertJSONLines(t *testing.T, want, got string) {
+	t.Helper()
+	wanted, lines := strings.Split(strings.TrimSpace(want), "\n"), strings.Split(strings.TrimSpace(got), "\n")
+	require.Len(t, lines, len(wanted), got)
+	for i := range wanted {
+		assert.JSONEq(t, wanted[i], lines[i])
+	}
+}
+
 // TestLookupJSON verifies the fields that programs read.
 func TestLookupJSON(t *testing.T) {
 	dir := t.TempDir()
@@ -144,7 +154,7 @@ func TestLookupJSON(t *testing.T) {
 	out, _, err := lookedUp(t, append(treeWithID(t), "-o", "json", "--pack", dir,
 		"ffffffff8100005c", "vmlinux+0x90", "ffffffff81000042", "1234", "main_loop")...)
 	require.NoError(t, err)
-	assert.Equal(t, `{"address":"0xffffffff8100005c","inlined":[{"function":"core::fmt::pick","file":"include/idle.h","line":31},`+
+	assertJSONLines(t, `{"address":"0xffffffff8100005c","inlined":[{"function":"core::fmt::pick","file":"include/idle.h","line":31},`+
 		`{"function":"idle","file":"include/idle.h","line":5}],"function":"main_loop","offset":12,`+
 		`"image":"vmlinux","build_id":"0123456789abcdef","file":"init/main.c","line":14}
 {"address":"vmlinux+0x90","function":"core::fmt::write","offset":0,"image":"vmlinux","build_id":"0123456789abcdef"}
@@ -154,7 +164,7 @@ func TestLookupJSON(t *testing.T) {
 `, out)
 	out, _, err = lookedUp(t, append(twinTree(t), "-o", "json", "poll+0x4/0x10")...)
 	require.NoError(t, err)
-	assert.Equal(t, `{"address":"poll+0x4/0x10","reason":"ambiguous","candidates":[`+
+	assertJSONLines(t, `{"address":"poll+0x4/0x10","reason":"ambiguous","candidates":[`+
 		`{"address":"0xffffffff810000d4","function":"poll","offset":4,"image":"vmlinux","build_id":"abcd"},`+
 		`{"address":"0xffffffffc0200084","function":"poll","offset":4,"image":"nf_tables"}]}`+"\n", out)
 }

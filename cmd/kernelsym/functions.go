@@ -77,9 +77,11 @@ type namedFunction struct {
 // find returns the functions of a name, or of those that match a pattern, in the order of their
 // addresses. Those whose extent is not known are left out.
 func (f *functions) find(name, module string) (found []namedFunction) {
-	names := append(f.rust[name], name)
+	names := []string{name}
 	if isPattern(name) {
 		names = f.matching(name)
+	} else {
+		names = append(names, f.rust[name]...)
 	}
 	seen := make(map[uint64]bool)
 	for _, each := range names {

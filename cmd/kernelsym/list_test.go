@@ -24,7 +24,7 @@ func TestList(t *testing.T) {
 	)
 	assert.Equal(t, header+core+"ffffffffc0200000  4096   module  -    -        modules   nf_tables\n", run())
 	assert.Equal(t, header+core, run("vm*"))
-	assert.Equal(t, `{"kind":"module","address":"0xffffffffc0200000","bytes":4096,"name":"nf_tables","source":"modules","symbols":4}`+"\n",
+	assertJSONLines(t, `{"kind":"module","address":"0xffffffffc0200000","bytes":4096,"name":"nf_tables","source":"modules","symbols":4}`+"\n",
 		run("nf_?ables", "-o", "json"))
 	assert.Empty(t, run("none", "-o", "json"), "nothing is an answer")
 	assert.Contains(t, wrong(t, "list", "--kind", "xdp"), "--kind is \"xdp\": there is no such kind; it takes kernel, module, bpf, trampoline, ool")
