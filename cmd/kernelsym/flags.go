@@ -56,12 +56,12 @@ func machineFlags(cmd *cobra.Command, procfs, sysfs *string) {
 // directoryValue is the value of a flag that takes a directory that exists.
 type directoryValue string
 
-var errDirectory = errors.New("there is no such directory")
+var errNoDirectory = errors.New("there is no such directory")
 
 // Set refuses what is no directory.
 func (d *directoryValue) Set(s string) error {
 	if info, err := os.Stat(s); err != nil || !info.IsDir() {
-		return errDirectory
+		return errNoDirectory
 	}
 	*d = directoryValue(s)
 	return nil

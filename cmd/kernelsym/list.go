@@ -189,6 +189,9 @@ func (a *programAges) of(id uint32) *seconds {
 	return a.age
 }
 
+// unnamedCode stands for the name of code that has none.
+const unnamedCode = "[no name]"
+
 // writeList prints a table.
 func writeList(w io.Writer, list []listed) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -204,7 +207,7 @@ func writeList(w io.Writer, list []listed) error {
 		if l.Program != 0 {
 			program = strconv.FormatUint(uint64(l.Program), 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, noName))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, unnamedCode))
 	}
 	return table.Flush()
 }

@@ -99,7 +99,7 @@ func (p textPrinter) print(c *change) error {
 		color = p.colors.faint
 	}
 	event := color(fmt.Sprintf("%-6s", c.Event))
-	name := cmp.Or(c.Name, noName)
+	name := cmp.Or(c.Name, unnamedCode)
 	if !p.wide {
 		_, err := fmt.Fprintf(p.w, narrowColumns, c.Time.Format("15:04:05"), event, process, name)
 		return err
