@@ -34,13 +34,14 @@ func blocksOf(page, language string) (blocks []string) {
 	return blocks
 }
 
-// pipeline returns the words of each command of a line, as a shell has them. Comments are left out.
+// pipeline returns the words of each command of a line, as a shell has them. Comments and
+// redirections are left out.
 func pipeline(line string) (commands [][]string) {
 	var words []string
-	token := regexp.MustCompile(`\s*(#.*|(?:'[^']*'|"(?:\\.|[^"])*"|[^\s'"|]+)+|\|)`)
+	token := regexp.MustCompile(`\s*(#.*|[<>]\s*\S+|(?:'[^']*'|"(?:\\.|[^"])*"|[^\s'"|<>]+)+|\|)`)
 	for _, m := range token.FindAllStringSubmatch(line, -1) {
 		switch word := m[1]; {
-		case strings.HasPrefix(word, "#"):
+		case strings.ContainsAny(word[:1], "#<>"):
 		case word == "|":
 			commands, words = append(commands, words), nil
 		default:
@@ -62,7 +63,7 @@ func toolArgs(words []string) ([]string, bool) {
 }
 
 func TestPipeline(t *testing.T) {
-	got := pipeline(`sudo bpftrace -e 'p { f("%lx | x") }' | kernelsym lookup 'a*' "$(uname -r)" x=1  # a | b`)
+	got := pipeline(`sudo bpftrace -e 'p { f("%lx | x") }' | kernelsym lookup 'a*' "$(uname -r)" x=1 > out < in  # a | b`)
 	assert.Equal(t, [][]string{
 		{"sudo", "bpftrace", "-e", "p { f(%lx | x) }"}, {"kernelsym", "lookup", "a*", "$(uname -r)", "x=1"},
 	}, got)
