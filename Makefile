@@ -49,8 +49,8 @@ test-backends: build ## run the tests of what backends take: Elastic's exporter,
 	go test -C internal/backendtest -count=1 ./...
 
 .PHONY: test-packs
-test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB
-	@go run ./internal/kerneltest/packs -tool $(TOOL) -collector $(COLLECTOR)
+test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB; KERNEL=6.1,6.12
+	@go run ./internal/kerneltest/packs -kernel $(KERNEL) -tool $(TOOL) -collector $(COLLECTOR)
 
 .PHONY: test-release
 test-release: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))

@@ -153,7 +153,7 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	if p.output == outputJSON {
 		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode})
 	}
-	if r.Packs == 0 {
+	if r.Packs == 0 && r.WithoutCode == 0 {
 		return nil
 	}
 	var details []string
