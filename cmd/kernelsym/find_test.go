@@ -209,3 +209,32 @@ func TestLookupStacks(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseQuery verifies that any word is a query or an error, and that what a query stands for is
+// what the word says.
+func FuzzParseQuery(f *testing.F) {
+	for _, word := range []string{"ffffffff81000054", "1-2", "vmlinux+0x54", "a+1/2", "a-1", "f*", "", "+", "[", "a+1/0"} {
+		f.Add(word)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		q, err := parseQuery(word)
+		assert.Equal(t, word, q.text)
+		if err != nil {
+			return
+		}
+		switch q.kind {
+		case queryRange:
+			assert.Less(t, q.addr, q.end)
+		case queryOffset:
+			assert.NotEmpty(t, q.name)
+			assert.True(t, strings.HasPrefix(word, q.name))
+			_, _, _ = q.startAndLength()
+		case queryName:
+			assert.Equal(t, word, q.name)
+		case queryAddress:
+			addr, err := parseAddress(word)
+			require.NoError(t, err)
+			assert.Equal(t, addr, q.addr)
+		}
+	})
+}
