@@ -32,6 +32,17 @@ run: build $(DEMO) ## sample this machine's kernel for 10 s and print the hottes
 view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:9090 says where
 	@$(TOOL) view $(PROFILES) $(if $(HTTP),--http $(HTTP))
 
+.PHONY: picture
+picture: $(TOOL) ## draw docs/flamegraph.svg from the last `make run`
+	$(TOOL) view --svg docs/flamegraph.svg $(PROFILES)
+
+.PHONY: screenshot
+screenshot: ## take docs/flamegraph.png of that picture in chromium, zoomed in on frame FRAME
+	rm -rf $(BUILD)/chromium
+	chromium --headless $(if $(filter 0,$(shell id -u)),--no-sandbox) --disable-gpu --disable-quic --no-first-run \
+		--disable-background-networking --disable-component-update --disable-sync --user-data-dir=$(abspath $(BUILD))/chromium \
+		--hide-scrollbars --window-size=1200,580 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#search=softirq&frame=$(FRAME)'
+
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))

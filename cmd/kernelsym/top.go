@@ -19,18 +19,17 @@ func newTop() *cobra.Command {
 	var count int
 	var cumulative bool
 	cmd := &cobra.Command{
-		Use:   "top FILE",
+		Use:   "top FILE...",
 		Short: "Print the hottest kernel functions of profiles in a file",
-		Long: "Print the kernel functions in which most samples were taken. FILE is what the file exporter\n" +
-			"of a collector wrote, in any of its formats.\n\n" +
+		Long: "Print the kernel functions in which most samples were taken. " + filesHelp + "\n\n" +
 			"flat counts the samples in the function itself, cum also those in what it called.",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if count < 0 {
 				return usage(cmd, fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", count))
 			}
 			t := newHot()
-			if err := readFile(cmd, args[0], func(pd pprofile.Profiles) error { return t.add(pd) }); err != nil {
+			if err := readFiles(cmd, args, func(pd pprofile.Profiles) error { return t.add(pd) }); err != nil {
 				return err
 			}
 			return t.print(cmd.OutOrStdout(), count, cumulative)
