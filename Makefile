@@ -153,7 +153,7 @@ privileges: build ## measure docs/privileges.md anew, here and in a virtual mach
 
 # What `make generate` writes.
 GENERATED = find . -path ./$(BUILD) -prune -o -type f \
-	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2
+	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -name README.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2
 
 .PHONY: check-generate
 check-generate: ## check that what is generated is up to date
