@@ -24,9 +24,9 @@ import (
 // full: threads must be named while they live.
 const pollInterval = 200 * time.Millisecond
 
-// A Receiver samples kernel stacks and sends them on. Its methods are safe for
+// kernelStacks samples kernel stacks and sends them on. Its methods are safe for
 // concurrent use.
-type Receiver struct {
+type kernelStacks struct {
 	config    *Config
 	next      xconsumer.Profiles
 	logger    *zap.Logger
@@ -39,12 +39,12 @@ type Receiver struct {
 	done   sync.WaitGroup
 }
 
-func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles) (*Receiver, error) {
+func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles) (*kernelStacks, error) {
 	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
 	}
-	return &Receiver{
+	return &kernelStacks{
 		config:    config,
 		next:      next,
 		logger:    set.Logger,
@@ -57,7 +57,7 @@ func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles)
 // Start begins to sample. Without the privilege it reports that as the
 // component's status and tries again: a collector has more to do. Started twice,
 // it does nothing.
-func (r *Receiver) Start(ctx context.Context, host component.Host) error {
+func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
@@ -70,7 +70,7 @@ func (r *Receiver) Start(ctx context.Context, host component.Host) error {
 }
 
 // Shutdown stops sampling and sends on what was sampled.
-func (r *Receiver) Shutdown(context.Context) error {
+func (r *kernelStacks) Shutdown(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
@@ -82,7 +82,7 @@ func (r *Receiver) Shutdown(context.Context) error {
 }
 
 // run samples until ctx is done.
-func (r *Receiver) run(ctx context.Context, host component.Host) {
+func (r *kernelStacks) run(ctx context.Context, host component.Host) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
@@ -116,7 +116,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 
 // sample opens the rings, calls started, and sends samples on until ctx is done
 // or the rings cannot be read.
-func (r *Receiver) sample(ctx context.Context, started func()) error {
+func (r *kernelStacks) sample(ctx context.Context, started func()) error {
 	start := time.Now()
 	rings, event, err := r.open()
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Receiver) sample(ctx context.Context, started func()) error {
 }
 
 // open opens the rings with the first event that this machine has.
-func (r *Receiver) open() (*perfring.Reader, perfring.Sampling, error) {
+func (r *kernelStacks) open() (*perfring.Reader, perfring.Sampling, error) {
 	var errs []error
 	for _, event := range r.config.events() {
 		rings, err := perfring.Open(r.config.ringOptions(event))
@@ -157,7 +157,7 @@ const (
 const sendTimeout = 5 * time.Second
 
 // send sends a message on.
-func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
+func (r *kernelStacks) send(ctx context.Context, m *message, start, end int64) {
 	if m.events == 0 {
 		return
 	}
@@ -174,7 +174,7 @@ func (r *Receiver) send(ctx context.Context, m *message, start, end int64) {
 }
 
 // count counts samples.
-func (r *Receiver) count(ctx context.Context, n int, outcome string) {
+func (r *kernelStacks) count(ctx context.Context, n int, outcome string) {
 	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(n),
 		metric.WithAttributes(attribute.String("outcome", outcome)))
 }

@@ -9,7 +9,7 @@ import (
 
 // sampler turns the records of one set of rings into messages.
 type sampler struct {
-	receiver *Receiver
+	receiver *kernelStacks
 	rings    *perfring.Reader
 	event    perfring.Sampling
 	threads  *threads
@@ -24,7 +24,7 @@ const refreshInterval = time.Second
 
 // newSampler returns a sampler of rings of the event, which were opened after
 // start.
-func newSampler(r *Receiver, rings *perfring.Reader, event perfring.Sampling, start time.Time) *sampler {
+func newSampler(r *kernelStacks, rings *perfring.Reader, event perfring.Sampling, start time.Time) *sampler {
 	s := &sampler{receiver: r, rings: rings, event: event, threads: newThreads(r.config.Procfs)}
 	s.begin(start.UnixNano())
 	return s

@@ -62,6 +62,7 @@ func run(rounds int, only string) error {
 		{"following", func(int) error { benchFollowing(); return nil }},
 		{"table", func(rounds int) error { benchTable(rounds); return nil }},
 		{"listing", benchListing},
+		{"crowd", func(int) error { return benchCrowd() }},
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", func(int) error { return benchWakeups() }},
 		{"start", benchStart},

@@ -34,6 +34,12 @@ var measures = map[string]measure{
 	"start_ms":            {"time until a processor has started", noGoal, "ms"},
 	"start_vs_first_read": {"time until a processor has started", noGoal, "reading the first tables, and no more"},
 
+	"node50k_list_cpu_ms":       {"CPU time to list 50,000 BPF programs", noGoal, "ms"},
+	"node50k_list_again_cpu_ms": {"CPU time to list them again after records were lost", noGoal, "ms"},
+	"node50k_bytes":             {"memory for 50,000 BPF programs", noGoal, "bytes"},
+	"node50k_message_us":        {"time to empty the rings for a message, at 50,000 programs", noGoal, "µs"},
+	"node50k_event_us":          {"time for the load or unload of a program, at 50,000 programs", noGoal, "µs"},
+
 	"modules_bytes_per_symbol": {"memory for a symbol of a module", 30, "bytes"},
 	"modules_load_alloc_mb":    {"memory allocated to load 117 modules", noGoal, "MB"},
 	"modules_load_ms":          {"time to load 117 modules", 15, "ms"},
