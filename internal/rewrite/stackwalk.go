@@ -110,14 +110,15 @@ const unknownCore = 1
 // walk is eachUse for a stack, leaf first, and one kind of samples.
 func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
 	indices := w.m.stacks.At(int(stack)).LocationIndices()
+	marks := w.marks
 	before := uint64(0) // what was looked up for the frame that this one was entered from, if that decides
 	for i := range indices.Len() {
 		loc := indices.At(i)
-		if uint(loc) >= uint(len(w.marks)) {
+		if uint(loc) >= uint(len(marks)) {
 			return false
 		}
-		if i > 0 && before == 0 && w.marks[loc] < markSpecial { // nearly all
-			w.marks[loc] |= 1 << u
+		if m := marks[loc]; i > 0 && before == 0 && m < markSpecial { // nearly all
+			marks[loc] = m | 1<<u
 			continue
 		}
 		k := w.frameOf[loc] - 1
@@ -126,7 +127,7 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 			continue
 		}
 		f := &w.frames[k]
-		if w.marks[loc]&markUnknown != 0 {
+		if marks[loc]&markUnknown != 0 {
 			before = unknownCore
 			continue
 		}
