@@ -62,7 +62,7 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	}
 	used, valid := false, p.readUsers()
 	if valid {
-		used, valid = p.keepStacks(markSelected)
+		used, valid = p.keepStacks()
 	}
 	if valid && !used {
 		return pd

@@ -49,12 +49,12 @@ func (w *stackWalk) readUsers() (valid bool) {
 	return valid
 }
 
-// keepStacks forgets the users of stacks without a location that has a mark. It reports
+// keepStacks forgets the users of stacks without a selected location. It reports
 // whether some stack is left, and whether the stacks are valid (contract 1.4).
-func (w *stackWalk) keepStacks(m mark) (some, valid bool) {
+func (w *stackWalk) keepStacks() (some, valid bool) {
 	for i := range w.m.stacks.Len() {
 		indices := w.m.stacks.At(i).LocationIndices()
-		switch found, ok := w.hasMark(indices, m); {
+		switch found, ok := w.hasMark(indices, markSelected); {
 		case !ok:
 			return false, false
 		case !found:
