@@ -208,7 +208,7 @@ func (a *attributes) intern(m *message, kind attribute, value attrValue) int32 {
 			d.attrs.AppendEmpty() // index 0 is the zero value
 			a.kinds = append(a.kinds, attrOther)
 		}
-		a.index.reset(0)
+		a.index.resetAgain()
 		for i, k := range a.kinds {
 			if attr := d.attrs.At(i); keys[k] == "" || attr.KeyStrindex() == 0 || d.str(attr.UnitStrindex()) != "" {
 				continue // none that is asked for

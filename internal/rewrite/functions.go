@@ -161,7 +161,7 @@ func (t *functions) internText(m *message, text *functionText) int32 {
 	f.SetSystemNameStrindex(key.system)
 	f.SetFilenameStrindex(key.file)
 	if !t.appended.built {
-		t.appended.reset(0)
+		t.appended.resetAgain()
 	}
 	t.appended.addNew(hash, at)
 	return at

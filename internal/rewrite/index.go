@@ -21,6 +21,10 @@ func (x *index) reset(n int) {
 	x.used, x.built = 0, true
 }
 
+// resetAgain empties the index and makes room for as many entries as it had: one message is
+// like the one before.
+func (x *index) resetAgain() { x.reset(x.used) }
+
 func (x *index) bytes() int { return bytesOf(x.slots) + bytesOf(x.moved) }
 
 // find returns the position of an entry with that hash for which equal says yes.

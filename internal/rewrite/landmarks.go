@@ -27,6 +27,9 @@ func (r *resolver) decides(addr uint64) bool {
 
 // decidesNear reports whether an address or one next to it decides.
 func (r *resolver) decidesNear(addr uint64) bool {
+	if !r.opts.Gateway {
+		return r.marks.IsNear(addr)
+	}
 	return r.decides(addr-1) || r.decides(addr) || r.decides(addr+1)
 }
 

@@ -114,7 +114,7 @@ func (t *mappings) intern(m *message, c mappingContent) int32 {
 		return func(pos int32) bool { return t.at(m, pos).content == *c }
 	}
 	if !t.index.built {
-		t.index.reset(0)
+		t.index.resetAgain()
 		for i := 1; i < m.mappings.Len(); i++ {
 			if !isIndexed(m.str(m.mappings.At(i).FilenameStrindex())) {
 				continue

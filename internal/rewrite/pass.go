@@ -27,7 +27,7 @@ func (p *pass) begin(opts *Options, given Known) {
 		given.Clock = nil
 	}
 	p.r.begin(&given, opts)
-	p.w = writer{m: &p.m, opts: opts, packs: &p.r.lines, lines: p.w.lines[:0], kept: p.w.kept[:0]}
+	p.w = writer{m: &p.m, opts: opts, packs: &p.r.lines, lines: p.w.lines[:0], kept: p.w.kept[:0], placings: p.w.placings}
 	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
 }
 
@@ -37,7 +37,7 @@ func (p *pass) end() {
 	clear(p.answers)
 	p.frames, p.answers = p.frames[:0], p.answers[:0]
 	p.times.given = Known{}
-	p.w = writer{lines: p.w.lines, kept: p.w.kept}
+	p.w = writer{lines: p.w.lines, kept: p.w.kept, placings: p.w.placings.kept()}
 	p.m.end()
 	p.s.end()
 	p.r.end()
@@ -47,7 +47,8 @@ func (p *pass) end() {
 // bytes returns the size of the working memory.
 func (p *pass) bytes() int {
 	return bytesOf(p.frames) + bytesOf(p.frameOf) + bytesOf(p.marks) + bytesOf(p.stackUsers) + bytesOf(p.functions) +
-		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.m.bytes() + p.r.lines.bytes() + p.s.bytes()
+		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.w.placings.bytes() +
+		p.m.bytes() + p.r.lines.bytes() + p.s.bytes()
 }
 
 // bytesOf returns the size of a slice's memory.
@@ -61,7 +62,7 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	}
 	used, valid := false, p.readUsers()
 	if valid {
-		used, valid = p.keepStacks(markSelected)
+		used, valid = p.keepStacks()
 	}
 	if valid && !used {
 		return pd

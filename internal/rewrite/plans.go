@@ -40,7 +40,6 @@ func (s *splitter) findPlans(p *pass) {
 	for i := range s.frames {
 		p.marks[p.frames[s.frames[i].frame].loc] |= markSplit
 	}
-	p.keepStacks(markSplit)
 	p.eachUse(func(at usedFrame, _ *frame, how use) {
 		if slot := s.slot[at.frame]; slot != 0 {
 			s.addPlace(at.stack, at.user, place{at.position, slot - 1, how})

@@ -17,7 +17,7 @@ type stackIndex struct {
 
 func (x *stackIndex) begin(p *pass) {
 	x.p = p
-	x.appended.reset(0)
+	x.appended.resetAgain()
 }
 
 func (x *stackIndex) end() { x.p, x.all.built = nil, false }
@@ -66,7 +66,7 @@ func (x *stackIndex) indexAll() {
 	if x.all.built {
 		return
 	}
-	x.all.reset(0)
+	x.all.resetAgain()
 	var stack []int32
 	for i := 1; i < x.p.m.stacks.Len(); i++ { // 0 means none
 		indices := x.p.m.stacks.At(i).LocationIndices()

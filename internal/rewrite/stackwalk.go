@@ -45,12 +45,12 @@ func (w *stackWalk) readUsers() (valid bool) {
 	return valid
 }
 
-// keepStacks forgets the users of stacks without a location that has a mark. It reports
+// keepStacks forgets the users of stacks without a selected location. It reports
 // whether some stack is left, and whether the stacks are valid (contract 1.4).
-func (w *stackWalk) keepStacks(m mark) (some, valid bool) {
+func (w *stackWalk) keepStacks() (some, valid bool) {
 	for i := range w.m.stacks.Len() {
 		indices := w.m.stacks.At(i).LocationIndices()
-		switch found, ok := w.hasMark(indices, m); {
+		switch found, ok := w.hasMark(indices, markSelected); {
 		case !ok:
 			return false, false
 		case !found:
@@ -106,14 +106,15 @@ const unknownCore = 1 << 62
 // walk is eachUse for a stack, leaf first, and one kind of samples.
 func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
 	indices := w.m.stacks.At(int(stack)).LocationIndices()
+	marks := w.marks
 	before := uint64(0) // what was looked up for the frame that this one was entered from, if that decides
 	for i := range indices.Len() {
 		loc := indices.At(i)
-		if uint(loc) >= uint(len(w.marks)) {
+		if uint(loc) >= uint(len(marks)) {
 			return false
 		}
-		if i > 0 && before == 0 && w.marks[loc] < markSpecial { // nearly all
-			w.marks[loc] |= 1 << u
+		if m := marks[loc]; i > 0 && before == 0 && m < markSpecial { // nearly all
+			marks[loc] = m | 1<<u
 			continue
 		}
 		k := w.frameOf[loc] - 1
@@ -122,7 +123,7 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 			continue
 		}
 		f := &w.frames[k]
-		if w.marks[loc]&markUnknown != 0 {
+		if marks[loc]&markUnknown != 0 {
 			if before = unknownCore; u == userEBPF && w.isNamedBPF(f) {
 				before = 0
 			}

@@ -28,9 +28,9 @@ type splitFrame struct {
 }
 
 type memo struct {
-	how     use
 	span    symtab.Interval
 	variant int32
+	how     use
 }
 
 // variant is an answer to a frame.

@@ -27,7 +27,7 @@ type writer struct {
 	packs *packLines
 	wrote bool       // the message is another than before
 	gave  PackCounts // what packs gave for the frames
-	last  placed
+	placings
 	lines []line // that are being written
 	kept  []line // of frames in the core kernel
 }
@@ -98,14 +98,20 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 
 // writeSymbol writes the symbol that an answer has found (contract 3.4 to 3.6).
 func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
-	name := a.image.Lookup(a.looked).Name()
-	taken := !f.named || !w.hasName(loc, name) || w.hasMore(loc, a)
-	if taken {
-		w.setLines(loc, w.linesOf(a, name))
-	} // else the lines that it came with know more
-	w.countPack(a, taken)
+	folded := false
+	if a.image.Text == nil && a.line < 0 && !f.named {
+		w.setLines(loc, w.oneLine(w.functionOf(a)))
+	} else {
+		name := a.image.Lookup(a.looked).Name()
+		taken := !f.named || !w.hasName(loc, name) || w.hasMore(loc, a)
+		if taken {
+			w.setLines(loc, w.linesOf(a, name))
+		} // else the lines that it came with know more
+		w.countPack(a, taken)
+		folded = name.Folded
+	}
 	if w.m.attributes.used[attrIsFolded] {
-		w.setFolded(loc, name.Folded)
+		w.setFolded(loc, folded)
 	}
 	if a.image.Text != nil {
 		return
@@ -140,13 +146,6 @@ func (w *writer) setFolded(loc pprofile.Location, folded bool) {
 	}
 }
 
-// placed is a mapping of ours.
-type placed struct {
-	placing
-	content mappingContent
-	index   int32 // in the mapping table, -1 while nothing refers to it
-}
-
 // place gives a location, whose lines are written, the mapping that goes with its
 // address, unless it has it already.
 func (w *writer) place(loc pprofile.Location, pl placing) {
@@ -154,20 +153,17 @@ func (w *writer) place(loc pprofile.Location, pl placing) {
 	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] || used[attrHasInlined] {
 		pl.has = w.m.has(loc, pl.image)
 	}
-	at := &w.last
-	if pl != at.placing {
-		*at = placed{placing: pl, content: pl.content(), index: -1}
-	}
+	at := w.placed(pl)
 	has := loc.MappingIndex()
-	if has != 0 && has != at.index && w.m.maps.at(w.m, has).content.isRight(&at.content) {
+	if has != 0 && (has == at.mapping || w.m.maps.at(w.m, has).content.isRight(w.contentOf(pl))) {
 		return
 	}
-	if at.index < 0 {
-		at.index = w.m.maps.intern(w.m, at.content)
+	if at.mapping == 0 {
+		at.mapping = w.m.maps.intern(w.m, *w.contentOf(pl))
 	}
-	if has != at.index {
+	if has != at.mapping {
 		w.wrote = true
-		loc.SetMappingIndex(at.index)
+		loc.SetMappingIndex(at.mapping)
 	}
 }
 

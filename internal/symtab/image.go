@@ -1,9 +1,7 @@
 package symtab
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"unique"
 )
@@ -100,13 +98,24 @@ type Landmarks struct {
 func (l *Landmarks) IsEntry(addr uint64) bool { return l.Entry.Contains(addr) || l.Fred.Contains(addr) }
 
 // IsThunk reports whether an address lies in an indirect or return thunk.
-func (l *Landmarks) IsThunk(addr uint64) bool {
-	t := l.Thunks
-	if len(t) == 0 || addr < t[0].Start || addr >= t[len(t)-1].End {
-		return false
+func (l *Landmarks) IsThunk(addr uint64) bool { return l.hasThunk(addr, addr) }
+
+// IsNear reports whether an address or one next to it lies in entry code or a thunk.
+func (l *Landmarks) IsNear(addr uint64) bool {
+	return l.hasThunk(addr-1, addr+1) || l.IsEntry(addr-1) || l.IsEntry(addr) || l.IsEntry(addr+1)
+}
+
+// hasThunk reports whether one of the addresses from first to last lies in a thunk.
+func (l *Landmarks) hasThunk(first, last uint64) bool {
+	low, high := 0, len(l.Thunks) // the first thunk that ends behind first is in between
+	for low < high {
+		if mid := int(uint(low+high) / 2); l.Thunks[mid].End <= first {
+			low = mid + 1
+		} else {
+			high = mid
+		}
 	}
-	first, _ := slices.BinarySearchFunc(t, addr+1, func(thunk Range, end uint64) int { return cmp.Compare(thunk.End, end) })
-	return t[first].Contains(addr)
+	return low < len(l.Thunks) && l.Thunks[low].Start <= last
 }
 
 // NewFunction returns an image with one symbol, the kernel's name for all of it, that is

@@ -84,12 +84,7 @@ func (s *segment) dropFirst() {
 // the last image before them to the start of the first after them.
 func (s *segment) overlapping(i Interval, yield func(*Image) bool) (alone Interval) {
 	alone = Always
-	first, _ := slices.BinarySearchFunc(s.past, i.From, func(m *Image, from int64) int {
-		if m.Lifetime.To <= from {
-			return -1
-		}
-		return 1
-	})
+	first := firstAfter(s.past, i.From)
 	if first > 0 {
 		alone.From = s.past[first-1].Lifetime.To
 	}
@@ -110,6 +105,23 @@ func (s *segment) overlapping(i Interval, yield func(*Image) bool) (alone Interv
 		alone.To = s.since
 	}
 	return alone
+}
+
+// firstAfter returns the position of the first image that was unloaded after an instant. Most
+// instants are of the last seconds, so it looks from the end, at twice as many each time.
+func firstAfter(past []*Image, at int64) int {
+	low, high := len(past), len(past)
+	for step := 1; low > 0 && past[low-1].Lifetime.To > at; step *= 2 {
+		high = low - 1
+		low = max(0, low-step)
+	}
+	n, _ := slices.BinarySearchFunc(past[low:high], at, func(m *Image, at int64) int {
+		if m.Lifetime.To <= at {
+			return -1
+		}
+		return 1
+	})
+	return low + n
 }
 
 // change changes the images of the addresses [start, end), of which there may be none
