@@ -1,6 +1,7 @@
 package packer_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -81,6 +82,11 @@ func differences(t *testing.T, m *symtab.Image, p *pack.Pack) (n int) {
 	for s := range p.Symbols() {
 		base := uint64(p.Info().Base)
 		packed = append(packed, symbol{uint64(s.Start) - base, uint64(s.End) - base, s.Name, s.Folded})
+	}
+	if i, j := len(running)-1, len(packed)-1; runtime.GOARCH == "arm64" && i >= 0 && j >= 0 &&
+		running[i].start == packed[j].start && packed[j].end == uint64(p.Info().Extent.End-p.Info().Base) {
+		// Where .plt is before the code, the file does not say how much of the last page is left.
+		running[i].end = min(running[i].end, packed[j].end)
 	}
 	missing := func(from, in []symbol, where string) {
 		has := make(map[symbol]bool, len(in))
