@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,7 +185,7 @@ func (c *callers) Rows(string) []topview.Row {
 		n, of := f.callers[fn], float64(f.total)
 		rows = append(rows, topview.Row{
 			Key:   key(fn),
-			Cells: []string{fmt.Sprint(n), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
+			Cells: []string{strconv.FormatInt(n, 10), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
 			Share: percent(n, of) / 100,
 		})
 	}
