@@ -13,21 +13,29 @@ type KernelFrame struct {
 	Module string // empty if it is not known
 }
 
-// KernelFrames returns the frame of each location of a message. A frame is the
-// kernel's if its attribute profile.frame.type says so. The error wraps
+// IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
+// it is if the address is in the kernel half of the address space, as profilers have it that
+// know nothing of the kernel (contract 1.1).
+func IsKernel(frameType string, addr uint64) bool {
+	return frameType == "kernel" || frameType == "" && addr>>63 == 1 && addr < vsyscall
+}
+
+// vsyscall is a page of user space. Above it is nothing but perf's context markers.
+const vsyscall = 0xffffffffff600000
+
+// KernelFrames returns the frame of each location of a message. The error wraps
 // ErrInvalid.
 func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 	c := converter{Merger: NewMerger(), dict: pd.Dictionary()}
 	frames := make([]KernelFrame, c.dict.LocationTable().Len())
 	var errs []error
 	for i, loc := range c.dict.LocationTable().All() {
-		labels, err := c.labels(loc.AttributeIndices())
+		frameType, err := c.frameType(loc)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		typ := labels["profile.frame.type"]
-		if len(typ) == 0 || typ[0] != "kernel" {
+		if !IsKernel(frameType, loc.Address()) {
 			continue
 		}
 		out, err := c.location(int32(i))
