@@ -2,6 +2,7 @@ package bpfcost
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -38,6 +39,7 @@ type Details struct {
 	ID       uint32
 	Name     string // cut off after 15 bytes, as the kernel keeps it
 	Type     string // empty if it is not known
+	Tag      string // 16 hex digits
 	Creator  *uint32
 	LoadedBy *Process // nil if no record told
 	Gone     bool     // it was unloaded
@@ -114,7 +116,7 @@ func (r *Registry) ask(id uint32, before bool) error {
 	}
 	d := r.details(id)
 	creator := p.Creator
-	d.Name, d.Type, d.Creator, d.after = p.Name, p.TypeName(), &creator, p.Stats
+	d.Name, d.Type, d.Tag, d.Creator, d.after = p.Name, p.TypeName(), hex.EncodeToString(p.Tag[:]), &creator, p.Stats
 	if before {
 		d.before = p.Stats
 	}

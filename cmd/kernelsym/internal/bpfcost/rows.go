@@ -49,7 +49,7 @@ type Counted struct {
 	Percent       float64 `json:"percent_of_cpu"`
 }
 
-// Details are the sources of rows: what was sampled, and what the kernel tells.
+// Sources are those of rows: what was sampled, and what the kernel tells.
 type Sources struct {
 	Counter  *Counter
 	PerCPU   float64 // samples that a CPU has given that was never idle
@@ -96,7 +96,7 @@ func (r *Row) percentCounted() float64 {
 
 func (s *Sources) row(id uint32, cost *Cost, d *Details) Row {
 	r := Row{
-		ID: id, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cost.Tag,
+		ID: id, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cmp.Or(cost.Tag, d.Tag),
 		Gone: d.Gone, UID: d.Creator, LoadedBy: d.LoadedBy,
 		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(d),
 	}

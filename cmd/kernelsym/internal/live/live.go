@@ -46,8 +46,9 @@ type Batch struct {
 	Start, End time.Time
 	Event      string
 	Frequency  int
-	CPUs       int   // that were sampled
-	Missing    error // names that cannot be had, and what the operator can do about it; nil if none
+	CPUs       int           // that were sampled
+	Core       *symtab.Image // the kernel that was sampled, nil if it is not known
+	Missing    error         // names that cannot be had, and what the operator can do about it; nil if none
 }
 
 // Possible returns the number of samples that there would be if no CPU had been idle.
@@ -123,6 +124,7 @@ func (s *session) name(ctx context.Context, m *kernelstackreceiver.Message) {
 	s.visit(&Batch{
 		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
+		Core:  s.cache.Snapshot().Core(),
 		Event: s.event, Frequency: s.options.Frequency, CPUs: s.cpus(), Missing: s.missing(),
 	})
 }
