@@ -1,0 +1,137 @@
+package bpfcost
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+var sampleFor = flag.Duration("sample-for", 5*time.Second, "for how long TestSharesAreThoseOfTheKernel samples")
+
+// sample samples until ctx is done, and returns the sources of rows.
+func sample(ctx context.Context, t *testing.T, r *Registry) (s Sources) {
+	t.Helper()
+	s.Counter = NewCounter()
+	require.NoError(t, live.Run(ctx, live.Options{
+		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: 4999, Interval: 500 * time.Millisecond,
+	}, func(b *live.Batch) {
+		assert.Zero(t, b.Throttled, "the kernel took fewer samples than it was asked for")
+		assert.Zero(t, b.Lost)
+		s.PerCPU += b.Possible() / float64(b.CPUs)
+		assert.NoError(t, s.Counter.Add(b.Profiles, b.Core))
+	}))
+	require.NoError(t, r.List())
+	s.Programs, s.Over = r.Known()
+	return s
+}
+
+// helperLoop describes a program of n rounds in each of which it calls a helper.
+func helperLoop(name string, n int32) *ebpf.ProgramSpec {
+	return &ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SocketFilter, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R6, 0),
+			asm.FnKtimeGetNs.Call().WithSymbol("round"),
+			asm.Add.Imm(asm.R6, 1),
+			asm.JLT.Imm(asm.R6, n, "round"),
+			asm.Return(),
+		},
+	}
+}
+
+// knownPrograms loads twenty programs. They run with preemption disabled and interrupts
+// enabled (bpf_test_run in net/bpf/test_run.c), some microseconds a run.
+func knownPrograms(t *testing.T) (programs []*ebpf.Program) {
+	t.Helper()
+	types := []ebpf.ProgramType{ebpf.SocketFilter, ebpf.XDP, ebpf.SchedCLS, ebpf.SchedACT, ebpf.CGroupSKB}
+	for i := range 20 {
+		name := fmt.Sprintf("known_%02d", i)
+		spec := kerneltest.LoopProgram(name, int32(i), i)
+		if i%2 == 1 {
+			spec = helperLoop(name, int32(200+20*i))
+		}
+		spec.Type = types[i%len(types)]
+		last := len(spec.Instructions) - 1
+		spec.Instructions = append(spec.Instructions[:last], asm.Mov.Imm(asm.R0, 0), asm.Return()) // all may return 0
+		programs = append(programs, kerneltest.LoadBPF(t, spec))
+	}
+	return programs
+}
+
+func idOf(t *testing.T, prog *ebpf.Program) uint32 {
+	t.Helper()
+	info, err := prog.Info()
+	require.NoError(t, err)
+	id, ok := info.ID()
+	require.True(t, ok)
+	return uint32(id)
+}
+
+// runAll runs programs in turn until ctx is done.
+func runAll(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
+	for ctx.Err() == nil {
+		for _, p := range programs {
+			if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 100}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}
+}
+
+// TestSharesAreThoseOfTheKernel compares what is sampled of twenty programs with what the
+// kernel counts. Samples have a statistical error; on top of that comes what the kernel
+// counts of the interrupts that arrive in a program, and what a hypervisor took from it.
+func TestSharesAreThoseOfTheKernel(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	programs := knownPrograms(t)
+	counting, err := bpf.EnableStats()
+	require.NoError(t, err)
+	defer counting.Close()
+	r := NewRegistry("/proc", "/sys")
+	require.NoError(t, r.List())
+	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor)
+	defer cancel()
+	var load sync.WaitGroup
+	load.Go(func() { runAll(ctx, t, programs) })
+	s := sample(ctx, t, r)
+	load.Wait()
+
+	rows := make(map[uint32]Row)
+	for _, row := range s.Rows() {
+		rows[row.ID] = row
+	}
+	for i, p := range programs {
+		row, ok := rows[idOf(t, p)]
+		require.True(t, ok, "program %d was not sampled", i)
+		assert.Equal(t, fmt.Sprintf("known_%02d", i), row.Name)
+		require.NotNil(t, row.Counted)
+		total, counted := row.Total.Percent+row.Interrupted.Percent, row.Counted.Percent
+		kerneltest.Figure("BPF program %s %-13s %6d samples %6.0f ns/run: self %5.2f %%, total %5.2f %%, interrupted %5.2f %%, kernel %5.2f %%: %+5.1f %%",
+			row.Name, row.Type, row.Total.Samples, row.Counted.NanosPerRun, row.Self.Percent, row.Total.Percent,
+			row.Interrupted.Percent, counted, 100*(row.Total.Percent/counted-1))
+		const otherErrors = 0.07
+		deviation := 5 / math.Sqrt(float64(row.Total.Samples))
+		assert.InEpsilon(t, counted, total, otherErrors+deviation, row.Name)
+		if i%2 == 0 {
+			assert.Equal(t, row.Self.Samples, row.Total.Samples, "it calls nothing")
+		} else {
+			assert.Less(t, row.Self.Samples, row.Total.Samples, "it calls a helper")
+		}
+		assert.Equal(t, uint32(os.Getuid()), *row.UID)
+	}
+}
