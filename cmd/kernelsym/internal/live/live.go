@@ -60,6 +60,9 @@ func (b *Batch) Possible() float64 {
 // they were taken.
 var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
+// readyWithin is how long the first batch waits for names at most.
+const readyWithin = 2 * time.Second
+
 // Run samples until ctx is done and calls visit with each batch; then it returns nil. It
 // starts no goroutine that outlives it.
 func Run(ctx context.Context, o Options, visit func(*Batch)) error {
@@ -116,7 +119,9 @@ type session struct {
 func (s *session) name(ctx context.Context, m *kernelstackreceiver.Message) {
 	if !s.ready {
 		s.ready = true
-		s.cache.WaitReady(ctx)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+		s.cache.WaitReady(ctx) // also if it ends already: what was sampled is to have names
+		cancel()
 	}
 	known := rewrite.Known{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()

@@ -118,11 +118,11 @@ func Align(columns []Column, rows [][]string) [][]string {
 	return aligned
 }
 
-// PrintJSON prints a view once.
-func PrintJSON(w io.Writer, v View, rows int) error {
+// EncodeJSON prints what a view returned for other programs.
+func EncodeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(v.JSON(rows))
+	return encoder.Encode(v)
 }
 
 // Limit returns the first n of a list, 0 for all.
