@@ -1,6 +1,7 @@
 package bpfcost
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,6 +80,28 @@ func (c *Counter) Add(pd pprofile.Profiles, core *symtab.Image) error {
 	return nil
 }
 
+// Merge adds what another counter has counted.
+func (c *Counter) Merge(o *Counter) {
+	c.samples, c.running, c.leaves = c.samples+o.samples, c.running+o.running, c.leaves || o.leaves
+	for key, from := range o.costs {
+		to := c.cost(key)
+		to.Tag, to.Type, to.Name = cmp.Or(from.Tag, to.Tag), cmp.Or(from.Type, to.Type), cmp.Or(from.Name, to.Name)
+		to.Self, to.Total, to.Interrupted = to.Self+from.Self, to.Total+from.Total, to.Interrupted+from.Interrupted
+		for line, n := range from.lines {
+			to.lines[line] += n
+		}
+	}
+}
+
+func (c *Counter) cost(key Key) *Cost {
+	cost := c.costs[key]
+	if cost == nil {
+		cost = &Cost{lines: make(map[Line]int64)}
+		c.costs[key] = cost
+	}
+	return cost
+}
+
 // Samples returns the number of samples, and of those in a program or in what it called.
 func (c *Counter) Samples() (all, running int64) { return c.samples, c.running }
 
@@ -93,6 +116,8 @@ type part struct {
 	cost     *Cost // nil if the frame is of no program or trampoline
 	line     Line
 	isEntry  bool // it is in entry code
+	isThunk  bool // it is in an indirect or return thunk
+	isFirst  bool // it is the first byte of its function
 	isBridge bool // a trampoline calls it, nothing else does
 	isBPF    bool // it is a program's, not a trampoline's
 }
@@ -101,8 +126,11 @@ func (c *Counter) part(f *profilefile.KernelFrame) part {
 	p := part{line: Line{f.File, f.Line}}
 	switch {
 	case f.Module == symtab.KernelName:
-		p.isEntry = c.core != nil && c.core.IsEntry(c.core.Base+f.Address)
 		p.isBridge = isBridge(f.Name)
+		if c.core != nil {
+			addr := c.core.Base + f.Address
+			p.isEntry, p.isThunk = c.core.IsEntry(addr), c.core.IsThunk(addr)
+		}
 		return p
 	case f.Module != "[bpf]" || f.Name == "":
 		return p
@@ -111,12 +139,9 @@ func (c *Counter) part(f *profilefile.KernelFrame) part {
 	if f.Program != nil {
 		key = Key{ID: f.Program.ID}
 	}
+	p.isFirst = f.Address == 0
 	p.isBPF = strings.HasPrefix(f.Name, "bpf_prog_")
-	p.cost = c.costs[key]
-	if p.cost == nil {
-		p.cost = &Cost{lines: make(map[Line]int64)}
-		c.costs[key] = p.cost
-	}
+	p.cost = c.cost(key)
 	p.cost.describe(f)
 	return p
 }
@@ -192,6 +217,9 @@ func (c *Counter) addStack(stack []part, weight int64) {
 		}
 		if p.cost == nil || slices.Contains(seen, p.cost) {
 			continue
+		}
+		if i > 0 && stack[i-1].isThunk && p.isFirst {
+			continue // it was about to be jumped to (contract 2.3)
 		}
 		seen = append(seen, p.cost)
 		switch {

@@ -16,8 +16,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // core is a kernel at an address, with entry code at offsets from 0x1000 up to 0x2000.
 var core = &symtab.Image{Text: &symtab.Text{
-	Base:      0xffffffff81000000,
-	Landmarks: &symtab.Landmarks{Arch: "amd64", Entry: symtab.Range{Start: 0xffffffff81001000, End: 0xffffffff81002000}},
+	Base: 0xffffffff81000000,
+	Landmarks: &symtab.Landmarks{Arch: "amd64", Entry: symtab.Range{Start: 0xffffffff81001000, End: 0xffffffff81002000},
+		Thunks: []symtab.Range{{Start: 0xffffffff81003000, End: 0xffffffff81003020}}},
 }}
 
 var (
@@ -56,12 +57,14 @@ var (
 	syscall  = kernel(0x1800, "entry_SYSCALL_64_after_hwframe")
 	read     = kernel(0x6000, "vfs_read")
 	enter    = kernel(0x7000, "__bpf_prog_enter_recur")
+	thunk    = kernel(0x3010, "__x86_indirect_thunk_rax")
 	tramp    = code("bpf_trampoline_6442536467")
 
 	a      = program(1, "bpf_prog_00000000000000aa_main", 10)
 	aSub   = program(1, "bpf_prog_00000000000000bb_sub", 20)
 	b      = program(2, "bpf_prog_00000000000000aa_other", 0)
 	noID   = code("bpf_prog_00000000000000cc_listed")
+	aFirst = func() rewritetest.Frame { f := a; f.Address = 0; return f }()
 	noName = rewritetest.Frame{Address: 0x30, Mapping: bpfCode, Type: "kernel"}
 	user   = rewritetest.Frame{Address: 0x7f0000000123, Type: "native"}
 )
@@ -116,6 +119,10 @@ func TestCounter(t *testing.T) {
 		{"trampoline, interrupted", []rewritetest.Frame{timer, entry, tramp, read}, map[string]counts{}},
 		{"bridge, interrupted", []rewritetest.Frame{timer, entry, enter, tramp, read}, map[string]counts{"bpf_trampoline_6442536467": interrupted}},
 		{"trampoline below its program", []rewritetest.Frame{a, tramp, read}, map[string]counts{"a": self}},
+		{"about to be called", []rewritetest.Frame{thunk, aFirst, read}, map[string]counts{}},
+		{"in its first instruction", []rewritetest.Frame{aFirst, read}, map[string]counts{"a": self}},
+		{"in a thunk that it called", []rewritetest.Frame{thunk, a, read}, map[string]counts{"a": called}},
+		{"in a function that a thunk called", []rewritetest.Frame{helper, aFirst, read}, map[string]counts{"a": called}},
 		{"no id", []rewritetest.Frame{memory, noID}, map[string]counts{"listed": called}},
 		{"no name", []rewritetest.Frame{noName, read}, map[string]counts{}},
 	} {
@@ -142,7 +149,7 @@ func TestWithoutEntryCode(t *testing.T) {
 
 		c := NewCounter()
 		require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(a).Profiles, core))
-		rows := (&Sources{Counter: c, PerCPU: 10}).Rows()
+		rows := (&Sources{Counter: c, PerCPU: 10}).Rows(ByTotal)
 		require.Len(t, rows, 1)
 		assert.Equal(t, Sampled{Self: Share{1, 10}}, rows[0].Sampled)
 	}

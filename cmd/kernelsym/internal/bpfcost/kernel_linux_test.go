@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
-	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
@@ -34,8 +33,10 @@ func sample(ctx context.Context, t *testing.T, r *Registry) (s Sources) {
 		s.PerCPU += b.Possible() / float64(b.CPUs)
 		assert.NoError(t, s.Counter.Add(b.Profiles, b.Core))
 	}))
-	require.NoError(t, r.List())
-	s.Programs, s.Over = r.Known()
+	s.To = list(t, r)
+	var err error
+	s.Programs, err = r.Known()
+	require.NoError(t, err)
 	return s
 }
 
@@ -72,6 +73,13 @@ func knownPrograms(t *testing.T) (programs []*ebpf.Program) {
 	return programs
 }
 
+func list(t *testing.T, r *Registry) Reading {
+	t.Helper()
+	reading, err := r.List()
+	require.NoError(t, err)
+	return reading
+}
+
 func idOf(t *testing.T, prog *ebpf.Program) uint32 {
 	t.Helper()
 	info, err := prog.Info()
@@ -99,20 +107,20 @@ func runAll(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	programs := knownPrograms(t)
-	counting, err := bpf.EnableStats()
+	r, err := Open("/proc", "/sys", true)
 	require.NoError(t, err)
-	defer counting.Close()
-	r := NewRegistry("/proc", "/sys")
-	require.NoError(t, r.List())
+	defer r.Close()
+	from := list(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor)
 	defer cancel()
 	var load sync.WaitGroup
 	load.Go(func() { runAll(ctx, t, programs) })
 	s := sample(ctx, t, r)
+	s.From = from
 	load.Wait()
 
 	rows := make(map[uint32]Row)
-	for _, row := range s.Rows() {
+	for _, row := range s.Rows(ByTotal) {
 		rows[row.ID] = row
 	}
 	for i, p := range programs {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,13 +20,14 @@ import (
 // A Registry keeps what the kernel tells of programs, also of those that are gone. Its methods
 // are safe for concurrent use.
 type Registry struct {
-	procfs, sysfs string
+	procfs   string
+	counting io.Closer // nil if the kernel does not count for it
+	stop     func()    // ends watching
 
-	mu       sync.Mutex // held while the kernel is asked
-	programs Programs
-	known    map[uint32]*Details
-	first    time.Time // when the programs were listed first
-	last     time.Time // and last
+	mu        sync.Mutex // held while the kernel is asked
+	programs  Programs
+	known     map[uint32]Details
+	unwatched error // why it is not known who loads programs
 }
 
 // Programs tells what is there; a bpf.Reader.
@@ -36,15 +38,18 @@ type Programs interface {
 
 // Details are what is known of a program but for its samples.
 type Details struct {
-	ID       uint32
 	Name     string // cut off after 15 bytes, as the kernel keeps it
 	Type     string // empty if it is not known
 	Tag      string // 16 hex digits
 	Creator  *uint32
 	LoadedBy *Process // nil if no record told
 	Gone     bool     // it was unloaded
+}
 
-	before, after bpf.Stats // when it was seen first and last
+// A Reading is what the kernel had counted, by program: of each that was there.
+type Reading struct {
+	At    time.Time
+	Stats map[uint32]bpf.Stats
 }
 
 // A Process is one that loaded a program.
@@ -53,44 +58,66 @@ type Process struct {
 	Name string `json:"name,omitempty"` // empty if it had ended
 }
 
-// Stats returns what the kernel has counted since the registry knows the program.
-func (d *Details) Stats() bpf.Stats {
-	return bpf.Stats{Runs: d.after.Runs - d.before.Runs, RunTime: d.after.RunTime - d.before.RunTime}
-}
-
 // maxKnown is the number of programs above which those that are gone are forgotten.
 const maxKnown = 1 << 16
 
-// NewRegistry returns a registry that knows nothing.
-func NewRegistry(procfs, sysfs string) *Registry {
-	return &Registry{
-		procfs: procfs, sysfs: sysfs,
-		programs: new(bpf.Reader), known: make(map[uint32]*Details),
+// Open begins to note who loads programs. With stats, the kernel counts the runs of all
+// programs until Close, or until the process ends, however it ends.
+func Open(procfs, sysfs string, stats bool) (*Registry, error) {
+	r := &Registry{
+		procfs: procfs, stop: func() {},
+		programs: new(bpf.Reader), known: make(map[uint32]Details),
 	}
+	if stats {
+		counting, err := bpf.EnableStats()
+		if err != nil {
+			return nil, err
+		}
+		r.counting = counting
+	}
+	opts := perfring.SymbolOptions(sysfs)
+	opts.Delay = time.Millisecond
+	ring, err := perfring.Open(opts)
+	if err != nil {
+		r.unwatched = err
+		return r, nil //nolint:nilerr // everything else is known
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch(ctx, ring) })
+	r.stop = func() { cancel(); watching.Wait() }
+	return r, nil
 }
 
-// List asks the kernel for all programs. It is worth calling as often as their statistics are
-// printed. The error says why the kernel does not tell.
-func (r *Registry) List() error {
+// Close ends what Open began.
+func (r *Registry) Close() error {
+	r.stop()
+	if r.counting != nil {
+		return r.counting.Close()
+	}
+	return nil
+}
+
+// List asks the kernel for all programs. The error says why it does not tell.
+func (r *Registry) List() (Reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	there := make(map[uint32]bool)
-	err := r.list(there)
-	if err == nil {
-		for id, d := range r.known {
-			if d.Gone = !there[id]; d.Gone && len(r.known) > maxKnown {
-				delete(r.known, id)
-			}
+	reading := Reading{At: time.Now(), Stats: make(map[uint32]bpf.Stats)}
+	if err := r.list(&reading); err != nil {
+		return Reading{}, err
+	}
+	for id, d := range r.known {
+		_, there := reading.Stats[id]
+		if d.Gone = !there; d.Gone && len(r.known) > maxKnown {
+			delete(r.known, id)
+		} else {
+			r.known[id] = d
 		}
 	}
-	r.last = time.Now()
-	if r.first.IsZero() {
-		r.first = r.last
-	}
-	return err
+	return reading, nil
 }
 
-func (r *Registry) list(there map[uint32]bool) error {
+func (r *Registry) list(to *Reading) error {
 	for id := uint32(0); ; {
 		var err error
 		if id, err = r.programs.Next(id); errors.Is(err, io.EOF) {
@@ -99,62 +126,44 @@ func (r *Registry) list(there map[uint32]bool) error {
 		if err != nil {
 			return err
 		}
-		switch err := r.ask(id, r.first.IsZero()); {
+		stats, err := r.ask(id)
+		switch {
 		case err == nil:
-			there[id] = true
+			to.Stats[id] = stats
 		case !errors.Is(err, bpf.ErrGone):
 			return err
 		}
 	}
 }
 
-// ask asks for a program. If it was there before the registry, what it did then does not count.
-func (r *Registry) ask(id uint32, before bool) error {
+// ask asks for a program, and keeps what the kernel tells.
+func (r *Registry) ask(id uint32) (bpf.Stats, error) {
 	p, err := r.programs.Program(id, 0)
 	if err != nil {
-		return err
+		return bpf.Stats{}, err
 	}
-	d := r.details(id)
-	creator := p.Creator
-	d.Name, d.Type, d.Tag, d.Creator, d.after = p.Name, p.TypeName(), hex.EncodeToString(p.Tag[:]), &creator, p.Stats
-	if before {
-		d.before = p.Stats
-	}
-	return nil
-}
-
-func (r *Registry) details(id uint32) *Details {
 	d := r.known[id]
-	if d == nil {
-		d = &Details{ID: id}
-		r.known[id] = d
-	}
-	return d
+	creator := p.Creator
+	d.Name, d.Type, d.Tag, d.Creator = p.Name, p.TypeName(), hex.EncodeToString(p.Tag[:]), &creator
+	r.known[id] = d
+	return p.Stats, nil
 }
 
-// Watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
+// watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
 // that those are known, too, that are gone before the next list.
-func (r *Registry) Watch(ctx context.Context) error {
-	opts := perfring.SymbolOptions(r.sysfs)
-	opts.Delay = time.Millisecond
-	ring, err := perfring.Open(opts)
-	if err != nil {
-		return err
-	}
-	defer ring.Close()
-	for {
-		err := ring.Wait(ctx, time.Now().Add(time.Second))
+func (r *Registry) watch(ctx context.Context, ring *perfring.Reader) {
+	var err error
+	for err == nil {
+		err = ring.Wait(ctx, time.Now().Add(time.Second))
 		r.note(ring.Drain().Records)
 		if err == nil {
 			err = ring.RefreshCPUs(false)
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 	}
+	err = errors.Join(err, ring.Close())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unwatched = err
 }
 
 // note takes what records tell of loads.
@@ -166,11 +175,13 @@ func (r *Registry) note(records []perfring.Record) {
 		if rec.Type != perfring.TypeBPFEvent || rec.Program.Event != perfring.ProgramLoad {
 			continue
 		}
-		d := r.details(rec.Program.ID)
+		id := rec.Program.ID
+		d := Details{Tag: hex.EncodeToString(rec.Program.Tag[:])}
 		if rec.PID != perfring.NoTask && rec.PID != 0 {
 			d.LoadedBy = &Process{PID: rec.PID, Name: r.comm(rec.PID)}
 		}
-		d.Gone = r.ask(rec.Program.ID, false) != nil
+		r.known[id] = d
+		_, _ = r.ask(id) // if it is gone already, no more will be known
 	}
 }
 
@@ -180,14 +191,9 @@ func (r *Registry) comm(pid uint32) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Known returns what is known of all programs, and for how long the kernel's statistics have
-// been read.
-func (r *Registry) Known() (programs map[uint32]Details, over time.Duration) {
+// Known returns what is known of all programs, and why it is not known who loads them.
+func (r *Registry) Known() (map[uint32]Details, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	programs = make(map[uint32]Details, len(r.known))
-	for id, d := range r.known {
-		programs[id] = *d
-	}
-	return programs, r.last.Sub(r.first)
+	return maps.Clone(r.known), r.unwatched
 }

@@ -3,7 +3,6 @@ package bpfcost
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // A Row is all that is known of a program or trampoline. What is not known is left out.
@@ -18,6 +17,8 @@ type Row struct {
 
 	Sampled
 	Counted *Counted `json:"kernel_count,omitempty"`
+
+	key Key
 }
 
 // Sampled is what samples say of a program. Shares are in percent of one CPU.
@@ -54,51 +55,56 @@ type Sources struct {
 	Counter  *Counter
 	PerCPU   float64 // samples that a CPU has given that was never idle
 	Programs map[uint32]Details
-	Over     time.Duration // for which the kernel has counted, 0 if it has not
+	From, To Reading // of what the kernel counted; the zero value if it does not
 }
 
+// What rows can be sorted by.
+const (
+	BySelf   = "self"
+	ByTotal  = "total"
+	ByKernel = "kernel" // by Counted.Percent
+)
+
 // Rows returns the programs and trampolines that samples were taken in, and the programs
-// that the kernel counted runs of. Those with the largest Total come first; without Total,
-// with the largest Self.
-func (s *Sources) Rows() []Row {
+// that the kernel counted runs of, the greatest first.
+func (s *Sources) Rows(by string) []Row {
 	var rows []Row
 	for key, cost := range s.Counter.costs {
-		d, known := s.Programs[key.ID]
-		if cost.Self+cost.Total+cost.Interrupted > 0 || known && s.counted(&d) != nil {
-			rows = append(rows, s.row(key.ID, cost, &d))
+		if cost.Self+cost.Total+cost.Interrupted > 0 || s.counted(key.ID) != nil {
+			rows = append(rows, s.row(key, cost))
 		}
 	}
-	for id, d := range s.Programs {
-		if s.Counter.costs[Key{ID: id}] == nil && s.counted(&d) != nil {
-			rows = append(rows, s.row(id, &Cost{}, &d))
+	for id := range s.To.Stats {
+		if key := (Key{ID: id}); s.Counter.costs[key] == nil && s.counted(id) != nil {
+			rows = append(rows, s.row(key, &Cost{}))
 		}
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.total(), a.total()), cmp.Compare(b.Self.Samples, a.Self.Samples),
-			cmp.Compare(b.percentCounted(), a.percentCounted()), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(b.by(ByTotal), a.by(ByTotal)),
+			cmp.Compare(b.by(BySelf), a.by(BySelf)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
 	})
 	return rows
 }
 
-func (r *Row) total() int64 {
-	if r.Total == nil {
-		return 0
+// by returns what a row is sorted by, in percent of one CPU.
+func (r *Row) by(what string) float64 {
+	switch {
+	case what == BySelf:
+		return r.Self.Percent
+	case what == ByKernel && r.Counted != nil:
+		return r.Counted.Percent
+	case what == ByTotal && r.Total != nil:
+		return r.Total.Percent
 	}
-	return r.Total.Samples
+	return 0
 }
 
-func (r *Row) percentCounted() float64 {
-	if r.Counted == nil {
-		return 0
-	}
-	return r.Counted.Percent
-}
-
-func (s *Sources) row(id uint32, cost *Cost, d *Details) Row {
+func (s *Sources) row(key Key, cost *Cost) Row {
+	d := s.Programs[key.ID]
 	r := Row{
-		ID: id, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cmp.Or(cost.Tag, d.Tag),
+		key: key, ID: key.ID, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cmp.Or(cost.Tag, d.Tag),
 		Gone: d.Gone, UID: d.Creator, LoadedBy: d.LoadedBy,
-		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(d),
+		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(key.ID),
 	}
 	if s.Counter.leaves {
 		return r
@@ -118,16 +124,17 @@ func (s *Sources) share(samples int64) Share {
 	return Share{samples, 100 * float64(samples) / s.PerCPU}
 }
 
-// counted returns what the kernel counted. It is nil if there were no runs, and for programs
-// that are gone: their last runs were not read.
-func (s *Sources) counted(d *Details) *Counted {
-	stats := d.Stats()
-	if s.Over <= 0 || d.Gone || stats.Runs == 0 {
+// counted returns what the kernel counted of a program. It is nil if there were no runs, and
+// for a program that is gone: its last runs were not read.
+func (s *Sources) counted(id uint32) *Counted {
+	to, there := s.To.Stats[id]
+	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if it was loaded since
+	if !there || to.Runs <= from.Runs || over <= 0 {
 		return nil
 	}
+	runs, nanos := to.Runs-from.Runs, float64(to.RunTime-from.RunTime)
 	return &Counted{
-		Runs: stats.Runs, RunsPerSecond: float64(stats.Runs) / s.Over.Seconds(),
-		NanosPerRun: float64(stats.RunTime) / float64(stats.Runs),
-		Percent:     100 * float64(stats.RunTime) / float64(s.Over.Nanoseconds()),
+		Runs: runs, RunsPerSecond: float64(runs) / over.Seconds(),
+		NanosPerRun: nanos / float64(runs), Percent: 100 * nanos / float64(over.Nanoseconds()),
 	}
 }
