@@ -90,10 +90,15 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	return err
 }
 
+// bufferFrequency is the frequency to which the receiver's default buffer lasts for seconds, also
+// with deep stacks.
+const bufferFrequency = 200
+
 func (o *Options) config() *kernelstackreceiver.Config {
 	c := kernelstackreceiver.NewFactory().CreateDefaultConfig().(*kernelstackreceiver.Config)
 	c.Procfs, c.Sysfs = o.Procfs, o.Sysfs
 	c.Event, c.Frequency, c.Interval = o.Event, o.Frequency, o.Interval
+	c.Buffer *= 1 + o.Frequency/bufferFrequency
 	return c
 }
 
