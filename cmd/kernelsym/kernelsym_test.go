@@ -24,7 +24,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// toolEnv has the test binary be the tool, with these arguments.
+const toolEnv = "KERNELSYM_TEST_TOOL"
+
+func TestMain(m *testing.M) {
+	if line, ok := os.LookupEnv(toolEnv); ok {
+		os.Args = append(os.Args[:1], strings.Fields(line)...)
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // execute runs a command line and returns what it printed.
 func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {

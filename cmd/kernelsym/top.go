@@ -130,31 +130,38 @@ func (t *top) run(cmd *cobra.Command) error {
 	if t.duration > 0 || t.output == "json" || !isFile || !term.IsTerminal(int(out.Fd())) {
 		return t.printOnce(ctx, cmd)
 	}
-	views, programs, err := t.views(refreshes * t.options.Interval)
+	window := refreshes * t.options.Interval
+	programs, counting, err := t.programs(window)
 	if err != nil {
 		return err
 	}
-	defer programs.Close()
+	defer counting.Close()
+	views := []topview.View{t.functions(window), programs}
+	if t.bpf.first {
+		slices.Reverse(views)
+	}
 	return topui.Run(ctx, topui.Terminal{In: os.Stdin, Out: out}, views, t.sort(),
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
 
-// printOnce prints the wanted view of what is sampled in the duration, without one in the time of one
-// refresh. An interrupt ends it early.
+// printOnce prints what is sampled in the duration, without one in the time of one refresh. An interrupt ends it early.
 func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	if t.duration == 0 {
 		t.duration = t.options.Interval
 	}
-	views, programs, err := t.views(0)
-	if err != nil {
-		return err
+	view := t.functions(0)
+	if t.bpf.first {
+		programs, counting, err := t.programs(0)
+		if err != nil {
+			return err
+		}
+		defer counting.Close()
+		view = programs
 	}
-	defer programs.Close()
-	view := views[0]
 	ctx, cancel := context.WithTimeout(ctx, t.duration)
 	defer cancel()
 	var bad error
-	err = live.Run(ctx, t.options, func(b *live.Batch) { bad = errors.Join(bad, view.Add(b)) })
+	err := live.Run(ctx, t.options, func(b *live.Batch) { bad = errors.Join(bad, view.Add(b)) })
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}

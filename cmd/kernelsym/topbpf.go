@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,16 +25,16 @@ func (f *topBPF) add(flags *pflag.FlagSet) {
 		"with --bpf, also show the kernel's own count of runs, which costs each run some dozen nanoseconds; counting ends with the command")
 }
 
-// views returns the views of functions and of BPF programs, the wanted one first, of the last
-// while, or with 0 of all since the start. The registry must be closed.
-func (t *top) views(length time.Duration) ([]topview.View, *bpfcost.Registry, error) {
+// functions returns the view of functions, of the last while, or with 0 of all since the start.
+func (t *top) functions(length time.Duration) topview.View {
+	return hot.NewFunctions(length, t.sort())
+}
+
+// programs returns the view of BPF programs. What it returns with it must be closed.
+func (t *top) programs(length time.Duration) (topview.View, io.Closer, error) {
 	programs, err := bpfcost.Open(t.options.Procfs, t.options.Sysfs, t.bpf.stats)
 	if err != nil {
 		return nil, nil, err
 	}
-	views := []topview.View{hot.NewFunctions(length, t.sort()), bpfcost.NewView(programs, length)}
-	if t.bpf.first {
-		views[0], views[1] = views[1], views[0]
-	}
-	return views, programs, nil
+	return bpfcost.NewView(programs, length), programs, nil
 }

@@ -86,7 +86,8 @@ func (v *Functions) Columns() []topview.Column {
 // Sorts is of topview.Table.
 func (v *Functions) Sorts() []string { return []string{BySelf, ByTotal} }
 
-// Rows is of topview.Table.
+// Rows is of topview.Table. User code has its place among the functions, and no bar: bars
+// compare functions.
 func (v *Functions) Rows(by string) []topview.Row {
 	s := &v.sum
 	rows := make([]topview.Row, 0, len(s.functions)+1)
@@ -98,23 +99,23 @@ func (v *Functions) Rows(by string) []topview.Row {
 			count = f.total
 		}
 		if user > count {
-			rows = append(rows, v.row(Function{Name: UserSpace}, user, user, user))
+			rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
 			user = 0
 		}
 		rows = append(rows, v.row(fn, f.self, f.total, count))
 	}
 	if user > 0 {
-		rows = append(rows, v.row(Function{Name: UserSpace}, user, user, user))
+		rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
 	}
 	return rows
 }
 
-func (v *Functions) row(fn Function, self, total, count int64) topview.Row {
+func (v *Functions) row(fn Function, self, total, bar int64) topview.Row {
 	of := v.sum.possible
 	return topview.Row{
 		Key:   key(fn),
 		Cells: []string{format(self, of), format(total, of), fn.Name, fn.Module},
-		Share: percent(count, of) / 100,
+		Share: percent(bar, of) / 100,
 	}
 }
 

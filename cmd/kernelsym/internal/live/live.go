@@ -90,15 +90,15 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	return err
 }
 
-// bufferFrequency is the frequency to which the receiver's default buffer lasts for seconds, also
-// with deep stacks.
-const bufferFrequency = 200
+// bytesPerSample is the part of each ring that a sample a second gets. With most stacks a ring
+// then holds the samples of a second.
+const bytesPerSample = 256
 
 func (o *Options) config() *kernelstackreceiver.Config {
 	c := kernelstackreceiver.NewFactory().CreateDefaultConfig().(*kernelstackreceiver.Config)
 	c.Procfs, c.Sysfs = o.Procfs, o.Sysfs
 	c.Event, c.Frequency, c.Interval = o.Event, o.Frequency, o.Interval
-	c.Buffer *= 1 + o.Frequency/bufferFrequency
+	c.Buffer = max(c.Buffer, o.Frequency*bytesPerSample)
 	return c
 }
 

@@ -11,7 +11,7 @@ import (
 var help = [][2]string{
 	{"q, Ctrl-C", "quit"},
 	{"p, space", "pause: what is sampled meanwhile is not counted"},
-	{"/", "show only rows whose text matches a regular expression; Esc shows all"},
+	{"/", "show rows that match a regular expression; Esc shows all"},
 	{"s", "sort by the next column"},
 	{"up, down, PgUp, PgDn, Home, End", "select a row"},
 	{"Enter", "callers of the selected function; details of another row"},
