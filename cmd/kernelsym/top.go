@@ -131,7 +131,7 @@ func (t *top) run(cmd *cobra.Command) error {
 		return t.printOnce(ctx, cmd)
 	}
 	window := refreshes * t.options.Interval
-	programs, counting, err := t.programs(window)
+	programs, counting, err := t.programs(ctx, window)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	}
 	view := t.functions(0)
 	if t.bpf.first {
-		programs, counting, err := t.programs(0)
+		programs, counting, err := t.programs(ctx, 0)
 		if err != nil {
 			return err
 		}

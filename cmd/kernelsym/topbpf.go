@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -31,8 +32,8 @@ func (t *top) functions(length time.Duration) topview.View {
 }
 
 // programs returns the view of BPF programs. What it returns with it must be closed.
-func (t *top) programs(length time.Duration) (topview.View, io.Closer, error) {
-	programs, err := bpfcost.Open(t.options.Procfs, t.options.Sysfs, t.bpf.stats)
+func (t *top) programs(ctx context.Context, length time.Duration) (topview.View, io.Closer, error) {
+	programs, err := bpfcost.Open(ctx, t.options.Procfs, t.options.Sysfs, t.bpf.stats)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
@@ -62,7 +63,7 @@ func (d *detail) Rows(string) []topview.Row {
 		share := float64(samples[line]) / float64(sum)
 		text := fmt.Sprintf("%s:%d", line.File, line.Line)
 		rows = append(rows, topview.Row{
-			Key: text, Cells: []string{fmt.Sprint(samples[line]), fmt.Sprintf("%.2f%%", 100*share), text}, Share: share,
+			Key: text, Cells: []string{strconv.FormatInt(samples[line], 10), fmt.Sprintf("%.2f%%", 100*share), text}, Share: share,
 		})
 	}
 	return rows

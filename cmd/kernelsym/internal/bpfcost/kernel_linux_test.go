@@ -117,9 +117,9 @@ func runAll(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	programs := knownPrograms(t)
-	r, err := Open("/proc", "/sys", true)
+	r, err := Open(t.Context(), "/proc", "/sys", true)
 	require.NoError(t, err)
-	defer r.Close()
+	defer func() { require.NoError(t, r.Close()) }()
 	from := list(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor)
 	defer cancel()
@@ -158,9 +158,9 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 // loaded it. So are the source lines of programs that have them.
 func TestProgramsThatComeAndGo(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	r, err := Open("/proc", "/sys", false)
+	r, err := Open(t.Context(), "/proc", "/sys", false)
 	require.NoError(t, err)
-	defer r.Close()
+	defer func() { require.NoError(t, r.Close()) }()
 	list(t, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -169,7 +169,8 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	load.Go(func() {
 		for n := int32(0); ctx.Err() == nil; n++ {
 			prog, err := kerneltest.NewBPF(kerneltest.LoopProgram("kernelsym_short", n, 0))
-			if !assert.NoError(t, err) {
+			if err != nil {
+				t.Error(err)
 				return
 			}
 			_, err = prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 20000})
@@ -203,9 +204,9 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 // TestTrampolines: they have rows of their own.
 func TestTrampolines(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	r, err := Open("/proc", "/sys", false)
+	r, err := Open(t.Context(), "/proc", "/sys", false)
 	require.NoError(t, err)
-	defer r.Close()
+	defer func() { require.NoError(t, r.Close()) }()
 	kerneltest.AttachFentry(t, "kernelsym_fentry", kerneltest.SyscallFunction(t, "getpgid"))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

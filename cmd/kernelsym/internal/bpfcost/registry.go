@@ -61,9 +61,10 @@ type Process struct {
 // maxKnown is the number of programs above which those that are gone are forgotten.
 const maxKnown = 1 << 16
 
-// Open begins to note who loads programs. With stats, the kernel counts the runs of all
-// programs until Close, or until the process ends, however it ends.
-func Open(procfs, sysfs string, stats bool) (*Registry, error) {
+// Open begins to note who loads programs, until ctx is done or Close is called. With stats,
+// the kernel counts the runs of all programs until Close, or until the process ends, however
+// it ends.
+func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, error) {
 	r := &Registry{
 		procfs: procfs, stop: func() {},
 		programs: new(bpf.Reader), known: make(map[uint32]Details),
@@ -82,7 +83,7 @@ func Open(procfs, sysfs string, stats bool) (*Registry, error) {
 		r.unwatched = err
 		return r, nil //nolint:nilerr // everything else is known
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch(ctx, ring) })
 	r.stop = func() { cancel(); watching.Wait() }
@@ -160,10 +161,13 @@ func (r *Registry) watch(ctx context.Context, ring *perfring.Reader) {
 			err = ring.RefreshCPUs(false)
 		}
 	}
-	err = errors.Join(err, ring.Close())
+	closeErr := ring.Close()
+	if ctx.Err() != nil {
+		return // that it ends was wanted
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unwatched = err
+	r.unwatched = errors.Join(err, closeErr)
 }
 
 // note takes what records tell of loads.
