@@ -43,6 +43,13 @@ func newRegistry(procfs string, p Programs) *Registry {
 	return &Registry{procfs: procfs, programs: p, known: make(map[uint32]Details)}
 }
 
+func list(t *testing.T, r *Registry) Reading {
+	t.Helper()
+	reading, err := r.List()
+	require.NoError(t, err)
+	return reading
+}
+
 // load is the record of a program that a process loaded.
 func load(id, pid uint32) perfring.Record {
 	return perfring.Record{

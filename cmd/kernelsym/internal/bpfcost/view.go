@@ -48,14 +48,19 @@ func (v *View) ask() {
 	}
 }
 
-// Add is of topview.View.
+// Add is of topview.View. A batch counts only if the kernel's symbols are known.
 func (v *View) Add(b *live.Batch) error {
 	one := batch{counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), end: b.End, before: v.sources.To}
-	err := one.counter.Add(b.Profiles, b.Core)
 	about := *b
 	about.Profiles = pprofile.Profiles{} // which may be large
 	v.about = &about
 	v.ask()
+	if b.Core == nil {
+		v.sources.From = v.sources.To
+		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")
+		return nil
+	}
+	err := one.counter.Add(b.Profiles, b.Core)
 	if v.length == 0 {
 		v.sources.add(&one)
 		return err

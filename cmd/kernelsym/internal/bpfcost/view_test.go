@@ -12,6 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 type nothing struct{}
@@ -110,7 +111,7 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 func TestViewWithoutStatistics(t *testing.T) {
 	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
 	b := batchOf(101, stack{helper, a})
-	b.Core = nil
+	b.Core = &symtab.Image{Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}
 	require.NoError(t, v.Add(b))
 	assert.Equal(t, []string{ByTotal, BySelf}, v.Sorts())
 	assert.NotContains(t, v.Columns(), topview.Column{Name: "KERNEL", Right: true})
@@ -138,4 +139,20 @@ func TestJSON(t *testing.T) {
 			"interrupted": {"samples": 0, "percent_of_cpu": 0}
 		}]
 	}`, string(encoded))
+}
+
+// TestViewBeforeTheSymbols: what was sampled before the kernel's symbols are known does not
+// count, neither as time.
+func TestViewBeforeTheSymbols(t *testing.T) {
+	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	early := batchOf(101, stack{helper, a})
+	early.Core = nil
+	require.NoError(t, v.Add(early))
+	assert.Contains(t, v.Header()[2], "symbols are not known")
+	assert.Empty(t, v.Rows(ByTotal))
+	require.NoError(t, v.Add(batchOf(102, stack{helper, a})))
+	assert.Len(t, v.Header(), 2)
+	rows := v.Rows(ByTotal)
+	require.Len(t, rows, 1)
+	assert.Equal(t, "10.00%", rows[0].Cells[1])
 }
