@@ -139,7 +139,7 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 		deviation := 5 / math.Sqrt(float64(row.Total.Samples))
 		assert.InEpsilon(t, counted, total, otherErrors+deviation+lost, row.Name)
 		if i%2 == 0 {
-			assert.Equal(t, row.Self.Samples, row.Total.Samples, "it calls nothing")
+			assert.Less(t, 0.98*float64(row.Total.Samples), float64(row.Self.Samples)+1, "it calls nothing but thunks")
 		} else {
 			assert.Less(t, row.Self.Samples, row.Total.Samples, "it calls a helper")
 		}
@@ -189,7 +189,7 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 			assert.Equal(t, "kernelsym_test_hot_program", row.Name, "with BTF, the whole name")
 			require.NotNil(t, row.Hottest)
 			assert.Contains(t, []string{"hot.c", "hot.h"}, path.Base(row.Hottest.File))
-			assert.Equal(t, row.Self.Samples, row.Total.Samples, "its functions are its own")
+			assert.Less(t, 0.9*float64(row.Total.Samples), float64(row.Self.Samples)+1, "its functions are its own")
 		}
 	}
 }
