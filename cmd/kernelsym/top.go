@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // top shows the hottest functions, of this machine or in a file.
 type top struct {
 	flags      topFlags
+	bpf        topBPF
 	options    live.Options
 	duration   time.Duration
 	count      int
@@ -40,11 +42,15 @@ func newTop() *cobra.Command {
 			"SELF is the time in the function itself, TOTAL includes the functions it called. Both are shares\n" +
 			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; idle time has\n" +
 			"none. The table covers the last five refreshes.\n\n" +
+			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
+			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
+			"the source line with most of TOTAL.\n\n" +
 			"With --duration, or if the output is no terminal, top prints the table once, for all samples.\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
 			"in the function itself, cum also those in what it called. Percentages are of the samples in the\n" +
 			"kernel. " + filesHelp,
 		Example: "  kernelsym top\n" +
+			"  kernelsym top --bpf --stats\n" +
 			"  kernelsym top -p 1234 --cum\n" +
 			"  kernelsym top --duration 10s --output json | jq -r '.functions[].function'",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +69,7 @@ func newTop() *cobra.Command {
 	flags.StringVarP(&t.output, "output", "o", "text", "text or json; json is printed once")
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
 	t.flags.add(flags, &t.options)
+	t.bpf.add(flags)
 	return cmd
 }
 
@@ -78,11 +85,13 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--output is %q: it takes text or json", t.output)
 	case t.duration < 0:
 		return fmt.Errorf("--duration is %s: it takes a time, such as 10s", t.duration)
+	case t.bpf.stats && !t.bpf.first:
+		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
 	if len(args) == 0 {
 		return t.flags.apply(&t.options)
 	}
-	for _, name := range append([]string{"duration"}, topFlagNames...) {
+	for _, name := range slices.Concat([]string{"duration"}, topFlagNames, topBPFNames) {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s %w", name, errOnlyLive)
 		}
@@ -91,7 +100,7 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 }
 
 func (t *top) sort() string {
-	if t.cumulative {
+	if t.cumulative || t.bpf.first {
 		return hot.ByTotal
 	}
 	return hot.BySelf
@@ -118,18 +127,35 @@ func (t *top) run(cmd *cobra.Command) error {
 	defer stop()
 	out, isFile := cmd.OutOrStdout().(*os.File)
 	if t.duration > 0 || t.output == "json" || !isFile || !term.IsTerminal(int(out.Fd())) {
-		return t.printOnce(ctx, cmd, hot.NewFunctions(0, t.sort()))
+		return t.printOnce(ctx, cmd)
 	}
-	views := []topview.View{hot.NewFunctions(refreshes*t.options.Interval, t.sort())}
+	window := refreshes * t.options.Interval
+	programs, counting, err := t.programs(ctx, window)
+	if err != nil {
+		return err
+	}
+	defer counting.Close()
+	views := []topview.View{t.functions(window), programs}
+	if t.bpf.first {
+		slices.Reverse(views)
+	}
 	return topui.Run(ctx, topui.Terminal{In: os.Stdin, Out: out}, views, t.sort(),
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
 
-// printOnce prints a view of what is sampled in the duration, without one in the time of one
-// refresh. An interrupt ends it early.
-func (t *top) printOnce(ctx context.Context, cmd *cobra.Command, view topview.View) error {
+// printOnce prints what is sampled in the duration, without one in the time of one refresh. An interrupt ends it early.
+func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	if t.duration == 0 {
 		t.duration = t.options.Interval
+	}
+	view := t.functions(0)
+	if t.bpf.first {
+		programs, counting, err := t.programs(ctx, 0)
+		if err != nil {
+			return err
+		}
+		defer counting.Close()
+		view = programs
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.duration)
 	defer cancel()

@@ -29,13 +29,13 @@ func TestTopAgreesWithPerf(t *testing.T) {
 	kerneltest.Busy(t)
 	const enough, most = 10000, 3.0 // samples, points
 	data := filepath.Join(t.TempDir(), "perf.data")
-	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "3999",
-		"--no-buildid", "-o", data, "sleep", "10")
+	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1999",
+		"--no-buildid", "-o", data, "sleep", "20")
 	record.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var said bytes.Buffer
 	record.Stderr = &said
 	require.NoError(t, record.Start())
-	j := topJSON(t, "--duration", "10s", "-F", "3999")
+	j := topJSON(t, "--duration", "20s", "-F", "1999")
 	require.NoError(t, record.Wait(), said.String())
 
 	symbols := kerneltest.ReadSymbols(t)

@@ -46,8 +46,9 @@ type Batch struct {
 	Start, End time.Time
 	Event      string
 	Frequency  int
-	CPUs       int   // that were sampled
-	Missing    error // names that cannot be had, and what the operator can do about it; nil if none
+	CPUs       int           // that were sampled
+	Core       *symtab.Image // the kernel that was sampled, nil if it is not known
+	Missing    error         // names that cannot be had, and what the operator can do about it; nil if none
 }
 
 // Possible returns the number of samples that there would be if no CPU had been idle.
@@ -59,8 +60,9 @@ func (b *Batch) Possible() float64 {
 // they were taken.
 var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
-// readyWithin is how long the first batch waits for names at most.
-const readyWithin = 2 * time.Second
+// readyWithin is how long the first batch waits for names at most. That takes some ten
+// milliseconds, on a busy machine more; without them, there would be nothing to show.
+const readyWithin = 10 * time.Second
 
 // Run samples until ctx is done and calls visit with each batch; then it returns nil. It
 // starts no goroutine that outlives it.
@@ -134,6 +136,7 @@ func (s *session) name(ctx context.Context, m *kernelstackreceiver.Message) {
 	s.visit(&Batch{
 		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
+		Core:  s.cache.Snapshot().Core(),
 		Event: s.event, Frequency: s.options.Frequency, CPUs: s.cpus(), Missing: s.missing(),
 	})
 }
