@@ -1,6 +1,7 @@
 package kernelsym
 
 import (
+	_ "embed" // of the schema
 	"errors"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -11,13 +12,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// Unmarshal reads the configuration. A key that does not exist is refused with
-// those that do, and a duration without a unit.
+//go:embed config.schema.json
+var configSchema []byte
+
+// Unmarshal reads the configuration. The error says what is accepted.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
-	if err := configkeys.CheckUnits(conf, c); err != nil {
-		return err
-	}
-	return errors.Join(configkeys.Explain(conf.Unmarshal(c), c), checkHTTPKeys(conf))
+	return errors.Join(configkeys.Unmarshal(conf, c, configSchema), checkHTTPKeys(conf))
 }
 
 // rewriteOptions returns what the configuration says of the rewrite.

@@ -86,20 +86,20 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		raw  map[string]any
 		want []string
 	}{
-		{map[string]any{"procfs": "proc"}, []string{"procfs", "^/"}},
-		{map[string]any{"sysfs": ""}, []string{"sysfs", "^/"}},
-		{map[string]any{"rewrite": "none"}, []string{"rewrite", "unsymbolized", "all"}},
-		{map[string]any{"addresses": "absolute"}, []string{"addresses", "relative", "keep"}},
-		{map[string]any{"unresolved": ""}, []string{"unresolved", "keep", "label"}},
+		{map[string]any{"procfs": "proc"}, []string{`procfs is "proc": it must be an absolute path, such as /proc`}},
+		{map[string]any{"sysfs": ""}, []string{`sysfs is "": it must be an absolute path, such as /sys`}},
+		{map[string]any{"rewrite": "none"}, []string{`rewrite is "none": it must be one of unsymbolized, all`}},
+		{map[string]any{"addresses": "absolute"}, []string{`addresses is "absolute": it must be one of relative, keep`}},
+		{map[string]any{"unresolved": ""}, []string{`unresolved is "": it must be one of keep, label`}},
 		{map[string]any{"host_check": "perhaps"}, []string{"host_check", "bool"}},
-		{map[string]any{"modules": map[string]any{"settle": "-1s"}}, []string{"modules", "settle", "greater than or equal to 0"}},
+		{map[string]any{"modules": map[string]any{"settle": "-1s"}}, []string{"modules::settle is -1s: it must be a duration of at least 0s"}},
 		{map[string]any{"modules": map[string]any{"settle": "soon"}}, []string{"modules.settle", "duration"}},
 		{map[string]any{"history": map[string]any{"ttl": 10}}, []string{"history::ttl: 10 needs a unit, such as 10s"}},
 		{map[string]any{"modules": map[string]any{"settle": "0.5"}}, []string{"modules::settle: 0.5 needs a unit"}},
-		{map[string]any{"history": map[string]any{"ttl": "-1m"}}, []string{"history", "ttl", "greater than or equal to 0"}},
-		{map[string]any{"history": map[string]any{"max_entries": -1}}, []string{"history", "max_entries", "greater than or equal to 0"}},
+		{map[string]any{"history": map[string]any{"ttl": "-1m"}}, []string{"history::ttl is -1m0s: it must be a duration of at least 0s"}},
+		{map[string]any{"history": map[string]any{"max_entries": -1}}, []string{"history::max_entries is -1: it must be an integer of at least 0"}},
 		{map[string]any{"local": false}, []string{"local", "debug_info::directory", "debug_info::url"}},
-		{packsWith("directory", "packs"), []string{"debug_info::directory", `"packs"`, "absolute path"}},
+		{packsWith("directory", "packs"), []string{`debug_info::directory is "packs": it must be an absolute path, such as /`}},
 		{packsWith("url", "https://packs.example/"), []string{"debug_info::url", `"https://packs.example/"`, "{build_id}"}},
 		{packsWith("url", "https://packs.example/{buildid}/{build_id}"), []string{"debug_info::url", "{build_id} and {format}"}},
 		{packsWith("url", "ftp://packs.example/{build_id}"), []string{"debug_info::url", "http or https"}},
@@ -115,6 +115,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{packsWith("http", map[string]any{"timeout": "0s"}), []string{"debug_info::http::timeout", "more than 0"}},
 		{map[string]any{"prcfs": "/proc"}, []string{"prcfs", "accepted keys", "procfs (string)"}},
 		{map[string]any{"modules": map[string]any{"poll": "1s"}}, []string{"modules", "poll", "modules::settle (duration)"}},
+		{map[string]any{"procfs": "proc", "rewrite": "none"}, []string{"procfs is", "rewrite is"}},
 	} {
 		_, err := load(tt.raw)
 		require.Error(t, err, "%v", tt.raw)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/packs"
 )
 
-// fetchTimeout is for a whole answer, unless debug_info::http::timeout says otherwise.
+// fetchTimeout bounds a whole answer, unless debug_info::http::timeout is set.
 const fetchTimeout = time.Minute
 
 // defaultConfig returns the default configuration: the generated one, with the settings of
@@ -33,7 +33,7 @@ func defaultConfig() component.Config {
 // enabled reports whether packs are wanted.
 func (d *DebugInfo) enabled() bool { return d.Directory != "" || d.URL != "" }
 
-// packOptions returns what the configuration, which is valid, says of packs.
+// packOptions returns the options of packs. The configuration must be valid.
 func (c *Config) packOptions() packs.Options {
 	maxBytes, _ := parseSize(c.DebugInfo.MaxBytes)
 	maxDisk, _ := parseSize(c.DebugInfo.MaxDisk)
@@ -42,16 +42,16 @@ func (c *Config) packOptions() packs.Options {
 	}
 }
 
-// validatePacks returns what is wrong with the keys local and debug_info.
+// validatePacks validates the keys local and debug_info.
 func validatePacks(c *Config) error {
 	d := &c.DebugInfo
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !c.Local && !d.enabled() {
-		add("local is false: then debug_info::directory or debug_info::url has to say where packs come from, without which nothing is named")
+		add("local is false, so all names come from packs: set debug_info::directory or debug_info::url")
 	}
 	if d.Directory != "" && !filepath.IsAbs(d.Directory) {
-		add("debug_info::directory is %q: it takes an absolute path", d.Directory)
+		add("debug_info::directory is %q: it must be an absolute path, such as /var/lib/kernelsym/packs", d.Directory)
 	}
 	if d.URL != "" {
 		if err := checkURL(d.URL); err != nil {
@@ -64,31 +64,31 @@ func validatePacks(c *Config) error {
 		}
 	}
 	if d.HTTP.Endpoint != "" {
-		add("debug_info::http::endpoint is %q: leave it out, debug_info::url says where packs are", d.HTTP.Endpoint)
+		add("debug_info::http::endpoint is %q: remove it and set debug_info::url", d.HTTP.Endpoint)
 	}
 	if d.URL != "" && d.HTTP.Timeout <= 0 {
-		add("debug_info::http::timeout is %v: it takes a duration of more than 0", d.HTTP.Timeout)
+		add("debug_info::http::timeout is %v: it must be a duration of more than 0s", d.HTTP.Timeout)
 	}
 	return errors.Join(errs...)
 }
 
-// checkURL returns what is wrong with the URL of packs.
+// checkURL validates the URL of packs.
 func checkURL(raw string) error {
 	if !strings.Contains(raw, packs.BuildIDPlaceholder) {
-		return fmt.Errorf("it takes a URL with %s in it", packs.BuildIDPlaceholder)
+		return fmt.Errorf("it must be a URL that contains %s", packs.BuildIDPlaceholder)
 	}
 	expanded := packs.Expand(raw, "0123456789abcdef")
 	if strings.ContainsAny(expanded, "{}") {
-		return fmt.Errorf("in braces, it takes %s and %s", packs.BuildIDPlaceholder, packs.FormatPlaceholder)
+		return fmt.Errorf("the only placeholders are %s and %s", packs.BuildIDPlaceholder, packs.FormatPlaceholder)
 	}
 	u, err := url.Parse(expanded)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return errors.New("it takes an http or https URL")
+		return errors.New("it must be an http or https URL")
 	}
 	return nil
 }
 
-// size is a number with a unit: without one, a number of megabytes would be one of bytes.
+// size is a number with a unit. Without one, a number meant as megabytes would be read as bytes.
 var size = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$`)
 
 // parseSize returns a number of bytes.
@@ -98,7 +98,7 @@ func parseSize(s string) (int64, error) {
 			return int64(n), nil
 		}
 	}
-	return 0, errors.New("it takes a size of more than 0 with a unit, such as 64MiB or 1GB")
+	return 0, errors.New("it must be a size of more than 0 with a unit, such as 64MiB or 1GB")
 }
 
 // checkHTTPKeys returns an error for keys that HTTP clients do not have. Their own

@@ -35,24 +35,24 @@ func NewDefaultBpf() Bpf {
 	}
 }
 
-// DebugInfo where packs come from: files with the source lines, inlined functions and symbols of one build. None are used without a directory or url.
+// DebugInfo where packs come from. A pack is a file with the source lines, inlined functions and symbols of one build. No packs are used without a directory or url.
 type DebugInfo struct {
-	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Nobody but its owner may be able to write to it. Packs that were fetched are kept below it, in the directory fetched.
+	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Only its owner may be able to write to it. Fetched packs are kept in its subdirectory fetched.
 	Directory string `mapstructure:"directory"`
 
-	// HTTP how packs are fetched, with the keys of the collector's HTTP clients (confighttp) but endpoint, such as tls, auth, headers and proxy_url. By default, the timeout is one minute.
+	// HTTP settings of the HTTP client that fetches packs. All keys of the collector's HTTP clients (confighttp) are accepted except endpoint, such as tls, auth, headers and proxy_url. The default timeout is one minute.
 	HTTP confighttp.ClientConfig `mapstructure:"http,omitempty"`
 
-	// Inline whether frames get the functions that were inlined, each with its file and line. If false, they get only the file and line of the outermost function.
+	// Inline whether frames get inlined functions, each with its file and line. If false, they get only the file and line of the outermost function.
 	Inline bool `mapstructure:"inline"`
 
-	// MaxBytes maximum memory of packs, with a unit. The least recently used are dropped first, but none that was used in the last minute.
+	// MaxBytes maximum memory of packs, with a unit. The least recently used packs are dropped first. A pack that was used in the last minute is never dropped.
 	MaxBytes string `mapstructure:"max_bytes"`
 
-	// MaxDisk maximum disk space of packs that were fetched, with a unit. The least recently used are removed first.
+	// MaxDisk maximum disk space of fetched packs, with a unit. The least recently used packs are removed first.
 	MaxDisk string `mapstructure:"max_disk"`
 
-	// URL where packs are fetched that the directory lacks, such as https://packs.example.org/{build_id}.{format}. {build_id} becomes the build id in lower-case hex, {format} becomes kspack. Without a directory, packs are kept in memory only.
+	// URL uRL from which missing packs are fetched, such as https://packs.example.org/{build_id}.{format}. {build_id} becomes the build id in lower-case hex, {format} becomes kspack. Without a directory, fetched packs are kept in memory only.
 	URL string `mapstructure:"url"`
 
 	// prevent unkeyed literal initialization
@@ -70,12 +70,12 @@ func NewDefaultDebugInfo() DebugInfo {
 	}
 }
 
-// History how long unloaded code stays known, for samples that were taken before.
+// History how long unloaded code is remembered, so that samples taken before it was unloaded get names.
 type History struct {
 	// MaxEntries maximum number of unloaded modules and BPF functions remembered; the oldest are dropped first.
 	MaxEntries int `mapstructure:"max_entries"`
 
-	// TTL how long unloaded code stays known.
+	// TTL time that unloaded code is remembered.
 	TTL time.Duration `mapstructure:"ttl"`
 
 	// prevent unkeyed literal initialization
@@ -110,7 +110,7 @@ type Modules struct {
 	// Enabled whether code of loadable modules gets names.
 	Enabled bool `mapstructure:"enabled"`
 
-	// Settle how long to wait for further changes after a module was loaded or unloaded.
+	// Settle time to wait for further changes after a module was loaded or unloaded.
 	Settle time.Duration `mapstructure:"settle"`
 
 	// prevent unkeyed literal initialization
@@ -138,22 +138,22 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses what becomes of the address of a frame. It is made an offset from the start of its module or BPF function, the same on every machine with this build (relative), or left as it came (keep).
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of its module or BPF function, which is the same on every machine with this build. keep leaves it unchanged.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.
 	Bpf Bpf `mapstructure:"bpf"`
 
-	// DebugInfo where packs come from: files with the source lines, inlined functions and symbols of one build. None are used without a directory or url.
+	// DebugInfo where packs come from. A pack is a file with the source lines, inlined functions and symbols of one build. No packs are used without a directory or url.
 	DebugInfo DebugInfo `mapstructure:"debug_info"`
 
-	// History how long unloaded code stays known, for samples that were taken before.
+	// History how long unloaded code is remembered, so that samples taken before it was unloaded get names.
 	History History `mapstructure:"history"`
 
-	// HostCheck whether resources whose host.id, host.name or k8s.node.name is another host's are left alone.
+	// HostCheck whether to skip resources whose host.id, host.name or k8s.node.name is another host's.
 	HostCheck bool `mapstructure:"host_check"`
 
-	// Local whether profiles of this machine are named with the symbols of its kernel. If false, this is a gateway: it reads nothing of the kernel, and names frames of all machines by packs alone.
+	// Local whether profiles of this machine get the names of its kernel. If false, the processor is a gateway: it reads nothing of the kernel and names frames of all machines with packs alone.
 	Local bool `mapstructure:"local"`
 
 	// Modules how loadable kernel modules are followed.
@@ -162,13 +162,13 @@ type Config struct {
 	// Procfs path where the host's /proc is mounted.
 	Procfs string `mapstructure:"procfs"`
 
-	// Rewrite kernel frames that get a name, either those without one (unsymbolized) or all.
+	// Rewrite which kernel frames get a name. unsymbolized takes those without a name.
 	Rewrite string `mapstructure:"rewrite"`
 
 	// Sysfs path where the host's /sys is mounted.
 	Sysfs string `mapstructure:"sysfs"`
 
-	// Unresolved what becomes of a frame that lies in a module but in none of its symbols. It is left without a name (keep), or named after the module and the offset in it (label).
+	// Unresolved what to do with a frame that lies in a module but in none of its symbols. keep leaves it without a name. label names it after the module and the offset.
 	Unresolved string `mapstructure:"unresolved"`
 
 	// prevent unkeyed literal initialization

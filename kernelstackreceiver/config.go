@@ -1,7 +1,7 @@
 package kernelstackreceiver
 
 import (
-	"fmt"
+	_ "embed" // of the schema
 	"time"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -10,26 +10,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// minInterval is the shortest time between two profiles.
-const minInterval = 100 * time.Millisecond
+//go:embed config.schema.json
+var configSchema []byte
 
-// Unmarshal reads the configuration. A key that does not exist is refused with
-// those that do, and a duration without a unit.
+// Unmarshal reads the configuration. The error says what is accepted.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
-	if err := configkeys.CheckUnits(conf, c); err != nil {
-		return err
-	}
-	if err := conf.Unmarshal(c); err != nil {
-		return configkeys.Explain(err, c)
-	}
-	if c.Interval < minInterval {
-		return fmt.Errorf("interval must be at least %s, not %s", minInterval, c.Interval)
-	}
-	return nil
+	return configkeys.Unmarshal(conf, c, configSchema)
 }
 
-// window is for how long samples are held back to bring those of all CPUs into
-// order.
+// window is the time that samples are held back to sort those of all CPUs.
 const window = 2 * time.Millisecond
 
 // events returns the events to sample by, the one to try first first.

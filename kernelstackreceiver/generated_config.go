@@ -12,28 +12,28 @@ import (
 
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
-	// Buffer is the size of the ring buffer of each CPU in bytes. It is rounded up to a power of two of pages; the kernel locks that and a page of memory for each CPU.
+	// Buffer size in bytes of each CPU's ring buffer. It is rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
 	Buffer int `mapstructure:"buffer"`
 
-	// Event event that samples are taken by, which is a timer (cpu-clock), the CPU's counter of reference cycles (cycles), or the counter where the machine has one and else the timer (auto). A sample stands for 1/frequency seconds in every case. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is used, and cycles is refused while such guests run.
+	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.
 	Event string `mapstructure:"event"`
 
-	// Frequency is the number of samples a second on each CPU.
+	// Frequency number of samples per second on each CPU.
 	Frequency int `mapstructure:"frequency"`
 
-	// Idle also samples CPUs that have nothing to do. It makes no difference to cycles, as a halted CPU counts none.
+	// Idle whether idle CPUs are sampled, too. It makes no difference with cycles, since a halted CPU counts none.
 	Idle bool `mapstructure:"idle"`
 
-	// Interval is the time after which the samples are sent on as a profile.
+	// Interval time after which the samples are sent on as a profile.
 	Interval time.Duration `mapstructure:"interval"`
 
-	// MaxSamples is the number of samples that a profile holds at most. With more of them, it is sent on early.
+	// MaxSamples maximum number of samples in a profile. A profile that reaches it is sent on early.
 	MaxSamples int `mapstructure:"max_samples"`
 
-	// Procfs is where /proc is mounted, of the PID namespace that this process is in.
+	// Procfs path where the /proc of this process's PID namespace is mounted.
 	Procfs string `mapstructure:"procfs"`
 
-	// Sysfs is where /sys is mounted.
+	// Sysfs path where /sys is mounted.
 	Sysfs string `mapstructure:"sysfs"`
 
 	// prevent unkeyed literal initialization
@@ -59,8 +59,8 @@ func (c *Config) Validate() error {
 		err = errors.Join(err, errors.New("frequency value must be less than or equal to 100000"))
 	}
 
-	if c.Interval <= 0 {
-		err = errors.Join(err, errors.New("interval value must be greater than 0"))
+	if c.Interval < 1e+08 {
+		err = errors.Join(err, errors.New("interval value must be greater than or equal to 1e+08"))
 	}
 
 	if c.MaxSamples < 1 {

@@ -48,11 +48,11 @@ func TestConfigValidate_MaximumFrequency(t *testing.T) {
 	require.ErrorContains(t, cfg.Validate(), "frequency value must be less than or equal to 100000")
 }
 
-func TestConfigValidate_ExclusiveMinimumInterval(t *testing.T) {
+func TestConfigValidate_MinimumInterval(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
-	cfg.Interval = 0
+	cfg.Interval = 1e+08 - 1
 
-	require.ErrorContains(t, cfg.Validate(), "interval value must be greater than 0")
+	require.ErrorContains(t, cfg.Validate(), "interval value must be greater than or equal to 1e+08")
 }
 
 func TestConfigValidate_MinimumMaxSamples(t *testing.T) {

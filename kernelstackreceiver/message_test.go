@@ -173,11 +173,21 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}}, c.events())
 
-	for key, value := range map[string]any{
-		"frequency": 0, "interval": "10ms", "max_samples": 0, "event": "clock", "buffer": 1,
-		"procfs": "proc", "sysfs": "sys", "frequencies": 97,
+	for want, wrong := range map[string]map[string]any{
+		"frequency is 0: it must be an integer from 1 to 100000":       {"frequency": 0},
+		"frequency is 100001: it must be an integer from 1 to 100000":  {"frequency": 100001},
+		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
+		"interval: 5 needs a unit, such as 5s":                         {"interval": 5},
+		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
+		"buffer is 4095: it must be an integer of at least 4096":       {"buffer": 4095},
+		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},
+		`procfs is "proc": it must be an absolute path, such as /proc`: {"procfs": "proc"},
+		`sysfs is "sys": it must be an absolute path, such as /sys`:    {"sysfs": "sys"},
+		"frequencies": {"frequencies": 97},
 	} {
-		_, err := load(map[string]any{key: value})
-		assert.ErrorContains(t, err, key)
+		_, err := load(wrong)
+		require.ErrorContains(t, err, want)
 	}
+	_, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": 4096})
+	require.NoError(t, err, "the limits themselves are accepted")
 }

@@ -88,7 +88,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 		began := time.Now()
 		err := r.sample(ctx, func() {
 			if reported != "" {
-				r.logger.Info("Kernel stacks are sampled again")
+				r.logger.Info("Sampling kernel stacks again")
 				reported = ""
 			}
 			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
@@ -101,7 +101,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 		}
 		if err.Error() != reported {
 			reported = err.Error()
-			r.logger.Error("Kernel stacks cannot be sampled", zap.Error(err))
+			r.logger.Error("Cannot sample kernel stacks", zap.Error(err))
 			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
 		}
 		select {
@@ -116,7 +116,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 // are open.
 func (r *Receiver) sample(ctx context.Context, started func()) error {
 	s := Sampler{Config: r.config, Version: r.version, Send: r.send, Started: func(event string) {
-		r.logger.Info("Kernel stacks are sampled",
+		r.logger.Info("Sampling kernel stacks",
 			zap.Bool("cycles", event == eventCycles), zap.Int("frequency", r.config.Frequency))
 		started()
 	}}
@@ -150,7 +150,7 @@ func (r *Receiver) send(ctx context.Context, m *Message) {
 	if err := r.next.ConsumeProfiles(ctx, m.Profiles); err != nil {
 		outcome = outcomeRefused
 		if r.warnings.Allow() {
-			r.logger.Warn("Kernel stacks were refused", zap.Int("samples", m.Samples), zap.Error(err))
+			r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.Samples), zap.Error(err))
 		}
 	}
 	r.count(ctx, m.Samples, outcome)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,38 +10,55 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bundle"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
 )
 
-// statusError ends the command with a status, after everything was said.
+// statusError ends the command with an exit status. It prints nothing.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// errUsage is for a command line that is wrong (EX_USAGE of sysexits.h), which
-// is none of what doctor finds.
+// errUsage is the exit status for a wrong command line (EX_USAGE of sysexits.h). doctor's findings
+// have others.
 const errUsage statusError = 64
 
 func newDoctor() *cobra.Command {
 	var procfs, sysfs, packs, output string
+	var collect bundle.Options
+	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine: what works, what is lost, and what to change",
-		Long: "Check this machine as the processor \"kernelsym\" would use it, with the rights of this process:\n" +
-			"what works, what is lost without what does not, and what to change.\n\n" +
+		Long: "Do what the processor \"kernelsym\" does, with the rights of this process, and report what works,\n" +
+			"what is lost, and what to change. Run it as root, or as the collector's user in its container.\n\n" +
+			"With --bundle, also write what a bug report needs to a .tar.gz file: this report, versions,\n" +
+			"settings, limits, and numbers of symbols. Kernel addresses and the host's names are removed.\n\n" +
 			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
 			"names at all, and 64 if the command line is wrong.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
+			"  kernelsym doctor --bundle bundle.tar.gz --metrics http://localhost:8888/metrics --log otelcol.log\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
 			}
+			if file == "" && (collect.Metrics != "" || collect.Log != "") {
+				return usage(cmd, errors.New("--metrics and --log need --bundle"))
+			}
 			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
-			if err := write(&report, cmd.OutOrStdout(), output); err != nil {
-				return err
+			if file != "-" {
+				if err := write(&report, cmd.OutOrStdout(), output); err != nil {
+					return err
+				}
+			}
+			if file != "" {
+				collect.Version, collect.Packs, collect.Report = version, packs, &report
+				if err := writeBundle(cmd, file, collect); err != nil {
+					return err
+				}
 			}
 			if code := report.Code(); code != 0 {
 				cmd.SilenceErrors = true // the report says it
@@ -49,11 +68,31 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVar(&packs, "packs", "", "directory of packs, to check which running builds have one")
-	flags.StringVar(&output, "output", "text", "text, or json for programs")
+	flags.StringVar(&procfs, "procfs", "/proc", "path where the host's /proc is mounted")
+	flags.StringVar(&sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
+	flags.StringVar(&packs, "packs", "", "directory of packs: check which running builds have one")
+	flags.StringVarP(&output, "output", "o", "text", "output format: text or json")
+	flags.StringVar(&file, "bundle", "", "write a .tar.gz file for a bug report, or - for standard output")
+	flags.StringVar(&collect.Metrics, "metrics", "", "URL of the collector's metrics, to include in the bundle")
+	flags.StringVar(&collect.Log, "log", "", "log file of the collector, whose end to include in the bundle")
 	return cmd
+}
+
+// writeBundle writes a bundle to a file, which only its owner can read, or to standard output.
+func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
+	var content bytes.Buffer
+	if err := bundle.Write(cmd.Context(), &content, o); err != nil {
+		return fmt.Errorf("--bundle: %w", err)
+	}
+	if name == "-" {
+		_, err := cmd.OutOrStdout().Write(content.Bytes())
+		return err
+	}
+	if err := os.WriteFile(name, content.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("--bundle: %w", err)
+	}
+	cmd.PrintErrf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)
+	return nil
 }
 
 func write(report *doctor.Report, w io.Writer, output string) error {
@@ -63,7 +102,7 @@ func write(report *doctor.Report, w io.Writer, output string) error {
 	return report.WriteText(w, wantsColor(w))
 }
 
-// usage prints what is wrong with the command line.
+// usage prints an error of the command line.
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
@@ -73,8 +112,7 @@ func usage(cmd *cobra.Command, err error) error {
 	return errUsage
 }
 
-// wantsColor reports whether a person looks at it who did not turn colors off
-// (no-color.org).
+// wantsColor reports whether w is a terminal whose user did not turn colors off (no-color.org).
 func wantsColor(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))

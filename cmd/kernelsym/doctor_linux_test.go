@@ -1,9 +1,13 @@
 package main
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,6 +75,7 @@ func TestDoctorExitStatus(t *testing.T) {
 			assert.Equal(t, tt.code, code)
 			assert.Contains(t, out, "symbols: kallsyms")
 			assert.NotContains(t, out, "\x1b", "this is no terminal")
+			assert.NotContains(t, out, "run it as root", "it is root")
 			assert.Empty(t, errs)
 		})
 	}
@@ -84,4 +89,68 @@ func TestDoctorUsage(t *testing.T) {
 		assert.Empty(t, out, args)
 		assert.Contains(t, errs, strings.TrimLeft(args[len(args)-1], "-"))
 	}
+}
+
+// TestDoctorBundle writes a bundle to a file and to standard output.
+func TestDoctorBundle(t *testing.T) {
+	kerneltest.Built(t, kerneltest.Tool)
+	name := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	out, errs, code := runTool(t, nil, "doctor", "--bundle", name, "--output", "json")
+	assert.Equal(t, 2, code, "that of doctor")
+	assert.True(t, json.Valid([]byte(out)), "the report is printed all the same")
+	assert.Contains(t, errs, "Wrote "+name+". ")
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+
+	out, errs, _ = runTool(t, nil, "doctor", "--bundle", "-")
+	assert.Empty(t, errs)
+	content, err := gzip.NewReader(strings.NewReader(out))
+	require.NoError(t, err, "nothing else is printed")
+	text, err := io.ReadAll(content)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "README.txt")
+
+	_, errs, code = runTool(t, nil, "doctor", "--bundle", "/nowhere/bundle.tar.gz")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "--bundle: open /nowhere/bundle.tar.gz: no such file")
+	_, errs, code = runTool(t, nil, "doctor", "--log", "otelcol.log")
+	assert.Equal(t, 64, code)
+	assert.Contains(t, errs, "--metrics and --log need --bundle")
+}
+
+// TestDoctorPage runs the commands that docs/tool.md has of doctor.
+func TestDoctorPage(t *testing.T) {
+	tool := kerneltest.Built(t, kerneltest.Tool)
+	if kerneltest.InVM() {
+		t.Skip("docs is not in the virtual machine")
+	}
+	page, err := os.ReadFile("../../docs/tool.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## doctor\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	commands := 0
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "otelcol.log"), []byte("a line\n"), 0o600))
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "kernelsym ") {
+			continue
+		}
+		commands++
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "kernelsym", tool, 1))
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			assert.Contains(t, []int{1, 2}, exit.ExitCode(), "what doctor found: %s", out) // packs are not where the page has them
+			err = nil
+		}
+		require.NoError(t, err)
+		assert.NotContains(t, string(out), "Error:", line)
+		if strings.Contains(line, "--bundle") {
+			assert.FileExists(t, filepath.Join(dir, "bundle.tar.gz"))
+			require.NoError(t, os.Remove(filepath.Join(dir, "bundle.tar.gz")))
+		}
+	}
+	assert.Equal(t, 4, commands)
 }

@@ -49,13 +49,13 @@ func newInlined() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inlined NAME",
 		Short: "Print where a function was inlined",
-		Long: "Print in which functions, and at which addresses, a function was inlined. NAME is its name, or\n" +
-			"a pattern with *, ? and [...], for Rust in either spelling.\n\n" +
-			"With --pack, packs say it, and also how many bytes there are and which line has the call. Code\n" +
-			"that the compiler took apart has several lines. Nothing of this machine is read.\n\n" +
-			"Without, the running kernel says it, if it was built with CONFIG_DEBUG_INFO_BTF_INLINE, which is\n" +
-			"expected in Linux 7.4. Where that is a kernel module, this command makes the kernel load it, by\n" +
-			"reading /sys/kernel/btf/vmlinux.inline; it takes 9.5 MB of the kernel's memory.",
+		Long: "Print the functions and addresses at which a function was inlined. NAME is its name or a pattern\n" +
+			"with *, ? and [...]. Rust names can be mangled or not.\n\n" +
+			"With --pack, the answer comes from packs and includes the size of the code and the line of the\n" +
+			"call. Code that the compiler split has several lines of output. Nothing of this machine is read.\n\n" +
+			"Without --pack, the answer comes from the running kernel, which must be built with\n" +
+			"CONFIG_DEBUG_INFO_BTF_INLINE (expected in Linux 7.4). If that is a module, the kernel loads it,\n" +
+			"which takes 9.5 MB of its memory.",
 		Example: "  kernelsym inlined fdget_pos\n" +
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
 		Args: cobra.ExactArgs(1),
@@ -79,9 +79,9 @@ func newInlined() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&i.packs, "pack", nil, packUsage)
-	flags.StringVar(&i.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&i.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVarP(&i.output, "output", "o", "text", "text, or json: an object for each line")
+	flags.StringVar(&i.procfs, "procfs", "/proc", "path where the host's /proc is mounted")
+	flags.StringVar(&i.sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
+	flags.StringVarP(&i.output, "output", "o", "text", "output format: text, or json for one object per line")
 	return cmd
 }
 

@@ -45,11 +45,10 @@ func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kernelsym",
-		Short: "Names for kernel code: check a machine, look addresses up, watch code come and go, look at profiles",
-		Long: "Names for kernel code.\n\n" +
-			"It checks this machine, looks addresses of its kernel up and prints what code comes and\n" +
-			"goes, with the code of the OpenTelemetry Collector processor \"kernelsym\", and shows\n" +
-			"profiles that a collector wrote to a file.",
+		Short: "Put names on kernel code",
+		Long: "Put names on kernel code, as the OpenTelemetry Collector processor \"kernelsym\" does.\n\n" +
+			"The commands check this machine, show where its kernel spends time, look up addresses, follow\n" +
+			"modules and BPF programs as they are loaded and unloaded, and show profiles of a collector.",
 		Version:      version,
 		SilenceUsage: true,
 	}

@@ -34,11 +34,12 @@ func newPack() *cobra.Command {
 	var p packCommand
 	cmd := &cobra.Command{
 		Use:   "pack [VMLINUX] [MODULE.ko...]",
-		Short: "Make packs: inlined functions, source lines and symbols for the processor",
-		Long: "Make a pack, <build id>.kspack, of each ELF file of a kernel: the inlined functions and source\n" +
-			"lines of its debug information, and its symbols. Any user can do that, on any machine. With\n" +
-			"--release, --debuginfod or --running it finds the files, or the symbols, itself.\n\n" +
-			"A file that cannot be read is named, and the others go on; the exit status is then 1.",
+		Short: "Make packs of inlined functions, source lines and symbols",
+		Long: "Make a pack, <build id>.kspack, of each ELF file of a kernel. A pack holds the inlined functions\n" +
+			"and source lines of the debug information, and the symbols. Any user can make packs, on any\n" +
+			"machine. --release, --debuginfod and --running find the files or symbols themselves.\n\n" +
+			"If a file cannot be read, an error names it, the other files are packed, and the exit status\n" +
+			"is 1.",
 		Example: "  kernelsym pack /usr/lib/debug/boot/vmlinux-6.12.0 -o packs\n" +
 			"  kernelsym pack --release \"$(uname -r)\" -o packs     # with the kernel's debug package\n" +
 			"  kernelsym pack --debuginfod -o packs                # servers: DEBUGINFOD_URLS\n" +
@@ -47,21 +48,21 @@ func newPack() *cobra.Command {
 		RunE: p.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&p.output, "output", "o", "", "directory for the packs, created if it is not there")
-	flags.StringVar(&p.from.release, "release", "", "kernel release whose installed files are packed, with all modules")
-	flags.StringVar(&p.from.root, "root", "/", "directory below which --release looks")
+	flags.StringVarP(&p.output, "output", "o", "", "directory for the packs, created if necessary")
+	flags.StringVar(&p.from.release, "release", "", "pack the installed files of a kernel release, with all modules")
+	flags.StringVar(&p.from.root, "root", "/", "directory in which --release looks for files")
 	flags.BoolVar(&p.from.debuginfod, "debuginfod", false, "fetch debug information from the servers in DEBUGINFOD_URLS")
 	flags.StringSliceVar(&p.from.buildIDs, "build-id", nil,
-		"builds that --debuginfod fetches (default: the running kernel and its modules)")
-	flags.BoolVar(&p.from.running, "running", false, "pack the symbols of the kernel that runs here; needs CAP_SYSLOG")
+		"build IDs that --debuginfod fetches (default: those of the running kernel and its modules)")
+	flags.BoolVar(&p.from.running, "running", false, "pack the symbols of the running kernel; needs CAP_SYSLOG")
 	flags.BoolVar(&p.symbols, "symbols", false, "pack symbols only")
-	flags.StringVar(&p.info, "info", "", "print what a pack holds")
-	flags.StringVar(&p.from.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&p.from.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
+	flags.StringVar(&p.info, "info", "", "print what a pack contains")
+	flags.StringVar(&p.from.procfs, "procfs", "/proc", "path where the host's /proc is mounted")
+	flags.StringVar(&p.from.sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
 	return cmd
 }
 
-// check returns what is wrong with the command line.
+// check validates the command line.
 func (p *packCommand) check(args []string) error {
 	ways := 0
 	for _, given := range []bool{len(args) > 0, p.from.release != "", p.from.debuginfod, p.from.running, p.info != ""} {
@@ -71,11 +72,11 @@ func (p *packCommand) check(args []string) error {
 	}
 	switch {
 	case ways != 1:
-		return errors.New("it takes one of: files, --release, --debuginfod, --running, --info")
+		return errors.New("give exactly one of: files, --release, --debuginfod, --running, --info")
 	case p.info == "" && p.output == "":
-		return errors.New("--output is missing: the directory for the packs")
+		return errors.New("--output is missing: name a directory for the packs")
 	case len(p.from.buildIDs) > 0 && !p.from.debuginfod:
-		return errors.New("--build-id is for --debuginfod")
+		return errors.New("--build-id needs --debuginfod")
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func (p *packCommand) report(cmd *cobra.Command, r packer.Result) {
 	}
 	var details []string
 	if r.WithoutLines > 0 {
-		details = append(details, fmt.Sprintf("%d with symbols only, as there is no debug information", r.WithoutLines))
+		details = append(details, fmt.Sprintf("%d with symbols only, since they have no debug information", r.WithoutLines))
 	}
 	if r.WithoutCode > 0 {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))

@@ -14,14 +14,14 @@ import (
 
 func TestPackUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"pack":                                    "it takes one of: files, --release",
-		"pack vmlinux --release 6.12.0 -o d":      "it takes one of: files, --release",
+		"pack":                                    "give exactly one of: files, --release",
+		"pack vmlinux --release 6.12.0 -o d":      "give exactly one of: files, --release",
 		"pack vmlinux":                            "--output is missing",
 		"pack --running":                          "--output is missing",
-		"pack --running --build-id 0123 -o d":     "--build-id is for --debuginfod",
-		"pack --info a.kspack b.ko":               "it takes one of: files, --release",
+		"pack --running --build-id 0123 -o d":     "--build-id needs --debuginfod",
+		"pack --info a.kspack b.ko":               "give exactly one of: files, --release",
 		"pack --release --symbols":                "--output is missing", // the release is "--symbols"
-		"pack --running --info a.kspack -o d x.y": "it takes one of: files, --release",
+		"pack --running --info a.kspack -o d x.y": "give exactly one of: files, --release",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
 		require.ErrorIs(t, err, errUsage, line)

@@ -15,7 +15,7 @@ var (
 	ErrStats = errors.New("this kernel does not count the runs of BPF programs: BPF_ENABLE_STATS needs Linux 5.8")
 
 	// ErrGone says that there is no object with an id, any more.
-	ErrGone = errors.New("unloaded meanwhile")
+	ErrGone = errors.New("unloaded in the meantime")
 
 	// ErrHidden says that the kernel tells no addresses (bpf_dump_raw_ok in
 	// include/linux/filter.h).

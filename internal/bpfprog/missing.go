@@ -28,8 +28,6 @@ func (m *missing) err() error {
 	case m.list == nil:
 	case errors.Is(m.list, bpf.ErrUnsupported): // a kernel without BPF
 		return nil
-	case errors.Is(m.list, bpf.ErrPermission):
-		add("BPF programs loaded before the start have no names: grant CAP_SYS_ADMIN (%w)", m.list)
 	case isRefused(m.list):
 		add("BPF programs loaded before the start have no names: %w", m.list)
 	default:

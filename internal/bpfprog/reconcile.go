@@ -72,7 +72,7 @@ func (r *record) found(f function, began int64) {
 	there := r.at(f.Start)
 	switch {
 	case r.describe(there, f):
-	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded meanwhile
+	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded in the meantime
 	case there != nil && there.Origin == symtab.OriginBPF:
 		if there.Start == f.Start && there.End == f.End {
 			r.describeAs(there, f)

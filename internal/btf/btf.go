@@ -87,7 +87,7 @@ func parse(data []byte, b *BTF) (*BTF, error) {
 	b.types, ok = section(field(8), field(12))
 	b.strings, okStrings = section(field(16), field(20))
 	if !ok || !okStrings {
-		return nil, fmt.Errorf("%w: a section of %d bytes reaches over the end", ErrMalformed, len(data))
+		return nil, fmt.Errorf("%w: a section of %d bytes extends past the end", ErrMalformed, len(data))
 	}
 	return b, nil
 }

@@ -30,8 +30,8 @@ const (
 	maxID = 64
 )
 
-// ErrNotFound says that there is no GNU build id among the notes.
-var ErrNotFound = errors.New("no GNU build id among the notes")
+// ErrNotFound says that there is no GNU build id in the notes.
+var ErrNotFound = errors.New("no GNU build id in the notes")
 
 // Parse returns the GNU build id in the notes as lower-case hex. The error wraps
 // ErrNotFound if there are only other notes, and says so if they are cut off or

@@ -1,5 +1,5 @@
-// Package configkeys makes errors about keys of a configuration say which keys
-// there are.
+// Package configkeys makes the errors of a configuration say what to write instead: which keys
+// there are, and which values they accept.
 package configkeys
 
 import (
@@ -14,9 +14,21 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// CheckUnits returns an error for durations that are numbers without a unit, which would be
-// read as nanoseconds. 0 needs none. config is a pointer to the struct that conf is for.
-func CheckUnits(conf *confmap.Conf, config any) error {
+// Unmarshal reads config, a pointer to a struct, from conf. It refuses durations without a unit,
+// keys that do not exist, and values that the JSON schema of the struct does not accept.
+func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
+	if err := checkUnits(conf, config); err != nil {
+		return err
+	}
+	if err := conf.Unmarshal(config); err != nil {
+		return Explain(err, config)
+	}
+	return checkValues(config, schema)
+}
+
+// checkUnits returns an error for durations that are numbers without a unit. They would be read as
+// nanoseconds. 0 needs none.
+func checkUnits(conf *confmap.Conf, config any) error {
 	var errs []error
 	for _, key := range keys("", reflect.TypeOf(config).Elem()) {
 		name, ok := strings.CutSuffix(key, durationSuffix)
@@ -44,8 +56,8 @@ func Explain(err error, config any) error {
 const durationSuffix = " (duration)"
 
 // keys returns the keys of a struct, in the form "a::b" for nested ones and with
-// the kind of value they take. A struct of another package is a section, the keys of which
-// its own documentation lists.
+// the kind of value they take. A struct of another package is a section, whose own documentation
+// lists its keys.
 func keys(prefix string, t reflect.Type) (all []string) {
 	for i := range t.NumField() {
 		key, _, _ := strings.Cut(t.Field(i).Tag.Get("mapstructure"), ",")

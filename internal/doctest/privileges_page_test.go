@@ -39,20 +39,19 @@ func TestPrivilegesPage(t *testing.T) {
 
 const pageHead = `# What each privilege buys
 
-This page is generated from what the test TestPrivileges measured: it starts the
-sources of the processor in a process that has exactly the capabilities of a row, and
-looks which functions of the running kernel get their names. Those of the core kernel
-and of modules are there or not; of BPF programs, which are loaded before the process
-starts and while it runs, more or less is known.
+This page is measured: the test TestPrivileges starts the processor's sources in a process
+that has exactly the capabilities of a row, and checks which functions of the running kernel get
+their names. BPF programs are loaded before the process starts (*BPF before*) and while it runs
+(*BPF since*).
 
 - *exact*: name and source lines. *name*: no source lines.
-- *at once*: also programs that are unloaded again at once. *within a second*: only those
-  that are there when programs are listed, every 250 ms.
+- *at once*: also programs that are unloaded at once. *within a second*: only programs that are
+  loaded while the list of programs is read, every 250 ms.
 
-Nothing else but these rights is needed, and whatever is missing, profiles flow. The
-numbers stand for what the component's status and its log say, listed at the end;
-[troubleshooting](troubleshooting.md) says what to do about each. What hardened systems allow is in
-[platforms](platforms/README.md).
+No other rights are needed. Whatever is missing, profiles pass through. The numbers in the last
+column are the messages of the component's status and log, listed at the end.
+[Troubleshooting](troubleshooting.md) says what to do about each.
+[Platforms](platforms/README.md) says what hardened systems allow.
 
 `
 

@@ -19,8 +19,8 @@ var (
 
 	// ErrNoText is returned for a list without the symbols that mark the ends of
 	// the kernel's text: it is cut off, or not of a kernel.
-	ErrNoText = errors.New("no _text or _stext and _etext, or _sinittext without _einittext, " +
-		"in the list of kernel symbols: cut off?")
+	ErrNoText = errors.New("the list of kernel symbols is incomplete: " +
+		"_text or _stext, _etext, or _einittext is missing")
 )
 
 // ParseCore reads the symbols of the core kernel of an architecture, as GOARCH has it,

@@ -19,7 +19,7 @@ type Line struct {
 }
 
 // ErrSyntax says that the input is not a list of kernel symbols.
-var ErrSyntax = errors.New("not a line of a kernel symbol list")
+var ErrSyntax = errors.New("not a line of kallsyms")
 
 // maxLine bounds the length of a line. The kernel's longest has 16 digits of
 // address, a name of 511 bytes and a module's of 55.

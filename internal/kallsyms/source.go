@@ -86,7 +86,7 @@ func (s *Source) buildID() (string, error) {
 	name := filepath.Join(s.sysfs, "kernel", "notes")
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w: check that sysfs is mounted there", err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w", err)

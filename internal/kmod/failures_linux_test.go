@@ -111,7 +111,7 @@ func TestContract_8_WithoutSysfs(t *testing.T) {
 	health := c.Health()[0]
 	assert.Equal(t, symcache.StateDegraded, health.State)
 	require.ErrorContains(t, health.Err, "no file ID")
-	require.ErrorContains(t, health.Err, "is sysfs mounted there?")
+	require.ErrorContains(t, health.Err, "check that sysfs is mounted there")
 	code, with := 0, 0
 	for _, l := range moduleLines(t) {
 		if !l.isName() || !isModule(l.module) {

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrSyntax says that a file is not what the kernel writes.
-var ErrSyntax = errors.New("not as the kernel writes it")
+var ErrSyntax = errors.New("not in the kernel's format")
 
 // listed is a line of /proc/modules.
 type listed struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -39,8 +40,10 @@ func (r *roots) describe(is listed, ends endRule) *load {
 	switch {
 	case (err != nil || l.info.BuildID == "") && !r.isLoaded(is):
 		return nil // the notes go first
+	case errors.Is(err, fs.ErrNotExist):
+		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: check that sysfs is mounted there", err)
 	case err != nil:
-		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: is sysfs mounted there?", err)
+		l.err = fmt.Errorf("module frames get no build id and no file ID: %w", err)
 	}
 	if sectionsErr != nil {
 		l.layout = layout{text: is.addr, code: []uint64{is.addr}, initial: l.initial}

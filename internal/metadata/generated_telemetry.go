@@ -293,105 +293,105 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorKernelsymBlindTime, err = builder.meter.Float64ObservableCounter(
 		"otelcol_processor_kernelsym_blind_time",
-		metric.WithDescription("Time in which code may have been loaded or unloaded unseen, because records of the kernel were lost or a source only polls. Frames of that time can be unobserved. [Development]"),
+		metric.WithDescription("Time in which code may have been loaded or unloaded unseen, because the kernel's records were lost or a source only polls. Frames of that time can be unobserved. [Development]"),
 		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymFrames, err = builder.meter.Int64Counter(
 		"otelcol_processor_kernelsym_frames",
-		metric.WithDescription("Kernel frames, one for each location of a message. [Development]"),
+		metric.WithDescription("Kernel frames. Each location of a message counts once. [Development]"),
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymHistoryEntries, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_history_entries",
-		metric.WithDescription("Unloaded modules and BPF functions that are remembered. [Development]"),
+		metric.WithDescription("Number of unloaded modules and BPF functions remembered. [Development]"),
 		metric.WithUnit("{entry}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymLostRecords, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_lost_records",
-		metric.WithDescription("Records of loads and unloads that were lost; where the kernel does not say how many, 1 for each time. Everything is listed again then. [Development]"),
+		metric.WithDescription("Lost records of loads and unloads. A loss counts as 1 if the kernel does not say how many. After a loss, everything is listed again. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymMemory, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_memory",
-		metric.WithDescription("Memory of the tables of symbols, including unloaded code that is remembered. [Development]"),
+		metric.WithDescription("Memory of the symbol tables, including remembered code that was unloaded. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPackBytes, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_pack_bytes",
-		metric.WithDescription("Memory of the packs that are open. [Development]"),
+		metric.WithDescription("Memory of open packs. [Development]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPackFetches, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_pack_fetches",
-		metric.WithDescription("Requests for packs that were sent. [Development]"),
+		metric.WithDescription("Number of requests sent for packs. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPackFrames, err = builder.meter.Int64Counter(
 		"otelcol_processor_kernelsym_pack_frames",
-		metric.WithDescription("Frames for which a symbol was found in the core kernel or a module that has a build id. A location that is split counts once for each variant. [Development]"),
+		metric.WithDescription("Frames that resolved to a symbol of the core kernel or a module with a build id. A split location counts once for each variant. [Development]"),
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPackRefused, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_pack_refused",
-		metric.WithDescription("How often a pack was looked for and is not used. [Development]"),
+		metric.WithDescription("Number of times a pack was looked up and not used. [Development]"),
 		metric.WithUnit("{pack}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPacks, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_packs",
-		metric.WithDescription("Packs that are open. [Development]"),
+		metric.WithDescription("Number of open packs. [Development]"),
 		metric.WithUnit("{pack}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_profiles_clock_off",
-		metric.WithDescription("Profiles whose timestamps lie outside this host's clock range, of those in which the time of a sample matters. [Development]"),
+		metric.WithDescription("Profiles whose timestamps lie outside this host's clock range. Only profiles in which the time of a sample matters are counted. [Development]"),
 		metric.WithUnit("{profile}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymResyncs, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_resyncs",
-		metric.WithDescription("How often everything was listed again after a loss of records. [Development]"),
+		metric.WithDescription("Number of times everything was listed again after a loss of records. [Development]"),
 		metric.WithUnit("{resync}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymRewriteDuration, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_rewrite_duration",
-		metric.WithDescription("Time to rewrite a message that has kernel frames. [Development]"),
+		metric.WithDescription("Time to rewrite a message with kernel frames. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{1e-05, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 1}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymSourceUp, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_source_up",
-		metric.WithDescription("1 if a source of symbols works as it should, 0 if it does not or works only in part. [Development]"),
+		metric.WithDescription("1 if a source of symbols works fully, 0 if it is degraded or down. [Development]"),
 		metric.WithUnit("1"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymSymbols, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_kernelsym_symbols",
-		metric.WithDescription("Known symbols. [Development]"),
+		metric.WithDescription("Number of known symbols. [Development]"),
 		metric.WithUnit("{symbol}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdateDelay, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_update_delay",
-		metric.WithDescription("Time from the kernel's record of a change until frames are named by it; of changes that are applied together, that of the first. [Development]"),
+		metric.WithDescription("Time from the kernel's record of a change until frames get names by it. Changes that are applied together count once, with the time of the first. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdates, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_updates",
-		metric.WithDescription("Loads and unloads of code, including what is there at the start. [Development]"),
+		metric.WithDescription("Loads and unloads of code, including code that was loaded before the start. [Development]"),
 		metric.WithUnit("{update}"),
 	)
 	errs = errors.Join(errs, err)

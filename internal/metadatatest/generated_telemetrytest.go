@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorKernelsymBlindTime(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_blind_time",
-		Description: "Time in which code may have been loaded or unloaded unseen, because records of the kernel were lost or a source only polls. Frames of that time can be unobserved. [Development]",
+		Description: "Time in which code may have been loaded or unloaded unseen, because the kernel's records were lost or a source only polls. Frames of that time can be unobserved. [Development]",
 		Unit:        "s",
 		Data: metricdata.Sum[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualProcessorKernelsymBlindTime(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorKernelsymFrames(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_frames",
-		Description: "Kernel frames, one for each location of a message. [Development]",
+		Description: "Kernel frames. Each location of a message counts once. [Development]",
 		Unit:        "{frame}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualProcessorKernelsymFrames(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorKernelsymHistoryEntries(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_history_entries",
-		Description: "Unloaded modules and BPF functions that are remembered. [Development]",
+		Description: "Number of unloaded modules and BPF functions remembered. [Development]",
 		Unit:        "{entry}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -70,7 +70,7 @@ func AssertEqualProcessorKernelsymHistoryEntries(t *testing.T, tt *componenttest
 func AssertEqualProcessorKernelsymLostRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_lost_records",
-		Description: "Records of loads and unloads that were lost; where the kernel does not say how many, 1 for each time. Everything is listed again then. [Development]",
+		Description: "Lost records of loads and unloads. A loss counts as 1 if the kernel does not say how many. After a loss, everything is listed again. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -86,7 +86,7 @@ func AssertEqualProcessorKernelsymLostRecords(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymMemory(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_memory",
-		Description: "Memory of the tables of symbols, including unloaded code that is remembered. [Development]",
+		Description: "Memory of the symbol tables, including remembered code that was unloaded. [Development]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -100,7 +100,7 @@ func AssertEqualProcessorKernelsymMemory(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorKernelsymPackBytes(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_pack_bytes",
-		Description: "Memory of the packs that are open. [Development]",
+		Description: "Memory of open packs. [Development]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -114,7 +114,7 @@ func AssertEqualProcessorKernelsymPackBytes(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorKernelsymPackFetches(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_pack_fetches",
-		Description: "Requests for packs that were sent. [Development]",
+		Description: "Number of requests sent for packs. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -130,7 +130,7 @@ func AssertEqualProcessorKernelsymPackFetches(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymPackFrames(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_pack_frames",
-		Description: "Frames for which a symbol was found in the core kernel or a module that has a build id. A location that is split counts once for each variant. [Development]",
+		Description: "Frames that resolved to a symbol of the core kernel or a module with a build id. A split location counts once for each variant. [Development]",
 		Unit:        "{frame}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -146,7 +146,7 @@ func AssertEqualProcessorKernelsymPackFrames(t *testing.T, tt *componenttest.Tel
 func AssertEqualProcessorKernelsymPackRefused(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_pack_refused",
-		Description: "How often a pack was looked for and is not used. [Development]",
+		Description: "Number of times a pack was looked up and not used. [Development]",
 		Unit:        "{pack}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -162,7 +162,7 @@ func AssertEqualProcessorKernelsymPackRefused(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymPacks(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_packs",
-		Description: "Packs that are open. [Development]",
+		Description: "Number of open packs. [Development]",
 		Unit:        "{pack}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -176,7 +176,7 @@ func AssertEqualProcessorKernelsymPacks(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_profiles_clock_off",
-		Description: "Profiles whose timestamps lie outside this host's clock range, of those in which the time of a sample matters. [Development]",
+		Description: "Profiles whose timestamps lie outside this host's clock range. Only profiles in which the time of a sample matters are counted. [Development]",
 		Unit:        "{profile}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -192,7 +192,7 @@ func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componentte
 func AssertEqualProcessorKernelsymResyncs(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_resyncs",
-		Description: "How often everything was listed again after a loss of records. [Development]",
+		Description: "Number of times everything was listed again after a loss of records. [Development]",
 		Unit:        "{resync}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -208,7 +208,7 @@ func AssertEqualProcessorKernelsymResyncs(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorKernelsymRewriteDuration(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_rewrite_duration",
-		Description: "Time to rewrite a message that has kernel frames. [Development]",
+		Description: "Time to rewrite a message with kernel frames. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -223,7 +223,7 @@ func AssertEqualProcessorKernelsymRewriteDuration(t *testing.T, tt *componenttes
 func AssertEqualProcessorKernelsymSourceUp(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_source_up",
-		Description: "1 if a source of symbols works as it should, 0 if it does not or works only in part. [Development]",
+		Description: "1 if a source of symbols works fully, 0 if it is degraded or down. [Development]",
 		Unit:        "1",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -237,7 +237,7 @@ func AssertEqualProcessorKernelsymSourceUp(t *testing.T, tt *componenttest.Telem
 func AssertEqualProcessorKernelsymSymbols(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_symbols",
-		Description: "Known symbols. [Development]",
+		Description: "Number of known symbols. [Development]",
 		Unit:        "{symbol}",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -251,7 +251,7 @@ func AssertEqualProcessorKernelsymSymbols(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_update_delay",
-		Description: "Time from the kernel's record of a change until frames are named by it; of changes that are applied together, that of the first. [Development]",
+		Description: "Time from the kernel's record of a change until frames get names by it. Changes that are applied together count once, with the time of the first. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -266,7 +266,7 @@ func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymUpdates(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_updates",
-		Description: "Loads and unloads of code, including what is there at the start. [Development]",
+		Description: "Loads and unloads of code, including code that was loaded before the start. [Development]",
 		Unit:        "{update}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

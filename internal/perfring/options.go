@@ -93,22 +93,21 @@ type Symbols struct{}
 func (Symbols) Clock() Clock { return Boottime }
 
 func (Symbols) refused() error {
-	return fmt.Errorf("%w: records of kernel symbols came with Linux 5.1", ErrUnsupported)
+	return fmt.Errorf("%w: symbol records need Linux 5.1", ErrUnsupported)
 }
 
 // Errors of Open that an operator can do something about.
 var (
 	ErrPermission = errors.New("not permitted to use perf events on all CPUs: " +
 		"grant CAP_PERFMON, or CAP_SYS_ADMIN if the sysctl kernel.perf_event_paranoid is above 2, or set that to 0")
-	ErrUnsupported = errors.New("this kernel or machine does not have the perf event")
-	ErrRate        = errors.New("the kernel refuses the event: is the sample frequency above the sysctl kernel.perf_event_max_sample_rate?")
-	ErrMemory      = errors.New("not permitted to lock the memory of the rings: " +
+	ErrUnsupported = errors.New("this kernel or machine does not support the perf event")
+	ErrRate        = errors.New("the kernel refuses the event: lower the sample frequency to the sysctl kernel.perf_event_max_sample_rate or below")
+	ErrMemory      = errors.New("not permitted to lock memory for the ring buffers: " +
 		"grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK or the sysctl kernel.perf_event_mlock_kb")
-	ErrFiles = errors.New("too many open files: a ring takes one for each CPU; raise the limit (RLIMIT_NOFILE)")
+	ErrFiles = errors.New("too many open files: a ring buffer needs one per CPU; raise RLIMIT_NOFILE")
 )
 
-// filesError makes the error of a file that cannot be opened for lack of room
-// ErrFiles.
+// filesError wraps EMFILE in ErrFiles.
 func filesError(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
 		return fmt.Errorf("%w: %w", ErrFiles, err)

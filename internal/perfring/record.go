@@ -89,7 +89,7 @@ const (
 // (perf_event_pid_type in kernel/events/core.c gives -1).
 const NoTask = ^uint32(0)
 
-// ErrMalformed says that a record is not as the kernel writes it.
+// ErrMalformed says that a record is not in the kernel's format.
 var ErrMalformed = errors.New("malformed perf record")
 
 const (

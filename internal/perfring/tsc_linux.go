@@ -36,7 +36,7 @@ func tscRate(cpu int) (rate uint64, err error) {
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(mapping)) }()
 	if page.Capabilities&capUserTime == 0 || page.Time_mult == 0 {
-		return 0, fmt.Errorf("%w: the rate of the TSC is not known", ErrUnsupported)
+		return 0, fmt.Errorf("%w: the TSC frequency is unknown", ErrUnsupported)
 	}
 	return rateOf(page.Time_mult, page.Time_shift), nil
 }

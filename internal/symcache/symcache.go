@@ -244,7 +244,7 @@ func newBackOff() backoff.BackOff {
 	return b
 }
 
-var errStopped = errors.New("source stopped by itself")
+var errStopped = errors.New("source stopped unexpectedly")
 
 // run keeps source i running.
 func (c *Cache) run(ctx context.Context, i int) {

@@ -48,14 +48,14 @@ func Dial() (*Conn, error) {
 func (c *Conn) open() error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
-		return fmt.Errorf("opening a netlink socket for events of the kernel: %w", err)
+		return fmt.Errorf("opening a netlink socket for kernel events: %w", err)
 	}
 	c.socket = os.NewFile(uintptr(fd), "uevent")
 	if c.calls, err = c.socket.SyscallConn(); err != nil {
 		return err
 	}
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: fromKernel}); err != nil {
-		return fmt.Errorf("subscribing to events of the kernel: %w", err)
+		return fmt.Errorf("subscribing to kernel events: %w", err)
 	}
 	return c.poller.Add(fd)
 }

@@ -23,15 +23,15 @@ type Event struct {
 var (
 	// ErrLost says that the socket had no room for events: which ones is not
 	// known. What comes later is received.
-	ErrLost = errors.New("events of the kernel were lost: the socket had no room for them")
+	ErrLost = errors.New("kernel events were lost: the socket buffer was full")
 
 	// ErrUnreachable says that no event ever arrives in this network namespace, or that
 	// it cannot be found out.
-	ErrUnreachable = errors.New("the kernel sends no events to this network namespace, as the first user " +
+	ErrUnreachable = errors.New("the kernel sends no events to this network namespace because the initial user " +
 		"namespace does not own it: run in the network namespace of the host (hostNetwork: true) or outside user namespaces (hostUsers: true)")
 
 	// ErrSyntax says that a message is not an event.
-	ErrSyntax = errors.New("not an event as the kernel writes it")
+	ErrSyntax = errors.New("not a kernel event")
 )
 
 // maxEvent is the size of the largest message: UEVENT_BUFFER_SIZE of

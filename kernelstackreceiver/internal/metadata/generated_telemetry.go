@@ -62,19 +62,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverKernelstackLostRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_lost_records",
-		metric.WithDescription("Records, most of them samples, for which a ring buffer had no room. [Development]"),
+		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackSamples, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_samples",
-		metric.WithDescription("Samples that were taken. [Development]"),
+		metric.WithDescription("Samples taken. [Development]"),
 		metric.WithUnit("{sample}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackThrottled, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_throttled",
-		metric.WithDescription("How often the kernel stopped sampling on a CPU for the rest of a tick because it took too long. [Development]"),
+		metric.WithDescription("Number of times the kernel stopped sampling on a CPU for the rest of a tick because sampling took too long. [Development]"),
 		metric.WithUnit("{event}"),
 	)
 	errs = errors.Join(errs, err)

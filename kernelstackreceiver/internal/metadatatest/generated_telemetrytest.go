@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_lost_records",
-		Description: "Records, most of them samples, for which a ring buffer had no room. [Development]",
+		Description: "Records that were lost because a ring buffer was full. Most of them are samples. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverKernelstackSamples(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_samples",
-		Description: "Samples that were taken. [Development]",
+		Description: "Samples taken. [Development]",
 		Unit:        "{sample}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualReceiverKernelstackSamples(t *testing.T, tt *componenttest.Telem
 func AssertEqualReceiverKernelstackThrottled(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_throttled",
-		Description: "How often the kernel stopped sampling on a CPU for the rest of a tick because it took too long. [Development]",
+		Description: "Number of times the kernel stopped sampling on a CPU for the rest of a tick because sampling took too long. [Development]",
 		Unit:        "{event}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

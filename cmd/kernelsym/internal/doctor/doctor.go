@@ -1,9 +1,8 @@
 // Package doctor checks a machine as the processor would use it: what works, what
 // is lost without what does not, and what to change.
 //
-// A check is a function that returns a [Finding]. Checks of settings only read
-// files; what a setting means for this process is found out by doing what the
-// sources do. The words for what is wrong are the sources' own.
+// A check is a function that returns findings. Checks of settings only read files. The other
+// checks do what the sources do, and report the sources' errors in their words.
 package doctor
 
 import (
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
@@ -38,7 +38,7 @@ type Finding struct {
 	Check  string   `json:"check"`
 	Level  Level    `json:"level"`
 	Found  string   `json:"found"`
-	Lost   string   `json:"lost,omitempty"`   // of what the processor does
+	Lost   string   `json:"lost,omitempty"`   // what the processor does not do without it
 	Remedy []string `json:"remedy,omitempty"` // one line for each thing to change
 }
 
@@ -48,6 +48,7 @@ type Report struct {
 	Procfs   string    `json:"procfs"`
 	Sysfs    string    `json:"sysfs"`
 	Findings []Finding `json:"findings"`
+	Details  Details   `json:"-"`
 }
 
 // Code returns the exit status for a report: 0 if everything works, 1 if something
@@ -79,12 +80,20 @@ type machine struct {
 	kernel        kernel
 	sources       []symcache.Source // that of the core kernel first
 
+	state
+}
+
+// state is what the checks have found out.
+type state struct {
 	settings string // the /proc in which settings and this process are looked up
 	rights   rights
-	records  error         // of perf events
-	events   error         // of kobjects
+	records  error // of perf events
+	events   error // of kobjects
+	sandbox  bool  // around this process, with a kernel of its own
+	wanted   []right
 	blind    time.Duration // while symbols were read
-	builds   []build       // that run
+	details  Details
+	found    strings.Builder
 }
 
 // kernel does what the sources do with system calls.
@@ -104,18 +113,22 @@ func run(ctx context.Context, m *machine) Report {
 			m.settings = m.own
 		}
 	}
+	m.details = Details{Builds: []Build{}, Programs: make(map[string]int)}
 	m.rights = readRights(m.settings)
 	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
-		checkKernel, checkBuildID, checkWhoseKernel, checkUserNamespace, checkCapabilities,
+		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,
 		checkPointers, checkLockdown, checkParanoia,
 		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
-		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkPacks,
+		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkPacks, checkCapabilities,
 	} {
-		r.Findings = append(r.Findings, check(m)...)
+		for _, f := range check(m) {
+			m.found.WriteString(f.Found + "\n")
+			r.Findings = append(r.Findings, f)
+		}
 	}
-	// What costs names without a sign of it in the profiles comes first (contract 8).
+	r.Details = m.details
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	for _, f := range r.Findings {
 		if f.Level == Fail || f.Level == Warn && r.Result == OK {
@@ -125,11 +138,24 @@ func run(ctx context.Context, m *machine) Report {
 	return r
 }
 
+// rank orders the findings: causes before what they cause, and what is lost before what works.
+// Programs that cannot be listed come before other losses, since the profiles show no sign of them
+// (contract 8).
 func rank(f Finding) int {
-	if f.Check == programsCheck && f.Level == Warn {
+	lost := f.Level == Warn || f.Level == Fail
+	switch {
+	case f.Check == userCheck:
 		return 0
+	case lost && (f.Check == whoseCheck || f.Check == namespaceCheck):
+		return 1
+	case lost && f.Check == programsCheck:
+		return 2
+	case lost:
+		return 3
+	case f.Check == capabilitiesCheck && f.Level == Note: // which says how to grant them
+		return 4
 	}
-	return 1
+	return 5
 }
 
 // running is the running kernel.

@@ -23,20 +23,20 @@ func TestFindings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files  map[string]string
 		kernel fake
-		want   Finding // of which Found, Lost and each Remedy is contained in that of the report
+		want   Finding // the report contains its Found, Lost and each Remedy
 		code   int
 	}{
 		"healthy":   {want: Finding{Check: "symbols: kallsyms", Level: OK, Found: "1 symbol of the core kernel, read in"}},
-		"programs":  {want: Finding{Check: "bpf(2)", Level: OK, Found: "3 programs listed"}},
+		"programs":  {want: Finding{Check: programsCheck, Level: OK, Found: "3 programs listed"}},
 		"functions": {want: Finding{Check: "symbols: bpf", Level: OK, Found: "1 BPF function, read in"}},
 		"modules":   {want: Finding{Check: "symbols: modules", Level: OK, Found: "1 symbol of modules, read in"}},
 		"build id":  {want: Finding{Check: "build id", Level: OK, Found: "abcd"}},
 		"clocks":    {want: Finding{Check: "clocks", Level: OK, Found: "up for 1h30m0s, since 2026-01-02T03:04:05Z"}},
-		"lockdown":  {want: Finding{Check: "lockdown", Level: OK, Found: "integrity"}},
+		"lockdown":  {want: Finding{Check: "lockdown", Level: OK, Found: "integrity: it forbids nothing that kernelsym does"}},
 		"no CAP_SYSLOG": {
 			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
 			want: Finding{Check: "symbols: kallsyms", Level: Fail, Found: kallsyms.ErrRestricted.Error(), Remedy: []string{
-				"securityContext: {capabilities: {add: [SYSLOG]}}", "CapabilityBoundingSet=CAP_SYSLOG (for a user other than root also AmbientCapabilities=CAP_SYSLOG)",
+				"grant CAP_SYSLOG",
 			}},
 			code: 2,
 		},
@@ -47,117 +47,157 @@ func TestFindings(t *testing.T) {
 			}},
 			code: 2,
 		},
+		"how to grant it": {
+			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
+			want: Finding{Check: "capabilities", Level: Note, Found: "not effective: CAP_SYSLOG", Remedy: []string{
+				"securityContext: {capabilities: {add: [SYSLOG]}}",
+				"CapabilityBoundingSet=CAP_SYSLOG (the same as AmbientCapabilities= for a user other than root)",
+			}},
+			code: 2,
+		},
+		"how to grant several": {
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
+			kernel: fake{record: errPerf, list: errPrograms},
+			want: Finding{Check: "capabilities", Level: Note, Remedy: []string{
+				"{add: [PERFMON, SYS_ADMIN]}", "CapabilityBoundingSet=CAP_PERFMON CAP_SYS_ADMIN",
+			}},
+			code: 1,
+		},
+		"an ordinary user": {
+			files: map[string]string{"proc/self/status": "Uid:\t1000\t1000\t1000\t1000\n" + withCapabilities()},
+			want: Finding{Check: "user", Level: Note, Found: "run it as root: user 1000 has no capabilities", Remedy: []string{
+				"sudo kernelsym doctor",
+			}},
+		},
 		"kptr_restrict": {
 			files: map[string]string{"proc/sys/kernel/kptr_restrict": "2"},
-			want:  Finding{Check: "kernel.kptr_restrict", Level: Fail, Found: "2:", Remedy: []string{"sysctl -w kernel.kptr_restrict=1"}},
-			code:  2,
+			want:  Finding{Check: "kptr_restrict", Level: Note, Found: "2: the kernel hides its addresses from every process"},
 		},
 		"addresses for some": {
 			files: map[string]string{"proc/sys/kernel/kptr_restrict": "0"},
-			want:  Finding{Check: "kernel.kptr_restrict", Level: OK, Found: "0: the kernel shows its addresses to those who have CAP_SYSLOG"},
+			want:  Finding{Check: "kptr_restrict", Level: OK, Found: "0: CAP_SYSLOG shows the kernel's addresses"},
 		},
 		"addresses for everybody": {
 			files: map[string]string{"proc/sys/kernel/kptr_restrict": "0", "proc/sys/kernel/perf_event_paranoid": "1"},
-			want:  Finding{Check: "kernel.kptr_restrict", Level: OK, Found: "0: the kernel shows its addresses to everybody, as kernel.perf_event_paranoid is 1"},
+			want:  Finding{Check: "kptr_restrict", Level: OK, Found: "0: the kernel shows its addresses to every process, since kernel.perf_event_paranoid is 1"},
 		},
 		"no part of BPF": {
 			kernel: fake{record: errPerf},
-			want:   Finding{Check: "symbols: bpf", Level: Warn, Lost: "part of what is known of BPF programs", Remedy: []string{"seccomp"}},
+			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "1 BPF function, read in"}, // perf events say what is lost
 			code:   1,
 		},
-		"capability": {
+		"capabilities": {
 			files: map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, sysAdmin)},
-			want:  Finding{Check: "CAP_BPF", Level: Note, Found: "nothing is lost"},
+			want:  Finding{Check: "capabilities", Level: OK, Found: "all that are needed here are effective"},
 		},
 		"perf refused": {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
 			kernel: fake{record: errPerf},
-			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Found: perfring.ErrPermission.Error(), Remedy: []string{
-				"securityContext: {capabilities: {add: [PERFMON]}}", "CapabilityBoundingSet=CAP_PERFMON", "sysctl -w kernel.perf_event_paranoid=0",
+			want: Finding{Check: "perf events", Level: Warn, Found: perfring.ErrPermission.Error(), Remedy: []string{
+				"grant CAP_PERFMON", "or for all users: sysctl -w kernel.perf_event_paranoid=0",
 			}},
 			code: 1,
 		},
 		"perf refused to the capability by a sysctl": {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon), "proc/sys/kernel/perf_event_paranoid": "4"},
 			kernel: fake{record: errPerf},
-			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
+			want: Finding{Check: "perf events", Level: Warn, Remedy: []string{
 				"sysctl -w kernel.perf_event_paranoid=2", "allow perf_event_open in the seccomp profile",
 			}},
 			code: 1,
 		},
 		"a sysctl of Debian's": {
 			files: map[string]string{"proc/sys/kernel/perf_event_paranoid": "3"},
-			want:  Finding{Check: "kernel.perf_event_paranoid", Level: OK, Found: "3: perf events take CAP_SYS_ADMIN"},
+			want:  Finding{Check: "perf_event_paranoid", Level: OK, Found: "3: perf events need CAP_SYS_ADMIN on Debian and Ubuntu"},
+		},
+		"perf refused by a seccomp filter": {
+			files:  map[string]string{"proc/self/status": "Seccomp:\t2\n" + withCapabilities(syslog, perfmon)},
+			kernel: fake{record: errPerf},
+			want: Finding{Check: "perf events", Level: Warn, Remedy: []string{
+				"a seccomp filter is active: allow perf_event_open in the seccomp profile",
+			}},
+			code: 1,
+		},
+		"perf refused by a security module": {
+			files:  map[string]string{"proc/self/status": "Seccomp:\t0\n" + withCapabilities(syslog, perfmon)},
+			kernel: fake{record: errPerf},
+			want:   Finding{Check: "perf events", Level: Warn, Remedy: []string{"allow perf_event_open in the security module (SELinux"}},
+			code:   1,
 		},
 		"perf refused in spite of the capability": {
 			kernel: fake{record: errPerf},
-			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"allow perf_event_open in the seccomp profile"}},
+			want:   Finding{Check: "perf events", Level: Warn, Remedy: []string{"allow perf_event_open in the seccomp profile"}},
 			code:   1,
 		},
 		"no memory": {
-			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
+			files: map[string]string{
+				"proc/self/status":                    withCapabilities(syslog),
+				"proc/self/limits":                    "Max locked memory         8388608              8388608              bytes     \n",
+				"proc/sys/kernel/perf_event_mlock_kb": "4096",
+			},
 			kernel: fake{record: perfring.ErrMemory},
-			want: Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{
-				"add: [IPC_LOCK]", "CapabilityBoundingSet=CAP_IPC_LOCK", "kernel.perf_event_mlock_kb",
+			want: Finding{Check: "perf events", Level: Warn, Remedy: []string{
+				"grant CAP_IPC_LOCK", "or raise RLIMIT_MEMLOCK (now 8388608 bytes): LimitMEMLOCK=",
+				"or for all users (now 4096): sysctl -w kernel.perf_event_mlock_kb=8192",
 			}},
 			code: 1,
 		},
 		"no files": {
 			kernel: fake{record: perfring.ErrFiles},
-			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"LimitNOFILE="}},
+			want:   Finding{Check: "perf events", Level: Warn, Remedy: []string{"LimitNOFILE="}},
 			code:   1,
 		},
 		"old kernel": {
 			kernel: fake{record: perfring.ErrUnsupported},
-			want:   Finding{Check: "perf events with KSYMBOL", Level: Warn, Remedy: []string{"Linux 5.1"}},
+			want:   Finding{Check: "perf events", Level: Warn, Remedy: []string{"Linux 5.1"}},
 			code:   1,
 		},
 		"bpf refused": {
-			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, capBPF)},
+			files:  map[string]string{"proc/self/status": withCapabilities(syslog, perfmon)},
 			kernel: fake{list: errPrograms},
-			want: Finding{Check: "bpf(2)", Level: Warn, Found: bpf.ErrPermission.Error(), Lost: "source lines of all", Remedy: []string{
-				"securityContext: {capabilities: {add: [SYS_ADMIN]}}", "CapabilityBoundingSet=CAP_SYS_ADMIN",
+			want: Finding{Check: programsCheck, Level: Warn, Found: bpf.ErrPermission.Error(), Lost: "source lines of all", Remedy: []string{
+				"grant CAP_SYS_ADMIN",
 			}},
 			code: 1,
 		},
 		"bpf refused in spite of the capability": {
 			kernel: fake{list: errPrograms},
-			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"allow bpf in the seccomp profile"}},
+			want:   Finding{Check: programsCheck, Level: Warn, Remedy: []string{"allow bpf in the seccomp profile"}},
 			code:   1,
 		},
 		"bpf hidden": {
 			files:  map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin)},
 			kernel: fake{list: bpf.ErrHidden},
-			want:   Finding{Check: "bpf(2)", Level: Warn, Remedy: []string{"add: [SYSLOG]", "CapabilityBoundingSet=CAP_SYSLOG"}},
+			want:   Finding{Check: programsCheck, Level: Warn, Remedy: []string{"grant CAP_SYSLOG"}},
 			code:   1,
 		},
 		"no source of BPF": {
 			kernel: fake{list: errPrograms},
-			want:   Finding{Check: "symbols: bpf", Level: Warn, Found: bpf.ErrPermission.Error(), Remedy: []string{"seccomp"}},
+			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "; incomplete, see above"},
 			code:   1,
+		},
+		"perf and bpf hidden by a seccomp filter": {
+			files:  map[string]string{"proc/self/status": "Seccomp:\t2\n" + withCapabilities(syslog, perfmon, sysAdmin)},
+			kernel: fake{record: perfring.ErrUnsupported, list: bpf.ErrUnsupported},
+			want: Finding{Check: programsCheck, Level: Warn, Found: bpf.ErrUnsupported.Error(), Remedy: []string{
+				"a seccomp filter is active, which can hide bpf: allow it",
+			}},
+			code: 1,
 		},
 		"kernel without BPF": {
 			kernel: fake{list: bpf.ErrUnsupported},
-			want:   Finding{Check: "bpf(2)", Level: Note, Found: bpf.ErrUnsupported.Error()},
-			code:   1, // the fake source complains; the real one does not
+			want:   Finding{Check: programsCheck, Level: Note, Found: bpf.ErrUnsupported.Error()},
 		},
 		"no netlink": {
 			kernel: fake{receive: &fs.PathError{Op: "socket", Path: "netlink", Err: fs.ErrPermission}},
-			want:   Finding{Check: "netlink", Level: Warn, Found: "netlink", Remedy: []string{"run as root"}},
+			want:   Finding{Check: eventsCheck, Level: Warn, Found: "netlink", Remedy: []string{"run as root"}},
 			code:   1,
 		},
 		"no events in this network namespace": {
 			kernel: fake{receive: uevent.ErrUnreachable},
-			want: Finding{Check: "netlink", Level: Warn, Found: uevent.ErrUnreachable.Error(), Lost: "for less than a second", Remedy: []string{
+			want: Finding{Check: eventsCheck, Level: Warn, Found: uevent.ErrUnreachable.Error(), Lost: "for less than a second", Remedy: []string{
 				"hostNetwork: true", "--network=host",
 			}},
-			code: 1,
-		},
-		"no blind time": {want: Finding{Check: "blind time", Level: OK, Found: "none"}},
-		"blind time": {
-			kernel: fake{record: errPerf, receive: uevent.ErrUnreachable},
-			want: Finding{Check: "blind time", Level: Warn, Found: "the list of BPF programs; between two readings of the list of modules",
-				Lost: "names of frames of that time"},
 			code: 1,
 		},
 		"no sysfs": {
@@ -169,12 +209,11 @@ func TestFindings(t *testing.T) {
 		},
 		"kernel frames without build id": {
 			files: map[string]string{"sys/kernel/notes": "-"},
-			want: Finding{Check: "symbols: kallsyms", Level: Warn, Found: "; kernel frames get no build id",
-				Remedy: []string{"mount the host's /sys/kernel/notes at "}},
-			code: 1,
+			want:  Finding{Check: "symbols: kallsyms", Level: Note, Found: "; incomplete, see above"},
+			code:  1,
 		},
 		"no procfs": {
-			files: map[string]string{"proc/sys/kernel/osrelease": "-", "proc/kallsyms": "-"},
+			files: map[string]string{"proc/sys/kernel/osrelease": "-", "proc/version": "-", "proc/kallsyms": "-"},
 			want:  Finding{Check: "kernel", Level: Fail, Found: "is not the /proc", Remedy: []string{"set procfs to /proc,"}},
 			code:  2,
 		},
@@ -194,8 +233,33 @@ func TestFindings(t *testing.T) {
 		},
 		"gVisor": {
 			files: map[string]string{"proc/version": "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"},
-			want:  Finding{Check: "whose kernel", Level: Warn, Found: "looks like gVisor's", Remedy: []string{"runtimeClassName"}},
+			want:  Finding{Check: "whose kernel", Level: Warn, Found: "gVisor's, by its version", Remedy: []string{"runtimeClassName"}},
 			code:  1,
+		},
+		"gVisor since 2026": {
+			files:  map[string]string{"proc/version": "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n", "proc/kallsyms": "-"},
+			kernel: fake{record: perfring.ErrUnsupported, list: bpf.ErrUnsupported},
+			want:   Finding{Check: "whose kernel", Level: Warn, Found: "gVisor's", Remedy: []string{"runtimeClassName"}},
+			code:   2,
+		},
+		"no remedy in a sandbox": {
+			files: map[string]string{
+				"proc/version":              "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+				"proc/sys/kernel/osrelease": "-",
+				"proc/kallsyms":             "-",
+			},
+			kernel: fake{record: perfring.ErrUnsupported},
+			want:   Finding{Check: "perf events", Level: Warn},
+			code:   2,
+		},
+		"release of an old gVisor": {
+			files: map[string]string{
+				"proc/version":              "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+				"proc/sys/kernel/osrelease": "-",
+				"proc/kallsyms":             "-",
+			},
+			want: Finding{Check: "kernel", Level: OK, Found: "Linux 4.4.0"},
+			code: 2,
 		},
 		"an old kernel of a distribution": {
 			files: map[string]string{"proc/version": "Linux version 4.4.0-21-generic (buildd@lgw01-21) #37-Ubuntu SMP\n"},
@@ -203,7 +267,7 @@ func TestFindings(t *testing.T) {
 		},
 		"Kata": {
 			files: map[string]string{"proc/cmdline": "systemd.unit=kata-containers.target agent.log=debug\n"},
-			want:  Finding{Check: "whose kernel", Level: Warn, Found: "looks like that of a virtual machine", Remedy: []string{"runtimeClassName"}},
+			want:  Finding{Check: "whose kernel", Level: Warn, Found: "that of a virtual machine", Remedy: []string{"runtimeClassName"}},
 			code:  1,
 		},
 		"container by its cgroup": {
@@ -217,12 +281,12 @@ func TestFindings(t *testing.T) {
 		"user namespace": {
 			files:  map[string]string{"proc/self/uid_map": "0 1000 1\n", "proc/kallsyms": hiddenList},
 			kernel: fake{record: errPerf, list: errPrograms},
-			want:   Finding{Check: "user namespace", Level: Warn, Found: "another", Remedy: []string{"hostUsers: false", "--userns=host"}},
+			want:   Finding{Check: "user namespace", Level: Warn, Found: "not the initial one", Remedy: []string{"hostUsers: false", "--userns=host"}},
 			code:   2,
 		},
 		"capability in a user namespace": {
 			files: map[string]string{"proc/self/uid_map": "0 1000 1\n"},
-			want:  Finding{Check: "CAP_SYSLOG", Level: Note, Found: "only in this user namespace"},
+			want:  Finding{Check: "capabilities", Level: Note, Found: "they do not count in this user namespace"},
 			code:  1,
 		},
 		"time namespace": {
@@ -275,7 +339,7 @@ func TestNothingCanBeRead(t *testing.T) {
 	r := run(t.Context(), m)
 	assert.Equal(t, 2, r.Code())
 	assert.Equal(t, Fail, finding(t, r, "kernel").Level)
-	for _, check := range []string{"whose kernel", "user namespace", "CAP_SYSLOG", "modules"} {
+	for _, check := range []string{"whose kernel", "user namespace", "capabilities", "modules"} {
 		f := finding(t, r, check)
 		assert.Equal(t, Note, f.Level, check)
 		assert.Contains(t, f.Found, "not known", check)

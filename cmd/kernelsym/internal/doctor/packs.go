@@ -6,21 +6,7 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/packs"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
-
-// build is the core kernel or a module, as it runs.
-type build struct{ name, id string }
-
-// buildsOf returns the builds in a table that have a build id.
-func buildsOf(t *symtab.Table) (builds []build) {
-	for _, image := range t.Live() {
-		if image.Text != nil && image.BuildID != "" {
-			builds = append(builds, build{image.Name(), image.BuildID})
-		}
-	}
-	return builds
-}
 
 // checkPacks looks for the packs of the running builds, as the processor would.
 func checkPacks(m *machine) []Finding {
@@ -29,17 +15,17 @@ func checkPacks(m *machine) []Finding {
 	}
 	var missing, symbolsOnly []string
 	var findings []Finding
-	refused := make(map[string]bool) // by what is said of it
+	refused := make(map[string]bool) // by the error
 	lined := 0
-	for _, b := range m.builds {
-		p, err := packs.Read(m.packs, b.id)
+	for _, b := range m.details.Builds {
+		p, err := packs.Read(m.packs, b.BuildID)
 		switch {
 		case err == nil && p.HasLines():
 			lined++
 		case err == nil:
-			symbolsOnly = append(symbolsOnly, b.name)
+			symbolsOnly = append(symbolsOnly, b.Name)
 		case packs.ReasonOf(err) == packs.NotFound:
-			missing = append(missing, b.name)
+			missing = append(missing, b.Name)
 		case !refused[err.Error()]:
 			refused[err.Error()] = true
 			findings = append(findings, Finding{
@@ -47,7 +33,7 @@ func checkPacks(m *machine) []Finding {
 			})
 		}
 	}
-	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d builds that run", lined, len(m.builds))}
+	f := Finding{Check: packsCheck, Level: OK, Found: fmt.Sprintf("source lines for %d of %d running builds", lined, len(m.details.Builds))}
 	if len(symbolsOnly) > 0 {
 		f.Level = Note
 		f.Found += "; symbols only for " + list(symbolsOnly)
@@ -61,21 +47,21 @@ func checkPacks(m *machine) []Finding {
 
 const (
 	packsCheck = "packs"
-	lostLines  = "source lines and inlined functions; on a gateway, names, too"
+	lostLines  = "source lines and inlined functions; on a gateway also names"
 )
 
-// packRemedies says what to do about packs that are not used.
+// packRemedies says what to do about missing or refused packs.
 func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
 		return []string{"chmod -R go-w " + m.packs}
 	}
 	return []string{
-		"with the debug package of the kernel: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
-		"or without one, as root, symbols only: kernelsym pack --running -o " + m.packs,
+		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
+		"otherwise, as root and for symbols only: kernelsym pack --running -o " + m.packs,
 	}
 }
 
-// list returns a few of some names, and how many there are further.
+// list returns the first few names and the number of others.
 func list(names []string) string {
 	const few = 5
 	slices.Sort(names)

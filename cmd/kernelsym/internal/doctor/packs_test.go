@@ -45,32 +45,32 @@ func TestPacks(t *testing.T) {
 	}{
 		"both": {
 			packOf(t, coreID, "vmlinux", true), packOf(t, moduleID, "xfs", true), 0o755,
-			[]Finding{{Level: OK, Found: "source lines for 2 of 2 builds that run"}},
+			[]Finding{{Level: OK, Found: "source lines for 2 of 2 running builds"}},
 		},
 		"symbols only": {
 			packOf(t, coreID, "vmlinux", true), packOf(t, moduleID, "xfs", false), 0o755,
-			[]Finding{{Level: Note, Found: "source lines for 1 of 2 builds that run; symbols only for xfs"}},
+			[]Finding{{Level: Note, Found: "source lines for 1 of 2 running builds; symbols only for xfs"}},
 		},
 		"one": {
 			packOf(t, coreID, "vmlinux", true), nil, 0o755,
-			[]Finding{{Level: Warn, Found: "source lines for 1 of 2 builds that run; no pack of xfs", Remedy: []string{release}}},
+			[]Finding{{Level: Warn, Found: "source lines for 1 of 2 running builds; no pack of xfs", Remedy: []string{release}}},
 		},
 		"none": {
 			nil, nil, 0o755,
-			[]Finding{{Level: Warn, Found: "source lines for 0 of 2 builds that run; no pack of vmlinux, xfs", Remedy: []string{release}}},
+			[]Finding{{Level: Warn, Found: "source lines for 0 of 2 running builds; no pack of vmlinux, xfs", Remedy: []string{release}}},
 		},
 		"damaged": {
 			packOf(t, coreID, "vmlinux", true), packOf(t, moduleID, "xfs", true)[:100], 0o755,
 			[]Finding{
-				{Level: OK, Found: "source lines for 1 of 2 builds that run"},
 				{Level: Warn, Found: moduleID + ".kspack: damaged pack", Remedy: []string{release}},
+				{Level: OK, Found: "source lines for 1 of 2 running builds"},
 			},
 		},
 		"others write": {
 			packOf(t, coreID, "vmlinux", true), nil, 0o777,
 			[]Finding{
-				{Level: OK, Found: "source lines for 0 of 2 builds that run"},
 				{Level: Warn, Found: "run chmod go-w", Remedy: []string{"chmod -R go-w "}},
+				{Level: OK, Found: "source lines for 0 of 2 running builds"},
 			},
 		},
 	} {

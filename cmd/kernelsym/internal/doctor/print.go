@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// WriteJSON writes the report as JSON. Fields and levels are stable; what is found,
-// lost and to be changed is for people.
+// WriteJSON writes the report as JSON. Fields and levels are stable. The texts are for people.
 func (r *Report) WriteJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -16,7 +15,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// The colors of levels, and of what is not to stand out (ECMA-48).
+// The colors of levels and of labels (ECMA-48).
 var colors = map[Level]string{OK: "\x1b[32m", Note: "\x1b[36m", Warn: "\x1b[33m", Fail: "\x1b[31m"}
 
 const (
@@ -24,14 +23,14 @@ const (
 	plain = "\x1b[0m"
 )
 
-// summary says what a result means.
+// summary explains a result.
 var summary = map[Level]string{
 	OK:   "Everything works: kernel frames get names, file IDs and source lines.",
-	Warn: "Something is lost: see what is marked with warn.",
-	Fail: "No names: kernel frames pass through as they came. See what is marked with fail.",
+	Warn: "Something is lost: see the lines marked warn.",
+	Fail: "Kernel frames get no names: see the lines marked fail.",
 }
 
-// WriteText writes the report for people, in color if they like.
+// WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer, color bool) error {
 	paint := func(code, text string) string {
 		if !color {
@@ -48,9 +47,9 @@ func (r *Report) WriteText(w io.Writer, color bool) error {
 	indent := strings.Repeat(" ", len("warn  ")+width+2)
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", paint(colors[f.Level], fmt.Sprintf("%-4s", f.Level)), width, f.Check,
-			strings.ReplaceAll(f.Found, "\n", "\n"+indent))
+			wrap(f.Found, indent))
 		if f.Lost != "" {
-			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), f.Lost)
+			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), wrap(f.Lost, indent+"        "))
 		}
 		label := "remedy:"
 		for _, line := range f.Remedy {
@@ -64,4 +63,25 @@ func (r *Report) WriteText(w io.Writer, color bool) error {
 	fmt.Fprintf(&b, "\n%s\n", paint(colors[r.Result], summary[r.Result]))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// wrap breaks the lines of a text, which begins in the column where indent ends.
+func wrap(text, indent string) string {
+	const columns = 110
+	var b strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		column := 0
+		for _, word := range strings.Fields(line) {
+			switch {
+			case column == 0 && i > 0 || column > 0 && len(indent)+column+len(word) >= columns:
+				b.WriteString("\n" + indent)
+				column = 0
+			case column > 0:
+				b.WriteByte(' ')
+			}
+			b.WriteString(word)
+			column += len(word) + 1
+		}
+	}
+	return b.String()
 }

@@ -10,70 +10,69 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
+// perfCheck is the check whether records of loads and unloads can be received.
+const perfCheck = "perf events"
+
 func checkPerf(m *machine) []Finding {
 	err := m.records
 	if err == nil {
-		return []Finding{{Check: "perf events with KSYMBOL", Level: OK, Found: "BPF programs are named from the moment they are loaded"}}
+		return []Finding{{Check: perfCheck, Level: OK, Found: "BPF programs have names from the moment they are loaded"}}
 	}
 	return []Finding{{
-		Check: "perf events with KSYMBOL", Level: Warn, Found: err.Error(),
-		Lost:   "names of short-lived BPF programs and of all trampolines: the list of programs is read every 250ms instead",
+		Check: perfCheck, Level: Warn, Found: err.Error(),
+		Lost: "names of short-lived BPF programs and of all trampolines; " +
+			"frames can lack names between two readings of the list of programs, every 250ms",
 		Remedy: m.remedies(err),
 	}}
 }
 
 // programsCheck is the check whether BPF programs can be listed.
-const programsCheck = "bpf(2)"
+const programsCheck = "BPF programs"
 
 func checkBPF(m *machine) []Finding {
 	n, err := m.kernel.listPrograms()
 	switch {
-	case errors.Is(err, bpf.ErrUnsupported):
+	case errors.Is(err, bpf.ErrUnsupported) && len(m.remedies(err)) == 0: // a kernel without BPF
 		return []Finding{{Check: programsCheck, Level: Note, Found: err.Error()}}
 	case err != nil:
 		return []Finding{{
 			Check: programsCheck, Level: Warn,
-			Found:  "BPF programs loaded before the collector starts have no names: " + err.Error(),
-			Lost:   "names of these programs for as long as they run; source lines of all BPF programs",
+			Found:  err.Error(),
+			Lost:   "names of BPF programs loaded before the collector starts, for as long as they run; source lines of all",
 			Remedy: m.remedies(err),
 		}}
 	}
 	return []Finding{{Check: programsCheck, Level: OK, Found: counted(n, "program") + " listed"}}
 }
 
+// eventsCheck is the check whether events of modules can be received.
+const eventsCheck = "module events"
+
 func checkEvents(m *machine) []Finding {
 	if err := m.events; err != nil {
 		return []Finding{{
-			Check: "netlink", Level: Warn, Found: err.Error(),
-			Lost:   "names of modules that are there for less than a second: the list of modules is read every second instead",
+			Check: eventsCheck, Level: Warn, Found: err.Error(),
+			Lost:   "names of modules that are loaded for less than a second: the list of modules is read every second instead",
 			Remedy: m.remedies(err),
 		}}
 	}
-	return []Finding{{Check: "netlink", Level: OK, Found: "modules are named from the moment they are loaded"}}
+	return []Finding{{Check: eventsCheck, Level: OK, Found: "modules have names from the moment they are loaded"}}
 }
 
-// checkBlindTime says when code may come and go unseen. It comes after checkSymbols.
+// checkBlindTime reports records that were lost while symbols were read. It comes after
+// checkSymbols.
 func checkBlindTime(m *machine) []Finding {
-	f := Finding{Check: "blind time", Level: OK, Found: "none: loads and unloads are recorded as they happen"}
-	var causes []string
-	if m.records != nil {
-		causes = append(causes, "between two readings of the list of BPF programs")
+	if m.blind == 0 || m.records != nil || m.events != nil { // then it is the time between two readings
+		return nil
 	}
-	if m.events != nil {
-		causes = append(causes, "between two readings of the list of modules")
-	}
-	if m.blind > 0 {
-		causes = append(causes, fmt.Sprintf("%v in which records were lost while symbols were read", m.blind))
-	}
-	if len(causes) > 0 {
-		f.Level, f.Found = Warn, strings.Join(causes, "; ")
-		f.Lost = "names of frames of that time, where it is not certain what had their addresses"
-	}
-	return []Finding{f}
+	return []Finding{{
+		Check: "blind time", Level: Warn, Found: fmt.Sprintf("records were lost for %v while symbols were read", m.blind),
+		Lost:   "names of frames of that time whose addresses may have changed owner",
+		Remedy: []string{"see whether the machine is overloaded, or a CPU limit throttles the collector"},
+	}}
 }
 
-// checkModules looks at the list of modules and, for what they are, at one of them
-// in sysfs.
+// checkModules reads the list of modules, and the files of one module in sysfs.
 func checkModules(m *machine) []Finding {
 	list, err := os.ReadFile(filepath.Join(m.procfs, "modules"))
 	if errors.Is(err, os.ErrNotExist) && readText(m.settings, "sys/kernel/osrelease") == "" {
@@ -102,7 +101,7 @@ func checkModules(m *machine) []Finding {
 	return []Finding{f}
 }
 
-// readFiles reads the files of a directory, as only their owner may.
+// readFiles reads the files of a directory, which only their owner may.
 func readFiles(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {

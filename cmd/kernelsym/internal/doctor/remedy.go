@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
@@ -12,10 +13,19 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// remedies returns what to change about an error of a source, on this machine: of
-// what the error names, that which is not so already.
+// remedies returns what to change on this machine about an error of a source. It leaves out what
+// is so already, and what does not help in a sandbox.
 func (m *machine) remedies(err error) (lines []string) {
+	if m.sandbox {
+		return nil // but to leave it
+	}
 	add := func(more ...string) { lines = append(lines, more...) }
+	or := func(line string) {
+		if len(lines) > 0 {
+			line = "or " + line
+		}
+		add(line)
+	}
 	if errors.Is(err, kallsyms.ErrRestricted) || errors.Is(err, bpf.ErrHidden) {
 		if v, ok := m.sysctl("kernel.kptr_restrict"); ok && v >= 2 {
 			add(sysctlRemedy("kernel.kptr_restrict", 1))
@@ -29,30 +39,35 @@ func (m *machine) remedies(err error) (lines []string) {
 		}
 		v, _ := m.sysctl("kernel.perf_event_paranoid")
 		if v >= closedToPerfmon && !m.rights.has(sysAdmin) {
-			add(sysctlRemedy("kernel.perf_event_paranoid", closedToPerfmon-1) + ", from which on CAP_PERFMON is enough; or grant CAP_SYS_ADMIN")
+			add(sysctlRemedy("kernel.perf_event_paranoid", closedToPerfmon-1) + ", so that CAP_PERFMON is enough; or grant CAP_SYS_ADMIN")
 		}
 		add(grant...)
 		if v > 0 && !m.rights.has(perfmon) && !m.rights.has(sysAdmin) {
-			add("or, for every user: " + sysctlRemedy("kernel.perf_event_paranoid", 0))
+			or("for all users: " + sysctlRemedy("kernel.perf_event_paranoid", 0))
 		}
 	}
 	if errors.Is(err, perfring.ErrMemory) {
 		add(m.grant(ipcLock, "")...)
-		add("or raise the memory that may be locked: LimitMEMLOCK= in a systemd unit, ulimit -l in a shell, or for every user: " +
-			sysctlRemedy("kernel.perf_event_mlock_kb", 2048))
+		or("raise RLIMIT_MEMLOCK (now " + m.lockedMemory() + ")" + ": LimitMEMLOCK= in a systemd unit, ulimit -l in a shell")
+		kilobytes, _ := m.sysctl("kernel.perf_event_mlock_kb")
+		or("for all users" + fmt.Sprintf(" (now %d)", kilobytes) + ": " + sysctlRemedy("kernel.perf_event_mlock_kb", max(2048, 2*kilobytes)))
 	}
 	if errors.Is(err, perfring.ErrFiles) {
-		add("raise the limit of open files: LimitNOFILE= in a systemd unit, ulimit -n in a shell")
+		add("raise RLIMIT_NOFILE: LimitNOFILE= in a systemd unit, ulimit -n in a shell")
 	}
 	if errors.Is(err, uevent.ErrUnreachable) {
 		add("in Kubernetes: hostNetwork: true, or do not set hostUsers: false in the pod",
-			"in Docker: run with --network=host or --userns=host; no rootless Docker or Podman")
+			"in Docker: run with --network=host or --userns=host; do not use rootless Docker or Podman")
+	}
+	if errors.Is(err, bpf.ErrUnsupported) {
+		add(m.hiddenBySeccomp("bpf")...)
 	}
 	if errors.Is(err, bpf.ErrPermission) {
 		add(m.grant(sysAdmin, "bpf")...)
 	}
 	if errors.Is(err, perfring.ErrUnsupported) {
-		add("a kernel since Linux 5.1, built with CONFIG_PERF_EVENTS and CONFIG_BPF_SYSCALL")
+		add("use Linux 5.1 or later, built with CONFIG_PERF_EVENTS and CONFIG_BPF_SYSCALL")
+		add(m.hiddenBySeccomp("perf_event_open")...)
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -61,21 +76,38 @@ func (m *machine) remedies(err error) (lines []string) {
 	return lines
 }
 
-// grant says how to have a capability. Where it is effective, the system call that
-// is refused all the same is named.
+// grant says to grant a capability. If it is effective, it says what else can refuse the system
+// call. In a user namespace, capabilities do not help.
 func (m *machine) grant(c right, call string) []string {
 	switch {
 	case m.rights.userNamespace:
-		return []string{"run in the first user namespace: there, CAP_" + c.String() + " counts"}
-	case m.rights.has(c) && call != "":
-		return []string{"CAP_" + c.String() + " is effective: allow " + call + " in the seccomp profile (securityContext.seccompProfile) or security module"}
-	case m.rights.has(c):
+		return nil
+	case !m.rights.has(c):
+		if !slices.Contains(m.wanted, c) {
+			m.wanted = append(m.wanted, c)
+		}
+		return []string{"grant CAP_" + c.String()}
+	case call == "":
 		return nil
 	}
-	return []string{
-		"in a container: " + fmt.Sprintf("securityContext: {capabilities: {add: [%v]}}", c),
-		fmt.Sprintf("in a systemd unit: CapabilityBoundingSet=CAP_%v (for a user other than root also AmbientCapabilities=CAP_%[1]v)", c),
+	switch m.rights.seccomp {
+	case seccompOff:
+		return []string{"CAP_" + c.String() + " is effective and no seccomp filter is active: allow " + call +
+			" in the security module (SELinux, AppArmor), whose log says what it refused"}
+	case seccompFilter:
+		return []string{"CAP_" + c.String() + " is effective and a seccomp filter is active: allow " + call +
+			" in the seccomp profile (securityContext.seccompProfile)"}
 	}
+	return []string{"CAP_" + c.String() + " is effective: allow " + call +
+		" in the seccomp profile (securityContext.seccompProfile) or security module"}
+}
+
+// hiddenBySeccomp says that a filter can make a system call look as if the kernel did not have it.
+func (m *machine) hiddenBySeccomp(call string) []string {
+	if m.rights.seccomp != seccompFilter {
+		return nil
+	}
+	return []string{"a seccomp filter is active, which can hide " + call + ": allow it in the seccomp profile (securityContext.seccompProfile)"}
 }
 
 func sysctlRemedy(name string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", name, value) }
@@ -88,19 +120,18 @@ func (m *machine) fileRemedy(err *fs.PathError) string {
 		}
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return "run as root, to whom the file belongs; the capabilities can all be dropped but those named here"
+		return "run as root, which owns the file; all capabilities but those named here can be dropped"
 	}
-	return "look why " + err.Path + " cannot be read"
+	return "find out why " + err.Path + " cannot be read"
 }
 
-// mountRemedy says how to have a file of /proc or /sys that is missing below the
-// directory which stands for those.
+// mountRemedy says how to provide a file of /proc or /sys that is missing below at.
 func mountRemedy(at, kind, file string) string {
 	key := map[string]string{"/proc": "procfs", "/sys": "sysfs"}[kind]
 	if at != kind {
-		return fmt.Sprintf("set %s to %s, which tells of the machine's kernel in a container, too; "+
-			"or, if that lacks it, mount the host's %s%s at %s%s, read-only", key, kind, kind, file, at, file)
+		return fmt.Sprintf("set %s to %s, which shows the machine's kernel in a container, too; "+
+			"or, if the file is missing there, mount the host's %s%s at %s%s, read-only", key, kind, kind, file, at, file)
 	}
-	return fmt.Sprintf("if the container runtime hides it: mount the host's %s%s at /host%s%s, read-only, and set %s to /host%s "+
+	return fmt.Sprintf("if the container runtime hides the file: mount the host's %s%s at /host%s%s, read-only, and set %s to /host%s "+
 		"(deploy/kubernetes/components/host-mounts)", kind, file, kind, file, key, kind)
 }

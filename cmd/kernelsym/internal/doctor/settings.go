@@ -10,14 +10,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// What the checks that read files say is lost.
+// What is lost, in more than one check.
 const (
 	lostNames   = "all names of kernel code; profiles pass through as they came"
-	lostFileIDs = "build ids and file IDs of kernel frames, and with them the check that a profile is of this kernel"
+	lostFileIDs = "build ids and file IDs of kernel frames, and the check that a profile comes from this kernel"
 )
 
 func checkKernel(m *machine) []Finding {
 	release := readText(m.settings, "sys/kernel/osrelease")
+	if release == "" { // as in old versions of gVisor
+		fields := strings.Fields(readText(m.settings, "version"))
+		if len(fields) > 2 && fields[1] == "version" {
+			release = fields[2]
+		}
+	}
 	if release == "" {
 		return []Finding{{
 			Check: "kernel", Level: Fail, Found: m.procfs + " is not the /proc of a Linux kernel", Lost: lostNames,
@@ -40,44 +46,47 @@ func checkBuildID(m *machine) []Finding {
 	id, err := buildid.Parse(notes)
 	if err != nil {
 		f.Found = fmt.Sprintf("%s: %v", name, err)
-		f.Remedy = []string{"a kernel that was linked with --build-id, as those of distributions are"}
+		f.Remedy = []string{"use a kernel that was linked with --build-id, as distributions do"}
 		return []Finding{f}
 	}
 	return []Finding{{Check: "build id", Level: OK, Found: id}}
 }
 
-// checkWhoseKernel guesses whether this is the kernel of the machine or that of a
-// sandbox around this process. There is no sure sign.
+const whoseCheck = "whose kernel"
+
+// checkWhoseKernel guesses whether this is the machine's kernel or that of a sandbox around this
+// process. There is no sure sign.
 func checkWhoseKernel(m *machine) []Finding {
 	f := Finding{
-		Check: "whose kernel", Level: Warn,
-		Lost:   "names of the node's kernel: this process sees another one",
-		Remedy: []string{"run the collector on the node itself: without runtimeClassName in the pod"},
+		Check: whoseCheck, Level: Warn,
+		Lost:   "all names of the machine's kernel: this process sees another kernel",
+		Remedy: []string{"run the collector outside of the sandbox: remove runtimeClassName from the pod"},
 	}
 	version, commandLine := readText(m.settings, "version"), readText(m.settings, "cmdline")
 	mounts := readText(m.settings, "self/mountinfo")
 	switch {
 	case version == "":
-		return []Finding{{Check: "whose kernel", Level: Note, Found: "not known: " + m.settings + "/version cannot be read"}}
-	case strings.HasPrefix(version, "Linux version 4.4.0") && strings.Contains(version, "Jan 10 15:06:54 PST 2016"):
-		// What the sentry answers to uname(2), since its first release.
-		f.Found = "looks like gVisor's: its version is the one that gVisor shows"
+		return []Finding{{Check: whoseCheck, Level: Note, Found: "not known: " + m.settings + "/version cannot be read"}}
+	case strings.Contains(version, "gvisor") || strings.Contains(version, "#1 SMP Sun Jan 10 15:06:54 PST 2016"):
+		// 4.4.0, since 2026 4.19.0-gvisor; the date is the same since its first release.
+		f.Found = "gVisor's, by its version: a sandbox without kallsyms, perf events and BPF programs"
 	case strings.Contains(commandLine, "kata-containers") || strings.Contains(commandLine, "agent.log") ||
 		strings.Contains(mounts, "kataShared"):
-		f.Found = "looks like that of a virtual machine which Kata Containers made for this pod"
+		f.Found = "that of a virtual machine of Kata Containers, by its command line or mounts"
 	case isContainer(m, mounts):
 		return []Finding{{
-			Check: "whose kernel", Level: OK,
-			Found: "the machine's, as it looks; this process is in a container",
+			Check: whoseCheck, Level: OK,
+			Found: "the machine's; this process is in a container",
 		}}
 	default:
-		return []Finding{{Check: "whose kernel", Level: OK, Found: "the machine's, as it looks; no sign of a sandbox or container"}}
+		return []Finding{{Check: whoseCheck, Level: OK, Found: "the machine's; no sign of a sandbox or container"}}
 	}
+	m.sandbox = true
 	return []Finding{f}
 }
 
-// isContainer looks for the usual signs of a container: where its control group is
-// or, as that can be hidden, what its root file system is made of.
+// isContainer looks for the usual signs of a container: its control group or, since that can be
+// hidden, its root file system.
 func isContainer(m *machine, mounts string) bool {
 	groups := readText(m.settings, "1/cgroup") + readText(m.settings, "self/cgroup")
 	for _, sign := range []string{"docker", "kubepods", "containerd", "libpod", "crio"} {
@@ -95,65 +104,41 @@ func isContainer(m *machine, mounts string) bool {
 	return false
 }
 
+const namespaceCheck = "user namespace"
+
 func checkUserNamespace(m *machine) []Finding {
 	if !m.rights.knownNamespace {
-		return []Finding{{Check: "user namespace", Level: Note, Found: "not known: " + m.settings + "/self/uid_map cannot be read"}}
+		return []Finding{{Check: namespaceCheck, Level: Note, Found: "not known: " + m.settings + "/self/uid_map cannot be read"}}
 	}
 	if !m.rights.userNamespace {
-		return []Finding{{Check: "user namespace", Level: OK, Found: "the first one"}}
+		return []Finding{{Check: namespaceCheck, Level: OK, Found: "the initial one"}}
 	}
 	return []Finding{{
-		Check: "user namespace", Level: Warn,
-		Found: "another than the first: the kernel does not respect this process's capabilities",
-		Lost:  "whatever takes a capability",
+		Check: namespaceCheck, Level: Warn,
+		Found: "not the initial one: the kernel ignores this process's capabilities",
+		Lost:  "everything that needs a capability",
 		Remedy: []string{
 			"in Kubernetes: do not set hostUsers: false in the pod",
-			"in Docker: run with --userns=host; no rootless Docker or Podman",
+			"in Docker: run with --userns=host; do not use rootless Docker or Podman",
 		},
 	}}
 }
 
-func checkCapabilities(m *machine) (findings []Finding) {
-	for _, c := range []right{syslog, perfmon, capBPF, sysAdmin} {
-		f := Finding{Check: "CAP_" + c.String(), Level: OK, Found: "effective"}
-		switch {
-		case !m.rights.known:
-			f.Level, f.Found = Note, "not known"
-		case m.rights.userNamespace && m.rights.effective>>c&1 == 1:
-			f.Level, f.Found = Note, "effective, but only in this user namespace"
-		case !m.rights.has(c):
-			f.Level, f.Found = Note, "not effective: "+without[c]
-		}
-		findings = append(findings, f)
-	}
-	return findings
-}
-
-// without says what a capability is for. Whether its lack costs anything, the
-// checks below find out.
-var without = map[right]string{
-	syslog:   "the kernel may hide where its code lies",
-	perfmon:  "perf events may be refused, unless CAP_SYS_ADMIN is effective",
-	capBPF:   "nothing is lost by that, listing programs takes CAP_SYS_ADMIN",
-	sysAdmin: "the kernel does not list BPF programs",
-}
-
 func checkPointers(m *machine) []Finding {
-	f := Finding{Check: "kernel.kptr_restrict", Level: OK}
+	f := Finding{Check: "kptr_restrict", Level: OK}
 	v, ok := m.sysctl("kernel.kptr_restrict")
 	switch {
 	case !ok:
 		f.Level, f.Found = Note, "cannot be read"
 	case v >= 2:
-		f.Level, f.Lost = Fail, lostNames
-		f.Found = fmt.Sprintf("%d: the kernel hides its addresses from everybody", v)
-		f.Remedy = []string{sysctlRemedy("kernel.kptr_restrict", 1)}
+		// What it costs is found by reading kallsyms.
+		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from every process", v)
 	case v == 1:
-		f.Found = "1: the kernel shows its addresses to those who have CAP_SYSLOG"
+		f.Found = "1: CAP_SYSLOG shows the kernel's addresses"
 	default:
-		f.Found = "0: the kernel shows its addresses to those who have CAP_SYSLOG"
+		f.Found = "0: CAP_SYSLOG shows the kernel's addresses"
 		if paranoid, ok := m.sysctl("kernel.perf_event_paranoid"); ok && paranoid <= 1 {
-			f.Found = fmt.Sprintf("0: the kernel shows its addresses to everybody, as kernel.perf_event_paranoid is %d", paranoid)
+			f.Found = fmt.Sprintf("0: the kernel shows its addresses to every process, since kernel.perf_event_paranoid is %d", paranoid)
 		}
 	}
 	return []Finding{f}
@@ -161,34 +146,32 @@ func checkPointers(m *machine) []Finding {
 
 func checkLockdown(m *machine) []Finding {
 	f := Finding{Check: "lockdown", Level: OK}
-	// The one in force stands in brackets, as "[none] integrity confidentiality".
+	// The mode in force is in brackets, as "[none] integrity confidentiality".
 	_, rest, found := strings.Cut(readText(m.sysfs, "kernel/security/lockdown"), "[")
 	mode, _, closed := strings.Cut(rest, "]")
 	if !found || !closed {
-		f.Level, f.Found = Note, "cannot be read: no lockdown in this kernel, or securityfs is not mounted"
-		return []Finding{f}
+		return nil // nothing depends on it
 	}
-	f.Found = mode + ": kernelsym does nothing that it forbids"
+	f.Found = mode + ": it forbids nothing that kernelsym does"
 	return []Finding{f}
 }
 
-// closedToPerfmon is the kernel.perf_event_paranoid from which on a patch of Debian's and
-// Ubuntu's kernels asks for CAP_SYS_ADMIN, whatever else is granted. To other kernels it means
-// what 2 does.
+// closedToPerfmon is the kernel.perf_event_paranoid from which kernels of Debian and Ubuntu require
+// CAP_SYS_ADMIN, because of a patch. In other kernels it means the same as 2.
 const closedToPerfmon = 3
 
 func checkParanoia(m *machine) []Finding {
-	f := Finding{Check: "kernel.perf_event_paranoid", Level: OK}
+	f := Finding{Check: "perf_event_paranoid", Level: OK}
 	v, ok := m.sysctl("kernel.perf_event_paranoid")
 	switch {
 	case !ok:
-		f.Level, f.Found = Note, "cannot be read: no perf events in this kernel?"
+		f.Level, f.Found = Note, "cannot be read: this kernel may have no perf events"
 	case v <= 0:
-		f.Found = fmt.Sprintf("%d: everybody may use perf events on all CPUs", v)
+		f.Found = fmt.Sprintf("%d: every process may use perf events on all CPUs", v)
 	case v >= closedToPerfmon:
-		f.Found = fmt.Sprintf("%d: perf events take CAP_SYS_ADMIN; kernels without a patch of Debian's or Ubuntu's also take CAP_PERFMON", v)
+		f.Found = fmt.Sprintf("%d: perf events need CAP_SYS_ADMIN on Debian and Ubuntu, CAP_PERFMON on others", v)
 	default:
-		f.Found = fmt.Sprintf("%d: perf events on all CPUs take CAP_PERFMON or CAP_SYS_ADMIN", v)
+		f.Found = fmt.Sprintf("%d: perf events on all CPUs need CAP_PERFMON or CAP_SYS_ADMIN", v)
 	}
 	return []Finding{f}
 }
@@ -197,8 +180,8 @@ func checkClocks(m *machine) []Finding {
 	f := Finding{Check: "clocks", Level: Warn}
 	for line := range strings.Lines(readText(m.settings, "self/timens_offsets")) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "boottime" && (fields[1] != "0" || fields[2] != "0") {
-			f.Found = "the boot clock is that of a time namespace, " + fields[1] + " s off the kernel's"
-			f.Lost = "what was loaded when: BPF programs get names as if they had been there at another time"
+			f.Found = "this time namespace's boot clock is " + fields[1] + " s off the kernel's"
+			f.Lost = "the right times of loads and unloads: frames get the names of another time"
 			f.Remedy = []string{"run the collector outside of time namespaces"}
 			return []Finding{f}
 		}
@@ -206,9 +189,9 @@ func checkClocks(m *machine) []Finding {
 	boot, offset := m.kernel.clocks()
 	started := time.Unix(0, offset).UTC()
 	if started.Year() < 2000 {
-		f.Found = "the wall clock is not set: by it, the machine started in the year " + started.Format("2006")
-		f.Lost = "the time of samples, if it is set later: they get the names of when they come"
-		f.Remedy = []string{"have the clock set before the collector starts: systemd's time-sync.target"}
+		f.Found = "the wall clock is not set: it says that the machine started in " + started.Format("2006")
+		f.Lost = "the times of samples, if the clock is set later: frames get the names of the time when they arrive"
+		f.Remedy = []string{"start the collector after the clock is set: After=time-sync.target in a systemd unit"}
 		return []Finding{f}
 	}
 	f.Level = OK

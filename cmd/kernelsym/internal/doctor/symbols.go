@@ -2,15 +2,22 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// patience bounds how long a source is waited for.
+// patience bounds the wait for a source.
 const patience = time.Minute
 
 // checkSymbols has each source find its symbols.
@@ -21,19 +28,26 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
 			m.blind += table.BlindTime()
-			m.builds = append(m.builds, buildsOf(table)...)
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
-			f.Level, f.Lost, f.Remedy = Warn, lost[source.Name()].some, m.remedies(err)
-			f.Found = strings.TrimPrefix(f.Found+"; ", "; ") + err.Error()
+			f.Level = Note // if its reasons and what they cost are findings of their own
+			if f.Found = strings.TrimPrefix(f.Found+"; incomplete, see above", "; "); table == nil {
+				f.Found = "none, see above"
+			}
+			if news := m.news(err); news != "" {
+				f.Level, f.Lost, f.Remedy = Warn, lost[source.Name()].some, m.remedies(err)
+				f.Found = strings.TrimSuffix(f.Found, ", see above") + ": " + news
+			}
 		}
 		if table == nil {
-			f.Lost = lost[source.Name()].all
+			f.Level, f.Lost = Warn, lost[source.Name()].all
 			if source.Name() == core {
 				f.Level = Fail
 			}
 		}
+		m.details.add(source.Name(), table, err, time.Since(start))
+		m.found.WriteString(f.Found + "\n")
 		findings = append(findings, f)
 	}
 	return findings
@@ -42,11 +56,31 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 // core is the source without which nothing has a name.
 const core = "kallsyms"
 
+// reasons are the errors that more than one finding can have.
+var reasons = []error{
+	kallsyms.ErrRestricted, perfring.ErrPermission, perfring.ErrMemory, perfring.ErrFiles, perfring.ErrUnsupported,
+	bpf.ErrPermission, bpf.ErrHidden, bpf.ErrUnsupported, uevent.ErrUnreachable,
+}
+
+// news returns the lines of an error whose reason no finding has given yet.
+func (m *machine) news(err error) string {
+	given := func(line, reason string) bool {
+		return strings.Contains(line, reason) && strings.Contains(m.found.String(), reason)
+	}
+	var path *fs.PathError
+	errors.As(err, &path)
+	lines := slices.DeleteFunc(strings.Split(err.Error(), "\n"), func(line string) bool {
+		return path != nil && given(line, path.Error()) ||
+			slices.ContainsFunc(reasons, func(reason error) bool { return given(line, reason.Error()) })
+	})
+	return strings.Join(lines, "\n")
+}
+
 // lost says what is lost without some or all of the symbols of a source.
 var lost = map[string]struct{ some, all string }{
 	core:      {some: lostFileIDs, all: lostNames},
-	"modules": {some: "part of what is known of modules: see above", all: "names of code in modules"},
-	"bpf":     {some: "part of what is known of BPF programs: see above", all: "names of BPF programs and trampolines"},
+	"modules": {some: "part of what is known of modules", all: "names of code in modules"},
+	"bpf":     {some: "part of what is known of BPF programs", all: "names of BPF programs and trampolines"},
 }
 
 // load runs a source until it has published once.
@@ -63,7 +97,7 @@ func load(ctx context.Context, source symcache.Source) (table *symtab.Table, deg
 	return table, degraded
 }
 
-// things are what a table counts, one and many, by origin.
+// things names what a table counts, by origin, in singular and plural.
 var things = [symtab.NumOrigins][2]string{
 	symtab.OriginKernel:     {"symbol of the core kernel", "symbols of the core kernel"},
 	symtab.OriginModule:     {"symbol of modules", "symbols of modules"},
@@ -72,7 +106,7 @@ var things = [symtab.NumOrigins][2]string{
 	symtab.OriginOOL:        {"page of kprobes or ftrace", "pages of kprobes or ftrace"},
 }
 
-// describe counts what a table of a source has.
+// describe counts the contents of a source's table.
 func describe(source string, t *symtab.Table) string {
 	var parts []string
 	for origin, n := range t.Symbols() {

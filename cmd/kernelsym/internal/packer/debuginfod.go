@@ -17,9 +17,9 @@ import (
 
 // The errors of debuginfod servers.
 var (
-	ErrNoServers = errors.New("no debuginfod server is known: set DEBUGINFOD_URLS to the URLs of some, " +
+	ErrNoServers = errors.New("no debuginfod server: set DEBUGINFOD_URLS to URLs of servers, " +
 		"separated by spaces")
-	ErrNotServed = errors.New("no server has it")
+	ErrNotServed = errors.New("no server has the file")
 	ErrSilent    = errors.New("the server sent nothing")
 )
 
@@ -41,7 +41,7 @@ func ParseURLs(value string) ([]string, error) {
 	}
 	for _, server := range urls {
 		if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("DEBUGINFOD_URLS: %q is no URL of HTTP", server)
+			return nil, fmt.Errorf("DEBUGINFOD_URLS: %q is not an http or https URL", server)
 		}
 	}
 	return urls, nil
@@ -72,7 +72,7 @@ func (d *Debuginfod) Run(ctx context.Context, builds []Build, o Options) (Result
 // run fetches the debug information of a build and makes its pack.
 func (d *Debuginfod) run(ctx context.Context, b Build, o Options) (r Result, err error) {
 	if !pack.IsBuildID(b.ID) {
-		return r, fmt.Errorf("%q is no build id: it has 16 to 64 lower-case hexadecimal digits", b.ID)
+		return r, fmt.Errorf("%q is not a build ID: it must have 16 to 64 lower-case hexadecimal digits", b.ID)
 	}
 	dir, err := os.MkdirTemp("", "kernelsym-*")
 	if err != nil {
@@ -148,7 +148,7 @@ func RunningBuilds(sysfs string) (builds []Build, err error) {
 		builds = append(builds, b)
 	}
 	if len(builds) == 0 {
-		return nil, fmt.Errorf("no build id in %s: is sysfs mounted there? Otherwise --build-id names builds", sysfs)
+		return nil, fmt.Errorf("no build id in %s: check that sysfs is mounted there, or name builds with --build-id", sysfs)
 	}
 	return builds, nil
 }

@@ -74,7 +74,7 @@ func TestDebuginfod(t *testing.T) {
 	require.ErrorContains(t, err, "build "+missing)
 	require.ErrorContains(t, err, "build "+betaNext+": neither the server nor the debug information says")
 	require.ErrorIs(t, err, packer.ErrOtherBuild, "what the server gave for %s", betaID)
-	require.ErrorContains(t, err, `"../../etc/passwd" is no build id`)
+	require.ErrorContains(t, err, `"../../etc/passwd" is not a build ID`)
 	assert.Equal(t, 2, result.Packs, "the others are made")
 	assert.Equal(t, seen.all.Load(), seen.done.Load())
 	assert.ElementsMatch(t, []string{coreID + pack.Ext, alphaID + pack.Ext}, files(t, out))
@@ -138,7 +138,7 @@ func TestDebuginfodInterrupted(t *testing.T) {
 func TestRunningBuilds(t *testing.T) {
 	sysfs := t.TempDir()
 	_, err := packer.RunningBuilds(sysfs)
-	require.ErrorContains(t, err, "is sysfs mounted there?")
+	require.ErrorContains(t, err, "check that sysfs is mounted there")
 	write(t, filepath.Join(sysfs, "kernel/notes"), notes(t, coreID))
 	write(t, filepath.Join(sysfs, "module/alpha/notes/.note.gnu.build-id"), notes(t, alphaID))
 	write(t, filepath.Join(sysfs, "module/builtin/parameters/on"), []byte("Y\n"))

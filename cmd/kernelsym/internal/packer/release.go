@@ -44,7 +44,7 @@ var (
 // then those for the modules.
 func Release(root, release string) ([]Job, error) {
 	if release == "" || strings.ContainsAny(release, "/%") || strings.HasPrefix(release, ".") {
-		return nil, fmt.Errorf("%q is no release of a kernel, as uname -r prints it", release)
+		return nil, fmt.Errorf("%q is not a kernel release, such as uname -r prints", release)
 	}
 	place := func(format string) string { return filepath.Join(root, fmt.Sprintf(format, release)) }
 	jobs, err := releaseModules(place, release)

@@ -1,0 +1,104 @@
+// Package bundle writes what a bug report needs into one file.
+//
+// Nothing in it tells where the kernel's code lies or what the host is called: every file goes
+// through a [scrubber].
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
+)
+
+// Options are what goes into a bundle.
+type Options struct {
+	Version string
+	Report  *doctor.Report
+	Packs   string // directory; empty: none
+	Metrics string // URL; empty: none
+	Log     string // file; empty: none
+}
+
+// A file is one of a bundle.
+type file struct {
+	name, about string
+	content     []byte
+}
+
+// Write writes a bundle as a .tar.gz file.
+func Write(ctx context.Context, w io.Writer, o Options) error {
+	return write(w, collect(ctx, o), newScrubber(hostNames()))
+}
+
+// collect collects the files of a bundle. Those that cannot be read say why.
+func collect(ctx context.Context, o Options) []file {
+	var text, report bytes.Buffer
+	_ = o.Report.WriteText(&text, false) // a bytes.Buffer has no error
+	_ = o.Report.WriteJSON(&report)
+	files := []file{
+		{"doctor.txt", "output of kernelsym doctor", text.Bytes()},
+		{"doctor.json", "the same for programs", report.Bytes()},
+		{"machine.json", "versions, sysctls, capabilities, limits of the process and its control group", encode(readMachine(o))},
+		{"symbols.json", "numbers of symbols and BPF programs, times to read them, modules with build ids", encode(o.Report.Details)},
+	}
+	if o.Packs != "" {
+		files = append(files, file{"packs.json", "the directory of packs", encode(listPacks(o.Packs))})
+	}
+	if o.Metrics != "" {
+		files = append(files, file{"metrics.txt", "metrics of kernelsym and of the collector's process", fetchMetrics(ctx, o.Metrics)})
+	}
+	if o.Log != "" {
+		files = append(files, file{"collector.log", "end of the collector's log", readEnd(o.Log)})
+	}
+	return files
+}
+
+const introduction = `This is a bundle of kernelsym doctor --bundle. It is made for a bug report.
+
+Kernel addresses are replaced by ` + addressMark + `, the names of this host by ` + hostMark + `.
+Everything else is as it was, so read collector.log, if there is one, before you send it: it has
+whatever the collector logged.
+
+`
+
+// write writes files, and one that says what each is.
+func write(w io.Writer, files []file, s *scrubber) error {
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
+	readme := introduction
+	for _, f := range files {
+		readme += f.name + ": " + f.about + "\n"
+	}
+	for i, f := range append([]file{{name: "README.txt", content: []byte(readme)}}, files...) {
+		if i > 0 {
+			f.content = s.scrub(f.content)
+		}
+		if err := archive.WriteHeader(&tar.Header{
+			Name: "kernelsym-bundle/" + f.name, Mode: 0o644, Size: int64(len(f.content)), ModTime: time.Now().Truncate(time.Second),
+		}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(f.content); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return compressed.Close()
+}
+
+// encode returns JSON for people, too.
+func encode(v any) []byte {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil { // cannot be: all is made of maps, numbers and text
+		return []byte(err.Error())
+	}
+	return append(text, '\n')
+}

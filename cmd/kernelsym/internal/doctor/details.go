@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// Details are the figures behind a report. They have no addresses.
+type Details struct {
+	Sources  []Source       `json:"sources"`
+	Builds   []Build        `json:"builds"`   // with a build id
+	Programs map[string]int `json:"programs"` // of BPF, by type; of those whose type is known
+}
+
+// A Source is how reading the symbols of a source went.
+type Source struct {
+	Name         string         `json:"name"`
+	Milliseconds float64        `json:"milliseconds"`
+	Symbols      map[string]int `json:"symbols"` // by origin
+	Images       int            `json:"images"`
+	Memory       int64          `json:"memory_bytes"`
+	Blind        float64        `json:"blind_seconds"`
+	Error        string         `json:"error,omitempty"`
+}
+
+// A Build is the running core kernel or a loaded module.
+type Build struct {
+	Name    string `json:"name"`
+	BuildID string `json:"build_id"`
+}
+
+// add adds what a source published: t is nil if it has nothing.
+func (d *Details) add(name string, t *symtab.Table, err error, took time.Duration) {
+	s := Source{Name: name, Milliseconds: float64(took.Microseconds()) / 1000, Symbols: make(map[string]int)}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	if t != nil {
+		for origin, n := range t.Symbols() {
+			if n > 0 {
+				s.Symbols[symtab.Origin(origin).String()] = n
+			}
+		}
+		for _, n := range t.Memory() {
+			s.Memory += n
+		}
+		s.Images, s.Blind = len(t.Live()), t.BlindTime().Seconds()
+		d.addImages(t.Live())
+	}
+	d.Sources = append(d.Sources, s)
+}
+
+func (d *Details) addImages(images []*symtab.Image) {
+	seen := make(map[uint32]bool) // a program has several functions
+	for _, image := range images {
+		if image.Text != nil && image.BuildID != "" {
+			d.Builds = append(d.Builds, Build{image.Name(), image.BuildID})
+		}
+		if p := image.Program; p != nil && !seen[p.ID] {
+			seen[p.ID] = true
+			d.Programs[p.Type]++
+		}
+	}
+}
