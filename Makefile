@@ -32,6 +32,17 @@ run: build $(DEMO) ## sample this machine's kernel for 10 s and print the hottes
 view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:9090 says where
 	@$(TOOL) view $(PROFILES) $(if $(HTTP),--http $(HTTP))
 
+.PHONY: picture
+picture: $(TOOL) ## draw docs/flamegraph.svg from the last `make run`
+	$(TOOL) view --svg docs/flamegraph.svg $(PROFILES)
+
+.PHONY: screenshot
+screenshot: ## take docs/flamegraph.png of that picture in chromium, zoomed in on frame FRAME
+	rm -rf $(BUILD)/chromium
+	chromium --headless $(if $(filter 0,$(shell id -u)),--no-sandbox) --disable-gpu --disable-quic --no-first-run \
+		--disable-background-networking --disable-component-update --disable-sync --user-data-dir=$(abspath $(BUILD))/chromium \
+		--hide-scrollbars --window-size=1200,580 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#search=softirq&frame=$(FRAME)'
+
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))
@@ -49,8 +60,8 @@ test-backends: build ## run the tests of what backends take: Elastic's exporter,
 	go test -C internal/backendtest -count=1 ./...
 
 .PHONY: test-packs
-test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB
-	@go run ./internal/kerneltest/packs -tool $(TOOL) -collector $(COLLECTOR)
+test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB; KERNEL=6.1,6.12
+	@go run ./internal/kerneltest/packs -kernel $(KERNEL) -tool $(TOOL) -collector $(COLLECTOR)
 
 .PHONY: test-release
 test-release: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))

@@ -2,18 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,31 +47,32 @@ func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 // wrong is said, once.
 func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
-		"doctr":               `unknown command "doctr"`,
-		"doctr --output json": `unknown command "doctr"`,
-		"--color":             "unknown flag: --color",
-		"lookup --color":      "unknown flag: --color",
-		"watch now":           `unknown command "now" for "kernelsym watch"`,
-		"watch --output yaml": `--output is "yaml"`,
-		"inlined":             "accepts 1 arg(s), received 0",
-		"inlined [":           "syntax error in pattern",
-		"inlined f -o yaml":   `--output is "yaml"`,
-		"top a b":             "accepts at most 1 arg(s), received 2",
-		"top a -n -3":         "-n is -3",
-		"top a -F 99":         "--freq is about sampling this machine",
-		"top a --duration 1s": "--duration is about sampling this machine",
-		"top a -o yaml":       `--output is "yaml"`,
-		"top --duration -1s":  "--duration is -1s",
-		"top --duration 10":   `missing unit in duration`,
-		"top -F 0":            "-F is 0: it takes 1 to 100000",
-		"top -d 0":            "-d is 0: it takes 0.1 to 3600 seconds",
-		"top -e clock":        `--event is "clock"`,
-		"top -C 1-0,x":        "it takes a list such as 0-3,5",
-		"top -C 60000":        "CPU 60000 is not online",
-		"top -p 4194305":      "there is no process 4194305", // PID_MAX_LIMIT is 4194304
-		"top -t 4194305":      "there is no thread 4194305",
-		"top a -n many":       `invalid argument "many"`,
-		"view":                "accepts 1 arg(s), received 0",
+		"doctr":                       `unknown command "doctr"`,
+		"doctr --output json":         `unknown command "doctr"`,
+		"--color":                     "unknown flag: --color",
+		"lookup --color":              "unknown flag: --color",
+		"watch now":                   `unknown command "now" for "kernelsym watch"`,
+		"watch --output yaml":         `--output is "yaml"`,
+		"inlined":                     "accepts 1 arg(s), received 0",
+		"inlined [":                   "syntax error in pattern",
+		"inlined f -o yaml":           `--output is "yaml"`,
+		"top a -n -3":                 "-n is -3",
+		"top a -n many":               `invalid argument "many"`,
+		"view a --svg - --pprof -":    "only one of",
+		"view a --svg - --http :8080": "--http has no effect",
+		"view":                        "requires at least 1 arg(s), only received 0",
+		"top a -F 99":                 "--freq is about sampling this machine",
+		"top a --duration 1s":         "--duration is about sampling this machine",
+		"top a -o yaml":               `--output is "yaml"`,
+		"top --duration -1s":          "--duration is -1s",
+		"top --duration 10":           `missing unit in duration`,
+		"top -F 0":                    "-F is 0: it takes 1 to 100000",
+		"top -d 0":                    "-d is 0: it takes 0.1 to 3600 seconds",
+		"top -e clock":                `--event is "clock"`,
+		"top -C 1-0,x":                "it takes a list such as 0-3,5",
+		"top -C 60000":                "CPU 60000 is not online",
+		"top -p 4194305":              "there is no process 4194305", // PID_MAX_LIMIT is 4194304
+		"top -t 4194305":              "there is no thread 4194305",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
 		require.ErrorIs(t, err, errUsage, line)
@@ -202,20 +198,6 @@ func TestLookupRunningKernel(t *testing.T) {
 	assert.Greater(t, named, n/100/3, "the rest is padding and what lies outside text")
 }
 
-// profileFile writes a file as the file exporter does.
-func profileFile(t *testing.T, messages ...pprofile.Profiles) string {
-	t.Helper()
-	var lines []byte
-	for _, pd := range messages {
-		line, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(pd)
-		require.NoError(t, err)
-		lines = append(append(lines, line...), '\n')
-	}
-	name := filepath.Join(t.TempDir(), "profiles.json")
-	require.NoError(t, os.WriteFile(name, lines, 0o644))
-	return name
-}
-
 func kernelFrame(name string) rewritetest.Frame {
 	f := rewritetest.Frame{Address: 0x10, Type: "kernel", Mapping: &rewritetest.Mapping{File: "vmlinux", Limit: 0x1000}}
 	if name != "" {
@@ -281,123 +263,4 @@ func TestTopWithoutKernelFrames(t *testing.T) {
 		Sample(rewritetest.Frame{Address: 0x1000, Type: "native"}).Profiles))
 	require.NoError(t, err)
 	assert.Equal(t, "No kernel frames in 1 samples.\n", out)
-}
-
-// TestTopOfAFileThatIsCutOff shows what is there: the collector may be writing
-// the rest just now.
-func TestTopOfAFileThatIsCutOff(t *testing.T) {
-	file := profileFile(t, message(), message())
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(file, info.Size()-20))
-	out, errs, err := execute(t, "", "top", file)
-	require.NoError(t, err)
-	assert.Contains(t, out, "3 of 4 samples")
-	assert.Contains(t, errs, "ends in the middle of a message")
-}
-
-// cutOff returns a file that ends in its first message.
-func cutOff(t *testing.T) string {
-	t.Helper()
-	file := profileFile(t, message())
-	require.NoError(t, os.Truncate(file, 100))
-	return file
-}
-
-// TestBeforeMakeRun verifies that it says how to make the file of `make run`.
-func TestBeforeMakeRun(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, command := range []string{"top", "view"} {
-		_, _, err := execute(t, "", command, "build/run/profiles.json")
-		assert.ErrorContains(t, err, "no such file or directory: run `make run` first")
-	}
-}
-
-func TestViewWhereThePortIsTaken(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	address := listener.Addr().String()
-	_, _, err = execute(t, "", "view", profileFile(t, message()), "--http", address)
-	require.ErrorContains(t, err, address+" is in use: choose another address with --http")
-	assert.NotErrorIs(t, err, errUsage)
-}
-
-func TestFileErrors(t *testing.T) {
-	damaged := message()
-	damaged.Dictionary().StackTable().At(1).LocationIndices().SetAt(0, 1000)
-	for name, tt := range map[string]struct{ file, want string }{
-		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"damaged":        {profileFile(t, damaged), "message 1: message refers to an entry that it does not have"},
-		"no profiles":    {profileFile(t), "there are no samples in it"},
-		"no message yet": {cutOff(t), "holds no complete message yet"},
-		"not a profile":  {filepath.Join(kernelTree(t, "text")[1], "kallsyms"), "not a file of profiles"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := execute(t, "", "view", tt.file)
-			require.ErrorContains(t, err, tt.want)
-			assert.NotContains(t, err.Error(), "make run")
-			if name != "no profiles" {
-				_, _, err = execute(t, "", "top", tt.file)
-				assert.ErrorContains(t, err, tt.want)
-			}
-		})
-	}
-}
-
-// TestView asks the served pages for the functions, and leaves nothing behind.
-func TestView(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	stderr, printed := io.Pipe()
-	cmd := newCommand()
-	cmd.SetArgs([]string{"view", profileFile(t, message()), "--http", "localhost:0"})
-	cmd.SetErr(printed)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- cmd.ExecuteContext(ctx)
-		_ = printed.Close()
-	}()
-
-	line := make([]byte, 1000)
-	n, err := stderr.Read(line)
-	require.NoError(t, err)
-	url := regexp.MustCompile(`http://\S+`).FindString(string(line[:n]))
-	require.NotEmpty(t, url, "%s", line[:n])
-	go func() { _, _ = io.Copy(io.Discard, stderr) }()
-	for _, page := range []string{url, strings.TrimSuffix(url, "/ui/flamegraph"), strings.TrimSuffix(url, "flamegraph") + "top"} {
-		body := get(t, page)
-		assert.Contains(t, body, `"a"`, page)
-		assert.Contains(t, body, `"b"`, page)
-	}
-	cancel()
-	select {
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(time.Minute):
-		t.Fatal("view did not end")
-	}
-	http.DefaultClient.CloseIdleConnections()
-	for _, dir := range []string{"TMPDIR", "HOME"} {
-		entries, err := os.ReadDir(os.Getenv(dir))
-		require.NoError(t, err)
-		for _, e := range entries {
-			assert.NotContains(t, e.Name(), "kernelsym", dir)
-		}
-	}
-}
-
-func get(t *testing.T, url string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, response.StatusCode)
-	return string(body)
 }

@@ -139,7 +139,7 @@ func (p *packCommand) builds() (builds []packer.Build, err error) {
 
 // report says what was made.
 func (p *packCommand) report(cmd *cobra.Command, r packer.Result) {
-	if r.Packs == 0 {
+	if r.Packs == 0 && r.WithoutCode == 0 {
 		return
 	}
 	var details []string
@@ -150,7 +150,7 @@ func (p *packCommand) report(cmd *cobra.Command, r packer.Result) {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))
 	}
 	packs := "1 pack"
-	if r.Packs > 1 {
+	if r.Packs != 1 {
 		packs = fmt.Sprintf("%d packs", r.Packs)
 	}
 	text := fmt.Sprintf("%s, %d kB, in %s", packs, (r.Bytes+999)/1000, p.output)

@@ -17,39 +17,96 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
-var errNoMessage = errors.New("holds no complete message yet")
+var (
+	errEmpty     = errors.New("the file is empty: the collector has not written a message yet")
+	errNoMessage = errors.New("the file ends in the middle of its first message: the collector may still be writing it")
+	errDirectory = errors.New("this is a directory: name the files in it")
+)
 
-// readFile calls visit for each message in a file. On a terminal it shows how far
-// it is.
-func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) error) error {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(filepath.ToSlash(filepath.Clean(name)), "build/run/profiles.json") {
-		return fmt.Errorf("%w: run `make run` first", err)
+// filesHelp describes the arguments of a command that reads files of profiles.
+const filesHelp = "FILE is what the file exporter of a collector wrote, in any of its formats, also\n" +
+	"compressed with gzip or zstd. Several files are read as one; - stands for standard input."
+
+// readFiles calls visit for each message of files of profiles; the name - stands for
+// standard input. A file without any message is an error only if no file has one.
+func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
+	var empty []error
+	for _, name := range names {
+		err := readFile(cmd, name, visit)
+		switch {
+		case errors.Is(err, errEmpty) || errors.Is(err, errNoMessage):
+			empty = append(empty, err)
+		case err != nil:
+			return err
+		}
 	}
+	if len(empty) == len(names) {
+		return errors.Join(empty...)
+	}
+	for _, err := range empty {
+		cmd.PrintErrln("Warning:", err)
+	}
+	return nil
+}
+
+func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) error) error {
+	r, err := open(cmd, name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	var r io.Reader = f
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && term.IsTerminal(int(os.Stderr.Fd())) {
-		bar := progressbar.DefaultBytes(info.Size(), "reading")
-		defer func() { _ = bar.Clear() }()
-		r = io.TeeReader(f, bar)
-	}
+	defer r.Close()
 	messages := 0
 	err = profilefile.Read(r, func(pd pprofile.Profiles) error {
 		messages++
 		return errors.Join(cmd.Context().Err(), visit(pd))
 	})
-	if messages == 0 && errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%s: %w", name, errNoMessage)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	cut := errors.Is(err, io.ErrUnexpectedEOF)
+	switch {
+	case cut && messages > 0:
 		cmd.PrintErrf("Warning: %s ends in the middle of a message; it is left out.\n", name)
 		return nil
+	case cut:
+		err = errNoMessage
+	case err == nil && messages == 0:
+		err = errEmpty
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
+
+// open opens a file of profiles. On a terminal it shows how far it has been read.
+func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(filepath.ToSlash(filepath.Clean(name)), "build/run/profiles.json") {
+		return nil, fmt.Errorf("%w: run `make run` first", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s: %w", name, errDirectory)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if !info.Mode().IsRegular() || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return f, nil
+	}
+	bar := progressbar.DefaultBytes(info.Size(), "reading")
+	return &shownFile{Reader: io.TeeReader(f, bar), file: f, bar: bar}, nil
+}
+
+// shownFile is a file with a bar that shows how far it has been read.
+type shownFile struct {
+	io.Reader
+	file *os.File
+	bar  *progressbar.ProgressBar
+}
+
+func (s *shownFile) Close() error { return errors.Join(s.bar.Clear(), s.file.Close()) }

@@ -34,7 +34,7 @@ type top struct {
 func newTop() *cobra.Command {
 	var t top
 	cmd := &cobra.Command{
-		Use:   "top [FILE]",
+		Use:   "top [FILE...]",
 		Short: "Show the hottest kernel functions of this machine, live, or of profiles in a file",
 		Long: "Show the kernel functions in which this machine spends its time. top takes samples with perf\n" +
 			"events, without BPF, and refreshes the table every two seconds; press ? for its keys. It needs\n" +
@@ -46,20 +46,19 @@ func newTop() *cobra.Command {
 			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
 			"the source line with most of TOTAL.\n\n" +
 			"With --duration, or if the output is no terminal, top prints the table once, for all samples.\n\n" +
-			"With FILE, which the file exporter of a collector wrote, top samples nothing. It prints the\n" +
-			"functions in the profiles: flat counts the samples in the function itself, cum also those in\n" +
-			"what it called. Percentages are of the samples in the kernel.",
+			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
+			"in the function itself, cum also those in what it called. Percentages are of the samples in the\n" +
+			"kernel. " + filesHelp,
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
 			"  kernelsym top -p 1234 --cum\n" +
 			"  kernelsym top --duration 10s --output json | jq -r '.functions[].function'",
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.check(cmd, args); err != nil {
 				return usage(cmd, err)
 			}
-			if len(args) == 1 {
-				return t.printFile(cmd, args[0])
+			if len(args) > 0 {
+				return t.printFiles(cmd, args)
 			}
 			return t.run(cmd)
 		},
@@ -107,10 +106,10 @@ func (t *top) sort() string {
 	return hot.BySelf
 }
 
-// printFile prints what is in a file.
-func (t *top) printFile(cmd *cobra.Command, name string) error {
+// printFiles prints what is in files.
+func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	counts := hot.NewCounts()
-	if err := readFile(cmd, name, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
+	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
 		return err
 	}
 	if t.output == "json" {

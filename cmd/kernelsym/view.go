@@ -1,129 +1,114 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"strings"
-	"syscall"
-	"time"
 
-	"github.com/google/pprof/driver"
-	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
-var errNoSamples = errors.New("there are no samples in it")
+var (
+	errNoSamples  = errors.New("no samples")
+	errOneStdout  = errors.New("only one of --svg, --folded and --pprof can be -, standard output")
+	errHTTPAndOut = errors.New("--http has no effect with --svg, --folded or --pprof: no server is started")
+)
+
+// view is the command line of the command.
+type view struct {
+	http, svg, folded, pprof string
+}
 
 func newView() *cobra.Command {
-	var address string
+	var v view
 	cmd := &cobra.Command{
-		Use:   "view FILE",
-		Short: "Serve the flame graph of profiles in a file to a browser",
-		Long: "Serve the web interface of pprof, with the flame graph of all samples. FILE is what the file\n" +
-			"exporter of a collector wrote, in any of its formats. It ends with an interrupt (Ctrl-C).",
-		Args: cobra.ExactArgs(1),
+		Use:   "view FILE...",
+		Short: "Show the flame graph of profiles in files",
+		Long: "Serve the flame graph of all samples to a browser, until an interrupt (Ctrl-C), or write it to\n" +
+			"files. " + filesHelp + "\n\n" +
+			"Colours tell the core kernel, modules, BPF and user space apart. A kernel frame without a name is\n" +
+			"drawn as \"[no name]\" with its module and offset. A function that was inlined has a frame of its\n" +
+			"own, marked \"(inlined)\". In a browser, a click on a frame zooms in, and Esc zooms out.",
+		Example: "  kernelsym view profiles.json\n" +
+			"  kernelsym view --svg flamegraph.svg profiles.json\n" +
+			"  zcat old.json.gz | kernelsym view --folded - - | sort",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			merger := profilefile.NewMerger()
-			if err := readFile(cmd, args[0], merger.Add); err != nil {
-				return err
+			if err := v.check(cmd.Flags().Changed("http")); err != nil {
+				return usage(cmd, err)
 			}
-			if len(merger.Profile().Sample) == 0 {
-				return fmt.Errorf("%s: %w", args[0], errNoSamples)
-			}
-			if n := merger.Skipped(); n > 0 {
-				cmd.PrintErrf("Left out %d profiles whose values are of another type than those of the first.\n", n)
-			}
-			return view(cmd, merger.Profile(), address)
+			return v.run(cmd, args)
 		},
 	}
-	cmd.Flags().StringVar(&address, "http", "localhost:8080", "address to serve at")
+	flags := cmd.Flags()
+	flags.StringVar(&v.http, "http", "localhost:8080", "address to serve at")
+	flags.StringVar(&v.svg, "svg", "", "write the flame graph to this file as SVG, - for standard output")
+	flags.StringVar(&v.folded, "folded", "", "write a line per stack to this file, in the format of flamegraph.pl; - for standard output")
+	flags.StringVar(&v.pprof, "pprof", "", "write the profile to this file for \"go tool pprof\", - for standard output")
 	return cmd
 }
 
-// view serves pprof's web interface of a profile. pprof gets it as a file: of
-// what comes from elsewhere it would leave a copy in the home directory.
-func view(cmd *cobra.Command, p *profile.Profile, address string) error {
-	f, err := os.CreateTemp("", "kernelsym-*.pb.gz")
-	if err != nil {
-		return err
+// check returns what is wrong with the flags.
+func (v *view) check(withHTTP bool) error {
+	if strings.Count(" "+v.svg+" "+v.folded+" "+v.pprof+" ", " - ") > 1 {
+		return errOneStdout
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	if err := errors.Join(p.Write(f), f.Close()); err != nil {
-		return err
-	}
-	return driver.PProf(&driver.Options{
-		Flagset:    newFlags("-http="+address, "-no_browser", "-symbolize=none", f.Name()),
-		UI:         ui{cmd.ErrOrStderr()},
-		HTTPServer: func(a *driver.HTTPServerArgs) error { return serve(cmd, a) },
-	})
-}
-
-// serve serves pprof's pages below /ui until it is interrupted.
-func serve(cmd *cobra.Command, args *driver.HTTPServerArgs) error {
-	ctx := cmd.Context()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", args.Hostport)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use: choose another address with --http", args.Hostport)
-	}
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	for path, handler := range args.Handlers {
-		mux.Handle("/ui"+path, http.StripPrefix("/ui", handler))
-	}
-	mux.Handle("/", http.RedirectHandler("/ui/flamegraph", http.StatusTemporaryRedirect))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	cmd.PrintErrf("Flame graph: http://%s/ui/flamegraph (Ctrl-C ends it)\n", listener.Addr())
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	if withHTTP && v.writes() {
+		return errHTTPAndOut
 	}
 	return nil
 }
 
-// flags gives pprof its command line.
-type flags struct {
-	*flag.FlagSet
-	args  []string
-	extra []string
+func (v *view) writes() bool { return v.svg != "" || v.folded != "" || v.pprof != "" }
+
+func (v *view) run(cmd *cobra.Command, files []string) error {
+	merger := profilefile.NewMerger()
+	if err := readFiles(cmd, files, merger.Add); err != nil {
+		return err
+	}
+	if n := merger.Skipped(); n > 0 {
+		cmd.PrintErrf("Warning: %d profiles are left out: their values are of another type than those of the first.\n", n)
+	}
+	s := newStacks(merger)
+	switch {
+	case s.all == 0:
+		return fmt.Errorf("%s: %w", strings.Join(files, ", "), errNoSamples)
+	case s.kernel == 0:
+		cmd.PrintErrf("No kernel frames in %s.\n", s.value(s.all))
+	case s.named == 0:
+		cmd.PrintErrln("No kernel frame has a name: `kernelsym doctor` says why.")
+	}
+	page := func(w io.Writer) error {
+		return s.graph.SVG(w, flame.Page{Heading: s.heading(), Value: s.value})
+	}
+	if !v.writes() {
+		return serve(cmd, v.http, page)
+	}
+	return errors.Join(
+		writeFile(cmd, v.svg, page),
+		writeFile(cmd, v.folded, s.graph.Folded),
+		writeFile(cmd, v.pprof, merger.Profile().Write),
+	)
 }
 
-func newFlags(args ...string) *flags {
-	return &flags{FlagSet: flag.NewFlagSet("pprof", flag.ContinueOnError), args: args}
-}
-
-func (f *flags) StringList(name, def, usage string) *[]*string {
-	return &[]*string{f.String(name, def, usage)}
-}
-
-func (f *flags) ExtraUsage() string { return strings.Join(f.extra, "\n") }
-
-func (f *flags) AddExtraUsage(eu string) { f.extra = append(f.extra, eu) }
-
-func (f *flags) Parse(usage func()) []string {
-	f.Usage = usage
-	if f.FlagSet.Parse(f.args) != nil {
+// writeFile writes a file; the name - stands for standard output, and the empty name for
+// nothing.
+func writeFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
+	if name == "" {
 		return nil
 	}
-	return f.Args()
+	if name == "-" {
+		return write(cmd.OutOrStdout())
+	}
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644)
 }
-
-// ui passes on the errors that pprof has to tell.
-type ui struct{ w io.Writer }
-
-func (u ui) PrintErr(args ...any)              { fmt.Fprintln(u.w, args...) }
-func (ui) Print(...any)                        {} // the address, which serve prints
-func (ui) ReadLine(string) (string, error)     { return "", io.EOF }
-func (ui) IsTerminal() bool                    { return false }
-func (ui) WantBrowser() bool                   { return false }
-func (ui) SetAutoComplete(func(string) string) {}

@@ -49,7 +49,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 	wanted := map[string]bool{"kernelsym_test_hot_program": true, "stir": true, "shake": true}
 	frames := make(map[string]frame) // by function
 	c.eventually("functions of the program", func() error {
-		for _, pd := range exported(t, file) {
+		for _, pd := range c.exported(file) {
 			for _, s := range rewritetest.Samples(pd) {
 				for _, f := range s.Stack {
 					if len(f.Lines) == 0 || f.Mapping == nil || f.Mapping.File != "[bpf]" || f.Attributes["bpf.program.id"] != int64(id) {

@@ -25,9 +25,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A collector is one that runs.
 type collector struct {
 	*otelcol.Process
-	t      *testing.T
-	config string // file
-	health string // address
+	t       *testing.T
+	config  string             // file
+	health  string             // address
+	exports map[string]*export // by file
 }
 
 // startCollector starts the built collector with a configuration, to which it
@@ -43,7 +44,7 @@ func startCollector(t *testing.T, config string) *collector {
 func startCollectorBy(t *testing.T, start func(*exec.Cmd) error, config string, more ...string) *collector {
 	t.Helper()
 	binary := kerneltest.Built(t, kerneltest.Collector)
-	c := &collector{t: t, config: filepath.Join(t.TempDir(), "config.yaml"), health: freeAddress(t)}
+	c := &collector{t: t, config: filepath.Join(t.TempDir(), "config.yaml"), health: freeAddress(t), exports: make(map[string]*export)}
 	c.writeConfig(config)
 	args := []string{otelcol.FeatureGates, "--config", c.config}
 	for _, more := range append(more,
@@ -119,22 +120,45 @@ func freeAddress(t *testing.T) string {
 
 // exported returns the messages that a file exporter wrote as JSON. It fails for those
 // that a backend would refuse, and for a frame that has two names in them.
-func exported(t *testing.T, file string) (messages []pprofile.Profiles) {
+func exported(t *testing.T, file string) []pprofile.Profiles {
 	t.Helper()
-	content, err := os.ReadFile(file)
+	return (&export{file: file}).read(t)
+}
+
+// exported is exported for a file that is read again and again.
+func (c *collector) exported(file string) []pprofile.Profiles {
+	c.t.Helper()
+	if c.exports[file] == nil {
+		c.exports[file] = &export{file: file}
+	}
+	return c.exports[file].read(c.t)
+}
+
+// An export is a file that grows. Each message is parsed once.
+type export struct {
+	file     string
+	size     int // of what was parsed
+	run      rewritetest.Run
+	messages []pprofile.Profiles
+}
+
+// read returns all messages.
+func (e *export) read(t *testing.T) []pprofile.Profiles {
+	t.Helper()
+	content, err := os.ReadFile(e.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	require.NoError(t, err)
-	var run rewritetest.Run
-	for line := range bytes.Lines(content) {
+	for line := range bytes.Lines(content[e.size:]) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // it is just being written
 		}
 		pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(line)
 		require.NoError(t, err)
-		require.NoError(t, run.Check(pd))
-		messages = append(messages, pd)
+		require.NoError(t, e.run.Check(pd))
+		e.messages = append(e.messages, pd)
+		e.size += len(line)
 	}
-	return messages
+	return e.messages
 }

@@ -114,7 +114,7 @@ func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 func nthMessage(c *collector, file string, n int) (pd pprofile.Profiles) {
 	c.t.Helper()
 	c.eventually("the message comes out", func() error {
-		all := exported(c.t, file)
+		all := c.exported(file)
 		if len(all) <= n {
 			return errors.New("it has not yet")
 		}

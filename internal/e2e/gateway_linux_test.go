@@ -114,7 +114,7 @@ func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	c := startCollector(t, fmt.Sprintf(nodeWithAndWithoutPacks, packs, dir))
 	var node, plain pprofile.Profiles
 	c.eventually("lines", func() error {
-		with, without := exported(t, dir+"/node.json"), exported(t, dir+"/plain.json")
+		with, without := c.exported(dir+"/node.json"), c.exported(dir+"/plain.json")
 		for i := range min(len(with), len(without)) {
 			n, named := lined(with[i])
 			_, plainNamed := lined(without[i]) // its processor may have been ready later

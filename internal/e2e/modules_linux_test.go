@@ -86,7 +86,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 
 	frames := make(map[string]frame) // of the module, by function
 	c.eventually("functions of the module", func() error {
-		for _, pd := range exported(t, file) {
+		for _, pd := range c.exported(file) {
 			for _, s := range rewritetest.Samples(pd) {
 				for _, f := range s.Stack {
 					if f.Mapping != nil && f.Mapping.File == name && len(f.Lines) > 0 {

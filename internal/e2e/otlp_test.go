@@ -196,7 +196,7 @@ func TestProducersOverOTLP(t *testing.T) {
 			}
 			var messages []pprofile.Profiles
 			c.eventually("two messages come out", func() error {
-				messages = exported(t, file)[n:]
+				messages = c.exported(file)[n:]
 				if len(messages) < 2 {
 					return fmt.Errorf("%d have", len(messages))
 				}
@@ -238,7 +238,7 @@ func waitForSymbols(c *collector, k *kernel, send send, file string) (n int) {
 		n++
 		var last []pprofile.Profiles
 		c.eventually("the message comes out", func() error {
-			if last = exported(c.t, file); len(last) < n {
+			if last = c.exported(file); len(last) < n {
 				return errors.New("it has not yet")
 			}
 			return nil

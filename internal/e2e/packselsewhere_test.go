@@ -21,30 +21,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// packsOf opens the packs of the running kernel, by build id.
-func packsOf(t *testing.T) map[string]*pack.Pack {
-	t.Helper()
-	dir := os.Getenv(kerneltest.PacksEnv)
-	if dir == "" {
-		t.Skip("no packs of the running kernel: that they are right is tested by `make test-packs` only")
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"+pack.Ext))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	packs := make(map[string]*pack.Pack)
-	for _, name := range files {
-		f, err := os.Open(name)
-		require.NoError(t, err)
-		info, err := f.Stat()
-		require.NoError(t, err)
-		p, err := pack.Read(f, info.Size())
-		require.NoError(t, f.Close())
-		require.NoError(t, err, name)
-		packs[p.Info().BuildID] = p
-	}
-	return packs
-}
-
 // The files that TestPackStacks hands out: the same stacks, named by a collector with packs
 // and by one without.
 const (
@@ -142,7 +118,7 @@ func TestChainsElsewhere(t *testing.T) {
 	found, err := filepath.Glob(filepath.Join(root, "usr/lib/debug/boot/vmlinux-*"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
-	packs := packsOf(t)
+	packs := kerneltest.Packs(t)
 	frames := make(map[uint64]frame) // by address in the ELF file
 	for _, pd := range exported(t, filepath.Join(dir, fileWithPacks)) {
 		for _, s := range rewritetest.Samples(pd) {

@@ -36,7 +36,7 @@ service:
 	require.NoError(t, send(t, sent))
 	var messages, behind []pprofile.Profiles
 	c.eventually("both messages", func() error {
-		messages, behind = exported(t, once), exported(t, twice)
+		messages, behind = c.exported(once), c.exported(twice)
 		if len(messages) <= n || len(behind) <= n {
 			return errors.New("not yet")
 		}

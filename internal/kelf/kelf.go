@@ -16,14 +16,16 @@ var ErrNotKernel = errors.New("neither a kernel nor a module: no symbols _text o
 
 // A File is an open ELF file of a kernel. It is not safe for concurrent use.
 type File struct {
-	name    string
-	elf     *elf.File
-	size    uint64 // in bytes, decompressed
-	info    pack.Info
-	areas   areas
-	bases   []uint64 // of a module's sections, by number
-	symbols []uint64 // addresses of a module's symbols, by number; nil until needed
-	spools  spools
+	name  string
+	elf   *elf.File
+	size  uint64 // in bytes, decompressed
+	info  pack.Info
+	areas areas
+	bases []uint64 // of a module's sections, by number
+	// pltFollows says that a module has .plt behind its code, as kmod.File does.
+	pltFollows bool
+	symbols    []uint64 // addresses of a module's symbols, by number; nil until needed
+	spools     spools
 }
 
 // arches are the machines of ELF, as GOARCH.

@@ -48,14 +48,27 @@ func ModuleName(file string) (string, bool) {
 // layout gives each section its address, and sections of code their pack address.
 func (f *File) layout() error {
 	f.bases = make([]uint64, len(f.elf.Sections))
-	size, atLoad := uint64(0), false
+	size := uint64(0)
 	for i, s := range f.elf.Sections {
 		if s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
 		f.bases[i] = dataBase + dataStep*uint64(i)
-		atLoad = atLoad || isSizedAtLoad(f.info.Arch, s.Name)
-		if s.Flags&elf.SHF_EXECINSTR == 0 || strings.HasPrefix(s.Name, ".init") || atLoad {
+		if s.Flags&elf.SHF_EXECINSTR == 0 || strings.HasPrefix(s.Name, ".init") || f.pltFollows {
+			continue
+		}
+		if isSizedAtLoad(f.info.Arch, s.Name) {
+			// How far the sections before it are from those behind it is not known.
+			if f.textSection() >= 0 {
+				f.pltFollows = true
+				continue
+			}
+			for j := range f.bases[:i] {
+				if f.elf.Sections[j].Flags&elf.SHF_ALLOC != 0 {
+					f.bases[j] = dataBase + dataStep*uint64(j)
+				}
+			}
+			size, f.areas, f.info.Sections = 0, nil, nil
 			continue
 		}
 		align := max(s.Addralign, 1)
@@ -75,11 +88,15 @@ func (f *File) layout() error {
 		f.info.Sections = append(f.info.Sections, section)
 	}
 	f.info.Extent.End = uint32(size)
-	text := slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
-	if text >= 0 {
+	if text := f.textSection(); text >= 0 {
 		f.info.Base = f.info.Sections[text].Start
 	}
 	return nil
+}
+
+// textSection returns the number of .text in the information, -1 if it is not there.
+func (f *File) textSection() int {
+	return slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
 }
 
 // isSizedAtLoad reports whether the kernel decides how long a section is when it loads the

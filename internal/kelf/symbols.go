@@ -79,6 +79,7 @@ func moduleImage(f *File) (*symtab.Image, error) {
 	}
 	module := kmod.File{
 		Name: f.info.Name, BuildID: f.info.BuildID, Arch: f.info.Arch, Release: f.info.Release,
+		PLTFollows: f.pltFollows,
 	}
 	for _, s := range f.info.Sections {
 		section := kmod.FileSection{Name: s.Name, Start: moduleStart + uint64(s.Start), End: moduleStart + uint64(s.End)}

@@ -1,7 +1,11 @@
 package kelf_test
 
 import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -64,6 +68,24 @@ func TestContract_3_2_SymbolsOfAModule(t *testing.T) {
 		{Range: pack.Range{Start: 24, End: end}, Name: "cleanup_module"},
 	}, symbols)
 	assert.Equal(t, end, info.Extent.End)
+}
+
+// TestContract_3_2_PLTBeforeTheCode: what lies behind .plt is laid out from there, and ends where
+// the file says: how much of a page .plt takes is not known.
+func TestContract_3_2_PLTBeforeTheCode(t *testing.T) {
+	name := build(t, "plt.ko", "-c", "testdata/plt.S")
+	out, err := exec.CommandContext(t.Context(), "objcopy", "-R.text", "--rename-section=.text.run=.text", name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	file, err := os.OpenFile(name, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	const machine = 18 // offset of e_machine
+	_, err = file.WriteAt(binary.LittleEndian.AppendUint16(nil, uint16(elf.EM_AARCH64)), machine)
+	require.NoError(t, errors.Join(err, file.Close()))
+	info, symbols, err := open(t, name).Symbols()
+	require.NoError(t, err)
+	assert.Equal(t, []pack.Symbol{{Range: pack.Range{Start: 0, End: 20}, Name: "run"}}, symbols)
+	assert.Equal(t, []pack.Section{{Name: ".text", Range: pack.Range{End: 20}}}, info.Sections)
+	assert.Equal(t, pack.Range{End: 20}, info.Extent)
 }
 
 // TestAliasesOfRealModules: the debug file of a module lists its symbols in the order of the

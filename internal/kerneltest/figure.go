@@ -32,10 +32,6 @@ func HandOut(name string, data []byte) {
 	}
 }
 
-// PacksEnv is the environment variable that names a directory with packs of the running
-// kernel, which `make test-packs` makes.
-const PacksEnv = "KERNELSYM_PACKS"
-
 // OutEnv is the environment variable that names the directory of the files that TestPackStacks
 // handed out.
 const OutEnv = "KERNELSYM_VM_OUT"

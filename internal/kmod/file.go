@@ -18,6 +18,11 @@ type File struct {
 	// Sections are the executable sections that stay loaded, in their order, at the addresses
 	// at which they would be: the first begins with a page.
 	Sections []FileSection
+
+	// PLTFollows says that the kernel lays .plt out behind the sections, as long as the module
+	// needs it (arm64, arch/arm64/kernel/module-plts.c). If it does not on arm64, .plt is before
+	// them: where in a page they begin is not known then.
+	PLTFollows bool
 }
 
 // A FileSection is an executable section of a file.
@@ -74,8 +79,7 @@ func (f *File) load() *load {
 	if len(l.code) == 0 {
 		return l
 	}
-	if f.Arch == "arm64" {
-		// The kernel lays .plt out behind all others (arch/arm64/kernel/module-plts.c).
+	if f.PLTFollows {
 		const cacheLine = 64
 		end = (end + cacheLine - 1) &^ (cacheLine - 1)
 		l.code = append(l.code, end)
@@ -86,6 +90,8 @@ func (f *File) load() *load {
 		l.text = l.code[0]
 	}
 	l.info.Base, l.info.Start = l.text, l.code[0]
-	l.size = pageEnd(end-1) - l.text // what is not text begins with another page
+	if l.size = end - l.text; f.Arch != "arm64" || f.PLTFollows {
+		l.size = pageEnd(end-1) - l.text // what is not text begins with another page
+	}
 	return l
 }

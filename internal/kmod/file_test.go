@@ -22,14 +22,16 @@ func TestContract_3_2_ModuleFiles(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		arch, release string
+		pltFollows    bool
 		last          symbol
 	}{
-		{"amd64", "6.12.0", symbol{"exit", at + 0x1100, at + 0x2000}}, // its page
-		{"amd64", "", symbol{"exit", at + 0x1100, at + 0x2000}},
-		{"amd64", "6.1.0", symbol{"exit", at + 0x1100, at + 0x1120}},  // the next thing
-		{"arm64", "6.12.0", symbol{"exit", at + 0x1100, at + 0x1140}}, // .plt
+		{"amd64", "6.12.0", false, symbol{"exit", at + 0x1100, at + 0x2000}}, // its page
+		{"amd64", "", false, symbol{"exit", at + 0x1100, at + 0x2000}},
+		{"amd64", "6.1.0", false, symbol{"exit", at + 0x1100, at + 0x1120}}, // the next thing
+		{"arm64", "6.12.0", true, symbol{"exit", at + 0x1100, at + 0x1140}}, // .plt
+		{"arm64", "6.12.0", false, symbol{"exit", at + 0x1100, at + 0x1120}},
 	} {
-		f := File{Name: "m", BuildID: "0123", Arch: tt.arch, Release: tt.release, Sections: sections}
+		f := File{Name: "m", BuildID: "0123", Arch: tt.arch, Release: tt.release, PLTFollows: tt.pltFollows, Sections: sections}
 		m, err := f.Image(func(add func(uint64, byte, []byte)) {
 			add(at+0x1000, 't', []byte("second"))
 			add(at+0x1000, 't', []byte("alias"))

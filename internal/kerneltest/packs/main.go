@@ -24,7 +24,7 @@ func main() {
 	flag.StringVar(&o.tool, "tool", "build/kernelsym", "the built tool")
 	flag.StringVar(&o.collector, "collector", "build/otelcol-kernelsym", "the built collector")
 	flag.StringVar(&o.cache, "cache", defaultCache(), "directory for packages, of which two kernels need 6 GB")
-	kernels := flag.String("kernel", "6.1,6.12", "kernels of Debian 12 to get, separated by commas")
+	kernels := flag.String("kernel", "6.1,6.12", "kernels of Debian to get, separated by commas: "+debian.KernelNames())
 	flag.BoolVar(&o.measureOnly, "measure-only", false, "do not run the tests")
 	flag.Parse()
 	o.kernels = strings.Split(*kernels, ",")
@@ -90,24 +90,14 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// metaPackages are the packages that depend on a kernel's present version.
-var metaPackages = map[string]string{
-	"6.1":  "linux-image-cloud-amd64",
-	"6.12": "linux-image-6.12-cloud-amd64",
-}
-
 // get downloads and unpacks kernels and their debug packages, and returns where they are.
 func get(ctx context.Context, o options) (roots []string, err error) {
-	apt, err := debian.New(ctx, o.cache, "", "amd64")
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range o.kernels {
-		meta, ok := metaPackages[name]
-		if !ok {
-			return nil, fmt.Errorf("no kernel %q: there are 6.1 and 6.12", name)
+		kernel, err := debian.KernelByName(name)
+		if err != nil {
+			return nil, err
 		}
-		pkg, err := apt.KernelOf(ctx, meta)
+		apt, pkg, err := kernel.Find(ctx, o.cache)
 		if err != nil {
 			return nil, err
 		}

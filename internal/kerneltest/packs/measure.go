@@ -107,7 +107,7 @@ func lookUp(dir string) error {
 		return fmt.Errorf("not one pack in %s (%w)", dir, err)
 	}
 	var p *pack.Pack
-	took := best(func() { p, err = open(names[0]) })
+	took := best(func() { p, err = kerneltest.OpenPack(names[0]) })
 	if err != nil {
 		return err
 	}
@@ -146,17 +146,4 @@ func best(f func()) time.Duration {
 		shortest = min(shortest, cpu()-start)
 	}
 	return shortest
-}
-
-func open(name string) (*pack.Pack, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return pack.Read(f, info.Size())
 }

@@ -3,15 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // runTests runs the tests that need kernels with debug information.
@@ -30,14 +33,22 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	packs, out := filepath.Join(dir, "packs"), filepath.Join(dir, "out")
 	release := strings.TrimPrefix(filepath.Base(root), "linux-image-")
-	cmd := exec.CommandContext(ctx, o.tool, "pack", "--release", release, "--root", root, "-o", packs)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("making packs: %w", err)
+	symbols := filepath.Join(dir, "symbols")
+	for _, args := range [][]string{{"-o", packs}, {"-o", symbols, "--symbols"}} {
+		cmd := exec.CommandContext(ctx, o.tool, append([]string{"pack", "--release", release, "--root", root}, args...)...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("making packs: %w", err)
+		}
 	}
-	for _, test := range []string{"^TestPackStacks$", "^TestPackNames$"} { // each in a machine of its own
+	if err := compareSymbols(packs, symbols); err != nil {
+		return err
+	}
+	for test, pkg := range map[string]string{ // each in a machine of its own
+		"^TestPackStacks$": "./internal/e2e", "^TestPackNames$": "./cmd/kernelsym/internal/packer",
+	} {
 		if err := runGo(ctx, nil, "run", "./internal/kerneltest/vm", "-kernel", kernel, "-collector", o.collector,
-			"-packs", packs, "-out", out, "-run", test, "-timeout", "1h", "./internal/e2e"); err != nil {
+			"-packs", packs, "-out", out, "-run", test, "-timeout", "1h", pkg); err != nil {
 			return err
 		}
 	}
@@ -51,8 +62,33 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 	}, "test", "-count=1", "-v", "-run", "Elsewhere$", "./internal/e2e")
 }
 
+// compareSymbols compares the packs in a directory with those with symbols only in another.
+func compareSymbols(packs, symbolsOnly string) error {
+	names, err := filepath.Glob(filepath.Join(packs, "*"+pack.Ext))
+	if err != nil {
+		return err
+	}
+	total, different := 0, 0
+	for _, name := range names {
+		full, fullErr := kerneltest.OpenPack(name)
+		only, onlyErr := kerneltest.OpenPack(filepath.Join(symbolsOnly, filepath.Base(name)))
+		if err := errors.Join(fullErr, onlyErr); err != nil {
+			return err
+		}
+		want, got := slices.Collect(full.Symbols()), slices.Collect(only.Symbols())
+		if total += len(want); !slices.Equal(want, got) {
+			different++
+		}
+	}
+	kerneltest.Figure("pack_symbol_only_differences %d of %d packs with %d symbols", different, len(names), total)
+	if different > 0 || total == 0 {
+		return errors.New("packs with symbols only have other symbols")
+	}
+	return nil
+}
+
 // told is what is printed of what tests say.
-var told = regexp.MustCompile(`^(bench |=== kernel|ok|FAIL|panic:|--- (FAIL|SKIP)|\s+\S+_test\.go:)`)
+var told = regexp.MustCompile(`^(bench |=== kernel|ok|FAIL|panic:|--- (FAIL|SKIP)|\s+\S+_test\.go:|\s+\t)`)
 
 // runGo runs the go command, with more in its environment.
 func runGo(ctx context.Context, env []string, args ...string) error {

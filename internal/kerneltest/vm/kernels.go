@@ -7,31 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest/debian"
 )
-
-// kernels are those that can be tested: a package, which depends on the one of
-// the present version, in a suite of Debian's; no suite means that the machine's
-// own sources have it (Debian 12).
-var kernels = map[string]struct{ metaPackage, suite, arch string }{
-	"5.10":       {"linux-image-cloud-amd64", "bullseye", "amd64"},
-	"6.1":        {"linux-image-cloud-amd64", "", "amd64"},
-	"6.12":       {"linux-image-6.12-cloud-amd64", "", "amd64"},
-	"7":          {"linux-image-cloud-amd64", "trixie-backports", "amd64"},
-	"6.12-arm64": {"linux-image-cloud-arm64", "trixie", "arm64"},
-}
-
-func kernelNames() string {
-	var names []string
-	for name := range kernels {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
 
 // A kernel is one that is there to be booted.
 type kernel struct {
@@ -47,8 +26,8 @@ var errCannotInstall = errors.New("no apt-get, or not root, to get qemu and kern
 func install(ctx context.Context, names []string) error {
 	needed := map[string]string{"xz": "xz-utils"} // packages by program
 	for _, name := range names {
-		if k, ok := kernels[name]; ok {
-			needed[platforms[k.arch].qemu] = platforms[k.arch].pkg
+		if k, ok := debian.Kernels[name]; ok {
+			needed[platforms[k.Arch].qemu] = platforms[k.Arch].pkg
 		}
 	}
 	var missing []string
@@ -75,18 +54,14 @@ func install(ctx context.Context, names []string) error {
 	return err
 }
 
-// getKernel returns a kernel by its name in kernels, which it downloads unless
+// getKernel returns a kernel by its name in debian.Kernels, which it downloads unless
 // the present version is in dir.
 func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
-	from, ok := kernels[name]
-	if !ok {
-		return nil, fmt.Errorf("no kernel %q: there are %s", name, kernelNames())
-	}
-	apt, err := debian.New(ctx, dir, from.suite, from.arch)
+	from, err := debian.KernelByName(name)
 	if err != nil {
 		return nil, err
 	}
-	pkg, err := apt.KernelOf(ctx, from.metaPackage)
+	apt, pkg, err := from.Find(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +78,7 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 		filepath.Join(tree, "boot", "vmlinuz-"+release),
 		filepath.Join(modules, "vmlinuz"), // since Linux 7
 	)
-	return &kernel{release, image, modules, platforms[from.arch]}, errors.Join(modulesErr, imageErr)
+	return &kernel{release, image, modules, platforms[from.Arch]}, errors.Join(modulesErr, imageErr)
 }
 
 // firstOf returns the first file that is there.

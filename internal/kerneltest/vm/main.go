@@ -25,11 +25,12 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/kerneltest/debian"
 )
 
 func main() {
 	var o options
-	names := flag.String("kernel", "6.1,6.12", "kernels, separated by commas: "+kernelNames())
+	names := flag.String("kernel", "6.1,6.12", "kernels, separated by commas: "+debian.KernelNames())
 	flag.StringVar(&o.run, "run", "", "run only tests that match, as go test has it")
 	flag.BoolVar(&o.verbose, "v", false, "print what each test says, not only those that fail")
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
@@ -88,7 +89,7 @@ func run(ctx context.Context, o options) error {
 	}
 	tests := make(map[string]*testTree) // by architecture
 	for _, name := range o.kernels {
-		arch := kernels[name].arch
+		arch := debian.Kernels[name].Arch
 		if _, built := tests[arch]; built || arch == "" {
 			continue
 		}

@@ -80,8 +80,8 @@ func TestShares(t *testing.T) {
 	}, cells(v, ByTotal))
 	assert.InDelta(t, 0.05, v.Rows(ByTotal)[1].Share, 1e-9)
 	assert.Equal(t, []string{
-		"cpu-clock at 50 Hz on 2 CPUs, 1s: 5 kernel samples, 20 user space, 0 lost",
-		"Percent of all CPU time: kernel 5.0%, user space 20.0%. Names: 92.3% of 13 kernel frames.",
+		"cpu-clock at 50 Hz on 2 CPUs, 1s: 5 kernel samples, 0 lost",
+		"Percent of all CPU time: kernel 5.0, user space 20.0. Frames named: 92.3%",
 	}, v.Header())
 }
 
@@ -105,7 +105,7 @@ func TestCallers(t *testing.T) {
 		stack(leaf, middle, root), stack(leaf, leaf, middle, root), stack(leaf, root), stack(leaf))))
 	callers := v.Detail(v.Rows(BySelf)[1].Key)
 	assert.Equal(t, "callers of leaf [vmlinux]", callers.Title())
-	assert.Contains(t, callers.Header()[0], "was on the stack of 4 samples, 4.00% of all CPU time")
+	assert.Contains(t, callers.Header()[0], "It was on the stack of 4 samples, 4.00% of all CPU time")
 	assert.Equal(t, [][]string{
 		{"2", "50.00%", "middle", "ext4"},
 		{"1", "25.00%", "[entry]", ""},
@@ -130,7 +130,7 @@ func TestWindow(t *testing.T) {
 		require.NoError(t, v.Add(newBatch(second, stack(leaf))))
 	}
 	assert.Equal(t, [][]string{{"20.00%", "20.00%", "[user space]", ""}, {"1.00%", "1.00%", "leaf", "vmlinux"}}, cells(v, BySelf))
-	assert.Contains(t, v.Header()[0], "last 3s: 3 kernel samples, 60 user space")
+	assert.Contains(t, v.Header()[0], "last 3s: 3 kernel samples, 0 lost")
 
 	all := NewFunctions(0, BySelf)
 	for second := range 10 {
@@ -146,9 +146,9 @@ func TestHeaderSaysWhatIsWrong(t *testing.T) {
 	b.CPUs, b.Lost, b.Throttled, b.Missing = 1, 7, 2, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")
 	require.NoError(t, v.Add(b))
 	h := v.Header()
-	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel samples, 20 user space, 7 lost")
+	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel samples, 7 lost")
 	assert.Equal(t, []string{
-		"The kernel interrupted sampling 2 times: shares are too small. Lower -F.",
+		"The kernel paused sampling 2 times: shares are too small. Lower -F.",
 		"No kernel frame has a name: `kernelsym doctor` says why.",
 		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",
 	}, h[2:])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,13 +45,13 @@ func (w *window) header() []string {
 		return []string{"Waiting for the first samples."}
 	}
 	lines := []string{
-		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d user space, %d lost",
-			s.last.Event, s.last.Frequency, plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.user, s.lost),
-		fmt.Sprintf("Percent of all CPU time: kernel %.1f%%, user space %.1f%%. Names: %.1f%% of %d kernel frames.",
-			percent(s.Kernel, s.possible), percent(s.user, s.possible), percent(s.Named, float64(s.Frames)), s.Frames),
+		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
+			s.last.Event, s.last.Frequency, plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
+		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f. Frames named: %.1f%%",
+			percent(s.Kernel, s.possible), percent(s.user, s.possible), percent(s.Named, float64(s.Frames))),
 	}
 	if s.throttled > 0 {
-		lines = append(lines, fmt.Sprintf("The kernel interrupted sampling %s: shares are too small. Lower -F.",
+		lines = append(lines, fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.",
 			plural(s.throttled, "time")))
 	}
 	if s.Nameless() {
@@ -159,8 +160,8 @@ func (c *callers) Header() []string {
 		return []string{"No samples now of " + c.of.String() + "."}
 	}
 	return []string{
-		fmt.Sprintf("%s was on the stack of %d samples, %s of all CPU time.",
-			c.of, f.total, format(f.total, c.view.sum.possible)),
+		fmt.Sprintf("It was on the stack of %d samples, %s of all CPU time.",
+			f.total, format(f.total, c.view.sum.possible)),
 		"Percent of these samples. With recursion a sample can have several callers.",
 	}
 }
@@ -184,7 +185,7 @@ func (c *callers) Rows(string) []topview.Row {
 		n, of := f.callers[fn], float64(f.total)
 		rows = append(rows, topview.Row{
 			Key:   key(fn),
-			Cells: []string{fmt.Sprint(n), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
+			Cells: []string{strconv.FormatInt(n, 10), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
 			Share: percent(n, of) / 100,
 		})
 	}

@@ -73,8 +73,9 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	}
 	from := sources.Everything(o.Procfs, o.Sysfs)
 	from.History = limits
+	//nolint:contextcheck // the last batch gets names after ctx is done
 	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
-	defer s.cache.Stop()
+	defer s.cache.Stop() //nolint:contextcheck // likewise
 	sampler := kernelstackreceiver.Sampler{
 		Config:  o.config(),
 		First:   o.First,
@@ -85,7 +86,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	}
 	err := sampler.Run(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // that it ended is what was wanted
+		return nil
 	}
 	return err
 }

@@ -27,21 +27,29 @@ type Program struct {
 	Tag, Type string
 }
 
-// KernelFrames returns the frame of each location of a message. A frame is the
-// kernel's if its attribute profile.frame.type says so. The error wraps
+// IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
+// it is if the address is in the kernel half of the address space, as profilers have it that
+// know nothing of the kernel (contract 1.1).
+func IsKernel(frameType string, addr uint64) bool {
+	return frameType == "kernel" || frameType == "" && addr>>63 == 1 && addr < vsyscall
+}
+
+// vsyscall is a page of user space. Above it is nothing but perf's context markers.
+const vsyscall = 0xffffffffff600000
+
+// KernelFrames returns the frame of each location of a message. The error wraps
 // ErrInvalid.
 func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 	c := converter{Merger: NewMerger(), dict: pd.Dictionary()}
 	frames := make([]KernelFrame, c.dict.LocationTable().Len())
 	var errs []error
 	for i, loc := range c.dict.LocationTable().All() {
-		labels, err := c.labels(loc.AttributeIndices())
+		frameType, err := c.frameType(loc)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		typ := labels["profile.frame.type"]
-		if len(typ) == 0 || typ[0] != "kernel" {
+		if !IsKernel(frameType, loc.Address()) {
 			continue
 		}
 		out, err := c.location(int32(i))
@@ -50,7 +58,7 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 			continue
 		}
 		f := &frames[i]
-		f.Kernel, f.Address, f.Program = true, out.Address, program(labels)
+		f.Kernel, f.Address = true, out.Address
 		if len(out.Line) > 0 {
 			line := out.Line[0]
 			f.Name, f.File, f.Line = line.Function.Name, line.Function.Filename, line.Line
@@ -58,16 +66,20 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 		if out.Mapping != nil {
 			f.Module = out.Mapping.File
 		}
+		if f.Program, err = c.program(loc); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return frames, errors.Join(errs...)
 }
 
-// program returns the program that attributes are of, nil if they name none.
-func program(labels map[string][]string) *Program {
+// program returns the program that a location is of, nil if it names none.
+func (c *converter) program(loc pprofile.Location) (*Program, error) {
+	labels, err := c.labels(loc.AttributeIndices())
 	text := func(key string) string { return strings.Join(labels[key], " ") }
-	id, err := strconv.ParseUint(text("bpf.program.id"), 10, 32)
-	if err != nil {
-		return nil
+	id, noID := strconv.ParseUint(text("bpf.program.id"), 10, 32)
+	if err != nil || noID != nil {
+		return nil, err
 	}
-	return &Program{ID: uint32(id), Tag: text("bpf.program.tag"), Type: text("bpf.program.type")}
+	return &Program{ID: uint32(id), Tag: text("bpf.program.tag"), Type: text("bpf.program.type")}, nil
 }

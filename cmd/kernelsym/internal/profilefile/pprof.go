@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
@@ -21,6 +20,7 @@ type Merger struct {
 	functions map[profile.Function]*profile.Function
 	locations map[string]*profile.Location
 	samples   map[string]*profile.Sample
+	types     map[*profile.Location]string
 	skipped   int
 }
 
@@ -32,11 +32,16 @@ func NewMerger() *Merger {
 		functions: make(map[profile.Function]*profile.Function),
 		locations: make(map[string]*profile.Location),
 		samples:   make(map[string]*profile.Sample),
+		types:     make(map[*profile.Location]string),
 	}
 }
 
 // Profile returns the merged profile. It is empty if no message had samples.
 func (m *Merger) Profile() *profile.Profile { return m.profile }
+
+// FrameType returns the attribute profile.frame.type of a location of the profile, for which
+// pprof has no place.
+func (m *Merger) FrameType(loc *profile.Location) string { return m.types[loc] }
 
 // Skipped returns the number of profiles that were left out.
 func (m *Merger) Skipped() int { return m.skipped }
@@ -159,13 +164,14 @@ func (c *converter) location(index int32) (*profile.Location, error) {
 		return nil, fmt.Errorf("%w: location %d", ErrInvalid, index)
 	}
 	in := c.dict.LocationTable().At(int(index))
-	mapping, err := c.mapping(in.MappingIndex())
-	if err != nil {
+	mapping, err1 := c.mapping(in.MappingIndex())
+	frameType, err2 := c.frameType(in)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	out := profile.Location{Address: in.Address(), Mapping: mapping}
 	var key strings.Builder
-	fmt.Fprint(&key, in.Address())
+	fmt.Fprintf(&key, "%d %q", in.Address(), frameType)
 	if mapping != nil {
 		fmt.Fprint(&key, " ", mapping.ID)
 	}
@@ -187,88 +193,14 @@ func (c *converter) location(index int32) (*profile.Location, error) {
 	out.ID = uint64(len(p.Location) + 1)
 	p.Location = append(p.Location, &out)
 	c.locations[key.String()] = &out
+	c.types[&out] = frameType
 	return &out, nil
 }
 
-func (c *converter) function(index int32) (*profile.Function, error) {
-	if uint(index) >= uint(c.dict.FunctionTable().Len()) {
-		return nil, fmt.Errorf("%w: function %d", ErrInvalid, index)
+func (c *converter) frameType(loc pprofile.Location) (string, error) {
+	labels, err := c.labels(loc.AttributeIndices())
+	if typ := labels["profile.frame.type"]; len(typ) > 0 {
+		return typ[0], err
 	}
-	in := c.dict.FunctionTable().At(int(index))
-	name, err1 := c.str(in.NameStrindex())
-	system, err2 := c.str(in.SystemNameStrindex())
-	file, err3 := c.str(in.FilenameStrindex())
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
-	out := profile.Function{Name: name, SystemName: system, Filename: file, StartLine: in.StartLine()}
-	if f := c.functions[out]; f != nil {
-		return f, nil
-	}
-	key := out
-	p := c.Merger.profile
-	out.ID = uint64(len(p.Function) + 1)
-	p.Function = append(p.Function, &out)
-	c.functions[key] = &out
-	return &out, nil
-}
-
-// mapping returns nil for index 0, which means none.
-func (c *converter) mapping(index int32) (*profile.Mapping, error) {
-	if index == 0 {
-		return nil, nil //nolint:nilnil // pprof has nil for no mapping
-	}
-	if uint(index) >= uint(c.dict.MappingTable().Len()) {
-		return nil, fmt.Errorf("%w: mapping %d", ErrInvalid, index)
-	}
-	in := c.dict.MappingTable().At(int(index))
-	file, err := c.str(in.FilenameStrindex())
-	if err != nil {
-		return nil, err
-	}
-	labels, err := c.labels(in.AttributeIndices())
-	if err != nil {
-		return nil, err
-	}
-	out := profile.Mapping{Start: in.MemoryStart(), Limit: in.MemoryLimit(), Offset: in.FileOffset(), File: file}
-	if id := labels["process.executable.build_id.gnu"]; len(id) > 0 {
-		out.BuildID = id[0]
-	}
-	if m := c.mappings[out]; m != nil {
-		return m, nil
-	}
-	key := out
-	p := c.Merger.profile
-	out.ID = uint64(len(p.Mapping) + 1)
-	out.HasFunctions = true
-	p.Mapping = append(p.Mapping, &out)
-	c.mappings[key] = &out
-	return &out, nil
-}
-
-// labels returns attributes as texts.
-func (c *converter) labels(indices pcommon.Int32Slice) (map[string][]string, error) {
-	var labels map[string][]string
-	for _, i := range indices.All() {
-		if uint(i) >= uint(c.dict.AttributeTable().Len()) {
-			return nil, fmt.Errorf("%w: attribute %d", ErrInvalid, i)
-		}
-		attr := c.dict.AttributeTable().At(int(i))
-		key, err := c.str(attr.KeyStrindex())
-		if err != nil {
-			return nil, err
-		}
-		if labels == nil {
-			labels = make(map[string][]string)
-		}
-		labels[key] = append(labels[key], attr.Value().AsString())
-	}
-	return labels, nil
-}
-
-func (c *converter) str(index int32) (string, error) {
-	if uint(index) >= uint(c.dict.StringTable().Len()) {
-		return "", fmt.Errorf("%w: string %d", ErrInvalid, index)
-	}
-	return c.dict.StringTable().At(int(index)), nil
+	return "", err
 }

@@ -6,94 +6,175 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// ErrFormat says that a file is none of the file exporter's formats.
-var ErrFormat = errors.New("not a file of profiles, as the collector's file exporter writes them")
+var (
+	// ErrFormat says that a file is none of the file exporter's formats.
+	ErrFormat = errors.New("kernelsym reads what the collector's file exporter writes: JSON or protobuf, " +
+		"plain or compressed with gzip or zstd")
+	// ErrDamaged says that a message after the first cannot be read.
+	ErrDamaged = errors.New("the file is damaged here")
+)
 
-// zstdMagic begins each frame of zstd (RFC 8878, section 3.1.1).
-var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+var (
+	// zstdMagic begins each frame of zstd (RFC 8878, section 3.1.1).
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+	// gzipMagic begins a file of gzip (RFC 1952, section 2.3.1).
+	gzipMagic = []byte{0x1f, 0x8b}
+)
 
 // maxMessage bounds the length that is believed of a message.
 const maxMessage = 1 << 30
 
-// Read reads messages in any of the file exporter's formats: JSON, a message a
-// line; and those with a length of four bytes, big-endian, before each message,
-// which is binary protobuf or compressed with zstd. The whole file may be
-// compressed, too. It calls visit for each message, and ends with its first
-// error. A file whose last message is cut off, as where the collector still
-// writes, gives an error that wraps io.ErrUnexpectedEOF.
+// Read reads messages in any of the file exporter's formats: JSON, a message a line; and
+// messages with a length of four bytes, big-endian, before each, which are binary protobuf or
+// compressed with zstd. The whole file may be compressed with zstd or gzip, too. Read calls visit for
+// each message, and ends with the first error. A file whose last message is cut off,
+// because the collector is still writing, gives an error that wraps io.ErrUnexpectedEOF.
 func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
 	buffered := bufio.NewReaderSize(r, 1<<16)
-	start, err := buffered.Peek(len(zstdMagic))
+	head, err := buffered.Peek(headSize)
 	switch {
-	case errors.Is(err, io.EOF) && len(start) == 0:
-		return nil
 	case err != nil && !errors.Is(err, io.EOF):
 		return err
-	case bytes.Equal(start, zstdMagic):
+	case len(head) == 0:
+		return nil
+	case bytes.HasPrefix(head, zstdMagic):
 		z, err := zstd.NewReader(buffered)
 		if err != nil {
 			return err
 		}
 		defer z.Close()
 		return Read(z, visit)
-	case start[0] == '{':
-		return readLines(buffered, visit)
+	case bytes.HasPrefix(head, gzipMagic):
+		z, err := gzip.NewReader(buffered)
+		if err != nil {
+			return err
+		}
+		return Read(z, visit)
 	}
-	return readMessages(buffered, visit)
-}
-
-func readLines(r *bufio.Reader, visit func(pprofile.Profiles) error) error {
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		last := errors.Is(err, io.EOF)
-		if err != nil && !last {
-			return fmt.Errorf("message %d: %w", n, err)
-		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			err := decode(line, visit)
-			if last && errors.Is(err, ErrFormat) {
-				err = fmt.Errorf("%w: %w", err, io.ErrUnexpectedEOF)
-			}
-			if err != nil {
-				return fmt.Errorf("message %d: %w", n, err)
-			}
-		}
-		if last {
-			return nil
-		}
+	head = bytes.Clone(head)
+	if head[0] == '{' {
+		return readAll(head, jsonMessages(buffered), visit)
 	}
-}
-
-func readMessages(r io.Reader, visit func(pprofile.Profiles) error) error {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxMessage))
 	if err != nil {
 		return err
 	}
 	defer z.Close()
+	return readAll(head, binaryMessages(buffered, z), visit)
+}
+
+// readAll visits the messages that next returns until it returns io.EOF. head is the
+// beginning of the file.
+func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(pprofile.Profiles) error) error {
 	for n := 1; ; n++ {
-		message, err := readMessage(r)
-		if errors.Is(err, io.EOF) {
+		pd, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err == nil && bytes.HasPrefix(message, zstdMagic) {
-			if message, err = z.DecodeAll(message, nil); err != nil {
-				err = fmt.Errorf("%w: %w", ErrFormat, err)
-			}
-		}
-		if err == nil {
-			err = decode(message, visit)
+		case n == 1 && errors.Is(err, ErrFormat):
+			return err
+		case n == 1 && (errors.Is(err, ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF)):
+			return firstError(head, err)
+		case err == nil:
+			err = visit(pd)
 		}
 		if err != nil {
 			return fmt.Errorf("message %d: %w", n, err)
 		}
+	}
+}
+
+// firstError returns the error for a file whose first message cannot be read. The file is
+// cut off only if it is nothing else.
+func firstError(head []byte, err error) error {
+	cut := errors.Is(err, io.ErrUnexpectedEOF)
+	what := describe(head)
+	switch {
+	case cut && (what == "" || head[0] == '{'):
+		return err
+	case errors.Is(err, errLines):
+		what = "JSON with a message on several lines (jq -c . puts it on one)"
+	case head[0] == '{':
+		what = "not JSON of profiles"
+	case what == "":
+		what = "binary data of an unknown kind"
+	}
+	return fmt.Errorf("this is %s; %w", what, ErrFormat)
+}
+
+// jsonMessages returns the next message of a sequence of lines.
+func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
+	return func() (pprofile.Profiles, error) {
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil && !errors.Is(err, io.EOF) {
+				return pprofile.Profiles{}, err
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				return decodeJSON(line, err != nil)
+			}
+			if err != nil {
+				return pprofile.Profiles{}, err
+			}
+		}
+	}
+}
+
+// errLines says that a line ends within a message.
+var errLines = fmt.Errorf("%w: the message does not end on its line", ErrDamaged)
+
+// decodeJSON decodes a line, which may be cut off if it is the last one.
+func decodeJSON(line []byte, last bool) (pprofile.Profiles, error) {
+	pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(line)
+	if err == nil && pd.ResourceProfiles().Len() == 0 {
+		return pd, checkKeys(line)
+	}
+	if err == nil {
+		return pd, nil
+	}
+	var value json.RawMessage
+	syntax := json.NewDecoder(bytes.NewReader(line)).Decode(&value)
+	switch {
+	case errors.Is(syntax, io.ErrUnexpectedEOF) && last:
+		return pd, io.ErrUnexpectedEOF
+	case errors.Is(syntax, io.ErrUnexpectedEOF):
+		return pd, errLines
+	case syntax != nil:
+		err = syntax
+	}
+	return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // what is in it is of no use
+}
+
+// binaryMessages returns the next message of a sequence of lengths and messages.
+func binaryMessages(r io.Reader, z *zstd.Decoder) func() (pprofile.Profiles, error) {
+	return func() (pprofile.Profiles, error) {
+		message, err := readMessage(r)
+		if err == nil && bytes.HasPrefix(message, zstdMagic) {
+			if message, err = z.DecodeAll(message, nil); err != nil {
+				err = fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // its io.ErrUnexpectedEOF is not this file's
+			}
+		}
+		if err != nil {
+			return pprofile.Profiles{}, err
+		}
+		if bytes.HasPrefix(message, []byte("{")) {
+			return decodeJSON(message, false)
+		}
+		pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
+		if err != nil {
+			err = fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // likewise
+		}
+		return pd, err
 	}
 }
 
@@ -101,33 +182,16 @@ func readMessages(r io.Reader, visit func(pprofile.Profiles) error) error {
 // only where a length would begin.
 func readMessage(r io.Reader) ([]byte, error) {
 	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-	} else if err != nil {
+	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
 	}
 	size := binary.BigEndian.Uint32(length[:])
 	if size > maxMessage {
-		return nil, fmt.Errorf("%w: length %d", ErrFormat, size)
+		return nil, fmt.Errorf("%w: it says that a message of %d bytes follows", ErrDamaged, size)
 	}
 	message, err := io.ReadAll(io.LimitReader(r, int64(size))) // grows as there are bytes
 	if err == nil && len(message) < int(size) {
-		err = fmt.Errorf("%w: %w", ErrFormat, io.ErrUnexpectedEOF)
+		err = io.ErrUnexpectedEOF
 	}
 	return message, err
-}
-
-// decode decodes a message of JSON or protobuf.
-func decode(message []byte, visit func(pprofile.Profiles) error) error {
-	var pd pprofile.Profiles
-	var err error
-	if bytes.HasPrefix(message, []byte("{")) {
-		pd, err = (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(message)
-	} else {
-		pd, err = (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
-	}
-	return visit(pd)
 }

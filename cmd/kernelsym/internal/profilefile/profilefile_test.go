@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,18 @@ func formats(t testing.TB) map[string][]byte {
 		"proto":                 twice(proto),
 		"proto, zstd a message": twice(compressed(proto)),
 		"proto, zstd":           compressed(twice(proto)),
+		"json, gzip":            gzipped(t, lines),
+		"proto, gzip":           gzipped(t, twice(proto)),
 	}
+}
+
+func gzipped(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(b)
+	require.NoError(t, errors.Join(err, w.Close()))
+	return out.Bytes()
 }
 
 func TestReadTakesEveryFormat(t *testing.T) {
@@ -82,21 +94,64 @@ func TestReadTakesEveryFormat(t *testing.T) {
 	require.NoError(t, Read(strings.NewReader(""), nil), "a file without messages")
 }
 
+// TestReadSaysWhatAFileIs verifies that a file that holds no profiles is described.
+func TestReadSaysWhatAFileIs(t *testing.T) {
+	proto, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(message())
+	require.NoError(t, err)
+	resourceFirst := append([]byte{0x0a, 0x02, 0x12, 0x00}, proto...)
+	m := NewMerger()
+	require.NoError(t, m.Add(message()))
+	var pprof, pprofGzip bytes.Buffer
+	require.NoError(t, m.Profile().WriteUncompressed(&pprof))
+	require.NoError(t, m.Profile().Write(&pprofGzip))
+	for name, tt := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"text":                    {[]byte("# profiles\n\tä\n"), "this is text"},
+		"long text":               {[]byte(strings.Repeat("é", headSize)), "this is text"},
+		"text, gzip":              {gzipped(t, []byte("\n\nprofiles\n")), "this is text"},
+		"json of metrics":         {[]byte(`{"resourceMetrics":[]}`), `JSON without profiles, with the key "resourceMetrics"`},
+		"json of something":       {[]byte(`{"b": {}, "a": 1}`), `with the key "a"`},
+		"json on several lines":   {[]byte("{\n\"a\": 1}\n"), "JSON with a message on several lines"},
+		"json of another shape":   {[]byte(`{"resourceProfiles":7}`), "this is not JSON of profiles"},
+		"no json":                 {[]byte("{]"), "this is not JSON of profiles"},
+		"message without length":  {proto, "a protobuf message without a length before it"},
+		"resource without length": {resourceFirst, "a protobuf message without a length before it"},
+		"pprof":                   {pprof.Bytes(), "a pprof profile"},
+		"pprof, gzip":             {pprofGzip.Bytes(), "a pprof profile"},
+		"perf.data":               {[]byte("PERFILE2\x68\x00"), "a file of perf record"},
+		"xz":                      {[]byte("\xfd7zXZ\x00\x00\x04"), "compressed with xz"},
+		"bytes":                   {[]byte{0xff, 0xff, 0xff, 0xff, 1}, "binary data of an unknown kind"},
+		"message not proto":       {[]byte{0, 0, 0, 2, 0xff, 0xff}, "binary data of an unknown kind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Read(bytes.NewReader(tt.file), func(pprofile.Profiles) error { return nil })
+			require.ErrorIs(t, err, ErrFormat)
+			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// TestReadErrors verifies the errors of files that hold profiles, but not only.
 func TestReadErrors(t *testing.T) {
 	all := formats(t)
 	for name, file := range map[string][]byte{
-		"text":              []byte("profiles\n"),
-		"json of metrics":   []byte(`{"resourceMetrics":[]`),
-		"second line":       append(bytes.Clone(all["json"]), "{]\n"...),
-		"one byte":          {0},
-		"length too large":  {0xff, 0xff, 0xff, 0xff, 1},
-		"proto cut off":     all["proto"][:len(all["proto"])-1],
-		"length cut off":    all["proto"][:len(all["proto"])/2+2],
-		"message not proto": {0, 0, 0, 2, 0xff, 0xff},
+		"json":   append(bytes.Clone(all["json"]), "{]\n"...),
+		"lines":  append(bytes.Clone(all["json"]), "{\n}\n"...),
+		"length": append(bytes.Clone(all["proto"]), 0xff, 0xff, 0xff, 0xff, 1),
+		"proto":  append(bytes.Clone(all["proto"]), 0, 0, 0, 2, 0xff, 0xff),
+		"zstd":   append(bytes.Clone(all["proto"]), 0, 0, 0, 6, 0x28, 0xb5, 0x2f, 0xfd, 0xff, 0xff),
+		"inner":  append(bytes.Clone(all["proto"]), 0, 0, 0, 1, '{'),
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Read(bytes.NewReader(file), func(pprofile.Profiles) error { return nil })
-			assert.ErrorIs(t, err, ErrFormat)
+			messages := 0
+			err := Read(bytes.NewReader(file), func(pprofile.Profiles) error { messages++; return nil })
+			require.ErrorIs(t, err, ErrDamaged)
+			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
+			require.ErrorContains(t, err, "message 3: ")
+			assert.Equal(t, 2, messages)
 		})
 	}
 	t.Run("visitor", func(t *testing.T) {
@@ -112,8 +167,8 @@ func TestReadErrors(t *testing.T) {
 // first is there all the same.
 func TestReadOfAFileThatIsCutOff(t *testing.T) {
 	for name, file := range formats(t) {
-		if strings.HasSuffix(name, ", zstd") {
-			continue // one block of zstd holds both
+		if strings.HasSuffix(name, ", zstd") || strings.HasSuffix(name, ", gzip") {
+			continue // one block holds both messages
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, cut := range []int{10, len(file)/2 - 10} {
@@ -124,11 +179,13 @@ func TestReadOfAFileThatIsCutOff(t *testing.T) {
 			}
 		})
 	}
-	t.Run("zstd", func(t *testing.T) {
-		file := formats(t)["json, zstd"]
-		err := Read(bytes.NewReader(file[:len(file)-3]), func(pprofile.Profiles) error { return nil })
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	})
+	for name, cut := range map[string]int{"json, zstd": 3, "json, gzip": 20, "json": len(formats(t)["json"]) - 1, "proto": len(formats(t)["proto"]) - 1} {
+		t.Run(name, func(t *testing.T) {
+			file := formats(t)[name]
+			err := Read(bytes.NewReader(file[:len(file)-cut]), func(pprofile.Profiles) error { return nil })
+			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		})
+	}
 }
 
 // FuzzRead reads any bytes as a file and does with it what the commands do.

@@ -1,4 +1,4 @@
-package e2e
+package packer_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/sources"
@@ -25,15 +26,19 @@ func loadAllModules(t *testing.T) {
 	require.Greater(t, loaded, 100)
 }
 
-// TestPackNames compares the symbols in packs with those of the running kernel: names,
-// aliases and ends (contract 3.1 to 3.3).
+// TestPackNames compares the symbols in packs, of the kernel's files and of the running kernel,
+// with the symbols of that kernel: names, aliases and ends (contract 3.1 to 3.3).
 func TestPackNames(t *testing.T) {
 	kerneltest.NeedVM(t)
-	packs := packsOf(t)
+	packs := kerneltest.Packs(t)
 	loadAllModules(t)
+	dir := t.TempDir()
+	_, err := packer.Running(t.Context(), "/proc", "/sys", packer.Options{Dir: dir})
+	require.NoError(t, err)
+	running := kerneltest.PacksIn(t, dir)
 	snapshot, err := symcache.Load(t.Context(), sources.List(sources.Everything("/proc", "/sys"))...)
 	require.NoError(t, err)
-	images, symbols, different := 0, 0, 0
+	images, symbols, different, differentRunning := 0, 0, 0, 0
 	for _, table := range snapshot.Tables() {
 		for _, m := range table.Live() {
 			if m.Text == nil || m.BuildID == "" {
@@ -47,10 +52,14 @@ func TestPackNames(t *testing.T) {
 			images++
 			symbols += m.Len()
 			different += differences(t, m, p)
+			if m.Len() > 0 && assert.NotNil(t, running[m.BuildID], "no running pack of %s", m.Name()) {
+				differentRunning += differences(t, m, running[m.BuildID])
+			}
 		}
 	}
 	kerneltest.Figure("pack_name_differences %d of %d symbols of %d images", different, symbols, images)
-	assert.Zero(t, different)
+	kerneltest.Figure("pack_running_name_differences %d", differentRunning)
+	assert.Zero(t, different+differentRunning)
 	assert.Greater(t, images, 100)
 }
 

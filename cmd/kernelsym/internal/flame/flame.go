@@ -1,0 +1,92 @@
+// Package flame draws flame graphs of kernel stacks: an SVG that is a picture where scripts
+// do not run, and a page to zoom and search in a browser.
+package flame
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Kind is what a frame's code is part of. Each has a colour.
+type Kind string
+
+// The kinds of code.
+const (
+	Core    Kind = "core"    // the core kernel
+	Module  Kind = "module"  // a kernel module
+	BPF     Kind = "bpf"     // BPF programs and trampolines
+	Unnamed Kind = "unnamed" // kernel code without a name
+	User    Kind = "user"    // everything else
+)
+
+// A Frame is a function in a stack.
+type Frame struct {
+	Name  string // as it is drawn
+	Owner string // the module and source file that have the function; empty if they are not known
+	Kind  Kind
+}
+
+// A Graph is the sum of stacks.
+type Graph struct{ root node }
+
+type node struct {
+	Frame
+	total, self int64
+	children    map[Frame]*node
+}
+
+// Add adds the value of a stack, which begins with the outermost frame. Values below 1 have
+// no place in a flame graph and are ignored.
+func (g *Graph) Add(stack []Frame, value int64) {
+	if value < 1 {
+		return
+	}
+	n := &g.root
+	n.total += value
+	for _, f := range stack {
+		child := n.children[f]
+		if child == nil {
+			if n.children == nil {
+				n.children = make(map[Frame]*node)
+			}
+			child = &node{Frame: f}
+			n.children[f] = child
+		}
+		n = child
+		n.total += value
+	}
+	n.self += value
+}
+
+// sorted returns the children of n by name.
+func (n *node) sorted() []*node {
+	return slices.SortedFunc(maps.Values(n.children), func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
+// Folded writes a line for each stack, as the scripts of
+// https://github.com/brendangregg/FlameGraph have it: the names of its frames, outermost
+// first and separated by semicolons, a space and its value. A semicolon in a name becomes a
+// colon.
+func (g *Graph) Folded(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	g.root.fold(b, nil)
+	return b.Flush()
+}
+
+func (n *node) fold(w io.Writer, path []string) {
+	if n.self > 0 && len(path) > 0 {
+		fmt.Fprintf(w, "%s %d\n", strings.Join(path, ";"), n.self)
+	}
+	for _, child := range n.sorted() {
+		child.fold(w, append(path, oneLine.Replace(child.Name)))
+	}
+}
+
+var oneLine = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+)
+
+// stacks is a flame graph and what its heading says.
+type stacks struct {
+	graph         flame.Graph
+	sampleType    profile.ValueType
+	duration      time.Duration
+	all, kernel   int64 // values of all stacks, and of those with kernel frames
+	frames, named int64 // of kernel code, once for each sample
+}
+
+func newStacks(m *profilefile.Merger) *stacks {
+	p := m.Profile()
+	s := &stacks{duration: time.Duration(p.DurationNanos)}
+	if len(p.SampleType) > 0 {
+		s.sampleType = *p.SampleType[0]
+	}
+	for _, sample := range p.Sample {
+		s.add(sample, m.FrameType)
+	}
+	return s
+}
+
+func (s *stacks) add(sample *profile.Sample, frameType func(*profile.Location) string) {
+	value := sample.Value[0]
+	if value < 1 {
+		return
+	}
+	var stack []flame.Frame
+	inKernel := false
+	for _, loc := range slices.Backward(sample.Location) {
+		kernel := profilefile.IsKernel(frameType(loc), loc.Address)
+		stack = append(stack, framesOf(loc, kernel)...)
+		if kernel {
+			inKernel = true
+			s.frames += value
+			if hasName(loc) {
+				s.named += value
+			}
+		}
+	}
+	s.all += value
+	if inKernel {
+		s.kernel += value
+	}
+	s.graph.Add(stack, value)
+}
+
+func hasName(loc *profile.Location) bool {
+	return slices.ContainsFunc(loc.Line, func(l profile.Line) bool { return l.Function.Name != "" })
+}
+
+// framesOf returns the functions of a location, the outermost first, or one frame without a
+// name.
+func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
+	owner, kind := "", flame.User
+	if loc.Mapping != nil {
+		owner = loc.Mapping.File
+	}
+	if kernel {
+		kind = kindOf(owner)
+	}
+	for i, l := range slices.Backward(loc.Line) {
+		name := l.Function.Name
+		if name == "" {
+			continue
+		}
+		if i < len(loc.Line)-1 {
+			name += " (inlined)"
+		}
+		where := owner
+		if l.Function.Filename != "" {
+			where = strings.TrimSpace(owner + " " + l.Function.Filename)
+		}
+		frames = append(frames, flame.Frame{Name: name, Owner: where, Kind: kind})
+	}
+	if len(frames) > 0 {
+		return frames
+	}
+	if kernel {
+		kind = flame.Unnamed
+	}
+	return []flame.Frame{{Name: unnamed(loc), Owner: owner, Kind: kind}}
+}
+
+// kindOf returns what the code of a mapping is part of.
+func kindOf(file string) flame.Kind {
+	switch {
+	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_"):
+		return flame.BPF
+	case file == "" || strings.HasPrefix(file, "[kernel") || strings.HasPrefix(file, "[__builtin__") ||
+		file == "vmlinux" || strings.HasPrefix(path.Base(file), "vmlinux-"):
+		return flame.Core
+	}
+	return flame.Module
+}
+
+// nameless begins what is drawn for code without a name.
+const nameless = "[no name]"
+
+// unnamed returns what is drawn for a location without a name: its file and the offset in it.
+// An absolute address of the kernel is left out: it means nothing to another machine, and as
+// one frame, code of unknown origin shows what it costs.
+func unnamed(loc *profile.Location) string {
+	addr, m := loc.Address, loc.Mapping
+	if m == nil || m.File == "" {
+		return nameless
+	}
+	if m.Start <= addr && addr < m.Limit {
+		addr += m.Offset - m.Start
+	}
+	if addr>>63 == 1 {
+		return nameless + " " + m.File
+	}
+	return fmt.Sprintf("%s %s+%#x", nameless, path.Base(m.File), addr)
+}
+
+// heading says how much there is.
+func (s *stacks) heading() string {
+	text := fmt.Sprintf("%s over %s", s.value(s.all), s.duration.Round(100*time.Millisecond))
+	if s.kernel == 0 {
+		return text + ", none in the kernel"
+	}
+	percent := func(part, of int64) float64 { return 100 * float64(part) / float64(of) }
+	return text + fmt.Sprintf(", %.1f %% in the kernel; %.1f %% of the kernel frames have a name",
+		percent(s.kernel, s.all), percent(s.named, s.frames))
+}
+
+// value returns a value with its unit.
+func (s *stacks) value(v int64) string {
+	switch t := s.sampleType; t.Unit {
+	case "nanoseconds":
+		return time.Duration(v).String()
+	case "count", "":
+		return strings.TrimSpace(fmt.Sprint(v, " ", t.Type))
+	default:
+		return fmt.Sprint(v, " ", t.Unit)
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// kinds returns a message with a stack of code of each kind, as kernelsym writes it.
+func kinds() pprofile.Profiles {
+	named := func(file string, names ...string) rewritetest.Frame {
+		f := rewritetest.Frame{Address: 0x1234, Type: "kernel", Mapping: &rewritetest.Mapping{File: file}}
+		for _, name := range names {
+			f.Lines = append(f.Lines, rewritetest.Line{Name: name, System: name})
+		}
+		return f
+	}
+	return rewritetest.NewMessage().Profile(nil, "").Sample(
+		named("[bpf]", "bpf_prog_2e5a4300140595ee_shake"),
+		named("vmlinux"),
+		named("nf_tables", "nft_do_chain"),
+		named("vmlinux", "__do_softirq", "invoke_softirq", "do_softirq.part.0"),
+		rewritetest.Frame{Address: 0xffffffffc0001000, Mapping: &rewritetest.Mapping{File: "[kernel.kallsyms]"}},
+		rewritetest.Frame{Address: 0x2000, Type: "native", Mapping: &rewritetest.Mapping{File: "/usr/lib/libc.so.6", Start: 0x1000, Limit: 0x3000, Offset: 0x500}},
+	).Profiles
+}
+
+func TestStacks(t *testing.T) {
+	m := profilefile.NewMerger()
+	require.NoError(t, m.Add(kinds()))
+	s := newStacks(m)
+	var folded strings.Builder
+	require.NoError(t, s.graph.Folded(&folded))
+	assert.Equal(t, "[no name] libc.so.6+0x1500;[no name] [kernel.kallsyms];do_softirq.part.0;invoke_softirq (inlined);"+
+		"__do_softirq (inlined);nft_do_chain;[no name] vmlinux+0x1234;bpf_prog_2e5a4300140595ee_shake 1\n", folded.String())
+	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
+}
+
+func TestFrames(t *testing.T) {
+	at := func(file string, address uint64, named bool) *profile.Location {
+		loc := &profile.Location{Address: address}
+		if file != "" {
+			loc.Mapping = &profile.Mapping{File: file}
+		}
+		if named {
+			loc.Line = []profile.Line{{Function: &profile.Function{Name: "f"}}}
+		}
+		return loc
+	}
+	for _, tt := range []struct {
+		file   string
+		kernel bool
+		want   flame.Kind
+	}{
+		{"vmlinux", true, flame.Core},
+		{"/boot/vmlinux-6.12", true, flame.Core},
+		{"[kernel.kallsyms]", true, flame.Core},
+		{"[__builtin__kprobes]", true, flame.Core},
+		{"", true, flame.Core},
+		{"[bpf]", true, flame.BPF},
+		{"bpf_prog_0123456789abcdef_f", true, flame.BPF},
+		{"nf_tables", true, flame.Module},
+		{"[nf_tables]", true, flame.Module},
+		{"app", false, flame.User},
+	} {
+		assert.Equal(t, []flame.Frame{{Name: "f", Owner: tt.file, Kind: tt.want}}, framesOf(at(tt.file, 1, true), tt.kernel), tt.file)
+	}
+	static := at("vmlinux", 1, true)
+	static.Line[0].Function.Filename = "fs/open.c"
+	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux fs/open.c", Kind: flame.Core}}, framesOf(static, true))
+	assert.Equal(t, []flame.Frame{{Name: "[no name] nf_tables+0x1c", Owner: "nf_tables", Kind: flame.Unnamed}},
+		framesOf(at("nf_tables", 0x1c, false), true))
+	assert.Equal(t, []flame.Frame{{Name: "[no name] app+0x1c", Owner: "app", Kind: flame.User}}, framesOf(at("app", 0x1c, false), false))
+	assert.Equal(t, "[no name] [kernel.kallsyms]", unnamed(at("[kernel.kallsyms]", 0xffffffffc0001000, false)), "no offset is known")
+	assert.Equal(t, "[no name]", unnamed(at("", 0xffffffffc0001000, false)))
+}
+
+func TestValues(t *testing.T) {
+	for want, s := range map[string]stacks{
+		"1500 samples": {sampleType: profile.ValueType{Type: "samples", Unit: "count"}},
+		"1.5µs":        {sampleType: profile.ValueType{Type: "cpu", Unit: "nanoseconds"}},
+		"1500 bytes":   {sampleType: profile.ValueType{Type: "space", Unit: "bytes"}},
+		"1500":         {},
+	} {
+		assert.Equal(t, want, s.value(1500))
+	}
+}
