@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,11 +24,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-var sampleFor = flag.Duration("sample-for", 5*time.Second, "for how long TestSharesAreThoseOfTheKernel samples")
+var sampleFor = flag.Duration("sample-for", 5*time.Second, "for how long TestSharesAreThoseOfTheKernel runs programs")
+
+const frequency = 4999
 
 // sample samples until ctx is done or enough says so, and returns the sources of rows, and the
 // share of samples that were lost.
-func sample(ctx context.Context, t *testing.T, r *Registry, enough func([]Row) bool) (s Sources, share float64) {
+func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Batch, []Row) bool) (s Sources, share float64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,13 +38,13 @@ func sample(ctx context.Context, t *testing.T, r *Registry, enough func([]Row) b
 	throttled := 0
 	v := NewView(r, 0)
 	require.NoError(t, live.Run(ctx, live.Options{
-		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: 4999, Interval: 500 * time.Millisecond,
+		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: frequency, Interval: 500 * time.Millisecond,
 	}, func(b *live.Batch) {
 		throttled += b.Throttled
 		lost += float64(b.Lost)
 		all += float64(b.Lost) + float64(b.Kernel+b.User)
 		assert.NoError(t, v.Add(b))
-		if enough(v.sources.Rows(ByTotal)) {
+		if enough(b, v.sources.Rows(ByTotal)) {
 			cancel()
 		}
 	}))
@@ -115,12 +118,29 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	r, err := Open(t.Context(), "/proc", "/sys", true)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor)
+	// All runs are within the time that is sampled and within that of the kernel's count, however
+	// late a batch comes.
+	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor+5*time.Minute)
 	defer cancel()
 	var load sync.WaitGroup
-	load.Go(func() { runAll(ctx, t, programs) })
 	defer load.Wait()
-	s, lost := sample(ctx, t, r, func([]Row) bool { return false })
+	var ended atomic.Pointer[time.Time]
+	begun := false
+	s, lost := sample(ctx, t, r, func(b *live.Batch, _ []Row) bool {
+		if b.Core != nil && !begun {
+			begun = true
+			load.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, *sampleFor)
+				defer cancel()
+				runAll(ctx, t, programs)
+				now := time.Now()
+				ended.Store(&now)
+			})
+		}
+		at := ended.Load()
+		return at != nil && b.Start.After(*at)
+	})
+	require.NoError(t, ctx.Err())
 
 	rows := make(map[uint32]Row)
 	for _, row := range s.Rows(ByTotal) {
@@ -131,13 +151,14 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 		require.True(t, ok, "program %d was not sampled", i)
 		assert.Equal(t, fmt.Sprintf("known_%02d", i), row.Name)
 		require.NotNil(t, row.Counted)
-		total, counted := row.Total.Percent+row.Interrupted.Percent, row.Counted.Percent
-		kerneltest.Figure("BPF program %s %-13s %6d samples %6.0f ns/run: self %5.2f %%, total %5.2f %%, interrupted %5.2f %%, kernel %5.2f %%: %+5.1f %%",
-			row.Name, row.Type, row.Total.Samples, row.Counted.NanosPerRun, row.Self.Percent, row.Total.Percent,
-			row.Interrupted.Percent, counted, 100*(row.Total.Percent/counted-1))
+		sampled := float64(row.Total.Samples+row.Interrupted.Samples) / frequency
+		counted := float64(row.Counted.Runs) * row.Counted.NanosPerRun / 1e9
+		kerneltest.Figure("BPF program %s %-13s %5d samples, %5d self, %d interrupted; %5.0f ns/run; sampled %6.3f s, kernel %6.3f s: %+5.1f %%",
+			row.Name, row.Type, row.Total.Samples, row.Self.Samples, row.Interrupted.Samples, row.Counted.NanosPerRun,
+			sampled, counted, 100*(sampled/counted-1))
 		const otherErrors = 0.07
 		deviation := 5 / math.Sqrt(float64(row.Total.Samples))
-		assert.InEpsilon(t, counted, total, otherErrors+deviation+lost, row.Name)
+		assert.InEpsilon(t, counted, sampled, otherErrors+deviation+lost, row.Name)
 		if i%2 == 0 {
 			assert.Less(t, 0.98*float64(row.Total.Samples), float64(row.Self.Samples)+1, "it calls nothing but thunks")
 		} else {
@@ -173,7 +194,7 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	load.Go(func() { runAll(ctx, t, []*ebpf.Program{hot}) })
 	isShort := func(row Row) bool { return row.Name == "kernelsym_short" && row.Gone }
 	isHot := func(row Row) bool { return row.ID == idOf(t, hot) }
-	s, _ := sample(ctx, t, r, func(rows []Row) bool {
+	s, _ := sample(ctx, t, r, func(_ *live.Batch, rows []Row) bool {
 		return slices.ContainsFunc(rows, isShort) && slices.ContainsFunc(rows, isHot)
 	})
 	require.NoError(t, ctx.Err(), "they never were in the table")
@@ -212,7 +233,7 @@ func TestTrampolines(t *testing.T) {
 			}
 		}
 	})
-	sample(ctx, t, r, func(rows []Row) bool {
+	sample(ctx, t, r, func(_ *live.Batch, rows []Row) bool {
 		return slices.ContainsFunc(rows, func(row Row) bool { return row.Type == "trampoline" && row.Total.Samples > 0 })
 	})
 	require.NoError(t, ctx.Err(), "none was in the table")

@@ -17,17 +17,21 @@ func (v *View) Header() []string {
 	if v.about == nil {
 		return []string{"Waiting for the first samples."}
 	}
-	all, running := v.sources.Counter.Samples()
+	_, running := v.sources.Counter.Samples()
+	cpus := fmt.Sprintf("%d CPUs", v.about.CPUs)
+	if v.about.CPUs == 1 {
+		cpus = "1 CPU"
+	}
 	lines := []string{
-		fmt.Sprintf("%s at %d Hz, CPUs: %d, %.1f s: %d of %d kernel samples in BPF programs, %s of one CPU",
-			v.about.Event, v.about.Frequency, v.about.CPUs, v.seconds(), running, all, v.sources.share(running)),
-		"Percent of one CPU. TOTAL includes what a program calls. INTR is interrupts during it: not its cost.",
+		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.about.Event, v.about.Frequency,
+			cpus, v.seconds(), running, v.sources.share(running)),
+		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
 	if v.sources.Counter.OnlySelf() {
-		lines[1] = "Percent of one CPU. TOTAL and INTR need the kernel's entry code, which is not known."
+		lines[1] = "Percent of one CPU. TOTAL and INTR are not known: nor is the kernel's entry code."
 	}
 	if v.registry.counting != nil {
-		lines = append(lines, "KERNEL, RUNS/S and NS/RUN are the kernel's own count: of all CPUs and processes, with interrupts.")
+		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
 	}
 	return append(lines, v.problems...)
 }

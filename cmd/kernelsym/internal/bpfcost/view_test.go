@@ -52,9 +52,9 @@ func viewOf(t *testing.T, length time.Duration) *View {
 func TestView(t *testing.T) {
 	v := viewOf(t, 0)
 	assert.Equal(t, []string{
-		"cpu-clock at 10 Hz, CPUs: 2, 2.0 s: 4 of 6 kernel samples in BPF programs, 20.00% of one CPU",
-		"Percent of one CPU. TOTAL includes what a program calls. INTR is interrupts during it: not its cost.",
-		"KERNEL, RUNS/S and NS/RUN are the kernel's own count: of all CPUs and processes, with interrupts.",
+		"cpu-clock at 10 Hz on 2 CPUs, 2.0s: 4 samples in BPF, 20.00% of one CPU",
+		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
+		"KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.",
 	}, v.Header())
 	rows := v.Rows(ByTotal)
 	require.Len(t, rows, 3)

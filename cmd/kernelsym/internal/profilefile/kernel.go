@@ -58,7 +58,7 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 			continue
 		}
 		f := &frames[i]
-		f.Kernel, f.Address, f.Program = true, out.Address, program(labels)
+		f.Kernel, f.Address = true, out.Address
 		if len(out.Line) > 0 {
 			line := out.Line[0]
 			f.Name, f.File, f.Line = line.Function.Name, line.Function.Filename, line.Line
@@ -66,16 +66,20 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 		if out.Mapping != nil {
 			f.Module = out.Mapping.File
 		}
+		if f.Program, err = c.program(loc); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return frames, errors.Join(errs...)
 }
 
-// program returns the program that attributes are of, nil if they name none.
-func program(labels map[string][]string) *Program {
+// program returns the program that a location is of, nil if it names none.
+func (c *converter) program(loc pprofile.Location) (*Program, error) {
+	labels, err := c.labels(loc.AttributeIndices())
 	text := func(key string) string { return strings.Join(labels[key], " ") }
-	id, err := strconv.ParseUint(text("bpf.program.id"), 10, 32)
-	if err != nil {
-		return nil
+	id, noID := strconv.ParseUint(text("bpf.program.id"), 10, 32)
+	if err != nil || noID != nil {
+		return nil, err
 	}
-	return &Program{ID: uint32(id), Tag: text("bpf.program.tag"), Type: text("bpf.program.type")}
+	return &Program{ID: uint32(id), Tag: text("bpf.program.tag"), Type: text("bpf.program.type")}, nil
 }
