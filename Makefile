@@ -97,6 +97,8 @@ test-lockdown: build ## run the tests in a kernel that is locked down, in virtua
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)
 	@go run ./internal/bench -rounds $(or $(ROUNDS),31)
+	@mkdir -p $(BUILD) && go test -count=1 -v -run '^TestManyCPUs$$' ./internal/perfring >$(BUILD)/bench.log || { cat $(BUILD)/bench.log; exit 1; }
+	@grep '^bench ' $(BUILD)/bench.log
 
 .PHONY: soak
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)
@@ -162,7 +164,7 @@ privileges: build ## measure docs/privileges.md anew, here and in a virtual mach
 
 # What `make generate` writes.
 GENERATED = find . -path ./$(BUILD) -prune -o -type f \
-	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2
+	\( -name 'generated_*.go' -o -name config.schema.json -o -name documentation.md -o -name README.md -o -path ./docs/configuration.md \) -exec sha256sum {} + | sort -k2
 
 .PHONY: check-generate
 check-generate: ## check that what is generated is up to date

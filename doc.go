@@ -1,10 +1,10 @@
 // Package kernelsym is a processor for the OpenTelemetry Collector that puts
 // names on kernel code.
 //
-// It keeps caches of the symbols of the kernel it runs on, and rewrites the
-// kernel frames of OTLP profiles that have no name yet: to function names, and to
-// the file IDs of the kernel and its modules. Everything else in a profile comes
-// out as it came in. A collector is built with it by ocb, with a line
+// It caches the symbols of the kernel it runs on. It rewrites the kernel frames of OTLP
+// profiles that have no name yet: they get function names, and the file IDs of the kernel
+// and its modules. Everything else in a profile comes out as it came in. To build a
+// collector with it, add this to the manifest of ocb:
 //
 //	processors:
 //	  - gomod: github.com/kernelsym/kernelsym v0.0.0
@@ -19,13 +19,13 @@
 //	/proc/modules, /sys/module ─►         │
 //	packs, in a directory or by HTTP ► packs ─ Set ──────────────────────────► rewrite
 //
-// It goes one way. Each source keeps one kind of code current and publishes an
-// immutable table after every change; the cache runs the sources and holds the
-// tables they published last. A message with kernel frames has the sources read what the
-// kernel has announced so far, and is rewritten with the snapshot of the moment, without
-// waiting for anything. A table also has what was unloaded, and when it was there: the
-// samples of a message are older than its snapshot. Which packs a message could use is told
-// to their store, which has them for later ones.
+// Data flows one way. Each source follows one kind of code and publishes an immutable
+// table after every change. The cache runs the sources and holds their last tables. When a
+// message with kernel frames arrives, the sources read what the kernel has announced so far;
+// the message is then rewritten with the current snapshot, without waiting for anything. A
+// table also has what was unloaded, and when it was there, because the samples of a message
+// are older than its snapshot. The store of packs learns which packs a message could use, and
+// has them for later messages.
 //
 // # Glossary
 //
@@ -34,16 +34,16 @@
 //     kernel ("vmlinux"), a module, a BPF function, a trampoline, a page of code.
 //   - lifetime: the interval in which an image certainly was there.
 //   - blind interval: a time in which code may have come or gone unseen.
-//   - build id: what the linker noted in a module to identify the build; the same
-//     on every machine that runs it.
+//   - build id: the identifier of a build, which the linker writes into the kernel or a
+//     module; the same on every machine that runs it.
 //   - file ID: a hash of the build id, by which backends of profiles find a file
 //     (process.executable.build_id.htlhash).
 //   - location, stack, sample, mapping, dictionary: as in OTLP's profiles.proto.
-//   - instant: when a sample was taken, on the clock of the kernel that does not
-//     stand still and is never set (CLOCK_BOOTTIME); profiles have Unix times.
-//   - history: what is known of code that was unloaded.
-//   - frame: a location, that is, an address and what is known of it.
-//   - pack: a file with what debug information says of one build: source lines, inlined
+//   - instant: the time of a sample, on the clock of the kernel that never stops and is
+//     never set (CLOCK_BOOTTIME); profiles have Unix times.
+//   - history: the images that were unloaded, and their lifetimes.
+//   - frame: a location, that is, an address and what is known about it.
+//   - pack: a file with the debug information of one build: source lines, inlined
 //     functions, symbols.
 //   - gateway: a processor without a kernel of its own, which knows only packs.
 //   - leaf: the first frame of a stack.
@@ -53,10 +53,10 @@
 // # Reading order
 //
 // docs/contract.md (what must hold; comments and tests cite its rules by number),
-// internal/symtab (what is known), internal/symcache (who keeps it known),
-// internal/kallsyms (the plainest source), internal/bpfprog (the liveliest),
+// internal/symtab (tables and look-up), internal/symcache (which keeps the tables),
+// internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
 // internal/realtime (clocks), internal/pack and internal/packs (what debug information
-// adds, and where it comes from), internal/rewrite (what is done with it),
-// kernelsymprocessor (the component). kernelstackreceiver, which samples
-// kernel stacks, and cmd/kernelsym, the operator's tool, stand for themselves.
+// adds, and where it comes from), internal/rewrite (the changes to a message),
+// kernelsymprocessor (the component). kernelstackreceiver, which samples kernel stacks, and
+// cmd/kernelsym, the operator's tool, can be read on their own.
 package kernelsym

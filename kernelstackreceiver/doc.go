@@ -22,5 +22,5 @@
 // long each of them stands for is not known.
 //
 // A [Sampler] reads the perf rings, names threads (threads), and collects samples in a
-// message; the [Receiver] sends that on and counts. The tool's command top runs a Sampler, too.
+// message; kernelStacks sends that on and counts. The tool's command top runs a Sampler, too.
 package kernelstackreceiver

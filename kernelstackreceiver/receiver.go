@@ -22,9 +22,9 @@ import (
 // full: threads must be named while they live.
 const pollInterval = 200 * time.Millisecond
 
-// A Receiver samples kernel stacks and sends them on. Its methods are safe for
+// kernelStacks samples kernel stacks and sends them on. Its methods are safe for
 // concurrent use.
-type Receiver struct {
+type kernelStacks struct {
 	config    *Config
 	next      xconsumer.Profiles
 	logger    *zap.Logger
@@ -37,12 +37,12 @@ type Receiver struct {
 	done   sync.WaitGroup
 }
 
-func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles) (*Receiver, error) {
+func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles) (*kernelStacks, error) {
 	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
 	}
-	return &Receiver{
+	return &kernelStacks{
 		config:    config,
 		next:      next,
 		logger:    set.Logger,
@@ -55,7 +55,7 @@ func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles)
 // Start begins to sample. Without the privilege it reports that as the
 // component's status and tries again: a collector has more to do. Started twice,
 // it does nothing.
-func (r *Receiver) Start(ctx context.Context, host component.Host) error {
+func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
@@ -68,7 +68,7 @@ func (r *Receiver) Start(ctx context.Context, host component.Host) error {
 }
 
 // Shutdown stops sampling and sends on what was sampled.
-func (r *Receiver) Shutdown(context.Context) error {
+func (r *kernelStacks) Shutdown(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
@@ -80,7 +80,7 @@ func (r *Receiver) Shutdown(context.Context) error {
 }
 
 // run samples until ctx is done.
-func (r *Receiver) run(ctx context.Context, host component.Host) {
+func (r *kernelStacks) run(ctx context.Context, host component.Host) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
@@ -114,7 +114,7 @@ func (r *Receiver) run(ctx context.Context, host component.Host) {
 
 // sample samples until ctx is done or the rings cannot be read. It calls started when they
 // are open.
-func (r *Receiver) sample(ctx context.Context, started func()) error {
+func (r *kernelStacks) sample(ctx context.Context, started func()) error {
 	s := Sampler{Config: r.config, Version: r.version, Send: r.send, Started: func(event string) {
 		r.logger.Info("Sampling kernel stacks",
 			zap.Bool("cycles", event == eventCycles), zap.Int("frequency", r.config.Frequency))
@@ -135,7 +135,7 @@ const (
 const sendTimeout = 5 * time.Second
 
 // send counts what a message says and sends it on.
-func (r *Receiver) send(ctx context.Context, m *Message) {
+func (r *kernelStacks) send(ctx context.Context, m *Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	if m.NoStack > 0 {
@@ -157,7 +157,7 @@ func (r *Receiver) send(ctx context.Context, m *Message) {
 }
 
 // count counts samples.
-func (r *Receiver) count(ctx context.Context, n int, outcome string) {
+func (r *kernelStacks) count(ctx context.Context, n int, outcome string) {
 	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(n),
 		metric.WithAttributes(attribute.String("outcome", outcome)))
 }

@@ -45,7 +45,7 @@ func newHost() host {
 
 func (h host) Report(e *componentstatus.Event) { h.events <- e }
 
-func start(t *testing.T, c *Config, next *consumertest.ProfilesSink) (*Receiver, host) {
+func start(t *testing.T, c *Config, next *consumertest.ProfilesSink) (*kernelStacks, host) {
 	t.Helper()
 	r, err := newReceiver(receivertest.NewNopSettings(metadata.Type), c, next)
 	require.NoError(t, err)

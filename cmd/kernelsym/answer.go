@@ -1,42 +1,146 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// answer is what lookup says about an address.
+// answer is what lookup says about an address, or about a function.
 type answer struct {
-	address string
-	what    string       // function and offset, or a question mark
-	owner   string       // the image it is in, with a space before it, or empty
-	frames  []pack.Frame // what a pack says of it, innermost first
+	Address    where         `json:"address"`
+	End        *where        `json:"end,omitempty"` // of a function; nil of an address
+	Inlined    []sourceFrame `json:"inlined,omitempty"`
+	Reason     string        `json:"reason,omitempty"`     // why there is no function
+	Candidates []*answer     `json:"candidates,omitempty"` // if the reason is that there are several
+	functionName
+	imageName
+	sourceLine
 }
 
-// String returns a line for each function that was inlined and one for the function that
-// has the code, with the address before the first.
-func (a *answer) String() string {
+// functionName is a function with an offset in it.
+type functionName struct {
+	Function string  `json:"function,omitempty"`
+	Alias    string  `json:"alias,omitempty"`  // by which it was asked for, if that is not its name
+	Offset   *uint64 `json:"offset,omitempty"` // nil of a whole function
+}
+
+// imageName says what has the code.
+type imageName struct {
+	Image   string `json:"image,omitempty"`
+	BuildID string `json:"build_id,omitempty"`
+	Program uint32 `json:"program_id,omitempty"`
+}
+
+// sourceLine is a position in the source; parts that are not known are empty.
+type sourceLine struct {
+	File   string `json:"file,omitempty"`
+	Line   uint32 `json:"line,omitempty"`
+	Column uint32 `json:"column,omitempty"`
+}
+
+// sourceFrame is a function that was inlined, and the line in it.
+type sourceFrame struct {
+	Function string `json:"function"`
+	sourceLine
+}
+
+// where is an address: an absolute one, or one that is relative to an image.
+type where struct {
+	addr     uint64
+	relative string // empty if it is absolute
+}
+
+func (w where) String() string {
+	if w.relative != "" {
+		return w.relative
+	}
+	return hexadecimal(w.addr).String()
+}
+
+// MarshalText writes an absolute address as [hexadecimal] does.
+func (w where) MarshalText() ([]byte, error) {
+	if w.relative != "" {
+		return []byte(w.relative), nil
+	}
+	return hexadecimal(w.addr).MarshalText()
+}
+
+// String returns the position with a space before it, or nothing.
+func (s sourceLine) String() string {
+	text := spaced(position(s.File, s.Line))
+	if s.Line != 0 && s.Column != 0 {
+		text += fmt.Sprintf(":%d", s.Column)
+	}
+	return text
+}
+
+// String returns the image with a space before it, or nothing.
+func (i imageName) String() string {
+	if i.Image == "" {
+		return ""
+	}
+	s := " [" + i.Image + "]" + spaced(i.BuildID)
+	if i.Program != 0 {
+		s += fmt.Sprintf(" id %d", i.Program)
+	}
+	return s
+}
+
+// name returns the function with the offset, or a question mark.
+func (a *answer) name() string {
+	switch {
+	case a.Function == "" && a.Image != "":
+		return "?"
+	case a.Function == "":
+		return "? (" + a.Reason + ")"
+	case a.Offset != nil:
+		return fmt.Sprintf("%s+%#x", a.Function, *a.Offset)
+	case a.Alias != "":
+		return a.Function + " (alias " + a.Alias + ")"
+	}
+	return a.Function
+}
+
+// text returns a line for each function that was inlined and one for the function that has
+// the code, with the address before the first.
+func (a *answer) text(p palette) string {
 	var b strings.Builder
-	before := a.address
+	address := a.Address.String()
+	if a.End != nil {
+		address += "-" + a.End.String()
+	}
+	before := address
 	line := func(what, where string) {
-		fmt.Fprintln(&b, strings.TrimRight(before+" "+what+where, " "))
-		before = strings.Repeat(" ", len(a.address))
+		fmt.Fprintln(&b, before+" "+what+where)
+		before = strings.Repeat(" ", len(address))
 	}
-	where := a.owner
-	if n := len(a.frames); n > 0 {
-		for _, f := range a.frames[:n-1] {
-			line(symtab.NameOf(f.Function).Name, spaced(position(f.File, f.Line))+" (inlined)")
-		}
-		where += spaced(position(a.frames[n-1].File, a.frames[n-1].Line))
+	for _, f := range a.Inlined {
+		line(p.strong(f.Function), f.String()+" (inlined)")
 	}
-	line(a.what, where)
+	name := p.strong(a.name())
+	if a.Function == "" {
+		name = p.faint(a.name())
+	}
+	line(name, p.faint(a.imageName.String())+a.sourceLine.String())
+	for _, c := range a.Candidates {
+		line(c.Address.String()+" "+c.name(), c.imageName.String())
+	}
 	return b.String()
+}
+
+// setFrames adds what a pack says of the address, innermost first.
+func (a *answer) setFrames(frames []pack.Frame) {
+	n := len(frames)
+	if n == 0 {
+		return
+	}
+	for _, f := range frames[:n-1] {
+		a.Inlined = append(a.Inlined, sourceFrame{symtab.NameOf(f.Function).Name, sourceLine{File: f.File, Line: f.Line}})
+	}
+	a.sourceLine = sourceLine{File: frames[n-1].File, Line: frames[n-1].Line}
 }
 
 // spaced returns s with a space before it, unless it is empty.
@@ -47,123 +151,14 @@ func spaced(s string) string {
 	return " " + s
 }
 
-// at returns what is at an offset, as that of an exact frame or of a caller (contract 2.3).
-func (p *packImage) at(offset int64, caller bool, address string) *answer {
-	a := &answer{address: address, what: "?", owner: fmt.Sprintf(" [%s] %s", p.Info().Name, p.Info().BuildID)}
-	addr, ok := p.address(offset)
-	if !ok {
-		return a
+// decide returns the one answer that there is to a query, or one that says why there is none.
+func decide(q *query, found []*answer, reason string) *answer {
+	if len(found) == 1 {
+		return found[0]
 	}
-	lookedUp := addr
-	if caller && addr > 0 && (p.symbol(addr).Start != addr || p.symbol(addr-1).Name != "") {
-		lookedUp = addr - 1
-	}
-	if s := p.symbol(lookedUp); s.Name != "" {
-		a.what = fmt.Sprintf("%s+%#x", symtab.NameOf(s.Name).Name, addr-s.Start)
-		a.frames = p.chain(lookedUp, s.Name)
+	a := &answer{Address: where{relative: q.text}, Reason: reason}
+	if len(found) > 1 {
+		a.Reason, a.Candidates = symtab.ReasonAmbiguous.String(), found
 	}
 	return a
-}
-
-// relativeToRunning looks up an offset in an image of the running kernel.
-func (l *lookup) relativeToRunning(ctx context.Context, name string, offset int64) (*answer, error) {
-	snapshot, err := l.running.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m, ok := snapshot.ByBuildID(name)
-	if !ok {
-		m, _ = snapshot.Named(name, symtab.Present)
-	}
-	if m == nil {
-		return nil, fmt.Errorf("%w: %q", errImage, name)
-	}
-	return l.inRunning(ctx, m.OffsetBase()+uint64(offset))
-}
-
-// inRunning looks up an address of the running kernel.
-func (l *lookup) inRunning(ctx context.Context, addr uint64) (*answer, error) {
-	snapshot, err := l.running.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	hit, lookedUp := find(snapshot, addr, l.caller)
-	a := &answer{address: hexadecimal(addr).String()}
-	switch m := hit.Image; {
-	case m == nil:
-		a.what = fmt.Sprintf("? (%s)", hit.Reason)
-		return a, nil
-	case m.IsLong() && snapshot.Landmarks().SharedTrampolines:
-		a.what = fmt.Sprintf("? (in the page of %s, which it shares with other code)", m.Name())
-		return a, nil
-	case hit.Symbol.Image == nil:
-		a.what, a.owner = "?", owner(m, addr)
-		return a, nil
-	}
-	a.what = fmt.Sprintf("%s+%#x", hit.Symbol.Name().Name, addr-hit.Symbol.Start)
-	a.owner = owner(hit.Image, called(addr, l.caller))
-	a.frames, err = l.chain(hit, lookedUp)
-	return a, err
-}
-
-// chain returns what the pack of an image of the running kernel says of an address in a
-// symbol.
-func (l *lookup) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
-	m := hit.Image
-	if l.packs == nil || m.Text == nil || m.BuildID == "" {
-		return nil, nil
-	}
-	image, err := l.packs.byBuildID(m.BuildID)
-	if errors.Is(err, packfiles.ErrNotFound) {
-		if l.packs.missingOnce(m.BuildID) {
-			l.running.warn(fmt.Errorf("%s: %w", m.Name(), err))
-		}
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	at, ok := image.address(int64(addr - m.OffsetBase()))
-	if !ok {
-		return nil, nil
-	}
-	return image.chain(at, hit.Symbol.Name().System), nil
-}
-
-// owner says which image an address is in, and from which source line it comes.
-func owner(m *symtab.Image, addr uint64) string {
-	if m.Text != nil {
-		return strings.TrimRight(" ["+m.Name()+"] "+m.BuildID, " ")
-	}
-	s := " [" + m.Origin.String() + "]"
-	if p := m.Program; p != nil {
-		s += fmt.Sprintf(" id %d", p.ID)
-	}
-	if line := m.Lines.Find(uint32(addr - m.Start)); line >= 0 {
-		at := m.Lines.Position(line)
-		s += fmt.Sprintf(" %s:%d:%d", at.File, at.Line, at.Column)
-	}
-	return s
-}
-
-// called returns the address of which the source line is wanted.
-func called(addr uint64, caller bool) uint64 {
-	if caller {
-		return addr - 1
-	}
-	return addr
-}
-
-// find looks an address up, as that of an exact frame or of a caller (contract 2.3), and
-// says at which it did.
-func find(s *symtab.Snapshot, addr uint64, caller bool) (hit symtab.Hit, lookedUp uint64) {
-	at := s.At(addr, symtab.Present)
-	if !caller {
-		return at, addr
-	}
-	before := s.At(addr-1, symtab.Present)
-	if before.Symbol.Image == nil && at.Symbol.Image != nil && at.Symbol.Start == addr {
-		return at, addr
-	}
-	return before, addr - 1
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// A change is a piece of kernel code that came or went.
+// A change is kernel code that came or went.
 type change struct {
 	Time    time.Time     `json:"time"` // of the event; if there was none, when it was noticed
 	Event   string        `json:"event"`
@@ -36,72 +31,9 @@ const (
 	eventUnload = "unload"
 )
 
-// moment is when something was at an address, on the clock of records.
-type moment struct {
-	addr uint64
-	at   int64
-}
-
-// loaders remember which process is behind a record, from when it is read until the
-// table is published that has it.
-type loaders struct {
-	procfs string
-	by     map[moment]process
-}
-
-// noting is a recorder whose records are noted.
-type noting struct {
-	bpfprog.Recorder
-	loaders *loaders
-}
-
-func (n noting) Drain() perfring.Batch {
-	b := n.Recorder.Drain()
-	n.loaders.note(b.Records)
-	return b
-}
-
-func (l *loaders) note(records []perfring.Record) {
-	const enough = 1 << 16 // some are never asked for, as they were no change
-	if len(l.by) > enough {
-		clear(l.by)
-	}
-	names := make(map[uint32]string)
-	for i := range records {
-		r := &records[i]
-		if r.Type != perfring.TypeKsymbol {
-			continue
-		}
-		name, ok := names[r.PID]
-		if !ok {
-			text, _ := os.ReadFile(filepath.Join(l.procfs, strconv.FormatUint(uint64(r.PID), 10), "comm"))
-			name = strings.TrimSpace(string(text))
-			names[r.PID] = name
-		}
-		l.by[moment{r.Symbol.Addr, r.Time}] = process{PID: r.PID, Name: name}
-	}
-}
-
-// take returns who did something, nil if no record said so.
-func (l *loaders) take(addr uint64, at int64) *process {
-	key := moment{addr, at}
-	p, ok := l.by[key]
-	if !ok {
-		return nil
-	}
-	delete(l.by, key)
-	return &p
-}
-
-// has reports whether a record said who did something.
-func (l *loaders) has(addr uint64, at int64) bool {
-	_, ok := l.by[moment{addr, at}]
-	return ok
-}
-
 // changes finds out what changed from one table of a source to the next.
 type changes struct {
-	loaders *loaders
+	loaders *loaders // nil of a source without records
 	last    *symtab.Table
 
 	// nameless are functions that were loaded, but of which no record has said yet of which
@@ -115,6 +47,7 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 	last := c.last
 	c.last = t
 	if last == nil {
+		c.loaders.begin()
 		return nil
 	}
 	clock := instant{now: perfring.Boottime.Now(), wall: time.Now()}

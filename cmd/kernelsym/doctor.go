@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bundle"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
@@ -42,9 +41,6 @@ func newDoctor() *cobra.Command {
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", output))
-			}
 			if file == "" && (collect.Metrics != "" || collect.Log != "") {
 				return usage(cmd, errors.New("--metrics and --log need --bundle"))
 			}
@@ -68,13 +64,13 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&procfs, "procfs", "/proc", "path where the host's /proc is mounted")
-	flags.StringVar(&sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
 	flags.StringVar(&packs, "packs", "", "directory of packs: check which running builds have one")
-	flags.StringVarP(&output, "output", "o", "text", "output format: text or json")
 	flags.StringVar(&file, "bundle", "", "write a .tar.gz file for a bug report, or - for standard output")
 	flags.StringVar(&collect.Metrics, "metrics", "", "URL of the collector's metrics, to include in the bundle")
 	flags.StringVar(&collect.Log, "log", "", "log file of the collector, whose end to include in the bundle")
+	_ = cmd.MarkFlagDirname("packs")
+	machineFlags(cmd, &procfs, &sysfs)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -96,7 +92,7 @@ func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
 }
 
 func write(report *doctor.Report, w io.Writer, output string) error {
-	if output == "json" {
+	if output == outputJSON {
 		return report.WriteJSON(w)
 	}
 	return report.WriteText(w, wantsColor(w))
@@ -110,10 +106,4 @@ func usage(cmd *cobra.Command, err error) error {
 	cmd.PrintErrln("Error:", err)
 	cmd.SilenceErrors = true
 	return errUsage
-}
-
-// wantsColor reports whether w is a terminal whose user did not turn colors off (no-color.org).
-func wantsColor(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
 }

@@ -39,6 +39,7 @@ func TestDoctorExitStatus(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Tool)
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
+	empty := t.TempDir()
 	for name, tt := range map[string]struct {
 		caps   []capability.Cap
 		args   []string
@@ -52,11 +53,11 @@ func TestDoctorExitStatus(t *testing.T) {
 		"none":           {nil, nil, 2, "fail"},
 		"no sysfs": {
 			[]capability.Cap{capability.CAP_SYSLOG, capability.CAP_PERFMON, capability.CAP_SYS_ADMIN},
-			[]string{"--sysfs", "/nowhere"}, 1, "warn",
+			[]string{"--sysfs", empty}, 1, "warn",
 		},
 		"no procfs": {
 			[]capability.Cap{capability.CAP_SYSLOG, capability.CAP_PERFMON, capability.CAP_SYS_ADMIN},
-			[]string{"--procfs", "/nowhere"}, 2, "fail",
+			[]string{"--procfs", empty}, 2, "fail",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

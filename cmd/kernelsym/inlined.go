@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +45,7 @@ type inlined struct {
 func newInlined() *cobra.Command {
 	var i inlined
 	cmd := &cobra.Command{
-		Use:   "inlined NAME",
+		Use:   "inlined NAME...",
 		Short: "Print where a function was inlined",
 		Long: "Print the functions and addresses at which a function was inlined. NAME is its name or a pattern\n" +
 			"with *, ? and [...]. Rust names can be mangled or not.\n\n" +
@@ -55,33 +53,34 @@ func newInlined() *cobra.Command {
 			"call. Code that the compiler split has several lines of output. Nothing of this machine is read.\n\n" +
 			"Without --pack, the answer comes from the running kernel, which must be built with\n" +
 			"CONFIG_DEBUG_INFO_BTF_INLINE (expected in Linux 7.4). If that is a module, the kernel loads it,\n" +
-			"which takes 9.5 MB of its memory.",
+			"which takes 9.5 MB of its memory.\n\n" +
+			"The exit status is 1 if a name is inlined nowhere.",
 		Example: "  kernelsym inlined fdget_pos\n" +
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if i.output != "text" && i.output != "json" {
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", i.output))
-			}
-			match, err := matcher(args[0])
+			names, err := newPatterns(args...)
 			if err != nil {
 				return usage(cmd, err)
 			}
-			places, err := i.find(cmd.Context(), match, func(err error) { cmd.PrintErrln("Warning:", err) })
+			places, err := i.find(cmd.Context(), names.match, func(err error) { cmd.PrintErrln("Warning:", err) })
 			if err != nil {
 				return err
 			}
-			if i.output == "json" {
-				return writePlacesJSON(cmd.OutOrStdout(), places)
+			if i.output == outputJSON {
+				err = writeJSON(cmd.OutOrStdout(), places...)
+			} else if len(places) > 0 {
+				err = writePlaces(cmd.OutOrStdout(), places)
 			}
-			return writePlaces(cmd.OutOrStdout(), args[0], places)
+			if missing := names.unmatched(); err == nil && len(missing) > 0 {
+				err = fmt.Errorf("%w: %s", errNowhere, strings.Join(missing, ", "))
+			}
+			return err
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringArrayVar(&i.packs, "pack", nil, packUsage)
-	flags.StringVar(&i.procfs, "procfs", "/proc", "path where the host's /proc is mounted")
-	flags.StringVar(&i.sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
-	flags.StringVarP(&i.output, "output", "o", "text", "output format: text, or json for one object per line")
+	packFlag(cmd, &i.packs)
+	machineFlags(cmd, &i.procfs, &i.sysfs)
+	outputFlag(cmd, &i.output)
 	return cmd
 }
 
@@ -116,29 +115,11 @@ func (i *inlined) find(ctx context.Context, match func(name string) bool, warn f
 	return places, nil
 }
 
+// errNowhere is for names that nothing inlined has.
+var errNowhere = errors.New("inlined nowhere")
+
 // errNoInlined says what to do where the running kernel does not say what was inlined.
 var errNoInlined = errors.New("name packs with --pack, which `kernelsym pack` makes")
-
-// matcher returns whether a function's name matches a pattern, as it is in the symbol or as
-// people read it.
-func matcher(pattern string) (func(name string) bool, error) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, fmt.Errorf("%w: %q", err, pattern)
-	}
-	matches := func(name string) bool {
-		ok, _ := path.Match(pattern, name) // of which only the pattern can be wrong
-		return ok || name == pattern
-	}
-	known := make(map[string]bool) // names come often
-	return func(name string) bool {
-		is, ok := known[name]
-		if !ok {
-			is = matches(name) || matches(symtab.NameOf(name).Name)
-			known[name] = is
-		}
-		return is
-	}, nil
-}
 
 // placeOf returns a site with the function that has its code, if that is certain.
 func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
@@ -159,22 +140,8 @@ func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
 	return p
 }
 
-func writePlacesJSON(w io.Writer, places []place) error {
-	encoder := json.NewEncoder(w)
-	for i := range places {
-		if err := encoder.Encode(&places[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writePlaces prints a table and how much there is.
-func writePlaces(w io.Writer, name string, places []place) error {
-	if len(places) == 0 {
-		_, err := fmt.Fprintf(w, "%s is inlined nowhere.\n", name)
-		return err
-	}
+func writePlaces(w io.Writer, places []place) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM")
 	functions := make(map[[3]string]bool)

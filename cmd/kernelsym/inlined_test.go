@@ -19,7 +19,7 @@ import (
 // inlinedIn runs inlined on a machine that has nothing but packs.
 func inlinedIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, errs, err := execute(t, "", append([]string{"inlined", "--procfs", "/nowhere", "--sysfs", "/nowhere", "--pack", dir}, args...)...)
+	out, errs, err := execute(t, "", append([]string{"inlined", "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}, args...)...)
 	require.NoError(t, err)
 	assert.Empty(t, errs)
 	return out
@@ -42,11 +42,16 @@ func TestInlinedInPacks(t *testing.T) {
 		assert.Equal(t, pick, inlinedIn(t, dir, name))
 	}
 	assert.Equal(t, 3, strings.Count(inlinedIn(t, dir, "*"), "main_loop  i"))
-	assert.Equal(t, "main_loop is inlined nowhere.\n", inlinedIn(t, dir, "main_loop"))
+	assert.Equal(t, 3, strings.Count(inlinedIn(t, dir, "idle", "*::pick"), "main_loop  i"), "several names")
+	for _, args := range [][]string{{"main_loop", "idle"}, {"nothing", "idle", "-o", "json"}} {
+		out, errs, err := execute(t, "", append([]string{"inlined", "--pack", dir}, args...)...)
+		require.ErrorIs(t, err, errNowhere)
+		assert.Equal(t, "Error: inlined nowhere: "+args[0]+"\n", errs)
+		assert.Contains(t, out, "vmlinux+0x64", "the other's places")
+	}
 	assert.JSONEq(t, `{"inlined": "core::fmt::pick", "function": "main_loop", "address": "vmlinux+0x5c", "bytes": 4,
 		"image": "vmlinux", "build_id": "0123456789abcdef", "caller": "idle", "file": "include/idle.h", "line": 5}`,
 		inlinedIn(t, dir, "core::fmt::pick", "--output", "json"))
-	assert.Empty(t, inlinedIn(t, dir, "main_loop", "--output", "json"))
 
 	// Of two builds of one kernel, addresses have the build ids, and lookup takes them.
 	writePack(t, dir, otherKernelID, kernelPack(otherKernelID))
@@ -86,13 +91,14 @@ func TestInlinedTakenApart(t *testing.T) {
 }
 
 func TestInlinedErrors(t *testing.T) {
+	empty := t.TempDir()
 	run := func(args ...string) (string, error) {
-		_, errs, err := execute(t, "", append([]string{"inlined", "--procfs", "/nowhere", "--sysfs", "/nowhere"}, args...)...)
+		_, errs, err := execute(t, "", append([]string{"inlined", "--procfs", empty, "--sysfs", empty}, args...)...)
 		return errs, err
 	}
 	_, err := run("f")
 	require.ErrorIs(t, err, btfinline.ErrNone)
-	require.ErrorContains(t, err, "/nowhere/kernel/btf: no *.inline files")
+	require.ErrorContains(t, err, empty+"/kernel/btf: no *.inline files")
 	require.ErrorIs(t, err, errNoInlined, "it says what to do")
 
 	dir := t.TempDir()
@@ -105,7 +111,7 @@ func TestInlinedErrors(t *testing.T) {
 	_, err = run("--pack", dir, "f")
 	require.ErrorIs(t, err, pack.ErrFormat)
 	writePack(t, dir, kernelID, kernelPack(kernelID))
-	errs, err := run("--pack", dir, "f")
+	errs, err := run("--pack", dir, "idle")
 	require.NoError(t, err)
 	assert.Contains(t, errs, "Warning: "+damaged)
 }
@@ -151,8 +157,9 @@ func TestInlinedInRunning(t *testing.T) {
 	assert.JSONEq(t, `{"inlined": "idle", "address": "0xffffffff81000042", "image": "vmlinux", "build_id": "abcd"}`, first)
 	assert.JSONEq(t, `{"inlined": "idle", "function": "main_loop", "address": "0xffffffff81000058", "image": "vmlinux",
 		"build_id": "abcd"}`, second)
-	out, _ = run("main_loop")
-	assert.Equal(t, "main_loop is inlined nowhere.\n", out)
+	_, errs, err := execute(t, "", append(append([]string{"inlined"}, tree...), "main_loop")...)
+	require.ErrorIs(t, err, errNowhere)
+	assert.Contains(t, errs, "inlined nowhere: main_loop")
 
 	// What another file has that is not known hides nothing.
 	newer := filepath.Join(tree[3], "kernel/btf/xfs.inline")
@@ -165,6 +172,6 @@ func TestInlinedInRunning(t *testing.T) {
 	// Where addresses are hidden there is nothing to say.
 	hidden := regexp.MustCompile(`(?m)^\w{16}`).ReplaceAllString(symbolListWithStext, "0000000000000000")
 	require.NoError(t, os.WriteFile(filepath.Join(tree[1], "kallsyms"), []byte(hidden), 0o644))
-	_, _, err := execute(t, "", append(append([]string{"inlined"}, tree...), "idle")...)
+	_, _, err = execute(t, "", append(append([]string{"inlined"}, tree...), "idle")...)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -52,10 +53,10 @@ func TestUsageErrors(t *testing.T) {
 		"--color":                     "unknown flag: --color",
 		"lookup --color":              "unknown flag: --color",
 		"watch now":                   `unknown command "now" for "kernelsym watch"`,
-		"watch --output yaml":         `--output is "yaml"`,
-		"inlined":                     "accepts 1 arg(s), received 0",
+		"watch --output yaml":         `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
+		"inlined":                     "requires at least 1 arg(s), only received 0",
 		"inlined [":                   "syntax error in pattern",
-		"inlined f -o yaml":           `--output is "yaml"`,
+		"inlined f -o yaml":           `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
 		"top a -n -3":                 "-n is -3",
 		"top a -n many":               `invalid argument "many"`,
 		"view a --svg - --pprof -":    "only one of",
@@ -148,10 +149,16 @@ func TestLookup(t *testing.T) {
 
 func TestLookupErrors(t *testing.T) {
 	tree := kernelTree(t, symbolList)
-	for _, bad := range []string{"main_loop", "0x", "-1", "1ffffffff81000054"} {
-		_, _, err := execute(t, bad, append([]string{"lookup"}, tree...)...)
-		require.ErrorIs(t, err, errAddress)
-		require.ErrorContains(t, err, bad)
+	for bad, want := range map[string]error{
+		"1ffffffff81000054": errAddress, "main_loop+": errAddress, "main_loop-0x4/0x40": errAddress, "main_loop+0x4/0x0": errAddress,
+		"-1": errAddress, "0x": errQuery, "%": errQuery, "[]": path.ErrBadPattern,
+		"other": errNoFunction, "no*": errNoFunction, "other+0x4": errImage, "main_loop-0x4": errImage,
+	} {
+		out, errs, err := execute(t, bad+" ffffffff81000054", append([]string{"lookup"}, tree...)...)
+		require.ErrorIs(t, err, want, bad)
+		assert.Equal(t, 1, strings.Count(errs, "Error:"), errs)
+		assert.Contains(t, errs, bad)
+		assert.Equal(t, "ffffffff81000054 main_loop+0x4 [vmlinux] abcd\n", out, "the others are answered")
 	}
 	hidden := regexp.MustCompile(`(?m)^f{8}\w{8}`).ReplaceAllString(symbolList, "0000000000000000")
 	_, errs, err := execute(t, "1", append([]string{"lookup"}, kernelTree(t, hidden)...)...)

@@ -6,211 +6,157 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/sources"
-	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// lookup looks addresses up, of the running kernel or in packs.
+// lookup answers queries, one after the other.
 type lookup struct {
-	caller  bool
-	running running
-	packs   *packs // nil without packs
-	text    uint64 // address of _text of another machine, 0 without
-	out     io.Writer
+	resolver
+	output    string
+	functions *functions // of the running kernel, once a name was asked for
+	out       io.Writer
+	colors    palette
+	wrong     func(error) // says what cannot be answered
+	failed    []error
 }
 
 func newLookup() *cobra.Command {
 	var l lookup
-	var paths []string
-	var text string
+	var flags resolverFlags
 	cmd := &cobra.Command{
-		Use:   "lookup [ADDRESS...]",
+		Use:   "lookup [ADDRESS|RANGE|NAME...]",
 		Short: "Print the function, offset, module and build id of kernel addresses",
-		Long: "Print for each address the function with the offset in it, the module and its build id.\n" +
-			"Without arguments addresses are read from standard input, separated by white space. They are\n" +
-			"hexadecimal, and either absolute or relative to an image: vmlinux+0x248080, nf_tables+0x1c, or\n" +
-			"with a build id in place of the name. Relative addresses in profiles that kernelsym wrote need\n" +
-			"no --caller: they are those of the calls. An address that no symbol covers gets a question\n" +
-			"mark for a function, and the reason if it is in no module either.\n\n" +
+		Long: "Print what is at an address of the kernel, or where a function is. Arguments are:\n\n" +
+			"  ffffffff81248080             an address, in hexadecimal digits\n" +
+			"  ffffffff81248000-ffffffff81249000, ffffffff81248000+0x1000\n" +
+			"                               a range: every function with code in it\n" +
+			"  vmlinux+0x248080, nf_tables+0x1c\n" +
+			"                               an offset in an image, given by its name or build id\n" +
+			"  vfs_read, 'tcp_*_rcv'        a function, or a pattern with *, ? and [...]\n" +
+			"  vfs_read+0x12/0x1a0, 'nft_do_chain+0x4/0x80 [nf_tables]'\n" +
+			"                               an offset in a function, as the kernel prints it\n\n" +
+			"Without arguments, or for the argument -, they are read from standard input, separated by white\n" +
+			"space; so it takes /proc/PID/stack. An address without a function gets a question mark, and so\n" +
+			"does an offset in a function if several functions have the name and, where it is given, the size.\n" +
+			"A function is not found if its extent is not certain.\n\n" +
+			"Relative addresses in profiles that kernelsym wrote need no --caller: they are those of the calls.\n\n" +
 			"With --pack, the pack of an image adds the functions that were inlined at the address, the\n" +
-			"innermost first, and source lines. Relative addresses are then looked up in the packs alone,\n" +
-			"so they can be those of another machine, and nothing of this one is read. With --text, so are\n" +
-			"absolute addresses, which must be those of a core kernel.",
+			"innermost first, and source lines. Names and relative addresses are then looked up in the packs\n" +
+			"alone, so they can be those of another machine, and nothing of this one is read. With --text, so\n" +
+			"are absolute addresses, which must be those of a core kernel.\n\n" +
+			"The exit status is 1 if an argument cannot be read, or no function has the name.",
 		Example: "  kernelsym lookup ffffffff81248080 0xffffffff813c59a6\n" +
-			"  awk '{print $1}' addresses | kernelsym lookup --caller\n" +
+			"  kernelsym lookup vfs_read 'bpf_prog_*' --output json\n" +
+			"  sudo cat /proc/1/stack | kernelsym lookup --caller\n" +
 			"  kernelsym lookup --pack /var/lib/kernelsym/packs vmlinux+0x248080",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.out = cmd.OutOrStdout()
-			l.running.warn = func(err error) { cmd.PrintErrln("Warning:", err) }
 			var err error
-			if text != "" {
-				if l.text, err = parseAddress(text); err != nil || len(paths) == 0 {
-					return usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", text))
-				}
-			}
-			if l.packs, err = openPacks(paths); err != nil {
+			if l.resolver, err = flags.resolver(cmd); err != nil {
 				return err
 			}
-			if len(args) > 0 {
-				return l.printAll(cmd.Context(), args)
+			l.out, l.colors = cmd.OutOrStdout(), paletteOf(cmd.OutOrStdout())
+			l.wrong = func(err error) { cmd.PrintErrln("Error:", err) }
+			if err := l.run(cmd.Context(), args, stdin(cmd)); err != nil {
+				return err
 			}
-			return l.printFrom(cmd.Context(), cmd.InOrStdin())
+			cmd.SilenceErrors = true // each was said
+			return errors.Join(l.failed...)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			return completeFunctions(flags.procfs, toComplete), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&l.running.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&l.running.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.BoolVar(&l.caller, "caller", false, "addresses are return addresses: name the function of the call before them")
-	flags.StringArrayVar(&paths, "pack", nil, packUsage)
-	flags.StringVar(&text, "text", "", "address of _text on the machine of absolute addresses, whose core kernel a pack is of")
+	flags.add(cmd)
+	outputFlag(cmd, &l.output)
 	return cmd
 }
 
-// running is the kernel of this machine, which is loaded when it is first asked for.
-type running struct {
-	procfs, sysfs string
-	warn          func(error)
-	snapshot      *symtab.Snapshot // nil before that
+// resolverFlags are the flags that say where a resolver looks.
+type resolverFlags struct {
+	procfs, sysfs, text string
+	packs               []string
+	caller              bool
 }
 
-// load returns what is known of the kernel.
-func (r *running) load(ctx context.Context) (*symtab.Snapshot, error) {
-	if r.snapshot != nil {
-		return r.snapshot, nil
-	}
-	snapshot, err := load(ctx, sources.Everything(r.procfs, r.sysfs), r.warn)
-	r.snapshot = snapshot
-	return snapshot, err
+func (f *resolverFlags) add(cmd *cobra.Command) {
+	machineFlags(cmd, &f.procfs, &f.sysfs)
+	packFlag(cmd, &f.packs)
+	cmd.Flags().BoolVar(&f.caller, "caller", false, "addresses are return addresses: name the function of the call before them")
+	cmd.Flags().StringVar(&f.text, "text", "", "address of _text on the machine that absolute addresses are of; needs the pack of its core kernel")
 }
 
-// load returns what sources find, and gives what they do not find to warn. The error says why
-// they find nothing.
-func load(ctx context.Context, o sources.Options, warn func(error)) (*symtab.Snapshot, error) {
-	snapshot, err := symcache.Load(ctx, sources.List(o)...)
-	if err != nil && !known(snapshot) {
-		return nil, err
-	}
-	if err != nil {
-		warn(err)
-	}
-	return snapshot, nil
-}
-
-// known reports whether anything is known of the kernel.
-func known(s *symtab.Snapshot) bool {
-	for _, t := range s.Tables() {
-		if t.Symbols() != [symtab.NumOrigins]int{} {
-			return true
+// resolver returns what the flags ask for.
+func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
+	r := resolver{caller: f.caller, running: running{
+		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { cmd.PrintErrln("Warning:", err) },
+	}}
+	var err error
+	if f.text != "" {
+		if r.text, err = parseAddress(f.text); err != nil || len(f.packs) == 0 {
+			return r, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
 		}
 	}
-	return false
+	r.packs, err = openPacks(f.packs)
+	return r, err
 }
 
-func (l *lookup) printFrom(ctx context.Context, r io.Reader) error {
-	words := bufio.NewScanner(r)
-	words.Split(bufio.ScanWords)
-	for words.Scan() {
-		if err := l.print(ctx, words.Text()); err != nil {
+// run answers arguments, or what is read if there are none. Its error ends it all.
+func (l *lookup) run(ctx context.Context, args []string, stdin io.Reader) error {
+	if len(args) == 0 {
+		args = []string{"-"}
+	}
+	var words []string
+	for _, arg := range args {
+		if arg != "-" {
+			words = append(words, wordsOf(arg)...)
+			continue
+		}
+		if err := l.answerAll(ctx, words); err != nil {
 			return err
 		}
+		words = nil
+		lines := bufio.NewScanner(stdin)
+		for lines.Scan() {
+			if err := l.answerAll(ctx, strings.Fields(lines.Text())); err != nil {
+				return err
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
 	}
-	return words.Err()
+	return l.answerAll(ctx, words)
 }
 
-func (l *lookup) printAll(ctx context.Context, args []string) error {
-	for _, arg := range args {
-		if err := l.print(ctx, arg); err != nil {
+// answerAll answers the queries in words.
+func (l *lookup) answerAll(ctx context.Context, words []string) error {
+	return parseQueries(words, func(q query, err error) error {
+		var answers []*answer
+		if err == nil {
+			answers, err = l.answer(ctx, &q)
+		}
+		if err == nil {
+			return l.print(answers)
+		}
+		if l.running.failed != nil || ctx.Err() != nil {
+			return err
+		}
+		l.wrong(err)
+		l.failed = append(l.failed, err)
+		return nil
+	})
+}
+
+func (l *lookup) print(answers []*answer) error {
+	if l.output == outputJSON {
+		return writeJSON(l.out, answers...)
+	}
+	for _, a := range answers {
+		if _, err := io.WriteString(l.out, a.text(l.colors)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (l *lookup) print(ctx context.Context, arg string) error {
-	a, err := l.find(ctx, arg)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(l.out, a.String())
-	return err
-}
-
-// find finds what is at an address of any form.
-func (l *lookup) find(ctx context.Context, arg string) (*answer, error) {
-	image, offset, isRelative, err := parseRelative(arg)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case isRelative && l.packs != nil:
-		return l.inPack(image, offset)
-	case isRelative:
-		return l.relativeToRunning(ctx, image, offset)
-	}
-	addr, err := parseAddress(arg)
-	if err != nil {
-		return nil, err
-	}
-	if l.text == 0 {
-		return l.inRunning(ctx, addr)
-	}
-	return l.inKernelAtText(addr)
-}
-
-// inPack looks up an offset in the image of a pack.
-func (l *lookup) inPack(name string, offset int64) (*answer, error) {
-	image, err := l.packs.named(name)
-	if err != nil {
-		return nil, err
-	}
-	return image.at(offset, l.caller, relative(name, offset)), nil
-}
-
-// inKernelAtText looks up an address of a core kernel whose _text is known.
-func (l *lookup) inKernelAtText(addr uint64) (*answer, error) {
-	image, err := l.packs.named(pack.KernelName)
-	if err != nil {
-		return nil, err
-	}
-	info := image.Info()
-	offset := int64(addr - l.text + info.Text - min(info.Text, info.Stext))
-	return image.at(offset, l.caller, hexadecimal(addr).String()), nil
-}
-
-var (
-	errAddress = errors.New("not a hexadecimal address of 64 bits")
-	errImage   = errors.New("this kernel has no image of that name or build id, or several had the name")
-)
-
-func parseAddress(s string) (uint64, error) {
-	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(s), "0x"), 16, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %q", errAddress, s)
-	}
-	return addr, nil
-}
-
-// parseRelative parses an address as IMAGE+OFFSET or, for what a module has below its
-// .text, IMAGE-OFFSET. It reports false if it has no such form.
-func parseRelative(s string) (image string, offset int64, ok bool, err error) {
-	i := strings.LastIndexAny(s, "+-")
-	if i <= 0 {
-		return "", 0, false, nil
-	}
-	distance, err := parseAddress(s[i+1:])
-	if err != nil || distance > 1<<32 {
-		return "", 0, false, fmt.Errorf("%w, or an image's name and an offset below 4 GiB: %q", errAddress, s)
-	}
-	offset = int64(distance)
-	if s[i] == '-' {
-		offset = -offset
-	}
-	return s[:i], offset, true, nil
 }

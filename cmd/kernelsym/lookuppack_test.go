@@ -112,7 +112,7 @@ func TestLookupElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
 	writePack(t, dir, moduleID, modulePack())
-	nowhere := []string{"--procfs", "/nowhere", "--sysfs", "/nowhere", "--pack", dir}
+	nowhere := []string{"--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}
 	for _, tt := range []struct{ args, want string }{
 		{"vmlinux+0x5c", "" +
 			"vmlinux+0x5c core::fmt::pick include/idle.h:31 (inlined)\n" +
@@ -169,8 +169,9 @@ func TestLookupPackErrors(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
 	writePack(t, dir, otherKernelID, kernelPack(otherKernelID))
+	empty := t.TempDir()
 	run := func(args ...string) error {
-		_, _, err := lookedUp(t, append([]string{"--procfs", "/nowhere", "--sysfs", "/nowhere"}, args...)...)
+		_, _, err := lookedUp(t, append([]string{"--procfs", empty, "--sysfs", empty}, args...)...)
 		return err
 	}
 	err := run("--pack", dir, "vmlinux+0x5c")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -17,9 +18,9 @@ import (
 
 // packCommand is the command "pack" with its flags.
 type packCommand struct {
-	output, info string
-	symbols      bool
-	from         packSource
+	dir, info, output string
+	symbols           bool
+	from              packSource
 }
 
 // packSource says what packs are made of.
@@ -40,15 +41,15 @@ func newPack() *cobra.Command {
 			"machine. --release, --debuginfod and --running find the files or symbols themselves.\n\n" +
 			"If a file cannot be read, an error names it, the other files are packed, and the exit status\n" +
 			"is 1.",
-		Example: "  kernelsym pack /usr/lib/debug/boot/vmlinux-6.12.0 -o packs\n" +
-			"  kernelsym pack --release \"$(uname -r)\" -o packs     # with the kernel's debug package\n" +
-			"  kernelsym pack --debuginfod -o packs                # servers: DEBUGINFOD_URLS\n" +
-			"  sudo kernelsym pack --running -o packs              # symbols only, without any package\n" +
+		Example: "  kernelsym pack /usr/lib/debug/boot/vmlinux-6.12.0 -d packs\n" +
+			"  kernelsym pack --release \"$(uname -r)\" -d packs     # with the kernel's debug package\n" +
+			"  kernelsym pack --debuginfod -d packs                # servers: DEBUGINFOD_URLS\n" +
+			"  sudo kernelsym pack --running -d packs              # symbols only, without any package\n" +
 			"  kernelsym pack --info packs/7f76f39faf07f34c.kspack",
 		RunE: p.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&p.output, "output", "o", "", "directory for the packs, created if necessary")
+	flags.StringVarP(&p.dir, "dir", "d", "", "directory for the packs, created if necessary")
 	flags.StringVar(&p.from.release, "release", "", "pack the installed files of a kernel release, with all modules")
 	flags.StringVar(&p.from.root, "root", "/", "directory in which --release looks for files")
 	flags.BoolVar(&p.from.debuginfod, "debuginfod", false, "fetch debug information from the servers in DEBUGINFOD_URLS")
@@ -57,8 +58,10 @@ func newPack() *cobra.Command {
 	flags.BoolVar(&p.from.running, "running", false, "pack the symbols of the running kernel; needs CAP_SYSLOG")
 	flags.BoolVar(&p.symbols, "symbols", false, "pack symbols only")
 	flags.StringVar(&p.info, "info", "", "print what a pack contains")
-	flags.StringVar(&p.from.procfs, "procfs", "/proc", "path where the host's /proc is mounted")
-	flags.StringVar(&p.from.sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
+	_, _ = cmd.MarkFlagDirname("dir"), cmd.MarkFlagDirname("root")
+	_ = cmd.MarkFlagFilename("info", packExtension)
+	machineFlags(cmd, &p.from.procfs, &p.from.sysfs)
+	outputFlag(cmd, &p.output)
 	return cmd
 }
 
@@ -73,8 +76,8 @@ func (p *packCommand) check(args []string) error {
 	switch {
 	case ways != 1:
 		return errors.New("give exactly one of: files, --release, --debuginfod, --running, --info")
-	case p.info == "" && p.output == "":
-		return errors.New("--output is missing: name a directory for the packs")
+	case p.info == "" && p.dir == "":
+		return errors.New("--dir is missing: name a directory for the packs")
 	case len(p.from.buildIDs) > 0 && !p.from.debuginfod:
 		return errors.New("--build-id needs --debuginfod")
 	}
@@ -86,9 +89,9 @@ func (p *packCommand) run(cmd *cobra.Command, args []string) error {
 		return usage(cmd, err)
 	}
 	if p.info != "" {
-		return printPack(cmd.OutOrStdout(), p.info)
+		return printPack(cmd.OutOrStdout(), p.info, p.output)
 	}
-	o := packer.Options{Dir: p.output, SymbolsOnly: p.symbols}
+	o := packer.Options{Dir: p.dir, SymbolsOnly: p.symbols}
 	finish := func() error { return nil }
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		bar := progressbar.DefaultBytes(1, "packing")
@@ -96,8 +99,7 @@ func (p *packCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	result, err := p.pack(cmd.Context(), args, o)
 	_ = finish()
-	p.report(cmd, result)
-	return err
+	return errors.Join(err, p.report(cmd.OutOrStdout(), result))
 }
 
 // pack makes the packs that the command line asks for.
@@ -138,10 +140,22 @@ func (p *packCommand) builds() (builds []packer.Build, err error) {
 	return builds, nil
 }
 
+// packReport says what was made.
+type packReport struct {
+	Directory   string `json:"directory"`
+	Packs       int    `json:"packs"`
+	Bytes       int64  `json:"bytes"`
+	SymbolsOnly int    `json:"symbols_only"` // packs, as there was no debug information
+	WithoutCode int    `json:"without_code"` // modules that need no pack
+}
+
 // report says what was made.
-func (p *packCommand) report(cmd *cobra.Command, r packer.Result) {
+func (p *packCommand) report(w io.Writer, r packer.Result) error {
+	if p.output == outputJSON {
+		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode})
+	}
 	if r.Packs == 0 && r.WithoutCode == 0 {
-		return
+		return nil
 	}
 	var details []string
 	if r.WithoutLines > 0 {
@@ -150,15 +164,12 @@ func (p *packCommand) report(cmd *cobra.Command, r packer.Result) {
 	if r.WithoutCode > 0 {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))
 	}
-	packs := "1 pack"
-	if r.Packs != 1 {
-		packs = fmt.Sprintf("%d packs", r.Packs)
-	}
-	text := fmt.Sprintf("%s, %d kB, in %s", packs, (r.Bytes+999)/1000, p.output)
+	text := fmt.Sprintf("%s, %d kB, in %s", counted(r.Packs, "pack"), (r.Bytes+999)/1000, p.dir)
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, "; ") + ")"
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), text)
+	_, err := fmt.Fprintln(w, text)
+	return err
 }
 
 // packProgress shows progress in a bar.

@@ -15,13 +15,13 @@ import (
 func TestPackUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"pack":                                    "give exactly one of: files, --release",
-		"pack vmlinux --release 6.12.0 -o d":      "give exactly one of: files, --release",
-		"pack vmlinux":                            "--output is missing",
-		"pack --running":                          "--output is missing",
-		"pack --running --build-id 0123 -o d":     "--build-id needs --debuginfod",
+		"pack vmlinux --release 6.12.0 -d d":      "give exactly one of: files, --release",
+		"pack vmlinux":                            "--dir is missing",
+		"pack --running":                          "--dir is missing",
+		"pack --running --build-id 0123 -d d":     "--build-id needs --debuginfod",
 		"pack --info a.kspack b.ko":               "give exactly one of: files, --release",
-		"pack --release --symbols":                "--output is missing", // the release is "--symbols"
-		"pack --running --info a.kspack -o d x.y": "give exactly one of: files, --release",
+		"pack --release --symbols":                "--dir is missing", // the release is "--symbols"
+		"pack --running --info a.kspack -d d x.y": "give exactly one of: files, --release",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
 		require.ErrorIs(t, err, errUsage, line)
@@ -38,7 +38,7 @@ func TestPackRunningAndInfo(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(tree[1], "sys/kernel"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(tree[1], "sys/kernel/osrelease"), []byte("6.12.0\n"), 0o600))
 	dir := filepath.Join(t.TempDir(), "packs")
-	out, errs, err := execute(t, "", append([]string{"pack", "--running", "-o", dir}, tree...)...)
+	out, errs, err := execute(t, "", append([]string{"pack", "--running", "-d", dir}, tree...)...)
 	require.NoError(t, err)
 	assert.Equal(t, "1 pack, 1 kB, in "+dir+"\n", out)
 	assert.Empty(t, errs)
@@ -62,17 +62,17 @@ func TestPackRunningAndInfo(t *testing.T) {
 
 func TestPackNamesWhatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
-	_, errs, err := execute(t, "", "pack", "/nowhere/vmlinux", "-o", dir)
+	_, errs, err := execute(t, "", "pack", "/nowhere/vmlinux", "-d", dir)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, errUsage)
 	assert.Contains(t, errs, "/nowhere/vmlinux")
 
 	t.Setenv("DEBUGINFOD_URLS", "")
-	_, errs, err = execute(t, "", "pack", "--debuginfod", "-o", dir)
+	_, errs, err = execute(t, "", "pack", "--debuginfod", "-d", dir)
 	require.Error(t, err)
 	assert.Contains(t, errs, "set DEBUGINFOD_URLS")
 
-	_, errs, err = execute(t, "", "pack", "--release", "6.12.0", "--root", dir, "-o", dir)
+	_, errs, err = execute(t, "", "pack", "--release", "6.12.0", "--root", dir, "-d", dir)
 	require.Error(t, err)
 	assert.Contains(t, errs, "install the debug package")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // printPack prints what a pack holds.
-func printPack(w io.Writer, name string) error {
+func printPack(w io.Writer, name, output string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -24,6 +24,41 @@ func printPack(w io.Writer, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	if output == outputJSON {
+		return writeJSON(w, describePack(p))
+	}
+	return writePackText(w, p)
+}
+
+// packDescription is what a pack holds.
+type packDescription struct {
+	BuildID      string `json:"build_id"`
+	Name         string `json:"name"`
+	Architecture string `json:"architecture"`
+	Release      string `json:"release,omitempty"`
+	Bytes        int    `json:"bytes"`
+	Symbols      int    `json:"symbols"`
+	packLines
+}
+
+// packLines are the counts of line information.
+type packLines struct {
+	Rows      int `json:"line_rows"` // 0 in a pack of symbols only
+	Functions int `json:"functions"`
+	Files     int `json:"files"`
+	Inlined   int `json:"inlined_places"`
+}
+
+func describePack(p *pack.Pack) packDescription {
+	info, c := p.Info(), p.Counts()
+	return packDescription{
+		BuildID: info.BuildID, Name: info.Name, Architecture: info.Arch, Release: info.Release,
+		Bytes: int(p.Bytes()), Symbols: p.NumSymbols(),
+		packLines: packLines{Rows: c.Rows, Functions: c.Functions, Files: c.Files, Inlined: c.Nodes},
+	}
+}
+
+func writePackText(w io.Writer, p *pack.Pack) error {
 	info := p.Info()
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(key, format string, args ...any) { fmt.Fprintf(t, key+"\t"+format+"\n", args...) }

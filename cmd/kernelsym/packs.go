@@ -12,14 +12,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// packUsage describes the flag that names packs.
-const packUsage = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+// packUsage describes the flag that names packs, and packExtension is how their files' names end.
+const (
+	packUsage     = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+	packExtension = "kspack"
+)
 
 // packs are the packs that a command line names.
 type packs struct {
 	files   *packfiles.Files
 	images  map[string]*packImage // by build id, or by the name that was asked for
 	missing map[string]bool       // build ids of which it was said that there is no pack
+	every   []packFunction        // the images of all packs, once they were asked for
 }
 
 // openPacks returns the packs at paths, nil if there are no paths.

@@ -1,11 +1,14 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // A printer prints changes, below what stands above them all.
@@ -20,8 +23,6 @@ type hexadecimal uint64
 func (h hexadecimal) String() string { return fmt.Sprintf("%016x", uint64(h)) }
 
 // MarshalText makes it a string in JSON, in which numbers have 53 bits.
-//
-//nolint:unparam // of encoding.TextMarshaler
 func (h hexadecimal) MarshalText() ([]byte, error) { return []byte("0x" + h.String()), nil }
 
 // milliseconds is a time that is printed as that.
@@ -43,16 +44,39 @@ type jsonPrinter struct{ w io.Writer }
 
 func (jsonPrinter) begin() error { return nil }
 
-func (p jsonPrinter) print(c *change) error { return json.NewEncoder(p.w).Encode(c) }
+func (p jsonPrinter) print(c *change) error { return writeJSON(p.w, c) }
 
 // textPrinter prints a table.
-type textPrinter struct{ w io.Writer }
+type textPrinter struct {
+	w      io.Writer
+	wide   bool
+	colors palette
+}
 
-// The columns in which something is longer come last.
-const columns = "%-12s  %-6s  %-10s  %-16s  %7s  %8s  %8s  %-22s  %s\n"
+// The columns of tables. Those in which something is longer come last. The narrow one has room for
+// the longest name of a BPF function in 80 columns.
+const (
+	wideColumns   = "%-12s  %s  %-10s  %-16s  %7s  %8s  %8s  %-22s  %s\n"
+	narrowColumns = "%-8s %s %-22s %s\n"
+	wideEnough    = 146
+)
+
+// newTextPrinter returns a printer of the columns for which the terminal has room.
+func newTextPrinter(w io.Writer, wide bool) textPrinter {
+	if f, ok := w.(*os.File); ok && !wide {
+		width, _, err := term.GetSize(int(f.Fd()))
+		wide = err == nil && width >= wideEnough
+	}
+	return textPrinter{w, wide, paletteOf(w)}
+}
 
 func (p textPrinter) begin() error {
-	_, err := fmt.Fprintf(p.w, columns, "TIME", "EVENT", "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
+	event := fmt.Sprintf("%-6s", "EVENT")
+	if !p.wide {
+		_, err := fmt.Fprintf(p.w, narrowColumns, "TIME", event, "PROCESS", "NAME")
+		return err
+	}
+	_, err := fmt.Fprintf(p.w, wideColumns, "TIME", event, "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
 	return err
 }
 
@@ -70,7 +94,17 @@ func (p textPrinter) print(c *change) error {
 			process = c.Process.Name + "[" + process + "]"
 		}
 	}
-	_, err := fmt.Fprintf(p.w, columns, c.Time.Format("15:04:05.000"), c.Event, c.Kind, c.Address,
-		strconv.FormatUint(c.Bytes, 10), program, delay, process, c.Name)
+	color := p.colors.green
+	if c.Event == eventUnload {
+		color = p.colors.faint
+	}
+	event := color(fmt.Sprintf("%-6s", c.Event))
+	name := cmp.Or(c.Name, unnamedCode)
+	if !p.wide {
+		_, err := fmt.Fprintf(p.w, narrowColumns, c.Time.Format("15:04:05"), event, process, name)
+		return err
+	}
+	_, err := fmt.Fprintf(p.w, wideColumns, c.Time.Format("15:04:05.000"), event, c.Kind, c.Address,
+		strconv.FormatUint(c.Bytes, 10), program, delay, process, name)
 	return err
 }

@@ -22,11 +22,18 @@ import (
 
 type watch struct {
 	procfs, sysfs, output string
+	wide                  bool
 	errs                  io.Writer
 
 	mu      sync.Mutex // held while something is printed
 	printer printer
-	failed  error    // of printing
+	failed  error // of printing
+	watchBegin
+	unshown unshown
+}
+
+// watchBegin is what is there before anything comes or goes.
+type watchBegin struct {
 	waiting int      // sources of which it is not known yet what is there
 	there   []string // what is, by source
 }
@@ -37,29 +44,26 @@ func newWatch() *cobra.Command {
 		Use:   "watch",
 		Short: "Print modules and BPF functions as they come and go",
 		Long: "Print a line for each module and BPF function, trampoline and page of code that the kernel\n" +
-			"loads or unloads: when, its address and length, the number of the BPF program, how long after\n" +
-			"the event it was in the table that profiles are named by, which process did it, and its name.\n" +
-			"What is there at the start is only counted. It ends with an interrupt (Ctrl-C).",
+			"loads or unloads: when, which process did it, and its name. A wide terminal, --wide and JSON\n" +
+			"also show its kind, address and length, the number of the BPF program, and how long after the\n" +
+			"event it was in the table that profiles are named by.\n\n" +
+			"What is there at the start is only counted, and so is what comes and goes within a few\n" +
+			"milliseconds. It ends with an interrupt (Ctrl-C).",
 		Example: "  kernelsym watch\n" +
 			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.errs = cmd.ErrOrStderr()
-			switch w.output {
-			case "text":
-				w.printer = textPrinter{w: cmd.OutOrStdout()}
-			case "json":
+			w.printer = newTextPrinter(cmd.OutOrStdout(), w.wide)
+			if w.output == outputJSON {
 				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
-			default:
-				return usage(cmd, fmt.Errorf("--output is %q: it takes text or json", w.output))
 			}
 			return w.run(cmd.Context())
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&w.procfs, "procfs", "/proc", "where the host's /proc is mounted")
-	flags.StringVar(&w.sysfs, "sysfs", "/sys", "where the host's /sys is mounted")
-	flags.StringVarP(&w.output, "output", "o", "text", "text, or json: an object for each line")
+	machineFlags(cmd, &w.procfs, &w.sysfs)
+	outputFlag(cmd, &w.output)
+	cmd.Flags().BoolVarP(&w.wide, "wide", "w", false, "print all columns, as on a wide terminal")
 	return cmd
 }
 
@@ -82,14 +86,17 @@ func (w *watch) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	loaders := &loaders{procfs: w.procfs, by: make(map[moment]process)}
+	loaders := newLoaders(w.procfs)
 	list := w.sources(loaders)
 	errs := make([]error, len(list))
 	w.waiting, w.there = len(list), make([]string, len(list))
 	var wait sync.WaitGroup
 	for i, s := range list {
 		wait.Go(func() {
-			c := changes{loaders: loaders}
+			c := changes{}
+			if s.Name() == "bpf" {
+				c.loaders = loaders
+			}
 			missing, first := "", true
 			errs[i] = s.Run(ctx, func(u symcache.Update) {
 				w.warn(s, u.Degraded, &missing)
@@ -97,7 +104,7 @@ func (w *watch) run(ctx context.Context) error {
 					first = false
 					w.begun(i, count(s.Name(), u.Table))
 				}
-				if !w.print(c.next(u.Table)) {
+				if !w.print(c.next(u.Table), c.loaders.unseen(), u.Changes.LostRecords) {
 					cancel()
 				}
 			})
@@ -110,6 +117,8 @@ func (w *watch) run(ctx context.Context) error {
 		})
 	}
 	wait.Wait()
+	w.unshown.add(loaders.unseen(), 0)
+	w.unshown.say(w.errs, true)
 	if w.failed != nil {
 		return w.failed
 	}
@@ -182,10 +191,12 @@ func (w *watch) warn(s symcache.Source, err error, said *string) {
 	fmt.Fprintf(w.errs, "Warning: %s: %v\n", s.Name(), err)
 }
 
-// print reports whether it could.
-func (w *watch) print(changes []change) bool {
+// print prints changes, and how much there was that it cannot print. It reports whether it could.
+func (w *watch) print(changes []change, brief int, lost int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.unshown.add(brief, lost)
+	w.unshown.say(w.errs, false)
 	for i := range changes {
 		if w.failed == nil {
 			w.failed = w.printer.print(&changes[i])

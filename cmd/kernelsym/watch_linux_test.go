@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -150,7 +149,7 @@ func TestWatchJSON(t *testing.T) {
 
 func TestWatchText(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	lines, _, stop := startWatch(t)
+	lines, _, stop := startWatch(t, "--wide")
 	defer stop()
 	header := ""
 	until(t, lines, "printed", func(line string) bool {
@@ -178,22 +177,20 @@ func TestWatchErrors(t *testing.T) {
 // brokenPrinter is a pipe that nobody reads any more.
 type brokenPrinter struct{}
 
-var errPipe = errors.New("broken pipe")
-
 func (brokenPrinter) begin() error        { return errPipe }
 func (brokenPrinter) print(*change) error { return errPipe }
 
 func TestWatchEndsWhenNobodyReads(t *testing.T) {
 	w := watch{printer: brokenPrinter{}}
-	assert.True(t, w.print(nil))
-	assert.False(t, w.print([]change{{}}))
+	assert.True(t, w.print(nil, 0, 0))
+	assert.False(t, w.print([]change{{}}, 0, 0))
 	assert.ErrorIs(t, w.failed, errPipe)
 }
 
 // TestTextOfWhatIsNotKnown has a line of which only the least is known.
 func TestTextOfWhatIsNotKnown(t *testing.T) {
 	var out strings.Builder
-	p := textPrinter{w: &out}
+	p := newTextPrinter(&out, true)
 	require.NoError(t, p.begin())
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	delay := milliseconds(1500 * time.Microsecond)
@@ -205,4 +202,27 @@ func TestTextOfWhatIsNotKnown(t *testing.T) {
 00:00:00.000  unload  module      ffffffffc0000000     4096         -         -  -                       veth
 00:00:00.000  load    ool         0000000000000000        0         9       1.5  7                       page
 `, out.String())
+}
+
+// TestNarrowTable verifies that 80 columns suffice for the longest name.
+func TestNarrowTable(t *testing.T) {
+	var out strings.Builder
+	p := newTextPrinter(&out, false)
+	require.NoError(t, p.begin())
+	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
+	require.NoError(t, p.print(&change{
+		Event: eventLoad, Name: "bpf_prog_0123456789abcdef_" + strings.Repeat("n", 15), Process: &process{PID: 12345, Name: strings.Repeat("p", 15)},
+	}))
+	assert.Equal(t, `
+TIME     EVENT  PROCESS                NAME
+00:00:00 unload -                      veth
+00:00:00 load   ppppppppppppppp[12345] bpf_prog_0123456789abcdef_nnnnnnnnnnnnnnn
+`, "\n"+out.String())
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80)
+	}
+	out.Reset()
+	p.colors = true
+	require.NoError(t, p.print(&change{Event: eventLoad, Name: "f"}))
+	assert.Equal(t, "00:00:00 \x1b[32mload  \x1b[0m -                      f\n", out.String())
 }

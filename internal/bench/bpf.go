@@ -201,6 +201,7 @@ func event(programs int) func(*synthetic, int) []perfring.Record {
 func benchFollowing() {
 	const many, few, events = 50_000, 1_000, 2_000
 	large, small := steps(many, events, event(many)), steps(few, events, event(few))
+	report("node50k_event_us", float64(median(large.times).Nanoseconds())/1000)
 	report("bpf_event_bytes", float64(mean(large.bytes)))
 	report("bpf_event_1k_us", float64(median(small.times).Nanoseconds())/1000)
 	report("bpf_event_50k_vs_1k", ratio(median(large.times), median(small.times)))

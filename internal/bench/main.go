@@ -1,5 +1,6 @@
 // Command bench measures what this project promises of its speed and memory, on
-// the running kernel's own symbols. It prints a line "bench NAME VALUE" for each.
+// the running kernel's own symbols. It prints a line "bench NAME VALUE" for each, and at
+// the end a table that says what they mean.
 //
 // A value is a ratio of medians, of the code measured and of a reference, taken in
 // turn in this one run; so it says the same on a fast machine, a slow one and a
@@ -61,6 +62,7 @@ func run(rounds int, only string) error {
 		{"following", func(int) error { benchFollowing(); return nil }},
 		{"table", func(rounds int) error { benchTable(rounds); return nil }},
 		{"listing", benchListing},
+		{"crowd", func(int) error { return benchCrowd() }},
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", func(int) error { return benchWakeups() }},
 		{"start", benchStart},
@@ -71,10 +73,5 @@ func run(rounds int, only string) error {
 			errs = append(errs, b.run(rounds))
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// report prints a result.
-func report(name string, value float64) {
-	fmt.Printf("bench %s %.3f\n", name, value)
+	return errors.Join(append(errs, writeTable(os.Stdout, reported))...)
 }

@@ -20,13 +20,16 @@ import (
 
 // environment returns that of a container, with values in place of what only a
 // cluster knows. The last of a name counts.
-func environment(t *testing.T, list []corev1.EnvVar) (pairs []string) {
+func (m *manifest) environment(t *testing.T, list []corev1.EnvVar) (pairs []string) {
 	t.Helper()
 	fields := map[string]string{"status.podIP": "127.0.0.1", "spec.nodeName": "some-node"}
 	for _, v := range list {
 		value := v.Value
-		if v.ValueFrom != nil {
-			value = fields[v.ValueFrom.FieldRef.FieldPath]
+		if from := v.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+			value = m.configs[from.ConfigMapKeyRef.Name].Data[from.ConfigMapKeyRef.Key]
+			require.NotEmpty(t, value, v.Name)
+		} else if from != nil {
+			value = fields[from.FieldRef.FieldPath]
 			require.NotEmpty(t, value, v.Name)
 		}
 		pairs = slices.DeleteFunc(pairs, func(pair string) bool { return strings.HasPrefix(pair, v.Name+"=") })
@@ -111,7 +114,7 @@ func TestConfigurations(t *testing.T) {
 					if c.Name == "ebpf-profiler" { // its receiver is not in our collector
 						config = strings.ReplaceAll(config, "profiling", "kernelstack")
 					}
-					validate(t, config, environment(t, c.Env), more...)
+					validate(t, config, m.environment(t, c.Env), more...)
 				})
 			}
 		}

@@ -53,7 +53,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	box := &sandbox{
 		Root: filepath.Join(t.TempDir(), "root"),
 		Args: append(slices.Clone(image.entrypoint), arguments(t, spec)...),
-		Env:  environment(t, append(spec.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: backendAddress})),
+		Env:  m.environment(t, append(spec.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: backendAddress})),
 		UID:  int(*spec.SecurityContext.RunAsUser), GID: int(*spec.SecurityContext.RunAsGroup),
 		Mounts: m.mounts(t, pod, spec),
 	}

@@ -15,9 +15,10 @@ import (
 // values are those of the Helm chart that are used. The parts that the chart puts
 // into a pod as they are have the types of Kubernetes.
 type values struct {
-	Mode  string `json:"mode"`
-	Name  string `json:"fullnameOverride"`
-	Image struct {
+	Mode      string `json:"mode"`
+	Name      string `json:"fullnameOverride"`
+	LabelName string `json:"nameOverride"`
+	Image     struct {
 		Repository string `json:"repository"`
 		Tag        string `json:"tag"`
 	} `json:"image"`
@@ -29,6 +30,7 @@ type values struct {
 		Create                       bool `json:"create"`
 		AutomountServiceAccountToken bool `json:"automountServiceAccountToken"`
 	} `json:"serviceAccount"`
+	PodLabels          map[string]string           `json:"podLabels"`
 	PodAnnotations     map[string]string           `json:"podAnnotations"`
 	NodeSelector       map[string]string           `json:"nodeSelector"`
 	Tolerations        []corev1.Toleration         `json:"tolerations"`
@@ -77,7 +79,7 @@ func TestHelmValues(t *testing.T) {
 		}
 	}
 	assert.Len(t, c.VolumeMounts, 1, "that of the configuration, which is the chart's")
-	assert.Subset(t, c.Env, v.ExtraEnvs)
+	assert.Subset(t, m.environment(t, c.Env), m.environment(t, v.ExtraEnvs))
 	assert.Equal(t, c.Image, v.Image.Repository+":"+v.Image.Tag)
 	assert.Equal(t, *m.services[0].Spec.InternalTrafficPolicy, v.Service.InternalTrafficPolicy)
 
@@ -86,5 +88,5 @@ func TestHelmValues(t *testing.T) {
 	assert.Equal(t, base, v.AlternateConfig)
 	config, err := yaml.Marshal(v.AlternateConfig)
 	require.NoError(t, err)
-	validate(t, string(config), environment(t, v.ExtraEnvs))
+	validate(t, string(config), m.environment(t, v.ExtraEnvs))
 }

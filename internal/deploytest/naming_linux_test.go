@@ -69,6 +69,7 @@ func TestContainer(t *testing.T) {
 			l.eventually("the name of a program that was just loaded", func() error {
 				return firstUnnamed(l.pass(addresses), names)
 			})
+			assert.Regexp(t, `^[1-9]\d* of [1-9]\d* kernel frames have a name\n$`, countOf(t, l.metrics()))
 			want := map[string]string{"kallsyms": "1", "modules": "1", "bpf": "1"}
 			if noSysAdmin {
 				want["bpf"] = "0" // the list of programs is missing

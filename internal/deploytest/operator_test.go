@@ -40,7 +40,7 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-const rulesHeader = `# The rules of deploy/prometheus/alerts.yaml, of which this is written by
+const rulesHeader = `# The rules of deploy/prometheus/alerts.yaml. This file is written by
 # ` + "`go test -C internal/deploytest -run TestOperatorRules -update`" + `.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule

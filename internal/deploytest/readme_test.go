@@ -4,70 +4,138 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
 )
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestKustomizationOfTheReadme makes what deploy/README.md says that users make: with
-// their image, their backend and their configuration.
-func TestKustomizationOfTheReadme(t *testing.T) {
-	text, err := os.ReadFile(repository + "/deploy/README.md")
+// kustomizationsOf returns those that a page has: whole ones and parts, to be added to one.
+func kustomizationsOf(t *testing.T, page string) (list []types.Kustomization) {
+	t.Helper()
+	text, err := os.ReadFile(repository + page)
 	require.NoError(t, err)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	all := ""
 	for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-		if strings.HasPrefix(block[1], "apiVersion: kustomize") || strings.HasPrefix(block[1], "configMapGenerator:") {
-			all += block[1]
+		if regexp.MustCompile(`^(apiVersion: kustomize|configMapGenerator:|components:|patches:)`).MatchString(block[1]) {
+			list = append(list, decode[types.Kustomization](t, page, []byte(block[1])))
 		}
 	}
-	all = strings.ReplaceAll(all, "github.com/kernelsym/kernelsym/deploy/kubernetes", relative(t, dir, kubernetes))
-	assert.NotEmpty(t, decode[types.Kustomization](t, "README.md", []byte(all)).ConfigMapGenerator)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(all), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("mine"), 0o600))
-
-	m := renderDirectory(t, dir)
-	pod := m.pods()["kernelsym"].Spec
-	c := collectorOf(t, pod)
-	assert.Equal(t, "REGISTRY/otelcol-kernelsym:"+version(t), c.Image)
-	assert.Contains(t, environment(t, c.Env), "OTLP_ENDPOINT=BACKEND:4317")
-	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add)
-	config, _ := m.config(t, pod, c)
-	assert.Equal(t, "mine", config)
+	return list
 }
 
-// TestPacksOfTheReadme makes what deploy/README.md says of a gateway's packs: from a URL, and
-// from a volume.
-func TestPacksOfTheReadme(t *testing.T) {
+// remote is where a page has the manifests of a release.
+var remote = regexp.MustCompile(`^https://github\.com/kernelsym/kernelsym//deploy/kubernetes/(.*)\?ref=VERSION$`)
+
+// apply renders parts of a kustomization, with the manifests that are here in place of those of
+// a release, and with a configuration of one's own beside it.
+func apply(t *testing.T, parts ...types.Kustomization) *manifest {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	local := func(urls []string) (paths []string) {
+		for _, url := range urls {
+			match := remote.FindStringSubmatch(url)
+			require.NotNil(t, match, url)
+			paths = append(paths, relative(t, dir, kubernetes+match[1]))
+		}
+		return paths
+	}
+	var all types.Kustomization
+	for _, k := range parts {
+		all.Resources = append(all.Resources, local(k.Resources)...)
+		all.Components = append(all.Components, local(k.Components)...)
+		all.Images = append(all.Images, k.Images...)
+		all.ConfigMapGenerator = append(all.ConfigMapGenerator, k.ConfigMapGenerator...)
+		all.Patches = append(all.Patches, k.Patches...)
+	}
+	text, err := yaml.Marshal(all)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("mine"), 0o600))
+	return renderDirectory(t, dir)
+}
+
+// TestKustomizationsOfTheReadme applies all that deploy/README.md has for that.
+func TestKustomizationsOfTheReadme(t *testing.T) {
+	all := kustomizationsOf(t, "/deploy/README.md")
+	require.Len(t, all, 5)
+	whole, own, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4]
+
+	t.Run("agents", func(t *testing.T) {
+		m := apply(t, whole)
+		c := collectorOf(t, m.pods()["kernelsym"].Spec)
+		assert.Equal(t, "REGISTRY/otelcol-kernelsym:"+version(t), c.Image)
+		assert.Contains(t, m.environment(t, c.Env), "OTLP_ENDPOINT=BACKEND:4317")
+		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add)
+	})
+	t.Run("a configuration of one's own", func(t *testing.T) {
+		m := apply(t, whole, own)
+		pod := m.pods()["kernelsym"].Spec
+		config, _ := m.config(t, pod, collectorOf(t, pod))
+		assert.Equal(t, "mine", config)
+	})
+	t.Run("a gateway", func(t *testing.T) {
+		m := apply(t, whole, gateway, byURL)
+		agent, c := collectorOf(t, m.pods()["kernelsym"].Spec), collectorOf(t, m.pods()["kernelsym-gateway"].Spec)
+		assert.Contains(t, m.environment(t, agent.Env), "OTLP_ENDPOINT=kernelsym-gateway:4317", "nothing bypasses the gateway")
+		assert.Equal(t, "REGISTRY/otelcol-kernelsym:"+version(t), c.Image)
+		set := m.environment(t, c.Env)
+		assert.Contains(t, set, "OTLP_ENDPOINT=BACKEND:4317")
+		assert.Contains(t, set, "PACKS_URL=https://packs.example.org/{build_id}.{format}")
+	})
+	t.Run("packs in a volume", func(t *testing.T) {
+		volumes := apply(t, whole, gateway, byVolume).pods()["kernelsym-gateway"].Spec.Volumes
+		assert.Len(t, volumes, len(apply(t, whole, gateway).pods()["kernelsym-gateway"].Spec.Volumes))
+		for _, v := range volumes {
+			if v.Name == "packs" {
+				assert.Nil(t, v.EmptyDir)
+				assert.Equal(t, "packs", v.PersistentVolumeClaim.ClaimName)
+			}
+		}
+	})
+	t.Run("OpenShift", func(t *testing.T) {
+		patches := kustomizationsOf(t, "/docs/platforms/openshift.md")
+		require.Len(t, patches, 1)
+		c := collectorOf(t, apply(t, whole, patches[0]).pods()["kernelsym"].Spec)
+		assert.Equal(t, "spc_t", c.SecurityContext.SELinuxOptions.Type)
+		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "all else stays")
+	})
+}
+
+// TestLabelsOfTheReadme verifies that the labels by which the pages select pods are those of the
+// manifests and of what the Helm chart makes of our values: its label name is nameOverride.
+func TestLabelsOfTheReadme(t *testing.T) {
 	text, err := os.ReadFile(repository + "/deploy/README.md")
 	require.NoError(t, err)
-	var gateways []corev1.PodSpec
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-		if !strings.HasPrefix(block[1], "patches:") {
-			continue
-		}
-		dir, err := filepath.EvalSymlinks(t.TempDir())
-		require.NoError(t, err)
-		all := "resources: [" + relative(t, dir, kubernetes+"overlays/gateway") + "]\n" + block[1]
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(all), 0o600))
-		gateways = append(gateways, renderDirectory(t, dir).pods()["kernelsym-gateway"].Spec)
+	selectors := regexp.MustCompile(` -l ([\w./-]+)=(\w+)`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, selectors)
+	m := render(t, "base")
+	file, err := os.ReadFile(repository + "/deploy/helm/values.yaml")
+	require.NoError(t, err)
+	v := decode[values](t, "values.yaml", file)
+	chart := map[string]string{"app.kubernetes.io/name": v.LabelName}
+	for _, s := range selectors {
+		assert.Equal(t, s[2], m.daemonSets[0].Labels[s[1]])
+		assert.Equal(t, s[2], m.pods()["kernelsym"].Labels[s[1]])
+		assert.Equal(t, s[2], chart[s[1]])
 	}
-	require.Len(t, gateways, 2)
-	set := environment(t, collectorOf(t, gateways[0]).Env)
-	assert.Contains(t, set, "OTLP_ENDPOINT=BACKEND:4317")
-	assert.Contains(t, set, "PACKS_URL=https://packs.example.org/{build_id}.{format}")
-	for _, v := range gateways[1].Volumes {
-		if v.Name == "packs" {
-			assert.Nil(t, v.EmptyDir)
-			assert.Equal(t, "packs", v.PersistentVolumeClaim.ClaimName)
-		}
-	}
-	assert.Len(t, gateways[1].Volumes, len(gateways[0].Volumes))
+	assert.Equal(t, m.pods()["kernelsym"].Labels["app.kubernetes.io/component"], v.PodLabels["app.kubernetes.io/component"])
+	assert.NotContains(t, string(text), "-c otelcol", "the chart's container has another name, and kubectl takes the right one")
+}
+
+// block returns the block of a language in deploy/README.md that contains a text.
+func block(t *testing.T, language, containing string) string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/deploy/README.md")
+	require.NoError(t, err)
+	all := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	i := slices.IndexFunc(all, func(block []string) bool { return strings.Contains(block[1], containing) })
+	require.GreaterOrEqual(t, i, 0, containing)
+	return all[i][1]
 }

@@ -18,29 +18,31 @@ var (
 	component = regexp.MustCompile(`(?m)gomod: (\S+ v\S+)$`)
 )
 
-// TestReadme: what stands in the README to be copied is valid, and the components of its
-// manifest are those that the built collector is made of.
+// TestReadme: what the README and docs/collector.md have to be copied is valid, and the
+// components of the manifest are those that the built collector is made of.
 func TestReadme(t *testing.T) {
 	if kerneltest.InVM() {
-		t.Skip("the README is not in the virtual machine")
+		t.Skip("the pages are not in the virtual machine")
 	}
 	manifest, err := os.ReadFile("../../builder-config.yaml")
 	require.NoError(t, err)
 	configurations, components := 0, 0
-	for _, block := range yamlBlocks(t, "../../README.md") {
-		for _, m := range component.FindAllStringSubmatch(block, -1) {
-			components++
-			assert.Contains(t, string(manifest), m[1]+"\n")
-		}
-		if strings.Contains(block, "\nservice:") {
-			configurations++
-			file := filepath.Join(t.TempDir(), "config.yaml")
-			require.NoError(t, os.WriteFile(file, []byte(block), 0o600))
-			out, err := validate(t, file)
-			require.NoError(t, err, out)
+	for _, page := range []string{"../../README.md", "../../docs/collector.md"} {
+		for _, block := range yamlBlocks(t, page) {
+			for _, m := range component.FindAllStringSubmatch(block, -1) {
+				components++
+				assert.Contains(t, string(manifest), m[1]+"\n")
+			}
+			if strings.Contains(block, "\nservice:") {
+				configurations++
+				file := filepath.Join(t.TempDir(), "config.yaml")
+				require.NoError(t, os.WriteFile(file, []byte(block), 0o600))
+				out, err := validate(t, file)
+				require.NoError(t, err, out)
+			}
 		}
 	}
-	assert.Positive(t, configurations)
+	assert.Equal(t, 2, configurations)
 	assert.Positive(t, components)
 }
 

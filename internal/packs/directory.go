@@ -34,8 +34,15 @@ type directory struct {
 // file is one of its files, open.
 type file struct {
 	*os.File
-	size    int64
+	info    fs.FileInfo
 	fetched bool
+}
+
+// isSame reports whether it is the file that it was before, unchanged. A fetched one is only
+// ever replaced as a whole; its time is that of its last use.
+func (f *file) isSame(before fs.FileInfo) bool {
+	return before != nil && os.SameFile(f.info, before) && f.info.Size() == before.Size() &&
+		(f.fetched || f.info.ModTime().Equal(before.ModTime()))
 }
 
 // fetched returns where fetched packs are kept.
@@ -147,7 +154,7 @@ func openPack(dir *os.Root, name string) (*file, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return &file{File: f, size: info.Size()}, nil
+	return &file{File: f, info: info}, nil
 }
 
 // buildOf returns which build has a file ID, of those that there are packs of. It is not

@@ -7,8 +7,9 @@
 //
 // # Glossary
 //
-//   - wish: a build that is in use and of which no pack is open.
-//   - look: to look for a pack in the directory.
+//   - wish: a build that is in use and of which no pack is open, or whose file is to be looked
+//     at again.
+//   - look: to look for a pack in the directory, or whether its file was replaced.
 //   - refused: a pack that was found and is not used, or could not be fetched.
 //   - idle: a pack that nobody has used for a minute. Only idle packs make room for
 //     others: if all are in use, one more would only have them read again and again.

@@ -75,14 +75,14 @@ func (s *Store) fetchPack(ctx context.Context, buildID string) error {
 	if err := s.from.download(ctx, draft, buildID); err != nil {
 		return err
 	}
-	size, err := draft.rewind()
+	content, info, err := draft.content()
 	if err != nil {
 		return err
 	}
-	if err := s.load(draft, size, buildID); err != nil {
+	if err := s.load(content, draft.size, info, buildID); err != nil {
 		return err
 	}
-	s.noteKept(s.keep(draft, buildID, size))
+	s.noteKept(s.keep(draft, buildID))
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (s *Store) fetchToMemory(ctx context.Context, buildID string) error {
 	if err := s.from.download(ctx, &b, buildID); err != nil {
 		return err
 	}
-	return s.load(&b, int64(b.Len()), buildID)
+	return s.load(&b, int64(b.Len()), nil, buildID)
 }
 
 // A fetcher is where packs are fetched from.

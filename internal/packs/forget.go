@@ -57,8 +57,9 @@ func (s *Store) forget() {
 	}
 	if unkept {
 		if d, err := s.dir.create(""); err == nil {
+			_, _ = d.Write(make([]byte, 4096)) // a full disk may still have names
 			d.discard()
-			s.noteKept(nil)
+			s.noteKept(d.full)
 		}
 	}
 }

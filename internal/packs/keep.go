@@ -1,6 +1,7 @@
 package packs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,10 +18,13 @@ import (
 // draftExt ends the names of files that are being written.
 const draftExt = ".tmp"
 
-// A draft is a file that is being fetched.
+// A draft is a file that is being fetched. If the disk is full, the rest is in memory.
 type draft struct {
-	*os.File
-	dir string
+	file *os.File
+	dir  string
+	size int64
+	full error // why the file has no more
+	rest bytes.Buffer
 }
 
 // create begins a file in the directory of fetched packs, which it makes if there is none.
@@ -36,26 +40,37 @@ func (d *directory) create(buildID string) (*draft, error) {
 	if err != nil {
 		return nil, refuseAll(Unreadable, err)
 	}
-	return &draft{f, dir}, nil
+	return &draft{file: f, dir: dir}, nil
 }
 
-// rewind returns the size of the file, which will be read from its beginning.
-func (d *draft) rewind() (size int64, err error) {
-	size, err = d.Seek(0, io.SeekCurrent)
+// Write implements [io.Writer]. It returns no error: what the disk has no room for, memory has.
+func (d *draft) Write(b []byte) (int, error) {
+	d.size += int64(len(b))
+	n := 0
+	if d.full == nil {
+		n, d.full = d.file.Write(b)
+	}
+	d.rest.Write(b[n:])
+	return len(b), nil
+}
+
+// content returns all that was written, and what is known of the file.
+func (d *draft) content() (io.Reader, fs.FileInfo, error) {
+	info, err := d.file.Stat()
 	if err == nil {
-		_, err = d.Seek(0, io.SeekStart)
+		_, err = d.file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return 0, refuseAll(Unreadable, err)
+		return nil, nil, refuseAll(Unreadable, err)
 	}
-	return size, nil
+	return io.MultiReader(d.file, &d.rest), info, nil
 }
 
 // keep makes the file the pack of a build, if it can be one of those that take
 // [Options.MaxDisk] together. The others that were used least recently are removed for that.
-func (s *Store) keep(d *draft, buildID string, size int64) error {
-	if size > s.opts.MaxDisk {
-		return nil
+func (s *Store) keep(d *draft, buildID string) error {
+	if d.full != nil || d.size > s.opts.MaxDisk {
+		return d.full
 	}
 	s.dir.keeping.Lock()
 	defer s.dir.keeping.Unlock()
@@ -65,20 +80,20 @@ func (s *Store) keep(d *draft, buildID string, size int64) error {
 	for id, at := range used {
 		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // not all of them were fetched
 	}
-	err := makeRoomIn(d.dir, s.opts.MaxDisk-size)
+	err := makeRoomIn(d.dir, s.opts.MaxDisk-d.size)
 	if err == nil {
-		err = d.Chmod(0o644)
+		err = d.file.Chmod(0o644)
 	}
 	if err == nil {
-		err = os.Rename(d.Name(), filepath.Join(d.dir, buildID+pack.Ext))
+		err = os.Rename(d.file.Name(), filepath.Join(d.dir, buildID+pack.Ext))
 	}
 	return err
 }
 
 // discard closes the file and, unless it was kept, removes it.
 func (d *draft) discard() {
-	_ = d.Close()
-	_ = os.Remove(d.Name()) // it does not exist if it was kept
+	_ = d.file.Close()
+	_ = os.Remove(d.file.Name()) // it does not exist if it was kept
 }
 
 // makeRoomIn removes packs from a directory until the others take at most so many bytes, and

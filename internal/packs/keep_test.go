@@ -48,7 +48,7 @@ func TestDiskOfMany(t *testing.T) {
 			defer d.discard()
 			_, err = d.Write(make([]byte, size))
 			require.NoError(t, err)
-			all.Go(func() { assert.NoError(t, s.keep(d, id, size)) })
+			all.Go(func() { assert.NoError(t, s.keep(d, id)) })
 		}
 		all.Wait()
 		require.Len(t, filesIn(t, filepath.Join(dir, fetchedDir)), 2)

@@ -3,6 +3,7 @@ package packs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -29,19 +30,24 @@ type opened struct {
 	image *symtab.Image // of its symbols; nil unless they are wanted
 	bytes int64         // of memory
 	used  time.Time
+
+	info   fs.FileInfo // of its file; nil if it has none
+	looked time.Time   // when that was looked at last
 }
 
 func newLibrary(maxBytes int64) library {
 	return library{packs: make(map[string]*opened), max: maxBytes}
 }
 
-// use notes that a pack is in use, and reports whether it is there.
+// use notes that a pack is in use, and reports whether it is there, and its file need not be
+// looked at again.
 func (l *library) use(buildID string, now time.Time) bool {
 	p := l.packs[buildID]
-	if p != nil {
-		p.used = now
+	if p == nil {
+		return false
 	}
-	return p != nil
+	p.used = now
+	return now.Sub(p.looked) < lookAgain
 }
 
 // uses returns when each pack was last used, by build id.
@@ -53,20 +59,25 @@ func (l *library) uses() map[string]time.Time {
 	return uses
 }
 
-// makeRoom drops packs for one of size bytes and returns the number of them: those that
-// were idle for longest, as many as have to go. If there is no room, it drops none.
-func (l *library) makeRoom(size int64, now time.Time) (dropped int, err error) {
+// makeRoom drops packs for one of a build, of size bytes, and returns the number of them: those
+// that were idle for longest, as many as have to go. If there is no room, it drops none. The
+// pack that is there of that build will be replaced.
+func (l *library) makeRoom(buildID string, size int64, now time.Time) (dropped int, err error) {
 	if size > l.max {
 		return 0, refuse(TooLarge, fmt.Errorf("the pack is larger than debug_info::max_bytes: %d of %d bytes", size, l.max))
 	}
 	var idle []*opened
-	for _, p := range l.packs {
-		if now.Sub(p.used) >= idleAfter {
+	var replaced int64
+	for id, p := range l.packs {
+		switch {
+		case id == buildID:
+			replaced = p.bytes
+		case now.Sub(p.used) >= idleAfter:
 			idle = append(idle, p)
 		}
 	}
 	slices.SortFunc(idle, func(a, b *opened) int { return a.used.Compare(b.used) })
-	left := l.bytes
+	left := l.bytes - replaced
 	for ; left+size > l.max && dropped < len(idle); dropped++ {
 		left -= idle[dropped].bytes
 	}
@@ -76,12 +87,15 @@ func (l *library) makeRoom(size int64, now time.Time) (dropped int, err error) {
 	for _, p := range idle[:dropped] {
 		delete(l.packs, p.Info().BuildID)
 	}
-	l.bytes, l.isNew = left, l.isNew || dropped > 0
+	l.bytes, l.isNew = left+replaced, l.isNew || dropped > 0
 	return dropped, nil
 }
 
-// add adds a pack for which there is room.
+// add adds a pack for which there is room, in place of another of that build.
 func (l *library) add(p *opened) {
+	if old := l.packs[p.Info().BuildID]; old != nil {
+		l.bytes -= old.bytes
+	}
 	l.packs[p.Info().BuildID] = p
 	l.bytes, l.isNew = l.bytes+p.bytes, true
 }

@@ -2,8 +2,10 @@ package packs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
@@ -25,32 +27,53 @@ func (s *Store) look(_ context.Context, id wishID) {
 	}
 }
 
-// openKept opens the pack of a build that is in the directory.
+// openKept opens the pack of a build that is in the directory, unless it is open.
 func (s *Store) openKept(buildID string) error {
 	f, err := s.dir.find(buildID)
-	if err != nil {
+	switch {
+	case err == nil:
+		defer f.Close()
+		if s.isOpen(buildID, f) {
+			return nil
+		}
+	case errors.Is(err, errNotFound) && s.isOpen(buildID, nil):
+		return nil // what is open needs no file
+	default:
 		return err
 	}
-	defer f.Close()
-	if err := s.load(f, f.size, buildID); err != nil {
+	if err := s.load(f, f.info.Size(), f.info, buildID); err != nil {
 		return f.refused(err)
 	}
 	f.touch()
 	return nil
 }
 
-// load reads a pack of size bytes, and has it be used if it is of that build.
-func (s *Store) load(r io.Reader, size int64, buildID string) error {
+// isOpen reports whether the pack of a build is open, and was read from a file, if there is one.
+func (s *Store) isOpen(buildID string, f *file) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.open.packs[buildID]
+	if o == nil || f != nil && !f.isSame(o.info) {
+		return false
+	}
+	o.looked = time.Now()
+	return true
+}
+
+// load reads a pack of size bytes, and has it be used if it is of that build. info is of the
+// file that it is in, nil if there is none.
+func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	if err := s.makeRoom(size); err != nil {
+	if err := s.makeRoom(buildID, size); err != nil {
 		return err
 	}
 	p, err := read(r, size, buildID)
 	if err != nil {
 		return err
 	}
-	o := &opened{Pack: p, bytes: p.Bytes(), used: time.Now()}
+	now := time.Now()
+	o := &opened{Pack: p, bytes: p.Bytes(), used: now, info: info, looked: now}
 	if s.opts.Gateway {
 		s.slot = (s.slot + 1) % (packimage.MaxSlot + 1)
 		if o.image, err = packimage.New(p, s.slot); err != nil {
@@ -59,7 +82,7 @@ func (s *Store) load(r io.Reader, size int64, buildID string) error {
 		for _, n := range symtab.NewTable(o.image).Memory() {
 			o.bytes += n
 		}
-		if err := s.makeRoom(o.bytes); err != nil {
+		if err := s.makeRoom(buildID, o.bytes); err != nil {
 			return err
 		}
 	}
@@ -88,7 +111,7 @@ func Read(dir, buildID string) (*pack.Pack, error) {
 		return nil, err
 	}
 	defer f.Close()
-	p, err := read(f, f.size, buildID)
+	p, err := read(f, f.info.Size(), buildID)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
@@ -98,11 +121,11 @@ func Read(dir, buildID string) (*pack.Pack, error) {
 // ReasonOf returns why [Read] returned an error.
 func ReasonOf(err error) Reason { return refusalOf(err).reason }
 
-// makeRoom drops packs for so many bytes of others.
-func (s *Store) makeRoom(bytes int64) error {
+// makeRoom drops packs for so many bytes of the one of a build.
+func (s *Store) makeRoom(buildID string, bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dropped, err := s.open.makeRoom(bytes, time.Now())
+	dropped, err := s.open.makeRoom(buildID, bytes, time.Now())
 	s.changes.Note(symcache.KindUnload, dropped, time.Time{})
 	return err
 }

@@ -157,11 +157,12 @@ func TestLaterFiles(t *testing.T) {
 		assert.True(t, r.has(first))
 		assert.True(t, r.has(second))
 
-		put(t, dir, first, []byte("other"))
+		require.NoError(t, os.Remove(filepath.Join(dir, first+pack.Ext)))
 		time.Sleep(time.Hour)
 		r.use(first)
-		assert.True(t, r.has(first), "what is open is not read again")
+		assert.True(t, r.has(first), "what is open needs no file")
 		assert.Empty(t, r.health())
+		assert.Zero(t, r.wished())
 		r.stop()
 	})
 }

@@ -5,7 +5,8 @@ import "time"
 // maxWishes is how many wishes are kept. Whoever sends profiles can make some up.
 const maxWishes = 1024
 
-// When a wish that was not granted is tried again, if the build is in use then.
+// When a wish that was not granted is tried again, and an open pack's file is looked at again,
+// if the build is in use then.
 const (
 	lookAgain  = time.Minute      // in the directory
 	fetchAgain = 10 * time.Minute // by the URL
@@ -30,7 +31,8 @@ type wishID struct {
 	isFile bool
 }
 
-// A wish is a build that is in use and of which no pack is open.
+// A wish is a build that is in use and of which no pack is open, or whose file is to be looked
+// at again.
 type wish struct {
 	step    step
 	asked   int       // how often, since the last step

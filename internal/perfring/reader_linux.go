@@ -17,6 +17,7 @@ type Reader struct {
 	clock  Clock
 	poller *poller.Poller
 	slept  func() (least, most int64) // for how long the machine has been suspended
+	open   func(*Options, cpu) (*ring, error)
 
 	mu sync.Mutex // not held while Wait waits
 	state
@@ -42,12 +43,15 @@ type state struct {
 // Open starts to record on all CPUs that are online. It takes one file and BytesPerCPU
 // and a page of locked memory for each, three more files, and no goroutine. What happens after Open is
 // recorded. The errors that wrap those of this package say what an operator can do.
-func Open(opts Options) (*Reader, error) {
+func Open(opts Options) (*Reader, error) { return openWith(opts, openRing) }
+
+// openWith is Open with the function that opens the ring of a CPU.
+func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {
 	p, err := poller.New()
 	if err != nil {
 		return nil, filesError(err)
 	}
-	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept}
+	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept, open: open}
 	r.awake = r.clock.Now()
 	_, r.mostSlept = r.slept()
 	if err := r.RefreshCPUs(false); err != nil {

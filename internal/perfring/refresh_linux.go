@@ -122,7 +122,7 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 // openRings opens rings on CPUs, and reports whether any of them is or was online.
 func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 	for _, c := range cpus {
-		g, err := openRing(&r.opts, c)
+		g, err := r.open(&r.opts, c)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			some = some || !guessed // it is offline again, or anyway
 			continue

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// supported returns the columns of a row of the README's table of supported versions: what is
+// supported returns the columns of a row of the table of tested versions in docs/figures.md: what is
 // tested with every change, and what every night.
 func supported(t *testing.T, row string) [2][]string {
 	t.Helper()
-	_, section, found := strings.Cut(read(t, "README.md"), "\n### Supported versions\n")
+	_, section, found := strings.Cut(read(t, "docs/figures.md"), "\n## Tested versions\n")
 	require.True(t, found)
 	cells := regexp.MustCompile(`(?m)^\| ` + row + ` \|(.*)\|(.*)\|$`).FindStringSubmatch(section)
 	require.NotNil(t, cells, row)

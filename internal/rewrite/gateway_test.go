@@ -157,6 +157,51 @@ func outermost(f Frame) string {
 	return f.Lines[len(f.Lines)-1].Name
 }
 
+// TestContract_10_2_UnknownRole: a frame of the core kernel was entered from one that nothing
+// says the kernel of. It is named if it is the same, interrupted or a caller.
+func TestContract_10_2_UnknownRole(t *testing.T) {
+	opts := withPacks
+	opts.Gateway = true
+	perf := *vmlinux()
+	perf.Limit = 1 << 20
+	absolute := Frame{Address: text + offB, Type: "kernel"}
+	noID := Frame{Address: offB, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}
+	bpf := Frame{Address: 0x42, Type: "kernel", Lines: []Line{{Name: "my_prog"}}} // as the profiler has it
+	for _, tt := range []struct {
+		name     string
+		before   Frame
+		ip       uint64
+		perf     string
+		profiler string
+	}{
+		{"at an edge", absolute, offC, "", ""},
+		{"at an edge, without an id", noID, offC, "", ""},
+		{"inside", absolute, offC + 8, "", "c"}, // in the form of others, the address that is looked up is written
+		{"at the first line of another function", noID, offA + 16, "", ""},
+		{"behind BPF", bpf, offC, "", "b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for scope, want := range map[string]string{"perf": tt.perf, "go.opentelemetry.io/ebpf-profiler": tt.profiler} {
+				f := Frame{Address: tt.ip, Type: "kernel", Mapping: &perf}
+				if scope != "perf" {
+					f.Address--
+					f.Mapping = vmlinux()
+				}
+				after := f
+				after.Address += 0x20 // a caller, whatever it is a caller of
+				m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: 0x42, Type: "native"}, tt.before, f, after)
+				result := rewriteKnown(t, opts, m.Profiles, gatewayKnown(t, corePack(t)))
+				stack := rewritetest.Samples(result.Profiles)[0].Stack
+				assert.Equal(t, want, outermost(stack[2]), scope)
+				if want == "" {
+					assert.Equal(t, f, stack[2])
+				}
+				assert.NotEmpty(t, outermost(stack[3]), scope)
+			}
+		})
+	}
+}
+
 // TestContract_10_2_UnknownCoreSplits: the same location as a leaf is not in doubt.
 func TestContract_10_2_UnknownCoreSplits(t *testing.T) {
 	mapping := ext4Mapping()

@@ -39,6 +39,16 @@ func (r *resolver) lookedAsCaller(ip uint64) uint64 {
 	return ip - 1
 }
 
+// lookedEitherWay returns what stands for the address that is looked up for a frame of which it
+// is not known whether it is a caller.
+func (r *resolver) lookedEitherWay(ip uint64) uint64 {
+	caller := r.lookedAsCaller(ip)
+	if r.isEntry(ip) != r.isEntry(caller) || r.isThunk(ip) != r.isThunk(caller) {
+		return unknownCore
+	}
+	return ip
+}
+
 // beginsSymbol reports whether a symbol of the core kernel begins at an address.
 func (r *resolver) beginsSymbol(addr uint64) bool {
 	core := r.snapshot.CoreAt(addr)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -21,16 +22,63 @@ func TestGatewayWithoutSomePacks(t *testing.T) {
 		came := rewritetest.Samples(relative)
 		want := rewritetest.Samples(f.rewrite(t, f.opts, relative, f.node).Profiles)
 		got := rewritetest.Samples(f.rewrite(t, atGateway, relative, f.partial).Profiles)
-		require.Len(t, got, len(came))
-		for i := range got {
-			for k, frame := range got[i].Stack {
-				if reflect.DeepEqual(frame, came[i].Stack[k]) {
-					continue
-				}
-				written++
-				require.Equal(t, want[i].Stack[k], frame, "seed %d sample %d frame %d", seed, i, k)
-			}
-		}
+		written += compareWritten(t, seed, came, want, got)
 	}
 	require.Greater(t, written, *gatewaySeeds)
+}
+
+// TestGatewayWithoutSomeIDs verifies the same where some frames came without anything that says
+// of which kernel they are: what was entered from them may have been interrupted there.
+func TestGatewayWithoutSomeIDs(t *testing.T) {
+	written := 0
+	for seed := range int64(*gatewaySeeds) {
+		f := newFleet(t, seed)
+		_, relative := f.messages()
+		atGateway := f.opts
+		atGateway.Gateway, atGateway.IsForeign = true, isOther
+		want := rewritetest.Samples(f.rewrite(t, f.opts, relative, f.node).Profiles)
+		stripped := f.withoutIDs(relative)
+		came := rewritetest.Samples(stripped)
+		got := rewritetest.Samples(f.rewrite(t, atGateway, stripped, f.gateway).Profiles)
+		written += compareWritten(t, seed, came, want, got)
+	}
+	require.Greater(t, written, *gatewaySeeds)
+}
+
+// withoutIDs returns a message some of whose mappings in the core kernel have no ids, and some
+// of whose frames there have their address in memory and no mapping.
+func (f *fleet) withoutIDs(pd pprofile.Profiles) pprofile.Profiles {
+	pd = copyOf(pd)
+	d, core := pd.Dictionary(), f.images[0]
+	isCore := func(m pprofile.Mapping) bool {
+		return d.StringTable().At(int(m.FilenameStrindex())) == core.Name()
+	}
+	for _, loc := range d.LocationTable().All() {
+		if isCore(d.MappingTable().At(int(loc.MappingIndex()))) && f.r.Intn(4) == 0 {
+			loc.SetAddress(loc.Address() + core.base())
+			loc.SetMappingIndex(0)
+		}
+	}
+	for _, m := range d.MappingTable().All() {
+		if isCore(m) && f.r.Intn(4) == 0 {
+			m.AttributeIndices().FromRaw(nil)
+		}
+	}
+	return pd
+}
+
+// compareWritten compares the frames that a gateway has written with those of the node, and
+// returns their number.
+func compareWritten(t *testing.T, seed int64, came, want, got []rewritetest.Sample) (written int) {
+	require.Len(t, got, len(came))
+	for i := range got {
+		for k, frame := range got[i].Stack {
+			if reflect.DeepEqual(frame, came[i].Stack[k]) {
+				continue
+			}
+			written++
+			require.Equal(t, want[i].Stack[k], frame, "seed %d sample %d frame %d", seed, i, k)
+		}
+	}
+	return written
 }

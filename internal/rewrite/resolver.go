@@ -101,8 +101,8 @@ type question struct {
 func (r *resolver) answer(q question, during symtab.Interval) (a answer, span symtab.Interval) {
 	c := &q.mapping.content
 	switch {
-	case q.how == useUnknown:
-		return nothing(answerUntouched, OutcomeNoPack), symtab.Always
+	case q.how >= useUnknown:
+		return r.eitherWay(q, during)
 	case q.how == useForeign || q.mapping.isGuest:
 		return nothing(answerUntouched, OutcomeForeign), symtab.Always
 	case q.form == formNone && c.hasID() && !r.knows(c):
@@ -130,6 +130,21 @@ func (r *resolver) answer(q question, during symtab.Interval) (a answer, span sy
 		return nothing(answerUntouched, OutcomeForeign), l.span
 	}
 	return r.write(q, &hit, ip, looked), l.span
+}
+
+// eitherWay answers a question about a frame of which it is not known whether it is exact or a
+// caller: with what is written for both.
+func (r *resolver) eitherWay(q question, during symtab.Interval) (a answer, span symtab.Interval) {
+	exact, caller := q, q
+	exact.how, caller.how = useExact, 0
+	if q.how == useUnknownEBPF {
+		exact.how, caller.how = useExact|useEBPF, useEBPF
+	}
+	a, span = r.answer(exact, during)
+	if b, _ := r.answer(caller, during); a.written != b.written {
+		return nothing(answerUntouched, OutcomeNoPack), symtab.Always
+	}
+	return a, span
 }
 
 // write returns the answer that is what was found.

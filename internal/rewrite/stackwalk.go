@@ -1,10 +1,6 @@
 package rewrite
 
-import (
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/internal/symtab"
-)
+import "go.opentelemetry.io/collector/pdata/pprofile"
 
 // stackWalk goes through the stacks that samples have, and finds how they use the
 // candidates.
@@ -103,9 +99,9 @@ func (w *stackWalk) eachUse(visit func(at usedFrame, f *frame, how use)) (valid 
 	return true
 }
 
-// unknownCore stands for an address in a core kernel of which a gateway has no pack. It is
-// none of the kernel's.
-const unknownCore = 1
+// unknownCore stands for an address that may be in entry code or a thunk: a gateway does not
+// know its core kernel. No frame has it: it is neither 0 nor in the kernel half.
+const unknownCore = 1 << 62
 
 // walk is eachUse for a stack, leaf first, and one kind of samples.
 func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
@@ -127,13 +123,15 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 		}
 		f := &w.frames[k]
 		if w.marks[loc]&markUnknown != 0 {
-			before = unknownCore
+			if before = unknownCore; u == userEBPF && w.isNamedBPF(f) {
+				before = 0
+			}
 			continue
 		}
 		how := useForeign
 		if u != userForeign {
 			how, before = w.use(f, i == 0, u, before)
-			if !w.r.decides(before) {
+			if before != unknownCore && !w.r.decides(before) {
 				before = 0
 			}
 			if f.shared && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
@@ -158,9 +156,12 @@ func (w *stackWalk) use(f *frame, first bool, u user, before uint64) (how use, l
 	switch {
 	case first:
 		return how | useExact, ip
-	case before == unknownCore && f.image != nil && f.image.Origin != symtab.OriginKernel:
-		return useUnknown, 0
-	case before == 0, before == unknownCore:
+	case before == unknownCore:
+		if how = useUnknown; u == userEBPF {
+			how = useUnknownEBPF
+		}
+		return how, w.r.lookedEitherWay(ip)
+	case before == 0:
 	case w.r.isEntry(before):
 		if !w.r.isEntry(ip) {
 			return how | useExact, ip
@@ -178,6 +179,13 @@ func (w *stackWalk) use(f *frame, first bool, u user, before uint64) (how use, l
 		return how, w.r.lookedAsCaller(ip)
 	}
 	return how, ip - 1
+}
+
+// isNamedBPF reports whether a frame that the OTel eBPF profiler sent is one of BPF (contract
+// 2.5): it has an offset for an address.
+func (w *stackWalk) isNamedBPF(f *frame) bool {
+	mp := w.m.maps.at(&w.m, f.mapping)
+	return f.named && !inKernelHalf(f.sent) && !mp.vague && mp.content == mappingContent{}
 }
 
 // isPatchSite reports whether a location, as a caller, is at a function's patch site.

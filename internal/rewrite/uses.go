@@ -18,8 +18,11 @@ const (
 const useForeign = use(numUses)
 
 // useUnknown is that of a gateway's frame that was entered from one which may be in entry
-// code or a thunk, of a core kernel without a pack (contract 10.2).
-const useUnknown = useForeign + 1
+// code or a thunk: it is in no core kernel of which there is a pack (contract 10.2).
+const (
+	useUnknown     = useForeign + 1
+	useUnknownEBPF = useUnknown + 1 // it was sent by the OTel eBPF profiler
+)
 
 // useSet is a set of uses.
 type useSet uint32

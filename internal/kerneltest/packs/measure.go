@@ -81,7 +81,7 @@ type usage struct {
 
 // runTool makes packs in a directory.
 func runTool(ctx context.Context, tool, dir string, args ...string) (u usage, err error) {
-	cmd := exec.CommandContext(ctx, tool, append([]string{"pack", "-o", dir}, args...)...)
+	cmd := exec.CommandContext(ctx, tool, append([]string{"pack", "-d", dir}, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return u, fmt.Errorf("kernelsym pack: %w: %s", err, out)
 	}

@@ -34,7 +34,7 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 	packs, out := filepath.Join(dir, "packs"), filepath.Join(dir, "out")
 	release := strings.TrimPrefix(filepath.Base(root), "linux-image-")
 	symbols := filepath.Join(dir, "symbols")
-	for _, args := range [][]string{{"-o", packs}, {"-o", symbols, "--symbols"}} {
+	for _, args := range [][]string{{"-d", packs}, {"-d", symbols, "--symbols"}} {
 		cmd := exec.CommandContext(ctx, o.tool, append([]string{"pack", "--release", release, "--root", root}, args...)...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		if err := cmd.Run(); err != nil {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/addresses"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func newAnnotate() *cobra.Command {
+	var flags resolverFlags
+	cmd := &cobra.Command{
+		Use:   "annotate [FILE...]",
+		Short: "Copy text and put names on the kernel addresses in it",
+		Long: "Copy any text to standard output, and put behind each address of kernel code its function and the\n" +
+			"offset in it; for a module, its name, too. An address is 16 hexadecimal digits, with or without\n" +
+			"0x. Everything else is copied byte for byte: addresses that already have a name, those that are not\n" +
+			"known, and lines of more than a megabyte.\n\n" +
+			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
+			"code that has it when its line is read, unless other code had it since the command started. So the\n" +
+			"text must be of this boot; with --pack and --text it can be that of another machine.",
+		Example: "  sudo bpftrace -e 'kprobe:vfs_read { printf(\"%lx\\n\", reg(\"ip\")) }' | sudo kernelsym annotate\n" +
+			"  dmesg | sudo kernelsym annotate --caller\n" +
+			"  kernelsym annotate --pack vmlinux.kspack --text ffffffff8be00000 crash.txt",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := flags.resolver(cmd)
+			if err != nil {
+				return err
+			}
+			if r.text == 0 {
+				stop, err := r.running.follow(cmd.Context())
+				defer stop()
+				if err != nil {
+					return err
+				}
+			}
+			out := cmd.OutOrStdout()
+			return eachInput(cmd, args, func(in io.Reader) error { return annotate(cmd.Context(), &r, in, out) })
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+// recent is how much is kept of what was unloaded: enough to know that an address had other code.
+var recent = symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
+
+// follow keeps what is known of the kernel current until stop is called.
+func (r *running) follow(ctx context.Context) (stop func(), err error) {
+	o := sources.Everything(r.procfs, r.sysfs)
+	o.History = recent
+	r.since = perfring.Boottime.Now()
+	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
+	cache.WaitReady(ctx)
+	r.fresh = cache.Fresh
+	var errs []error
+	for _, h := range cache.Health() {
+		if h.Err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.Source, h.Err))
+		}
+	}
+	if err = errors.Join(errs...); err != nil && known(cache.Snapshot()) {
+		r.warn(err)
+		err = nil
+	}
+	return cache.Stop, err
+}
+
+// replaced reports whether an address that was looked up had other code since it is followed.
+func (r *running) replaced(s *symtab.Snapshot, hit symtab.Hit, addr uint64) bool {
+	if r.fresh == nil || hit.Image == nil || hit.Image.Lifetime.From <= r.since {
+		return false
+	}
+	before := s.At(addr, symtab.Interval{From: r.since, To: hit.Image.Lifetime.From})
+	return before.Image != nil || before.Reason == symtab.ReasonAmbiguous
+}
+
+// maxLine is the length of the longest line in which addresses are looked for.
+const maxLine = 1 << 20
+
+// annotate copies text. What is written is not held back while there is nothing to read.
+func annotate(ctx context.Context, r *resolver, from io.Reader, to io.Writer) error {
+	in, out := bufio.NewReaderSize(from, maxLine), bufio.NewWriter(to)
+	var wrong error
+	name := func(addr uint64) addresses.Name {
+		a, err := r.at(ctx, addr)
+		if err != nil {
+			wrong = err
+			return addresses.Name{}
+		}
+		return a.annotation()
+	}
+	for tooLong := false; ; {
+		line, err := in.ReadSlice('\n')
+		isPart := errors.Is(err, bufio.ErrBufferFull)
+		if !tooLong && !isPart {
+			line = addresses.Annotate(line, name)
+		}
+		tooLong = isPart
+		_, failed := out.Write(line)
+		if in.Buffered() == 0 || err != nil {
+			failed = errors.Join(failed, out.Flush())
+		}
+		switch {
+		case failed != nil || wrong != nil:
+			return errors.Join(failed, wrong)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !isPart:
+			return err
+		}
+	}
+}
+
+// annotation returns what stands behind an address: what lookup prints, in one line.
+func (a *answer) annotation() addresses.Name {
+	if a.Function == "" {
+		return addresses.Name{}
+	}
+	var b strings.Builder
+	for _, f := range a.Inlined {
+		b.WriteString(f.Function + f.String() + " (inlined) ")
+	}
+	b.WriteString(a.name())
+	if a.Image != symtab.KernelName {
+		b.WriteString(" [" + a.Image + "]")
+	}
+	b.WriteString(a.sourceLine.String())
+	return addresses.Name{Text: b.String(), Function: a.Function}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestAnnotate(t *testing.T) {
+	tree := twinTree(t)
+	text := "first ffffffff81000054 and ffffffffc0200044\n" +
+		"ffffffff81000090 ffffffffc0300042 ffffffff81000054 main_loop+0x4/0x40\n" +
+		"no end ffffffff81000054"
+	const want = "first ffffffff81000054 main_loop+0x4 and ffffffffc0200044 spin+0x4 [nf_tables]\n" +
+		"ffffffff81000090 core::fmt::write+0x0 ffffffffc0300042 ffffffff81000054 main_loop+0x4/0x40\n" +
+		"no end ffffffff81000054 main_loop+0x4"
+	run := func(stdin string, args ...string) string {
+		out, errs, err := execute(t, stdin, append(append([]string{"annotate"}, tree...), args...)...)
+		require.NoError(t, err, errs)
+		return out
+	}
+	assert.Equal(t, want, run(text))
+	assert.Equal(t, want, run(want), "once more changes nothing")
+	assert.Empty(t, run(""))
+	file := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	assert.Equal(t, want+text[:6]+want+"\n", run(text[:6], file, "-", file)+"\n")
+	assert.Equal(t, "ffffffff81000090 main_loop+0x40\n", run("ffffffff81000090\n", "--caller"))
+	assert.Equal(t, "\x00\xff ffffffff81000054 main_loop+0x4\x00", run("\x00\xff ffffffff81000054\x00"))
+
+	long := strings.Repeat("ffffffff81000054 ", maxLine/17+2)
+	assert.Equal(t, long+"\nffffffff81000054 main_loop+0x4", run(long+"\nffffffff81000054"), "a line that is too long")
+}
+
+// TestAnnotateElsewhere annotates the text of another machine, where nothing of this one is read.
+func TestAnnotateElsewhere(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	out, errs, err := execute(t, "at ffffffffa700005c.\nffffffffa7000042", "annotate", "--procfs", empty, "--sysfs", empty,
+		"--pack", dir, "--text", "ffffffffa7000000")
+	require.NoError(t, err)
+	assert.Empty(t, errs)
+	assert.Equal(t, "at ffffffffa700005c core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) "+
+		"main_loop+0xc init/main.c:14.\nffffffffa7000042", out)
+}
+
+func TestAnnotateErrors(t *testing.T) {
+	tree := twinTree(t)
+	out, errs, err := execute(t, "ffffffff81000054", append([]string{"annotate", "/nowhere/file", "-", t.TempDir()}, tree...)...)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.Equal(t, 1, strings.Count(errs, "/nowhere/file: no such file or directory"), errs)
+	assert.Contains(t, errs, "is a directory")
+	assert.Equal(t, "ffffffff81000054 main_loop+0x4", out, "the others are copied")
+	_, _, err = execute(t, "", "annotate", "--text", "ffffffff81000000")
+	require.ErrorIs(t, err, errUsage)
+}
+
+// TestAnnotateStreams verifies that a line comes as soon as it is read.
+func TestAnnotateStreams(t *testing.T) {
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"annotate"}, twinTree(t)...))
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(io.Discard)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
+	for i := range 3 {
+		fmt.Fprintf(write, "%d ffffffff81000054\n", i)
+		want := fmt.Sprintf("%d ffffffff81000054 main_loop+0x4\n", i)
+		got := make([]byte, len(want))
+		_, err := io.ReadFull(read, got)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
+	}
+	require.NoError(t, write.Close())
+	require.NoError(t, <-ended)
+}
+
+var errPipe = errors.New("broken pipe")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errPipe }
+
+func TestAnnotateEndsWhenNobodyReads(t *testing.T) {
+	forever := io.MultiReader(strings.NewReader("a\n"), neverEnding{})
+	assert.ErrorIs(t, annotate(t.Context(), new(resolver), forever, failingWriter{}), errPipe)
+}
+
+type neverEnding struct{}
+
+func (neverEnding) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x\n"), 100)), nil }
+
+// TestReplaced verifies that an address which other code had since the start is not named, as the
+// text may be about that.
+func TestReplaced(t *testing.T) {
+	const start = 0xffffffffc0200000
+	h := symtab.NewHistory(recent)
+	h.Blind(symtab.Interval{From: symtab.Always.From, To: 10})
+	first := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_1", start, 0x40, 20)
+	h.Load(first)
+	h.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_alone", start+0x40, 0x40, 3e9))
+	h.Unload(first, 1e9)
+	h.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_2", start, 0x40, 2e9))
+	h.SetCertain(9e9)
+	s := symtab.NewSnapshot(h.Table())
+	nameAt := func(since int64, addr uint64) string {
+		r := resolver{running: running{since: since, fresh: func() *symtab.Snapshot { return s }}}
+		a, err := r.at(t.Context(), addr)
+		require.NoError(t, err)
+		return a.Function + a.Reason
+	}
+	assert.Equal(t, "ambiguous", nameAt(100, start))
+	assert.Equal(t, "ambiguous", nameAt(0, start))
+	assert.Equal(t, "bpf_prog_2", nameAt(2e9+100, start))
+	assert.Equal(t, "bpf_prog_alone", nameAt(100, start+0x40))
+}

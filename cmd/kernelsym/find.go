@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+var (
+	errNoFunction = errors.New("no function has this name")
+	errRangeText  = errors.New("ranges are looked up in the running kernel only")
+)
+
+// answer answers one query of any form.
+func (l *lookup) answer(ctx context.Context, q *query) ([]*answer, error) {
+	switch q.kind {
+	case queryAddress:
+		return one(l.at(ctx, q.addr))
+	case queryRange:
+		return l.inRange(ctx, q.addr, q.end)
+	case queryOffset:
+		return l.atOffset(ctx, q)
+	default:
+		return l.named(ctx, q)
+	}
+}
+
+func one(a *answer, err error) ([]*answer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []*answer{a}, nil
+}
+
+// inRange returns the functions with code in a range.
+func (l *lookup) inRange(ctx context.Context, start, end uint64) (answers []*answer, err error) {
+	if l.text != 0 {
+		return nil, errRangeText
+	}
+	snapshot, err := l.running.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, hit := range between(snapshot, start, end) {
+		a, err := l.whole(snapshot, namedFunction{hit: hit, asked: hit.Symbol.Name().System})
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a)
+	}
+	if len(answers) == 0 {
+		answers = []*answer{{Address: where{addr: start}, End: &where{addr: end}, Reason: symtab.ReasonUnresolved.String()}}
+	}
+	return answers, nil
+}
+
+// whole describes a function of the running kernel.
+func (l *lookup) whole(s *symtab.Snapshot, f namedFunction) (*answer, error) {
+	symbol := f.hit.Symbol
+	a, err := l.describe(s, f.hit, symbol.Start, symbol.Start)
+	a.End, a.Alias, a.Offset, a.Inlined = &where{addr: symbol.End}, f.alias(), nil, nil
+	return a, err
+}
+
+// named returns the functions of a name, or of those that match a pattern.
+func (l *lookup) named(ctx context.Context, q *query) ([]*answer, error) {
+	var answers []*answer
+	if l.packs != nil {
+		found, err := l.packs.functions(q)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			answers = append(answers, f.whole())
+		}
+	} else {
+		found, err := l.runningFunctions(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			a, err := l.whole(l.running.snapshot, f)
+			if err != nil {
+				return nil, err
+			}
+			answers = append(answers, a)
+		}
+	}
+	if len(answers) == 0 {
+		return nil, fmt.Errorf("%w: %q", errNoFunction, q.text)
+	}
+	return answers, nil
+}
+
+// runningFunctions returns the functions of the running kernel that a query names.
+func (l *lookup) runningFunctions(ctx context.Context, q *query) ([]namedFunction, error) {
+	snapshot, err := l.running.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if l.functions == nil {
+		if l.functions, err = newFunctions(snapshot, l.running.procfs); err != nil {
+			return nil, err
+		}
+	}
+	return l.functions.find(q.name, q.module), nil
+}
+
+// atOffset returns what is at an offset in an image or in a function. It is ambiguous if there are
+// several.
+func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
+	if l.packs != nil {
+		return l.atOffsetInPacks(q)
+	}
+	found, err := l.inImage(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if start, end, ok := q.startAndLength(); ok && len(found) == 0 {
+		return l.inRange(ctx, start, end)
+	}
+	if q.offset < 0 {
+		return noneOf(found, q)
+	}
+	functions, err := l.runningFunctions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range functions {
+		symbol := f.hit.Symbol
+		if !q.fits(symbol.End-symbol.Start, l.caller) {
+			continue
+		}
+		addr := symbol.Start + uint64(q.offset)
+		a, err := l.describe(l.running.snapshot, f.hit, addr, lineAddress(addr, symbol.Start, symbol.End, l.caller))
+		if err != nil {
+			return nil, err
+		}
+		a.Alias = f.alias()
+		found = append(found, a)
+	}
+	if len(found) == 0 && len(functions) == 0 {
+		return noneOf(found, q)
+	}
+	return []*answer{decide(q, found, q.misfit())}, nil
+}
+
+// inImage returns what is at an offset in an image of the running kernel, nothing if there is none
+// of that name.
+func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
+	if q.size != 0 || q.module != "" {
+		return nil, nil
+	}
+	m, err := l.image(ctx, q.name)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return one(l.at(ctx, m.OffsetBase()+uint64(q.offset)))
+}
+
+// noneOf returns what was found, or says that there is no such image.
+func noneOf(found []*answer, q *query) ([]*answer, error) {
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w, and no function: %q", errImage, q.text)
+	}
+	return found, nil
+}
+
+// fits reports whether a function of that length can be the one that is asked for.
+func (q *query) fits(length uint64, caller bool) bool {
+	if q.size != 0 && q.size != length {
+		return false
+	}
+	// The kernel prints the return address of a call that is a function's last instruction so.
+	behind := uint64(q.offset) == length && (caller || q.size != 0)
+	return uint64(q.offset) < length || behind
+}
+
+// misfit says why no function of the name fits.
+func (q *query) misfit() string {
+	if q.size != 0 {
+		return fmt.Sprintf("no function of that name has %#x bytes", q.size)
+	}
+	return "no function of that name is so long"
+}
+
+// lineAddress returns the address in a function whose source line is wanted.
+func lineAddress(addr, start, end uint64, caller bool) uint64 {
+	if addr > start && (caller || addr == end) {
+		return addr - 1
+	}
+	return addr
+}
+
+// completeFunctions returns the names of functions that begin with a few letters.
+func completeFunctions(procfs, prefix string) (names []string) {
+	const letters = 3 // with fewer, there are thousands
+	if len(prefix) < letters {
+		return nil
+	}
+	err := eachSymbol(procfs, func(_ uint64, name string) {
+		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, "__pfx_") {
+			names = append(names, name)
+		}
+	})
+	if err != nil {
+		return nil
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// functions are those of the running kernel, by their names. A function can have several names,
+// a name several functions.
+type functions struct {
+	snapshot *symtab.Snapshot
+	addrs    map[string][]uint64 // by the kernel's name
+	rust     map[string][]string // the kernel's names, by the name for people
+}
+
+// newFunctions lists the functions of a snapshot, with the further names that kallsyms has.
+func newFunctions(s *symtab.Snapshot, procfs string) (*functions, error) {
+	f := &functions{snapshot: s, addrs: make(map[string][]uint64), rust: make(map[string][]string)}
+	err := eachSymbol(procfs, func(addr uint64, name string) { f.addrs[name] = append(f.addrs[name], addr) })
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.Tables() {
+		for _, m := range t.Live() {
+			if m.Text == nil && m.Name() != "" {
+				f.addrs[m.Name()] = append(f.addrs[m.Name()], m.Start)
+			}
+		}
+	}
+	for name := range f.addrs {
+		if readable := symtab.NameOf(name).Name; readable != name {
+			f.rust[readable] = append(f.rust[readable], name)
+		}
+	}
+	return f, nil
+}
+
+// eachSymbol calls visit for each name of code in the core kernel and modules. The kernel takes
+// long to list what follows; the snapshot has that.
+func eachSymbol(procfs string, visit func(addr uint64, name string)) error {
+	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
+	if err != nil {
+		return fmt.Errorf("reading kernel symbols: %w", err)
+	}
+	defer file.Close()
+	scanner := kallsyms.NewScanner(file)
+	for {
+		var line kallsyms.Line
+		err := scanner.Scan(&line)
+		if module := string(line.Module); errors.Is(err, io.EOF) || module == "bpf" || strings.HasPrefix(module, "__builtin__") {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading kernel symbols: %w", err)
+		}
+		if symtab.IsCode(line.Type) {
+			visit(line.Addr, string(line.Name))
+		}
+	}
+}
+
+// namedFunction is a function, and the name that it was found by.
+type namedFunction struct {
+	hit   symtab.Hit
+	asked string // the kernel's name
+}
+
+// find returns the functions of a name, or of those that match a pattern, in the order of their
+// addresses. Those whose extent is not known are left out.
+func (f *functions) find(name, module string) (found []namedFunction) {
+	names := []string{name}
+	if isPattern(name) {
+		names = f.matching(name)
+	} else {
+		names = append(names, f.rust[name]...)
+	}
+	seen := make(map[uint64]bool)
+	for _, each := range names {
+		for _, addr := range f.addrs[each] {
+			hit := f.snapshot.At(addr, symtab.Present)
+			if hit.Symbol.Image == nil || hit.Symbol.Start != addr || isShared(f.snapshot, hit.Image) || seen[addr] {
+				continue
+			}
+			if module != "" && (hit.Image.Text == nil || hit.Image.Name() != module) {
+				continue
+			}
+			seen[addr] = true
+			found = append(found, namedFunction{hit, each})
+		}
+	}
+	slices.SortFunc(found, func(a, b namedFunction) int { return cmp.Compare(a.hit.Symbol.Start, b.hit.Symbol.Start) })
+	return found
+}
+
+// matching returns the names that match a pattern, in their order.
+func (f *functions) matching(pattern string) (names []string) {
+	wanted, err := newPatterns(pattern)
+	if err != nil {
+		return nil // it was tried when it was parsed
+	}
+	for name := range f.addrs {
+		if wanted.match(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// alias returns the name that was asked for, if that is another one than the function's.
+func (n *namedFunction) alias() string {
+	if name := n.hit.Symbol.Name(); n.asked != name.System && n.asked != name.Name {
+		return n.asked
+	}
+	return ""
+}
+
+// between returns the functions with code in a range, in the order of their addresses.
+func between(s *symtab.Snapshot, start, end uint64) (found []symtab.Hit) {
+	for _, t := range s.Tables() {
+		for _, m := range t.Live() {
+			if m.Start >= end || m.End <= start || isShared(s, m) {
+				continue
+			}
+			for i := range m.Len() {
+				if f := m.Symbol(i); f.Start < end && f.End > start {
+					found = append(found, symtab.Hit{Image: m, Symbol: f})
+				}
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b symtab.Hit) int { return cmp.Compare(a.Symbol.Start, b.Symbol.Start) })
+	return found
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// stdin returns standard input. A read cannot be interrupted: at a terminal the first Ctrl-C ends
+// the command; in a pipe, whose writer it ends, the second.
+func stdin(cmd *cobra.Command) io.Reader {
+	reset := func() { signal.Reset(os.Interrupt) }
+	in := cmd.InOrStdin()
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		reset()
+	} else if ok {
+		context.AfterFunc(cmd.Context(), reset)
+	}
+	return in
+}
+
+// eachInput calls visit for each file, and for standard input where the name is - or no file is
+// named. What fails is said, and the others go on.
+func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) error {
+	if len(names) == 0 {
+		names = []string{"-"}
+	}
+	var failed []error
+	for _, name := range names {
+		if err := visitInput(cmd, name, visit); err != nil {
+			cmd.PrintErrln("Error:", err)
+			failed = append(failed, err)
+		}
+	}
+	cmd.SilenceErrors = true // each was said
+	return errors.Join(failed...)
+}
+
+func visitInput(cmd *cobra.Command, name string, visit func(io.Reader) error) error {
+	if name == "-" {
+		return visit(stdin(cmd))
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return visit(f)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// listed is a piece of kernel code that is there.
+type listed struct {
+	Kind    string      `json:"kind"`
+	Address hexadecimal `json:"address"`
+	Bytes   uint64      `json:"bytes,omitempty"` // 0 if that is not certain
+	Name    string      `json:"name"`            // empty if the kernel tells none
+	Age     *seconds    `json:"age_s,omitempty"` // nil if the kernel does not tell it
+	Source  string      `json:"source"`          // where it is listed
+	listedText
+	listedProgram
+}
+
+// listedText is what the core kernel and modules have.
+type listedText struct {
+	Symbols int    `json:"symbols,omitempty"`
+	BuildID string `json:"build_id,omitempty"`
+}
+
+// listedProgram is what functions of BPF programs have.
+type listedProgram struct {
+	Program uint32 `json:"program_id,omitempty"`
+	Type    string `json:"program_type,omitempty"`
+}
+
+// seconds is a time that is printed as that.
+type seconds time.Duration
+
+// MarshalJSON makes it a number.
+//
+//nolint:unparam // of json.Marshaler
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', 3, 64), nil
+}
+
+// String returns the time in its largest unit.
+func (s seconds) String() string {
+	const day = 24 * time.Hour
+	switch d := time.Duration(s); {
+	case d >= 2*day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	default:
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+}
+
+// listSources say where code of each kind is listed.
+var listSources = [symtab.NumOrigins]string{
+	symtab.OriginKernel: "kallsyms", symtab.OriginModule: "modules", symtab.OriginBPF: "bpf",
+	symtab.OriginTrampoline: "kallsyms", symtab.OriginOOL: "kallsyms",
+}
+
+// kindNames are the kinds of code.
+func kindNames() (names []string) {
+	for o := range symtab.Origin(symtab.NumOrigins) {
+		names = append(names, o.String())
+	}
+	return names
+}
+
+func newList() *cobra.Command {
+	var r running
+	var output string
+	var kinds []string
+	cmd := &cobra.Command{
+		Use:   "list [NAME...]",
+		Short: "List modules, BPF functions and trampolines that are there now",
+		Long: "List the core kernel, and each module, BPF function, trampoline and page of code that the kernel\n" +
+			"has now, in the order of their addresses. NAME is a name, or a pattern with *, ? and [...].\n\n" +
+			"AGE is the time since a BPF program was loaded; the kernel does not tell it of other code. BYTES\n" +
+			"is - where the kernel announces more than there is. SOURCE is where the kernel lists it:\n" +
+			"/proc/kallsyms, /proc/modules or bpf(2). Code without a name is shown as [no name].",
+		Example: "  sudo kernelsym list\n" +
+			"  sudo kernelsym list --kind bpf --kind trampoline\n" +
+			"  sudo kernelsym list 'nf_*' 'bpf_prog_*_cil_*' --output json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.warn = func(err error) { cmd.PrintErrln("Warning:", err) }
+			wanted, err := newListFilter(kinds, args)
+			if err != nil {
+				return usage(cmd, err)
+			}
+			list, err := r.list(cmd.Context(), wanted)
+			if err != nil {
+				return err
+			}
+			if output == outputJSON {
+				return writeJSON(cmd.OutOrStdout(), list...)
+			}
+			return writeList(cmd.OutOrStdout(), list)
+		},
+	}
+	machineFlags(cmd, &r.procfs, &r.sysfs)
+	outputFlag(cmd, &output)
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "list only this kind: "+strings.Join(kindNames(), ", ")+" (repeatable)")
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+var errKind = errors.New("there is no such kind")
+
+// newListFilter returns whether an image is wanted.
+func newListFilter(kinds, names []string) (func(*symtab.Image) bool, error) {
+	for _, kind := range kinds {
+		if !slices.Contains(kindNames(), kind) {
+			return nil, fmt.Errorf("--kind is %q: %w; it takes %s", kind, errKind, strings.Join(kindNames(), ", "))
+		}
+	}
+	wanted, err := newPatterns(names...)
+	return func(m *symtab.Image) bool {
+		return (len(kinds) == 0 || slices.Contains(kinds, m.Origin.String())) && (len(names) == 0 || wanted.match(m.Name()))
+	}, err
+}
+
+// list returns the code that is there and wanted, in the order of the addresses.
+func (r *running) list(ctx context.Context, wanted func(*symtab.Image) bool) (list []listed, err error) {
+	snapshot, err := r.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ages := programAges{now: perfring.Boottime.Now()}
+	for _, t := range snapshot.Tables() {
+		for _, m := range t.Live() {
+			if wanted(m) {
+				list = append(list, describeImage(snapshot, m, &ages))
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b listed) int { return cmp.Compare(a.Address, b.Address) })
+	return list, nil
+}
+
+func describeImage(s *symtab.Snapshot, m *symtab.Image, ages *programAges) listed {
+	l := listed{Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start, Name: m.Name(), Source: listSources[m.Origin]}
+	if isShared(s, m) {
+		l.Bytes = 0
+	}
+	if m.Text != nil {
+		l.listedText = listedText{m.Len(), m.BuildID}
+	}
+	if m.Program != nil {
+		l.listedProgram = listedProgram{m.Program.ID, m.Program.Type}
+		l.Age = ages.of(m.Program.ID)
+	}
+	return l
+}
+
+// programAges asks the kernel since when programs are there.
+type programAges struct {
+	now    int64
+	reader bpf.Reader
+	id     uint32 // that was asked for last: functions of a program come together
+	age    *seconds
+}
+
+// of returns how long ago a program was loaded, nil if the kernel does not tell.
+func (a *programAges) of(id uint32) *seconds {
+	if id == a.id {
+		return a.age
+	}
+	a.id, a.age = id, nil
+	if p, err := a.reader.Program(id, 0); err == nil {
+		age := seconds(a.now - p.LoadTime)
+		a.age = &age
+	}
+	return a.age
+}
+
+// unnamedCode stands for the name of code that has none.
+const unnamedCode = "[no name]"
+
+// writeList prints a table.
+func writeList(w io.Writer, list []listed) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ADDRESS\tBYTES\tKIND\tAGE\tPROGRAM\tSOURCE\tNAME")
+	for _, l := range list {
+		bytes, age, program := "-", "-", "-"
+		if l.Bytes != 0 {
+			bytes = strconv.FormatUint(l.Bytes, 10)
+		}
+		if l.Age != nil {
+			age = l.Age.String()
+		}
+		if l.Program != 0 {
+			program = strconv.FormatUint(uint64(l.Program), 10)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, unnamedCode))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+func TestList(t *testing.T) {
+	tree := append([]string{"list", "--kind", "kernel,module"}, twinTree(t)...)
+	run := func(args ...string) string {
+		out, _, err := execute(t, "", append(tree, args...)...)
+		require.NoError(t, err)
+		return out
+	}
+	const (
+		header = "ADDRESS           BYTES  KIND    AGE  PROGRAM  SOURCE    NAME\n"
+		core   = "ffffffff81000000  256    kernel  -    -        kallsyms  vmlinux\n"
+	)
+	assert.Equal(t, header+core+"ffffffffc0200000  4096   module  -    -        modules   nf_tables\n", run())
+	assert.Equal(t, header+core, run("vm*"))
+	assertJSONLines(t, `{"kind":"module","address":"0xffffffffc0200000","bytes":4096,"name":"nf_tables","source":"modules","symbols":4}`+"\n",
+		run("nf_?ables", "-o", "json"))
+	assert.Empty(t, run("none", "-o", "json"), "nothing is an answer")
+	assert.Contains(t, wrong(t, "list", "--kind", "xdp"), "--kind is \"xdp\": there is no such kind; it takes kernel, module, bpf, trampoline, ool")
+	assert.Contains(t, wrong(t, "list", "["), "syntax error in pattern")
+	out, _, err := execute(t, "", "__complete", "list", "--kind", "")
+	require.NoError(t, err)
+	assert.Equal(t, "kernel\nmodule\nbpf\ntrampoline\nool\n:4\n", out)
+}
+
+// TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, and code without
+// a name.
+func TestListOfWhatIsNotCertain(t *testing.T) {
+	core, err := new(symtab.Builder).Build(symtab.ImageInfo{
+		Name: symtab.KernelName, Start: 0xffffffff81000000, End: 0xffffffff81001000, Lifetime: symtab.Always,
+		Landmarks: &symtab.Landmarks{SharedTrampolines: true},
+	})
+	require.NoError(t, err)
+	h := symtab.NewHistory(recent)
+	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
+	h.Load(symtab.NewFunction(symtab.OriginBPF, "", 0xffffffffc0300000, 64, 0).Of(&symtab.Program{ID: 1 << 31, Type: "xdp"}, nil))
+	r := running{snapshot: symtab.NewSnapshot(symtab.NewTable(core), h.Table())}
+	list, err := r.list(t.Context(), func(*symtab.Image) bool { return true })
+	require.NoError(t, err)
+	var out strings.Builder
+	require.NoError(t, writeList(&out, list))
+	assert.Equal(t, ""+
+		"ADDRESS           BYTES  KIND        AGE  PROGRAM     SOURCE    NAME\n"+
+		"ffffffff81000000  4096   kernel      -    -           kallsyms  vmlinux\n"+
+		"ffffffffc0200000  -      trampoline  -    -           kallsyms  bpf_trampoline_1\n"+
+		"ffffffffc0300000  64     bpf         -    2147483648  bpf       [no name]\n", out.String())
+}
+
+func TestSeconds(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0s": 0, "119s": 119 * time.Second, "2m": 2 * time.Minute, "119m": 119*time.Minute + 59*time.Second, "2h": 2 * time.Hour, "47h": 47 * time.Hour, "3d": 75 * time.Hour,
+	} {
+		assert.Equal(t, want, seconds(d).String())
+	}
+	text, err := seconds(1500 * time.Millisecond).MarshalJSON()
+	require.NoError(t, err)
+	assert.Equal(t, "1.500", string(text))
+}

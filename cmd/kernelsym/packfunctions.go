@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// packFunction is a function in a pack.
+type packFunction struct {
+	image  *packImage
+	name   string // of the image, or its build id where several packs have that name
+	symbol pack.Symbol
+}
+
+// address returns the relative form of a pack address.
+func (f *packFunction) address(addr uint32) where {
+	return where{relative: relative(f.name, f.image.offset(addr))}
+}
+
+// whole describes the function.
+func (f *packFunction) whole() *answer {
+	a := &answer{Address: f.address(f.symbol.Start), imageName: f.image.owner()}
+	f.image.describe(a, f.symbol, f.symbol.Start, f.symbol.Start)
+	end := f.address(f.symbol.End)
+	a.End, a.Offset, a.Inlined = &end, nil, nil
+	return a
+}
+
+// at describes an offset in the function.
+func (f *packFunction) at(offset int64, caller bool) *answer {
+	addr := f.symbol.Start + uint32(offset)
+	a := &answer{Address: f.address(addr), imageName: f.image.owner()}
+	at := lineAddress(uint64(addr), uint64(f.symbol.Start), uint64(f.symbol.End), caller)
+	f.image.describe(a, f.symbol, addr, uint32(at))
+	return a
+}
+
+// functions returns the functions in packs that a query names.
+func (p *packs) functions(q *query) (found []packFunction, err error) {
+	wanted, err := newPatterns(q.name)
+	if err != nil {
+		return nil, err
+	}
+	images, err := p.everyImage()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range images {
+		if q.module != "" && f.image.Info().Name != q.module {
+			continue
+		}
+		for _, f.symbol = range f.image.symbols {
+			if f.symbol.Name != "" && wanted.match(f.symbol.Name) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found, nil
+}
+
+// everyImage returns the images of all packs, each with the name by which lookup finds it.
+func (p *packs) everyImage() ([]packFunction, error) {
+	if p.every != nil {
+		return p.every, nil
+	}
+	all, err := p.files.All()
+	if err != nil {
+		return nil, err
+	}
+	builds := make(map[string]int)
+	for _, each := range all {
+		builds[each.Info().Name]++
+	}
+	for _, each := range all {
+		f := packFunction{image: newPackImage(each), name: each.Info().Name}
+		if builds[f.name] > 1 {
+			f.name = each.Info().BuildID
+		}
+		p.every = append(p.every, f)
+	}
+	return p.every, nil
+}
+
+// atOffsetInPacks is atOffset in packs alone.
+func (l *lookup) atOffsetInPacks(q *query) ([]*answer, error) {
+	var found []*answer
+	noImage := fmt.Errorf("%w: %q", errNoFunction, q.text)
+	if q.size == 0 && q.module == "" {
+		a, err := l.inPack(q.name, q.offset)
+		if err != nil && !errors.Is(err, errNoPack) {
+			return nil, err
+		}
+		if noImage = err; err == nil {
+			found = append(found, a)
+		}
+	}
+	if q.offset < 0 || pack.IsBuildID(q.name) {
+		return found, noImage
+	}
+	functions, err := l.packs.functions(q)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range functions {
+		if q.fits(uint64(f.symbol.End-f.symbol.Start), l.caller) {
+			found = append(found, f.at(q.offset, l.caller))
+		}
+	}
+	if len(found) == 0 && len(functions) == 0 {
+		return nil, noImage
+	}
+	return []*answer{decide(q, found, q.misfit())}, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// queryKind is a form of what lookup is asked for.
+type queryKind uint8
+
+const (
+	queryAddress queryKind = iota // addr
+	queryRange                    // addr to end
+	queryOffset                   // offset in an image or, if there is none of that name, in a function
+	queryName                     // a function's name, or a pattern
+)
+
+// A query is what lookup is asked for.
+type query struct {
+	kind      queryKind
+	text      string // as it was given
+	addr, end uint64
+	name      string // of an image, a function, or a pattern
+	module    string // that the function is in; empty if that was not said
+	offset    int64
+	size      uint64 // of the function, 0 if that was not said
+}
+
+var (
+	errAddress = errors.New("not a hexadecimal address of 64 bits")
+	errQuery   = errors.New("not an address, a range, an offset, nor the name of a function")
+)
+
+var (
+	bracketed  = regexp.MustCompile(`^\[([A-Za-z0-9_]+)\]$`) // a module
+	stackEntry = regexp.MustCompile(`^\[<[0-9a-fA-F]+>\]$`)  // before a line of /proc/PID/stack
+	numeric    = regexp.MustCompile(`^(0[xX])?[0-9a-fA-F]+$`)
+	nameLike   = regexp.MustCompile(`^[A-Za-z_.$<*?\[]`)
+)
+
+// isModule reports whether a word names the module of the function before it.
+func isModule(word string) bool { return bracketed.MatchString(word) }
+
+// wordsOf returns the words of an argument: a line of a stack has several, a name can have spaces.
+func wordsOf(arg string) []string {
+	if words := strings.Fields(arg); len(words) > 1 && (stackEntry.MatchString(words[0]) || isModule(words[len(words)-1])) {
+		return words
+	}
+	return []string{arg}
+}
+
+// parseQueries calls visit for each query in a list of words.
+func parseQueries(words []string, visit func(q query, err error) error) error {
+	for i, word := range words {
+		if stackEntry.MatchString(word) || i > 0 && isModule(word) {
+			continue
+		}
+		q, err := parseQuery(word)
+		if i+1 < len(words) && isModule(words[i+1]) {
+			q.module = bracketed.FindStringSubmatch(words[i+1])[1]
+			q.text += " " + words[i+1]
+		}
+		if err := visit(q, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseQuery parses one word. A word of hexadecimal digits is an address.
+func parseQuery(s string) (query, error) {
+	q := query{text: s}
+	var err error
+	if numeric.MatchString(s) {
+		q.addr, err = parseAddress(s)
+		return q, err
+	}
+	if from, to, ok := strings.Cut(s, "-"); ok && numeric.MatchString(from) && numeric.MatchString(to) {
+		addr, err := parseAddress(from)
+		end, errEnd := parseAddress(to)
+		if errors.Join(err, errEnd) == nil && addr < end {
+			q.kind, q.addr, q.end = queryRange, addr, end
+			return q, nil
+		}
+	}
+	if i := strings.LastIndexAny(s, "+-"); i >= 0 && !isPattern(s) {
+		return parseOffset(q, s, i)
+	}
+	q.kind, q.name = queryName, s
+	if !nameLike.MatchString(s) {
+		return q, fmt.Errorf("%w: %q", errQuery, s)
+	}
+	if _, err := path.Match(s, ""); err != nil {
+		return q, fmt.Errorf("%w: %q", err, s)
+	}
+	return q, nil
+}
+
+// isPattern reports whether a name stands for several.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// parseOffset parses NAME+OFFSET, NAME+OFFSET/SIZE or, for what a module has below its .text,
+// NAME-OFFSET.
+func parseOffset(q query, s string, sign int) (query, error) {
+	distance, size, hasSize := strings.Cut(s[sign+1:], "/")
+	offset, err := parseAddress(distance)
+	if hasSize && err == nil {
+		q.size, err = parseAddress(size)
+	}
+	if err != nil || sign == 0 || offset > 1<<32 || q.size > 1<<32 || hasSize && (q.size == 0 || s[sign] == '-') {
+		return q, fmt.Errorf("%w, or a name and an offset below 4 GiB: %q", errAddress, s)
+	}
+	q.kind, q.name, q.offset = queryOffset, s[:sign], int64(offset)
+	if s[sign] == '-' {
+		q.offset = -q.offset
+	}
+	return q, nil
+}
+
+// startAndLength returns the range that START+LENGTH stands for, where START is no build id.
+func (q *query) startAndLength() (start, end uint64, ok bool) {
+	start, err := parseAddress(q.name)
+	if err != nil || q.size != 0 || q.offset <= 0 || start+uint64(q.offset) < start {
+		return 0, 0, false
+	}
+	return start, start + uint64(q.offset), true
+}
+
+func parseAddress(s string) (uint64, error) {
+	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(s), "0x"), 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q", errAddress, s)
+	}
+	return addr, nil
+}

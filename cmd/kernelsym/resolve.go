@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// resolver finds what is at addresses of the running kernel, or in packs.
+type resolver struct {
+	caller  bool
+	running running
+	packs   *packs // nil without packs
+	text    uint64 // address of _text of another machine, 0 without
+}
+
+var errImage = errors.New("this kernel has no image of that name or build id, or several had the name")
+
+// at returns what is at an absolute address.
+func (r *resolver) at(ctx context.Context, addr uint64) (*answer, error) {
+	if r.text != 0 {
+		return r.inKernelAtText(addr)
+	}
+	snapshot, err := r.running.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hit, lookedUp := find(snapshot, addr, r.caller)
+	if r.running.replaced(snapshot, hit, lookedUp) {
+		hit = symtab.Hit{Reason: symtab.ReasonAmbiguous}
+	}
+	return r.describe(snapshot, hit, addr, lookedUp)
+}
+
+// describe returns what a hit says of an address, and its source lines at the one looked up.
+func (r *resolver) describe(s *symtab.Snapshot, hit symtab.Hit, addr, lookedUp uint64) (*answer, error) {
+	a := &answer{Address: where{addr: addr}}
+	m := hit.Image
+	switch {
+	case m == nil:
+		a.Reason = hit.Reason.String()
+		return a, nil
+	case isShared(s, m):
+		a.Reason = fmt.Sprintf("in the page of %s, which it shares with other code", m.Name())
+		return a, nil
+	}
+	a.imageName, a.sourceLine = owner(m), bpfLine(m, lookedUp)
+	if hit.Symbol.Image == nil {
+		a.Reason = symtab.ReasonUnresolved.String()
+		return a, nil
+	}
+	offset := addr - hit.Symbol.Start
+	a.Function, a.Offset = hit.Symbol.Name().Name, &offset
+	frames, err := r.chain(hit, lookedUp)
+	a.setFrames(frames)
+	return a, err
+}
+
+// isShared reports whether what an image has of its addresses is not known.
+func isShared(s *symtab.Snapshot, m *symtab.Image) bool {
+	return m.IsLong() && s.Landmarks().SharedTrampolines
+}
+
+// chain returns what the pack of an image of the running kernel says of an address in a
+// symbol.
+func (r *resolver) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
+	m := hit.Image
+	if r.packs == nil || m.Text == nil || m.BuildID == "" {
+		return nil, nil
+	}
+	image, err := r.packs.byBuildID(m.BuildID)
+	if errors.Is(err, packfiles.ErrNotFound) {
+		if r.packs.missingOnce(m.BuildID) {
+			r.running.warn(fmt.Errorf("%s: %w", m.Name(), err))
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	at, ok := image.address(int64(addr - m.OffsetBase()))
+	if !ok {
+		return nil, nil
+	}
+	return image.chain(at, hit.Symbol.Name().System), nil
+}
+
+// image returns an image of the running kernel by its build id or name.
+func (r *resolver) image(ctx context.Context, name string) (*symtab.Image, error) {
+	snapshot, err := r.running.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := snapshot.ByBuildID(name)
+	if !ok {
+		m, _ = snapshot.Named(name, symtab.Present)
+	}
+	return m, nil
+}
+
+// inPack looks up an offset in the image of a pack.
+func (r *resolver) inPack(name string, offset int64) (*answer, error) {
+	image, err := r.packs.named(name)
+	if err != nil {
+		return nil, err
+	}
+	return image.at(offset, r.caller, where{relative: relative(name, offset)}), nil
+}
+
+// inKernelAtText looks up an address of a core kernel whose _text is known.
+func (r *resolver) inKernelAtText(addr uint64) (*answer, error) {
+	image, err := r.packs.named(pack.KernelName)
+	if err != nil {
+		return nil, err
+	}
+	info := image.Info()
+	offset := int64(addr - r.text + info.Text - min(info.Text, info.Stext))
+	return image.at(offset, r.caller, where{addr: addr}), nil
+}
+
+// at returns what is at an offset, as that of an exact frame or of a caller (contract 2.3).
+func (p *packImage) at(offset int64, caller bool, address where) *answer {
+	a := &answer{Address: address, imageName: p.owner(), Reason: symtab.ReasonUnresolved.String()}
+	addr, ok := p.address(offset)
+	if !ok {
+		return a
+	}
+	lookedUp := addr
+	if caller && addr > 0 && (p.symbol(addr).Start != addr || p.symbol(addr-1).Name != "") {
+		lookedUp = addr - 1
+	}
+	if s := p.symbol(lookedUp); s.Name != "" {
+		p.describe(a, s, addr, lookedUp)
+	}
+	return a
+}
+
+// describe adds the function and what the pack says of an address in it.
+func (p *packImage) describe(a *answer, s pack.Symbol, addr, lookedUp uint32) {
+	offset := uint64(addr - s.Start)
+	a.Function, a.Offset, a.Reason = symtab.NameOf(s.Name).Name, &offset, ""
+	a.setFrames(p.chain(lookedUp, s.Name))
+}
+
+func (p *packImage) owner() imageName {
+	return imageName{Image: p.Info().Name, BuildID: p.Info().BuildID}
+}
+
+// owner says which image has an address.
+func owner(m *symtab.Image) imageName {
+	if m.Text != nil {
+		return imageName{Image: m.Name(), BuildID: m.BuildID}
+	}
+	name := imageName{Image: m.Origin.String()}
+	if p := m.Program; p != nil {
+		name.Program = p.ID
+	}
+	return name
+}
+
+// bpfLine returns the source line of an address in a BPF function.
+func bpfLine(m *symtab.Image, addr uint64) sourceLine {
+	line := m.Lines.Find(uint32(addr - m.Start))
+	if line < 0 {
+		return sourceLine{}
+	}
+	at := m.Lines.Position(line)
+	return sourceLine{at.File, at.Line, at.Column}
+}
+
+// find looks an address up, as that of an exact frame or of a caller (contract 2.3), and
+// says at which it did.
+func find(s *symtab.Snapshot, addr uint64, caller bool) (hit symtab.Hit, lookedUp uint64) {
+	at := s.At(addr, symtab.Present)
+	if !caller {
+		return at, addr
+	}
+	before := s.At(addr-1, symtab.Present)
+	if before.Symbol.Image == nil && at.Symbol.Image != nil && at.Symbol.Start == addr {
+		return at, addr
+	}
+	return before, addr - 1
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// running is the kernel of this machine, which is loaded when it is first asked for.
+type running struct {
+	procfs, sysfs string
+	warn          func(error)
+	snapshot      *symtab.Snapshot // nil before that
+	failed        error            // of loading it
+
+	// If it is followed, how it is known now, and since when it is followed, on the clock of
+	// lifetimes.
+	fresh func() *symtab.Snapshot
+	since int64
+}
+
+// load returns what is known of the kernel.
+func (r *running) load(ctx context.Context) (*symtab.Snapshot, error) {
+	if r.fresh != nil {
+		return r.fresh(), nil
+	}
+	if r.snapshot == nil && r.failed == nil {
+		r.snapshot, r.failed = load(ctx, sources.Everything(r.procfs, r.sysfs), r.warn)
+	}
+	return r.snapshot, r.failed
+}
+
+// load returns what sources find, and gives what they do not find to warn. The error says why
+// they find nothing.
+func load(ctx context.Context, o sources.Options, warn func(error)) (*symtab.Snapshot, error) {
+	snapshot, err := symcache.Load(ctx, sources.List(o)...)
+	if err != nil && !known(snapshot) {
+		return nil, err
+	}
+	if err != nil {
+		warn(err)
+	}
+	return snapshot, nil
+}
+
+// known reports whether anything is known of the kernel.
+func known(s *symtab.Snapshot) bool {
+	for _, t := range s.Tables() {
+		if t.Symbols() != [symtab.NumOrigins]int{} {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// sayEvery is the time between two messages about what is not shown.
+const sayEvery = 10 * time.Second
+
+// unshown counts what could not be shown.
+type unshown struct {
+	brief int       // what came and went between two tables
+	lost  int64     // records of the kernel
+	said  time.Time // when it was said last; zero before that
+	news  bool      // there is more than was said
+}
+
+func (u *unshown) add(brief int, lost int64) {
+	u.brief, u.lost = u.brief+brief, u.lost+lost
+	u.news = u.news || brief > 0 || lost > 0
+}
+
+// say says how much there is so far if there is more than was said: now and then, and at the end.
+func (u *unshown) say(w io.Writer, atEnd bool) {
+	if !u.news || !atEnd && time.Since(u.said) < sayEvery {
+		return
+	}
+	u.news, u.said = false, time.Now()
+	if u.brief > 0 {
+		fmt.Fprintf(w, "%s came and went before they could be shown.\n", counted(u.brief, "BPF function"))
+	}
+	if u.lost > 0 {
+		fmt.Fprintf(w, "The kernel lost %s: what came and went at that time may be missing.\n", counted(int(u.lost), "record"))
+	}
+}

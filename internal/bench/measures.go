@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// A measure is what a figure means to whoever reads it.
+type measure struct {
+	what string
+	goal float64 // the figure should not be larger; noGoal if it is only printed
+	than string  // what it is compared to, or its unit
+}
+
+const noGoal = -1
+
+// What figures are compared to.
+const (
+	thanCodec  = "decoding and encoding the message"
+	thanSearch = "a binary search in the sorted starts"
+	thanIdeal  = "writing the same names, all known"
+)
+
+// measures has each figure that is reported. A goal is what the issues of the project ask for.
+var measures = map[string]measure{
+	"kallsyms_part_needed":   {"part of /proc/kallsyms that is read", noGoal, "the whole file"},
+	"kallsyms_load_vs_read":  {"CPU time to load the core kernel's symbols", 1.15, "reading all of /proc/kallsyms"},
+	"kallsyms_parse_vs_scan": {"time to parse them from memory", 6, "looking for the ends of its lines"},
+	"symtab_bytes_per_symbol": {
+		"memory for a symbol of the core kernel, with its name", 28, "bytes"},
+	"load_alloc_vs_table": {"memory allocated to load them", 3, "the size of the table"},
+	"start_ms":            {"time until a processor has started", noGoal, "ms"},
+	"start_vs_first_read": {"time until a processor has started", noGoal, "reading the first tables, and no more"},
+
+	"node50k_list_cpu_ms":       {"CPU time to list 50,000 BPF programs", noGoal, "ms"},
+	"node50k_list_again_cpu_ms": {"CPU time to list them again after records were lost", noGoal, "ms"},
+	"node50k_bytes":             {"memory for 50,000 BPF programs", noGoal, "bytes"},
+	"node50k_message_us":        {"time to empty the rings for a message, at 50,000 programs", noGoal, "µs"},
+	"node50k_event_us":          {"time for the load or unload of a program, at 50,000 programs", noGoal, "µs"},
+
+	"modules_bytes_per_symbol": {"memory for a symbol of a module", 30, "bytes"},
+	"modules_load_alloc_mb":    {"memory allocated to load 117 modules", noGoal, "MB"},
+	"modules_load_ms":          {"time to load 117 modules", 15, "ms"},
+	"modules_load_vs_read":     {"time to load 117 modules", 1.5, "reading the files it needs"},
+
+	"lookup_vs_binary_search":               {"time to look up a random address", 0.5, thanSearch},
+	"lookup_hot_vs_binary_search":           {"time to look up frequent addresses", 0.5, thanSearch},
+	"lookup_with_name_vs_binary_search":     {"time to look up a random address and its name", noGoal, thanSearch},
+	"lookup_hot_with_name_vs_binary_search": {"time to look up frequent addresses and their names", noGoal, thanSearch},
+	"bpf_lookup_vs_binary_search":           {"time to look up an address among 50,000 BPF programs", 1.5, thanSearch},
+	"history_lookup_vs_plain":               {"time to look up an address that 8 programs had before", 2, "the same without history"},
+
+	"bpf_event_bytes":                   {"memory allocated for an event, 50,000 programs loaded", 16384, "bytes"},
+	"bpf_event_1k_us":                   {"time to follow an event, 1,000 programs loaded", 3, "µs"},
+	"bpf_event_50k_vs_1k":               {"time to follow an event, 50,000 programs loaded", 3, "1,000 programs loaded"},
+	"bpf_burst_50k_ms_per_1k":           {"time to follow a burst of 1,000 loads, 50,000 programs loaded", noGoal, "ms"},
+	"bpf_event_delay_ms":                {"delay from the load of a program to its name, median", 2, "ms"},
+	"bpf_event_delay_max_ms":            {"delay from the load of a program to its name, maximum of 1,000", noGoal, "ms"},
+	"bpf_list_vs_syscalls":              {"CPU time to list 1,000 BPF programs", 1.4, "the system calls for it"},
+	"bpf_bytes_per_program":             {"memory for a BPF program", noGoal, "bytes"},
+	"bpf_bytes_per_program_of_64_lines": {"memory for a BPF program with 64 source lines", noGoal, "bytes"},
+	"history_bytes_per_entry":           {"memory for an unloaded program in the history", 160, "bytes"},
+	"wakeups_idle":                      {"wakeups of all threads when nothing happens", 2, "a second"},
+	"wakeups_churn":                     {"wakeups when 20 programs are loaded and 20 unloaded a second", 60, "a second"},
+
+	"rewrite_vs_floor":         {"time to name a message, 6,000 kernel frames", 3, thanIdeal},
+	"rewrite_vs_codec":         {"time to name a message, 6,000 kernel frames", 0.18, thanCodec},
+	"rewrite_small_vs_codec":   {"time to name a small message, 450 kernel frames", 0.2, thanCodec},
+	"rewrite_16x_vs_codec":     {"time to name a large message, 96,000 kernel frames", 0.28, thanCodec},
+	"split_rewrite_vs_floor":   {"time if a tenth of the frames must be split", noGoal, thanIdeal},
+	"split_rewrite_vs_codec":   {"time if a tenth of the frames must be split", 0.6, thanCodec},
+	"split4_rewrite_vs_codec":  {"the same with four timestamps a sample", 1.2, thanCodec},
+	"split_rewrite_16x_vs_1x":  {"time to split a message of 16 times the size", 20, "the message of normal size"},
+	"mixed_rewrite_vs_codec":   {"time if frames are leaves in some stacks, callers in others", noGoal, thanCodec},
+	"lines_rewrite_vs_rewrite": {"time with inlined functions and lines of packs", 1.6, "names only"},
+	"passthrough_allocs":       {"allocations for a message without kernel frames", 0, "allocations"},
+	"passthrough_vs_codec":     {"time for a message without kernel frames", 0.01, thanCodec},
+	"passthrough_named_allocs": {"allocations for a message whose frames all have names", noGoal, "allocations"},
+	"passthrough_named_vs_codec": {
+		"time for a message whose frames all have names", noGoal, thanCodec},
+	"hostile_vs_codec": {"time for the worst hostile message", noGoal, thanCodec},
+	"hostile_growth":   {"worst growth of time for a hostile message of 4 times the size", noGoal, "the growth of the size"},
+}
+
+// A figure is the value of a measure.
+type figure struct {
+	name  string
+	value float64
+}
+
+// reported has the figures in the order in which they were measured.
+var reported []figure
+
+// report prints a figure, and keeps it for the table.
+func report(name string, value float64) {
+	fmt.Printf("bench %s %.3f\n", name, value)
+	reported = append(reported, figure{name, value})
+}
+
+// writeTable writes what the figures mean. It returns an error for those that are not described.
+func writeTable(out io.Writer, figures []figure) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nWHAT\tFIGURE\tGOAL\tCOMPARED TO, OR UNIT\tNAME")
+	var errs []error
+	for _, f := range figures {
+		m, described := measures[f.name]
+		if !described {
+			errs = append(errs, fmt.Errorf("measures.go does not describe %s", f.name))
+			m = measure{"?", noGoal, "?"}
+		}
+		goal := ""
+		if m.goal != noGoal {
+			goal = fmt.Sprintf("≤ %v", m.goal)
+			if f.value > m.goal {
+				goal += " missed"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%.4g\t%s\t%s\t%s\n", m.what, f.value, goal, m.than, f.name)
+	}
+	return errors.Join(append(errs, w.Flush())...)
+}

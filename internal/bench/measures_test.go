@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// reports returns the names of the figures that the code reports: whole ones, and the ends of
+// those that are put together.
+func reports(t *testing.T) (names, ends []string) {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.Ident); !ok || f.Name != "report" {
+				return true
+			}
+			argument, all := call.Args[0], &names
+			if sum, ok := argument.(*ast.BinaryExpr); ok {
+				argument, all = sum.Y, &ends
+			}
+			text, err := strconv.Unquote(argument.(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			*all = append(*all, text)
+			return true
+		})
+	}
+	return names, ends
+}
+
+// TestMeasuresAreDescribed verifies that each figure is described, and each description is of a
+// figure. The program itself fails for a figure without one.
+func TestMeasuresAreDescribed(t *testing.T) {
+	names, ends := reports(t)
+	require.NotEmpty(t, names)
+	require.NotEmpty(t, ends)
+	for _, name := range names {
+		assert.Contains(t, measures, name)
+	}
+	described := make(map[string]bool)
+	for name, m := range measures {
+		assert.True(t, slices.Contains(names, name) ||
+			slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) }), "nothing reports %s", name)
+		assert.NotEmpty(t, m.than, name)
+		assert.False(t, described[m.what+m.than], "%s is described like another figure", name)
+		described[m.what+m.than] = true
+	}
+}
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, writeTable(&out, []figure{{"rewrite_vs_codec", 0.2}, {"wakeups_idle", 1.96}, {"start_ms", 52.84}}))
+	var lines [][]string
+	for line := range strings.Lines(strings.TrimSpace(out.String())) {
+		lines = append(lines, strings.Fields(line))
+	}
+	assert.Equal(t, [][]string{
+		strings.Fields("WHAT FIGURE GOAL COMPARED TO, OR UNIT NAME"),
+		strings.Fields("time to name a message, 6,000 kernel frames 0.2 ≤ 0.18 missed decoding and encoding the message rewrite_vs_codec"),
+		strings.Fields("wakeups of all threads when nothing happens 1.96 ≤ 2 a second wakeups_idle"),
+		strings.Fields("time until a processor has started 52.84 ms start_ms"),
+	}, lines)
+	assert.ErrorContains(t, writeTable(&out, []figure{{"new_figure", 1}}), "new_figure")
+}

@@ -1,0 +1,67 @@
+package deploytest
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// countOf runs the command by which deploy/README.md counts frames, on the metrics of a pod.
+func countOf(t *testing.T, metrics string) string {
+	t.Helper()
+	fetch, count, found := strings.Cut(block(t, "sh", "awk"), " | ")
+	require.True(t, found)
+	require.Contains(t, fetch, ":8888/proxy/metrics")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", count)
+	cmd.Stdin = strings.NewReader(metrics)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// TestCountOfTheReadme verifies that it answers in every case. TestContainer runs it on the
+// metrics of an agent.
+func TestCountOfTheReadme(t *testing.T) {
+	const frames = `otelcol_processor_kernelsym_frames{origin="kernel",outcome="`
+	for name, tt := range map[string]struct{ metrics, want string }{
+		"no collector": {"", "0 of 0"},
+		"no profiles":  {"# HELP otelcol_processor_kernelsym_frames Frames\notelcol_processor_kernelsym_source_up{source=\"bpf\"} 1\n", "0 of 0"},
+		"no names":     {frames + "unresolved\"} 7\n" + frames + "foreign\"} 1\n", "0 of 8"},
+		"names that came": {
+			frames + "named\"} 5\n" + frames + "resolved\"} 1.5e+06\n" + frames + "unresolved\"} 2\n",
+			"1500005 of 1500007",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tt.want+" kernel frames have a name\n", countOf(t, tt.metrics))
+		})
+	}
+}
+
+// TestQueryOfTheReadme verifies that Prometheus answers, too.
+func TestQueryOfTheReadme(t *testing.T) {
+	query := block(t, "promql", "kernelsym_frames")
+	unnamed := node("a", counter(frames("a", main, "unresolved"), 60))
+	for name, tt := range map[string]struct {
+		exposed memory
+		want    float64
+	}{
+		"nothing is scraped": {nil, 0},
+		"nobody sends":       {with(node("a"), always(frames("a", main, "resolved"), 5), always(frames("a", other, "resolved"), 5)), 0},
+		"no names":           {without(unnamed, frames("a", main, "resolved"), frames("a", other, "resolved")), 0},
+		"all have names":     {node("a", counter(frames("a", main, "named"), 60)), 1},
+		"half": {
+			without(node("a", counter(frames("a", main, "named"), 60), counter(frames("a", main, "foreign"), 60)),
+				frames("a", main, "resolved"), frames("a", other, "resolved")), 0.5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vector := answer(t, query, tt.exposed)
+			require.Len(t, vector, 1)
+			assert.InDelta(t, tt.want, vector[0].F, 1e-9)
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package doctest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestExported holds what others can import to the factory and the configuration, as contrib's
+// checkapi does (docs/contrib.md). mdatagen exports the parts of a configuration.
+func TestExported(t *testing.T) {
+	for dir, parts := range map[string][]string{
+		"../..": {
+			"Bpf", "DebugInfo", "History", "Modules",
+			"NewDefaultBpf", "NewDefaultDebugInfo", "NewDefaultHistory", "NewDefaultModules",
+		},
+		// The tool's command top samples with the receiver's code; contrib would have it moved.
+		"../../kernelstackreceiver": {"Message", "Sampler"},
+	} {
+		assert.ElementsMatch(t, append(parts, "Config", "NewFactory"), exportedIn(t, dir), dir)
+	}
+}
+
+// exportedIn returns the exported names of a package, without methods and tests.
+func exportedIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	add := func(id *ast.Ident) {
+		if id.IsExported() {
+			names = append(names, id.Name)
+		}
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					add(d.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						add(s.Name)
+					case *ast.ValueSpec:
+						for _, id := range s.Names {
+							add(id)
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// movedTo names packages that docs/contrib.md says something about.
+var movedTo = []string{"kernelsymprocessor", "kernelstackreceiver", "cmd/kernelsym", "internal/rewrite"}
+
+// TestContribPage holds the page for maintainers of contrib to what there is.
+func TestContribPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/contrib.md")
+	require.NoError(t, err)
+	for _, dir := range movedTo {
+		assert.Contains(t, string(page), "`"+dir+"`")
+		assert.DirExists(t, "../../"+dir)
+	}
+	var modules []string
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "build" {
+			return fs.SkipDir
+		}
+		if dir := filepath.Dir(path); err == nil && d.Name() == "go.mod" && dir != "../.." {
+			modules = append(modules, strings.TrimPrefix(dir, "../../"))
+		}
+		return err
+	}))
+	for _, module := range slices.Compact(modules) {
+		assert.Contains(t, string(page), "`"+module+"`", "a module of its own")
+	}
+}

@@ -1,0 +1,74 @@
+package packs
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/moby/sys/capability"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/pack"
+)
+
+// TestDiskIsFull fetches packs to a disk without room. The server is not blamed, and asked once.
+func TestDiskIsFull(t *testing.T) {
+	if !kerneltest.Has(t, capability.CAP_SYS_ADMIN) {
+		t.Skip("no CAP_SYS_ADMIN (not root?): a full disk is not tested")
+	}
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755,size=64k"))
+	defer func() { require.NoError(t, syscall.Unmount(dir, 0)) }()
+	filler := filepath.Join(dir, "filler")
+	require.ErrorIs(t, os.WriteFile(filler, make([]byte, 1<<20), 0o600), syscall.ENOSPC)
+
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir}, func(req *http.Request) (*http.Response, error) {
+			id := filepath.Base(req.URL.Path)
+			return answer(http.StatusOK, packOf(t, id[:len(id)-len(pack.Ext)])), nil
+		}))
+		r.use(first)
+		assert.True(t, r.has(first), "in memory")
+		assert.Regexp(t, "^debug_info::directory: keeping a pack: write .*: no space left on device$", r.health())
+		assert.Equal(t, int64(1), r.Stats().Fetches)
+		assert.Zero(t, r.refusedFor(Fetch))
+		assert.Empty(t, filesIn(t, filepath.Join(dir, fetchedDir)))
+		time.Sleep(long)
+		assert.Contains(t, r.health(), "no space left", "it is still full")
+
+		require.NoError(t, os.Remove(filler))
+		time.Sleep(long)
+		assert.Empty(t, r.health())
+		r.use(second)
+		assert.True(t, r.has(second))
+		r.stop()
+	})
+	assert.Equal(t, []string{second + pack.Ext}, filesIn(t, filepath.Join(dir, fetchedDir)))
+}
+
+// TestDiskIsFullHalfway has room for the beginning of a pack.
+func TestDiskIsFullHalfway(t *testing.T) {
+	whole := packOf(t, first)
+	f, err := os.Create(filepath.Join(t.TempDir(), "draft"))
+	require.NoError(t, err)
+	d := &draft{file: f}
+	defer d.discard()
+	_, err = d.Write(whole[:10])
+	require.NoError(t, err)
+	d.full = syscall.ENOSPC
+	_, err = d.Write(whole[10:])
+	require.NoError(t, err)
+
+	content, _, err := d.content()
+	require.NoError(t, err)
+	got, err := pack.Read(content, d.size)
+	require.NoError(t, err)
+	assert.Equal(t, first, got.Info().BuildID)
+	assert.ErrorIs(t, New(Options{MaxDisk: plenty}).keep(d, first), syscall.ENOSPC)
+}
