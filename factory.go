@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -20,8 +19,6 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/packs"
-	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
@@ -147,16 +144,6 @@ func (c *Config) start(from origin, logger *zap.Logger) (known kernelsymprocesso
 		known.Packs = packs.New(from.packs)
 		list = append(list, known.Packs)
 	}
-	known.Cache = symcache.Start(logger, realtime.NewTracker(keepClock, readClock), list...)
+	known.Cache = symcache.Start(logger, sources.NewClock(), list...)
 	return known
-}
-
-// keepClock is for how long it is known how the wall clock went. A history can be
-// longer: of times before, it is taken to have gone as it did first.
-const keepClock = time.Hour
-
-// readClock reads the clock of the sources, and how much more the wall clock shows.
-func readClock() realtime.Reading {
-	boot, offset, err := perfring.Boottime.UnixOffset()
-	return realtime.Reading{Boot: boot, Offset: offset, Error: err}
 }

@@ -27,9 +27,9 @@ func (c *Config) events() []perfring.Sampling {
 	cycles := clock
 	cycles.Cycles = true
 	switch c.Event {
-	case "cycles":
+	case eventCycles:
 		return []perfring.Sampling{cycles}
-	case "cpu-clock":
+	case eventClock:
 		return []perfring.Sampling{clock}
 	}
 	return []perfring.Sampling{cycles, clock}

@@ -2,7 +2,6 @@ package kernelstackreceiver
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
@@ -114,35 +112,15 @@ func (r *kernelStacks) run(ctx context.Context, host component.Host) {
 	}
 }
 
-// sample opens the rings, calls started, and sends samples on until ctx is done
-// or the rings cannot be read.
+// sample samples until ctx is done or the rings cannot be read. It calls started when they
+// are open.
 func (r *kernelStacks) sample(ctx context.Context, started func()) error {
-	start := time.Now()
-	rings, event, err := r.open()
-	if err != nil {
-		return err
-	}
-	started()
-	err = newSampler(r, rings, event, start).run(ctx)
-	return errors.Join(err, rings.Close())
-}
-
-// open opens the rings with the first event that this machine has.
-func (r *kernelStacks) open() (*perfring.Reader, perfring.Sampling, error) {
-	var errs []error
-	for _, event := range r.config.events() {
-		rings, err := perfring.Open(r.config.ringOptions(event))
-		if err == nil {
-			r.logger.Info("Sampling kernel stacks",
-				zap.Bool("cycles", event.Cycles), zap.Uint64("frequency", event.Frequency))
-			return rings, event, nil
-		}
-		errs = append(errs, err)
-		if !errors.Is(err, perfring.ErrUnsupported) {
-			break
-		}
-	}
-	return nil, perfring.Sampling{}, errors.Join(errs...)
+	s := Sampler{Config: r.config, Version: r.version, Send: r.send, Started: func(event string) {
+		r.logger.Info("Sampling kernel stacks",
+			zap.Bool("cycles", event == eventCycles), zap.Int("frequency", r.config.Frequency))
+		started()
+	}}
+	return s.Run(ctx)
 }
 
 // The outcomes of samples, in metrics.
@@ -156,21 +134,26 @@ const (
 // when sampling has been stopped.
 const sendTimeout = 5 * time.Second
 
-// send sends a message on.
-func (r *kernelStacks) send(ctx context.Context, m *message, start, end int64) {
-	if m.events == 0 {
+// send counts what a message says and sends it on.
+func (r *kernelStacks) send(ctx context.Context, m *Message) {
+	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
+	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
+	if m.NoStack > 0 {
+		r.count(ctx, m.NoStack, outcomeNoStack)
+	}
+	if m.Samples == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
 	outcome := outcomeAccepted
-	if err := r.next.ConsumeProfiles(ctx, m.finish(start, end)); err != nil {
+	if err := r.next.ConsumeProfiles(ctx, m.Profiles); err != nil {
 		outcome = outcomeRefused
 		if r.warnings.Allow() {
-			r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.events), zap.Error(err))
+			r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.Samples), zap.Error(err))
 		}
 	}
-	r.count(ctx, m.events, outcome)
+	r.count(ctx, m.Samples, outcome)
 }
 
 // count counts samples.

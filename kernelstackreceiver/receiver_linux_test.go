@@ -168,7 +168,7 @@ func TestRefusalsAreNotAllLogged(t *testing.T) {
 	for range 1000 {
 		m := newMessage(perfring.Sampling{Frequency: 100}, "")
 		m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}, 1, "")
-		r.send(t.Context(), m, 1, 2)
+		r.send(t.Context(), &Message{Profiles: m.finish(1, 2), Samples: m.events})
 	}
 	lines := log.All()
 	require.Len(t, lines, 10)

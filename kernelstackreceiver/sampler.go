@@ -2,42 +2,117 @@ package kernelstackreceiver
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// sampler turns the records of one set of rings into messages.
-type sampler struct {
-	receiver *kernelStacks
-	rings    *perfring.Reader
-	event    perfring.Sampling
-	threads  *threads
-	message  *message
-	start    int64     // of the message, in nanoseconds since the Unix epoch
-	flush    time.Time // when to send it
-	refresh  time.Time // when to look for CPUs that came online
+// A Sampler samples kernel stacks. The receiver runs one, and so does the command
+// `kernelsym top`; others use NewFactory. Its fields must not change while it runs.
+type Sampler struct {
+	Config  *Config
+	Version string        // of the scope in messages
+	First   time.Duration // interval of the first message, 0 for Config.Interval
+
+	// User also takes samples of user code with the timer. Messages only count them.
+	User bool
+
+	// Keep reports whether a sample of a thread on a CPU is wanted; nil keeps all. A
+	// number is not known while the thread exits, and perf has -1 for it.
+	Keep func(pid, tid, cpu uint32) bool
+
+	// Started is called when the rings are open, with the event that opened them.
+	Started func(event string)
+
+	// Send takes each message, also without samples. It is called by Run.
+	Send func(context.Context, *Message)
+}
+
+// A Message is what was sampled in an interval.
+type Message struct {
+	Profiles   pprofile.Profiles
+	Samples    int       // in Profiles
+	NoStack    int       // neither of the kernel nor of a guest: of user code
+	Lost       uint64    // records that the rings had no room for
+	Throttled  int       // times that the kernel stopped a CPU's event
+	Start, End time.Time // End is not part of the interval
+}
+
+// The events, by their names in the configuration.
+const (
+	eventCycles = "cycles"
+	eventClock  = "cpu-clock"
+)
+
+// Run opens the rings and sends messages until ctx is done or the rings cannot be read.
+func (s *Sampler) Run(ctx context.Context) error {
+	start := time.Now()
+	rings, event, err := s.open()
+	if err != nil {
+		return err
+	}
+	name := eventClock
+	if event.Cycles {
+		name = eventCycles
+	}
+	s.Started(name)
+	err = newSession(s, rings, event, start).run(ctx)
+	return errors.Join(err, rings.Close())
+}
+
+// open opens the rings with the first event that this machine has.
+func (s *Sampler) open() (*perfring.Reader, perfring.Sampling, error) {
+	var errs []error
+	for _, event := range s.Config.events() {
+		event.User = s.User
+		rings, err := perfring.Open(s.Config.ringOptions(event))
+		if err == nil {
+			return rings, event, nil
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, perfring.ErrUnsupported) {
+			break
+		}
+	}
+	return nil, perfring.Sampling{}, errors.Join(errs...)
+}
+
+// session turns the records of one set of rings into messages.
+type session struct {
+	*Sampler
+	rings   *perfring.Reader
+	event   perfring.Sampling
+	threads *threads
+	message *message
+	counts  Message   // that of message, but for its profiles and its end
+	flush   time.Time // when to send it
+	refresh time.Time // when to look for CPUs that came online
 }
 
 // refreshInterval is the time between two looks at which CPUs are online.
 const refreshInterval = time.Second
 
-// newSampler returns a sampler of rings of the event, which were opened after
-// start.
-func newSampler(r *kernelStacks, rings *perfring.Reader, event perfring.Sampling, start time.Time) *sampler {
-	s := &sampler{receiver: r, rings: rings, event: event, threads: newThreads(r.config.Procfs)}
-	s.begin(start.UnixNano())
-	return s
+// newSession returns a session with rings of the event, which were opened after start.
+func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, start time.Time) *session {
+	n := &session{Sampler: s, rings: rings, event: event, threads: newThreads(s.Config.Procfs)}
+	n.begin(start)
+	if s.First > 0 {
+		n.flush = start.Add(s.First)
+	}
+	return n
 }
 
-func (s *sampler) begin(start int64) {
-	s.message = newMessage(s.event, s.receiver.version)
-	s.start = start
-	s.flush = time.Now().Add(s.receiver.config.Interval)
+func (s *session) begin(start time.Time) {
+	s.message = newMessage(s.event, s.Version)
+	s.counts = Message{Start: start}
+	s.flush = time.Now().Add(s.Config.Interval)
 }
 
 // run reads records until ctx is done; then it sends on what is left.
-func (s *sampler) run(ctx context.Context) error {
+func (s *session) run(ctx context.Context) error {
 	for {
 		deadline := time.Now().Add(pollInterval)
 		if s.flush.Before(deadline) {
@@ -60,42 +135,48 @@ func (s *sampler) run(ctx context.Context) error {
 }
 
 // finish sends on what is in the rings and in the message.
-func (s *sampler) finish(ctx context.Context) {
+func (s *session) finish(ctx context.Context) {
 	s.add(ctx, s.rings.Flush())
 	s.send(ctx, time.Now())
 }
 
 // add adds samples to the message and counts what was lost.
-func (s *sampler) add(ctx context.Context, b perfring.Batch) {
+func (s *session) add(ctx context.Context, b perfring.Batch) {
 	_, offset, _ := perfring.Monotonic.UnixOffset()
-	telemetry := s.receiver.telemetry
-	if b.Lost > 0 {
-		telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(b.Lost))
-	}
+	s.counts.Lost += b.Lost
 	for i := range b.Records {
 		r := &b.Records[i]
 		switch r.Type {
 		case perfring.TypeSample:
-			if len(r.Stack) == 0 && !r.Guest {
-				s.receiver.count(ctx, 1, outcomeNoStack)
-				continue
-			}
-			at := r.Time + offset
-			if s.message.events == s.receiver.config.MaxSamples {
-				s.send(ctx, time.Unix(0, at))
-			}
-			s.message.add(r, uint64(at), s.threads.name(r.TID))
+			s.addSample(ctx, r, r.Time+offset)
 		case perfring.TypeThrottle:
-			telemetry.ReceiverKernelstackThrottled.Add(ctx, 1)
+			s.counts.Throttled++
 		default:
 			s.threads.note(r)
 		}
 	}
 }
 
+func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano int64) {
+	if s.Keep != nil && !s.Keep(r.PID, r.TID, r.CPU) {
+		return
+	}
+	if len(r.Stack) == 0 && !r.Guest {
+		s.counts.NoStack++
+		return
+	}
+	if s.message.events == s.Config.MaxSamples {
+		s.send(ctx, time.Unix(0, unixNano))
+	}
+	s.message.add(r, uint64(unixNano), s.threads.name(r.TID))
+}
+
 // send sends the message on, of samples up to end, and begins the next.
-func (s *sampler) send(ctx context.Context, end time.Time) {
-	s.receiver.send(ctx, s.message, s.start, end.UnixNano())
+func (s *session) send(ctx context.Context, end time.Time) {
+	m := s.counts
+	m.Profiles = s.message.finish(m.Start.UnixNano(), end.UnixNano())
+	m.Samples, m.End = s.message.events, end
+	s.Send(ctx, &m)
 	s.threads.forgetExited()
-	s.begin(end.UnixNano())
+	s.begin(end)
 }

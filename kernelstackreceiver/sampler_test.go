@@ -37,7 +37,7 @@ func TestSampler(t *testing.T) {
 	sink := new(consumertest.ProfilesSink)
 	r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 	require.NoError(t, err)
-	s := newSampler(r, nil, perfring.Sampling{Frequency: 97}, time.Now())
+	s := newSession(&Sampler{Config: r.config, Send: r.send}, nil, perfring.Sampling{Frequency: 97}, time.Now())
 	s.add(t.Context(), perfring.Batch{Records: records, Lost: 42})
 	s.send(t.Context(), time.Now())
 

@@ -20,7 +20,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// toolEnv has the test binary be the tool, with these arguments.
+const toolEnv = "KERNELSYM_TEST_TOOL"
+
+func TestMain(m *testing.M) {
+	if line, ok := os.LookupEnv(toolEnv); ok {
+		os.Args = append(os.Args[:1], strings.Fields(line)...)
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // execute runs a command line and returns what it printed.
 func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
@@ -47,12 +57,23 @@ func TestUsageErrors(t *testing.T) {
 		"inlined":                     "requires at least 1 arg(s), only received 0",
 		"inlined [":                   "syntax error in pattern",
 		"inlined f -o yaml":           `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
-		"top":                         "requires at least 1 arg(s), only received 0",
 		"top a -n -3":                 "-n is -3",
 		"top a -n many":               `invalid argument "many"`,
 		"view a --svg - --pprof -":    "only one of",
 		"view a --svg - --http :8080": "--http has no effect",
 		"view":                        "requires at least 1 arg(s), only received 0",
+		"top a -F 99":                 "--freq is about sampling this machine",
+		"top a --duration 1s":         "--duration is about sampling this machine",
+		"top a -o yaml":               `--output is "yaml"`,
+		"top --duration -1s":          "--duration is -1s",
+		"top --duration 10":           `missing unit in duration`,
+		"top -F 0":                    "-F is 0: it takes 1 to 100000",
+		"top -d 0":                    "-d is 0: it takes 0.1 to 3600 seconds",
+		"top -e clock":                `--event is "clock"`,
+		"top -C 1-0,x":                "it takes a list such as 0-3,5",
+		"top -C 60000":                "CPU 60000 is not online",
+		"top -p 4194305":              "there is no process 4194305", // PID_MAX_LIMIT is 4194304
+		"top -t 4194305":              "there is no thread 4194305",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
 		require.ErrorIs(t, err, errUsage, line)

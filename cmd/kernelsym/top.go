@@ -1,165 +1,171 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"os"
+	"os/signal"
 	"slices"
-	"text/tabwriter"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+	"golang.org/x/term"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topui"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
+// top shows the hottest functions, of this machine or in a file.
+type top struct {
+	flags      topFlags
+	bpf        topBPF
+	options    live.Options
+	duration   time.Duration
+	count      int
+	cumulative bool
+	output     string
+}
+
 func newTop() *cobra.Command {
-	var count int
-	var cumulative bool
+	var t top
 	cmd := &cobra.Command{
-		Use:   "top FILE...",
-		Short: "Print the hottest kernel functions of profiles in a file",
-		Long: "Print the kernel functions in which most samples were taken. " + filesHelp + "\n\n" +
-			"flat counts the samples in the function itself, cum also those in what it called.",
-		Args: cobra.MinimumNArgs(1),
+		Use:   "top [FILE...]",
+		Short: "Show the hottest kernel functions of this machine, live, or of profiles in a file",
+		Long: "Show the kernel functions in which this machine spends its time. top takes samples with perf\n" +
+			"events, without BPF, and refreshes the table every two seconds; press ? for its keys. It needs\n" +
+			"root, or CAP_PERFMON, CAP_SYSLOG and CAP_SYS_ADMIN.\n\n" +
+			"SELF is the time in the function itself, TOTAL includes the functions it called. Both are shares\n" +
+			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; idle time has\n" +
+			"none. The table covers the last five refreshes.\n\n" +
+			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
+			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
+			"the source line with most of TOTAL.\n\n" +
+			"With --duration, or if the output is no terminal, top prints the table once, for all samples.\n\n" +
+			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
+			"in the function itself, cum also those in what it called. Percentages are of the samples in the\n" +
+			"kernel. " + filesHelp,
+		Example: "  kernelsym top\n" +
+			"  kernelsym top --bpf --stats\n" +
+			"  kernelsym top -p 1234 --cum\n" +
+			"  kernelsym top --duration 10s --output json | jq -r '.functions[].function'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if count < 0 {
-				return usage(cmd, fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", count))
+			if err := t.check(cmd, args); err != nil {
+				return usage(cmd, err)
 			}
-			t := newHot()
-			if err := readFiles(cmd, args, func(pd pprofile.Profiles) error { return t.add(pd) }); err != nil {
-				return err
+			if len(args) > 0 {
+				return t.printFiles(cmd, args)
 			}
-			return t.print(cmd.OutOrStdout(), count, cumulative)
+			return t.run(cmd)
 		},
 	}
-	cmd.Flags().IntVarP(&count, "count", "n", 25, "number of functions to print, 0 for all")
-	cmd.Flags().BoolVar(&cumulative, "cum", false, "sort by the samples that include what the function called")
+	flags := cmd.Flags()
+	flags.IntVarP(&t.count, "count", "n", 25, "number of functions to print, 0 for all")
+	flags.BoolVar(&t.cumulative, "cum", false, "sort by the time that includes what the function called")
+	flags.StringVarP(&t.output, "output", "o", "text", "text or json; json is printed once")
+	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
+	t.flags.add(flags, &t.options)
+	t.bpf.add(flags)
 	return cmd
 }
 
-// hot counts the samples in kernel functions.
-type hot struct {
-	functions     map[function]*samples
-	all, kernel   int64 // samples, and those in the kernel
-	frames, named int64 // of kernel code, once for each sample
-	start, end    int64 // nanoseconds since the Unix epoch
-}
+// errOnlyLive says that a flag is about sampling.
+var errOnlyLive = errors.New("is about sampling this machine: it cannot be used with a FILE")
 
-type function struct {
-	name, module string
-}
-
-type samples struct {
-	flat, cum int64
-}
-
-func newHot() *hot { return &hot{functions: make(map[function]*samples)} }
-
-// noName stands for a function of which the name is not known.
-const noName = "[no name]"
-
-func (h *hot) add(pd pprofile.Profiles) error {
-	frames, err := profilefile.KernelFrames(pd)
-	if err != nil {
-		return err
+// check checks the flags and completes the options.
+func (t *top) check(cmd *cobra.Command, args []string) error {
+	switch {
+	case t.count < 0:
+		return fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", t.count)
+	case t.output != "text" && t.output != "json":
+		return fmt.Errorf("--output is %q: it takes text or json", t.output)
+	case t.duration < 0:
+		return fmt.Errorf("--duration is %s: it takes a time, such as 10s", t.duration)
+	case t.bpf.stats && !t.bpf.first:
+		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
-	stacks := pd.Dictionary().StackTable()
-	for _, rp := range pd.ResourceProfiles().All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, p := range sp.Profiles().All() {
-				h.addTime(int64(p.Time()), int64(p.Time())+int64(p.DurationNano()))
-				for _, s := range p.Samples().All() {
-					if uint(s.StackIndex()) >= uint(stacks.Len()) {
-						return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
-					}
-					if err := h.addStack(stacks.At(int(s.StackIndex())), frames, profilefile.Weight(s)); err != nil {
-						return err
-					}
-				}
-			}
+	if len(args) == 0 {
+		return t.flags.apply(&t.options)
+	}
+	for _, name := range slices.Concat([]string{"duration"}, topFlagNames, topBPFNames) {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s %w", name, errOnlyLive)
 		}
 	}
 	return nil
 }
 
-func (h *hot) addTime(start, end int64) {
-	if h.start == 0 || start < h.start {
-		h.start = start
+func (t *top) sort() string {
+	if t.cumulative || t.bpf.first {
+		return hot.ByTotal
 	}
-	h.end = max(h.end, end)
+	return hot.BySelf
 }
 
-func (h *hot) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame, weight int64) error {
-	h.all += weight
-	seen := make(map[function]bool)
-	for position, loc := range stack.LocationIndices().All() {
-		if uint(loc) >= uint(len(frames)) {
-			return fmt.Errorf("%w: location %d", profilefile.ErrInvalid, loc)
-		}
-		f := frames[loc]
-		if !f.Kernel {
-			continue
-		}
-		h.frames += weight
-		if f.Name != "" {
-			h.named += weight
-		}
-		fn := function{cmp.Or(f.Name, noName), f.Module}
-		s := h.functions[fn]
-		if s == nil {
-			s = &samples{}
-			h.functions[fn] = s
-		}
-		if position == 0 {
-			s.flat += weight
-		}
-		if !seen[fn] {
-			s.cum += weight
-		}
-		seen[fn] = true
-	}
-	if len(seen) > 0 {
-		h.kernel += weight
-	}
-	return nil
-}
-
-func (h *hot) print(w io.Writer, count int, cumulative bool) error {
-	if h.kernel == 0 {
-		_, err := fmt.Fprintf(w, "No kernel frames in %d samples.\n", h.all)
+// printFiles prints what is in files.
+func (t *top) printFiles(cmd *cobra.Command, names []string) error {
+	counts := hot.NewCounts()
+	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
 		return err
 	}
-	percent := func(part, of int64) float64 { return 100 * float64(part) / float64(max(of, 1)) }
-	_, err := fmt.Fprintf(w, "%d of %d samples in the kernel, over %s; %.1f %% of %d kernel frames have a name\n\n",
-		h.kernel, h.all, time.Duration(h.end-h.start).Round(100*time.Millisecond), percent(h.named, h.frames), h.frames)
+	if t.output == "json" {
+		return topview.EncodeJSON(cmd.OutOrStdout(), counts.JSON(t.sort(), t.count))
+	}
+	return counts.Print(cmd.OutOrStdout(), t.sort(), t.count)
+}
+
+// refreshes is how many of them the table covers.
+const refreshes = 5
+
+// run samples this machine until a signal comes.
+func (t *top) run(cmd *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	out, isFile := cmd.OutOrStdout().(*os.File)
+	if t.duration > 0 || t.output == "json" || !isFile || !term.IsTerminal(int(out.Fd())) {
+		return t.printOnce(ctx, cmd)
+	}
+	window := refreshes * t.options.Interval
+	programs, counting, err := t.programs(ctx, window)
 	if err != nil {
 		return err
 	}
-	list := slices.SortedFunc(maps.Keys(h.functions), func(a, b function) int {
-		x, y := h.functions[a], h.functions[b]
-		if cumulative {
-			x, y = &samples{x.cum, x.flat}, &samples{y.cum, y.flat}
-		}
-		return cmp.Or(cmp.Compare(y.flat, x.flat), cmp.Compare(y.cum, x.cum), cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
-	})
-	if count > 0 && len(list) > count {
-		list = list[:count]
+	defer counting.Close()
+	views := []topview.View{t.functions(window), programs}
+	if t.bpf.first {
+		slices.Reverse(views)
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "flat\tflat%\tcum\tcum%\t  function\n")
-	for _, f := range list {
-		s := h.functions[f]
-		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", s.flat, percent(s.flat, h.kernel), s.cum, percent(s.cum, h.kernel), f)
-	}
-	return table.Flush()
+	return topui.Run(ctx, topui.Terminal{In: os.Stdin, Out: out}, views, t.sort(),
+		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
 
-func (f function) String() string {
-	if f.module == "" {
-		return f.name
+// printOnce prints what is sampled in the duration, without one in the time of one refresh. An interrupt ends it early.
+func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
+	if t.duration == 0 {
+		t.duration = t.options.Interval
 	}
-	return f.name + " [" + f.module + "]"
+	view := t.functions(0)
+	if t.bpf.first {
+		programs, counting, err := t.programs(ctx, 0)
+		if err != nil {
+			return err
+		}
+		defer counting.Close()
+		view = programs
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.duration)
+	defer cancel()
+	var bad error
+	err := live.Run(ctx, t.options, func(b *live.Batch) { bad = errors.Join(bad, view.Add(b)) })
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	if t.output == "json" {
+		return topview.EncodeJSON(cmd.OutOrStdout(), view.JSON(t.count))
+	}
+	return topview.Print(cmd.OutOrStdout(), view, t.sort(), t.count)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // call makes a call of bpf(2).
-func call[A idAttr | infoAttr](cmd uintptr, attr *A) (int, error) {
+func call[A idAttr | infoAttr | statsAttr](cmd uintptr, attr *A) (int, error) {
 	for {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 		switch errno {

@@ -17,7 +17,7 @@ type programInfo struct {
 	_                    uint64 // jited_prog_insns
 	_                    uint64 // xlated_prog_insns
 	loadTime             uint64 // nanoseconds of CLOCK_BOOTTIME
-	_                    uint32 // created_by_uid
+	createdByUID         uint32
 	_                    uint32 // nr_map_ids
 	_                    uint64 // map_ids
 	name                 [16]byte
@@ -41,6 +41,8 @@ type programInfo struct {
 	jitedLineInfoRecSize uint32
 	nrProgTags           uint32
 	progTags             unsafe.Pointer
+	runTime              uint64 // nanoseconds, while statistics are enabled
+	runs                 uint64
 }
 
 // btfInfo is struct bpf_btf_info.

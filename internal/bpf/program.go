@@ -11,6 +11,9 @@ var (
 	// for what is asked (before Linux 5.1).
 	ErrUnsupported = errors.New("this kernel or machine cannot list BPF programs")
 
+	// ErrStats says that the kernel cannot count the runs of programs.
+	ErrStats = errors.New("this kernel does not count the runs of BPF programs: BPF_ENABLE_STATS needs Linux 5.8")
+
 	// ErrGone says that there is no object with an id, any more.
 	ErrGone = errors.New("unloaded in the meantime")
 
@@ -38,9 +41,17 @@ type Program struct {
 	Name     string // cut off after 15 bytes
 	LoadTime int64  // when loading it began, in nanoseconds of CLOCK_BOOTTIME
 	BTF      uint32 // id of its BTF object, 0 if it has none
+	Creator  uint32 // user id of the process that loaded it
+	Stats
 
 	Functions []Function // the main one first; none if it is not JITed
 	Lines     []Line
+}
+
+// Stats are what a program did while the kernel counted; see EnableStats.
+type Stats struct {
+	Runs    uint64
+	RunTime uint64 // of all runs, in nanoseconds
 }
 
 // A Function is one of a program's. All but Addr is zero if it was not asked for.

@@ -113,7 +113,8 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 	}
 	*p = Program{
 		ID: info.id, Type: info.programType, Tag: info.tag, Name: p.Name,
-		LoadTime: int64(info.loadTime), BTF: info.btfID,
+		LoadTime: int64(info.loadTime), BTF: info.btfID, Creator: info.createdByUID,
+		Stats:     Stats{Runs: info.runs, RunTime: info.runTime},
 		Functions: p.Functions[:0], Lines: p.Lines[:0],
 	}
 	ksyms := b.ksyms[:min(int(info.nrJitedKsyms), len(b.ksyms))]

@@ -2,7 +2,11 @@
 
 package bpf
 
-import "github.com/kernelsym/kernelsym/internal/btf"
+import (
+	"io"
+
+	"github.com/kernelsym/kernelsym/internal/btf"
+)
 
 // A Reader asks the kernel for programs, on Linux machines of 64 bits.
 type Reader struct{}
@@ -18,3 +22,6 @@ func (*Reader) BTF(uint32) (*btf.BTF, error) { return nil, ErrUnsupported }
 
 // Floor returns ErrUnsupported.
 func (*Reader) Floor(Want) (int, error) { return 0, ErrUnsupported }
+
+// EnableStats returns ErrStats.
+func EnableStats() (io.Closer, error) { return nil, ErrStats }

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// onlineCPUs returns the numbers of the CPUs that are online, sorted.
-func onlineCPUs(sysfs string) ([]int, error) {
+// OnlineCPUs returns the numbers of the CPUs that are online, sorted, where sysfs is mounted at a
+// place.
+func OnlineCPUs(sysfs string) ([]int, error) {
 	name := filepath.Join(sysfs, "devices", "system", "cpu", "online")
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, filesError(err)
 	}
-	cpus, err := parseCPUList(strings.TrimSpace(string(text)))
+	cpus, err := ParseCPUs(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -25,8 +26,8 @@ func onlineCPUs(sysfs string) ([]int, error) {
 // maxCPU bounds the numbers believed. NR_CPUS is at most 8192 (arch/x86/Kconfig).
 const maxCPU = 1 << 16
 
-// parseCPUList parses a list of CPUs as "0-3,5" (cpumap_print_to_pagebuf).
-func parseCPUList(list string) ([]int, error) {
+// ParseCPUs parses a list of CPUs as "0-3,5", sorted (cpumap_print_to_pagebuf).
+func ParseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")

@@ -102,7 +102,10 @@ func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 	}
 	// What a timer interrupts in a guest is not user code for it: the CPU is in the kernel again.
 	attr.Config, attr.Sample = unix.PERF_COUNT_SW_CPU_CLOCK, s.Frequency
-	attr.Bits |= unix.PerfBitFreq | unix.PerfBitExcludeUser
+	attr.Bits |= unix.PerfBitFreq
+	if !s.User {
+		attr.Bits |= unix.PerfBitExcludeUser
+	}
 	return nil
 }
 

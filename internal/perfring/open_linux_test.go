@@ -54,7 +54,7 @@ func TestRefusedEvents(t *testing.T) {
 // TestWithoutSysfs: the CPUs are found all the same.
 func TestWithoutSysfs(t *testing.T) {
 	kerneltest.NeedPerf(t)
-	online, err := onlineCPUs("/sys")
+	online, err := OnlineCPUs("/sys")
 	require.NoError(t, err)
 	opts := options()
 	opts.SysFS = t.TempDir()

@@ -59,10 +59,13 @@ type Sampling struct {
 	// the CPU is not halted. Samples of user code come without a stack.
 	Cycles bool
 
-	// Frequency is the number of samples a second and CPU, in equal steps of time. A timer
-	// leaves out those outside the kernel and guests; the sysctl
-	// kernel.perf_event_max_sample_rate bounds its frequency.
+	// Frequency is the number of samples a second and CPU, in equal steps of time. The sysctl
+	// kernel.perf_event_max_sample_rate bounds that of a timer.
 	Frequency uint64
+
+	// User has a timer also sample user code, without a stack. Without it, a timer leaves
+	// out samples outside the kernel and guests.
+	User bool
 
 	// Idle also samples the idle task.
 	Idle bool

@@ -54,7 +54,7 @@ func open(t *testing.T, opts Options) *Reader {
 // run on them.
 func online(t *testing.T) []int {
 	t.Helper()
-	cpus, err := onlineCPUs("/sys")
+	cpus, err := OnlineCPUs("/sys")
 	require.NoError(t, err)
 	return cpus
 }

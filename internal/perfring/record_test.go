@@ -186,12 +186,12 @@ func TestParseCPUList(t *testing.T) {
 	for list, want := range map[string][]int{
 		"0": {0}, "0-3": {0, 1, 2, 3}, "0,2-3,8": {0, 2, 3, 8},
 	} {
-		got, err := parseCPUList(list)
+		got, err := ParseCPUs(list)
 		require.NoError(t, err, list)
 		assert.Equal(t, want, got)
 	}
 	for _, list := range []string{"", "x", "1-", "-1", "3-x", "1,1", "2,1", "0-3,2", "70000", "0-1,"} {
-		_, err := parseCPUList(list)
+		_, err := ParseCPUs(list)
 		assert.Error(t, err, list)
 	}
 }

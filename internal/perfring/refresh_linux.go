@@ -36,7 +36,7 @@ type look struct {
 // look asks which CPUs are online.
 func (r *Reader) look() (look, error) {
 	l := look{at: r.clock.Now()}
-	numbers, err := onlineCPUs(r.opts.SysFS)
+	numbers, err := OnlineCPUs(r.opts.SysFS)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.guessed = true
 		return l, nil

@@ -24,6 +24,9 @@ func TestSamplingAttributes(t *testing.T) {
 	assert.Equal(t, uint64(97), timer.Sample)
 	assert.NotZero(t, timer.Bits&unix.PerfBitFreq)
 	assert.NotZero(t, timer.Bits&unix.PerfBitExcludeUser)
+	all, err := attrOf(Sampling{Frequency: 97, User: true}, 0, 8192)
+	require.NoError(t, err)
+	assert.Zero(t, all.Bits&unix.PerfBitExcludeUser)
 
 	cycles := timer
 	cycles.Bits &^= unix.PerfBitFreq | unix.PerfBitExcludeUser

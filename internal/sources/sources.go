@@ -9,6 +9,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -72,4 +74,17 @@ func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
 		return nil
 	}
 	return List(o)
+}
+
+// NewClock returns what converts Unix times to the clock of the sources.
+func NewClock() *realtime.Tracker { return realtime.NewTracker(keepClock, readClock) }
+
+// keepClock is for how long it is known how the wall clock went. A history can be
+// longer: of times before, it is taken to have gone as it did first.
+const keepClock = time.Hour
+
+// readClock reads the clock of the sources, and how much more the wall clock shows.
+func readClock() realtime.Reading {
+	boot, offset, err := perfring.Boottime.UnixOffset()
+	return realtime.Reading{Boot: boot, Offset: offset, Error: err}
 }

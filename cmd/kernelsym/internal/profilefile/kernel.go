@@ -2,6 +2,8 @@ package profilefile
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
@@ -11,6 +13,18 @@ type KernelFrame struct {
 	Kernel bool   // it is of kernel code; the rest is empty if not
 	Name   string // of the innermost function, empty if it is not known
 	Module string // empty if it is not known
+
+	Address uint64 // as the location has it
+	File    string // of the innermost function, empty if it is not known
+	Line    int64
+
+	Program *Program // that the code is of, nil if it is of none or that is not known
+}
+
+// A Program is what a location says of a BPF program.
+type Program struct {
+	ID        uint32
+	Tag, Type string
 }
 
 // IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
@@ -30,12 +44,12 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 	frames := make([]KernelFrame, c.dict.LocationTable().Len())
 	var errs []error
 	for i, loc := range c.dict.LocationTable().All() {
-		frameType, err := c.frameType(loc)
+		labels, err := c.labels(loc.AttributeIndices())
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if !IsKernel(frameType, loc.Address()) {
+		if !IsKernel(typeOf(labels), loc.Address()) {
 			continue
 		}
 		out, err := c.location(int32(i))
@@ -43,13 +57,29 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 			errs = append(errs, err)
 			continue
 		}
-		frames[i].Kernel = true
+		f := &frames[i]
+		f.Kernel, f.Address = true, out.Address
 		if len(out.Line) > 0 {
-			frames[i].Name = out.Line[0].Function.Name
+			line := out.Line[0]
+			f.Name, f.File, f.Line = line.Function.Name, line.Function.Filename, line.Line
 		}
 		if out.Mapping != nil {
-			frames[i].Module = out.Mapping.File
+			f.Module = out.Mapping.File
+		}
+		if f.Program, err = c.program(loc); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	return frames, errors.Join(errs...)
+}
+
+// program returns the program that a location is of, nil if it names none.
+func (c *converter) program(loc pprofile.Location) (*Program, error) {
+	labels, err := c.labels(loc.AttributeIndices())
+	text := func(key string) string { return strings.Join(labels[key], " ") }
+	id, noID := strconv.ParseUint(text("bpf.program.id"), 10, 32)
+	if err != nil || noID != nil {
+		return nil, err
+	}
+	return &Program{ID: uint32(id), Tag: text("bpf.program.tag"), Type: text("bpf.program.type")}, nil
 }

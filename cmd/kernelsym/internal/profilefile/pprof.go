@@ -199,8 +199,13 @@ func (c *converter) location(index int32) (*profile.Location, error) {
 
 func (c *converter) frameType(loc pprofile.Location) (string, error) {
 	labels, err := c.labels(loc.AttributeIndices())
+	return typeOf(labels), err
+}
+
+// typeOf returns the type of a frame with these attributes, empty if it has none.
+func typeOf(labels map[string][]string) string {
 	if typ := labels["profile.frame.type"]; len(typ) > 0 {
-		return typ[0], err
+		return typ[0]
 	}
-	return "", err
+	return ""
 }

@@ -141,10 +141,10 @@ func TestKernelFrames(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []KernelFrame{
 		{}, // the zero value
-		{Kernel: true, Name: "vfs_read", Module: "vmlinux"},
-		{Kernel: true, Name: "do_syscall_64", Module: "vmlinux"},
+		{Kernel: true, Name: "vfs_read", Module: "vmlinux", Address: 0x10},
+		{Kernel: true, Name: "do_syscall_64", Module: "vmlinux", Address: 0x20},
 		{},
-		{Kernel: true},
+		{Kernel: true, Address: padding.Address},
 	}, frames)
 
 	pd.Dictionary().LocationTable().At(1).AttributeIndices().Append(99)

@@ -1,0 +1,73 @@
+package bpfcost
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// detail is the table of a program's source lines. Its shares are of the program's Total.
+type detail struct {
+	view *View
+	row  Row
+}
+
+// Title is of topview.Table.
+func (d *detail) Title() string { return "source lines of " + orUnknown(d.row.Name) }
+
+// Header is of topview.Table.
+func (d *detail) Header() []string {
+	r := &d.row
+	about := fmt.Sprintf("%s %s", orUnknown(r.Type), orUnknown(r.Name))
+	if r.ID != 0 {
+		about += fmt.Sprintf(", id %d, tag %s", r.ID, orUnknown(r.Tag))
+	}
+	lines := []string{about, "Percent of the samples in the program or in what the line calls."}
+	if len(d.lines()) == 0 {
+		lines[1] = "No source lines are known: programs with BTF have them."
+	}
+	return lines
+}
+
+// lines returns the samples by source line.
+func (d *detail) lines() map[Line]int64 {
+	if cost := d.view.sources.Counter.costs[d.row.key]; cost != nil {
+		return cost.lines
+	}
+	return nil
+}
+
+// Columns is of topview.Table.
+func (d *detail) Columns() []topview.Column {
+	return []topview.Column{{Name: "SAMPLES", Right: true}, {Name: "SHARE", Right: true}, {Name: "LINE"}}
+}
+
+// Sorts is of topview.Table.
+func (d *detail) Sorts() []string { return []string{ByTotal} }
+
+// Rows is of topview.Table.
+func (d *detail) Rows(string) []topview.Row {
+	samples := d.lines()
+	var rows []topview.Row
+	sum := int64(0)
+	for _, n := range samples {
+		sum += n
+	}
+	for _, line := range slices.SortedFunc(maps.Keys(samples), func(a, b Line) int {
+		return cmp.Or(cmp.Compare(samples[b], samples[a]), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	}) {
+		share := float64(samples[line]) / float64(sum)
+		text := fmt.Sprintf("%s:%d", line.File, line.Line)
+		rows = append(rows, topview.Row{
+			Key: text, Cells: []string{strconv.FormatInt(samples[line], 10), fmt.Sprintf("%.2f%%", 100*share), text}, Share: share,
+		})
+	}
+	return rows
+}
+
+// Detail is of topview.Table.
+func (d *detail) Detail(string) topview.Table { return nil }

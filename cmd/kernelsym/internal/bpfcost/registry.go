@@ -1,0 +1,203 @@
+package bpfcost
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// A Registry keeps what the kernel tells of programs, also of those that are gone. Its methods
+// are safe for concurrent use.
+type Registry struct {
+	procfs   string
+	counting io.Closer // nil if the kernel does not count for it
+	stop     func()    // ends watching
+
+	mu        sync.Mutex // held while the kernel is asked
+	programs  Programs
+	known     map[uint32]Details
+	unwatched error // why it is not known who loads programs
+}
+
+// Programs tells what is there; a bpf.Reader.
+type Programs interface {
+	Next(after uint32) (id uint32, err error)
+	Program(id uint32, want bpf.Want) (*bpf.Program, error)
+}
+
+// Details are what is known of a program but for its samples.
+type Details struct {
+	Name     string // cut off after 15 bytes, as the kernel keeps it
+	Type     string // empty if it is not known
+	Tag      string // 16 hex digits
+	Creator  *uint32
+	LoadedBy *Process // nil if no record told
+	Gone     bool     // it was unloaded
+}
+
+// A Reading is what the kernel had counted, by program: of each that was there.
+type Reading struct {
+	At    time.Time
+	Stats map[uint32]bpf.Stats
+}
+
+// A Process is one that loaded a program.
+type Process struct {
+	PID  uint32 `json:"pid"`
+	Name string `json:"name,omitempty"` // empty if it had ended
+}
+
+// maxKnown is the number of programs above which those that are gone are forgotten.
+const maxKnown = 1 << 16
+
+// Open begins to note who loads programs, until ctx is done or Close is called. With stats,
+// the kernel counts the runs of all programs until Close, or until the process ends, however
+// it ends.
+func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, error) {
+	r := &Registry{
+		procfs: procfs, stop: func() {},
+		programs: new(bpf.Reader), known: make(map[uint32]Details),
+	}
+	if stats {
+		counting, err := bpf.EnableStats()
+		if err != nil {
+			return nil, err
+		}
+		r.counting = counting
+	}
+	opts := perfring.SymbolOptions(sysfs)
+	opts.Delay = time.Millisecond
+	ring, err := perfring.Open(opts)
+	if err != nil {
+		r.unwatched = err
+		return r, nil //nolint:nilerr // everything else is known
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch(ctx, ring) })
+	r.stop = func() { cancel(); watching.Wait() }
+	return r, nil
+}
+
+// Close ends what Open began.
+func (r *Registry) Close() error {
+	r.stop()
+	if r.counting != nil {
+		return r.counting.Close()
+	}
+	return nil
+}
+
+// List asks the kernel for all programs. The error says why it does not tell.
+func (r *Registry) List() (Reading, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reading := Reading{At: time.Now(), Stats: make(map[uint32]bpf.Stats)}
+	if err := r.list(&reading); err != nil {
+		return Reading{}, err
+	}
+	for id, d := range r.known {
+		_, there := reading.Stats[id]
+		if d.Gone = !there; d.Gone && len(r.known) > maxKnown {
+			delete(r.known, id)
+		} else {
+			r.known[id] = d
+		}
+	}
+	return reading, nil
+}
+
+func (r *Registry) list(to *Reading) error {
+	for id := uint32(0); ; {
+		var err error
+		if id, err = r.programs.Next(id); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		stats, err := r.ask(id)
+		switch {
+		case err == nil:
+			to.Stats[id] = stats
+		case !errors.Is(err, bpf.ErrGone):
+			return err
+		}
+	}
+}
+
+// ask asks for a program, and keeps what the kernel tells.
+func (r *Registry) ask(id uint32) (bpf.Stats, error) {
+	p, err := r.programs.Program(id, 0)
+	if err != nil {
+		return bpf.Stats{}, err
+	}
+	d := r.known[id]
+	creator := p.Creator
+	d.Name, d.Type, d.Tag, d.Creator = p.Name, p.TypeName(), hex.EncodeToString(p.Tag[:]), &creator
+	r.known[id] = d
+	return p.Stats, nil
+}
+
+// watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
+// that those are known, too, that are gone before the next list.
+func (r *Registry) watch(ctx context.Context, ring *perfring.Reader) {
+	var err error
+	for err == nil {
+		err = ring.Wait(ctx, time.Now().Add(time.Second))
+		r.note(ring.Drain().Records)
+		if err == nil {
+			err = ring.RefreshCPUs(false)
+		}
+	}
+	closeErr := ring.Close()
+	if ctx.Err() != nil {
+		return // that it ends was wanted
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unwatched = errors.Join(err, closeErr)
+}
+
+// note takes what records tell of loads.
+func (r *Registry) note(records []perfring.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range records {
+		rec := &records[i]
+		if rec.Type != perfring.TypeBPFEvent || rec.Program.Event != perfring.ProgramLoad {
+			continue
+		}
+		id := rec.Program.ID
+		d := Details{Tag: hex.EncodeToString(rec.Program.Tag[:])}
+		if rec.PID != perfring.NoTask && rec.PID != 0 {
+			d.LoadedBy = &Process{PID: rec.PID, Name: r.comm(rec.PID)}
+		}
+		r.known[id] = d
+		_, _ = r.ask(id) // if it is gone already, no more will be known
+	}
+}
+
+// comm returns the name of a process, empty if it has ended.
+func (r *Registry) comm(pid uint32) string {
+	text, _ := os.ReadFile(filepath.Join(r.procfs, strconv.FormatUint(uint64(pid), 10), "comm"))
+	return strings.TrimSpace(string(text))
+}
+
+// Known returns what is known of all programs, and why it is not known who loads them.
+func (r *Registry) Known() (map[uint32]Details, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.known), r.unwatched
+}

@@ -1,0 +1,151 @@
+package bpfcost
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// programs is a kernel with programs.
+type programs map[uint32]bpf.Program
+
+func (p programs) Next(after uint32) (uint32, error) {
+	var ids []uint32
+	for id := range p {
+		if id > after {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, io.EOF
+	}
+	return slices.Min(ids), nil
+}
+
+func (p programs) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
+	if of, ok := p[id]; ok {
+		return &of, nil
+	}
+	return nil, bpf.ErrGone
+}
+
+func newRegistry(procfs string, p Programs) *Registry {
+	return &Registry{procfs: procfs, programs: p, known: make(map[uint32]Details)}
+}
+
+func list(t *testing.T, r *Registry) Reading {
+	t.Helper()
+	reading, err := r.List()
+	require.NoError(t, err)
+	return reading
+}
+
+// load is the record of a program that a process loaded.
+func load(id, pid uint32) perfring.Record {
+	return perfring.Record{
+		Type: perfring.TypeBPFEvent, PID: pid,
+		Program: &perfring.Program{Event: perfring.ProgramLoad, ID: id, Tag: [8]byte{0xab}},
+	}
+}
+
+func TestRegistryRemembersProgramsThatAreGone(t *testing.T) {
+	procfs := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(procfs, "77"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(procfs, "77", "comm"), []byte("loader\n"), 0o600))
+	kernel := programs{3: {Name: "there", Type: 6, Creator: 1000, Stats: bpf.Stats{Runs: 5, RunTime: 50}}}
+	r := newRegistry(procfs, kernel)
+	reading := list(t, r)
+	assert.Equal(t, map[uint32]bpf.Stats{3: {Runs: 5, RunTime: 50}}, reading.Stats)
+
+	kernel[4] = bpf.Program{Name: "short", Type: 1, Creator: 0}
+	unload := load(3, 77)
+	unload.Program = &perfring.Program{Event: perfring.ProgramUnload, ID: 3}
+	r.note([]perfring.Record{
+		load(4, 77), load(5, 77), load(6, 78), load(7, perfring.NoTask), unload, {Type: perfring.TypeKsymbol, PID: 77},
+	})
+	delete(kernel, 4)
+	reading = list(t, r)
+	assert.Len(t, reading.Stats, 1)
+	known, err := r.Known()
+	require.NoError(t, err)
+	by, zero, thousand := &Process{77, "loader"}, uint32(0), uint32(1000)
+	const tag = "ab00000000000000"
+	assert.Equal(t, map[uint32]Details{
+		3: {Name: "there", Type: "xdp", Tag: "0000000000000000", Creator: &thousand},
+		4: {Name: "short", Type: "socket_filter", Tag: "0000000000000000", Creator: &zero, LoadedBy: by, Gone: true},
+		5: {Tag: tag, LoadedBy: by, Gone: true}, // the kernel did not tell of it any more
+		6: {Tag: tag, LoadedBy: &Process{PID: 78}, Gone: true},
+		7: {Tag: tag, Gone: true},
+	}, known)
+}
+
+// refusing is a kernel that refuses to tell of programs.
+type refusing struct{ error }
+
+func (r refusing) Next(uint32) (uint32, error)                    { return 0, r.error }
+func (r refusing) Program(uint32, bpf.Want) (*bpf.Program, error) { return nil, r.error }
+
+// TestRegistryWithoutPrivilege: nothing is said to be gone that was only not shown.
+func TestRegistryWithoutPrivilege(t *testing.T) {
+	r := newRegistry(t.TempDir(), refusing{bpf.ErrPermission})
+	r.note([]perfring.Record{load(4, 77)})
+	reading, err := r.List()
+	require.ErrorIs(t, err, bpf.ErrPermission)
+	assert.Zero(t, reading)
+	known, err := r.Known()
+	require.NoError(t, err)
+	assert.Equal(t, map[uint32]Details{4: {Tag: "ab00000000000000", LoadedBy: &Process{PID: 77}}}, known)
+
+	v := NewView(r, 0)
+	require.Len(t, v.problems, 1)
+	assert.Contains(t, v.problems[0], "CAP_SYS_ADMIN")
+	r.unwatched = errors.New("refused")
+	v.ask()
+	assert.Contains(t, v.problems, "Who loads programs is not known: refused")
+}
+
+func TestRegistryForgetsWhatIsGone(t *testing.T) {
+	r := newRegistry(t.TempDir(), programs{1: {}})
+	for id := range uint32(maxKnown + 1) {
+		r.known[id+2] = Details{}
+	}
+	list(t, r)
+	assert.LessOrEqual(t, len(r.known), maxKnown)
+	assert.Contains(t, r.known, uint32(1))
+}
+
+// TestCounted: what the kernel counted is a difference, of programs that are there.
+func TestCounted(t *testing.T) {
+	at := time.Unix(1000, 0)
+	s := Sources{
+		Counter: NewCounter(),
+		From:    Reading{at, map[uint32]bpf.Stats{1: {Runs: 100, RunTime: 1000}, 3: {Runs: 7, RunTime: 7}, 4: {Runs: 1}}},
+		To: Reading{at.Add(2 * time.Second), map[uint32]bpf.Stats{
+			1: {Runs: 300, RunTime: 1000 + 1e9}, // ran
+			2: {Runs: 4, RunTime: 80},           // was loaded since
+			3: {Runs: 7, RunTime: 7},            // did not run
+		}},
+		Programs: map[uint32]Details{1: {Name: "ran", Type: "xdp"}, 2: {Name: "new"}, 4: {Name: "unloaded", Gone: true}},
+	}
+	assert.Equal(t, &Counted{Runs: 200, RunsPerSecond: 100, NanosPerRun: 5e6, Percent: 50}, s.counted(1))
+	assert.Equal(t, &Counted{Runs: 4, RunsPerSecond: 2, NanosPerRun: 20, Percent: 100 * 80 / 2e9}, s.counted(2))
+	for _, id := range []uint32{0, 3, 4} {
+		assert.Nil(t, s.counted(id))
+	}
+	rows := s.Rows(ByKernel)
+	require.Len(t, rows, 2, "those that ran, without any sample")
+	assert.Equal(t, "ran", rows[0].Name)
+	assert.Equal(t, "new", rows[1].Name)
+	s.From = s.To
+	assert.Empty(t, s.Rows(ByKernel), "no time has passed")
+}

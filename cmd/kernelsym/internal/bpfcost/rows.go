@@ -1,0 +1,140 @@
+package bpfcost
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A Row is all that is known of a program or trampoline. What is not known is left out.
+type Row struct {
+	ID       uint32   `json:"program_id,omitempty"`
+	Type     string   `json:"type,omitempty"`
+	Name     string   `json:"name"`
+	Tag      string   `json:"tag,omitempty"`
+	Gone     bool     `json:"unloaded,omitempty"`
+	UID      *uint32  `json:"uid,omitempty"` // of the process that loaded it
+	LoadedBy *Process `json:"loaded_by,omitempty"`
+
+	Sampled
+	Counted *Counted `json:"kernel_count,omitempty"`
+
+	key Key
+}
+
+// Sampled is what samples say of a program. Shares are in percent of one CPU.
+type Sampled struct {
+	Self        Share  `json:"self"`
+	Total       *Share `json:"total,omitempty"`
+	Interrupted *Share `json:"interrupted,omitempty"`
+	Hottest     *Spot  `json:"hottest_line,omitempty"`
+}
+
+// A Share is a number of samples, and what that is of one CPU.
+type Share struct {
+	Samples int64   `json:"samples"`
+	Percent float64 `json:"percent_of_cpu"`
+}
+
+// A Spot is a source line, and its part of a program's Total.
+type Spot struct {
+	File    string  `json:"file"`
+	Line    int64   `json:"line"`
+	Percent float64 `json:"percent_of_total"`
+}
+
+// Counted is what the kernel itself counted of a program's runs.
+type Counted struct {
+	Runs          uint64  `json:"runs"`
+	RunsPerSecond float64 `json:"runs_per_second"`
+	NanosPerRun   float64 `json:"nanoseconds_per_run"` // 0 if there were no runs
+	Percent       float64 `json:"percent_of_cpu"`
+}
+
+// Sources are those of rows: what was sampled, and what the kernel tells.
+type Sources struct {
+	Counter  *Counter
+	PerCPU   float64 // samples that a CPU has given that was never idle
+	Programs map[uint32]Details
+	From, To Reading // of what the kernel counted; the zero value if it does not
+}
+
+// What rows can be sorted by.
+const (
+	BySelf   = "self"
+	ByTotal  = "total"
+	ByKernel = "kernel" // by Counted.Percent
+)
+
+// Rows returns the programs and trampolines that samples were taken in, and the programs
+// that the kernel counted runs of, the greatest first.
+func (s *Sources) Rows(by string) []Row {
+	var rows []Row
+	for key, cost := range s.Counter.costs {
+		if cost.Self+cost.Total+cost.Interrupted > 0 || s.counted(key.ID) != nil {
+			rows = append(rows, s.row(key, cost))
+		}
+	}
+	for id := range s.To.Stats {
+		if key := (Key{ID: id}); s.Counter.costs[key] == nil && s.counted(id) != nil {
+			rows = append(rows, s.row(key, &Cost{}))
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(b.by(ByTotal), a.by(ByTotal)),
+			cmp.Compare(b.by(BySelf), a.by(BySelf)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
+	})
+	return rows
+}
+
+// by returns what a row is sorted by, in percent of one CPU.
+func (r *Row) by(what string) float64 {
+	switch {
+	case what == BySelf:
+		return r.Self.Percent
+	case what == ByKernel && r.Counted != nil:
+		return r.Counted.Percent
+	case what == ByTotal && r.Total != nil:
+		return r.Total.Percent
+	}
+	return 0
+}
+
+func (s *Sources) row(key Key, cost *Cost) Row {
+	d := s.Programs[key.ID]
+	r := Row{
+		key: key, ID: key.ID, Type: cmp.Or(cost.Type, d.Type), Name: cmp.Or(cost.Name, d.Name), Tag: cmp.Or(cost.Tag, d.Tag),
+		Gone: d.Gone, UID: d.Creator, LoadedBy: d.LoadedBy,
+		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(key.ID),
+	}
+	if s.Counter.leaves {
+		return r
+	}
+	total, interrupted := s.share(cost.Total), s.share(cost.Interrupted)
+	r.Total, r.Interrupted = &total, &interrupted
+	if line, n := cost.Hottest(); n > 0 {
+		r.Hottest = &Spot{line.File, line.Line, 100 * float64(n) / float64(cost.Total)}
+	}
+	return r
+}
+
+func (s *Sources) share(samples int64) Share {
+	if s.PerCPU <= 0 {
+		return Share{Samples: samples}
+	}
+	return Share{samples, 100 * float64(samples) / s.PerCPU}
+}
+
+// counted returns what the kernel counted of a program. It is nil if there were no runs, and
+// for a program that is gone: its last runs were not read.
+func (s *Sources) counted(id uint32) *Counted {
+	to, there := s.To.Stats[id]
+	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if it was loaded since
+	if !there || to.Runs <= from.Runs || over <= 0 {
+		return nil
+	}
+	runs, nanos := to.Runs-from.Runs, float64(to.RunTime-from.RunTime)
+	return &Counted{
+		Runs: runs, RunsPerSecond: float64(runs) / over.Seconds(),
+		NanosPerRun: nanos / float64(runs), Percent: 100 * nanos / float64(over.Nanoseconds()),
+	}
+}

@@ -1,0 +1,132 @@
+package bpfcost
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// Title is of topview.Table.
+func (v *View) Title() string { return "BPF programs" }
+
+// Header is of topview.Table.
+func (v *View) Header() []string {
+	if v.about == nil {
+		return []string{"Waiting for the first samples."}
+	}
+	_, running := v.sources.Counter.Samples()
+	cpus := fmt.Sprintf("%d CPUs", v.about.CPUs)
+	if v.about.CPUs == 1 {
+		cpus = "1 CPU"
+	}
+	lines := []string{
+		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.about.Event, v.about.Frequency,
+			cpus, v.seconds(), running, v.sources.share(running)),
+		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
+	}
+	if v.sources.Counter.OnlySelf() {
+		lines[1] = "Percent of one CPU. TOTAL and INTR are not known: nor is the kernel's entry code."
+	}
+	if v.registry.counting != nil {
+		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
+	}
+	return append(lines, v.problems...)
+}
+
+func (s Share) String() string { return fmt.Sprintf("%.2f%%", s.Percent) }
+
+// unknown is a cell that nothing is known for.
+const unknown = "-"
+
+// Columns is of topview.Table.
+func (v *View) Columns() []topview.Column {
+	columns := []topview.Column{{Name: "SELF", Right: true}, {Name: "TOTAL", Right: true}, {Name: "INTR", Right: true}}
+	if v.registry.counting != nil {
+		columns = append(columns, topview.Column{Name: "KERNEL", Right: true},
+			topview.Column{Name: "RUNS/S", Right: true}, topview.Column{Name: "NS/RUN", Right: true})
+	}
+	return append(columns, topview.Column{Name: "ID", Right: true},
+		topview.Column{Name: "TYPE"}, topview.Column{Name: "NAME"}, topview.Column{Name: "LINE"},
+		topview.Column{Name: "UID"}, topview.Column{Name: "LOADED BY"})
+}
+
+// Sorts is of topview.Table.
+func (v *View) Sorts() []string {
+	if v.registry.counting != nil {
+		return []string{ByTotal, BySelf, ByKernel}
+	}
+	return []string{ByTotal, BySelf}
+}
+
+// Rows is of topview.Table.
+func (v *View) Rows(by string) []topview.Row {
+	list := v.sources.Rows(by)
+	rows := make([]topview.Row, 0, len(list))
+	for i := range list {
+		r := &list[i]
+		rows = append(rows, topview.Row{Key: r.key.String(), Cells: v.cells(r), Share: min(1, r.by(by)/100)})
+	}
+	return rows
+}
+
+func (k Key) String() string { return fmt.Sprintf("%d %s", k.ID, k.Symbol) }
+
+func (v *View) cells(r *Row) []string {
+	cells := []string{r.Self.String(), r.Total.cell(), r.Interrupted.cell()}
+	if v.registry.counting != nil {
+		cells = append(cells, r.Counted.cells()...)
+	}
+	id, uid, by, line := unknown, unknown, unknown, unknown
+	if r.ID != 0 {
+		id = strconv.FormatUint(uint64(r.ID), 10)
+	}
+	if r.UID != nil {
+		uid = strconv.FormatUint(uint64(*r.UID), 10)
+	}
+	if p := r.LoadedBy; p != nil {
+		by = fmt.Sprintf("%s[%d]", p.Name, p.PID)
+	}
+	if r.Hottest != nil {
+		line = fmt.Sprintf("%s:%d", path.Base(r.Hottest.File), r.Hottest.Line)
+	}
+	name := r.Name
+	if r.Gone {
+		name = strings.TrimSpace(name + " (unloaded)")
+	}
+	return append(cells, id, orUnknown(r.Type), orUnknown(name), line, uid, by)
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return unknown
+	}
+	return text
+}
+
+func (s *Share) cell() string {
+	if s == nil {
+		return unknown
+	}
+	return s.String()
+}
+
+func (c *Counted) cells() []string {
+	if c == nil {
+		return []string{unknown, unknown, unknown}
+	}
+	return []string{fmt.Sprintf("%.2f%%", c.Percent), fmt.Sprintf("%.1f", c.RunsPerSecond), fmt.Sprintf("%.0f", c.NanosPerRun)}
+}
+
+// Detail is of topview.Table: the source lines of a program.
+func (v *View) Detail(key string) topview.Table {
+	rows := v.sources.Rows(ByTotal)
+	for i := range rows {
+		if rows[i].key.String() == key {
+			return &detail{v, rows[i]}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package bpfcost
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+// batchOf returns a batch of 10 samples at most for each of 2 CPUs, that ends after so many
+// seconds.
+func batchOf(seconds int64, stacks ...[]rewritetest.Frame) *live.Batch {
+	m := rewritetest.NewMessage().Profile(nil, "scope")
+	for _, s := range stacks {
+		m.Sample(s...)
+	}
+	return &live.Batch{
+		Profiles: m.Profiles, Kernel: len(stacks), Core: core, CPUs: 2, Frequency: 10, Event: "cpu-clock",
+		Start: time.Unix(seconds-1, 0), End: time.Unix(seconds, 0),
+	}
+}
+
+type stack = []rewritetest.Frame
+
+// viewOf returns a view of three programs, one of which is gone, after two batches.
+func viewOf(t *testing.T, length time.Duration) *View {
+	t.Helper()
+	kernel := programs{1: {Name: "main", Type: 6, Creator: 1000}, 7: {Name: "unseen", Type: 2}}
+	r := newRegistry(t.TempDir(), kernel)
+	r.counting = nothing{}
+	r.known[2] = Details{Name: "other", LoadedBy: &Process{PID: 42, Name: "agent"}}
+	v := NewView(r, length)
+	v.sources.From.At = v.sources.From.At.Add(-time.Hour) // so that the clock's resolution does not matter
+	require.NoError(t, v.Add(batchOf(101, stack{a, read}, stack{helper, a, read}, stack{timer, entry, a})))
+	kernel[7] = bpf.Program{Name: "unseen", Type: 2, Stats: bpf.Stats{Runs: 3, RunTime: 600}}
+	require.NoError(t, v.Add(batchOf(102, stack{b, tramp, read}, stack{a, read}, stack{read})))
+	return v
+}
+
+func TestView(t *testing.T) {
+	v := viewOf(t, 0)
+	assert.Equal(t, []string{
+		"cpu-clock at 10 Hz on 2 CPUs, 2.0s: 4 samples in BPF, 20.00% of one CPU",
+		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
+		"KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.",
+	}, v.Header())
+	rows := v.Rows(ByTotal)
+	require.Len(t, rows, 3)
+	for _, r := range rows {
+		require.Len(t, r.Cells, len(v.Columns()))
+	}
+	assert.Equal(t, []string{
+		"10.00%", "15.00%", "5.00%", "-", "-", "-", "1", "xdp", "main", "prog.c:10", "1000", "-",
+	}, rows[0].Cells)
+	assert.InDelta(t, 0.15, rows[0].Share, 1e-9)
+	assert.Equal(t, []string{
+		"5.00%", "5.00%", "0.00%", "-", "-", "-", "2", "xdp", "other (unloaded)", "-", "-", "agent[42]",
+	}, rows[1].Cells)
+	assert.Equal(t, []string{"0.00%", "0.00%", "0.00%", "0.00%", "0.0", "200", "7", "kprobe", "unseen", "-", "0", "-"}, rows[2].Cells)
+	assert.Equal(t, rows[2].Key, v.Rows(ByKernel)[0].Key)
+
+	// A detail is of a row, and shows its source lines.
+	d := v.Detail(rows[0].Key)
+	require.NotNil(t, d)
+	assert.Equal(t, []string{
+		"xdp main, id 1, tag 00000000000000aa", "Percent of the samples in the program or in what the line calls.",
+	}, d.Header())
+	assert.Equal(t, []topview.Row{{Key: "prog.c:10", Cells: []string{"3", "100.00%", "prog.c:10"}, Share: 1}}, d.Rows(ByTotal))
+	require.NotNil(t, v.Detail(rows[1].Key))
+	assert.Contains(t, v.Detail(rows[1].Key).Header()[1], "No source lines")
+	assert.Nil(t, v.Detail("nothing"))
+}
+
+// TestViewOfAWhile: what is before the window does not count.
+func TestViewOfAWhile(t *testing.T) {
+	v := viewOf(t, time.Second)
+	rows := v.Rows(BySelf)
+	require.Len(t, rows, 3)
+	assert.Equal(t, "10.00%", rows[0].Cells[0])
+	assert.Equal(t, "10.00%", rows[0].Cells[1])
+	require.NoError(t, v.Add(batchOf(103, stack{read})))
+	for _, r := range v.Rows(ByTotal) {
+		assert.Equal(t, "0.00%", r.Cells[1])
+	}
+	v = viewOf(t, 2*time.Second)
+	assert.Equal(t, "15.00%", v.Rows(ByTotal)[0].Cells[1])
+}
+
+func TestViewBeforeTheFirstBatch(t *testing.T) {
+	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
+	assert.Empty(t, v.Rows(ByTotal))
+	encoded, err := json.Marshal(v.JSON(0))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
+}
+
+// TestViewWithoutStatistics has no columns of what the kernel counts, and no order by it.
+func TestViewWithoutStatistics(t *testing.T) {
+	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	b := batchOf(101, stack{helper, a})
+	b.Core = &symtab.Image{Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}
+	require.NoError(t, v.Add(b))
+	assert.Equal(t, []string{ByTotal, BySelf}, v.Sorts())
+	assert.NotContains(t, v.Columns(), topview.Column{Name: "KERNEL", Right: true})
+	assert.Contains(t, v.Header()[1], "not known")
+	assert.Empty(t, v.Rows(ByTotal), "only leaves are certain")
+}
+
+func TestJSON(t *testing.T) {
+	encoded, err := json.Marshal(viewOf(t, 0).JSON(2))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+		"event": "cpu-clock", "frequency": 10, "cpus": 2, "seconds": 2, "percent_of": "one CPU",
+		"bpf": {"samples": 4, "percent_of_cpu": 20},
+		"programs": [{
+			"program_id": 1, "type": "xdp", "name": "main", "tag": "00000000000000aa", "uid": 1000,
+			"self": {"samples": 2, "percent_of_cpu": 10},
+			"total": {"samples": 3, "percent_of_cpu": 15},
+			"interrupted": {"samples": 1, "percent_of_cpu": 5},
+			"hottest_line": {"file": "prog.c", "line": 10, "percent_of_total": 100}
+		}, {
+			"program_id": 2, "type": "xdp", "name": "other", "tag": "00000000000000aa", "unloaded": true,
+			"loaded_by": {"pid": 42, "name": "agent"},
+			"self": {"samples": 1, "percent_of_cpu": 5},
+			"total": {"samples": 1, "percent_of_cpu": 5},
+			"interrupted": {"samples": 0, "percent_of_cpu": 0}
+		}]
+	}`, string(encoded))
+}
+
+// TestViewBeforeTheSymbols: what was sampled before the kernel's symbols are known does not
+// count, neither as time.
+func TestViewBeforeTheSymbols(t *testing.T) {
+	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	early := batchOf(101, stack{helper, a})
+	early.Core = nil
+	require.NoError(t, v.Add(early))
+	assert.Contains(t, v.Header()[2], "symbols are not known")
+	assert.Empty(t, v.Rows(ByTotal))
+	require.NoError(t, v.Add(batchOf(102, stack{helper, a})))
+	assert.Len(t, v.Header(), 2)
+	rows := v.Rows(ByTotal)
+	require.Len(t, rows, 1)
+	assert.Equal(t, "10.00%", rows[0].Cells[1])
+}

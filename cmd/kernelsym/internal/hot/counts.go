@@ -1,0 +1,176 @@
+// Package hot counts samples of kernel stacks by function.
+package hot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+)
+
+// A Function is a function of the kernel, or all code of a module that has no name.
+type Function struct {
+	Name   string // NoName if it is not known
+	Module string // empty if it is not known
+}
+
+// NoName stands for the name of a function if that is not known.
+const NoName = "[no name]"
+
+func (f Function) String() string {
+	if f.Module == "" {
+		return f.Name
+	}
+	return f.Name + " [" + f.Module + "]"
+}
+
+func compareFunctions(a, b Function) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Module, b.Module))
+}
+
+// Counts are numbers of samples.
+type Counts struct {
+	All, Kernel   int64 // samples in profiles, and those with a kernel frame
+	Frames, Named int64 // kernel frames, once for each sample
+	functions     map[Function]*function
+	start, end    int64 // nanoseconds since the Unix epoch
+}
+
+// function counts the samples of a function.
+type function struct {
+	self, total int64              // in itself, and also in what it called
+	callers     map[Function]int64 // of total; without a caller by the zero value
+}
+
+// NewCounts returns counts of nothing.
+func NewCounts() *Counts { return &Counts{functions: make(map[Function]*function)} }
+
+// Elapsed returns the time from the start of the first profile to the end of the last.
+func (c *Counts) Elapsed() time.Duration { return time.Duration(c.end - c.start) }
+
+// Nameless reports whether there are kernel frames, and none of them has a name.
+func (c *Counts) Nameless() bool { return c.Frames > 0 && c.Named == 0 }
+
+// Add adds the samples of a message. The error wraps profilefile.ErrInvalid.
+func (c *Counts) Add(pd pprofile.Profiles) error {
+	frames, err := profilefile.KernelFrames(pd)
+	if err != nil {
+		return err
+	}
+	stacks := pd.Dictionary().StackTable()
+	for _, rp := range pd.ResourceProfiles().All() {
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, p := range sp.Profiles().All() {
+				c.addTime(int64(p.Time()), int64(p.Time())+int64(p.DurationNano()))
+				for _, s := range p.Samples().All() {
+					if uint(s.StackIndex()) >= uint(stacks.Len()) {
+						return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
+					}
+					if err := c.addStack(stacks.At(int(s.StackIndex())), frames, profilefile.Weight(s)); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Counts) addTime(start, end int64) {
+	if c.start == 0 || start < c.start {
+		c.start = start
+	}
+	c.end = max(c.end, end)
+}
+
+// addStack adds samples with a stack. What is on it several times counts once.
+func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame, weight int64) error {
+	c.All += weight
+	type call struct{ function, caller Function }
+	calls := make(map[call]bool)
+	seen := make(map[Function]bool)
+	var callee Function
+	called := func(by Function) {
+		if edge := (call{callee, by}); callee != (Function{}) && !calls[edge] {
+			calls[edge] = true
+			c.functions[callee].callers[by] += weight
+		}
+	}
+	for position, loc := range stack.LocationIndices().All() {
+		if uint(loc) >= uint(len(frames)) {
+			return fmt.Errorf("%w: location %d", profilefile.ErrInvalid, loc)
+		}
+		frame := frames[loc]
+		if !frame.Kernel {
+			continue
+		}
+		c.Frames += weight
+		if frame.Name != "" {
+			c.Named += weight
+		}
+		fn := Function{cmp.Or(frame.Name, NoName), frame.Module}
+		f := c.function(fn)
+		if position == 0 {
+			f.self += weight
+		}
+		if !seen[fn] {
+			f.total += weight
+			seen[fn] = true
+		}
+		called(fn)
+		callee = fn
+	}
+	called(Function{})
+	if len(seen) > 0 {
+		c.Kernel += weight
+	}
+	return nil
+}
+
+func (c *Counts) function(fn Function) *function {
+	f := c.functions[fn]
+	if f == nil {
+		f = &function{callers: make(map[Function]int64)}
+		c.functions[fn] = f
+	}
+	return f
+}
+
+// merge adds other counts.
+func (c *Counts) merge(o *Counts) {
+	c.All, c.Kernel = c.All+o.All, c.Kernel+o.Kernel
+	c.Frames, c.Named = c.Frames+o.Frames, c.Named+o.Named
+	if o.end > 0 {
+		c.addTime(o.start, o.end)
+	}
+	for fn, from := range o.functions {
+		f := c.function(fn)
+		f.self, f.total = f.self+from.self, f.total+from.total
+		for caller, n := range from.callers {
+			f.callers[caller] += n
+		}
+	}
+}
+
+// What functions can be sorted by.
+const (
+	BySelf  = "self"
+	ByTotal = "total"
+)
+
+// sorted returns the functions with most samples first.
+func (c *Counts) sorted(by string) []Function {
+	return slices.SortedFunc(maps.Keys(c.functions), func(a, b Function) int {
+		x, y := c.functions[a], c.functions[b]
+		self, total := cmp.Compare(y.self, x.self), cmp.Compare(y.total, x.total)
+		if by == ByTotal {
+			self, total = total, self
+		}
+		return cmp.Or(self, total, compareFunctions(a, b))
+	})
+}

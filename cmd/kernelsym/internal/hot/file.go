@@ -1,0 +1,104 @@
+package hot
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// percent returns a share in percent, 0 of nothing.
+func percent(part int64, of float64) float64 {
+	if of <= 0 {
+		return 0
+	}
+	return 100 * float64(part) / of
+}
+
+// NoNames is what to say if no frame has a name.
+const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
+
+// Print prints what is in a file, with so many functions, 0 for all.
+func (c *Counts) Print(w io.Writer, by string, count int) error {
+	if c.Kernel == 0 {
+		_, err := fmt.Fprintf(w, "No kernel frames in %d samples.\n", c.All)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d of %d samples in the kernel, over %s; %.1f %% of %d kernel frames have a name\n",
+		c.Kernel, c.All, c.Elapsed().Round(100*time.Millisecond), percent(c.Named, float64(c.Frames)), c.Frames)
+	if err != nil {
+		return err
+	}
+	if c.Nameless() {
+		fmt.Fprintln(w, NoNames)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "\nflat\tflat%\tcum\tcum%\t  function\n")
+	for _, fn := range topview.Limit(c.sorted(by), count) {
+		f, of := c.functions[fn], float64(c.Kernel)
+		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", f.self, percent(f.self, of), f.total, percent(f.total, of), fn)
+	}
+	return table.Flush()
+}
+
+// JSON is what is encoded for other programs.
+type JSON struct {
+	Event     string         `json:"event,omitempty"`
+	Frequency int            `json:"frequency,omitempty"`
+	CPUs      int            `json:"cpus,omitempty"`
+	Seconds   float64        `json:"seconds"`
+	Samples   JSONSamples    `json:"samples"`
+	Frames    JSONFrames     `json:"kernel_frames"`
+	PercentOf string         `json:"percent_of"`
+	Functions []JSONFunction `json:"functions"`
+}
+
+// JSONSamples are numbers of samples. Of a file, only those of the kernel and all are known.
+type JSONSamples struct {
+	Kernel   int64   `json:"kernel"`
+	User     *int64  `json:"user,omitempty"`
+	Lost     *uint64 `json:"lost,omitempty"`
+	All      *int64  `json:"all,omitempty"`
+	Possible float64 `json:"possible,omitempty"` // if no CPU had been idle
+}
+
+// JSONFrames are numbers of kernel frames, once for each sample.
+type JSONFrames struct {
+	All   int64 `json:"all"`
+	Named int64 `json:"named"`
+}
+
+// JSONFunction is one row.
+type JSONFunction struct {
+	Function     string  `json:"function"`
+	Module       string  `json:"module,omitempty"`
+	Self         int64   `json:"self"`
+	Total        int64   `json:"total"`
+	SelfPercent  float64 `json:"self_percent"`
+	TotalPercent float64 `json:"total_percent"`
+}
+
+// JSON returns what is in a file, with so many functions, 0 for all.
+func (c *Counts) JSON(by string, count int) JSON {
+	j := c.json(float64(c.Kernel), by, count)
+	j.PercentOf, j.Seconds = "kernel samples", c.Elapsed().Seconds()
+	j.Samples.All = &c.All
+	return j
+}
+
+func (c *Counts) json(of float64, by string, count int) JSON {
+	j := JSON{
+		Samples:   JSONSamples{Kernel: c.Kernel},
+		Frames:    JSONFrames{All: c.Frames, Named: c.Named},
+		Functions: []JSONFunction{},
+	}
+	for _, fn := range topview.Limit(c.sorted(by), count) {
+		f := c.functions[fn]
+		j.Functions = append(j.Functions, JSONFunction{
+			fn.Name, fn.Module, f.self, f.total, percent(f.self, of), percent(f.total, of),
+		})
+	}
+	return j
+}

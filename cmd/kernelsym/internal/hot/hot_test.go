@@ -1,0 +1,191 @@
+package hot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// frame is a kernel frame, without a name if that is empty.
+func frame(name, module string) rewritetest.Frame {
+	f := rewritetest.Frame{Address: 0x1000, Type: "kernel", Mapping: &rewritetest.Mapping{File: module}}
+	if name != "" {
+		f.Lines = []rewritetest.Line{{Name: name, System: name}}
+	}
+	return f
+}
+
+var (
+	leaf    = frame("leaf", "vmlinux")
+	middle  = frame("middle", "ext4")
+	root    = frame("root", "vmlinux")
+	unnamed = frame("", "vmlinux")
+)
+
+// epoch is when the first batch of a test starts.
+var epoch = time.Unix(1000, 0)
+
+// newBatch returns what was sampled in the second with that number: 100 samples were possible.
+func newBatch(second int, stacks ...[]rewritetest.Frame) *live.Batch {
+	m := rewritetest.NewMessage().Profile(nil, "")
+	for _, s := range stacks {
+		m.Sample(s...)
+	}
+	start := epoch.Add(time.Duration(second) * time.Second)
+	return &live.Batch{
+		Profiles: m.Profiles, Kernel: len(stacks), User: 20, Start: start, End: start.Add(time.Second),
+		Event: "cpu-clock", Frequency: 50, CPUs: 2,
+	}
+}
+
+func stack(frames ...rewritetest.Frame) []rewritetest.Frame { return frames }
+
+// cells returns the text of rows.
+func cells(t topview.Table, by string) (all [][]string) {
+	for _, r := range t.Rows(by) {
+		all = append(all, r.Cells)
+	}
+	return all
+}
+
+// TestShares: shares are of all CPU time. What is on a stack several times counts once.
+func TestShares(t *testing.T) {
+	v := NewFunctions(0, BySelf)
+	require.NoError(t, v.Add(newBatch(0,
+		stack(leaf, middle, root), stack(leaf, leaf, middle, root), stack(leaf, root), stack(middle, root), stack(unnamed, root))))
+	assert.Equal(t, [][]string{
+		{"20.00%", "20.00%", "[user space]", ""},
+		{"3.00%", "3.00%", "leaf", "vmlinux"},
+		{"1.00%", "3.00%", "middle", "ext4"},
+		{"1.00%", "1.00%", "[no name]", "vmlinux"},
+		{"0.00%", "5.00%", "root", "vmlinux"},
+	}, cells(v, BySelf))
+	assert.Equal(t, [][]string{
+		{"20.00%", "20.00%", "[user space]", ""},
+		{"0.00%", "5.00%", "root", "vmlinux"},
+		{"3.00%", "3.00%", "leaf", "vmlinux"},
+		{"1.00%", "3.00%", "middle", "ext4"},
+		{"1.00%", "1.00%", "[no name]", "vmlinux"},
+	}, cells(v, ByTotal))
+	assert.InDelta(t, 0.05, v.Rows(ByTotal)[1].Share, 1e-9)
+	assert.Equal(t, []string{
+		"cpu-clock at 50 Hz on 2 CPUs, 1s: 5 kernel samples, 0 lost",
+		"Percent of all CPU time: kernel 5.0, user space 20.0. Frames named: 92.3%",
+	}, v.Header())
+}
+
+// TestUserSpaceHasItsPlace among the functions.
+func TestUserSpaceHasItsPlace(t *testing.T) {
+	v := NewFunctions(0, BySelf)
+	b := newBatch(0, stack(leaf), stack(leaf), stack(root))
+	b.User = 2
+	require.NoError(t, v.Add(b))
+	var names []string
+	for _, r := range v.Rows(BySelf) {
+		names = append(names, r.Cells[2])
+	}
+	assert.Equal(t, []string{"leaf", UserSpace, "root"}, names)
+	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
+}
+
+func TestCallers(t *testing.T) {
+	v := NewFunctions(0, BySelf)
+	require.NoError(t, v.Add(newBatch(0,
+		stack(leaf, middle, root), stack(leaf, leaf, middle, root), stack(leaf, root), stack(leaf))))
+	callers := v.Detail(v.Rows(BySelf)[1].Key)
+	assert.Equal(t, "callers of leaf [vmlinux]", callers.Title())
+	assert.Contains(t, callers.Header()[0], "It was on the stack of 4 samples, 4.00% of all CPU time")
+	assert.Equal(t, [][]string{
+		{"2", "50.00%", "middle", "ext4"},
+		{"1", "25.00%", "[entry]", ""},
+		{"1", "25.00%", "leaf", "vmlinux"},
+		{"1", "25.00%", "root", "vmlinux"},
+	}, cells(callers, ByTotal))
+	assert.Equal(t, "callers of middle [ext4]", callers.Detail(callers.Rows(ByTotal)[0].Key).Title())
+	assert.Nil(t, callers.Detail(callers.Rows(ByTotal)[1].Key), "nothing calls the entry")
+
+	gone := v.Detail("gone\x00vmlinux")
+	assert.Empty(t, gone.Rows(ByTotal))
+	assert.Equal(t, []string{"No samples now of gone [vmlinux]."}, gone.Header())
+}
+
+// TestWindow: what is older than the window counts no more.
+func TestWindow(t *testing.T) {
+	v := NewFunctions(3*time.Second, BySelf)
+	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
+	assert.Empty(t, v.Rows(BySelf))
+	require.NoError(t, v.Add(newBatch(0, stack(root))))
+	for second := 1; second <= 3; second++ {
+		require.NoError(t, v.Add(newBatch(second, stack(leaf))))
+	}
+	assert.Equal(t, [][]string{{"20.00%", "20.00%", "[user space]", ""}, {"1.00%", "1.00%", "leaf", "vmlinux"}}, cells(v, BySelf))
+	assert.Contains(t, v.Header()[0], "last 3s: 3 kernel samples, 0 lost")
+
+	all := NewFunctions(0, BySelf)
+	for second := range 10 {
+		require.NoError(t, all.Add(newBatch(second, stack(leaf))))
+	}
+	assert.Contains(t, all.Header()[0], ", 10s: 10 kernel samples")
+}
+
+// TestHeaderSaysWhatIsWrong: lost samples, throttling, names that cannot be had.
+func TestHeaderSaysWhatIsWrong(t *testing.T) {
+	v := NewFunctions(0, BySelf)
+	b := newBatch(0, stack(unnamed))
+	b.CPUs, b.Lost, b.Throttled, b.Missing = 1, 7, 2, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")
+	require.NoError(t, v.Add(b))
+	h := v.Header()
+	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel samples, 7 lost")
+	assert.Equal(t, []string{
+		"The kernel paused sampling 2 times: shares are too small. Lower -F.",
+		"No kernel frame has a name: `kernelsym doctor` says why.",
+		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",
+	}, h[2:])
+}
+
+func TestJSON(t *testing.T) {
+	v := NewFunctions(0, ByTotal)
+	require.NoError(t, v.Add(newBatch(0, stack(leaf, root), stack(root))))
+	text, err := json.Marshal(v.JSON(1))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+		"event": "cpu-clock", "frequency": 50, "cpus": 2, "seconds": 1, "percent_of": "all CPU time",
+		"samples": {"kernel": 2, "user": 20, "lost": 0, "possible": 100},
+		"kernel_frames": {"all": 3, "named": 3},
+		"functions": [{"function": "root", "module": "vmlinux", "self": 1, "total": 2, "self_percent": 1, "total_percent": 2}]
+	}`, string(text))
+}
+
+// TestFileWithoutNames says what to do.
+func TestFileWithoutNames(t *testing.T) {
+	c := NewCounts()
+	require.NoError(t, c.Add(newBatch(0, stack(unnamed)).Profiles))
+	var out bytes.Buffer
+	require.NoError(t, c.Print(&out, BySelf, 0))
+	assert.Contains(t, out.String(), "kernelsym doctor")
+}
+
+func TestInvalidMessages(t *testing.T) {
+	spoil := map[string]func(pprofile.Profiles){
+		"stack": func(pd pprofile.Profiles) {
+			pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0).SetStackIndex(99)
+		},
+		"location": func(pd pprofile.Profiles) { pd.Dictionary().StackTable().At(1).LocationIndices().SetAt(0, 99) },
+	}
+	for name, spoil := range spoil {
+		b := newBatch(0, stack(leaf))
+		spoil(b.Profiles)
+		assert.ErrorIs(t, NewFunctions(0, BySelf).Add(b), profilefile.ErrInvalid, name)
+	}
+}

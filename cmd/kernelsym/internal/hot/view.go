@@ -1,0 +1,195 @@
+package hot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// UserSpace is the row of all user code.
+const UserSpace = "[user space]"
+
+// Functions is the view of the hottest functions. Its shares are of the time of all CPUs that
+// are sampled, idle or not.
+type Functions struct {
+	window
+	by string
+}
+
+// NewFunctions returns a view of the last while, or with 0 of all since the start. by is how
+// JSON sorts.
+func NewFunctions(length time.Duration, by string) *Functions {
+	return &Functions{window{length: length, sum: sums{Counts: NewCounts()}}, by}
+}
+
+// Title is of topview.Table.
+func (v *Functions) Title() string { return "kernel functions" }
+
+// Add is of topview.View.
+func (v *Functions) Add(b *live.Batch) error { return v.add(b) }
+
+// Header is of topview.Table.
+func (v *Functions) Header() []string { return v.header() }
+
+// header says what was sampled, and what shares are of.
+func (w *window) header() []string {
+	s := &w.sum
+	if s.last == nil {
+		return []string{"Waiting for the first samples."}
+	}
+	lines := []string{
+		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
+			s.last.Event, s.last.Frequency, plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
+		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f. Frames named: %.1f%%",
+			percent(s.Kernel, s.possible), percent(s.user, s.possible), percent(s.Named, float64(s.Frames))),
+	}
+	if s.throttled > 0 {
+		lines = append(lines, fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.",
+			plural(s.throttled, "time")))
+	}
+	if s.Nameless() {
+		lines = append(lines, NoNames)
+	}
+	if err := s.last.Missing; err != nil {
+		lines = append(lines, "Names are missing: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return lines
+}
+
+// span says what time the numbers are of.
+func (w *window) span() string {
+	elapsed := w.sum.elapsed.Round(100 * time.Millisecond).String()
+	if w.length == 0 {
+		return elapsed
+	}
+	return "last " + elapsed
+}
+
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Columns is of topview.Table.
+func (v *Functions) Columns() []topview.Column {
+	return []topview.Column{{Name: "SELF", Right: true}, {Name: "TOTAL", Right: true}, {Name: "FUNCTION"}, {Name: "MODULE"}}
+}
+
+// Sorts is of topview.Table.
+func (v *Functions) Sorts() []string { return []string{BySelf, ByTotal} }
+
+// Rows is of topview.Table. User code has its place among the functions, and no bar: bars
+// compare functions.
+func (v *Functions) Rows(by string) []topview.Row {
+	s := &v.sum
+	rows := make([]topview.Row, 0, len(s.functions)+1)
+	user := s.user
+	for _, fn := range s.sorted(by) {
+		f := s.functions[fn]
+		count := f.self
+		if by == ByTotal {
+			count = f.total
+		}
+		if user > count {
+			rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
+			user = 0
+		}
+		rows = append(rows, v.row(fn, f.self, f.total, count))
+	}
+	if user > 0 {
+		rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
+	}
+	return rows
+}
+
+func (v *Functions) row(fn Function, self, total, bar int64) topview.Row {
+	of := v.sum.possible
+	return topview.Row{
+		Key:   key(fn),
+		Cells: []string{format(self, of), format(total, of), fn.Name, fn.Module},
+		Share: percent(bar, of) / 100,
+	}
+}
+
+func format(part int64, of float64) string { return fmt.Sprintf("%.2f%%", percent(part, of)) }
+
+func key(fn Function) string { return fn.Name + "\x00" + fn.Module }
+
+// Detail is of topview.Table: the callers of a function.
+func (v *Functions) Detail(key string) topview.Table {
+	name, module, _ := strings.Cut(key, "\x00")
+	if name == UserSpace || name == "" {
+		return nil
+	}
+	return &callers{v, Function{name, module}}
+}
+
+// JSON is of topview.View.
+func (v *Functions) JSON(count int) any {
+	s := &v.sum
+	j := s.json(s.possible, v.by, count)
+	j.PercentOf, j.Seconds = "all CPU time", s.elapsed.Seconds()
+	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.lost, s.possible
+	if s.last != nil {
+		j.Event, j.Frequency, j.CPUs = s.last.Event, s.last.Frequency, s.last.CPUs
+	}
+	return j
+}
+
+// callers is the table of the callers of a function. Its shares are of the samples with the
+// function.
+type callers struct {
+	view *Functions
+	of   Function
+}
+
+func (c *callers) Title() string { return "callers of " + c.of.String() }
+
+func (c *callers) Header() []string {
+	f := c.view.sum.functions[c.of]
+	if f == nil {
+		return []string{"No samples now of " + c.of.String() + "."}
+	}
+	return []string{
+		fmt.Sprintf("It was on the stack of %d samples, %s of all CPU time.",
+			f.total, format(f.total, c.view.sum.possible)),
+		"Percent of these samples. With recursion a sample can have several callers.",
+	}
+}
+
+func (c *callers) Columns() []topview.Column {
+	return []topview.Column{{Name: "SAMPLES", Right: true}, {Name: "SHARE", Right: true}, {Name: "CALLER"}, {Name: "MODULE"}}
+}
+
+func (c *callers) Sorts() []string { return []string{ByTotal} }
+
+func (c *callers) Rows(string) []topview.Row {
+	f := c.view.sum.functions[c.of]
+	if f == nil {
+		return nil
+	}
+	list := slices.SortedFunc(maps.Keys(f.callers), func(a, b Function) int {
+		return cmp.Or(cmp.Compare(f.callers[b], f.callers[a]), compareFunctions(a, b))
+	})
+	rows := make([]topview.Row, 0, len(list))
+	for _, fn := range list {
+		n, of := f.callers[fn], float64(f.total)
+		rows = append(rows, topview.Row{
+			Key:   key(fn),
+			Cells: []string{strconv.FormatInt(n, 10), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
+			Share: percent(n, of) / 100,
+		})
+	}
+	return rows
+}
+
+func (c *callers) Detail(key string) topview.Table { return c.view.Detail(key) }

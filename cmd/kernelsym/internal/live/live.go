@@ -1,0 +1,166 @@
+// Package live samples this machine and puts names on the samples while they are young: with
+// the code of the receiver "kernelstack" and of the processor "kernelsym", without a
+// collector.
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/sources"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/kernelstackreceiver"
+)
+
+// Options say what to sample.
+type Options struct {
+	Procfs, Sysfs string
+	Event         string // as in the receiver's configuration
+	Frequency     int    // samples a second on each CPU
+	Interval      time.Duration
+	First         time.Duration // the interval of the first batch, 0 for Interval
+	Filter        Filter
+}
+
+// A Filter says which samples count; an empty list allows all.
+type Filter struct {
+	PIDs, TIDs []uint32 // a thread of either is wanted
+	CPUs       []int
+}
+
+// A Batch is what was sampled in an interval.
+type Batch struct {
+	Profiles   pprofile.Profiles // kernel stacks, with the names that are certain
+	Kernel     int               // samples in Profiles
+	User       int               // samples of user code, of the same threads and CPUs
+	Lost       uint64            // samples and other records that the kernel had no room for
+	Throttled  int               // times that the kernel stopped sampling a CPU for the rest of a tick
+	Start, End time.Time
+	Event      string
+	Frequency  int
+	CPUs       int           // that were sampled
+	Core       *symtab.Image // the kernel that was sampled, nil if it is not known
+	Missing    error         // names that cannot be had, and what the operator can do about it; nil if none
+}
+
+// Possible returns the number of samples that there would be if no CPU had been idle.
+func (b *Batch) Possible() float64 {
+	return b.End.Sub(b.Start).Seconds() * float64(b.CPUs) * float64(b.Frequency)
+}
+
+// limits are how much is known of what was unloaded: samples are named some seconds after
+// they were taken.
+var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
+
+// readyWithin is how long the first batch waits for names at most. That takes some ten
+// milliseconds, on a busy machine more; without them, there would be nothing to show.
+const readyWithin = 10 * time.Second
+
+// Run samples until ctx is done and calls visit with each batch; then it returns nil. It
+// starts no goroutine that outlives it.
+func Run(ctx context.Context, o Options, visit func(*Batch)) error {
+	s := session{
+		options:  o,
+		rewriter: rewrite.New(rewrite.Options{History: limits.TTL}),
+		visit:    visit,
+	}
+	from := sources.Everything(o.Procfs, o.Sysfs)
+	from.History = limits
+	//nolint:contextcheck // the last batch gets names after ctx is done
+	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
+	defer s.cache.Stop() //nolint:contextcheck // likewise
+	sampler := kernelstackreceiver.Sampler{
+		Config:  o.config(),
+		First:   o.First,
+		User:    true,
+		Keep:    o.Filter.keeps,
+		Started: func(event string) { s.event = event },
+		Send:    s.name,
+	}
+	err := sampler.Run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// bytesPerSample is the part of each ring that a sample a second gets. With most stacks a ring
+// then holds the samples of a second.
+const bytesPerSample = 256
+
+func (o *Options) config() *kernelstackreceiver.Config {
+	c := kernelstackreceiver.NewFactory().CreateDefaultConfig().(*kernelstackreceiver.Config)
+	c.Procfs, c.Sysfs = o.Procfs, o.Sysfs
+	c.Event, c.Frequency, c.Interval = o.Event, o.Frequency, o.Interval
+	c.Buffer = max(c.Buffer, o.Frequency*bytesPerSample)
+	return c
+}
+
+// keeps reports whether a sample counts.
+func (f *Filter) keeps(pid, tid, cpu uint32) bool {
+	anyThread := len(f.PIDs)+len(f.TIDs) == 0
+	return (anyThread || slices.Contains(f.PIDs, pid) || slices.Contains(f.TIDs, tid)) &&
+		f.keepsCPU(int(cpu))
+}
+
+func (f *Filter) keepsCPU(cpu int) bool { return len(f.CPUs) == 0 || slices.Contains(f.CPUs, cpu) }
+
+type session struct {
+	options  Options
+	cache    *symcache.Cache
+	rewriter *rewrite.Rewriter
+	visit    func(*Batch)
+	event    string
+	ready    bool // the cache has been waited for
+}
+
+// name puts names on a message and passes it on.
+func (s *session) name(ctx context.Context, m *kernelstackreceiver.Message) {
+	if !s.ready {
+		s.ready = true
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+		s.cache.WaitReady(ctx) // also if it ends already: what was sampled is to have names
+		cancel()
+	}
+	known := rewrite.Known{Snapshot: s.cache.Fresh}
+	known.Now, known.Clock = s.cache.Now()
+	result := s.rewriter.Rewrite(m.Profiles, known)
+	s.visit(&Batch{
+		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
+		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
+		Core:  s.cache.Snapshot().Core(),
+		Event: s.event, Frequency: s.options.Frequency, CPUs: s.cpus(), Missing: s.missing(),
+	})
+}
+
+// cpus returns the number of CPUs that are sampled now.
+func (s *session) cpus() (n int) {
+	online, err := perfring.OnlineCPUs(s.options.Sysfs)
+	if err != nil {
+		return len(s.options.Filter.CPUs)
+	}
+	for _, cpu := range online {
+		if s.options.Filter.keepsCPU(cpu) {
+			n++
+		}
+	}
+	return n
+}
+
+// missing says which source does not work and why, that of the first one.
+func (s *session) missing() error {
+	for _, h := range s.cache.Health() {
+		if h.Err != nil {
+			return fmt.Errorf("%s: %w", h.Source, h.Err)
+		}
+	}
+	return nil
+}

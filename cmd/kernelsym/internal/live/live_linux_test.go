@@ -1,0 +1,134 @@
+package live
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options() Options {
+	return Options{
+		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: 997,
+		Interval: 500 * time.Millisecond, First: 100 * time.Millisecond,
+	}
+}
+
+// run samples until a batch is wanted no more.
+func run(t *testing.T, o Options, more func(*Batch) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := false
+	require.NoError(t, Run(ctx, o, func(b *Batch) {
+		if !done && !more(b) {
+			done = true
+			cancel()
+		}
+	}))
+	require.True(t, done, "what was waited for never came")
+}
+
+// names returns how often each function was on a stack.
+func names(b *Batch) map[string]int {
+	all := make(map[string]int)
+	for _, s := range rewritetest.Samples(b.Profiles) {
+		for _, f := range s.Stack {
+			for _, l := range f.Lines {
+				all[l.Name] += len(s.Timestamps)
+			}
+		}
+	}
+	return all
+}
+
+// TestProgramThatIsGone: a BPF program that was unloaded before its samples were named has
+// its name all the same.
+func TestProgramThatIsGone(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	loop := func(n int32) string {
+		prog, err := kerneltest.NewBPF(kerneltest.LoopProgram("kernelsym_gone", n, 7))
+		require.NoError(t, err)
+		kerneltest.RunBPF(t, prog, 10000)
+		info, err := prog.Info()
+		require.NoError(t, err)
+		require.NoError(t, prog.Close())
+		return "bpf_prog_" + info.Tag + "_kernelsym_gone"
+	}
+	o := options()
+	o.Filter.PIDs = []uint32{uint32(os.Getpid())}
+	loaded := make(chan string, 1)
+	n := int32(1000)
+	run(t, o, func(b *Batch) bool {
+		if len(loaded) == 0 {
+			n++
+			loaded <- loop(n)
+			return true
+		}
+		all := names(b)
+		name := <-loaded
+		return all[name] == 0
+	})
+}
+
+// TestBatch: what a batch says of its interval covers it.
+func TestBatch(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	kerneltest.Busy(t)
+	end := time.Time{}
+	batches := 0
+	run(t, options(), func(b *Batch) bool {
+		if batches > 0 {
+			assert.Equal(t, end, b.Start, "no time is left out")
+		}
+		end = b.End
+		assert.True(t, b.End.After(b.Start))
+		assert.Equal(t, "cpu-clock", b.Event)
+		assert.Positive(t, b.CPUs)
+		assert.Positive(t, b.Possible())
+		events := 0
+		for _, s := range rewritetest.Samples(b.Profiles) {
+			events += len(s.Timestamps)
+		}
+		assert.Equal(t, events, b.Kernel)
+		batches++
+		return batches < 3 || b.User == 0 || len(names(b)) == 0
+	})
+}
+
+func TestFilter(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		f    Filter
+		want bool
+	}{
+		{"none", Filter{}, true},
+		{"process", Filter{PIDs: []uint32{9, 10}}, true},
+		{"another process", Filter{PIDs: []uint32{11}}, false},
+		{"thread", Filter{TIDs: []uint32{11}}, true},
+		{"another process, but the thread", Filter{PIDs: []uint32{1}, TIDs: []uint32{11}}, true},
+		{"CPU", Filter{CPUs: []int{0, 2}}, true},
+		{"another CPU", Filter{PIDs: []uint32{10}, CPUs: []int{0}}, false},
+	} {
+		assert.Equal(t, tt.want, tt.f.keeps(10, 11, 2), tt.name)
+	}
+}
+
+// TestWithoutPrivilege: the error says what to grant.
+func TestWithoutPrivilege(t *testing.T) {
+	kerneltest.NeedRestrictedPerf(t)
+	kerneltest.Unprivileged(t, func(t *testing.T) {
+		err := Run(t.Context(), options(), func(*Batch) { t.Error("a batch") })
+		assert.ErrorContains(t, err, "CAP_PERFMON")
+	})
+}

@@ -1,0 +1,118 @@
+package topui
+
+import (
+	"regexp"
+	"slices"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// help says what the keys do.
+var help = [][2]string{
+	{"q, Ctrl-C", "quit"},
+	{"p, space", "pause: what is sampled meanwhile is not counted"},
+	{"/", "show rows that match a regular expression; Esc shows all"},
+	{"s", "sort by the next column"},
+	{"up, down, PgUp, PgDn, Home, End", "select a row"},
+	{"Enter", "callers of the selected function; details of another row"},
+	{"Esc, Backspace", "back"},
+	{"b", "next view"},
+	{"?", "this help; any key closes it"},
+}
+
+// press does what a key says.
+func (m *model) press(key string) tea.Cmd {
+	if key == "q" || key == "ctrl+c" {
+		return tea.Quit
+	}
+	if m.help {
+		m.help = false
+		return nil
+	}
+	switch key {
+	case "p", "space":
+		m.paused = !m.paused
+	case "/":
+		m.filter.typing = true
+	case "s":
+		sorts := m.table().Sorts()
+		m.sort = sorts[(slices.Index(sorts, m.sortedBy())+1)%len(sorts)]
+		m.selected = selection{}
+	case "b":
+		m.views = append(m.views[1:], m.views[0])
+		m.details, m.selected = nil, selection{}
+	case "?":
+		m.help = true
+	case "enter":
+		m.enter()
+	case "esc", "backspace":
+		m.back(key)
+	default:
+		m.move(key)
+	}
+	return nil
+}
+
+// move moves the selection.
+func (m *model) move(key string) {
+	rows := m.rows()
+	by, ok := map[string]int{
+		"up": -1, "k": -1, "down": 1, "j": 1,
+		"pgup": -m.room(), "pgdown": m.room(),
+		"home": -len(rows), "end": len(rows),
+	}[key]
+	if ok {
+		m.selected.move(rows, by)
+	}
+}
+
+// enter shows what is known of the selected row.
+func (m *model) enter() {
+	rows := m.rows()
+	m.selected.follow(rows)
+	if len(rows) == 0 {
+		return
+	}
+	if detail := m.table().Detail(rows[m.selected.index].Key); detail != nil {
+		m.details = append(m.details, detail)
+		m.selected, m.filter = selection{}, filter{}
+	}
+}
+
+// back goes back by one table, or without one to all rows.
+func (m *model) back(key string) {
+	if key == "esc" && m.filter.valid != nil {
+		m.filter = filter{}
+		return
+	}
+	if n := len(m.details); n > 0 {
+		m.details, m.selected = m.details[:n-1], selection{}
+	}
+}
+
+// press changes the text that is being typed. What it has matched so far stays if it is no
+// regular expression.
+func (f *filter) press(key tea.KeyPressMsg) {
+	switch key.String() {
+	case "enter":
+		f.typing = false
+		return
+	case "esc":
+		*f = filter{}
+		return
+	case "backspace":
+		if runes := []rune(f.text); len(runes) > 0 {
+			f.text = string(runes[:len(runes)-1])
+		}
+	default:
+		f.text += key.Text
+	}
+	expression, err := regexp.Compile(f.text)
+	f.err = err
+	switch {
+	case f.text == "":
+		f.valid = nil
+	case err == nil:
+		f.valid = expression
+	}
+}

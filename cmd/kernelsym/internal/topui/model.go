@@ -1,0 +1,116 @@
+package topui
+
+import (
+	"regexp"
+	"slices"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// model is the state of the screen.
+type model struct {
+	views         []topview.View // at least one; the shown one is first
+	details       []topview.Table
+	sort          string
+	filter        filter
+	selected      selection
+	width, height int
+	paused, help  bool
+	err           error // of adding a batch
+}
+
+// filter is the expression that rows are chosen by.
+type filter struct {
+	typing bool
+	text   string
+	valid  *regexp.Regexp // of the last text that was one; nil for all rows
+	err    error          // of text
+}
+
+// selection is the row under the cursor. It stays with a row while that moves, but for the
+// first place.
+type selection struct {
+	index int
+	key   string // empty at the first place
+}
+
+func newModel(views []topview.View, sort string) *model {
+	return &model{views: slices.Clone(views), sort: sort, width: 80, height: 24}
+}
+
+// Init is of tea.Model.
+func (m *model) Init() tea.Cmd { return nil }
+
+// Update is of tea.Model.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case *live.Batch:
+		return m, m.add(msg)
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		if m.filter.typing && msg.String() != "ctrl+c" {
+			m.filter.press(msg)
+			return m, nil
+		}
+		return m, m.press(msg.String())
+	}
+	return m, nil
+}
+
+// add adds a batch to all views. While the screen is paused, nothing is counted.
+func (m *model) add(b *live.Batch) tea.Cmd {
+	if m.paused {
+		return nil
+	}
+	for _, v := range m.views {
+		if m.err = v.Add(b); m.err != nil {
+			return tea.Quit
+		}
+	}
+	return nil
+}
+
+// table returns what is shown.
+func (m *model) table() topview.Table {
+	if n := len(m.details); n > 0 {
+		return m.details[n-1]
+	}
+	return m.views[0]
+}
+
+// sortedBy returns what the table is sorted by: what was chosen, if it has that.
+func (m *model) sortedBy() string {
+	sorts := m.table().Sorts()
+	if slices.Contains(sorts, m.sort) {
+		return m.sort
+	}
+	return sorts[0]
+}
+
+// rows returns the rows that the filter leaves.
+func (m *model) rows() []topview.Row {
+	t := m.table()
+	return topview.Filter(t.Columns(), t.Rows(m.sortedBy()), m.filter.valid)
+}
+
+// follow moves the selection to where its row is now.
+func (s *selection) follow(rows []topview.Row) {
+	if i := slices.IndexFunc(rows, func(r topview.Row) bool { return r.Key == s.key }); s.key != "" && i >= 0 {
+		s.index = i
+	}
+	s.index = max(0, min(s.index, len(rows)-1))
+}
+
+// move moves the selection by so many rows.
+func (s *selection) move(rows []topview.Row, by int) {
+	s.follow(rows)
+	s.index = max(0, min(s.index+by, len(rows)-1))
+	s.key = ""
+	if s.index > 0 {
+		s.key = rows[s.index].Key
+	}
+}

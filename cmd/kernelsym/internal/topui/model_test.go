@@ -1,0 +1,270 @@
+package topui
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// fake is a view of fruit, of which each batch makes the pears more.
+type fake struct {
+	of      string // what it is the detail of
+	batches int
+	bad     bool
+	err     error
+}
+
+func (f *fake) Add(*live.Batch) error {
+	f.batches++
+	if f.bad {
+		panic("the view is broken")
+	}
+	return f.err
+}
+
+func (f *fake) Title() string {
+	if f.of != "" {
+		return "inside of " + f.of
+	}
+	return "fruit"
+}
+
+func (f *fake) Header() []string { return []string{"Today:"} }
+
+func (f *fake) Columns() []topview.Column {
+	return []topview.Column{{Name: "COUNT", Right: true}, {Name: "NAME"}, {Name: "KIND"}}
+}
+
+func (f *fake) Sorts() []string { return []string{"count", "name"} }
+
+func (f *fake) Rows(sort string) []topview.Row {
+	apple := topview.Row{Key: "1", Cells: []string{"30", "apple", "sweet"}, Share: 0.30}
+	pear := topview.Row{Key: "2", Cells: []string{"10", "pear", "sweet"}, Share: 0.10}
+	lemon := topview.Row{Key: "3", Cells: []string{"5", "lemon", "sour"}, Share: 0.005}
+	switch {
+	case sort == "name":
+		return []topview.Row{apple, lemon, pear}
+	case f.batches > 3:
+		pear.Cells[0], pear.Share = "60", 0.60
+		return []topview.Row{pear, apple, lemon}
+	}
+	return []topview.Row{apple, pear, lemon}
+}
+
+func (f *fake) Detail(key string) topview.Table {
+	if key == "3" {
+		return nil
+	}
+	return &fake{of: key}
+}
+
+func (f *fake) JSON(int) any { return nil }
+
+// other is another view.
+type other struct{ fake }
+
+func (other) Title() string { return "vegetables" }
+
+func press(m *model, keys ...string) (quit bool) {
+	for _, k := range keys {
+		msg := tea.KeyPressMsg{Text: k, Code: []rune(k)[0]}
+		if code, ok := map[string]rune{
+			"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "up": tea.KeyUp,
+			"end": tea.KeyEnd, "home": tea.KeyHome, "backspace": tea.KeyBackspace, "space": tea.KeySpace,
+		}[k]; ok {
+			msg = tea.KeyPressMsg{Code: code}
+		}
+		_, cmd := m.Update(msg)
+		quit = cmd != nil
+	}
+	return quit
+}
+
+// screen returns the screen without styles.
+func screen(m *model) string { return ansi.Strip(m.View().Content) }
+
+func newTest(views ...topview.View) *model {
+	if len(views) == 0 {
+		views = []topview.View{&fake{}, &other{}}
+	}
+	m := newModel(views, "")
+	m.Update(tea.WindowSizeMsg{Width: 60, Height: 9})
+	return m
+}
+
+func TestScreen(t *testing.T) {
+	assert.Equal(t, `kernelsym top: fruit by count
+Today:
+
+COUNT                NAME   KIND
+   30  ████████████  apple  sweet
+   10  ████          pear   sweet
+    5  ▎             lemon  sour
+
+q quit  p pause  / filter  s sort  Enter callers  b vegetab…`, screen(newTest()))
+}
+
+// TestSmallScreens: nothing is wider or longer than the screen.
+func TestSmallScreens(t *testing.T) {
+	m := newTest()
+	for width := range 40 {
+		for height := 1; height < 12; height++ {
+			m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+			lines := strings.Split(screen(m), "\n")
+			require.LessOrEqual(t, len(lines), height)
+			for _, l := range lines {
+				require.LessOrEqual(t, ansi.StringWidth(l), width)
+			}
+		}
+	}
+}
+
+func TestSortAndNextView(t *testing.T) {
+	m := newTest()
+	press(m, "s")
+	assert.Contains(t, screen(m), "fruit by name")
+	assert.Equal(t, []string{"1", "3", "2"}, keys(m))
+	press(m, "s")
+	assert.Contains(t, screen(m), "fruit by count")
+	press(m, "b")
+	assert.Contains(t, screen(m), "vegetables")
+	press(m, "b")
+	assert.Contains(t, screen(m), "fruit")
+}
+
+func keys(m *model) (list []string) {
+	for _, r := range m.rows() {
+		list = append(list, r.Key)
+	}
+	return list
+}
+
+func TestFilter(t *testing.T) {
+	m := newTest()
+	press(m, "/", "s", "w", "e", "+", "t")
+	assert.Equal(t, []string{"1", "2"}, keys(m), "keys are text while it is typed")
+	assert.Contains(t, screen(m), "fruit by count with /swe+t/")
+	press(m, "(")
+	assert.Contains(t, screen(m), "not a regular expression")
+	assert.Equal(t, []string{"1", "2"}, keys(m))
+	press(m, "backspace", "enter", "s")
+	assert.Contains(t, screen(m), "fruit by name")
+	press(m, "/", "x")
+	assert.Empty(t, keys(m))
+	press(m, "enter", "down", "enter")
+	assert.Contains(t, screen(m), "fruit", "there is nothing to enter")
+	press(m, "esc")
+	assert.Len(t, keys(m), 3)
+	press(m, "/", "3", "0")
+	assert.Empty(t, keys(m), "numbers are no text")
+	press(m, "esc")
+	assert.Len(t, keys(m), 3)
+}
+
+// TestSelectionFollowsItsRow: a row stays selected while it moves, but for the first place.
+func TestSelectionFollowsItsRow(t *testing.T) {
+	selectedRow := func(m *model) string {
+		_ = screen(m)
+		return m.rows()[m.selected.index].Key
+	}
+	pears := func(m *model) {
+		for range 4 {
+			m.Update(&live.Batch{})
+		}
+	}
+	m := newTest()
+	assert.Equal(t, "1", selectedRow(m))
+	pears(m)
+	assert.Equal(t, "2", selectedRow(m))
+
+	m = newTest()
+	press(m, "down")
+	assert.Equal(t, "2", selectedRow(m))
+	press(m, "down", "down", "down", "up")
+	assert.Equal(t, "2", selectedRow(m))
+	press(m, "end")
+	assert.Equal(t, "3", selectedRow(m))
+	press(m, "home", "down")
+	pears(m)
+	assert.Equal(t, "2", selectedRow(m))
+	assert.Equal(t, 0, m.selected.index)
+}
+
+// TestMoreRowsThanRoom: the selected row is on the screen.
+func TestMoreRowsThanRoom(t *testing.T) {
+	m := newTest()
+	m.Update(tea.WindowSizeMsg{Width: 60, Height: 7})
+	assert.NotContains(t, screen(m), "lemon")
+	press(m, "end")
+	assert.Contains(t, screen(m), "lemon")
+	assert.NotContains(t, screen(m), "apple")
+}
+
+func TestDetails(t *testing.T) {
+	m := newTest()
+	press(m, "down", "enter")
+	assert.Contains(t, screen(m), "inside of 2")
+	press(m, "enter")
+	assert.Contains(t, screen(m), "inside of 1")
+	press(m, "esc")
+	assert.Contains(t, screen(m), "inside of 2")
+	press(m, "backspace")
+	assert.Contains(t, screen(m), "fruit")
+	press(m, "end", "enter")
+	assert.Contains(t, screen(m), "fruit", "it has no details")
+	press(m, "home", "enter", "b")
+	assert.Contains(t, screen(m), "vegetables")
+}
+
+func TestPause(t *testing.T) {
+	v := &fake{}
+	m := newTest(v)
+	for _, key := range []string{"p", "space"} {
+		press(m, key)
+		assert.Contains(t, screen(m), "PAUSED")
+		m.Update(&live.Batch{})
+		press(m, key)
+		assert.NotContains(t, screen(m), "PAUSED")
+	}
+	assert.Zero(t, v.batches)
+	m.Update(&live.Batch{})
+	assert.Equal(t, 1, v.batches)
+}
+
+func TestHelp(t *testing.T) {
+	m := newTest()
+	m.Update(tea.WindowSizeMsg{Width: 100, Height: 30})
+	press(m, "?")
+	for _, h := range help {
+		assert.Contains(t, screen(m), h[1])
+	}
+	press(m, "p")
+	assert.Contains(t, screen(m), "apple")
+	assert.False(t, m.paused, "the key only closes it")
+}
+
+func TestQuitKeys(t *testing.T) {
+	assert.True(t, press(newTest(), "q"))
+	assert.True(t, press(newTest(), "?", "q"))
+	m := newTest()
+	assert.False(t, press(m, "/", "q"))
+	_, cmd := m.Update(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
+	assert.NotNil(t, cmd, "Ctrl-C quits also while an expression is typed")
+}
+
+// TestBadBatch: what a view cannot count ends it.
+func TestBadBatch(t *testing.T) {
+	bad := errors.New("bad batch")
+	m := newTest(&fake{err: bad})
+	_, cmd := m.Update(&live.Batch{})
+	assert.NotNil(t, cmd)
+	assert.Equal(t, bad, m.err)
+}

@@ -1,0 +1,152 @@
+package topui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// Styles. Without colours on the terminal, and with NO_COLOR, tea leaves those out.
+var (
+	bold     = ansi.NewStyle().Bold()
+	selected = ansi.NewStyle().Reverse(true)
+	hot      = ansi.NewStyle().ForegroundColor(ansi.Red)   // from 5 %, as perf top has it
+	warm     = ansi.NewStyle().ForegroundColor(ansi.Green) // from 0.5 %
+	alert    = ansi.NewStyle().ForegroundColor(ansi.Yellow).Bold()
+)
+
+// barWidth is the length of the longest bar.
+const barWidth = 12
+
+// View is of tea.Model.
+func (m *model) View() tea.View {
+	v := tea.NewView(strings.Join(m.lines(), "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// lines returns the screen.
+func (m *model) lines() []string {
+	lines := []string{bold.Styled(m.title())}
+	if m.help {
+		for _, h := range help {
+			lines = append(lines, fmt.Sprintf("  %-32s  %s", h[0], h[1]))
+		}
+	} else {
+		lines = append(lines, m.table().Header()...)
+		lines = append(lines, "")
+		lines = append(lines, m.body()...)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:max(0, min(len(lines), m.height-1))], m.footer())
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], m.width, "…")
+	}
+	return lines
+}
+
+func (m *model) title() string {
+	t := "kernelsym top: " + m.table().Title()
+	if len(m.table().Sorts()) > 1 {
+		t += " by " + m.sortedBy()
+	}
+	if m.filter.valid != nil {
+		t += " with /" + m.filter.valid.String() + "/"
+	}
+	if m.paused {
+		t += "  " + alert.Styled("PAUSED")
+	}
+	return t
+}
+
+func (m *model) footer() string {
+	switch {
+	case m.filter.typing && m.filter.err != nil:
+		return "/" + m.filter.text + "  " + alert.Styled("not a regular expression")
+	case m.filter.typing:
+		return "/" + m.filter.text
+	case len(m.details) > 0:
+		return "q quit  p pause  / filter  Enter callers  Esc back  ? help"
+	case len(m.views) > 1:
+		return "q quit  p pause  / filter  s sort  Enter callers  b " + m.views[1].Title() + "  ? help"
+	}
+	return "q quit  p pause  / filter  s sort  Enter callers  ? help"
+}
+
+// room returns how many rows there is room for.
+func (m *model) room() int {
+	const others = 4 // title, empty line, heads of columns, footer
+	return max(1, m.height-others-len(m.table().Header()))
+}
+
+// body returns the table: the rows around the selected one that there is room for.
+func (m *model) body() []string {
+	rows := m.rows()
+	m.selected.follow(rows)
+	first := max(0, min(m.selected.index-m.room()/2, len(rows)-m.room()))
+	shown := topview.Limit(rows[min(first, len(rows)):], m.room())
+	columns := m.table().Columns()
+	cells := make([][]string, 0, len(shown)+1)
+	heads := make([]string, 0, len(columns))
+	for _, c := range columns {
+		heads = append(heads, c.Name)
+	}
+	cells = append(cells, heads)
+	for _, r := range shown {
+		cells = append(cells, r.Cells)
+	}
+	most := 0.0
+	for _, r := range rows {
+		most = max(most, r.Share)
+	}
+	cells = topview.Align(columns, cells)
+	lines := []string{bold.Styled(join(columns, cells[0], strings.Repeat(" ", barWidth)))}
+	for i, r := range shown {
+		if first+i == m.selected.index {
+			lines = append(lines, selected.Styled(join(columns, cells[i+1], bar(r.Share, most))))
+			continue
+		}
+		lines = append(lines, join(columns, cells[i+1], heat(r.Share).Styled(bar(r.Share, most))))
+	}
+	return lines
+}
+
+// join puts the bar between numbers and text.
+func join(columns []topview.Column, cells []string, bar string) string {
+	numbers := 0
+	for numbers < len(columns) && columns[numbers].Right {
+		numbers++
+	}
+	return strings.TrimRight(strings.Join(cells[:numbers], "  ")+"  "+bar+"  "+strings.Join(cells[numbers:], "  "), " ")
+}
+
+// bar returns a bar of barWidth cells, of which a row with the greatest share fills all.
+func bar(share, most float64) string {
+	if most <= 0 {
+		most = 1
+	}
+	eighths := int(share/most*8*barWidth + 0.5)
+	full := min(barWidth, eighths/8)
+	b := strings.Repeat("█", full)
+	if rest := eighths % 8; full < barWidth && rest > 0 {
+		b += string([]rune(" ▏▎▍▌▋▊▉")[rest])
+		full++
+	}
+	return b + strings.Repeat(" ", barWidth-full)
+}
+
+func heat(share float64) ansi.Style {
+	switch {
+	case share >= 0.05:
+		return hot
+	case share >= 0.005:
+		return warm
+	}
+	return ansi.NewStyle()
+}

@@ -1,0 +1,64 @@
+// Package topui shows the tables of package topview on a terminal.
+package topui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// A Terminal is what is shown on.
+type Terminal struct {
+	In, Out *os.File
+}
+
+// A Sample samples until ctx is done and calls visit with each batch.
+type Sample func(ctx context.Context, visit func(*live.Batch)) error
+
+// errPanic says that sampling panicked.
+var errPanic = errors.New("this is a bug of kernelsym, please report it")
+
+// Run shows what is sampled, the first of the views first, until somebody quits, ctx is done
+// or sampling fails. However it ends, the terminal is as it was.
+func Run(ctx context.Context, on Terminal, views []topview.View, sort string, sample Sample) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Signals come by ctx. Nothing moves: a few frames a second suffice.
+	p := tea.NewProgram(newModel(views, sort), tea.WithInput(on.In), tea.WithOutput(on.Out),
+		tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
+	var sampling sync.WaitGroup
+	var sampleErr error
+	sampling.Go(func() {
+		defer p.Quit()
+		sampleErr = recovered(func() error {
+			return sample(ctx, func(b *live.Batch) { p.Send(b) })
+		})
+	})
+	last, err := p.Run()
+	cancel()
+	sampling.Wait()
+	if m, ok := last.(*model); ok {
+		err = errors.Join(err, m.err)
+	}
+	return errors.Join(err, sampleErr)
+}
+
+const framesPerSecond = 10
+
+// recovered makes a panic an error: the terminal has to be restored before it is printed.
+func recovered(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: panic: %v\n%s", errPanic, r, debug.Stack())
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,134 @@
+// Package topview says what the command top can show: tables of what was sampled. It prints
+// them once; package topui shows them on a terminal.
+package topview
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+)
+
+// A Table is what is shown at a time. Its methods are called from one goroutine.
+type Table interface {
+	// Title names the table, as "functions".
+	Title() string
+
+	// Header returns the lines above the table: what the numbers are of.
+	Header() []string
+
+	// Columns returns the columns. Those that are aligned to the right come first.
+	Columns() []Column
+
+	// Sorts returns what the rows can be sorted by, the default first.
+	Sorts() []string
+
+	// Rows returns the rows, the greatest first by one of Sorts.
+	Rows(sort string) []Row
+
+	// Detail returns what is known of the row with a key, nil if there is no more.
+	Detail(key string) Table
+}
+
+// A View is a table that batches are added to. The table that its Detail returns shows what
+// the view has when it is asked.
+type View interface {
+	Table
+
+	// Add adds a batch.
+	Add(b *live.Batch) error
+
+	// JSON returns what is encoded for other programs, with so many rows, 0 for all.
+	JSON(rows int) any
+}
+
+// A Column is one of a table.
+type Column struct {
+	Name  string
+	Right bool // it is aligned to the right, as numbers are; text is not, and can be filtered
+}
+
+// A Row is one of a table.
+type Row struct {
+	Key   string // stands for the row in all tables of the view
+	Cells []string
+	Share float64 // length of its bar, from 0 to 1
+}
+
+// Filter returns the rows in whose text the expression matches, nil for any.
+func Filter(columns []Column, rows []Row, expression *regexp.Regexp) []Row {
+	if expression == nil {
+		return rows
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool {
+		for i, c := range columns {
+			if !c.Right && expression.MatchString(r.Cells[i]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Print prints a table once, with so many rows, 0 for all.
+func Print(w io.Writer, t Table, sort string, rows int) error {
+	if _, err := fmt.Fprintln(w, strings.Join(t.Header(), "\n")+"\n"); err != nil {
+		return err
+	}
+	var cells [][]string
+	heads := make([]string, 0, len(t.Columns()))
+	for _, c := range t.Columns() {
+		heads = append(heads, c.Name)
+	}
+	cells = append(cells, heads)
+	for _, r := range Limit(t.Rows(sort), rows) {
+		cells = append(cells, r.Cells)
+	}
+	for _, row := range Align(t.Columns(), cells) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Align pads the cells of each column to the same width.
+func Align(columns []Column, rows [][]string) [][]string {
+	aligned := make([][]string, len(rows))
+	for i := range rows {
+		aligned[i] = slices.Clone(rows[i])
+	}
+	for i, c := range columns {
+		width := 0
+		for _, r := range rows {
+			width = max(width, len([]rune(r[i])))
+		}
+		for _, r := range aligned {
+			if c.Right {
+				r[i] = fmt.Sprintf("%*s", width, r[i])
+			} else {
+				r[i] = fmt.Sprintf("%-*s", width, r[i])
+			}
+		}
+	}
+	return aligned
+}
+
+// EncodeJSON prints what a view returned for other programs.
+func EncodeJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// Limit returns the first n of a list, 0 for all.
+func Limit[T any](list []T, n int) []T {
+	if n > 0 && len(list) > n {
+		return list[:n]
+	}
+	return list
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// tool returns a command that runs the tool in a process of its own.
+func tool(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", toolEnv+"="+strings.Join(args, " "))
+	return cmd
+}
+
+// needTop skips the test unless this machine can be sampled with names.
+func needTop(t *testing.T) {
+	t.Helper()
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+}
+
+// topJSON samples this machine.
+func topJSON(t *testing.T, args ...string) hot.JSON {
+	t.Helper()
+	out, errs, err := execute(t, "", append([]string{"top", "--output", "json", "-n", "0"}, args...)...)
+	require.NoError(t, err, errs)
+	var j hot.JSON
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&j))
+	return j
+}
+
+// spin keeps a thread in a BPF program until stop is called, and returns what the kernel calls
+// that.
+func spin(t *testing.T) (name string, tid int, stop func()) {
+	t.Helper()
+	prog := kerneltest.LoadBPF(t, kerneltest.LoopProgram("kernelsym_spin", 77, 11))
+	info, err := prog.Info()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	started := make(chan int)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- unix.Gettid()
+		for ctx.Err() == nil {
+			kerneltest.RunBPF(t, prog, 1000)
+		}
+	})
+	return "bpf_prog_" + info.Tag + "_kernelsym_spin", <-started, func() { cancel(); wait.Wait() }
+}
+
+// TestTopShowsAHotFunction: of the kernel's time of a thread that only runs a BPF program,
+// that has nearly all.
+func TestTopShowsAHotFunction(t *testing.T) {
+	needTop(t)
+	kerneltest.NeedBPF(t)
+	name, tid, stop := spin(t)
+	defer stop()
+	j := topJSON(t, "-t", strconv.Itoa(tid), "--duration", "3s", "-F", "997")
+	require.NotEmpty(t, j.Functions)
+	assert.Equal(t, name, j.Functions[0].Function)
+	assert.Equal(t, "[bpf]", j.Functions[0].Module)
+	assert.Greater(t, float64(j.Functions[0].Self), 0.9*float64(j.Samples.Kernel))
+	assert.InEpsilon(t, 100*float64(j.Functions[0].Self)/j.Samples.Possible, j.Functions[0].SelfPercent, 1e-6)
+	assert.LessOrEqual(t, j.Functions[0].SelfPercent, 100/float64(j.CPUs)*1.1, "one thread is on one CPU at a time")
+
+	none := topJSON(t, "-p", "1", "--duration", "300ms")
+	for _, f := range none.Functions {
+		assert.NotEqual(t, name, f.Function, "it is in another process")
+	}
+	process := topJSON(t, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s", "-F", "997")
+	assert.Equal(t, name, process.Functions[0].Function, "a process has all its threads")
+}
+
+// TestTopOnOneCPU: shares are of the CPUs that are sampled.
+func TestTopOnOneCPU(t *testing.T) {
+	needTop(t)
+	j := topJSON(t, "-C", "0", "-d", "0.5", "-F", "499")
+	assert.Equal(t, 1, j.CPUs)
+	assert.Equal(t, 499, j.Frequency)
+	assert.Equal(t, "all CPU time", j.PercentOf)
+	assert.InEpsilon(t, 499*j.Seconds, j.Samples.Possible, 1e-6)
+}
+
+// TestTopPrintsOnce: where the output is no terminal, a table.
+func TestTopPrintsOnce(t *testing.T) {
+	needTop(t)
+	kerneltest.Busy(t)
+	out, errs, err := execute(t, "", "top", "-d", "0.5", "-n", "5")
+	require.NoError(t, err)
+	assert.Empty(t, errs)
+	header, table, found := strings.Cut(out, "\n\n")
+	require.True(t, found, out)
+	assert.Contains(t, header, "cpu-clock at 199 Hz on ")
+	assert.Contains(t, header, "Percent of all CPU time: kernel ")
+	lines := strings.Split(strings.TrimSuffix(table, "\n"), "\n")
+	require.Len(t, lines, 1+5, out)
+	assert.Regexp(t, `^ *SELF +TOTAL +FUNCTION +MODULE$`, lines[0])
+}
+
+// TestTopOnATerminal: keys and signals end it, and the terminal is as it was.
+func TestTopOnATerminal(t *testing.T) {
+	needTop(t)
+	kerneltest.Busy(t)
+	for name, end := range map[string]func(term *kerneltest.Terminal, p *os.Process) error{
+		"key":  func(term *kerneltest.Terminal, _ *os.Process) error { term.Type("q"); return nil },
+		"INT":  func(_ *kerneltest.Terminal, p *os.Process) error { return p.Signal(syscall.SIGINT) },
+		"TERM": func(_ *kerneltest.Terminal, p *os.Process) error { return p.Signal(syscall.SIGTERM) },
+		"HUP":  func(_ *kerneltest.Terminal, p *os.Process) error { return p.Signal(syscall.SIGHUP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := tool(t.Context(), "top", "-d", "0.2")
+			term := kerneltest.StartOnTerminal(t, cmd)
+			term.WaitFor("function", func(output string) bool { return strings.Contains(output, "vmlinux") })
+			term.Type("?")
+			term.WaitFor("help", func(output string) bool { return strings.Contains(output, "callers of the selected function") })
+			require.NoError(t, end(term, cmd.Process))
+			output, restored, err := term.Ended()
+			require.NoError(t, err)
+			assert.True(t, restored, "settings")
+			assert.Equal(t, strings.LastIndex(output, "\x1b[?1049"), strings.LastIndex(output, "\x1b[?1049l"), "the alternate screen")
+			assert.Equal(t, strings.LastIndex(output, "\x1b[?25"), strings.LastIndex(output, "\x1b[?25h"), "the cursor")
+		})
+	}
+}
+
+// TestTopThatIsInterrupted prints what it has.
+func TestTopThatIsInterrupted(t *testing.T) {
+	needTop(t)
+	cmd := tool(t.Context(), "top", "--duration", "1h", "-o", "json")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	require.NoError(t, cmd.Start())
+	waitForRings(t, cmd.Process.Pid)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
+	var j hot.JSON
+	require.NoError(t, json.Unmarshal(out.Bytes(), &j), out.String())
+	assert.Positive(t, j.Samples.Possible)
+}
+
+// waitForRings waits until a process has opened perf events.
+func waitForRings(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
+		for _, fd := range fds {
+			if target, _ := os.Readlink(fd); strings.Contains(target, "perf_event") {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 5*time.Millisecond)
+}

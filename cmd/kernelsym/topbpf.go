@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bpfcost"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// topBPF are the flags of the view of BPF programs.
+type topBPF struct {
+	first, stats bool
+}
+
+// topBPFNames are the names of those flags.
+var topBPFNames = []string{"bpf", "stats"}
+
+func (f *topBPF) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.first, "bpf", false, "show what BPF programs cost, not functions; the key b changes between both")
+	flags.BoolVar(&f.stats, "stats", false,
+		"with --bpf, also show the kernel's own count of runs, which costs each run some dozen nanoseconds; counting ends with the command")
+}
+
+// functions returns the view of functions, of the last while, or with 0 of all since the start.
+func (t *top) functions(length time.Duration) topview.View {
+	return hot.NewFunctions(length, t.sort())
+}
+
+// programs returns the view of BPF programs. What it returns with it must be closed.
+func (t *top) programs(ctx context.Context, length time.Duration) (topview.View, io.Closer, error) {
+	programs, err := bpfcost.Open(ctx, t.options.Procfs, t.options.Sysfs, t.bpf.stats)
+	if err != nil {
+		return nil, nil, err
+	}
+	return bpfcost.NewView(programs, length), programs, nil
+}

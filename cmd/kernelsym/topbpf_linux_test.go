@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bpfcost"
+	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+func TestTopBPFFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"top --stats":   "--stats is about BPF programs: it needs --bpf",
+		"top a --bpf":   "--bpf is about sampling this machine",
+		"top a --stats": "--stats is about BPF programs: it needs --bpf",
+	} {
+		_, errs, err := execute(t, "", strings.Fields(args)...)
+		require.Error(t, err, args)
+		assert.Contains(t, errs, want, args)
+	}
+}
+
+// keepRunning runs a BPF program until the test ends.
+func keepRunning(t *testing.T) *ebpf.Program {
+	t.Helper()
+	prog := kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				kerneltest.RunBPF(t, prog, 1000)
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); running.Wait() })
+	return prog
+}
+
+func programID(t *testing.T, prog *ebpf.Program) uint32 {
+	t.Helper()
+	info, err := prog.Info()
+	require.NoError(t, err)
+	id, ok := info.ID()
+	require.True(t, ok)
+	return uint32(id)
+}
+
+func TestTopBPF(t *testing.T) {
+	needTop(t)
+	kerneltest.NeedBPF(t)
+	prog := keepRunning(t)
+	out, errs, err := execute(t, "", "top", "--bpf", "--stats", "--duration", "3s", "-F", "997", "-o", "json", "-n", "0")
+	require.NoError(t, err, errs)
+	var j bpfcost.JSON
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&j))
+	assert.Equal(t, runtime.NumCPU(), j.CPUs)
+	assert.Empty(t, j.Problems)
+	found := false
+	for _, row := range j.Programs {
+		assert.LessOrEqual(t, row.Total.Samples, j.All.Samples)
+		if row.ID != programID(t, prog) {
+			continue
+		}
+		found = true
+		assert.Equal(t, "kernelsym_test_hot_program", row.Name)
+		assert.Equal(t, "socket_filter", row.Type)
+		assert.Positive(t, row.Self.Percent)
+		require.NotNil(t, row.Hottest)
+		require.NotNil(t, row.Counted)
+		assert.Positive(t, row.Counted.RunsPerSecond)
+		assert.Equal(t, uint32(os.Getuid()), *row.UID)
+	}
+	assert.True(t, found, out)
+
+	out, errs, err = execute(t, "", "top", "--bpf", "-d", "1", "-F", "997", "-n", "1")
+	require.NoError(t, err, errs)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 2+1+1+1, out)
+	assert.Regexp(t, `^ *SELF +TOTAL +INTR +ID +TYPE +NAME +LINE +UID +LOADED BY$`, lines[3])
+}
+
+// TestTopBPFOnATerminal: the key b changes between functions and BPF programs.
+func TestTopBPFOnATerminal(t *testing.T) {
+	needTop(t)
+	kerneltest.NeedBPF(t)
+	keepRunning(t)
+	cmd := tool(t.Context(), "top", "-d", "0.2")
+	term := kerneltest.StartOnTerminal(t, cmd)
+	term.WaitFor("functions", func(output string) bool { return strings.Contains(output, "vmlinux") })
+	term.Type("b")
+	term.WaitFor("programs", func(output string) bool { return strings.Contains(output, "socket_filter") })
+	term.Type("\r")
+	term.WaitFor("source lines", func(output string) bool { return strings.Contains(output, "source lines of") })
+	term.Type("q")
+	_, restored, err := term.Ended()
+	require.NoError(t, err)
+	assert.True(t, restored)
+}
+
+// TestTopBPFThatIsKilled: the kernel stops counting.
+func TestTopBPFThatIsKilled(t *testing.T) {
+	needTop(t)
+	kerneltest.NeedBPF(t)
+	if always, err := os.ReadFile("/proc/sys/kernel/bpf_stats_enabled"); err != nil || strings.TrimSpace(string(always)) != "0" {
+		t.Skipf("kernel.bpf_stats_enabled is %q (%v): that counting ends is not tested", always, err)
+	}
+	prog := kerneltest.LoadBPF(t, kerneltest.LoopProgram("kernelsym_count", 5, 3))
+	id := programID(t, prog)
+	counted := func() uint64 {
+		before, err := new(bpf.Reader).Program(id, 0)
+		require.NoError(t, err)
+		runs := before.Runs
+		kerneltest.RunBPF(t, prog, 10)
+		after, err := new(bpf.Reader).Program(id, 0)
+		require.NoError(t, err)
+		return after.Runs - runs
+	}
+	ends := func() bool { return counted() == 0 } // other tests have the kernel count for some seconds, too
+	require.Eventually(t, ends, time.Minute, 10*time.Millisecond)
+	cmd := tool(t.Context(), "top", "--bpf", "--stats", "--duration", "1h")
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return counted() == 10 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // that it was killed
+	require.Eventually(t, ends, time.Minute, 10*time.Millisecond)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// topFlags are the flags that say what is sampled, as they are given. Their letters are those
+// of perf top.
+type topFlags struct {
+	processes, threads []uint
+	cpus               string
+	delay              float64
+}
+
+// topFlagNames are the names of those flags.
+var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs"}
+
+func (f *topFlags) add(flags *pflag.FlagSet, o *live.Options) {
+	flags.UintSliceVarP(&f.processes, "pid", "p", nil, "sample only these processes with all their threads, such as 12,34")
+	flags.UintSliceVarP(&f.threads, "tid", "t", nil, "sample only these threads")
+	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample only these CPUs, such as 0-3,5")
+	flags.IntVarP(&o.Frequency, "freq", "F", 199, "samples a second on each CPU")
+	flags.Float64VarP(&f.delay, "delay", "d", 2, "seconds between two refreshes")
+	flags.StringVarP(&o.Event, "event", "e", "cpu-clock",
+		"cpu-clock samples by a timer, cycles by the CPU's counter, also where interrupts are disabled, auto by the better one there is")
+	flags.StringVar(&o.Procfs, "procfs", "/proc", "path where the host's /proc is mounted")
+	flags.StringVar(&o.Sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
+}
+
+// first is the time until the first table, if the delay is not shorter.
+const first = 500 * time.Millisecond
+
+const (
+	minDelay     = 0.1
+	maxDelay     = 3600
+	maxFrequency = 100000
+)
+
+// apply checks the flags and puts them into the options.
+func (f *topFlags) apply(o *live.Options) error {
+	switch {
+	case f.delay < minDelay || f.delay > maxDelay:
+		return fmt.Errorf("-d is %g: it takes %g to %d seconds", f.delay, minDelay, maxDelay)
+	case o.Frequency < 1 || o.Frequency > maxFrequency:
+		return fmt.Errorf("-F is %d: it takes 1 to %d samples a second", o.Frequency, maxFrequency)
+	case !slices.Contains([]string{"cpu-clock", "cycles", "auto"}, o.Event):
+		return fmt.Errorf("--event is %q: it takes cpu-clock, cycles or auto", o.Event)
+	}
+	o.Interval = time.Duration(f.delay * float64(time.Second))
+	o.First = min(first, o.Interval)
+	var errs [3]error
+	o.Filter.PIDs, errs[0] = tasks(o.Procfs, "process", f.processes)
+	o.Filter.TIDs, errs[1] = tasks(o.Procfs, "thread", f.threads)
+	o.Filter.CPUs, errs[2] = cpus(o.Sysfs, f.cpus)
+	return errors.Join(errs[:]...)
+}
+
+// tasks checks that processes or threads exist.
+func tasks(procfs, kind string, ids []uint) (checked []uint32, err error) {
+	for _, id := range ids {
+		if _, err := os.Stat(filepath.Join(procfs, strconv.FormatUint(uint64(id), 10))); err != nil || id>>32 != 0 {
+			return nil, fmt.Errorf("there is no %s %d", kind, id)
+		}
+		checked = append(checked, uint32(id))
+	}
+	return checked, nil
+}
+
+// cpus parses a list of CPUs and checks that they are online.
+func cpus(sysfs, list string) ([]int, error) {
+	if list == "" {
+		return nil, nil
+	}
+	wanted, err := perfring.ParseCPUs(list)
+	if err != nil {
+		return nil, fmt.Errorf("-C: %w: it takes a list such as 0-3,5", err)
+	}
+	online, err := perfring.OnlineCPUs(sysfs)
+	for _, cpu := range wanted {
+		if err == nil && !slices.Contains(online, cpu) {
+			return nil, fmt.Errorf("-C: CPU %d is not online; online are %s", cpu, strings.Trim(fmt.Sprint(online), "[]"))
+		}
+	}
+	return wanted, nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// TestTopAgreesWithPerf samples the same time with perf: of the kernel's samples, those of the
+// idle task left out, no function's share differs by more than three points. It compares where
+// functions begin, so the aliases of one are the same.
+func TestTopAgreesWithPerf(t *testing.T) {
+	needTop(t)
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		t.Skip("perf is not installed: that shares are those of perf is not tested")
+	}
+	kerneltest.Busy(t)
+	const enough, most = 10000, 3.0 // samples, points
+	data := filepath.Join(t.TempDir(), "perf.data")
+	// With the same frequency the timers run in step: one always interrupts the other.
+	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1873",
+		"--no-buildid", "-o", data, "sleep", "20")
+	record.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var said bytes.Buffer
+	record.Stderr = &said
+	require.NoError(t, record.Start())
+	j := topJSON(t, "--duration", "20s", "-F", "1999")
+	require.NoError(t, record.Wait(), said.String())
+
+	symbols := kerneltest.ReadSymbols(t)
+	starts := startsOf(t)
+	ours, theirs := make(map[uint64]float64), make(map[uint64]float64)
+	for _, f := range j.Functions {
+		ours[starts[f.Function]] += 100 * float64(f.Self) / float64(j.Samples.Kernel)
+	}
+	addresses := perfAddresses(t, perf, data)
+	for _, addr := range addresses {
+		_, start := symbols.Below(addr)
+		theirs[start] += 100 / float64(len(addresses))
+	}
+	require.GreaterOrEqual(t, j.Samples.Kernel, int64(enough))
+	require.GreaterOrEqual(t, len(addresses), enough)
+	worst, compared := 0.0, 0
+	for start, share := range theirs {
+		if start == 0 || share < 0.5 && ours[start] < 0.5 {
+			continue
+		}
+		names, _ := symbols.Below(start)
+		assert.InDelta(t, share, ours[start], most, "%v", names)
+		worst = max(worst, math.Abs(share-ours[start]))
+		compared++
+	}
+	for start, share := range ours {
+		if start != 0 && theirs[start] == 0 {
+			assert.LessOrEqual(t, share, most, "only top has %x", start)
+		}
+	}
+	assert.Greater(t, compared, 10, "functions")
+	kerneltest.Figure("top and perf: %d (%d lost) and %d kernel samples, %d functions of 0.5 %% and more, largest difference %.2f points",
+		j.Samples.Kernel, *j.Samples.Lost, len(addresses), compared, worst)
+}
+
+// startsOf returns where the functions of the core kernel and of modules begin. A name that
+// several have has none: 0.
+func startsOf(t *testing.T) map[string]uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/kallsyms")
+	require.NoError(t, err)
+	starts := make(map[string]uint64)
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		addr, err := strconv.ParseUint(fields[0], 16, 64)
+		require.NoError(t, err)
+		if _, again := starts[fields[2]]; again {
+			addr = 0
+		}
+		starts[fields[2]] = addr
+	}
+	return starts
+}
+
+// perfAddresses returns the kernel addresses in perf's file but for those of the idle task.
+func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "pid,ip")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		require.Len(t, fields, 2, lines.Text())
+		if fields[0] == "0" {
+			continue
+		}
+		addr, err := strconv.ParseUint(fields[1], 16, 64)
+		require.NoError(t, err)
+		list = append(list, addr)
+	}
+	return list
+}

@@ -1,0 +1,51 @@
+package bpf
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
+)
+
+// statsOf returns what the kernel counted of a program, and who loaded it.
+func statsOf(t *testing.T, prog *ebpf.Program) (Stats, uint32) {
+	t.Helper()
+	info, err := prog.Info()
+	require.NoError(t, err)
+	id, ok := info.ID()
+	require.True(t, ok)
+	p, err := new(Reader).Program(uint32(id), 0)
+	require.NoError(t, err)
+	return p.Stats, p.Creator
+}
+
+// TestEnableStats: the kernel counts runs for as long as the file is open, and no longer.
+func TestEnableStats(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	prog := kerneltest.LoadBPF(t, kerneltest.LoopProgram("stats_loop", 7, 0))
+	counting, err := EnableStats()
+	require.NoError(t, err)
+	kerneltest.RunBPF(t, prog, 1000)
+	stats, creator := statsOf(t, prog)
+	assert.Equal(t, uint64(1000), stats.Runs)
+	// 4,000 rounds of a multiplication take a microsecond on any machine.
+	assert.Greater(t, stats.RunTime, uint64(1000*1000))
+	assert.Equal(t, uint32(os.Getuid()), creator)
+
+	require.NoError(t, counting.Close())
+	if always, err := os.ReadFile("/proc/sys/kernel/bpf_stats_enabled"); err != nil || strings.TrimSpace(string(always)) != "0" {
+		t.Skipf("kernel.bpf_stats_enabled is %q (%v): that counting ends is not tested", always, err)
+	}
+	require.Eventually(t, func() bool { // other tests have the kernel count for some seconds, too
+		before, _ := statsOf(t, prog)
+		kerneltest.RunBPF(t, prog, 1000)
+		after, _ := statsOf(t, prog)
+		return before == after
+	}, time.Minute, 10*time.Millisecond)
+}
