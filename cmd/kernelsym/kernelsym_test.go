@@ -64,7 +64,7 @@ func TestUsageErrors(t *testing.T) {
 		"view":                        "requires at least 1 arg(s), only received 0",
 		"top a -F 99":                 "--freq is about sampling this machine",
 		"top a --duration 1s":         "--duration is about sampling this machine",
-		"top a -o yaml":               `--output is "yaml"`,
+		"top a -o yaml":               `it takes text or json`,
 		"top --duration -1s":          "--duration is -1s",
 		"top --duration 10":           `missing unit in duration`,
 		"top -F 0":                    "-F is 0: it takes 1 to 100000",

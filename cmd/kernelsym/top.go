@@ -66,9 +66,9 @@ func newTop() *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVarP(&t.count, "count", "n", 25, "number of functions to print, 0 for all")
 	flags.BoolVar(&t.cumulative, "cum", false, "sort by the time that includes what the function called")
-	flags.StringVarP(&t.output, "output", "o", "text", "text or json; json is printed once")
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
-	t.flags.add(flags, &t.options)
+	t.flags.add(cmd, &t.options)
+	outputFlag(cmd, &t.output)
 	t.bpf.add(flags)
 	return cmd
 }
@@ -81,8 +81,6 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case t.count < 0:
 		return fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", t.count)
-	case t.output != "text" && t.output != "json":
-		return fmt.Errorf("--output is %q: it takes text or json", t.output)
 	case t.duration < 0:
 		return fmt.Errorf("--duration is %s: it takes a time, such as 10s", t.duration)
 	case t.bpf.stats && !t.bpf.first:
@@ -112,7 +110,7 @@ func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
 		return err
 	}
-	if t.output == "json" {
+	if t.output == outputJSON {
 		return topview.EncodeJSON(cmd.OutOrStdout(), counts.JSON(t.sort(), t.count))
 	}
 	return counts.Print(cmd.OutOrStdout(), t.sort(), t.count)
@@ -126,7 +124,7 @@ func (t *top) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	out, isFile := cmd.OutOrStdout().(*os.File)
-	if t.duration > 0 || t.output == "json" || !isFile || !term.IsTerminal(int(out.Fd())) {
+	if t.duration > 0 || t.output == outputJSON || !isFile || !term.IsTerminal(int(out.Fd())) {
 		return t.printOnce(ctx, cmd)
 	}
 	window := refreshes * t.options.Interval
@@ -164,7 +162,7 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}
-	if t.output == "json" {
+	if t.output == outputJSON {
 		return topview.EncodeJSON(cmd.OutOrStdout(), view.JSON(t.count))
 	}
 	return topview.Print(cmd.OutOrStdout(), view, t.sort(), t.count)

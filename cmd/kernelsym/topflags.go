@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -27,7 +27,8 @@ type topFlags struct {
 // topFlagNames are the names of those flags.
 var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs"}
 
-func (f *topFlags) add(flags *pflag.FlagSet, o *live.Options) {
+func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
+	flags := cmd.Flags()
 	flags.UintSliceVarP(&f.processes, "pid", "p", nil, "sample only these processes with all their threads, such as 12,34")
 	flags.UintSliceVarP(&f.threads, "tid", "t", nil, "sample only these threads")
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample only these CPUs, such as 0-3,5")
@@ -35,8 +36,7 @@ func (f *topFlags) add(flags *pflag.FlagSet, o *live.Options) {
 	flags.Float64VarP(&f.delay, "delay", "d", 2, "seconds between two refreshes")
 	flags.StringVarP(&o.Event, "event", "e", "cpu-clock",
 		"cpu-clock samples by a timer, cycles by the CPU's counter, also where interrupts are disabled, auto by the better one there is")
-	flags.StringVar(&o.Procfs, "procfs", "/proc", "path where the host's /proc is mounted")
-	flags.StringVar(&o.Sysfs, "sysfs", "/sys", "path where the host's /sys is mounted")
+	machineFlags(cmd, &o.Procfs, &o.Sysfs)
 }
 
 // first is the time until the first table, if the delay is not shorter.
