@@ -171,7 +171,12 @@ func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 	answers := bufio.NewReader(results)
 	_, err = answers.ReadString('\n') // the sources have said how they are
 	if err == nil {
-		since, brief := loadMore(t)
+		since, brief, ok := loadMore(t)
+		if !ok {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			return outcome{Disturbed: true}
+		}
 		require.NoError(t, json.NewEncoder(stdin).Encode(append(brief, since)))
 		err = json.NewDecoder(answers).Decode(&o)
 	}

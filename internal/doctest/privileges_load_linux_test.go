@@ -15,8 +15,8 @@ import (
 )
 
 // loadMore loads programs, of which the last one stays until the test ends, and
-// returns where they lie, as the kernel's records say.
-func loadMore(t *testing.T) (stays place, brief []place) {
+// returns where they lie, as the kernel's records say. ok is false if records were lost.
+func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 	t.Helper()
 	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
 	require.NoError(t, err)
@@ -41,7 +41,11 @@ func loadMore(t *testing.T) (stays place, brief []place) {
 		deadline := time.Now().Add(time.Minute)
 		require.NoError(t, reader.Wait(t.Context(), deadline))
 		require.True(t, time.Now().Before(deadline), "the kernel tells of programs")
-		for _, r := range reader.Drain().Records {
+		batch := reader.Drain()
+		if len(batch.Blind) > 0 {
+			return place{}, nil, false
+		}
+		for _, r := range batch.Records {
 			if r.Type != perfring.TypeKsymbol {
 				continue
 			}
@@ -66,5 +70,5 @@ func loadMore(t *testing.T) (stays place, brief []place) {
 		p.At += (gone[tag] - p.At) / 2 // the clock is read once for each reader
 		brief = append(brief, p)
 	}
-	return stays, brief
+	return stays, brief, true
 }

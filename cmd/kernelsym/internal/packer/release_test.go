@@ -135,7 +135,7 @@ func TestReleaseThatIsNotInstalled(t *testing.T) {
 	assert.Empty(t, jobs)
 	for _, odd := range []string{"", "..", "../etc", "%s", ".hidden"} {
 		_, err = packer.Release(root, odd)
-		require.ErrorContains(t, err, "no release", odd)
+		require.ErrorContains(t, err, "is not a kernel release", odd)
 	}
 
 	buildCore(t, filepath.Join(root, "boot/vmlinux-6.13.0"))
