@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -206,5 +207,6 @@ func chainsAgree(f frame, chain []symbolized) bool {
 		}
 	}
 	outermost := len(chain) - 1
-	return pack.Agree(f.Lines[outermost].System, chain[outermost].FunctionName)
+	name := strings.TrimPrefix(chain[outermost].FunctionName, "__pi_") // a twin loses to the plain name (contract 3.1)
+	return pack.Agree(f.Lines[outermost].System, name)
 }
