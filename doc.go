@@ -57,6 +57,6 @@
 // internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
 // internal/realtime (clocks), internal/pack and internal/packs (what debug information
 // adds, and where it comes from), internal/rewrite (the changes to a message),
-// kernelsymprocessor (the component). kernelstackreceiver, which samples kernel stacks, and
-// cmd/kernelsym, the operator's tool, can be read on their own.
+// kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver, which
+// sample kernel stacks, and cmd/kernelsym, the operator's tool, can be read on their own.
 package kernelsym

@@ -21,6 +21,5 @@
 // perf does: then a CPU that has little to do gets as many samples as a busy one, and how
 // long each of them stands for is not known.
 //
-// A [Sampler] reads the perf rings, names threads (threads), and collects samples in a
-// message; kernelStacks sends that on and counts. The tool's command top runs a Sampler, too.
+// Package kernelstack samples; kernelStacks sends its messages on and counts.
 package kernelstackreceiver

@@ -15,12 +15,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
-
-// pollInterval is the time after which the rings are read even if none is half
-// full: threads must be named while they live.
-const pollInterval = 200 * time.Millisecond
 
 // kernelStacks samples kernel stacks and sends them on. Its methods are safe for
 // concurrent use.
@@ -115,11 +112,17 @@ func (r *kernelStacks) run(ctx context.Context, host component.Host) {
 // sample samples until ctx is done or the rings cannot be read. It calls started when they
 // are open.
 func (r *kernelStacks) sample(ctx context.Context, started func()) error {
-	s := Sampler{Config: r.config, Version: r.version, Send: r.send, Started: func(event string) {
-		r.logger.Info("Sampling kernel stacks",
-			zap.Bool("cycles", event == eventCycles), zap.Int("frequency", r.config.Frequency))
-		started()
-	}}
+	s := kernelstack.Sampler{
+		Options: r.config.options(),
+		Scope:   metadata.ScopeName,
+		Version: r.version,
+		Send:    r.send,
+		Started: func(event string) {
+			r.logger.Info("Sampling kernel stacks",
+				zap.Bool("cycles", event == kernelstack.EventCycles), zap.Int("frequency", r.config.Frequency))
+			started()
+		},
+	}
 	return s.Run(ctx)
 }
 
@@ -135,7 +138,7 @@ const (
 const sendTimeout = 5 * time.Second
 
 // send counts what a message says and sends it on.
-func (r *kernelStacks) send(ctx context.Context, m *Message) {
+func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	if m.NoStack > 0 {

@@ -21,8 +21,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
-	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
@@ -77,7 +77,8 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 	require.NoError(t, err)
 	own, ownNames := 0, map[string]bool{}
 	for _, pd := range sink.AllProfiles() {
-		checkSent(t, pd)
+		require.NoError(t, rewritetest.CheckSent(pd))
+		require.NoError(t, rewritetest.CheckTidy(pd))
 		assert.Equal(t, metadata.ScopeName, pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Scope().Name())
 		profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 		from := uint64(profile.Time())
@@ -93,11 +94,11 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 			attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
 			require.NoError(t, err)
 			raw := attributes.AsRaw()
-			_, err = os.Stat(fmt.Sprintf("/sys/devices/system/cpu/cpu%d", raw[keyCPU]))
+			_, err = os.Stat(fmt.Sprintf("/sys/devices/system/cpu/cpu%d", raw["cpu.logical_number"]))
 			require.NoError(t, err)
-			if raw[keyPID] == self {
+			if raw["process.pid"] == self {
 				own++
-				name, _ := raw[keyThreadName].(string)
+				name, _ := raw["thread.name"].(string)
 				ownNames[name] = true
 			}
 		}
@@ -121,7 +122,8 @@ func TestSamplesOfAMessageAreCapped(t *testing.T) {
 	sink := new(consumertest.ProfilesSink)
 	r, _ := start(t, c, sink)
 	for _, pd := range waitForProfiles(t, sink, 3)[:3] {
-		checkSent(t, pd)
+		require.NoError(t, rewritetest.CheckSent(pd))
+		require.NoError(t, rewritetest.CheckTidy(pd))
 		events := 0
 		for _, s := range rewritetest.Samples(pd) {
 			events += len(s.Timestamps)
@@ -143,7 +145,7 @@ func TestWhatIsLeftIsSentAtTheEnd(t *testing.T) {
 	assert.Empty(t, sink.AllProfiles())
 	require.NoError(t, r.Shutdown(context.Background()))
 	require.Len(t, sink.AllProfiles(), 1)
-	checkSent(t, sink.AllProfiles()[0])
+	require.NoError(t, rewritetest.CheckSent(sink.AllProfiles()[0]))
 	assert.NotEmpty(t, rewritetest.Samples(sink.AllProfiles()[0]))
 }
 
@@ -166,9 +168,7 @@ func TestRefusalsAreNotAllLogged(t *testing.T) {
 	r, err := newReceiver(set, config(), consumertest.NewErr(errors.New("no room")))
 	require.NoError(t, err)
 	for range 1000 {
-		m := newMessage(perfring.Sampling{Frequency: 100}, "")
-		m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}, 1, "")
-		r.send(t.Context(), &Message{Profiles: m.finish(1, 2), Samples: m.events})
+		r.send(t.Context(), &kernelstack.Message{Profiles: pprofile.NewProfiles(), Samples: 1})
 	}
 	lines := log.All()
 	require.Len(t, lines, 10)

@@ -12,12 +12,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
-	"github.com/kernelsym/kernelsym/kernelstackreceiver"
 )
 
 // Options say what to sample.
@@ -77,8 +77,8 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	//nolint:contextcheck // the last batch gets names after ctx is done
 	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
 	defer s.cache.Stop() //nolint:contextcheck // likewise
-	sampler := kernelstackreceiver.Sampler{
-		Config:  o.config(),
+	sampler := kernelstack.Sampler{
+		Options: o.sampling(),
 		First:   o.First,
 		User:    true,
 		Keep:    o.Filter.keeps,
@@ -96,12 +96,17 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 // then holds the samples of a second.
 const bytesPerSample = 256
 
-func (o *Options) config() *kernelstackreceiver.Config {
-	c := kernelstackreceiver.NewFactory().CreateDefaultConfig().(*kernelstackreceiver.Config)
-	c.Procfs, c.Sysfs = o.Procfs, o.Sysfs
-	c.Event, c.Frequency, c.Interval = o.Event, o.Frequency, o.Interval
-	c.Buffer = max(c.Buffer, o.Frequency*bytesPerSample)
-	return c
+// minBuffer is the number of bytes that each ring has at least.
+const minBuffer = 64 << 10
+
+// maxSamples is the number of samples in a batch at most.
+const maxSamples = 20_000
+
+func (o *Options) sampling() kernelstack.Options {
+	return kernelstack.Options{
+		Event: o.Event, Frequency: o.Frequency, Interval: o.Interval, MaxSamples: maxSamples,
+		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
+	}
 }
 
 // keeps reports whether a sample counts.
@@ -123,7 +128,7 @@ type session struct {
 }
 
 // name puts names on a message and passes it on.
-func (s *session) name(ctx context.Context, m *kernelstackreceiver.Message) {
+func (s *session) name(ctx context.Context, m *kernelstack.Message) {
 	if !s.ready {
 		s.ready = true
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)

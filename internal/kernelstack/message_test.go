@@ -1,15 +1,13 @@
-package kernelstackreceiver
+package kernelstack
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -22,7 +20,7 @@ const (
 )
 
 // checkSent checks what must hold for every message that is sent: all that is in it was
-// made by the receiver.
+// made here.
 func checkSent(t *testing.T, pd pprofile.Profiles) {
 	t.Helper()
 	require.NoError(t, rewritetest.CheckSent(pd))
@@ -30,7 +28,7 @@ func checkSent(t *testing.T, pd pprofile.Profiles) {
 }
 
 func TestMessage(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "1.2.3")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	m.add(&r, 1000, "worker")
 	m.add(&r, 2000, "worker")
@@ -66,7 +64,7 @@ func TestMessage(t *testing.T) {
 // TestProfileCoversItsSamples has samples outside the time that a message was
 // collected in, as they come about when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	m.add(&r, 2000, "")
 	m.add(&r, 400, "")
@@ -75,7 +73,7 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5601), profile.DurationNano(), "the last is before the end")
 
-	empty := newMessage(perfring.Sampling{Frequency: 100}, "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	empty := newMessage(perfring.Sampling{Frequency: 100}, "scope", "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Zero(t, empty.DurationNano())
 }
 
@@ -84,7 +82,7 @@ func TestProfileCoversItsSamples(t *testing.T) {
 func TestCyclesAreTime(t *testing.T) {
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	of := func(event perfring.Sampling) pprofile.Profiles {
-		m := newMessage(event, "")
+		m := newMessage(event, "scope", "")
 		m.profile.SetProfileID(pprofile.ProfileID{})
 		m.add(&r, 1, "")
 		return m.finish(1, 2)
@@ -95,7 +93,7 @@ func TestCyclesAreTime(t *testing.T) {
 // TestGuest: what a CPU did in a guest is one frame with a name. It is a kernel's frame, as
 // Elastic takes none without a type, and the thread is in the kernel for all that it sees.
 func TestGuest(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM")
@@ -111,7 +109,7 @@ func TestGuest(t *testing.T) {
 
 // TestTaskWithoutNumber: one that has all but exited has none.
 func TestTaskWithoutNumber(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "")
+	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	m.add(&perfring.Record{PID: perfring.NoTask, TID: perfring.NoTask, CPU: 1, Stack: []uint64{leaf}}, 1, "")
 	pd := m.finish(1, 2)
 	s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
@@ -148,46 +146,4 @@ func TestThreads(t *testing.T) {
 		note(perfring.Record{Type: perfring.TypeComm, TID: i, Comm: "x"})
 	}
 	assert.LessOrEqual(t, len(threads.names), maxThreads)
-}
-
-func TestConfig(t *testing.T) {
-	load := func(raw map[string]any) (*Config, error) {
-		c := createDefaultConfig().(*Config)
-		if err := confmap.NewFromStringMap(raw).Unmarshal(c); err != nil {
-			return nil, err
-		}
-		return c, confmap.Validate(c)
-	}
-	c, err := load(nil)
-	require.NoError(t, err)
-	assert.Equal(t, &Config{
-		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
-	}, c)
-	assert.Equal(t, []perfring.Sampling{{Frequency: 97}}, c.events())
-
-	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true})
-	require.NoError(t, err)
-	assert.Equal(t, []perfring.Sampling{{Frequency: 10, Cycles: true, Idle: true}, {Frequency: 10, Idle: true}}, c.events())
-	c, err = load(map[string]any{"event": "cycles"})
-	require.NoError(t, err)
-	assert.Equal(t, []perfring.Sampling{{Frequency: 97, Cycles: true}}, c.events())
-
-	for want, wrong := range map[string]map[string]any{
-		"frequency is 0: it must be an integer from 1 to 100000":       {"frequency": 0},
-		"frequency is 100001: it must be an integer from 1 to 100000":  {"frequency": 100001},
-		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
-		"interval: 5 needs a unit, such as 5s":                         {"interval": 5},
-		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
-		"buffer is 4095: it must be an integer of at least 4096":       {"buffer": 4095},
-		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},
-		`procfs is "proc": it must be an absolute path, such as /proc`: {"procfs": "proc"},
-		`sysfs is "sys": it must be an absolute path, such as /sys`:    {"sysfs": "sys"},
-		"frequencies": {"frequencies": 97},
-	} {
-		_, err := load(wrong)
-		require.ErrorContains(t, err, want)
-	}
-	_, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": 4096})
-	require.NoError(t, err, "the limits themselves are accepted")
 }

@@ -1,4 +1,4 @@
-package kernelstackreceiver
+package kernelstack
 
 import (
 	"bytes"

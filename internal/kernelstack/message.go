@@ -1,4 +1,4 @@
-package kernelstackreceiver
+package kernelstack
 
 import (
 	"crypto/rand"
@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
 // message collects samples in a profile.
@@ -63,7 +62,7 @@ const guestName = "[guest]"
 
 // newMessage returns an empty message of samples of the event. What it counts, and the
 // period, are those of the OTel eBPF profiler: not all consumers take others for time.
-func newMessage(event perfring.Sampling, version string) *message {
+func newMessage(event perfring.Sampling, scopeName, version string) *message {
 	m := &message{
 		profiles:   pprofile.NewProfiles(),
 		strings:    map[string]int32{"": 0},
@@ -83,7 +82,7 @@ func newMessage(event perfring.Sampling, version string) *message {
 	m.dict.LinkTable().AppendEmpty()
 
 	scope := m.profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty()
-	scope.Scope().SetName(metadata.ScopeName)
+	scope.Scope().SetName(scopeName)
 	scope.Scope().SetVersion(version)
 	m.profile = scope.Profiles().AppendEmpty()
 	m.profile.SetProfileID(newProfileID())

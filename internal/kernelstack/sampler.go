@@ -1,4 +1,4 @@
-package kernelstackreceiver
+package kernelstack
 
 import (
 	"context"
@@ -10,12 +10,24 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// A Sampler samples kernel stacks. The receiver runs one, and so does the command
-// `kernelsym top`; others use NewFactory. Its fields must not change while it runs.
+// Options say what is sampled. See the receiver's configuration for the values.
+type Options struct {
+	Event      string // EventClock, EventCycles, or EventAuto
+	Frequency  int    // samples a second on each CPU
+	Idle       bool
+	Buffer     int // bytes of each CPU's ring
+	Interval   time.Duration
+	MaxSamples int // in a message
+
+	Procfs, Sysfs string // paths where they are mounted
+}
+
+// A Sampler samples kernel stacks. Its fields must not change while it runs.
 type Sampler struct {
-	Config  *Config
-	Version string        // of the scope in messages
-	First   time.Duration // interval of the first message, 0 for Config.Interval
+	Options
+
+	Scope, Version string        // in messages
+	First          time.Duration // interval of the first message, 0 for Interval
 
 	// User also takes samples of user code with the timer. Messages only count them.
 	User bool
@@ -41,11 +53,33 @@ type Message struct {
 	Start, End time.Time // End is not part of the interval
 }
 
-// The events, by their names in the configuration.
+// The events to sample by.
 const (
-	eventCycles = "cycles"
-	eventClock  = "cpu-clock"
+	EventCycles = "cycles"
+	EventClock  = "cpu-clock"
+	EventAuto   = "auto" // cycles, or the clock where there is no counter
 )
+
+// window is the time that samples are held back to sort those of all CPUs.
+const window = 2 * time.Millisecond
+
+// events returns the events to sample by, the one to try first first.
+func (o *Options) events() []perfring.Sampling {
+	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle}
+	cycles := clock
+	cycles.Cycles = true
+	switch o.Event {
+	case EventCycles:
+		return []perfring.Sampling{cycles}
+	case EventClock:
+		return []perfring.Sampling{clock}
+	}
+	return []perfring.Sampling{cycles, clock}
+}
+
+func (o *Options) ringOptions(event perfring.Sampling) perfring.Options {
+	return perfring.Options{Event: event, BytesPerCPU: o.Buffer, Window: window, SysFS: o.Sysfs}
+}
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
 func (s *Sampler) Run(ctx context.Context) error {
@@ -54,9 +88,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name := eventClock
+	name := EventClock
 	if event.Cycles {
-		name = eventCycles
+		name = EventCycles
 	}
 	s.Started(name)
 	err = newSession(s, rings, event, start).run(ctx)
@@ -66,9 +100,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 // open opens the rings with the first event that this machine has.
 func (s *Sampler) open() (*perfring.Reader, perfring.Sampling, error) {
 	var errs []error
-	for _, event := range s.Config.events() {
+	for _, event := range s.events() {
 		event.User = s.User
-		rings, err := perfring.Open(s.Config.ringOptions(event))
+		rings, err := perfring.Open(s.ringOptions(event))
 		if err == nil {
 			return rings, event, nil
 		}
@@ -92,12 +126,16 @@ type session struct {
 	refresh time.Time // when to look for CPUs that came online
 }
 
+// pollInterval is the time after which the rings are read even if none is half
+// full: threads must be named while they live.
+const pollInterval = 200 * time.Millisecond
+
 // refreshInterval is the time between two looks at which CPUs are online.
 const refreshInterval = time.Second
 
 // newSession returns a session with rings of the event, which were opened after start.
 func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, start time.Time) *session {
-	n := &session{Sampler: s, rings: rings, event: event, threads: newThreads(s.Config.Procfs)}
+	n := &session{Sampler: s, rings: rings, event: event, threads: newThreads(s.Procfs)}
 	n.begin(start)
 	if s.First > 0 {
 		n.flush = start.Add(s.First)
@@ -106,9 +144,9 @@ func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, sta
 }
 
 func (s *session) begin(start time.Time) {
-	s.message = newMessage(s.event, s.Version)
+	s.message = newMessage(s.event, s.Scope, s.Version)
 	s.counts = Message{Start: start}
-	s.flush = time.Now().Add(s.Config.Interval)
+	s.flush = time.Now().Add(s.Interval)
 }
 
 // run reads records until ctx is done; then it sends on what is left.
@@ -165,7 +203,7 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 		s.counts.NoStack++
 		return
 	}
-	if s.message.events == s.Config.MaxSamples {
+	if s.message.events == s.MaxSamples {
 		s.send(ctx, time.Unix(0, unixNano))
 	}
 	s.message.add(r, uint64(unixNano), s.threads.name(r.TID))

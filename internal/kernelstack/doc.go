@@ -1,0 +1,5 @@
+// Package kernelstack samples the stacks of the kernel on all CPUs and makes profiles of them.
+// The receiver "kernelstack" sends these on, and the tool's command top counts them.
+//
+// A Sampler reads the perf rings, names threads (threads), and collects samples in a message.
+package kernelstack

@@ -1,0 +1,61 @@
+package kernelstack
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// records are some of each kind.
+var records = []perfring.Record{
+	{Type: perfring.TypeThrottle, Time: 3},
+	{Type: perfring.TypeThrottle, Time: 4},
+	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
+	{Type: perfring.TypeSample, Time: 6, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
+	{Type: perfring.TypeSample, Time: 7, PID: 10, TID: 11}, // of user code, for one
+	{Type: perfring.TypeSample, Time: 8, PID: 12, TID: 12, Guest: true},
+}
+
+// TestSampler feeds a sampler records that cannot be had at will: what is in no message is
+// counted.
+func TestSampler(t *testing.T) {
+	var sent []*Message
+	sampler := &Sampler{
+		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
+		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now())
+	s.add(t.Context(), perfring.Batch{Records: records, Lost: 42})
+	s.send(t.Context(), time.Now())
+
+	require.Len(t, sent, 1)
+	m := sent[0]
+	assert.Equal(t, []uint64{2, 1, 42, 2}, []uint64{uint64(m.Samples), uint64(m.NoStack), m.Lost, uint64(m.Throttled)})
+	checkSent(t, m.Profiles)
+	samples := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
+	require.Equal(t, 2, samples.Len())
+	dict := m.Profiles.Dictionary()
+	attributes, err := pprofile.FromAttributeIndices(dict.AttributeTable(), samples.At(0), dict)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{
+		"process.pid": int64(10), "thread.id": int64(11), "thread.name": "worker", "cpu.logical_number": int64(0),
+	}, attributes.AsRaw())
+}
+
+// TestEvents: by which events the sampler tries to sample, and in which order.
+func TestEvents(t *testing.T) {
+	for event, want := range map[string][]perfring.Sampling{
+		EventClock:  {{Frequency: 10, Idle: true}},
+		EventCycles: {{Frequency: 10, Cycles: true, Idle: true}},
+		EventAuto:   {{Frequency: 10, Cycles: true, Idle: true}, {Frequency: 10, Idle: true}},
+	} {
+		o := Options{Event: event, Frequency: 10, Idle: true}
+		assert.Equal(t, want, o.events())
+	}
+}

@@ -1,0 +1,53 @@
+package kernelstackreceiver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
+)
+
+func TestConfig(t *testing.T) {
+	load := func(raw map[string]any) (*Config, error) {
+		c := createDefaultConfig().(*Config)
+		if err := confmap.NewFromStringMap(raw).Unmarshal(c); err != nil {
+			return nil, err
+		}
+		return c, confmap.Validate(c)
+	}
+	c, err := load(nil)
+	require.NoError(t, err)
+	assert.Equal(t, &Config{
+		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
+		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
+	}, c)
+
+	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true})
+	require.NoError(t, err)
+	assert.Equal(t, kernelstack.Options{
+		Event: kernelstack.EventAuto, Frequency: 10, Idle: true, Buffer: 65536,
+		Interval: 5 * time.Second, MaxSamples: 20000, Procfs: "/proc", Sysfs: "/sys",
+	}, c.options())
+
+	for want, wrong := range map[string]map[string]any{
+		"frequency is 0: it must be an integer from 1 to 100000":       {"frequency": 0},
+		"frequency is 100001: it must be an integer from 1 to 100000":  {"frequency": 100001},
+		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
+		"interval: 5 needs a unit, such as 5s":                         {"interval": 5},
+		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
+		"buffer is 4095: it must be an integer of at least 4096":       {"buffer": 4095},
+		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},
+		`procfs is "proc": it must be an absolute path, such as /proc`: {"procfs": "proc"},
+		`sysfs is "sys": it must be an absolute path, such as /sys`:    {"sysfs": "sys"},
+		"frequencies": {"frequencies": 97},
+	} {
+		_, err := load(wrong)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": 4096})
+	require.NoError(t, err, "the limits themselves are accepted")
+}
