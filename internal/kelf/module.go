@@ -59,7 +59,7 @@ func (f *File) layout() error {
 		}
 		if isSizedAtLoad(f.info.Arch, s.Name) {
 			// How far the sections before it are from those behind it is not known.
-			if f.textSection() >= 0 {
+			if textSection(f.info.Sections) >= 0 {
 				f.pltFollows = true
 				continue
 			}
@@ -88,15 +88,15 @@ func (f *File) layout() error {
 		f.info.Sections = append(f.info.Sections, section)
 	}
 	f.info.Extent.End = uint32(size)
-	if text := f.textSection(); text >= 0 {
+	if text := textSection(f.info.Sections); text >= 0 {
 		f.info.Base = f.info.Sections[text].Start
 	}
 	return nil
 }
 
-// textSection returns the number of .text in the information, -1 if it is not there.
-func (f *File) textSection() int {
-	return slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
+// textSection returns the index of .text, -1 if it is not there.
+func textSection(sections []pack.Section) int {
+	return slices.IndexFunc(sections, func(s pack.Section) bool { return s.Name == ".text" })
 }
 
 // isSizedAtLoad reports whether the kernel decides how long a section is when it loads the

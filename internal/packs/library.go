@@ -24,6 +24,16 @@ type library struct {
 	isNew bool // since list was called
 }
 
+// has reports whether the pack of a build is open, and was read from a file, if there is one.
+func (l *library) has(buildID string, f *file) bool {
+	o := l.packs[buildID]
+	if o == nil || f != nil && !f.isSame(o.info) {
+		return false
+	}
+	o.looked = time.Now()
+	return true
+}
+
 // opened is a pack in a library.
 type opened struct {
 	*pack.Pack

@@ -30,15 +30,18 @@ func (s *Store) look(_ context.Context, id wishID) {
 // openKept opens the pack of a build that is in the directory, unless it is open.
 func (s *Store) openKept(buildID string) error {
 	f, err := s.dir.find(buildID)
-	switch {
-	case err == nil:
+	if err == nil {
 		defer f.Close()
-		if s.isOpen(buildID, f) {
-			return nil
-		}
-	case errors.Is(err, errNotFound) && s.isOpen(buildID, nil):
-		return nil // what is open needs no file
-	default:
+	} else if !errors.Is(err, errNotFound) {
+		return err
+	}
+	s.mu.Lock()
+	isOpen := s.open.has(buildID, f) // what is open needs no file
+	s.mu.Unlock()
+	switch {
+	case isOpen:
+		return nil
+	case err != nil:
 		return err
 	}
 	if err := s.load(f, f.info.Size(), f.info, buildID); err != nil {
@@ -46,18 +49,6 @@ func (s *Store) openKept(buildID string) error {
 	}
 	f.touch()
 	return nil
-}
-
-// isOpen reports whether the pack of a build is open, and was read from a file, if there is one.
-func (s *Store) isOpen(buildID string, f *file) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.open.packs[buildID]
-	if o == nil || f != nil && !f.isSame(o.info) {
-		return false
-	}
-	o.looked = time.Now()
-	return true
 }
 
 // load reads a pack of size bytes, and has it be used if it is of that build. info is of the
