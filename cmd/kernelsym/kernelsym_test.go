@@ -67,7 +67,7 @@ func TestUsageErrors(t *testing.T) {
 		"top a -o yaml":               `it takes text or json`,
 		"top --duration -1s":          "--duration is -1s",
 		"top --duration 10":           `missing unit in duration`,
-		"top -F 0":                    "-F is 0: it takes 1 to 100000",
+		"top -F 0":                    "-F is 0: it takes 1 to 5000",
 		"top -d 0":                    "-d is 0: it takes 0.1 to 3600 seconds",
 		"top -e clock":                `--event is "clock"`,
 		"top -C 1-0,x":                "it takes a list such as 0-3,5",

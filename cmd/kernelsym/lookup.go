@@ -44,8 +44,8 @@ func newLookup() *cobra.Command {
 			"Relative addresses in profiles that kernelsym wrote need no --caller: they are those of the calls.\n\n" +
 			"With --pack, the pack of an image adds the functions that were inlined at the address, the\n" +
 			"innermost first, and source lines. Names and relative addresses are then looked up in the packs\n" +
-			"alone, so they can be those of another machine, and nothing of this one is read. With --text, so\n" +
-			"are absolute addresses, which must be those of a core kernel.\n\n" +
+			"alone, so they can be those of another machine, and nothing of this one is read. With --text,\n" +
+			"absolute addresses are looked up in the packs, too. They must be addresses of the core kernel.\n\n" +
 			"The exit status is 1 if an argument cannot be read, or no function has the name.",
 		Example: "  kernelsym lookup ffffffff81248080 0xffffffff813c59a6\n" +
 			"  kernelsym lookup vfs_read 'bpf_prog_*' --output json\n" +

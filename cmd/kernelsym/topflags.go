@@ -45,7 +45,7 @@ const first = 500 * time.Millisecond
 const (
 	minDelay     = 0.1
 	maxDelay     = 3600
-	maxFrequency = 100000
+	maxFrequency = 5000 // beyond it, a machine does little but take samples
 )
 
 // apply checks the flags and puts them into the options.

@@ -96,8 +96,10 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "pid,ip")
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var said bytes.Buffer
+	cmd.Stderr = &said
 	out, err := cmd.Output()
-	require.NoError(t, err)
+	require.NoError(t, err, said.String())
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		require.Len(t, fields, 2, lines.Text())

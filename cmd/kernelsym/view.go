@@ -32,7 +32,7 @@ func newView() *cobra.Command {
 		Short: "Show the flame graph of profiles in files",
 		Long: "Serve the flame graph of all samples to a browser, until an interrupt (Ctrl-C), or write it to\n" +
 			"files. " + filesHelp + "\n\n" +
-			"Colours tell the core kernel, modules, BPF and user space apart. A kernel frame without a name is\n" +
+			"Colors tell the core kernel, modules, BPF and user space apart. A kernel frame without a name is\n" +
 			"drawn as \"[no name]\" with its module and offset. A function that was inlined has a frame of its\n" +
 			"own, marked \"(inlined)\". In a browser, a click on a frame zooms in, and Esc zooms out.",
 		Example: "  kernelsym view profiles.json\n" +

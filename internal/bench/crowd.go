@@ -99,7 +99,12 @@ func benchRefresh(source *bpfprog.Source) error {
 	ready, ended := make(chan struct{}), make(chan error)
 	var once sync.Once
 	go func() { ended <- source.Run(ctx, func(symcache.Update) { once.Do(func() { close(ready) }) }) }()
-	<-ready
+	select {
+	case <-ready:
+	case err := <-ended:
+		stop(nil)
+		return err
+	}
 	best := time.Hour
 	for range 1000 {
 		began := wall()

@@ -1,6 +1,7 @@
 package kelf
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"math"
@@ -48,32 +49,25 @@ func ModuleName(file string) (string, bool) {
 // layout gives each section its address, and sections of code their pack address.
 func (f *File) layout() error {
 	f.bases = make([]uint64, len(f.elf.Sections))
-	size := uint64(0)
+	from, to := f.knownCode()
+	f.pltFollows = to < len(f.elf.Sections)
+	size, firstAlign := uint64(0), uint64(0)
 	for i, s := range f.elf.Sections {
 		if s.Flags&elf.SHF_ALLOC == 0 {
 			continue
 		}
 		f.bases[i] = dataBase + dataStep*uint64(i)
-		if s.Flags&elf.SHF_EXECINSTR == 0 || strings.HasPrefix(s.Name, ".init") || f.pltFollows {
-			continue
-		}
-		if isSizedAtLoad(f.info.Arch, s.Name) {
-			// How far the sections before it are from those behind it is not known.
-			if textSection(f.info.Sections) >= 0 {
-				f.pltFollows = true
-				continue
-			}
-			for j := range f.bases[:i] {
-				if f.elf.Sections[j].Flags&elf.SHF_ALLOC != 0 {
-					f.bases[j] = dataBase + dataStep*uint64(j)
-				}
-			}
-			size, f.areas, f.info.Sections = 0, nil, nil
+		if i < from || i >= to || s.Flags&elf.SHF_EXECINSTR == 0 || strings.HasPrefix(s.Name, ".init") {
 			continue
 		}
 		align := max(s.Addralign, 1)
 		if align&(align-1) != 0 || align > math.MaxUint32 || s.Size > math.MaxUint32 {
 			return fmt.Errorf("section %s: %d bytes aligned to %d", s.Name, s.Size, align)
+		}
+		if firstAlign = cmp.Or(firstAlign, align); from > 0 && align > firstAlign {
+			// How many bytes there are before it depends on where the first one begins.
+			to, f.pltFollows = i, false
+			continue
 		}
 		start := (size + align - 1) &^ (align - 1)
 		if size = start + s.Size; size > math.MaxUint32 {
@@ -88,15 +82,29 @@ func (f *File) layout() error {
 		f.info.Sections = append(f.info.Sections, section)
 	}
 	f.info.Extent.End = uint32(size)
-	if text := textSection(f.info.Sections); text >= 0 {
+	text := slices.IndexFunc(f.info.Sections, func(s pack.Section) bool { return s.Name == ".text" })
+	if text >= 0 {
 		f.info.Base = f.info.Sections[text].Start
 	}
 	return nil
 }
 
-// textSection returns the index of .text, -1 if it is not there.
-func textSection(sections []pack.Section) int {
-	return slices.IndexFunc(sections, func(s pack.Section) bool { return s.Name == ".text" })
+// knownCode returns the numbers of the first section and of the one after the last whose
+// distances from .text the file tells: those between sections that are sized at load. Without
+// .text, addresses count from the first section of code.
+func (f *File) knownCode() (from, to int) {
+	to = len(f.elf.Sections)
+	text := slices.IndexFunc(f.elf.Sections, func(s *elf.Section) bool { return s.Name == ".text" && s.Size > 0 })
+	for i, s := range f.elf.Sections {
+		switch {
+		case !isSizedAtLoad(f.info.Arch, s.Name):
+		case i < text:
+			from = i + 1
+		default:
+			return from, i
+		}
+	}
+	return from, to
 }
 
 // isSizedAtLoad reports whether the kernel decides how long a section is when it loads the

@@ -71,21 +71,34 @@ func TestContract_3_2_SymbolsOfAModule(t *testing.T) {
 }
 
 // TestContract_3_2_PLTBeforeTheCode: what lies behind .plt is laid out from there, and ends where
-// the file says: how much of a page .plt takes is not known.
+// the file says: how much of a page .plt takes is not known. Without .text, offsets would count
+// from .plt, and there is no pack.
 func TestContract_3_2_PLTBeforeTheCode(t *testing.T) {
-	name := build(t, "plt.ko", "-c", "testdata/plt.S")
-	out, err := exec.CommandContext(t.Context(), "objcopy", "-R.text", "--rename-section=.text.run=.text", name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	file, err := os.OpenFile(name, os.O_WRONLY, 0)
+	arm64 := func(args ...string) *kelf.File {
+		name := build(t, "plt.ko", "-c", "testdata/plt.S")
+		out, err := exec.CommandContext(t.Context(), "objcopy", append(args, name)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		const machine = 18 // offset of e_machine
+		_, err = file.WriteAt(binary.LittleEndian.AppendUint16(nil, uint16(elf.EM_AARCH64)), machine)
+		require.NoError(t, errors.Join(err, file.Close()))
+		return open(t, name)
+	}
+	info, symbols, err := arm64("-R.text", "--rename-section=.text.run=.text").Symbols()
 	require.NoError(t, err)
-	const machine = 18 // offset of e_machine
-	_, err = file.WriteAt(binary.LittleEndian.AppendUint16(nil, uint16(elf.EM_AARCH64)), machine)
-	require.NoError(t, errors.Join(err, file.Close()))
-	info, symbols, err := open(t, name).Symbols()
+	assert.Equal(t, []pack.Symbol{
+		{Range: pack.Range{Start: 0, End: 24}, Name: "run"}, {Range: pack.Range{Start: 24, End: 32}, Name: "stop"},
+	}, symbols)
+	assert.Equal(t, []pack.Section{
+		{Name: ".text", Range: pack.Range{End: 20}}, {Name: ".exit.text", Range: pack.Range{Start: 24, End: 32}},
+	}, info.Sections, "a section with a larger alignment can be at another distance")
+	assert.Equal(t, pack.Range{End: 32}, info.Extent)
+
+	info, symbols, err = arm64().Symbols()
 	require.NoError(t, err)
-	assert.Equal(t, []pack.Symbol{{Range: pack.Range{Start: 0, End: 20}, Name: "run"}}, symbols)
-	assert.Equal(t, []pack.Section{{Name: ".text", Range: pack.Range{End: 20}}}, info.Sections)
-	assert.Equal(t, pack.Range{End: 20}, info.Extent)
+	assert.Empty(t, symbols)
+	assert.NotEqual(t, ".plt", info.Sections[0].Name)
 }
 
 // TestAliasesOfRealModules: the debug file of a module lists its symbols in the order of the

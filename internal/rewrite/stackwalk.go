@@ -135,7 +135,7 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 			if before != unknownCore && !w.r.decides(before) {
 				before = 0
 			}
-			if f.shared && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
+			if f.shared && how < useForeign && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
 				how |= useAtPatch
 			}
 		}

@@ -20,3 +20,12 @@
 	.globl run
 run:
 	.skip 20
+
+	.section .exit.text, "ax"
+	.balign 8
+stop:
+	.skip 8
+
+	.section .text.hot, "ax"
+	.balign 64
+	.skip 4
