@@ -61,9 +61,9 @@ var recent = symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
 func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	o := sources.Everything(r.procfs, r.sysfs)
 	o.History = recent
-	r.since = perfring.Boottime.Now()
 	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
 	cache.WaitReady(ctx)
+	r.since = perfring.Boottime.Now() // before the first lists, nothing was observed
 	r.fresh = cache.Fresh
 	var errs []error
 	for _, h := range cache.Health() {
@@ -84,7 +84,7 @@ func (r *running) replaced(s *symtab.Snapshot, hit symtab.Hit, addr uint64) bool
 		return false
 	}
 	before := s.At(addr, symtab.Interval{From: r.since, To: hit.Image.Lifetime.From})
-	return before.Image != nil || before.Reason == symtab.ReasonAmbiguous
+	return before.Image != nil || before.Reason != symtab.ReasonUnresolved // unobserved: it may have had other code
 }
 
 // maxLine is the length of the longest line in which addresses are looked for.

@@ -126,4 +126,7 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, "ambiguous", nameAt(0, start))
 	assert.Equal(t, "bpf_prog_2", nameAt(2e9+100, start))
 	assert.Equal(t, "bpf_prog_alone", nameAt(100, start+0x40))
+	h.Blind(symtab.Interval{From: 2.5e9, To: 2.6e9})
+	s = symtab.NewSnapshot(h.Table())
+	assert.Equal(t, "ambiguous", nameAt(100, start+0x40), "it may have had other code in blind time")
 }

@@ -82,6 +82,9 @@ func kindNames() (names []string) {
 	return names
 }
 
+// errNotLoaded says that there is no code of a name now.
+var errNotLoaded = errors.New("not loaded")
+
 func newList() *cobra.Command {
 	var r running
 	var output string
@@ -93,7 +96,8 @@ func newList() *cobra.Command {
 			"has now, in the order of their addresses. NAME is a name, or a pattern with *, ? and [...].\n\n" +
 			"AGE is the time since a BPF program was loaded; the kernel does not tell it of other code. BYTES\n" +
 			"is - where the kernel announces more than there is. SOURCE is where the kernel lists it:\n" +
-			"/proc/kallsyms, /proc/modules or bpf(2). Code without a name is shown as [no name].",
+			"/proc/kallsyms, /proc/modules or bpf(2). Code without a name is shown as [no name].\n\n" +
+			"The exit status is 1 if a NAME is not there.",
 		Example: "  sudo kernelsym list\n" +
 			"  sudo kernelsym list --kind bpf --kind trampoline\n" +
 			"  sudo kernelsym list 'nf_*' 'bpf_prog_*_cil_*' --output json",
@@ -108,9 +112,14 @@ func newList() *cobra.Command {
 				return err
 			}
 			if output == outputJSON {
-				return writeJSON(cmd.OutOrStdout(), list...)
+				err = writeJSON(cmd.OutOrStdout(), list...)
+			} else {
+				err = writeList(cmd.OutOrStdout(), list)
 			}
-			return writeList(cmd.OutOrStdout(), list)
+			if missing := wanted.unmatched(); err == nil && len(missing) > 0 {
+				err = fmt.Errorf("%w: %s", errNotLoaded, strings.Join(missing, ", "))
+			}
+			return err
 		},
 	}
 	machineFlags(cmd, &r.procfs, &r.sysfs)
@@ -123,20 +132,28 @@ func newList() *cobra.Command {
 var errKind = errors.New("there is no such kind")
 
 // newListFilter returns whether an image is wanted.
-func newListFilter(kinds, names []string) (func(*symtab.Image) bool, error) {
+func newListFilter(kinds, names []string) (*listFilter, error) {
 	for _, kind := range kinds {
 		if !slices.Contains(kindNames(), kind) {
 			return nil, fmt.Errorf("--kind is %q: %w; it takes %s", kind, errKind, strings.Join(kindNames(), ", "))
 		}
 	}
-	wanted, err := newPatterns(names...)
-	return func(m *symtab.Image) bool {
-		return (len(kinds) == 0 || slices.Contains(kinds, m.Origin.String())) && (len(names) == 0 || wanted.match(m.Name()))
-	}, err
+	patterns, err := newPatterns(names...)
+	return &listFilter{kinds, patterns}, err
+}
+
+// listFilter is what of the code is wanted.
+type listFilter struct {
+	kinds []string
+	*patterns
+}
+
+func (f *listFilter) wants(m *symtab.Image) bool {
+	return (len(f.kinds) == 0 || slices.Contains(f.kinds, m.Origin.String())) && (len(f.all) == 0 || f.match(m.Name()))
 }
 
 // list returns the code that is there and wanted, in the order of the addresses.
-func (r *running) list(ctx context.Context, wanted func(*symtab.Image) bool) (list []listed, err error) {
+func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, err error) {
 	snapshot, err := r.load(ctx)
 	if err != nil {
 		return nil, err
@@ -144,7 +161,7 @@ func (r *running) list(ctx context.Context, wanted func(*symtab.Image) bool) (li
 	ages := programAges{now: perfring.Boottime.Now()}
 	for _, t := range snapshot.Tables() {
 		for _, m := range t.Live() {
-			if wanted(m) {
+			if wanted.wants(m) {
 				list = append(list, describeImage(snapshot, m, &ages))
 			}
 		}

@@ -24,9 +24,12 @@ func TestList(t *testing.T) {
 	)
 	assert.Equal(t, header+core+"ffffffffc0200000  4096   module  -    -        modules   nf_tables\n", run())
 	assert.Equal(t, header+core, run("vm*"))
+	some, _, err := execute(t, "", append(tree, "vmlinux", "nowhere")...)
+	require.ErrorIs(t, err, errNotLoaded)
+	require.ErrorContains(t, err, "nowhere")
+	assert.Equal(t, header+core, some)
 	assertJSONLines(t, `{"kind":"module","address":"0xffffffffc0200000","bytes":4096,"name":"nf_tables","source":"modules","symbols":4}`+"\n",
 		run("nf_?ables", "-o", "json"))
-	assert.Empty(t, run("none", "-o", "json"), "nothing is an answer")
 	assert.Contains(t, wrong(t, "list", "--kind", "xdp"), "--kind is \"xdp\": there is no such kind; it takes kernel, module, bpf, trampoline, ool")
 	assert.Contains(t, wrong(t, "list", "["), "syntax error in pattern")
 	out, _, err := execute(t, "", "__complete", "list", "--kind", "")
@@ -46,7 +49,7 @@ func TestListOfWhatIsNotCertain(t *testing.T) {
 	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
 	h.Load(symtab.NewFunction(symtab.OriginBPF, "", 0xffffffffc0300000, 64, 0).Of(&symtab.Program{ID: 1 << 31, Type: "xdp"}, nil))
 	r := running{snapshot: symtab.NewSnapshot(symtab.NewTable(core), h.Table())}
-	list, err := r.list(t.Context(), func(*symtab.Image) bool { return true })
+	list, err := r.list(t.Context(), &listFilter{patterns: &patterns{}})
 	require.NoError(t, err)
 	var out strings.Builder
 	require.NoError(t, writeList(&out, list))

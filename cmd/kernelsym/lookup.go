@@ -118,6 +118,7 @@ func (l *lookup) run(ctx context.Context, args []string, stdin io.Reader) error 
 		}
 		words = nil
 		lines := bufio.NewScanner(stdin)
+		lines.Buffer(nil, maxLine)
 		for lines.Scan() {
 			if err := l.answerAll(ctx, strings.Fields(lines.Text())); err != nil {
 				return err

@@ -79,7 +79,7 @@ func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) err
 // open opens a file of profiles. On a terminal it shows how far it has been read.
 func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return io.NopCloser(cmd.InOrStdin()), nil
+		return io.NopCloser(stdin(cmd)), nil
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(filepath.ToSlash(filepath.Clean(name)), "build/run/profiles.json") {

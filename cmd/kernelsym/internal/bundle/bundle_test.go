@@ -47,14 +47,16 @@ func unpack(t *testing.T, content []byte) map[string]string {
 func TestScrub(t *testing.T) {
 	s := newScrubber([]string{"db1", "node-7", "node-7.example.org"})
 	for in, want := range map[string]string{
-		"at ffffffff81000000, 0xFFFF888000000000":  "at [address], [address]",
-		"RIP: 0010:ffffffffa0001234+0x1c":          "RIP: 0010:[address]+0x1c",
-		`{"a":18446744071578845184}`:               `{"a":[address]}`,
-		"user 00007f0000001000 0x7fffffffffffffff": "user 00007f0000001000 0x7fffffffffffffff",
-		"1767323045123456789 ns":                   "1767323045123456789 ns",
-		"e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1": "e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1",
-		"NODE-7.example.org, node-7:4317, node-70": "[host], [host]:4317, [host]0",
-		"db1 db12 db1.":                            "[host] db12 [host].",
+		"at ffffffff81000000, 0xFFFF888000000000":                             "at [address], [address]",
+		"RIP: 0010:ffffffffa0001234+0x1c":                                     "RIP: 0010:[address]+0x1c",
+		`{"a":18446744071578845184}`:                                          `{"a":[address]}`,
+		"user 00007f0000001000 0x7fffffffffffffff":                            "user 00007f0000001000 0x7fffffffffffffff",
+		"1767323045123456789 ns":                                              "1767323045123456789 ns",
+		"e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1":                            "e4f18d9dc1d0e6fc2b17e93e885a647b3c0a6fc1",
+		`\u003cffffffff81445680\u003e %20ffffffff81445680 pcffffffff81445680`: `\u003c[address]\u003e %20[address] pc[address]`,
+		"-2126226816 -0xffffffff81445680 -14 2026-11-22":                      "[address] [address] -14 2026-11-22",
+		"NODE-7.example.org, node-7:4317, node-70":                            "[host], [host]:4317, [host]0",
+		"db1 db12 db1.": "[host] db12 [host].",
 	} {
 		assert.Equal(t, want, string(s.scrub([]byte(in))))
 	}

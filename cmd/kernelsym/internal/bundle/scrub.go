@@ -39,7 +39,10 @@ func newScrubber(hosts []string) *scrubber {
 }
 
 // number matches decimal and hexadecimal numbers, and parts of words that look like them.
-var number = regexp.MustCompile(`(?:0[xX])?[0-9a-fA-F]+`)
+var number = regexp.MustCompile(`-?(?:0[xX])?[0-9a-fA-F]+`)
+
+// within matches a kernel address in a longer run of digits, as behind the escape \u003c.
+var within = regexp.MustCompile(`(?i)ffff[0-9a-f]{12}`)
 
 // scrub returns text without kernel addresses and names of the host.
 func (s *scrubber) scrub(text []byte) []byte {
@@ -47,7 +50,7 @@ func (s *scrubber) scrub(text []byte) []byte {
 		if isKernelAddress(string(n)) {
 			return []byte(addressMark)
 		}
-		return n
+		return within.ReplaceAll(n, []byte(addressMark))
 	})
 	if s.hosts != nil {
 		text = s.hosts.ReplaceAll(text, []byte(hostMark))
@@ -59,8 +62,13 @@ func (s *scrubber) scrub(text []byte) []byte {
 // can look like it, such as the tag of a BPF program.
 func isKernelAddress(n string) bool {
 	const digits = 16
-	if hex := strings.TrimPrefix(strings.ToLower(n), "0x"); len(hex) == digits && hex[0] >= '8' {
+	hex := strings.TrimPrefix(strings.ToLower(strings.TrimPrefix(n, "-")), "0x")
+	if len(hex) == digits && hex[0] >= '8' {
 		return true
+	}
+	const highest = -1 << 20 // of signed numbers; those above are error numbers and the like
+	if signed, err := strconv.ParseInt(n, 10, 64); err == nil {
+		return signed < highest
 	}
 	decimal, err := strconv.ParseUint(n, 10, 64)
 	return err == nil && decimal >= 1<<63
