@@ -81,7 +81,7 @@ func TestTopShowsAHotFunction(t *testing.T) {
 	require.NotEmpty(t, j.Functions)
 	assert.Equal(t, name, j.Functions[0].Function)
 	assert.Equal(t, "[bpf]", j.Functions[0].Module)
-	assert.Greater(t, float64(j.Functions[0].Self), 0.9*float64(j.Samples.Kernel))
+	assert.Greater(t, float64(j.Functions[0].Self), 0.5*float64(j.Samples.Kernel), "the rest is the system call and interrupts")
 	assert.InEpsilon(t, 100*float64(j.Functions[0].Self)/j.Samples.Possible, j.Functions[0].SelfPercent, 1e-6)
 	assert.LessOrEqual(t, j.Functions[0].SelfPercent, 100/float64(j.CPUs)*1.1, "one thread is on one CPU at a time")
 

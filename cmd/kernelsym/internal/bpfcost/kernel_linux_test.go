@@ -114,6 +114,9 @@ func runAll(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 // counts of the interrupts that arrive in a program, and what a hypervisor took from it.
 func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
+	if kerneltest.InVM() {
+		t.Skip("an emulated machine takes far fewer samples than it was asked for: shares are not tested")
+	}
 	programs := knownPrograms(t)
 	r, err := Open(t.Context(), "/proc", "/sys", true)
 	require.NoError(t, err)
