@@ -69,6 +69,8 @@ func TestUsageErrors(t *testing.T) {
 		"top --duration 10":           `missing unit in duration`,
 		"top -F 0":                    "-F is 0: it takes 1 to 5000",
 		"top -d 0":                    "-d is 0: it takes 0.1 to 3600 seconds",
+		"top -d nan":                  "-d is NaN: it takes 0.1 to 3600 seconds",
+		"top -C 1-0":                  "it takes a list such as 0-3,5",
 		"top -e clock":                `--event is "clock"`,
 		"top -C 1-0,x":                "it takes a list such as 0-3,5",
 		"top -C 60000":                "CPU 60000 is not online",

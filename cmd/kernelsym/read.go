@@ -49,6 +49,13 @@ func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles)
 	return nil
 }
 
+// warnSkipped says how many profiles were left out.
+func warnSkipped(cmd *cobra.Command, n int) {
+	if n > 0 {
+		cmd.PrintErrf("Warning: %d profiles are left out: their values are of another type than those of the first.\n", n)
+	}
+}
+
 func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) error) error {
 	r, err := open(cmd, name)
 	if err != nil {

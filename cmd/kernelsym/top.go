@@ -45,7 +45,8 @@ func newTop() *cobra.Command {
 			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
 			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
 			"the source line with most of TOTAL.\n\n" +
-			"With --duration, or if the output is no terminal, top prints the table once, for all samples.\n\n" +
+			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
+			"all samples.\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
 			"in the function itself, cum also those in what it called. Percentages are of the samples in the\n" +
 			"kernel. " + filesHelp,
@@ -97,8 +98,9 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// sort returns what functions are sorted by.
 func (t *top) sort() string {
-	if t.cumulative || t.bpf.first {
+	if t.cumulative {
 		return hot.ByTotal
 	}
 	return hot.BySelf
@@ -110,6 +112,7 @@ func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
 		return err
 	}
+	warnSkipped(cmd, counts.Skipped())
 	if t.output == outputJSON {
 		return topview.EncodeJSON(cmd.OutOrStdout(), counts.JSON(t.sort(), t.count))
 	}
@@ -123,8 +126,8 @@ const refreshes = 5
 func (t *top) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	out, isFile := cmd.OutOrStdout().(*os.File)
-	if t.duration > 0 || t.output == outputJSON || !isFile || !term.IsTerminal(int(out.Fd())) {
+	in, out := terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
+	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil {
 		return t.printOnce(ctx, cmd)
 	}
 	window := refreshes * t.options.Interval
@@ -137,8 +140,17 @@ func (t *top) run(cmd *cobra.Command) error {
 	if t.bpf.first {
 		slices.Reverse(views)
 	}
-	return topui.Run(ctx, topui.Terminal{In: os.Stdin, Out: out}, views, t.sort(),
+	return topui.Run(ctx, topui.Terminal{In: in, Out: out}, views,
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
+}
+
+// terminal returns the file that a stream is, nil if it is no terminal.
+func terminal(stream any) *os.File {
+	file, ok := stream.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	return file
 }
 
 // printOnce prints what is sampled in the duration, without one in the time of one refresh. An interrupt ends it early.
@@ -165,5 +177,5 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	if t.output == outputJSON {
 		return topview.EncodeJSON(cmd.OutOrStdout(), view.JSON(t.count))
 	}
-	return topview.Print(cmd.OutOrStdout(), view, t.sort(), t.count)
+	return topview.Print(cmd.OutOrStdout(), view, view.Sorts()[0], t.count)
 }

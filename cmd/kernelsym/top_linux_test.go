@@ -145,6 +145,23 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
+// TestTopWithoutAKeyboard: where the input is no terminal, a table is printed once.
+func TestTopWithoutAKeyboard(t *testing.T) {
+	needTop(t)
+	kerneltest.Busy(t)
+	shell := exec.CommandContext(t.Context(), "sh", "-c", "exec /proc/self/fd/3 </dev/null")
+	self, err := os.Open("/proc/self/exe")
+	require.NoError(t, err)
+	defer self.Close()
+	shell.ExtraFiles = []*os.File{self}
+	shell.Env = tool(t.Context(), "top", "-d", "0.5", "-n", "5").Env
+	term := kerneltest.StartOnTerminal(t, shell)
+	output, _, err := term.Ended()
+	require.NoError(t, err)
+	assert.Contains(t, output, "Percent of all CPU time: kernel ")
+	assert.NotContains(t, output, "\x1b[?1049", "the alternate screen")
+}
+
 // TestTopThatIsInterrupted prints what it has.
 func TestTopThatIsInterrupted(t *testing.T) {
 	needTop(t)

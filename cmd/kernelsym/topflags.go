@@ -51,7 +51,7 @@ const (
 // apply checks the flags and puts them into the options.
 func (f *topFlags) apply(o *live.Options) error {
 	switch {
-	case f.delay < minDelay || f.delay > maxDelay:
+	case !(f.delay >= minDelay && f.delay <= maxDelay): // also if it is no number
 		return fmt.Errorf("-d is %g: it takes %g to %d seconds", f.delay, minDelay, maxDelay)
 	case o.Frequency < 1 || o.Frequency > maxFrequency:
 		return fmt.Errorf("-F is %d: it takes 1 to %d samples a second", o.Frequency, maxFrequency)

@@ -72,9 +72,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	if err := readFiles(cmd, files, merger.Add); err != nil {
 		return err
 	}
-	if n := merger.Skipped(); n > 0 {
-		cmd.PrintErrf("Warning: %d profiles are left out: their values are of another type than those of the first.\n", n)
-	}
+	warnSkipped(cmd, merger.Skipped())
 	s := newStacks(merger)
 	switch {
 	case s.all == 0:

@@ -50,6 +50,7 @@ type Message struct {
 	NoStack    int       // neither of the kernel nor of a guest: of user code
 	Lost       uint64    // records that the rings had no room for
 	Throttled  int       // times that the kernel stopped a CPU's event
+	CPUs       []int     // that were sampled last
 	Start, End time.Time // End is not part of the interval
 }
 
@@ -145,12 +146,13 @@ func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, sta
 
 func (s *session) begin(start time.Time) {
 	s.message = newMessage(s.event, s.Scope, s.Version)
-	s.counts = Message{Start: start}
+	s.counts = Message{Start: start, CPUs: s.counts.CPUs}
 	s.flush = time.Now().Add(s.Interval)
 }
 
 // run reads records until ctx is done; then it sends on what is left.
 func (s *session) run(ctx context.Context) error {
+	s.counts.CPUs = s.rings.CPUs()
 	for {
 		deadline := time.Now().Add(pollInterval)
 		if s.flush.Before(deadline) {
@@ -161,6 +163,7 @@ func (s *session) run(ctx context.Context) error {
 		if now := time.Now(); err == nil && now.After(s.refresh) {
 			s.refresh = now.Add(refreshInterval)
 			err = s.rings.RefreshCPUs(false)
+			s.counts.CPUs = s.rings.CPUs()
 		}
 		if err != nil {
 			s.finish(ctx)

@@ -42,6 +42,9 @@ func ParseCPUs(list string) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("CPU list %q: %w", list, err)
 		}
+		if from > to {
+			return nil, fmt.Errorf("CPU list %q: %s is no range", list, part)
+		}
 		for cpu := from; cpu <= to; cpu++ {
 			if len(cpus) > 0 && int(cpu) <= cpus[len(cpus)-1] || len(cpus) == maxCPU {
 				return nil, fmt.Errorf("CPU list %q is not sorted", list)

@@ -126,6 +126,17 @@ func (r *Reader) isFilling() bool {
 	return slices.ContainsFunc(r.rings, (*ring).isFilling)
 }
 
+// CPUs returns the numbers of the CPUs that are recorded.
+func (r *Reader) CPUs() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cpus := make([]int, 0, len(r.rings))
+	for _, g := range r.rings {
+		cpus = append(cpus, g.cpu.number)
+	}
+	return cpus
+}
+
 // Close stops recording and frees the rings. It interrupts Wait. Closed twice, it does
 // nothing.
 func (r *Reader) Close() error {

@@ -29,6 +29,9 @@ func (*Reader) Flush() Batch { return Batch{} }
 // RefreshCPUs is never called: there is no Reader.
 func (*Reader) RefreshCPUs(bool) error { return ErrUnsupported }
 
+// CPUs is never called: there is no Reader.
+func (*Reader) CPUs() []int { return nil }
+
 // Close is never called: there is no Reader.
 func (*Reader) Close() error { return nil }
 

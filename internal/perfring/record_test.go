@@ -190,7 +190,7 @@ func TestParseCPUList(t *testing.T) {
 		require.NoError(t, err, list)
 		assert.Equal(t, want, got)
 	}
-	for _, list := range []string{"", "x", "1-", "-1", "3-x", "1,1", "2,1", "0-3,2", "70000", "0-1,"} {
+	for _, list := range []string{"", "x", "1-", "-1", "3-x", "1,1", "2,1", "0-3,2", "1-0", "0,5-3", "70000", "0-1,"} {
 		_, err := ParseCPUs(list)
 		assert.Error(t, err, list)
 	}

@@ -35,10 +35,22 @@ func compareFunctions(a, b Function) int {
 
 // Counts are numbers of samples.
 type Counts struct {
-	All, Kernel   int64 // samples in profiles, and those with a kernel frame
+	All           int64 // samples in profiles
+	Kernel, Guest int64 // those with a kernel frame, and those of guests
 	Frames, Named int64 // kernel frames, once for each sample
 	functions     map[Function]*function
-	start, end    int64 // nanoseconds since the Unix epoch
+	kinds         profilefile.Kinds
+	span          span
+}
+
+// span is a time, in nanoseconds since the Unix epoch.
+type span struct{ start, end int64 }
+
+func (s *span) add(o span) {
+	if s.start == 0 || o.start < s.start {
+		s.start = o.start
+	}
+	s.end = max(s.end, o.end)
 }
 
 // function counts the samples of a function.
@@ -51,7 +63,11 @@ type function struct {
 func NewCounts() *Counts { return &Counts{functions: make(map[Function]*function)} }
 
 // Elapsed returns the time from the start of the first profile to the end of the last.
-func (c *Counts) Elapsed() time.Duration { return time.Duration(c.end - c.start) }
+func (c *Counts) Elapsed() time.Duration { return time.Duration(c.span.end - c.span.start) }
+
+// Skipped returns the number of profiles that were left out: their values are of another type
+// than those of the first.
+func (c *Counts) Skipped() int { return c.kinds.Skipped() }
 
 // Nameless reports whether there are kernel frames, and none of them has a name.
 func (c *Counts) Nameless() bool { return c.Frames > 0 && c.Named == 0 }
@@ -62,18 +78,11 @@ func (c *Counts) Add(pd pprofile.Profiles) error {
 	if err != nil {
 		return err
 	}
-	stacks := pd.Dictionary().StackTable()
 	for _, rp := range pd.ResourceProfiles().All() {
 		for _, sp := range rp.ScopeProfiles().All() {
 			for _, p := range sp.Profiles().All() {
-				c.addTime(int64(p.Time()), int64(p.Time())+int64(p.DurationNano()))
-				for _, s := range p.Samples().All() {
-					if uint(s.StackIndex()) >= uint(stacks.Len()) {
-						return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
-					}
-					if err := c.addStack(stacks.At(int(s.StackIndex())), frames, profilefile.Weight(s)); err != nil {
-						return err
-					}
+				if err := c.addProfile(pd.Dictionary(), p, frames); err != nil {
+					return err
 				}
 			}
 		}
@@ -81,14 +90,25 @@ func (c *Counts) Add(pd pprofile.Profiles) error {
 	return nil
 }
 
-func (c *Counts) addTime(start, end int64) {
-	if c.start == 0 || start < c.start {
-		c.start = start
+func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, frames []profilefile.KernelFrame) error {
+	if skips, err := c.kinds.Skips(d, p); skips || err != nil {
+		return err
 	}
-	c.end = max(c.end, end)
+	c.span.add(span{int64(p.Time()), int64(p.Time()) + int64(p.DurationNano())})
+	stacks := d.StackTable()
+	for _, s := range p.Samples().All() {
+		if uint(s.StackIndex()) >= uint(stacks.Len()) {
+			return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
+		}
+		if err := c.addStack(stacks.At(int(s.StackIndex())), frames, profilefile.Weight(s)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// addStack adds samples with a stack. What is on it several times counts once.
+// addStack adds samples with a stack. What is on it several times counts once. The function that
+// another was inlined into is its caller.
 func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame, weight int64) error {
 	c.All += weight
 	type call struct{ function, caller Function }
@@ -105,7 +125,11 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 		if uint(loc) >= uint(len(frames)) {
 			return fmt.Errorf("%w: location %d", profilefile.ErrInvalid, loc)
 		}
-		frame := frames[loc]
+		frame := &frames[loc]
+		if frame.IsGuest() {
+			c.Guest += weight
+			return nil // a guest has no callers
+		}
 		if !frame.Kernel {
 			continue
 		}
@@ -113,23 +137,33 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 		if frame.Name != "" {
 			c.Named += weight
 		}
-		fn := Function{cmp.Or(frame.Name, NoName), frame.Module}
-		f := c.function(fn)
-		if position == 0 {
-			f.self += weight
+		for i, fn := range functionsOf(frame) {
+			f := c.function(fn)
+			if position == 0 && i == 0 {
+				f.self += weight
+			}
+			if !seen[fn] {
+				f.total += weight
+				seen[fn] = true
+			}
+			called(fn)
+			callee = fn
 		}
-		if !seen[fn] {
-			f.total += weight
-			seen[fn] = true
-		}
-		called(fn)
-		callee = fn
 	}
 	called(Function{})
 	if len(seen) > 0 {
 		c.Kernel += weight
 	}
 	return nil
+}
+
+// functionsOf returns the function of a frame, and those it was inlined into.
+func functionsOf(frame *profilefile.KernelFrame) []Function {
+	list := []Function{{cmp.Or(frame.Name, NoName), frame.Module}}
+	for _, outer := range frame.Outer {
+		list = append(list, Function{cmp.Or(outer, NoName), frame.Module})
+	}
+	return list
 }
 
 func (c *Counts) function(fn Function) *function {
@@ -143,10 +177,10 @@ func (c *Counts) function(fn Function) *function {
 
 // merge adds other counts.
 func (c *Counts) merge(o *Counts) {
-	c.All, c.Kernel = c.All+o.All, c.Kernel+o.Kernel
+	c.All, c.Kernel, c.Guest = c.All+o.All, c.Kernel+o.Kernel, c.Guest+o.Guest
 	c.Frames, c.Named = c.Frames+o.Frames, c.Named+o.Named
-	if o.end > 0 {
-		c.addTime(o.start, o.end)
+	if o.span.end > 0 {
+		c.span.add(o.span)
 	}
 	for fn, from := range o.functions {
 		f := c.function(fn)

@@ -58,6 +58,7 @@ type JSON struct {
 // JSONSamples are numbers of samples. Of a file, only those of the kernel and all are known.
 type JSONSamples struct {
 	Kernel   int64   `json:"kernel"`
+	Guest    int64   `json:"guest,omitempty"` // in guests of KVM, not of Kernel
 	User     *int64  `json:"user,omitempty"`
 	Lost     *uint64 `json:"lost,omitempty"`
 	All      *int64  `json:"all,omitempty"`
@@ -90,7 +91,7 @@ func (c *Counts) JSON(by string, count int) JSON {
 
 func (c *Counts) json(of float64, by string, count int) JSON {
 	j := JSON{
-		Samples:   JSONSamples{Kernel: c.Kernel},
+		Samples:   JSONSamples{Kernel: c.Kernel, Guest: c.Guest},
 		Frames:    JSONFrames{All: c.Frames, Named: c.Named},
 		Functions: []JSONFunction{},
 	}

@@ -120,6 +120,53 @@ func TestCallers(t *testing.T) {
 	assert.Equal(t, []string{"No samples now of gone [vmlinux]."}, gone.Header())
 }
 
+// TestInlined: the function that another was inlined into is its caller, and has its time.
+func TestInlined(t *testing.T) {
+	inlined := frame("inner", "vmlinux")
+	inlined.Lines = append(inlined.Lines, rewritetest.Line{Name: "outer", System: "outer"})
+	v := NewFunctions(0, BySelf)
+	b := newBatch(0, stack(inlined, root), stack(leaf, inlined, root))
+	b.User = 0
+	require.NoError(t, v.Add(b))
+	assert.Equal(t, [][]string{
+		{"1.00%", "2.00%", "inner", "vmlinux"},
+		{"1.00%", "1.00%", "leaf", "vmlinux"},
+		{"0.00%", "2.00%", "outer", "vmlinux"},
+		{"0.00%", "2.00%", "root", "vmlinux"},
+	}, cells(v, BySelf))
+	assert.Equal(t, [][]string{{"2", "100.00%", "outer", "vmlinux"}}, cells(v.Detail("inner\x00vmlinux"), ByTotal))
+	assert.Equal(t, [][]string{{"2", "100.00%", "root", "vmlinux"}}, cells(v.Detail("outer\x00vmlinux"), ByTotal))
+}
+
+// TestGuests: what a CPU does in a guest is not the kernel's time.
+func TestGuests(t *testing.T) {
+	guest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]", System: "[guest]"}}}
+	v := NewFunctions(0, BySelf)
+	b := newBatch(0, stack(guest), stack(guest), stack(leaf))
+	b.User = 3
+	require.NoError(t, v.Add(b))
+	assert.Equal(t, [][]string{
+		{"3.00%", "3.00%", "[user space]", ""},
+		{"2.00%", "2.00%", "[guest]", ""},
+		{"1.00%", "1.00%", "leaf", "vmlinux"},
+	}, cells(v, BySelf))
+	assert.Contains(t, v.Header()[0], ": 1 kernel samples")
+	assert.Equal(t, "Percent of all CPU time: kernel 1.0, user space 3.0, guests 2.0. Frames named: 100.0%", v.Header()[1])
+	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
+}
+
+// TestOtherValuesAreLeftOut: time is not added to numbers of samples.
+func TestOtherValuesAreLeftOut(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(leaf).Profile(nil, "").Sample(root)
+	m.LastSample().Values().FromRaw([]int64{1e9})
+	m.LastProfile().SampleType().SetUnitStrindex(0)
+	c := NewCounts()
+	require.NoError(t, c.Add(m.Profiles))
+	assert.Equal(t, 1, c.Skipped())
+	assert.Equal(t, int64(1), c.All)
+	assert.Equal(t, []Function{{"leaf", "vmlinux"}}, c.sorted(BySelf))
+}
+
 // TestWindow: what is older than the window counts no more.
 func TestWindow(t *testing.T) {
 	v := NewFunctions(3*time.Second, BySelf)
@@ -148,6 +195,7 @@ func TestHeaderSaysWhatIsWrong(t *testing.T) {
 	h := v.Header()
 	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel samples, 7 lost")
 	assert.Equal(t, []string{
+		"Samples were lost: shares are too small. Lower -F.",
 		"The kernel paused sampling 2 times: shares are too small. Lower -F.",
 		"No kernel frame has a name: `kernelsym doctor` says why.",
 		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",

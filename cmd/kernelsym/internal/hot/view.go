@@ -13,8 +13,11 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// UserSpace is the row of all user code.
-const UserSpace = "[user space]"
+// The rows of what is not the kernel's: all user code, and what the guests of KVM do.
+const (
+	UserSpace = "[user space]"
+	Guests    = "[guest]"
+)
 
 // Functions is the view of the hottest functions. Its shares are of the time of all CPUs that
 // are sampled, idle or not.
@@ -24,7 +27,7 @@ type Functions struct {
 }
 
 // NewFunctions returns a view of the last while, or with 0 of all since the start. by is how
-// JSON sorts.
+// rows are sorted unless another order is chosen.
 func NewFunctions(length time.Duration, by string) *Functions {
 	return &Functions{window{length: length, sum: sums{Counts: NewCounts()}}, by}
 }
@@ -47,8 +50,11 @@ func (w *window) header() []string {
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
 			s.last.Event, s.last.Frequency, plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
-		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f. Frames named: %.1f%%",
-			percent(s.Kernel, s.possible), percent(s.user, s.possible), percent(s.Named, float64(s.Frames))),
+		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
+			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
+	}
+	if s.lost > 0 {
+		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
 	}
 	if s.throttled > 0 {
 		lines = append(lines, fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.",
@@ -61,6 +67,14 @@ func (w *window) header() []string {
 		lines = append(lines, "Names are missing: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return lines
+}
+
+// guests says what guests took, nothing if there was none.
+func (s *sums) guests() string {
+	if s.Guest == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", guests %.1f", percent(s.Guest, s.possible))
 }
 
 // span says what time the numbers are of.
@@ -85,30 +99,48 @@ func (v *Functions) Columns() []topview.Column {
 }
 
 // Sorts is of topview.Table.
-func (v *Functions) Sorts() []string { return []string{BySelf, ByTotal} }
+func (v *Functions) Sorts() []string {
+	if v.by == ByTotal {
+		return []string{ByTotal, BySelf}
+	}
+	return []string{BySelf, ByTotal}
+}
 
-// Rows is of topview.Table. User code has its place among the functions, and no bar: bars
-// compare functions.
+// Rows is of topview.Table. User code and guests have their places among the functions, and no
+// bars: bars compare functions.
 func (v *Functions) Rows(by string) []topview.Row {
 	s := &v.sum
-	rows := make([]topview.Row, 0, len(s.functions)+1)
-	user := s.user
+	rows := make([]topview.Row, 0, len(s.functions)+2)
+	others := s.others()
 	for _, fn := range s.sorted(by) {
 		f := s.functions[fn]
 		count := f.self
 		if by == ByTotal {
 			count = f.total
 		}
-		if user > count {
-			rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
-			user = 0
+		for len(others) > 0 && others[0].count > count {
+			rows = append(rows, v.row(Function{Name: others[0].name}, others[0].count, others[0].count, 0))
+			others = others[1:]
 		}
 		rows = append(rows, v.row(fn, f.self, f.total, count))
 	}
-	if user > 0 {
-		rows = append(rows, v.row(Function{Name: UserSpace}, user, user, 0))
+	for _, o := range others {
+		rows = append(rows, v.row(Function{Name: o.name}, o.count, o.count, 0))
 	}
 	return rows
+}
+
+// other is a row that is of no function.
+type other struct {
+	name  string
+	count int64
+}
+
+// others returns those that have samples, the one with most first.
+func (s *sums) others() []other {
+	list := []other{{UserSpace, s.user}, {Guests, s.Guest}}
+	slices.SortStableFunc(list, func(a, b other) int { return cmp.Compare(b.count, a.count) })
+	return slices.DeleteFunc(list, func(o other) bool { return o.count == 0 })
 }
 
 func (v *Functions) row(fn Function, self, total, bar int64) topview.Row {
@@ -127,7 +159,7 @@ func key(fn Function) string { return fn.Name + "\x00" + fn.Module }
 // Detail is of topview.Table: the callers of a function.
 func (v *Functions) Detail(key string) topview.Table {
 	name, module, _ := strings.Cut(key, "\x00")
-	if name == UserSpace || name == "" {
+	if name == UserSpace || name == Guests || name == "" {
 		return nil
 	}
 	return &callers{v, Function{name, module}}

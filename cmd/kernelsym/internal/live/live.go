@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
-	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -116,6 +115,16 @@ func (f *Filter) keeps(pid, tid, cpu uint32) bool {
 		f.keepsCPU(int(cpu))
 }
 
+// count returns how many of the CPUs count.
+func (f *Filter) count(cpus []int) (n int) {
+	for _, cpu := range cpus {
+		if f.keepsCPU(cpu) {
+			n++
+		}
+	}
+	return n
+}
+
 func (f *Filter) keepsCPU(cpu int) bool { return len(f.CPUs) == 0 || slices.Contains(f.CPUs, cpu) }
 
 type session struct {
@@ -142,22 +151,8 @@ func (s *session) name(ctx context.Context, m *kernelstack.Message) {
 		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
-		Event: s.event, Frequency: s.options.Frequency, CPUs: s.cpus(), Missing: s.missing(),
+		Event: s.event, Frequency: s.options.Frequency, CPUs: s.options.Filter.count(m.CPUs), Missing: s.missing(),
 	})
-}
-
-// cpus returns the number of CPUs that are sampled now.
-func (s *session) cpus() (n int) {
-	online, err := perfring.OnlineCPUs(s.options.Sysfs)
-	if err != nil {
-		return len(s.options.Filter.CPUs)
-	}
-	for _, cpu := range online {
-		if s.options.Filter.keepsCPU(cpu) {
-			n++
-		}
-	}
-	return n
 }
 
 // missing says which source does not work and why, that of the first one.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -103,6 +104,24 @@ func TestBatch(t *testing.T) {
 		assert.Equal(t, events, b.Kernel)
 		batches++
 		return batches < 3 || b.User == 0 || len(names(b)) == 0
+	})
+}
+
+// TestCPUsWithoutSysfs: how many CPUs are sampled is known also there.
+func TestCPUsWithoutSysfs(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	online, err := perfring.OnlineCPUs("/sys")
+	require.NoError(t, err)
+	o := options()
+	o.Sysfs = t.TempDir()
+	run(t, o, func(b *Batch) bool {
+		assert.Equal(t, len(online), b.CPUs)
+		return false
+	})
+	o.Filter.CPUs = online[:1]
+	run(t, o, func(b *Batch) bool {
+		assert.Equal(t, 1, b.CPUs)
+		return false
 	})
 }
 

@@ -17,6 +17,7 @@ type KernelFrame struct {
 	Address uint64 // as the location has it
 	File    string // of the innermost function, empty if it is not known
 	Line    int64
+	Outer   []string // names of the functions that Name was inlined into, the innermost first
 
 	Program *Program // that the code is of, nil if it is of none or that is not known
 }
@@ -26,6 +27,13 @@ type Program struct {
 	ID        uint32
 	Tag, Type string
 }
+
+// guestName is the function of the frame that the receiver "kernelstack" has for what a CPU did
+// in a guest.
+const guestName = "[guest]"
+
+// IsGuest reports whether the frame stands for what a CPU did in a guest.
+func (f *KernelFrame) IsGuest() bool { return f.Kernel && f.Address == 0 && f.Name == guestName }
 
 // IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
 // it is if the address is in the kernel half of the address space, as profilers have it that
@@ -62,6 +70,9 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 		if len(out.Line) > 0 {
 			line := out.Line[0]
 			f.Name, f.File, f.Line = line.Function.Name, line.Function.Filename, line.Line
+			for _, outer := range out.Line[1:] {
+				f.Outer = append(f.Outer, outer.Function.Name)
+			}
 		}
 		if out.Mapping != nil {
 			f.Module = out.Mapping.File

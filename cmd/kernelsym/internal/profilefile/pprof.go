@@ -21,7 +21,7 @@ type Merger struct {
 	locations map[string]*profile.Location
 	samples   map[string]*profile.Sample
 	types     map[*profile.Location]string
-	skipped   int
+	kinds     Kinds
 }
 
 // NewMerger returns a Merger without any message.
@@ -44,7 +44,34 @@ func (m *Merger) Profile() *profile.Profile { return m.profile }
 func (m *Merger) FrameType(loc *profile.Location) string { return m.types[loc] }
 
 // Skipped returns the number of profiles that were left out.
-func (m *Merger) Skipped() int { return m.skipped }
+func (m *Merger) Skipped() int { return m.kinds.Skipped() }
+
+// Kinds are the types of values. The zero value has seen none.
+type Kinds struct {
+	first   *profile.ValueType // of the first profile
+	skipped int
+}
+
+// Skips reports whether a profile is to be left out, and counts it: values of another type than
+// those of the first profile cannot be added to them. The error wraps ErrInvalid.
+func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, error) {
+	c := converter{dict: d}
+	kind, err := c.valueType(p.SampleType())
+	if err != nil {
+		return false, err
+	}
+	if k.first == nil {
+		k.first = &kind
+	}
+	if *k.first == kind {
+		return false, nil
+	}
+	k.skipped++
+	return true, nil
+}
+
+// Skipped returns the number of profiles that were left out.
+func (k *Kinds) Skipped() int { return k.skipped }
 
 // Add adds the profiles of a message. With an error, which wraps ErrInvalid, it
 // may have added some of them.
@@ -70,21 +97,16 @@ type converter struct {
 }
 
 func (c *converter) profile(p pprofile.Profile) error {
-	sampleType, err := c.valueType(p.SampleType())
-	if err != nil {
+	if skips, err := c.kinds.Skips(c.dict, p); skips || err != nil {
 		return err
 	}
 	out := c.Merger.profile
 	if len(out.SampleType) == 0 {
-		out.SampleType = []*profile.ValueType{&sampleType}
+		out.SampleType = []*profile.ValueType{{Type: c.kinds.first.Type, Unit: c.kinds.first.Unit}}
 		if periodType, err := c.valueType(p.PeriodType()); err == nil {
 			out.PeriodType, out.Period = &periodType, p.Period()
 		}
 		out.TimeNanos = int64(p.Time())
-	}
-	if *out.SampleType[0] != sampleType {
-		c.skipped++
-		return nil
 	}
 	start, end := int64(p.Time()), int64(p.Time())+int64(p.DurationNano())
 	outEnd := max(out.TimeNanos+out.DurationNanos, end)

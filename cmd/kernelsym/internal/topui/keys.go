@@ -2,7 +2,6 @@ package topui
 
 import (
 	"regexp"
-	"slices"
 
 	tea "charm.land/bubbletea/v2"
 )
@@ -35,9 +34,7 @@ func (m *model) press(key string) tea.Cmd {
 	case "/":
 		m.filter.typing = true
 	case "s":
-		sorts := m.table().Sorts()
-		m.sort = sorts[(slices.Index(sorts, m.sortedBy())+1)%len(sorts)]
-		m.selected = selection{}
+		m.sortByNext()
 	case "b":
 		m.views = append(m.views[1:], m.views[0])
 		m.details, m.selected = nil, selection{}

@@ -1,6 +1,7 @@
 package topui
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 
@@ -14,7 +15,7 @@ import (
 type model struct {
 	views         []topview.View // at least one; the shown one is first
 	details       []topview.Table
-	sort          string
+	sorts         map[string]string // what was chosen, by the title of the table
 	filter        filter
 	selected      selection
 	width, height int
@@ -37,8 +38,8 @@ type selection struct {
 	key   string // empty at the first place
 }
 
-func newModel(views []topview.View, sort string) *model {
-	return &model{views: slices.Clone(views), sort: sort, width: 80, height: 24}
+func newModel(views []topview.View) *model {
+	return &model{views: slices.Clone(views), sorts: make(map[string]string), width: 80, height: 24}
 }
 
 // Init is of tea.Model.
@@ -82,13 +83,19 @@ func (m *model) table() topview.Table {
 	return m.views[0]
 }
 
-// sortedBy returns what the table is sorted by: what was chosen, if it has that.
+// sortedBy returns what the table is sorted by: what was chosen for it.
 func (m *model) sortedBy() string {
+	return cmp.Or(m.sorts[m.table().Title()], m.table().Sorts()[0])
+}
+
+// sortByNext sorts the table by the next of what it can be sorted by.
+func (m *model) sortByNext() {
 	sorts := m.table().Sorts()
-	if slices.Contains(sorts, m.sort) {
-		return m.sort
+	if len(sorts) < 2 {
+		return
 	}
-	return sorts[0]
+	m.sorts[m.table().Title()] = sorts[(slices.Index(sorts, m.sortedBy())+1)%len(sorts)]
+	m.selected = selection{}
 }
 
 // rows returns the rows that the filter leaves.

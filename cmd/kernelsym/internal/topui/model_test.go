@@ -43,7 +43,12 @@ func (f *fake) Columns() []topview.Column {
 	return []topview.Column{{Name: "COUNT", Right: true}, {Name: "NAME"}, {Name: "KIND"}}
 }
 
-func (f *fake) Sorts() []string { return []string{"count", "name"} }
+func (f *fake) Sorts() []string {
+	if f.of != "" {
+		return []string{"count"}
+	}
+	return []string{"count", "name"}
+}
 
 func (f *fake) Rows(sort string) []topview.Row {
 	apple := topview.Row{Key: "1", Cells: []string{"30", "apple", "sweet"}, Share: 0.30}
@@ -95,7 +100,7 @@ func newTest(views ...topview.View) *model {
 	if len(views) == 0 {
 		views = []topview.View{&fake{}, &other{}}
 	}
-	m := newModel(views, "")
+	m := newModel(views)
 	m.Update(tea.WindowSizeMsg{Width: 60, Height: 9})
 	return m
 }
@@ -109,7 +114,7 @@ COUNT                NAME   KIND
    10  ████          pear   sweet
     5  ▎             lemon  sour
 
-q quit  p pause  / filter  s sort  Enter callers  b vegetab…`, screen(newTest()))
+q quit  p pause  / filter  s sort  Enter details  b vegetab…`, screen(newTest()))
 }
 
 // TestSmallScreens: nothing is wider or longer than the screen.
@@ -138,6 +143,17 @@ func TestSortAndNextView(t *testing.T) {
 	assert.Contains(t, screen(m), "vegetables")
 	press(m, "b")
 	assert.Contains(t, screen(m), "fruit")
+}
+
+// TestEachViewHasItsSort: neither a detail nor another view changes it.
+func TestEachViewHasItsSort(t *testing.T) {
+	m := newTest()
+	press(m, "enter", "s", "esc")
+	assert.Contains(t, screen(m), "fruit by count")
+	press(m, "s", "b")
+	assert.Contains(t, screen(m), "vegetables by count")
+	press(m, "s", "s", "b")
+	assert.Contains(t, screen(m), "fruit by name")
 }
 
 func keys(m *model) (list []string) {

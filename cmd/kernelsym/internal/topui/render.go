@@ -72,11 +72,11 @@ func (m *model) footer() string {
 	case m.filter.typing:
 		return "/" + m.filter.text
 	case len(m.details) > 0:
-		return "q quit  p pause  / filter  Enter callers  Esc back  ? help"
+		return "q quit  p pause  / filter  Enter details  Esc back  ? help"
 	case len(m.views) > 1:
-		return "q quit  p pause  / filter  s sort  Enter callers  b " + m.views[1].Title() + "  ? help"
+		return "q quit  p pause  / filter  s sort  Enter details  b " + m.views[1].Title() + "  ? help"
 	}
-	return "q quit  p pause  / filter  s sort  Enter callers  ? help"
+	return "q quit  p pause  / filter  s sort  Enter details  ? help"
 }
 
 // room returns how many rows there is room for.

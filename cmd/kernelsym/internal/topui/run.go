@@ -28,11 +28,11 @@ var errPanic = errors.New("this is a bug of kernelsym, please report it")
 
 // Run shows what is sampled, the first of the views first, until somebody quits, ctx is done
 // or sampling fails. However it ends, the terminal is as it was.
-func Run(ctx context.Context, on Terminal, views []topview.View, sort string, sample Sample) error {
+func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Signals come by ctx. Nothing moves: a few frames a second suffice.
-	p := tea.NewProgram(newModel(views, sort), tea.WithInput(on.In), tea.WithOutput(on.Out),
+	p := tea.NewProgram(newModel(views), tea.WithInput(on.In), tea.WithOutput(on.Out),
 		tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	var sampling sync.WaitGroup
 	var sampleErr error

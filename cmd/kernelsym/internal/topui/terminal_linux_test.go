@@ -34,7 +34,7 @@ func child(wrong string) int {
 	defer stop()
 	view := &fake{}
 	view.bad = wrong == "view"
-	err := Run(ctx, Terminal{os.Stdin, os.Stdout}, []topview.View{view}, "",
+	err := Run(ctx, Terminal{os.Stdin, os.Stdout}, []topview.View{view},
 		func(ctx context.Context, visit func(*live.Batch)) error {
 			visit(&live.Batch{})
 			if wrong == "sampling" {
