@@ -23,7 +23,7 @@ type change struct {
 // process is who loaded or unloaded something.
 type process struct {
 	PID  uint32 `json:"pid"`
-	Name string `json:"name,omitempty"` // empty if it has ended since
+	Name string `json:"name,omitempty"` // empty if it has ended since, or is not certain
 }
 
 const (

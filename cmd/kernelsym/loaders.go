@@ -1,11 +1,7 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
@@ -19,17 +15,17 @@ type moment struct {
 // loaders remember which process is behind a record, from when it is read until the
 // table is published that has it. One source uses them.
 type loaders struct {
-	procfs string
-	by     map[moment]process
-	loads  map[uint64]int64 // when what was loaded at an address last was
-	gone   []brief          // since the last call of unseen
+	processes procname.Names
+	by        map[moment]process
+	loads     map[uint64]int64 // when what was loaded at an address last was
+	gone      []brief          // since the last call of unseen
 }
 
 // brief is what was loaded and unloaded.
 type brief struct{ load, unload moment }
 
 func newLoaders(procfs string) *loaders {
-	l := &loaders{procfs: procfs}
+	l := &loaders{processes: procname.In(procfs)}
 	l.begin()
 	return l
 }
@@ -66,8 +62,7 @@ func (l *loaders) note(records []perfring.Record) {
 		}
 		name, ok := names[r.PID]
 		if !ok {
-			text, _ := os.ReadFile(filepath.Join(l.procfs, strconv.FormatUint(uint64(r.PID), 10), "comm"))
-			name = strings.TrimSpace(string(text))
+			name = l.processes.Of(r.PID)
 			names[r.PID] = name
 		}
 		at := moment{r.Symbol.Addr, r.Time}

@@ -70,7 +70,10 @@ func TestTopBPF(t *testing.T) {
 	decoder.DisallowUnknownFields()
 	require.NoError(t, decoder.Decode(&j))
 	assert.Equal(t, runtime.NumCPU(), j.CPUs)
-	assert.Empty(t, j.Problems)
+	for _, problem := range j.Problems { // a busy machine loses samples
+		assert.NotContains(t, problem, "Who loads programs")
+		assert.NotContains(t, problem, "describe programs")
+	}
 	found := false
 	for _, row := range j.Programs {
 		assert.LessOrEqual(t, row.Total.Samples, j.All.Samples)
@@ -91,8 +94,8 @@ func TestTopBPF(t *testing.T) {
 	out, errs, err = execute(t, "", "top", "--bpf", "-d", "1", "-F", "997", "-n", "1")
 	require.NoError(t, err, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Len(t, lines, 2+1+1+1, out)
-	assert.Regexp(t, `^ *SELF +TOTAL +INTR +ID +TYPE +NAME +LINE +UID +LOADED BY$`, lines[3])
+	require.GreaterOrEqual(t, len(lines), 2+1+1+1, out) // with problems, there are more
+	assert.Regexp(t, `^ *SELF +TOTAL +INTR +ID +TYPE +NAME +LINE +UID +LOADED BY$`, lines[len(lines)-2])
 }
 
 // TestTopBPFOnATerminal: the key b changes between functions and BPF programs.

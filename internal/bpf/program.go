@@ -14,6 +14,9 @@ var (
 	// ErrStats says that the kernel cannot count the runs of programs.
 	ErrStats = errors.New("this kernel does not count the runs of BPF programs: BPF_ENABLE_STATS needs Linux 5.8")
 
+	// ErrStatsPermission names what a process needs for EnableStats.
+	ErrStatsPermission = errors.New("not permitted to count the runs of BPF programs: grant CAP_SYS_ADMIN")
+
 	// ErrGone says that there is no object with an id, any more.
 	ErrGone = errors.New("unloaded in the meantime")
 

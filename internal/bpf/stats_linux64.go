@@ -24,6 +24,9 @@ func EnableStats() (io.Closer, error) {
 	if errors.Is(err, ErrUnsupported) {
 		return nil, fmt.Errorf("%w: %w", ErrStats, err)
 	}
+	if errors.Is(err, ErrPermission) {
+		return nil, ErrStatsPermission // the other one is about listing them
+	}
 	if err != nil {
 		return nil, fmt.Errorf("counting the runs of BPF programs: %w", err)
 	}

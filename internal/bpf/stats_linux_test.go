@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -48,4 +49,16 @@ func TestEnableStats(t *testing.T) {
 		after, _ := statsOf(t, prog)
 		return before == after
 	}, time.Minute, 10*time.Millisecond)
+}
+
+// TestEnableStatsWithoutPrivilege: the error is about counting, not about listing.
+func TestEnableStatsWithoutPrivilege(t *testing.T) {
+	kerneltest.Unprivileged(t, func(t *testing.T) {
+		_, err := EnableStats()
+		if errors.Is(err, ErrStats) {
+			t.Skipf("%v: permission is not tested", err)
+		}
+		require.ErrorIs(t, err, ErrStatsPermission)
+		assert.NotContains(t, err.Error(), "list")
+	})
 }

@@ -11,16 +11,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // TestCitationsOfTheContract verifies that each number by which the code, its tests
 // and the other pages cite a rule is one of docs/contract.md.
 func TestCitationsOfTheContract(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("neither the page nor the code is in the virtual machine")
-	}
+	needRepository(t)
 	rules := readRules(t)
 	cited := 0
 	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -66,9 +62,7 @@ func readRules(t *testing.T) (rules []string) {
 // TestContractIsNumbered verifies that docs/contract.md numbers its sections, rules
 // and items without a gap, so that none can vanish from the middle.
 func TestContractIsNumbered(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("the page is not in the virtual machine")
-	}
+	needRepository(t)
 	rules := readRules(t)
 	require.NotEmpty(t, rules)
 	section, number, item := 0, 0, 'a'-1

@@ -18,6 +18,7 @@ import (
 // TestExported holds what others can import to the factory and the configuration, as contrib's
 // checkapi does (docs/contrib.md). mdatagen exports the parts of a configuration.
 func TestExported(t *testing.T) {
+	needRepository(t)
 	for dir, parts := range map[string][]string{
 		"../..": {
 			"Bpf", "DebugInfo", "History", "Modules",
@@ -73,6 +74,7 @@ var movedTo = []string{"kernelsymprocessor", "kernelstackreceiver", "cmd/kernels
 
 // TestContribPage holds the page for maintainers of contrib to what there is.
 func TestContribPage(t *testing.T) {
+	needRepository(t)
 	page, err := os.ReadFile("../../docs/contrib.md")
 	require.NoError(t, err)
 	for _, dir := range movedTo {

@@ -11,16 +11,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // TestLinks verifies that each link of a page to a file, a directory or a heading of this
 // repository leads there.
 func TestLinks(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("the pages are not in the virtual machine")
-	}
+	needRepository(t)
 	pages := make(map[string]string)
 	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		switch {
@@ -104,6 +100,7 @@ func anchorsOf(page string) map[string]bool {
 }
 
 func TestWrongLinksAreFound(t *testing.T) {
+	needRepository(t)
 	pages := map[string]string{
 		"a.md": "# One `two`: three?\n\n## One\n\n## One\n\n```sh\n# no heading\n[no](link.md)\n```\n`[no](link.md)` [x](https://example.org)\n",
 	}

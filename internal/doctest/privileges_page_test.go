@@ -10,16 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // TestPrivilegesPage verifies that the page is made of what was measured, and that
 // all of it was.
 func TestPrivilegesPage(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("the page is not in the virtual machine: it is compared with the code outside of it")
-	}
+	needRepository(t)
 	all := readPrivileges(t)
 	if *update {
 		readMeasured(t, all)

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
@@ -24,9 +23,7 @@ import (
 // logs about them, for what they say: all errors without arguments, what others say
 // at length, and all lines of the log. docs/troubleshooting.md must have each.
 func TestTroubleshootingHasEveryMessage(t *testing.T) {
-	if kerneltest.InVM() {
-		t.Skip("neither the page nor the code is in the virtual machine")
-	}
+	needRepository(t)
 	content, err := os.ReadFile(root + "docs/troubleshooting.md")
 	require.NoError(t, err)
 	page := strings.Join(strings.Fields(string(content)), " ")

@@ -6,23 +6,22 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
 // A Registry keeps what the kernel tells of programs, also of those that are gone. Its methods
 // are safe for concurrent use.
 type Registry struct {
-	procfs   string
-	counting io.Closer // nil if the kernel does not count for it
-	stop     func()    // ends watching
+	processes procname.Names
+	counting  io.Closer // nil if the kernel does not count for it
+	stop      func()    // ends watching
 
 	mu        sync.Mutex // held while the kernel is asked
 	programs  Programs
@@ -55,10 +54,11 @@ type Reading struct {
 // A Process is one that loaded a program.
 type Process struct {
 	PID  uint32 `json:"pid"`
-	Name string `json:"name,omitempty"` // empty if it had ended
+	Name string `json:"name,omitempty"` // empty if it had ended, or is not certain
 }
 
-// maxKnown is the number of programs above which those that are gone are forgotten.
+// maxKnown is the number of programs above which those that are gone are forgotten, and any
+// for one that is loaded.
 const maxKnown = 1 << 16
 
 // Open begins to note who loads programs, until ctx is done or Close is called. With stats,
@@ -66,7 +66,7 @@ const maxKnown = 1 << 16
 // it ends.
 func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, error) {
 	r := &Registry{
-		procfs: procfs, stop: func() {},
+		processes: procname.In(procfs), stop: func() {},
 		programs: new(bpf.Reader), known: make(map[uint32]Details),
 	}
 	if stats {
@@ -152,15 +152,17 @@ func (r *Registry) ask(id uint32) (bpf.Stats, error) {
 
 // watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
 // that those are known, too, that are gone before the next list.
-func (r *Registry) watch(ctx context.Context, ring *perfring.Reader) {
-	var err error
-	for err == nil {
-		err = ring.Wait(ctx, time.Now().Add(time.Second))
-		r.note(ring.Drain().Records)
-		if err == nil {
-			err = ring.RefreshCPUs(false)
+func (r *Registry) watch(ctx context.Context, ring bpfprog.Recorder) {
+	err := topview.Recovered(func() (err error) {
+		for err == nil {
+			err = ring.Wait(ctx, time.Now().Add(time.Second))
+			r.note(ring.Drain().Records)
+			if err == nil {
+				err = ring.RefreshCPUs(false)
+			}
 		}
-	}
+		return err
+	})
 	closeErr := ring.Close()
 	if ctx.Err() != nil {
 		return // that it ends was wanted
@@ -182,17 +184,24 @@ func (r *Registry) note(records []perfring.Record) {
 		id := rec.Program.ID
 		d := Details{Tag: hex.EncodeToString(rec.Program.Tag[:])}
 		if rec.PID != perfring.NoTask && rec.PID != 0 {
-			d.LoadedBy = &Process{PID: rec.PID, Name: r.comm(rec.PID)}
+			d.LoadedBy = &Process{PID: rec.PID, Name: r.processes.Of(rec.PID)}
 		}
+		r.makeRoom()
 		r.known[id] = d
 		_, _ = r.ask(id) // if it is gone already, no more will be known
 	}
 }
 
-// comm returns the name of a process, empty if it has ended.
-func (r *Registry) comm(pid uint32) string {
-	text, _ := os.ReadFile(filepath.Join(r.procfs, strconv.FormatUint(uint64(pid), 10), "comm"))
-	return strings.TrimSpace(string(text))
+// makeRoom forgets a program if too many are known. Of one that is there, the next list tells
+// all but who loaded it.
+func (r *Registry) makeRoom() {
+	if len(r.known) < maxKnown {
+		return
+	}
+	for id := range r.known {
+		delete(r.known, id)
+		return
+	}
 }
 
 // Known returns what is known of all programs, and why it is not known who loads them.

@@ -1,18 +1,22 @@
 package bpfcost
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
@@ -40,7 +44,7 @@ func (p programs) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 }
 
 func newRegistry(procfs string, p Programs) *Registry {
-	return &Registry{procfs: procfs, programs: p, known: make(map[uint32]Details)}
+	return &Registry{processes: procname.In(procfs), stop: func() {}, programs: p, known: make(map[uint32]Details)}
 }
 
 func list(t *testing.T, r *Registry) Reading {
@@ -62,6 +66,10 @@ func TestRegistryRemembersProgramsThatAreGone(t *testing.T) {
 	procfs := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(procfs, "77"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(procfs, "77", "comm"), []byte("loader\n"), 0o600))
+	pid := strconv.Itoa(os.Getpid())
+	require.NoError(t, os.Mkdir(filepath.Join(procfs, pid), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(procfs, pid, "status"), []byte("NSpid:\t"+pid+"\n"), 0o600))
+	require.NoError(t, os.Symlink(pid, filepath.Join(procfs, "self")))
 	kernel := programs{3: {Name: "there", Type: 6, Creator: 1000, Stats: bpf.Stats{Runs: 5, RunTime: 50}}}
 	r := newRegistry(procfs, kernel)
 	reading := list(t, r)
@@ -124,6 +132,36 @@ func TestRegistryForgetsWhatIsGone(t *testing.T) {
 	assert.Contains(t, r.known, uint32(1))
 }
 
+// TestRegistryIsBounded, also without any list.
+func TestRegistryIsBounded(t *testing.T) {
+	r := newRegistry(t.TempDir(), programs{})
+	for id := range uint32(maxKnown + 10) {
+		r.note([]perfring.Record{load(id+1, perfring.NoTask)})
+		_, ok := r.known[id+1]
+		require.True(t, ok)
+	}
+	assert.LessOrEqual(t, len(r.known), maxKnown)
+}
+
+// broken is a ring that panics.
+type broken struct {
+	bpfprog.Recorder
+	closed bool
+}
+
+func (*broken) Wait(context.Context, time.Time) error { panic("the ring is broken") }
+func (b *broken) Close() error                        { b.closed = true; return nil }
+
+// TestRegistryThatPanics: it is said, in one line, and the process goes on.
+func TestRegistryThatPanics(t *testing.T) {
+	r, ring := newRegistry(t.TempDir(), programs{}), new(broken)
+	r.watch(t.Context(), ring)
+	assert.True(t, ring.closed)
+	assert.Equal(t, []string{
+		"Who loads programs is not known: this is a bug of kernelsym, please report it: panic: the ring is broken",
+	}, NewView(r, 0).problems)
+}
+
 // TestCounted: what the kernel counted is a difference, of programs that are there.
 func TestCounted(t *testing.T) {
 	at := time.Unix(1000, 0)
@@ -142,6 +180,10 @@ func TestCounted(t *testing.T) {
 	for _, id := range []uint32{0, 3, 4} {
 		assert.Nil(t, s.counted(id))
 	}
+	s.Counting = true
+	assert.Equal(t, &Counted{}, s.counted(3), "it is certain that it did not run")
+	assert.Equal(t, []string{"0.00%", "0.0", "-"}, s.counted(3).cells())
+	assert.Nil(t, s.counted(4))
 	rows := s.Rows(ByKernel)
 	require.Len(t, rows, 2, "those that ran, without any sample")
 	assert.Equal(t, "ran", rows[0].Name)

@@ -56,6 +56,8 @@ type Sources struct {
 	PerCPU   float64 // samples that a CPU has given that was never idle
 	Programs map[uint32]Details
 	From, To Reading // of what the kernel counted; the zero value if it does not
+	Counting bool    // the kernel counts all the time: no runs are none
+	Gaps     Gaps
 }
 
 // What rows can be sorted by.
@@ -70,12 +72,12 @@ const (
 func (s *Sources) Rows(by string) []Row {
 	var rows []Row
 	for key, cost := range s.Counter.costs {
-		if cost.Self+cost.Total+cost.Interrupted > 0 || s.counted(key.ID) != nil {
+		if cost.Self+cost.Total+cost.Interrupted > 0 || s.ran(key.ID) {
 			rows = append(rows, s.row(key, cost))
 		}
 	}
 	for id := range s.To.Stats {
-		if key := (Key{ID: id}); s.Counter.costs[key] == nil && s.counted(id) != nil {
+		if key := (Key{ID: id}); s.Counter.costs[key] == nil && s.ran(id) {
 			rows = append(rows, s.row(key, &Cost{}))
 		}
 	}
@@ -124,12 +126,23 @@ func (s *Sources) share(samples int64) Share {
 	return Share{samples, 100 * float64(samples) / s.PerCPU}
 }
 
-// counted returns what the kernel counted of a program. It is nil if there were no runs, and
-// for a program that is gone: its last runs were not read.
+// ran reports whether the kernel counted runs of a program.
+func (s *Sources) ran(id uint32) bool {
+	c := s.counted(id)
+	return c != nil && c.Runs > 0
+}
+
+// counted returns what the kernel counted of a program. It is nil for a program that is gone:
+// its last runs were not read. Without Counting, it is also nil if there were no runs.
 func (s *Sources) counted(id uint32) *Counted {
 	to, there := s.To.Stats[id]
 	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if it was loaded since
-	if !there || to.Runs <= from.Runs || over <= 0 {
+	switch {
+	case !there || to.Runs < from.Runs || over <= 0:
+		return nil
+	case to.Runs == from.Runs && s.Counting:
+		return &Counted{}
+	case to.Runs == from.Runs:
 		return nil
 	}
 	runs, nanos := to.Runs-from.Runs, float64(to.RunTime-from.RunTime)

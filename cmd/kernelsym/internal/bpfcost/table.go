@@ -18,13 +18,9 @@ func (v *View) Header() []string {
 		return []string{"Waiting for the first samples."}
 	}
 	_, running := v.sources.Counter.Samples()
-	cpus := fmt.Sprintf("%d CPUs", v.about.CPUs)
-	if v.about.CPUs == 1 {
-		cpus = "1 CPU"
-	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.about.Event, v.about.Frequency,
-			cpus, v.seconds(), running, v.sources.share(running)),
+			topview.Plural(v.about.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
 	if v.sources.Counter.OnlySelf() {
@@ -33,7 +29,7 @@ func (v *View) Header() []string {
 	if v.registry.counting != nil {
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
 	}
-	return append(lines, v.problems...)
+	return append(lines, v.allProblems()...)
 }
 
 func (s Share) String() string { return fmt.Sprintf("%.2f%%", s.Percent) }
@@ -87,7 +83,7 @@ func (v *View) cells(r *Row) []string {
 		uid = strconv.FormatUint(uint64(*r.UID), 10)
 	}
 	if p := r.LoadedBy; p != nil {
-		by = fmt.Sprintf("%s[%d]", p.Name, p.PID)
+		by = p.String()
 	}
 	if r.Hottest != nil {
 		line = fmt.Sprintf("%s:%d", path.Base(r.Hottest.File), r.Hottest.Line)
@@ -97,6 +93,13 @@ func (v *View) cells(r *Row) []string {
 		name = strings.TrimSpace(name + " (unloaded)")
 	}
 	return append(cells, id, orUnknown(r.Type), orUnknown(name), line, uid, by)
+}
+
+func (p *Process) String() string {
+	if p.Name == "" {
+		return strconv.FormatUint(uint64(p.PID), 10)
+	}
+	return fmt.Sprintf("%s[%d]", p.Name, p.PID)
 }
 
 func orUnknown(text string) string {
@@ -117,7 +120,11 @@ func (c *Counted) cells() []string {
 	if c == nil {
 		return []string{unknown, unknown, unknown}
 	}
-	return []string{fmt.Sprintf("%.2f%%", c.Percent), fmt.Sprintf("%.1f", c.RunsPerSecond), fmt.Sprintf("%.0f", c.NanosPerRun)}
+	perRun := unknown
+	if c.Runs > 0 {
+		perRun = fmt.Sprintf("%.0f", c.NanosPerRun)
+	}
+	return []string{fmt.Sprintf("%.2f%%", c.Percent), fmt.Sprintf("%.1f", c.RunsPerSecond), perRun}
 }
 
 // Detail is of topview.Table: the source lines of a program.

@@ -2,12 +2,15 @@ package bpfcost
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
 // A View is the table of BPF programs.
@@ -18,6 +21,13 @@ type View struct {
 	sources  Sources
 	about    *live.Batch // the last one, without its profiles; nil before the first
 	problems []string    // what is not known, and why
+	skipped  Reading     // what the kernel had counted at the last call of Skip since Add
+}
+
+// Gaps are samples that there are not.
+type Gaps struct {
+	Lost      uint64 `json:"lost"`      // with other records that the kernel had no room for
+	Throttled int    `json:"throttled"` // times that the kernel stopped sampling a CPU for the rest of a tick
 }
 
 // batch is what is counted of a live.Batch.
@@ -26,11 +36,12 @@ type batch struct {
 	perCPU  float64
 	end     time.Time
 	before  Reading // what the kernel had counted until then
+	gaps    Gaps
 }
 
 // NewView returns a view of the last while, or with 0 of all since the start.
 func NewView(r *Registry, length time.Duration) *View {
-	v := &View{registry: r, length: length, sources: Sources{Counter: NewCounter()}}
+	v := &View{registry: r, length: length, sources: Sources{Counter: NewCounter(), Counting: r.counting != nil}}
 	v.ask()
 	v.sources.From = v.sources.To
 	return v
@@ -44,13 +55,17 @@ func (v *View) ask() {
 		v.problems = append(v.problems, fmt.Sprintf("The kernel does not describe programs: %v", err))
 	}
 	if v.sources.Programs, unwatched = v.registry.Known(); unwatched != nil {
-		v.problems = append(v.problems, fmt.Sprintf("Who loads programs is not known: %v", unwatched))
+		v.problems = append(v.problems, fmt.Sprintf("Who loads programs is not known: %s", firstLine(unwatched)))
 	}
 }
 
 // Add is of topview.View. A batch counts only if the kernel's symbols are known.
 func (v *View) Add(b *live.Batch) error {
-	one := batch{counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), end: b.End, before: v.sources.To}
+	v.resume()
+	one := batch{
+		counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), end: b.End, before: v.sources.To,
+		gaps: Gaps{b.Lost, b.Throttled},
+	}
 	about := *b
 	about.Profiles = pprofile.Profiles{} // which may be large
 	v.about = &about
@@ -69,7 +84,7 @@ func (v *View) Add(b *live.Batch) error {
 	for b.End.Sub(v.batches[0].end) >= v.length {
 		v.batches = v.batches[1:]
 	}
-	v.sources.Counter, v.sources.PerCPU, v.sources.From = NewCounter(), 0, v.batches[0].before
+	v.sources.Counter, v.sources.PerCPU, v.sources.Gaps, v.sources.From = NewCounter(), 0, Gaps{}, v.batches[0].before
 	for i := range v.batches {
 		v.sources.add(&v.batches[i])
 	}
@@ -79,13 +94,70 @@ func (v *View) Add(b *live.Batch) error {
 func (s *Sources) add(b *batch) {
 	s.Counter.Merge(b.counter)
 	s.PerCPU += b.perCPU
+	s.Gaps.Lost += b.gaps.Lost
+	s.Gaps.Throttled += b.gaps.Throttled
+}
+
+// Skip is of topview.View. The kernel counts on meanwhile: Add leaves that out.
+func (v *View) Skip() {
+	if r, err := v.registry.List(); err == nil {
+		v.skipped = r
+	}
+}
+
+// resume leaves out what the kernel counted from the last batch that was added to the last one
+// that was skipped.
+func (v *View) resume() {
+	last := v.sources.To
+	if v.skipped.At.IsZero() || last.At.IsZero() {
+		return
+	}
+	v.sources.From = v.sources.From.plus(last, v.skipped)
+	for i := range v.batches {
+		v.batches[i].before = v.batches[i].before.plus(last, v.skipped)
+	}
+	v.sources.To, v.skipped = v.skipped, Reading{}
+}
+
+// plus returns a reading with what the kernel counted between two others, of the programs that
+// were there at the second.
+func (r Reading) plus(from, to Reading) Reading {
+	sum := Reading{At: r.At.Add(to.At.Sub(from.At)), Stats: make(map[uint32]bpf.Stats, len(to.Stats))}
+	for id, s := range to.Stats {
+		sum.Stats[id] = bpf.Stats{
+			Runs:    r.Stats[id].Runs + s.Runs - from.Stats[id].Runs,
+			RunTime: r.Stats[id].RunTime + s.RunTime - from.Stats[id].RunTime,
+		}
+	}
+	return sum
+}
+
+// allProblems says what is not known, and what is wrong with the numbers.
+func (v *View) allProblems() []string {
+	lines := slices.Clone(v.problems)
+	if n := v.sources.Gaps.Lost; n > 0 {
+		lines = append(lines, fmt.Sprintf("The kernel had no room for %s: shares can be too small. Lower -F.",
+			topview.Plural(int(n), "sample")))
+	}
+	if n := v.sources.Gaps.Throttled; n > 0 {
+		lines = append(lines, topview.Throttled(n))
+	}
+	if v.about != nil && v.about.Missing != nil {
+		lines = append(lines, topview.Missing(v.about.Missing))
+	}
+	return lines
+}
+
+// firstLine leaves out the stack of a panic.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 // JSON is what is encoded for other programs.
 type JSON struct {
-	Event     string   `json:"event,omitempty"`
-	Frequency int      `json:"frequency,omitempty"`
-	CPUs      int      `json:"cpus,omitempty"`
+	topview.Sampling
+	Gaps
 	Seconds   float64  `json:"seconds"`
 	PercentOf string   `json:"percent_of"`
 	All       Share    `json:"bpf"` // each sample counts once
@@ -97,7 +169,7 @@ type JSON struct {
 func (v *View) JSON(rows int) any {
 	_, running := v.sources.Counter.Samples()
 	j := JSON{
-		Seconds: v.seconds(), PercentOf: "one CPU", All: v.sources.share(running), Problems: v.problems,
+		Seconds: v.seconds(), PercentOf: "one CPU", All: v.sources.share(running), Gaps: v.sources.Gaps, Problems: v.allProblems(),
 		Programs: append([]Row{}, topview.Limit(v.sources.Rows(ByTotal), rows)...),
 	}
 	if v.about != nil {

@@ -2,6 +2,7 @@ package bpfcost
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestView(t *testing.T) {
 		require.Len(t, r.Cells, len(v.Columns()))
 	}
 	assert.Equal(t, []string{
-		"10.00%", "15.00%", "5.00%", "-", "-", "-", "1", "xdp", "main", "prog.c:10", "1000", "-",
+		"10.00%", "15.00%", "5.00%", "0.00%", "0.0", "-", "1", "xdp", "main", "prog.c:10", "1000", "-",
 	}, rows[0].Cells)
 	assert.InDelta(t, 0.15, rows[0].Share, 1e-9)
 	assert.Equal(t, []string{
@@ -104,7 +105,7 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 	assert.Empty(t, v.Rows(ByTotal))
 	encoded, err := json.Marshal(v.JSON(0))
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
+	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "lost": 0, "throttled": 0, "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
 }
 
 // TestViewWithoutStatistics has no columns of what the kernel counts, and no order by it.
@@ -124,13 +125,14 @@ func TestJSON(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{
 		"event": "cpu-clock", "frequency": 10, "cpus": 2, "seconds": 2, "percent_of": "one CPU",
-		"bpf": {"samples": 4, "percent_of_cpu": 20},
+		"lost": 0, "throttled": 0, "bpf": {"samples": 4, "percent_of_cpu": 20},
 		"programs": [{
 			"program_id": 1, "type": "xdp", "name": "main", "tag": "00000000000000aa", "uid": 1000,
 			"self": {"samples": 2, "percent_of_cpu": 10},
 			"total": {"samples": 3, "percent_of_cpu": 15},
 			"interrupted": {"samples": 1, "percent_of_cpu": 5},
-			"hottest_line": {"file": "prog.c", "line": 10, "percent_of_total": 100}
+			"hottest_line": {"file": "prog.c", "line": 10, "percent_of_total": 100},
+			"kernel_count": {"runs": 0, "runs_per_second": 0, "nanoseconds_per_run": 0, "percent_of_cpu": 0}
 		}, {
 			"program_id": 2, "type": "xdp", "name": "other", "tag": "00000000000000aa", "unloaded": true,
 			"loaded_by": {"pid": 42, "name": "agent"},
@@ -155,4 +157,51 @@ func TestViewBeforeTheSymbols(t *testing.T) {
 	rows := v.Rows(ByTotal)
 	require.Len(t, rows, 1)
 	assert.Equal(t, "10.00%", rows[0].Cells[1])
+}
+
+// TestProblems: lost samples, throttling, names that cannot be had. They count as long as
+// their batch does.
+func TestProblems(t *testing.T) {
+	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 2*time.Second)
+	for second := int64(101); second <= 102; second++ {
+		b := batchOf(second, stack{helper, a})
+		b.Lost, b.Throttled, b.Missing = 7, 1, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")
+		require.NoError(t, v.Add(b))
+	}
+	want := []string{
+		"The kernel had no room for 14 samples: shares can be too small. Lower -F.",
+		"The kernel paused sampling 2 times: shares are too small. Lower -F.",
+		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",
+	}
+	assert.Equal(t, want, v.Header()[2:])
+	j, ok := v.JSON(0).(JSON)
+	require.True(t, ok)
+	assert.Equal(t, want, j.Problems)
+	assert.Equal(t, Gaps{14, 2}, j.Gaps)
+	require.NoError(t, v.Add(batchOf(104, stack{helper, a})))
+	assert.Len(t, v.Header(), 2)
+}
+
+// TestSkip: neither the kernel's count nor the time of what is skipped is in the table.
+func TestSkip(t *testing.T) {
+	for _, length := range []time.Duration{0, time.Minute} {
+		v := viewOf(t, length)
+		kernel, ok := v.registry.programs.(programs)
+		require.True(t, ok)
+		over := func() time.Duration { return v.sources.To.At.Sub(v.sources.From.At) }
+		before, rows := over(), v.Rows(ByTotal)
+		kernel[7] = bpf.Program{Name: "unseen", Stats: bpf.Stats{Runs: 1000, RunTime: 1e6}}
+		kernel[8] = bpf.Program{Name: "new", Stats: bpf.Stats{Runs: 50, RunTime: 50}}
+		v.Skip()
+		v.Skip()
+		assert.Equal(t, rows, v.Rows(ByTotal), "the table stays the same")
+		v.skipped.At = v.skipped.At.Add(time.Hour) // a long pause
+		kernel[7] = bpf.Program{Name: "unseen", Stats: bpf.Stats{Runs: 1002, RunTime: 1e6 + 400}}
+		require.NoError(t, v.Add(batchOf(103, stack{read})))
+		v.sources.To.At = v.sources.To.At.Add(time.Hour) // which was no pause in truth
+		assert.Less(t, over(), before+time.Minute)
+		assert.Equal(t, uint64(3+2), v.sources.counted(7).Runs)
+		assert.InDelta(t, 200, v.sources.counted(7).NanosPerRun, 1e-9)
+		assert.Zero(t, v.sources.counted(8).Runs)
+	}
 }

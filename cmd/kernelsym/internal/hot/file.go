@@ -45,13 +45,12 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 
 // JSON is what is encoded for other programs.
 type JSON struct {
-	Event     string         `json:"event,omitempty"`
-	Frequency int            `json:"frequency,omitempty"`
-	CPUs      int            `json:"cpus,omitempty"`
+	topview.Sampling
 	Seconds   float64        `json:"seconds"`
 	Samples   JSONSamples    `json:"samples"`
 	Frames    JSONFrames     `json:"kernel_frames"`
 	PercentOf string         `json:"percent_of"`
+	Problems  []string       `json:"problems,omitempty"`
 	Functions []JSONFunction `json:"functions"`
 }
 
@@ -63,6 +62,9 @@ type JSONSamples struct {
 	Lost     *uint64 `json:"lost,omitempty"`
 	All      *int64  `json:"all,omitempty"`
 	Possible float64 `json:"possible,omitempty"` // if no CPU had been idle
+
+	// Throttled is how often the kernel stopped sampling a CPU for the rest of a tick.
+	Throttled int `json:"throttled,omitempty"`
 }
 
 // JSONFrames are numbers of kernel frames, once for each sample.

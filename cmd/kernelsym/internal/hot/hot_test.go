@@ -200,6 +200,9 @@ func TestHeaderSaysWhatIsWrong(t *testing.T) {
 		"No kernel frame has a name: `kernelsym doctor` says why.",
 		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",
 	}, h[2:])
+	j := v.JSON(0).(JSON)
+	assert.Equal(t, h[2:], j.Problems)
+	assert.Equal(t, 2, j.Samples.Throttled)
 }
 
 func TestJSON(t *testing.T) {

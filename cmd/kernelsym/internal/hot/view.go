@@ -38,6 +38,9 @@ func (v *Functions) Title() string { return "kernel functions" }
 // Add is of topview.View.
 func (v *Functions) Add(b *live.Batch) error { return v.add(b) }
 
+// Skip is of topview.View.
+func (v *Functions) Skip() {}
+
 // Header is of topview.Table.
 func (v *Functions) Header() []string { return v.header() }
 
@@ -49,22 +52,27 @@ func (w *window) header() []string {
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
-			s.last.Event, s.last.Frequency, plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
+			s.last.Event, s.last.Frequency, topview.Plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
 			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
 	}
+	return append(lines, w.problems()...)
+}
+
+// problems says what is wrong with the numbers.
+func (w *window) problems() (lines []string) {
+	s := &w.sum
 	if s.lost > 0 {
 		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
 	}
 	if s.throttled > 0 {
-		lines = append(lines, fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.",
-			plural(s.throttled, "time")))
+		lines = append(lines, topview.Throttled(s.throttled))
 	}
 	if s.Nameless() {
 		lines = append(lines, NoNames)
 	}
 	if err := s.last.Missing; err != nil {
-		lines = append(lines, "Names are missing: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		lines = append(lines, topview.Missing(err))
 	}
 	return lines
 }
@@ -84,13 +92,6 @@ func (w *window) span() string {
 		return elapsed
 	}
 	return "last " + elapsed
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // Columns is of topview.Table.
@@ -171,8 +172,10 @@ func (v *Functions) JSON(count int) any {
 	j := s.json(s.possible, v.by, count)
 	j.PercentOf, j.Seconds = "all CPU time", s.elapsed.Seconds()
 	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.lost, s.possible
+	j.Samples.Throttled = s.throttled
 	if s.last != nil {
 		j.Event, j.Frequency, j.CPUs = s.last.Event, s.last.Frequency, s.last.CPUs
+		j.Problems = v.problems()
 	}
 	return j
 }

@@ -64,10 +64,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // add adds a batch to all views. While the screen is paused, nothing is counted.
 func (m *model) add(b *live.Batch) tea.Cmd {
-	if m.paused {
-		return nil
-	}
 	for _, v := range m.views {
+		if m.paused {
+			v.Skip()
+			continue
+		}
 		if m.err = v.Add(b); m.err != nil {
 			return tea.Quit
 		}

@@ -18,6 +18,7 @@ import (
 type fake struct {
 	of      string // what it is the detail of
 	batches int
+	skipped int
 	bad     bool
 	err     error
 }
@@ -29,6 +30,8 @@ func (f *fake) Add(*live.Batch) error {
 	}
 	return f.err
 }
+
+func (f *fake) Skip() { f.skipped++ }
 
 func (f *fake) Title() string {
 	if f.of != "" {
@@ -251,7 +254,9 @@ func TestPause(t *testing.T) {
 		assert.NotContains(t, screen(m), "PAUSED")
 	}
 	assert.Zero(t, v.batches)
+	assert.Equal(t, 2, v.skipped)
 	m.Update(&live.Batch{})
+	assert.Equal(t, 2, v.skipped)
 	assert.Equal(t, 1, v.batches)
 }
 

@@ -4,9 +4,7 @@ package topui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"runtime/debug"
 	"sync"
 
 	tea "charm.land/bubbletea/v2"
@@ -23,9 +21,6 @@ type Terminal struct {
 // A Sample samples until ctx is done and calls visit with each batch.
 type Sample func(ctx context.Context, visit func(*live.Batch)) error
 
-// errPanic says that sampling panicked.
-var errPanic = errors.New("this is a bug of kernelsym, please report it")
-
 // Run shows what is sampled, the first of the views first, until somebody quits, ctx is done
 // or sampling fails. However it ends, the terminal is as it was.
 func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) error {
@@ -38,7 +33,7 @@ func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) 
 	var sampleErr error
 	sampling.Go(func() {
 		defer p.Quit()
-		sampleErr = recovered(func() error {
+		sampleErr = topview.Recovered(func() error {
 			return sample(ctx, func(b *live.Batch) { p.Send(b) })
 		})
 	})
@@ -52,13 +47,3 @@ func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) 
 }
 
 const framesPerSecond = 10
-
-// recovered makes a panic an error: the terminal has to be restored before it is printed.
-func recovered(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: panic: %v\n%s", errPanic, r, debug.Stack())
-		}
-	}()
-	return f()
-}

@@ -42,8 +42,19 @@ type View interface {
 	// Add adds a batch.
 	Add(b *live.Batch) error
 
+	// Skip is called instead of Add for a batch that does not count. What the table shows
+	// stays the same.
+	Skip()
+
 	// JSON returns what is encoded for other programs, with so many rows, 0 for all.
 	JSON(rows int) any
+}
+
+// Sampling says how this machine was sampled.
+type Sampling struct {
+	Event     string `json:"event,omitempty"`
+	Frequency int    `json:"frequency,omitempty"`
+	CPUs      int    `json:"cpus,omitempty"`
 }
 
 // A Column is one of a table.

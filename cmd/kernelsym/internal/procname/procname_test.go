@@ -1,0 +1,46 @@
+package procname
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// procfs returns a directory with a process 77, in which this one has an id and a status.
+func procfs(t *testing.T, self, status, comm string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{self + "/status": status, "77/comm": comm} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	require.NoError(t, os.Symlink(self, filepath.Join(dir, "self")))
+	return dir
+}
+
+func TestNames(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	assert.Equal(t, "loader", In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n")).Of(77))
+	assert.Equal(t, "old", In(procfs(t, pid, "Name:\tx\n", "old\n")).Of(77), "a kernel without namespaces")
+	assert.Empty(t, In(procfs(t, pid, "", "loader\n")).Of(78), "it has ended")
+	assert.Empty(t, In(procfs(t, pid+"0", "NSpid:\t"+pid+"0\t"+pid+"\n", "wrong\n")).Of(77), "another namespace")
+	assert.Empty(t, In(procfs(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).Of(77), "another, with the same id by chance")
+	assert.Empty(t, In(t.TempDir()).Of(77))
+	assert.Empty(t, Names{}.Of(77))
+
+	const r = "\uFFFD"
+	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(procfs(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).Of(77))
+}
+
+// TestNamesOfThisMachine: this process has its name in /proc.
+func TestNamesOfThisMachine(t *testing.T) {
+	comm, err := os.ReadFile("/proc/self/comm")
+	require.NoError(t, err)
+	assert.Equal(t, strings.TrimSpace(string(comm)), In("/proc").Of(uint32(os.Getpid())))
+}
