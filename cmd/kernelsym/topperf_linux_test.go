@@ -99,6 +99,11 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
+	// The kernel's records of BPF programs can be longer than perf expects, and programs were
+	// loaded by another test.
+	if err != nil && strings.Contains(said.String(), "failed to process type: 17") {
+		t.Skip("perf script cannot read what perf record wrote: that shares are those of perf is not tested")
+	}
 	require.NoError(t, err, said.String())
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

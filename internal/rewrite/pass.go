@@ -47,7 +47,7 @@ func (p *pass) end() {
 // bytes returns the size of the working memory.
 func (p *pass) bytes() int {
 	return bytesOf(p.frames) + bytesOf(p.frameOf) + bytesOf(p.marks) + bytesOf(p.stackUsers) + bytesOf(p.functions) +
-		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.w.placings.bytes() +
+		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.w.bytes() +
 		p.m.bytes() + p.r.lines.bytes() + p.s.bytes()
 }
 

@@ -55,7 +55,7 @@ func (v *View) ask() {
 		v.problems = append(v.problems, fmt.Sprintf("The kernel does not describe programs: %v", err))
 	}
 	if v.sources.Programs, unwatched = v.registry.Known(); unwatched != nil {
-		v.problems = append(v.problems, fmt.Sprintf("Who loads programs is not known: %s", firstLine(unwatched)))
+		v.problems = append(v.problems, "Who loads programs is not known: "+firstLine(unwatched))
 	}
 }
 
