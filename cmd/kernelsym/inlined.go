@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -161,15 +162,8 @@ func writePlaces(w io.Writer, places []place) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s in %s\n", counted(len(places), "place"), counted(len(functions), "function"))
+	_, err := fmt.Fprintf(w, "\n%s in %s\n", plural.Of(len(places), "place"), plural.Of(len(functions), "function"))
 	return err
-}
-
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // sortPlaces sorts places by what was inlined and where, of each image in the order that they

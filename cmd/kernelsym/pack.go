@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 )
 
 // packCommand is the command "pack" with its flags.
@@ -164,7 +165,7 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	if r.WithoutCode > 0 {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))
 	}
-	text := fmt.Sprintf("%s, %d kB, in %s", counted(r.Packs, "pack"), (r.Bytes+999)/1000, p.dir)
+	text := fmt.Sprintf("%s, %d kB, in %s", plural.Of(r.Packs, "pack"), (r.Bytes+999)/1000, p.dir)
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, "; ") + ")"
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 )
 
 // sayEvery is the time between two messages about what is not shown.
@@ -29,9 +31,9 @@ func (u *unshown) say(w io.Writer, atEnd bool) {
 	}
 	u.news, u.said = false, time.Now()
 	if u.brief > 0 {
-		fmt.Fprintf(w, "%s came and went before they could be shown.\n", counted(u.brief, "BPF function"))
+		fmt.Fprintf(w, "%s came and went before they could be shown.\n", plural.Of(u.brief, "BPF function"))
 	}
 	if u.lost > 0 {
-		fmt.Fprintf(w, "The kernel lost %s: what came and went at that time may be missing.\n", counted(int(u.lost), "record"))
+		fmt.Fprintf(w, "The kernel lost %s: what came and went at that time may be missing.\n", plural.Of(int(u.lost), "record"))
 	}
 }

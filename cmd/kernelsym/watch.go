@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -161,10 +162,7 @@ func count(source string, t *symtab.Table) string {
 	if watched[source].origin == symtab.OriginModule {
 		n = len(t.Live())
 	}
-	if n == 1 {
-		return "1 " + watched[source].thing
-	}
-	return fmt.Sprintf("%d %ss", n, watched[source].thing)
+	return plural.Of(n, watched[source].thing)
 }
 
 // begun says what is there as soon as that is known of all sources: nothing of those

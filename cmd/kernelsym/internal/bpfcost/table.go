@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -20,7 +21,7 @@ func (v *View) Header() []string {
 	_, running := v.sources.Counter.Samples()
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.about.Event, v.about.Frequency,
-			topview.Plural(v.about.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
+			plural.Of(v.about.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
 	if v.sources.Counter.OnlySelf() {

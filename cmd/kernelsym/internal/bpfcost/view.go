@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
@@ -137,7 +138,7 @@ func (v *View) allProblems() []string {
 	lines := slices.Clone(v.problems)
 	if n := v.sources.Gaps.Lost; n > 0 {
 		lines = append(lines, fmt.Sprintf("The kernel had no room for %s: shares can be too small. Lower -F.",
-			topview.Plural(int(n), "sample")))
+			plural.Of(int(n), "sample")))
 	}
 	if n := v.sources.Gaps.Throttled; n > 0 {
 		lines = append(lines, topview.Throttled(n))

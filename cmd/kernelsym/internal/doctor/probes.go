@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
@@ -42,7 +43,7 @@ func checkBPF(m *machine) []Finding {
 			Remedy: m.remedies(err),
 		}}
 	}
-	return []Finding{{Check: programsCheck, Level: OK, Found: counted(n, "program") + " listed"}}
+	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(n, "program") + " listed"}}
 }
 
 // eventsCheck is the check whether events of modules can be received.
@@ -87,7 +88,7 @@ func checkModules(m *machine) []Finding {
 		return []Finding{f}
 	}
 	n := strings.Count(string(list), "\n")
-	f.Level, f.Lost, f.Found = OK, "", counted(n, "module")+" loaded"
+	f.Level, f.Lost, f.Found = OK, "", plural.Of(n, "module")+" loaded"
 	name, _, _ := strings.Cut(string(list), " ")
 	if n == 0 {
 		return []Finding{f}
@@ -113,12 +114,4 @@ func readFiles(dir string) error {
 		}
 	}
 	return nil
-}
-
-// counted returns a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

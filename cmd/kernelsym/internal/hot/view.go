@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -52,7 +53,7 @@ func (w *window) header() []string {
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
-			s.last.Event, s.last.Frequency, topview.Plural(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
+			s.last.Event, s.last.Frequency, plural.Of(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
 			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
 	}

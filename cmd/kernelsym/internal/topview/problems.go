@@ -5,24 +5,18 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 )
 
 // Throttled returns the line that says how often the kernel stopped sampling.
 func Throttled(times int) string {
-	return fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.", Plural(times, "time"))
+	return fmt.Sprintf("The kernel paused sampling %s: shares are too small. Lower -F.", plural.Of(times, "time"))
 }
 
 // Missing returns the line that says why names are missing.
 func Missing(err error) string {
 	return "Names are missing: " + strings.ReplaceAll(err.Error(), "\n", "; ")
-}
-
-// Plural returns a number of things.
-func Plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 var errPanic = errors.New("this is a bug of kernelsym, please report it")

@@ -1,0 +1,12 @@
+// Package plural says how many there are of something.
+package plural
+
+import "fmt"
+
+// Of returns a number of things, as "1 module" or "2 modules".
+func Of(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
