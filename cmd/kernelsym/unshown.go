@@ -31,7 +31,7 @@ func (u *unshown) say(w io.Writer, atEnd bool) {
 	}
 	u.news, u.said = false, time.Now()
 	if u.brief > 0 {
-		fmt.Fprintf(w, "%s came and went before they could be shown.\n", plural.Of(u.brief, "BPF function"))
+		fmt.Fprintf(w, "%s of BPF code came and went before they could be shown.\n", plural.Of(u.brief, "piece"))
 	}
 	if u.lost > 0 {
 		fmt.Fprintf(w, "The kernel lost %s: what came and went at that time may be missing.\n", plural.Of(int(u.lost), "record"))

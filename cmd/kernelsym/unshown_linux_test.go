@@ -67,11 +67,11 @@ func TestUnshownIsSaidNowAndThen(t *testing.T) {
 	u.say(&out, false)
 	u.add(1, 2)
 	u.say(&out, false)
-	assert.Equal(t, "1 BPF function came and went before they could be shown.\n", out.String(), "the rest is said later")
+	assert.Equal(t, "1 piece of BPF code came and went before they could be shown.\n", out.String(), "the rest is said later")
 	out.Reset()
 	u.say(&out, true)
 	u.say(&out, true)
-	assert.Equal(t, "2 BPF functions came and went before they could be shown.\n"+
+	assert.Equal(t, "2 pieces of BPF code came and went before they could be shown.\n"+
 		"The kernel lost 2 records: what came and went at that time may be missing.\n", out.String())
 }
 
@@ -89,7 +89,7 @@ func TestWatchOfShortLives(t *testing.T) {
 		require.NoError(t, kerneltest.LoadBPF(t, kerneltest.SmallProgram("brief", n, 1)).Close())
 		select {
 		case line := <-errs:
-			assert.Regexp(t, `^[1-9]\d* BPF functions? came and went before they could be shown\.$`, line)
+			assert.Regexp(t, `^[1-9]\d* pieces? of BPF code came and went before they could be shown\.$`, line)
 			said = true
 		default:
 		}
