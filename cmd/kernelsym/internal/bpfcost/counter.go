@@ -107,9 +107,6 @@ func (c *Counter) Samples() (all, running int64) { return c.samples, c.running }
 // OnlySelf reports whether Total and Interrupted are not known.
 func (c *Counter) OnlySelf() bool { return c.leaves }
 
-// Costs returns what was sampled. It is the counter's, and changes with Add.
-func (c *Counter) Costs() map[Key]*Cost { return c.costs }
-
 // addStack counts a stack, leaf first. Each program counts once, where it is nearest to the
 // leaf.
 func (c *Counter) addStack(stack []part, weight int64) {

@@ -79,7 +79,7 @@ func count(t *testing.T, core *symtab.Image, stack ...rewritetest.Frame) (by map
 	all, running := c.Samples()
 	assert.Equal(t, int64(1), all)
 	by = make(map[string]counts)
-	for key, cost := range c.Costs() {
+	for key, cost := range c.costs {
 		if got := (counts{cost.Self, cost.Total, cost.Interrupted}); got != (counts{}) {
 			name := cost.Name
 			if key.ID == 1 {
@@ -159,7 +159,7 @@ func TestWithoutEntryCode(t *testing.T) {
 func TestNameIsThatOfTheProgram(t *testing.T) {
 	c := NewCounter()
 	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(aSub).Profiles, core))
-	cost := c.Costs()[Key{ID: 1}]
+	cost := c.costs[Key{ID: 1}]
 	assert.Empty(t, cost.Name)
 	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(aSub, a).Profiles, core))
 	assert.Equal(t, "main", cost.Name)
@@ -175,7 +175,7 @@ func TestHottestLine(t *testing.T) {
 	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(a).Sample(aSub, a).Sample(helper, call).Sample(memory, helper, call).Sample(timer, entry, a).Sample(timer, entry, a).
 		Profiles, core))
-	line, n := c.Costs()[Key{ID: 1}].Hottest()
+	line, n := c.costs[Key{ID: 1}].Hottest()
 	assert.Equal(t, Line{"prog.c", 11}, line)
 	assert.Equal(t, int64(2), n)
 	_, n = new(Cost).Hottest()
