@@ -77,7 +77,7 @@ func TestTopShowsAHotFunction(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	name, tid, stop := spin(t)
 	defer stop()
-	j := topJSON(t, "-t", strconv.Itoa(tid), "--duration", "3s", "-F", "997")
+	j := topJSON(t, "-t", strconv.Itoa(tid), "--duration", "3s", "-F", strconv.Itoa(kerneltest.Hertz(997)))
 	require.NotEmpty(t, j.Functions)
 	assert.Equal(t, name, j.Functions[0].Function)
 	assert.Equal(t, "[bpf]", j.Functions[0].Module)
@@ -89,7 +89,7 @@ func TestTopShowsAHotFunction(t *testing.T) {
 	for _, f := range none.Functions {
 		assert.NotEqual(t, name, f.Function, "it is in another process")
 	}
-	process := topJSON(t, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s", "-F", "997")
+	process := topJSON(t, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s", "-F", strconv.Itoa(kerneltest.Hertz(997)))
 	assert.Equal(t, name, process.Functions[0].Function, "a process has all its threads")
 }
 

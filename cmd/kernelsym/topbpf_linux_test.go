@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func TestTopBPF(t *testing.T) {
 	needTop(t)
 	kerneltest.NeedBPF(t)
 	prog := keepRunning(t)
-	out, errs, err := execute(t, "", "top", "--bpf", "--stats", "--duration", "3s", "-F", "997", "-o", "json", "-n", "0")
+	out, errs, err := execute(t, "", "top", "--bpf", "--stats", "--duration", "3s", "-F", strconv.Itoa(kerneltest.Hertz(997)), "-o", "json", "-n", "0")
 	require.NoError(t, err, errs)
 	var j bpfcost.JSON
 	decoder := json.NewDecoder(strings.NewReader(out))
@@ -91,7 +92,7 @@ func TestTopBPF(t *testing.T) {
 	}
 	assert.True(t, found, out)
 
-	out, errs, err = execute(t, "", "top", "--bpf", "-d", "1", "-F", "997", "-n", "1")
+	out, errs, err = execute(t, "", "top", "--bpf", "-d", "1", "-F", strconv.Itoa(kerneltest.Hertz(997)), "-n", "1")
 	require.NoError(t, err, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.GreaterOrEqual(t, len(lines), 2+1+1+1, out) // with problems, there are more

@@ -64,7 +64,7 @@ func TestWhileTheBaselineIsRead(t *testing.T) {
 	for i := range 100 {
 		kerneltest.LoadBPF(t, smallProgram("baseline", int32(i), i)) // to have something to read
 	}
-	for round := range 10 {
+	for round := range kerneltest.Sized(10, 4) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			var kept []*ebpf.Program
 			stop := make(chan struct{})

@@ -98,7 +98,7 @@ func TestChurn(t *testing.T) {
 // the source knows.
 func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 	t.Helper()
-	const cycles = 300
+	const cycles = 150
 	modules := []string{"veth", "dummy", "ifb", "nlmon", "macvlan"}
 	var loaded []*load
 	for i := range cycles {

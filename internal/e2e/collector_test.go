@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ type collector struct {
 	health  string             // address
 	exports map[string]*export // by file
 }
+
+// hertz returns how often a collector is to sample, for its configuration.
+func hertz(here int) string { return strconv.Itoa(kerneltest.Hertz(here)) }
 
 // startCollector starts the built collector with a configuration, to which it
 // adds the health check, and waits until it is ready. It is stopped when the test

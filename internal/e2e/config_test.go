@@ -134,6 +134,7 @@ func leafOf(t *testing.T, pd pprofile.Profiles) frame {
 // TestReload has the running collector read another configuration: other
 // addresses, and another place of /proc, which needs another cache.
 func TestReload(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)
 	endpoint, dir := freeAddress(t), t.TempDir()

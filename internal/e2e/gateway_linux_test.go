@@ -82,7 +82,7 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 }
 
 const nodeWithAndWithoutPacks = `
-receivers: {kernelstack: {frequency: 499, interval: 500ms}}
+receivers: {kernelstack: {frequency: %[3]s, interval: 500ms}}
 processors: {kernelsym: {debug_info: {directory: %[1]s}}, kernelsym/plain: }
 exporters: {file: {path: %[2]s/node.json, flush_interval: 50ms}, file/plain: {path: %[2]s/plain.json, flush_interval: 50ms}}
 service:
@@ -111,7 +111,7 @@ func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	require.NoError(t, os.Mkdir(packs, 0o755))
 	p := packTheCore(t, packs)
 
-	c := startCollector(t, fmt.Sprintf(nodeWithAndWithoutPacks, packs, dir))
+	c := startCollector(t, fmt.Sprintf(nodeWithAndWithoutPacks, packs, dir, hertz(499)))
 	var node, plain pprofile.Profiles
 	c.eventually("lines", func() error {
 		with, without := c.exported(dir+"/node.json"), c.exported(dir+"/plain.json")

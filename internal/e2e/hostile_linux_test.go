@@ -26,6 +26,7 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [%s], exporters:
 // collectors, one with the processor and one without, and compares the memory that
 // they took at most. The one with it names frames as before.
 func TestHostileLoad(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)
 	addresses := [3]uint64{k.function.start + 1, k.next.start + 1, k.next.start}

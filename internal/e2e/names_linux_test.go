@@ -59,7 +59,7 @@ func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 	files := []string{filepath.Join(dir, "relative.json"), filepath.Join(dir, "keep.json")}
 	sent := waitForSymbols(c, k, overGRPC(endpoint), files[0])
 
-	all := sized(1000, 200)
+	all := kerneltest.Sized(1000, 200)
 	was := make(map[uint64]string)
 	again := 0
 	for round := 0; round < 2 || round < 10 && again == 0; round++ {

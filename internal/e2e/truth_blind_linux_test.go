@@ -35,7 +35,7 @@ func anyCPU(t *testing.T) {
 // flood has programs come and go on each CPU, many more than a ring has room for.
 func flood(t *testing.T) {
 	t.Helper()
-	programs := sized(1000, 600) // a ring has room for about 250
+	programs := kerneltest.Sized(1000, 600) // a ring has room for about 250
 	var running sync.WaitGroup
 	for cpu := range runtime.NumCPU() {
 		running.Go(func() {
@@ -122,7 +122,7 @@ func TestTruthStopped(t *testing.T) {
 	first := loadNth(t, 1<<20)
 	tr.waitUntilNamed(s, first)
 	const programs = 40
-	stops := sized(6, 3)
+	stops := kerneltest.Sized(6, 3)
 	var last []knownRow
 	lost := 0
 	for i := range stops {
@@ -265,6 +265,6 @@ func TestTruthPolled(t *testing.T) {
 	tr.send(waiting)
 	tr.report()
 	v := tr.of("stays")
-	assert.Greater(t, v.right, sized(1000, 100))
+	assert.Greater(t, v.right, kerneltest.Sized(1000, 100))
 	assert.GreaterOrEqual(t, 10*v.right, 9*(v.right+v.unnamed))
 }

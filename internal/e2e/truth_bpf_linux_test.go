@@ -32,7 +32,7 @@ func TestTruthPlain(t *testing.T) {
 
 	addresses := make(map[uint64]bool)
 	var last []knownRow
-	rounds := sized(500, 30)
+	rounds := kerneltest.Sized(500, 30)
 	for n := range rounds {
 		p := loadNth(t, n)
 		addresses[p.code.Start] = true
@@ -64,7 +64,7 @@ func TestTruthPlain(t *testing.T) {
 func TestTruthManyPrograms(t *testing.T) {
 	needTruth(t)
 	s := startSampler(t)
-	programs := sized(2000, 80)
+	programs := kerneltest.Sized(2000, 80)
 	before := make([]program, programs)
 	for n := range before {
 		before[n] = loadNth(t, n)

@@ -107,7 +107,7 @@ func (f *socketFilter) close(t *testing.T) {
 // run has the filter run many times.
 func (f *socketFilter) run(t testing.TB) {
 	t.Helper()
-	for range sized(300, 30) {
+	for range kerneltest.Sized(300, 30) {
 		_, err := unix.Write(f.other, []byte{0})
 		require.NoError(t, err)
 	}
@@ -123,7 +123,7 @@ func (f *socketFilter) sample(s *sampler, x text, kind string, samples int) []kn
 // lies side by side.
 func fillHoles(t *testing.T) {
 	t.Helper()
-	for n := range sized(300, 30) {
+	for n := range kerneltest.Sized(300, 30) {
 		loadKnown(t, kerneltest.SmallProgram("truth_hole", int32(n), n%30*20))
 	}
 }
@@ -189,7 +189,7 @@ func TestTruthFilterBehindProgram(t *testing.T) {
 			tr.waitUntilNamed(s, loadNth(t, 1<<20))
 			var rows []knownRow
 			for _, f := range all {
-				rows = append(rows, f.sample(s, x, "filter", sized(30, 10))...)
+				rows = append(rows, f.sample(s, x, "filter", kerneltest.Sized(30, 10))...)
 			}
 			n := behind(rows, kerneltest.ReadParts(t), "bpf_prog_", "filter behind a program")
 			tr.send(rows)
@@ -209,11 +209,11 @@ func TestTruthFiltersAmongPrograms(t *testing.T) {
 	tr, s, x := startWhole(t), startSampler(t), text{kerneltest.ReadSymbols(t)}
 	fillHoles(t)
 	tr.waitUntilNamed(s, loadNth(t, 1<<20))
-	shortly := time.Duration(sized(50, 500)) * time.Millisecond
+	shortly := time.Duration(kerneltest.Sized(50, 500)) * time.Millisecond
 	var loads []lifetime
 	var all []knownRow
 	deadline := time.Now().Add(otelcol.Patience)
-	for n := 0; n < sized(200, 15) || reused(all, loads, shortly) == 0; n++ {
+	for n := 0; n < kerneltest.Sized(200, 15) || reused(all, loads, shortly) == 0; n++ {
 		if time.Now().After(deadline) {
 			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
 			if !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {

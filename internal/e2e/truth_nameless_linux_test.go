@@ -36,7 +36,7 @@ func TestTruthFilterOfThread(t *testing.T) {
 	var loads []lifetime
 	const kind, shortly = "filter of a thread that exits", 10 * time.Millisecond
 	deadline := time.Now().Add(otelcol.Patience)
-	for n := 0; len(rows) < sized(1000, 60) || reused(rows, loads, shortly) == 0; n++ {
+	for n := 0; len(rows) < kerneltest.Sized(1000, 60) || reused(rows, loads, shortly) == 0; n++ {
 		if time.Now().After(deadline) && !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
 			t.Fatal("no program takes the place of a filter")
 		} else if time.Now().After(deadline) {
@@ -49,7 +49,7 @@ func TestTruthFilterOfThread(t *testing.T) {
 			tid <- uint32(unix.Gettid())
 			program := classicCode(0, unix.SECCOMP_RET_ALLOW)
 			err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, reflect.ValueOf(program).Pointer(), 0, 0)
-			for range sized(2000, 500) {
+			for range kerneltest.Sized(2000, 500) {
 				_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 			}
 			ended <- err
@@ -87,7 +87,7 @@ func TestTruthNameless(t *testing.T) {
 	tr, s, x := startWhole(t), startSampler(t), text{kerneltest.ReadSymbols(t)}
 	tr.waitUntilNamed(s, loadNth(t, 1<<20))
 	var all []knownRow
-	for n := range sized(50, 5) {
+	for n := range kerneltest.Sized(50, 5) {
 		named := loadSized(t, n)
 		rows := s.run(named, "program", 5)
 		named.close(t)

@@ -37,20 +37,11 @@ func startSampler(t *testing.T) *sampler {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	rings, err := perfring.Open(perfring.Options{
-		Event: perfring.Sampling{Frequency: uint64(sized(10000, 1000))}, BytesPerCPU: 4 << 20, SysFS: "/sys",
+		Event: perfring.Sampling{Frequency: uint64(kerneltest.Sized(10000, 1000))}, BytesPerCPU: 4 << 20, SysFS: "/sys",
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rings.Close()) })
 	return &sampler{t, rings}
-}
-
-// sized returns a number for this machine, or a smaller one for a virtual machine, which
-// is slow.
-func sized(here, inVM int) int {
-	if kerneltest.InVM() {
-		return inVM
-	}
-	return here
 }
 
 // take returns the samples since the last call, of one thread or, for 0, of all.
@@ -123,7 +114,7 @@ func (p program) has(addr uint64) bool { return p.code.Start <= addr && addr < p
 // were taken while the program was loaded: its frames are certain.
 func (s *sampler) run(p program, kind string, samples int) (rows []knownRow) {
 	s.t.Helper()
-	return s.collect(samples, func() { kerneltest.RunBPF(s.t, p.Program, uint32(sized(3000, 300))) },
+	return s.collect(samples, func() { kerneltest.RunBPF(s.t, p.Program, uint32(kerneltest.Sized(3000, 300))) },
 		func(sm sample) []known { return p.in(sm, kind) })
 }
 

@@ -125,8 +125,8 @@ func TestTruthTrampolines(t *testing.T) {
 			tr.waitUntilNamed(s, loadNth(t, 1<<20))
 			p := tc.start(t)
 			parts := kerneltest.ReadParts(t)
-			rows := s.collect(sized(1000, 150), func() {
-				for range sized(1000, 100) {
+			rows := s.collect(kerneltest.Sized(1000, 150), func() {
+				for range kerneltest.Sized(1000, 100) {
 					tc.run()
 				}
 			}, func(sm sample) []known {
@@ -159,7 +159,7 @@ func TestTruthFilterBehindTrampoline(t *testing.T) {
 		"sched_getaffinity", "get_robust_list", "getitimer", "clock_getres", "sched_get_priority_min", "getcpu",
 	} {
 		kerneltest.AttachFentry(t, fmt.Sprintf("truth_fentry_%d", n), kerneltest.SyscallFunction(t, call))
-		rows := attachClassic(t).sample(s, x, "filter", sized(30, 10))
+		rows := attachClassic(t).sample(s, x, "filter", kerneltest.Sized(30, 10))
 		if behind(rows, kerneltest.ReadParts(t), "bpf_trampoline_", "filter behind a trampoline") > 0 {
 			found++
 		}

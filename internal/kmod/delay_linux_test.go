@@ -48,7 +48,7 @@ func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
 // of its own symbols before those of modules, each time.
 func TestDelay(t *testing.T) {
 	kerneltest.NeedModules(t)
-	const name, settle, cycles = "veth", 50 * time.Millisecond, 50
+	const name, settle, cycles = "veth", 50 * time.Millisecond, 20
 	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)

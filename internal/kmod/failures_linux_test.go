@@ -183,7 +183,7 @@ func TestFilesThatVanish(t *testing.T) {
 		}
 	})
 	vanished, whole := 0, 0
-	for deadline := time.Now().Add(time.Minute); (vanished < 5 || whole < 5) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); (vanished < 5 || whole < 5) && time.Now().Before(deadline); {
 		list, err := s.list()
 		require.NoError(t, err)
 		for _, is := range list {

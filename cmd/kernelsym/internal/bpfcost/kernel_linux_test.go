@@ -38,7 +38,7 @@ func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Ba
 	throttled := 0
 	v := NewView(r, 0)
 	require.NoError(t, live.Run(ctx, live.Options{
-		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: frequency, Interval: 500 * time.Millisecond,
+		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: kerneltest.Hertz(frequency), Interval: 500 * time.Millisecond,
 	}, func(b *live.Batch) {
 		throttled += b.Throttled
 		lost += float64(b.Lost)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options() Options {
 	return Options{
-		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: 997,
+		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: kerneltest.Hertz(997),
 		Interval: 500 * time.Millisecond, First: 100 * time.Millisecond,
 	}
 }

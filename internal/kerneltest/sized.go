@@ -1,0 +1,25 @@
+package kerneltest
+
+import "testing"
+
+// Sized returns a number for this machine, or a smaller one for a virtual machine, which is
+// slow.
+func Sized(here, inVM int) int {
+	if InVM() {
+		return inVM
+	}
+	return here
+}
+
+// Hertz returns how often to sample: less often in a virtual machine, whose kernel needs up to
+// two milliseconds for a sample.
+func Hertz(here int) int { return Sized(here, min(here, 97)) }
+
+// SameInEachKernel skips a test in a virtual machine: it is slow, and no kernel makes a
+// difference to it.
+func SameInEachKernel(t testing.TB) {
+	t.Helper()
+	if InVM() {
+		t.Skip("no kernel makes a difference: tested outside of the virtual machine")
+	}
+}
