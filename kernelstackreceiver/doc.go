@@ -13,7 +13,8 @@
 // whose attribute profile.frame.type is "kernel". What a CPU did in a guest of KVM, in
 // its kernel or its user code, is a stack of one such location, without an address, whose
 // function is "[guest]". On arm64, the kernel takes what KVM does for a guest for the
-// guest's. Samples have the attributes process.pid, thread.id, thread.name
+// guest's. Samples have the attributes process.pid and thread.id (but for the idle task and for
+// tasks of PID namespaces that are not visible here, which have no numbers), thread.name
 // (if it can be found out) and cpu.logical_number.
 //
 // The event "cpu-clock" is a timer. "cycles" counts reference cycles, those of the TSC,

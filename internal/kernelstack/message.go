@@ -118,10 +118,10 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 		s := samples.AppendEmpty()
 		s.SetStackIndex(key.stack)
 		indices := s.AttributeIndices()
-		if r.PID != perfring.NoTask {
+		if hasNumber(r.PID) {
 			indices.Append(m.attribute(keyPID, "", int64(r.PID)))
 		}
-		if r.TID != perfring.NoTask {
+		if hasNumber(r.TID) {
 			indices.Append(m.attribute(keyThreadID, "", int64(r.TID)))
 		}
 		if name != "" {

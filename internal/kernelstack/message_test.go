@@ -107,15 +107,17 @@ func TestGuest(t *testing.T) {
 	}, rewritetest.Samples(pd))
 }
 
-// TestTaskWithoutNumber: one that has all but exited has none.
+// TestTaskWithoutNumber: a task that has all but exited has no number, and 0 stands for many.
 func TestTaskWithoutNumber(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
-	m.add(&perfring.Record{PID: perfring.NoTask, TID: perfring.NoTask, CPU: 1, Stack: []uint64{leaf}}, 1, "")
-	pd := m.finish(1, 2)
-	s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
-	attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
-	require.NoError(t, err)
-	assert.Equal(t, map[string]any{keyCPU: int64(1)}, attributes.AsRaw())
+	for _, number := range []uint32{0, perfring.NoTask} {
+		m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
+		m.add(&perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "")
+		pd := m.finish(1, 2)
+		s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
+		attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
+		require.NoError(t, err)
+		assert.Equal(t, map[string]any{keyCPU: int64(1)}, attributes.AsRaw())
+	}
 }
 
 func TestThreads(t *testing.T) {
@@ -127,8 +129,10 @@ func TestThreads(t *testing.T) {
 
 	assert.Equal(t, "from before", threads.name(7))
 	assert.Empty(t, threads.name(8), "it has exited")
-	assert.Empty(t, threads.name(0))
-	assert.Empty(t, threads.name(perfring.NoTask))
+	for _, number := range []uint32{0, perfring.NoTask} {
+		note(perfring.Record{Type: perfring.TypeComm, TID: number, Comm: "curl"})
+		assert.Empty(t, threads.name(number), "the record is of one of many")
+	}
 	note(perfring.Record{Type: perfring.TypeComm, TID: 7, Comm: "new name"})
 	assert.Equal(t, "new name", threads.name(7))
 	note(perfring.Record{Type: perfring.TypeFork, TID: 9, Parent: 7})

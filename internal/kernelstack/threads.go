@@ -25,8 +25,15 @@ func newThreads(procfs string) *threads {
 	return &threads{procfs: procfs, names: make(map[uint32]string)}
 }
 
+// hasNumber reports whether a number tells a process or thread from others. 0 stands for the
+// idle task of each CPU and for all tasks of PID namespaces that are not visible here.
+func hasNumber(id uint32) bool { return id != 0 && id != perfring.NoTask }
+
 // note takes what a record says of a thread.
 func (t *threads) note(r *perfring.Record) {
+	if !hasNumber(r.TID) {
+		return
+	}
 	switch r.Type {
 	case perfring.TypeComm:
 		t.set(r.TID, r.Comm)
@@ -48,12 +55,10 @@ func (t *threads) set(tid uint32, name string) {
 	t.names[tid] = name
 }
 
-// name returns a thread's name, empty if it cannot be found out. Thread 0, the
-// idle task or one of another PID namespace, has none, nor has one without a
-// number.
+// name returns a thread's name, empty if it cannot be found out.
 func (t *threads) name(tid uint32) string {
 	name, ok := t.names[tid]
-	if !ok && tid != 0 && tid != perfring.NoTask {
+	if !ok && hasNumber(tid) {
 		name = t.read(tid)
 		t.set(tid, name)
 	}
