@@ -207,7 +207,8 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 		return
 	}
 	if s.message.events == s.MaxSamples {
-		s.send(ctx, time.Unix(0, unixNano))
+		age := time.Duration(perfring.Monotonic.Now() - r.Time)
+		s.send(ctx, time.Now().Add(-age)) // not by unixNano: the wall clock may have been set
 	}
 	s.message.add(r, uint64(unixNano), s.threads.name(r.TID))
 }

@@ -48,6 +48,26 @@ func TestSampler(t *testing.T) {
 	}, attributes.AsRaw())
 }
 
+// TestFullMessage: a full message ends when the sample that it has no room for was taken. The
+// end has a monotonic reading, so it can be compared also if the wall clock was set.
+func TestFullMessage(t *testing.T) {
+	var sent []*Message
+	sampler := &Sampler{
+		Options: Options{MaxSamples: 1, Procfs: t.TempDir()},
+		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	start := time.Now()
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, start)
+	first := perfring.Record{Type: perfring.TypeSample, Time: perfring.Monotonic.Now(), Stack: []uint64{leaf}}
+	second := first
+	second.Time += int64(time.Minute)
+	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{first, second}})
+	require.Len(t, sent, 1)
+	assert.Contains(t, sent[0].End.String(), " m=+", "a monotonic reading")
+	assert.GreaterOrEqual(t, sent[0].End.Sub(start), time.Minute)
+	assert.Equal(t, sent[0].End, s.counts.Start)
+}
+
 // TestEvents: by which events the sampler tries to sample, and in which order.
 func TestEvents(t *testing.T) {
 	for event, want := range map[string][]perfring.Sampling{
