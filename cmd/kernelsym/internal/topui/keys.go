@@ -2,6 +2,7 @@ package topui
 
 import (
 	"regexp"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 )
@@ -30,7 +31,7 @@ func (m *model) press(key string) tea.Cmd {
 	}
 	switch key {
 	case "p", "space":
-		m.paused = !m.paused
+		m.paused, m.resumed = !m.paused, time.Now()
 	case "/":
 		m.filter.typing = true
 	case "s":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -20,7 +21,8 @@ type model struct {
 	selected      selection
 	width, height int
 	paused, help  bool
-	err           error // of adding a batch
+	resumed       time.Time // when the last pause ended
+	err           error     // of adding a batch
 }
 
 // filter is the expression that rows are chosen by.
@@ -62,10 +64,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// add adds a batch to all views. While the screen is paused, nothing is counted.
+// add adds a batch to all views. What was sampled during a pause is not counted, nor is what is
+// in one batch with that.
 func (m *model) add(b *live.Batch) tea.Cmd {
 	for _, v := range m.views {
-		if m.paused {
+		if m.paused || b.Start.Before(m.resumed) {
 			v.Skip()
 			continue
 		}

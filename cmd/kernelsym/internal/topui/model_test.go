@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -255,8 +256,11 @@ func TestPause(t *testing.T) {
 	}
 	assert.Zero(t, v.batches)
 	assert.Equal(t, 2, v.skipped)
-	m.Update(&live.Batch{})
-	assert.Equal(t, 2, v.skipped)
+	m.Update(&live.Batch{Start: m.resumed.Add(-time.Nanosecond), End: m.resumed.Add(time.Second)})
+	assert.Equal(t, 3, v.skipped, "a part was sampled during the pause")
+	assert.Zero(t, v.batches)
+	m.Update(&live.Batch{Start: time.Now()})
+	assert.Equal(t, 3, v.skipped)
 	assert.Equal(t, 1, v.batches)
 }
 
