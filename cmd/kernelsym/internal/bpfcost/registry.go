@@ -150,14 +150,18 @@ func (r *Registry) ask(id uint32) (bpf.Stats, error) {
 	return p.Stats, nil
 }
 
+// refreshInterval is the time between two looks at which CPUs are online.
+const refreshInterval = time.Second
+
 // watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
 // that those are known, too, that are gone before the next list.
 func (r *Registry) watch(ctx context.Context, ring bpfprog.Recorder) {
 	err := topview.Recovered(func() (err error) {
-		for err == nil {
-			err = ring.Wait(ctx, time.Now().Add(time.Second))
+		for refresh := time.Now(); err == nil; {
+			err = ring.Wait(ctx, time.Now().Add(refreshInterval))
 			r.note(ring.Drain().Records)
-			if err == nil {
+			if now := time.Now(); err == nil && now.After(refresh) {
+				refresh = now.Add(refreshInterval)
 				err = ring.RefreshCPUs(false)
 			}
 		}

@@ -162,12 +162,36 @@ func TestRegistryThatPanics(t *testing.T) {
 	}, NewView(r, 0).problems)
 }
 
+// busy is a ring that has records all the time, and ends after so many wakes.
+type busy struct{ wakes, refreshes int }
+
+func (b *busy) Wait(context.Context, time.Time) error {
+	if b.wakes--; b.wakes == 0 {
+		return errors.New("it ends")
+	}
+	return nil
+}
+
+func (b *busy) Drain() perfring.Batch  { return perfring.Batch{} }
+func (b *busy) RefreshCPUs(bool) error { b.refreshes++; return nil }
+func (b *busy) Close() error           { return nil }
+
+// TestRefreshesAreRare: it does not look for new CPUs whenever a program is loaded.
+func TestRefreshesAreRare(t *testing.T) {
+	const wakes = 100_000
+	ring := &busy{wakes: wakes}
+	newRegistry(t.TempDir(), programs{}).watch(t.Context(), ring)
+	assert.Positive(t, ring.refreshes)
+	assert.Less(t, ring.refreshes, wakes/10)
+}
+
 // TestCounted: what the kernel counted is a difference, of programs that are there.
 func TestCounted(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := Sources{
-		Counter: NewCounter(),
-		From:    Reading{at, map[uint32]bpf.Stats{1: {Runs: 100, RunTime: 1000}, 3: {Runs: 7, RunTime: 7}, 4: {Runs: 1}}},
+		Counter:  NewCounter(),
+		Counting: true,
+		From:     Reading{at, map[uint32]bpf.Stats{1: {Runs: 100, RunTime: 1000}, 3: {Runs: 7, RunTime: 7}, 4: {Runs: 1}}},
 		To: Reading{at.Add(2 * time.Second), map[uint32]bpf.Stats{
 			1: {Runs: 300, RunTime: 1000 + 1e9}, // ran
 			2: {Runs: 4, RunTime: 80},           // was loaded since
@@ -177,10 +201,7 @@ func TestCounted(t *testing.T) {
 	}
 	assert.Equal(t, &Counted{Runs: 200, RunsPerSecond: 100, NanosPerRun: 5e6, Percent: 50}, s.counted(1))
 	assert.Equal(t, &Counted{Runs: 4, RunsPerSecond: 2, NanosPerRun: 20, Percent: 100 * 80 / 2e9}, s.counted(2))
-	for _, id := range []uint32{0, 3, 4} {
-		assert.Nil(t, s.counted(id))
-	}
-	s.Counting = true
+	assert.Nil(t, s.counted(0))
 	assert.Equal(t, &Counted{}, s.counted(3), "it is certain that it did not run")
 	assert.Equal(t, []string{"0.00%", "0.0", "-"}, s.counted(3).cells())
 	assert.Nil(t, s.counted(4))
@@ -188,6 +209,14 @@ func TestCounted(t *testing.T) {
 	require.Len(t, rows, 2, "those that ran, without any sample")
 	assert.Equal(t, "ran", rows[0].Name)
 	assert.Equal(t, "new", rows[1].Name)
-	s.From = s.To
+	s.Counting = false
+	assert.Empty(t, s.Rows(ByKernel), "it is not known when the kernel counted")
+	s.Counting = true
+	from := s.From
+	s.From = Reading{}
+	assert.Empty(t, s.Rows(ByKernel), "nothing is known of the start")
+	s.From, s.To = from, Reading{}
+	assert.Empty(t, s.Rows(ByKernel), "nothing is known of the end")
+	s.To = from
 	assert.Empty(t, s.Rows(ByKernel), "no time has passed")
 }

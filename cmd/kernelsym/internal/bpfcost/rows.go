@@ -55,8 +55,8 @@ type Sources struct {
 	Counter  *Counter
 	PerCPU   float64 // samples that a CPU has given that was never idle
 	Programs map[uint32]Details
-	From, To Reading // of what the kernel counted; the zero value if it does not
-	Counting bool    // the kernel counts all the time: no runs are none
+	From, To Reading // of what the kernel counted; the zero value if it did not tell
+	Counting bool    // the kernel counts for this command, from From to To and beyond
 	Gaps     Gaps
 }
 
@@ -133,17 +133,19 @@ func (s *Sources) ran(id uint32) bool {
 }
 
 // counted returns what the kernel counted of a program. It is nil for a program that is gone:
-// its last runs were not read. Without Counting, it is also nil if there were no runs.
+// its last runs were not read. Without Counting it is always nil: others may have the kernel
+// count for a part of the time.
 func (s *Sources) counted(id uint32) *Counted {
+	if !s.Counting || s.From.At.IsZero() {
+		return nil
+	}
 	to, there := s.To.Stats[id]
 	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if it was loaded since
 	switch {
 	case !there || to.Runs < from.Runs || over <= 0:
 		return nil
-	case to.Runs == from.Runs && s.Counting:
-		return &Counted{}
 	case to.Runs == from.Runs:
-		return nil
+		return &Counted{}
 	}
 	runs, nanos := to.Runs-from.Runs, float64(to.RunTime-from.RunTime)
 	return &Counted{

@@ -22,7 +22,7 @@ type View struct {
 	sources  Sources
 	about    *live.Batch // the last one, without its profiles; nil before the first
 	problems []string    // what is not known, and why
-	skipped  Reading     // what the kernel had counted at the last call of Skip since Add
+	skipped  *Reading    // what the kernel had counted at the last call of Skip since Add; nil without one
 }
 
 // Gaps are samples that there are not.
@@ -71,6 +71,7 @@ func (v *View) Add(b *live.Batch) error {
 	about.Profiles = pprofile.Profiles{} // which may be large
 	v.about = &about
 	v.ask()
+	defer v.beginCounting()
 	if b.Core == nil {
 		v.sources.From = v.sources.To
 		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")
@@ -92,6 +93,13 @@ func (v *View) Add(b *live.Batch) error {
 	return err
 }
 
+// beginCounting lets the kernel's count begin now if it is not known what it was at the start.
+func (v *View) beginCounting() {
+	if v.sources.From.At.IsZero() {
+		v.sources.From = v.sources.To
+	}
+}
+
 func (s *Sources) add(b *batch) {
 	s.Counter.Merge(b.counter)
 	s.PerCPU += b.perCPU
@@ -101,28 +109,30 @@ func (s *Sources) add(b *batch) {
 
 // Skip is of topview.View. The kernel counts on meanwhile: Add leaves that out.
 func (v *View) Skip() {
-	if r, err := v.registry.List(); err == nil {
-		v.skipped = r
-	}
+	r, _ := v.registry.List() // Add says what is wrong
+	v.skipped = &r
 }
 
 // resume leaves out what the kernel counted from the last batch that was added to the last one
 // that was skipped.
 func (v *View) resume() {
-	last := v.sources.To
-	if v.skipped.At.IsZero() || last.At.IsZero() {
+	if v.skipped == nil {
 		return
 	}
-	v.sources.From = v.sources.From.plus(last, v.skipped)
+	last, skipped := v.sources.To, *v.skipped
+	v.sources.From = v.sources.From.plus(last, skipped)
 	for i := range v.batches {
-		v.batches[i].before = v.batches[i].before.plus(last, v.skipped)
+		v.batches[i].before = v.batches[i].before.plus(last, skipped)
 	}
-	v.sources.To, v.skipped = v.skipped, Reading{}
+	v.sources.To, v.skipped = skipped, nil
 }
 
 // plus returns a reading with what the kernel counted between two others, of the programs that
-// were there at the second.
+// were there at the second. It is the zero value if one of the three is.
 func (r Reading) plus(from, to Reading) Reading {
+	if r.At.IsZero() || from.At.IsZero() || to.At.IsZero() {
+		return Reading{}
+	}
 	sum := Reading{At: r.At.Add(to.At.Sub(from.At)), Stats: make(map[uint32]bpf.Stats, len(to.Stats))}
 	for id, s := range to.Stats {
 		sum.Stats[id] = bpf.Stats{
