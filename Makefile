@@ -97,8 +97,7 @@ test-lockdown: build ## run the tests in a kernel that is locked down, in virtua
 .PHONY: bench
 bench: ## print the measures of speed and memory (as root)
 	@mkdir -p $(BUILD) && go test -count=1 -v -run '^TestManyCPUs$$' ./internal/perfring >$(BUILD)/bench.log || { cat $(BUILD)/bench.log; exit 1; }
-	@grep '^bench ' $(BUILD)/bench.log || echo "node256_*: not measured, $(BUILD)/bench.log says why"
-	@go run ./internal/bench -rounds $(or $(ROUNDS),31)
+	@go run ./internal/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log
 
 .PHONY: soak
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)

@@ -24,13 +24,14 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
 	only := flag.String("run", "", "measure only what this regular expression matches; the names are in main.go and rewrite.go")
+	scale := flag.String("scale", "", "file with what TestManyCPUs of package perfring printed")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
 	flag.Parse()
 	if *child {
 		runSources(os.Stdin)
 		return
 	}
-	if err := run(*rounds, *only); err != nil {
+	if err := run(*rounds, *only, *scale); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -42,7 +43,7 @@ type bench struct {
 	run  func(rounds int) error
 }
 
-func run(rounds int, only string) error {
+func run(rounds int, only, scale string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -66,6 +67,9 @@ func run(rounds int, only string) error {
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", func(int) error { return benchWakeups() }},
 		{"start", benchStart},
+	}
+	if scale != "" {
+		benches = append(benches, bench{"scale", func(int) error { return benchScale(scale) }})
 	}
 	var errs []error
 	for _, b := range append(benches, rewriteBenches(core)...) {

@@ -40,6 +40,13 @@ var measures = map[string]measure{
 	"node50k_message_us":        {"time to empty the rings for a message, at 50,000 programs", noGoal, "µs"},
 	"node50k_event_us":          {"time for the load or unload of a program, at 50,000 programs", noGoal, "µs"},
 
+	"node256_open_files":   {"open files to follow BPF programs on 256 CPUs", noGoal, "files"},
+	"node256_ring_bytes":   {"locked memory to follow them on 256 CPUs", noGoal, "bytes"},
+	"node256_start_ms":     {"time to open the rings of 256 CPUs", noGoal, "ms"},
+	"node256_drain_us":     {"time to find that the rings of 256 CPUs are empty", noGoal, "µs"},
+	"node256_refresh_us":   {"time to compare the rings of 256 CPUs with those that are online", noGoal, "µs"},
+	"node256_wakeups_idle": {"wakeups while the rings of 256 CPUs are empty", 2, "a second"},
+
 	"modules_bytes_per_symbol": {"memory for a symbol of a module", 30, "bytes"},
 	"modules_load_alloc_mb":    {"memory allocated to load 117 modules", noGoal, "MB"},
 	"modules_load_ms":          {"time to load 117 modules", 15, "ms"},

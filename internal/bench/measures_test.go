@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -78,4 +79,30 @@ func TestTable(t *testing.T) {
 		strings.Fields("time until a processor has started 52.84 ms start_ms"),
 	}, lines)
 	assert.ErrorContains(t, writeTable(&out, []figure{{"new_figure", 1}}), "new_figure")
+}
+
+// TestScale: figures come from what a test printed. It is an error if one is missing, but not
+// if there is none at all: the test was skipped.
+func TestScale(t *testing.T) {
+	before := reported
+	defer func() { reported = before }()
+	file := filepath.Join(t.TempDir(), "bench.log")
+	write := func(lines ...string) error {
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
+		reported = nil
+		return benchScale(file)
+	}
+	require.NoError(t, write("--- SKIP: TestManyCPUs (0.00s)", "ok"))
+	assert.Empty(t, reported)
+	require.ErrorContains(t, write("bench node256_open_files 259"), "node256_drain_us")
+	require.Error(t, write("bench node256_open_files many"))
+	names, _ := reports(t)
+	var lines []string
+	for _, name := range names {
+		if strings.HasPrefix(name, "node256_") {
+			lines = append(lines, "bench "+name+" 1.5")
+		}
+	}
+	require.NoError(t, write(lines...))
+	assert.Len(t, reported, len(lines))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
@@ -54,6 +55,7 @@ func TestManyCPUs(t *testing.T) {
 	// What every message does, and what is done every ten seconds.
 	kerneltest.Figure("node256_drain_us %.3f", microseconds(best(func() { r.Drain() })))
 	kerneltest.Figure("node256_refresh_us %.3f", microseconds(best(func() { require.NoError(t, r.RefreshCPUs(false)) })))
+	kerneltest.Figure("node256_wakeups_idle %.3f", idleWakeups(t, r))
 	assert.Len(t, r.rings, manyCPUs)
 	assert.Equal(t, opened, openFiles(t)-files, "none was opened again")
 }
@@ -87,6 +89,31 @@ func mappedRings(t *testing.T) (sum uint64) {
 	}
 	require.NoError(t, lines.Err())
 	return sum
+}
+
+// idleWakeups returns how often a second the threads of this process go to sleep while it waits
+// for rings without records, as the source does, and compares them with the CPUs every ten
+// seconds.
+func idleWakeups(t *testing.T, r *Reader) float64 {
+	for _, g := range r.rings {
+		require.NoError(t, unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
+	}
+	r.Flush()
+	const seconds = 10
+	end, before := time.Now().Add(seconds*time.Second), sleeps(t)
+	for time.Now().Before(end) {
+		require.NoError(t, r.Wait(t.Context(), end))
+		assert.Empty(t, r.Drain().Records)
+	}
+	require.NoError(t, r.RefreshCPUs(false))
+	return float64(sleeps(t)-before) / seconds
+}
+
+// sleeps returns how often the threads of this process have gone to sleep.
+func sleeps(t *testing.T) int64 {
+	var usage unix.Rusage
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
+	return usage.Nvcsw
 }
 
 // best returns how long f takes if nothing else is done meanwhile.
