@@ -95,9 +95,9 @@ test-lockdown: build ## run the tests in a kernel that is locked down, in virtua
 	done
 
 .PHONY: bench
-bench: ## print the measures of speed and memory (as root)
+bench: $(TOOL) ## print the measures of speed and memory (as root)
 	@mkdir -p $(BUILD) && go test -count=1 -v -run '^TestManyCPUs$$' ./internal/perfring >$(BUILD)/bench.log || { cat $(BUILD)/bench.log; exit 1; }
-	@go run ./internal/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log
+	@go run ./internal/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log -tool $(TOOL)
 
 .PHONY: soak
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)

@@ -25,13 +25,14 @@ func main() {
 	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
 	only := flag.String("run", "", "measure only what this regular expression matches; the names are in main.go and rewrite.go")
 	scale := flag.String("scale", "", "file with what TestManyCPUs of package perfring printed")
+	tool := flag.String("tool", "", "path of the tool that was built, to measure its command top")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
 	flag.Parse()
 	if *child {
 		runSources(os.Stdin)
 		return
 	}
-	if err := run(*rounds, *only, *scale); err != nil {
+	if err := run(*rounds, *only, *scale, *tool); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -43,7 +44,7 @@ type bench struct {
 	run  func(rounds int) error
 }
 
-func run(rounds int, only, scale string) error {
+func run(rounds int, only, scale, tool string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -67,6 +68,9 @@ func run(rounds int, only, scale string) error {
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", func(int) error { return benchWakeups() }},
 		{"start", benchStart},
+	}
+	if tool != "" {
+		benches = append(benches, bench{"top", func(int) error { return benchTop(tool) }})
 	}
 	if scale != "" {
 		benches = append(benches, bench{"scale", func(int) error { return benchScale(scale) }})

@@ -72,6 +72,10 @@ var measures = map[string]measure{
 	"wakeups_idle":                      {"wakeups of all threads when nothing happens", 2, "a second"},
 	"wakeups_churn":                     {"wakeups when 20 programs are loaded and 20 unloaded a second", 60, "a second"},
 
+	"top_cpu_percent":     {"CPU time of `kernelsym top` while all CPUs run kernel code", 2, "% of a core"},
+	"top_first_sample_ms": {"time until `kernelsym top` samples all CPUs", 100, "ms"},
+	"top_first_table_ms":  {"time until `kernelsym top` shows a table", 1000, "ms"},
+
 	"rewrite_vs_floor":         {"time to name a message, 6,000 kernel frames", 3, thanIdeal},
 	"rewrite_vs_codec":         {"time to name a message, 6,000 kernel frames", 0.18, thanCodec},
 	"rewrite_small_vs_codec":   {"time to name a small message, 450 kernel frames", 0.2, thanCodec},
