@@ -92,20 +92,11 @@ func (m *model) body() []string {
 	first := max(0, min(m.selected.index-m.room()/2, len(rows)-m.room()))
 	shown := topview.Limit(rows[min(first, len(rows)):], m.room())
 	columns := m.table().Columns()
-	cells := make([][]string, 0, len(shown)+1)
-	heads := make([]string, 0, len(columns))
-	for _, c := range columns {
-		heads = append(heads, c.Name)
-	}
-	cells = append(cells, heads)
-	for _, r := range shown {
-		cells = append(cells, r.Cells)
-	}
 	most := 0.0
 	for _, r := range rows {
 		most = max(most, r.Share)
 	}
-	cells = topview.Align(columns, cells)
+	cells := topview.Cells(columns, shown)
 	lines := []string{bold.Styled(join(columns, cells[0], strings.Repeat(" ", barWidth)))}
 	for i, r := range shown {
 		if first+i == m.selected.index {

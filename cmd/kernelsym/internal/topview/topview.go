@@ -90,16 +90,7 @@ func Print(w io.Writer, t Table, sort string, rows int) error {
 	if _, err := fmt.Fprintln(w, strings.Join(t.Header(), "\n")+"\n"); err != nil {
 		return err
 	}
-	var cells [][]string
-	heads := make([]string, 0, len(t.Columns()))
-	for _, c := range t.Columns() {
-		heads = append(heads, c.Name)
-	}
-	cells = append(cells, heads)
-	for _, r := range Limit(t.Rows(sort), rows) {
-		cells = append(cells, r.Cells)
-	}
-	for _, row := range Align(t.Columns(), cells) {
+	for _, row := range Cells(t.Columns(), Limit(t.Rows(sort), rows)) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " ")); err != nil {
 			return err
 		}
@@ -107,18 +98,20 @@ func Print(w io.Writer, t Table, sort string, rows int) error {
 	return nil
 }
 
-// Align pads the cells of each column to the same width.
-func Align(columns []Column, rows [][]string) [][]string {
-	aligned := make([][]string, len(rows))
+// Cells returns the heads of the columns, and then the cells of each row, all padded to the
+// width of their column.
+func Cells(columns []Column, rows []Row) [][]string {
+	cells := make([][]string, len(rows)+1)
 	for i := range rows {
-		aligned[i] = slices.Clone(rows[i])
+		cells[i+1] = slices.Clone(rows[i].Cells)
 	}
 	for i, c := range columns {
+		cells[0] = append(cells[0], c.Name)
 		width := 0
-		for _, r := range rows {
+		for _, r := range cells {
 			width = max(width, len([]rune(r[i])))
 		}
-		for _, r := range aligned {
+		for _, r := range cells {
 			if c.Right {
 				r[i] = fmt.Sprintf("%*s", width, r[i])
 			} else {
@@ -126,7 +119,7 @@ func Align(columns []Column, rows [][]string) [][]string {
 			}
 		}
 	}
-	return aligned
+	return cells
 }
 
 // EncodeJSON prints what a view returned for other programs.
