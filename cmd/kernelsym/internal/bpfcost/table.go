@@ -15,13 +15,13 @@ func (v *View) Title() string { return "BPF programs" }
 
 // Header is of topview.Table.
 func (v *View) Header() []string {
-	if v.about == nil {
+	if v.window.Last == nil {
 		return []string{"Waiting for the first samples."}
 	}
 	_, running := v.sources.Counter.Samples()
 	lines := []string{
-		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.about.Event, v.about.Frequency,
-			plural.Of(v.about.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
+		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.window.Last.Event, v.window.Last.Frequency,
+			plural.Of(v.window.Last.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
 	if v.sources.Counter.OnlySelf() {

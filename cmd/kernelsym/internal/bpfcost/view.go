@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
@@ -17,12 +15,10 @@ import (
 // A View is the table of BPF programs.
 type View struct {
 	registry *Registry
-	length   time.Duration // of the window that is shown, 0 for all since the start
-	batches  []batch       // of the window, oldest first
+	window   topview.Window[*batch]
 	sources  Sources
-	about    *live.Batch // the last one, without its profiles; nil before the first
-	problems []string    // what is not known, and why
-	skipped  *Reading    // what the kernel had counted at the last call of Skip since Add; nil without one
+	problems []string // what is not known, and why
+	skipped  *Reading // what the kernel had counted at the last call of Skip since Add; nil without one
 }
 
 // Gaps are samples that there are not.
@@ -35,16 +31,29 @@ type Gaps struct {
 type batch struct {
 	counter *Counter
 	perCPU  float64
-	end     time.Time
-	before  Reading // what the kernel had counted until then
+	before  Reading // what the kernel had counted until then; of several the first that is known
 	gaps    Gaps
+}
+
+func newBatch() *batch { return &batch{counter: NewCounter()} }
+
+// Merge adds another batch.
+func (b *batch) Merge(o *batch) {
+	b.counter.Merge(o.counter)
+	b.perCPU += o.perCPU
+	if b.before.At.IsZero() {
+		b.before = o.before
+	}
+	b.gaps.Lost, b.gaps.Throttled = b.gaps.Lost+o.gaps.Lost, b.gaps.Throttled+o.gaps.Throttled
 }
 
 // NewView returns a view of the last while, or with 0 of all since the start.
 func NewView(r *Registry, length time.Duration) *View {
-	v := &View{registry: r, length: length, sources: Sources{Counter: NewCounter(), Counting: r.counting != nil}}
+	v := &View{
+		registry: r, window: topview.NewWindow(length, newBatch),
+		sources: Sources{Counter: NewCounter(), Counting: r.counting != nil},
+	}
 	v.ask()
-	v.sources.From = v.sources.To
 	return v
 }
 
@@ -63,48 +72,21 @@ func (v *View) ask() {
 // Add is of topview.View. A batch counts only if the kernel's symbols are known.
 func (v *View) Add(b *live.Batch) error {
 	v.resume()
-	one := batch{
-		counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), end: b.End, before: v.sources.To,
+	one := &batch{
+		counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), before: v.sources.To,
 		gaps: Gaps{b.Lost, b.Throttled},
 	}
-	about := *b
-	about.Profiles = pprofile.Profiles{} // which may be large
-	v.about = &about
 	v.ask()
-	defer v.beginCounting()
 	if b.Core == nil {
-		v.sources.From = v.sources.To
+		v.window.Note(b)
 		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")
 		return nil
 	}
 	err := one.counter.Add(b.Profiles, b.Core)
-	if v.length == 0 {
-		v.sources.add(&one)
-		return err
-	}
-	v.batches = append(v.batches, one)
-	for b.End.Sub(v.batches[0].end) >= v.length {
-		v.batches = v.batches[1:]
-	}
-	v.sources.Counter, v.sources.PerCPU, v.sources.Gaps, v.sources.From = NewCounter(), 0, Gaps{}, v.batches[0].before
-	for i := range v.batches {
-		v.sources.add(&v.batches[i])
-	}
+	v.window.Add(b, one)
+	sum := v.window.Sum
+	v.sources.Counter, v.sources.PerCPU, v.sources.Gaps, v.sources.From = sum.counter, sum.perCPU, sum.gaps, sum.before
 	return err
-}
-
-// beginCounting lets the kernel's count begin now if it is not known what it was at the start.
-func (v *View) beginCounting() {
-	if v.sources.From.At.IsZero() {
-		v.sources.From = v.sources.To
-	}
-}
-
-func (s *Sources) add(b *batch) {
-	s.Counter.Merge(b.counter)
-	s.PerCPU += b.perCPU
-	s.Gaps.Lost += b.gaps.Lost
-	s.Gaps.Throttled += b.gaps.Throttled
 }
 
 // Skip is of topview.View. The kernel counts on meanwhile: Add leaves that out.
@@ -120,9 +102,8 @@ func (v *View) resume() {
 		return
 	}
 	last, skipped := v.sources.To, *v.skipped
-	v.sources.From = v.sources.From.plus(last, skipped)
-	for i := range v.batches {
-		v.batches[i].before = v.batches[i].before.plus(last, skipped)
+	for _, b := range slices.Concat(v.window.Parts, []*batch{v.window.Sum}) {
+		b.before = b.before.plus(last, skipped)
 	}
 	v.sources.To, v.skipped = skipped, nil
 }
@@ -153,8 +134,8 @@ func (v *View) allProblems() []string {
 	if n := v.sources.Gaps.Throttled; n > 0 {
 		lines = append(lines, topview.Throttled(n))
 	}
-	if v.about != nil && v.about.Missing != nil {
-		lines = append(lines, topview.Missing(v.about.Missing))
+	if v.window.Last != nil && v.window.Last.Missing != nil {
+		lines = append(lines, topview.Missing(v.window.Last.Missing))
 	}
 	return lines
 }
@@ -183,16 +164,16 @@ func (v *View) JSON(rows int) any {
 		Seconds: v.seconds(), PercentOf: "one CPU", All: v.sources.share(running), Gaps: v.sources.Gaps, Problems: v.allProblems(),
 		Programs: append([]Row{}, topview.Limit(v.sources.Rows(ByTotal), rows)...),
 	}
-	if v.about != nil {
-		j.Event, j.Frequency, j.CPUs = v.about.Event, v.about.Frequency, v.about.CPUs
+	if v.window.Last != nil {
+		j.Event, j.Frequency, j.CPUs = v.window.Last.Event, v.window.Last.Frequency, v.window.Last.CPUs
 	}
 	return j
 }
 
 // seconds returns the time that is shown.
 func (v *View) seconds() float64 {
-	if v.about == nil {
+	if v.window.Last == nil {
 		return 0
 	}
-	return v.sources.PerCPU / float64(v.about.Frequency)
+	return v.sources.PerCPU / float64(v.window.Last.Frequency)
 }

@@ -43,7 +43,7 @@ func viewOf(t *testing.T, length time.Duration) *View {
 	r.counting = nothing{}
 	r.known[2] = Details{Name: "other", LoadedBy: &Process{PID: 42, Name: "agent"}}
 	v := NewView(r, length)
-	v.sources.From.At = v.sources.From.At.Add(-time.Hour) // so that the clock's resolution does not matter
+	v.sources.To.At = v.sources.To.At.Add(-time.Hour) // so that the clock's resolution does not matter
 	require.NoError(t, v.Add(batchOf(101, stack{a, read}, stack{helper, a, read}, stack{timer, entry, a})))
 	kernel[7] = bpf.Program{Name: "unseen", Type: 2, Stats: bpf.Stats{Runs: 3, RunTime: 600}}
 	require.NoError(t, v.Add(batchOf(102, stack{b, tramp, read}, stack{a, read}, stack{read})))

@@ -23,46 +23,48 @@ const (
 // Functions is the view of the hottest functions. Its shares are of the time of all CPUs that
 // are sampled, idle or not.
 type Functions struct {
-	window
-	by string
+	window topview.Window[*sums]
+	length time.Duration // of the window, 0 for all since the start
+	by     string
 }
 
 // NewFunctions returns a view of the last while, or with 0 of all since the start. by is how
 // rows are sorted unless another order is chosen.
 func NewFunctions(length time.Duration, by string) *Functions {
-	return &Functions{window{length: length, sum: sums{Counts: NewCounts()}}, by}
+	return &Functions{topview.NewWindow(length, newSums), length, by}
 }
 
 // Title is of topview.Table.
 func (v *Functions) Title() string { return "kernel functions" }
 
 // Add is of topview.View.
-func (v *Functions) Add(b *live.Batch) error { return v.add(b) }
+func (v *Functions) Add(b *live.Batch) error {
+	counted, err := count(b)
+	v.window.Add(b, counted)
+	return err
+}
 
 // Skip is of topview.View.
 func (v *Functions) Skip() {}
 
-// Header is of topview.Table.
-func (v *Functions) Header() []string { return v.header() }
-
-// header says what was sampled, and what shares are of.
-func (w *window) header() []string {
-	s := &w.sum
-	if s.last == nil {
+// Header is of topview.Table. It says what was sampled, and what shares are of.
+func (v *Functions) Header() []string {
+	s, last := v.window.Sum, v.window.Last
+	if last == nil {
 		return []string{"Waiting for the first samples."}
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
-			s.last.Event, s.last.Frequency, plural.Of(s.last.CPUs, "CPU"), w.span(), s.Kernel, s.lost),
+			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), s.Kernel, s.lost),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
 			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
 	}
-	return append(lines, w.problems()...)
+	return append(lines, v.problems()...)
 }
 
 // problems says what is wrong with the numbers.
-func (w *window) problems() (lines []string) {
-	s := &w.sum
+func (v *Functions) problems() (lines []string) {
+	s := v.window.Sum
 	if s.lost > 0 {
 		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
 	}
@@ -72,7 +74,7 @@ func (w *window) problems() (lines []string) {
 	if s.Nameless() {
 		lines = append(lines, NoNames)
 	}
-	if err := s.last.Missing; err != nil {
+	if err := v.window.Last.Missing; err != nil {
 		lines = append(lines, topview.Missing(err))
 	}
 	return lines
@@ -87,9 +89,9 @@ func (s *sums) guests() string {
 }
 
 // span says what time the numbers are of.
-func (w *window) span() string {
-	elapsed := w.sum.elapsed.Round(100 * time.Millisecond).String()
-	if w.length == 0 {
+func (v *Functions) span() string {
+	elapsed := v.window.Sum.elapsed.Round(100 * time.Millisecond).String()
+	if v.length == 0 {
 		return elapsed
 	}
 	return "last " + elapsed
@@ -111,7 +113,7 @@ func (v *Functions) Sorts() []string {
 // Rows is of topview.Table. User code and guests have their places among the functions, and no
 // bars: bars compare functions.
 func (v *Functions) Rows(by string) []topview.Row {
-	s := &v.sum
+	s := v.window.Sum
 	rows := make([]topview.Row, 0, len(s.functions)+2)
 	others := s.others()
 	for _, fn := range s.sorted(by) {
@@ -146,7 +148,7 @@ func (s *sums) others() []other {
 }
 
 func (v *Functions) row(fn Function, self, total, bar int64) topview.Row {
-	of := v.sum.possible
+	of := v.window.Sum.possible
 	return topview.Row{
 		Key:   key(fn),
 		Cells: []string{format(self, of), format(total, of), fn.Name, fn.Module},
@@ -169,13 +171,13 @@ func (v *Functions) Detail(key string) topview.Table {
 
 // JSON is of topview.View.
 func (v *Functions) JSON(count int) any {
-	s := &v.sum
+	s := v.window.Sum
 	j := s.json(s.possible, v.by, count)
 	j.PercentOf, j.Seconds = "all CPU time", s.elapsed.Seconds()
 	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.lost, s.possible
 	j.Samples.Throttled = s.throttled
-	if s.last != nil {
-		j.Event, j.Frequency, j.CPUs = s.last.Event, s.last.Frequency, s.last.CPUs
+	if last := v.window.Last; last != nil {
+		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
 		j.Problems = v.problems()
 	}
 	return j
@@ -191,13 +193,13 @@ type callers struct {
 func (c *callers) Title() string { return "callers of " + c.of.String() }
 
 func (c *callers) Header() []string {
-	f := c.view.sum.functions[c.of]
+	f := c.view.window.Sum.functions[c.of]
 	if f == nil {
 		return []string{"No samples now of " + c.of.String() + "."}
 	}
 	return []string{
 		fmt.Sprintf("It was on the stack of %d samples, %s of all CPU time.",
-			f.total, format(f.total, c.view.sum.possible)),
+			f.total, format(f.total, c.view.window.Sum.possible)),
 		"Percent of these samples. With recursion a sample can have several callers.",
 	}
 }
@@ -209,7 +211,7 @@ func (c *callers) Columns() []topview.Column {
 func (c *callers) Sorts() []string { return []string{ByTotal} }
 
 func (c *callers) Rows(string) []topview.Row {
-	f := c.view.sum.functions[c.of]
+	f := c.view.window.Sum.functions[c.of]
 	if f == nil {
 		return nil
 	}
