@@ -90,7 +90,7 @@ func readFunctionStarts(t *testing.T) *functionStarts {
 	s := &functionStarts{of: make(map[string]uint64), names: make(map[uint64][]string)}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if !strings.Contains("tTwW", fields[1]) {
+		if !slices.Contains([]string{"t", "T", "w", "W"}, fields[1]) {
 			continue
 		}
 		addr, err := strconv.ParseUint(fields[0], 16, 64)
