@@ -32,9 +32,6 @@ func TestList(t *testing.T) {
 		run("nf_?ables", "-o", "json"))
 	assert.Contains(t, wrong(t, "list", "--kind", "xdp"), "--kind is \"xdp\": there is no such kind; it takes kernel, module, bpf, trampoline, ool")
 	assert.Contains(t, wrong(t, "list", "["), "syntax error in pattern")
-	out, _, err := execute(t, "", "__complete", "list", "--kind", "")
-	require.NoError(t, err)
-	assert.Equal(t, "kernel\nmodule\nbpf\ntrampoline\nool\n:4\n", out)
 }
 
 // TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, and code without

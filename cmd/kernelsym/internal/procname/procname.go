@@ -47,18 +47,31 @@ func IsOurs(procfs string) bool {
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
-	status, err := os.ReadFile(filepath.Join(procfs, self, "status"))
-	if err != nil {
-		return false
+	// The status has an id for each namespace from that of procfs to the process's own
+	// (task_state in fs/proc/array.c): both ids can be the same number. A kernel without PID
+	// namespaces has none.
+	ids, err := status(procfs, self, "NSpid:")
+	return err == nil && len(ids) <= 1
+}
+
+// Leader returns the process that a process or thread belongs to, 0 if procfs has none of that id.
+func Leader(procfs string, id uint) uint {
+	var leader uint64
+	if ids, _ := status(procfs, strconv.FormatUint(uint64(id), 10), "Tgid:"); len(ids) == 1 {
+		leader, _ = strconv.ParseUint(ids[0], 10, 32)
 	}
-	// It has an id for each namespace from that of procfs to the process's own
-	// (task_state in fs/proc/array.c): both ids can be the same number.
-	for line := range strings.Lines(string(status)) {
-		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			return len(strings.Fields(ids)) == 1
+	return uint(leader)
+}
+
+// status returns a field of the status of a process or thread, nil if it has no such field.
+func status(procfs, id, field string) (values []string, err error) {
+	text, err := os.ReadFile(filepath.Join(procfs, id, "status"))
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field); ok {
+			return strings.Fields(value), nil
 		}
 	}
-	return true // a kernel without PID namespaces
+	return nil, err
 }
 
 // Process returns the process of a record, nil if the record names none: the idle task, one of

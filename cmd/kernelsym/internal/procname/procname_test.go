@@ -51,6 +51,12 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+func TestLeader(t *testing.T) {
+	assert.Equal(t, uint(70), Leader(procfs(t, "77", "Name:\tx\nTgid:\t70\nNgid:\t0\n", ""), 77))
+	assert.Zero(t, Leader(t.TempDir(), 77))
+	assert.Equal(t, uint(os.Getpid()), Leader("/proc", uint(os.Getpid())))
+}
+
 // TestNamesOfThisMachine: this process has its name in /proc.
 func TestNamesOfThisMachine(t *testing.T) {
 	comm, err := os.ReadFile("/proc/self/comm")
