@@ -46,7 +46,7 @@ func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
 		assert.Nil(t, line.Process)
 		assert.NotNil(t, line.Delay, "the record has a time")
 	}
-	assert.Len(t, w.loaders.by, 0)
+	assert.Empty(t, w.loaders.by)
 }
 
 // TestWatchPrintsInTheOrderOfTime has one table with several changes.
