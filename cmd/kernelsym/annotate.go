@@ -106,6 +106,7 @@ func annotate(ctx context.Context, r *resolver, from io.Reader, to io.Writer) er
 		line, err := in.ReadSlice('\n')
 		isPart := errors.Is(err, bufio.ErrBufferFull)
 		if !tooLong && !isPart {
+			r.running.outdated()
 			line = addresses.Annotate(line, name)
 		}
 		tooLong = isPart

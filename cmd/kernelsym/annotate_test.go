@@ -130,3 +130,23 @@ func TestReplaced(t *testing.T) {
 	s = symtab.NewSnapshot(h.Table())
 	assert.Equal(t, "ambiguous", nameAt(100, start+0x40), "it may have had other code in blind time")
 }
+
+// TestAnnotateRefreshesOnceALine: each line is named by what is known when it is read, and that is
+// brought up to date once, if there is an address.
+func TestAnnotateRefreshesOnceALine(t *testing.T) {
+	const start = 0xffffffffc0200000
+	refreshed := 0
+	r := resolver{running: running{fresh: func() *symtab.Snapshot {
+		refreshed++
+		h := symtab.NewHistory(recent)
+		h.Load(symtab.NewFunction(symtab.OriginBPF, fmt.Sprint("f", refreshed), start, 0x40, 0))
+		h.SetCertain(symtab.Forever)
+		return symtab.NewSnapshot(h.Table())
+	}}}
+	var out strings.Builder
+	const line = "ffffffffc0200000 ffffffffc0200004 ffffffffc0300000\n"
+	require.NoError(t, annotate(t.Context(), &r, strings.NewReader(line+"nothing\n"+line), &out))
+	assert.Equal(t, "ffffffffc0200000 f1+0x0 [bpf] ffffffffc0200004 f1+0x4 [bpf] ffffffffc0300000\nnothing\n"+
+		"ffffffffc0200000 f2+0x0 [bpf] ffffffffc0200004 f2+0x4 [bpf] ffffffffc0300000\n", out.String())
+	assert.Equal(t, 2, refreshed)
+}

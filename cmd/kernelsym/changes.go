@@ -1,29 +1,25 @@
 package main
 
 import (
+	"slices"
 	"time"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // A change is kernel code that came or went.
 type change struct {
-	Time    time.Time     `json:"time"` // of the event; if there was none, when it was noticed
-	Event   string        `json:"event"`
-	Kind    string        `json:"kind"`
-	Address hexadecimal   `json:"address"`
-	Bytes   uint64        `json:"bytes"`
-	Name    string        `json:"name"`
-	Program uint32        `json:"program_id,omitempty"`
-	Process *process      `json:"process,omitempty"`  // nil if that is not known
-	Delay   *milliseconds `json:"delay_ms,omitempty"` // from the event to the table; nil if there was none
-}
-
-// process is who loaded or unloaded something.
-type process struct {
-	PID  uint32 `json:"pid"`
-	Name string `json:"name,omitempty"` // empty if it has ended since, or is not certain
+	Time    time.Time         `json:"time"` // of the kernel's record; if there was none, when it was noticed
+	Event   string            `json:"event"`
+	Kind    string            `json:"kind"`
+	Address hexadecimal       `json:"address"`
+	Bytes   uint64            `json:"bytes,omitempty"` // 0 if that is not certain
+	Name    string            `json:"name"`
+	Program uint32            `json:"program_id,omitempty"`
+	Process *procname.Process `json:"process,omitempty"`  // that loaded it; nil if that is not certain
+	Delay   *milliseconds     `json:"delay_ms,omitempty"` // from the record to the table; nil if there was none
 }
 
 const (
@@ -41,8 +37,8 @@ type changes struct {
 	nameless map[uint64]*symtab.Image
 }
 
-// next returns what changed from the last table to this one. What the first has was
-// there before.
+// next returns what changed from the last table to this one, in the order of the times. What the
+// first has was there before.
 func (c *changes) next(t *symtab.Table) (all []change) {
 	last := c.last
 	c.last = t
@@ -77,6 +73,7 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 			all = append(all, c.loaded(m, clock))
 		}
 	}
+	slices.SortStableFunc(all, func(a, b change) int { return a.Time.Compare(b.Time) })
 	return all
 }
 
@@ -106,6 +103,7 @@ type instant struct {
 	wall time.Time
 }
 
+// of returns when something was on the wall clock, and how long ago.
 func (i instant) of(at int64) (time.Time, *milliseconds) {
 	delay := time.Duration(i.now - at)
 	ms := milliseconds(delay)
@@ -114,13 +112,16 @@ func (i instant) of(at int64) (time.Time, *milliseconds) {
 
 func (c *changes) line(m *symtab.Image, event string, at int64, clock instant) change {
 	line := change{
-		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start,
-		Name: m.Name(), Process: c.loaders.take(m.Start, at),
+		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Name: m.Name(),
+	}
+	if !m.IsLong() {
+		line.Bytes = m.End - m.Start
 	}
 	if m.Program != nil {
 		line.Program = m.Program.ID
 	}
-	if line.Process != nil || m.Origin == symtab.OriginModule { // else it was found in a list
+	if by, recorded := c.loaders.take(m.Start, at); recorded {
+		line.Process = by
 		line.Time, line.Delay = clock.of(at)
 	}
 	return line

@@ -150,16 +150,21 @@ func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 }
 
 // inImage returns what is at an offset in an image of the running kernel, nothing if there is none
-// of that name.
+// of that name. What another image has there is no answer.
 func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
 	if q.size != 0 || q.module != "" {
 		return nil, nil
 	}
-	m, err := l.image(ctx, q.name)
+	snapshot, m, err := l.image(ctx, q.name)
 	if err != nil || m == nil {
 		return nil, err
 	}
-	return one(l.at(ctx, m.OffsetBase()+uint64(q.offset)))
+	addr := m.OffsetBase() + uint64(q.offset)
+	hit, lookedUp := find(snapshot, addr, l.caller)
+	if hit.Image != m {
+		hit = symtab.Hit{Reason: symtab.ReasonUnresolved}
+	}
+	return one(l.describe(snapshot, hit, addr, lookedUp))
 }
 
 // noneOf returns what was found, or says that there is no such image.

@@ -91,6 +91,8 @@ func TestLookupOffsets(t *testing.T) {
 		{"decided by the size", "spin+0x4/0x10", "ffffffff810000c4 spin+0x4 [vmlinux] abcd\n"},
 		{"decided by the offset", "spin+0x20", "ffffffffc0200060 spin+0x20 [nf_tables]\n"},
 		{"the last call does not return", "spin+0x10/0x10", "ffffffff810000d0 spin+0x10 [vmlinux] abcd\n"},
+		{"in another image", "vmlinux+0x3f200044", "ffffffffc0200044 ? (unresolved)\n"},
+		{"before the image", "nf_tables-0x3f1fffac", "ffffffff81000054 ? (unresolved)\n"},
 		{"too long", "main_loop+0x40", "main_loop+0x40 ? (no function of that name is so long)\n"},
 		{"of another build", "main_loop+0x4/0x50", "main_loop+0x4/0x50 ? (no function of that name has 0x50 bytes)\n"},
 		{"ambiguous", "poll+0x4/0x10", "" +

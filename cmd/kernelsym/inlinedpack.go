@@ -21,21 +21,11 @@ func (p *packs) inlined(match func(name string) bool, warn func(error)) (places 
 	if err != nil {
 		warn(err)
 	}
-	builds := make(map[string]int)
-	lines := false
-	for _, each := range all {
-		builds[each.Info().Name]++
-		lines = lines || each.HasLines()
-	}
-	if !lines {
+	if !slices.ContainsFunc(all, (*pack.Pack).HasLines) {
 		return nil, errNoLines
 	}
-	for _, each := range all {
-		name := each.Info().Name
-		if builds[name] > 1 {
-			name = each.Info().BuildID
-		}
-		s := search{image: newPackImage(each), name: name, match: match}
+	for i, name := range lookupNames(all) {
+		s := search{image: newPackImage(all[i]), name: name, match: match}
 		places = append(places, s.run()...)
 	}
 	sortPlaces(places)

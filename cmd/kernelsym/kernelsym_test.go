@@ -60,6 +60,8 @@ func TestUsageErrors(t *testing.T) {
 		"top a -n -3":                 "-n is -3",
 		"top a -n many":               `invalid argument "many"`,
 		"view a --svg - --pprof -":    "only one of",
+		"view a --svg - --folded -":   "only one of",
+		"view a --folded - --pprof -": "only one of",
 		"view a --svg - --http :8080": "--http has no effect",
 		"view":                        "requires at least 1 arg(s), only received 0",
 		"top a -F 99":                 "--freq is about sampling this machine",

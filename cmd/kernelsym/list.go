@@ -176,6 +176,7 @@ func describeImage(s *symtab.Snapshot, m *symtab.Image, ages *programAges) liste
 		l.Bytes = 0
 	}
 	if m.Text != nil {
+		l.Bytes -= m.Gap.End - m.Gap.Start
 		l.listedText = listedText{m.Len(), m.BuildID}
 	}
 	if m.Program != nil {

@@ -32,16 +32,14 @@ func TestList(t *testing.T) {
 		run("nf_?ables", "-o", "json"))
 	assert.Contains(t, wrong(t, "list", "--kind", "xdp"), "--kind is \"xdp\": there is no such kind; it takes kernel, module, bpf, trampoline, ool")
 	assert.Contains(t, wrong(t, "list", "["), "syntax error in pattern")
-	out, _, err := execute(t, "", "__complete", "list", "--kind", "")
-	require.NoError(t, err)
-	assert.Equal(t, "kernel\nmodule\nbpf\ntrampoline\nool\n:4\n", out)
 }
 
-// TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, and code without
-// a name.
+// TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, code without a
+// name, and a core kernel with data before its init text.
 func TestListOfWhatIsNotCertain(t *testing.T) {
 	core, err := new(symtab.Builder).Build(symtab.ImageInfo{
-		Name: symtab.KernelName, Start: 0xffffffff81000000, End: 0xffffffff81001000, Lifetime: symtab.Always,
+		Name: symtab.KernelName, Start: 0xffffffff81000000, End: 0xffffffff81002000, Lifetime: symtab.Always,
+		Gap:       symtab.Range{Start: 0xffffffff81000800, End: 0xffffffff81001800},
 		Landmarks: &symtab.Landmarks{SharedTrampolines: true},
 	})
 	require.NoError(t, err)

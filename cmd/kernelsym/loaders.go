@@ -12,13 +12,13 @@ type moment struct {
 	at   int64
 }
 
-// loaders remember which process is behind a record, from when it is read until the
-// table is published that has it. One source uses them.
+// loaders remember records, and which process is behind those of loads, from when they are
+// read until the table is published that has them. One source uses them.
 type loaders struct {
 	processes procname.Names
-	by        map[moment]process
-	loads     map[uint64]int64 // when what was loaded at an address last was
-	gone      []brief          // since the last call of unseen
+	by        map[moment]*procname.Process // nil if that is not certain
+	loads     map[uint64]int64             // when what was loaded at an address last was
+	gone      []brief                      // since the last call of unseen
 }
 
 // brief is what was loaded and unloaded.
@@ -33,7 +33,7 @@ func newLoaders(procfs string) *loaders {
 // begin forgets everything: what was there before is not shown.
 func (l *loaders) begin() {
 	if l != nil {
-		l.by, l.loads, l.gone = make(map[moment]process), make(map[uint64]int64), nil
+		l.by, l.loads, l.gone = make(map[moment]*procname.Process), make(map[uint64]int64), nil
 	}
 }
 
@@ -54,25 +54,25 @@ func (l *loaders) note(records []perfring.Record) {
 	if len(l.by) > enough {
 		l.begin()
 	}
-	names := make(map[uint32]string)
+	processes := make(map[uint32]*procname.Process)
 	for i := range records {
 		r := &records[i]
 		if r.Type != perfring.TypeKsymbol {
 			continue
 		}
-		name, ok := names[r.PID]
-		if !ok {
-			name = l.processes.Of(r.PID)
-			names[r.PID] = name
-		}
 		at := moment{r.Symbol.Addr, r.Time}
-		l.by[at] = process{PID: r.PID, Name: name}
-		if !r.Symbol.Unregister {
-			l.loads[at.addr] = at.at
-		} else if loaded, ok := l.loads[at.addr]; ok {
-			l.gone = append(l.gone, brief{moment{at.addr, loaded}, at})
-			delete(l.loads, at.addr)
+		if r.Symbol.Unregister {
+			l.by[at] = nil // an unload can run in whatever task an interrupt met (call_rcu)
+			if loaded, ok := l.loads[at.addr]; ok {
+				l.gone = append(l.gone, brief{moment{at.addr, loaded}, at})
+				delete(l.loads, at.addr)
+			}
+			continue
 		}
+		if _, ok := processes[r.PID]; !ok {
+			processes[r.PID] = l.processes.Process(r.PID)
+		}
+		l.by[at], l.loads[at.addr] = processes[r.PID], at.at
 	}
 }
 
@@ -93,21 +93,19 @@ func (l *loaders) unseen() (n int) {
 	return n
 }
 
-// take returns who did something, nil if no record said so.
-func (l *loaders) take(addr uint64, at int64) *process {
-	if l == nil {
-		return nil
+// take reports whether a record said that something happened, and returns who did it, nil if
+// that is not certain.
+func (l *loaders) take(addr uint64, at int64) (by *procname.Process, recorded bool) {
+	if !l.has(addr, at) {
+		return nil, false
 	}
 	key := moment{addr, at}
-	p, ok := l.by[key]
-	if !ok {
-		return nil
-	}
+	by = l.by[key]
 	delete(l.by, key)
-	return &p
+	return by, true
 }
 
-// has reports whether a record said who did something.
+// has reports whether a record said that something happened.
 func (l *loaders) has(addr uint64, at int64) bool {
 	if l == nil {
 		return false

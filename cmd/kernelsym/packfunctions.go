@@ -69,18 +69,27 @@ func (p *packs) everyImage() ([]packFunction, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, name := range lookupNames(all) {
+		p.every = append(p.every, packFunction{image: newPackImage(all[i]), name: name})
+	}
+	return p.every, nil
+}
+
+// lookupNames returns the names by which lookup finds the images of packs: where several have one
+// name, their build ids.
+func lookupNames(all []*pack.Pack) (names []string) {
 	builds := make(map[string]int)
 	for _, each := range all {
 		builds[each.Info().Name]++
 	}
 	for _, each := range all {
-		f := packFunction{image: newPackImage(each), name: each.Info().Name}
-		if builds[f.name] > 1 {
-			f.name = each.Info().BuildID
+		if name := each.Info().Name; builds[name] == 1 {
+			names = append(names, name)
+		} else {
+			names = append(names, each.Info().BuildID)
 		}
-		p.every = append(p.every, f)
 	}
-	return p.every, nil
+	return names
 }
 
 // atOffsetInPacks is atOffset in packs alone.

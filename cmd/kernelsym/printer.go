@@ -81,7 +81,10 @@ func (p textPrinter) begin() error {
 }
 
 func (p textPrinter) print(c *change) error {
-	program, delay, process := "-", "-", "-"
+	bytes, program, delay, process := "-", "-", "-", "-"
+	if c.Bytes != 0 {
+		bytes = strconv.FormatUint(c.Bytes, 10)
+	}
 	if c.Program != 0 {
 		program = strconv.FormatUint(uint64(c.Program), 10)
 	}
@@ -89,10 +92,7 @@ func (p textPrinter) print(c *change) error {
 		delay = c.Delay.String()
 	}
 	if c.Process != nil {
-		process = strconv.FormatUint(uint64(c.Process.PID), 10)
-		if c.Process.Name != "" {
-			process = c.Process.Name + "[" + process + "]"
-		}
+		process = c.Process.String()
 	}
 	color := p.colors.green
 	if c.Event == eventUnload {
@@ -105,6 +105,6 @@ func (p textPrinter) print(c *change) error {
 		return err
 	}
 	_, err := fmt.Fprintf(p.w, wideColumns, c.Time.Format("15:04:05.000"), event, c.Kind, c.Address,
-		strconv.FormatUint(c.Bytes, 10), program, delay, process, name)
+		bytes, program, delay, process, name)
 	return err
 }

@@ -89,17 +89,18 @@ func (r *resolver) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
 	return image.chain(at, hit.Symbol.Name().System), nil
 }
 
-// image returns an image of the running kernel by its build id or name.
-func (r *resolver) image(ctx context.Context, name string) (*symtab.Image, error) {
-	snapshot, err := r.running.load(ctx)
+// image returns an image of the running kernel by its build id or name, nil if there is none, and
+// the snapshot that it is of.
+func (r *resolver) image(ctx context.Context, name string) (s *symtab.Snapshot, m *symtab.Image, err error) {
+	s, err = r.running.load(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, ok := snapshot.ByBuildID(name)
+	m, ok := s.ByBuildID(name)
 	if !ok {
-		m, _ = snapshot.Named(name, symtab.Present)
+		m, _ = s.Named(name, symtab.Present)
 	}
-	return m, nil
+	return s, m, nil
 }
 
 // inPack looks up an offset in the image of a pack.

@@ -117,5 +117,12 @@ func TestCompletionOfValues(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, ":16\n", out, "directories")
 		}
+		for flag, want := range map[string]string{"kind": "kernel\nmodule\nbpf\ntrampoline\nool\n:4\n", "event": "cpu-clock\ncycles\nauto\n:4\n"} {
+			if cmd.Flags().Lookup(flag) != nil {
+				out, _, err := execute(t, "", "__complete", cmd.Name(), "--"+flag, "")
+				require.NoError(t, err)
+				assert.Equal(t, want, out)
+			}
+		}
 	})
 }

@@ -16,20 +16,28 @@ type running struct {
 	failed        error            // of loading it
 
 	// If it is followed, how it is known now, and since when it is followed, on the clock of
-	// lifetimes.
+	// lifetimes. The snapshot is fresh until outdated is called.
 	fresh func() *symtab.Snapshot
 	since int64
 }
 
 // load returns what is known of the kernel.
 func (r *running) load(ctx context.Context) (*symtab.Snapshot, error) {
-	if r.fresh != nil {
-		return r.fresh(), nil
-	}
-	if r.snapshot == nil && r.failed == nil {
+	switch {
+	case r.snapshot != nil || r.failed != nil:
+	case r.fresh != nil:
+		r.snapshot = r.fresh()
+	default:
 		r.snapshot, r.failed = load(ctx, sources.Everything(r.procfs, r.sysfs), r.warn)
 	}
 	return r.snapshot, r.failed
+}
+
+// outdated says that a kernel which is followed can have changed.
+func (r *running) outdated() {
+	if r.fresh != nil {
+		r.snapshot = nil
+	}
 }
 
 // load returns what sources find, and gives what they do not find to warn. The error says why

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -189,4 +190,24 @@ func waitForRings(t *testing.T, pid int) {
 		}
 		return false
 	}, time.Minute, 5*time.Millisecond)
+}
+
+// TestTopOfTheWrongProcess: an id that does not stand for one process of this PID namespace is refused.
+func TestTopOfTheWrongProcess(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	threads, err := os.ReadDir("/proc/self/task")
+	require.NoError(t, err)
+	i := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != pid })
+	require.GreaterOrEqual(t, i, 0, "the runtime has several threads")
+	tid := threads[i].Name()
+	assert.Contains(t, wrong(t, "top", "-p", tid), tid+" is a thread of process "+pid+": use -t")
+
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, pid), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, pid, "status"), []byte("Tgid:\t"+pid+"\nNSpid:\t"+pid+"\t7\n"), 0o600))
+	require.NoError(t, os.Symlink(pid, filepath.Join(dir, "self")))
+	for _, flag := range []string{"-p", "-t"} {
+		assert.Contains(t, wrong(t, "top", flag, pid, "--procfs", dir),
+			"-p and -t take ids of this process's PID namespace: --procfs "+dir+" is of another one")
+	}
 }

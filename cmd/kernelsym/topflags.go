@@ -3,16 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
@@ -27,6 +25,9 @@ type topFlags struct {
 // topFlagNames are the names of those flags.
 var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs"}
 
+// topEvents are the values of --event.
+var topEvents = []string{"cpu-clock", "cycles", "auto"}
+
 func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	flags := cmd.Flags()
 	flags.UintSliceVarP(&f.processes, "pid", "p", nil, "sample only these processes with all their threads, such as 12,34")
@@ -36,6 +37,7 @@ func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	flags.Float64VarP(&f.delay, "delay", "d", 2, "seconds between two refreshes")
 	flags.StringVarP(&o.Event, "event", "e", "cpu-clock",
 		"cpu-clock samples by a timer, cycles by the CPU's counter, also where interrupts are disabled, auto by the better one there is")
+	_ = cmd.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(topEvents, cobra.ShellCompDirectiveNoFileComp))
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
 }
 
@@ -55,23 +57,30 @@ func (f *topFlags) apply(o *live.Options) error {
 		return fmt.Errorf("-d is %g: it takes %g to %d seconds", f.delay, minDelay, maxDelay)
 	case o.Frequency < 1 || o.Frequency > maxFrequency:
 		return fmt.Errorf("-F is %d: it takes 1 to %d samples a second", o.Frequency, maxFrequency)
-	case !slices.Contains([]string{"cpu-clock", "cycles", "auto"}, o.Event):
+	case !slices.Contains(topEvents, o.Event):
 		return fmt.Errorf("--event is %q: it takes cpu-clock, cycles or auto", o.Event)
+	case len(f.processes)+len(f.threads) > 0 && !procname.IsOurs(o.Procfs):
+		return fmt.Errorf("-p and -t take ids of this process's PID namespace: --procfs %s is of another one", o.Procfs)
 	}
 	o.Interval = time.Duration(f.delay * float64(time.Second))
 	o.First = min(first, o.Interval)
 	var errs [3]error
-	o.Filter.PIDs, errs[0] = tasks(o.Procfs, "process", f.processes)
+	o.Filter.PIDs, errs[0] = tasks(o.Procfs, kindProcess, f.processes)
 	o.Filter.TIDs, errs[1] = tasks(o.Procfs, "thread", f.threads)
 	o.Filter.CPUs, errs[2] = cpus(o.Sysfs, f.cpus)
 	return errors.Join(errs[:]...)
 }
 
+const kindProcess = "process"
+
 // tasks checks that processes or threads exist.
 func tasks(procfs, kind string, ids []uint) (checked []uint32, err error) {
 	for _, id := range ids {
-		if _, err := os.Stat(filepath.Join(procfs, strconv.FormatUint(uint64(id), 10))); err != nil || id>>32 != 0 {
+		switch leader := procname.Leader(procfs, id); {
+		case leader == 0:
 			return nil, fmt.Errorf("there is no %s %d", kind, id)
+		case leader != id && kind == kindProcess: // procfs has a directory for each thread, too
+			return nil, fmt.Errorf("%d is a thread of process %d: use -t", id, leader)
 		}
 		checked = append(checked, uint32(id))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,8 @@ func newView() *cobra.Command {
 
 // check returns what is wrong with the flags.
 func (v *view) check(withHTTP bool) error {
-	if strings.Count(" "+v.svg+" "+v.folded+" "+v.pprof+" ", " - ") > 1 {
+	toFile := func(name string) bool { return name != "-" }
+	if len(slices.DeleteFunc([]string{v.svg, v.folded, v.pprof}, toFile)) > 1 {
 		return errOneStdout
 	}
 	if withHTTP && v.writes() {

@@ -45,7 +45,7 @@ func newWatch() *cobra.Command {
 		Use:   "watch",
 		Short: "Print modules and BPF functions as they come and go",
 		Long: "Print a line for each module and BPF function, trampoline and page of code that the kernel\n" +
-			"loads or unloads: when, which process did it, and its name. A wide terminal, --wide and JSON\n" +
+			"loads or unloads: when, which process loaded it, and its name. A wide terminal, --wide and JSON\n" +
 			"also show its kind, address and length, the number of the BPF program, and how long after the\n" +
 			"event it was in the table that profiles are named by.\n\n" +
 			"What is there at the start is only counted, and so is what comes and goes within a few\n" +

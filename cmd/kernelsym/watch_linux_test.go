@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
@@ -123,10 +124,7 @@ func TestWatchJSON(t *testing.T) {
 				Name    string    `json:"name"`
 				Program int       `json:"program_id"`
 				Delay   float64   `json:"delay_ms"`
-				Process struct {
-					PID  int    `json:"pid"`
-					Name string `json:"name"`
-				} `json:"process"`
+				Process *procname.Process
 			}
 			require.NoError(t, json.Unmarshal([]byte(line), &got))
 			if !strings.HasSuffix(got.Name, "_watched") || got.Event != event {
@@ -138,8 +136,10 @@ func TestWatchJSON(t *testing.T) {
 			assert.Positive(t, got.Program)
 			assert.Positive(t, got.Delay)
 			assert.WithinDuration(t, time.Now(), got.Time, time.Minute)
-			if event == "load" {
-				assert.Equal(t, os.Getpid(), got.Process.PID)
+			if event == "unload" {
+				assert.Nil(t, got.Process, "it is not certain")
+			} else if assert.NotNil(t, got.Process) {
+				assert.Equal(t, uint32(os.Getpid()), got.Process.PID)
 				assert.NotEmpty(t, got.Process.Name)
 			}
 			return true
@@ -195,12 +195,12 @@ func TestTextOfWhatIsNotKnown(t *testing.T) {
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	delay := milliseconds(1500 * time.Microsecond)
 	require.NoError(t, p.print(&change{
-		Event: eventLoad, Kind: "ool", Name: "page", Process: &process{PID: 7}, Delay: &delay, Program: 9,
+		Event: eventLoad, Kind: "ool", Name: "page", Process: &procname.Process{PID: 7}, Delay: &delay, Program: 9,
 	}))
 	const header = "TIME          EVENT   KIND        ADDRESS             BYTES   PROGRAM  DELAY/ms  PROCESS                 NAME"
 	assert.Equal(t, header+`
 00:00:00.000  unload  module      ffffffffc0000000     4096         -         -  -                       veth
-00:00:00.000  load    ool         0000000000000000        0         9       1.5  7                       page
+00:00:00.000  load    ool         0000000000000000        -         9       1.5  7                       page
 `, out.String())
 }
 
@@ -211,7 +211,7 @@ func TestNarrowTable(t *testing.T) {
 	require.NoError(t, p.begin())
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	require.NoError(t, p.print(&change{
-		Event: eventLoad, Name: "bpf_prog_0123456789abcdef_" + strings.Repeat("n", 15), Process: &process{PID: 12345, Name: strings.Repeat("p", 15)},
+		Event: eventLoad, Name: "bpf_prog_0123456789abcdef_" + strings.Repeat("n", 15), Process: &procname.Process{PID: 12345, Name: strings.Repeat("p", 15)},
 	}))
 	assert.Equal(t, `
 TIME     EVENT  PROCESS                NAME

@@ -41,20 +41,14 @@ type Details struct {
 	Type     string // empty if it is not known
 	Tag      string // 16 hex digits
 	Creator  *uint32
-	LoadedBy *Process // nil if no record told
-	Gone     bool     // it was unloaded
+	LoadedBy *procname.Process // nil if no record told
+	Gone     bool              // it was unloaded
 }
 
 // A Reading is what the kernel had counted, by program: of each that was there.
 type Reading struct {
 	At    time.Time
 	Stats map[uint32]bpf.Stats
-}
-
-// A Process is one that loaded a program.
-type Process struct {
-	PID  uint32 `json:"pid"`
-	Name string `json:"name,omitempty"` // empty if it had ended, or is not certain
 }
 
 // maxKnown is the number of programs above which those that are gone are forgotten, and any
@@ -186,12 +180,8 @@ func (r *Registry) note(records []perfring.Record) {
 			continue
 		}
 		id := rec.Program.ID
-		d := Details{Tag: hex.EncodeToString(rec.Program.Tag[:])}
-		if rec.PID != perfring.NoTask && rec.PID != 0 {
-			d.LoadedBy = &Process{PID: rec.PID, Name: r.processes.Of(rec.PID)}
-		}
 		r.makeRoom()
-		r.known[id] = d
+		r.known[id] = Details{Tag: hex.EncodeToString(rec.Program.Tag[:]), LoadedBy: r.processes.Process(rec.PID)}
 		_, _ = r.ask(id) // if it is gone already, no more will be known
 	}
 }

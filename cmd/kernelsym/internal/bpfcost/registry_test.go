@@ -86,13 +86,13 @@ func TestRegistryRemembersProgramsThatAreGone(t *testing.T) {
 	assert.Len(t, reading.Stats, 1)
 	known, err := r.Known()
 	require.NoError(t, err)
-	by, zero, thousand := &Process{77, "loader"}, uint32(0), uint32(1000)
+	by, zero, thousand := &procname.Process{PID: 77, Name: "loader"}, uint32(0), uint32(1000)
 	const tag = "ab00000000000000"
 	assert.Equal(t, map[uint32]Details{
 		3: {Name: "there", Type: "xdp", Tag: "0000000000000000", Creator: &thousand},
 		4: {Name: "short", Type: "socket_filter", Tag: "0000000000000000", Creator: &zero, LoadedBy: by, Gone: true},
 		5: {Tag: tag, LoadedBy: by, Gone: true}, // the kernel did not tell of it any more
-		6: {Tag: tag, LoadedBy: &Process{PID: 78}, Gone: true},
+		6: {Tag: tag, LoadedBy: &procname.Process{PID: 78}, Gone: true},
 		7: {Tag: tag, Gone: true},
 	}, known)
 }
@@ -112,7 +112,7 @@ func TestRegistryWithoutPrivilege(t *testing.T) {
 	assert.Zero(t, reading)
 	known, err := r.Known()
 	require.NoError(t, err)
-	assert.Equal(t, map[uint32]Details{4: {Tag: "ab00000000000000", LoadedBy: &Process{PID: 77}}}, known)
+	assert.Equal(t, map[uint32]Details{4: {Tag: "ab00000000000000", LoadedBy: &procname.Process{PID: 77}}}, known)
 
 	v := NewView(r, 0)
 	require.Len(t, v.problems, 1)

@@ -3,17 +3,19 @@ package bpfcost
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 )
 
 // A Row is all that is known of a program or trampoline. What is not known is left out.
 type Row struct {
-	ID       uint32   `json:"program_id,omitempty"`
-	Type     string   `json:"type,omitempty"`
-	Name     string   `json:"name"`
-	Tag      string   `json:"tag,omitempty"`
-	Gone     bool     `json:"unloaded,omitempty"`
-	UID      *uint32  `json:"uid,omitempty"` // of the process that loaded it
-	LoadedBy *Process `json:"loaded_by,omitempty"`
+	ID       uint32            `json:"program_id,omitempty"`
+	Type     string            `json:"type,omitempty"`
+	Name     string            `json:"name"`
+	Tag      string            `json:"tag,omitempty"`
+	Gone     bool              `json:"unloaded,omitempty"`
+	UID      *uint32           `json:"uid,omitempty"` // of the process that loaded it
+	LoadedBy *procname.Process `json:"loaded_by,omitempty"`
 
 	Sampled
 	Counted *Counted `json:"kernel_count,omitempty"`

@@ -96,13 +96,6 @@ func (v *View) cells(r *Row) []string {
 	return append(cells, id, orUnknown(r.Type), orUnknown(name), line, uid, by)
 }
 
-func (p *Process) String() string {
-	if p.Name == "" {
-		return strconv.FormatUint(uint64(p.PID), 10)
-	}
-	return fmt.Sprintf("%s[%d]", p.Name, p.PID)
-}
-
 func orUnknown(text string) string {
 	if text == "" {
 		return unknown

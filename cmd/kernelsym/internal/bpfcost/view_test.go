@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -41,7 +42,7 @@ func viewOf(t *testing.T, length time.Duration) *View {
 	kernel := programs{1: {Name: "main", Type: 6, Creator: 1000}, 7: {Name: "unseen", Type: 2}}
 	r := newRegistry(t.TempDir(), kernel)
 	r.counting = nothing{}
-	r.known[2] = Details{Name: "other", LoadedBy: &Process{PID: 42, Name: "agent"}}
+	r.known[2] = Details{Name: "other", LoadedBy: &procname.Process{PID: 42, Name: "agent"}}
 	v := NewView(r, length)
 	v.sources.To.At = v.sources.To.At.Add(-time.Hour) // so that the clock's resolution does not matter
 	require.NoError(t, v.Add(batchOf(101, stack{a, read}, stack{helper, a, read}, stack{timer, entry, a})))

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
 // procfs returns a directory with a process 77, in which this one has an id and a status.
@@ -26,21 +28,38 @@ func procfs(t *testing.T, self, status, comm string) string {
 
 func TestNames(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
-	assert.Equal(t, "loader", In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n")).Of(77))
-	assert.Equal(t, "old", In(procfs(t, pid, "Name:\tx\n", "old\n")).Of(77), "a kernel without namespaces")
-	assert.Empty(t, In(procfs(t, pid, "", "loader\n")).Of(78), "it has ended")
-	assert.Empty(t, In(procfs(t, pid+"0", "NSpid:\t"+pid+"0\t"+pid+"\n", "wrong\n")).Of(77), "another namespace")
-	assert.Empty(t, In(procfs(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).Of(77), "another, with the same id by chance")
-	assert.Empty(t, In(t.TempDir()).Of(77))
-	assert.Empty(t, Names{}.Of(77))
+	assert.Equal(t, "loader", In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n")).of(77))
+	assert.Equal(t, "old", In(procfs(t, pid, "Name:\tx\n", "old\n")).of(77), "a kernel without namespaces")
+	assert.Empty(t, In(procfs(t, pid, "", "loader\n")).of(78), "it has ended")
+	assert.Empty(t, In(procfs(t, pid+"0", "NSpid:\t"+pid+"0\t"+pid+"\n", "wrong\n")).of(77), "another namespace")
+	assert.Empty(t, In(procfs(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).of(77), "another, with the same id by chance")
+	assert.Empty(t, In(t.TempDir()).of(77))
+	assert.Empty(t, Names{}.of(77))
 
 	const r = "\uFFFD"
-	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(procfs(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).Of(77))
+	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(procfs(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).of(77))
+}
+
+func TestProcess(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	names := In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n"))
+	assert.Equal(t, "loader[77]", names.Process(77).String())
+	assert.Equal(t, "78", names.Process(78).String(), "it has ended")
+	assert.Equal(t, &Process{PID: 77}, Names{}.Process(77))
+	for _, none := range []uint32{0, perfring.NoTask} {
+		assert.Nil(t, names.Process(none))
+	}
+}
+
+func TestLeader(t *testing.T) {
+	assert.Equal(t, uint(70), Leader(procfs(t, "77", "Name:\tx\nTgid:\t70\nNgid:\t0\n", ""), 77))
+	assert.Zero(t, Leader(t.TempDir(), 77))
+	assert.Equal(t, uint(os.Getpid()), Leader("/proc", uint(os.Getpid())))
 }
 
 // TestNamesOfThisMachine: this process has its name in /proc.
 func TestNamesOfThisMachine(t *testing.T) {
 	comm, err := os.ReadFile("/proc/self/comm")
 	require.NoError(t, err)
-	assert.Equal(t, strings.TrimSpace(string(comm)), In("/proc").Of(uint32(os.Getpid())))
+	assert.Equal(t, strings.TrimSpace(string(comm)), In("/proc").of(uint32(os.Getpid())))
 }

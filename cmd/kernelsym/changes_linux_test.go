@@ -1,0 +1,132 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// by returns a record as one of a process.
+func by(pid uint32, r perfring.Record) perfring.Record {
+	r.PID = pid
+	return r
+}
+
+// began returns what has shown an empty table.
+func began(t *testing.T) *watchedRecords {
+	t.Helper()
+	w := &watchedRecords{history: symtab.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
+	w.changes.loaders = w.loaders
+	lines, _ := w.apply()
+	require.Empty(t, lines)
+	return w
+}
+
+// TestWatchNamesNoProcessOfAnUnload: an unload can run in a softirq, which has interrupted any
+// process. Nor is a process certain that has no number here.
+func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
+	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
+	w := began(t)
+	lines, _ := w.apply(by(77, symbolRecord(1, a, false)), by(0, symbolRecord(2, b, false)), by(perfring.NoTask, symbolRecord(3, c, false)))
+	require.Len(t, lines, 3)
+	assert.Equal(t, &procname.Process{PID: 77}, lines[0].Process)
+	assert.Nil(t, lines[1].Process)
+	assert.Nil(t, lines[2].Process)
+	lines, _ = w.apply(by(77, symbolRecord(4, a, true)), by(77, symbolRecord(5, b, true)))
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		assert.Equal(t, eventUnload, line.Event)
+		assert.Nil(t, line.Process)
+		assert.NotNil(t, line.Delay, "the record has a time")
+	}
+	assert.Empty(t, w.loaders.by)
+}
+
+// TestWatchPrintsInTheOrderOfTime has one table with several changes.
+func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
+	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
+	w := began(t)
+	_, _ = w.apply(symbolRecord(1, b, false), symbolRecord(2, c, false))
+	lines, _ := w.apply(symbolRecord(3e9, c, true), symbolRecord(4e9, a, false), symbolRecord(5e9, b, true), symbolRecord(6e9, b, false))
+	var got []string
+	for _, line := range lines {
+		got = append(got, line.Event+" "+line.Address.String()[12:])
+	}
+	assert.Equal(t, []string{"unload 3000", "load 1000", "unload 2000", "load 2000"}, got)
+}
+
+// TestWatchHasNoTimeOfAModule: its events carry none, so that it was noticed is all that is certain.
+func TestWatchHasNoTimeOfAModule(t *testing.T) {
+	const start = 0xffffffffc0200000
+	h := symtab.NewHistory(remembered)
+	c := changes{}
+	require.Empty(t, c.next(h.Table()))
+	now := perfring.Boottime.Now()
+	var b symtab.Builder
+	b.Add(start, 't', []byte("veth_init"))
+	m, err := b.Build(symtab.ImageInfo{
+		Name: "veth", Origin: symtab.OriginModule, Base: start, Start: start, End: start + 0x1000, Lifetime: symtab.Since(now - int64(time.Hour)),
+	})
+	require.NoError(t, err)
+	h.Load(m)
+	lines := c.next(h.Table())
+	h.Unload(m, now-int64(time.Minute))
+	lines = append(lines, c.next(h.Table())...)
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		assert.Nil(t, line.Delay)
+		assert.WithinDuration(t, time.Now(), line.Time, 30*time.Second, "when it was noticed")
+		assert.Equal(t, uint64(0x1000), line.Bytes)
+	}
+}
+
+// TestWatchHasNoLengthOfATrampoline: it is announced with a page that it shares.
+func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
+	w := began(t)
+	lines, _ := w.apply(symbolRecord(1, 0xffffffffc0001000, false))
+	require.Len(t, lines, 1)
+	assert.Zero(t, lines[0].Bytes)
+	var json, text strings.Builder
+	require.NoError(t, jsonPrinter{&json}.print(&lines[0]))
+	assert.NotContains(t, json.String(), `"bytes"`)
+	require.NoError(t, newTextPrinter(&text, true).print(&lines[0]))
+	assert.Regexp(t, `ffffffffc0001000 +- +-`, text.String())
+}
+
+// TestWatchOnThePage prints what the page shows.
+func TestWatchOnThePage(t *testing.T) {
+	page := toolPage(t, "watch")
+	ms := func(d time.Duration) *milliseconds { m := milliseconds(d); return &m }
+	at := func(milli int) time.Time {
+		return time.Date(2026, 11, 23, 18, 38, 20, 0, time.UTC).Add(time.Duration(milli) * time.Millisecond)
+	}
+	loader := &procname.Process{PID: 28542, Name: "loader"}
+	all := []change{
+		{at(922), eventLoad, "bpf", 0xffffffffc0025de8, 55, "bpf_prog_2e5a4300140595ee_shake", 677573, loader, ms(800 * time.Microsecond)},
+		{at(974), eventUnload, "bpf", 0xffffffffc0026158, 20, "bpf_prog_974a6a48cf8ca42e", 677575, nil, ms(1300 * time.Microsecond)},
+		{at(1310), eventLoad, "trampoline", 0xffffffffc0027000, 0, "bpf_trampoline_6442536467", 0, loader, ms(900 * time.Microsecond)},
+		{at(2871), eventLoad, "module", 0xffffffffc0613000, 53248, "veth", 0, nil, nil},
+	}
+	printed := func(changes []change, p func(to *strings.Builder) printer) string {
+		var text strings.Builder
+		require.NoError(t, p(&text).begin())
+		for i := range changes {
+			require.NoError(t, p(&text).print(&changes[i]))
+		}
+		return "```\n" + text.String() + "```\n"
+	}
+	assert.Contains(t, page, printed(all[:2], func(to *strings.Builder) printer { return newTextPrinter(to, false) }))
+	assert.Contains(t, page, printed(all, func(to *strings.Builder) printer { return newTextPrinter(to, true) }))
+	assert.Contains(t, page, printed(all[1:2], func(to *strings.Builder) printer { return jsonPrinter{to} }))
+	var message strings.Builder
+	u := unshown{brief: 12, news: true}
+	u.say(&message, true)
+	assert.Contains(t, strings.ReplaceAll(page, "\n", " "), "`"+strings.TrimSpace(message.String())+"`")
+}
