@@ -179,10 +179,14 @@ VERSION_NOW := $(shell sed -n 's/^const version = "\(.*\)"$$/\1/p' cmd/kernelsym
 VERSIONED := cmd/kernelsym/main.go builder-config.yaml deploy/Dockerfile deploy/README.md deploy/helm/values.yaml \
 	deploy/kubernetes/base/kustomization.yaml deploy/kubernetes/components/gateway/kustomization.yaml
 
+# The manifests that users copy. They have the last release: until the next one, nothing else can be downloaded.
+MANIFESTS := docs/collector.md doc.go
+
 .PHONY: set-version
 set-version: ## change the version of the source: VERSION=0.2.0
 	@test -n '$(VERSION)' || { echo "usage: make set-version VERSION=0.2.0" >&2; exit 1; }
 	sed -i 's/$(subst .,\.,$(VERSION_NOW))/$(VERSION)/' $(VERSIONED)
+	$(if $(filter %-dev,$(VERSION)),,sed -i 's,\(gomod: github.com/kernelsym/kernelsym\) v.*,\1 v$(VERSION),' $(MANIFESTS))
 
 .PHONY: check-version
 check-version: ## check that VERSION is the version of the source and, unless it ends in -dev, of the changelog
