@@ -121,7 +121,8 @@ COVERED = $(shell go list -deps . ./kernelstackreceiver | grep ^github.com/kerne
 coverage: ## print the share of the components' statements that their tests cover, as an ordinary user (docs/contrib.md)
 	@[ "$$(id -u)" != 0 ] || { echo "root has tests that others do not: run this as an ordinary user" >&2; exit 1; }
 	@mkdir -p $(BUILD)
-	go test -count=1 -coverprofile=$(BUILD)/coverage.out -coverpkg=$(subst $() ,$(comma),$(strip $(COVERED))) $(COVERED)
+	@go test -count=1 -coverprofile=$(BUILD)/coverage.out -coverpkg=$(subst $() ,$(comma),$(strip $(COVERED))) $(COVERED) \
+		>$(BUILD)/coverage.log || { cat $(BUILD)/coverage.log; exit 1; }
 	@go tool cover -func=$(BUILD)/coverage.out | tail -1
 
 .PHONY: lint
