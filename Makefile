@@ -82,10 +82,11 @@ test-vm: build ## run the tests in the kernels of a distribution, in virtual mac
 	@$(if $(RUN),,go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '^TestIdentityInEachBoot$$' -boots 2 ./internal/e2e)
 
 LOCKDOWN ?= integrity confidentiality
-VM := github.com/kernelsym/kernelsym/internal/kerneltest/vm -kernel 6.12 $(if $(V),-v)
+LOCKDOWN_KERNEL ?= 6.1,6.12
+VM := github.com/kernelsym/kernelsym/internal/kerneltest/vm -kernel $(LOCKDOWN_KERNEL) $(if $(V),-v)
 
 .PHONY: test-lockdown
-test-lockdown: build ## run the tests in a kernel that is locked down, in virtual machines: LOCKDOWN=integrity V=1
+test-lockdown: build ## run the tests in kernels that are locked down, in virtual machines: LOCKDOWN=integrity LOCKDOWN_KERNEL=6.12 V=1
 	@for mode in $(LOCKDOWN); do \
 		go run $(VM) -append lockdown=$$mode -collector $(COLLECTOR) \
 			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode)$$' \
@@ -112,8 +113,19 @@ soak-vm: build ## the same, with modules that come and go too, in a virtual mach
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@internal/tools/fuzz.sh $(or $(FUZZTIME),10s)
 
+# The packages of the components, and those that they use, without generated ones.
+comma := ,
+COVERED = $(shell go list -deps . ./kernelstackreceiver | grep ^github.com/kernelsym/ | grep -v /metadata)
+.PHONY: coverage
+coverage: ## print the share of the components' statements that their tests cover, as an ordinary user (docs/contrib.md)
+	@[ "$$(id -u)" != 0 ] || { echo "root has tests that others do not: run this as an ordinary user" >&2; exit 1; }
+	@mkdir -p $(BUILD)
+	@go test -count=1 -coverprofile=$(BUILD)/coverage.out -coverpkg=$(subst $() ,$(comma),$(strip $(COVERED))) $(COVERED) \
+		>$(BUILD)/coverage.log || { cat $(BUILD)/coverage.log; exit 1; }
+	@go tool cover -func=$(BUILD)/coverage.out | tail -1
+
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and arm64
+lint: $(TOOLS)/golangci-lint ## check the code; for Linux, macOS and Windows; for arm64 and 32 bits
 	$(TOOLS)/golangci-lint run
 	cd internal/deploytest && $(TOOLS)/golangci-lint run
 	cd internal/backendtest && $(TOOLS)/golangci-lint run
@@ -121,7 +133,10 @@ lint: $(TOOLS)/golangci-lint ## check the code; for Linux, another system and ar
 	cd internal/seccomptest && $(TOOLS)/golangci-lint run
 	cd internal/profilertest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
 	GOARCH=arm64 go vet ./...
+	GOARCH=386 go build ./...
+	GOARCH=arm go build ./...
 	GOARCH=arm64 go build -o /dev/null ./cmd/kernelsym
 	$(MAKE) lint-workflows lint-changelog
 
@@ -157,7 +172,7 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 privileges: build ## measure docs/privileges.md anew, here and in a virtual machine (as root)
 	go test ./internal/doctest -count=1 -run '^TestPrivileges$$' -update
 	$(MAKE) test-vm KERNEL=6.12 RUN='^TestPrivileges$$' V=1 >$(BUILD)/privileges.log || true # it fails where the table has changed
-	$(MAKE) test-lockdown V=1 >>$(BUILD)/privileges.log || true # likewise
+	$(MAKE) test-lockdown LOCKDOWN_KERNEL=6.12 V=1 >>$(BUILD)/privileges.log || true # likewise
 	go test ./internal/doctest -count=1 -run '^TestPrivilegesPage$$' -update -measured $(abspath $(BUILD))/privileges.log
 	git diff --stat -- docs/privileges.md
 
@@ -178,10 +193,14 @@ VERSION_NOW := $(shell sed -n 's/^const version = "\(.*\)"$$/\1/p' cmd/kernelsym
 VERSIONED := cmd/kernelsym/main.go builder-config.yaml deploy/Dockerfile deploy/README.md deploy/helm/values.yaml \
 	deploy/kubernetes/base/kustomization.yaml deploy/kubernetes/components/gateway/kustomization.yaml
 
+# The manifests that users copy. They have the last release: until the next one, nothing else can be downloaded.
+MANIFESTS := docs/collector.md doc.go
+
 .PHONY: set-version
 set-version: ## change the version of the source: VERSION=0.2.0
 	@test -n '$(VERSION)' || { echo "usage: make set-version VERSION=0.2.0" >&2; exit 1; }
 	sed -i 's/$(subst .,\.,$(VERSION_NOW))/$(VERSION)/' $(VERSIONED)
+	$(if $(filter %-dev,$(VERSION)),,sed -i 's,\(gomod: github.com/kernelsym/kernelsym\) v.*,\1 v$(VERSION),' $(MANIFESTS))
 
 .PHONY: check-version
 check-version: ## check that VERSION is the version of the source and, unless it ends in -dev, of the changelog

@@ -1,6 +1,6 @@
-// Command kernelsym is the operator's tool: it checks this machine, looks addresses
-// of its kernel up, watches its code come and go, and shows the profiles that a
-// collector wrote to a file.
+// Command kernelsym is the operator's tool: it shows what the kernel does and what BPF programs
+// cost, live; names kernel addresses; lists kernel code and watches it come and go; shows the
+// profiles that a collector wrote to a file; makes packs; and checks this machine.
 package main
 
 import (

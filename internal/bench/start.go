@@ -9,10 +9,10 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/kernelsymprocessor"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
 // benchStart measures how long a processor's Start takes, which waits for the first tables,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,30 +16,13 @@ import (
 // Unmarshal reads config, a pointer to a struct, from conf. It refuses durations without a unit,
 // keys that do not exist, and values that the JSON schema of the struct does not accept.
 func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
-	if err := checkUnits(conf, config); err != nil {
+	if err := errors.Join(checkUnits("", conf, reflect.ValueOf(config).Elem())...); err != nil {
 		return err
 	}
 	if err := conf.Unmarshal(config); err != nil {
 		return Explain(err, config)
 	}
 	return checkValues(config, schema)
-}
-
-// checkUnits returns an error for durations that are numbers without a unit. They would be read as
-// nanoseconds. 0 needs none.
-func checkUnits(conf *confmap.Conf, config any) error {
-	var errs []error
-	for _, key := range keys("", reflect.TypeOf(config).Elem()) {
-		name, ok := strings.CutSuffix(key, durationSuffix)
-		if !ok {
-			continue
-		}
-		value := fmt.Sprint(conf.Get(name))
-		if n, err := strconv.ParseFloat(value, 64); err == nil && n != 0 {
-			errs = append(errs, fmt.Errorf("%s: %s needs a unit, such as %ss", name, value, value))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Explain returns an error of unmarshalling config, a pointer to a struct, with
@@ -51,9 +33,6 @@ func Explain(err error, config any) error {
 	}
 	return fmt.Errorf("%w\naccepted keys: %s", err, strings.Join(keys("", reflect.TypeOf(config).Elem()), ", "))
 }
-
-// durationSuffix follows the keys of durations.
-const durationSuffix = " (duration)"
 
 // keys returns the keys of a struct, in the form "a::b" for nested ones and with
 // the kind of value they take. A struct of another package is a section, whose own documentation
@@ -67,7 +46,7 @@ func keys(prefix string, t reflect.Type) (all []string) {
 		key = prefix + key
 		switch field := t.Field(i).Type; {
 		case field == reflect.TypeFor[time.Duration]():
-			all = append(all, key+durationSuffix)
+			all = append(all, key+" (duration)")
 		case field.Kind() == reflect.Struct && field.PkgPath() != t.PkgPath():
 			all = append(all, key+" (section)")
 		case field.Kind() == reflect.Struct:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 )
@@ -106,6 +107,26 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		assert.Equal(t, "spc_t", c.SecurityContext.SELinuxOptions.Type)
 		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "all else stays")
 	})
+}
+
+// TestPodsOnPages decodes the parts of pods that pages show.
+func TestPodsOnPages(t *testing.T) {
+	blocks := func(page string) (list [][]byte) {
+		text, err := os.ReadFile(repository + page)
+		require.NoError(t, err)
+		for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
+			list = append(list, []byte(block[1]))
+		}
+		return list
+	}
+	packs := blocks("/docs/packs.md")
+	require.Len(t, packs, 2)
+	c := decode[corev1.PodSpec](t, "packs.md", packs[0]).InitContainers[0]
+	assert.Equal(t, []corev1.Capability{"SYSLOG"}, c.SecurityContext.Capabilities.Add)
+	assert.NotNil(t, decode[corev1.PodSpec](t, "packs.md", packs[1]).Volumes[0].Image)
+	for _, block := range blocks("/docs/troubleshooting.md") {
+		assert.NotNil(t, decode[corev1.Container](t, "troubleshooting.md", block).SecurityContext)
+	}
 }
 
 // TestLabelsOfTheReadme verifies that the labels by which the pages select pods are those of the

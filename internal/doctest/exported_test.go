@@ -19,19 +19,33 @@ import (
 // checkapi does (docs/contrib.md). mdatagen exports the parts of a configuration.
 func TestExported(t *testing.T) {
 	needRepository(t)
-	for dir, parts := range map[string][]string{
-		"../..": {
+	parts := map[string][]string{
+		root: {
 			"Bpf", "DebugInfo", "History", "Modules",
 			"NewDefaultBpf", "NewDefaultDebugInfo", "NewDefaultHistory", "NewDefaultModules",
 		},
-		"../../kernelstackreceiver": nil,
-	} {
-		assert.ElementsMatch(t, append(parts, "Config", "NewFactory"), exportedIn(t, dir), dir)
 	}
+	var dirs []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); path != root && (name == "internal" || name == "build" || strings.HasPrefix(name, ".")) {
+			return fs.SkipDir
+		}
+		names, importable := exportedIn(t, path)
+		if importable {
+			dirs = append(dirs, path)
+			assert.ElementsMatch(t, append(parts[path], "Config", "NewFactory"), names, path)
+		}
+		return nil
+	}))
+	assert.Equal(t, []string{root, root + "kernelstackreceiver"}, dirs)
 }
 
-// exportedIn returns the exported names of a package, without methods and tests.
-func exportedIn(t *testing.T, dir string) (names []string) {
+// exportedIn returns the exported names of a package, without methods and tests, and
+// whether there is a package that others can import.
+func exportedIn(t *testing.T, dir string) (names []string, importable bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)
@@ -46,6 +60,7 @@ func exportedIn(t *testing.T, dir string) (names []string) {
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
+		importable = f.Name.Name != "main"
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
@@ -66,11 +81,11 @@ func exportedIn(t *testing.T, dir string) (names []string) {
 			}
 		}
 	}
-	return names
+	return names, importable
 }
 
 // movedTo names packages that docs/contrib.md says something about.
-var movedTo = []string{"kernelsymprocessor", "kernelstackreceiver", "cmd/kernelsym", "internal/rewrite"}
+var movedTo = []string{"internal/kernelsymprocessor", "kernelstackreceiver", "cmd/kernelsym", "internal/rewrite"}
 
 // TestContribPage holds the page for maintainers of contrib to what there is.
 func TestContribPage(t *testing.T) {

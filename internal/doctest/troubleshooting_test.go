@@ -29,7 +29,7 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	page := strings.Join(strings.Fields(string(content)), " ")
 	messages := make(map[string]string) // where each comes from
 	for _, dir := range []string{
-		"kernelsymprocessor", "kernelstackreceiver", "internal/sources", "internal/symcache", "internal/kallsyms", "internal/kmod",
+		"internal/kernelsymprocessor", "kernelstackreceiver", "internal/sources", "internal/symcache", "internal/kallsyms", "internal/kmod",
 		"internal/bpfprog", "internal/bpf", "internal/perfring", "internal/uevent", "internal/buildid", "internal/symtab",
 		"internal/packs", "internal/packimage",
 	} {
@@ -41,7 +41,7 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 				messagesOf(t, file, messages)
 			}
 		}
-		if dir != "kernelsymprocessor" { // which has nothing to say of its own
+		if dir != "internal/kernelsymprocessor" { // which has nothing to say of its own
 			assert.Greater(t, len(messages), before, dir)
 		}
 	}

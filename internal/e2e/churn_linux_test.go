@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/kernelsymprocessor"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/otelcol"
@@ -24,7 +25,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
-	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
 // observed is a source of which each publication is told once it is in the

@@ -36,7 +36,11 @@ func TestSupportedKernels(t *testing.T) {
 		find(t, "Makefile", `(?m)^KERNEL \?= (.*)$`),
 		find(t, ".ci/nightly", `(?m)^step tests make test-vm KERNEL=(.*)$`),
 	}
-	want := map[string]*[2][]string{"amd64": {{}, {}}, "arm64": {{}, {}}}
+	rows := map[string]string{"amd64": "amd64", "arm64": "arm64", "arm64-16k": "arm64, pages of 16 KiB"}
+	want := make(map[string]*[2][]string)
+	for arch := range rows {
+		want[arch] = &[2][]string{{}, {}}
+	}
 	for i, list := range columns {
 		for name := range strings.SplitSeq(list, ",") {
 			version, arch, other := strings.Cut(name, "-")
@@ -48,7 +52,7 @@ func TestSupportedKernels(t *testing.T) {
 		}
 	}
 	for _, arch := range slices.Sorted(maps.Keys(want)) {
-		assert.Equal(t, *want[arch], supported(t, "Linux on "+arch), arch)
+		assert.Equal(t, *want[arch], supported(t, "Linux on "+rows[arch]), arch)
 	}
 }
 
@@ -65,6 +69,25 @@ func TestSupportedCollectors(t *testing.T) {
 	}
 	assert.Equal(t, slices.Sorted(maps.Keys(versions)), supported(t, "OpenTelemetry Collector")[0])
 	assert.Equal(t, []string{strings.TrimSuffix(file.Go.Version, ".0")}, supported(t, "Go")[0])
+}
+
+// TestDependabotKnowsEveryModule verifies that dependencies of all modules here are kept current.
+func TestDependabotKnowsEveryModule(t *testing.T) {
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
+	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
+	modules := []string{"/"}
+	files, err := filepath.Glob(filepath.Join(repository, "internal/*/go.mod"))
+	require.NoError(t, err)
+	for _, file := range files {
+		modules = append(modules, "/internal/"+filepath.Base(filepath.Dir(file)))
+	}
+	assert.ElementsMatch(t, modules, config.Updates[0].Directories)
 }
 
 // TestRegistryEntries verifies that the entries for the registry of OpenTelemetry have what

@@ -29,16 +29,30 @@ func version(t *testing.T) string {
 	return match[1]
 }
 
+// listIn returns the files of a variable of the Makefile.
+func listIn(t *testing.T, variable string) []string {
+	t.Helper()
+	list := find(t, "Makefile", `(?ms)^`+variable+` := (.*?[^\\])\n`)
+	return strings.Fields(strings.ReplaceAll(list, "\\\n", " "))
+}
+
+// copyVersioned copies the files that `make set-version` changes, and returns the directory.
+func copyVersioned(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range append(listIn(t, "VERSIONED"), listIn(t, "MANIFESTS")...) {
+		write(t, dir, name, read(t, name))
+	}
+	return dir
+}
+
 // TestVersionsAgree verifies that all files that `make set-version` changes have the same
 // version, and that it changes each of them.
 func TestVersionsAgree(t *testing.T) {
-	list := regexp.MustCompile(`(?ms)^VERSIONED := (.*?[^\\])\n`).FindStringSubmatch(read(t, "Makefile"))
-	require.NotNil(t, list)
-	dir := t.TempDir()
-	files := strings.Fields(strings.ReplaceAll(list[1], "\\\n", " "))
+	dir := copyVersioned(t)
+	files := listIn(t, "VERSIONED")
 	for _, name := range files {
 		assert.Contains(t, read(t, name), version(t), name)
-		write(t, dir, name, read(t, name))
 	}
 	_, err := makeIn(t, dir, "set-version", "VERSION=12.34.56")
 	require.NoError(t, err)
@@ -47,6 +61,29 @@ func TestVersionsAgree(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(text), "12.34.56", name)
 		assert.NotContains(t, string(text), version(t), name)
+	}
+}
+
+// TestManifestsHaveTheRelease verifies that `make set-version` writes a release into the manifests
+// that users copy, and not the version between releases.
+func TestManifestsHaveTheRelease(t *testing.T) {
+	dir := copyVersioned(t)
+	versions := func() (all []string) {
+		for name, n := range map[string]int{"docs/collector.md": 2, "doc.go": 1} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			require.NoError(t, err)
+			found := regexp.MustCompile(modulePath+` (v\S+)`).FindAllStringSubmatch(string(text), -1)
+			require.Len(t, found, n, name)
+			for _, m := range found {
+				all = append(all, m[1])
+			}
+		}
+		return all
+	}
+	for _, version := range []string{"12.34.56", "12.35.0-dev"} {
+		_, err := makeIn(t, dir, "set-version", "VERSION="+version)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"v12.34.56", "v12.34.56", "v12.34.56"}, versions())
 	}
 }
 

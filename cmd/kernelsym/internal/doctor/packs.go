@@ -56,8 +56,8 @@ func (m *machine) packRemedies(reason packs.Reason) []string {
 		return []string{"chmod -R go-w " + m.packs}
 	}
 	return []string{
-		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -o " + m.packs,
-		"otherwise, as root and for symbols only: kernelsym pack --running -o " + m.packs,
+		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -d " + m.packs,
+		"otherwise, as root and for symbols only: kernelsym pack --running -d " + m.packs,
 	}
 }
 

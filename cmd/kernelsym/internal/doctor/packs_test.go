@@ -37,7 +37,7 @@ func packOf(t *testing.T, buildID, name string, lines bool) []byte {
 }
 
 func TestPacks(t *testing.T) {
-	const release = "kernelsym pack --release 6.12.0-test -o "
+	const release = "kernelsym pack --release 6.12.0-test -d "
 	for name, tt := range map[string]struct {
 		core, module []byte // nil: there is none
 		mode         os.FileMode

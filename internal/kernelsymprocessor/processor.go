@@ -1,9 +1,6 @@
 // Package kernelsymprocessor is the implementation of the processor "kernelsym":
 // for each message it takes the current snapshot of the kernel's symbols, and of packs,
 // rewrites the message with it, and counts the frames.
-//
-// It is not meant to be imported: its API may change at any time. Collectors use
-// kernelsym.NewFactory, in the root of this module.
 package kernelsymprocessor
 
 import (
