@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelsym is a processor for the OpenTelemetry Collector that puts
 // names on kernel code.
 //

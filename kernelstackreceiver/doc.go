@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelstackreceiver is a receiver that samples the stacks of the kernel
 // on all CPUs with perf events, without BPF and without names: it shows what the
 // processor "kernelsym" is for, on any machine, and is real input to test it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kernelsym is the operator's tool: it shows what the kernel does and what BPF programs
 // cost, live; names kernel addresses; lists kernel code and watches it come and go; shows the
 // profiles that a collector wrote to a file; makes packs; and checks this machine.

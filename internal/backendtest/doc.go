@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package backendtest has the tests of what others do with the profiles that kernelsym
 // sends out: Elastic's exporter and the translator to pprof, as the contrib collector has
 // them, get messages of the kernelstack receiver and of the OTel eBPF profiler.

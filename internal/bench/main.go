@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command bench measures what this project promises of its speed and memory, on
 // the running kernel's own symbols. It prints a line "bench NAME VALUE" for each, and at
 // the end a table that says what they mean.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpf makes the calls of bpf(2) that it takes to know which BPF programs
 // are loaded, where their code lies, and from which source lines it was made.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpfprog keeps the code that the kernel makes as it runs known: the JITed
 // functions of BPF programs, and the trampolines and pages that go with them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package btf reads the names in BTF, the kernel's type information: of BPF programs,
 // which bpf(2) gives, and of the kernel and its modules, in /sys/kernel/btf. It is laid
 // out as in include/uapi/linux/btf.h; the kinds 20 to 22, and 24 bits of members and 7 of

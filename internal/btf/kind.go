@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package btf
 
 // Kind is the kind of a type, BTF_KIND_* in include/uapi/linux/btf.h.

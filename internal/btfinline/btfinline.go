@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package btfinline reads where functions were inlined, from what a kernel with
 // CONFIG_DEBUG_INFO_BTF_INLINE (expected in Linux 7.4) says of that in
 // /sys/kernel/btf/vmlinux.inline and /sys/kernel/btf/<module>.inline.

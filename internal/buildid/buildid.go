@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package buildid reads GNU build ids from ELF notes and makes file IDs of them.
 //
 // The kernel shows its own notes in /sys/kernel/notes and those of a module in

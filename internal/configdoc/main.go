@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command configdoc writes docs/configuration.md from the JSON schemas of the components, which
 // mdatagen writes.
 package main

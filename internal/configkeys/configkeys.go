@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package configkeys makes the errors of a configuration say what to write instead: which keys
 // there are, and which values they accept.
 package configkeys

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command demo is what `make run` does: it runs the collector on this machine's
 // own kernel stacks for some seconds, while it keeps the kernel busy, and shows
 // the functions in which the kernel spent its time.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deploytest has the tests of what stands in deploy/: the image is built by
 // the steps of its Dockerfile, the manifests are rendered and decoded against the
 // types of Kubernetes, and the agent runs in a container that is made of them.

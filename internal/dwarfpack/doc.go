@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dwarfpack makes the rows and nodes of a pack of a kernel's debug information
 // (DWARF 2 to 5): which functions were inlined at an address, and which source line it
 // came from.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kallsyms reads the kernel's list of its symbols, /proc/kallsyms.
 //
 // [Scanner] reads the lines, [ParseCore] makes a module of those of the core

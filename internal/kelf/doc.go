@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kelf reads what a pack needs to know of a kernel's ELF file: the core kernel
 // (vmlinux) or a module (.ko), stripped, with debug information, or debug information
 // alone. Nothing of the running kernel is read.

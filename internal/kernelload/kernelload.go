@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelload keeps the kernel busy, with file reads, pipes and a socket
 // on the loopback interface: something to sample.
 package kernelload

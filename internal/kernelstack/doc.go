@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelstack samples the stacks of the kernel on all CPUs and makes profiles of them.
 // The receiver "kernelstack" sends these on, and the tool's command top counts them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelsymprocessor is the implementation of the processor "kernelsym":
 // for each message it takes the current snapshot of the kernel's symbols, and of packs,
 // rewrites the message with it, and counts the frames.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kerneltest helps tests that need a real kernel: it says what they lack
 // to run, and only if that is really so.
 package kerneltest

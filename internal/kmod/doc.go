@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kmod follows the kernel's loadable modules: which are loaded and since when,
 // where their code lies, which build they are, and their symbols.
 //

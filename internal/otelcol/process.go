@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package otelcol runs a built collector for those who test and measure it.
 package otelcol
 

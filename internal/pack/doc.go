@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pack is the format of packs: files that hold what the debug information of one
 // build of the core kernel, or of one module, says about its code: the functions that were
 // inlined, source files and lines, and the symbols.

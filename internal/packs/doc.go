@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package packs keeps packs in memory: of the builds of kernels and modules that are in
 // use, the files with their source lines, inlined functions and symbols (package pack).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package perfring
 
 // A Batch is what the rings held when they were emptied.

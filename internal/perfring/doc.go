@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package perfring reads the ring buffers of perf events on all CPUs as one
 // stream of records in the order of their times.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package poller waits for files and for deadlines without keeping an idle process busy.
 //
 // A timer of the Go runtime wakes the thread that waits for the network, the runtime's

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package profilertest has the tests that run the OTel eBPF profiler, as the receiver of a
 // collector, in kernels that are locked down: what stands in docs/platforms/lockdown.md of it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package realtime says which time of the kernel's own clock a Unix time was.
 //
 // Profiles have Unix times, those of the wall clock (CLOCK_REALTIME), which can be

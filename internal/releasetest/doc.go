@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package releasetest tests what a release consists of. It builds the packages that
 // .goreleaser.yaml describes, installs, starts and removes them; downloads the module by its
 // version; and compares the versions that are written in several files.

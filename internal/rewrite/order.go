@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rewrite
 
 // byAddress sorts frames by their addresses, so that what is looked up one after the other

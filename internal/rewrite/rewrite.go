@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rewrite puts names on the kernel frames of OTLP profiles: sections 1
 // to 5 of the contract, on the dictionary of one message at a time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package seccomptest has the tests that run the sources within the default seccomp profiles
 // of container runtimes: what stands in docs/platforms/seccomp.md.
 //

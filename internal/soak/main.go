@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command soak is what `make soak` does: it runs the collector for a while under a
 // steady flow of profiles, as BPF programs and modules come and go, and looks at it.
 // It fails if a name is wrong, or if memory, open files or goroutines keep growing; and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sources has the one list of the sources of symbols.
 package sources
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package symcache runs the sources of kernel symbols and publishes what they
 // know as one snapshot.
 package symcache

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package symtab holds what is known about kernel code: which addresses belong
 // to which function of which module, and when.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package symtab
 
 // A group is the names at one address.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package symtab
 
 // A Symbol names the kernel code in [Start, End). It is valid as long as its image is.

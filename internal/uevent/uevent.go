@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package uevent receives the kernel's events about kobjects: what comes and goes
 // below /sys.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package btftest writes BTF for tests, as include/uapi/linux/btf.h has it.
 package btftest
 

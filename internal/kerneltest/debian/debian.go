@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package debian gets kernels of Debian, in their packages, for tests and measures.
 package debian
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command packs makes packs of real kernels with debug information, measures that, and runs the
 // tests that compare packs with other tools. `make test-packs` runs it.
 //

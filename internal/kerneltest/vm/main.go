@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command vm runs this module's tests inside the kernels of a distribution, in
 // virtual machines: the machine that runs the tests may have no modules, and has
 // only one kernel. `make test-vm` runs it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rewritetest helps to test what is done to profiles: it builds small
 // messages, and checks that a message is valid.
 package rewritetest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package addresses finds addresses of the kernel in text and puts names behind them.
 package addresses
 

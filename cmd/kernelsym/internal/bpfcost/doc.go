@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpfcost counts what each BPF program costs, from named profiles of kernel stacks,
 // and beside that what the kernel itself counts and tells of the programs.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bundle writes what a bug report needs into one file.
 //
 // Nothing in it tells where the kernel's code lies or what the host is called: every file goes

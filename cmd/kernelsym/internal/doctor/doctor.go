@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package doctor checks a machine as the processor would use it: what works, what
 // is lost without what does not, and what to change.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package flame draws flame graphs of kernel stacks: an SVG that is a picture where scripts
 // do not run, and a page to zoom and search in a browser.
 package flame

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hot counts samples of kernel stacks by function.
 package hot
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package live samples this machine and puts names on the samples while they are young: with
 // the code of the receiver "kernelstack" and of the processor "kernelsym", without a
 // collector.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package packer makes packs: of ELF files of kernels, which it finds in the places of
 // distributions or fetches from a debuginfod server, and of the running kernel.
 package packer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package packfiles finds and opens packs in the files and directories that a command line
 // names.
 package packfiles

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package procname returns the processes that records of the kernel are about.
 package procname
 

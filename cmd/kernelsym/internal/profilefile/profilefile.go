@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package profilefile reads the profiles that the collector's file exporter
 // wrote, and makes a profile for pprof of them.
 package profilefile

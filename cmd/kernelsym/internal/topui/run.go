@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package topui shows the tables of package topview on a terminal.
 package topui
 

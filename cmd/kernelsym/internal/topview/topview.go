@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package topview says what the command top can show: tables of what was sampled. It prints
 // them once; package topui shows them on a terminal.
 package topview

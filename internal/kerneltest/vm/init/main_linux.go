@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command init is the first process of a machine that `make test-vm` starts: it
 // runs the tests that it finds there, one package after the other, and prints
 // what they print on the second serial port.
