@@ -29,7 +29,7 @@ func TestContract_3_2_BootIdleStack(t *testing.T) {
 	k := readKernel(t)
 	file := filepath.Join(t.TempDir(), "profiles.json")
 	c := startCollector(t, `
-receivers: {kernelstack: {event: cpu-clock, idle: true, frequency: `+hertz(499)+`, interval: 200ms}}
+receivers: {kernelstack: {event: cpu-clock, idle: true, frequency: `+hertz()+`, interval: 200ms}}
 processors: {kernelsym: {}}
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}

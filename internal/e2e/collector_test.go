@@ -35,7 +35,7 @@ type collector struct {
 }
 
 // hertz returns how often a collector is to sample, for its configuration.
-func hertz(here int) string { return strconv.Itoa(kerneltest.Hertz(here)) }
+func hertz() string { return strconv.Itoa(kerneltest.Hertz(499)) }
 
 // startCollector starts the built collector with a configuration, to which it
 // adds the health check, and waits until it is ready. It is stopped when the test

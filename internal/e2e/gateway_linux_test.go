@@ -113,7 +113,7 @@ func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	require.NoError(t, os.Mkdir(packs, 0o755))
 	p := packTheCore(t, packs)
 
-	c := startCollector(t, fmt.Sprintf(nodeWithAndWithoutPacks, packs, dir, hertz(499)))
+	c := startCollector(t, fmt.Sprintf(nodeWithAndWithoutPacks, packs, dir, hertz()))
 	var node, plain pprofile.Profiles
 	c.eventually("lines", func() error {
 		with, without := c.exported(dir+"/node.json"), c.exported(dir+"/plain.json")

@@ -29,7 +29,7 @@ func TestKernelStacksAreNamed(t *testing.T) {
 	kerneltest.Busy(t)
 	file := filepath.Join(t.TempDir(), "profiles.json")
 	c := startCollector(t, `
-receivers: {kernelstack: {frequency: `+hertz(499)+`, interval: 500ms}}
+receivers: {kernelstack: {frequency: `+hertz()+`, interval: 500ms}}
 processors: {kernelsym: {addresses: keep}}
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
