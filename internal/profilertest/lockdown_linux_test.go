@@ -40,7 +40,8 @@ func TestLockdown(t *testing.T) {
 	defer func() { _ = r.Shutdown(context.WithoutCancel(t.Context())) }()
 	t.Logf("lockdown=%s: %v", mode, err)
 	if mode == "confidentiality" {
-		require.ErrorContains(t, err, "program of this type cannot use helper bpf_probe_read")
+		require.ErrorContains(t, err, "invalid argument") // how the kernel explains that depends on its version
+		require.ErrorContains(t, err, "bpf_probe_read#4")
 		return
 	}
 	require.NoError(t, err)
