@@ -51,7 +51,7 @@ func ModuleName(file string) (string, bool) {
 // layout gives each section its address, and sections of code their pack address.
 func (f *File) layout() error {
 	f.bases = make([]uint64, len(f.elf.Sections))
-	from, to := f.knownCode()
+	from, to := knownCode(f.elf.Sections, f.info.Arch)
 	f.pltFollows = to < len(f.elf.Sections)
 	size, firstAlign := uint64(0), uint64(0)
 	for i, s := range f.elf.Sections {
@@ -94,12 +94,12 @@ func (f *File) layout() error {
 // knownCode returns the numbers of the first section and of the one after the last whose
 // distances from .text the file tells: those between sections that are sized at load. Without
 // .text, addresses count from the first section of code.
-func (f *File) knownCode() (from, to int) {
-	to = len(f.elf.Sections)
-	text := slices.IndexFunc(f.elf.Sections, func(s *elf.Section) bool { return s.Name == ".text" && s.Size > 0 })
-	for i, s := range f.elf.Sections {
+func knownCode(sections []*elf.Section, arch string) (from, to int) {
+	to = len(sections)
+	text := slices.IndexFunc(sections, func(s *elf.Section) bool { return s.Name == ".text" && s.Size > 0 })
+	for i, s := range sections {
 		switch {
-		case !isSizedAtLoad(f.info.Arch, s.Name):
+		case !isSizedAtLoad(arch, s.Name):
 		case i < text:
 			from = i + 1
 		default:
