@@ -166,7 +166,7 @@ func randomSamples(r *rand.Rand) (samples []randomSample) {
 // TestTogetherAsAlone: what the samples of a message have in common makes no difference.
 // Each instant has the stack that it has in a message of its own.
 func TestTogetherAsAlone(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(rewritetest.Rounds(500)) {
 		r := rand.New(rand.NewPCG(seed, 99))
 		known := knownAt(t, randomHistory(r), modulesThatComeAndGo(t, nowBoot-200*ms))
 		opts := withHistory

@@ -93,7 +93,7 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	named, snapshot := 0, testSnapshot(t)
-	for range 2000 {
+	for range rewritetest.Rounds(2000) {
 		var messages []*rewritetest.Message
 		for range 1 + r.IntN(2) {
 			m := rewritetest.NewMessage()
@@ -111,7 +111,7 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 		counts := rewriteMerged(t, opts, merged(t, messages...), snapshot)
 		named += counts[OutcomeResolved][symtab.OriginKernel]
 	}
-	assert.Greater(t, named, 500)
+	assert.Greater(t, named, rewritetest.Rounds(500))
 }
 
 // TestContract_1_6_BPFFramesOfTheProfiler have no mapping, and must not be taken for code of

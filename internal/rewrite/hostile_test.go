@@ -16,7 +16,7 @@ import (
 // grows with it, whatever it consists of. `make bench` measures the time. What comes out is
 // checked by TestModelHostile.
 func TestHostileMessages(t *testing.T) {
-	const n = 20_000
+	n := rewritetest.Rounds(20_000)
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}
 	known := Known{Snapshot: fixed(testSnapshot(t)), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
 	for _, shape := range rewritetest.HostileShapes {

@@ -49,9 +49,18 @@ func allocatedBy(t testing.TB, pd pprofile.Profiles, f func()) uint64 {
 	return n
 }
 
+// needTime skips a test of large messages with -short (see rewritetest.Rounds).
+func needTime(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: large messages take minutes under the race detector")
+	}
+}
+
 // TestManyInstantsOfADeepStack: what a small message demands is bounded in proportion
 // to its size, also if each instant has another owner.
 func TestManyInstantsOfADeepStack(t *testing.T) {
+	needTime(t)
 	const owners = 4000
 	known := knownAt(t, manyOwners(owners))
 	for _, tt := range []struct{ instants, depth, samples, attributes int }{
@@ -120,6 +129,7 @@ func TestDividedSamplesWithManyAttributes(t *testing.T) {
 // TestDeepStacksHaveTheirNames: the bounds are far above what profiles need, with stacks
 // of hundreds of frames, of which a few are of code that comes and goes.
 func TestDeepStacksHaveTheirNames(t *testing.T) {
+	needTime(t)
 	for _, tt := range []struct{ depth, stacks, samples int }{{1000, 1, 5000}, {300, 50, 100}, {127, 1, 10_000}} {
 		m := rewritetest.NewMessage().Profile(nil, "")
 		var want []string

@@ -180,7 +180,7 @@ func (f *fleet) messages() (absolute, relative pprofile.Profiles) {
 // have written (contract 10.2): of the same message, of one that the node would have seen
 // with the addresses of its memory, and of one that a kernelsym without packs has named.
 func TestGatewaySameAsNode(t *testing.T) {
-	for seed := range int64(*gatewaySeeds) {
+	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
 		f := newFleet(t, seed)
 		absolute, relative := f.messages()
 		atGateway := f.opts

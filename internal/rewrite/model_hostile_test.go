@@ -12,7 +12,7 @@ import (
 
 // TestModelKernel compares the model's list of what was recorded with symtab's answers.
 func TestModelKernel(t *testing.T) {
-	for seed := *modelSeed; seed < *modelSeed+int64(*modelSeeds); seed++ {
+	for seed := *modelSeed; seed < *modelSeed+int64(rewritetest.Rounds(*modelSeeds)); seed++ {
 		w := newWorld(seed)
 		s := w.snapshot()
 		for range 50 {

@@ -16,7 +16,7 @@ import (
 // what the node would have written, and that the rest stays as it came (contract 10.2).
 func TestGatewayWithoutSomePacks(t *testing.T) {
 	written := 0
-	for seed := range int64(*gatewaySeeds) {
+	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
 		f := newFleet(t, seed)
 		_, relative := f.messages()
 		atGateway := f.opts
@@ -26,14 +26,14 @@ func TestGatewayWithoutSomePacks(t *testing.T) {
 		got := rewritetest.Samples(f.rewrite(t, atGateway, relative, f.partial).Profiles)
 		written += compareWritten(t, seed, came, want, got)
 	}
-	require.Greater(t, written, *gatewaySeeds)
+	require.Greater(t, written, rewritetest.Rounds(*gatewaySeeds))
 }
 
 // TestGatewayWithoutSomeIDs verifies the same where some frames came without anything that says
 // of which kernel they are: what was entered from them may have been interrupted there.
 func TestGatewayWithoutSomeIDs(t *testing.T) {
 	written := 0
-	for seed := range int64(*gatewaySeeds) {
+	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
 		f := newFleet(t, seed)
 		_, relative := f.messages()
 		atGateway := f.opts
@@ -44,7 +44,7 @@ func TestGatewayWithoutSomeIDs(t *testing.T) {
 		got := rewritetest.Samples(f.rewrite(t, atGateway, stripped, f.gateway).Profiles)
 		written += compareWritten(t, seed, came, want, got)
 	}
-	require.Greater(t, written, *gatewaySeeds)
+	require.Greater(t, written, rewritetest.Rounds(*gatewaySeeds))
 }
 
 // withoutIDs returns a message some of whose mappings in the core kernel have no ids, and some

@@ -28,7 +28,7 @@ var (
 // answers one sample at a time, by docs/contract.md. It reproduces with -model.seed.
 func TestModel(t *testing.T) {
 	failed := 0
-	for seed := *modelSeed; seed < *modelSeed+int64(*modelSeeds); seed++ {
+	for seed := *modelSeed; seed < *modelSeed+int64(rewritetest.Rounds(*modelSeeds)); seed++ {
 		c := newModelCase(seed)
 		if errs := c.run(); len(errs) > 0 {
 			t.Errorf("seed %d (%+v):", seed, c.opts)

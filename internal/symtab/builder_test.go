@@ -23,6 +23,15 @@ func kernelInfo(size uint64) ImageInfo {
 	}
 }
 
+// rounds returns how many inputs a test tries: n, a tenth with -short, which is meant for the
+// race detector.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // build builds a module with Builder or, if the lines are not sorted, Sorter.
 func build(t testing.TB, info ImageInfo, lines ...line) *Image {
 	t.Helper()
@@ -32,7 +41,7 @@ func build(t testing.TB, info ImageInfo, lines ...line) *Image {
 	}
 	m, err := s.Build(info)
 	require.NoError(t, err)
-	checkImage(t, m, oracle{info: info, lines: lines})
+	checkImage(t, m, newOracle(info, lines))
 	return m
 }
 

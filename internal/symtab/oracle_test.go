@@ -18,8 +18,21 @@ type line struct {
 // oracle answers lookups the slow and obvious way: rules 3.1 to 3.3 of the
 // contract, word by word, on the list itself.
 type oracle struct {
-	info  ImageInfo
-	lines []line
+	info    ImageInfo
+	lines   []line
+	classes []class // theirs
+}
+
+func newOracle(info ImageInfo, lines []line) oracle {
+	o := oracle{info: info, lines: lines}
+	for _, l := range lines {
+		c := classify(l.typ, []byte(l.name))
+		if c != classIgnored && len(l.name) > MaxNameLen {
+			c = classBound
+		}
+		o.classes = append(o.classes, c)
+	}
+	return o
 }
 
 func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
@@ -29,8 +42,8 @@ func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
 	// The nearest address at or below addr at which anything begins or ends.
 	start = 0
 	found := false
-	for _, l := range o.lines {
-		if o.class(l) != classIgnored && o.info.Start <= l.addr && l.addr <= addr && (!found || l.addr > start) {
+	for i, l := range o.lines {
+		if o.classes[i] != classIgnored && o.info.Start <= l.addr && l.addr <= addr && (!found || l.addr > start) {
 			start, found = l.addr, true
 		}
 	}
@@ -38,8 +51,8 @@ func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
 		return "", 0, 0, false
 	}
 	end = o.info.End
-	for _, l := range o.lines {
-		if o.class(l) != classIgnored && l.addr > start {
+	for i, l := range o.lines {
+		if o.classes[i] != classIgnored && l.addr > start {
 			end = min(end, l.addr)
 		}
 	}
@@ -50,19 +63,11 @@ func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
 	return names[0], start, end, true
 }
 
-func (o oracle) class(l line) class {
-	c := classify(l.typ, []byte(l.name))
-	if c != classIgnored && len(l.name) > MaxNameLen {
-		return classBound
-	}
-	return c
-}
-
 // namesAt returns the names at an address, without the twins of others.
 func (o oracle) namesAt(addr uint64) []string {
 	var all, left []string
-	for _, l := range o.lines {
-		if l.addr == addr && o.class(l) >= classTwin {
+	for i, l := range o.lines {
+		if l.addr == addr && o.classes[i] >= classTwin {
 			all = append(all, l.name)
 		}
 	}

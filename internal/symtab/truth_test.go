@@ -127,7 +127,7 @@ func (k *kernel) load(p *truth, since int64) {
 // holds every name against what really was there.
 func TestNothingIsNamedOutsideItsTime(t *testing.T) {
 	named, right, asked := 0, 0, 0
-	for seed := range uint64(1000) {
+	for seed := range uint64(rounds(1000)) {
 		k := &kernel{Rand: rand.New(rand.NewPCG(seed, 2)), now: 1000 * ms}
 		k.h = NewHistory(Limits{TTL: time.Duration(1+k.IntN(2000)) * time.Millisecond, MaxEntries: 1 + k.IntN(100)})
 		k.last = k.now

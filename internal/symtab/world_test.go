@@ -197,7 +197,7 @@ func (w *world) checkHit(hit Hit, addr uint64, name string) {
 // tables that were before.
 func TestContract_5_AgreesWithModel(t *testing.T) {
 	reasons := map[Reason]int{}
-	for seed := range uint64(2000) {
+	for seed := range uint64(rounds(2000)) {
 		w := newWorld(t, seed)
 		var early *Snapshot
 		var earlyModel model
@@ -220,6 +220,6 @@ func TestContract_5_AgreesWithModel(t *testing.T) {
 		}
 	}
 	for r := ReasonNone; r <= ReasonUnresolved; r++ {
-		require.Greater(t, reasons[r], 1000, "%v: too rare for a test", reasons)
+		require.Greater(t, reasons[r], rounds(1000), "%v: too rare for a test", reasons)
 	}
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewritetest
+
+import "testing"
+
+// Rounds returns how many inputs a test tries: n, a tenth with -short, which is meant for the
+// race detector. That makes these tests five times slower, and they have one goroutine.
+func Rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
