@@ -78,16 +78,10 @@ func (p pipeline) waitForName(t *testing.T, addr uint64) string {
 // someAddress returns an address of the running kernel and the names it may get.
 func someAddress(t *testing.T) (addr uint64, names []string) {
 	t.Helper()
-	all := kerneltest.ReadSymbols(t).Names
-	for addr, names := range all {
-		for _, name := range names {
-			if name == "vfs_read" {
-				return addr + 1, names
-			}
-		}
-	}
-	t.Fatal("no vfs_read in this kernel")
-	return 0, nil
+	list := kerneltest.ReadSymbols(t)
+	addr = list.Address["vfs_read"]
+	require.NotZero(t, addr, "no vfs_read in this kernel")
+	return addr + 1, list.Names[addr]
 }
 
 func TestProcessorOnTheRunningKernel(t *testing.T) {
