@@ -40,6 +40,7 @@ func newPipeline(t *testing.T, f xprocessor.Factory, c *Config) pipeline {
 
 func newPipelineBy(t *testing.T, f xprocessor.Factory, c *Config, set processor.Settings) pipeline {
 	t.Helper()
+	kerneltest.SameInEachKernel(t) // the collector is tested in each
 	sink := new(consumertest.ProfilesSink)
 	p, err := f.CreateProfiles(t.Context(), set, c, sink)
 	require.NoError(t, err)
@@ -86,6 +87,7 @@ func someAddress(t *testing.T) (addr uint64, names []string) {
 
 func TestProcessorOnTheRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
+	kerneltest.SameInEachKernel(t) // before it reads the list
 	addr, names := someAddress(t)
 	f := NewFactory().(xprocessor.Factory)
 	p := newPipeline(t, f, f.CreateDefaultConfig().(*Config))
