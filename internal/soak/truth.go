@@ -14,11 +14,12 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
 // framesPerProfile is the number of kernel frames in each profile that is sent.
-const framesPerProfile = 1000
+var framesPerProfile = kerneltest.Sized(1000, 100)
 
 // truth is what is known of the kernel without the code that is tested.
 type truth struct {
