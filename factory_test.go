@@ -40,6 +40,7 @@ func newPipeline(t *testing.T, f xprocessor.Factory, c *Config) pipeline {
 
 func newPipelineBy(t *testing.T, f xprocessor.Factory, c *Config, set processor.Settings) pipeline {
 	t.Helper()
+	kerneltest.SameInEachKernel(t) // the collector is tested in each
 	sink := new(consumertest.ProfilesSink)
 	p, err := f.CreateProfiles(t.Context(), set, c, sink)
 	require.NoError(t, err)
@@ -78,20 +79,15 @@ func (p pipeline) waitForName(t *testing.T, addr uint64) string {
 // someAddress returns an address of the running kernel and the names it may get.
 func someAddress(t *testing.T) (addr uint64, names []string) {
 	t.Helper()
-	all := kerneltest.ReadSymbols(t).Names
-	for addr, names := range all {
-		for _, name := range names {
-			if name == "vfs_read" {
-				return addr + 1, names
-			}
-		}
-	}
-	t.Fatal("no vfs_read in this kernel")
-	return 0, nil
+	list := kerneltest.ReadSymbols(t)
+	addr = list.Address["vfs_read"]
+	require.NotZero(t, addr, "no vfs_read in this kernel")
+	return addr + 1, list.Names[addr]
 }
 
 func TestProcessorOnTheRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
+	kerneltest.SameInEachKernel(t) // before it reads the list
 	addr, names := someAddress(t)
 	f := NewFactory().(xprocessor.Factory)
 	p := newPipeline(t, f, f.CreateDefaultConfig().(*Config))

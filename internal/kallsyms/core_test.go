@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -163,6 +164,7 @@ func before(s, sep string) string {
 }
 
 func TestParseCoreErrors(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	hidden := ""
 	for line := range strings.Lines(small) {
 		hidden += "0000000000000000" + line[16:]
@@ -253,6 +255,7 @@ func TestContract_2_3_Thunks(t *testing.T) {
 
 // FuzzParseCore: any bytes give a table that keeps its promises, or an error.
 func FuzzParseCore(f *testing.F) {
+	kerneltest.SameInEachKernel(f)
 	f.Add([]byte(small))
 	f.Add(captured(f))
 	f.Add([]byte("0000000000000000 T _text\r\n"))
@@ -280,6 +283,7 @@ func FuzzParseCore(f *testing.F) {
 // FuzzScanner: any bytes give lines, then an error; skipping gives the same
 // lines as scanning.
 func FuzzScanner(f *testing.F) {
+	kerneltest.SameInEachKernel(f)
 	f.Add([]byte(small))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines, err := scanAll(bytes.NewReader(data))

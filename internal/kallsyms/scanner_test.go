@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 type scanned struct {
@@ -31,6 +33,7 @@ func scanAll(r io.Reader) (lines []scanned, err error) {
 }
 
 func TestScan(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	long := strings.Repeat("n", 511)
 	for _, tt := range []struct {
 		name, input string
@@ -62,6 +65,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestScanRefuses(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	for name, input := range map[string]string{
 		"empty line":            "\n",
 		"address only":          "ffffffff81000000\n",

@@ -57,12 +57,14 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 	m := &member{t: t, source: make(source)}
 	clock := func() realtime.Reading { return realtime.Reading{Boot: now, Offset: unix - now} }
 	var caches symcache.Registry[string, Knowledge]
+	var cache *symcache.Cache
 	c, err := NewComponent(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
 		func(component.Host) (Knowledge, func(), error) {
 			known, release := caches.Acquire("", zap.NewNop(), func() Knowledge {
 				store := packs.New(packs.Options{MaxBytes: 1 << 20})
 				still := still{symtab.NewTable(core(t, "came_with_it", strings.Repeat("ab", 20)))}
-				return Knowledge{symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), still, m.source, store), store}
+				cache = symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), still, m.source, store)
+				return Knowledge{cache, store}
 			})
 			return known, release, nil
 		})
@@ -72,6 +74,9 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 		require.NoError(t, p.Start(atOnce(), newHost()))
 		m.pipelines = append(m.pipelines, p)
 	}
+	require.Eventually(t, func() bool { // the core of the kernel is known
+		return cache.Snapshot().At(text, symtab.Present).Image != nil
+	}, time.Minute, time.Millisecond)
 	return m
 }
 

@@ -21,11 +21,6 @@ func Unprivileged(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	const nobody = 65534
-	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Where the binary is, others may not be able to go.
 	dir, err := os.MkdirTemp("/tmp", "kernelsym") //nolint:usetesting // the directories above t.TempDir are closed to others
 	if err != nil {
 		t.Fatal(err)
@@ -34,9 +29,9 @@ func Unprivileged(t *testing.T, test func(t *testing.T)) {
 	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // for another user
 		t.Fatal(err)
 	}
-	name := dir + "/test"
-	if err := os.WriteFile(name, binary, 0o755); err != nil { //nolint:gosec // for another user
-		t.Fatal(err)
+	name := "/proc/self/exe"
+	if !InVM() { // where others can execute it, and a copy takes seconds
+		name = Shared(t, name)
 	}
 	cmd := exec.CommandContext(t.Context(), name, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir = dir

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
@@ -334,7 +333,6 @@ func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 // TestMadeUpBuilds has a stranger who makes up build ids, in one message and in many. Those
 // that are in use are found all the same.
 func TestMadeUpBuilds(t *testing.T) {
-	kerneltest.SameInEachKernel(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
 		s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // TestCauseComesFirst writes records in turn into two rings, each after the one before
@@ -19,6 +21,7 @@ import (
 // in the order they were written: that a ring was read before a record got there must
 // not let one overtake it that got into the other ring later.
 func TestCauseComesFirst(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	const n = 20_000
 	rings := []*ring{memoryRing(4096, 0, 0), memoryRing(4096, 0, 0)}
 	r := memoryReader(rings...)

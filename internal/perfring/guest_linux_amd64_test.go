@@ -22,19 +22,16 @@ import (
 func TestGuest(t *testing.T) {
 	needKVM(t)
 	opts := options()
-	opts.Event = Sampling{Frequency: 997}
+	opts.Event = Sampling{Frequency: uint64(kerneltest.Hertz(997))}
 	r := open(t, opts)
 	tid := runGuest(t)
 	inGuest := func(rec Record) bool { return rec.Type == TypeSample && rec.TID == tid && rec.Guest }
-	guests := 0
 	for _, rec := range readUntil(t, r, inGuest) {
-		if rec.Guest {
-			guests++
-			assert.True(t, inGuest(rec), "%+v", rec)
+		if rec.Guest { // also those of other machines, which have other threads
+			assert.Equal(t, TypeSample, rec.Type)
 			assert.Empty(t, rec.Stack)
 		}
 	}
-	assert.Positive(t, guests)
 }
 
 // needKVM skips the test where no guest can run on the CPU itself.

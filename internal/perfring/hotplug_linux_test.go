@@ -15,7 +15,9 @@ import (
 // RefreshCPUs or with one in between.
 func TestCPUHotplug(t *testing.T) {
 	kerneltest.NeedVM(t)
-	r := open(t, options())
+	opts := options()
+	opts.BytesPerCPU = 1 << 20 // a full ring would be blind, too
+	r := open(t, opts)
 	kerneltest.Busy(t)
 	const cpu = 1
 	isOf := func(rec Record) bool { return rec.Type == TypeSample && rec.CPU == cpu }

@@ -58,7 +58,7 @@ func TestWithoutSysfs(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	online, err := OnlineCPUs("/sys")
 	require.NoError(t, err)
-	opts := options()
+	opts := quiet()
 	opts.SysFS = t.TempDir()
 	r := open(t, opts)
 	for range 2 {

@@ -29,6 +29,7 @@ const manyCPUs = 256
 // hundred of those on one CPU, the kernel would write every such record of the whole machine
 // a hundred times as long (see fields.name).
 func TestManyCPUs(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
 	sysfs, cpus := manyInSysfs(t), online(t)
 	sampling := Options{Event: Sampling{Frequency: 1}, BytesPerCPU: SymbolOptions(sysfs).BytesPerCPU}

@@ -38,10 +38,11 @@ func TestProgramOfTheRunningKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	var readers []*Reader
 	for range 4 {
-		readers = append(readers, open(t, SymbolOptions("/sys")))
+		readers = append(readers, open(t, roomy()))
 	}
 	start := Boottime.Now()
-	prog := load(t, "kernelsym_test", 1)
+	name := fmt.Sprintf("life_%d", os.Getpid())
+	prog := load(t, name, 1)
 	info, err := prog.Info()
 	require.NoError(t, err)
 	id, _ := info.ID()
@@ -52,7 +53,7 @@ func TestProgramOfTheRunningKernel(t *testing.T) {
 
 	symbol := Symbol{
 		Addr: uint64(addrs[0]), Len: lens[0], Kind: KsymBPF,
-		Name: fmt.Sprintf("bpf_prog_%s_kernelsym_test", info.Tag),
+		Name: fmt.Sprintf("bpf_prog_%s_%s", info.Tag, name),
 	}
 	gone := symbol
 	gone.Unregister = true
@@ -62,15 +63,15 @@ func TestProgramOfTheRunningKernel(t *testing.T) {
 	unload := program
 	unload.Event = ProgramUnload
 	for _, r := range readers {
-		symbols, programs := lifeOf(t, r, symbol.Addr, program.ID, start)
+		symbols, programs := lifeOf(t, r, symbol.Name, program.ID, start)
 		assert.Equal(t, []Symbol{symbol, gone}, symbols)
 		assert.Equal(t, []Program{program, unload}, programs)
 	}
 }
 
 // lifeOf returns what a reader has of a program up to its end, all of it younger than
-// start.
-func lifeOf(t *testing.T, r *Reader, addr uint64, id uint32, start int64) (symbols []Symbol, programs []Program) {
+// start. Its address can have been another's before and after.
+func lifeOf(t *testing.T, r *Reader, name string, id uint32, start int64) (symbols []Symbol, programs []Program) {
 	t.Helper()
 	isUnload := func(rec Record) bool {
 		return rec.Type == TypeBPFEvent && rec.Program.Event == ProgramUnload && rec.Program.ID == id
@@ -80,7 +81,7 @@ func lifeOf(t *testing.T, r *Reader, addr uint64, id uint32, start int64) (symbo
 			assert.True(t, start < rec.Time && rec.Time < Boottime.Now(), "time of %+v", rec)
 		}
 		switch {
-		case rec.Type == TypeKsymbol && rec.Symbol.Addr == addr:
+		case rec.Type == TypeKsymbol && rec.Symbol.Name == name:
 			symbols = append(symbols, *rec.Symbol)
 		case rec.Type == TypeBPFEvent && rec.Program.ID == id:
 			programs = append(programs, *rec.Program)

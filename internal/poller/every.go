@@ -27,7 +27,9 @@ func tick(ctx context.Context, interval time.Duration, f func()) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			f()
+			if ctx.Err() == nil { // both can be ready
+				f()
+			}
 		}
 	}
 }

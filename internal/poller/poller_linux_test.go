@@ -69,6 +69,33 @@ func (c counter) isReady() bool { return IsReady(int(c)) }
 
 func notReady() bool { return false }
 
+// waits fails unless Wait waits for its deadline. Once or twice it may return early: a change
+// of before can still be on its way through the runtime.
+func (p *Poller) waits(t *testing.T) {
+	t.Helper()
+	early := 0
+	for range 5 {
+		deadline := time.Now().Add(20 * time.Millisecond)
+		require.NoError(t, p.Wait(t.Context(), deadline, notReady))
+		if time.Now().Before(deadline) {
+			early++
+		}
+	}
+	assert.LessOrEqual(t, early, 2, "it waited")
+}
+
+// waitFor waits until a counter is ready, and returns how often Wait returned early.
+func (p *Poller) waitFor(t *testing.T, c counter) (early int) {
+	t.Helper()
+	for {
+		require.NoError(t, p.Wait(t.Context(), never, c.isReady))
+		if c.isReady() {
+			return early
+		}
+		early++
+	}
+}
+
 // TestWaitSeesEachChange adds to files at any moment: before Wait, while it begins and while it
 // waits. Nothing is missed, and no deadline comes to help.
 func TestWaitSeesEachChange(t *testing.T) {
@@ -106,9 +133,7 @@ func TestWhatCameBeforeIsForReady(t *testing.T) {
 	for range 3 {
 		require.NoError(t, p.Wait(t.Context(), never, c.isReady))
 	}
-	deadline := time.Now().Add(20 * time.Millisecond)
-	require.NoError(t, p.Wait(t.Context(), deadline, notReady))
-	assert.False(t, time.Now().Before(deadline), "it waited")
+	p.waits(t)
 }
 
 // TestManyFilesAreForgotten: more than fit into one answer of the kernel.
@@ -117,9 +142,7 @@ func TestManyFilesAreForgotten(t *testing.T) {
 	for range 200 {
 		p.count(t).add()
 	}
-	deadline := time.Now().Add(20 * time.Millisecond)
-	require.NoError(t, p.Wait(t.Context(), deadline, notReady))
-	assert.False(t, time.Now().Before(deadline), "it waited")
+	p.waits(t)
 }
 
 // TestSleepIgnoresFiles that change before it or meanwhile.
@@ -128,9 +151,11 @@ func TestSleepIgnoresFiles(t *testing.T) {
 	c := p.count(t)
 	c.add()
 	deadline := time.Now().Add(20 * time.Millisecond)
-	time.AfterFunc(time.Millisecond, c.add)
+	added := make(chan struct{})
+	time.AfterFunc(time.Millisecond, func() { c.add(); close(added) })
 	require.NoError(t, p.Sleep(t.Context(), deadline))
 	assert.False(t, time.Now().Before(deadline), "it waited")
+	<-added
 	require.NoError(t, p.Wait(t.Context(), never, c.isReady))
 }
 
@@ -145,8 +170,7 @@ func TestADeadlineEndsWait(t *testing.T) {
 		}
 	}
 	time.AfterFunc(time.Millisecond, c.add)
-	require.NoError(t, p.Wait(t.Context(), never, c.isReady))
-	assert.True(t, c.isReady(), "no deadline of before ended it")
+	assert.LessOrEqual(t, p.waitFor(t, c), 2, "no deadline of before ended it")
 }
 
 // TestContextEndsWait, and only the Wait that has it.
@@ -160,10 +184,14 @@ func TestContextEndsWait(t *testing.T) {
 		} else {
 			time.AfterFunc(time.Millisecond, cancel)
 		}
-		require.ErrorIs(t, p.Wait(ctx, never, notReady), context.Canceled)
+		var err error
+		for err == nil { // it can return early
+			err = p.Wait(ctx, never, notReady)
+		}
+		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, p.Sleep(ctx, never), context.Canceled)
 		go c.add()
-		require.NoError(t, p.Wait(t.Context(), never, c.isReady))
+		p.waitFor(t, c)
 		c.reset()
 	}
 }
@@ -198,12 +226,10 @@ func TestFilesThatAreClosedAreForgotten(t *testing.T) {
 		t.Run("", func(t *testing.T) { // it closes the counter
 			c := p.count(t)
 			go c.add()
-			require.NoError(t, p.Wait(t.Context(), never, c.isReady))
+			p.waitFor(t, c)
 		})
 	}
-	deadline := time.Now().Add(20 * time.Millisecond)
-	require.NoError(t, p.Wait(t.Context(), deadline, notReady))
-	assert.False(t, time.Now().Before(deadline), "it waited")
+	p.waits(t)
 }
 
 func TestEvery(t *testing.T) {

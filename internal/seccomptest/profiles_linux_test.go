@@ -32,6 +32,7 @@ const childEnv = "KERNELSYM_TEST_SECCOMP"
 type found struct {
 	Perf, BPF bool              // whether the system call reaches the kernel
 	Sources   map[string]string // state of each
+	TooSlow   bool              // to read the kernel's symbols within the time that a source takes for them
 }
 
 var capsByName = map[string]capability.Cap{
@@ -125,8 +126,22 @@ func TestOpenSysctls(t *testing.T) {
 	}
 }
 
-// runWithin runs the other half of the test with capabilities and a limit.
-func runWithin(t *testing.T, caps []string, limit func() error) (f found) {
+// runWithin runs the other half of the test with capabilities and a limit, until the machine is
+// not too busy for it. A virtual machine always can be too slow.
+func runWithin(t *testing.T, caps []string, limit func() error) found {
+	t.Helper()
+	for range 20 {
+		f := runOnce(t, caps, limit)
+		if !f.TooSlow || kerneltest.InVM() {
+			return f
+		}
+		t.Log("reading the kernel's symbols took too long: again")
+	}
+	t.Fatal("reading the kernel's symbols takes too long")
+	return found{}
+}
+
+func runOnce(t *testing.T, caps []string, limit func() error) (f found) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), childEnv+"=1")
@@ -168,6 +183,7 @@ func find() (f found) {
 		for _, h := range cache.Health() {
 			if h.State != symcache.StateStarting {
 				f.Sources[h.Source] = fmt.Sprint(h.State)
+				f.TooSlow = f.TooSlow || h.Err != nil && strings.Contains(h.Err.Error(), "read budget")
 			}
 		}
 		if len(f.Sources) == len(cache.Health()) {

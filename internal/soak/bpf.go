@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 // bpfChurn has BPF programs come and go, one at a time, 40 ms each.
 func bpfChurn() *churn {
-	return &churn{name: "BPF programs", mayMiss: mayMiss(), visit: func(n int) (*visit, error) {
+	return &churn{name: "BPF programs", mayMiss: mayMiss(), visit: func(_ context.Context, _ *collector, n int) (*visit, error) {
 		prog, p, err := loadProgram(n)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -17,9 +18,9 @@ type churn struct {
 	name    string
 	mayMiss float64 // share of the frames that may have no name
 
-	// visit has the kernel take code and give it up, and returns what was there. It is
-	// called with 0, 1, ...
-	visit func(n int) (*visit, error)
+	// visit has the kernel take code and give it up while a collector runs, and returns
+	// what was there. It is called with 0, 1, ...
+	visit func(ctx context.Context, c *collector, n int) (*visit, error)
 
 	visits, frames, unnamed atomic.Int64
 }

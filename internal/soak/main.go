@@ -22,12 +22,13 @@ import (
 type options struct {
 	collector string // file
 	duration  time.Duration
+	idle      bool // runs without profiles first, for a fifth of the duration
 	modules   bool // come and go, too
 	say       func(string)
 }
 
 func main() {
-	var o options
+	o := options{idle: true}
 	flag.StringVar(&o.collector, "collector", "build/otelcol-kernelsym", "the collector")
 	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to run")
 	flag.BoolVar(&o.modules, "modules", false, "load and unload modules, too: only where nobody else does")
@@ -60,7 +61,7 @@ receivers: {otlp: {protocols: {grpc: {endpoint: %[1]q}}}, kernelstack: {interval
 `
 )
 
-// run spends a fifth of the time without profiles, and the rest with them.
+// run spends the time with profiles, and some of it without them before.
 func run(ctx context.Context, o options) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("not root? %w", err)
@@ -69,38 +70,49 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	churn, err := o.churn(truth)
+	churn, err := o.churn()
 	if err != nil {
 		return err
 	}
-	idle, err := spend(ctx, o.collector, background, o.duration/5, newFlow(truth, false, churn...))
-	if err != nil {
-		return err
+	share := 0.0
+	if o.idle {
+		if share, err = o.background(ctx, newFlow(truth, false, churn...)); err != nil {
+			return err
+		}
 	}
-	line := fmt.Sprintf("background: %.2f %% of a core, while a second", 100*idle.cpuShare())
-	for _, c := range churn {
-		line += fmt.Sprintf(" %.1f %s", float64(c.visits.Load())/idle.took.Seconds(), c.name)
-	}
-	o.say(line + " come and go")
-
 	busy, err := spend(ctx, o.collector, flowing, o.duration*4/5, newFlow(truth, true, churn...))
 	if err != nil {
 		return err
 	}
 	profiles := float64(busy.flow.profiles.Load())
-	perThousand := 1000 * (busy.cpu.Seconds() - idle.cpuShare()*busy.took.Seconds()) / profiles
+	perThousand := 1000 * (busy.cpu.Seconds() - share*busy.took.Seconds()) / profiles
 	o.say(fmt.Sprintf("flow: %.0f profiles, most of %d kernel frames; for 1,000 profiles %.3f s of a core to receive, name and send them; %.3f s passed in naming",
-		profiles, framesPerProfile, perThousand, 1000*busy.rewriting.Seconds()/profiles))
+		profiles, framesPerProfile, perThousand, 1000*busy.rewriting/profiles))
 	return errors.Join(busy.flow.check(o.say), busy.checkGrowth(o.say))
 }
 
+// background returns the share of a core that the collector takes without profiles.
+func (o options) background(ctx context.Context, f *flow) (share float64, err error) {
+	r, err := spend(ctx, o.collector, background, o.duration/5, f)
+	if err != nil {
+		return 0, err
+	}
+	share = r.cpu.Seconds() / r.took.Seconds()
+	line := fmt.Sprintf("background: %.2f %% of a core, while a second", 100*share)
+	for _, c := range f.churn {
+		line += fmt.Sprintf(" %.1f %s", float64(c.visits.Load())/r.took.Seconds(), c.name)
+	}
+	o.say(line + " come and go")
+	return share, nil
+}
+
 // churn returns what comes and goes.
-func (o options) churn(t *truth) ([]*churn, error) {
+func (o options) churn() ([]*churn, error) {
 	all := []*churn{bpfChurn()}
 	if !o.modules {
 		return all, nil
 	}
-	modules, err := moduleChurn(t.took)
+	modules, err := moduleChurn()
 	return append(all, modules), err
 }
 
@@ -111,10 +123,8 @@ type result struct {
 	cpu     time.Duration
 	samples []sample
 
-	rewriting time.Duration
+	rewriting float64 // seconds, by the processor's own metric
 }
-
-func (r *result) cpuShare() float64 { return r.cpu.Seconds() / r.took.Seconds() }
 
 // spend runs the collector for that long.
 func spend(ctx context.Context, binary, config string, duration time.Duration, f *flow) (*result, error) {
@@ -133,18 +143,27 @@ func spend(ctx context.Context, binary, config string, duration time.Duration, f
 	return r, nil
 }
 
-// observe looks at the collector once a second, while the flow goes on.
+// observe looks at the collector once a second, while the flow goes on: for that long, or
+// until there is something of each kind to check.
 func (r *result) observe(ctx context.Context, c *collector, duration time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, duration)
+	const enough, most = 8, 5 * time.Minute
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- r.flow.run(ctx, c) }()
+	go func() {
+		defer cancel()
+		ended <- r.flow.run(ctx, c)
+	}()
 	before, err := c.cpu()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	for ctx.Err() == nil {
+	isOver := func() bool {
+		took := time.Since(began)
+		return took >= duration && (len(r.samples) >= enough && r.flow.isComplete() || took >= duration+most)
+	}
+	for ctx.Err() == nil && !isOver() {
 		s, err := c.sample()
 		if err != nil {
 			return err
@@ -155,12 +174,16 @@ func (r *result) observe(ctx context.Context, c *collector, duration time.Durati
 		case <-time.After(time.Second):
 		}
 	}
+	cancel()
 	r.took = time.Since(began)
 	after, err := c.cpu()
 	r.cpu = after - before
 	err = errors.Join(err, <-ended)
-	if r.flow.sends && err == nil {
-		r.rewriting, err = c.rewriting()
+	if err == nil {
+		r.rewriting, err = c.metric("rewrite_duration_sum")
+	}
+	if err == nil {
+		r.flow.blind, err = c.metric("blind_time")
 	}
 	return err
 }

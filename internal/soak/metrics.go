@@ -3,12 +3,11 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 )
 
 // get reads a page of the collector.
@@ -22,21 +21,23 @@ func get(url string) (string, error) {
 	return string(text), err
 }
 
-// rewriting returns the time that the processor spent, by its own metric.
-func (c *collector) rewriting() (time.Duration, error) {
-	const metric = "otelcol_processor_kernelsym_rewrite_duration_sum"
+// metric returns the sum of a metric of the processor, of the points that have the labels.
+func (c *collector) metric(name string, labels ...string) (sum float64, err error) {
 	text, err := get("http://" + c.metrics + "/metrics")
 	if err != nil {
 		return 0, err
 	}
-	for scanner := bufio.NewScanner(strings.NewReader(text)); scanner.Scan(); {
-		name, value, _ := strings.Cut(scanner.Text(), " ")
-		if name, _, _ := strings.Cut(name, "{"); name != metric {
+	for line := range strings.Lines(text) {
+		of, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if !strings.HasPrefix(of, "otelcol_processor_kernelsym_"+name+"{") ||
+			slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(of, label) }) {
 			continue
 		}
-		var seconds float64
-		_, err := fmt.Sscan(value, &seconds)
-		return time.Duration(seconds * float64(time.Second)), err
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
 	}
-	return 0, fmt.Errorf("no metric %s", metric)
+	return sum, nil
 }

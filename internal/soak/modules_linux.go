@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +16,9 @@ import (
 )
 
 // moduleChurn has modules come and go that do nothing unless they are asked to, one at
-// a time. Those that are loaded already are left alone. reading is how long it takes to
-// read the kernel's list: the names of a module that is gone sooner are lost, as those
-// of every third are here.
-func moduleChurn(reading time.Duration) (*churn, error) {
-	stay := max(2*time.Second, 2*reading)
+// a time. Those that are loaded already are left alone. They stay until the collector has
+// read their names, but every third: its names are lost.
+func moduleChurn() (*churn, error) {
 	var names []string
 	code := make(map[string]*kerneltest.ModuleCode)
 	for _, name := range []string{"veth", "dummy", "ifb", "nlmon", "macvlan"} {
@@ -41,18 +40,39 @@ func moduleChurn(reading time.Duration) (*churn, error) {
 	if len(names) == 0 {
 		return nil, errors.New("the kernel has no modules that could be loaded")
 	}
-	return &churn{name: "modules", mayMiss: 0.75, visit: func(n int) (*visit, error) {
+	return &churn{name: "modules", mayMiss: 0.75, visit: func(ctx context.Context, c *collector, n int) (*visit, error) {
 		name := names[n%len(names)]
-		if n%3 == 2 {
-			return visitModule(name, code[name], stay/10)
+		await := func() error { return nil }
+		if n%3 != 2 {
+			known, err := c.namedModules()
+			if err != nil {
+				return nil, err
+			}
+			await = func() error { return c.awaitNamedModules(ctx, known+1) }
 		}
-		return visitModule(name, code[name], stay)
+		return visitModule(name, code[name], await)
 	}}, nil
+}
+
+// namedModules returns how often the collector has read the names of a module.
+func (c *collector) namedModules() (float64, error) {
+	return c.metric("updates", `kind="symbols"`, `source="modules"`)
+}
+
+// awaitNamedModules waits until namedModules returns that many.
+func (c *collector) awaitNamedModules(ctx context.Context, want float64) error {
+	return c.Eventually(ctx, "names of a module", func() error {
+		known, err := c.namedModules()
+		if err == nil && known < want {
+			err = fmt.Errorf("of %.0f, not %.0f", known, want)
+		}
+		return err
+	})
 }
 
 // visitModule loads a module for a while. Each function of its .text is a place, but
 // not the padding before functions, which has symbols that are no functions.
-func visitModule(name string, code *kerneltest.ModuleCode, stay time.Duration) (*visit, error) {
+func visitModule(name string, code *kerneltest.ModuleCode, await func() error) (*visit, error) {
 	if err := kerneltest.LoadModule(name); err != nil {
 		return nil, err
 	}
@@ -60,9 +80,13 @@ func visitModule(name string, code *kerneltest.ModuleCode, stay time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	if err := await(); err != nil {
+		return nil, errors.Join(err, unloadModule(name))
+	}
+	const stay = 200 * time.Millisecond
 	time.Sleep(stay)
 	v := &visit{at: time.Now()}
-	time.Sleep(stay / 10)
+	time.Sleep(stay)
 	for _, f := range code.Functions {
 		if strings.HasPrefix(f.Name, "__pfx_") {
 			continue

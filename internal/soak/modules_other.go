@@ -4,9 +4,6 @@
 
 package main
 
-import (
-	"errors"
-	"time"
-)
+import "errors"
 
-func moduleChurn(time.Duration) (*churn, error) { return nil, errors.ErrUnsupported }
+func moduleChurn() (*churn, error) { return nil, errors.ErrUnsupported }

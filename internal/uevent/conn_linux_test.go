@@ -55,11 +55,16 @@ func receive(ctx context.Context, c *Conn) (Event, error) {
 	}
 }
 
-// receiveLo receives events until one is of lo.
+// receiveLo receives events until one is of lo. If it is lost among others, it provokes another.
 func receiveLo(t *testing.T, c *Conn) Event {
 	t.Helper()
 	for {
 		e, err := receive(t.Context(), c)
+		if errors.Is(err, ErrLost) {
+			t.Log(err)
+			provoke(t)
+			continue
+		}
 		require.NoError(t, err)
 		if e.DevPath == "/devices/virtual/net/lo" {
 			return e
