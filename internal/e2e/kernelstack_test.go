@@ -3,10 +3,7 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -25,7 +22,7 @@ import (
 func TestKernelStacksAreNamed(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
-	kerneltest.NeedAddresses(t)
+	k := readKernel(t)
 	kerneltest.Busy(t)
 	file := filepath.Join(t.TempDir(), "profiles.json")
 	c := startCollector(t, `
@@ -34,52 +31,56 @@ processors: {kernelsym: {addresses: keep}}
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
 `)
-	c.waitForSource("kallsyms")
-	messages := func() int {
-		content, err := os.ReadFile(file)
-		if !errors.Is(err, os.ErrNotExist) {
-			require.NoError(t, err)
+	inText, named, seen := 0, 0, 0
+	c.eventually("frames in core text", func() error {
+		all := c.exported(file)
+		for _, pd := range all[seen:] {
+			if named > 0 || knowsCore(pd) {
+				in, with := checkStacks(t, k, pd)
+				inText, named = inText+in, named+with
+			}
 		}
-		return bytes.Count(content, []byte("\n"))
-	}
-	before := messages()
-	c.eventually("messages", func() error {
-		const enough = 8
-		if n := messages() - before; n < enough {
-			return fmt.Errorf("%d messages are not %d", n, enough)
+		seen = len(all)
+		if enough := kerneltest.Sized(10_000, 2000); inText < enough {
+			return fmt.Errorf("%d are not %d", inText, enough)
 		}
 		return nil
 	})
 	c.stop()
-
-	list := kerneltest.ReadSymbols(t)
-	inText, named := 0, 0
-	for _, pd := range exported(t, file) {
-		if named == 0 && !hasNames(pd) {
-			continue // it came before the symbols were read
-		}
-		for _, s := range rewritetest.Samples(pd) {
-			for position, f := range s.Stack {
-				require.Equal(t, "kernel", f.Type)
-				if !list.InText(f.Address) {
-					continue
-				}
-				inText++
-				if len(f.Lines) == 0 {
-					continue
-				}
-				named++
-				require.Contains(t, possible(list, f.Address, position > 0), f.Lines[0].System, "%x", f.Address)
-				require.Equal(t, "vmlinux", f.Mapping.File)
-			}
-		}
-	}
 	t.Logf("%d of %d frames in core text have names", named, inText)
-	assert.Greater(t, inText, 1000)
 	assert.GreaterOrEqual(t, named*100, inText*99)
 }
 
-func hasNames(pd pprofile.Profiles) bool { return pd.Dictionary().FunctionTable().Len() > 1 }
+// checkStacks verifies the frames of a message, and returns how many are in core text, and how
+// many of those have names.
+func checkStacks(t *testing.T, k *kernel, pd pprofile.Profiles) (inText, named int) {
+	t.Helper()
+	for _, s := range rewritetest.Samples(pd) {
+		for position, f := range s.Stack {
+			require.Equal(t, "kernel", f.Type)
+			if !k.InText(f.Address) {
+				continue
+			}
+			inText++
+			require.Equal(t, k.absolute(), f.Mapping)
+			if len(f.Lines) > 0 {
+				named++
+				require.Contains(t, possible(k.Symbols, f.Address, position > 0), f.Lines[0].System, "%x", f.Address)
+			}
+		}
+	}
+	return inText, named
+}
+
+// knowsCore reports whether the symbols of the core kernel had been read when a message was named.
+func knowsCore(pd pprofile.Profiles) bool {
+	for _, m := range pd.Dictionary().MappingTable().All() {
+		if pd.Dictionary().StringTable().At(int(m.FilenameStrindex())) == "vmlinux" {
+			return true
+		}
+	}
+	return false
+}
 
 // possible returns the names that the kernel lists for an address: those of the
 // function it lies in. That of a caller is a return address, which can be the
