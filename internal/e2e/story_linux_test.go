@@ -34,12 +34,16 @@ type chapter struct {
 func tell(t *testing.T, prog *ebpf.Program, name string) chapter {
 	t.Helper()
 	c := chapter{name: name, code: kerneltest.CodeOf(t, prog), from: time.Now()}
-	for goOn := whileRunning(700 * time.Millisecond); goOn(); {
+	for goOn := whileRunning(chapterTime()); goOn(); {
 		kerneltest.RunBPF(t, prog, uint32(kerneltest.Sized(1000, 100)))
 	}
 	c.to = time.Now()
 	return c
 }
+
+// chapterTime is long enough for samples also in a virtual machine, which gets fewer when its
+// host is busy.
+func chapterTime() time.Duration { return time.Duration(kerneltest.Sized(700, 2000)) * time.Millisecond }
 
 // whileRunning returns a function that is true until this goroutine has had a CPU for so long:
 // that is when it is sampled. From then on, other goroutines can have its thread again.
@@ -152,13 +156,13 @@ func tellStory(t *testing.T) (told bool) {
 	s.waitUntil("the second program has a name", kerneltest.CodeOf(t, progB)[0].Start, hasName)
 	b := tell(t, progB, "kernelsym_b")
 	require.NoError(t, progB.Close())
-	lost := valueOf(scrape(t, s.metrics), "lost_records_total", `source="bpf"`)
+	lost := valueOf(scrape(t, s.metrics), "lost_records", `source="bpf"`)
 	s.stop() // the receiver sends what it has
 
 	inA, inB := a.check(t, s.file), b.check(t, s.file)
-	t.Logf("%d samples of A at %x, %d of B at %x; records lost: %q", inA, a.code, inB, b.code, lost)
-	const enough = 20
-	if min(inA, inB) <= enough && lost != "" && lost != "0" {
+	t.Logf("%d samples of A at %x, %d of B at %x; records lost: %s", inA, a.code, inB, b.code, lost)
+	enough := kerneltest.Sized(20, 5)
+	if min(inA, inB) <= enough && lost != "0" {
 		return false
 	}
 	assert.Greater(t, inA, enough)

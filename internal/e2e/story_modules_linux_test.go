@@ -34,7 +34,7 @@ func (s *story) tellModule(t *testing.T, module, cipher string) moduleChapter {
 	last := textOf(t, module) + kerneltest.ReadModuleCode(t, module).TextSize - 1
 	s.waitUntil("names of "+module, last, hasName)
 	c := moduleChapter{module: module, from: time.Now()}
-	require.NoError(t, encrypt(fd, whileRunning(time.Second)))
+	require.NoError(t, encrypt(fd, whileRunning(chapterTime())))
 	c.to = time.Now()
 	unload(t, module)
 	s.waitUntil(module+" is gone", last, func(f frame) bool { return !hasName(f) })
@@ -88,8 +88,8 @@ func TestStoryOfModules(t *testing.T) {
 
 	inA, inB := a.check(t, s.file, second), b.check(t, s.file, first)
 	t.Logf("%d samples of %s at %#x, %d of %s in its place", inA, first, base, inB, second)
-	assert.Greater(t, inA, 10)
-	assert.Greater(t, inB, 10)
+	assert.Greater(t, inA, 5)
+	assert.Greater(t, inB, 5)
 }
 
 // check checks all samples that were taken while a module ran, and returns how many
