@@ -70,15 +70,20 @@ func whileRunning(d time.Duration) func() bool {
 // nil if others have taken the place.
 func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf.Program {
 	t.Helper()
+	var others []*ebpf.Program // which stay where they are: the next takes another place
 	for range 2000 {
-		prog := kerneltest.LoadBPF(t, spec) // and leave it there: the next takes another place
+		prog := kerneltest.LoadBPF(t, spec)
 		is := kerneltest.CodeOf(t, prog)[0]
 		for _, code := range was {
 			if from, to := max(is.Start, code.Start), min(is.End, code.End); from < to && to-from > (is.End-is.Start)/2 {
 				return prog
 			}
 		}
+		others = append(others, prog)
 		time.Sleep(time.Millisecond) // the kernel frees late
+	}
+	for _, prog := range others {
+		require.NoError(t, prog.Close())
 	}
 	return nil
 }
