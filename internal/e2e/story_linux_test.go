@@ -43,7 +43,9 @@ func tell(t *testing.T, prog *ebpf.Program, name string) chapter {
 
 // chapterTime is long enough for samples also in a virtual machine, which gets fewer when its
 // host is busy.
-func chapterTime() time.Duration { return time.Duration(kerneltest.Sized(700, 2000)) * time.Millisecond }
+func chapterTime() time.Duration {
+	return time.Duration(kerneltest.Sized(700, 2000)) * time.Millisecond
+}
 
 // whileRunning returns a function that is true until this goroutine has had a CPU for so long:
 // that is when it is sampled. From then on, other goroutines can have its thread again.
