@@ -29,6 +29,7 @@ func validate(t *testing.T, config string) (output string, err error) {
 }
 
 func TestExampleConfigurationsAreValid(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	examples, err := filepath.Glob("../../deploy/examples/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, examples)
@@ -44,6 +45,7 @@ func TestExampleConfigurationsAreValid(t *testing.T) {
 // does not know, and a value that it cannot take, with a message that names the
 // key and what can stand there.
 func TestConfigurationErrors(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	for name, tt := range map[string]struct {
 		processor, receiver string
 		want                []string
@@ -93,6 +95,7 @@ service:
 // TestTwoPipelinesShareTheSymbols sends one message through two pipelines that
 // want different addresses: each gets its own, of one cache.
 func TestTwoPipelinesShareTheSymbols(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)
 	endpoint, dir := freeAddress(t), t.TempDir()
@@ -104,7 +107,7 @@ func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 	relative := k.named(in.Address, k.function)
 	absolute := relative
 	absolute.Address = in.Address
-	absolute.Mapping = &mapping{File: "vmlinux", Start: k.base, Limit: k.Address["_einittext"], BuildID: k.buildID, FileID: fileID(fmt.Sprintf("%s@%x", k.buildID, k.base))}
+	absolute.Mapping = k.absolute()
 	for file, want := range map[string]frame{"relative.json": relative, "keep.json": absolute} {
 		assert.Equal(t, want, leafOf(t, nthMessage(c, filepath.Join(dir, file), n)), file)
 	}

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"hash/fnv"
 	"os"
 	"slices"
@@ -76,6 +77,14 @@ func (k *kernel) isPlain(addr uint64) bool {
 // relative returns the mapping of relative addresses.
 func (k *kernel) relative() *mapping {
 	return &mapping{File: "vmlinux", BuildID: k.buildID, FileID: fileID(k.buildID)}
+}
+
+// absolute returns the mapping of absolute addresses.
+func (k *kernel) absolute() *mapping {
+	return &mapping{
+		File: "vmlinux", Start: k.base, Limit: k.Address["_einittext"],
+		BuildID: k.buildID, FileID: fileID(fmt.Sprintf("%s@%x", k.buildID, k.base)),
+	}
 }
 
 func fileID(buildID string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -39,6 +40,7 @@ func scrape(t *testing.T, address string) (lines []string) {
 // TestContract_9_PrometheusSeesEachProcessor has a processor in two pipelines, and another one
 // that sees a kernel of its own.
 func TestContract_9_PrometheusSeesEachProcessor(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	procfs := map[string]string{"first": t.TempDir(), "second": t.TempDir()}
 	for name, symbols := range map[string]string{
 		"first":  "ffffffff81000000 T a\n",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,16 +38,11 @@ func openCipher(algorithm string, keyLen int) (fd int, err error) {
 	return int(accepted), nil
 }
 
-// encrypt has the kernel encrypt zeros until stop is closed.
-func encrypt(fd int, stop <-chan struct{}) error {
+// encrypt has the kernel encrypt zeros for as long as goOn returns true. It closes fd.
+func encrypt(fd int, goOn func() bool) error {
 	defer func() { _ = unix.Close(fd) }()
 	buf := make([]byte, 1<<14)
-	for {
-		select {
-		case <-stop:
-			return nil
-		default:
-		}
+	for goOn() {
 		if err := unix.Sendto(fd, buf, 0, nil); err != nil {
 			return fmt.Errorf("plain text: %w", err)
 		}
@@ -54,6 +50,21 @@ func encrypt(fd int, stop <-chan struct{}) error {
 			return fmt.Errorf("cipher text: %w", err)
 		}
 	}
+	return nil
+}
+
+// keepEncrypting has the kernel encrypt zeros until the test ends.
+func keepEncrypting(t *testing.T, cipher string) {
+	t.Helper()
+	fd, err := openCipher(cipher, 16)
+	require.NoError(t, err)
+	var stop atomic.Bool
+	ended := make(chan error, 1)
+	go func() { ended <- encrypt(fd, func() bool { return !stop.Load() }) }()
+	t.Cleanup(func() {
+		stop.Store(true)
+		require.NoError(t, <-ended)
+	})
 }
 
 // TestSampledModuleCode drives a cipher that is a module, and finds its functions
@@ -77,18 +88,12 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 `)
 	// Only now, while the collector follows.
 	require.NoError(t, kerneltest.LoadModule(name))
-	fd, err := openCipher("cbc(aes)", 16)
-	require.NoError(t, err)
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- encrypt(fd, stop) }()
-	t.Cleanup(func() {
-		close(stop)
-		require.NoError(t, <-ended)
-	})
+	keepEncrypting(t, "cbc(aes)")
 
-	frames := make(map[string]frame) // of the module, by function
+	frames, seen := make(map[string]frame), 0 // of the module, by function
 	c.eventually("functions of the module", func() error {
-		for _, pd := range c.exported(file) {
+		all := c.exported(file)
+		for _, pd := range all[seen:] {
 			for _, s := range rewritetest.Samples(pd) {
 				for _, f := range s.Stack {
 					if f.Mapping != nil && f.Mapping.File == name && len(f.Lines) > 0 {
@@ -97,7 +102,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 				}
 			}
 		}
-		if len(frames) == 0 {
+		if seen = len(all); len(frames) == 0 {
 			return errors.New("none yet")
 		}
 		return nil

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -223,34 +222,6 @@ func TestProducersOverOTLP(t *testing.T) {
 			assert.Equal(t, toJSON(t, user), toJSON(t, messages[1]), "a message without kernel frames")
 		})
 	}
-}
-
-// waitForSymbols sends a message until its kernel frame comes out with a name: a
-// collector that has just started passes profiles on before it has read the
-// kernel's symbols. It returns the number of messages sent.
-func waitForSymbols(c *collector, k *kernel, send send, file string) (n int) {
-	c.t.Helper()
-	probe := rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: k.function.start, Type: "kernel"}).Profiles
-	c.eventually("names", func() error {
-		sent := pprofile.NewProfiles()
-		probe.CopyTo(sent)
-		if err := send(c.t, sent); err != nil {
-			return err
-		}
-		n++
-		var last []pprofile.Profiles
-		c.eventually("the message comes out", func() error {
-			if last = c.exported(file); len(last) < n {
-				return errors.New("it has not yet")
-			}
-			return nil
-		})
-		if len(rewritetest.Samples(last[n-1])[0].Stack[0].Lines) == 0 {
-			return errors.New("no names yet")
-		}
-		return nil
-	})
-	return n
 }
 
 func toJSON(t *testing.T, pd pprofile.Profiles) string {

@@ -102,14 +102,7 @@ func encryptMuch(t *testing.T) {
 	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
 	_ = kerneltest.LoadModule("ecb") // later kernels have it built in
 	require.NoError(t, kerneltest.LoadModule("camellia_generic"))
-	fd, err := openCipher("ecb(camellia-generic)", 16)
-	require.NoError(t, err)
-	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- encrypt(fd, stop) }()
-	t.Cleanup(func() {
-		close(stop)
-		require.NoError(t, <-ended)
-	})
+	keepEncrypting(t, "ecb(camellia-generic)")
 }
 
 // checkChain verifies that a frame has what its pack says: the file and line of each function,

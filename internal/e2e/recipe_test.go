@@ -75,6 +75,6 @@ func TestRecipePerf(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d frames in the core kernel have names", named, inCore)
-	assert.Greater(t, inCore, 100)
+	assert.Positive(t, inCore)
 	assert.GreaterOrEqual(t, named*100, inCore*99)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -27,6 +28,7 @@ func (c *collector) status() (*otelcol.Status, error) {
 // addresses, until it does not any more: frames, log and status say so. It is healthy
 // all the time, as a restart would not help.
 func TestContract_8_Recovery(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	procfs, endpoint, file := t.TempDir(), freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
 	const (
 		hidden = "0000000000000000 T _text\n0000000000000000 T work\n0000000000000000 T _etext\n"

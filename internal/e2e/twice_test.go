@@ -17,6 +17,7 @@ import (
 // TestContract_4_5_SecondKernelsym: one behind another changes nothing of what the first has
 // rewritten, over OTLP and in one collector.
 func TestContract_4_5_SecondKernelsym(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)
 	endpoint, dir := freeAddress(t), t.TempDir()

@@ -17,7 +17,7 @@ func Busy(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var load sync.WaitGroup
 	load.Go(func() {
-		if err := kernelload.Run(ctx, runtime.NumCPU()); err != nil {
+		if err := kernelload.Run(ctx, Sized(runtime.NumCPU(), 1)); err != nil {
 			t.Error(err)
 		}
 	})

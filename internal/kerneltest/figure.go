@@ -20,6 +20,9 @@ const (
 	OtherInEachBoot = "bench other in each boot: "
 )
 
+// BootsEnv is a variable of the environment in a virtual machine: how often it is booted.
+const BootsEnv = "KERNELSYM_VM_BOOTS"
+
 // FileOut comes before a part of a file that a test hands out of a virtual machine: its name
 // and bytes in base 64 (see the flag -out of internal/kerneltest/vm).
 const FileOut = "bench file: "

@@ -75,10 +75,10 @@ func (p *Process) Log() string { return p.log.String() }
 // PID returns its process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Eventually calls try until it returns no error. It gives up after Patience, or when
-// the collector or ctx ends.
+// Eventually calls try until it returns no error. It gives up after several times Patience, or
+// when the collector or ctx ends.
 func (p *Process) Eventually(ctx context.Context, what string, try func() error) error {
-	deadline := time.After(Patience)
+	deadline := time.After(5 * Patience)
 	for {
 		err := try()
 		if err == nil {
@@ -106,7 +106,7 @@ func (p *Process) Stop() error {
 	select {
 	case <-p.ended:
 		return p.err
-	case <-time.After(Patience):
+	case <-time.After(5 * Patience):
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log says what it does
 		<-p.ended
 		return fmt.Errorf("the collector did not stop: %w", p.err)

@@ -129,7 +129,7 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	if err != nil {
 		return err
 	}
-	env := fmt.Sprintf("KERNELSYM_VM=1\n%s=%s\n%s\n", kerneltest.SmallFileEnv, smallFile, o.env)
+	env := fmt.Sprintf("KERNELSYM_VM=1\n%s=%d\n%s=%s\n%s\n", kerneltest.BootsEnv, o.boots, kerneltest.SmallFileEnv, smallFile, o.env)
 	if o.packs != "" {
 		a.tree("/packs", o.packs, func(name string) bool { return strings.HasSuffix(name, pack.Ext) })
 		env += kerneltest.PacksEnv + "=/packs\n"
