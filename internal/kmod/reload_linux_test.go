@@ -93,7 +93,7 @@ func TestReload(t *testing.T) {
 		return cpuTime(t) - start
 	}
 	var one, whole times
-	for range 11 {
+	for range 5 {
 		_ = kerneltest.UnloadModule(name)
 		f.scan()
 		require.NoError(t, kerneltest.LoadModule(name))
