@@ -50,7 +50,7 @@ func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
 // of its own symbols before those of modules, each time.
 func TestDelay(t *testing.T) {
 	kerneltest.NeedModules(t)
-	const name, settle, cycles = "veth", 50 * time.Millisecond, 6
+	const name, settle, cycles = "veth", 50 * time.Millisecond, 4
 	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)
