@@ -76,22 +76,26 @@ func runAll(ctx context.Context, jobs []*job, o options) {
 	}
 }
 
-// run runs a machine, if there is something left to do. One that does not boot is started once
-// more; a test that fails is not.
+// run runs a machine, if there is something left to do. One that does not boot is started
+// again; a test that fails is not.
 func (q *queue) run(ctx context.Context, j *job, o options) {
 	if q.isEmpty() {
 		return
 	}
 	fmt.Fprintf(j, "=== kernel %s (%s) %s\n", j.name, j.kernel.release, o.append)
-	err := boot(ctx, j, q, o)
-	if errors.Is(err, errNotBooted) && ctx.Err() == nil {
-		fmt.Fprintf(j, "=== kernel %s: once more, as %v\n", j.name, err)
-		err = boot(ctx, j, q, o)
-	}
-	if errors.Is(err, errNotBooted) { // another one may do its work
+	for range 3 {
+		err := boot(ctx, j, q, o)
+		if !errors.Is(err, errNotBooted) {
+			q.ended(err)
+			return
+		}
 		fmt.Fprintf(j, "=== kernel %s: %v\n", j.name, err)
-		return
 	}
+	// Another machine may do its work.
+}
+
+// ended notes how a machine ended.
+func (q *queue) ended(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.errs = append(q.errs, err)

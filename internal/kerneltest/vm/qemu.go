@@ -40,7 +40,7 @@ func boot(ctx context.Context, j *job, q *queue, o options) error {
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", j.kernel.image, "-initrd", j.initrd,
 		"-append", "console=" + j.kernel.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + j.kernel.port + // its environment
-			" " + o.append,
+			" " + j.kernel.options + " " + o.append,
 		"-serial", "file:" + console.Name(), "-chardev", "stdio,id=port",
 	}, j.kernel.machine...)...)
 	cmd.Stderr = os.Stderr
