@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type churner struct {
 	cpu     int
 	specs   []*ebpf.ProgramSpec // those to load; some have equal tags
 	loads   int
+	loaded  *atomic.Int64   // how many there were of all churners, may be nil
 	kept    []*ebpf.Program // that it has loaded and not unloaded yet
 	lived   map[uint64]uint32
 	reused  int // addresses that another program had before
@@ -50,6 +52,9 @@ func (c *churner) run() {
 		if err != nil {
 			c.unquiet = err
 			return
+		}
+		if c.loaded != nil {
+			c.loaded.Add(1)
 		}
 		c.note(&reader, p)
 		c.kept = append(c.kept, p)
@@ -82,23 +87,22 @@ func (c *churner) note(reader *bpf.Reader, p *ebpf.Program) {
 	c.lived[addr] = program.ID
 }
 
-// lazy is a recorder that rests now and then, so that its rings overflow.
+// lazy is a recorder that rests now and then, until its rings have overflowed or no program
+// is loaded any more.
 type lazy struct {
 	*perfring.Reader
-	n int
-}
-
-// rest is the time in which some dozen programs are loaded.
-func rest() time.Duration {
-	if kerneltest.InVM() {
-		return time.Second
-	}
-	return 30 * time.Millisecond
+	loaded *atomic.Int64
+	busy   *atomic.Bool
+	next   int64 // when it rests
 }
 
 func (l *lazy) Wait(ctx context.Context, deadline time.Time) error {
-	if l.n++; l.n%20 == 0 {
-		time.Sleep(rest())
+	const overflow = 100 // programs, more than two rings of a page have room for
+	if l.loaded.Load() >= l.next {
+		for l.busy.Load() && ctx.Err() == nil && l.loaded.Load() < l.next+overflow {
+			time.Sleep(time.Millisecond)
+		}
+		l.next = l.loaded.Load() + 2*overflow
 	}
 	return l.Reader.Wait(ctx, deadline)
 }
@@ -148,11 +152,9 @@ func (l lasting) check(t *testing.T, table *symtab.Table) {
 // records that are lost are counted.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	const quiets = 5
-	loads := 10_000
-	if kerneltest.InVM() {
-		loads /= 20
-	}
+	quiets, loads := kerneltest.Sized(5, 2), kerneltest.Sized(10_000, 600)
+	var loaded atomic.Int64
+	var busy atomic.Bool
 	specs := churnSpecs(t)
 	last := loadLasting(t)
 	opts := everything
@@ -162,34 +164,28 @@ func TestChurn(t *testing.T) {
 		perf := perfring.SymbolOptions(opts.Sysfs)
 		perf.BytesPerCPU = 1 // a page
 		r, err := perfring.Open(perf)
-		return &lazy{Reader: r}, err
+		return &lazy{Reader: r, loaded: &loaded, busy: &busy}, err
 	}
 	latest := run(t, s)
 
 	var churners []*churner
 	for cpu := range 2 {
 		churners = append(churners, &churner{
-			cpu: cpu % runtime.NumCPU(), specs: specs, loads: loads / quiets / 2, lived: map[uint64]uint32{},
+			cpu: cpu % runtime.NumCPU(), specs: specs, loads: loads / quiets / 2, loaded: &loaded, lived: map[uint64]uint32{},
 		})
 	}
 	reused := 0
 	for range quiets {
 		var wait sync.WaitGroup
+		busy.Store(true)
 		for _, c := range churners {
 			wait.Go(c.run)
 		}
-		done := make(chan struct{})
 		go func() {
 			wait.Wait()
-			close(done)
+			busy.Store(false)
 		}()
-		checks := 0
-		for busy := true; busy; checks++ {
-			select {
-			case <-done:
-				busy = false
-			default:
-			}
+		for busy.Load() {
 			last.check(t, latest().table)
 		}
 		for _, c := range churners {
@@ -197,7 +193,6 @@ func TestChurn(t *testing.T) {
 		}
 		agreeOn(t, latest, false)
 		last.check(t, latest().table)
-		assert.Greater(t, checks, 10)
 	}
 	for _, c := range churners {
 		for _, p := range c.kept {

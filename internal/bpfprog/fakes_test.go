@@ -184,6 +184,7 @@ func unstarted(t *testing.T, p Programs) *rig {
 		SourceLines: true, Trampolines: true, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: t.TempDir(),
 	}, func() (Recorder, error) { return r.tape, nil }, p)
+	r.tail.budget = time.Hour // also where this process has no CPU for a while
 	r.kallsyms("")
 	return r
 }

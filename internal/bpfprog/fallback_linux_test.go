@@ -101,7 +101,7 @@ func TestWithoutAList(t *testing.T) {
 		Drop: []capability.Cap{capability.CAP_SYS_ADMIN},
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
-		latest := run(t, NewSource(everything))
+		latest := run(t, newSource(everything))
 		require.ErrorIs(t, latest().degraded, bpf.ErrPermission)
 		assert.True(t, strings.HasPrefix(latest().degraded.Error(),
 			"BPF programs loaded before the start have no names: listing BPF programs: not permitted"), latest().degraded)
@@ -177,7 +177,7 @@ func TestWithoutAddresses(t *testing.T) {
 func testHidden(t *testing.T) {
 	t.Helper()
 	kerneltest.LoadBPF(t, kerneltest.SmallProgram("before", 1, 0))
-	latest := run(t, NewSource(everything))
+	latest := run(t, newSource(everything))
 	require.ErrorIs(t, latest().degraded, bpf.ErrHidden)
 	require.ErrorIs(t, latest().degraded, kallsyms.ErrRestricted)
 	require.ErrorContains(t, latest().degraded, "have no names")
@@ -201,7 +201,7 @@ func testHidden(t *testing.T) {
 // TestRecordsAreTriedAgain has records refused at first.
 func TestRecordsAreTriedAgain(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	s := NewSource(everything)
+	s := newSource(everything)
 	open, refused := s.open, false
 	s.open = func() (Recorder, error) {
 		if !refused {

@@ -47,7 +47,7 @@ func FuzzParseTail(f *testing.F) {
 	f.Add("0000000000000000 t bpf_trampoline_6442\t[bpf]\n")
 	f.Add("x\t[bpf]")
 	f.Fuzz(func(t *testing.T, list string) {
-		lines, err := parseTail(t.Context(), strings.NewReader(list))
+		lines, err := parseTail(t.Context(), strings.NewReader(list), budget)
 		require.NotErrorIs(t, err, errBudget, "it is short")
 		if err != nil && len(lines) == 0 {
 			return

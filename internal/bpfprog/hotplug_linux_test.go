@@ -19,7 +19,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	s := NewSource(everything)
 	latest := run(t, s)
 	specs := churnSpecs(t)
-	for range 3 {
+	for range 2 {
 		for _, online := range []bool{false, true} {
 			kerneltest.SwitchCPU(t, 1, online)
 			c := &churner{cpu: 0, specs: specs, loads: 50, lived: map[uint64]uint32{}}

@@ -59,7 +59,7 @@ func TestSourceLines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	spec := kerneltest.HotProgram(t)
 	before := kerneltest.LoadBPF(t, spec)
-	latest := run(t, NewSource(everything))
+	latest := run(t, newSource(everything))
 	after := kerneltest.LoadBPF(t, spec)
 	for name, p := range map[string]*ebpf.Program{"before": before, "after": after} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWithoutSourceLines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	opts := everything
 	opts.SourceLines = false
-	latest := run(t, NewSource(opts))
+	latest := run(t, newSource(opts))
 	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
 	table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
 		functions := bpfFunctions(table)

@@ -352,6 +352,7 @@ func (w *simulation) begin() {
 
 // TestSimulationOfPolling has perf events refused.
 func TestSimulationOfPolling(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	right := 0
 	for seed := range uint64(8) {
 		w := simulate(t, seed, 0)
@@ -375,10 +376,8 @@ func TestSimulationOfPolling(t *testing.T) {
 // TestSimulation compares what is known with what was there, in kernels that do something
 // at random: nothing is ever wrong and, if no record is lost, nothing is missing.
 func TestSimulation(t *testing.T) {
-	seeds := uint64(40)
-	if kerneltest.InVM() {
-		seeds = 2 // no kernel has to do with it
-	}
+	kerneltest.SameInEachKernel(t)
+	const seeds = uint64(40)
 	for _, room := range []int{1 << 20, 12, 4} {
 		t.Run(strconv.Itoa(room), func(t *testing.T) {
 			right, complete := 0, 0

@@ -85,7 +85,7 @@ func NewSource(opts Options) *Source {
 func NewSourceFrom(opts Options, open func() (Recorder, error), programs Programs) *Source {
 	s := &Source{
 		open: open, recordAgain: time.Minute,
-		state: state{record: newRecord(opts.Trampolines, opts.History), tail: tail{procfs: opts.Procfs}},
+		state: state{record: newRecord(opts.Trampolines, opts.History), tail: tail{procfs: opts.Procfs, budget: budget}},
 	}
 	want := bpf.WantFunctions
 	if opts.SourceLines {
@@ -232,7 +232,7 @@ func (s *Source) start(recorder Recorder, refused error) {
 	}
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
 	s.lose(symtab.Interval{From: s.history.Certain(), To: s.now()})
-	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, wanted: s.trampolines && refused == nil}
+	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, budget: s.tail.budget, wanted: s.trampolines && refused == nil}
 }
 
 // stop closes the recorder, if there is one.

@@ -21,6 +21,7 @@ import (
 // square of the number of programs: 300 ms for some 3,000.
 type tail struct {
 	procfs string
+	budget time.Duration
 	wanted bool
 	lost   time.Time // when records were lost for the last time, or a reading was of no use
 	read   time.Time // when it was read last, to some use
@@ -59,7 +60,7 @@ func (t *tail) lines(ctx context.Context, pace func()) ([]line, error) {
 		return nil, fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	defer file.Close()
-	return parseTail(ctx, paced{file, pace})
+	return parseTail(ctx, paced{file, pace}, t.budget)
 }
 
 type paced struct {
@@ -81,7 +82,7 @@ type line struct {
 
 // parseTail reads the parts of a list of kernel symbols that come after the modules, for
 // as long as the budget lasts. It returns what it has read, also with an error.
-func parseTail(ctx context.Context, r io.Reader) (lines []line, err error) {
+func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []line, err error) {
 	scanner := kallsyms.NewScanner(r)
 	err = scanner.SkipToModules()
 	began := time.Time{}

@@ -65,7 +65,7 @@ func TestTailErrors(t *testing.T) {
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	lines, err := parseTail(canceled, strings.NewReader(someSymbols))
+	lines, err := parseTail(canceled, strings.NewReader(someSymbols), budget)
 	require.ErrorIs(t, err, errBudget)
 	assert.Empty(t, lines)
 }

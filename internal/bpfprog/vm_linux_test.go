@@ -99,12 +99,12 @@ func TestKprobes(t *testing.T) {
 	}
 	t.Run("before", func(t *testing.T) {
 		defer addKprobe(t, "do_sys_openat2")()
-		latest := run(t, NewSource(everything))
+		latest := run(t, newSource(everything))
 		require.NoError(t, latest().degraded)
 		waitForNames(t, latest, "kprobe_insn_page")
 	})
 	t.Run("while it runs", func(t *testing.T) {
-		latest := run(t, NewSource(everything))
+		latest := run(t, newSource(everything))
 		remove := addKprobe(t, "do_sys_openat2")
 		waitForNames(t, latest, "kprobe_insn_page")
 		if canOptimize {
@@ -133,7 +133,7 @@ func TestFtrace(t *testing.T) {
 		t.Cleanup(func() { write(t, filepath.Join(dir, "current_tracer"), "nop") })
 	}
 	trace(t, "before", "do_sys_openat2")
-	latest := run(t, NewSource(everything))
+	latest := run(t, newSource(everything))
 	require.NoError(t, latest().degraded)
 	waitForNames(t, latest, "ftrace_trampoline")
 	had := trampolines(latest().table)
@@ -152,7 +152,7 @@ func TestFtrace(t *testing.T) {
 func TestXDPDispatcher(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.NeedBPF(t)
-	latest := run(t, NewSource(everything))
+	latest := run(t, newSource(everything))
 	attach := func(name string) {
 		prog := kerneltest.LoadBPF(t, &ebpf.ProgramSpec{
 			Name: name, Type: ebpf.XDP, License: "GPL",
@@ -162,7 +162,7 @@ func TestXDPDispatcher(t *testing.T) {
 		require.NoError(t, err)
 		waitForNames(t, latest, "bpf_dispatcher_xdp")
 		if name == "second" {
-			fresh := run(t, NewSource(everything))
+			fresh := run(t, newSource(everything))
 			waitForNames(t, fresh, "bpf_dispatcher_xdp")
 		}
 		require.NoError(t, l.Close())

@@ -33,9 +33,8 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 	for n := range int32(several) {
 		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
 		tags = append(tags, tagOf(p))
-		time.Sleep(50 * time.Millisecond) // the records of two readers can be some milliseconds apart
+		time.Sleep(60 * time.Millisecond) // the records of two readers can be some milliseconds apart
 		require.NoError(t, p.Close())
-		time.Sleep(20 * time.Millisecond) // what comes to its address within 5 ms makes it ambiguous (contract 5.4)
 	}
 	hot := tagOf(kerneltest.LoadBPF(t, kerneltest.Distinct(kerneltest.HotProgram(t), int32(os.Getpid()))))
 	found, gone := make(map[string]place), make(map[string]int64)

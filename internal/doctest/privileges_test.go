@@ -39,7 +39,8 @@ type outcome struct {
 	Core, Modules, Before, Since string
 	// Status is the state of each source that is not up, and why.
 	Status map[string]string
-	// Disturbed says that records were lost, as others loaded many programs.
+	// Disturbed says that records were lost or the list of names was cut short, as others
+	// loaded many programs or kept the CPUs busy.
 	Disturbed bool `json:",omitempty"`
 }
 
@@ -70,6 +71,15 @@ func (s setting) lockdown() string {
 		return mode
 	}
 	return "none"
+}
+
+// isMeasuredElsewhere reports whether only the other kernel of `make test-vm` measures a
+// setting: no kernel makes a difference to it, and all settings in both take minutes more.
+func (s setting) isMeasuredElsewhere(isOlder bool) bool {
+	if isOlder {
+		return s.Sysctls == usual && slices.Contains(s.Caps, "BPF") // with which nothing is different
+	}
+	return s.Sysctls == hidden && (len(s.Caps) == 2 || len(s.Caps) == 3)
 }
 
 // settings returns all rows of the table, in their order.

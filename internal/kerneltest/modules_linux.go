@@ -104,6 +104,10 @@ func LoadModule(name string) error {
 	if err != nil {
 		return err
 	}
+	// The kernel would read the file and check its signature before it finds that out.
+	if state, err := os.ReadFile(filepath.Join("/sys/module", name, "initstate")); err == nil && string(state) == "live\n" {
+		return nil
+	}
 	depends, err := m.depends()
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
 // of its own symbols before those of modules, each time.
 func TestDelay(t *testing.T) {
 	kerneltest.NeedModules(t)
-	const name, settle, cycles = "veth", 50 * time.Millisecond, 20
+	const name, settle, cycles = "veth", 50 * time.Millisecond, 4
 	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)
@@ -59,7 +59,7 @@ func TestDelay(t *testing.T) {
 
 	var core, whole, metadata, names, gone times
 	for i := range cycles {
-		if i%5 == 0 {
+		if i%2 == 0 {
 			core = append(core, timeOfReading(t, true))
 			whole = append(whole, timeOfReading(t, false))
 		}

@@ -83,7 +83,7 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 func (f *follower) until(t *testing.T, what string, wanted func(*symtab.Table) bool) time.Duration {
 	t.Helper()
 	start := time.Now()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	for {
 		f.mu.Lock()
 		table, updated := f.table, f.updated

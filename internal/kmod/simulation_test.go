@@ -241,10 +241,8 @@ func (s *simulation) check() (answered, possible int) {
 
 // TestSimulation: whatever happens, every claimed lifetime lies within the true one.
 func TestSimulation(t *testing.T) {
-	seeds := 100
-	if kerneltest.InVM() {
-		seeds = 5 // no kernel has to do with it
-	}
+	kerneltest.SameInEachKernel(t)
+	const seeds = 100
 	answered, possible := 0, 0
 	for seed := range seeds {
 		s := &simulation{Rand: rand.New(rand.NewPCG(uint64(seed), 1)), t: t, time: int64(time.Second)}

@@ -4,6 +4,7 @@ package kmod
 
 import (
 	"bufio"
+	"bytes"
 	"debug/elf"
 	"encoding/hex"
 	"fmt"
@@ -43,6 +44,9 @@ func moduleLines(t *testing.T) (lines []kernelLine) {
 	require.NoError(t, err)
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
+		if !bytes.HasSuffix(s.Bytes(), []byte("]")) {
+			continue
+		}
 		fields := strings.Fields(s.Text())
 		if len(fields) != 4 {
 			continue
@@ -93,13 +97,13 @@ func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 		require.Equal(t, l.addr, symbol.Start)
 		require.Contains(t, names[l.addr], symbol.Name().System)
 	}
-	bytes := uint64(0)
+	size := uint64(0)
 	for _, m := range table.Live() {
-		bytes += checkCode(t, table, m.Name())
+		size += checkCode(t, table, m.Name())
 		checkBuildID(t, m)
 	}
 	t.Logf("%d modules: %d functions, %d other symbols, %d symbols of others, %d bytes of code",
-		len(table.Live()), code, data, others, bytes)
+		len(table.Live()), code, data, others, size)
 }
 
 // imageAt returns the module that is at an address.

@@ -11,19 +11,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
@@ -42,7 +37,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "directory for the files that tests hand out")
 	flag.StringVar(&o.append, "append", "", "what to add to the kernels' command line")
 	flag.IntVar(&o.boots, "boots", 1, "how often each kernel is booted; what tests say to be the same, or another, in each boot is compared")
-	flag.DurationVar(&o.timeout, "timeout", 40*time.Minute, "for the tests in one kernel")
+	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "for the tests of one package")
 	flag.Parse()
 	o.packages = flag.Args()
 	o.kernels = strings.Split(*names, ",")
@@ -63,6 +58,7 @@ type options struct {
 	verbose   bool
 	collector string
 	dir       string
+	runDir    string // below dir, of this run: others can run at the same time
 	timeout   time.Duration
 	env       string
 	append    string
@@ -89,6 +85,13 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	if o.runDir, err = os.MkdirTemp(o.dir, "run"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(o.runDir) }()
 	tests := make(map[string]*testTree) // by architecture
 	for _, name := range o.kernels {
 		arch := debian.Kernels[name].Arch
@@ -99,30 +102,22 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	// A machine keeps one CPU busy, so several run at a time. What they print comes
-	// one after the other.
-	var failed []string
-	free := make(chan struct{}, runtime.NumCPU())
-	machines := make([]machine, len(o.kernels))
-	for i, name := range o.kernels {
-		m := &machines[i]
-		m.ended = make(chan error, 1)
+	var jobs []*job
+	for _, name := range o.kernels {
 		k, initrd, err := prepare(ctx, o, name, tests)
 		if err != nil {
-			m.ended <- err
+			jobs = append(jobs, &job{name: name, err: err, ended: make(chan error, 1)})
 			continue
 		}
-		go func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			m.ended <- m.runAll(ctx, name, k, initrd, o)
-		}()
+		jobs = append(jobs, newJob(name, k, initrd, tests[k.arch].packages(), o))
 	}
-	for i, name := range o.kernels {
-		machines[i].printNow()
-		if err := <-machines[i].ended; err != nil {
-			fmt.Printf("FAIL\tkernel %s: %v\n", name, err)
-			failed = append(failed, name)
+	go runAll(ctx, jobs, o)
+	var failed []string
+	for _, j := range jobs {
+		j.printNow()
+		if err := <-j.ended; err != nil {
+			fmt.Printf("FAIL\tkernel %s: %v\n", j.name, err)
+			failed = append(failed, j.name)
 		}
 	}
 	if len(failed) > 0 {
@@ -137,87 +132,6 @@ func prepare(ctx context.Context, o options, name string, tests map[string]*test
 	if err != nil {
 		return nil, "", err
 	}
-	initrd = filepath.Join(o.dir, "initrd-"+name)
+	initrd = filepath.Join(o.runDir, "initrd-"+name)
 	return k, initrd, writeInitrd(initrd, k, tests[k.arch], o)
 }
-
-// machine runs the tests in one kernel.
-type machine struct {
-	ended chan error
-
-	mu      sync.Mutex
-	now     bool         // what it prints is to be seen at once
-	printed bytes.Buffer // until then
-}
-
-// Write prints, or keeps for later.
-func (m *machine) Write(text []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.now {
-		return os.Stdout.Write(text)
-	}
-	return m.printed.Write(text)
-}
-
-// printNow prints what was kept, and what comes at once.
-func (m *machine) printNow() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.now = true
-	_, _ = m.printed.WriteTo(os.Stdout)
-}
-
-// runAll runs the machine for each boot, and compares them.
-func (m *machine) runAll(ctx context.Context, name string, k *kernel, initrd string, o options) error {
-	var boots []*record
-	for range o.boots {
-		r := &record{Writer: m, dir: o.out}
-		if err := m.run(ctx, name, k, initrd, o, r); err != nil {
-			return err
-		}
-		if r.err != nil {
-			return r.err
-		}
-		boots = append(boots, r)
-	}
-	return compare(boots)
-}
-
-// run runs the machine. One that does not boot is started once more; a test that
-// fails is not.
-func (m *machine) run(
-	ctx context.Context, name string, k *kernel, initrd string, o options, out io.Writer,
-) error {
-	for try := 1; ; try++ {
-		fmt.Fprintf(m, "=== kernel %s (%s) %s\n", name, k.release, o.append)
-		err := boot(ctx, k, initrd, o, out)
-		if !errors.Is(err, errNotBooted) || try == 2 {
-			return err
-		}
-		fmt.Fprintf(m, "=== kernel %s did not boot; once more\n", name)
-	}
-}
-
-// follow prints what the tests in the machine print, until they are done. It
-// reports what the first process says of itself.
-func follow(lines *bufio.Scanner, out io.Writer, booted func()) (done, ok bool) {
-	for lines.Scan() {
-		line := strings.TrimRight(lines.Text(), "\r")
-		switch {
-		case line == markBooted:
-			booted()
-		case strings.HasPrefix(line, markDone):
-			return true, line == markDone+"ok"
-		default:
-			fmt.Fprintln(out, line)
-		}
-	}
-	return false, false
-}
-
-// What the first process of the machine says; see init/main.go.
-const (
-	markBooted = "vm: booted"
-	markDone   = "vm: done: "
-)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -21,24 +22,32 @@ var errTests = errors.New("tests failed")
 
 // bootTime is how long a machine may take until its first process runs: a
 // multiple of what it takes on a busy one.
-const bootTime = 2 * time.Minute
+const bootTime = 5 * time.Minute
 
-// boot starts a machine and prints what the tests in it print to a writer. Its
+// boot starts a machine, which tests packages of a queue until there are none left. Its
 // exit status says nothing: it is 0 also after a panic.
-func boot(ctx context.Context, k *kernel, initrd string, o options, to io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTime+o.timeout)
+func boot(ctx context.Context, j *job, q *queue, o options) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	console := initrd + ".console"
-	cmd := exec.CommandContext(ctx, k.qemu, append([]string{
+	console, err := os.CreateTemp(o.runDir, "console")
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	cmd := exec.CommandContext(ctx, j.kernel.qemu, append([]string{
 		// With thread=multi, newer kernels panic now and then.
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
 		"-nodefaults", "-display", "none", "-no-reboot",
-		"-kernel", k.image, "-initrd", initrd,
-		"-append", "console=" + k.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + k.port + // its environment
-			" " + o.append,
-		"-serial", "file:" + console, "-chardev", "stdio,id=port",
-	}, k.machine...)...)
+		"-kernel", j.kernel.image, "-initrd", j.initrd,
+		"-append", "console=" + j.kernel.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + j.kernel.port + // its environment
+			" " + j.kernel.options + " " + o.append,
+		"-serial", "file:" + console.Name(), "-chardev", "stdio,id=port",
+	}, j.kernel.machine...)...)
 	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -46,24 +55,73 @@ func boot(ctx context.Context, k *kernel, initrd string, o options, to io.Writer
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	watchdog := time.AfterFunc(bootTime, cancel)
-	booted := false
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20)
-	done, ok := follow(lines, to, func() { booted = true; watchdog.Stop() })
-	watchdog.Stop()
+	m := &machine{queue: q, in: in, silent: o.timeout + bootTime, watchdog: time.AfterFunc(bootTime, cancel)}
+	m.follow(out)
+	m.watchdog.Stop()
 	_ = cmd.Process.Kill() // when it is done it only has to be switched off
 	_ = cmd.Wait()
-	switch {
-	case ok:
-		return nil
-	case done:
-		return errTests
-	case !booted:
-		err = errNotBooted
-	default:
-		err = errors.New("the machine ended before the tests did")
+	if err = m.result(); err == nil || errors.Is(err, errTests) {
+		return err
 	}
-	log, _ := os.ReadFile(console)
+	log, _ := io.ReadAll(console)
 	return fmt.Errorf("%w; its console:\n%s", err, log)
 }
+
+// machine is a machine that runs.
+type machine struct {
+	queue    *queue
+	in       io.Writer
+	watchdog *time.Timer
+	silent   time.Duration // how long it may say nothing: the tests of a package have a shorter limit
+
+	booted, done, ok bool
+	testing          string // package
+	printed          strings.Builder
+}
+
+// follow prints what the tests in the machine print, and gives it packages, until it is done.
+func (m *machine) follow(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<26)
+	for !m.done && lines.Scan() {
+		m.watchdog.Reset(m.silent)
+		line := strings.TrimRight(lines.Text(), "\r")
+		switch {
+		case line == markNext:
+			m.booted = true
+			m.flush()
+			m.testing = m.queue.next()
+			_, _ = io.WriteString(m.in, m.testing+"\n") // where it fails, the machine has ended
+		case strings.HasPrefix(line, markDone):
+			m.done, m.ok = true, line == markDone+"ok"
+		default:
+			fmt.Fprintln(&m.printed, line)
+		}
+	}
+	m.flush()
+}
+
+// flush prints what was printed since the last package.
+func (m *machine) flush() {
+	m.queue.print(m.printed.String())
+	m.printed.Reset()
+}
+
+// result returns how the machine ended.
+func (m *machine) result() error {
+	switch {
+	case m.done && m.ok:
+		return nil
+	case m.done:
+		return errTests
+	case !m.booted:
+		return errNotBooted
+	}
+	return fmt.Errorf("the machine ended, or hung, before the tests did: FAIL %s", m.testing)
+}
+
+// What the first process of the machine says; see init/main_linux.go.
+const (
+	markNext = "vm: next"
+	markDone = "vm: done: "
+)

@@ -43,14 +43,14 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(o.dir, arch)
+	dir := filepath.Join(o.runDir, arch)
 	tree := &testTree{init: filepath.Join(dir, "init"), collector: o.collector}
 	if err := build(ctx, arch, "build", tree.init, "github.com/kernelsym/kernelsym/internal/kerneltest/vm/init"); err != nil {
 		return nil, err
 	}
 	if o.collector != "" && arch != runtime.GOARCH {
 		// What it is made of stands beside it.
-		tree.collector = filepath.Join(dir, "otelcol")
+		tree.collector = filepath.Join(o.dir, arch, "otelcol")
 		if err := build(ctx, arch, "build", tree.collector, ".", "-C", filepath.Dir(o.collector)); err != nil {
 			return nil, err
 		}
@@ -72,6 +72,14 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 		return nil, fmt.Errorf("no package in %v has tests that need a kernel", patterns)
 	}
 	return tree, nil
+}
+
+// packages returns the import paths of the packages with tests.
+func (tree *testTree) packages() (all []string) {
+	for _, t := range tree.tests {
+		all = append(all, t.pkg)
+	}
+	return all
 }
 
 // build builds a static binary: the machine has no libraries. -C comes first among the
@@ -106,7 +114,6 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	a.file("/init", tree.init)
 	a.file("/bin/true", tree.init)
 	a.tree("/lib/modules/"+k.release, k.modules, func(name string) bool { return strings.HasSuffix(name, ".ko") })
-	var list strings.Builder
 	all := func(string) bool { return true }
 	for _, t := range tree.tests {
 		dir := path.Join(root, t.pkg)
@@ -117,13 +124,11 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 				a.file(path.Join(dir, name), filepath.Join(t.dir, name))
 			}
 		}
-		fmt.Fprintln(&list, t.pkg)
 	}
 	a.tree(root+"/github.com/kernelsym/kernelsym/deploy", "deploy", all)
 	if tree.collector != "" {
 		a.file("/bin/otelcol", tree.collector)
 	}
-	a.content("/tests", []byte(list.String()))
 	a.content("/args", fmt.Appendf(nil, "-test.run=%s\n-test.timeout=%s\n-test.v=%t\n", o.run, o.timeout, o.verbose))
 	smallFile, err := kerneltest.TimeSmallFile()
 	if err != nil {

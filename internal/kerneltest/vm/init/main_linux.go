@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command init is the first process of a machine that `make test-vm` starts: it
-// runs the tests that it finds there, one package after the other, and prints
-// what they print on the second serial port.
+// asks on the second serial port for packages, one after the other, runs their tests
+// and prints there what they print.
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -50,12 +51,7 @@ func run() (ok bool, err error) {
 		return false, err
 	}
 	os.Stdout = port
-	fmt.Println("vm: booted")
-	if err := errors.Join(loopbackUp(), limits()); err != nil {
-		return false, err
-	}
-	list, err := os.ReadFile("/tests")
-	if err != nil {
+	if err := errors.Join(withoutEcho(port), loopbackUp(), limits()); err != nil {
 		return false, err
 	}
 	args, err := os.ReadFile("/args")
@@ -67,12 +63,27 @@ func run() (ok bool, err error) {
 		return false, err
 	}
 	ok = true
-	for _, pkg := range strings.Fields(string(list)) {
+	for answers := bufio.NewReader(port); ; {
+		fmt.Println("vm: next")
+		line, err := answers.ReadString('\n')
+		pkg := strings.TrimSpace(line)
+		if err != nil || pkg == "" {
+			return ok, err
+		}
 		if !runTests(pkg, strings.Fields(string(args)), strings.Fields(string(env))) {
 			ok = false
 		}
 	}
-	return ok, nil
+}
+
+// withoutEcho has the port not send back what it receives.
+func withoutEcho(port *os.File) error {
+	settings, err := unix.IoctlGetTermios(int(port.Fd()), unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	settings.Lflag &^= unix.ECHO
+	return unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, settings)
 }
 
 // runTests runs the tests of a package, and ends as go test does.
@@ -86,6 +97,7 @@ func runTests(pkg string, args, env []string) bool {
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Minute // for what it has started and not ended
 	err := cmd.Run()
 	seconds := time.Since(start).Seconds()
 	all := err != nil || slices.Contains(args, "-test.v=true")
