@@ -114,12 +114,20 @@ func TestTopShowsAHotFunction(t *testing.T) {
 	assert.Greater(t, float64(row.Self), 0.5*float64(named), "the rest is the system call and interrupts")
 	assert.InEpsilon(t, 100*float64(row.Self)/j.Samples.Possible, row.SelfPercent, 1e-6)
 	assert.LessOrEqual(t, row.SelfPercent, 100/float64(j.CPUs)*1.1, "one thread is on one CPU at a time")
+}
 
+// TestTopOfAProcess: a process has all its threads, and no other ones.
+func TestTopOfAProcess(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	needTop(t)
+	kerneltest.NeedBPF(t)
+	name, _, stop := spin(t)
+	defer stop()
 	none := topJSON(t, "-p", "1", "--duration", "300ms")
 	for _, f := range none.Functions {
 		assert.NotEqual(t, name, f.Function, "it is in another process")
 	}
-	topFunction(t, name, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s") // a process has all its threads
+	topFunction(t, name, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s")
 }
 
 // TestTopOnOneCPU: shares are of the CPUs that are sampled.
@@ -207,20 +215,6 @@ func TestTopThatIsInterrupted(t *testing.T) {
 	var j hot.JSON
 	require.NoError(t, json.Unmarshal(out.Bytes(), &j), out.String())
 	assert.Positive(t, j.Samples.Possible)
-}
-
-// waitForRings waits until a process has opened perf events.
-func waitForRings(t *testing.T, pid int) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
-		for _, fd := range fds {
-			if target, _ := os.Readlink(fd); strings.Contains(target, "perf_event") {
-				return true
-			}
-		}
-		return false
-	}, time.Minute, 5*time.Millisecond)
 }
 
 // TestTopOfTheWrongProcess: an id that does not stand for one process of this PID namespace is refused.
