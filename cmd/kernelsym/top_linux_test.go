@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,7 +59,7 @@ func topFunction(t *testing.T, name string, args ...string) (j hot.JSON, row hot
 	t.Helper()
 	const enough = 30
 	for end := time.Now().Add(5 * time.Minute); ; {
-		j = topJSON(t, append(args, "-F", strconv.Itoa(kerneltest.Hertz(997)))...)
+		j = topJSON(t, append(args, "-F", "997")...)
 		found := false
 		named = j.Samples.Kernel
 		for _, f := range j.Functions {
@@ -104,12 +103,12 @@ func spin(t *testing.T) (name string, tid int, stop func()) {
 // TestTopShowsAHotFunction: of the kernel's time of a thread that only runs a BPF program,
 // that has nearly all.
 func TestTopShowsAHotFunction(t *testing.T) {
+	kerneltest.SameInEachKernel(t) // there, package live does the same
 	needTop(t)
 	kerneltest.NeedBPF(t)
 	name, tid, stop := spin(t)
 	defer stop()
-	duration := fmt.Sprintf("%ds", kerneltest.Sized(3, 1))
-	j, row, named := topFunction(t, name, "-t", strconv.Itoa(tid), "--duration", duration)
+	j, row, named := topFunction(t, name, "-t", strconv.Itoa(tid), "--duration", "3s")
 	assert.Equal(t, "[bpf]", row.Module)
 	assert.Greater(t, float64(row.Self), 0.5*float64(named), "the rest is the system call and interrupts")
 	assert.InEpsilon(t, 100*float64(row.Self)/j.Samples.Possible, row.SelfPercent, 1e-6)
