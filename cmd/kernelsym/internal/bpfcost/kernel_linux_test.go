@@ -18,21 +18,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 const frequency = 4999
 
-// sample samples until ctx is done or enough says so, and returns the sources of rows, and the
-// share of samples that were lost.
-func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Batch, []Row) bool) (s Sources, share float64) {
+// gaps are what a busy machine takes from a table.
+type gaps struct{ lost, unnamed float64 } // shares of samples and of frames
+
+// sample samples until ctx is done or enough says so, and returns the sources of rows.
+func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Batch, []Row) bool) (Sources, gaps) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lost, all float64
 	throttled := 0
-	v := NewView(r, 0)
+	v, counts := NewView(r, 0), hot.NewCounts()
 	require.NoError(t, live.Run(ctx, live.Options{
 		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: kerneltest.Hertz(frequency), Interval: 500 * time.Millisecond,
 	}, func(b *live.Batch) {
@@ -42,7 +45,7 @@ func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Ba
 		throttled += b.Throttled
 		lost += float64(b.Lost)
 		all += float64(b.Lost) + float64(b.Kernel+b.User)
-		assert.NoError(t, v.Add(b))
+		assert.NoError(t, errors.Join(v.Add(b), counts.Add(b.Profiles)))
 		if enough(b, v.sources.Rows(ByTotal)) {
 			cancel()
 		}
@@ -51,7 +54,7 @@ func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Ba
 		t.Skip("the kernel takes fewer samples than it was asked for (kernel.perf_cpu_time_max_percent): shares are not tested")
 	}
 	assert.Empty(t, v.problems)
-	return v.sources, lost / max(all, 1)
+	return v.sources, gaps{lost / max(all, 1), 1 - float64(counts.Named)/max(float64(counts.Frames), 1)}
 }
 
 func idOf(t *testing.T, prog *ebpf.Program) uint32 {

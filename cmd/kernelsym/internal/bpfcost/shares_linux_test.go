@@ -70,17 +70,21 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 		t.Skip("an emulated machine takes far fewer samples than it was asked for: shares are not tested")
 	}
 	programs := knownPrograms(t)
-	const tries, mostStolen = 4, 50 * time.Millisecond
+	const tries, mostStolen, mostUnnamed = 4, 50 * time.Millisecond, 0.01
 	for try := 1; ; try++ {
 		before := stolen(t)
-		s, lost := sampleKnown(t, programs)
+		s, gaps := sampleKnown(t, programs)
 		took := stolen(t) - before
-		wrong := compareKnown(t, programs, s, lost)
+		wrong := compareKnown(t, programs, s, gaps.lost)
 		if len(wrong) == 0 {
 			return
 		}
-		require.True(t, took > mostStolen && try < tries, "%v", wrong)
-		t.Logf("sampling again: a hypervisor took %s: %v", took, wrong)
+		busy := fmt.Sprintf("a hypervisor took %s, and %.1f %% of frames had no name in time", took, 100*gaps.unnamed)
+		require.True(t, took > mostStolen || gaps.unnamed > mostUnnamed, "%s: %v", busy, wrong)
+		if try == tries {
+			t.Skipf("the machine is too busy (%s): shares are not tested", busy)
+		}
+		t.Logf("sampling again: %s: %v", busy, wrong)
 	}
 }
 
@@ -113,7 +117,7 @@ func runLong(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 }
 
 // sampleKnown runs programs while they are sampled.
-func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, lost float64) {
+func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, g gaps) {
 	t.Helper()
 	r, err := Open(t.Context(), "/proc", "/sys", true)
 	require.NoError(t, err)
@@ -126,7 +130,7 @@ func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, lost float6
 	defer load.Wait()
 	var ended atomic.Pointer[time.Time]
 	begun := false
-	s, lost = sample(ctx, t, r, func(b *live.Batch, _ []Row) bool {
+	s, g = sample(ctx, t, r, func(b *live.Batch, _ []Row) bool {
 		if b.Core != nil && !begun {
 			begun = true
 			load.Go(func() {
@@ -139,7 +143,7 @@ func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, lost float6
 		return at != nil && b.Start.After(*at)
 	})
 	require.NoError(t, ctx.Err())
-	return s, lost
+	return s, g
 }
 
 // compareKnown returns the programs of which too little or too much was sampled.
@@ -151,8 +155,12 @@ func compareKnown(t *testing.T, programs []*ebpf.Program, s Sources, lost float6
 	}
 	compared := 0
 	for i, p := range programs {
-		row, ok := rows[idOf(t, p)]
-		require.True(t, ok, "program %d was not sampled", i)
+		const enough = 30
+		row := rows[idOf(t, p)]
+		if row.Total == nil || row.Total.Samples < enough {
+			wrong = append(wrong, fmt.Sprintf("program %d has too few samples: %+v", i, row))
+			continue
+		}
 		assert.Equal(t, fmt.Sprintf("known_%02d", i), row.Name)
 		require.NotNil(t, row.Counted)
 		sampled := float64(row.Total.Samples+row.Interrupted.Samples) / frequency
@@ -173,7 +181,9 @@ func compareKnown(t *testing.T, programs []*ebpf.Program, s Sources, lost float6
 		}
 		assert.Equal(t, uint32(os.Getuid()), *row.UID)
 	}
-	assert.GreaterOrEqual(t, compared, len(programs)/2, "programs that have enough samples")
+	if compared < len(programs)/2 {
+		wrong = append(wrong, fmt.Sprintf("%d programs have enough samples", compared))
+	}
 	return wrong
 }
 
