@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/capability"
 	"github.com/stretchr/testify/assert"
@@ -33,6 +34,19 @@ func runTool(t *testing.T, caps []capability.Cap, args ...string) (stdout, stder
 		require.NoError(t, err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// runDoctor runs the built tool with those capabilities until the machine does not stand still while
+// symbols are read: then some can be missing, and doctor says so.
+func runDoctor(t *testing.T, caps []capability.Cap, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; {
+		stdout, stderr, code = runTool(t, caps, append([]string{"doctor"}, args...)...)
+		if !strings.Contains(stdout, "blind time") && !strings.Contains(stdout, "read budget") || time.Now().After(end) {
+			return stdout, stderr, code
+		}
+		t.Logf("checking again: %s", stdout)
+	}
 }
 
 // TestDoctorExitStatus runs the built tool with all rights that it can use, without
@@ -63,7 +77,7 @@ func TestDoctorExitStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, errs, code := runTool(t, tt.caps, append([]string{"doctor", "--output", "json"}, tt.args...)...)
+			out, errs, code := runDoctor(t, tt.caps, append([]string{"--output", "json"}, tt.args...)...)
 			var report struct {
 				Result   string
 				Findings []struct{ Check, Level, Found string }
@@ -74,7 +88,7 @@ func TestDoctorExitStatus(t *testing.T) {
 			assert.NotEmpty(t, report.Findings)
 			assert.Empty(t, errs)
 
-			out, errs, code = runTool(t, tt.caps, append([]string{"doctor"}, tt.args...)...)
+			out, errs, code = runDoctor(t, tt.caps, tt.args...)
 			assert.Equal(t, tt.code, code)
 			assert.Contains(t, out, "symbols: kallsyms")
 			assert.NotContains(t, out, "\x1b", "this is no terminal")

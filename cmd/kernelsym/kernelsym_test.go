@@ -49,6 +49,7 @@ func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 // TestUsageErrors verifies the exit status of each wrong command line, and that what is
 // wrong is said, once.
 func TestUsageErrors(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	for line, want := range map[string]string{
 		"doctr":                       `unknown command "doctr"`,
 		"doctr --output json":         `unknown command "doctr"`,
@@ -112,9 +113,11 @@ ffffffff81000090 T _ZN4core3fmt5write17h0123456789abcdefE
 ffffffff81000100 T _etext
 `
 
-// kernelTree returns the command line for a kernel whose symbol list is that.
+// kernelTree returns the command line for a kernel whose symbol list is that: the same in each
+// running kernel.
 func kernelTree(t *testing.T, list string) []string {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	root := t.TempDir()
 	for name, content := range map[string]string{
 		"proc/kallsyms":     list,
@@ -183,6 +186,7 @@ func TestLookupErrors(t *testing.T) {
 // TestLookupRunningKernel asks for the first address of every hundredth
 // function.
 func TestLookupRunningKernel(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)
 	names := kerneltest.ReadSymbols(t).Names
 	var stdin strings.Builder

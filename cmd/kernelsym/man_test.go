@@ -9,11 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 // TestMan verifies that each command has a page, except the hidden one, and that the pages depend
 // only on the commands and on SOURCE_DATE_EPOCH.
 func TestMan(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600") // 1 January 2026
 	write := func() map[string]string {
 		dir := filepath.Join(t.TempDir(), "man")

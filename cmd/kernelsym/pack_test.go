@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 func TestPackUsage(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	for line, want := range map[string]string{
 		"pack":                                    "give exactly one of: files, --release",
 		"pack vmlinux --release 6.12.0 -d d":      "give exactly one of: files, --release",
@@ -63,6 +65,7 @@ func TestPackRunningAndInfo(t *testing.T) {
 }
 
 func TestPackNamesWhatCannotBeRead(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	dir := t.TempDir()
 	_, errs, err := execute(t, "", "pack", "/nowhere/vmlinux", "-d", dir)
 	require.Error(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -21,9 +22,10 @@ const (
 )
 
 // writePack writes the pack that a writer made to a directory, under the name by which it is
-// found there, and returns the file's.
+// found there, and returns the file's: the same in each running kernel.
 func writePack(t *testing.T, dir, id string, w *pack.Writer) string {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	data, err := w.Bytes()
 	require.NoError(t, err)
 	name := filepath.Join(dir, id+pack.Ext)

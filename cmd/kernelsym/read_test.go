@@ -14,9 +14,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// profileFile writes a file as the file exporter does.
+// profileFile writes a file as the file exporter does: the same in each running kernel.
 func profileFile(t *testing.T, messages ...pprofile.Profiles) string {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	var lines []byte
 	for _, pd := range messages {
 		line, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(pd)
@@ -71,9 +72,6 @@ func TestFileErrors(t *testing.T) {
 		"text":           {"../../README.md", "../../README.md: this is text" + formats},
 		"program":        {os.Args[0], "this is a program" + formats},
 	} {
-		if name == "text" && kerneltest.InVM() {
-			continue // README.md is not in the virtual machine
-		}
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"top", "view"} {
 				_, _, err := execute(t, "", command, tt.file)

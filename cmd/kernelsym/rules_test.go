@@ -12,11 +12,14 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// everyCommand calls visit for each command that the tool has.
+// everyCommand calls visit for each command that the tool has: the same in each kernel.
 func everyCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	commands := newCommand().Commands()
 	require.Greater(t, len(commands), 7)
 	for _, cmd := range commands {
@@ -24,9 +27,10 @@ func everyCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
 	}
 }
 
-// wrong runs a command line that is wrong, and returns what is said about it.
+// wrong runs a command line that is wrong in each kernel, and returns what is said about it.
 func wrong(t *testing.T, args ...string) string {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	out, errs, err := execute(t, "", args...)
 	require.ErrorIs(t, err, errUsage, args)
 	assert.Empty(t, out, args)

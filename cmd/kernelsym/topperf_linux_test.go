@@ -5,6 +5,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -13,11 +15,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
@@ -31,29 +36,41 @@ func TestTopAgreesWithPerf(t *testing.T) {
 		t.Skip("perf is not installed: that shares are those of perf is not tested")
 	}
 	kerneltest.Busy(t)
-	const enough, most = 10000, 3.0 // samples, points
-	data := filepath.Join(t.TempDir(), "perf.data")
-	// With the same frequency the timers run in step: one always interrupts the other.
-	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1873",
-		"--no-buildid", "-o", data, "sleep", "20")
-	record.Env = append(os.Environ(), "HOME="+t.TempDir())
-	var said bytes.Buffer
-	record.Stderr = &said
-	require.NoError(t, record.Start())
-	j := topJSON(t, "--duration", "20s", "-F", "1999")
-	require.NoError(t, record.Wait(), said.String())
+	for try := 1; ; try++ {
+		j, addresses, disturbed := sampleWithPerf(t, perf)
+		if disturbed == "" && compareWithPerf(t, j, addresses, try == tries) {
+			return
+		}
+		if try == tries {
+			t.Skipf("the machine is too busy (%s): that shares are those of perf is not tested", disturbed)
+		}
+		t.Logf("sampling again: %s", cmp.Or(disturbed, "too much cannot be compared"))
+	}
+}
 
+// tries is how often the machine is sampled at most until it is not disturbed.
+const tries = 4
+
+// compareWithPerf compares the shares of functions, unless too much cannot be compared and this is
+// not the last try.
+func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (done bool) {
+	t.Helper()
 	starts := readFunctionStarts(t)
 	ours, theirs := make(map[uint64]float64), make(map[uint64]float64)
 	for _, f := range j.Functions {
 		ours[starts.of[f.Function]] += 100 * float64(f.Self) / float64(j.Samples.Kernel)
 	}
-	addresses := perfAddresses(t, perf, data)
 	for _, addr := range addresses {
 		theirs[starts.at(addr)] += 100 / float64(len(addresses))
 	}
-	require.GreaterOrEqual(t, j.Samples.Kernel, int64(enough))
-	require.GreaterOrEqual(t, len(addresses), enough)
+	// Names that several functions have, and code that is gone.
+	const mostLeftOut = 2.0 // percent
+	if !last && max(ours[0], theirs[0]) >= mostLeftOut {
+		return false
+	}
+	assert.Less(t, ours[0], mostLeftOut, "of top")
+	assert.Less(t, theirs[0], mostLeftOut, "of perf")
+	const most = 3.0 // points
 	worst, compared := 0.0, 0
 	for start, share := range theirs {
 		if start == 0 || share < 0.5 && ours[start] < 0.5 {
@@ -69,13 +86,56 @@ func TestTopAgreesWithPerf(t *testing.T) {
 		}
 	}
 	assert.Greater(t, compared, 10, "functions")
-	// Names that several functions have, and code that is gone.
-	const mostLeftOut = 2.0 // percent
-	assert.Less(t, ours[0], mostLeftOut, "of top")
-	assert.Less(t, theirs[0], mostLeftOut, "of perf")
 	kerneltest.Figure("not compared: %.2f %% of top's samples, %.2f %% of perf's", ours[0], theirs[0])
 	kerneltest.Figure("top and perf: %d (%d lost) and %d kernel samples, %d functions of 0.5 %% and more, largest difference %.2f points",
 		j.Samples.Kernel, *j.Samples.Lost, len(addresses), compared, worst)
+	return true
+}
+
+// sampleWithPerf samples the same time with top and with perf, and says what makes the shares
+// others, if anything.
+func sampleWithPerf(t *testing.T, perf string) (j hot.JSON, addresses []uint64, disturbed string) {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "perf.data")
+	// With the same frequency the timers run in step: one always interrupts the other.
+	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1873", "--no-buildid", "--no-bpf-event", "-o", data)
+	record.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var said bytes.Buffer
+	record.Stderr = &said
+	require.NoError(t, record.Start())
+	waitForRings(t, record.Process.Pid)
+	began := time.Now()
+	j = topJSON(t, "--duration", "15s", "-F", "1999")
+	took := time.Since(began).Seconds()
+	require.NoError(t, record.Process.Signal(syscall.SIGINT))
+	_ = record.Wait() // its status is that of the signal
+	addresses, lost := perfAddresses(t, perf, data)
+	const enough, mostApart, mostLost = 10000, 3.0, 0.01 // samples, seconds, of one
+	switch {
+	case addresses == nil:
+		disturbed = "perf script cannot read what perf record wrote"
+	case j.Samples.Kernel < enough || len(addresses) < enough:
+		disturbed = fmt.Sprintf("%d and %d samples are too few", j.Samples.Kernel, len(addresses))
+	case took-j.Seconds > mostApart:
+		disturbed = fmt.Sprintf("perf sampled for %.1f s, top for %.1f s", took, j.Seconds)
+	case lost || j.Samples.Throttled > 0 || float64(*j.Samples.Lost) > mostLost*float64(j.Samples.Kernel):
+		disturbed = "samples were lost"
+	}
+	return j, addresses, disturbed
+}
+
+// waitForRings waits until a process has opened perf events.
+func waitForRings(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
+		for _, fd := range fds {
+			if target, _ := os.Readlink(fd); strings.Contains(target, "perf_event") {
+				return true
+			}
+		}
+		return false
+	}, 5*time.Minute, 5*time.Millisecond)
 }
 
 // functionStarts are where functions of the core kernel, modules and BPF begin.
@@ -119,8 +179,9 @@ func (s *functionStarts) at(addr uint64) uint64 {
 	return s.sorted[i]
 }
 
-// perfAddresses returns the kernel addresses in perf's file but for those of the idle task.
-func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
+// perfAddresses returns the kernel addresses in perf's file but for those of the idle task, and
+// whether perf lost some.
+func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "pid,ip")
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
@@ -130,7 +191,7 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
 	// The kernel's records of BPF programs can be longer than perf expects, and programs were
 	// loaded by another test.
 	if err != nil && strings.Contains(said.String(), "failed to process type: 17") {
-		t.Skip("perf script cannot read what perf record wrote: that shares are those of perf is not tested")
+		return nil, true
 	}
 	require.NoError(t, err, said.String())
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
@@ -143,5 +204,5 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64) {
 		require.NoError(t, err)
 		list = append(list, addr)
 	}
-	return list
+	return list, strings.Contains(said.String(), " lost ")
 }

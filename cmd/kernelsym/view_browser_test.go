@@ -25,7 +25,7 @@ func browse(t *testing.T, url string) *element {
 	dir, err := os.MkdirTemp("", "kernelsym-chromium") //nolint:usetesting // Chromium's last child may still write there
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(dir) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var errs strings.Builder
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",

@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +22,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
-// startWatch starts the command. Its lines come as they are printed, and those of
-// errors; stop interrupts it, and it has to end well.
+// startWatch starts the command, and returns when it watches. Its lines come as they are printed,
+// and those of errors from the one on that says so; stop interrupts it, and it has to end well.
 func startWatch(t *testing.T, args ...string) (lines, errs <-chan string, stop func()) {
 	t.Helper()
 	out, printed := io.Pipe()
@@ -37,6 +39,8 @@ func startWatch(t *testing.T, args ...string) (lines, errs <-chan string, stop f
 		_, _ = printed.Close(), told.Close()
 	}()
 	all, warnings := linesOf(out), linesOf(errors)
+	begun := lineWith(t, warnings, "Watching: ")
+	assert.Regexp(t, `^Watching: \d+ modules? and \d+ BPF functions? are there now\. Ctrl-C ends it\.$`, begun)
 	return all, warnings, func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -58,15 +62,30 @@ func linesOf(r io.Reader) <-chan string {
 	return all
 }
 
-// TestWatchBegins verifies that it says at once what it prints, and what is there:
-// before anything comes or goes.
+// lineWith waits for a line that contains all of these.
+func lineWith(t *testing.T, lines <-chan string, parts ...string) string {
+	t.Helper()
+	limit := time.After(5 * time.Minute)
+	for {
+		select {
+		case line, ok := <-lines:
+			require.True(t, ok, "it ended without %q", parts)
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+				return line
+			}
+		case <-limit:
+			require.Fail(t, "there is no line", "with %q", parts)
+		}
+	}
+}
+
+// TestWatchBegins verifies that the heading is printed before anything comes or goes.
 func TestWatchBegins(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedBPF(t)
-	kerneltest.LoadBPF(t, kerneltest.SmallProgram("there", 1, 1))
-	lines, errs, stop := startWatch(t)
+	lines, _, stop := startWatch(t)
 	defer stop()
 	assert.True(t, strings.HasPrefix(<-lines, "TIME "))
-	assert.Regexp(t, `^Watching: \d+ modules? and [1-9]\d* BPF functions? are there now\. Ctrl-C ends it\.$`, <-errs)
 }
 
 // TestWatchRefused verifies that it says what is missing.
@@ -88,86 +107,71 @@ func TestWatchRefused(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// until loads and unloads a program until a line about it is there, as what is there
-// when the command starts is not printed.
-func until(t *testing.T, lines <-chan string, name string, wanted func(line string) bool) {
+// loadAndUnload loads a program, and unloads it when its line is printed. It returns the lines
+// about both.
+func loadAndUnload(t *testing.T, lines <-chan string, load, unload string) (loaded, unloaded string) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; {
-		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 1))
-		time.Sleep(20 * time.Millisecond) // what goes at once is no change
-		require.NoError(t, p.Close())
-		for {
-			select {
-			case line := <-lines:
-				if wanted(line) {
-					return
-				}
-				continue
-			case <-time.After(20 * time.Millisecond):
-			}
-			break
-		}
-	}
-	t.Fatal("the program is not printed")
+	prog := kerneltest.LoadBPF(t, kerneltest.Distinct(kerneltest.SmallProgram("watched", 1, 1), rand.Int32()))
+	info, err := prog.Info()
+	require.NoError(t, err)
+	name := "bpf_prog_" + info.Tag + "_watched"
+	loaded = lineWith(t, lines, name, load)
+	require.NoError(t, prog.Close())
+	return loaded, lineWith(t, lines, name, unload)
+}
+
+// watchedLine is a line of JSON.
+type watchedLine struct {
+	Time    time.Time         `json:"time"`
+	Event   string            `json:"event"`
+	Kind    string            `json:"kind"`
+	Address string            `json:"address"`
+	Bytes   int               `json:"bytes"`
+	Name    string            `json:"name"`
+	Program int               `json:"program_id"`
+	Delay   *float64          `json:"delay_ms"`
+	Process *procname.Process `json:"process"`
 }
 
 func TestWatchJSON(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	lines, _, stop := startWatch(t, "--output", "json")
 	defer stop()
-	for _, event := range []string{"load", "unload"} {
-		until(t, lines, "watched", func(line string) bool {
-			var got struct {
-				Time    time.Time `json:"time"`
-				Event   string    `json:"event"`
-				Kind    string    `json:"kind"`
-				Address string    `json:"address"`
-				Bytes   int       `json:"bytes"`
-				Name    string    `json:"name"`
-				Program int       `json:"program_id"`
-				Delay   float64   `json:"delay_ms"`
-				Process *procname.Process
-			}
-			require.NoError(t, json.Unmarshal([]byte(line), &got))
-			if !strings.HasSuffix(got.Name, "_watched") || got.Event != event {
-				return false
-			}
-			assert.Equal(t, "bpf", got.Kind)
-			assert.Regexp(t, "^0xffff[0-9a-f]{12}$", got.Address)
-			assert.Positive(t, got.Bytes)
-			assert.Positive(t, got.Program)
-			assert.Positive(t, got.Delay)
-			assert.WithinDuration(t, time.Now(), got.Time, time.Minute)
-			if event == "unload" {
-				assert.Nil(t, got.Process, "it is not certain")
-			} else if assert.NotNil(t, got.Process) {
-				assert.Equal(t, uint32(os.Getpid()), got.Process.PID)
-				assert.NotEmpty(t, got.Process.Name)
-			}
-			return true
-		})
+	var loaded, unloaded watchedLine
+	for end := time.Now().Add(5 * time.Minute); ; {
+		load, unload := loadAndUnload(t, lines, `"event":"load"`, `"event":"unload"`)
+		loaded, unloaded = watchedLine{}, watchedLine{}
+		require.NoError(t, json.Unmarshal([]byte(load), &loaded))
+		require.NoError(t, json.Unmarshal([]byte(unload), &unloaded))
+		if loaded.Delay != nil && unloaded.Delay != nil {
+			break
+		}
+		require.True(t, time.Now().Before(end), "%s\n%s", load, unload)
+		t.Log("again: without a delay, a record of the kernel was lost, and with it who loaded the program")
 	}
+	for _, line := range []watchedLine{loaded, unloaded} {
+		assert.Equal(t, "bpf", line.Kind)
+		assert.Regexp(t, "^0xffff[0-9a-f]{12}$", line.Address)
+		assert.Positive(t, line.Bytes)
+		assert.Positive(t, line.Program)
+		assert.Positive(t, *line.Delay)
+		assert.WithinDuration(t, time.Now(), line.Time, 10*time.Minute)
+	}
+	assert.Nil(t, unloaded.Process, "it is not certain")
+	require.NotNil(t, loaded.Process)
+	assert.Equal(t, uint32(os.Getpid()), loaded.Process.PID)
+	assert.NotEmpty(t, loaded.Process.Name)
 }
 
 func TestWatchText(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedBPF(t)
 	lines, _, stop := startWatch(t, "--wide")
 	defer stop()
-	header := ""
-	until(t, lines, "printed", func(line string) bool {
-		if header == "" {
-			header = line
-			assert.True(t, strings.HasPrefix(line, "TIME "))
-		}
-		if !strings.HasSuffix(line, "_printed") || strings.Fields(line)[1] != "load" {
-			return false
-		}
-		for i, title := range strings.Fields(header) {
-			assert.NotEmpty(t, strings.Fields(line)[i], title)
-		}
-		assert.Equal(t, strings.Index(header, "NAME"), strings.Index(line, "bpf_prog_"), "the columns are aligned")
-		return true
-	})
+	header := lineWith(t, lines, "TIME ")
+	line, _ := loadAndUnload(t, lines, " load ", " unload ")
+	assert.Len(t, strings.Fields(line), len(strings.Fields(header)), "%s\n%s", header, line)
+	assert.Equal(t, strings.Index(header, "NAME"), strings.Index(line, "bpf_prog_"), "the columns are aligned")
 }
 
 func TestWatchErrors(t *testing.T) {

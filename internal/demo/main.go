@@ -89,7 +89,7 @@ func check(ctx context.Context) error {
 }
 
 // grace is the time that the collector has to end when it is told to.
-const grace = 15 * time.Second
+const grace = time.Minute
 
 // collect runs the collector while it makes load.
 func collect(ctx context.Context, o options) error {

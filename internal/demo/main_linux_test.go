@@ -13,6 +13,7 @@ import (
 
 // TestRunWithoutPrivilege names all that is missing, and how to get it.
 func TestRunWithoutPrivilege(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		err := run(t.Context(), options{})

@@ -11,9 +11,9 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"google.golang.org/grpc"
@@ -113,8 +113,8 @@ func (c *container) metrics() string {
 	return c.get(8888, "/metrics")
 }
 
-// checkHealth does what the kubelet's probes do, and compares the status of the
-// processor.
+// checkHealth does what the kubelet's probes do, and waits for a status of the processor: what
+// could not be read of a busy kernel is read again.
 func (c *container) checkHealth(m *manifest, status, why string) {
 	c.t.Helper()
 	spec := collectorOf(c.t, m.pods()["kernelsym"].Spec)
@@ -123,11 +123,16 @@ func (c *container) checkHealth(m *manifest, status, why string) {
 		require.GreaterOrEqual(c.t, i, 0, "a port of that name")
 		c.get(int(spec.Ports[i].ContainerPort), probe.HTTPGet.Path)
 	}
-	all, err := otelcol.ReadStatus(c.t.Context(), c.httpClient(), "127.0.0.1:13133")
-	require.NoError(c.t, err)
-	got := all.Of("pipeline:profiles", "processor:kernelsym")
-	assert.Equal(c.t, status, got.Status)
-	assert.Contains(c.t, got.Error, why)
+	c.eventually("the status is "+status, func() error {
+		all, err := otelcol.ReadStatus(c.t.Context(), c.httpClient(), "127.0.0.1:13133")
+		if err != nil {
+			return err
+		}
+		if got := all.Of("pipeline:profiles", "processor:kernelsym"); got.Status != status || !strings.Contains(got.Error, why) {
+			return fmt.Errorf("it is %+v", got)
+		}
+		return nil
+	})
 }
 
 // sources returns the metric source_up.

@@ -5,6 +5,7 @@ package deploytest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -36,14 +37,10 @@ func coreFunctions(t *testing.T) (addresses []uint64, names []string) {
 // program loads a program and returns where it is, and the kernel's name for it.
 func program(t *testing.T, name string) (address uint64, symbol string) {
 	t.Helper()
-	address = kerneltest.CodeOf(t, kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 5)))[0].Start
-	for _, part := range kerneltest.ReadParts(t) {
-		if part.Addr == address {
-			return address, part.Name
-		}
-	}
-	t.Fatalf("the kernel lists no symbol for %s", name)
-	return 0, ""
+	prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 5))
+	info, err := prog.Info()
+	require.NoError(t, err)
+	return kerneltest.CodeOf(t, prog)[0].Start, "bpf_prog_" + info.Tag + "_" + name
 }
 
 // TestContainer runs the agent of each manifest in a container that is made of it
@@ -80,7 +77,12 @@ func TestContainer(t *testing.T) {
 			} else {
 				l.checkHealth(m, "StatusOK", "")
 			}
-			assert.Equal(t, want, l.sources())
+			l.eventually("the sources are as they should be", func() error {
+				if up := l.sources(); !maps.Equal(want, up) {
+					return fmt.Errorf("%v are not %v", up, want)
+				}
+				return nil
+			})
 			l.checkRights(m, rightsOf(name))
 			for _, metric := range usedMetrics(t) {
 				if strings.Contains(metric, "_kernelsym_pack") {

@@ -80,7 +80,7 @@ func (term *Terminal) Output() string {
 // WaitFor waits until the condition holds for the output.
 func (term *Terminal) WaitFor(what string, condition func(output string) bool) {
 	term.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if condition(term.Output()) {
 			return
 		}

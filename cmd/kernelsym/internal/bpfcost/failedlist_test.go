@@ -56,7 +56,7 @@ func TestCountAfterFailedLists(t *testing.T) {
 	} {
 		for length, want := range map[time.Duration][]uint64{0: tt.all, 2 * time.Second: tt.two} {
 			kernel := &moody{programs: programs{1: {}}}
-			r := newRegistry(t.TempDir(), kernel)
+			r := newRegistry(t, t.TempDir(), kernel)
 			r.counting = nothing{}
 			if tt.atStart {
 				kernel.err = bpf.ErrPermission

@@ -19,6 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
@@ -45,7 +46,10 @@ func (p programs) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 	return nil, bpf.ErrGone
 }
 
-func newRegistry(procfs string, p Programs) *Registry {
+// newRegistry returns a registry of a kernel with those programs: the same in each running kernel.
+func newRegistry(t *testing.T, procfs string, p Programs) *Registry {
+	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	return &Registry{processes: procname.In(procfs), stop: func() {}, programs: p, known: make(map[uint32]Details)}
 }
 
@@ -73,7 +77,7 @@ func TestRegistryRemembersProgramsThatAreGone(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(procfs, pid, "status"), []byte("NSpid:\t"+pid+"\n"), 0o600))
 	require.NoError(t, os.Symlink(pid, filepath.Join(procfs, "self")))
 	kernel := programs{3: {Name: "there", Type: 6, Creator: 1000, Stats: bpf.Stats{Runs: 5, RunTime: 50}}}
-	r := newRegistry(procfs, kernel)
+	r := newRegistry(t, procfs, kernel)
 	reading := list(t, r)
 	assert.Equal(t, map[uint32]bpf.Stats{3: {Runs: 5, RunTime: 50}}, reading.Stats)
 
@@ -107,7 +111,7 @@ func (r refusing) Program(uint32, bpf.Want) (*bpf.Program, error) { return nil, 
 
 // TestRegistryWithoutPrivilege: nothing is said to be gone that was only not shown.
 func TestRegistryWithoutPrivilege(t *testing.T) {
-	r := newRegistry(t.TempDir(), refusing{bpf.ErrPermission})
+	r := newRegistry(t, t.TempDir(), refusing{bpf.ErrPermission})
 	r.note([]perfring.Record{load(4, 77)})
 	reading, err := r.List()
 	require.ErrorIs(t, err, bpf.ErrPermission)
@@ -125,7 +129,7 @@ func TestRegistryWithoutPrivilege(t *testing.T) {
 }
 
 func TestRegistryForgetsWhatIsGone(t *testing.T) {
-	r := newRegistry(t.TempDir(), programs{1: {}})
+	r := newRegistry(t, t.TempDir(), programs{1: {}})
 	for id := range uint32(maxKnown + 1) {
 		r.known[id+2] = Details{}
 	}
@@ -136,7 +140,7 @@ func TestRegistryForgetsWhatIsGone(t *testing.T) {
 
 // TestRegistryIsBounded, also without any list.
 func TestRegistryIsBounded(t *testing.T) {
-	r := newRegistry(t.TempDir(), programs{})
+	r := newRegistry(t, t.TempDir(), programs{})
 	for id := range uint32(maxKnown + 10) {
 		r.note([]perfring.Record{load(id+1, perfring.NoTask)})
 		_, ok := r.known[id+1]
@@ -156,7 +160,7 @@ func (b *broken) Close() error                        { b.closed = true; return 
 
 // TestRegistryThatPanics: it is said, in one line, and the process goes on.
 func TestRegistryThatPanics(t *testing.T) {
-	r, ring := newRegistry(t.TempDir(), programs{}), new(broken)
+	r, ring := newRegistry(t, t.TempDir(), programs{}), new(broken)
 	r.watch(t.Context(), ring)
 	assert.True(t, ring.closed)
 	assert.Equal(t, []string{
@@ -182,7 +186,7 @@ func (b *busy) Close() error           { return nil }
 func TestRefreshesAreRare(t *testing.T) {
 	const wakes = 100_000
 	ring := &busy{wakes: wakes}
-	newRegistry(t.TempDir(), programs{}).watch(t.Context(), ring)
+	newRegistry(t, t.TempDir(), programs{}).watch(t.Context(), ring)
 	assert.Positive(t, ring.refreshes)
 	assert.Less(t, ring.refreshes, wakes/10)
 }

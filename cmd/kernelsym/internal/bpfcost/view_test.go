@@ -42,7 +42,7 @@ type stack = []rewritetest.Frame
 func viewOf(t *testing.T, length time.Duration) *View {
 	t.Helper()
 	kernel := programs{1: {Name: "main", Type: 6, Creator: 1000}, 7: {Name: "unseen", Type: 2}}
-	r := newRegistry(t.TempDir(), kernel)
+	r := newRegistry(t, t.TempDir(), kernel)
 	r.counting = nothing{}
 	r.known[2] = Details{Name: "other", LoadedBy: &procname.Process{PID: 42, Name: "agent"}}
 	v := NewView(r, length)
@@ -103,7 +103,7 @@ func TestViewOfAWhile(t *testing.T) {
 }
 
 func TestViewBeforeTheFirstBatch(t *testing.T) {
-	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
 	assert.Empty(t, v.Rows(ByTotal))
 	encoded, err := json.Marshal(v.JSON(0))
@@ -113,7 +113,7 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 
 // TestViewWithoutStatistics has no columns of what the kernel counts, and no order by it.
 func TestViewWithoutStatistics(t *testing.T) {
-	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	b := batchOf(101, stack{helper, a})
 	b.Core = &symtab.Image{Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}
 	require.NoError(t, v.Add(b))
@@ -149,7 +149,7 @@ func TestJSON(t *testing.T) {
 // TestViewBeforeTheSymbols: what was sampled before the kernel's symbols are known does not
 // count, neither as time.
 func TestViewBeforeTheSymbols(t *testing.T) {
-	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 0)
+	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	early := batchOf(101, stack{helper, a})
 	early.Core = nil
 	require.NoError(t, v.Add(early))
@@ -165,7 +165,7 @@ func TestViewBeforeTheSymbols(t *testing.T) {
 // TestProblems: lost samples, throttling, names that cannot be had. They count as long as
 // their batch does.
 func TestProblems(t *testing.T) {
-	v := NewView(newRegistry(t.TempDir(), programs{1: {}}), 2*time.Second)
+	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 2*time.Second)
 	for second := int64(101); second <= 102; second++ {
 		b := batchOf(second, stack{helper, a})
 		b.Lost, b.Throttled, b.Missing = 7, 1, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")

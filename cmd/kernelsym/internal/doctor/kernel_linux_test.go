@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/capability"
 	"github.com/stretchr/testify/assert"
@@ -23,12 +25,28 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
+// runUndisturbed checks this machine until it does not stand still while symbols are read: then some
+// can be missing, and doctor says so.
+func runUndisturbed(t *testing.T) Report {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); ; {
+		r := Run(t.Context(), "/proc", "/sys", "")
+		i := slices.IndexFunc(r.Findings, func(f Finding) bool {
+			return f.Check == "blind time" || strings.Contains(f.Found, "read budget")
+		})
+		if i < 0 || time.Now().After(end) {
+			return r
+		}
+		t.Logf("checking again: %s: %s", r.Findings[i].Check, r.Findings[i].Found)
+	}
+}
+
 // TestRunningKernel checks this machine with all rights: what the tests of the
 // sources need, doctor finds.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_doctor", 814, 0))
-	r := Run(t.Context(), "/proc", "/sys", "")
+	r := runUndisturbed(t)
 	for _, check := range []string{
 		"kernel", "capabilities", perfCheck, eventsCheck, "clocks", "symbols: kallsyms", "symbols: modules", "symbols: bpf",
 	} {
@@ -161,6 +179,7 @@ func TestLimited(t *testing.T) {
 
 // TestMountedElsewhere checks this kernel by the files of other directories.
 func TestMountedElsewhere(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)
 	root := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", filepath.Join(root, "p")))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -68,9 +69,10 @@ var healthy = map[string]string{
 }
 
 // machineWith returns a machine with those files in place of the healthy ones;
-// "-" removes a file.
+// "-" removes a file. It is the same in each running kernel.
 func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	t.Helper()
+	kerneltest.SameInEachKernel(t)
 	all := maps.Clone(healthy)
 	maps.Copy(all, files)
 	root := t.TempDir()

@@ -62,8 +62,8 @@ func (b *Batch) Possible() float64 {
 var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
 // readyWithin is how long the first batch waits for names at most. That takes some ten
-// milliseconds, on a busy machine more; without them, there would be nothing to show.
-const readyWithin = 10 * time.Second
+// milliseconds, on a busy machine seconds; without them, there would be nothing to show.
+const readyWithin = 30 * time.Second
 
 // Run samples until ctx is done and calls visit with each batch; then it returns nil. It
 // starts no goroutine that outlives it.

@@ -29,7 +29,7 @@ func options() Options {
 // run samples until a batch is wanted no more.
 func run(t *testing.T, o Options, more func(*Batch) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	done := false
 	require.NoError(t, Run(ctx, o, func(b *Batch) {
@@ -61,7 +61,7 @@ func TestProgramThatIsGone(t *testing.T) {
 	loop := func(n int32) string {
 		prog, err := kerneltest.NewBPF(kerneltest.LoopProgram("kernelsym_gone", n, 7))
 		require.NoError(t, err)
-		kerneltest.RunBPF(t, prog, 10000)
+		kerneltest.RunBPF(t, prog, uint32(kerneltest.Sized(10000, 2000)))
 		info, err := prog.Info()
 		require.NoError(t, err)
 		require.NoError(t, prog.Close())
@@ -85,6 +85,7 @@ func TestProgramThatIsGone(t *testing.T) {
 
 // TestBatch: what a batch says of its interval covers it.
 func TestBatch(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
 	kerneltest.NeedAddresses(t)
 	kerneltest.Busy(t)
@@ -111,6 +112,7 @@ func TestBatch(t *testing.T) {
 
 // TestCPUsWithoutSysfs: how many CPUs are sampled is known also there.
 func TestCPUsWithoutSysfs(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
 	online, err := perfring.OnlineCPUs("/sys")
 	require.NoError(t, err)
@@ -147,6 +149,7 @@ func TestFilter(t *testing.T) {
 
 // TestWithoutPrivilege: the error says what to grant.
 func TestWithoutPrivilege(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		err := Run(t.Context(), options(), func(*Batch) { t.Error("a batch") })

@@ -69,6 +69,7 @@ func TestRunningWithoutAddressesSaysWhatToGrant(t *testing.T) {
 
 // TestRunningKernel compares the packs of the kernel that runs here with its tables.
 func TestRunningKernel(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)
 	out := t.TempDir()
 	_, err := packer.Running(t.Context(), "/proc", "/sys", packer.Options{Dir: out})
