@@ -54,7 +54,12 @@ func (tr *truth) forTest(t *testing.T) {
 		clear(tr.verdicts)
 	}
 	reset(t)
-	t.Cleanup(func() { reset(was) })
+	t.Cleanup(func() {
+		tr.mu.Lock()
+		assert.Empty(t, tr.wrong) // also of a test that was skipped
+		tr.mu.Unlock()
+		reset(was)
+	})
 }
 
 // Where these metrics grow, frames have no names.
