@@ -176,7 +176,9 @@ func (o old) testFilters(t *testing.T, tr *truth) {
 	tr.send(rows)
 	tr.sendUndated(labeled("no timestamp", rows))
 	tr.report()
-	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
+	t.Logf("%d frames of filters that lie behind programs", n)
+	// Before 5.18, programs have pages of their own; elsewhere, other tests have programs, too.
+	if kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
 		assert.Positive(t, n, "filters lie behind programs")
 	}
 }

@@ -170,7 +170,8 @@ func testTruthFilterBehindTrampoline(t *testing.T, tr *truth) {
 	tr.send(all)
 	tr.sendUndated(labeled("no timestamp", all))
 	tr.report()
-	if !kerneltest.OlderThan(t, 6, 8) {
+	t.Logf("%d filters lie behind trampolines", found)
+	if kerneltest.InVM() && !kerneltest.OlderThan(t, 6, 8) { // elsewhere, other tests have programs, too
 		assert.Positive(t, found, "filters lie behind trampolines")
 	}
 }
