@@ -72,7 +72,7 @@ func TestChurn(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(10 * time.Millisecond):
+				case <-time.After(20 * time.Millisecond):
 					pass(t, p, l)
 				}
 			}
@@ -100,7 +100,7 @@ func TestChurn(t *testing.T) {
 // the source knows.
 func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 	t.Helper()
-	const cycles = 150
+	const cycles = 50
 	modules := []string{"veth", "dummy", "ifb", "nlmon", "macvlan"}
 	var loaded []*load
 	for i := range cycles {

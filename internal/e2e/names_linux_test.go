@@ -61,7 +61,7 @@ func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 	files := []string{filepath.Join(dir, "relative.json"), filepath.Join(dir, "keep.json")}
 	sent := waitForSymbols(c, k, overGRPC(endpoint), files[0])
 
-	all := kerneltest.Sized(1000, 200)
+	all := kerneltest.Sized(1000, 100)
 	was := make(map[uint64]string)
 	again := 0
 	for round := 0; round < 2 || round < 10 && again == 0; round++ {
@@ -81,14 +81,11 @@ func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 		named := make(map[string]bool)
 		c.eventually("all programs have had their names", func() error { // what was loaded just now is not certain
 			sent = sendNamed(c, endpoint, files, programs, sent)
-			return checkNamed(t, files, programs, named)
+			return checkNamed(c, files, programs, named)
 		})
 		for _, p := range programs {
 			require.NoError(t, p.prog.Close())
 		}
-	}
-	for _, file := range files {
-		exported(t, file) // checks all together
 	}
 	t.Logf("%d programs at a time, at %d addresses, of which %d had another one before", all, len(was), again)
 	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
@@ -118,22 +115,22 @@ func sendNamed(c *collector, endpoint string, files []string, programs []namedPr
 
 // checkNamed compares the names in the last messages, and notes which samples had one. Its
 // error is that some have not had any so far.
-func checkNamed(t *testing.T, files []string, programs []namedProgram, named map[string]bool) error {
-	t.Helper()
+func checkNamed(c *collector, files []string, programs []namedProgram, named map[string]bool) error {
+	c.t.Helper()
 	messages := (len(programs) + programsPerMessage - 1) / programsPerMessage
 	all := 0
 	for _, file := range files {
-		out := exported(t, file)
+		out := c.exported(file) // checks all together
 		var samples []rewritetest.Sample
 		for _, pd := range out[len(out)-messages:] {
 			samples = append(samples, rewritetest.Samples(pd)...)
 		}
-		require.Len(t, samples, 4*len(programs))
+		require.Len(c.t, samples, 4*len(programs))
 		all += len(samples)
 		for i, s := range samples {
 			f := s.Stack[len(s.Stack)-1]
 			if len(f.Lines) > 0 {
-				require.Equal(t, programs[i/4].symbol, f.Lines[0].System, "%+v", f)
+				require.Equal(c.t, programs[i/4].symbol, f.Lines[0].System, "%+v", f)
 				named[fmt.Sprint(file, i)] = true
 			}
 		}

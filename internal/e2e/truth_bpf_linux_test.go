@@ -3,12 +3,9 @@
 package e2e
 
 import (
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
@@ -22,23 +19,64 @@ func needTruth(t *testing.T) {
 	kerneltest.NeedBPF(t)
 }
 
-// TestTruthPlain runs programs one after the other at addresses that are used again.
+// old is what was there before the collector started.
+type old struct {
+	programs []program
+	filters  []*socketFilter
+}
+
+// loadOld loads programs, and classic filters right behind small programs.
+func loadOld(t *testing.T, programs int) old {
+	t.Helper()
+	o := old{programs: loadSome(t, 0, programs)}
+	fillHoles(t)
+	for n := range kerneltest.Sized(20, 10) {
+		loadKnown(t, kerneltest.SmallProgram("truth_small", int32(n), 0))
+		o.filters = append(o.filters, attachClassic(t))
+	}
+	return o
+}
+
+// TestTruth has one collector for all that follows, as it takes long to start in a virtual
+// machine: with what was there before it, and then with what comes and goes.
+func TestTruth(t *testing.T) {
+	needTruth(t)
+	o := loadOld(t, kerneltest.Sized(2000, 40))
+	tr := startWhole(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *truth)
+	}{
+		{"Start", o.testStart},
+		{"ManyPrograms", o.testManyPrograms},
+		{"FilterBehindProgram", o.testFilters},
+		{"Plain", testTruthPlain},
+		{"FiltersAmongPrograms", testTruthFiltersAmongPrograms},
+		{"FilterOfThread", testTruthFilterOfThread},
+		{"Nameless", testTruthNameless},
+		{"FirstBytes", testTruthFirstBytes},
+		{"Trampolines", testTruthTrampolines},
+		{"FilterBehindTrampoline", testTruthFilterBehindTrampoline},
+		{"CPUs", testTruthCPUs},
+		{"Stopped", testTruthStopped},
+		{"Reload", testTruthReload},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, tr) })
+	}
+}
+
+// testTruthPlain runs programs one after the other at addresses that are used again.
 // Their samples are sent while the program is there, when it is gone, and in the end.
 // All frames have the right name.
-func TestTruthPlain(t *testing.T) {
-	needTruth(t)
-	tr, s := startWhole(t), startSampler(t)
-	first := loadNth(t, 1<<20)
-	tr.waitUntilNamed(s, first)
-	first.close(t)
-
+func testTruthPlain(t *testing.T, tr *truth) {
+	s := tr.begin(t)
 	addresses := make(map[uint64]bool)
 	var last []knownRow
-	rounds := kerneltest.Sized(500, 30)
+	rounds, samples := kerneltest.Sized(500, 30), kerneltest.Sized(40, 5)
 	for n := range rounds {
 		p := loadNth(t, n)
 		addresses[p.code.Start] = true
-		rows := s.run(p, "plain", 40)
+		rows := s.run(p, "plain", samples)
 		switch n % 3 {
 		case 0:
 			tr.send(rows)
@@ -57,29 +95,22 @@ func TestTruthPlain(t *testing.T) {
 	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
 		assert.Less(t, len(addresses), rounds, "addresses are used again")
 	}
-	assert.GreaterOrEqual(t, tr.of("plain").right+tr.of("plain").unnamed, 40*rounds)
+	assert.GreaterOrEqual(t, tr.of("plain").right+tr.of("plain").unnamed, samples*rounds)
 	tr.allNamed("plain")
 }
 
-// TestTruthManyPrograms has many programs that were there before the collector started,
-// and many that came after.
-func TestTruthManyPrograms(t *testing.T) {
-	needTruth(t)
-	s := startSampler(t)
-	programs := kerneltest.Sized(2000, 80)
-	before := make([]program, programs)
-	for n := range before {
-		before[n] = loadNth(t, n)
-	}
-	tr := startWhole(t)
-	tr.waitUntilNamed(s, before[programs-1])
+// testManyPrograms has many programs that were there before the collector started, and as
+// many that came after.
+func (o old) testManyPrograms(t *testing.T, tr *truth) {
+	s := tr.begin(t)
+	samples := kerneltest.Sized(10, 3)
 	var last []knownRow
-	for n := range programs {
-		p := loadNth(t, programs+n)
+	for n, before := range o.programs {
+		p := loadNth(t, len(o.programs)+n)
 		if n%2 == 0 {
-			tr.send(append(s.run(p, "after, sent at once", 10), s.run(before[n], "before, sent at once", 10)...))
+			tr.send(append(s.run(p, "after, sent at once", samples), s.run(before, "before, sent at once", samples)...))
 		} else {
-			last = append(append(last, s.run(before[n], "before", 10)...), s.run(p, "after", 10)...)
+			last = append(append(last, s.run(before, "before", samples)...), s.run(p, "after", samples)...)
 		}
 	}
 	tr.send(last)
@@ -87,22 +118,10 @@ func TestTruthManyPrograms(t *testing.T) {
 	kinds := []string{"before", "after", "before, sent at once", "after, sent at once"}
 	for _, kind := range kinds {
 		v := tr.of(kind)
-		assert.GreaterOrEqual(t, v.right+v.unnamed, 5*programs, kind)
+		assert.GreaterOrEqual(t, v.right+v.unnamed, samples*(len(o.programs)/2), kind)
 	}
 	tr.allNamed(kinds...)
-}
-
-// metric returns the value of a metric of the source of BPF programs, or of all sources, 0
-// if it has none.
-func (tr *truth) metric(name string) (value float64) {
-	tr.t.Helper()
-	for _, line := range scrape(tr.t, tr.metrics) {
-		if strings.HasPrefix(line, "otelcol_processor_kernelsym_"+name) &&
-			(strings.Contains(line, `source="bpf"`) || !strings.Contains(line, `source="`)) {
-			var err error
-			value, err = strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
-			require.NoError(tr.t, err)
-		}
+	for _, p := range o.programs {
+		p.close(t)
 	}
-	return value
 }

@@ -165,60 +165,43 @@ func withoutAdmin(cmd *exec.Cmd) error {
 	})...)
 }
 
-// TestTruthFilterBehindProgram has classic filters right behind small programs when the
-// collector starts. Without CAP_SYS_ADMIN it may not list programs, so that it does not
-// know how long they are.
-func TestTruthFilterBehindProgram(t *testing.T) {
-	needTruth(t)
-	for name, start := range map[string]func(*exec.Cmd) error{
-		"all capabilities": (*exec.Cmd).Start, "no CAP_SYS_ADMIN": withoutAdmin,
-	} {
-		t.Run(name, func(t *testing.T) {
-			x, s := text{kerneltest.ReadSymbols(t)}, startSampler(t)
-			fillHoles(t)
-			const wanted = 10
-			var all []*socketFilter
-			for found := 0; found < wanted && len(all) < 10*wanted; {
-				loadKnown(t, kerneltest.SmallProgram("truth_small", int32(len(all)), 0))
-				f := attachClassic(t)
-				found += behind(f.sample(s, x, "filter", 1)[:1], kerneltest.ReadParts(t), "bpf_prog_", "filter")
-				all = append(all, f)
-				if len(all) == wanted && kerneltest.OlderThan(t, 5, 18) { // programs have pages of their own
-					break
-				}
-			}
-			tr := startTruth(t, start)
-			tr.waitUntilNamed(s, loadNth(t, 1<<20))
-			var rows []knownRow
-			for _, f := range all {
-				rows = append(rows, f.sample(s, x, "filter", kerneltest.Sized(30, 10))...)
-			}
-			n := behind(rows, kerneltest.ReadParts(t), "bpf_prog_", "filter behind a program")
-			tr.send(rows)
-			tr.sendUndated(labeled("no timestamp", rows))
-			tr.report()
-			if !kerneltest.OlderThan(t, 5, 18) {
-				assert.GreaterOrEqual(t, n, wanted, "filters lie behind programs")
-			}
-		})
+// testFilters samples the filters.
+func (o old) testFilters(t *testing.T, tr *truth) {
+	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
+	var rows []knownRow
+	for _, f := range o.filters {
+		rows = append(rows, f.sample(s, x, "filter", kerneltest.Sized(30, 4))...)
+	}
+	n := behind(rows, kerneltest.ReadParts(t), "bpf_prog_", "filter behind a program")
+	tr.send(rows)
+	tr.sendUndated(labeled("no timestamp", rows))
+	tr.report()
+	t.Logf("%d frames of filters that lie behind programs", n)
+	// Before 5.18, programs have pages of their own; elsewhere, other tests have programs, too.
+	if kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
+		assert.Positive(t, n, "filters lie behind programs")
 	}
 }
 
-// TestTruthFiltersAmongPrograms has classic filters and programs at the same addresses,
-// one after the other, and sends their samples with and without timestamps.
-func TestTruthFiltersAmongPrograms(t *testing.T) {
+// TestTruthFilterBehindProgram has classic filters right behind small programs when a
+// collector starts that may not list programs, so that it does not know how long they are.
+func TestTruthFilterBehindProgram(t *testing.T) {
 	needTruth(t)
-	tr, s, x := startWhole(t), startSampler(t), text{kerneltest.ReadSymbols(t)}
+	o := loadOld(t, 0)
+	o.testFilters(t, startTruth(t, withoutAdmin))
+}
+
+// testTruthFiltersAmongPrograms has classic filters and programs at the same addresses,
+// one after the other, and sends their samples with and without timestamps.
+func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
+	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	fillHoles(t)
-	tr.waitUntilNamed(s, loadNth(t, 1<<20))
-	shortly := time.Duration(kerneltest.Sized(50, 500)) * time.Millisecond
 	var loads []lifetime
 	var all []knownRow
 	deadline := time.Now().Add(otelcol.Patience)
-	for n := 0; n < kerneltest.Sized(200, 15) || reused(all, loads, shortly) == 0; n++ {
-		if time.Now().After(deadline) {
-			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
-			if !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
+	for n := 0; n < kerneltest.Sized(200, 10) || reused(all, loads, reusedSoon) == 0; n++ {
+		if time.Now().After(deadline) && reused(all, loads, reusedSoon) == 0 {
+			if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
 				t.Fatal("no filter takes the place of a program")
 			}
 			break
@@ -228,7 +211,7 @@ func TestTruthFiltersAmongPrograms(t *testing.T) {
 		programs := s.run(p, "program", 5)
 		loads = append(loads, p.closeSince(t, from))
 		f := attachClassic(t)
-		filters := f.sample(s, x, "filter", 10)
+		filters := f.sample(s, x, "filter", kerneltest.Sized(10, 5))
 		f.close(t)
 		if n%2 == 0 {
 			tr.send(append(slices.Clone(programs), filters...))
@@ -239,6 +222,6 @@ func TestTruthFiltersAmongPrograms(t *testing.T) {
 	tr.send(labeled("sent in the end", all))
 	tr.sendUndated(labeled("no timestamp", all))
 	tr.report()
-	t.Logf("%d frames of filters at addresses that a program had just before or after", reused(all, loads, shortly))
+	logReused(t, all, loads)
 	tr.allNamed("program", "program, sent in the end")
 }

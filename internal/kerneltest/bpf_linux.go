@@ -144,7 +144,7 @@ func ReadParts(t testing.TB) (symbols []PartSymbol) {
 	defer f.Close()
 	for scanner := bufio.NewScanner(f); scanner.Scan(); {
 		if !bytes.HasSuffix(scanner.Bytes(), []byte("]")) {
-			continue // of the core, which are many
+			continue // the kernel itself: most lines
 		}
 		line, part, ok := strings.Cut(scanner.Text(), "\t[")
 		part = strings.TrimSuffix(part, "]")

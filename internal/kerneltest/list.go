@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -22,25 +23,43 @@ type Symbols struct {
 	starts []uint64
 }
 
-// ReadSymbols reads /proc/kallsyms.
+// symbols is what ReadSymbols has read: it stays the same until the next boot, and to read it
+// takes several seconds in a virtual machine.
+var symbols struct {
+	sync.Mutex
+	*Symbols
+}
+
+// ReadSymbols reads /proc/kallsyms, once for all tests of a process. It is not to be changed.
 func ReadSymbols(t testing.TB) *Symbols {
+	t.Helper()
+	symbols.Lock()
+	defer symbols.Unlock()
+	if symbols.Symbols == nil || symbols.Stext == 0 { // or its addresses were hidden
+		symbols.Symbols = readSymbols(t)
+	}
+	return symbols.Symbols
+}
+
+func readSymbols(t testing.TB) *Symbols {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := &Symbols{Names: make(map[uint64][]string), Address: make(map[string]uint64)}
+	s := &Symbols{Names: make(map[uint64][]string, 1<<16), Address: make(map[string]uint64, 1<<17)}
 	for scanner := bufio.NewScanner(f); scanner.Scan(); {
-		fields := strings.Fields(scanner.Text()) // fmt.Sscanf takes ten times as long
-		if len(fields) < 3 {
-			t.Fatalf("/proc/kallsyms: %q", scanner.Text())
+		line := scanner.Text()
+		if strings.HasSuffix(line, "]") {
+			break // a module's
 		}
-		addr, err := strconv.ParseUint(fields[0], 16, 64)
-		if err != nil {
-			t.Fatal(err)
+		address, rest, _ := strings.Cut(line, " ") // fmt.Sscanf takes ten times as long
+		typ, name, ok := strings.Cut(rest, " ")
+		addr, err := strconv.ParseUint(address, 16, 64)
+		if err != nil || !ok {
+			t.Fatalf("/proc/kallsyms: %q, %v", line, err)
 		}
-		typ, name := fields[1], fields[2]
 		switch name {
 		case "_stext":
 			s.Stext = addr
@@ -51,9 +70,6 @@ func ReadSymbols(t testing.TB) *Symbols {
 		switch typ {
 		case "t", "T", "w", "W":
 			s.Names[addr] = append(s.Names[addr], name)
-		}
-		if strings.HasSuffix(scanner.Text(), "]") {
-			break
 		}
 	}
 	s.starts = slices.Sorted(maps.Keys(s.Names))
