@@ -228,7 +228,7 @@ func (s *Source) readTail(ctx context.Context) {
 	s.take(lines, began, ended, s.trampolines && !polls)
 	if err == nil || errors.Is(err, errBudget) {
 		s.forget(began)
-		s.tail.wanted = len(s.unnamed) > 0
+		s.tail.done(err != nil, len(s.unnamed) > 0)
 	}
 	s.missing.tail = err
 }

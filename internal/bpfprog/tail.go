@@ -23,16 +23,18 @@ type tail struct {
 	procfs string
 	budget time.Duration
 	wanted bool
-	lost   time.Time // when records were lost for the last time, or a reading was of no use
-	read   time.Time // when it was read last, to some use
+	lost   time.Time     // when records were lost for the last time, or a reading was of no use
+	read   time.Time     // when it was read last, to some use
+	rest   time.Duration // after readings that exceeded the budget, until it is read again
 }
 
 // The end of /proc/kallsyms is read when no records were lost for some time, at most so
-// often, and for so long.
+// often, and for so long. Where that was too short, it is read again, each time later.
 const (
 	quiet     = 10 * time.Second
 	readEvery = time.Minute
 	budget    = 250 * time.Millisecond
+	maxRest   = time.Hour
 )
 
 var errBudget = fmt.Errorf("kallsyms exceeded its %v read budget", budget)
@@ -45,11 +47,22 @@ func (t *tail) due() time.Time {
 	if !t.wanted {
 		return never
 	}
-	at := t.read.Add(readEvery)
+	at := t.read.Add(max(readEvery, t.rest))
 	if calm := t.lost.Add(quiet); calm.After(at) {
 		return calm
 	}
 	return at
+}
+
+// done notes that it was read to its end or, if it was not, until the budget was exceeded. That
+// can have been because the machine was busy, or programs may go until it is read again.
+func (t *tail) done(exceeded, wanted bool) {
+	t.wanted = wanted || exceeded
+	if exceeded {
+		t.rest = min(max(readEvery, 2*t.rest), maxRest)
+	} else {
+		t.rest = 0
+	}
 }
 
 // lines reads the lines, and returns those that it has read also with an error. It calls

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,4 +69,27 @@ func TestTailErrors(t *testing.T) {
 	lines, err := parseTail(canceled, strings.NewReader(someSymbols), budget)
 	require.ErrorIs(t, err, errBudget)
 	assert.Empty(t, lines)
+}
+
+// TestTailOverBudget: what took too long is read again, each time later, until it does not.
+func TestTailOverBudget(t *testing.T) {
+	r := unstarted(t, newFakes())
+	r.kallsyms(someSymbols)
+	r.tail.budget = -1
+	r.begin()
+	r.round(t.Context())
+	again := func() {
+		r.tail.lost, r.tail.read = time.Time{}, r.tail.read.Add(-max(readEvery, r.tail.rest))
+		r.round(t.Context())
+	}
+	for _, rest := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		require.ErrorIs(t, r.err, errBudget)
+		require.Equal(t, r.tail.read.Add(rest*time.Minute), r.tail.due())
+		again()
+	}
+	r.tail.budget = time.Hour
+	again()
+	require.NoError(t, r.err)
+	assert.Equal(t, "bpf_trampoline_7", r.nameAt(0xffffffffc0a03200))
+	assert.Equal(t, never, r.tail.due())
 }
