@@ -151,7 +151,7 @@ func testTruthFirstBytes(t *testing.T, tr *truth) {
 	tr.begin(t) // a sampler, whose timers expire
 	next := timerStacks(t)
 	kerneltest.Busy(t)
-	const enough = 20
+	const enough = 100
 	var rows []knownRow
 	for last := time.Now(); len(rows) < enough; {
 		require.Less(t, time.Since(last), otelcol.Patience, "%d frames were a function's first byte, and no other for a long time", len(rows))
