@@ -82,11 +82,11 @@ func (f *flow) run(ctx context.Context, c *collector) error {
 func (f *flow) follow(ctx context.Context, churn *churn, c *collector, running *sync.WaitGroup) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		v, err := churn.visit(ctx, c, n)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
 		if err != nil {
-			break // it was cut short
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // it was cut short
+			}
+			return err
 		}
 		v.of = churn
 		churn.visits.Add(1)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
@@ -29,6 +32,7 @@ type test struct {
 	pkg    string // import path
 	dir    string // of its source, for what it reads there
 	binary string
+	files  int // of which the tests consist
 }
 
 // buildTests builds the tests of all packages that use kerneltest: those that
@@ -38,7 +42,7 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	const format = "{{.ImportPath}} {{.Dir}}\t{{.TestImports}} {{.XTestImports}}"
+	const format = "{{.ImportPath}} {{.Dir}}\t{{.TestImports}} {{.XTestImports}}\t{{len .TestGoFiles}}"
 	list, err := debian.Output(ctx, "", "go", append([]string{"list", "-f", format}, patterns...)...)
 	if err != nil {
 		return nil, err
@@ -57,11 +61,15 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 	}
 	for line := range strings.Lines(list) {
 		pkg, rest, _ := strings.Cut(line, " ")
-		source, imports, _ := strings.Cut(rest, "\t")
+		source, rest, _ := strings.Cut(rest, "\t")
+		imports, files, _ := strings.Cut(rest, "\t")
 		if !strings.Contains(imports, "/internal/kerneltest") {
 			continue
 		}
 		t := test{pkg: pkg, dir: source}
+		if t.files, err = strconv.Atoi(strings.TrimSpace(files)); err != nil {
+			return nil, err
+		}
 		t.binary = filepath.Join(dir, strings.ReplaceAll(t.pkg, "/", "_")+".test")
 		if err := build(ctx, arch, "test", t.binary, t.pkg, "-c"); err != nil {
 			return nil, err
@@ -71,6 +79,8 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 	if len(tree.tests) == 0 {
 		return nil, fmt.Errorf("no package in %v has tests that need a kernel", patterns)
 	}
+	// What is likely to take long comes first, so that the machines end at about the same time.
+	slices.SortStableFunc(tree.tests, func(a, b test) int { return cmp.Compare(b.files, a.files) })
 	return tree, nil
 }
 
