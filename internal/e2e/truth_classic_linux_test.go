@@ -210,7 +210,8 @@ func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
 	deadline := time.Now().Add(otelcol.Patience)
 	for n := 0; n < kerneltest.Sized(200, 10) || reused(all, loads, reusedSoon) == 0; n++ {
 		if time.Now().After(deadline) && reused(all, loads, reusedSoon) == 0 {
-			if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
+			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
+			if !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
 				t.Fatal("no filter takes the place of a program")
 			}
 			break

@@ -39,7 +39,8 @@ func testTruthFilterOfThread(t *testing.T, tr *truth) {
 	deadline := time.Now().Add(2 * otelcol.Patience)
 	for n := 0; len(rows) < enough || reused(rows, loads, reusedSoon) == 0; n++ {
 		if time.Now().After(deadline) {
-			if len(rows) == 0 || !kerneltest.OlderThan(t, 5, 18) && reused(rows, loads, reusedSoon) == 0 { // before, programs have pages of their own
+			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
+			if len(rows) == 0 || !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) && reused(rows, loads, reusedSoon) == 0 {
 				t.Fatalf("no program takes the place of a filter, with %d samples of filters", len(rows))
 			}
 			break

@@ -193,7 +193,8 @@ const reusedSoon = 10 * time.Second
 func logReused(t *testing.T, rows []knownRow, loads []lifetime) {
 	t.Helper()
 	for _, shortly := range []time.Duration{reusedSoon, 50 * time.Millisecond} {
-		t.Logf("%d frames of filters at addresses that a program had less than %v before or after", reused(rows, loads, shortly), shortly)
+		kerneltest.Figure("truth: %s: %d frames of filters at addresses that a program had less than %v before or after",
+			t.Name(), reused(rows, loads, shortly), shortly)
 	}
 }
 
