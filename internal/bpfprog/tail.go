@@ -25,7 +25,7 @@ type tail struct {
 	wanted bool
 	lost   time.Time     // when records were lost for the last time, or a reading was of no use
 	read   time.Time     // when it was read last, to some use
-	rest   time.Duration // after readings that exceeded the budget, until it is read again
+	rest   time.Duration // after readings that exceeded the budget, until it is read again without another reason
 }
 
 // The end of /proc/kallsyms is read when no records were lost for some time, at most so
@@ -44,10 +44,13 @@ const pageSize = 4 << 10
 
 // due returns when it is to be read.
 func (t *tail) due() time.Time {
+	every := readEvery
 	if !t.wanted {
-		return never
+		if every = t.rest; every == 0 {
+			return never
+		}
 	}
-	at := t.read.Add(max(readEvery, t.rest))
+	at := t.read.Add(every)
 	if calm := t.lost.Add(quiet); calm.After(at) {
 		return calm
 	}
@@ -57,7 +60,7 @@ func (t *tail) due() time.Time {
 // done notes that it was read to its end or, if it was not, until the budget was exceeded. That
 // can have been because the machine was busy, or programs may go until it is read again.
 func (t *tail) done(exceeded, wanted bool) {
-	t.wanted = wanted || exceeded
+	t.wanted = wanted
 	if exceeded {
 		t.rest = min(max(readEvery, 2*t.rest), maxRest)
 	} else {
