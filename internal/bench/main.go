@@ -68,11 +68,11 @@ func run(rounds int, only, scale, tool string) error {
 		{"listing", benchListing},
 		{"crowd", func(int) error { return benchCrowd() }},
 		{"delay", func(int) error { return benchDelay() }},
-		{"wakeups", func(int) error { return benchWakeups() }},
+		{"wakeups", benchWakeups},
 		{"start", benchStart},
 	}
 	if tool != "" {
-		benches = append(benches, bench{"top", func(int) error { return benchTop(tool) }})
+		benches = append(benches, bench{"top", func(rounds int) error { return benchTop(tool, rounds) }})
 	}
 	if scale != "" {
 		benches = append(benches, bench{"scale", func(int) error { return benchScale(scale) }})

@@ -24,7 +24,11 @@ func medians(rounds int, clock func() time.Duration, tasks ...task) []time.Durat
 		for i, t := range tasks {
 			runtime.GC() // of what others left
 			total := time.Duration(0)
-			for range timesARound {
+			times := timesARound
+			if round == 0 { // it warms up
+				times = 1
+			}
+			for range times {
 				if t.prepare != nil {
 					t.prepare()
 				}
@@ -32,7 +36,7 @@ func medians(rounds int, clock func() time.Duration, tasks ...task) []time.Durat
 				t.run()
 				total += clock() - start
 			}
-			if round > 0 { // the first warms up
+			if round > 0 {
 				measured[i] = append(measured[i], total)
 			}
 		}
@@ -47,6 +51,14 @@ func medians(rounds int, clock func() time.Duration, tasks ...task) []time.Durat
 
 // timesARound is how often a task is done in a round.
 const timesARound = 5
+
+// longest is for how long, at most, something is measured that goes on all the time.
+const longest = 20 * time.Second
+
+// duration returns for how long it is measured: shorter for few rounds.
+func duration(rounds int) time.Duration {
+	return min(longest, time.Duration(rounds)*5*time.Second)
+}
 
 var begin = time.Now()
 

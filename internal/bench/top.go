@@ -27,7 +27,7 @@ const topStarts = 5
 
 // benchTop measures what `kernelsym top` costs, and how soon it shows something, without flags
 // and on a terminal, as it is used. While it is measured, all CPUs run kernel code.
-func benchTop(tool string) (err error) {
+func benchTop(tool string, rounds int) (err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	loaded := make(chan error, 1)
 	go func() { loaded <- kernelload.Run(ctx, runtime.NumCPU()) }()
@@ -46,11 +46,11 @@ func benchTop(tool string) (err error) {
 	}
 	report("top_first_sample_ms", float64(median(samples).Microseconds())/1000)
 	report("top_first_table_ms", float64(median(tables).Microseconds())/1000)
-	return benchTopCPU(ctx, tool)
+	return benchTopCPU(ctx, tool, duration(rounds))
 }
 
-// benchTopCPU measures the CPU time of ten refreshes.
-func benchTopCPU(ctx context.Context, tool string) error {
+// benchTopCPU measures the CPU time that it takes during some refreshes.
+func benchTopCPU(ctx context.Context, tool string, during time.Duration) error {
 	t, err := startTop(ctx, tool)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func benchTopCPU(ctx context.Context, tool string) error {
 	}
 	began := wall()
 	before, beforeErr := t.cpu()
-	time.Sleep(20 * time.Second)
+	time.Sleep(during)
 	after, afterErr := t.cpu()
 	took := wall() - began
 	if err := errors.Join(beforeErr, afterErr, t.quit()); err != nil {

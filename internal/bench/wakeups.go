@@ -46,7 +46,7 @@ func runSources(in io.Reader) {
 // benchWakeups measures how often the threads of a process that runs the sources, with
 // perf events, go to sleep: when nothing happens, and with 20 programs loaded and 20
 // unloaded each second.
-func benchWakeups() (err error) {
+func benchWakeups(rounds int) (err error) {
 	child := exec.CommandContext(context.Background(), "/proc/self/exe", "-sources")
 	in, err := child.StdinPipe()
 	if err != nil {
@@ -65,7 +65,7 @@ func benchWakeups() (err error) {
 		return err
 	}
 	time.Sleep(2 * time.Second) // until it has read what it reads at the start
-	idle, err := wakeups(child.Process.Pid, 0)
+	idle, err := wakeups(child.Process.Pid, 0, duration(rounds))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func benchWakeups() (err error) {
 	churning := make(chan error)
 	go func() { churning <- churn(ctx, each) }()
 	// A load or an unload is two records. The machine may be late with some.
-	busy, err := wakeups(child.Process.Pid, 4*each+4)
+	busy, err := wakeups(child.Process.Pid, 4*each+4, duration(rounds))
 	stop()
 	if err := errors.Join(err, <-churning); err != nil {
 		return err
@@ -104,8 +104,9 @@ func churn(ctx context.Context, each int) error {
 // wakeups returns how often a second the threads of a process go to sleep. Others may use
 // the machine: seconds in which the kernel announced more than that many loads and unloads
 // count only if there are no others.
-func wakeups(pid, records int) (float64, error) {
-	const wanted, most = 20, 90 // seconds
+func wakeups(pid, records int, during time.Duration) (float64, error) {
+	wanted := int(during.Seconds())
+	most := 4 * wanted
 	rings, err := perfring.Open(perfring.SymbolOptions("/sys"))
 	if err != nil {
 		return 0, err
