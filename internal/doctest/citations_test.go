@@ -42,7 +42,13 @@ var (
 // citations returns the citations of the contract in a text, those of one form after
 // those of another.
 func citations(text string) (all []citation) {
-	for _, form := range []*regexp.Regexp{bySection, byName} {
+	for _, form := range []struct {
+		*regexp.Regexp
+		words []string // it has one of these: most files do not
+	}{{bySection, []string{"ection", "ule"}}, {byName, []string{"ontract"}}} {
+		if !slices.ContainsFunc(form.words, func(word string) bool { return strings.Contains(text, word) }) {
+			continue
+		}
 		for _, at := range form.FindAllStringIndex(text, -1) {
 			match := text[at[0]:at[1]]
 			if strings.HasPrefix(match, "RFC") || ofDWARF.MatchString(text[at[1]:]) {

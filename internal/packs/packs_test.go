@@ -343,9 +343,9 @@ func TestMadeUpBuilds(t *testing.T) {
 		})})
 		r := run(t, s)
 		began := time.Now()
-		for i := range 100_000 {
+		for i := range 20 * maxWishes {
 			r.Use([]string{buildid.FileID(time.Duration(i).String())}, nil)
-			if i%1000 == 0 {
+			if i%maxWishes == 0 {
 				r.Use([]string{first}, nil)
 				time.Sleep(time.Second)
 			}
