@@ -125,11 +125,15 @@ func (t *topRun) waitForTable() (sampling, table time.Duration, err error) {
 	}
 	const period = time.Second / 199 // its default
 	sampling = wall() - t.began + period
-	at, ok := <-t.shown
-	if !ok {
-		return 0, 0, errors.New("top ended before it showed a table")
+	select {
+	case at, ok := <-t.shown:
+		if !ok {
+			return 0, 0, errors.New("top ended before it showed a table")
+		}
+		return sampling, at - t.began, nil
+	case <-time.After(time.Minute):
+		return 0, 0, errors.New("top has shown no table in a minute")
 	}
-	return sampling, at - t.began, nil
 }
 
 // rings returns how many perf events it has open.

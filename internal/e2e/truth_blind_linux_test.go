@@ -216,7 +216,35 @@ func TestTruthPolled(t *testing.T) {
 		stays.close(t)
 		stays = next
 	}
+	for n := range 4 {
+		tr.liveFor(s, 3*time.Second, loadNth(t, 1<<22+n), "lives for 3 s")
+	}
 	tr.report()
+	assert.Positive(t, tr.of("lives for 3 s").right) // how many is a matter of luck
 	assert.GreaterOrEqual(t, tr.of("stays").right, 20*programs)
 	assert.Zero(t, tr.of("stays").unnamed)
+}
+
+// liveFor samples a program again and again until it is unloaded after that time, and sends
+// each sample 0.3 s later.
+func (tr *truth) liveFor(s *sampler, life time.Duration, p program, kind string) {
+	tr.t.Helper()
+	type batch struct {
+		rows []knownRow
+		at   time.Time
+	}
+	var waiting []batch
+	next := func() {
+		time.Sleep(50 * time.Millisecond)
+		for len(waiting) > 0 && time.Since(waiting[0].at) >= 300*time.Millisecond {
+			tr.send(waiting[0].rows)
+			waiting = waiting[1:]
+		}
+	}
+	for began := time.Now(); time.Since(began) < life; next() {
+		waiting = append(waiting, batch{s.run(p, kind, 2), time.Now()})
+	}
+	p.close(tr.t)
+	for ; len(waiting) > 0; next() {
+	}
 }
