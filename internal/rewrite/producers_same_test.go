@@ -116,16 +116,18 @@ func mergeable(t *testing.T) map[string]pprofile.Profiles {
 // TestProducersMerged: in a batch of two producers' messages, each frame is what it is alone.
 func TestProducersMerged(t *testing.T) {
 	all := mergeable(t)
-	for name := range all {
-		for other := range all {
-			for _, mode := range producerModes {
-				alone, _ := runWith(t, mode.opts, copied(all[name]), producersSnapshot(t))
-				more, _ := runWith(t, mode.opts, copied(all[other]), producersSnapshot(t))
+	for _, mode := range producerModes {
+		alone := make(map[string][]rewritetest.Sample)
+		for name, pd := range all {
+			alone[name], _ = runWith(t, mode.opts, copied(pd), producersSnapshot(t))
+		}
+		for name := range all {
+			for other := range all {
 				batch := copied(all[name])
 				require.NoError(t, copied(all[other]).MergeTo(batch))
 				got, _ := runWith(t, mode.opts, batch, producersSnapshot(t))
-				require.Len(t, got, len(alone)+len(more))
-				for i, want := range append(alone, more...) {
+				require.Len(t, got, len(alone[name])+len(alone[other]))
+				for i, want := range slices.Concat(alone[name], alone[other]) {
 					assert.Equal(t, frameNames(want.Stack), frameNames(got[i].Stack), "%s and %s, %s", name, other, mode.name)
 				}
 			}
