@@ -54,7 +54,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 	names := functionNames(stack)
 	t.Log(names)
 	start := slices.Index(names, "start_kernel")
-	assert.Contains(t, names[:start], "rest_init")
+	assert.Contains(t, names[:start], "cpu_startup_entry")
 	if runtime.GOARCH == "amd64" {
 		release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 		require.NoError(t, err)
