@@ -3,8 +3,8 @@
 package doctest
 
 import (
-	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +16,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// loadMore loads programs, of which the last one stays until the test ends, and
-// returns where they lie, as the kernel's records say. ok is false if records were lost.
+// loadMore loads programs, of which the last one stays until the test ends, and returns
+// where they lie, as the kernel's records say. ok is false if records were lost.
 func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 	t.Helper()
 	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
@@ -36,7 +36,11 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 		time.Sleep(60 * time.Millisecond) // the records of two readers can be some milliseconds apart
 		require.NoError(t, p.Close())
 	}
-	hot := tagOf(kerneltest.LoadBPF(t, kerneltest.Distinct(kerneltest.HotProgram(t), int32(os.Getpid()))))
+	spec := kerneltest.HotProgram(t)
+	info, err := kerneltest.LoadBPF(t, spec).Info()
+	require.NoError(t, err)
+	hot, _ := info.ID()
+	mains := make(map[uint32]place) // of programs like that one, by the thread that loads them
 	found, gone := make(map[string]place), make(map[string]int64)
 	for stays.Addr == 0 || len(found) < several || len(gone) < several {
 		deadline := time.Now().Add(time.Minute)
@@ -47,7 +51,10 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 			return place{}, nil, false
 		}
 		for _, r := range batch.Records {
-			if r.Type != perfring.TypeKsymbol {
+			if r.Type != perfring.TypeKsymbol { // which come before that of their program
+				if r.Program != nil && r.Program.ID == uint32(hot) {
+					stays = mains[r.TID]
+				}
 				continue
 			}
 			tag := symtab.TagOf(r.Symbol.Name)
@@ -57,8 +64,8 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 			case r.Symbol.Unregister && known && at.Addr == p.Addr:
 				gone[tag] = r.Time
 			case r.Symbol.Unregister:
-			case tag == hot: // of the main function
-				stays = p
+			case strings.HasSuffix(r.Symbol.Name, spec.Name): // its tag is another before Linux 6
+				mains[r.TID] = p
 			case !known && slices.Contains(tags, tag):
 				p.Name += tag
 				p.At = r.Time
