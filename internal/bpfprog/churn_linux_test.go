@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -97,7 +98,6 @@ type lazy struct {
 }
 
 func (l *lazy) Wait(ctx context.Context, deadline time.Time) error {
-	const overflow = 100 // programs, more than two rings of a page have room for
 	if l.loaded.Load() >= l.next {
 		for l.busy.Load() && ctx.Err() == nil && l.loaded.Load() < l.next+overflow {
 			time.Sleep(time.Millisecond)
@@ -106,6 +106,9 @@ func (l *lazy) Wait(ctx context.Context, deadline time.Time) error {
 	}
 	return l.Reader.Wait(ctx, deadline)
 }
+
+// overflow is a number of programs: more than two rings of a page have room for.
+var overflow = int64(100 * os.Getpagesize() / 4096)
 
 // churnSpecs returns small programs of several lengths, and large ones with functions.
 func churnSpecs(t *testing.T) (specs []*ebpf.ProgramSpec) {
@@ -153,6 +156,7 @@ func (l lasting) check(t *testing.T, table *symtab.Table) {
 func TestChurn(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	quiets, loads := kerneltest.Sized(5, 2), kerneltest.Sized(10_000, 600)
+	loads = max(loads, 3*quiets*int(overflow))
 	var loaded atomic.Int64
 	var busy atomic.Bool
 	specs := churnSpecs(t)
