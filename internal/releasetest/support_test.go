@@ -38,7 +38,7 @@ func TestSupportedKernels(t *testing.T) {
 		find(t, "Makefile", `(?m)^KERNEL \?= (.*)$`),
 		find(t, ".ci/nightly", `(?m)^step tests make test-vm KERNEL=(.*)$`),
 	}
-	rows := map[string]string{"amd64": "amd64", "arm64": "arm64"}
+	rows := map[string]string{"amd64": "amd64", "arm64": "arm64", "arm64-16k": "arm64, pages of 16 KiB"}
 	want := make(map[string]*[2][]string)
 	for arch := range rows {
 		want[arch] = &[2][]string{{}, {}}
