@@ -244,6 +244,7 @@ func (tr *truth) liveFor(s *sampler, life time.Duration, p program, kind string)
 		waiting = append(waiting, batch{s.run(p, kind, 2), time.Now()})
 	}
 	p.close(tr.t)
-	for ; len(waiting) > 0; next() {
+	for len(waiting) > 0 {
+		next()
 	}
 }
