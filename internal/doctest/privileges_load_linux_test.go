@@ -64,7 +64,7 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 			case r.Symbol.Unregister && known && at.Addr == p.Addr:
 				gone[tag] = r.Time
 			case r.Symbol.Unregister:
-			case strings.HasSuffix(r.Symbol.Name, spec.Name): // its tag is another before Linux 6
+			case strings.HasSuffix(r.Symbol.Name, spec.Name): // on Linux 5.10, its tag is another
 				mains[r.TID] = p
 			case !known && slices.Contains(tags, tag):
 				p.Name += tag

