@@ -138,7 +138,7 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses what to do with a frame's address. relative makes it an offset from the start of its module or BPF function, which is the same on every machine with this build. keep leaves it unchanged.
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of its module or BPF function, which is the same on every machine with this build. keep leaves absolute addresses unchanged.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.
@@ -162,7 +162,7 @@ type Config struct {
 	// Procfs path where the host's /proc is mounted.
 	Procfs string `mapstructure:"procfs"`
 
-	// Rewrite which kernel frames get a name. unsymbolized takes those without a name.
+	// Rewrite which kernel frames get a name. unsymbolized selects those without a name. all also replaces the names that frames came with.
 	Rewrite string `mapstructure:"rewrite"`
 
 	// Sysfs path where the host's /sys is mounted.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpfprog keeps the code that the kernel makes as it runs known: the JITed
+// Package bpfprog follows the code that the kernel generates at run time: the JITed
 // functions of BPF programs, and the trampolines and pages that go with them.
 //
 // # Glossary

@@ -151,7 +151,7 @@ func (c *child) since(stays place, brief []place) string {
 	if detail == "no" {
 		return detail
 	}
-	when := "within a second"
+	when := "if loaded at the next poll"
 	unknown := func(p place) bool { return !c.knows(p) }
 	for began := time.Now(); when != "at once" && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 		if !slices.ContainsFunc(brief, unknown) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e has the tests that need what `make build` makes, or that hold the
-// names against those of others: the kernel itself and perf.
+// Package e2e has the tests that need what `make build` makes, or that compare
+// the names with those of others: the kernel itself and perf.
 package e2e
