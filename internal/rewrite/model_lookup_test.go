@@ -28,15 +28,18 @@ func (a *asker) lookUp(u, before *use, first bool) {
 	starts := a.startsAt(u, u.ip)
 	switch {
 	case first:
-		u.addr = u.ip
+		u.addr, u.exact = u.ip, true
 	case before.hasAddress() && inEntry(before.addr) && !inEntry(u.ip):
-		u.addr = u.ip // it was interrupted there
+		u.addr, u.exact = u.ip, true // it was interrupted there
 	case before.hasAddress() && before.hit.symbol != nil && isThunk(before.hit.symbol.system) && starts:
 		u.addr = u.ip // it was about to be jumped to
 	case starts && a.isUncovered(u, u.ip-1):
 		u.addr = u.ip
 	}
 	a.find(u)
+	if a.core == nil && u.addr != u.ip && u.hit.symbol != nil && u.hit.symbol != a.hitAt(u, u.ip).symbol {
+		u.hit = modelHit{reason: symtab.ReasonUnresolved} // it may have been interrupted there
+	}
 }
 
 func isThunk(name string) bool {
@@ -82,7 +85,7 @@ func (a *asker) doubt(u, after *use) {
 	case !m.isText() && m.Name() == "":
 		u.hit = modelHit{reason: symtab.ReasonUnresolved}
 	case m.Origin == symtab.OriginTrampoline && a.landmarks().SharedTrampolines:
-		if !a.patched(after) {
+		if !a.patched(after) || u.exact && a.partial {
 			u.hit = modelHit{reason: symtab.ReasonUnresolved}
 			return
 		}
@@ -92,7 +95,7 @@ func (a *asker) doubt(u, after *use) {
 
 // patched reports whether a frame is where a function calls its trampoline.
 func (a *asker) patched(u *use) bool {
-	if !u.hasAddress() || u.hit.symbol == nil || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
+	if a.core == nil || !u.hasAddress() || u.hit.symbol == nil || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
 		return false
 	}
 	behind := u.ip - u.hit.symbol.start

@@ -37,6 +37,7 @@ type use struct {
 	lookedUp  bool          // in looked-up form
 	of        *modelImage   // that a relative address counts from
 	ip, addr  uint64        // the address that is looked up is addr
+	exact     bool          // it was there, not in a call
 	hit       modelHit
 	unsure    bool // of a trampoline: the patch site that its caller is at is none of the core kernel
 }

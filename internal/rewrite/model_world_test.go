@@ -31,6 +31,7 @@ const (
 type world struct {
 	r       *rand.Rand
 	core    *modelImage // nil if its symbols could not be read
+	partial bool        // BPF programs could not be listed
 	images  []*modelImage
 	builds  []build
 	history [numSources]*symtab.History
@@ -74,6 +75,8 @@ func newWorld(seed int64) *world {
 		}
 		w.setCertain(source, w.first)
 	}
+	w.partial = r.Intn(4) == 0
+	w.history[sourceBPF].SetPartial(w.partial)
 	for range 10 + r.Intn(40) {
 		w.now += int64(1+r.Intn([]int{8, 60, 600, 6000}[r.Intn(4)])) * ms
 		w.step(r.Intn(numSources))

@@ -242,19 +242,26 @@ func (l *look) find(q question, ip uint64) (hit symtab.Hit, looked uint64) {
 		if own := l.at(ip); own.Symbol.Image != nil && own.Symbol.Start == ip {
 			return l.certain(own, q.how), ip
 		}
+	} else if l.isInterruptionUnknown() && before.Symbol.Image != nil && l.at(ip).Symbol != before.Symbol {
+		return symtab.Hit{Reason: symtab.ReasonUnresolved}, ip - 1
 	}
 	return l.certain(before, q.how), ip - 1
 }
 
+// isInterruptionUnknown reports whether any frame may have been interrupted and be no caller:
+// entry code and thunks are the core kernel's, which is not known.
+func (l *look) isInterruptionUnknown() bool { return l.snapshot.Core() == nil && !l.opts.Gateway }
+
 // certain returns what was found, or nothing if that is not certain or names nothing:
-// trampolines that share their page need evidence, and code without a name owns its
-// addresses and no more (contract 3.5).
+// trampolines that share their page need evidence, which is none where a program that is not
+// known may have been called and not have its own stack frame yet, and code without a name
+// owns its addresses and no more (contract 3.5).
 func (l *look) certain(hit symtab.Hit, how use) symtab.Hit {
 	switch image := hit.Image; {
 	case image == nil || image.Text != nil:
 		return hit
 	case image.Name() == "",
-		image.IsLong() && l.marks.SharedTrampolines && how&useAtPatch == 0:
+		image.IsLong() && l.marks.SharedTrampolines && (how&useAtPatch == 0 || how&useExact != 0 && l.snapshot.IsPartial()):
 		return symtab.Hit{Reason: symtab.ReasonUnresolved}
 	}
 	return hit

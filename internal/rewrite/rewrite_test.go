@@ -68,7 +68,7 @@ func testSnapshot(t testing.TB) *symtab.Snapshot {
 	t.Helper()
 	core := testImage(t, symtab.ImageInfo{
 		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: kernelID,
-		Base: text, Start: text, End: text + textSize,
+		Base: text, Start: text, End: text + textSize, Landmarks: new(symtab.Landmarks),
 	}, func(add func(uint64, string)) {
 		add(0, "_text")
 		add(offA, "a")

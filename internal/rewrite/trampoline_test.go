@@ -118,6 +118,63 @@ func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
 }
 
+// TestContract_3_5_TrampolinesUnknownKernel: whether trampolines share pages, and what is a patch
+// site, is not known without the core kernel's symbols.
+func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
+	m := marks()
+	m.SharedTrampolines = true
+	bpf := symtab.NewSnapshot(trampolineSnapshot(t, m).Tables()[2])
+	got := namesOf(t, bpf, sent["absolute"], trampProg+8, tramp+0x40, text+0x85)
+	assert.Equal(t, []string{"bpf_prog_" + progTag, "", ""}, got)
+}
+
+// TestContract_3_5_TrampolinesPartial: where programs are there that are not known, one that a
+// trampoline called may have been sampled before it had its own stack frame. Then the patch
+// site follows it, too.
+func TestContract_3_5_TrampolinesPartial(t *testing.T) {
+	m := marks()
+	m.SharedTrampolines = true
+	h := symtab.NewHistory(remember)
+	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
+	h.SetCertain(symtab.Forever)
+	for partial, want := range map[bool]string{false: "bpf_trampoline_1", true: ""} {
+		h.SetPartial(partial)
+		s := symtab.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
+		for name, send := range sent {
+			if name != "absolute" && name != "eBPF profiler" {
+				continue
+			}
+			exact := namesOf(t, s, send, tramp+0x40, text+0x85)
+			assert.Equal(t, want, exact[0], "%s, partial %v", name, partial)
+			caller := namesOf(t, s, send, text+0x20, tramp+0x40, text+0x85)
+			assert.Equal(t, "bpf_trampoline_1", caller[1], "%s, partial %v", name, partial)
+		}
+	}
+}
+
+// TestContract_2_3_UnknownKernel: without the core kernel's symbols, entry code is not known. A
+// frame at a program's first byte may have been interrupted there, or be the return address of
+// the last call of the one before it.
+func TestContract_2_3_UnknownKernel(t *testing.T) {
+	h := symtab.NewHistory(remember)
+	loadAt(h, "bpf_prog_"+progTag+"_a", slot, 0x100, nowBoot-10_000*ms)
+	loadAt(h, "bpf_prog_"+progTag+"_b", slot+0x100, 0x100, nowBoot-10_000*ms)
+	h.SetCertain(symtab.Forever)
+	const a, b = "bpf_prog_" + progTag + "_a", "bpf_prog_" + progTag + "_b"
+	unknown := symtab.NewSnapshot(h.Table())
+	known := symtab.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
+	for _, tt := range []struct {
+		ip             uint64
+		unknown, known string
+	}{
+		{slot, a, a}, // nothing is before it
+		{slot + 1, a, a}, {slot + 0xff, a, a}, {slot + 0x100, "", a}, {slot + 0x101, b, b}, {slot + 0x200, "", b},
+	} {
+		assert.Equal(t, tt.unknown, namesOf(t, unknown, sent["absolute"], text+0x20, tt.ip)[1], "%#x", tt.ip)
+		assert.Equal(t, tt.known, namesOf(t, known, sent["absolute"], text+0x20, tt.ip)[1], "%#x", tt.ip)
+	}
+}
+
 // TestContract_3_5_EmptyNames: code that was loaded without CAP_BPF owns its addresses, and
 // has no name, mapping or label.
 func TestContract_3_5_EmptyNames(t *testing.T) {

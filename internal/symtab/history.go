@@ -27,6 +27,7 @@ type History struct {
 	ids     *functionIDs // of the last table
 	blind   blindTime
 	certain int64
+	partial bool
 	counts  counts
 }
 
@@ -76,6 +77,10 @@ func (h *History) Certain() int64 { return h.certain }
 // SetCertain sets the instant up to which nothing is missing: images that were not
 // unloaded certainly were there until then, and not certainly later.
 func (h *History) SetCertain(until int64) { h.certain = until }
+
+// SetPartial says whether images may be there that came before the source began, and are not
+// known.
+func (h *History) SetPartial(partial bool) { h.partial = partial }
 
 // Blind records that images may have come or gone unseen during an interval. One that
 // begins with time is that before the source began.

@@ -2,7 +2,10 @@
 
 package symtab
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A Snapshot is what all sources know at one moment. It is immutable. A nil
 // Snapshot knows nothing.
@@ -47,15 +50,21 @@ func (s *Snapshot) Core() *Image {
 	return s.core
 }
 
-var noLandmarks Landmarks
+// noLandmarks are those of a core kernel that is not known: trampolines may share their pages.
+var noLandmarks = Landmarks{SharedTrampolines: true}
 
-// Landmarks returns those of the core kernel, those of none if it is not known. They must
-// not be changed.
+// Landmarks returns those of the core kernel; if it is not known, those that name nothing.
+// They must not be changed.
 func (s *Snapshot) Landmarks() *Landmarks {
 	if core := s.Core(); core != nil && core.Landmarks != nil {
 		return core.Landmarks
 	}
 	return &noLandmarks
+}
+
+// IsPartial reports whether there may be code that came before a source began, and is not known.
+func (s *Snapshot) IsPartial() bool {
+	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.partial })
 }
 
 // Reason says why there is no answer.
@@ -146,7 +155,7 @@ func (s *Snapshot) choose(addr uint64, during Interval) (Hit, choice) {
 		if found := t.segment(addr); found != nil {
 			c.alone = c.alone.and(found.overlapping(c.wide, func(m *Image) bool {
 				c.add(t, m)
-				return !c.several || c.long
+				return !c.several || c.long && c.seen <= few
 			}))
 		}
 	}
@@ -175,13 +184,19 @@ type choice struct {
 	lifetime     Interval // for which the image certainly was there
 	several      bool
 	long         bool // image was announced longer than it is, so others come first
+	seen         int
 }
+
+// few images are looked at where more of them hardly can change the answer, so that what a
+// look-up costs does not grow with the history.
+const few = 16
 
 // add adds an image. Where one that was announced longer than it is meets another, the
 // address is the other's (contract 3.5).
 func (c *choice) add(t *Table, m *Image) {
 	lifetime := m.certainly(t, c.during)
 	long := m.IsLong()
+	c.seen++
 	switch {
 	case c.image == nil, c.long && !long:
 		c.image, c.table, c.lifetime, c.several, c.long = m, t, lifetime, false, long
@@ -219,19 +234,25 @@ func (s *Snapshot) settle(c *choice) (m *Image, reason Reason, whole bool) {
 	return nil, reason, whole
 }
 
-// MayBeLong reports whether an image that was announced longer than it is had one of the
-// addresses [start, end) at about an interval; see [Image.IsLong].
-func (s *Snapshot) MayBeLong(start, end uint64, during Interval) (long bool) {
+// MayBeLong reports whether an image that was announced longer than it is may have had one of
+// the addresses [start, end) at about an interval; see [Image.IsLong]. Where there were many
+// images, it does not look at all of them.
+func (s *Snapshot) MayBeLong(start, end uint64, during Interval) (may bool) {
+	if s == nil {
+		return false
+	}
+	seen := 0
 	for _, t := range s.others {
 		t.root.each(start, end, func(found *segment) bool {
 			found.overlapping(during.Widened(guard), func(m *Image) bool {
-				long = long || m.IsLong()
-				return !long
+				seen++
+				may = may || m.IsLong() || seen > few
+				return !may
 			})
-			return !long
+			return !may
 		})
 	}
-	return long
+	return may
 }
 
 // Named returns the core kernel or a module by its name, spelled as the kernel spells it,

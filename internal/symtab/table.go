@@ -13,6 +13,7 @@ type Table struct {
 	root      *node
 	low, high uint64 // nothing is known of addresses outside [low, high)
 	certain   int64  // nothing is missing up to then
+	partial   bool   // but what came before the source began
 	blind     blindTime
 	texts     texts
 	ids       *functionIDs
@@ -41,7 +42,7 @@ func (h *History) Table() *Table {
 		h.ids = &functionIDs{root: root}
 	}
 	t := &Table{
-		root: root, certain: h.certain, blind: h.blind, texts: *h.byText, ids: h.ids, counts: h.counts,
+		root: root, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids, counts: h.counts,
 	}
 	t.counts.history = len(h.gone)
 	if t.root != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -195,4 +196,26 @@ func TestOriginNames(t *testing.T) {
 	assert.Equal(t, "kernel", OriginKernel.String())
 	assert.Equal(t, "ool", OriginOOL.String())
 	assert.Equal(t, "Origin(200)", Origin(200).String())
+}
+
+// TestLookUpsOfReusedAddresses: however many images had an address in the time that is asked for,
+// few of them are looked at.
+func TestLookUpsOfReusedAddresses(t *testing.T) {
+	const many = 1000
+	for _, origin := range []Origin{OriginBPF, OriginTrampoline} {
+		h := NewHistory(Limits{TTL: time.Hour, MaxEntries: many})
+		for i := range int64(many) {
+			h.Load(NewFunction(origin, fmt.Sprint("f", i), 0x1000, 0x1000, i*int64(time.Second)))
+			h.Unload(h.At(0x1000), i*int64(time.Second)+int64(time.Millisecond))
+		}
+		h.SetCertain(Forever)
+		s := NewSnapshot(h.Table())
+		hit, c := s.choose(0x1800, Always)
+		assert.Equal(t, ReasonAmbiguous, hit.Reason)
+		assert.LessOrEqual(t, c.seen, few+1)
+		once := Instant(500 * int64(time.Second))
+		assert.Equal(t, "f500", s.At(0x1800, once).Symbol.Name().Name)
+		assert.True(t, s.MayBeLong(0x1800, 0x1801, Always), "it does not look at all of them")
+		assert.Equal(t, origin == OriginTrampoline, s.MayBeLong(0x1800, 0x1801, once))
+	}
 }

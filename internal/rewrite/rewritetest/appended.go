@@ -46,7 +46,12 @@ func checkAppended(before, after pprofile.Profiles) error {
 }
 
 func locationKey(l pprofile.Location) string {
-	key := fmt.Sprint(l.MappingIndex(), l.Address(), l.AttributeIndices().AsRaw())
+	return fmt.Sprint(namedKey(l), l.AttributeIndices().AsRaw())
+}
+
+// namedKey is locationKey without attributes.
+func namedKey(l pprofile.Location) string {
+	key := fmt.Sprint(l.MappingIndex(), l.Address())
 	for _, line := range l.Lines().All() {
 		key += fmt.Sprint(" ", line.FunctionIndex(), line.Line(), line.Column())
 	}

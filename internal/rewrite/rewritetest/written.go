@@ -50,9 +50,12 @@ func checkWritten(before, after pprofile.Profiles) error {
 	}
 	var names frameNames
 	profiler := usersOf(after, isProfilers)
+	came := make(map[string]bool) // what came with the message, as it came or as a copy
+	for _, loc := range before.Dictionary().LocationTable().All() {
+		came[namedKey(loc)] = true
+	}
 	for i := range d.LocationTable().Len() {
-		if profiler[int32(i)] || i < before.Dictionary().LocationTable().Len() &&
-			locationKey(before.Dictionary().LocationTable().At(i)) == locationKey(d.LocationTable().At(i)) {
+		if profiler[int32(i)] || came[namedKey(d.LocationTable().At(i))] {
 			continue
 		}
 		f := FrameAt(d, int32(i))
