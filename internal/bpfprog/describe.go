@@ -3,7 +3,9 @@
 package bpfprog
 
 import (
+	"cmp"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,23 +23,34 @@ type function struct {
 	unsure bool
 }
 
-// functions appends those of a program, which are there since an instant.
-func (d *describer) functions(to []function, p *bpf.Program, since int64) []function {
-	if len(p.Functions) == 0 {
-		return to
-	}
+// functions appends those of a program, which are there since an instant: all of them, or none
+// with an error.
+func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]function, error) {
+	all := to
 	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Single: len(p.Functions) == 1}
 	for i := range p.Functions {
 		f := &p.Functions[i]
-		m := symtab.NewFunction(symtab.OriginBPF, d.symbol(p, i), f.Addr, f.Len, since)
+		symbol, err := d.symbol(p, i)
+		if err != nil {
+			return to, err
+		}
+		var lines *symtab.Lines
+		if len(p.Lines) > 0 { // which are wanted
+			types, err := d.readBTF(p.BTF)
+			if err != nil {
+				return to, err
+			}
+			lines = linesOf(p, f, types)
+		}
+		m := symtab.NewFunction(symtab.OriginBPF, symbol, f.Addr, f.Len, since)
 		if i == 0 {
 			program.Tag = m.Tag() // a part of the name, which is kept anyway
 		}
 		if f.Len > 0 {
-			to = append(to, function{m.Of(program, d.linesOf(p, f)), d.anybody && isUnsure(p)})
+			all = append(all, function{m.Of(program, lines), d.anybody && isUnsure(p)})
 		}
 	}
-	return to
+	return all, nil
 }
 
 // isUnsure reports whether a program may have been loaded without CAP_BPF: only programs
@@ -63,67 +76,70 @@ type describer struct {
 	anybody  bool   // programs of some types can be loaded without CAP_BPF
 	buffer   []byte // of the last symbol
 
-	btfID uint32 // of the last one that was read
-	btf   *btf.BTF
+	btfID uint32            // of the last one that was read
+	btf   *btf.BTF          // nil if it could not be
 	names map[uint32]string // of its functions; nil while not read
 }
 
-// readBTF returns a program's BTF, nil if it has none that can be read.
-func (d *describer) readBTF(id uint32) *btf.BTF {
-	if id == 0 {
-		return nil
+// readBTF returns the BTF with an id, valid until it returns another.
+func (d *describer) readBTF(id uint32) (*btf.BTF, error) {
+	if id == d.btfID && d.btf != nil {
+		return d.btf, nil
 	}
-	if id != d.btfID {
-		types, err := d.programs.BTF(id)
-		if err != nil {
-			types = nil
-		}
-		d.btfID, d.btf, d.names = id, types, nil
+	types, err := d.programs.BTF(id)
+	d.btfID, d.btf, d.names = id, types, nil
+	if err != nil {
+		d.btf = nil
+		return nil, err
 	}
-	return d.btf
+	return types, nil
 }
 
 // symbol returns the kernel's symbol for function i (bpf_get_prog_name in
 // kernel/bpf/core.c).
-func (d *describer) symbol(p *bpf.Program, i int) string {
+func (d *describer) symbol(p *bpf.Program, i int) (string, error) {
 	tag := p.Tag // of the main one, also where there are others
 	if i > 0 {
 		tag = p.Functions[i].Tag
 	}
 	d.buffer = hex.AppendEncode(append(d.buffer[:0], "bpf_prog_"...), tag[:])
-	if name := d.functionName(p, i); name != "" {
+	name, err := d.functionName(p, i)
+	if name != "" {
 		d.buffer = append(append(d.buffer, '_'), name...)
 	}
-	return string(d.buffer)
+	return string(d.buffer), err
 }
 
-func (d *describer) functionName(p *bpf.Program, i int) string {
-	if t := p.Functions[i].Type; t != 0 {
-		if types := d.readBTF(p.BTF); types != nil {
-			if d.names == nil {
-				d.names, _ = types.FunctionNames() // with an error, the first of them
-			}
-			if name, ok := d.names[t]; ok {
-				return name
-			}
-		}
+// functionName returns what the kernel calls function i: by the program's BTF, if that
+// describes it.
+func (d *describer) functionName(p *bpf.Program, i int) (string, error) {
+	switch t := p.Functions[i].Type; {
+	case t != 0:
+		return d.nameOf(p.BTF, t)
+	case i == 0:
+		return p.Name, nil
 	}
-	if i == 0 {
-		return p.Name
-	}
-	return "F" // jit_subprogs in kernel/bpf/verifier.c
+	return "F", nil // jit_subprogs in kernel/bpf/verifier.c
 }
 
-// linesOf returns the source lines of a function, nil if there are none or they are
-// not wanted.
-func (d *describer) linesOf(p *bpf.Program, function *bpf.Function) *symtab.Lines {
-	if len(p.Lines) == 0 {
-		return nil
+// nameOf returns the name of a function in the BTF with an id.
+func (d *describer) nameOf(id, function uint32) (string, error) {
+	types, err := d.readBTF(id)
+	if err != nil {
+		return "", err
 	}
-	types := d.readBTF(p.BTF)
-	if types == nil {
-		return nil
+	if d.names == nil {
+		d.names, err = types.FunctionNames() // with an error, the first of them
 	}
+	name, ok := d.names[function]
+	if !ok {
+		return "", fmt.Errorf("BTF %d: type %d is no function: %w", id, function, cmp.Or(err, btf.ErrMalformed))
+	}
+	return name, nil
+}
+
+// linesOf returns the source lines of a function, nil if there are none.
+func linesOf(p *bpf.Program, function *bpf.Function, types *btf.BTF) *symtab.Lines {
 	var b symtab.LinesBuilder
 	for i := range p.Lines {
 		l := &p.Lines[i]

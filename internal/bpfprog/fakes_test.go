@@ -29,6 +29,8 @@ type fakePrograms struct {
 	loaded map[uint32]*bpf.Program
 	hidden map[uint32]bool // listed, but gone when asked for
 	err    error           // of listing
+	types  []byte          // BTF, of all programs that have any
+	btfErr error           // of reading it
 	asked  []uint32
 	onNext func()
 }
@@ -69,7 +71,12 @@ func (p *fakePrograms) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 	return prog, nil
 }
 
-func (*fakePrograms) BTF(uint32) (*btf.BTF, error) { return nil, bpf.ErrGone }
+func (p *fakePrograms) BTF(uint32) (*btf.BTF, error) {
+	if p.btfErr != nil {
+		return nil, p.btfErr
+	}
+	return btf.Parse(p.types)
+}
 
 // tagOf returns the tag that stands for n.
 func tagOf(n int) (tag [8]byte) {

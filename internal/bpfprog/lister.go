@@ -25,7 +25,7 @@ type listing struct {
 	began  int64      // the clock before the list,
 	walked int64      // after the last id was read,
 	ended  int64      // and after the last program was asked for
-	alive  []uint32   // ids, in order
+	alive  []uint32   // ids, in order; nil if not all were listed
 	found  []function // of those that were not known
 	err    error      // why the kernel did not tell of one
 	ok     bool       // all that is not in the list is not there, or the kernel never tells
@@ -38,10 +38,11 @@ func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) 
 	list := &listing{began: l.now()}
 	l.describer.anybody = anybodyLoads(l.describer.procfs)
 	ids, err := l.ids()
-	list.walked, list.alive = l.now(), make([]uint32, 0, len(ids))
+	list.walked = l.now()
 	if err != nil {
 		return list, err
 	}
+	alive := make([]uint32, 0, len(ids))
 	list.found = make([]function, 0, max(0, len(ids)-len(known)))
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -50,7 +51,7 @@ func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) 
 		want := l.describer.want
 		if known[id] {
 			if want = 0; !confirm {
-				list.alive = append(list.alive, id)
+				alive = append(alive, id)
 				continue
 			}
 		}
@@ -62,14 +63,16 @@ func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) 
 		case err != nil:
 			list.err = err
 		default:
-			list.alive = append(list.alive, id)
+			alive = append(alive, id)
 			if !known[id] {
-				list.found = l.describer.functions(list.found, p, list.walked)
+				if list.found, err = l.describer.functions(list.found, p, list.walked); isFailure(err) {
+					list.err = err
+				}
 			}
 		}
 		l.pace()
 	}
-	list.ended = l.now()
+	list.alive, list.ended = alive, l.now()
 	return list, nil
 }
 
@@ -90,16 +93,20 @@ func (l *lister) ids() (ids []uint32, err error) {
 func (l *lister) ask(ids []uint32) (found []function, rest []uint32, err error) {
 	const longest = 100 * time.Millisecond
 	for began := time.Now(); len(ids) > 0 && time.Since(began) < longest; ids = ids[1:] {
-		switch p, askErr := l.programs.Program(ids[0], l.describer.want); {
-		case askErr == nil:
-			found = l.describer.functions(found, p, 0)
-		case !errors.Is(askErr, bpf.ErrGone):
+		p, askErr := l.programs.Program(ids[0], l.describer.want)
+		if askErr == nil {
+			found, askErr = l.describer.functions(found, p, 0)
+		}
+		if isFailure(askErr) {
 			err = askErr
 		}
 		l.pace()
 	}
 	return found, ids, err
 }
+
+// isFailure reports whether an error is more than that a program was unloaded meanwhile.
+func isFailure(err error) bool { return err != nil && !errors.Is(err, bpf.ErrGone) }
 
 // pace empties the rings now and then.
 func (l *lister) pace() {

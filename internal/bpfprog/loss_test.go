@@ -5,6 +5,7 @@ package bpfprog
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/btf"
+	"github.com/kernelsym/kernelsym/internal/btf/btftest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -227,6 +230,64 @@ func (p *busyPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 		return nil, p.err
 	}
 	return p.fakePrograms.Program(id, want)
+}
+
+// TestBTFCannotBeRead: a function whose name is in BTF that could not be read keeps the name of
+// its record, and has none without one, until it can be.
+func TestBTFCannotBeRead(t *testing.T) {
+	described := func(id uint32, n int, addr uint64) *bpf.Program {
+		p := prog(id, n, 0, addr)
+		p.Name, p.BTF, p.Functions[0].Type = "handle_sched_sw", 5, 1
+		return p
+	}
+	recorded, listed := described(1, 1, 0x1000), described(2, 2, 0x2000)
+	name := func(p *bpf.Program) string { return strings.TrimSuffix(symbolOf(p, 0), "sw") + "switch" }
+	all := newFakes(listed)
+	all.btfErr = errors.New("too many open files")
+	r := newRig(t, all)
+	require.ErrorIs(t, r.err, all.btfErr)
+	assert.Empty(t, r.nameAt(0x2000))
+
+	all.loaded[recorded.ID] = recorded
+	records := loads(now(), recorded)
+	records[0].Symbol.Name = name(recorded)
+	r.play(records...)
+	assert.Equal(t, name(recorded), r.nameAt(0x1000))
+	r.listNow()
+	require.ErrorIs(t, r.err, all.btfErr)
+	assert.Equal(t, name(recorded), r.nameAt(0x1000))
+	assert.True(t, symtab.NewSnapshot(r.table).IsPartial())
+
+	all.btfErr = nil
+	all.types = btftest.File(btftest.Type(1, uint8(btf.KindFunc), 0), "\x00handle_sched_switch\x00")
+	r.listNow()
+	require.NoError(t, r.err)
+	assert.Equal(t, name(recorded), r.nameAt(0x1000))
+	assert.Equal(t, name(listed), r.nameAt(0x2000))
+	assert.Equal(t, uint32(2), r.image(0x2000).Program.ID)
+	assert.False(t, symtab.NewSnapshot(r.table).IsPartial())
+
+	all.types = btftest.File(btftest.Type(0, 13, 0), "")
+	r = newRig(t, all)
+	require.ErrorIs(t, r.err, btf.ErrMalformed, "the type is none of a function")
+	assert.Empty(t, r.nameAt(0x2000))
+}
+
+// TestRefusedListEndsNothing: what was loaded between a loss and a list that is refused stays.
+func TestRefusedListEndsNothing(t *testing.T) {
+	all := newFakes()
+	all.err = bpf.ErrPermission
+	r := newRig(t, all)
+	from := now()
+	r.miss(from, from+1)
+	r.listAt = time.Now().Add(time.Hour)
+	r.play()
+	p := prog(2, 2, 0, 0x2000)
+	r.play(loads(now(), p)...)
+	require.NotNil(t, r.image(0x2000).Program)
+	r.listNow()
+	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
+	assert.True(t, symtab.NewSnapshot(r.table).IsPartial())
 }
 
 // TestALaterRun goes on where the one before it ended.

@@ -168,6 +168,7 @@ func (s *Source) polls() bool { return s.missing.records != nil }
 func (s *Source) publishTable() {
 	s.loadAnnounced()
 	s.changed = false
+	s.history.SetPartial(s.missing.list != nil || s.missing.program != nil)
 	s.publish(symcache.Update{Table: s.history.Table(), Degraded: s.missing.err(), Changes: s.Take()})
 }
 
