@@ -48,6 +48,9 @@ func TestPackNames(t *testing.T) {
 				continue
 			}
 			p := packs[m.BuildID]
+			if p == nil && m.Len() == 0 {
+				continue // on arm64, a module without code has a .plt
+			}
 			if !assert.NotNil(t, p, "no pack of %s", m.Name()) {
 				continue
 			}
