@@ -113,20 +113,21 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 
 // TestPodsOnPages decodes the parts of pods that pages show.
 func TestPodsOnPages(t *testing.T) {
-	blocks := func(page string) (list [][]byte) {
+	blocks := func(page, key string) (list [][]byte) { // those that begin with a key
 		text, err := os.ReadFile(repository + page)
 		require.NoError(t, err)
 		for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-			list = append(list, []byte(block[1]))
+			if strings.HasPrefix(block[1], key+":") {
+				list = append(list, []byte(block[1]))
+			}
 		}
+		require.NotEmpty(t, list, "%s has no block that begins with %s", page, key)
 		return list
 	}
-	packs := blocks("/docs/packs.md")
-	require.Len(t, packs, 2)
-	c := decode[corev1.PodSpec](t, "packs.md", packs[0]).InitContainers[0]
+	c := decode[corev1.PodSpec](t, "packs.md", blocks("/docs/packs.md", "initContainers")[0]).InitContainers[0]
 	assert.Equal(t, []corev1.Capability{"SYSLOG"}, c.SecurityContext.Capabilities.Add)
-	assert.NotNil(t, decode[corev1.PodSpec](t, "packs.md", packs[1]).Volumes[0].Image)
-	for _, block := range blocks("/docs/troubleshooting.md") {
+	assert.NotNil(t, decode[corev1.PodSpec](t, "packs.md", blocks("/docs/packs.md", "volumes")[0]).Volumes[0].Image)
+	for _, block := range blocks("/docs/troubleshooting.md", "securityContext") {
 		assert.NotNil(t, decode[corev1.Container](t, "troubleshooting.md", block).SecurityContext)
 	}
 }
