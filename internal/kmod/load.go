@@ -18,11 +18,12 @@ import (
 type load struct {
 	listed
 	layout
-	info  symtab.ImageInfo // its end is the limit of its symbols; the lifetime is not set
-	ends  endRule
-	named bool      // its symbols were read, or it has no code
-	err   error     // what is missing from it
-	since time.Time // when its "add" event was read; zero if none was
+	buildID string           // which build it is, empty if it has no build id
+	info    symtab.ImageInfo // its end is the limit of its symbols; the lifetime is not set
+	ends    endRule
+	named   bool      // its symbols were read, or it has no code
+	err     error     // what is missing from it
+	since   time.Time // when its "add" event was read; zero if none was
 }
 
 // describe finds out where a module lies and which build it is. It returns nil if the
@@ -36,11 +37,10 @@ func (r *roots) describe(is listed, ends endRule) *load {
 	}
 	var sectionsErr, notesErr error
 	l.layout, sectionsErr = r.readLayout(is.name, ends)
-	l.info.BuildID, notesErr = r.readBuildID(is.name)
-	l.info.FileID = buildid.FileID(l.info.BuildID)
+	l.buildID, notesErr = r.readBuildID(is.name)
 	err := errors.Join(sectionsErr, notesErr)
 	switch {
-	case (err != nil || l.info.BuildID == "") && !r.isLoaded(is):
+	case (err != nil || l.buildID == "") && !r.isLoaded(is):
 		return nil // the notes go first
 	case errors.Is(err, fs.ErrNotExist):
 		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: check that sysfs is mounted there", err)
@@ -49,11 +49,13 @@ func (r *roots) describe(is listed, ends endRule) *load {
 	}
 	if sectionsErr != nil {
 		l.layout = layout{text: is.addr, code: []uint64{is.addr}, initial: l.initial}
+	} else { // a build id promises offsets, and those count from .text
+		l.info.BuildID, l.info.FileID, l.info.Base = l.buildID, buildid.FileID(l.buildID), l.text
 	}
 	if l.named = len(l.code) == 0 || l.code[0] == 0; l.named {
 		return l
 	}
-	l.info.Base, l.info.Start = l.text, l.code[0]
+	l.info.Start = l.code[0]
 	if ends == endsAtNext {
 		l.size = cmp.Or(r.readCoreSize(is.name), l.size)
 	}
@@ -63,7 +65,7 @@ func (r *roots) describe(is listed, ends endRule) *load {
 // is reports whether the load is the one that a list shows with a build id (section 5.2
 // of the contract).
 func (l *load) is(shown listed, buildID string) bool {
-	return buildID != "" && l.info.BuildID == buildID && l.addr == shown.addr
+	return buildID != "" && l.buildID == buildID && l.addr == shown.addr
 }
 
 // hasCode reports whether the load has an image.

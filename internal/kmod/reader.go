@@ -94,7 +94,7 @@ func (s *reader) isSame(k scan, l *load, is listed) bool {
 		return true // nothing depends on it
 	}
 	id, err := s.readBuildID(is.name)
-	return err == nil && (l.is(is, id) || k.polled && l.info.BuildID == "" && id == "")
+	return err == nil && (l.is(is, id) || k.polled && l.buildID == "" && id == "")
 }
 
 // apply ends the reading of the list, and returns the loads without symbols.
@@ -136,7 +136,7 @@ func (s *reader) readSymbols(
 			break
 		}
 		id, err := s.readBuildID(l.name)
-		same = err == nil && id == l.info.BuildID // else it is another load
+		same = err == nil && id == l.buildID // else it is another load
 	}
 	if p.torn && p.sum != s.tornSum {
 		s.tornSum, same = p.sum, false

@@ -130,7 +130,7 @@ func (r *record) applyUnloads(k scan, shown map[string]bool, loads []*load, unti
 	for _, l := range r.loads {
 		switch by := here[l.name]; {
 		case by == l:
-			if k.polled && l.info.BuildID == "" {
+			if k.polled && l.buildID == "" {
 				r.restart(l, until)
 			}
 		case k.blind:

@@ -107,6 +107,29 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 	}
 }
 
+// TestContract_2_UnknownBase: where a module's offsets count from is not known, so they say nothing,
+// and its addresses have no relative form.
+func TestContract_2_UnknownBase(t *testing.T) {
+	const start = 0xffffffffc0500000
+	s := symtab.NewSnapshot(testSnapshot(t).Tables()[0], symtab.NewTable(testImage(t, symtab.ImageInfo{
+		Name: "nowhere", Origin: symtab.OriginModule, Start: start, End: start + 0x200,
+	}, func(add func(uint64, string)) { add(0x100, "f") })))
+	came := Frame{Address: 0x108, Type: "kernel", Mapping: &Mapping{File: "nowhere"}}
+	for _, scope := range []string{"scope", ebpfScope} {
+		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: start + 0x108}, came, Frame{Address: start + 8})
+		got, counts := runWith(t, Options{Label: true}, m.Profiles, s)
+		bare := Frame{Address: start + 0x108, Type: "kernel", Mapping: &Mapping{File: "nowhere"}}
+		assert.Equal(t, withName(bare, "f"), got[0].Stack[0])
+		assert.Equal(t, came, got[0].Stack[1])
+		bare.Address = start + 8
+		assert.Equal(t, bare, got[0].Stack[2], "a label would need an offset")
+		assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginModule])
+	}
+	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: start + 0x108})
+	got, _ := runWith(t, Options{KeepAddresses: true}, m.Profiles, s)
+	assert.Equal(t, &Mapping{File: "nowhere", Start: start, Limit: start + 0x200}, got[0].Stack[0].Mapping)
+}
+
 // TestContract_4_2_CompleteMappingsAreKept, with all that they say beside; the others are not.
 func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 	loaded := &Mapping{

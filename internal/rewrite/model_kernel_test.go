@@ -192,6 +192,7 @@ type build struct {
 	name, id string
 	seed     int64
 	below    uint64 // text in front of .text
+	baseless bool   // where .text begins is not known
 }
 
 // load returns the module, loaded at the beginning of a page.
@@ -210,9 +211,13 @@ func (b build) load(start uint64) *modelImage {
 	if r.Intn(3) == 0 {
 		end = start + slotSize // it meets what is loaded behind it
 	}
-	return w.image(symtab.ImageInfo{
+	info := symtab.ImageInfo{
 		Name: b.name, Origin: symtab.OriginModule, BuildID: b.id, Base: start + b.below, Start: start, End: end,
-	})
+	}
+	if b.baseless {
+		info.BuildID, info.Base = "", 0
+	}
+	return w.image(info)
 }
 
 // newFunction returns code that has one name, or none.

@@ -3,7 +3,9 @@
 package rewrite_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -68,7 +70,9 @@ func (w *world) load(source int, m *modelImage, from int64) {
 			m.end = other.start // a trampoline ends where something else begins
 		}
 	}
-	for _, other := range w.live(source) {
+	inPlace := w.live(source) // first the lowest: of those that go at one instant, it is forgotten first
+	slices.SortFunc(inPlace, func(a, b *modelImage) int { return cmp.Compare(a.start, b.start) })
+	for _, other := range inPlace {
 		switch {
 		case !other.overlaps(m.start, m.end):
 		case other.endsAtNext() && other.start < m.start:

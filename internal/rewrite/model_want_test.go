@@ -124,7 +124,7 @@ func (a *asker) selected(u *use, named bool) want {
 	case s != nil:
 		w.resolved, w.why = s, "resolved"
 		a.name(&w, u)
-	case a.opts.Label:
+	case a.opts.Label && m.base() != 0:
 		w.label = fmt.Sprintf("%s+0x%x", m.Name(), u.addr-m.base())
 		if u.addr < m.base() {
 			w.label = fmt.Sprintf("%s-0x%x", m.Name(), m.base()-u.addr)
@@ -178,7 +178,8 @@ func (a *asker) place(w *want, u *use) {
 		if a.profiler {
 			sent = came // ip-1, as the profiler writes its own
 		}
-		if relative, bare = sent >= m.base(), sent < m.base(); relative {
+		relative = m.base() != 0 && sent >= m.base()
+		if bare = !relative; relative {
 			w.frame.Address = sent - m.base()
 		} else if u.form == formRelative {
 			w.frame.Address += m.base() // there is no relative form

@@ -58,6 +58,7 @@ func newWorld(seed int64) *world {
 		b := build{name: fmt.Sprintf("mod%d", i), id: hexID(r), seed: r.Int63()}
 		if r.Intn(3) == 0 {
 			b.id = ""
+			b.baseless = r.Intn(2) == 0
 		}
 		if r.Intn(4) == 0 {
 			b.below = 0x100

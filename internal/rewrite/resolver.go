@@ -173,11 +173,14 @@ func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answ
 			found := r.lines.at(hit.Symbol, looked)
 			a.line, a.pack = found.chain, found.result
 		}
-	} else if !r.opts.Label {
+	} else if !r.labels(a.image) {
 		a.looked = 0
 	}
 	return a
 }
+
+// labels reports whether addresses in an image without a symbol get a label.
+func (r *resolver) labels(image *symtab.Image) bool { return r.opts.Label && image.OffsetBase() != 0 }
 
 // place sets the address that is written (contract 4.1).
 func (r *resolver) place(a *answer, q question, ip, looked uint64) {
@@ -191,7 +194,7 @@ func (r *resolver) place(a *answer, q question, ip, looked uint64) {
 		written = ip
 	}
 	switch base := a.image.OffsetBase(); {
-	case written >= base:
+	case base != 0 && written >= base:
 		a.address, a.isRel = written-base, true
 	default: // there is no relative form
 		a.address, a.isRel, a.bare = ip, false, true

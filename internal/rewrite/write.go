@@ -86,7 +86,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
 	case answerNamed:
 		w.writeSymbol(loc, f, a)
 	case answerOwned:
-		if w.opts.Label {
+		if a.looked != 0 {
 			name := label(a.image, a.looked)
 			w.setLines(loc, w.oneLine(w.m.funcs.intern(w.m, &symtab.Name{Name: name, System: name}, "")))
 		}

@@ -62,7 +62,8 @@ type Text struct {
 	FileID  string // identifies the build in profiles, 32 hex digits, empty if it has none
 
 	// Base is the address that offsets into the image count from: the lower of
-	// _text and _stext of the core kernel, the address of .text of a module.
+	// _text and _stext of the core kernel, the address of .text of a module. It is 0 if
+	// that is not known; then there is no build id and no file ID, either.
 	Base uint64
 
 	// Gap is what the image does not have of [Start, End): what lies between the text
@@ -186,7 +187,7 @@ func (m *Image) Contains(addr uint64) bool {
 	return addr-m.Start < m.End-m.Start && (m.Text == nil || !m.Gap.Contains(addr))
 }
 
-// OffsetBase returns the address that offsets into the image count from.
+// OffsetBase returns the address that offsets into the image count from, 0 if that is not known.
 func (m *Image) OffsetBase() uint64 {
 	if m.Text != nil {
 		return m.Base

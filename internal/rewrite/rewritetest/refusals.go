@@ -114,7 +114,7 @@ func (r refused) mapping(f *Frame) {
 	}
 	for flag, is := range map[string]bool{"filenames": files, "line_numbers": numbers, "inline_frames": len(f.Lines) > 1} {
 		if said, ok := m.Attributes["pprof.mapping.has_"+flag].(bool); ok && said != is {
-			r.addf("contract 4.4: has_%s is %v of %v", flag, said, f.Lines)
+			r.addf("contract 4.4: has_%s is %v of %#x", flag, said, f.Address) // not of the lines: it may have come untrue
 		}
 	}
 	// It says of an image that it has symbols, of which there need not be one at the frame.
