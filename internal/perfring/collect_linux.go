@@ -77,7 +77,8 @@ func (r *Reader) drainRing(g *ring) {
 		}
 	}
 	r.mostUsed = max(r.mostUsed, g.used())
-	full, at := g.isCrowded(), *g.tail
+	from := *g.tail
+	at := from
 	err := g.drain(func(raw []byte) {
 		rec, ok, err := parse(raw)
 		switch {
@@ -98,7 +99,7 @@ func (r *Reader) drainRing(g *ring) {
 	if err != nil {
 		r.pending.Lost++
 	}
-	if err != nil || full {
+	if err != nil || g.wasCrowded(from) {
 		loss()
 	}
 	g.noteRoom(r.clock)

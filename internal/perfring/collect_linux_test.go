@@ -56,6 +56,25 @@ func TestCauseComesFirst(t *testing.T) {
 	}
 }
 
+// TestRingThatFillsWhileItIsRead has records written while others are read, until there is no room:
+// all of it is free again only when the last one has been read.
+func TestRingThatFillsWhileItIsRead(t *testing.T) {
+	r := memoryRing(4096, 0, 0)
+	r.put(at(12))
+	from := *r.tail
+	require.NoError(t, r.drain(func([]byte) {
+		assert.False(t, r.wasCrowded(from))
+		for r.hasRoom(len(at(13))) {
+			r.put(at(13))
+		}
+	}))
+	assert.True(t, r.wasCrowded(from), "records may have been lost")
+	from = *r.tail
+	assert.Len(t, r.records(t), (4096-len(at(12)))/len(at(13)))
+	assert.True(t, r.wasCrowded(from))
+	assert.False(t, r.wasCrowded(*r.tail), "now there is room")
+}
+
 // TestFullRing: a ring that the largest record might not have fit into may have lost some,
 // from its last record to when it was emptied.
 func TestFullRing(t *testing.T) {

@@ -81,8 +81,11 @@ func (r *ring) isReady() bool { return r.used() >= r.wake }
 // isFilling reports whether the ring should be emptied soon.
 func (r *ring) isFilling() bool { return r.used() > uint64(len(r.data)/4) }
 
-// isCrowded reports whether the next record might not have room.
-func (r *ring) isCrowded() bool { return r.used()+largestSymbolRecord > uint64(len(r.data)) }
+// wasCrowded reports whether some record might not have had room while the ring was to be read from
+// a position, also one that was written while that was done.
+func (r *ring) wasCrowded(from uint64) bool {
+	return atomic.LoadUint64(r.head)-from+largestSymbolRecord > uint64(len(r.data))
+}
 
 // noteRoom notes that the ring has room for any record, if it has.
 func (r *ring) noteRoom(clock Clock) {
