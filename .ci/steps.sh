@@ -4,7 +4,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 tests=$(mktemp)
-trap 'rm -f "$tests"' EXIT
+beside_log=$(mktemp)
+trap 'rm -f "$tests" "$beside_log"' EXIT
 failed=()
 
 # step runs a command and says how long it took.
@@ -13,6 +14,23 @@ step() {
 	local start=$SECONDS
 	"$@" || failed+=("$*")
 	printf '=== %s: %d s\n' "$*" $((SECONDS - start))
+}
+
+# beside starts a step that gets what the steps after it leave of the processors.
+beside() {
+	printf '\n=== %s, beside what follows\n' "$*"
+	beside=$*
+	nice -n 19 "$@" >"$beside_log" 2>&1 &
+	beside_pid=$!
+}
+
+# end_beside waits for that step, and says what it said.
+end_beside() {
+	printf '\n=== %s\n' "$beside"
+	local start=$SECONDS
+	wait "$beside_pid" || failed+=("$beside")
+	cat "$beside_log"
+	printf '=== %s: %d s more\n' "$beside" $((SECONDS - start))
 }
 
 # tests runs a command whose output is repeated at the end, in short.
