@@ -115,7 +115,7 @@ func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) err
 	f.sent.Add(1)
 	resp, err := f.client.Load().Do(req)
 	if err != nil {
-		return refuseAll(Fetch, withoutURL(err))
+		return refuseAll(Fetch, reasonOf(err))
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {
@@ -124,7 +124,7 @@ func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) err
 	case http.StatusNotFound, http.StatusGone:
 		return errNotFound
 	}
-	err = fmt.Errorf("the server answers %s", resp.Status)
+	err = fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	if resp.StatusCode/100 == 4 { // a bucket that may not be listed says 403 of what is not there
 		return refuse(Fetch, err)
 	}
@@ -136,18 +136,23 @@ func copyTo(w io.Writer, r io.Reader, limit int64) error {
 	n, err := io.Copy(w, io.LimitReader(r, limit+1))
 	switch {
 	case err != nil:
-		return refuseAll(Fetch, withoutURL(err))
+		return refuseAll(Fetch, reasonOf(err))
 	case n > limit:
 		return refuse(TooLarge, fmt.Errorf("the answer is too large: more than %d bytes", limit))
 	}
 	return nil
 }
 
-// withoutURL returns an error without the URL, which can hold secrets.
-func withoutURL(err error) error {
+// reasonOf returns why there is no answer, without the URL, which can hold secrets, and cut short,
+// as it can quote the server.
+func reasonOf(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
-		return of.Err
+		err = of.Err
+	}
+	const most = 300 // bytes
+	if text := err.Error(); len(text) > most {
+		return errors.New(strings.ToValidUTF8(text[:most], "") + "…")
 	}
 	return err
 }
