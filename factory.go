@@ -87,7 +87,11 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 	}
 	opts := config.rewriteOptions()
 	if config.HostCheck && config.Local {
-		opts.IsForeign = kernelsymprocessor.ThisHost(config.Procfs, os.Getenv).IsForeign
+		host := kernelsymprocessor.ThisHost(config.Procfs, os.Getenv)
+		if !host.IsKnown() {
+			set.Logger.Warn("host_check has no effect, as nothing says which host this is: set the variable K8S_NODE_NAME")
+		}
+		opts.IsForeign = host.IsForeign
 	}
 	c, err := kernelsymprocessor.NewComponent(set.ID, set.TelemetrySettings, opts, config.acquireWith(set))
 	if err != nil {

@@ -55,7 +55,7 @@ func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
 			got = append(got, corev1.Capability(strings.TrimPrefix(name, "CAP_")))
 		}
 		assert.Equal(t, rights[overlay], got)
-		for _, hides := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "PrivateUsers", "PrivateNetwork"} {
+		for _, hides := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "PrivateUsers", "PrivateNetwork", "ProtectHostname"} {
 			assert.NotContains(t, unit, hides)
 		}
 		assert.Contains(t, unit["RestrictAddressFamilies"], "AF_NETLINK")

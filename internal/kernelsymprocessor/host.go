@@ -63,6 +63,9 @@ func ThisHost(procfs string, getenv func(string) string) *Host {
 	return h
 }
 
+// IsKnown reports whether there is an identity that resources can be compared with.
+func (h *Host) IsKnown() bool { return len(h.known) > 0 }
+
 func (h *Host) add(key, value string) {
 	if value != "" && !slices.Contains(h.known[key], value) {
 		h.known[key] = append(h.known[key], value)

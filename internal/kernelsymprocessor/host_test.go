@@ -87,5 +87,12 @@ func TestThisHostFromTheMachine(t *testing.T) {
 func TestHostOfWhichNothingIsKnown(t *testing.T) {
 	r := pcommon.NewResource()
 	r.Attributes().PutStr(hostName, "node2")
+	h := ThisHost(t.TempDir(), func(string) string { return "" })
+	if !isHosts("/proc/self") {
+		assert.False(t, h.IsKnown())
+		assert.False(t, h.IsForeign(r))
+	}
 	assert.False(t, (&Host{}).IsForeign(r))
+	assert.False(t, (&Host{}).IsKnown())
+	assert.True(t, ThisHost(t.TempDir(), func(key string) string { return map[string]string{"NODE_NAME": "n"}[key] }).IsKnown())
 }
