@@ -65,6 +65,9 @@ func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	o.History = recent
 	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
 	cache.WaitReady(ctx)
+	if ctx.Err() != nil {
+		return cache.Stop, context.Cause(ctx)
+	}
 	r.since = perfring.Boottime.Now() // before the first lists, nothing was observed
 	r.fresh = cache.Fresh
 	var errs []error

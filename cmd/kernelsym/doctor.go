@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func newDoctor() *cobra.Command {
 			"With --bundle, also write what a bug report needs to a .tar.gz file: this report, versions,\n" +
 			"settings, limits, and numbers of symbols. Kernel addresses and the host's names are removed.\n\n" +
 			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
-			"names at all, and 64 if the command line is wrong.",
+			"names at all, 64 if the command line is wrong, and 130 after an interrupt.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --bundle bundle.tar.gz --metrics http://localhost:8888/metrics --log otelcol.log\n" +
@@ -47,6 +48,9 @@ func newDoctor() *cobra.Command {
 				return usage(cmd, errors.New("--metrics and --log need --bundle"))
 			}
 			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
+			if cmd.Context().Err() != nil { // not all was checked
+				return context.Cause(cmd.Context())
+			}
 			if file != "-" {
 				if err := write(&report, cmd.OutOrStdout(), output); err != nil {
 					return err

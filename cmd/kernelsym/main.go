@@ -22,10 +22,15 @@ func main() {
 	switch {
 	case errors.As(err, &status):
 		os.Exit(int(status)) //nolint:gocritic // stop only restores the signal
+	case err != nil && ctx.Err() != nil:
+		os.Exit(interrupted)
 	case err != nil:
 		os.Exit(1)
 	}
 }
+
+// interrupted is the exit status after an interrupt, as of a program that the signal killed.
+const interrupted = 130
 
 // version is that of the collector in builder-config.yaml.
 const version = "0.1.0-dev"

@@ -46,6 +46,9 @@ func (r *running) outdated() {
 // they find nothing.
 func load(ctx context.Context, o sources.Options, warn func(error)) (*symtab.Snapshot, error) {
 	snapshot, err := symcache.Load(ctx, sources.List(o)...)
+	if ctx.Err() != nil { // some sources may not have been ready
+		return nil, context.Cause(ctx)
+	}
 	if err != nil && !known(snapshot) {
 		return nil, err
 	}

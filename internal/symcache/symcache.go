@@ -5,6 +5,7 @@
 package symcache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,22 +161,22 @@ func (c *Cache) WaitReady(ctx context.Context) {
 const readClock = 10 * time.Second
 
 // Load runs the sources until each has published once, and returns what they
-// know. What is missing from that, or which source failed, the error says; the
-// snapshot holds the rest.
+// know. What is missing from that, or which source failed or was not ready when ctx
+// was done, the error says; the snapshot holds the rest.
 func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
 	tables := make([]*symtab.Table, len(sources))
 	errs := make([]error, len(sources))
 	var wait sync.WaitGroup
 	for i, s := range sources {
 		wait.Go(func() {
-			ctx, cancel := context.WithCancel(ctx)
+			once, cancel := context.WithCancel(ctx)
 			defer cancel()
-			err := s.Run(ctx, func(u Update) {
+			err := s.Run(once, func(u Update) {
 				tables[i], errs[i] = u.Table, u.Degraded
 				cancel()
 			})
 			if tables[i] == nil {
-				errs[i] = err
+				errs[i] = cmp.Or(err, context.Cause(ctx))
 			}
 			if errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", s.Name(), errs[i])

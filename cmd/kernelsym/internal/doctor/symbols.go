@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 
 // patience bounds the wait for a source.
 const patience = time.Minute
+
+var errSlow = fmt.Errorf("not read within %v: is this machine overloaded?", patience)
 
 // checkSymbols has each source find its symbols.
 func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
@@ -87,14 +90,14 @@ var lost = map[string]struct{ some, all string }{
 
 // load runs a source until it has published once.
 func load(ctx context.Context, source symcache.Source) (table *symtab.Table, degraded error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
 	defer cancel()
 	err := source.Run(ctx, func(u symcache.Update) {
 		table, degraded = u.Table, u.Degraded
 		cancel()
 	})
 	if table == nil {
-		return nil, err
+		return nil, cmp.Or(err, context.Cause(ctx))
 	}
 	return table, degraded
 }
