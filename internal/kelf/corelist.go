@@ -71,7 +71,7 @@ func readOwnList(f *File, symbols *SymbolTable) (*ownList, error) {
 	}
 	l.offsets = read("kallsyms_offsets", 4*l.num)
 	l.names = read("kallsyms_names", sizeOf(at, "kallsyms_names"))
-	l.tokens = read("kallsyms_token_table", sizeOf(at, "kallsyms_token_table"))
+	l.tokens = read("kallsyms_token_table", min(maxTokens, sizeOf(at, "kallsyms_token_table")))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOwnList, err)
 	}
@@ -81,11 +81,14 @@ func readOwnList(f *File, symbols *SymbolTable) (*ownList, error) {
 // maxSymbols bounds the number of symbols, of which the largest kernels have 300,000.
 const maxSymbols = 1 << 22
 
+// maxTokens bounds the size of the table of tokens, whose index has 16 bits.
+const maxTokens = 1 << 16
+
 // sizeOf returns how many bytes lie between a table and the next one.
 func sizeOf(at map[string]uint64, name string) int {
-	next := at[name] + 1<<16 // what the last of them can need: the tokens
+	next := at[name] + maxTokens // what the last of them can need
 	for _, addr := range at {
-		if addr > at[name] && (addr < next || next == at[name]+1<<16) {
+		if addr > at[name] && (addr < next || next == at[name]+maxTokens) {
 			next = addr
 		}
 	}

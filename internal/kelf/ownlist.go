@@ -48,12 +48,14 @@ func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	rest := l.names
 	for i := range l.num {
 		n, width := binary.Uvarint(rest)
-		if width <= 0 || n > uint64(len(rest)-width) || n > maxCompressed {
+		if width <= 0 || n > uint64(len(rest)-width) || n > maxName {
 			return errOwnList
 		}
 		text = text[:0]
 		for _, b := range rest[width : width+int(n)] {
-			text = append(text, tokens[b]...)
+			if text = append(text, tokens[b]...); len(text) > 1+maxName {
+				return errOwnList
+			}
 		}
 		if len(text) < 2 || bytes.IndexByte(text, '\n') >= 0 {
 			return errOwnList
@@ -64,9 +66,8 @@ func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	return nil
 }
 
-// maxCompressed bounds the length of a name as it is written, which is no longer than the
-// name (KSYM_NAME_LEN).
-const maxCompressed = 512
+// maxName bounds the length of a name (KSYM_NAME_LEN), which is no shorter as it is written.
+const maxName = 512
 
 // An anchor is a symbol whose address in the ELF file is known.
 type anchor struct {

@@ -81,6 +81,10 @@ func TestOwnListOfAnUnknownFormIsRefused(t *testing.T) {
 		"index beyond":     func(l *ownList) { l.index[3] = 0xff },
 		"tokens cut off":   func(l *ownList) { l.tokens = l.tokens[:len(l.tokens)-1] },
 		"name of two rows": func(l *ownList) { l.names[2] = '\n' },
+		"too long a token": func(l *ownList) { // of which a small file could make a large list
+			binary.LittleEndian.PutUint16(l.index[2:], uint16(len(l.tokens)))
+			l.tokens = append(l.tokens, strings.Repeat("x", maxName+2)+"\x00"...)
+		},
 	} {
 		l := good()
 		damage(l)
@@ -99,7 +103,7 @@ func FuzzOwnList(f *testing.F) {
 		l := &ownList{binary.LittleEndian, num, names, tokens, index, offsets, base}
 		n := 0
 		err := l.each(func(_ int, _ byte, name []byte) {
-			if n++; len(name) == 0 || slices.Contains(name, '\n') {
+			if n++; len(name) == 0 || len(name) > maxName || slices.Contains(name, '\n') {
 				t.Fatalf("symbol %d is called %q", n, name)
 			}
 		})
