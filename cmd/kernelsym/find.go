@@ -116,7 +116,7 @@ func (l *lookup) runningFunctions(ctx context.Context, q *query) ([]namedFunctio
 // several.
 func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 	if l.packs != nil {
-		return l.atOffsetInPacks(q)
+		return l.atOffsetInPacks(ctx, q)
 	}
 	found, err := l.inImage(ctx, q)
 	if err != nil {

@@ -109,6 +109,18 @@ func TestLookupWithoutItsPack(t *testing.T) {
 	assert.Equal(t, "Warning: vmlinux: no pack of this build: 0123456789abcdef\n", messages)
 }
 
+// TestLookupRangeWithPack: a range of addresses is the running kernel's, as single addresses are.
+func TestLookupRangeWithPack(t *testing.T) {
+	file := writePack(t, t.TempDir(), kernelID, kernelPack(kernelID))
+	tree := treeWithID(t)
+	want, _, err := lookedUp(t, append(tree, "ffffffff81000050+10")...)
+	require.NoError(t, err)
+	require.Contains(t, want, "main_loop")
+	got, _, err := lookedUp(t, append(tree, "--pack", file, "ffffffff81000050+10")...)
+	require.NoError(t, err)
+	assert.Contains(t, got, strings.TrimSpace(want), "and lines, if the pack has them")
+}
+
 // TestLookupElsewhere looks addresses of other machines up, on one where there is no kernel.
 func TestLookupElsewhere(t *testing.T) {
 	dir := t.TempDir()

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
@@ -94,8 +96,12 @@ func lookupNames(all []*pack.Pack) (names []string) {
 	return names
 }
 
-// atOffsetInPacks is atOffset in packs alone.
-func (l *lookup) atOffsetInPacks(q *query) ([]*answer, error) {
+// atOffsetInPacks is atOffset in packs alone. But what begins with an address is a range of the
+// running kernel, as without packs.
+func (l *lookup) atOffsetInPacks(ctx context.Context, q *query) ([]*answer, error) {
+	if start, end, ok := q.startAndLength(); ok && start > math.MaxInt64 {
+		return l.inRange(ctx, start, end)
+	}
 	var found []*answer
 	noImage := fmt.Errorf("%w: %q", errNoFunction, q.text)
 	if q.size == 0 && q.module == "" {
