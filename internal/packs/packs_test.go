@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -356,6 +357,19 @@ func TestMadeUpBuilds(t *testing.T) {
 		assert.LessOrEqual(t, r.Stats().Fetches, seconds+1)
 		r.stop()
 	})
+}
+
+// TestWishesInUseStay where others are made up.
+func TestWishesInUseStay(t *testing.T) {
+	w, now := make(wishes), time.Now()
+	for range 2 {
+		w.add(wishID{text: first}, now)
+	}
+	for i := range 20 * maxWishes {
+		w.add(wishID{text: buildid.FileID(strconv.Itoa(i))}, now)
+	}
+	assert.Len(t, w, maxWishes)
+	assert.Contains(t, w, wishID{text: first})
 }
 
 // TestRunAgain ends a store and runs it again, as when the configuration is reloaded.

@@ -48,7 +48,7 @@ type wish struct {
 type wishes map[wishID]*wish
 
 // add notes that a build is in use, and reports whether it is to be looked for now. If there
-// are too many wishes, it takes the place of any other: what is in use comes back.
+// are too many wishes, it takes the place of another: what is in use comes back.
 func (w wishes) add(id wishID, now time.Time) bool {
 	found := w[id]
 	if found == nil {
@@ -67,13 +67,25 @@ func (w wishes) add(id wishID, now time.Time) bool {
 	return true
 }
 
-// drop drops a wish that nobody is busy with.
+// drop drops a wish that nobody is busy with: of any few, that which was asked for least, so that
+// builds that are made up hardly take the place of those in use.
 func (w wishes) drop() {
-	for id, other := range w {
-		if other.step != stepBusy {
-			delete(w, id)
-			return
+	const few = 8
+	var least wishID
+	n := 0
+	for id, other := range w { // in any order
+		if other.step == stepBusy {
+			continue
 		}
+		if n++; n == 1 || other.asked < w[least].asked {
+			least = id
+		}
+		if n == few {
+			break
+		}
+	}
+	if n > 0 {
+		delete(w, least)
 	}
 }
 
