@@ -96,7 +96,9 @@ func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, f
 	if skips, err := c.kinds.Skips(d, p); skips || err != nil {
 		return err
 	}
-	c.span.add(span{int64(p.Time()), int64(p.Time()) + int64(p.DurationNano())})
+	if start := int64(p.Time()); start > 0 { // else it does not say when it was
+		c.span.add(span{start, start + int64(p.DurationNano())})
+	}
 	stacks := d.StackTable()
 	for _, s := range p.Samples().All() {
 		if uint(s.StackIndex()) >= uint(stacks.Len()) {

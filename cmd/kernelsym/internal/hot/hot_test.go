@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -186,6 +187,19 @@ func TestWindow(t *testing.T) {
 		require.NoError(t, all.Add(newBatch(second, stack(leaf))))
 	}
 	assert.Contains(t, all.Header()[0], ", 10s: 10 kernel samples")
+}
+
+// TestElapsedIsOfProfilesWithATime: others do not say when they were.
+func TestElapsedIsOfProfilesWithATime(t *testing.T) {
+	c := NewCounts()
+	for _, start := range []pcommon.Timestamp{0, 5e9, 0, 7e9} {
+		m := rewritetest.NewMessage().Profile(nil, "scope")
+		p := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+		p.SetTime(start)
+		p.SetDurationNano(1e9)
+		require.NoError(t, c.Add(m.Profiles))
+	}
+	assert.Equal(t, 3*time.Second, c.Elapsed())
 }
 
 // TestHeaderSaysWhatIsWrong: lost samples, throttling, names that cannot be had.

@@ -108,12 +108,14 @@ func (c *converter) profile(p pprofile.Profile) error {
 		if periodType, err := c.valueType(p.PeriodType()); err == nil {
 			out.PeriodType, out.Period = &periodType, p.Period()
 		}
-		out.TimeNanos = int64(p.Time())
 	}
-	start, end := int64(p.Time()), int64(p.Time())+int64(p.DurationNano())
-	outEnd := max(out.TimeNanos+out.DurationNanos, end)
-	out.TimeNanos = min(out.TimeNanos, start)
-	out.DurationNanos = outEnd - out.TimeNanos
+	if start := int64(p.Time()); start > 0 { // else it does not say when it was
+		end := max(out.TimeNanos+out.DurationNanos, start+int64(p.DurationNano()))
+		if out.TimeNanos == 0 || start < out.TimeNanos {
+			out.TimeNanos = start
+		}
+		out.DurationNanos = end - out.TimeNanos
+	}
 	for _, s := range p.Samples().All() {
 		if err := c.sample(s); err != nil {
 			return err

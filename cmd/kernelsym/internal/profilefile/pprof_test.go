@@ -64,7 +64,7 @@ func TestMergerKeepsSamplesOfThreadsApart(t *testing.T) {
 	assert.Equal(t, map[string][]string{"thread.name": {"b"}}, m.Profile().Sample[1].Label)
 }
 
-// TestMergerTimes has the merged profile cover the time of all.
+// TestMergerTimes has the merged profile cover the time of all that say when they were.
 func TestMergerTimes(t *testing.T) {
 	at := func(start pcommon.Timestamp, duration uint64) pprofile.Profiles {
 		pd := message()
@@ -74,7 +74,7 @@ func TestMergerTimes(t *testing.T) {
 		return pd
 	}
 	m := NewMerger()
-	for _, pd := range []pprofile.Profiles{at(500, 100), at(1000, 50), at(400, 10)} {
+	for _, pd := range []pprofile.Profiles{at(0, 7), at(500, 100), at(1000, 50), at(0, 0), at(400, 10)} {
 		require.NoError(t, m.Add(pd))
 	}
 	assert.Equal(t, int64(400), m.Profile().TimeNanos)
