@@ -3,6 +3,7 @@
 package packer_test
 
 import (
+	"os"
 	"runtime"
 	"testing"
 
@@ -48,8 +49,8 @@ func TestPackNames(t *testing.T) {
 				continue
 			}
 			p := packs[m.BuildID]
-			if p == nil && m.Len() == 0 {
-				continue // on arm64, a module without code has a .plt
+			if _, err := os.Stat("/sys/module/" + m.Name() + "/sections/.text"); p == nil && m.Name() != symtab.KernelName && err != nil {
+				continue // on arm64, it has a .plt, whose length its file does not tell, and perhaps code behind that
 			}
 			if !assert.NotNil(t, p, "no pack of %s", m.Name()) {
 				continue
