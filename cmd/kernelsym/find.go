@@ -162,7 +162,7 @@ func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
 		return nil, err
 	}
 	if m.OffsetBase() == 0 {
-		return nil, fmt.Errorf("the base address of %s is not known: reading /sys/module/%[1]s/sections needs root", m.Name())
+		return nil, fmt.Errorf("the base address of %s is not known, as /sys/module/%[1]s/sections cannot be read", m.Name())
 	}
 	addr := m.OffsetBase() + uint64(q.offset)
 	hit, lookedUp := find(snapshot, addr, l.caller)

@@ -97,6 +97,14 @@ func TestLookupInModule(t *testing.T) {
 	out, _, err = lookedUp(t, append(tree, "nf_tables+0x4")...)
 	require.NoError(t, err)
 	assert.Equal(t, "ffffffffc0200004 nft_do+0x4 [nf_tables] "+moduleID+"\n", out)
+
+	sections := filepath.Join(filepath.Dir(tree[1]), "sys/module/nf_tables/sections")
+	require.NoError(t, os.RemoveAll(sections))
+	_, _, err = lookedUp(t, append(tree, "nf_tables+0x4")...)
+	require.ErrorContains(t, err, "the base address of nf_tables is not known")
+	out, _, err = lookedUp(t, append(tree, "ffffffffc0200004")...)
+	require.NoError(t, err)
+	assert.Equal(t, "ffffffffc0200004 nft_do+0x4 [nf_tables]\n", out, "an address is not an offset")
 }
 
 // TestLookupWithoutItsPack verifies that it says so, once, and answers as without packs.

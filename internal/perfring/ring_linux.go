@@ -81,8 +81,8 @@ func (r *ring) isReady() bool { return r.used() >= r.wake }
 // isFilling reports whether the ring should be emptied soon.
 func (r *ring) isFilling() bool { return r.used() > uint64(len(r.data)/4) }
 
-// wasCrowded reports whether some record might not have had room while the ring was to be read from
-// a position, also one that was written while that was done.
+// wasCrowded reports whether a record may have found no room while what begins at a position was in
+// the ring. It is asked after that was read: until then, the kernel could not write there.
 func (r *ring) wasCrowded(from uint64) bool {
 	return atomic.LoadUint64(r.head)-from+largestSymbolRecord > uint64(len(r.data))
 }

@@ -173,14 +173,11 @@ func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answ
 			found := r.lines.at(hit.Symbol, looked)
 			a.line, a.pack = found.chain, found.result
 		}
-	} else if !r.labels(a.image) {
+	} else if !r.opts.Label || a.image.OffsetBase() == 0 {
 		a.looked = 0
 	}
 	return a
 }
-
-// labels reports whether addresses in an image without a symbol get a label.
-func (r *resolver) labels(image *symtab.Image) bool { return r.opts.Label && image.OffsetBase() != 0 }
 
 // place sets the address that is written (contract 4.1).
 func (r *resolver) place(a *answer, q question, ip, looked uint64) {

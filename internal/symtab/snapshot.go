@@ -187,8 +187,8 @@ type choice struct {
 	seen         int
 }
 
-// few images are looked at where more of them hardly can change the answer, so that what a
-// look-up costs does not grow with the history.
+// few is how many images a look-up looks at before it gives up with several of them, so that what
+// it costs does not grow with the history.
 const few = 16
 
 // add adds an image. Where one that was announced longer than it is meets another, the

@@ -96,8 +96,8 @@ func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, f
 	if skips, err := c.kinds.Skips(d, p); skips || err != nil {
 		return err
 	}
-	if start := int64(p.Time()); start > 0 { // else it does not say when it was
-		c.span.add(span{start, start + int64(p.DurationNano())})
+	if start, end, ok := profilefile.TimeOf(p); ok {
+		c.span.add(span{start, end})
 	}
 	stacks := d.StackTable()
 	for _, s := range p.Samples().All() {

@@ -109,8 +109,8 @@ func (c *converter) profile(p pprofile.Profile) error {
 			out.PeriodType, out.Period = &periodType, p.Period()
 		}
 	}
-	if start := int64(p.Time()); start > 0 { // else it does not say when it was
-		end := max(out.TimeNanos+out.DurationNanos, start+int64(p.DurationNano()))
+	if start, end, ok := TimeOf(p); ok {
+		end = max(end, out.TimeNanos+out.DurationNanos)
 		if out.TimeNanos == 0 || start < out.TimeNanos {
 			out.TimeNanos = start
 		}
@@ -122,6 +122,12 @@ func (c *converter) profile(p pprofile.Profile) error {
 		}
 	}
 	return nil
+}
+
+// TimeOf returns when a profile was taken, in nanoseconds since the Unix epoch, if it says that.
+func TimeOf(p pprofile.Profile) (start, end int64, ok bool) {
+	start = int64(p.Time())
+	return start, max(start, start+int64(p.DurationNano())), start > 0
 }
 
 func (c *converter) valueType(t pprofile.ValueType) (profile.ValueType, error) {

@@ -74,7 +74,7 @@ func TestMergerTimes(t *testing.T) {
 		return pd
 	}
 	m := NewMerger()
-	for _, pd := range []pprofile.Profiles{at(0, 7), at(500, 100), at(1000, 50), at(0, 0), at(400, 10)} {
+	for _, pd := range []pprofile.Profiles{at(0, 7), at(500, 100), at(1000, 50), at(0, 0), at(400, 10), at(450, 1<<63-1)} {
 		require.NoError(t, m.Add(pd))
 	}
 	assert.Equal(t, int64(400), m.Profile().TimeNanos)
