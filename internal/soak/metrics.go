@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -21,16 +22,21 @@ func get(url string) (string, error) {
 	return string(text), err
 }
 
-// metric returns the sum of a metric of the processor, of the points that have the labels.
+// metric returns the sum of a metric of the processor, of the points that have the labels:
+// 0 if it has none yet. A metric without any points is an error: its name may be wrong.
 func (c *collector) metric(name string, labels ...string) (sum float64, err error) {
 	text, err := get("http://" + c.metrics + "/metrics")
 	if err != nil {
 		return 0, err
 	}
+	found := false
 	for line := range strings.Lines(text) {
 		of, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if !strings.HasPrefix(of, "otelcol_processor_kernelsym_"+name+"{") ||
-			slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(of, label) }) {
+		if !strings.HasPrefix(of, "otelcol_processor_kernelsym_"+name+"{") {
+			continue
+		}
+		found = true
+		if slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(of, label) }) {
 			continue
 		}
 		n, err := strconv.ParseFloat(value, 64)
@@ -38,6 +44,9 @@ func (c *collector) metric(name string, labels ...string) (sum float64, err erro
 			return 0, err
 		}
 		sum += n
+	}
+	if !found {
+		return 0, fmt.Errorf("the collector has no metric %s", name)
 	}
 	return sum, nil
 }
