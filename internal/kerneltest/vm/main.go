@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kerneltest"
@@ -41,7 +42,7 @@ func main() {
 	flag.Parse()
 	o.packages = flag.Args()
 	o.kernels = strings.Split(*names, ",")
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
 	if err != nil {
