@@ -152,7 +152,10 @@ func loadKprobe(t *testing.T, insns asm.Instructions) error {
 		code:    uint64(reflect.ValueOf(code.Bytes()).Pointer()),
 		license: uint64(reflect.ValueOf(license).Pointer()),
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, reflect.ValueOf(&attr).Pointer(), reflect.TypeOf(attr).Size())
+	fd, errno := uintptr(0), unix.EAGAIN
+	for errno == unix.EAGAIN { // the verifier gives up when a signal comes, and Go's scheduler sends them
+		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, reflect.ValueOf(&attr).Pointer(), reflect.TypeOf(attr).Size())
+	}
 	runtime.KeepAlive(&code)
 	runtime.KeepAlive(license)
 	runtime.KeepAlive(&attr)
