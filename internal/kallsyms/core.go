@@ -3,7 +3,6 @@
 package kallsyms
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -137,12 +136,7 @@ func (p *coreParser) note(line *Line) (begins bool) {
 
 // noteThunk notes an indirect or return thunk of x86 (contract 2.3).
 func (p *coreParser) noteThunk(line *Line) {
-	switch line.Name[0] {
-	case '_', 's', 'r', 'i':
-	default:
-		return
-	}
-	if p.marks.Arch != "amd64" || !symtab.IsCode(line.Type) || !isThunk(line.Name) {
+	if !isThunk(line.Name) || !symtab.IsCode(line.Type) || p.marks.Arch != "amd64" {
 		return
 	}
 	if n := len(p.thunks); n == 0 || p.thunks[n-1] != line.Addr {
@@ -165,14 +159,27 @@ func (p *coreParser) thunkRanges(m *symtab.Image) (ranges []symtab.Range) {
 	return ranges
 }
 
+// isThunk looks at the first letter first: every symbol of the kernel is asked.
 func isThunk(name []byte) bool {
-	name = bytes.TrimPrefix(name, []byte("__pi_"))
-	for _, prefix := range []string{"__x86_indirect_", "srso_", "retbleed_", "its_"} {
-		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
-			return true
+	switch name[0] {
+	case 's':
+		return begins(name, "srso_")
+	case 'r':
+		return begins(name, "retbleed_")
+	case 'i':
+		return begins(name, "its_")
+	case '_':
+		if begins(name, "__pi_") {
+			return isThunk(name[len("__pi_"):])
 		}
+		return begins(name, "__x86_indirect_") || string(name) == "__x86_return_thunk"
 	}
-	return string(name) == "__x86_return_thunk"
+	return false
+}
+
+// begins reports whether a name is longer than a prefix that it has.
+func begins(name []byte, prefix string) bool {
+	return len(name) > len(prefix) && string(name[:len(prefix)]) == prefix
 }
 
 // initText reads on up to _einittext, and returns the end of the image and the gap
