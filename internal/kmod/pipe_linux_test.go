@@ -56,3 +56,51 @@ func TestListThatChangesMeanwhile(t *testing.T) {
 	stop()
 	assert.Equal(t, [][2]int{{1, 0}, {1, 1}, {1, 0}}, published.get(), "b never had symbols")
 }
+
+// TestLinesThatAreLeftOut has x, which the kernel lists first, go while the symbols are read,
+// so that the kernel leaves out a line of y, and come back before the list is read again.
+// Symbols are not in the order of their addresses: y2 would end where y3 begins.
+func TestLinesThatAreLeftOut(t *testing.T) {
+	const x, y = 0xffffffffc0210000, 0xffffffffc0200000
+	ofX, ofY := symbol(x, "x1", "x")+symbol(x+0x10, "x2", "x"), []string{symbol(y+0x10, "y1", "y"), symbol(y, "y2", "y"), symbol(y+0x20, "y3", "y")}
+	for name, tt := range map[string]struct {
+		state  string
+		events *fake
+		sent   []any
+	}{
+		"it is loaded again":     {"Live", newFake(), []any{removed("x"), added("x")}},
+		"its start fails, twice": {"Loading", newFake(), nil},
+		"there are no events":    {"Live", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel(t)
+			k.sysfs("x", "\xbb\xbb\xbb\xbb", sections{".text": x})
+			k.sysfs("y", "\xaa\xaa\xaa\xaa", sections{".text": y})
+			k.write("proc/modules", "x 4096 0 - "+tt.state+" 0xffffffffc0210000\n"+line("y", 4096, y))
+			kallsyms := filepath.Join(k.root, "proc/kallsyms")
+			require.NoError(t, os.Remove(kallsyms))
+			require.NoError(t, unix.Mkfifo(kallsyms, 0o600))
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				f, err := os.OpenFile(kallsyms, os.O_WRONLY, 0) // waits for the reader
+				if !assert.NoError(t, err) {
+					return
+				}
+				k.write("proc/kallsyms", core+ofX+ofY[0]+ofY[1]+ofY[2])
+				if tt.events != nil {
+					tt.events.send(tt.sent...)
+				}
+				_, err = f.WriteString(core + symbol(x, "x1", "x") + ofY[1] + ofY[2])
+				assert.NoError(t, err)
+				assert.NoError(t, f.Close())
+			}()
+			f := k.stepperBy(tt.events)
+			assert.False(t, f.once())
+			<-done
+			f.scan()
+			assert.Equal(t, "y:y2", lookup(f.last.Table, y))
+			assert.Equal(t, "y:y1", lookup(f.last.Table, y+0x10))
+		})
+	}
+}

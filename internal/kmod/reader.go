@@ -23,7 +23,7 @@ type scan struct {
 type reader struct {
 	*Source
 	ends    endRule
-	tornSum uint64 // of the last list of symbols that looked torn
+	tornSum uint64 // of the last list of symbols that may have been torn
 }
 
 func newReader(s *Source) *reader { return &reader{Source: s, ends: s.endRule()} }
@@ -51,6 +51,9 @@ func (s *reader) scan(publish func(symcache.Update)) (whole bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drain()
+	if len(symbols) > 0 && len(s.record.removed) > 0 {
+		return false, nil // lines may be missing; the module can be back, at the same address
+	}
 	s.record.name(symbols)
 	s.publish = publish
 	s.flush()
@@ -78,8 +81,11 @@ func (s *reader) find(k scan, list []listed) (loads []*load) {
 			continue
 		}
 		l := k.known[is.name]
-		if l == nil || l.addr != is.addr || k.blind && !s.isSame(k, l, is) {
-			l = s.describe(is, s.ends)
+		isKnown := l != nil && l.addr == is.addr && (!k.blind || s.isSame(k, l, is))
+		if !isKnown || l.err != nil {
+			if again := s.describe(is, s.ends); !isKnown || again != nil && again.err == nil {
+				l = again // another load, as its frames are written in another way
+			}
 		}
 		if l != nil {
 			loads = append(loads, l)
@@ -138,7 +144,9 @@ func (s *reader) readSymbols(
 		id, err := s.readBuildID(l.name)
 		same = err == nil && id == l.buildID // else it is another load
 	}
-	if p.torn && p.sum != s.tornSum {
+	// Where no event would tell that a module went, or that it failed to start, two readings must agree.
+	unseen := k.polled || slices.ContainsFunc(list, func(is listed) bool { return !is.live })
+	if (p.torn || unseen) && p.sum != s.tornSum {
 		s.tornSum, same = p.sum, false
 	}
 	return p.images, same, nil

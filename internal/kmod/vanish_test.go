@@ -58,6 +58,28 @@ func TestSysfsFileThatVanishes(t *testing.T) {
 	}
 }
 
+// TestSysfsThatComesLater has sysfs mounted only after the start. What was read without it is
+// another load: its frames have no build id.
+func TestSysfsThatComesLater(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/kallsyms", core+symbol(place, "in_a", "a"))
+	k.write("proc/modules", aLine)
+	f := k.stepper()
+	defer f.stop()
+	f.scan()
+	require.ErrorContains(t, f.last.Degraded, "check that sysfs is mounted there")
+	f.scan()
+	assert.Zero(t, f.last.Table.History(), "it is tried again, and nothing has changed")
+	before := pause()
+	k.showA()
+	f.scan()
+	require.NoError(t, f.last.Degraded)
+	require.Len(t, f.last.Table.Live(), 1)
+	assert.Equal(t, "aaaaaaaa", f.last.Table.Live()[0].BuildID)
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
+	assert.Empty(t, f.at(before), "it is not certain")
+}
+
 // TestAddressesAreHiddenLater has the kernel hide its addresses while the source
 // runs: it does not take that for modules without code.
 func TestAddressesAreHiddenLater(t *testing.T) {
