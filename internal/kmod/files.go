@@ -61,7 +61,10 @@ func (r *roots) parse(p *parser) error {
 
 // endRule returns the rule for where modules of the running kernel end.
 func (r *roots) endRule() endRule {
-	release, _ := os.ReadFile(filepath.Join(r.procfs, "sys/kernel/osrelease")) // not needed: see endRuleOf
+	release, err := os.ReadFile(filepath.Join(r.procfs, "sys/kernel/osrelease"))
+	if err != nil { // not all of the host's /proc is there: it is the same kernel
+		release, _ = os.ReadFile("/proc/sys/kernel/osrelease")
+	}
 	return endRuleOf(r.arch, string(release))
 }
 

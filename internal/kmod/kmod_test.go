@@ -34,6 +34,7 @@ func newKernel(t *testing.T) kernel {
 	k := kernel{t, t.TempDir()}
 	k.write("proc/modules", "")
 	k.write("proc/kallsyms", core)
+	k.write("proc/sys/kernel/osrelease", "6.12.0\n")
 	require.NoError(t, os.MkdirAll(filepath.Join(k.root, "sys/module"), 0o755))
 	return k
 }

@@ -67,12 +67,13 @@ func (r *roots) readLayout(module string, ends endRule) (layout, error) {
 }
 
 // isCode reports whether a section holds code. (What a livepatch has in sections
-// that begin with .klp. are relocations, and .plt has the veneers of arm64.)
+// that begin with .klp. are relocations, .plt has the veneers of arm64, and .fixup,
+// before Linux 5.17, where x86 goes on after a fault: code without symbols.)
 func isCode(section string) bool {
 	switch {
 	case strings.HasPrefix(section, ".klp."):
 		return false
-	case section == ".text", section == ".plt", strings.HasPrefix(section, ".text."):
+	case section == ".text", section == ".plt", section == ".fixup", strings.HasPrefix(section, ".text."):
 		return true
 	}
 	return strings.HasSuffix(section, ".text")
@@ -92,7 +93,7 @@ const (
 )
 
 // endRuleOf returns the rule for an architecture, as GOARCH has it, and a release of
-// Linux. A release that is not known counts as a new one: that rule is safe for all.
+// Linux. A release without numbers counts as a new one.
 func endRuleOf(arch, release string) endRule {
 	var major, minor int
 	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)

@@ -3,6 +3,8 @@
 package kmod
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +31,32 @@ func TestEndRuleOf(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, endRuleOf(tt.arch, tt.release), "%s %q", tt.arch, tt.release)
 	}
+}
+
+// TestContract_3_2_CodeWithoutSymbols has, as before Linux 5.17, a section of code without
+// symbols between two with some.
+func TestContract_3_2_CodeWithoutSymbols(t *testing.T) {
+	k := newKernel(t)
+	k.write("proc/sys/kernel/osrelease", "5.10.0\n")
+	k.write("proc/modules", aLine)
+	k.sysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": place, ".fixup": place + 0x800, ".exit.text": place + 0x900})
+	k.write("proc/kallsyms", core+symbol(place, "f", "a")+symbol(place+0x40, "last", "a")+symbol(place+0x900, "cleanup_module", "a"))
+	table, err := k.load()
+	require.NoError(t, err)
+	assert.Equal(t, "a:last", lookup(table, place+0x7ff))
+	assert.Empty(t, lookup(table, place+0x800))
+	assert.Equal(t, "a:cleanup_module", lookup(table, place+0x900))
+}
+
+// TestReleaseOfThisKernel has a procfs without the release: that of the running kernel counts.
+func TestReleaseOfThisKernel(t *testing.T) {
+	k := newKernel(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(k.root, "proc/sys")))
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Skipf("%v: where modules end on this kernel is not tested", err)
+	}
+	assert.Equal(t, endRuleOf("amd64", string(release)), k.source().endRule())
 }
 
 // TestContract_3_2_WhereModulesEnd has one module, "m", in two sections of code, and
