@@ -130,12 +130,12 @@ func (s *synthetic) unload(i int) []perfring.Record {
 func (s *synthetic) records(p *bpf.Program, event perfring.ProgramEvent) []perfring.Record {
 	f := p.Functions[0]
 	return []perfring.Record{{
-		Type: perfring.TypeKsymbol, Time: s.at, Symbol: &perfring.Symbol{
+		Type: perfring.TypeKsymbol, Time: s.at, TID: 1, Symbol: &perfring.Symbol{
 			Addr: f.Addr, Len: f.Len, Kind: perfring.KsymBPF, Unregister: event == perfring.ProgramUnload,
 			Name: fmt.Sprintf("bpf_prog_%x_%s", p.Tag, p.Name),
 		},
 	}, {
-		Type: perfring.TypeBPFEvent, Time: s.at, Program: &perfring.Program{Event: event, ID: p.ID, Tag: p.Tag},
+		Type: perfring.TypeBPFEvent, Time: s.at, TID: 1, Program: &perfring.Program{Event: event, ID: p.ID, Tag: p.Tag},
 	}}
 }
 

@@ -16,29 +16,31 @@ type announced struct {
 	// Nothing is known to have been unloaded since.
 	held []*symtab.Image
 
-	// tasks are the functions that a task has loaded, until a record says which program
-	// they are. Its records may be of several CPUs.
-	tasks map[uint64][]*symtab.Image
+	// tasks are the functions that a task has loaded, by its TID, until a record says which
+	// program they are. Its records may be of several CPUs.
+	tasks map[uint32][]*symtab.Image
+
+	lost int64 // records of instants before this one are missing
 }
 
 // maxHeld is how many images are held at most: they are searched.
 const maxHeld = 64
 
-// taskOf returns what tells tasks apart: of those in other PID namespaces, the CPU.
-func taskOf(rec *perfring.Record) uint64 {
-	if rec.TID == 0 || rec.TID == perfring.NoTask {
-		return 1<<32 + uint64(rec.CPU)
+// add notes that a task has loaded a function. Nothing tells tasks of other PID namespaces
+// apart: of which programs their functions are, a list says.
+func (a *announced) add(rec *perfring.Record, m *symtab.Image) {
+	if rec.TID != 0 && rec.TID != perfring.NoTask {
+		a.tasks[rec.TID] = append(a.tasks[rec.TID], m)
 	}
-	return uint64(rec.TID)
 }
 
 // identified applies the record of a program's load, which comes after those of its
-// functions. Those before it may be another program's if records between were lost.
-func (r *record) identified(rec *perfring.Record, lost bool) {
+// functions. Those before it may be another program's if records between are missing.
+func (r *record) identified(rec *perfring.Record) {
 	r.ask = append(r.ask, rec.Program.ID)
-	functions := r.tasks[taskOf(rec)]
-	delete(r.tasks, taskOf(rec))
-	if lost || len(functions) == 0 {
+	functions := r.tasks[rec.TID]
+	delete(r.tasks, rec.TID)
+	if len(functions) == 0 || functions[0].Lifetime.From < r.lost {
 		return
 	}
 	tag := functions[0].Tag() // a part of the name, which is kept anyway

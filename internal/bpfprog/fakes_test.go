@@ -115,9 +115,13 @@ func recordsOf(at int64, p *bpf.Program, event perfring.ProgramEvent) (records [
 	for i, f := range p.Functions {
 		records = append(records, ksymbol(at, f.Addr, symbolOf(p, i), event == perfring.ProgramUnload))
 	}
-	return append(records, perfring.Record{
+	records = append(records, perfring.Record{
 		Type: perfring.TypeBPFEvent, Time: at, Program: &perfring.Program{Event: event, ID: p.ID, Tag: p.Tag},
 	})
+	for i := range records {
+		records[i].TID = 1000 + p.ID // each is loaded by a task of its own
+	}
+	return records
 }
 
 func loads(at int64, p *bpf.Program) []perfring.Record { return recordsOf(at, p, perfring.ProgramLoad) }

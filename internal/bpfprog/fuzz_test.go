@@ -25,7 +25,7 @@ func FuzzApply(f *testing.F) {
 		r := newRig(t, newFakes(a))
 		at = min(at, now()) // a record is not younger than the list that follows it
 		for _, unregister := range []bool{false, true, false} {
-			rec := perfring.Record{Type: perfring.TypeKsymbol, Time: at, CPU: uint32(kind), Symbol: &perfring.Symbol{
+			rec := perfring.Record{Type: perfring.TypeKsymbol, Time: at, CPU: uint32(kind), TID: 1000 + uint32(kind), Symbol: &perfring.Symbol{
 				Addr: addr, Len: length, Kind: perfring.SymbolKind(kind), Name: name, Unregister: unregister,
 			}}
 			r.play(rec, rec)

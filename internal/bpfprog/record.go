@@ -32,7 +32,7 @@ func newRecord(trampolines bool, limits symtab.Limits) *record {
 		trampolines: trampolines,
 		images: images{
 			history:   symtab.NewHistory(limits),
-			announced: announced{tasks: make(map[uint64][]*symtab.Image)},
+			announced: announced{tasks: make(map[uint32][]*symtab.Image)},
 			unnamed:   make(map[uint64]*symtab.Image),
 			changes:   changes{now: perfring.Boottime.Now},
 		},
@@ -52,7 +52,7 @@ func (r *record) apply(b *perfring.Batch) {
 		case rec.Type == perfring.TypeKsymbol:
 			r.loaded(rec)
 		case rec.Type == perfring.TypeBPFEvent && rec.Program.Event == perfring.ProgramLoad:
-			r.identified(rec, len(b.Blind) > 0)
+			r.identified(rec)
 		}
 	}
 	if len(b.Blind) > 0 {
@@ -81,6 +81,7 @@ func (r *record) advance(until int64) {
 func (r *record) lose(i symtab.Interval) {
 	r.history.Blind(i)
 	r.losses.add(i)
+	r.lost = max(r.lost, i.To)
 	r.advance(i.From)
 	r.changed = true
 }
@@ -98,7 +99,7 @@ func (r *record) loaded(rec *perfring.Record) {
 		return
 	}
 	if m.Origin == symtab.OriginBPF {
-		r.tasks[taskOf(rec)] = append(r.tasks[taskOf(rec)], m)
+		r.announced.add(rec, m)
 	}
 	if len(r.held) < maxHeld && r.isFree(m) {
 		r.held, r.changed = append(r.held, m), true

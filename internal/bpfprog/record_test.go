@@ -210,11 +210,51 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 	c := prog(3, 3, 0, 0x3000)
 	all.loaded[c.ID] = c
 	records = loads(now(), c)
-	records[1].CPU = 1
+	for i := range records {
+		records[i].TID = 0
+	}
 	r.play(records...)
 	assert.Nil(t, r.image(0x3000).Program)
 	r.listNow()
 	r.expect(a, b, c)
+}
+
+// TestTasksOfOtherNamespaces has two of them load the same program at once, on the CPUs that
+// they share. Nothing but a list says which function is of which program.
+func TestTasksOfOtherNamespaces(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+	all := newFakes()
+	r := newRig(t, all)
+	all.loaded[a.ID], all.loaded[b.ID] = a, b
+	ofA, ofB := loads(now(), a), loads(now(), b)
+	records := []perfring.Record{ofA[0], ofB[0], ofB[1], ofA[1]}
+	for i := range records {
+		records[i].TID = 0
+	}
+	records[3].CPU = 1
+	r.play(records...)
+	r.listNow()
+	r.expect(a, b)
+}
+
+// TestLossBeforeTheRecordsAroundIt has a loss known before the records are there that came
+// before and after it, as the rings hold young ones back: they are of two programs.
+func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+	all := newFakes()
+	r := newRig(t, all)
+	all.loaded[a.ID], all.loaded[b.ID] = a, b
+	at := now()
+	records := []perfring.Record{loads(at, a)[0], loads(at+4, b)[1]}
+	for i := range records {
+		records[i].TID = 7
+	}
+	r.listAt = time.Now().Add(time.Hour)
+	r.miss(at, at+3)
+	r.play()
+	r.play(records...)
+	r.listNow()
+	r.expect(a, b)
 }
 
 // TestProgramsThatAreNotCompiled have no functions of their own: they run in the
