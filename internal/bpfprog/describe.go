@@ -64,7 +64,11 @@ func isUnsure(p *bpf.Program) bool {
 // anybodyLoads reports whether the sysctl kernel.unprivileged_bpf_disabled allows programs
 // to be loaded without CAP_BPF. If it cannot be read, it may.
 func anybodyLoads(procfs string) bool {
-	text, err := os.ReadFile(filepath.Join(procfs, "sys", "kernel", "unprivileged_bpf_disabled"))
+	const name = "sys/kernel/unprivileged_bpf_disabled"
+	text, err := os.ReadFile(filepath.Join(procfs, name))
+	if err != nil { // not all of the host's /proc is there: it is the same kernel
+		text, err = os.ReadFile("/proc/" + name)
+	}
 	return err != nil || strings.TrimSpace(string(text)) == "0"
 }
 
