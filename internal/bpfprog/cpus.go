@@ -25,7 +25,7 @@ func cpuEvents(conn *uevent.Conn) (some bool) {
 	for conn != nil {
 		switch event, ok, err := conn.Poll(); {
 		case ok:
-			some = some || event.Subsystem == "cpu"
+			some = some || event.Subsystem == "cpu" && !event.Synthetic
 		case err == nil:
 			return some
 		case errors.Is(err, uevent.ErrSyntax):

@@ -56,6 +56,23 @@ func TestContract_5_1_EventsBoundALifetime(t *testing.T) {
 	assert.Equal(t, 1, f.last.Table.History())
 }
 
+// TestEventsThatUserSpaceAsksFor says of no module that it has come or gone.
+func TestEventsThatUserSpaceAsksFor(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	f := k.stepper()
+	defer f.stop()
+	f.scan()
+	for _, e := range []uevent.Event{removed("a"), added("a"), added("b")} {
+		e.Synthetic = true
+		f.events.send(e)
+	}
+	f.Refresh()
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
+	assert.Zero(t, f.last.Table.History())
+	assert.False(t, f.pending(), "no list has to confirm it")
+}
+
 // TestModulesThatTakeEachOthersPlace: one goes and another comes between two readings of
 // the socket.
 func TestModulesThatTakeEachOthersPlace(t *testing.T) {

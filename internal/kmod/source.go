@@ -44,9 +44,9 @@ func (*Source) Name() string { return "modules" }
 // now reads the clock of lifetimes.
 func now() int64 { return perfring.Boottime.Now() }
 
-// moduleOf returns the name of the module that an event is about.
+// moduleOf returns the name of the module that has come or gone, as an event says.
 func moduleOf(e uevent.Event) (name string, ok bool) {
-	return strings.TrimPrefix(e.DevPath, "/module/"), e.Subsystem == "module"
+	return strings.TrimPrefix(e.DevPath, "/module/"), e.Subsystem == "module" && !e.Synthetic
 }
 
 // While a scan was not whole, the time until the next one doubles from the first to the

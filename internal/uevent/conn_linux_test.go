@@ -101,7 +101,7 @@ func TestReceive(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
 	provoke(t)
-	assert.Equal(t, Event{Action: "change", DevPath: "/devices/virtual/net/lo", Subsystem: "net"}, receiveLo(t, c))
+	assert.Equal(t, Event{Action: "change", DevPath: "/devices/virtual/net/lo", Subsystem: "net", Synthetic: true}, receiveLo(t, c))
 }
 
 // TestLost sends more than the socket has room for, and goes on after it. Wait sees the loss,

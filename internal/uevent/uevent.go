@@ -20,6 +20,10 @@ type Event struct {
 	Action    string // "add", "remove", "change" and others
 	DevPath   string // below /sys, as "/module/xfs"
 	Subsystem string // as "module"
+
+	// Synthetic says that user space asked for the event, by a file "uevent" in sysfs, as
+	// `udevadm trigger` does for all kobjects: nothing has happened. Known since Linux 4.13.
+	Synthetic bool
 }
 
 var (
@@ -56,6 +60,8 @@ func parse(message []byte) (Event, error) {
 			e.DevPath = string(value)
 		case "SUBSYSTEM":
 			e.Subsystem = string(value)
+		case "SYNTH_UUID":
+			e.Synthetic = true
 		}
 	}
 	if e.Action == "" || e.DevPath == "" {

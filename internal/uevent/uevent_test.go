@@ -22,6 +22,10 @@ func TestParse(t *testing.T) {
 	e, err = parse([]byte("change@/x\x00DEVPATH=/a=b\x00OTHER\x00ACTION=change"))
 	require.NoError(t, err)
 	assert.Equal(t, Event{Action: "change", DevPath: "/a=b"}, e)
+
+	e, err = parse([]byte("add@/x\x00ACTION=add\x00DEVPATH=/x\x00SUBSYSTEM=cpu\x00SYNTH_UUID=0\x00"))
+	require.NoError(t, err)
+	assert.Equal(t, Event{Action: "add", DevPath: "/x", Subsystem: "cpu", Synthetic: true}, e)
 }
 
 func TestParseErrors(t *testing.T) {
