@@ -26,9 +26,9 @@ type announced struct {
 // maxHeld is how many images are held at most: they are searched.
 const maxHeld = 64
 
-// add notes that a task has loaded a function. Nothing tells tasks of other PID namespaces
+// announce notes that a task has loaded a function. Nothing tells tasks of other PID namespaces
 // apart: of which programs their functions are, a list says.
-func (a *announced) add(rec *perfring.Record, m *symtab.Image) {
+func (a *announced) announce(rec *perfring.Record, m *symtab.Image) {
 	if rec.TID != 0 && rec.TID != perfring.NoTask {
 		a.tasks[rec.TID] = append(a.tasks[rec.TID], m)
 	}

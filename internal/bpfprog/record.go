@@ -99,7 +99,7 @@ func (r *record) loaded(rec *perfring.Record) {
 		return
 	}
 	if m.Origin == symtab.OriginBPF {
-		r.announced.add(rec, m)
+		r.announce(rec, m)
 	}
 	if len(r.held) < maxHeld && r.isFree(m) {
 		r.held, r.changed = append(r.held, m), true
