@@ -3,6 +3,9 @@
 package perfring
 
 import (
+	"io"
+	"os"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,4 +20,30 @@ func (c Clock) Now() int64 {
 		panic(errno) // every Linux has these clocks
 	}
 	return ts.Nano()
+}
+
+// checkClocks returns ErrClocks in a time namespace whose clocks are set apart from the
+// kernel's. Without the file there are none (before Linux 5.6, or CONFIG_TIME_NS is not set).
+func checkClocks() error {
+	f, err := os.Open("/proc/self/timens_offsets")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil || isSetApart(string(text)) {
+		return ErrClocks
+	}
+	return nil
+}
+
+// isSetApart reports whether offsets of a time namespace, a line "CLOCK SECONDS NANOSECONDS"
+// each (proc_timens_show_offsets in kernel/time/namespace.c), are not all 0.
+func isSetApart(offsets string) bool {
+	for line := range strings.Lines(offsets) {
+		if fields := strings.Fields(line); len(fields) != 3 || fields[1] != "0" || fields[2] != "0" {
+			return true
+		}
+	}
+	return false
 }

@@ -106,7 +106,8 @@ var (
 	ErrRate        = errors.New("the kernel refuses the event: lower the sample frequency to the sysctl kernel.perf_event_max_sample_rate or below")
 	ErrMemory      = errors.New("not permitted to lock memory for the ring buffers: " +
 		"grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK or the sysctl kernel.perf_event_mlock_kb")
-	ErrFiles = errors.New("too many open files: a ring buffer needs one per CPU; raise RLIMIT_NOFILE")
+	ErrFiles  = errors.New("too many open files: a ring buffer needs one per CPU; raise RLIMIT_NOFILE")
+	ErrClocks = errors.New("the clocks of this time namespace are not the kernel's, which stamps the records: run outside of time namespaces")
 )
 
 // filesError wraps EMFILE in ErrFiles.

@@ -45,7 +45,12 @@ type state struct {
 // Open starts to record on all CPUs that are online. It takes one file and BytesPerCPU
 // and a page of locked memory for each, three more files, and no goroutine. What happens after Open is
 // recorded. The errors that wrap those of this package say what an operator can do.
-func Open(opts Options) (*Reader, error) { return openWith(opts, openRing) }
+func Open(opts Options) (*Reader, error) {
+	if err := checkClocks(); err != nil {
+		return nil, err
+	}
+	return openWith(opts, openRing)
+}
 
 // openWith is Open with the function that opens the ring of a CPU.
 func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {

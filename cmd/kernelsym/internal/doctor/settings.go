@@ -183,7 +183,7 @@ func checkClocks(m *machine) []Finding {
 	for line := range strings.Lines(readText(m.settings, "self/timens_offsets")) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "boottime" && (fields[1] != "0" || fields[2] != "0") {
 			f.Found = "this time namespace's boot clock is " + fields[1] + " s off the kernel's"
-			f.Lost = "the right times of loads and unloads: frames get the names of another time"
+			f.Lost = "the records of perf events: BPF programs are polled, and the kernelstack receiver samples nothing"
 			f.Remedy = []string{"run the collector outside of time namespaces"}
 			return []Finding{f}
 		}
