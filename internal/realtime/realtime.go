@@ -21,8 +21,9 @@ import (
 
 // A Clock converts Unix times of this machine. It is immutable.
 type Clock struct {
-	spans []span // in the order of their time; one more than there were steps
-	plain int64  // from this Unix time on, only the last span is possible
+	spans  []span // in the order of their time; one more than there were steps
+	plain  int64  // from this Unix time on, only the last span is possible
+	forgot int64  // before this one, spans are possible that were forgotten
 }
 
 // span is a time between two steps.
@@ -48,20 +49,22 @@ const (
 // Fixed returns a clock of which the difference has always been the same, in
 // nanoseconds.
 func Fixed(offset int64) *Clock {
-	return newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}})
+	return newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}}, math.MinInt64)
 }
 
-func newClock(spans []span) *Clock {
-	c := &Clock{spans: spans, plain: math.MinInt64}
-	last := spans[len(spans)-1]
-	if len(spans) > 1 {
-		c.plain = add(add(last.from, -lag), last.offset)
+func newClock(spans []span, forgot int64) *Clock {
+	c := &Clock{spans: spans, plain: forgot, forgot: forgot}
+	if last := spans[len(spans)-1]; last.from != math.MinInt64 {
+		c.plain = max(c.plain, add(add(last.from, -lag), last.offset))
 	}
 	for _, s := range spans[:len(spans)-1] {
-		c.plain = max(c.plain, add(add(s.to, settle), s.offset))
+		c.plain = max(c.plain, s.end())
 	}
 	return c
 }
+
+// end returns the Unix time from which the span is not possible any more.
+func (s *span) end() int64 { return add(add(s.to, settle), s.offset) }
 
 // Unix returns what the wall clock showed last of a time of the kernel's clock.
 func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].offset }
@@ -69,7 +72,8 @@ func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].o
 // Convert returns an interval of the kernel's clock that holds the time meant by a Unix
 // one, in nanoseconds since the epoch. It is wider by the error of reading the clocks,
 // and near a step it is the hull of what is possible. A time that no clock ever showed
-// gives the hull of what it would be by each difference.
+// gives the hull of what it would be by each difference. One of which steps were forgotten
+// can be any before the last of them.
 func (c *Clock) Convert(unix symtab.Interval) symtab.Interval {
 	if unix.From >= c.plain {
 		return c.spans[len(c.spans)-1].convert(unix)
@@ -84,6 +88,9 @@ func (c *Clock) Convert(unix symtab.Interval) symtab.Interval {
 	}
 	if hull == never {
 		hull = all
+	}
+	if unix.From < c.forgot {
+		hull.From = math.MinInt64
 	}
 	return symtab.Interval(hull)
 }
@@ -144,7 +151,7 @@ func NewTracker(keep time.Duration, read func() Reading) *Tracker {
 	}
 	return &Tracker{
 		read: read, keep: keep, last: r.Boot - r.Error,
-		clock: newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: r.Offset, err: r.Error}}),
+		clock: newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: r.Offset, err: r.Error}}, math.MinInt64),
 	}
 }
 
@@ -161,22 +168,27 @@ func (t *Tracker) Now() (boot int64, c *Clock) {
 	}
 	switch difference := r.Offset - last.offset; {
 	case max(difference, -difference) > r.Error+last.err:
-		t.clock = newClock(t.step(boot, r))
+		t.clock = t.step(boot, r)
 	case r.Error < last.err:
 		spans := slices.Clone(t.clock.spans)
 		spans[len(spans)-1].offset, spans[len(spans)-1].err = r.Offset, r.Error
-		t.clock = newClock(spans)
+		t.clock = newClock(spans, t.clock.forgot)
 	}
 	t.last = r.Boot - r.Error
 	return boot, t.clock
 }
 
-// step returns the spans after a step, without those that are too long ago.
-func (t *Tracker) step(boot int64, r Reading) []span {
-	spans := slices.Clone(t.clock.spans)
+// step returns the clock after a step, which forgets spans that are too long ago.
+func (t *Tracker) step(boot int64, r Reading) *Clock {
+	spans, forgot := slices.Clone(t.clock.spans), t.clock.forgot
 	spans[len(spans)-1].to = boot
 	spans = append(spans, span{from: t.last, to: math.MaxInt64, offset: r.Offset, err: r.Error})
-	spans = slices.DeleteFunc(spans, func(s span) bool { return add(s.to, settle) < boot-int64(t.keep) })
-	spans[0].from = math.MinInt64
-	return spans
+	spans = slices.DeleteFunc(spans, func(s span) bool {
+		old := add(s.to, settle) < boot-int64(t.keep)
+		if old {
+			forgot = max(forgot, s.end())
+		}
+		return old
+	})
+	return newClock(spans, forgot)
 }

@@ -177,7 +177,30 @@ func TestWhatIsLongAgoIsForgotten(t *testing.T) {
 		c = m.pass(5 * time.Minute)
 	}
 	assert.LessOrEqual(t, len(c.spans), 5)
-	assert.Equal(t, int64(math.MinInt64), c.spans[0].from)
+	assert.Less(t, m.boot-hour, c.Convert(instant(m.unix())).From)
+	assert.Equal(t, int64(math.MinInt64), c.Convert(instant(m.unix()-20*hour)).From)
+}
+
+// TestForgottenSteps: a time that is older than the last forgotten step can be any before that.
+func TestForgottenSteps(t *testing.T) {
+	m := newMachine()
+	m.pass(time.Hour)
+	long := m.unix() - 10*60*second // as the clock went then
+	m.offset -= 30 * second
+	c := m.pass(time.Hour)
+	at := symtab.Interval{From: m.boot - hour - 10*60*second, To: m.boot - hour - 10*60*second + 1}
+	assert.Equal(t, at, c.Convert(instant(long)))
+	before := m.unix() - 30*60*second
+	m.offset += second
+	c = m.pass(10 * time.Second)
+	got := c.Convert(instant(long))
+	assert.Equal(t, int64(math.MinInt64), got.From)
+	assert.GreaterOrEqual(t, got.To, at.To)
+	assert.Equal(t, instant(m.boot-30*60*second-10*second), c.Convert(instant(before)), "steps since are known")
+	m.err = 100
+	m.offset += second
+	c = m.pass(10 * time.Second)
+	assert.Equal(t, int64(math.MinInt64), c.Convert(instant(long)).From, "also after another step")
 }
 
 func BenchmarkConvert(b *testing.B) {

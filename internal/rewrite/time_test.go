@@ -270,6 +270,41 @@ func TestClockThatWasSetBack(t *testing.T) {
 	assert.Equal(t, [][]string{{"b"}}, stackNames(got), "the core is always there")
 }
 
+// TestContract_5_3_ForgottenSteps: the wall clock was set back by 30 s more than an hour ago, and
+// is set again now. A sample from before the first step is of a, not of b, which came when
+// today's difference says that the sample was taken.
+func TestContract_5_3_ForgottenSteps(t *testing.T) {
+	const second = 1000 * ms
+	boot, offset := nowBoot, bootUnix
+	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
+	pass := func(seconds int64) (clock *realtime.Clock) {
+		for end := boot + seconds*second; boot < end; {
+			boot += 10 * second
+			_, clock = tracker.Now()
+		}
+		return clock
+	}
+	pass(3600)
+	at := boot - 600*second
+	unix := uint64(at + offset)
+	offset -= 30 * second
+	pass(4000)
+	offset += second
+	clock := pass(10)
+	functions := symtab.NewHistory(remember)
+	functions.Blind(symtab.Interval{From: -1 << 63, To: nowBoot})
+	functions.Unload(loadAt(functions, "a", slot, 0x100, at-10*second), at+10*second)
+	functions.Evict(boot)
+	loadAt(functions, "b", slot, 0x100, at+20*second)
+	functions.SetCertain(boot)
+	known := knownAt(t, functions)
+	known.Now, known.Clock = boot, clock
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8}, Frame{Address: text + offB + 1})
+	m.LastSample().TimestampsUnixNano().Append(unix)
+	got, _ := rewriteTimed(t, withHistory, m, known)
+	assert.Equal(t, [][]string{{"", "b"}}, stackNames(got), "the core is always there")
+}
+
 // TestEvicted: what was forgotten leaves blind time, in which only what was certainly
 // there has a name.
 func TestEvicted(t *testing.T) {

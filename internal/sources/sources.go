@@ -81,8 +81,8 @@ func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
 // NewClock returns what converts Unix times to the clock of the sources.
 func NewClock() *realtime.Tracker { return realtime.NewTracker(keepClock, readClock) }
 
-// keepClock is for how long it is known how the wall clock went. A history can be
-// longer: of times before, it is taken to have gone as it did first.
+// keepClock is for how long steps of the wall clock are known. A history can be longer: of
+// times before a step that was forgotten, only the core kernel is certain.
 const keepClock = time.Hour
 
 // readClock reads the clock of the sources, and how much more the wall clock shows.
