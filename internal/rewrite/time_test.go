@@ -275,7 +275,8 @@ func TestClockThatWasSetBack(t *testing.T) {
 // today's difference says that the sample was taken.
 func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	const second = 1000 * ms
-	boot, offset := nowBoot, bootUnix
+	start := nowBoot - (3600+4000+10)*second
+	boot, offset := start, bootUnix
 	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 	pass := func(seconds int64) (clock *realtime.Clock) {
 		for end := boot + seconds*second; boot < end; {
@@ -292,13 +293,12 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	offset += second
 	clock := pass(10)
 	functions := symtab.NewHistory(remember)
-	functions.Blind(symtab.Interval{From: -1 << 63, To: nowBoot})
+	functions.Blind(symtab.Interval{From: -1 << 63, To: start})
 	functions.Unload(loadAt(functions, "a", slot, 0x100, at-10*second), at+10*second)
 	functions.Evict(boot)
 	loadAt(functions, "b", slot, 0x100, at+20*second)
-	functions.SetCertain(boot)
 	known := knownAt(t, functions)
-	known.Now, known.Clock = boot, clock
+	known.Clock = clock
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8}, Frame{Address: text + offB + 1})
 	m.LastSample().TimestampsUnixNano().Append(unix)
 	got, _ := rewriteTimed(t, withHistory, m, known)
