@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -158,5 +159,23 @@ func (c *child) since(stays place, brief []place) string {
 			when = "at once"
 		}
 	}
+	for _, p := range brief {
+		if when != "at once" {
+			hit := c.cache.Fresh().At(p.Addr, symtab.Instant(p.At))
+			c.t.Logf("%s at %#x, %v ago: %v; tables: %s", p.Name, p.Addr, ago(p.At), hit.Reason, c.certainty(p.At))
+		}
+	}
 	return detail + ", " + when
+}
+
+// ago returns how long ago an instant was.
+func ago(at int64) time.Duration { return time.Duration(perfring.Boottime.Now() - at) }
+
+// certainty says up to when tables are certain, how much blind time they have, and whether an
+// instant is in it.
+func (c *child) certainty(at int64) (text string) {
+	for _, table := range c.cache.Snapshot().Tables() {
+		text += fmt.Sprintf("until %v ago, %v blind (%t); ", ago(table.Certain()), table.BlindTime(), table.IsBlind(symtab.Instant(at)))
+	}
+	return text
 }

@@ -201,6 +201,7 @@ func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 	_ = stdin.Close()
 	require.NoError(t, cmd.Wait(), out.String())
 	require.NoError(t, err, out.String())
+	t.Log(out.String()) // why it is so
 	return o
 }
 
