@@ -45,7 +45,7 @@ func missing(leaves, others []*node, root *node) (images []*Image) {
 				continue
 			}
 			last = m
-			if s := root.floor(m.Start); s == nil || m.Start >= s.end || s.live != m {
+			if s := root.at(m.Start); s == nil || s.live != m {
 				images = append(images, m)
 			}
 		}
@@ -56,7 +56,7 @@ func missing(leaves, others []*node, root *node) (images []*Image) {
 // Ended returns when an image of an earlier table of the same History was unloaded, and
 // false if it was not, or that is not remembered.
 func (t *Table) Ended(m *Image) (at int64, ok bool) {
-	s := t.segment(m.Start)
+	s := t.root.at(m.Start)
 	if s == nil {
 		return 0, false
 	}

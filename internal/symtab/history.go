@@ -47,7 +47,7 @@ func NewHistory(l Limits) *History {
 
 // At returns the image that is there now at an address, nil if none is.
 func (h *History) At(addr uint64) *Image {
-	if s := h.tree.root.floor(addr); s != nil && addr < s.end {
+	if s := h.tree.root.at(addr); s != nil {
 		return s.live
 	}
 	return nil

@@ -20,7 +20,7 @@ func NewPackSnapshot(images ...*Image) *Snapshot {
 func (s *Snapshot) CoreAt(addr uint64) *Image {
 	core := s.Core()
 	if s != nil && s.packs != nil {
-		if found := s.packs.segment(addr); found != nil && found.live.Origin == OriginKernel {
+		if found := s.packs.root.at(addr); found != nil && found.live.Origin == OriginKernel {
 			core = found.live
 		}
 	}

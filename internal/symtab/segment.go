@@ -166,12 +166,8 @@ func (t *tree) change(start, end uint64, change func(*segment)) {
 // join makes one segment of those that meet at an address, if they have the same
 // images.
 func (t *tree) join(addr uint64) {
-	right := t.root.floor(addr)
-	if right == nil || right.start != addr || addr == 0 {
-		return
-	}
-	left := t.root.floor(addr - 1)
-	if left == nil || left.end != addr || !left.sameImages(right) {
+	left, right := t.root.at(addr-1), t.root.at(addr)
+	if left == nil || right == nil || left == right || !left.sameImages(right) {
 		return
 	}
 	joined := *left

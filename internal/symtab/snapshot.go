@@ -103,7 +103,7 @@ func (s *Snapshot) At(addr uint64, during Interval) Hit {
 	var only *segment
 	var table *Table
 	for _, t := range s.others {
-		if found := t.segment(addr); found != nil {
+		if found := t.root.at(addr); found != nil {
 			if only != nil {
 				hit, _ := s.choose(addr, during)
 				return hit
@@ -152,7 +152,7 @@ func (s *Snapshot) Around(addr uint64, during Interval) (hit Hit, span Interval)
 func (s *Snapshot) choose(addr uint64, during Interval) (Hit, choice) {
 	c := choice{during: during, wide: during.Widened(guard), alone: Always}
 	for _, t := range s.others {
-		if found := t.segment(addr); found != nil {
+		if found := t.root.at(addr); found != nil {
 			c.alone = c.alone.and(found.overlapping(c.wide, func(m *Image) bool {
 				c.add(t, m)
 				return !c.several || c.long && c.seen <= few

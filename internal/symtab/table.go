@@ -10,14 +10,13 @@ import (
 // A Table is what one source knows: the images that are there, those that were until
 // lately, and when some may have come or gone unseen. It is immutable.
 type Table struct {
-	root      *node
-	low, high uint64 // nothing is known of addresses outside [low, high)
-	certain   int64  // nothing is missing up to then
-	partial   bool   // but what came before the source began
-	blind     blindTime
-	texts     texts
-	ids       *functionIDs
-	counts    counts
+	root    *node
+	certain int64 // nothing is missing up to then
+	partial bool  // but what came before the source began
+	blind   blindTime
+	texts   texts
+	ids     *functionIDs
+	counts  counts
 }
 
 // NewTable returns a table of images that have always been there, such as the core
@@ -45,21 +44,7 @@ func (h *History) Table() *Table {
 		root: root, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids, counts: h.counts,
 	}
 	t.counts.history = len(h.gone)
-	if t.root != nil {
-		t.low, t.high = t.root.starts[0], t.root.last().end
-	}
 	return t
-}
-
-// segment returns the segment that an address is in, nil if there is none.
-func (t *Table) segment(addr uint64) *segment {
-	if addr < t.low || addr >= t.high {
-		return nil
-	}
-	if s := t.root.floor(addr); addr < s.end {
-		return s
-	}
-	return nil
 }
 
 // Live returns the images that are there now, in the order of their addresses.

@@ -98,6 +98,14 @@ func (n *node) floor(addr uint64) *segment {
 	return nil
 }
 
+// at returns the segment that an address is in, nil if there is none.
+func (n *node) at(addr uint64) *segment {
+	if s := n.floor(addr); s != nil && addr < s.end {
+		return s
+	}
+	return nil
+}
+
 // each calls yield for the segments that overlap [start, end), in their order,
 // while it returns true.
 func (n *node) each(start, end uint64, yield func(*segment) bool) bool {
@@ -119,14 +127,6 @@ func (n *node) each(start, end uint64, yield func(*segment) bool) bool {
 // isEmpty reports whether no segment overlaps [start, end).
 func (n *node) isEmpty(start, end uint64) bool {
 	return n.each(start, end, func(*segment) bool { return false })
-}
-
-// last returns the highest segment.
-func (n *node) last() *segment {
-	for n.children != nil {
-		n = n.children[len(n.children)-1]
-	}
-	return &n.segments[len(n.segments)-1]
 }
 
 // put adds a segment, or replaces the one with the same start.
