@@ -3,7 +3,6 @@
 package bpfprog
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 // images are those of a record, and what has changed in them.
 type images struct {
 	history *symtab.History
-	announced
 	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
 	changes
 }
@@ -27,32 +25,6 @@ type changes struct {
 	now     func() int64 // reads the clock of records
 	read    int64        // what that showed when the rings were emptied last,
 	wall    time.Time    // and what the wall clock did
-}
-
-// at returns what is there now at an address: of what is held, only what begins there.
-func (s *images) at(addr uint64) *symtab.Image {
-	for _, m := range slices.Backward(s.held) {
-		if m.Start == addr {
-			return m
-		}
-	}
-	return s.history.At(addr)
-}
-
-// isFree reports whether nothing else is at the addresses of an image.
-func (s *images) isFree(m *symtab.Image) bool {
-	return len(s.history.Overlapping(m.Start, m.End)) == 0 && !slices.ContainsFunc(s.held, func(other *symtab.Image) bool {
-		return other.Start < m.End && m.Start < other.End
-	})
-}
-
-// loadAnnounced records what is held.
-func (s *images) loadAnnounced() {
-	for _, m := range s.held {
-		s.load(m, m.Lifetime.From)
-	}
-	clear(s.held)
-	s.held = s.held[:0]
 }
 
 // load records an image. A record announced it at an instant, which is 0 if none did.
@@ -73,11 +45,7 @@ func (s *images) end(m *symtab.Image, at, announced int64) {
 
 // replace puts another image in the place of one that is there, of which more is known.
 func (s *images) replace(m, by *symtab.Image) {
-	if i := slices.Index(s.held, m); i >= 0 {
-		s.held[i] = by
-	} else {
-		s.history.Replace(m, by)
-	}
+	s.history.Replace(m, by)
 	s.changed = true
 }
 

@@ -13,7 +13,6 @@ import (
 // described returns the ids of the programs that are there of which all is known, and
 // notes that a list begins.
 func (r *record) described() map[uint32]bool {
-	r.loadAnnounced()
 	r.losses.listing = true
 	known := make(map[uint32]bool)
 	for _, m := range r.history.Live() {
@@ -35,7 +34,6 @@ func (r *record) reconcile(l *listing) bool {
 	if !ok {
 		return false
 	}
-	r.loadAnnounced()
 	confirmed := l.alive != nil && about.From < about.To
 	for _, m := range r.history.Live() {
 		switch {
@@ -71,7 +69,7 @@ func (l *listing) shows(m *symtab.Image) bool {
 // found applies what a list, which began at an instant, says of a function; the records
 // until after its end have been applied.
 func (r *record) found(f function, began int64) {
-	there := r.at(f.Start)
+	there := r.history.At(f.Start)
 	switch {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded in the meantime
@@ -104,7 +102,7 @@ func (r *record) describe(there *symtab.Image, f function) bool {
 func (r *record) take(lines []line, began, ended int64, others bool) {
 	for i := range lines {
 		l := &lines[i]
-		there := r.at(l.addr)
+		there := r.history.At(l.addr)
 		switch {
 		case r.unloadedSince(l.addr, began):
 		case l.origin == symtab.OriginBPF:

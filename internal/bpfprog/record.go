@@ -19,6 +19,7 @@ type record struct {
 	images
 	losses  losses
 	unloads []unload // lately, and all since a list or a reading of kallsyms began
+	tasks   tasks
 }
 
 // An unload is that of the image that began at an address.
@@ -31,11 +32,11 @@ func newRecord(trampolines bool, limits symtab.Limits) *record {
 	return &record{
 		trampolines: trampolines,
 		images: images{
-			history:   symtab.NewHistory(limits),
-			announced: announced{tasks: make(map[uint32][]*symtab.Image)},
-			unnamed:   make(map[uint64]*symtab.Image),
-			changes:   changes{now: perfring.Boottime.Now},
+			history: symtab.NewHistory(limits),
+			unnamed: make(map[uint64]*symtab.Image),
+			changes: changes{now: perfring.Boottime.Now},
 		},
+		tasks: tasks{loaded: make(map[uint32][]*symtab.Image)},
 	}
 }
 
@@ -56,7 +57,7 @@ func (r *record) apply(b *perfring.Batch) {
 		}
 	}
 	if len(b.Blind) > 0 {
-		clear(r.tasks)
+		clear(r.tasks.loaded)
 	}
 	r.advance(b.Certain)
 }
@@ -81,7 +82,7 @@ func (r *record) advance(until int64) {
 func (r *record) lose(i symtab.Interval) {
 	r.history.Blind(i)
 	r.losses.add(i)
-	r.lost = max(r.lost, i.To)
+	r.tasks.lost = max(r.tasks.lost, i.To)
 	r.advance(i.From)
 	r.changed = true
 }
@@ -92,21 +93,16 @@ func (r *record) loaded(rec *perfring.Record) {
 	if m == nil {
 		return
 	}
-	if there := r.at(m.Start); r.isKnown(there, m) {
+	if there := r.history.At(m.Start); r.isKnown(there, m) {
 		if there.Name() != m.Name() {
 			r.name(there, m.Name())
 		}
 		return
 	}
-	if m.Origin == symtab.OriginBPF {
-		r.announce(rec, m)
-	}
-	if len(r.held) < maxHeld && r.isFree(m) {
-		r.held, r.changed = append(r.held, m), true
-		return
-	}
-	r.loadAnnounced()
 	r.load(m, rec.Time)
+	if there := r.history.At(m.Start); m.Origin == symtab.OriginBPF && there != nil && there.Lifetime.From >= m.Lifetime.From {
+		r.tasks.announce(rec, there)
+	}
 }
 
 // isKnown reports whether the record of a function's load is about the one that is there: a
@@ -119,7 +115,6 @@ func (r *record) isKnown(there, m *symtab.Image) bool {
 // unloaded applies the record of an unload.
 func (r *record) unloaded(rec *perfring.Record) {
 	addr, at := rec.Symbol.Addr, rec.Time
-	r.loadAnnounced()
 	r.unloads = append(r.unloads, unload{addr, at})
 	there := r.history.At(addr)
 	if there == nil || there.Start != addr || there.Lifetime.From > at {

@@ -187,7 +187,7 @@ func (s *Source) describeNew() {
 	defer s.mu.Unlock()
 	s.ask = append(rest, s.ask...)
 	for _, f := range found {
-		s.relist = !s.describe(s.at(f.Start), f) || s.relist
+		s.relist = !s.describe(s.history.At(f.Start), f) || s.relist
 	}
 	if err != nil {
 		s.missing.program, s.changed = err, true

@@ -166,7 +166,6 @@ func (s *Source) polls() bool { return s.missing.records != nil }
 
 // publishTable publishes what is known. It is called with mu held.
 func (s *Source) publishTable() {
-	s.loadAnnounced()
 	s.changed = false
 	s.history.SetPartial(s.missing.list != nil || s.missing.program != nil)
 	s.publish(symcache.Update{Table: s.history.Table(), Degraded: s.missing.err(), Changes: s.Take()})
@@ -249,5 +248,5 @@ func (s *Source) stop() {
 		_ = s.cpus.Close()
 		s.cpus = nil
 	}
-	clear(s.tasks)
+	clear(s.tasks.loaded)
 }

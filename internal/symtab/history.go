@@ -56,9 +56,6 @@ func (h *History) At(addr uint64) *Image {
 // Live returns the images that are there now, in the order of their addresses.
 func (h *History) Live() []*Image { return h.tree.root.live(0, math.MaxUint64) }
 
-// Overlapping returns the images that are there now at addresses in [start, end).
-func (h *History) Overlapping(start, end uint64) []*Image { return h.tree.root.live(start, end) }
-
 // live returns the images that are there now at addresses in [start, end), in the order
 // of their addresses.
 func (n *node) live(start, end uint64) (images []*Image) {
@@ -95,7 +92,7 @@ func (h *History) Blind(i Interval) {
 // image begins, whichever came first. An image without addresses is not recorded.
 func (h *History) Load(m *Image) {
 	if m.endsAtNext() {
-		for _, other := range h.Overlapping(m.Start, m.End) {
+		for _, other := range h.tree.root.live(m.Start, m.End) {
 			if other.Start > m.Start {
 				m = m.upTo(other.Start)
 				break
@@ -122,7 +119,7 @@ func (h *History) Load(m *Image) {
 
 // clear ends what is in the place of an image, and returns the image as it can have been.
 func (h *History) clear(m *Image) *Image {
-	for _, other := range h.Overlapping(m.Start, m.End) {
+	for _, other := range h.tree.root.live(m.Start, m.End) {
 		if other.endsAtNext() && other.Start < m.Start {
 			h.Replace(other, other.upTo(m.Start)) // it never was longer
 		} else {
