@@ -75,6 +75,7 @@ func build(s *sections, c code, w *pack.Writer, progress func(done, total int64)
 	b.files = &files{units: b.units, w: w}
 	functions := &functions{units: b.units, files: b.files, w: w, known: map[uint64]pack.Function{}}
 	b.tree = &tree{code: c, w: w, functions: functions, numbers: map[nodeKey]pack.Node{}}
+	b.files.tree.outside = s.outOfTree
 	if err := b.files.findTop(); err != nil {
 		return Stats{}, err
 	}

@@ -33,7 +33,8 @@ func (fs *files) number(u *unit, number uint64) (pack.File, error) {
 	return e.number, nil
 }
 
-// path returns the path of a file of a line table, from the top of the kernel tree.
+// path returns the path of a file of a line table, from the top of the kernel tree; empty if
+// that path would look like one of the kernel tree, and is not.
 func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 	name, err := u.string(t.data, e.name)
 	if err != nil {
@@ -55,6 +56,9 @@ func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 // findTop looks for a unit that has headers in include/linux: what is above that
 // directory is the top of the tree. Units of assembler code tend to have none.
 func (fs *files) findTop() error {
+	if fs.tree.outside {
+		return nil
+	}
 	for _, off := range fs.units.starts {
 		u, err := fs.units.read(off, nil)
 		if err != nil {

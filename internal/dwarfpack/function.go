@@ -38,6 +38,9 @@ func (fs *functions) at(u *unit, off uint64) (pack.Function, error) {
 			return 0, fmt.Errorf("entry at %#x: %w", at, err)
 		}
 		if !more {
+			if d.file == 0 {
+				d.line = 0
+			}
 			f := fs.w.Function(d.name(), d.file, d.line)
 			if d.name() == "" {
 				f = 0

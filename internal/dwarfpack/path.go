@@ -9,10 +9,15 @@ import (
 
 // A sourceTree says where the top of the kernel tree was when the file was compiled, so
 // that paths can be given from there: "mm/slub.c". Files elsewhere keep their paths.
+//
+// A module that is not part of the kernel tree is compiled in the tree of the kernel's headers,
+// since Linux 6.13 in its own directory, and can have headers of its own in include/linux. So
+// neither directory says where the kernel tree is, and all of its files keep their paths.
 type sourceTree struct {
-	known bool
-	top   string // the absolute path; empty if the compiler was told to leave it out
-	build string // if so, the directory that was compiled in, from the top
+	outside bool // of a module that is not part of the kernel tree
+	known   bool
+	top     string // the absolute path; empty if the compiler was told to leave it out
+	build   string // if so, the directory that was compiled in, from the top
 }
 
 // find notes the top of the tree if a directory of a unit shows it.
@@ -31,8 +36,15 @@ func (s *sourceTree) find(comp, dir string) {
 	s.build = comp
 }
 
-// strip returns the path of a file from the top of the tree.
+// strip returns the path of a file from the top of the tree; empty if the file is of a module
+// outside of the tree, and its path does not tell.
 func (s *sourceTree) strip(comp, file string) string {
+	if s.outside {
+		if path.IsAbs(file) {
+			return file
+		}
+		return ""
+	}
 	if rest, ok := strings.CutPrefix(file, comp+"/"); ok && comp != "" {
 		return rest
 	}

@@ -72,12 +72,16 @@ type sections struct {
 	order      binary.ByteOrder
 	work       int64 // how many bytes may still be read
 	kept       int   // bytes of units and line tables in memory, about
+	outOfTree  bool  // of a module that is not part of the kernel's tree
 }
 
 // openSections opens the sections and loads those that are tables.
 func openSections(f *kelf.File) (*sections, error) {
-	s := &sections{order: f.ELF().ByteOrder}
-	var err error
+	inTree, err := f.IsInTree()
+	if err != nil {
+		return nil, err
+	}
+	s := &sections{order: f.ELF().ByteOrder, outOfTree: !inTree}
 	if s.info, err = f.Debug("info"); err != nil {
 		return nil, err
 	}

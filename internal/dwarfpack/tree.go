@@ -188,7 +188,9 @@ func (t *tree) number(u *unit, i int32) (pack.Node, error) {
 		if key.file, err = t.functions.files.number(u, n.callFile); err != nil {
 			return 0, err
 		}
-		key.line = n.callLine
+		if key.file != 0 {
+			key.line = n.callLine
+		}
 	}
 	if key.function, err = t.functions.at(u, n.entry); err != nil || key.function == 0 {
 		return 0, err

@@ -26,8 +26,10 @@ type File struct {
 	bases []uint64 // of a module's sections, by number
 	// pltFollows says that a module has .plt behind its code, as kmod.File does.
 	pltFollows bool
-	symbols    []uint64 // addresses of a module's symbols, by number; nil until needed
-	spools     spools
+	// inTree says that a module is part of the kernel's tree.
+	inTree  bool
+	symbols []uint64 // addresses of a module's symbols, by number; nil until needed
+	spools  spools
 }
 
 // arches are the machines of ELF, as GOARCH.

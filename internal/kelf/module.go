@@ -3,8 +3,10 @@
 package kelf
 
 import (
+	"bytes"
 	"cmp"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -37,9 +39,39 @@ func (f *File) openModule() error {
 		if magic, ok := strings.CutPrefix(entry, "vermagic="); ok {
 			f.info.Release, _, _ = strings.Cut(magic, " ")
 		}
+		f.inTree = f.inTree || entry == "intree=Y"
 	}
 	return f.layout()
 }
+
+// IsInTree reports whether the file is part of the kernel's tree: the core kernel, or a module
+// whose .modinfo has intree=Y (scripts/mod/modpost.c). A file of debug information alone has no
+// .modinfo: then the name of a symbol decides, which is there up to Linux 6.17. See [File.AddLoaded].
+func (f *File) IsInTree() (bool, error) {
+	if f.inTree || !f.IsModule() {
+		return true, nil
+	}
+	if s := f.elf.Section(".modinfo"); s == nil || s.Type != elf.SHT_NOBITS {
+		return false, nil
+	}
+	table, err := f.SymbolTable()
+	if errors.Is(err, ErrNoSymbols) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for i := range table.Len() {
+		if s := table.At(i); bytes.HasPrefix(s.Name, []byte("__UNIQUE_ID_intree")) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// AddLoaded adds what the file that the kernel loads says of a module, and the one with its debug
+// information does not: whether the module is part of the kernel's tree.
+func (f *File) AddLoaded(loaded *File) { f.inTree = f.inTree || loaded.inTree }
 
 // ModuleName returns the name of the module in a file, as Kbuild makes it of the file's, and
 // whether the file's name ends as that of a module.

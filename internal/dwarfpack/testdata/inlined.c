@@ -38,8 +38,12 @@ __attribute__((used, noinline, section(".init.text"))) void in_init(void)
 }
 
 #ifdef MODULE
-static const char modinfo[] __attribute__((section(".modinfo"), used)) =
-	"name=inlined\0vermagic=6.12.0-test SMP";
+static const char __UNIQUE_ID_intree534[] __attribute__((section(".modinfo"), used)) =
+	"name=inlined\0vermagic=6.12.0-test SMP"
+#ifndef OUT_OF_TREE
+	"\0intree=Y"
+#endif
+	;
 static const struct { int owner, length, type; char name[4]; unsigned char id[8]; } note
 	__attribute__((section(".note.gnu.build-id"), used)) = { 4, 8, 3, "GNU", "\1\2\3\4\5\6\7" };
 #endif

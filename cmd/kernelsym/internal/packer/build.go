@@ -78,6 +78,7 @@ func (job *Job) symbols(f *kelf.File) (info pack.Info, symbols []pack.Symbol, er
 			return info, nil, fmt.Errorf("%s: %w, %s, than %s, %s: install the debug package of the same version",
 				job.Debug, ErrOtherBuild, got, job.Loaded, want)
 		}
+		f.AddLoaded(loaded)
 		if !hasCode(f) {
 			from = loaded
 		}

@@ -80,6 +80,11 @@ func TestReleaseOfEachDistribution(t *testing.T) {
 		assert.Equal(t, "alpha", p.Info().Name, name)
 		assert.Equal(t, release, p.Info().Release, name)
 		assert.Equal(t, []string{"inner", "outer"}, chain(t, p, "outer"), name)
+		for r := range p.Rows() {
+			for _, frame := range p.Find(r.Start, nil) {
+				assert.Equal(t, "testdata/module.c", frame.File, "%s: from the top of the tree", name)
+			}
+		}
 	}
 }
 

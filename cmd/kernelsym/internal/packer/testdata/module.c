@@ -3,6 +3,7 @@
 asm(".pushsection .modinfo, \"a\"\n"
     ".asciz \"name=" NAME "\"\n"
     ".asciz \"vermagic=6.12.0-test SMP mod_unload \"\n"
+    ".asciz \"intree=Y\"\n"
     ".popsection\n"
     ".pushsection .note.gnu.build-id, \"a\", %note\n"
     ".balign 4\n"
