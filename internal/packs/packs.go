@@ -62,12 +62,13 @@ func New(opts Options) *Store {
 		state:  state{open: newLibrary(opts.MaxBytes), wishes: make(wishes)},
 	}
 	s.view.Store(newView(nil, opts.Gateway))
-	s.from.client.Store(http.DefaultClient)
+	s.SetClient(http.DefaultClient)
 	return s
 }
 
-// SetClient has packs be fetched with a client from now on.
-func (s *Store) SetClient(client *http.Client) { s.from.client.Store(client) }
+// SetClient has packs be fetched with a client from now on. It follows redirects only on the
+// same host, and not from https to http.
+func (s *Store) SetClient(client *http.Client) { s.from.client.Store(staysAt(client)) }
 
 // View returns the packs that are open. It never waits.
 func (s *Store) View() *View { return s.view.Load() }
