@@ -150,14 +150,15 @@ type packReport struct {
 	Bytes       int64  `json:"bytes"`
 	SymbolsOnly int    `json:"symbols_only"` // packs, as there was no debug information
 	WithoutCode int    `json:"without_code"` // modules that need no pack
+	Kept        int    `json:"kept"`         // packs with lines that symbols alone do not replace
 }
 
 // report says what was made.
 func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	if p.output == outputJSON {
-		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode})
+		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode, r.Kept})
 	}
-	if r.Packs == 0 && r.WithoutCode == 0 {
+	if r.Packs+r.WithoutCode+r.Kept == 0 {
 		return nil
 	}
 	var details []string
@@ -166,6 +167,9 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	}
 	if r.WithoutCode > 0 {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))
+	}
+	if r.Kept > 0 {
+		details = append(details, fmt.Sprintf("%s with lines kept: symbols alone do not replace them", plural.Of(r.Kept, "pack")))
 	}
 	text := fmt.Sprintf("%s, %d kB, in %s", plural.Of(r.Packs, "pack"), (r.Bytes+999)/1000, p.dir)
 	if len(details) > 0 {

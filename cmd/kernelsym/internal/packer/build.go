@@ -40,12 +40,11 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 		return Result{WithoutCode: 1}, nil
 	}
 	w := pack.NewWriter(info)
+	var stats dwarfpack.Stats
+	without := false
 	if !o.SymbolsOnly {
-		_, err := dwarfpack.Build(f, w, progress)
-		switch {
-		case errors.Is(err, dwarfpack.ErrNoDebugInfo):
-			r.WithoutLines = 1
-		case err != nil:
+		stats, err = dwarfpack.Build(f, w, progress)
+		if without = errors.Is(err, dwarfpack.ErrNoDebugInfo); err != nil && !without {
 			return r, err
 		}
 	}
@@ -53,8 +52,11 @@ func (o *Options) run(job Job, size int64) (r Result, err error) {
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", job.Debug, err)
 	}
-	r.Packs, r.Bytes = 1, int64(len(data))
-	return r, o.write(info.BuildID, data)
+	r, err = o.write(info.BuildID, data, stats.Rows > 0)
+	if without {
+		r.WithoutLines = r.Packs
+	}
+	return r, err
 }
 
 func encode(w *pack.Writer, symbols []pack.Symbol) ([]byte, error) {

@@ -57,6 +57,7 @@ type Result struct {
 	Bytes        int64
 	WithoutLines int // packs that have symbols only, as there was no debug information
 	WithoutCode  int // modules that need no pack
+	Kept         int // packs with lines that symbols alone do not replace
 }
 
 // large is the size in bytes from which on files are worked on alone, and atOnce the number of
@@ -139,6 +140,7 @@ func (c *collector) add(r Result, err error) {
 	c.result.Bytes += r.Bytes
 	c.result.WithoutLines += r.WithoutLines
 	c.result.WithoutCode += r.WithoutCode
+	c.result.Kept += r.Kept
 	if err != nil {
 		c.errs = append(c.errs, err)
 	}
@@ -156,19 +158,44 @@ func (o *Options) add(bytes int64) {
 	}
 }
 
-// write writes a pack under its name, which nobody sees before it is whole.
-func (o *Options) write(id string, data []byte) error {
+// placing is held while a pack gets its name: of two of one build, the one with lines stays.
+var placing sync.Mutex
+
+// write writes a pack under its name, which nobody sees before it is whole. One without lines
+// does not replace one of the same build that has some.
+func (o *Options) write(id string, data []byte, hasLines bool) (Result, error) {
 	f, err := os.CreateTemp(o.Dir, "."+id+"-*")
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	placing.Lock()
+	defer placing.Unlock()
+	name := filepath.Join(o.Dir, id+pack.Ext)
+	if err == nil && !hasLines && linesIn(name, id) {
+		return Result{Kept: 1}, os.Remove(f.Name())
+	}
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(o.Dir, id+pack.Ext))
+		err = os.Rename(f.Name(), name)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return Result{}, errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return Result{Packs: 1, Bytes: int64(len(data))}, nil
+}
+
+// linesIn reports whether a file is a pack of a build that has lines.
+func linesIn(name, id string) bool {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	p, err := pack.Read(f, info.Size())
+	return err == nil && p.Info().BuildID == id && p.HasLines()
 }

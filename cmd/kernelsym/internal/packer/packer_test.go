@@ -77,6 +77,39 @@ func TestSymbolsOnly(t *testing.T) {
 	}
 }
 
+// TestSymbolsAloneReplaceNoLines verifies that a pack with lines stays, in whatever way and order
+// packs of its build are made, and that nothing else does.
+func TestSymbolsAloneReplaceNoLines(t *testing.T) {
+	dir, out := t.TempDir(), t.TempDir()
+	whole, stripped := filepath.Join(dir, "alpha.ko"), filepath.Join(dir, "stripped", "alpha.ko")
+	buildModule(t, whole, "alpha", alphaID)
+	buildModule(t, stripped, "alpha", alphaID)
+	command(t, "objcopy", "--strip-debug", stripped)
+	run := func(o packer.Options, names ...string) packer.Result {
+		o.Dir = out
+		result, err := packer.Run(t.Context(), packer.Files(names), o)
+		require.NoError(t, err)
+		assert.Equal(t, []string{alphaID + pack.Ext}, files(t, out), "no draft is left")
+		result.Bytes = 0
+		return result
+	}
+	assert.Equal(t, packer.Result{Packs: 1, WithoutLines: 1}, run(packer.Options{}, stripped))
+	assert.Equal(t, packer.Result{Packs: 1}, run(packer.Options{}, whole), "lines replace symbols")
+	assert.Equal(t, packer.Result{Kept: 1}, run(packer.Options{}, stripped))
+	assert.Equal(t, packer.Result{Kept: 1}, run(packer.Options{SymbolsOnly: true}, whole))
+	assert.True(t, read(t, out, alphaID).HasLines())
+	assert.Equal(t, packer.Result{Packs: 1}, run(packer.Options{}, whole), "a new one with lines counts")
+
+	file := filepath.Join(out, alphaID+pack.Ext)
+	require.NoError(t, os.WriteFile(file, []byte("damaged"), 0o600))
+	assert.Equal(t, packer.Result{Packs: 1, WithoutLines: 1}, run(packer.Options{}, stripped), "what cannot be read is replaced")
+	for range 20 { // several at a time
+		require.NoError(t, os.Remove(file))
+		run(packer.Options{}, stripped, whole, stripped, stripped)
+		require.True(t, read(t, out, alphaID).HasLines())
+	}
+}
+
 func TestInterrupted(t *testing.T) {
 	alpha := filepath.Join(t.TempDir(), "alpha.ko")
 	buildModule(t, alpha, "alpha", alphaID)

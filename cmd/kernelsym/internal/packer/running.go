@@ -43,7 +43,7 @@ func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, erro
 			c.add(o.running(m, strings.TrimSpace(string(release))))
 		}
 	}
-	if missing == nil && c.result.Packs == 0 && c.errs == nil {
+	if missing == nil && c.result.Packs+c.result.Kept == 0 && c.errs == nil {
 		missing = ErrNothingRunning
 	}
 	return c.result, errors.Join(append(c.errs, missing)...)
@@ -57,5 +57,5 @@ func (o *Options) running(m *symtab.Image, release string) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", m.Name(), err)
 	}
-	return Result{Packs: 1, Bytes: int64(len(data))}, o.write(info.BuildID, data)
+	return o.write(info.BuildID, data, false)
 }

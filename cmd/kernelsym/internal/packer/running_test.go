@@ -58,6 +58,18 @@ func TestRunning(t *testing.T) {
 	}, symbols)
 }
 
+func TestRunningKeepsLines(t *testing.T) {
+	procfs, sysfs := machine(t, symbolList)
+	core, out := filepath.Join(t.TempDir(), "vmlinux"), t.TempDir()
+	buildCore(t, core)
+	_, err := packer.Run(t.Context(), packer.Files([]string{core}), packer.Options{Dir: out})
+	require.NoError(t, err)
+	result, err := packer.Running(t.Context(), procfs, sysfs, packer.Options{Dir: out})
+	require.NoError(t, err)
+	assert.Equal(t, packer.Result{Kept: 1}, result)
+	assert.True(t, read(t, out, coreID).HasLines())
+}
+
 func TestRunningWithoutAddressesSaysWhatToGrant(t *testing.T) {
 	procfs, sysfs := machine(t, "0000000000000000 T _text\n0000000000000000 T first\n0000000000000000 T _etext\n")
 	out := t.TempDir()
