@@ -169,7 +169,7 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 		details = append(details, fmt.Sprintf("modules without code: %d", r.WithoutCode))
 	}
 	if r.Kept > 0 {
-		details = append(details, fmt.Sprintf("%s with lines kept: symbols alone do not replace them", plural.Of(r.Kept, "pack")))
+		details = append(details, plural.Of(r.Kept, "pack")+" with lines kept: symbols alone do not replace them")
 	}
 	text := fmt.Sprintf("%s, %d kB, in %s", plural.Of(r.Packs, "pack"), (r.Bytes+999)/1000, p.dir)
 	if len(details) > 0 {

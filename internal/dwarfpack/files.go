@@ -50,7 +50,8 @@ func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 			return "", err
 		}
 	}
-	return fs.tree.strip(comp, join(comp, join(dir, name))), nil
+	full := join(comp, join(dir, name))
+	return fs.tree.strip(comp, full), u.spend(uint64(len(comp) + len(dir) + len(name)))
 }
 
 // findTop looks for a unit that has headers in include/linux: what is above that
@@ -75,6 +76,9 @@ func (fs *files) findTop() error {
 		for _, dir := range t.dirs {
 			name, err := u.dirName(t, dir)
 			if err != nil {
+				return err
+			}
+			if err := u.spend(uint64(len(comp) + len(name))); err != nil {
 				return err
 			}
 			if fs.tree.find(comp, name); fs.tree.known {

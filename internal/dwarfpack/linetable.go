@@ -36,6 +36,13 @@ type fileEntry struct {
 	known  bool // number is set
 }
 
+// maxFiles bounds how many files, and how many directories, a line table has: several times what
+// the largest kernel has in all of them.
+const maxFiles = 1 << 20
+
+// errFiles says that there are more.
+var errFiles = fmt.Errorf("%w: more than %d files or directories", ErrTooMuch, maxFiles)
+
 // maxLine is the largest line number that is believed.
 const maxLine = 1<<31 - 1
 
@@ -125,10 +132,16 @@ func (t *fileTable) readHeader(r *reader) error {
 	t.first = 1
 	t.dirs = append(t.dirs, value{}) // of the unit
 	for r.left() && r.data[r.pos] != 0 {
+		if len(t.dirs) > maxFiles {
+			return errFiles
+		}
 		t.dirs = append(t.dirs, value{formString, r.variable(formString)})
 	}
 	r.uint(1)
 	for r.left() && r.data[r.pos] != 0 {
+		if len(t.files) > maxFiles {
+			return errFiles
+		}
 		t.readFile(r)
 	}
 	if r.short {
@@ -178,6 +191,9 @@ func (t *fileTable) readTable(r *reader, add func(fileEntry)) error {
 		parts = append(parts, part{content, form(f)})
 	}
 	n := r.uleb()
+	if n > maxFiles {
+		return errFiles
+	}
 	for i := uint64(0); i < n && len(parts) > 0 && !r.short; i++ {
 		var e fileEntry
 		for _, p := range parts {

@@ -75,9 +75,11 @@ func (u *unit) rangeList(v value, add func(start, end uint64)) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for n := 0; ; n++ {
 		start, end := r.uint(addrSize), r.uint(addrSize)
 		switch {
+		case n > maxRecords:
+			return errRecords
 		case r.short:
 			return errShort
 		case start == 0 && end == 0:
@@ -109,9 +111,11 @@ func (u *unit) rnglist(v value, add func(start, end uint64)) error {
 	if list.base, err = u.baseAddress(); err != nil {
 		return err
 	}
-	for {
+	for n := 0; ; n++ {
 		start, end, err := list.next()
 		switch {
+		case n > maxRecords:
+			return errRecords
 		case err != nil:
 			return err
 		case list.done:

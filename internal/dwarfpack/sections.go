@@ -159,7 +159,7 @@ func (u *unit) string(data []byte, v value) (string, error) {
 		if r.short {
 			return "", errShort
 		}
-		return string(text), nil
+		return string(text), u.spend(uint64(len(text)))
 	case formStrp:
 		return u.stringAt(tableStr, v.v)
 	case formLineStrp:
