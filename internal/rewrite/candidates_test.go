@@ -3,6 +3,7 @@
 package rewrite
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -41,6 +42,7 @@ func TestContract_1_1_Candidates(t *testing.T) {
 		{"b: .kot", mapped("/usr/bin/x.kot"), false},
 		{"b: a loaded module", mapped("[ext4]"), true},
 		{"b: a module that is not loaded", mapped("[btrfs]"), false},
+		{"b: the core kernel is no module", mapped("[vmlinux]"), false},
 		{"b: vdso", mapped("[vdso]"), false},
 		{"b: brackets", mapped("[]"), false},
 		{"b: a library", mapped("/usr/lib/libc.so.6"), false},
@@ -119,6 +121,8 @@ func TestContract_1_2_Unsymbolized(t *testing.T) {
 		{"15 digits", lines("fffffff81000024"), false},
 		{"17 digits", lines("0ffffffff81000024"), false},
 		{"0x alone", lines("0x"), false},
+		{"0x and 64 digits", lines("0x" + strings.Repeat("0", 64)), true},
+		{"0x and 65 digits", lines("0x" + strings.Repeat("0", 65)), false},
 		{"0x and more", lines("0x12g"), false},
 		{"16 letters", lines("ffffffff8100002g"), false},
 		{"placeholders", lines("UNKNOWN", "[unknown]"), true},

@@ -135,8 +135,9 @@ func isPlaceholder(name string) bool {
 			return true
 		}
 	}
-	digits := strings.TrimPrefix(name, "0x")
-	return digits != "" && strings.Trim(digits, "0123456789abcdefABCDEF") == ""
+	digits, ok := strings.CutPrefix(name, "0x")
+	ok = ok && digits != "" && len(digits) <= 64 || len(name) == 16
+	return ok && strings.Trim(digits, "0123456789abcdefABCDEF") == ""
 }
 
 // isNamed is section 1.2.

@@ -276,6 +276,9 @@ func (s *Snapshot) Named(name string, during Interval) (m *Image, reason Reason)
 
 // IsModule reports whether a module of that name is there or in the history.
 func (s *Snapshot) IsModule(name string) bool {
+	if name == KernelName {
+		return false // the core kernel
+	}
 	for _, t := range s.Tables() {
 		if len(t.texts.byName[name]) > 0 {
 			return true

@@ -121,6 +121,7 @@ func TestNamed(t *testing.T) {
 	}
 	assert.True(t, s.IsModule("other"))
 	assert.False(t, s.IsModule("another"))
+	assert.False(t, s.IsModule(KernelName), "the core kernel is no module")
 	m, ok := s.ByBuildID("id-m")
 	require.True(t, ok)
 	assert.Equal(t, uint64(0x3000), m.Start, "the last load")
