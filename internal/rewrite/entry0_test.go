@@ -143,3 +143,24 @@ func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))}).Counts
 	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
 }
+
+// TestContract_1_6_HasFilenames is false for a frame without a file, also where the index of the
+// empty string is not 0.
+func TestContract_1_6_HasFilenames(t *testing.T) {
+	says := map[string]any{keyHasFilenames: false}
+	pd := merged(t, rewritetest.NewMessage().Profile(nil, "scope").Sample(
+		Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Limit: 0x2000, Attributes: says}},
+		Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", Start: 1 << 63, Limit: 1<<64 - 1}}))
+	rewriteMerged(t, Options{}, pd, testSnapshot(t))
+	for _, reading := range readings(pd) {
+		got := rewritetest.Samples(reading)[0].Stack[1]
+		assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel"}, "b").Lines, got.Lines)
+		assert.Equal(t, says, got.Mapping.Attributes)
+	}
+}
+
+// readings returns what a message means if index 0 means none, and if it means entry 0.
+func readings(pd pprofile.Profiles) []pprofile.Profiles {
+	none, entry := rewritetest.Readings(pd)
+	return []pprofile.Profiles{none, entry}
+}

@@ -177,9 +177,7 @@ func (m *message) has(loc pprofile.Location, image *symtab.Image) (has hasFlags)
 	for i := range lines.Len() {
 		line := lines.At(i)
 		numbers = numbers || line.Line() != 0
-		if f := line.FunctionIndex(); uint(f) < uint(m.functions.Len()) {
-			files = files || m.functions.At(int(f)).FilenameStrindex() != 0
-		}
+		files = files || m.funcs.hasFile(&m.dictionary, line.FunctionIndex())
 	}
 	for i, value := range [...]bool{image.Len() > 0 || lines.Len() > 0, files, numbers, lines.Len() > 1} {
 		if m.attributes.used[attrHasFunctions+attribute(i)] {
