@@ -299,7 +299,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymFrames, err = builder.meter.Int64Counter(
 		"otelcol_processor_kernelsym_frames",
-		metric.WithDescription("Kernel frames. Each location of a message counts once. [Development]"),
+		metric.WithDescription("Kernel frames. Each location that a sample uses counts once, or if it has several answers, once for each. A location that no sample uses counts only if its outcome is named, invalid or no_pack. [Development]"),
 		metric.WithUnit("{frame}"),
 	)
 	errs = errors.Join(errs, err)

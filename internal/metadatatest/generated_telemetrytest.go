@@ -40,7 +40,7 @@ func AssertEqualProcessorKernelsymBlindTime(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorKernelsymFrames(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_frames",
-		Description: "Kernel frames. Each location of a message counts once. [Development]",
+		Description: "Kernel frames. Each location that a sample uses counts once, or if it has several answers, once for each. A location that no sample uses counts only if its outcome is named, invalid or no_pack. [Development]",
 		Unit:        "{frame}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

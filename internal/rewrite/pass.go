@@ -104,11 +104,15 @@ func (p *pass) count(f *frame, a *answer) {
 	if f.onlyLines {
 		return
 	}
-	outcome := a.outcome
+	p.counts[f.outcome(a)][a.origin()]++
+}
+
+// outcome returns what a frame counts as.
+func (f *frame) outcome(a *answer) Outcome {
 	if f.named && a.kind != answerNamed && a.kind != answerUntouched {
-		outcome = OutcomeNamed
+		return OutcomeNamed
 	}
-	p.counts[outcome][a.origin()]++
+	return a.outcome
 }
 
 // question returns what is asked about a frame, but for the use.

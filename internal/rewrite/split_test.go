@@ -228,7 +228,32 @@ func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 		Frame{Address: 1, Type: "native"}, Frame{Address: slot + 8, Type: "kernel"},
 		Frame{Address: slot + 8, Type: "kernel", Lines: []Line{{Name: "UNKNOWN"}}})
 	timed(m, nowBoot-8_000*ms, nowBoot-4_000*ms)
-	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Len(t, got, 1)
 	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameIn(got[0].Stack[2]))
+	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginBPF], "each frame counts once")
+}
+
+// TestLoadsThatReadTheSameCountOnce, also where the frame is split because of another load, and
+// so does what their pack gave.
+func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
+	modules := symtab.NewHistory(remember)
+	for i, id := range []string{ext4ID, "0123456789abcdef", ext4ID} {
+		from := nowBoot - 9_000*ms + int64(i)*3_000*ms
+		modules.Load(testImage(t, symtab.ImageInfo{
+			Name: "mod", Origin: symtab.OriginModule, BuildID: id, Base: slot, Start: slot, End: slot + 0x400, Lifetime: symtab.Since(from),
+		}, func(add func(uint64, string)) { add(0, "f") }))
+		modules.Unload(modules.At(slot), from+1_000*ms)
+	}
+	for want, at := range map[int][]int64{1: {8_500, 2_500}, 2: {8_500, 5_500, 2_500}} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		timed(m, nowBoot-at[0]*ms, nowBoot-at[1]*ms, nowBoot-at[len(at)-1]*ms)
+		locations := m.Profiles.Dictionary().LocationTable().Len()
+		opts := withHistory
+		opts.DebugInfo = true
+		result := New(opts).Rewrite(m.Profiles, knownAt(t, modules))
+		assert.Equal(t, want-1, m.Profiles.Dictionary().LocationTable().Len()-locations)
+		assert.Equal(t, want, result.Counts[OutcomeResolved][symtab.OriginModule])
+		assert.Equal(t, want, result.Packs[PackNone])
+	}
 }

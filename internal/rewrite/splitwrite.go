@@ -8,6 +8,7 @@ import "go.opentelemetry.io/collector/pdata/pprofile"
 // own, the others get copies.
 func (s *splitter) writeFrames(p *pass) {
 	s.scratch = pprofile.NewLocation()
+	s.counted = zeroed(s.counted, p.m.locations.Len())
 	for i := range s.frames {
 		f := &s.frames[i]
 		frame := &p.frames[f.frame]
@@ -25,9 +26,14 @@ func (s *splitter) writeFrames(p *pass) {
 		p.count(frame, &s.variants[v].answer)
 	}
 	// Only now, as a copy can be equal to what another frame has become.
-	for v := range s.variants {
-		if s.variants[v].used && s.variants[v].loc < 0 {
-			s.variants[v].loc = s.copyFor(p, &s.variants[v])
+	for i := range s.frames {
+		if own := s.ownVariant(&s.frames[i]); own >= 0 {
+			s.isCounted(p, s.variants[own].loc, &s.variants[own])
+		}
+		for v := s.frames[i].first; v >= 0; v = s.variants[v].next {
+			if s.variants[v].used && s.variants[v].loc < 0 {
+				s.variants[v].loc = s.copyFor(p, &s.variants[v])
+			}
 		}
 	}
 }
@@ -48,16 +54,41 @@ func (s *splitter) ownVariant(f *splitFrame) (own int32) {
 }
 
 // copyFor returns the index of a location that is the original with a variant's answer
-// written into it, which is appended if it is not there.
+// written into it. It counts the frame, unless a variant that reads the same was counted.
 func (s *splitter) copyFor(p *pass, v *variant) int32 {
 	f := &s.frames[v.frame]
 	frame := &p.frames[f.frame]
 	loc := s.scratch
 	f.original.CopyTo(loc)
+	gave := p.w.gave
 	p.w.write(loc, frame, &v.answer)
-	p.count(frame, &v.answer)
-	if p.m.locations.At(int(frame.loc)).Equal(loc) { // another load of the same
-		return frame.loc
+	at := s.locationOf(p, frame, loc)
+	if s.isCounted(p, at, v) { // another load of the same
+		p.w.gave = gave
+	} else {
+		p.count(frame, &v.answer)
+	}
+	return at
+}
+
+// isCounted reports whether a variant of the same frame was counted with the same location and
+// outcome, and notes that one was. The variants of a frame come one after the other.
+func (s *splitter) isCounted(p *pass, loc int32, v *variant) (was bool) {
+	c := &s.counted[loc]
+	if c.frame != v.frame+1 {
+		*c = counted{frame: v.frame + 1}
+	}
+	bit := uint8(1) << p.frames[s.frames[v.frame].frame].outcome(&v.answer)
+	was = c.outcomes&bit != 0
+	c.outcomes |= bit
+	return was
+}
+
+// locationOf returns the index of a location that is a copy of a frame's, which is appended if
+// it is not there.
+func (s *splitter) locationOf(p *pass, f *frame, loc pprofile.Location) int32 {
+	if p.m.locations.At(int(f.loc)).Equal(loc) {
+		return f.loc
 	}
 	is := func(loc pprofile.Location) func(int32) bool {
 		return func(pos int32) bool { return p.m.locations.At(int(pos)).Equal(loc) }
@@ -76,6 +107,7 @@ func (s *splitter) copyFor(p *pass, v *variant) int32 {
 		at = int32(p.m.locations.Len())
 		loc.MoveTo(p.m.locations.AppendEmpty())
 		s.locations.addNew(hash, at)
+		s.counted = append(s.counted, counted{})
 	}
 	if int(at) < len(p.marks) {
 		p.marks[at] |= markShared
