@@ -66,8 +66,16 @@ func (c *candidates) find() (found bool) {
 	for i := range n {
 		loc := c.m.locations.At(i)
 		frameType := c.m.attributes.frameType(loc.AttributeIndices())
-		if frameType == attrOtherFrame || frameType == attrOther && !c.isKernel(loc) {
+		if frameType == attrOtherFrame {
 			continue
+		}
+		if frameType == attrOther {
+			if is, mayDecide := c.isKernel(loc); !is {
+				if mayDecide {
+					c.marks[i] = markUnknown
+				}
+				continue
+			}
 		}
 		named := c.m.funcs.isNamed(&c.m.dictionary, loc.Lines())
 		f := frame{
@@ -86,9 +94,6 @@ func (c *candidates) find() (found bool) {
 					c.counts[OutcomeNoPack][symtab.OriginKernel]++
 				}
 				f.selected, f.onlyLines = false, false
-				if c.m.maps.at(&c.m, f.mapping).mayBeCore() {
-					c.marks[i] = markUnknown
-				}
 			}
 		}
 		c.frames = append(c.frames, f)
@@ -124,19 +129,23 @@ func (f *frame) canBePacked(mp *mapping) bool {
 }
 
 // isKernel reports whether a location without frame type is kernel code (contract 1.1b, c).
-func (c *candidates) isKernel(loc pprofile.Location) bool {
-	mp := c.m.maps.at(&c.m, loc.MappingIndex())
-	isKernel := inKernelHalf(loc.Address()) && !isSpecial(loc.Address())
-	if mp.vague && !isKernel {
-		return false
+// Of one that is not, mayDecide says that it may be (contract 1.6), and then in entry code or
+// a thunk.
+func (c *candidates) isKernel(loc pprofile.Location) (is, mayDecide bool) {
+	mp, addr := c.m.maps.at(&c.m, loc.MappingIndex()), loc.Address()
+	inHalf := inKernelHalf(addr) && !isSpecial(addr)
+	if mp.vague && !inHalf {
+		return false, mp.isKernel
 	}
 	switch {
 	case mp.bracketed:
-		return c.r.load().snapshot.IsModule(mp.module)
+		is = c.r.load().snapshot.IsModule(mp.module)
 	case mp.content.fileName != "":
-		return mp.isKernel
+		is = mp.isKernel
+	default:
+		is = inHalf
 	}
-	return isKernel
+	return is, !is && mp.vague && (c.opts.Gateway || c.r.load().decidesNear(addr))
 }
 
 // inKernelHalf reports whether an address is one of the kernel, on x86-64 and
@@ -177,15 +186,28 @@ func (c *candidates) place() {
 	for i := range c.frames {
 		f := &c.frames[i]
 		c.frameOf[f.loc] = int32(i + 1)
+		c.placeFrame(f)
+		if c.isNowhere(f) {
+			c.marks[f.loc] |= markUnknown
+		}
 		if c.opts.Gateway && !f.selected {
 			c.wantDecider(f)
 		}
-		c.placeFrame(f)
 		f.shared = c.mayShare(f)
 		if f.shared || f.addr != 0 && c.r.decidesNear(f.addr) {
 			c.marks[f.loc] |= markSpecial
 		}
 	}
+}
+
+// isNowhere reports whether a frame may be in entry code or a thunk, and nothing says where it
+// is (contract 2.3, 10.2).
+func (c *candidates) isNowhere(f *frame) bool {
+	if f.form != formNone || f.image != nil {
+		return false
+	}
+	mp := c.m.maps.at(&c.m, f.mapping)
+	return mp.mayBeCore() && (mp.vague || c.opts.Gateway || !mp.isGuest && !mp.content.hasID())
 }
 
 // wantDecider wants the pack of a frame that is no candidate of a gateway, but may decide how

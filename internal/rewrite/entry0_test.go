@@ -164,3 +164,25 @@ func readings(pd pprofile.Profiles) []pprofile.Profiles {
 	none, entry := rewritetest.Readings(pd)
 	return []pprofile.Profiles{none, entry}
 }
+
+// TestContract_1_6_Roles: what is entry code in only one of the two readings decides nothing.
+func TestContract_1_6_Roles(t *testing.T) {
+	first := Frame{Address: ext4 + 0x100, Type: "kernel"}
+	perf := &Mapping{File: "[kernel.kallsyms]"}
+	entry := &Mapping{File: "vmlinux", BuildID: kernelID, Limit: 1 << 20}
+	for name, stack := range map[string][]Frame{
+		"absolute":            {{Address: 1, Type: "native", Mapping: &Mapping{File: "app"}}, {Address: entryText + 8}, first},
+		"relative":            {{Address: 0x1310, Type: "kernel", Mapping: entry}, {Address: 0x1008, Type: "kernel", Mapping: entry}, first},
+		"relative, by a name": {{Address: text + 0x1310, Mapping: entry}, {Address: 0x1008, Mapping: entry}, first},
+		"elsewhere":           {{Address: 1, Type: "native", Mapping: &Mapping{File: "app"}}, {Address: handler + 8}, first},
+		"a module's":          {{Address: 1, Type: "native", Mapping: perf}, {Address: 0x10, Mapping: &Mapping{File: "[ext4]"}}, first},
+	} {
+		pd := merged(t, rewritetest.NewMessage().Profile(nil, "scope").Sample(stack...))
+		rewriteMerged(t, Options{}, pd, markedSnapshot(t, marks()))
+		want := ""
+		if name == "elsewhere" || name == "a module's" {
+			want = "ext4_read"
+		}
+		assert.Equal(t, want, nameIn(rewritetest.Samples(readings(pd)[0])[0].Stack[2]), name)
+	}
+}

@@ -256,3 +256,49 @@ func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
 		assert.Equal(t, want, got[0].Stack[0])
 	}
 }
+
+// TestContract_2_3_UnknownRole: what comes behind a frame that may be in entry code or a thunk,
+// but of which nothing says where it is, has a name only if that is the same for both roles.
+func TestContract_2_3_UnknownRole(t *testing.T) {
+	kernel := func(file string) *Mapping { return &Mapping{File: file} }
+	for _, tt := range []struct {
+		name    string
+		before  Frame
+		unknown bool
+	}{
+		{"perf's kernel", Frame{Address: 0x1008, Type: "kernel", Mapping: kernel("[kernel.kallsyms]")}, true},
+		{"perf's kernel, by its name", Frame{Address: 0x1008, Mapping: kernel("[kernel.kallsyms]")}, true},
+		{"no mapping", Frame{Address: 0x1008, Type: "kernel"}, true},
+		{"perf's kernel with an id", Frame{Address: handler - text, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: kernelID}}, false},
+		{"an absolute address", Frame{Address: handler + 8, Type: "kernel", Mapping: kernel("[kernel.kallsyms]")}, false},
+		{"another kernel's id", Frame{Address: 0x1008, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123456789abcdef"}}, false},
+		{"a module that is not known", Frame{Address: 0x1008, Type: "kernel", Mapping: kernel("btrfs.ko")}, false},
+		{"a BPF program", Frame{Address: 0x1008, Type: "kernel", Mapping: kernel("[bpf]")}, false},
+		{"a guest", Frame{Address: 0x1008, Type: "kernel", Mapping: kernel("[guest.kernel.kallsyms]")}, false},
+		{"user code", Frame{Address: 0x1008, Type: "native"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			first := Frame{Address: ext4 + 0x100, Type: "kernel"} // the first byte of ext4_write, behind ext4_read
+			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.before, first)
+			got, counts := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+			want := "ext4_read"
+			if tt.unknown {
+				want = ""
+				assert.Equal(t, first, got[0].Stack[1])
+				assert.Equal(t, 2, counts[OutcomeUnresolved][symtab.OriginKernel])
+			}
+			assert.Equal(t, want, nameIn(got[0].Stack[1]))
+		})
+	}
+	before := Frame{Address: 0x1008, Type: "kernel", Mapping: kernel("[kernel.kallsyms]")}
+	inside := Frame{Address: ext4 + 0x108, Type: "kernel"}
+	m := rewritetest.NewMessage().Profile(nil, ebpfScope).
+		Sample(before, inside). // it is written the same way for both roles
+		Sample(withName(Frame{Address: 0x10, Type: "kernel"}, "bpf_prog_x"), Frame{Address: ext4 + 0xff, Type: "kernel"})
+	got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+	assert.Equal(t, [][]string{{"", "ext4_write"}, {"bpf_prog_x", "ext4_read"}}, stackNames(got))
+	none := symtab.NewSnapshot(markedSnapshot(t, marks()).Tables()[1:]...)
+	m = rewritetest.NewMessage().Profile(nil, "scope").Sample(before, inside)
+	got, _ = runWith(t, Options{}, m.Profiles, none)
+	assert.Equal(t, "ext4_write", nameIn(got[0].Stack[1]), "without the core kernel, ip-1 and ip are in one function")
+}

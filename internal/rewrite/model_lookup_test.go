@@ -23,15 +23,20 @@ func (a *asker) lookUp(u, before *use, first bool) {
 		u.ip++
 	}
 	u.addr = u.ip - 1
-	marks := a.landmarks()
-	inEntry := func(addr uint64) bool { return marks.Entry.Contains(addr) || marks.Fred.Contains(addr) }
 	starts := a.startsAt(u, u.ip)
+	from := a.decision(before)
+	if from == "unknown" && a.core != nil && (!a.inEntry(u.ip) || starts) {
+		exact := *u
+		exact.addr, exact.exact = u.ip, true
+		a.find(&exact)
+		u.other = &exact
+	}
 	switch {
 	case first:
 		u.addr, u.exact = u.ip, true
-	case before.hasAddress() && inEntry(before.addr) && !inEntry(u.ip):
+	case from == "entry" && !a.inEntry(u.ip):
 		u.addr, u.exact = u.ip, true // it was interrupted there
-	case before.hasAddress() && before.hit.symbol != nil && isThunk(before.hit.symbol.system) && starts:
+	case from == "thunk" && starts:
 		u.addr = u.ip // it was about to be jumped to
 	case starts && a.isUncovered(u, u.ip-1):
 		u.addr = u.ip
@@ -40,6 +45,35 @@ func (a *asker) lookUp(u, before *use, first bool) {
 	if a.core == nil && u.addr != u.ip && u.hit.symbol != nil && u.hit.symbol != a.hitAt(u, u.ip).symbol {
 		u.hit = modelHit{reason: symtab.ReasonUnresolved} // it may have been interrupted there
 	}
+}
+
+func (a *asker) inEntry(addr uint64) bool {
+	return a.landmarks().Entry.Contains(addr) || a.landmarks().Fred.Contains(addr)
+}
+
+// decision returns where a frame is that decides how the one after it is looked up: in entry
+// code, in a thunk, or it is not known whether it is.
+func (a *asker) decision(u *use) string {
+	switch {
+	case u == nil:
+		return ""
+	case a.mayBeEntry(u), u.other != nil && a.decision(u.other) != a.lies(u):
+		return "unknown"
+	}
+	return a.lies(u)
+}
+
+// lies is decision for a frame of which it is known how it is looked up.
+func (a *asker) lies(u *use) string {
+	switch {
+	case !u.hasAddress():
+		return ""
+	case a.inEntry(u.addr):
+		return "entry"
+	case u.hit.symbol != nil && isThunk(u.hit.symbol.system):
+		return "thunk"
+	}
+	return ""
 }
 
 func isThunk(name string) bool {
@@ -85,7 +119,7 @@ func (a *asker) doubt(u, after *use) {
 	case !m.isText() && m.Name() == "":
 		u.hit = modelHit{reason: symtab.ReasonUnresolved}
 	case m.Origin == symtab.OriginTrampoline && a.landmarks().SharedTrampolines:
-		if !a.patched(after) || u.exact && a.partial {
+		if u.other != nil || !a.patched(after) || u.exact && a.partial {
 			u.hit = modelHit{reason: symtab.ReasonUnresolved}
 			return
 		}

@@ -40,11 +40,28 @@ type use struct {
 	exact     bool          // it was there, not in a call
 	hit       modelHit
 	unsure    bool // of a trampoline: the patch site that its caller is at is none of the core kernel
+	other     *use // nil, or the same as an exact frame: whether it is one or a caller is not known
 }
 
 // hasAddress reports whether the frame means an address of a kernel. That its mapping has ids of
 // another does not change what it says of the frames beside it: the contract leaves it open.
 func (u *use) hasAddress() bool { return u != nil && u.candidate && u.form != formNone }
+
+// mayBeEntry reports whether nothing says that the frame is in no entry code and no thunk
+// (section 2.3).
+func (a *asker) mayBeEntry(u *use) bool {
+	m := u.frame.Mapping
+	switch {
+	case !u.candidate || u.form != formNone:
+		return false
+	case m == nil:
+		return !a.profiler || !isNamed(u.frame) // else it is of BPF
+	case m.BuildID != "" || m.FileID != "" || strings.HasPrefix(m.File, "[guest.kernel"):
+		return false
+	}
+	path := strings.Contains(m.File, "/") && !strings.Contains(m.File, ".ko")
+	return m.File == "" || path || strings.HasPrefix(m.File, "[kernel") || moduleName(m.File) == symtab.KernelName
+}
 
 // uses returns what the frames of a stack mean.
 func (a *asker) uses(stack []rewritetest.Frame) []use {
@@ -69,10 +86,11 @@ func (a *asker) uses(stack []rewritetest.Frame) []use {
 		if i+1 < len(uses) {
 			after = &uses[i+1]
 		}
-		u := &uses[i]
-		a.doubt(u, after)
-		if m := u.frame.Mapping; u.form == formAbsolute && m != nil && u.hit.image != nil {
-			u.foreign = u.foreign || !isOf(m, u.hit.image)
+		for u := &uses[i]; u != nil; u = u.other {
+			a.doubt(u, after)
+			if m := u.frame.Mapping; u.form == formAbsolute && m != nil && u.hit.image != nil {
+				u.foreign = u.foreign || !isOf(m, u.hit.image)
+			}
 		}
 	}
 	return uses

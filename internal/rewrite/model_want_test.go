@@ -50,6 +50,29 @@ func unchanged(f rewritetest.Frame, why string) want {
 
 // want answers a frame (sections 1.2 and 4.1).
 func (a *asker) want(u *use) want {
+	if u.other == nil {
+		return a.wantAs(u)
+	}
+	w, exact := a.wantAs(u), a.wantAs(u.other)
+	if key([]want{w}) == key([]want{exact}) && w.label == exact.label {
+		if isNamed(u.frame) && !a.opts.All {
+			w = w.orUnchanged(u.frame, w.why) // the address is part of the answer, also where it stays
+		}
+		return w
+	}
+	if isNamed(u.frame) && !a.opts.All {
+		return unchanged(u.frame, "named")
+	}
+	w = unchanged(u.frame, "unresolved")
+	w.frame.Type = "kernel"
+	if isNamed(u.frame) {
+		w.why = "named"
+	}
+	return w
+}
+
+// wantAs is want for a frame of which it is known how it is looked up.
+func (a *asker) wantAs(u *use) want {
 	named := isNamed(u.frame)
 	switch {
 	case !u.candidate:

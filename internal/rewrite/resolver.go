@@ -135,16 +135,25 @@ func (r *resolver) answer(q question, during symtab.Interval) (a answer, span sy
 }
 
 // eitherWay answers a question about a frame of which it is not known whether it is exact or a
-// caller: with what is written for both.
+// caller: with what is written for both, if that is the same.
 func (r *resolver) eitherWay(q question, during symtab.Interval) (a answer, span symtab.Interval) {
 	exact, caller := q, q
 	exact.how, caller.how = useExact, 0
 	if q.how == useUnknownEBPF {
 		exact.how, caller.how = useExact|useEBPF, useEBPF
 	}
-	a, span = r.answer(exact, during)
-	if b, _ := r.answer(caller, during); a.written != b.written {
-		return nothing(answerUntouched, OutcomeNoPack), symtab.Always
+	b, span := r.answer(caller, during)
+	if r.isInterruptionUnknown() {
+		return b, span // it is the same, or none
+	}
+	a, same := r.answer(exact, during)
+	span.From, span.To = max(span.From, same.From), min(span.To, same.To)
+	switch {
+	case a.written == b.written:
+	case r.opts.Gateway:
+		a = nothing(answerUntouched, OutcomeNoPack)
+	default:
+		a = nothing(answerTyped, OutcomeUnresolved)
 	}
 	return a, span
 }
@@ -250,7 +259,7 @@ func (l *look) find(q question, ip uint64) (hit symtab.Hit, looked uint64) {
 
 // isInterruptionUnknown reports whether any frame may have been interrupted and be no caller:
 // entry code and thunks are the core kernel's, which is not known.
-func (l *look) isInterruptionUnknown() bool { return l.snapshot.Core() == nil && !l.opts.Gateway }
+func (r *resolver) isInterruptionUnknown() bool { return r.snapshot.Core() == nil && !r.opts.Gateway }
 
 // certain returns what was found, or nothing if that is not certain or names nothing:
 // trampolines that share their page need evidence, which is none where a program that is not

@@ -101,8 +101,8 @@ func (w *stackWalk) eachUse(visit func(at usedFrame, f *frame, how use)) (valid 
 	return true
 }
 
-// unknownCore stands for an address that may be in entry code or a thunk: a gateway does not
-// know its core kernel. No frame has it: it is neither 0 nor in the kernel half.
+// unknownCore stands for an address that is not known and may be in entry code or a thunk. No
+// frame has it: it is neither 0 nor in the kernel half.
 const unknownCore = 1 << 62
 
 // walk is eachUse for a stack, leaf first, and one kind of samples.
@@ -119,22 +119,22 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 			marks[loc] = m | 1<<u
 			continue
 		}
+		unknown := marks[loc]&markUnknown != 0
 		k := w.frameOf[loc] - 1
 		if k < 0 {
-			before = 0
-			continue
-		}
-		f := &w.frames[k]
-		if marks[loc]&markUnknown != 0 {
-			if before = unknownCore; u == userEBPF && w.isNamedBPF(f) {
-				before = 0
+			if before = 0; unknown {
+				before = unknownCore
 			}
 			continue
 		}
+		f := &w.frames[k]
 		how := useForeign
 		if u != userForeign {
 			how, before = w.use(f, i == 0, u, before)
-			if before != unknownCore && !w.r.decides(before) {
+			switch {
+			case unknown && !(u == userEBPF && w.isNamedBPF(f)):
+				before = unknownCore
+			case unknown, before != unknownCore && !w.r.decides(before):
 				before = 0
 			}
 			if f.shared && how < useForeign && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
@@ -159,7 +159,7 @@ func (w *stackWalk) use(f *frame, first bool, u user, before uint64) (how use, l
 	switch {
 	case first:
 		return how | useExact, ip
-	case before == unknownCore:
+	case before == unknownCore && (!w.r.isEntry(ip) || w.r.beginsSymbol(ip)): // else it is a caller
 		if how = useUnknown; u == userEBPF {
 			how = useUnknownEBPF
 		}

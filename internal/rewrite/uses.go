@@ -19,8 +19,9 @@ const (
 // useForeign is that of another host's profile, whose frames are left alone.
 const useForeign = use(numUses)
 
-// useUnknown is that of a gateway's frame that was entered from one which may be in entry
-// code or a thunk: it is in no core kernel of which there is a pack (contract 10.2).
+// useUnknown is that of a frame that was entered from one which may be in entry code or a
+// thunk: its address is not known (contract 2.3), or on a gateway, it is in no core kernel of
+// which there is a pack (contract 10.2).
 const (
 	useUnknown     = useForeign + 1
 	useUnknownEBPF = useUnknown + 1 // it was sent by the OTel eBPF profiler
@@ -52,7 +53,7 @@ const (
 	markSpecial                                // how it is used is not decided by its position alone, or it decides that of others
 	markSplit                                  // it has several answers
 	markShared                                 // a copy of another was equal to it
-	markUnknown                                // it may be in a core kernel of which a gateway has no pack
+	markUnknown                                // it may be in entry code or a thunk, and nothing says where
 )
 
 // isEBPFProfiler reports whether a scope is that of the OTel eBPF profiler or of a fork of it
