@@ -68,6 +68,9 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	now := time.Now()
 	o := &opened{Pack: p, bytes: p.Bytes(), used: now, info: info, looked: now}
 	if s.opts.Gateway {
+		if err := s.makeRoom(buildID, o.bytes+namesIn(p)); err != nil { // before they take memory
+			return err
+		}
 		s.slot = (s.slot + 1) % (packimage.MaxSlot + 1)
 		if o.image, err = packimage.New(p, s.slot); err != nil {
 			return refuse(Damaged, err)
@@ -84,6 +87,22 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	s.open.add(o)
 	s.changes.Note(symcache.KindLoad, 1, time.Time{})
 	return nil
+}
+
+// namesIn returns about how many bytes the names of a pack take in an image, and never more than
+// they do: in the pack, names that are alike take next to nothing.
+func namesIn(p *pack.Pack) (bytes int64) {
+	const maxShared = 127 // bytes that a name in an image has in common with the one before it
+	last := ""
+	for s := range p.Symbols() {
+		shared := 0
+		for shared < min(maxShared, len(s.Name), len(last)) && s.Name[shared] == last[shared] {
+			shared++
+		}
+		bytes += int64(len(s.Name) - shared)
+		last = s.Name
+	}
+	return bytes
 }
 
 // read reads the pack of a build, of size bytes.
