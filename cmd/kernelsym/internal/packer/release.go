@@ -114,6 +114,9 @@ func releaseModules(place func(string) string, release string) (jobs []Job, err 
 
 // modulesIn returns the jobs for the modules in a directory, none if it is not there.
 func modulesIn(dir string, debug []string, release string) (jobs []Job, err error) {
+	if linked, err := filepath.EvalSymlinks(dir); err == nil { // WalkDir follows no link, not even to where it begins
+		dir = linked
+	}
 	checked := false // one that is compressed
 	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		plain, ok := moduleFile(name)

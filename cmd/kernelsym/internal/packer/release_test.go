@@ -88,6 +88,17 @@ func TestReleaseOfEachDistribution(t *testing.T) {
 	}
 }
 
+func TestReleaseBehindALink(t *testing.T) {
+	root := t.TempDir()
+	buildModule(t, filepath.Join(root, "store", "kernel/alpha.ko"), "alpha", alphaID)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "lib/modules"), 0o755))
+	require.NoError(t, os.Symlink(filepath.Join(root, "store"), filepath.Join(root, "lib/modules", release)))
+	jobs, err := packer.Release(root, release)
+	require.ErrorIs(t, err, packer.ErrNoVmlinux)
+	require.Len(t, jobs, 1)
+	assert.Equal(t, "alpha.ko", filepath.Base(jobs[0].Debug))
+}
+
 // install builds the module alpha, compressed as its file's name says.
 func install(t *testing.T, file string, strip bool) {
 	t.Helper()
