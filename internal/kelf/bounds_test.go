@@ -70,6 +70,24 @@ func TestListTooLargeIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the names of the symbols")
 }
 
+// TestOwnListTooLargeIsRefused verifies the same of the kernel's own list, in which few bytes can
+// stand for long names.
+func TestOwnListTooLargeIsRefused(t *testing.T) {
+	const long = 511
+	n := maxSmall/(long+lineLen) + 3
+	l := &ownList{order: binary.LittleEndian, num: n, index: make([]byte, 512), offsets: make([]byte, 4*n)}
+	for i, token := range []string{"T", "_stext", "_etext", string(bytes.Repeat([]byte("a"), long))} {
+		binary.LittleEndian.PutUint16(l.index[2*i:], uint16(len(l.tokens)))
+		l.tokens = append(append(l.tokens, token...), 0)
+	}
+	l.names = append([]byte{2, 0, 1, 2, 0, 2}, bytes.Repeat([]byte{2, 0, 3}, n-2)...)
+	for i := range n {
+		binary.LittleEndian.PutUint32(l.offsets[4*i:], uint32(i))
+	}
+	_, err := l.print([]anchor{{"_stext", 0x1000}, {"_etext", 0x1001}})
+	require.ErrorIs(t, err, errLargeList)
+}
+
 // TestReadAtAllocatesNoMoreThanTheFileHas verifies that a file of a few bytes that claims a
 // section of any size is refused before there is memory for it.
 func TestReadAtAllocatesNoMoreThanTheFileHas(t *testing.T) {

@@ -112,6 +112,9 @@ func (f *File) readAt(addr uint64, size int) ([]byte, error) {
 	return nil, fmt.Errorf("the file does not hold the %d bytes at %#x", size, addr)
 }
 
+// errLargeList is returned for a list that would be too large to hold.
+var errLargeList = fmt.Errorf("%w: the names of the symbols take more than %d bytes", errors.ErrUnsupported, maxSmall)
+
 // sortedList returns the symbol table in the order of scripts/kallsyms.c (compare_symbols),
 // which reads what nm -n prints: symbols with one address come in the order of their names.
 // A list that would be too large to hold is an error.
@@ -130,7 +133,7 @@ func sortedList(f *elf.File, symbols *SymbolTable) ([]byte, error) {
 			from := symbols.nameAt(i)
 			list = append(list, entry{s.Value, names[from : from+len(s.Name)], typ})
 			if size += lineLen + len(s.Name); size > maxSmall {
-				return nil, fmt.Errorf("%w: the names of the symbols take more than %d bytes", errors.ErrUnsupported, maxSmall)
+				return nil, errLargeList
 			}
 		}
 	}

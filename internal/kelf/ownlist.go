@@ -95,7 +95,15 @@ func (l *ownList) print(anchors []anchor) ([]byte, error) {
 		return nil, err
 	}
 	dst := make([]byte, 0, l.num*perSymbol)
-	err = l.each(func(i int, typ byte, name []byte) { dst = appendLine(dst, address(i), typ, name) })
+	size := 0
+	err = l.each(func(i int, typ byte, name []byte) {
+		if size += lineLen + len(name); size <= maxSmall {
+			dst = appendLine(dst, address(i), typ, name)
+		}
+	})
+	if err == nil && size > maxSmall {
+		err = errLargeList
+	}
 	return dst, err
 }
 
