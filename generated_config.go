@@ -40,7 +40,7 @@ type DebugInfo struct {
 	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Only its owner may be able to write to it. Fetched packs are kept in its subdirectory fetched.
 	Directory string `mapstructure:"directory"`
 
-	// HTTP settings of the HTTP client that fetches packs. All keys of the collector's HTTP clients (confighttp) are accepted except endpoint, such as tls, auth, headers and proxy_url. The default timeout is one minute.
+	// HTTP settings of the HTTP client that fetches packs. All keys of the collector's HTTP clients (confighttp) are accepted except endpoint, such as tls, auth, headers and proxy_url. The default timeout is one minute, and a request never takes longer than five.
 	HTTP confighttp.ClientConfig `mapstructure:"http,omitempty"`
 
 	// Inline whether frames get inlined functions, each with its file and line. If false, they get only the file and line of the outermost function.
