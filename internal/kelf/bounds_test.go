@@ -7,6 +7,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,6 +88,30 @@ func TestOwnListTooLargeIsRefused(t *testing.T) {
 	}
 	_, err := l.print([]anchor{{"_stext", 0x1000}, {"_etext", 0x1001}})
 	require.ErrorIs(t, err, errLargeList)
+}
+
+// TestXzDictionaryIsBounded verifies that the header of a small file cannot have gigabytes
+// allocated. The first block comes behind the 12 bytes of the stream's header.
+func TestXzDictionaryIsBounded(t *testing.T) {
+	for what, test := range map[string]struct {
+		block []byte
+		want  error
+	}{
+		"128 MiB":            {[]byte{2, 0, 0x21, 1, 30}, nil},
+		"192 MiB":            {[]byte{2, 0, 0x21, 1, 31}, errXzDict},
+		"4 GiB":              {[]byte{2, 0, 0x21, 1, 40}, errXzDict},
+		"behind sizes":       {[]byte{4, 0xc0, 0x80, 1, 0x80, 0x80, 1, 0x21, 1, 40}, errXzDict},
+		"behind x86's":       {[]byte{3, 1, 4, 0, 0x21, 1, 40}, errXzDict},
+		"cut off":            {[]byte{2, 0, 0x21, 1}, nil},
+		"nothing":            {nil, nil},
+		"properties to skip": {[]byte{3, 1, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, nil},
+	} {
+		assert.Equal(t, test.want, checkXz(bytes.NewReader(append(make([]byte, 12), test.block...))), what)
+	}
+	name := filepath.Join(t.TempDir(), "vmlinux.xz")
+	require.NoError(t, os.WriteFile(name, append([]byte("\xfd7zXZ\x00\x00\x01\x69\x22\xde\x36"), 2, 0, 0x21, 1, 40), 0o600))
+	_, err := Open(name)
+	require.ErrorIs(t, err, errXzDict)
 }
 
 // TestReadAtAllocatesNoMoreThanTheFileHas verifies that a file of a few bytes that claims a

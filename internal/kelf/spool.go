@@ -5,6 +5,7 @@ package kelf
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,12 @@ const (
 	// with, needs 8 MiB, --ultra -22 128 MiB.
 	zstdWindow = 128 << 20
 )
+
+// maxXzDict bounds the memory of a decoder of xz. xz -9 needs 64 MiB.
+const maxXzDict = 128 << 20
+
+// errXzDict is returned for a dictionary that no kernel's files need.
+var errXzDict = fmt.Errorf("%w: a dictionary of more than %d bytes", errors.ErrUnsupported, maxXzDict)
 
 // ErrTooLarge is returned for compressed data of more than 8 GiB.
 var ErrTooLarge = errors.New("decompressed data exceeds 8 GiB")
@@ -51,7 +58,9 @@ func (sp *spools) decompress(file *os.File) (io.ReaderAt, uint64, error) {
 	case ".gz":
 		r, err = gzip.NewReader(file)
 	case ".xz":
-		r, err = xz.NewReader(file)
+		if err = checkXz(file); err == nil {
+			r, err = xz.NewReader(file)
+		}
 	case ".zst":
 		var d *zstd.Decoder
 		d, err = zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow))
@@ -74,6 +83,44 @@ func (sp *spools) decompress(file *os.File) (io.ReaderAt, uint64, error) {
 		return nil, 0, fmt.Errorf("decompressing: %w", err)
 	}
 	return at, size, nil
+}
+
+// checkXz refuses a file in xz whose first block needs too large a dictionary: the decoder
+// allocates it at once. What is malformed, the decoder refuses.
+func checkXz(file io.ReaderAt) error {
+	const streamHeader, longest = 12, 1024 // bytes
+	block := make([]byte, longest)
+	n, err := file.ReadAt(block, streamHeader)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	block = block[:n]
+	if n < 2 {
+		return nil
+	}
+	pos := 2
+	number := func() uint64 {
+		v, width := binary.Uvarint(block[min(pos, n):])
+		pos += max(width, 1)
+		return v
+	}
+	for _, flag := range []byte{0x40, 0x80} { // the sizes are there
+		if block[1]&flag != 0 {
+			number()
+		}
+	}
+	for range block[1]&3 + 1 {
+		const lzma2 = 0x21
+		filter, properties := number(), number()
+		// The lowest bit of the size says whether it is 2 or 3, the others how far that is shifted.
+		if filter == lzma2 && pos < n {
+			if bits := uint64(block[pos]); (2|bits&1)<<(bits/2+11) > maxXzDict {
+				return errXzDict
+			}
+		}
+		pos += int(min(properties, longest))
+	}
+	return nil
 }
 
 // spool reads r to its end: into memory, or into a temporary file if it is large. It
