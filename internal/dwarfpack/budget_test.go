@@ -117,7 +117,7 @@ func TestRangesAreCounted(t *testing.T) {
 			tableAbbrev: abbrev, tableRanges: append(bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, n), make([]byte, 16)...),
 		}),
 	} {
-		assert.ErrorIs(t, read(s), errRecords)
+		require.ErrorIs(t, read(s), errRecords)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestFilesAreCounted(t *testing.T) {
 		"files":       append(append([]byte{0}, bytes.Repeat([]byte{'a', 0, 0, 0, 0}, n)...), 0),
 	} {
 		unit, abbrev := unitWithLines("/")
-		assert.ErrorIs(t, read(sectionsOf(unit, lineTable(entries, nil), [numTables][]byte{tableAbbrev: abbrev})), errFiles, what)
+		require.ErrorIs(t, read(sectionsOf(unit, lineTable(entries, nil), [numTables][]byte{tableAbbrev: abbrev})), errFiles, what)
 	}
 	unit, abbrev := unitWithLines("/")
 	header := binary.AppendUvarint([]byte{1, 1, 1, 0xfb, 14, 1, 1, contentPath, byte(formData1)}, uint64(n))
