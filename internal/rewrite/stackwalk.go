@@ -132,9 +132,11 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 		if u != userForeign {
 			how, before = w.use(f, i == 0, u, before)
 			switch {
-			case unknown && !(u == userEBPF && w.isNamedBPF(f)):
+			case unknown && u == userEBPF && w.isNamedBPF(f):
+				before = 0
+			case unknown:
 				before = unknownCore
-			case unknown, before != unknownCore && !w.r.decides(before):
+			case before != unknownCore && !w.r.decides(before):
 				before = 0
 			}
 			if f.shared && how < useForeign && i+1 < indices.Len() && w.isPatchSite(indices.At(i+1), u) {
