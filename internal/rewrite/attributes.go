@@ -2,10 +2,7 @@
 
 package rewrite
 
-import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/pprofile"
-)
+import "go.opentelemetry.io/collector/pdata/pcommon"
 
 // Attribute keys of the semantic conventions for profiles.
 const (
@@ -78,6 +75,7 @@ type attributes struct {
 	// (contract 1.5). They are not valid if one of these is not in it.
 	referenced map[int32]string
 	invalid    bool
+	probe      probe
 
 	index index // of those that can be appended
 }
@@ -99,50 +97,6 @@ func (a *attributes) read(d *dictionary) {
 		}
 		a.kinds[i] = kind
 		a.used[kind] = true
-	}
-}
-
-// resolve finds the values that are given as an index into the string table. pdata does
-// not show these; but it replaces them in the attributes of a resource when it
-// unmarshals a message.
-func (a *attributes) resolve(d *dictionary) {
-	a.referenced, a.invalid = nil, false
-	var scratch pprofile.Profiles
-	var values pcommon.Slice
-	var indices []int32 // of the values
-	for i := range d.attrs.Len() {
-		attr := d.attrs.At(i)
-		switch attr.Value().Type() {
-		case pcommon.ValueTypeEmpty, pcommon.ValueTypeMap, pcommon.ValueTypeSlice:
-			if d.str(attr.KeyStrindex()) == "" {
-				continue
-			}
-			if len(indices) == 0 {
-				scratch = pprofile.NewProfiles()
-				values = scratch.ResourceProfiles().AppendEmpty().Resource().Attributes().PutEmptySlice("values")
-			}
-			attr.Value().CopyTo(values.AppendEmpty())
-			indices = append(indices, int32(i))
-		}
-	}
-	if len(indices) == 0 {
-		return
-	}
-	d.strings.CopyTo(scratch.Dictionary().StringTable())
-	wire, err := new(pprofile.ProtoMarshaler).MarshalProfiles(scratch)
-	if err == nil {
-		scratch, err = new(pprofile.ProtoUnmarshaler).UnmarshalProfiles(wire)
-	}
-	if err != nil {
-		a.invalid = true
-		return
-	}
-	a.referenced = make(map[int32]string)
-	resolved, _ := scratch.ResourceProfiles().At(0).Resource().Attributes().Get("values")
-	for i, index := range indices {
-		if value := resolved.Slice().At(i); value.Type() == pcommon.ValueTypeStr {
-			a.referenced[index] = value.Str()
-		}
 	}
 }
 

@@ -108,3 +108,31 @@ func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 	want[OutcomeInvalid][symtab.OriginKernel] = 2
 	assert.Equal(t, want, counts)
 }
+
+// TestContract_1_4_ValuesByTheNextIndex: so is the first index behind the table, whatever the
+// key, and also within a value that has strings of its own.
+func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
+	for off, want := range map[int]Counts{0: one(OutcomeResolved, symtab.OriginKernel), 1: one(OutcomeInvalid, symtab.OriginKernel)} {
+		for _, key := range []string{"x", ""} {
+			m := rewritetest.NewMessage().Profile(nil, "scope").
+				Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{key: "y"}})
+			got := New(Options{}).Rewrite(byIndex(t, m.Profiles, off), Known{Snapshot: fixed(testSnapshot(t))})
+			assert.Equal(t, want, got.Counts, "key %q", key)
+
+			m = rewritetest.NewMessage().Profile(nil, "scope").
+				Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{key: "y"}})
+			nested := byIndex(t, m.Profiles, off)
+			d := nested.Dictionary()
+			value := pcommon.NewValueMap()
+			inner := value.Map().PutEmptySlice("a key")
+			inner.AppendEmpty().SetStr("a string")
+			attr := d.AttributeTable().At(d.AttributeTable().Len() - 1)
+			attr.Value().CopyTo(inner.AppendEmpty())
+			value.CopyTo(attr.Value())
+			before := marshal(t, nested)
+			got = New(Options{}).Rewrite(nested, Known{Snapshot: fixed(testSnapshot(t))})
+			assert.Equal(t, want, got.Counts, "nested, key %q", key)
+			assert.Equal(t, off == 1, bytes.Equal(before, marshal(t, got.Profiles)))
+		}
+	}
+}
