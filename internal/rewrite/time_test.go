@@ -451,3 +451,37 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	r.Rewrite(m.Profiles, knownAt(t, story()))
 	assert.Empty(t, r.idle)
 }
+
+// TestTimesThatNoClockShowed: what a sample of such a time gets is the same whether others come
+// with it or not.
+func TestTimesThatNoClockShowed(t *testing.T) {
+	const sec = 1000 * ms
+	boot, offset := nowBoot-3000*sec, bootUnix
+	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
+	run := func(d int64) (c *realtime.Clock) {
+		for end := boot + d; boot < end; {
+			boot += 10 * sec
+			_, c = tracker.Now()
+		}
+		return c
+	}
+	run(2400 * sec)
+	set := boot
+	offset += 3600 * sec
+	clock := run(600 * sec)
+	functions := symtab.NewHistory(remember)
+	loadAt(functions, "prog", slot, 0x100, set-120*sec)
+	known := knownAt(t, functions)
+	known.Clock = clock
+	last := func(stamps ...int64) string {
+		m := rewritetest.NewMessage().Profile(nil, "")
+		for _, stamp := range stamps {
+			m.Sample(Frame{Address: slot + 8})
+			m.LastSample().TimestampsUnixNano().Append(uint64(stamp))
+		}
+		got, _ := rewriteTimed(t, withHistory, m, known)
+		return nameIn(got[len(got)-1].Stack[0])
+	}
+	never := set + 400*sec + bootUnix
+	assert.Equal(t, last(never), last(set-60*sec+bootUnix, never))
+}

@@ -42,10 +42,9 @@ func (t *times) whole() symtab.Interval {
 	t.span = symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
 	i := 0
 	t.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
-		whole := t.profileTime(profile)
-		t.profiles = append(t.profiles, whole)
+		t.profiles = append(t.profiles, t.profileTime(profile))
 		if t.users[i] != userForeign {
-			t.readSamples(profile, whole)
+			t.readSamples(i, profile)
 		}
 		i++
 	})
@@ -59,16 +58,19 @@ func (t *times) profileTime(profile pprofile.Profile) symtab.Interval {
 	return t.given.Clock.Convert(symtab.Interval{From: from, To: from + max(1, duration)})
 }
 
-// readSamples adds the times of a profile's samples to the span.
-func (t *times) readSamples(profile pprofile.Profile, whole symtab.Interval) {
+// readSamples adds the times of the samples of profile i to the span. Each is converted: what
+// is converted together can come out shorter, if no clock showed some of it.
+func (t *times) readSamples(i int, profile pprofile.Profile) {
+	var all []symtab.Interval
 	stamps := symtab.Interval{From: math.MaxInt64, To: math.MinInt64}
 	samples := profile.Samples()
-	for i := range samples.Len() {
-		all := samples.At(i).TimestampsUnixNano()
-		if all.Len() == 0 {
-			t.span = t.span.Hull(whole)
+	for k := range samples.Len() {
+		sample := samples.At(k)
+		all = t.ofSample(all[:0], i, sample)
+		for _, at := range all {
+			t.span = t.span.Hull(at)
 		}
-		stamps = stamps.Hull(hullOf(all))
+		stamps = stamps.Hull(hullOf(sample.TimestampsUnixNano()))
 	}
 	if stamps.From > stamps.To {
 		return
