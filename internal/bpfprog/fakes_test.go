@@ -191,9 +191,12 @@ func newRig(t *testing.T, p Programs) *rig {
 func unstarted(t *testing.T, p Programs) *rig {
 	t.Helper()
 	r := &rig{tape: &tape{certain: now}, t: t}
+	procfs := t.TempDir()
+	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
+	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
 	r.Source = NewSourceFrom(Options{
 		SourceLines: true, Trampolines: true, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1000},
-		Procfs: t.TempDir(),
+		Procfs: procfs,
 	}, func() (Recorder, error) { return r.tape, nil }, p)
 	r.tail.budget = time.Hour // also where this process has no CPU for a while
 	r.kallsyms("")
