@@ -74,17 +74,24 @@ func (s *reader) begin() scan {
 }
 
 // find returns the loads of the modules that are live: of those that were known, what is
-// known of them.
+// known of them. If something is missing from that, it is tried again, as sysfs may have been
+// mounted since; after one that is still the same, no others, as each try costs a reading of the list.
 func (s *reader) find(k scan, list []listed) (loads []*load) {
+	retry := true
 	for _, is := range list {
 		if !is.live {
 			continue
 		}
 		l := k.known[is.name]
 		isKnown := l != nil && l.addr == is.addr && (!k.blind || s.isSame(k, l, is))
-		if !isKnown || l.err != nil {
-			if again := s.describe(is, s.ends); !isKnown || again != nil && again.err == nil {
+		switch {
+		case !isKnown:
+			l = s.describe(is, s.ends)
+		case l.err != nil && retry:
+			if again := s.describe(is, s.ends); again != nil && again.err == nil {
 				l = again // another load, as its frames are written in another way
+			} else {
+				retry = false
 			}
 		}
 		if l != nil {
