@@ -32,8 +32,7 @@ type splitter struct {
 	byChosen index
 	chosen   []int32 // variants, by the combos
 
-	locations index     // those of all frames, and what was appended
-	counted   []counted // by location
+	locations index // those of all frames, and what was appended
 	stacks    stackIndex
 	scratch   pprofile.Location // for a copy
 
@@ -64,13 +63,6 @@ type combo struct {
 	to           int32 // the stack that has them
 }
 
-// counted is the outcomes that a location was counted with, for the split frame at this
-// position + 1.
-type counted struct {
-	frame    int32
-	outcomes uint8 // a bit for each
-}
-
 func (s *splitter) end() {
 	s.splitFrames.end()
 	s.stackPlans.end()
@@ -83,7 +75,7 @@ func (s *splitter) end() {
 // bytes returns the size of the memory that is kept.
 func (s *splitter) bytes() int {
 	return s.splitFrames.bytes() + s.stackPlans.bytes() + bytesOf(s.samples) + bytesOf(s.instants) + bytesOf(s.combos) +
-		s.byChosen.bytes() + bytesOf(s.chosen) + s.locations.bytes() + bytesOf(s.counted) + bytesOf(s.parts) + bytesOf(s.partOf) +
+		s.byChosen.bytes() + bytesOf(s.chosen) + s.locations.bytes() + bytesOf(s.parts) + bytesOf(s.partOf) +
 		s.stacks.appended.bytes() + s.stacks.all.bytes()
 }
 

@@ -71,19 +71,6 @@ func (s *splitter) copyFor(p *pass, v *variant) int32 {
 	return at
 }
 
-// isCounted reports whether a variant of the same frame was counted with the same location and
-// outcome, and notes that one was. The variants of a frame come one after the other.
-func (s *splitter) isCounted(p *pass, loc int32, v *variant) (was bool) {
-	c := &s.counted[loc]
-	if c.frame != v.frame+1 {
-		*c = counted{frame: v.frame + 1}
-	}
-	bit := uint8(1) << p.frames[s.frames[v.frame].frame].outcome(&v.answer)
-	was = c.outcomes&bit != 0
-	c.outcomes |= bit
-	return was
-}
-
 // locationOf returns the index of a location that is a copy of a frame's, which is appended if
 // it is not there.
 func (s *splitter) locationOf(p *pass, f *frame, loc pprofile.Location) int32 {

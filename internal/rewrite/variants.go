@@ -17,6 +17,7 @@ type splitFrames struct {
 	slot     []int32 // by frame of the pass: its position in frames + 1, 0 for none
 	variants []variant
 	byAnswer map[frameAnswer]int32 // variants of frames that have many
+	counted  []counted             // by location
 }
 
 type splitFrame struct {
@@ -49,6 +50,13 @@ type frameAnswer struct {
 	answer written
 }
 
+// counted is the outcomes that a location was counted with, for the split frame at this
+// position + 1.
+type counted struct {
+	frame    int32
+	outcomes uint8 // a bit for each
+}
+
 func (s *splitFrames) begin(frames int) { s.slot = zeroed(s.slot, frames) }
 
 func (s *splitFrames) end() {
@@ -61,7 +69,7 @@ func (s *splitFrames) end() {
 }
 
 func (s *splitFrames) bytes() int {
-	n := bytesOf(s.frames) + bytesOf(s.slot) + bytesOf(s.variants)
+	n := bytesOf(s.frames) + bytesOf(s.slot) + bytesOf(s.variants) + bytesOf(s.counted)
 	for _, f := range s.frames[:cap(s.frames)] {
 		n += bytesOf(f.memos)
 	}
@@ -141,4 +149,17 @@ func (s *splitFrames) index(f *splitFrame, frame int32) {
 			return
 		}
 	}
+}
+
+// isCounted reports whether a variant of the same frame was counted with the same location and
+// outcome, and notes that one was. The variants of a frame come one after the other.
+func (s *splitFrames) isCounted(p *pass, loc int32, v *variant) (was bool) {
+	c := &s.counted[loc]
+	if c.frame != v.frame+1 {
+		*c = counted{frame: v.frame + 1}
+	}
+	bit := uint8(1) << p.frames[s.frames[v.frame].frame].outcome(&v.answer)
+	was = c.outcomes&bit != 0
+	c.outcomes |= bit
+	return was
 }
