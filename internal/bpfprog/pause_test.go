@@ -67,6 +67,31 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	assert.EqualValues(t, 1, r.closed.Load())
 }
 
+// TestContract_6_4_NamesDoNotWaitForAListAfterAPause: records are complete without one.
+func TestContract_6_4_NamesDoNotWaitForAListAfterAPause(t *testing.T) {
+	stays, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
+	all := newFakes(stays)
+	r := newRig(t, all)
+	r.ready, r.relist, r.listAt = false, true, time.Time{} // as if a pause had interrupted a list
+	came := now()
+	r.batch.Records = loads(came, comes)
+	listing := make(chan struct{})
+	all.onNext = func() { <-listing }
+	ctx, cancel := context.WithCancel(t.Context())
+	ran, tables := make(chan error, 1), make(chan *symtab.Table, 10)
+	go func() { ran <- r.Run(ctx, func(u symcache.Update) { tables <- u.Table }) }()
+	select {
+	case r.table = <-tables:
+		assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, symtab.Instant(came)))
+		assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Instant(came)))
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the list")
+	}
+	cancel()
+	close(listing)
+	require.NoError(t, <-ran)
+}
+
 // TestAListThatIsInterruptedDidNotFail: the next run makes it at once.
 func TestAListThatIsInterruptedDidNotFail(t *testing.T) {
 	a, all := prog(1, 1, 0, 0x1000), newFakes()

@@ -60,6 +60,20 @@ func (s *Source) keepHouse() error {
 	return s.recorder.RefreshCPUs(hotplug)
 }
 
+// publishResumed publishes what is known after a pause in which no record was lost, before
+// anything is listed or read again.
+func (s *Source) publishResumed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ready {
+		return
+	}
+	s.drainLocked()
+	if s.ready = !s.losses.any(); s.ready {
+		s.publishTable()
+	}
+}
+
 // round applies the records that there are, finds out what they do not tell, publishes
 // all of that as one table, and returns when the next round is due at the latest.
 func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {

@@ -47,7 +47,7 @@ type state struct {
 	recorder Recorder // nil while Run does not run
 	drained  int64    // the Certain of its last batch
 	publish  func(symcache.Update)
-	ready    bool // programs were listed since Run was called, as far as that is permitted
+	ready    bool // Run has published what is known; at first that is what a list shows, as far as that is permitted
 	missing  missing
 	schedule
 	tail tail
@@ -212,6 +212,7 @@ func (s *Source) step(ctx context.Context) error {
 	if err := s.keepHouse(); err != nil {
 		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
 	}
+	s.publishResumed()
 	deadline, err := s.round(ctx)
 	if err != nil {
 		return err
