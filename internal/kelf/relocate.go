@@ -14,11 +14,11 @@ import (
 // blockLen is how many relocations are read at once.
 const blockLen = 4096
 
-// newRelocations returns the relocations in a section, which must be in the order of
-// their offsets, as linkers write them.
-func (f *File) newRelocations(s *elf.Section) (*relocations, error) {
+// newRelocations returns the relocations in a section of a file, given the addresses of its
+// symbols. They must be in the order of their offsets, as linkers write them.
+func newRelocations(f *elf.File, symbols []uint64, s *elf.Section) (*relocations, error) {
 	r := &relocations{
-		name: s.Name, order: f.elf.ByteOrder, machine: f.elf.Machine, symbols: f.symbols,
+		name: s.Name, order: f.ByteOrder, machine: f.Machine, symbols: symbols,
 		data: s.ReaderAt, n: int(min(s.FileSize, math.MaxInt32) / relocationLen),
 	}
 	if s.Flags&elf.SHF_COMPRESSED != 0 {

@@ -56,7 +56,14 @@ func (f *File) debug(s *elf.Section) (*Section, error) {
 	if err != nil || f.elf.Type != elf.ET_REL {
 		return d, err
 	}
-	d.relocations, err = f.relocationsOf(s)
+	of, err := relocationsOf(f.elf.Sections, s)
+	if of == nil || err != nil {
+		return d, err
+	}
+	if err := f.loadSymbols(); err != nil {
+		return d, err
+	}
+	d.relocations, err = newRelocations(f.elf, f.symbols, of)
 	return d, err
 }
 
@@ -110,20 +117,17 @@ type relocations struct {
 	blockFirst int // number of the first one in the block
 }
 
-// relocationsOf returns the relocations of a section, nil if it has none.
-func (f *File) relocationsOf(of *elf.Section) (*relocations, error) {
-	for _, s := range f.elf.Sections {
-		if s.Type != elf.SHT_RELA && s.Type != elf.SHT_REL || int(s.Info) >= len(f.elf.Sections) ||
-			f.elf.Sections[s.Info] != of || s.Size == 0 {
+// relocationsOf returns the section with the relocations of another, nil if there is none.
+func relocationsOf(sections []*elf.Section, of *elf.Section) (*elf.Section, error) {
+	for _, s := range sections {
+		if s.Type != elf.SHT_RELA && s.Type != elf.SHT_REL || int(s.Info) >= len(sections) ||
+			sections[s.Info] != of || s.Size == 0 {
 			continue
 		}
 		if s.Type == elf.SHT_REL {
 			return nil, fmt.Errorf("%w: section %s is of type REL", ErrRelocation, s.Name)
 		}
-		if err := f.loadSymbols(); err != nil {
-			return nil, err
-		}
-		return f.newRelocations(s)
+		return s, nil
 	}
 	return nil, nil //nolint:nilnil // a section without relocations is no error
 }
