@@ -6,17 +6,16 @@ import "github.com/kernelsym/kernelsym/internal/symtab"
 
 // resolver answers what an address was, for a use and a time, from a snapshot.
 type resolver struct {
-	given    func() *symtab.Snapshot // see Known
-	loaded   bool                    // the snapshot was asked for
-	snapshot *symtab.Snapshot
-	marks    *symtab.Landmarks
-	opts     *Options
-	lines    packLines
+	given  func() *symtab.Snapshot // see Known
+	loaded bool                    // the snapshot was asked for
+	kernelText
+	opts  *Options
+	lines packLines
 }
 
 // begin begins a message.
 func (r *resolver) begin(known *Known, opts *Options) {
-	r.given, r.opts = known.Snapshot, opts
+	r.given, r.opts, r.gateway = known.Snapshot, opts, opts.Gateway
 	r.lines.begin(known.Packs, opts.Inline)
 }
 
