@@ -68,7 +68,7 @@ func (s *Source) publishResumed() {
 	if s.ready {
 		return
 	}
-	s.drainLocked()
+	s.state.drain()
 	if s.ready = !s.losses.any(); s.ready {
 		s.publishTable()
 	}
@@ -120,7 +120,7 @@ func (s *Source) finishRound() error {
 }
 
 // listDue returns when to list programs.
-func (s *Source) listDue() time.Time {
+func (s *state) listDue() time.Time {
 	switch {
 	case s.losses.any() || s.relist:
 		return s.listAt

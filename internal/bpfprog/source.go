@@ -135,7 +135,7 @@ func (s *Source) Refresh() {
 	if s.recorder == nil || !s.ready || s.polls() {
 		return
 	}
-	s.drainLocked()
+	s.state.drain()
 	s.publishTable()
 	if len(s.ask) > 0 || s.losses.any() {
 		s.wake()
@@ -146,11 +146,12 @@ func (s *Source) Refresh() {
 func (s *Source) drain() (certain int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drainLocked()
+	s.state.drain()
 	return s.drained
 }
 
-func (s *Source) drainLocked() {
+// drain applies the records that there are.
+func (s *state) drain() {
 	wall := time.Now()
 	b := s.recorder.Drain()
 	s.read, s.wall = b.At, wall
@@ -162,10 +163,10 @@ func (s *Source) drainLocked() {
 }
 
 // polls reports whether records are refused.
-func (s *Source) polls() bool { return s.missing.records != nil }
+func (s *state) polls() bool { return s.missing.records != nil }
 
-// publishTable publishes what is known. It is called with mu held.
-func (s *Source) publishTable() {
+// publishTable publishes what is known.
+func (s *state) publishTable() {
 	s.changed = false
 	s.history.SetPartial(s.missing.list != nil || s.missing.program != nil)
 	s.publish(symcache.Update{Table: s.history.Table(), Degraded: s.missing.err(), Changes: s.Take()})
