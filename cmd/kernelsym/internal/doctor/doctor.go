@@ -90,6 +90,8 @@ type state struct {
 	settings string // the /proc in which settings and this process are looked up
 	rights   rights
 	records  error // of perf events
+	programs int   // of BPF
+	listed   error // of listing them
 	events   error // of kobjects
 	sandbox  bool  // around this process, with a kernel of its own
 	wanted   []right
@@ -118,6 +120,7 @@ func run(ctx context.Context, m *machine) Report {
 	m.details = Details{Builds: []Build{}, Programs: make(map[string]int)}
 	m.rights = readRights(m.settings)
 	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
+	m.programs, m.listed = m.kernel.listPrograms()
 	r := Report{Result: OK, Procfs: m.procfs, Sysfs: m.sysfs}
 	for _, check := range []func(*machine) []Finding{
 		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,

@@ -53,7 +53,7 @@ func TestFindings(t *testing.T) {
 			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
 			want: Finding{Check: "capabilities", Level: Note, Found: "not effective: CAP_SYSLOG", Remedy: []string{
 				"securityContext: {capabilities: {add: [SYSLOG]}}",
-				"CapabilityBoundingSet=CAP_SYSLOG (the same as AmbientCapabilities= for a user other than root)",
+				"CapabilityBoundingSet=CAP_SYSLOG (for a user other than root, also AmbientCapabilities= with the same)",
 			}},
 			code: 2,
 		},
@@ -293,7 +293,7 @@ func TestFindings(t *testing.T) {
 		},
 		"time namespace": {
 			files: map[string]string{"proc/self/timens_offsets": "monotonic 0 0\nboottime 86400 0\n"},
-			want:  Finding{Check: "clocks", Level: Warn, Found: "86400 s off", Remedy: []string{"time namespaces"}},
+			want:  Finding{Check: "clocks", Level: Warn, Found: "differs from the kernel's by 86400 s", Remedy: []string{"time namespaces"}},
 			code:  1,
 		},
 		"clock not set": {

@@ -27,9 +27,9 @@ const (
 
 // summary explains a result.
 var summary = map[Level]string{
-	OK:   "Everything works: kernel frames get names, file IDs and source lines.",
+	OK:   "Everything works: kernel frames get names and file IDs. Source lines of the core kernel and of modules need packs.",
 	Warn: "Something is lost: see the lines marked warn.",
-	Fail: "Kernel frames get no names: see the lines marked fail.",
+	Fail: "The core kernel has no names: see the lines marked fail.",
 }
 
 // WriteText writes the report for people.

@@ -21,19 +21,23 @@ func checkPerf(m *machine) []Finding {
 	if err == nil {
 		return []Finding{{Check: perfCheck, Level: OK, Found: "BPF programs have names from the moment they are loaded"}}
 	}
-	return []Finding{{
+	f := Finding{
 		Check: perfCheck, Level: Warn, Found: err.Error(),
 		Lost: "names of short-lived BPF programs and of all trampolines; " +
 			"frames can lack names between two readings of the list of programs, every 250ms",
 		Remedy: m.remedies(err),
-	}}
+	}
+	if m.listed != nil {
+		f.Lost = lost["bpf"].all
+	}
+	return []Finding{f}
 }
 
 // programsCheck is the check whether BPF programs can be listed.
 const programsCheck = "BPF programs"
 
 func checkBPF(m *machine) []Finding {
-	n, err := m.kernel.listPrograms()
+	err := m.listed
 	switch {
 	case errors.Is(err, bpf.ErrUnsupported) && len(m.remedies(err)) == 0: // a kernel without BPF
 		return []Finding{{Check: programsCheck, Level: Note, Found: err.Error()}}
@@ -45,7 +49,7 @@ func checkBPF(m *machine) []Finding {
 			Remedy: m.remedies(err),
 		}}
 	}
-	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(n, "program") + " listed"}}
+	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(m.programs, "program") + " listed"}}
 }
 
 // eventsCheck is the check whether events of modules can be received.

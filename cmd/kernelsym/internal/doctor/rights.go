@@ -130,7 +130,7 @@ func checkCapabilities(m *machine) []Finding {
 		f.Remedy = []string{
 			"in a container: securityContext: {capabilities: {add: [" + names(m.wanted, "", ", ") + "]}}",
 			"in a systemd unit: CapabilityBoundingSet=" + names(m.wanted, "CAP_", " ") +
-				" (the same as AmbientCapabilities= for a user other than root)",
+				" (for a user other than root, also AmbientCapabilities= with the same)",
 		}
 	default:
 		f.Level, f.Found = OK, "all that are needed here are effective"

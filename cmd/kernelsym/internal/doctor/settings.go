@@ -14,7 +14,7 @@ import (
 
 // What is lost, in more than one check.
 const (
-	lostNames   = "all names of kernel code; profiles pass through as they came"
+	lostNames   = "names of the core kernel and of modules"
 	lostFileIDs = "build ids and file IDs of kernel frames, and the check that a profile comes from this kernel"
 )
 
@@ -182,7 +182,7 @@ func checkClocks(m *machine) []Finding {
 	f := Finding{Check: "clocks", Level: Warn}
 	for line := range strings.Lines(readText(m.settings, "self/timens_offsets")) {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "boottime" && (fields[1] != "0" || fields[2] != "0") {
-			f.Found = "this time namespace's boot clock is " + fields[1] + " s off the kernel's"
+			f.Found = "the boot clock of this time namespace differs from the kernel's by " + fields[1] + " s"
 			f.Lost = "the records of perf events: BPF programs are polled, and the kernelstack receiver samples nothing"
 			f.Remedy = []string{"run the collector outside of time namespaces"}
 			return []Finding{f}
@@ -192,7 +192,7 @@ func checkClocks(m *machine) []Finding {
 	started := time.Unix(0, offset).UTC()
 	if started.Year() < 2000 {
 		f.Found = "the wall clock is not set: it says that the machine started in " + started.Format("2006")
-		f.Lost = "the times of samples, if the clock is set later: frames get the names of the time when they arrive"
+		f.Lost = "some names of modules and BPF programs around the moment when the clock is set: samples of that time may have either of two times"
 		f.Remedy = []string{"start the collector after the clock is set: After=time-sync.target in a systemd unit"}
 		return []Finding{f}
 	}
