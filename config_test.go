@@ -107,6 +107,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{packsWith("url", "ftp://packs.example/{build_id}"), []string{"debug_info::url", "http or https"}},
 		{packsWith("url", "/packs/{build_id}"), []string{"debug_info::url", "http or https"}},
 		{packsWith("max_bytes", "64"), []string{"debug_info::max_bytes", `"64"`, "with a unit, such as 64MiB"}},
+		{packsWith("max_bytes", 64), []string{"debug_info::max_bytes: 64 needs a unit, such as 64MiB"}},
 		{packsWith("max_bytes", "0MiB"), []string{"debug_info::max_bytes", `"0MiB"`, "more than 0"}},
 		{packsWith("max_disk", "a lot"), []string{"debug_info::max_disk", `"a lot"`, "1GB"}},
 		{packsWith("max_disk", "99999999TB"), []string{"debug_info::max_disk", "99999999TB"}},
@@ -128,6 +129,14 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 			assert.ErrorContains(t, err, want, "%v", tt.raw)
 		}
 	}
+}
+
+// TestWrongType: the keys are listed only for a key that there is not.
+func TestWrongType(t *testing.T) {
+	_, err := load(map[string]any{"modules": map[string]any{"enabled": "maybe"}})
+	require.ErrorContains(t, err, "modules.enabled")
+	assert.ErrorContains(t, err, "bool")
+	assert.NotContains(t, err.Error(), "accepted keys")
 }
 
 // packsWith returns a configuration with packs and that below debug_info.

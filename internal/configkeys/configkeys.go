@@ -27,11 +27,11 @@ func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
 	return checkValues(config, schema)
 }
 
-// Explain returns an error of unmarshalling config, a pointer to a struct, with
-// the keys that it accepts. A nil error stays nil.
+// Explain returns an error of unmarshalling config, a pointer to a struct: that of an unknown key
+// with those that are accepted. A nil error stays nil.
 func Explain(err error, config any) error {
-	if err == nil {
-		return nil
+	if err == nil || !strings.Contains(err.Error(), "has invalid keys") { // of mapstructure
+		return err
 	}
 	return fmt.Errorf("%w\naccepted keys: %s", err, strings.Join(keys("", reflect.TypeOf(config).Elem()), ", "))
 }

@@ -27,6 +27,8 @@ type Schema struct {
 // isDuration reports whether the value is a duration: mdatagen gives those a pattern, and no format.
 func (s Schema) isDuration() bool { return strings.Contains(s.Pattern, "ns|us") }
 
+func (s Schema) isSize() bool { return isSize(fmt.Sprint(s.Default)) }
+
 // isPath reports whether the value is an absolute path.
 func (s Schema) isPath() bool { return s.Pattern == "^/" }
 
@@ -39,6 +41,8 @@ func (s Schema) Accepts() string {
 		return "one of " + strings.Join(s.Enum, ", ")
 	case s.isPath():
 		return fmt.Sprintf("an absolute path, such as %v", s.Default)
+	case s.isSize():
+		return fmt.Sprintf("a size with a unit, such as %v", s.Default)
 	case s.isDuration():
 		what, limit = "a duration", func(v float64) any { return time.Duration(v) }
 	}

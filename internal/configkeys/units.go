@@ -13,12 +13,17 @@ import (
 )
 
 // checkUnits returns an error for each duration that is a number without a unit, also in sections
-// of other packages. It would be read as nanoseconds. 0 needs none. The struct has its defaults.
+// of other packages. It would be read as nanoseconds. 0 needs none. So it does for each size, a text
+// that has a unit by default. The struct has its defaults.
 func checkUnits(prefix string, conf *confmap.Conf, config reflect.Value) (errs []error) {
 	for i := range config.NumField() {
 		key, options, tagged := strings.Cut(config.Type().Field(i).Tag.Get("mapstructure"), ",")
 		key = prefix + key
 		switch field := optional(config.Field(i)); {
+		case field.Kind() == reflect.String && isSize(field.String()):
+			if n, ok := conf.Get(key).(int); ok {
+				errs = append(errs, fmt.Errorf("%s: %d needs a unit, such as %s", key, n, field.String()))
+			}
 		case field.Type() == reflect.TypeFor[time.Duration]():
 			value := fmt.Sprint(conf.Get(key))
 			if n, err := strconv.ParseFloat(value, 64); err == nil && n != 0 {
@@ -33,6 +38,9 @@ func checkUnits(prefix string, conf *confmap.Conf, config reflect.Value) (errs [
 	}
 	return errs
 }
+
+// isSize reports whether a default is a size of memory or disk space.
+func isSize(text string) bool { return strings.HasSuffix(text, "iB") }
 
 // optional returns the value in a configoptional.Optional, the zero value if there is none, and
 // any other value as it is.
