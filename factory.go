@@ -89,7 +89,7 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 	if config.HostCheck && config.Local {
 		host := kernelsymprocessor.ThisHost(config.Procfs, os.Getenv)
 		if !host.IsKnown() {
-			set.Logger.Warn("host_check has no effect, as nothing says which host this is: set the variable K8S_NODE_NAME")
+			set.Logger.Warn("host_check has no effect: the identity of this host is unknown: set the variable K8S_NODE_NAME")
 		}
 		opts.IsForeign = host.IsForeign
 	}

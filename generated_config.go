@@ -138,7 +138,7 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses what to do with a frame's address. relative makes it an offset from the start of its module or BPF function, which is the same on every machine with this build. keep leaves absolute addresses unchanged.
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, which is the same on every machine with this build. keep leaves absolute addresses unchanged.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.
@@ -150,7 +150,7 @@ type Config struct {
 	// History how long unloaded code is remembered, so that samples taken before it was unloaded get names.
 	History History `mapstructure:"history"`
 
-	// HostCheck whether to skip resources whose host.id, host.name or k8s.node.name is another host's.
+	// HostCheck whether to skip resources whose host.id, host.name or k8s.node.name is another host's. In a container, only what the variables K8S_NODE_NAME and OTEL_RESOURCE_ATTRIBUTES say of this host is compared.
 	HostCheck bool `mapstructure:"host_check"`
 
 	// Local whether profiles of this machine get the names of its kernel. If false, the processor is a gateway: it reads nothing of the kernel and names frames of all machines with packs alone.
@@ -168,7 +168,7 @@ type Config struct {
 	// Sysfs path where the host's /sys is mounted.
 	Sysfs string `mapstructure:"sysfs"`
 
-	// Unresolved what to do with a frame that lies in a module but in none of its symbols. keep leaves it without a name. label names it after the module and the offset.
+	// Unresolved what to do with a frame that lies in the core kernel or a module but in none of its symbols. keep leaves it without a name. label names it after vmlinux or the module, and the offset.
 	Unresolved string `mapstructure:"unresolved"`
 
 	// prevent unkeyed literal initialization

@@ -353,7 +353,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymProfilesClockOff, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_profiles_clock_off",
-		metric.WithDescription("Profiles whose timestamps lie outside this host's clock range. Only profiles in which the time of a sample matters are counted. [Development]"),
+		metric.WithDescription("Profiles whose timestamps are in the future, or older than history::ttl. Only profiles in which the time of a sample matters are counted. [Development]"),
 		metric.WithUnit("{profile}"),
 	)
 	errs = errors.Join(errs, err)
@@ -384,14 +384,14 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdateDelay, err = builder.meter.Float64Histogram(
 		"otelcol_processor_kernelsym_update_delay",
-		metric.WithDescription("Time from the kernel's record of a change until frames get names by it. Changes that are applied together count once, with the time of the first. [Development]"),
+		metric.WithDescription("Time from the kernel's record of a change until names reflect it. Changes that are applied together count once, with the time of the first. [Development]"),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries([]float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 60}...),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymUpdates, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_kernelsym_updates",
-		metric.WithDescription("Loads and unloads of code, including code that was loaded before the start. [Development]"),
+		metric.WithDescription("Loads and unloads of modules, BPF code and packs, including what was loaded before the start. [Development]"),
 		metric.WithUnit("{update}"),
 	)
 	errs = errors.Join(errs, err)

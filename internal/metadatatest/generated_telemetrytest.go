@@ -176,7 +176,7 @@ func AssertEqualProcessorKernelsymPacks(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualProcessorKernelsymProfilesClockOff(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_profiles_clock_off",
-		Description: "Profiles whose timestamps lie outside this host's clock range. Only profiles in which the time of a sample matters are counted. [Development]",
+		Description: "Profiles whose timestamps are in the future, or older than history::ttl. Only profiles in which the time of a sample matters are counted. [Development]",
 		Unit:        "{profile}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -251,7 +251,7 @@ func AssertEqualProcessorKernelsymSymbols(t *testing.T, tt *componenttest.Teleme
 func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.HistogramDataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_update_delay",
-		Description: "Time from the kernel's record of a change until frames get names by it. Changes that are applied together count once, with the time of the first. [Development]",
+		Description: "Time from the kernel's record of a change until names reflect it. Changes that are applied together count once, with the time of the first. [Development]",
 		Unit:        "s",
 		Data: metricdata.Histogram[float64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -266,7 +266,7 @@ func AssertEqualProcessorKernelsymUpdateDelay(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorKernelsymUpdates(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_kernelsym_updates",
-		Description: "Loads and unloads of code, including code that was loaded before the start. [Development]",
+		Description: "Loads and unloads of modules, BPF code and packs, including what was loaded before the start. [Development]",
 		Unit:        "{update}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
