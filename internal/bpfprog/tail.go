@@ -116,7 +116,8 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 			began = time.Now()
 		}
 		if n%32 == 0 && (time.Since(began) > budget || ctx.Err() != nil) {
-			return lines, errBudget
+			err = errBudget
+			break
 		}
 		n++
 		hidden = hidden && l.Addr == 0
@@ -124,13 +125,15 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 			lines = append(lines, line{addr: l.Addr, origin: origin, name: string(l.Name)})
 		}
 	}
-	if !errors.Is(err, io.EOF) {
-		return lines, fmt.Errorf("reading kernel symbols: %w", err)
-	}
-	if len(lines) > 0 && hidden {
+	switch {
+	case len(lines) > 0 && hidden:
 		return nil, kallsyms.ErrRestricted
+	case errors.Is(err, io.EOF):
+		return lines, nil
+	case errors.Is(err, errBudget):
+		return lines, err
 	}
-	return lines, nil
+	return lines, fmt.Errorf("reading kernel symbols: %w", err)
 }
 
 // originOfPart says what stands in a part of the list (kernel/kallsyms.c).

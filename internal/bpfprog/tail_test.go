@@ -4,6 +4,7 @@ package bpfprog
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,19 @@ func TestTailErrors(t *testing.T) {
 	lines, err := parseTail(canceled, strings.NewReader(someSymbols), budget)
 	require.ErrorIs(t, err, errBudget)
 	assert.Empty(t, lines)
+}
+
+// TestTailHiddenAndCutShort: what was read until then shows no address.
+func TestTailHiddenAndCutShort(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	lines := strings.Repeat("0000000000000000 t bpf_trampoline_1\t[bpf]\n", 100)
+	text := io.MultiReader(
+		strings.NewReader("ffffffff81000000 T _text\nffffffff81000040 T _etext\n"+lines),
+		paced{strings.NewReader(lines), cancel},
+	)
+	got, err := parseTail(ctx, text, time.Hour)
+	require.ErrorIs(t, err, kallsyms.ErrRestricted)
+	assert.Empty(t, got)
 }
 
 // TestTailOverBudget: what took too long is read again, each time later, until it does not.
