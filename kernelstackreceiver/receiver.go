@@ -62,7 +62,7 @@ func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // which ends with the start
 	r.cancel = cancel
-	r.done.Go(func() { r.run(ctx, host) })
+	r.done.Go(func() { r.run(ctx, host, r.sample) })
 	return nil
 }
 
@@ -78,14 +78,16 @@ func (r *kernelStacks) Shutdown(context.Context) error {
 	return nil
 }
 
-// run samples until ctx is done.
-func (r *kernelStacks) run(ctx context.Context, host component.Host) {
+// run samples until ctx is done, by a function that returns why it cannot.
+func (r *kernelStacks) run(
+	ctx context.Context, host component.Host, sample func(ctx context.Context, started func()) error,
+) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
 	for {
 		began := time.Now()
-		err := r.sample(ctx, func() {
+		err := sample(ctx, func() {
 			if reported != "" {
 				r.logger.Info("Sampling kernel stacks again")
 				reported = ""

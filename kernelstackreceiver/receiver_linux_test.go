@@ -229,7 +229,7 @@ func TestTelemetry(t *testing.T) {
 }
 
 // TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn starts the receiver as a
-// user who may not sample: it says why, and tries again.
+// user who may not sample: it says why.
 func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
 		e := <-h.events
 		assert.Equal(t, componentstatus.StatusRecoverableError, e.Status())
 		require.ErrorContains(t, e.Err(), "CAP_PERFMON")
-		time.Sleep(2 * time.Second) // it has tried again
+		time.Sleep(2 * time.Second) // in which it tries again
 		assert.Empty(t, h.events, "reported once")
 		require.NoError(t, r.Shutdown(context.Background()))
 	})

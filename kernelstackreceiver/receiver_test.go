@@ -4,7 +4,10 @@ package kernelstackreceiver
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,10 +16,36 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
+
+// TestContract_6_3_ItTriesAgain: until it can sample, it reports once why it cannot.
+func TestContract_6_3_ItTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, lines := observer.New(zap.InfoLevel)
+		r := &kernelStacks{logger: zap.New(log)}
+		began, tries := time.Now(), 0
+		ctx, cancel := context.WithCancel(t.Context())
+		r.run(ctx, componenttest.NewNopHost(), func(_ context.Context, started func()) error {
+			if tries++; tries < 4 {
+				return errors.New("not permitted")
+			}
+			started()
+			cancel()
+			return ctx.Err()
+		})
+		assert.Less(t, time.Since(began), time.Minute)
+		var said []string
+		for _, line := range lines.All() {
+			said = append(said, line.Message)
+		}
+		assert.Equal(t, []string{"Cannot sample kernel stacks", "Sampling kernel stacks again"}, said)
+	})
+}
 
 // TestSend: the receiver counts what it sends on, and what it cannot.
 func TestSend(t *testing.T) {
