@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -40,8 +41,7 @@ func Limited(t *testing.T, limits Limits, test func(t *testing.T)) {
 		return
 	}
 	limits.Need(t)
-	run := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+run, "-test.v")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+only(t), "-test.v")
 	cmd.Env = append(os.Environ(), limitedEnv+"=1")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -56,6 +56,11 @@ func Limited(t *testing.T, limits Limits, test func(t *testing.T)) {
 		t.Fatalf("in a process with limits the test was not run:\n%s", out.String())
 	}
 	t.Logf("in a process with limits:\n%s", out.String())
+}
+
+// only returns what -test.run has to be to run only the calling test.
+func only(t *testing.T) string {
+	return "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
 }
 
 // apply limits the calling thread, and what it starts.

@@ -3,6 +3,7 @@
 package kerneltest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"syscall"
@@ -33,11 +34,17 @@ func Unprivileged(t *testing.T, test func(t *testing.T)) {
 	if !InVM() { // where others can execute it, and a copy takes seconds
 		name = Shared(t, name)
 	}
-	cmd := exec.CommandContext(t.Context(), name, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), name, "-test.run="+only(t), "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), unprivilegedEnv+"=1", "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
 		t.Fatalf("as an unprivileged user: %v\n%s", err, out)
+	case bytes.Contains(out, []byte("--- SKIP")):
+		t.Skipf("as an unprivileged user:\n%s", out)
+	case !bytes.Contains(out, []byte("--- PASS")):
+		t.Fatalf("as an unprivileged user the test was not run:\n%s", out)
 	}
 }
