@@ -53,7 +53,7 @@ test: build test-deploy test-backends test-release test-seccomp ## run the tests
 
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
-test-deploy: build ## run the tests of what stands in deploy/: image, manifests, container
+test-deploy: build ## run the tests of the files in deploy/: image, manifests, container
 	go test -C internal/deploytest -count=1 ./...
 
 .PHONY: test-backends

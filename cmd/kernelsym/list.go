@@ -96,8 +96,8 @@ func newList() *cobra.Command {
 		Short: "List modules, BPF functions and trampolines that are there now",
 		Long: "List the core kernel, and each module, BPF function, trampoline and page of code that the kernel\n" +
 			"has now, in the order of their addresses. NAME is a name, or a pattern with *, ? and [...].\n\n" +
-			"AGE is the time since a BPF program was loaded; the kernel does not tell it of other code. BYTES\n" +
-			"is - where the kernel announces more than there is. SOURCE is where the kernel lists it:\n" +
+			"AGE is the time since a BPF program was loaded; for other code the kernel does not report it. BYTES\n" +
+			"is - where the kernel reports a length larger than the code. SOURCE is where the kernel lists it:\n" +
 			"/proc/kallsyms, /proc/modules or bpf(2). Code without a name is shown as [no name].\n\n" +
 			"The exit status is 1 if a NAME is not there.",
 		Example: "  sudo kernelsym list\n" +

@@ -40,7 +40,7 @@ func newTop() *cobra.Command {
 		Short: "Show the hottest kernel functions of this machine, live, or of profiles in a file",
 		Long: "Show the kernel functions in which this machine spends its time. top takes samples with perf\n" +
 			"events, without BPF, and refreshes the table every two seconds; press ? for its keys. It needs\n" +
-			"root, or CAP_PERFMON, CAP_SYSLOG and CAP_SYS_ADMIN.\n\n" +
+			"root, or CAP_PERFMON and CAP_SYSLOG; CAP_SYS_ADMIN adds the names of BPF programs loaded before.\n\n" +
 			"SELF is the time in the function itself, TOTAL includes the functions it called. Both are shares\n" +
 			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; idle time has\n" +
 			"none. The table covers the last five refreshes.\n\n" +

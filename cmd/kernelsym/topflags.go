@@ -38,7 +38,7 @@ func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	flags.IntVarP(&o.Frequency, "freq", "F", 199, "samples a second on each CPU")
 	flags.Float64VarP(&f.delay, "delay", "d", 2, "seconds between two refreshes")
 	flags.StringVarP(&o.Event, "event", "e", "cpu-clock",
-		"cpu-clock samples by a timer, cycles by the CPU's counter, also where interrupts are disabled, auto by the better one there is")
+		"cpu-clock is a timer; cycles is the CPU's counter, which also samples code with interrupts disabled; auto is cycles where there is one")
 	_ = cmd.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(topEvents, cobra.ShellCompDirectiveNoFileComp))
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
 }

@@ -50,8 +50,8 @@ func newWatch() *cobra.Command {
 			"loads or unloads: when, which process loaded it, and its name. A wide terminal, --wide and JSON\n" +
 			"also show its kind, address and length, the number of the BPF program, and how long after the\n" +
 			"event it was in the table that profiles are named by.\n\n" +
-			"What is there at the start is only counted, and so is what comes and goes within a few\n" +
-			"milliseconds. It ends with an interrupt (Ctrl-C).",
+			"Code that is loaded already at the start is only counted, and so is code that is loaded and\n" +
+			"unloaded within a few milliseconds. It ends with an interrupt (Ctrl-C).",
 		Example: "  kernelsym watch\n" +
 			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
 		Args: cobra.NoArgs,

@@ -43,7 +43,7 @@ their names. BPF programs are loaded before the process starts (*BPF before*) an
 (*BPF since*).
 
 - *exact*: name and source lines. *name*: no source lines.
-- *at once*: also programs that are unloaded at once.
+- *at once*: even programs that are unloaded right after they are loaded.
 
 No other rights are needed. Whatever is missing, profiles pass through. The numbers in the last
 column are the messages of the component's status and log, listed at the end.
