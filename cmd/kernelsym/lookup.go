@@ -89,15 +89,21 @@ func (f *resolverFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "address of _text on the machine that absolute addresses are of; needs the pack of its core kernel")
 }
 
+// readText prints the address of _text. The kernel prints zeros to those without CAP_SYSLOG.
+const readText = "grep ' _text$' /proc/kallsyms"
+
 // resolver returns what the flags ask for.
 func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
 	r := resolver{caller: f.caller, running: running{
 		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { cmd.PrintErrln("Warning:", err) },
 	}}
 	var err error
-	if f.text != "" {
+	if cmd.Flags().Changed("text") {
 		if r.text, err = parseAddress(f.text); err != nil || len(f.packs) == 0 {
 			return r, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
+		}
+		if r.text>>63 == 0 {
+			return r, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
 		}
 	}
 	r.packs, err = openPacks(f.packs)

@@ -199,7 +199,7 @@ func TestLookupPackErrors(t *testing.T) {
 	err := run("--pack", dir, "vmlinux+0x5c")
 	require.ErrorIs(t, err, errSeveralPacks)
 	require.ErrorContains(t, err, kernelID+", "+otherKernelID)
-	require.ErrorIs(t, run("--pack", dir, "--text", "1", "2"), errSeveralPacks)
+	require.ErrorIs(t, run("--pack", dir, "--text", "ffffffffa7000000", "2"), errSeveralPacks)
 	require.NoError(t, run("--pack", dir, otherKernelID+"+0x5c"))
 	require.ErrorIs(t, run("--pack", dir, "xfs+0x5c"), errNoPack)
 	require.ErrorIs(t, run("--pack", dir, moduleID+"+0x5c"), packfiles.ErrNotFound)
@@ -207,10 +207,10 @@ func TestLookupPackErrors(t *testing.T) {
 	for _, bad := range []string{"vmlinux+", "vmlinux+main", "vmlinux+0x100000001", "+0x5c"} {
 		require.ErrorIs(t, run("--pack", dir, bad), errAddress, bad)
 	}
-	for _, text := range []string{"_text", "0x"} {
+	for _, text := range []string{"", "_text", "0x"} {
 		require.ErrorIs(t, run("--pack", dir, "--text", text, "1"), errUsage, text)
 	}
-	require.ErrorIs(t, run("--text", "1", "1"), errUsage, "without a pack")
+	require.ErrorIs(t, run("--text", "ffffffffa7000000", "1"), errUsage, "without a pack")
 
 	damaged := filepath.Join(dir, kernelID+pack.Ext)
 	require.NoError(t, os.Truncate(damaged, 100))
@@ -218,4 +218,21 @@ func TestLookupPackErrors(t *testing.T) {
 	require.ErrorContains(t, run("--pack", dir, "vmlinux+0x5c"), damaged)
 	_, _, err = lookedUp(t, append(treeWithID(t), "--pack", dir, "ffffffff8100005c")...)
 	require.ErrorContains(t, err, damaged, "it is the pack of the running kernel")
+}
+
+// TestTextOfAnotherMachineIsAKernelAddress: a kernel that hides its addresses prints zeros. That is
+// no answer, and the addresses are not looked up on this machine instead.
+func TestTextOfAnotherMachineIsAKernelAddress(t *testing.T) {
+	dir := t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	for _, command := range []string{"lookup", "annotate"} {
+		for _, text := range []string{"0", "0000000000000000", "1", "7fffffffffffffff"} {
+			args := append(treeWithID(t), "--pack", dir, "--text", text)
+			out, errs, err := execute(t, "ffffffff81000054", append([]string{command}, args...)...)
+			require.ErrorIs(t, err, errUsage, args)
+			assert.Empty(t, out, args)
+			assert.Equal(t, `Error: --text is "`+text+`", which is no kernel address: read it as root on that machine: `+
+				"grep ' _text$' /proc/kallsyms\n", errs)
+		}
+	}
 }
