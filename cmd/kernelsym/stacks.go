@@ -31,12 +31,12 @@ func newStacks(m *profilefile.Merger) *stacks {
 		s.sampleType = *p.SampleType[0]
 	}
 	for _, sample := range p.Sample {
-		s.add(sample, m.FrameType)
+		s.add(sample, m.KernelFrame)
 	}
 	return s
 }
 
-func (s *stacks) add(sample *profile.Sample, frameType func(*profile.Location) string) {
+func (s *stacks) add(sample *profile.Sample, frameOf func(*profile.Location) profilefile.KernelFrame) {
 	value := sample.Value[0]
 	if value < 1 {
 		return
@@ -44,12 +44,12 @@ func (s *stacks) add(sample *profile.Sample, frameType func(*profile.Location) s
 	var stack []flame.Frame
 	inKernel := false
 	for _, loc := range slices.Backward(sample.Location) {
-		kernel := profilefile.IsKernel(frameType(loc), loc.Address)
-		stack = append(stack, framesOf(loc, kernel)...)
-		if kernel {
+		frame := frameOf(loc)
+		stack = append(stack, framesOf(loc, frame.Kernel)...)
+		if frame.Kernel {
 			inKernel = true
 			s.frames += value
-			if hasName(loc) {
+			if frame.HasName() {
 				s.named += value
 			}
 		}
@@ -59,10 +59,6 @@ func (s *stacks) add(sample *profile.Sample, frameType func(*profile.Location) s
 		s.kernel += value
 	}
 	s.graph.Add(stack, value)
-}
-
-func hasName(loc *profile.Location) bool {
-	return slices.ContainsFunc(loc.Line, func(l profile.Line) bool { return l.Function.Name != "" })
 }
 
 // framesOf returns the functions of a location, the outermost first, or one frame without a
@@ -77,6 +73,9 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 	}
 	for i, l := range slices.Backward(loc.Line) {
 		name := l.Function.Name
+		if kernel {
+			name = profilefile.KernelName(loc, l.Function)
+		}
 		if name == "" {
 			continue
 		}

@@ -46,6 +46,25 @@ func TestStacks(t *testing.T) {
 	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
 }
 
+// TestPlaceholdersHaveNoName: they are drawn as other code of the kernel without a name. What user
+// space is called is not changed.
+func TestPlaceholdersHaveNoName(t *testing.T) {
+	named := func(frameType, name string) rewritetest.Frame {
+		return rewritetest.Frame{
+			Address: 0x1234, Type: frameType, Mapping: &rewritetest.Mapping{File: "vmlinux"},
+			Lines: []rewritetest.Line{{Name: name, System: name}},
+		}
+	}
+	m := profilefile.NewMerger()
+	require.NoError(t, m.Add(rewritetest.NewMessage().Profile(nil, "").Sample(
+		named("kernel", "vmlinux+0x1234"), named("kernel", "[unknown]"), named("kernel", "vfs_read"), named("native", "[unknown]")).Profiles))
+	s := newStacks(m)
+	var folded strings.Builder
+	require.NoError(t, s.graph.Folded(&folded))
+	assert.Equal(t, "[unknown];vfs_read;[no name] vmlinux+0x1234;[no name] vmlinux+0x1234 1\n", folded.String())
+	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
+}
+
 func TestFrames(t *testing.T) {
 	at := func(file string, address uint64, named bool) *profile.Location {
 		loc := &profile.Location{Address: address}

@@ -50,7 +50,7 @@ func (t *functions) kind(d *dictionary, index int32) functionKind {
 	kind := &t.kinds[index]
 	if *kind == functionUnknown {
 		*kind = functionNamed
-		if isPlaceholder(nameOf(d, d.functions.At(int(index)))) {
+		if IsPlaceholder(nameOf(d, d.functions.At(int(index)))) {
 			*kind = functionUnnamed
 		}
 	}
@@ -69,8 +69,8 @@ func nameOf(d *dictionary, f pprofile.Function) string {
 // have one long name.
 const maxDigits = 64
 
-// isPlaceholder reports whether a name says no more than that there is none.
-func isPlaceholder(name string) bool {
+// IsPlaceholder reports whether a name says no more than that there is none (contract 1.2).
+func IsPlaceholder(name string) bool {
 	if name == "" {
 		return true
 	}

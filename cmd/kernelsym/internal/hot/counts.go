@@ -138,7 +138,7 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 			continue
 		}
 		c.Frames += weight
-		if frame.Name != "" {
+		if frame.HasName() {
 			c.Named += weight
 		}
 		for i, fn := range functionsOf(frame) {

@@ -102,6 +102,16 @@ func TestUserSpaceHasItsPlace(t *testing.T) {
 	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
 }
 
+// TestPlaceholdersAreNotNamed: they are of the code of their module that has no name.
+func TestPlaceholdersAreNotNamed(t *testing.T) {
+	c := NewCounts()
+	require.NoError(t, c.Add(newBatch(0,
+		stack(leaf, root), stack(frame("[unknown]", "vmlinux")), stack(frame("vmlinux+0x1000", "vmlinux"))).Profiles))
+	assert.Equal(t, int64(4), c.Frames)
+	assert.Equal(t, int64(2), c.Named)
+	assert.Equal(t, []Function{{NoName, "vmlinux"}, {"leaf", "vmlinux"}, {"root", "vmlinux"}}, c.sorted(BySelf))
+}
+
 func TestCallers(t *testing.T) {
 	v := NewFunctions(0, BySelf)
 	require.NoError(t, v.Add(newBatch(0,

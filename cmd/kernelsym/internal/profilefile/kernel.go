@@ -4,10 +4,14 @@ package profilefile
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/pprof/profile"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // A KernelFrame is what a location says of kernel code.
@@ -28,6 +32,11 @@ type KernelFrame struct {
 type Program struct {
 	ID        uint32
 	Tag, Type string
+}
+
+// HasName reports whether one of the functions has a name.
+func (f *KernelFrame) HasName() bool {
+	return f.Name != "" || slices.ContainsFunc(f.Outer, func(name string) bool { return name != "" })
 }
 
 // guestName is the function of the frame that the receiver "kernelstack" has for what a CPU did
@@ -67,23 +76,52 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 			errs = append(errs, err)
 			continue
 		}
-		f := &frames[i]
-		f.Kernel, f.Address = true, out.Address
-		if len(out.Line) > 0 {
-			line := out.Line[0]
-			f.Name, f.File, f.Line = line.Function.Name, line.Function.Filename, line.Line
-			for _, outer := range out.Line[1:] {
-				f.Outer = append(f.Outer, outer.Function.Name)
-			}
-		}
-		if out.Mapping != nil {
-			f.Module = out.Mapping.File
-		}
-		if f.Program, err = c.program(loc); err != nil {
+		frames[i] = c.KernelFrame(out)
+		if frames[i].Program, err = c.program(loc); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return frames, errors.Join(errs...)
+}
+
+// KernelFrame returns what a location of the profile says of kernel code, without its program.
+func (m *Merger) KernelFrame(loc *profile.Location) KernelFrame {
+	if !IsKernel(m.types[loc], loc.Address) {
+		return KernelFrame{}
+	}
+	f := KernelFrame{Kernel: true, Address: loc.Address}
+	for i, line := range loc.Line {
+		name := KernelName(loc, line.Function)
+		if i > 0 {
+			f.Outer = append(f.Outer, name)
+			continue
+		}
+		f.Name, f.File, f.Line = name, line.Function.Filename, line.Line
+	}
+	if loc.Mapping != nil {
+		f.Module = loc.Mapping.File
+	}
+	return f
+}
+
+// KernelName returns the name of a function of a location of kernel code, empty if it is not
+// known: neither a placeholder is a name (contract 1.2) nor a label.
+func KernelName(loc *profile.Location, f *profile.Function) string {
+	if rewrite.IsPlaceholder(f.Name) || loc.Mapping != nil && isLabel(f.Name, loc.Mapping.File) {
+		return ""
+	}
+	return f.Name
+}
+
+// isLabel reports whether a name is an offset in a module: the processor's setting
+// "unresolved: label" names frames that have no name like this.
+func isLabel(name, module string) bool {
+	offset, ok := strings.CutPrefix(name, module)
+	if !ok || module == "" || !strings.HasPrefix(offset, "+0x") && !strings.HasPrefix(offset, "-0x") {
+		return false
+	}
+	_, err := strconv.ParseUint(offset[len("+0x"):], 16, 64)
+	return err == nil
 }
 
 // program returns the program that a location is of, nil if it names none.

@@ -22,7 +22,7 @@ type Merger struct {
 	functions map[profile.Function]*profile.Function
 	locations map[string]*profile.Location
 	samples   map[string]*profile.Sample
-	types     map[*profile.Location]string
+	types     map[*profile.Location]string // profile.frame.type, for which pprof has no place
 	kinds     Kinds
 }
 
@@ -40,10 +40,6 @@ func NewMerger() *Merger {
 
 // Profile returns the merged profile. It is empty if no message had samples.
 func (m *Merger) Profile() *profile.Profile { return m.profile }
-
-// FrameType returns the attribute profile.frame.type of a location of the profile, for which
-// pprof has no place.
-func (m *Merger) FrameType(loc *profile.Location) string { return m.types[loc] }
 
 // Skipped returns the number of profiles that were left out.
 func (m *Merger) Skipped() int { return m.kinds.Skipped() }

@@ -154,3 +154,38 @@ func TestKernelFrames(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 	assert.Len(t, frames, 5)
 }
+
+// TestContract_1_2_PlaceholdersAreNoNames: neither are the labels of "unresolved: label". One
+// function with a name is enough.
+func TestContract_1_2_PlaceholdersAreNoNames(t *testing.T) {
+	for _, tt := range []struct {
+		module string
+		names  []string
+		want   KernelFrame
+		named  bool
+	}{
+		{"vmlinux", []string{"vfs_read"}, KernelFrame{Name: "vfs_read"}, true},
+		{"vmlinux", []string{"[unknown]"}, KernelFrame{}, false},
+		{"vmlinux", []string{"UNKNOWN"}, KernelFrame{}, false},
+		{"vmlinux", []string{"0xffffffff81001234"}, KernelFrame{}, false},
+		{"vmlinux", []string{"ffffffff81001234"}, KernelFrame{}, false},
+		{"[kernel.kallsyms]", []string{"[kernel.kallsyms]"}, KernelFrame{}, false},
+		{"vmlinux", []string{"vmlinux+0x1234"}, KernelFrame{}, false},
+		{"nf_tables", []string{"nf_tables-0x10"}, KernelFrame{}, false},
+		{"vmlinux", []string{"vfs_read+0x1234"}, KernelFrame{Name: "vfs_read+0x1234"}, true},
+		{"vmlinux", []string{"vmlinux+0x"}, KernelFrame{Name: "vmlinux+0x"}, true},
+		{"", []string{"+0x1234"}, KernelFrame{Name: "+0x1234"}, true},
+		{"vmlinux", []string{"[unknown]", "vfs_read"}, KernelFrame{Outer: []string{"vfs_read"}}, true},
+		{"vmlinux", []string{"[unknown]", "UNKNOWN"}, KernelFrame{Outer: []string{""}}, false},
+	} {
+		f := rewritetest.Frame{Address: 0x10, Mapping: &rewritetest.Mapping{File: tt.module, BuildID: "ab12"}, Type: "kernel"}
+		for _, name := range tt.names {
+			f.Lines = append(f.Lines, rewritetest.Line{Name: name, System: name})
+		}
+		frames, err := KernelFrames(rewritetest.NewMessage().Profile(nil, "scope").Sample(f).Profiles)
+		require.NoError(t, err)
+		tt.want.Kernel, tt.want.Address, tt.want.Module = true, 0x10, tt.module
+		assert.Equal(t, tt.want, frames[1], tt.names)
+		assert.Equal(t, tt.named, frames[1].HasName(), tt.names)
+	}
+}
