@@ -45,8 +45,9 @@ func (s *stacks) add(sample *profile.Sample, frameOf func(*profile.Location) pro
 	inKernel := false
 	for _, loc := range slices.Backward(sample.Location) {
 		frame := frameOf(loc)
-		stack = append(stack, framesOf(loc, frame.Kernel)...)
-		if frame.Kernel {
+		kernel := frame.Kernel && !frame.IsGuest()
+		stack = append(stack, framesOf(loc, kernel)...)
+		if kernel {
 			inKernel = true
 			s.frames += value
 			if frame.HasName() {

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -63,6 +64,20 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 	require.NoError(t, s.graph.Folded(&folded))
 	assert.Equal(t, "[unknown];vfs_read;[no name] vmlinux+0x1234;[no name] vmlinux+0x1234 1\n", folded.String())
 	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
+}
+
+// TestGuestsAreNotTheKernels: time in a guest of KVM is not the kernel's, as in top.
+func TestGuestsAreNotTheKernels(t *testing.T) {
+	named := func(name string) rewritetest.Frame {
+		return rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: name, System: name}}}
+	}
+	pd := rewritetest.NewMessage().Profile(nil, "").Sample(named("[guest]")).Sample(named("[guest]")).Sample(named("vfs_read")).Sample(named("")).Profiles
+	m, counts := profilefile.NewMerger(), hot.NewCounts()
+	require.NoError(t, m.Add(pd))
+	require.NoError(t, counts.Add(pd))
+	s := newStacks(m)
+	assert.Equal(t, "4 samples over 0s, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
+	assert.Equal(t, []int64{counts.All, counts.Kernel, counts.Frames, counts.Named}, []int64{s.all, s.kernel, s.frames, s.named})
 }
 
 func TestFrames(t *testing.T) {
