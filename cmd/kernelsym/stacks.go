@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // stacks is a flame graph and what its heading says.
@@ -69,13 +70,11 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 	if loc.Mapping != nil {
 		owner = loc.Mapping.File
 	}
-	if kernel {
-		kind = kindOf(owner)
-	}
 	for i, l := range slices.Backward(loc.Line) {
 		name := l.Function.Name
 		if kernel {
 			name = profilefile.KernelName(loc, l.Function)
+			kind = kindOf(owner, name)
 		}
 		if name == "" {
 			continue
@@ -98,13 +97,15 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 	return []flame.Frame{{Name: unnamed(loc), Owner: owner, Kind: kind}}
 }
 
-// kindOf returns what the code of a mapping is part of.
-func kindOf(file string) flame.Kind {
+// kindOf returns what a function of a mapping is part of. The OTel eBPF profiler has no mapping for
+// BPF programs (contract 2.5).
+func kindOf(file, name string) flame.Kind {
+	base := path.Base(file)
 	switch {
-	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_"):
+	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_") || file == "" && symtab.TagOf(name) != "":
 		return flame.BPF
 	case file == "" || strings.HasPrefix(file, "[kernel") || strings.HasPrefix(file, "[__builtin__") ||
-		file == "vmlinux" || strings.HasPrefix(path.Base(file), "vmlinux-"):
+		base == symtab.KernelName || strings.HasPrefix(base, symtab.KernelName+"-"):
 		return flame.Core
 	}
 	return flame.Module

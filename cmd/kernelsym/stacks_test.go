@@ -98,6 +98,7 @@ func TestFrames(t *testing.T) {
 	}{
 		{"vmlinux", true, flame.Core},
 		{"/boot/vmlinux-6.12", true, flame.Core},
+		{"/usr/lib/debug/boot/vmlinux", true, flame.Core},
 		{"[kernel.kallsyms]", true, flame.Core},
 		{"[__builtin__kprobes]", true, flame.Core},
 		{"", true, flame.Core},
@@ -109,6 +110,9 @@ func TestFrames(t *testing.T) {
 	} {
 		assert.Equal(t, []flame.Frame{{Name: "f", Owner: tt.file, Kind: tt.want}}, framesOf(at(tt.file, 1, true), tt.kernel), tt.file)
 	}
+	program := at("", 0x10, true) // as the OTel eBPF profiler has it (contract 2.5)
+	program.Line[0].Function.Name = "bpf_prog_2e5a4300140595ee_shake"
+	assert.Equal(t, []flame.Frame{{Name: "bpf_prog_2e5a4300140595ee_shake", Kind: flame.BPF}}, framesOf(program, true))
 	static := at("vmlinux", 1, true)
 	static.Line[0].Function.Filename = "fs/open.c"
 	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux fs/open.c", Kind: flame.Core}}, framesOf(static, true))
