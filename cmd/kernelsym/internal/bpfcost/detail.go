@@ -29,18 +29,18 @@ func (d *detail) Header() []string {
 		about += fmt.Sprintf(", id %d, tag %s", r.ID, orUnknown(r.Tag))
 	}
 	lines := []string{about, "Percent of the samples in the program or in what the line calls."}
-	if len(d.lines()) == 0 {
+	if len(d.cost().lines) == 0 {
 		lines[1] = "No source lines are known: programs with BTF have them."
 	}
 	return lines
 }
 
-// lines returns the samples by source line.
-func (d *detail) lines() map[Line]int64 {
+// cost returns what was sampled of the program: nothing if that is not in the window any more.
+func (d *detail) cost() *Cost {
 	if cost := d.view.sources.Counter.costs[d.row.key]; cost != nil {
-		return cost.lines
+		return cost
 	}
-	return nil
+	return &Cost{}
 }
 
 // Columns is of topview.Table.
@@ -53,16 +53,13 @@ func (d *detail) Sorts() []string { return []string{ByTotal} }
 
 // Rows is of topview.Table.
 func (d *detail) Rows(string) []topview.Row {
-	samples := d.lines()
+	cost := d.cost()
+	samples := cost.lines
 	var rows []topview.Row
-	sum := int64(0)
-	for _, n := range samples {
-		sum += n
-	}
 	for _, line := range slices.SortedFunc(maps.Keys(samples), func(a, b Line) int {
 		return cmp.Or(cmp.Compare(samples[b], samples[a]), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	}) {
-		share := float64(samples[line]) / float64(sum)
+		share := float64(samples[line]) / float64(cost.Total)
 		text := fmt.Sprintf("%s:%d", line.File, line.Line)
 		rows = append(rows, topview.Row{
 			Key: text, Cells: []string{strconv.FormatInt(samples[line], 10), fmt.Sprintf("%.2f%%", 100*share), text}, Share: share,

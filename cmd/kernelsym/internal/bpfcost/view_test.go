@@ -87,6 +87,16 @@ func TestView(t *testing.T) {
 	assert.Nil(t, v.Detail("nothing"))
 }
 
+// TestSharesOfLines are of all samples in the program, also of those without a line.
+func TestSharesOfLines(t *testing.T) {
+	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
+	noLine := program(1, "bpf_prog_00000000000000aa_main", 0)
+	require.NoError(t, v.Add(batchOf(101, stack{a, read}, stack{noLine, read}, stack{helper, noLine, read}, stack{noLine, read})))
+	d := v.Detail(v.Rows(ByTotal)[0].Key)
+	assert.Equal(t, []topview.Row{{Key: "prog.c:10", Cells: []string{"1", "25.00%", "prog.c:10"}, Share: 0.25}}, d.Rows(ByTotal))
+	assert.InDelta(t, 25, v.sources.Rows(ByTotal)[0].Hottest.Percent, 1e-9, "as the table of programs has it")
+}
+
 // TestViewOfAWhile: what is before the window does not count.
 func TestViewOfAWhile(t *testing.T) {
 	v := viewOf(t, time.Second)
