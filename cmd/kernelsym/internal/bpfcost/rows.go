@@ -87,7 +87,8 @@ func (s *Sources) Rows(by string) []Row {
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(b.by(ByTotal), a.by(ByTotal)),
-			cmp.Compare(b.by(BySelf), a.by(BySelf)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
+			cmp.Compare(b.by(BySelf), a.by(BySelf)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.key.Symbol, b.key.Symbol))
 	})
 	return rows
 }

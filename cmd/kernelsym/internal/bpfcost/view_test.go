@@ -97,6 +97,18 @@ func TestSharesOfLines(t *testing.T) {
 	assert.InDelta(t, 25, v.sources.Rows(ByTotal)[0].Hottest.Percent, 1e-9, "as the table of programs has it")
 }
 
+// TestEqualRowsHaveOneOrder: programs without an id can have one name.
+func TestEqualRowsHaveOneOrder(t *testing.T) {
+	first, second := code("bpf_prog_00000000000000cc_same"), code("bpf_prog_00000000000000dd_same")
+	v := NewView(newRegistry(t, t.TempDir(), programs{}), 0)
+	require.NoError(t, v.Add(batchOf(101, stack{second, read}, stack{first, read})))
+	for range 40 {
+		rows := v.sources.Rows(ByTotal)
+		require.Len(t, rows, 2)
+		require.Equal(t, []string{"00000000000000cc", "00000000000000dd"}, []string{rows[0].Tag, rows[1].Tag})
+	}
+}
+
 // TestViewOfAWhile: what is before the window does not count.
 func TestViewOfAWhile(t *testing.T) {
 	v := viewOf(t, time.Second)
