@@ -57,7 +57,7 @@ func newInlined() *cobra.Command {
 			"Without --pack, the answer comes from the running kernel, which must be built with\n" +
 			"CONFIG_DEBUG_INFO_BTF_INLINE (expected in Linux 7.4). If that is a module, the kernel loads it,\n" +
 			"which takes 9.5 MB of its memory.\n\n" +
-			"The exit status is 1 if a name is inlined nowhere.",
+			"The exit status is 1 if a name is inlined nowhere, or something cannot be read.",
 		Example: "  kernelsym inlined fdget_pos\n" +
 			"  kernelsym inlined --pack /var/lib/kernelsym/packs 'rcu_read_*lock' --output json",
 		Args: cobra.MinimumNArgs(1),
@@ -66,19 +66,16 @@ func newInlined() *cobra.Command {
 			if err != nil {
 				return usage(cmd, err)
 			}
-			places, err := i.find(cmd.Context(), names.match, func(err error) { cmd.PrintErrln("Warning:", err) })
-			if err != nil {
-				return err
-			}
-			if i.output == outputJSON {
-				err = writeJSON(cmd.OutOrStdout(), places...)
-			} else if len(places) > 0 {
-				err = writePlaces(cmd.OutOrStdout(), places)
+			var failed []error
+			places, err := i.find(cmd.Context(), names.match, func(err error) { cmd.PrintErrln("Warning:", err) },
+				func(err error) { failed = append(failed, err) })
+			if err == nil {
+				err = i.print(cmd.OutOrStdout(), places)
 			}
 			if missing := names.unmatched(); err == nil && len(missing) > 0 {
 				err = fmt.Errorf("%w: %s", errNowhere, strings.Join(missing, ", "))
 			}
-			return err
+			return errors.Join(append(failed, err)...)
 		},
 	}
 	packFlag(cmd, &i.packs)
@@ -87,15 +84,26 @@ func newInlined() *cobra.Command {
 	return cmd
 }
 
+func (i *inlined) print(w io.Writer, places []place) error {
+	switch {
+	case i.output == outputJSON:
+		return writeJSON(w, places...)
+	case len(places) > 0:
+		return writePlaces(w, places)
+	}
+	return nil
+}
+
 // find returns the places of functions whose names match: in packs, or else in the running
-// kernel. What cannot be read beside them is given to warn.
-func (i *inlined) find(ctx context.Context, match func(name string) bool, warn func(error)) ([]place, error) {
+// kernel. Files that cannot be read beside others are given to failed. What is not known of the
+// running kernel is given to warn.
+func (i *inlined) find(ctx context.Context, match func(name string) bool, warn, failed func(error)) ([]place, error) {
 	p, err := openPacks(i.packs)
 	switch {
 	case err != nil:
 		return nil, err
 	case p != nil:
-		return p.inlined(match, warn)
+		return p.inlined(match, failed)
 	}
 	sites, err := btfinline.NewReader(i.procfs, i.sysfs, match).Read()
 	switch {
@@ -104,7 +112,7 @@ func (i *inlined) find(ctx context.Context, match func(name string) bool, warn f
 	case err != nil && len(sites) == 0:
 		return nil, err
 	case err != nil:
-		warn(err)
+		failed(err)
 	}
 	o := sources.Options{Procfs: i.procfs, Sysfs: i.sysfs, Modules: sources.Modules{Enabled: true}}
 	snapshot, err := load(ctx, o, warn)

@@ -94,11 +94,11 @@ func TestInlinedTakenApart(t *testing.T) {
 
 func TestInlinedErrors(t *testing.T) {
 	empty := t.TempDir()
-	run := func(args ...string) (string, error) {
-		_, errs, err := execute(t, "", append([]string{"inlined", "--procfs", empty, "--sysfs", empty}, args...)...)
-		return errs, err
+	run := func(args ...string) error {
+		_, _, err := execute(t, "", append([]string{"inlined", "--procfs", empty, "--sysfs", empty}, args...)...)
+		return err
 	}
-	_, err := run("f")
+	err := run("f")
 	require.ErrorIs(t, err, btfinline.ErrNone)
 	require.ErrorContains(t, err, empty+"/kernel/btf: no *.inline files")
 	require.ErrorIs(t, err, errNoInlined, "it says what to do")
@@ -107,15 +107,19 @@ func TestInlinedErrors(t *testing.T) {
 	symbols := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables"})
 	symbols.Symbol(symbol(0, 1, "f"))
 	damaged := writePack(t, dir, moduleID, symbols)
-	_, err = run("--pack", dir, "f")
+	err = run("--pack", dir, "f")
 	require.ErrorIs(t, err, errNoLines)
 	require.NoError(t, os.Truncate(damaged, 10))
-	_, err = run("--pack", dir, "f")
+	err = run("--pack", dir, "f")
 	require.ErrorIs(t, err, pack.ErrFormat)
 	writePack(t, dir, kernelID, kernelPack(kernelID))
-	errs, err := run("--pack", dir, "idle")
-	require.NoError(t, err)
-	assert.Contains(t, errs, "Warning: "+damaged)
+	out, errs, err := execute(t, "", "inlined", "--pack", dir, "idle")
+	require.ErrorIs(t, err, pack.ErrFormat)
+	assert.Contains(t, out, "2 places in 1 function", "what the other pack has")
+	assert.Contains(t, errs, "Error: "+damaged)
+	err = run("--pack", dir, "main_loop")
+	require.ErrorIs(t, err, pack.ErrFormat)
+	require.ErrorIs(t, err, errNowhere)
 }
 
 // inlineBTF adds to a tree what a kernel of Linux 7.4 says: the function idle was inlined at
@@ -167,9 +171,10 @@ func TestInlinedInRunning(t *testing.T) {
 	newer := filepath.Join(tree[3], "kernel/btf/xfs.inline")
 	require.NoError(t, os.WriteFile(newer, btftest.File(btftest.Type(0, 23, 0), ""), 0o644))
 	require.NoError(t, os.WriteFile(strings.TrimSuffix(newer, ".inline"), btftest.File(nil, ""), 0o644))
-	out, errs = run("early")
+	out, errs, err = execute(t, "", append(append([]string{"inlined"}, tree...), "early")...)
+	require.Error(t, err)
 	assert.Contains(t, out, "1 place in 0 functions")
-	assert.Contains(t, errs, "Warning: "+newer+": xfs.inline: malformed BTF: type 2 is of kind 23, which is not known")
+	assert.Contains(t, errs, "Error: "+newer+": xfs.inline: malformed BTF: type 2 is of kind 23, which is not known")
 
 	// Where addresses are hidden there is nothing to say.
 	hidden := regexp.MustCompile(`(?m)^\w{16}`).ReplaceAllString(symbolListWithStext, "0000000000000000")

@@ -13,15 +13,15 @@ import (
 // errNoLines says that packs cannot answer.
 var errNoLines = errors.New("the packs have symbols only: make them from files with debug information")
 
-// inlined returns where functions whose names match were inlined. What cannot be read is
-// given to warn.
-func (p *packs) inlined(match func(name string) bool, warn func(error)) (places []place, err error) {
+// inlined returns where functions whose names match were inlined. Packs that
+// cannot be read beside others are given to failed.
+func (p *packs) inlined(match func(name string) bool, failed func(error)) (places []place, err error) {
 	all, err := p.files.All()
 	if err != nil && len(all) == 0 {
 		return nil, err
 	}
 	if err != nil {
-		warn(err)
+		failed(err)
 	}
 	if !slices.ContainsFunc(all, (*pack.Pack).HasLines) {
 		return nil, errNoLines
