@@ -53,6 +53,10 @@ func TestUsageErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"doctr":                       `unknown command "doctr"`,
 		"doctr --output json":         `unknown command "doctr"`,
+		"completion nosuch":           `unknown command "nosuch" for "kernelsym completion"`,
+		"completion bash nosuch":      `unknown command "nosuch" for "kernelsym completion bash"`,
+		"help nosuch":                 `unknown command "nosuch"`,
+		"help top nosuch":             `unknown command "top nosuch"`,
 		"--color":                     "unknown flag: --color",
 		"lookup --color":              "unknown flag: --color",
 		"watch now":                   `unknown command "now" for "kernelsym watch"`,
@@ -91,6 +95,23 @@ func TestUsageErrors(t *testing.T) {
 	_, _, err := execute(t, "", "top", "/nowhere")
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, errUsage, "the command line is right")
+}
+
+// TestHelpAndCompletion: the commands that every tool has print what they are asked for.
+func TestHelpAndCompletion(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	for line, want := range map[string]string{
+		"help":                 "Usage:\n  kernelsym [command]",
+		"help top":             "Usage:\n  kernelsym top",
+		"help completion bash": "kernelsym completion bash",
+		"completion":           "Available Commands:\n  bash",
+		"completion bash":      "bash completion V2 for kernelsym",
+	} {
+		out, errs, err := execute(t, "", strings.Fields(line)...)
+		require.NoError(t, err, line)
+		assert.Contains(t, out, want, line)
+		assert.Empty(t, errs, line)
+	}
 }
 
 func TestVersion(t *testing.T) {

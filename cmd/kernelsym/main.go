@@ -39,6 +39,7 @@ const version = "0.1.0-dev"
 // that is the command line.
 func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
+	addBuiltins(root, args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return nil
