@@ -16,7 +16,9 @@ type Batch struct {
 	Blind []Interval
 
 	// Lost is the number of records that the kernel had no room for, as far as it
-	// has announced them, and of those that could not be parsed.
+	// has announced them, and of those that could not be parsed. Of a ring that is closed, and
+	// with Flush, it has also those that were not announced. Before Linux 6.0 it is not known
+	// how many these are: if there may be any, they count as 1.
 	Lost uint64
 
 	// Certain is the instant before which no event is missing, other than in blind

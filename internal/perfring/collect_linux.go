@@ -30,13 +30,16 @@ func (r *Reader) Drain() Batch {
 	return r.batch(now, horizon)
 }
 
-// Flush is Drain without a window. It is for the end: what comes after may have been the
-// cause of some of it.
+// Flush is Drain without a window, and counts also lost records that the kernel has not announced.
+// It is for the end: what comes after may have been the cause of some of it.
 func (r *Reader) Flush() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.drain()
+	for _, g := range r.rings {
+		r.pending.Lost += g.unannounced()
+	}
 	return r.batch(now, math.MaxInt64)
 }
 
@@ -80,13 +83,15 @@ func (r *Reader) drainRing(g *ring) {
 	from := *g.tail
 	at := from
 	err := g.drain(func(raw []byte) {
+		g.losses.notePosition(at)
 		rec, ok, err := parse(raw)
 		switch {
 		case err != nil:
 			r.pending.Lost++
 			loss()
 		case ok && rec.Type == TypeLost:
-			r.pending.Lost += rec.Lost
+			g.losses.announced += rec.Lost
+			r.pending.Lost += g.losses.more(g.losses.announced)
 			r.pending.addBlind(g.last, g.lossEnd(at, rec.Time))
 		case ok:
 			r.pending.Records = append(r.pending.Records, rec)
@@ -99,7 +104,11 @@ func (r *Reader) drainRing(g *ring) {
 	if err != nil {
 		r.pending.Lost++
 	}
-	if err != nil || g.wasCrowded(from) {
+	crowded := g.wasCrowded(from)
+	if crowded {
+		g.noteCrowded()
+	}
+	if err != nil || crowded {
 		loss()
 	}
 	g.noteRoom(r.clock)

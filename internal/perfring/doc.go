@@ -18,7 +18,7 @@
 //   - kernel symbol, ksymbol: code that the kernel makes as it runs, with an address,
 //     a length and a name: a BPF program, each of its functions, a trampoline.
 //   - lost: records for which a ring had no room. The kernel tells how many in
-//     the next record that fits.
+//     the next record that fits. Since Linux 6.0 it can also be asked.
 //   - throttled: a CPU's event that was stopped for the rest of a tick because
 //     it took too long (the sysctl kernel.perf_cpu_time_max_percent).
 //

@@ -25,7 +25,7 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		return nil, err
 	}
 	opened := opts.Event.Clock().Now()
-	fd, err := unix.PerfEventOpen(&attr, -1, on.number, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	fd, err := openEvent(&attr, on.number)
 	if err != nil {
 		return nil, openError(opts.Event, on.number, err)
 	}
@@ -42,8 +42,21 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		head:    &page.Data_head,
 		tail:    &page.Data_tail,
 		wake:    uint64(attr.Wakeup),
+		counts:  attr.Read_format != 0,
 		trail:   trail{last: opened, roomy: opened},
 	}, nil
+}
+
+// openEvent opens an event on a CPU, with a count of the records that are lost where the kernel has
+// that: since Linux 6.0. Older ones refuse it.
+func openEvent(attr *unix.PerfEventAttr, cpu int) (fd int, err error) {
+	for _, attr.Read_format = range []uint64{unix.PERF_FORMAT_LOST, 0} {
+		fd, err = unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if !errors.Is(err, unix.EINVAL) {
+			break
+		}
+	}
+	return fd, err
 }
 
 // mapRing maps an event's page of metadata and so many bytes of records.

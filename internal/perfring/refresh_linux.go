@@ -104,6 +104,7 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 			return false
 		}
 		changed = true
+		r.pending.Lost += g.unannounced()
 		errs = append(errs, g.close())
 		return true
 	})

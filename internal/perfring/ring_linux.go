@@ -24,6 +24,8 @@ type ring struct {
 	tail    *uint64
 	wake    uint64 // the bytes that the kernel wakes us at
 	wrapped []byte // a record that reached over the end of data
+	counts  bool   // whether the kernel counts the records that were lost
+	losses  losses
 	trail
 }
 

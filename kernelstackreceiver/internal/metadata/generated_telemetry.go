@@ -62,7 +62,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverKernelstackLostRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_lost_records",
-		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. [Development]"),
+		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
