@@ -34,9 +34,13 @@ type Sampler struct {
 	// User also takes samples of user code with the timer. Messages only count them.
 	User bool
 
-	// Keep reports whether a sample of a thread on a CPU is wanted; nil keeps all. A
+	// CPUs are the numbers of those to sample; none for all. Threads have no names then: where
+	// else they run and are renamed is not recorded.
+	CPUs []int
+
+	// Keep reports whether a sample of a thread is wanted; nil keeps all. A
 	// number is not known while the thread exits, and perf has -1 for it.
-	Keep func(pid, tid, cpu uint32) bool
+	Keep func(pid, tid uint32) bool
 
 	// Started is called when the rings are open, with the event that opened them.
 	Started func(event string)
@@ -80,8 +84,8 @@ func (o *Options) events() []perfring.Sampling {
 	return []perfring.Sampling{cycles, clock}
 }
 
-func (o *Options) ringOptions(event perfring.Sampling) perfring.Options {
-	return perfring.Options{Event: event, BytesPerCPU: o.Buffer, Window: window, SysFS: o.Sysfs}
+func (s *Sampler) ringOptions(event perfring.Sampling) perfring.Options {
+	return perfring.Options{Event: event, BytesPerCPU: s.Buffer, Window: window, CPUs: s.CPUs, SysFS: s.Sysfs}
 }
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
@@ -201,7 +205,7 @@ func (s *session) add(ctx context.Context, b perfring.Batch) {
 }
 
 func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano int64) {
-	if s.Keep != nil && !s.Keep(r.PID, r.TID, r.CPU) {
+	if s.Keep != nil && !s.Keep(r.PID, r.TID) {
 		return
 	}
 	if len(r.Stack) == 0 && !r.Guest {
@@ -212,7 +216,11 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 		age := time.Duration(perfring.Monotonic.Now() - r.Time)
 		s.send(ctx, time.Now().Add(-age)) // not by unixNano: the wall clock may have been set
 	}
-	s.message.add(r, uint64(unixNano), s.threads.name(r.TID))
+	name := ""
+	if len(s.CPUs) == 0 {
+		name = s.threads.name(r.TID)
+	}
+	s.message.add(r, uint64(unixNano), name)
 }
 
 // send sends the message on, of samples up to end, and begins the next.

@@ -81,3 +81,26 @@ func TestEvents(t *testing.T) {
 		assert.Equal(t, want, o.events())
 	}
 }
+
+// TestNoNamesOnSomeCPUs: what a thread is called is not known if it can be renamed on a CPU that
+// is not sampled.
+func TestNoNamesOnSomeCPUs(t *testing.T) {
+	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: t.TempDir()}, CPUs: []int{0}}
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now())
+	s.add(t.Context(), perfring.Batch{Records: records})
+	assert.Equal(t, []string{"", ""}, threadNames(s))
+}
+
+// threadNames returns the name of the thread of each sample in the message, empty without one.
+func threadNames(s *session) (names []string) {
+	dict := s.message.dict
+	for _, sample := range s.message.profile.Samples().All() {
+		attributes, _ := pprofile.FromAttributeIndices(dict.AttributeTable(), sample, dict)
+		name := ""
+		if v, ok := attributes.Get(keyThreadName); ok {
+			name = v.Str()
+		}
+		names = append(names, name)
+	}
+	return names
+}

@@ -73,3 +73,24 @@ func TestWithoutSysfs(t *testing.T) {
 	require.NoError(t, r.RefreshCPUs(true))
 	assert.Len(t, r.Drain().Blind, 1, "which CPU came or went is not known")
 }
+
+// TestWantedCPUs: nothing is recorded on other CPUs, wherever it is known from which there are.
+func TestWantedCPUs(t *testing.T) {
+	first, second := twoCPUs(t)
+	for name, sysfs := range map[string]string{"sysfs": "/sys", "no sysfs": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.SysFS, opts.CPUs = sysfs, []int{second}
+			r := open(t, opts)
+			kerneltest.Busy(t)
+			require.NoError(t, r.RefreshCPUs(false))
+			assert.Equal(t, []int{second}, r.CPUs())
+			for _, rec := range readUntil(t, r, isSample) {
+				assert.NotEqual(t, uint32(first), rec.CPU)
+			}
+			opts.Event = Sampling{Frequency: 1 << 40}
+			_, err := Open(opts)
+			require.ErrorIs(t, err, ErrRate)
+		})
+	}
+}

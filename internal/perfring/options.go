@@ -5,6 +5,7 @@ package perfring
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -28,9 +29,15 @@ type Options struct {
 	// fills fast.
 	Delay time.Duration
 
+	// CPUs are the numbers of those to record on; none for all.
+	CPUs []int
+
 	// SysFS is where /sys is mounted. Where it is not, CPUs are found by trying.
 	SysFS string
 }
+
+// wants reports whether a CPU is to be recorded on.
+func (o *Options) wants(cpu int) bool { return len(o.CPUs) == 0 || slices.Contains(o.CPUs, cpu) }
 
 // SymbolOptions returns the options to record [Symbols] with, where sysfs is
 // mounted at a place. A ring of 64 KiB holds what a CPU does in loading some

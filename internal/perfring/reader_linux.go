@@ -42,7 +42,7 @@ type state struct {
 	mostSlept int64 // the answer
 }
 
-// Open starts to record on all CPUs that are online. It takes one file and BytesPerCPU
+// Open starts to record on all CPUs that are online, and wanted. It takes one file and BytesPerCPU
 // and a page of locked memory for each, three more files, and no goroutine. What happens after Open is
 // recorded. The errors that wrap those of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {

@@ -96,7 +96,7 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	if l.guessed {
 		missing = r.possibleCPUs()
 	}
-	missing = slices.Clone(missing)
+	missing = slices.DeleteFunc(slices.Clone(missing), func(c cpu) bool { return !r.opts.wants(c.number) })
 	var errs []error
 	r.rings = slices.DeleteFunc(r.rings, func(g *ring) bool {
 		if i := slices.Index(missing, g.cpu); i >= 0 && !all {
@@ -130,7 +130,7 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 			some = some || !guessed // it is offline again, or anyway
 			continue
 		}
-		if guessed && c.number > 0 && errors.Is(err, unix.EINVAL) {
+		if guessed && len(r.opts.CPUs) == 0 && c.number > 0 && errors.Is(err, unix.EINVAL) {
 			r.cpus = c.number // there is none with this number, nor with a higher one
 			return some, nil
 		}

@@ -31,7 +31,7 @@ type Options struct {
 	Filter        Filter
 }
 
-// A Filter says which samples count; an empty list allows all.
+// A Filter says what is sampled; an empty list allows all.
 type Filter struct {
 	PIDs, TIDs []uint32 // a thread of either is wanted
 	CPUs       []int
@@ -82,6 +82,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		Options: o.sampling(),
 		First:   o.First,
 		User:    true,
+		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
 		Started: func(event string) { s.event = event },
 		Send:    s.name,
@@ -110,24 +111,11 @@ func (o *Options) sampling() kernelstack.Options {
 	}
 }
 
-// keeps reports whether a sample counts.
-func (f *Filter) keeps(pid, tid, cpu uint32) bool {
+// keeps reports whether a sample of a thread counts.
+func (f *Filter) keeps(pid, tid uint32) bool {
 	anyThread := len(f.PIDs)+len(f.TIDs) == 0
-	return (anyThread || slices.Contains(f.PIDs, pid) || slices.Contains(f.TIDs, tid)) &&
-		f.keepsCPU(int(cpu))
+	return anyThread || slices.Contains(f.PIDs, pid) || slices.Contains(f.TIDs, tid)
 }
-
-// count returns how many of the CPUs count.
-func (f *Filter) count(cpus []int) (n int) {
-	for _, cpu := range cpus {
-		if f.keepsCPU(cpu) {
-			n++
-		}
-	}
-	return n
-}
-
-func (f *Filter) keepsCPU(cpu int) bool { return len(f.CPUs) == 0 || slices.Contains(f.CPUs, cpu) }
 
 type session struct {
 	options  Options
@@ -153,7 +141,7 @@ func (s *session) name(ctx context.Context, m *kernelstack.Message) {
 		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
-		Event: s.event, Frequency: s.options.Frequency, CPUs: s.options.Filter.count(m.CPUs), Missing: s.missing(),
+		Event: s.event, Frequency: s.options.Frequency, CPUs: len(m.CPUs), Missing: s.missing(),
 	})
 }
 
