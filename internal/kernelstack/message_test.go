@@ -129,24 +129,24 @@ func TestThreads(t *testing.T) {
 	threads := newThreads(procfs)
 	note := func(r perfring.Record) { threads.note(&r) }
 
-	assert.Equal(t, "from before", threads.name(7))
-	assert.Empty(t, threads.name(8), "it has exited")
+	assert.Equal(t, "from before", threads.name(7, 0))
+	assert.Empty(t, threads.name(8, 0), "it has exited")
 	for _, number := range []uint32{0, perfring.NoTask} {
 		note(perfring.Record{Type: perfring.TypeComm, TID: number, Comm: "curl"})
-		assert.Empty(t, threads.name(number), "the record is of one of many")
+		assert.Empty(t, threads.name(number, 0), "the record is of one of many")
 	}
 	note(perfring.Record{Type: perfring.TypeComm, TID: 7, Comm: "new name"})
-	assert.Equal(t, "new name", threads.name(7))
+	assert.Equal(t, "new name", threads.name(7, 0))
 	note(perfring.Record{Type: perfring.TypeFork, TID: 9, Parent: 7})
-	assert.Equal(t, "new name", threads.name(9), "as its parent")
+	assert.Equal(t, "new name", threads.name(9, 0), "as its parent")
 	note(perfring.Record{Type: perfring.TypeExit, TID: 9})
-	assert.Equal(t, "new name", threads.name(9), "it still runs")
+	assert.Equal(t, "new name", threads.name(9, 0), "it still runs")
 	threads.forgetExited()
 	assert.NotContains(t, threads.names, uint32(9))
 
 	// Thread 7 has gone without a record of that, and its number is used anew.
 	note(perfring.Record{Type: perfring.TypeFork, TID: 7, Parent: 100})
-	assert.Equal(t, "from before", threads.name(7), "is read again")
+	assert.Equal(t, "from before", threads.name(7, 0), "is read again")
 
 	for i := range uint32(3 * maxThreads) {
 		note(perfring.Record{Type: perfring.TypeComm, TID: i, Comm: "x"})

@@ -191,6 +191,7 @@ func (s *session) finish(ctx context.Context) {
 func (s *session) add(ctx context.Context, b perfring.Batch) {
 	_, offset, _ := perfring.Monotonic.UnixOffset()
 	s.counts.Lost += b.Lost
+	s.threads.begin(&b)
 	for i := range b.Records {
 		r := &b.Records[i]
 		switch r.Type {
@@ -218,7 +219,7 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	}
 	name := ""
 	if len(s.CPUs) == 0 {
-		name = s.threads.name(r.TID)
+		name = s.threads.name(r.TID, r.Time)
 	}
 	s.message.add(r, uint64(unixNano), name)
 }

@@ -17,6 +17,8 @@ type threads struct {
 	procfs string
 	names  map[uint32]string // by thread id; empty if it cannot be found out
 	exited []uint32
+	coming map[uint32]int // by thread id: the records of a new name that are not noted yet
+	since  int64          // when no record was lost any more
 }
 
 // maxThreads bounds the names that are kept, should records of exits be lost. It
@@ -24,16 +26,40 @@ type threads struct {
 const maxThreads = 1 << 16
 
 func newThreads(procfs string) *threads {
-	return &threads{procfs: procfs, names: make(map[uint32]string)}
+	return &threads{procfs: procfs, names: make(map[uint32]string), coming: make(map[uint32]int)}
 }
 
 // hasNumber reports whether a number tells a process or thread from others. 0 stands for the
 // idle task of each CPU and for all tasks of PID namespaces that are not visible here.
 func hasNumber(id uint32) bool { return id != 0 && id != perfring.NoTask }
 
-// note takes what a record says of a thread.
+// begin prepares for the records of a batch. After a loss, threads may have other names.
+func (t *threads) begin(b *perfring.Batch) {
+	if b.Lost > 0 || len(b.Blind) > 0 {
+		clear(t.names)
+	}
+	for _, blind := range b.Blind {
+		t.since = max(t.since, blind.To)
+	}
+	clear(t.coming)
+	for i := range b.Records {
+		if r := &b.Records[i]; isNaming(r) {
+			t.coming[r.TID]++
+		}
+	}
+}
+
+// isNaming reports whether a record tells of a new name, or of a new thread of that number.
+func isNaming(r *perfring.Record) bool {
+	return r.Type == perfring.TypeComm || r.Type == perfring.TypeFork
+}
+
+// note takes what a record says of a thread. Each record of a batch is noted, in their order.
 func (t *threads) note(r *perfring.Record) {
-	if !hasNumber(r.TID) {
+	if isNaming(r) {
+		t.coming[r.TID]--
+	}
+	if !hasNumber(r.TID) || isNaming(r) && r.Time < t.since {
 		return
 	}
 	switch r.Type {
@@ -57,10 +83,14 @@ func (t *threads) set(tid uint32, name string) {
 	t.names[tid] = name
 }
 
-// name returns a thread's name, empty if it cannot be found out.
-func (t *threads) name(tid uint32) string {
+// name returns the name that a thread had, empty if it cannot be found out. /proc has the name
+// of now: it is not read if a later record has another.
+func (t *threads) name(tid uint32, at int64) string {
+	if at < t.since {
+		return ""
+	}
 	name, ok := t.names[tid]
-	if !ok && hasNumber(tid) {
+	if !ok && hasNumber(tid) && t.coming[tid] <= 0 {
 		name = t.read(tid)
 		t.set(tid, name)
 	}
