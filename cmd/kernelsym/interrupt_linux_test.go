@@ -3,11 +3,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,6 +28,7 @@ func TestInterruptedBeforeAnAnswer(t *testing.T) {
 	cancel(interrupt)
 	for _, line := range []string{
 		"doctor", "doctor --bundle -", "list", "list vmlinux", "lookup schedule", "lookup 0xffffffff81000000", "annotate",
+		"top", "top --duration 1h", "top --bpf -o json",
 	} {
 		cmd := newCommand()
 		var out bytes.Buffer
@@ -33,4 +38,34 @@ func TestInterruptedBeforeAnAnswer(t *testing.T) {
 		require.ErrorIs(t, runCommand(ctx, cmd, strings.Fields(line)), interrupt, line)
 		assert.Empty(t, out.String(), line)
 	}
+}
+
+// TestSecondInterruptKills: a command that waits for its input does not see the first one.
+func TestSecondInterruptKills(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedAddresses(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := tool(ctx, "annotate")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = io.WriteString(in, "ready\n")
+	require.NoError(t, err)
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for err = nil; err == nil; {
+		_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
+		select {
+		case err = <-ended:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok)
+	assert.Equal(t, syscall.SIGINT, status.Signal(), "%v", err)
 }

@@ -17,6 +17,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt kills
 	err := runCommand(ctx, newCommand(), os.Args[1:])
 	var status statusError
 	switch {

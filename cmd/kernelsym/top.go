@@ -128,6 +128,7 @@ const refreshes = 5
 func (t *top) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills
 	in, out := terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
 	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil {
 		return t.printOnce(ctx, cmd)
@@ -169,12 +170,15 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 		defer counting.Close()
 		view = programs
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.duration)
-	defer cancel()
+	t.options.Duration = t.duration
 	var bad error
-	err := live.Run(ctx, t.options, func(b *live.Batch) { bad = errors.Join(bad, view.Add(b)) })
+	sampled := false
+	err := live.Run(ctx, t.options, func(b *live.Batch) { sampled, bad = true, errors.Join(bad, view.Add(b)) })
 	if err = errors.Join(err, bad); err != nil {
 		return err
+	}
+	if !sampled {
+		return context.Cause(ctx)
 	}
 	if t.output == outputJSON {
 		return topview.EncodeJSON(cmd.OutOrStdout(), view.JSON(t.count))

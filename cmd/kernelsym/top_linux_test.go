@@ -204,16 +204,25 @@ func TestTopWithoutAKeyboard(t *testing.T) {
 func TestTopThatIsInterrupted(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
-	cmd := tool(t.Context(), "top", "--duration", "1h", "-o", "json")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	require.NoError(t, cmd.Start())
-	waitForRings(t, cmd.Process.Pid)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait())
-	var j hot.JSON
-	require.NoError(t, json.Unmarshal(out.Bytes(), &j), out.String())
-	assert.Positive(t, j.Samples.Possible)
+	for wait := time.Second; ; wait *= 2 {
+		cmd := tool(t.Context(), "top", "--duration", "1h", "-o", "json")
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		require.NoError(t, cmd.Start())
+		waitForRings(t, cmd.Process.Pid) // or those that tell of new symbols
+		time.Sleep(wait)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		err := cmd.Wait()
+		if err != nil && out.Len() == 0 && wait < time.Minute {
+			t.Log("again: it had not begun to sample")
+			continue
+		}
+		require.NoError(t, err)
+		var j hot.JSON
+		require.NoError(t, json.Unmarshal(out.Bytes(), &j), out.String())
+		assert.Positive(t, j.Samples.Possible)
+		return
+	}
 }
 
 // TestTopOfTheWrongProcess: an id that does not stand for one process of this PID namespace is refused.

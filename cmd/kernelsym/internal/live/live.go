@@ -28,6 +28,7 @@ type Options struct {
 	Frequency     int    // samples a second on each CPU
 	Interval      time.Duration
 	First         time.Duration // the interval of the first batch, 0 for Interval
+	Duration      time.Duration // for how long to sample, 0 for until the context is done
 	Filter        Filter
 }
 
@@ -61,12 +62,13 @@ func (b *Batch) Possible() float64 {
 // they were taken.
 var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
-// readyWithin is how long the first batch waits for names at most. That takes some ten
+// readyWithin is how long sampling waits for names at most. That takes some ten
 // milliseconds, on a busy machine seconds; without them, there would be nothing to show.
 const readyWithin = 30 * time.Second
 
-// Run samples until ctx is done and calls visit with each batch; then it returns nil. It
-// starts no goroutine that outlives it.
+// Run samples for the duration, or until ctx is done, and calls visit with each batch; then it
+// returns nil. Before, it waits for names: if ctx is done meanwhile, there is no batch. It starts
+// no goroutine that outlives it.
 func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	s := session{
 		options:  o,
@@ -78,6 +80,14 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	//nolint:contextcheck // the last batch gets names after ctx is done
 	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
 	defer s.cache.Stop() //nolint:contextcheck // likewise
+	if !s.waitReady(ctx) {
+		return nil
+	}
+	if o.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Duration)
+		defer cancel()
+	}
 	sampler := kernelstack.Sampler{
 		Options: o.sampling(),
 		First:   o.First,
@@ -123,17 +133,18 @@ type session struct {
 	rewriter *rewrite.Rewriter
 	visit    func(*Batch)
 	event    string
-	ready    bool // the cache has been waited for
+}
+
+// waitReady waits for the names of what is to be sampled. It reports false if ctx is done.
+func (s *session) waitReady(ctx context.Context) bool {
+	wait, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	s.cache.WaitReady(wait)
+	return ctx.Err() == nil
 }
 
 // name puts names on a message and passes it on.
-func (s *session) name(ctx context.Context, m *kernelstack.Message) {
-	if !s.ready {
-		s.ready = true
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
-		s.cache.WaitReady(ctx) // also if it ends already: what was sampled is to have names
-		cancel()
-	}
+func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	known := rewrite.Known{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()
 	result := s.rewriter.Rewrite(m.Profiles, known)

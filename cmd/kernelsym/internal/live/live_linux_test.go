@@ -110,6 +110,24 @@ func TestBatch(t *testing.T) {
 	})
 }
 
+// TestInterruptedBeforeSampling: it does not wait for names then.
+func TestInterruptedBeforeSampling(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, Run(ctx, options(), func(*Batch) { t.Error("a batch") }))
+}
+
+// TestDuration: it is the time of the samples.
+func TestDuration(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedPerf(t)
+	o := options()
+	o.Duration = 700 * time.Millisecond
+	sampled := time.Duration(0)
+	require.NoError(t, Run(t.Context(), o, func(b *Batch) { sampled += b.End.Sub(b.Start) }))
+	assert.GreaterOrEqual(t, sampled, o.Duration-100*time.Millisecond)
+}
+
 // TestCPUsWithoutSysfs: how many CPUs are sampled is known also there.
 func TestCPUsWithoutSysfs(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
