@@ -135,7 +135,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 func TestWrongType(t *testing.T) {
 	_, err := load(map[string]any{"modules": map[string]any{"enabled": "maybe"}})
 	require.ErrorContains(t, err, "modules.enabled")
-	assert.ErrorContains(t, err, "bool")
+	require.ErrorContains(t, err, "bool")
 	assert.NotContains(t, err.Error(), "accepted keys")
 }
 
