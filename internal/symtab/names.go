@@ -120,30 +120,33 @@ func (c *nameCache) init(symbols int) {
 	c.slots = make([]atomic.Pointer[Name], size)
 }
 
-// cacheWays is the number of slots that a name can be in.
-const cacheWays = 2
+// cacheWays is the number of slots that a name can be in, a power of two.
+const cacheWays = 4
 
-// set returns the slots in which the name of symbol i can be.
-func (c *nameCache) set(i uint32) []atomic.Pointer[Name] {
-	at := int(i) * cacheWays & (len(c.slots) - 1)
-	return c.slots[at : at+cacheWays]
+// slot returns one of the slots in which the name of symbol i can be.
+func (c *nameCache) slot(i, way uint32) *atomic.Pointer[Name] {
+	return &c.slots[(i^way)&uint32(len(c.slots)-1)]
 }
 
 func (c *nameCache) get(i uint32) *Name {
-	set := c.set(i)
-	for way := range set {
-		if name := set[way].Load(); name != nil && name.number == i {
+	for way := range uint32(cacheWays) {
+		if name := c.slot(i, way).Load(); name != nil && name.number == i {
 			return name
 		}
 	}
 	return nil
 }
 
-// put stores a name, in place of the one that was stored before the last one.
+// put stores a name where there is room, or in its first slot. To replace the oldest instead
+// would be worse: messages ask for much the same names in the same order, and the oldest is
+// the next that is asked for.
 func (c *nameCache) put(name *Name) {
-	set := c.set(name.number)
-	set[1].Store(set[0].Load())
-	set[0].Store(name)
+	for way := range uint32(cacheWays) {
+		if c.slot(name.number, way).CompareAndSwap(nil, name) {
+			return
+		}
+	}
+	c.slot(name.number, 0).Store(name)
 }
 
 // demangled returns the readable form of a Rust symbol, any other unchanged.

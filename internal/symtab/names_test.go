@@ -4,6 +4,8 @@ package symtab
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,11 +53,33 @@ func TestNameIsShared(t *testing.T) {
 }
 
 func TestNameCacheIsBounded(t *testing.T) {
-	for symbols, want := range map[int]int{0: 2, 1: 2, 32: 4, 1000: 128, 60_000: 8192, 1 << 24: maxCached} {
+	for symbols, want := range map[int]int{0: 4, 1: 4, 32: 4, 64: 8, 1000: 128, 60_000: 8192, 1 << 24: maxCached} {
 		var c nameCache
 		c.init(symbols)
 		assert.Len(t, c.slots, want, "%d symbols", symbols)
 	}
+}
+
+// TestNamesOfMessagesAreKept asks for the same 6,000 of 60,000 names again and again, in order, as
+// messages do.
+func TestNamesOfMessagesAreKept(t *testing.T) {
+	const symbols, asked = 60_000, 6_000
+	var c nameCache
+	c.init(symbols)
+	numbers := rand.New(rand.NewPCG(1, 2)).Perm(symbols)[:asked]
+	slices.Sort(numbers)
+	found := 0
+	for range 5 {
+		found = 0
+		for _, i := range numbers {
+			if c.get(uint32(i)) != nil {
+				found++
+			} else {
+				c.put(&Name{number: uint32(i)})
+			}
+		}
+	}
+	assert.Greater(t, found, asked*4/5)
 }
 
 // TestNamesOfManyReaders has more symbols than the cache has room for, and reads
