@@ -142,13 +142,14 @@ func (d *describer) nameOf(id, function uint32) (string, error) {
 	return name, nil
 }
 
-// linesOf returns the source lines of a function, nil if there are none.
+// linesOf returns the source lines of a function, nil if there are none. The kernel takes file
+// names of any bytes.
 func linesOf(p *bpf.Program, function *bpf.Function, types *btf.BTF) *symtab.Lines {
 	var b symtab.LinesBuilder
 	for i := range p.Lines {
 		l := &p.Lines[i]
 		if offset := l.Addr - function.Addr; offset < uint64(function.Len) {
-			b.Add(uint32(offset), l.LineCol, types.String(l.File))
+			b.Add(uint32(offset), l.LineCol, strings.ToValidUTF8(types.String(l.File), "\uFFFD"))
 		}
 	}
 	return b.Build()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
@@ -76,11 +77,13 @@ func (t *threads) note(r *perfring.Record) {
 	}
 }
 
+// set keeps a thread's name, as text: what it holds is any bytes, and the kernel cuts long ones in
+// the middle of a character. Receivers refuse messages with strings that are not UTF-8.
 func (t *threads) set(tid uint32, name string) {
 	if len(t.names) >= maxThreads {
 		clear(t.names)
 	}
-	t.names[tid] = name
+	t.names[tid] = strings.ToValidUTF8(name, "\uFFFD")
 }
 
 // name returns the name that a thread had, empty if it cannot be found out. /proc has the name
@@ -89,12 +92,10 @@ func (t *threads) name(tid uint32, at int64) string {
 	if at < t.since {
 		return ""
 	}
-	name, ok := t.names[tid]
-	if !ok && hasNumber(tid) && t.coming[tid] <= 0 {
-		name = t.read(tid)
-		t.set(tid, name)
+	if _, ok := t.names[tid]; !ok && hasNumber(tid) && t.coming[tid] <= 0 {
+		t.set(tid, t.read(tid))
 	}
-	return name
+	return t.names[tid]
 }
 
 func (t *threads) read(tid uint32) string {

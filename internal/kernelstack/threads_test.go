@@ -60,6 +60,18 @@ func TestNameOfANumberUsedAnew(t *testing.T) {
 	assert.Equal(t, []string{"", "new"}, threadNames(s))
 }
 
+// TestNameThatIsNotUTF8: the kernel cuts names, also in the middle of a character.
+func TestNameThatIsNotUTF8(t *testing.T) {
+	name := "RenderThread-Göttingen"[:15]
+	s, setName := nameSession(t)
+	setName(name)
+	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{sampleAt(1)}})
+	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
+		{Type: perfring.TypeComm, Time: 2, PID: 11, TID: 11, Comm: "\xff\xffsh"}, sampleAt(3),
+	}})
+	assert.Equal(t, []string{"RenderThread-G\uFFFD", "\uFFFDsh"}, threadNames(s))
+}
+
 // TestNamesAfterALoss: the record of a new name may be among those that were lost. Until the loss
 // is over, /proc does not tell either: the name there may be newer than the sample.
 func TestNamesAfterALoss(t *testing.T) {
