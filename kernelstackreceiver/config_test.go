@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 		"frequency is 0: it must be an integer from 1 to 100000":       {"frequency": 0},
 		"frequency is 100001: it must be an integer from 1 to 100000":  {"frequency": 100001},
 		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
-		"interval: 5 needs a unit, such as 5s":                         {"interval": 5},
+		"interval is 5: it needs a unit, such as 5s":                   {"interval": 5},
 		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
 		"buffer is 4095: it must be an integer of at least 4096":       {"buffer": 4095},
 		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},

@@ -15,10 +15,11 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// Unmarshal reads config, a pointer to a struct, from conf. It refuses durations without a unit,
-// keys that do not exist, and values that the JSON schema of the struct does not accept.
+// Unmarshal reads config, a pointer to a struct, from conf. It refuses values that would be
+// read as something else than is written, keys that do not exist, and values that the JSON schema of
+// the struct does not accept.
 func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
-	if err := errors.Join(checkUnits("", conf, reflect.ValueOf(config).Elem())...); err != nil {
+	if err := errors.Join(checkWritten("", conf, reflect.ValueOf(config).Elem())...); err != nil {
 		return err
 	}
 	if err := conf.Unmarshal(config); err != nil {

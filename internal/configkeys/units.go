@@ -4,6 +4,7 @@ package configkeys
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -12,31 +13,46 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// checkUnits returns an error for each duration that is a number without a unit, also in sections
-// of other packages. It would be read as nanoseconds. 0 needs none. So it does for each size, a text
-// that has a unit by default. The struct has its defaults.
-func checkUnits(prefix string, conf *confmap.Conf, config reflect.Value) (errs []error) {
+// checkWritten returns an error for each value that would be read as something else than is written,
+// also in sections of other packages. The struct has its defaults.
+func checkWritten(prefix string, conf *confmap.Conf, config reflect.Value) (errs []error) {
 	for i := range config.NumField() {
 		key, options, tagged := strings.Cut(config.Type().Field(i).Tag.Get("mapstructure"), ",")
 		key = prefix + key
 		switch field := optional(config.Field(i)); {
-		case field.Kind() == reflect.String && isSize(field.String()):
-			if n, ok := conf.Get(key).(int); ok {
-				errs = append(errs, fmt.Errorf("%s: %d needs a unit, such as %s", key, n, field.String()))
-			}
-		case field.Type() == reflect.TypeFor[time.Duration]():
-			value := fmt.Sprint(conf.Get(key))
-			if n, err := strconv.ParseFloat(value, 64); err == nil && n != 0 {
-				errs = append(errs, fmt.Errorf("%s: %s needs a unit, such as %s%s", key, value, value, unitOf(time.Duration(field.Int()))))
-			}
 		case field.Kind() != reflect.Struct:
+			if err := checkValue(conf.Get(key), field); err != nil && conf.IsSet(key) {
+				errs = append(errs, fmt.Errorf("%s %w", key, err))
+			}
 		case tagged && strings.Contains(options, "squash"):
-			errs = append(errs, checkUnits(prefix, conf, field)...)
+			errs = append(errs, checkWritten(prefix, conf, field)...)
 		case key != prefix:
-			errs = append(errs, checkUnits(key+"::", conf, field)...)
+			errs = append(errs, checkWritten(key+"::", conf, field)...)
 		}
 	}
 	return errs
+}
+
+// checkValue returns an error for a duration that is a number without a unit, which would be read
+// as nanoseconds (0 needs none), and for a size, a text that has a unit by default; for an empty
+// value, which would be read as false, 0 or an empty text where the default is another; and for a
+// fraction, of which only the integer would be read.
+func checkValue(value any, byDefault reflect.Value) error {
+	isDuration := byDefault.Type() == reflect.TypeFor[time.Duration]()
+	text := fmt.Sprint(value)
+	n, err := strconv.ParseFloat(text, 64)
+	_, isInt := value.(int)
+	switch {
+	case value == nil && !byDefault.IsZero():
+		return fmt.Errorf("is empty: give it a value, or leave the key out for its default, %v", byDefault.Interface())
+	case byDefault.Kind() == reflect.String && isSize(byDefault.String()) && isInt:
+		return fmt.Errorf("is %s: it needs a unit, such as %s", text, byDefault.String())
+	case isDuration && err == nil && n != 0:
+		return fmt.Errorf("is %s: it needs a unit, such as %s%s", text, text, unitOf(time.Duration(byDefault.Int())))
+	case byDefault.CanInt() && !isDuration && err == nil && n != math.Trunc(n):
+		return fmt.Errorf("is %s: it must be an integer", text)
+	}
+	return nil
 }
 
 // isSize reports whether a default is a size of memory or disk space.
