@@ -155,7 +155,7 @@ func (s *Snapshot) choose(addr uint64, during Interval) (Hit, choice) {
 		if found := t.root.at(addr); found != nil {
 			c.alone = c.alone.and(found.overlapping(c.wide, func(m *Image) bool {
 				c.add(t, m)
-				return !c.several || c.long && c.seen <= few
+				return c.isOpen()
 			}))
 		}
 	}
@@ -184,6 +184,7 @@ type choice struct {
 	lifetime     Interval // for which the image certainly was there
 	several      bool
 	long         bool // image was announced longer than it is, so others come first
+	broken       bool // none of several lifetimes holds the interval, nor will one that comes later
 	seen         int
 }
 
@@ -199,7 +200,7 @@ func (c *choice) add(t *Table, m *Image) {
 	c.seen++
 	switch {
 	case c.image == nil, c.long && !long:
-		c.image, c.table, c.lifetime, c.several, c.long = m, t, lifetime, false, long
+		c.image, c.table, c.lifetime, c.several, c.long, c.broken = m, t, lifetime, false, long, false
 	case long && !c.long:
 	case !sameAnswer(c.image, m):
 		c.several = true
@@ -207,7 +208,19 @@ func (c *choice) add(t *Table, m *Image) {
 		c.lifetime = c.lifetime.Hull(lifetime)
 	case !c.lifetime.Holds(c.during): // there is a gap between the two
 		c.image, c.table, c.lifetime = m, t, lifetime
+		c.broken = lifetime.From > c.during.From
 	}
+}
+
+// isOpen reports whether a later image may matter, or few have been looked at.
+func (c *choice) isOpen() bool {
+	switch {
+	case c.several:
+		return c.long && c.seen <= few
+	case c.broken:
+		return c.seen <= few // one may be of other code
+	}
+	return true
 }
 
 // settle returns the image that had the address for all of the interval, or why none is
@@ -265,7 +278,7 @@ func (s *Snapshot) Named(name string, during Interval) (m *Image, reason Reason)
 	c := choice{during: during, wide: during.Widened(guard)}
 	for _, t := range s.Tables() {
 		for _, m := range t.texts.byName[name] {
-			if m.Lifetime.Overlaps(c.wide) {
+			if m.Lifetime.Overlaps(c.wide) && c.isOpen() {
 				c.add(t, m)
 			}
 		}

@@ -220,3 +220,20 @@ func TestLookUpsOfReusedAddresses(t *testing.T) {
 		assert.Equal(t, origin == OriginTrampoline, s.MayBeLong(0x1800, 0x1801, once))
 	}
 }
+
+// TestLookUpsOfCodeThatIsLoadedAgain: the same where all of them are of one name, none of which was
+// there for all of that time.
+func TestLookUpsOfCodeThatIsLoadedAgain(t *testing.T) {
+	const many, each = 1000, int64(time.Second)
+	h := NewHistory(Limits{TTL: time.Hour, MaxEntries: many})
+	for i := range int64(many) {
+		h.Load(NewFunction(OriginTrampoline, "again", 0x1000, 0x1000, i*each))
+		h.Unload(h.At(0x1000), i*each+each/2)
+	}
+	h.SetCertain(Forever)
+	s := NewSnapshot(h.Table())
+	hit, c := s.choose(0x1800, Interval{From: each / 4, To: many * each})
+	assert.Equal(t, ReasonUnresolved, hit.Reason)
+	assert.LessOrEqual(t, c.seen, few+1)
+	assert.Equal(t, "again", s.At(0x1800, Interval{From: 500*each + 1, To: 500*each + each/4}).Symbol.Name().Name)
+}
