@@ -68,7 +68,6 @@ func (t *stringTable) internHashed(d *dictionary, s string, hash uint64) (at int
 	x := &t.index
 	if !x.built {
 		n := d.strings.Len()
-		t.own = int32(n)
 		x.reset(n + n/4)
 		for i := range n {
 			entry := d.strings.At(i)

@@ -137,16 +137,24 @@ func (t *functions) intern(m *message, name *symtab.Name, file string) int32 {
 
 // internText is intern for a function whose hashes are known.
 func (t *functions) internText(m *message, text *functionText) int32 {
-	d, name, file := &m.dictionary, text.name, text.file
-	var key functionKey
+	return t.internFrom(m, functionKey{}, text)
+}
+
+// internFrom is internText for a function of which some is known: the names that it has, and where
+// it starts.
+func (t *functions) internFrom(m *message, key functionKey, text *functionText) int32 {
+	d, name := &m.dictionary, text.name
 	var fresh, freshSystem, freshFile bool
-	key.name, fresh = m.strs.internHashed(d, name.Name, text.nameHash)
-	key.system = key.name
-	if name.System != name.Name {
+	if key.name == 0 {
+		key.name, fresh = m.strs.internHashed(d, name.Name, text.nameHash)
+	}
+	if key.system == 0 && name.System == name.Name {
+		key.system = key.name
+	} else if key.system == 0 {
 		key.system, freshSystem = m.strs.intern(d, name.System)
 	}
-	if file != "" || d.str(0) != "" { // contract 1.6: 0 may not mean none
-		key.file, freshFile = m.strs.internHashed(d, file, text.fileHash)
+	if key.file = 0; text.file != "" || d.str(0) != "" { // contract 1.6: 0 may not mean none
+		key.file, freshFile = m.strs.internHashed(d, text.file, text.fileHash)
 	}
 	hash := key.hash()
 	if !fresh && !freshSystem && !freshFile { // else no function can have it
@@ -162,6 +170,7 @@ func (t *functions) internText(m *message, text *functionText) int32 {
 	f.SetNameStrindex(key.name)
 	f.SetSystemNameStrindex(key.system)
 	f.SetFilenameStrindex(key.file)
+	f.SetStartLine(key.startLine)
 	if !t.appended.built {
 		t.appended.resetAgain()
 	}

@@ -19,6 +19,7 @@ type message struct {
 
 func (m *message) begin(pd pprofile.Profiles) {
 	m.dictionary = newDictionary(pd)
+	m.strs.own = int32(m.strings.Len())
 	m.maps.hasNone = m.mappings.Len() == 0 || isEmpty(m.mappings.At(0))
 }
 

@@ -239,6 +239,7 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 		{name: "ours", in: Line{Name: "last", System: "last"}, want: last},
 		{name: "without system name", in: Line{Name: "last"}, want: last},
 		{name: "with a file", in: Line{Name: "last", File: "somewhere.c"}, want: last},
+		{name: "with a start line", in: Line{Name: "last", Start: 61}, want: Line{Name: "last", System: "last", Start: 61, File: "last.c", Line: 70}},
 		{name: "with a number", in: Line{Name: "last", Line: 1}, want: Line{Name: "last", Line: 1}},
 		{name: "another", in: Line{Name: "first"}, want: Line{Name: "first"}, all: last},
 		{name: "mapping kept", in: Line{Name: "last"}, want: last, mapping: perf, moved: perf},

@@ -105,10 +105,15 @@ func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
 		w.setLines(loc, w.oneLine(w.functionOf(a)))
 	} else {
 		name := a.image.Lookup(a.looked).Name()
-		taken := !f.named || !w.hasName(loc, name) || w.hasMore(loc, a)
-		if taken {
+		taken := true
+		switch {
+		case !f.named || !w.hasName(loc, name):
 			w.setLines(loc, w.linesOf(a, name))
-		} // else the lines that it came with know more
+		case w.hasMore(loc, a):
+			w.setLines(loc, w.aroundNamed(loc, a.line))
+		default: // the lines that it came with know more
+			taken = false
+		}
 		w.countPack(a, taken)
 		folded = name.Folded
 	}

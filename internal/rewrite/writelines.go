@@ -47,11 +47,29 @@ func (w *writer) ofChain(number int32) []line {
 
 // appendChain appends the lines of a chain.
 func (w *writer) appendChain(to []line, number int32) []line {
-	for _, l := range w.packs.memory.chains.at(number) {
-		to = append(to, line{function: w.packs.memory.functions.intern(w.m, l.function), number: l.number})
-	}
+	to = w.appendLines(to, w.packs.memory.chains.at(number))
 	to[len(to)-1].last = true
 	return to
+}
+
+func (w *writer) appendLines(to []line, from []packLine) []line {
+	for _, l := range from {
+		to = append(to, line{function: w.packs.memory.functions.intern(w.m, l.function), number: l.number})
+	}
+	return to
+}
+
+// aroundNamed returns the lines of a chain whose outermost function a location came with, in its
+// only line. That gains its file, and keeps what it has.
+func (w *writer) aroundNamed(loc pprofile.Location, number int32) []line {
+	memory := &w.packs.memory
+	chain := memory.chains.at(number)
+	outer := chain[len(chain)-1]
+	w.lines = w.appendLines(w.lines[:0], chain[:len(chain)-1])
+	has := keyOf(w.m.functions.At(int(loc.Lines().At(0).FunctionIndex())))
+	function := w.m.funcs.internFrom(w.m, has, &memory.functions.known[outer.function].functionText)
+	w.lines = append(w.lines, line{function: function, number: outer.number, last: true})
+	return w.lines
 }
 
 // keepChain keeps the lines of a chain until they are written, and returns their position.
@@ -131,7 +149,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) {
 	if !gains {
 		return
 	}
-	w.setLines(loc, w.ofChain(a.line))
+	w.setLines(loc, w.aroundNamed(loc, a.line))
 	if !untrue {
 		return
 	}

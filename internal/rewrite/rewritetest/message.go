@@ -34,6 +34,7 @@ type Mapping struct {
 type Line struct {
 	Name, System, File string
 	Line, Column       int64
+	Start              int64 // the first line of the function
 }
 
 // Attribute keys that have fields of their own.
@@ -129,6 +130,7 @@ func (m *Message) function(l Line) int32 {
 	f := pprofile.NewFunction()
 	f.SetNameStrindex(m.string(l.Name))
 	f.SetSystemNameStrindex(m.string(l.System))
+	f.SetStartLine(l.Start)
 	f.SetFilenameStrindex(m.string(l.File))
 	return index(pprofile.SetFunction(m.dict.FunctionTable(), f))
 }
@@ -219,7 +221,7 @@ func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 	for _, l := range loc.Lines().All() {
 		fn := entry(dict.FunctionTable(), l.FunctionIndex(), pprofile.NewFunction)
 		f.Lines = append(f.Lines, Line{
-			Name: str(fn.NameStrindex()), System: str(fn.SystemNameStrindex()),
+			Name: str(fn.NameStrindex()), System: str(fn.SystemNameStrindex()), Start: fn.StartLine(),
 			File: str(fn.FilenameStrindex()), Line: l.Line(), Column: l.Column(),
 		})
 	}
