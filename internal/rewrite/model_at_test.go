@@ -16,6 +16,7 @@ type modelHit struct {
 	image  *modelImage
 	symbol *modelSymbol
 	reason symtab.Reason
+	had    bool // an image had the address at about that time
 }
 
 // at answers section 5.4 of the contract by going through the list of what was recorded.
@@ -36,7 +37,7 @@ func (w *world) at(addr uint64, q symtab.Interval) modelHit {
 	}
 	m, reason := w.choose(near, q)
 	if m == nil {
-		return modelHit{reason: reason}
+		return modelHit{reason: reason, had: len(near) > 0}
 	}
 	return modelHit{image: m, symbol: m.symbol(addr)}
 }

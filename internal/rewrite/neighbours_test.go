@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -151,4 +152,29 @@ func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"", "target"}, {"", ""}, {"", "target"}}, stackNames(got))
 	assert.Equal(t, 1, counts[OutcomeUnobserved][symtab.OriginKernel])
+}
+
+// TestContract_2_3_FirstByteBehindCodeThatWent: the same where code was before the function for a part
+// of the time, or went at about that time: the frame may be a caller in it.
+func TestContract_2_3_FirstByteBehindCodeThatWent(t *testing.T) {
+	const went = nowBoot - 5_000*ms
+	functions := symtab.NewHistory(remember)
+	before := loadAt(functions, "before", slot, 0x100, nowBoot-20_000*ms)
+	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
+	functions.Unload(before, went)
+	newMessage := func() *rewritetest.Message {
+		return rewritetest.NewMessage().Profile(nil, "").
+			Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
+	}
+	for at, want := range map[int64]string{went - 10*ms: "before", went - ms: "before", went + ms: "", went + 10*ms: "target"} {
+		m := newMessage()
+		timed(m, at)
+		got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+		assert.Equal(t, [][]string{{"", want}}, stackNames(got), "%d ms after it went", (at-went)/ms)
+	}
+	m := newMessage() // without timestamps
+	profileOf(m, 0).SetTime(pcommon.Timestamp(unix(went - 1_000*ms)))
+	profileOf(m, 0).SetDurationNano(uint64(2_000 * ms))
+	got, _ := rewriteTimed(t, withHistory, m, knownAt(t, functions))
+	assert.Equal(t, [][]string{{"", ""}}, stackNames(got))
 }

@@ -218,9 +218,9 @@ type look struct {
 func (l *look) at(addr uint64) symtab.Hit {
 	if l.image != nil {
 		if !l.image.Contains(addr) {
-			return symtab.Hit{Reason: symtab.ReasonUnresolved}
+			return symtab.Hit{Reason: symtab.ReasonUnresolved, Whole: true}
 		}
-		return symtab.Hit{Image: l.image, Symbol: l.image.Lookup(addr)}
+		return symtab.Hit{Image: l.image, Symbol: l.image.Lookup(addr), Whole: true}
 	}
 	hit, span := l.snapshot.Around(addr, l.during)
 	l.span.From, l.span.To = max(l.span.From, span.From), min(l.span.To, span.To)
@@ -245,8 +245,8 @@ func (l *look) find(q question, ip uint64) (hit symtab.Hit, looked uint64) {
 		}
 	}
 	before := l.at(ip - 1)
-	if before.Symbol.Image == nil && before.Reason != symtab.ReasonAmbiguous && before.Reason != symtab.ReasonUnobserved {
-		// It may have been interrupted at the first byte of a function.
+	if before.Symbol.Image == nil && before.Whole && before.Reason != symtab.ReasonUnobserved {
+		// No code was there at any time. It may have been interrupted at the first byte of a function.
 		if own := l.at(ip); own.Symbol.Image != nil && own.Symbol.Start == ip {
 			return l.certain(own, q.how), ip
 		}
