@@ -57,16 +57,22 @@ func (s *images) name(m *symtab.Image, name string) {
 }
 
 // describeAs applies what the kernel says of a function to its image. From Linux 5.7 to 6.0,
-// records give all functions of a program the name of the main one. What a kernel has cut
-// off, at 128 bytes before 6.1, stays so, and what has no name.
+// records give all functions of a program the name of the main one.
 func (s *images) describeAs(there *symtab.Image, f function) {
-	const shortest = 127
-	m, was := there.Of(f.Program, f.Lines), there.Name()
-	if was != "" && was != f.Name() && (len(was) < shortest || !strings.HasPrefix(f.Name(), was)) {
+	m := there.Of(f.Program, f.Lines)
+	if !isNamedLike(there, f) {
 		m = m.Named(f.Name())
 	}
 	s.replace(there, m)
 	s.note(symcache.KindSymbols, 0)
+}
+
+// isNamedLike reports whether an image has the name of a function, or none. A kernel before 6.1 may
+// have cut it off, at 128 bytes.
+func isNamedLike(m *symtab.Image, f function) bool {
+	const shortest = 127
+	name := m.Name()
+	return name == "" || name == f.Name() || len(name) >= shortest && strings.HasPrefix(f.Name(), name)
 }
 
 // note counts a change that a record announced at an instant, which is 0 if none did.

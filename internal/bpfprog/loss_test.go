@@ -298,6 +298,7 @@ func TestALaterRun(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	r.Refresh()
 	ended := r.table.Certain()
+	r.lookForCPUs()
 	r.stop()
 	delete(all.loaded, goes.ID)
 	all.loaded[comes.ID] = comes

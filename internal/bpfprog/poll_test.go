@@ -75,6 +75,7 @@ func TestPollingAfterRecords(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	r.Refresh()
 	ended := r.table.Certain()
+	r.lookForCPUs()
 	r.stop()
 	r.open = func() (Recorder, error) { return nil, perfring.ErrMemory }
 	ctx, cancel := context.WithCancel(t.Context())

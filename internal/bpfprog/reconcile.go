@@ -4,7 +4,6 @@ package bpfprog
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -50,8 +49,8 @@ func (r *record) reconcile(l *listing) bool {
 	for _, f := range l.found {
 		r.found(f, l.began)
 	}
-	if about.From == math.MinInt64 { // the first list
-		r.history.Blind(symtab.Interval{From: math.MinInt64, To: l.walked})
+	if about.From < about.To { // what came unseen is known from the list on
+		r.history.Blind(symtab.Interval{From: about.From, To: max(about.To, l.walked)})
 	}
 	return true
 }
@@ -74,8 +73,13 @@ func (r *record) found(f function, began int64) {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded in the meantime
 	case there != nil && there.Origin == symtab.OriginBPF:
-		if there.Start == f.Start && there.End == f.End {
+		switch {
+		case there.Start != f.Start || there.End != f.End:
+		case isNamedLike(there, f):
 			r.describeAs(there, f)
+		default: // perhaps another, in the same place
+			r.end(there, f.Lifetime.From, 0)
+			r.load(f.Image, 0)
 		}
 	case f.unsure:
 		r.load(f.Named(""), 0)

@@ -81,6 +81,7 @@ func (r *record) advance(until int64) {
 // lose notes that records of an interval may be missing.
 func (r *record) lose(i symtab.Interval) {
 	r.history.Blind(i)
+	r.history.CutShort(i)
 	r.losses.add(i)
 	r.tasks.lost = max(r.tasks.lost, i.To)
 	r.advance(i.From)

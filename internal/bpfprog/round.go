@@ -16,6 +16,7 @@ type schedule struct {
 	listAt  time.Time // when programs may be listed again
 	relist  bool      // they are to be listed although no record was lost
 	kept    time.Time // when old images were evicted last, and CPUs looked for
+	looked  int64     // before the CPUs that have rings were looked for last, on the clock of records
 	hotplug bool      // a CPU came online or went offline
 	wake    func()    // ends waiting for records
 }
@@ -47,6 +48,7 @@ func (s *Source) cpusChanged() {
 // keepHouse evicts old images and looks for new CPUs, now and then.
 func (s *Source) keepHouse() error {
 	s.mu.Lock()
+	at := s.now()
 	hotplug, due := s.hotplug, time.Since(s.kept) >= housekeeping
 	s.hotplug = false
 	if due {
@@ -57,7 +59,15 @@ func (s *Source) keepHouse() error {
 	if !hotplug && !due {
 		return nil
 	}
-	return s.recorder.RefreshCPUs(hotplug)
+	if err := s.recorder.RefreshCPUs(hotplug); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.polls() {
+		s.looked = at
+	}
+	return nil
 }
 
 // publishResumed publishes what is known after a pause in which no record was lost, before

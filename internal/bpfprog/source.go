@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -225,7 +226,7 @@ func (s *Source) step(ctx context.Context) error {
 }
 
 // start begins to apply the records of a recorder, or to poll where it was refused. Records
-// of the time before are lost.
+// of the time before are lost, also those of a CPU that came online after the last look.
 func (s *Source) start(recorder Recorder, refused error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +234,10 @@ func (s *Source) start(recorder Recorder, refused error) {
 		recorder = &polling{now: s.now, last: s.now()}
 	}
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
-	s.lose(symtab.Interval{From: s.history.Certain(), To: s.now()})
+	s.lose(symtab.Interval{From: min(s.history.Certain(), s.looked), To: s.now()})
+	if s.looked = s.now(); refused != nil {
+		s.looked = math.MaxInt64
+	}
 	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, budget: s.tail.budget, wanted: s.trampolines && refused == nil}
 }
 

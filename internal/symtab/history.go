@@ -3,6 +3,7 @@
 package symtab
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -83,6 +84,32 @@ func (h *History) SetPartial(partial bool) { h.partial = partial }
 // begins with time is that before the source began.
 func (h *History) Blind(i Interval) {
 	h.blind = h.blind.with(i)
+}
+
+// CutShort ends the lifetimes that ended in an interval where that begins: it has become known only
+// now that images may have come or gone unseen in it, so what ended a lifetime may have been
+// about another image.
+func (h *History) CutShort(i Interval) {
+	later := h.gone[firstAfter(h.gone, i.From):]
+	changed := false
+	for k, m := range later {
+		to := max(i.From, m.Lifetime.From+1)
+		if m.Lifetime.From >= i.To || m.Lifetime.To <= to {
+			continue
+		}
+		by := m.Lived(Interval{From: m.Lifetime.From, To: to})
+		h.tree.change(m.Start, m.End, func(s *segment) {
+			if at := slices.Index(s.past, m); at >= 0 {
+				s.past = slices.Clone(s.past)
+				s.past[at] = by
+			}
+		})
+		h.putText(m, by)
+		later[k], changed = by, true
+	}
+	if changed {
+		slices.SortStableFunc(later, func(a, b *Image) int { return cmp.Compare(a.Lifetime.To, b.Lifetime.To) })
+	}
 }
 
 // Load records an image, which may be cut short; see At. Two

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bpfprog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// In these tests a CPU came online after the last look and has no ring yet. What happens on it
+// leaves no record until it is found, and all since that look is blind then (contract 5.2).
+
+// clockIs sets the clock of records, which are complete until then.
+func (r *rig) clockIs(at int64) {
+	clock := func() int64 { return at }
+	r.certain, r.now, r.lister.now = clock, clock, clock
+}
+
+// lookForCPUs has the source do so.
+func (r *rig) lookForCPUs() {
+	r.kept = time.Time{}
+	require.NoError(r.t, r.keepHouse())
+}
+
+// TestUnloadBeforeTheCPUIsFound: P is unloaded and R loaded in its place on that CPU, and R unloaded
+// on another.
+func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	all := newFakes(p)
+	r := newRig(t, all)
+	looked := now()
+	delete(all.loaded, 1)
+	r.clockIs(looked + 40*ms)
+	r.play(unloads(looked+30*ms, prog(2, 2, 0, 0x1000))...)
+	r.clockIs(looked + 60*ms)
+	r.miss(looked, looked+50*ms)
+	r.listNow()
+	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, symtab.Instant(looked-1)))
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(looked+20*ms)), "it can have been R")
+}
+
+// TestLoadBeforeTheCPUIsFound: the same, but R is unloaded unseen as well, before Q is loaded there.
+func TestLoadBeforeTheCPUIsFound(t *testing.T) {
+	p, q := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x1000)
+	all := newFakes(p)
+	r := newRig(t, all)
+	looked := now()
+	r.clockIs(looked + 25*ms)
+	r.Refresh() // a message came
+	delete(all.loaded, 1)
+	all.loaded[3] = q
+	r.clockIs(looked + 50*ms)
+	r.play(loads(looked+40*ms, q)...)
+	r.clockIs(looked + 70*ms)
+	r.miss(looked, looked+60*ms)
+	r.listNow()
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(looked+20*ms)), "it can have been R")
+}
+
+// TestRestartBeforeTheCPUIsFound: the source begins again, for whatever reason. It listens on all CPUs
+// then, and none is found.
+func TestRestartBeforeTheCPUIsFound(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	all := newFakes(p)
+	r := newRig(t, all)
+	looked := now()
+	r.clockIs(looked)
+	r.lookForCPUs()
+	r.clockIs(looked + 50*ms)
+	r.Refresh()
+	delete(all.loaded, 1) // at 10 ms
+	r.stop()
+	r.clockIs(looked + 60*ms)
+	r.begin()
+	r.clockIs(looked + 90*ms)
+	r.listNow()
+	hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+20*ms))
+	assert.Equal(t, symtab.ReasonUnobserved.String(), hit.Reason.String())
+}
+
+// TestListOfAnotherInItsPlace: A's records are of a task that has no number here, so its program is not
+// known. When that is listed, it is B that is there.
+func TestListOfAnotherInItsPlace(t *testing.T) {
+	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
+	all := newFakes()
+	r := newRig(t, all)
+	loaded := now()
+	all.loaded[1] = a
+	r.clockIs(loaded + 10*ms)
+	r.batch.Records = loads(loaded, a)
+	for i := range r.batch.Records {
+		r.batch.Records[i].TID = 0
+	}
+	r.listAt = time.Now().Add(time.Hour) // not yet
+	r.round(t.Context())
+	delete(all.loaded, 1)
+	all.loaded[2] = b // on the CPU without a ring, as is A's unload
+	r.clockIs(loaded + 50*ms)
+	r.listNow()
+	r.listNow()
+	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, symtab.Present))
+	r.clockIs(loaded + 70*ms)
+	r.miss(loaded+20*ms, loaded+65*ms)
+	r.listNow()
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(loaded+15*ms)))
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(loaded+25*ms)))
+}
+
+// TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is
+// found, or after a restart, and not before.
+func TestBlindUntilTheList(t *testing.T) {
+	for name, lose := range map[string]func(r *rig, looked int64){
+		"found": func(r *rig, looked int64) { r.miss(looked, looked+20*ms) },
+		"restart": func(r *rig, looked int64) {
+			r.stop()
+			r.clockIs(looked + 20*ms)
+			r.begin()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := newFakes()
+			r := newRig(t, all)
+			looked := now()
+			all.loaded[2] = prog(2, 2, 0, 0x1000)
+			lose(r, looked)
+			r.clockIs(looked + 80*ms)
+			r.certain = func() int64 { return looked + 90*ms }
+			r.listNow()
+			s := symtab.NewSnapshot(r.table)
+			assert.NotNil(t, s.At(0x1000, symtab.Instant(looked+85*ms)).Symbol.Image)
+			assert.Equal(t, symtab.ReasonUnobserved.String(), s.At(0x1000, symtab.Instant(looked+50*ms)).Reason.String())
+		})
+	}
+}
