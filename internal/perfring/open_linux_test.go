@@ -14,7 +14,7 @@ import (
 
 func TestOpenErrors(t *testing.T) {
 	kerneltest.NeedPerf(t)
-	files := openFiles(t)
+	files := kerneltest.OpenFiles(t)
 	opts := options()
 	opts.Event = Sampling{Frequency: 1 << 40}
 	_, err := Open(opts)
@@ -36,7 +36,7 @@ func TestOpenErrors(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, err, ErrFiles)
-	assert.Equal(t, files, openFiles(t))
+	assert.Equal(t, files, kerneltest.OpenFiles(t))
 }
 
 // TestRefusedEvents: what the kernel says of an event it does not know depends on

@@ -46,13 +46,13 @@ func quiet() Options {
 func open(t *testing.T, opts Options) *Reader {
 	t.Helper()
 	kerneltest.NeedPerf(t)
-	files := openFiles(t)
+	files := kerneltest.OpenFiles(t)
 	r, err := Open(opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.Close())
 		require.NoError(t, r.Close(), "twice")
-		assert.Equal(t, files, openFiles(t), "files are left open")
+		assert.Equal(t, files, kerneltest.OpenFiles(t), "files are left open")
 	})
 	return r
 }
@@ -64,13 +64,6 @@ func online(t *testing.T) []int {
 	cpus, err := OnlineCPUs("/sys")
 	require.NoError(t, err)
 	return cpus
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(entries)
 }
 
 // readFor returns the records of some time.

@@ -33,7 +33,7 @@ func TestManyCPUs(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	sysfs, cpus := manyInSysfs(t), online(t)
 	sampling := Options{Event: Sampling{Frequency: 1}, BytesPerCPU: SymbolOptions(sysfs).BytesPerCPU}
-	files := openFiles(t)
+	files := kerneltest.OpenFiles(t)
 	began := time.Now()
 	r, err := openWith(SymbolOptions(sysfs), func(_ *Options, on cpu) (*ring, error) {
 		g, err := openRing(&sampling, cpu{number: cpus[on.number%len(cpus)]})
@@ -46,9 +46,9 @@ func TestManyCPUs(t *testing.T) {
 	kerneltest.Figure("node256_start_ms %.3f", milliseconds(time.Since(began)))
 	defer func() {
 		require.NoError(t, r.Close())
-		assert.Equal(t, files, openFiles(t), "files are left open")
+		assert.Equal(t, files, kerneltest.OpenFiles(t), "files are left open")
 	}()
-	opened := openFiles(t) - files
+	opened := kerneltest.OpenFiles(t) - files
 	assert.Equal(t, manyCPUs+3, opened)
 	kerneltest.Figure("node256_open_files %d", opened)
 	mapped := mappedRings(t)
@@ -60,7 +60,7 @@ func TestManyCPUs(t *testing.T) {
 	kerneltest.Figure("node256_refresh_us %.3f", microseconds(best(func() { require.NoError(t, r.RefreshCPUs(false)) })))
 	kerneltest.Figure("node256_wakeups_idle %.3f", idleWakeups(t, r))
 	assert.Len(t, r.rings, manyCPUs)
-	assert.Equal(t, opened, openFiles(t)-files, "none was opened again")
+	assert.Equal(t, opened, kerneltest.OpenFiles(t)-files, "none was opened again")
 }
 
 // manyInSysfs returns a sysfs with many CPUs.

@@ -18,6 +18,12 @@ func Every(ctx context.Context, interval time.Duration, f func()) {
 	tick(ctx, interval, f) // on another system, or if too many files are open
 }
 
+// EveryOrStep is Every that also calls f when the wall clock is set, where the kernel says so.
+func EveryOrStep(ctx context.Context, interval time.Duration, f func()) {
+	everyOrStep(ctx, interval, f)
+	Every(ctx, interval, f) // on another system, or if too many files are open
+}
+
 // tick is Every with a timer of the Go runtime.
 func tick(ctx context.Context, interval time.Duration, f func()) {
 	ticker := time.NewTicker(interval)

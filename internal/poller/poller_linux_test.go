@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/kerneltest"
 )
 
 func TestMain(m *testing.M) {
@@ -25,22 +27,15 @@ var never = time.Now().Add(time.Hour)
 // open returns a Poller, which leaves no file open.
 func open(t *testing.T) *Poller {
 	t.Helper()
-	files := openFiles(t)
+	files := kerneltest.OpenFiles(t)
 	p, err := New()
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, p.Close())
 		require.NoError(t, p.Close(), "twice")
-		assert.Equal(t, files, openFiles(t), "files are left open")
+		assert.Equal(t, files, kerneltest.OpenFiles(t), "files are left open")
 	})
 	return p
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(entries)
 }
 
 // counter is an eventfd: readable when something was added to it.

@@ -21,3 +21,6 @@ func (*Poller) Sleep(context.Context, time.Time) error { return errors.ErrUnsupp
 
 // Close is never called: there is no Poller.
 func (*Poller) Close() error { return nil }
+
+// everyOrStep returns at once: nothing says when the clock is set.
+func everyOrStep(context.Context, time.Duration, func()) {}

@@ -116,7 +116,7 @@ func (c *Cache) Resume(logger *zap.Logger) {
 		c.done.Go(func() { c.run(ctx, i) })
 	}
 	if c.clock != nil {
-		c.done.Go(func() { poller.Every(ctx, readClock, func() { c.clock.Now() }) })
+		c.done.Go(func() { poller.EveryOrStep(ctx, readClock, func() { c.clock.Now() }) })
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *Cache) WaitReady(ctx context.Context) {
 }
 
 // readClock is the time between two readings of the clock: how exactly it is known when
-// the wall clock was set.
+// the wall clock was set, where the kernel does not say so.
 const readClock = 10 * time.Second
 
 // Load runs the sources until each has published once, and returns what they

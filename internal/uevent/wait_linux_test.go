@@ -73,7 +73,7 @@ func TestContextEndsWait(t *testing.T) {
 }
 
 func TestCloseEndsWait(t *testing.T) {
-	files := openFiles(t)
+	files := kerneltest.OpenFiles(t)
 	c := dial(t)
 	ended := make(chan error)
 	go func() {
@@ -89,12 +89,5 @@ func TestCloseEndsWait(t *testing.T) {
 	require.ErrorIs(t, <-ended, os.ErrClosed)
 	require.ErrorIs(t, c.Wait(t.Context(), never), os.ErrClosed)
 	require.NoError(t, c.Close(), "twice")
-	require.Equal(t, files, openFiles(t), "files are left open")
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(entries)
+	require.Equal(t, files, kerneltest.OpenFiles(t), "files are left open")
 }
