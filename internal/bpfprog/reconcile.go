@@ -69,24 +69,29 @@ func (l *listing) shows(m *symtab.Image) bool {
 // until after its end have been applied.
 func (r *record) found(f function, began int64) {
 	there := r.history.At(f.Start)
+	isBPF := there != nil && there.Origin == symtab.OriginBPF
 	switch {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded in the meantime
-	case there != nil && there.Origin == symtab.OriginBPF:
-		switch {
-		case there.Start != f.Start || there.End != f.End:
-		case isNamedLike(there, f):
-			r.describeAs(there, f)
-		default: // perhaps another, in the same place
-			r.end(there, f.Lifetime.From, 0)
-			r.load(f.Image, 0)
-		}
-	case f.unsure:
-		r.load(f.Named(""), 0)
-		r.unnamed[f.Start] = r.history.At(f.Start)
+	case isBPF && (there.Start != f.Start || there.End != f.End):
+	case isBPF && isNamedLike(there, f):
+		r.describeAs(there, f)
 	default:
-		r.load(f.Image, 0)
+		if isBPF { // perhaps of another program, in the same place
+			r.end(there, f.Lifetime.From, 0)
+		}
+		r.loadFound(f)
 	}
+}
+
+// loadFound records a function that a list has shown.
+func (r *record) loadFound(f function) {
+	if !f.unsure {
+		r.load(f.Image, 0)
+		return
+	}
+	r.load(f.Named(""), 0)
+	r.unnamed[f.Start] = r.history.At(f.Start)
 }
 
 // describe applies what the kernel says of a function to the image that is there, if that is
