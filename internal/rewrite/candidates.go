@@ -3,7 +3,6 @@
 package rewrite
 
 import (
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -162,21 +161,6 @@ func isSpecial(addr uint64) bool {
 		vsyscall = 0xffffffffff600000
 	)
 	return addr >= 1<<64-page || vsyscall <= addr && addr < vsyscall+page
-}
-
-// hasMark reports whether one of the locations has a mark, and whether those before it are
-// in the table.
-func (c *candidates) hasMark(indices pcommon.Int32Slice, m mark) (found, valid bool) {
-	for i := range indices.Len() {
-		loc := indices.At(i)
-		if uint(loc) >= uint(len(c.marks)) {
-			return false, false
-		}
-		if c.marks[loc]&m != 0 {
-			return true, true
-		}
-	}
-	return false, true
 }
 
 // place finds out what the addresses of the frames mean (contract 2), and makes

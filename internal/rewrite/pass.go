@@ -62,14 +62,8 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	if !p.find() {
 		return pd
 	}
-	used, valid := false, p.readUsers()
+	valid := p.readUsers() && p.m.isValid()
 	if valid {
-		used, valid = p.keepStacks()
-	}
-	if valid && !used {
-		return pd
-	}
-	if valid = valid && p.m.isValid(); valid {
 		p.r.load()
 		p.place()
 		valid = p.findUses()

@@ -42,11 +42,14 @@ func (s *splitter) findPlans(p *pass) {
 	for i := range s.frames {
 		p.marks[p.frames[s.frames[i].frame].loc] |= markSplit
 	}
-	p.eachUse(func(at usedFrame, _ *frame, how use) {
+	add := func(at usedFrame, _ *frame, how use) {
 		if slot := s.slot[at.frame]; slot != 0 {
 			s.addPlace(at.stack, at.user, place{at.position, slot - 1, how})
 		}
-	})
+	}
+	for i := range p.m.stacks.Len() {
+		p.usesOf(int32(i), add)
+	}
 }
 
 // addPlace adds a place to the plan of a stack, the last one or a new one.

@@ -72,9 +72,19 @@ func (x *stackIndex) indexAll() {
 	var stack []int32
 	for i := 1; i < x.p.m.stacks.Len(); i++ { // 0 means none
 		indices := x.p.m.stacks.At(i).LocationIndices()
-		if found, _ := x.p.hasMark(indices, markShared); found {
+		if x.p.hasShared(indices) {
 			stack = appendIndices(stack[:0], indices)
 			x.all.add(hashIndices(uint64(len(stack)), stack), int32(i), func(pos int32) bool { return x.is(pos, stack) })
 		}
 	}
+}
+
+// hasShared reports whether a stack has a location that copies of others were equal to.
+func (p *pass) hasShared(indices pcommon.Int32Slice) bool {
+	for i := range indices.Len() {
+		if loc := int(indices.At(i)); loc < len(p.marks) && p.marks[loc]&markShared != 0 {
+			return true
+		}
+	}
+	return false
 }

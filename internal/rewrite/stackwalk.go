@@ -47,29 +47,20 @@ func (w *stackWalk) readUsers() (valid bool) {
 	return valid
 }
 
-// keepStacks forgets the users of stacks without a selected location. It reports
-// whether some stack is left, and whether the stacks are valid (contract 1.4).
-func (w *stackWalk) keepStacks() (some, valid bool) {
+// findUses notes how stacks use the frames, and forgets the users of stacks without a candidate.
+// It reports whether the stacks are valid (contract 1.4), also those that no sample has.
+func (w *stackWalk) findUses() (valid bool) {
+	note := func(_ usedFrame, f *frame, how use) { f.uses |= 1 << how }
 	for i := range w.m.stacks.Len() {
-		indices := w.m.stacks.At(i).LocationIndices()
-		switch found, ok := w.hasMark(indices, markSelected); {
-		case !ok:
-			return false, false
-		case !found:
-			w.stackUsers[i] = 0
-		case w.stackUsers[i] != 0:
-			some = true
-		case !allIn(indices, uint(len(w.marks))):
-			return false, false
+		if w.stackUsers[i] == 0 {
+			valid = allIn(w.m.stacks.At(i).LocationIndices(), uint(len(w.marks)))
+		} else {
+			valid = w.usesOf(int32(i), note)
+		}
+		if !valid {
+			return false
 		}
 	}
-	return some, true
-}
-
-// findUses notes how stacks use the frames, and reports whether the stacks are valid
-// (contract 1.4).
-func (w *stackWalk) findUses() (valid bool) {
-	valid = w.eachUse(func(_ usedFrame, f *frame, how use) { f.uses |= 1 << how })
 	for i := range w.frames {
 		f := &w.frames[i]
 		marks := w.marks[f.loc]
@@ -79,7 +70,7 @@ func (w *stackWalk) findUses() (valid bool) {
 			}
 		}
 	}
-	return valid
+	return true
 }
 
 // usedFrame is a frame in a stack.
@@ -88,14 +79,18 @@ type usedFrame struct {
 	user                   user
 }
 
-// eachUse calls visit for each frame in a stack and how the stack uses it; callers whose
-// location has no special mark are only marked. It reports false if a stack is not valid.
-func (w *stackWalk) eachUse(visit func(at usedFrame, f *frame, how use)) (valid bool) {
-	for i := range w.m.stacks.Len() {
-		for u := range user(numUsers) {
-			if w.stackUsers[i]&(1<<u) != 0 && !w.walk(int32(i), u, visit) {
-				return false
-			}
+// usesOf calls visit for each frame in a stack and how the stack uses it; callers whose
+// location has no special mark are only marked. It reports false if the stack is not valid.
+func (w *stackWalk) usesOf(stack int32, visit func(at usedFrame, f *frame, how use)) (valid bool) {
+	for u := range user(numUsers) {
+		if w.stackUsers[stack]&(1<<u) == 0 {
+			continue
+		}
+		switch seen, ok := w.walk(stack, u, visit); {
+		case !ok:
+			return false
+		case seen&markSelected == 0:
+			w.stackUsers[stack] = 0
 		}
 	}
 	return true
@@ -105,21 +100,24 @@ func (w *stackWalk) eachUse(visit func(at usedFrame, f *frame, how use)) (valid 
 // frame has it: it is neither 0 nor in the kernel half.
 const unknownCore = 1 << 62
 
-// walk is eachUse for a stack, leaf first, and one kind of samples.
-func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (valid bool) {
+// walk is usesOf for one kind of samples, leaf first. seen is all that is marked of the
+// locations.
+func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame, how use)) (seen mark, valid bool) {
 	indices := w.m.stacks.At(int(stack)).LocationIndices()
 	marks := w.marks
 	before := uint64(0) // what was looked up for the frame that this one was entered from, if that decides
 	for i := range indices.Len() {
 		loc := indices.At(i)
 		if uint(loc) >= uint(len(marks)) {
-			return false
+			return seen, false
 		}
-		if m := marks[loc]; i > 0 && before == 0 && m < markSpecial { // nearly all
+		m := marks[loc]
+		seen |= m
+		if i > 0 && before == 0 && m < markSpecial { // nearly all
 			marks[loc] = m | 1<<u
 			continue
 		}
-		unknown := marks[loc]&markUnknown != 0
+		unknown := m&markUnknown != 0
 		k := w.frameOf[loc] - 1
 		if k < 0 {
 			if before = 0; unknown {
@@ -145,7 +143,7 @@ func (w *stackWalk) walk(stack int32, u user, visit func(at usedFrame, f *frame,
 		}
 		visit(usedFrame{stack: stack, position: int32(i), frame: k, user: u}, f, how)
 	}
-	return true
+	return seen, true
 }
 
 // use returns how a stack uses a frame, and the address in the core kernel that is
