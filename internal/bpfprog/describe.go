@@ -27,7 +27,7 @@ type function struct {
 // with an error.
 func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]function, error) {
 	all := to
-	program := &symtab.Program{ID: p.ID, Type: p.TypeName(), Single: len(p.Functions) == 1}
+	program := &symtab.Program{ID: p.ID, Type: p.TypeName()}
 	for i := range p.Functions {
 		f := &p.Functions[i]
 		symbol, err := d.symbol(p, i)

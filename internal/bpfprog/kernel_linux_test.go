@@ -140,7 +140,7 @@ func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Progr
 	t.Helper()
 	for _, p := range programs {
 		c := codeOf(t, p)
-		want := symtab.Program{ID: c.id, Single: len(c.starts) == 1, Type: typeOf(t, p), Tag: c.tag}
+		want := symtab.Program{ID: c.id, Type: typeOf(t, p), Tag: c.tag}
 		table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
 			sym, ok := at(table, c.starts[0], symtab.Present)
 			return ok && sym.Image.Program != nil && *sym.Image.Program == want

@@ -40,7 +40,7 @@ func (r *record) identified(rec *perfring.Record) {
 	case tag != loaded:
 		return
 	}
-	program := &symtab.Program{ID: rec.Program.ID, Tag: tag, Single: len(functions) == 1}
+	program := &symtab.Program{ID: rec.Program.ID, Tag: tag}
 	for _, m := range functions {
 		if r.history.At(m.Start) == m {
 			r.replace(m, m.Of(program, nil))

@@ -20,11 +20,11 @@ func sizeOf[T any](n int) int64 { return int64(reflect.TypeFor[T]().Size()) * in
 // in a trie and a weak pointer, as measured with Go 1.26.
 const interned = 190
 
-// memory returns the bytes that the image takes, with its place in the tree. Functions of
-// one program share what is said of that, and files their names, which are not counted.
+// memory returns the bytes that the image takes, with its place in the tree. What the functions
+// of a program share is counted with each of them, the names of files are not.
 func (m *Image) memory() int64 {
 	n := sizeOf[Image](1) + sizeOf[segment](1) + sizeOf[uint64](1) + int64(len(m.Name())) + interned
-	if p := m.Program; p != nil && p.Single {
+	if m.Program != nil {
 		n += sizeOf[Program](1)
 	}
 	if l := m.Lines; l != nil {
