@@ -14,6 +14,7 @@ import (
 type images struct {
 	history *symtab.History
 	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
+	since   int64                    // the last Program.Since
 	changes
 }
 
@@ -49,22 +50,34 @@ func (s *images) replace(m, by *symtab.Image) {
 	s.changed = true
 }
 
-// name gives a name to a function that had none.
-func (s *images) name(m *symtab.Image, name string) {
+// name gives a name to a function of a program that had none, as there was one at its address
+// at an instant.
+func (s *images) name(m *symtab.Image, name string, at int64) {
 	delete(s.unnamed, m.Start)
-	s.replace(m, m.Named(name))
+	s.replace(m, m.Of(s.knownSince(m.Program, at), m.Lines).Named(name))
 	s.note(symcache.KindSymbols, 0)
 }
 
-// describeAs applies what the kernel says of a function to its image. From Linux 5.7 to 6.0,
-// records give all functions of a program the name of the main one.
-func (s *images) describeAs(there *symtab.Image, f function) {
-	m := there.Of(f.Program, f.Lines)
+// describeAs applies what the kernel says of a function to its image, of which that is known
+// since an instant, or 0. From Linux 5.7 to 6.0, records give all functions of a program the
+// name of the main one.
+func (s *images) describeAs(there *symtab.Image, f function, since int64) {
+	m := there.Of(s.knownSince(f.Program, since), f.Lines)
 	if !isNamedLike(there, f) {
 		m = m.Named(f.Name())
 	}
 	s.replace(there, m)
 	s.note(symcache.KindSymbols, 0)
+}
+
+// knownSince returns what is known of a function since an instant; see [symtab.Program].
+func (s *images) knownSince(p *symtab.Program, at int64) *symtab.Program {
+	if at <= p.Since {
+		return p
+	}
+	known := *p
+	known.Since, s.since = at, max(s.since, at)
+	return &known
 }
 
 // isNamedLike reports whether an image has the name of a function, or none. A kernel before 6.1 may

@@ -3,6 +3,7 @@
 package bpfprog
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -109,6 +110,48 @@ func TestListOfAnotherInItsPlace(t *testing.T) {
 	r.listNow()
 	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(loaded+15*ms)))
 	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(loaded+25*ms)))
+}
+
+// TestListOfAnotherOfTheSameName: the same, but nothing tells A from B. What the list said of what
+// was there before it does not hold, once the CPU is found, and it is found before the list or after.
+func TestListOfAnotherOfTheSameName(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		t.Run(fmt.Sprint("found first: ", first), func(t *testing.T) {
+			a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000)
+			all := newFakes()
+			r := newRig(t, all)
+			loaded := now()
+			all.loaded[1] = a
+			r.clockIs(loaded + 10*ms)
+			r.batch.Records = loads(loaded, a)
+			for i := range r.batch.Records {
+				r.batch.Records[i].TID = 0
+			}
+			r.listAt = time.Now().Add(time.Hour) // not yet
+			r.round(t.Context())
+			delete(all.loaded, 1)
+			all.loaded[2] = b
+			r.clockIs(loaded + 50*ms)
+			lost := func() { r.miss(loaded-10*ms, loaded+45*ms) }
+			if first {
+				all.onNext = lost // while the programs are listed
+			}
+			r.listNow()
+			all.onNext = nil
+			if !first {
+				assert.Equal(t, uint32(2), r.image(0x1000).Program.ID)
+				lost()
+			}
+			r.clockIs(loaded + 70*ms)
+			r.listNow()
+			r.listNow()
+			assert.Equal(t, b.ID, r.image(0x1000).Program.ID)
+			assert.Greater(t, r.image(0x1000).Lifetime.From, loaded+40*ms)
+			if hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(loaded)); hit.Image != nil {
+				assert.Nil(t, hit.Image.Program)
+			}
+		})
+	}
 }
 
 // TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is

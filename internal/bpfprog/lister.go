@@ -36,6 +36,7 @@ type listing struct {
 // refuses to tell of it from before that on.
 func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) (*listing, error) {
 	list := &listing{began: l.now()}
+	defer func() { list.ended = l.now() }()
 	l.describer.anybody = anybodyLoads(l.describer.procfs)
 	ids, err := l.ids()
 	list.walked = l.now()
@@ -72,7 +73,7 @@ func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) 
 		}
 		l.pace()
 	}
-	list.alive, list.ended = alive, l.now()
+	list.alive = alive
 	return list, nil
 }
 

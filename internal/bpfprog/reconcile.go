@@ -47,7 +47,7 @@ func (r *record) reconcile(l *listing) bool {
 		r.losses.settled = symtab.Interval{From: about.From, To: l.began}
 	}
 	for _, f := range l.found {
-		r.found(f, l.began)
+		r.found(f, l)
 	}
 	if about.From < about.To { // what came unseen is known from the list on
 		r.history.Blind(symtab.Interval{From: about.From, To: max(about.To, l.walked)})
@@ -65,17 +65,18 @@ func (l *listing) shows(m *symtab.Image) bool {
 	return alive
 }
 
-// found applies what a list, which began at an instant, says of a function; the records
-// until after its end have been applied.
-func (r *record) found(f function, began int64) {
+// found applies what a list says of a function; the records until after its end have been
+// applied.
+func (r *record) found(f function, l *listing) {
 	there := r.history.At(f.Start)
 	isBPF := there != nil && there.Origin == symtab.OriginBPF
 	switch {
 	case r.describe(there, f):
-	case there != nil && there.Program != nil, r.unloadedSince(f.Start, began): // it was unloaded in the meantime
+	case there != nil && there.Program != nil, r.unloadedSince(f.Start, l.began): // it was unloaded in the meantime
 	case isBPF && (there.Start != f.Start || there.End != f.End):
+	case isBPF && r.losses.any() && there.Lifetime.From < r.losses.to(): // the next list tells which it is
 	case isBPF && isNamedLike(there, f):
-		r.describeAs(there, f)
+		r.describeAs(there, f, l.ended)
 	default:
 		if isBPF { // perhaps of another program, in the same place
 			r.end(there, f.Lifetime.From, 0)
@@ -100,7 +101,7 @@ func (r *record) describe(there *symtab.Image, f function) bool {
 	known := there != nil && there.Program != nil && there.Program.ID == f.Program.ID &&
 		there.Start == f.Start && there.End == f.End
 	if known && !isDescribed(there) {
-		r.describeAs(there, f)
+		r.describeAs(there, f, there.Program.Since)
 	}
 	return known
 }
@@ -116,7 +117,7 @@ func (r *record) take(lines []line, began, ended int64, others bool) {
 		case r.unloadedSince(l.addr, began):
 		case l.origin == symtab.OriginBPF:
 			if there != nil && r.unnamed[l.addr] == there && there.Lifetime.From <= began {
-				r.name(there, l.name)
+				r.name(there, l.name, ended)
 			}
 		case !others:
 		case there == nil || there.IsLong() && there.Start != l.addr:

@@ -78,10 +78,18 @@ func (r *record) advance(until int64) {
 	}
 }
 
-// lose notes that records of an interval may be missing.
+// lose notes that records of an interval may be missing. What was known of functions since it
+// began, by their addresses, may be of others that came unseen.
 func (r *record) lose(i symtab.Interval) {
 	r.history.Blind(i)
 	r.history.CutShort(i)
+	if i.From < r.since {
+		for _, m := range r.history.Live() {
+			if m.Program != nil && i.From < m.Program.Since && m.Lifetime.From < i.To {
+				r.end(m, i.From, 0)
+			}
+		}
+	}
 	r.losses.add(i)
 	r.tasks.lost = max(r.tasks.lost, i.To)
 	r.advance(i.From)
@@ -96,7 +104,7 @@ func (r *record) loaded(rec *perfring.Record) {
 	}
 	if there := r.history.At(m.Start); r.isKnown(there, m) {
 		if there.Name() != m.Name() {
-			r.name(there, m.Name())
+			r.name(there, m.Name(), rec.Time)
 		}
 		return
 	}

@@ -135,10 +135,14 @@ func (m *Image) Of(p *Program, lines *Lines) *Image {
 	return &of
 }
 
-// Lived returns the image with another lifetime.
+// Lived returns the image with another lifetime: one of which nothing is known, if that ends
+// before it was known what it is; see Program.Since.
 func (m *Image) Lived(lifetime Interval) *Image {
 	lived := *m
 	lived.Lifetime = lifetime
+	if p := m.Program; p != nil && lifetime.To <= p.Since {
+		lived.Program, lived.Lines, lived.name = nil, nil, unique.Make("")
+	}
 	return &lived
 }
 
@@ -201,6 +205,10 @@ type Program struct {
 	ID   uint32
 	Type string // as bpftool has it ("xdp"), empty if that is not known
 	Tag  string // 16 hex digits
+
+	// Since is when the function's address told what it is, if no record did: until then, it
+	// was the same if nothing came or went unseen. It is 0 if a record did.
+	Since int64
 }
 
 // sameAnswer reports whether two images say the same of an address in both: they are one
