@@ -43,8 +43,12 @@ type simulation struct {
 	rings   [2][]perfring.Record
 	lost    [2]int64 // the time of the last record before a loss, 0 if there is none
 	last    [2]int64
-	open    bool  // somebody listens
-	began   int64 // programs were listed
+	open    bool            // somebody listens,
+	deaf    bool            // but not on CPU 1, which came online since
+	calm    bool            // and none does any more
+	looked  int64           // the CPUs were looked for
+	others  map[uint32]bool // tasks of another PID namespace
+	began   int64           // programs were listed
 	later   []func()
 	objects []*object
 	marks   []int64
@@ -54,6 +58,7 @@ const (
 	simPrograms    = 0x10000
 	simTrampolines = 0x80000
 	simSlots       = 12
+	simRoom        = 1 << 20 // in which all records have room
 )
 
 func (w *simulation) tick() int64 {
@@ -66,7 +71,13 @@ func (w *simulation) emit(cpu int, rec perfring.Record) {
 	if !w.open {
 		return
 	}
-	rec.CPU, rec.TID, rec.Time = uint32(cpu), uint32(cpu)+1, w.at
+	rec.CPU, rec.Time = uint32(cpu), w.at
+	if w.others[rec.TID] {
+		rec.TID = 0
+	}
+	if cpu == 1 && w.deaf {
+		return
+	}
 	if len(w.rings[cpu]) >= w.room {
 		w.lost[cpu] = w.last[cpu]
 		return
@@ -75,6 +86,9 @@ func (w *simulation) emit(cpu int, rec perfring.Record) {
 }
 
 func (w *simulation) fill(*tape) (b perfring.Batch) {
+	if w.room < simRoom && w.IntN(3) == 0 {
+		w.lookForCPUs(&b)
+	}
 	for cpu := range w.rings {
 		b.Records = append(b.Records, w.rings[cpu]...)
 		if w.lost[cpu] != 0 {
@@ -85,6 +99,15 @@ func (w *simulation) fill(*tape) (b perfring.Batch) {
 	}
 	slices.SortStableFunc(b.Records, func(a, b perfring.Record) int { return int(a.Time - b.Time) })
 	return b
+}
+
+// lookForCPUs is RefreshCPUs. Then a CPU can come online.
+func (w *simulation) lookForCPUs(b *perfring.Batch) {
+	if w.deaf {
+		b.Blind = append(b.Blind, perfring.Interval{From: w.looked, To: w.at + 1})
+	}
+	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0
+	w.r.looked = w.looked
 }
 
 // soon does something now or after some more steps.
@@ -138,6 +161,7 @@ func (w *simulation) loadProgram() {
 		parts = append(parts, w.add(addr, records[i].Symbol.Name, p.ID))
 	}
 	w.loaded[p.ID] = p
+	w.others[records[0].TID] = w.IntN(4) == 0
 	cpu := w.IntN(2)
 	w.soon(func() {
 		w.tick()
@@ -251,6 +275,7 @@ func (w *simulation) kallsyms() string {
 
 // look has the source do something.
 func (w *simulation) look() {
+	w.r.kallsyms(w.kallsyms()) // any round can read it, after a loss
 	switch w.IntN(6) {
 	case 0:
 		w.r.Refresh()
@@ -258,7 +283,6 @@ func (w *simulation) look() {
 		w.r.listAt = time.Time{}
 		w.r.round(w.r.t.Context())
 	case 2:
-		w.r.kallsyms(w.kallsyms())
 		w.r.readKallsyms()
 	default:
 		w.r.round(w.r.t.Context())
@@ -287,7 +311,7 @@ func (w *simulation) check() (right int) {
 					w.r.t.Fatalf("%s at %#x, at %d: nothing was there: %+v", hit.Image.Name(), addr, t, hit.Image)
 				}
 				o, p := w.objects[i], hit.Image.Program
-				if name := hit.Image.Name(); name != o.name && (name != "" || p == nil) {
+				if name := hit.Image.Name(); name != o.name && name != "" {
 					w.r.t.Fatalf("%s at %#x, at %d: %s was there", name, addr, t, o.name)
 				}
 				if p != nil && p.ID != o.id {
@@ -330,7 +354,7 @@ func newSimulation(t *testing.T, seed uint64, room int) *simulation {
 
 // simulate returns a simulation whose source has not begun.
 func simulate(t *testing.T, seed uint64, room int) *simulation {
-	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room}
+	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room, others: map[uint32]bool{}}
 	for range 50 {
 		w.step()
 	}
@@ -344,7 +368,7 @@ func simulate(t *testing.T, seed uint64, room int) *simulation {
 }
 
 func (w *simulation) begin() {
-	w.open = true
+	w.open, w.deaf, w.looked = true, false, w.at
 	w.last = [2]int64{w.at, w.at}
 	w.r.kallsyms(w.kallsyms())
 	w.r.begin()
@@ -380,7 +404,7 @@ func TestSimulationOfPolling(t *testing.T) {
 func TestSimulation(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	const seeds = uint64(40)
-	for _, room := range []int{1 << 20, 12, 4} {
+	for _, room := range []int{simRoom, 12, 4} {
 		t.Run(strconv.Itoa(room), func(t *testing.T) {
 			right, complete := 0, 0
 			for seed := range seeds {
@@ -390,7 +414,7 @@ func TestSimulation(t *testing.T) {
 						w.step()
 					}
 					w.look()
-					if room < 1<<20 && w.IntN(50) == 0 {
+					if room < simRoom && w.IntN(50) == 0 {
 						w.r.stop()
 						w.open = false
 						w.rings, w.lost = [2][]perfring.Record{}, [2]int64{}
@@ -398,11 +422,15 @@ func TestSimulation(t *testing.T) {
 						w.begin()
 					}
 				}
+				w.r.kallsyms(w.kallsyms())
+				for w.calm = true; w.deaf; {
+					w.r.Refresh()
+				}
 				w.r.listAt = time.Time{}
 				w.r.round(t.Context())
 				w.r.Refresh()
 				right += w.check()
-				if room == 1<<20 {
+				if room == simRoom {
 					complete += w.complete()
 				}
 			}
