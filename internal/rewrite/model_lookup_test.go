@@ -94,7 +94,7 @@ func (a *asker) hitAt(u *use, addr uint64) modelHit {
 	case u.of.contains(addr):
 		return modelHit{image: u.of, symbol: u.of.symbol(addr)}
 	}
-	return modelHit{reason: symtab.ReasonUnresolved}
+	return modelHit{reason: symtab.ReasonUnresolved, had: u.of.Origin == symtab.OriginModule} // perhaps
 }
 
 // isUncovered reports whether it is certain that no symbol covers an address.

@@ -217,8 +217,8 @@ type look struct {
 // at looks an address up.
 func (l *look) at(addr uint64) symtab.Hit {
 	if l.image != nil {
-		if !l.image.Contains(addr) {
-			return symtab.Hit{Reason: symtab.ReasonUnresolved, Whole: true}
+		if !l.image.Contains(addr) { // but for the core kernel, another image can be there
+			return symtab.Hit{Reason: symtab.ReasonUnresolved, Whole: l.image.Origin == symtab.OriginKernel}
 		}
 		return symtab.Hit{Image: l.image, Symbol: l.image.Lookup(addr), Whole: true}
 	}

@@ -40,6 +40,15 @@ func TestContract_2_3_Callers(t *testing.T) {
 	}
 }
 
+// TestContract_2_3_BeforeAModule: where an address counts from a module, nobody knows what was before
+// that: newer kernels put modules side by side.
+func TestContract_2_3_BeforeAModule(t *testing.T) {
+	mp := &Mapping{File: "[ext4]", BuildID: ext4ID, Start: 1, Limit: ext4Size}
+	for address, want := range map[uint64]string{0: "", 1: "ext4_read"} {
+		assert.Equal(t, want, nameIn(caller(t, Options{}, Frame{Address: address, Type: "kernel", Mapping: mp})), address)
+	}
+}
+
 func TestContract_2_2_EBPFProfiler(t *testing.T) {
 	for _, scope := range []string{"go.opentelemetry.io/ebpf-profiler", "go.opentelemetry.io/ebpf-profiler/collector"} {
 		m := rewritetest.NewMessage().Profile(nil, scope).
