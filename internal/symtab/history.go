@@ -104,6 +104,7 @@ func (h *History) CutShort(i Interval) {
 				s.past[at] = by
 			}
 		})
+		h.counts.memory[m.Origin] += by.memory() - m.memory()
 		h.putText(m, by)
 		later[k], changed = by, true
 	}
@@ -230,6 +231,7 @@ func (h *History) Unload(m *Image, at int64) {
 	if !h.put(m, nil, past) {
 		return
 	}
+	h.counts.memory[m.Origin] += past.memory() - m.memory()
 	h.putText(m, past)
 	i, _ := slices.BinarySearchFunc(h.gone, past.Lifetime.To, func(m *Image, at int64) int {
 		if m.Lifetime.To <= at {

@@ -30,11 +30,14 @@ func TestMemoryIsThatOfTheImages(t *testing.T) {
 				record.Load(NewFunction(origin, fmt.Sprint("f", step), start, 64*(1+r.Uint32N(8)), now))
 			case r.IntN(2) == 0:
 				lines.Add(r.Uint32(), r.Uint32(), "a.c")
-				record.Replace(there, there.Of(&Program{ID: 1}, lines.Build()))
+				record.Replace(there, there.Of(&Program{ID: 1, Since: now + r.Int64N(9)*ms}, lines.Build()))
 				record.Replace(there, there) // is not there any more
 			default:
 				record.Unload(there, now)
 				record.Unload(there, now) // is not there any more
+			}
+			if r.IntN(9) == 0 {
+				record.CutShort(Interval{From: now - 5*ms, To: now})
 			}
 			record.Evict(now)
 			require.Equal(t, walked(record), record.Table().Memory(), "step %d", step)
