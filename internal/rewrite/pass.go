@@ -62,15 +62,19 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	if !p.find() {
 		return pd
 	}
-	valid := p.readUsers() && p.m.isValid()
+	used, valid := false, p.readUsers() && p.m.isValid()
 	if valid {
 		p.r.load()
 		p.place()
-		valid = p.findUses()
+		used, valid = p.findUses()
 	}
-	if !valid {
+	switch {
+	case !valid:
 		p.counts = Counts{}
 		p.counts[OutcomeInvalid][symtab.OriginKernel] = len(p.frames)
+		return pd
+	case !used:
+		p.times.clockOff = 0 // its times do not matter
 		return pd
 	}
 	own := pd

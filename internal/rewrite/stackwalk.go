@@ -48,8 +48,9 @@ func (w *stackWalk) readUsers() (valid bool) {
 }
 
 // findUses notes how stacks use the frames, and forgets the users of stacks without a candidate.
-// It reports whether the stacks are valid (contract 1.4), also those that no sample has.
-func (w *stackWalk) findUses() (valid bool) {
+// It reports whether a sample has a candidate, and whether the stacks are valid (contract 1.4),
+// also those that no sample has.
+func (w *stackWalk) findUses() (used, valid bool) {
 	note := func(_ usedFrame, f *frame, how use) { f.uses |= 1 << how }
 	for i := range w.m.stacks.Len() {
 		if w.stackUsers[i] == 0 {
@@ -58,7 +59,7 @@ func (w *stackWalk) findUses() (valid bool) {
 			valid = w.usesOf(int32(i), note)
 		}
 		if !valid {
-			return false
+			return false, false
 		}
 	}
 	for i := range w.frames {
@@ -69,8 +70,9 @@ func (w *stackWalk) findUses() (valid bool) {
 				f.uses |= 1 << how
 			}
 		}
+		used = used || f.selected && f.uses != 0
 	}
-	return true
+	return used, true
 }
 
 // usedFrame is a frame in a stack.
