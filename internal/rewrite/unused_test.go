@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// TestUnusedFramesAreNotCopied: the dictionary has kernel frames that no sample has any more, as a
+// filter leaves it. There is nothing to be done, so a message that is read-only is not copied.
+func TestUnusedFramesAreNotCopied(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offA + 1, Type: "kernel"})
+	for i := range 1000 {
+		m.Sample(Frame{Address: uint64(0x1000 + i), Type: "native"})
+	}
+	m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().RemoveIf(func(s pprofile.Sample) bool {
+		return s.StackIndex() == 1
+	})
+	m.Profiles.MarkReadOnly()
+	r, s := New(Options{}), testSnapshot(t)
+	assert.Less(t, testing.AllocsPerRun(10, func() { r.Rewrite(m.Profiles, Known{Snapshot: fixed(s)}) }), 100.0)
+}
+
+// TestClockOffOfUnusedFrames: the times of samples do not matter of which none has a kernel frame.
+func TestClockOffOfUnusedFrames(t *testing.T) {
+	k := marks()
+	k.SharedTrampolines = true
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: tramp + 0x40, Type: "kernel"}).Sample(Frame{Address: 0x1234, Type: "native"})
+	timed(m, nowBoot+1e6*ms)
+	m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().RemoveIf(func(s pprofile.Sample) bool {
+		return s.StackIndex() == 1
+	})
+	r := New(withHistory)
+	known := knownAt(t)
+	s := trampolineSnapshot(t, k)
+	known.Snapshot = func() *symtab.Snapshot { return s }
+	r.Rewrite(m.Profiles, known)
+	assert.Zero(t, r.ClockOff())
+}
