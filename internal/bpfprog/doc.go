@@ -41,9 +41,9 @@
 // perfring reads the clock before the first ring). So no record of a load displaces what
 // came later.
 //
-// Records of tasks in other PID namespaces do not tell of which program a function is. A list does,
-// by its address: of the function that was there all the time, if no record was lost in between.
-// If it turns out later that one was, nothing is known of what was there before.
+// Of which program a function is, a later record of the task that loaded it tells or, if the task
+// is in another PID namespace, a list, by the function's address. Both hold only if no record was
+// lost in between; if it turns out later that one was, this is not known any more.
 //
 // The time at which a program's loading began, which the kernel tells, is no evidence:
 // the verifier runs after it, for seconds at times.

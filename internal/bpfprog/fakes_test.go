@@ -289,14 +289,20 @@ func (r *rig) expect(programs ...*bpf.Program) {
 	}
 	for _, m := range r.table.Live() {
 		if m.Origin == symtab.OriginBPF {
-			p := symtab.Program{}
-			if m.Program != nil {
-				p = *m.Program
-			}
+			p := programOf(m)
 			got[m.Start] = fmt.Sprint(m.Name(), " of ", p.ID, p.Type, " to ", m.End)
 		}
 	}
 	assert.Equal(r.t, want, got)
+}
+
+// programOf returns what a function is part of, whenever that became known.
+func programOf(m *symtab.Image) (p symtab.Program) {
+	if m.Program != nil {
+		p = *m.Program
+		p.Since = 0
+	}
+	return p
 }
 
 // checkOrder checks that what is there does not overlap.

@@ -14,7 +14,7 @@ import (
 type images struct {
 	history *symtab.History
 	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
-	since   int64                    // the last Program.Since
+	since   int64                    // the last Since of their programs
 	changes
 }
 
@@ -50,34 +50,30 @@ func (s *images) replace(m, by *symtab.Image) {
 	s.changed = true
 }
 
-// name gives a name to a function of a program that had none, as there was one at its address
-// at an instant.
+// name gives a name to a function that had none, as there was one at its address at an instant.
 func (s *images) name(m *symtab.Image, name string, at int64) {
 	delete(s.unnamed, m.Start)
-	s.replace(m, m.Of(s.knownSince(m.Program, at), m.Lines).Named(name))
+	s.replace(m, m.Named(name, at))
 	s.note(symcache.KindSymbols, 0)
 }
 
-// describeAs applies what the kernel says of a function to its image, of which that is known
-// since an instant, or 0. From Linux 5.7 to 6.0, records give all functions of a program the
+// describeAs applies what the kernel says of a function to its image, of whose program that is
+// known since an instant. From Linux 5.7 to 6.0, records give all functions of a program the
 // name of the main one.
 func (s *images) describeAs(there *symtab.Image, f function, since int64) {
-	m := there.Of(s.knownSince(f.Program, since), f.Lines)
+	m := s.of(there, f.Program, f.Lines, since)
 	if !isNamedLike(there, f) {
-		m = m.Named(f.Name())
+		m = m.Named(f.Name(), since)
 	}
 	s.replace(there, m)
 	s.note(symcache.KindSymbols, 0)
 }
 
-// knownSince returns what is known of a function since an instant; see [symtab.Program].
-func (s *images) knownSince(p *symtab.Program, at int64) *symtab.Program {
-	if at <= p.Since {
-		return p
-	}
+// of returns a function as part of a program, as it is known to be since an instant.
+func (s *images) of(m *symtab.Image, p *symtab.Program, lines *symtab.Lines, since int64) *symtab.Image {
 	known := *p
-	known.Since, s.since = at, max(s.since, at)
-	return &known
+	known.Since, s.since = since, max(s.since, since)
+	return m.Of(&known, lines)
 }
 
 // isNamedLike reports whether an image has the name of a function, or none. A kernel before 6.1 may

@@ -143,12 +143,12 @@ func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Progr
 		want := symtab.Program{ID: c.id, Type: typeOf(t, p), Tag: c.tag}
 		table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
 			sym, ok := at(table, c.starts[0], symtab.Present)
-			return ok && sym.Image.Program != nil && *sym.Image.Program == want
+			return ok && programOf(sym.Image) == want
 		})
 		for i, start := range c.starts {
 			for addr := start; addr < c.ends[i]; addr++ {
 				sym, ok := at(table, addr, symtab.Present)
-				if !ok || sym.Start != start || sym.End != c.ends[i] || *sym.Image.Program != want {
+				if !ok || sym.Start != start || sym.End != c.ends[i] || programOf(sym.Image) != want {
 					t.Fatalf("%#x is %+v, not in %#x-%#x of %+v", addr, sym, start, c.ends[i], want)
 				}
 			}

@@ -154,6 +154,62 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 	}
 }
 
+// TestEventOfTheTasksNextProgram: a task loads P and then Q, of the same code. In between it was on that
+// CPU: the record that says of which program P's function is leaves no trace, nor does Q's function.
+func TestEventOfTheTasksNextProgram(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
+			p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+			all := newFakes()
+			r := newRig(t, all)
+			looked := now()
+			all.loaded[1], all.loaded[2] = p, q
+			function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
+			event.TID = function.TID // one task
+			r.clockIs(looked + 40*ms)
+			r.play(function, event)
+			if gone {
+				delete(all.loaded, 1)
+				r.clockIs(looked + 45*ms)
+				r.play(unloads(looked+42*ms, p)...)
+			}
+			r.clockIs(looked + 60*ms)
+			r.miss(looked+20*ms, looked+50*ms) // the CPU is found
+			r.listNow()
+			r.clockIs(looked + 90*ms)
+			r.listNow()
+			hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+15*ms))
+			if hit.Image != nil && hit.Image.Program != nil {
+				assert.Equal(t, p.ID, hit.Image.Program.ID, "at 15 ms")
+			}
+			if there := r.image(0x1000); there != nil && there.Program != nil {
+				assert.Equal(t, p.ID, there.Program.ID, "now")
+			}
+		})
+	}
+}
+
+// TestEventOfTheTasksNextProgramInItsPlace: the same, but Q has another name and takes P's place.
+func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
+	p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000)
+	q.Name = "other"
+	all := newFakes()
+	r := newRig(t, all)
+	looked := now()
+	all.loaded[2] = q
+	function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
+	event.TID = function.TID // one task
+	r.clockIs(looked + 40*ms)
+	r.play(function, event)
+	r.clockIs(looked + 60*ms)
+	r.miss(looked, looked+50*ms) // the CPU is found
+	r.listNow()
+	r.clockIs(looked + 90*ms)
+	r.listNow()
+	name := r.nameThen(0x1000, symtab.Instant(looked+15*ms))
+	assert.Contains(t, []string{"", symbolOf(p, 0)}, name)
+}
+
 // TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is
 // found, or after a restart, and not before.
 func TestBlindUntilTheList(t *testing.T) {

@@ -4,6 +4,7 @@ package bpfprog
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -497,4 +498,131 @@ func TestAddressesAreUsedAgain(t *testing.T) {
 			assert.Equal(t, at+2, r.image(next.Functions[0].Addr).Lifetime.From)
 		})
 	}
+}
+
+// TestLossWhileListed: a list asks for X, and the record of its unload is lost before the list ends.
+// Then something else is loaded in its place, and recorded.
+func TestLossWhileListed(t *testing.T) {
+	for _, c := range []string{"Y of TID 0, same name", "Y of TID 0, another name", "trampoline", "overlapping"} {
+		t.Run(c, func(t *testing.T) {
+			x := prog(1, 1, 0, 0x3000)
+			all := newFakes()
+			r := newRig(t, all)
+			base := now()
+			clock := base
+			get := func() int64 { return clock }
+			r.certain, r.now, r.lister.now = get, get, get
+			all.loaded[1] = x // came unseen; perhaps in another loss
+			r.relist, r.listAt = true, time.Time{}
+
+			var y = prog(2, 1, 0, 0x3000)
+			var after []perfring.Record
+			switch c {
+			case "Y of TID 0, another name":
+				y.Name = "y"
+				fallthrough
+			case "Y of TID 0, same name":
+				after = loads(base+16*ms, y)
+				for i := range after {
+					after[i].TID = 0
+				}
+			case "trampoline":
+				y = nil
+				after = []perfring.Record{trampoline(base+16*ms, 0x3000, false)}
+			case "overlapping":
+				y = prog(2, 2, 0, 0x3020)
+				after = loads(base+16*ms, y)
+			}
+			low := trampoline(base+17*ms, 0x1000, false) // is not a program: no list tells of it
+			low.Symbol.Len = 0x1000
+			batches := []perfring.Batch{
+				{}, // before the list
+				{Blind: []perfring.Interval{{From: base + 12*ms, To: base + 15*ms}}}, // X's unload
+				{Records: append(after, low)},
+			}
+			n := 0
+			r.lister.paced = time.Time{} // the rings are emptied while programs are listed
+			r.fill = func(*tape) (b perfring.Batch) {
+				if n < len(batches) {
+					b = batches[n]
+				}
+				if n == 1 { // in pace, after X was asked for
+					clock = base + 20*ms
+					delete(all.loaded, 1)
+					if y != nil {
+						all.loaded[2] = y
+					}
+				}
+				n++
+				return b
+			}
+			clock = base + 10*ms
+			r.round(t.Context())
+			clock = base + 40*ms
+			r.listNow()
+			clock = base + 60*ms
+			r.listNow()
+			hit := symtab.NewSnapshot(r.table).At(0x3030, symtab.Instant(base+30*ms))
+			if hit.Image != nil {
+				if c != "Y of TID 0, same name" {
+					assert.NotEqual(t, symbolOf(x, 0), hit.Image.Name())
+				}
+				if hit.Image.Program != nil {
+					assert.NotEqual(t, x.ID, hit.Image.Program.ID)
+				}
+			}
+			assert.False(t, r.losses.any(), "the loss is dealt with")
+		})
+	}
+}
+
+// TestLossAnnouncedAgain: the kernel tells of a loss that is known, when a list has seen through it
+// and /proc/kallsyms has given a name since.
+func TestLossAnnouncedAgain(t *testing.T) {
+	x := prog(1, 1, 0, 0x1000)
+	x.Type = 1 // may be loaded without CAP_BPF
+	r := unstarted(t, newFakes(x))
+	r.begin()
+	r.tail.lost = time.Now() // records were lost: kallsyms is read 10 s later
+	r.round(t.Context())
+	base := now()
+	r.clockIs(base + 50*ms)
+	r.miss(base+10*ms, base+50*ms) // a ring was full
+	r.clockIs(base + 60*ms)
+	r.listNow()
+	r.clockIs(base + 100*ms)
+	r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(x, 0)))
+	r.readKallsyms()
+	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
+	r.clockIs(base + 200*ms)
+	r.miss(base+10*ms, base+50*ms) // the next record on that CPU
+	r.round(t.Context())
+	r.clockIs(base + 300*ms)
+	r.Refresh()
+	assert.Equal(t, never, r.listDue(), "it is not listed again")
+	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
+	assert.NotNil(t, r.image(0x1000))
+}
+
+// TestTwoListsShowIt: a list before the loss and one after it show a program that /proc/kallsyms has
+// named in between (contract 5.2).
+func TestTwoListsShowIt(t *testing.T) {
+	x := prog(1, 1, 0, 0x1000)
+	x.Type = 1 // may be loaded without CAP_BPF
+	r := unstarted(t, newFakes(x))
+	r.begin()
+	r.tail.lost = time.Now() // records were lost: kallsyms is read 10 s later
+	r.round(t.Context())
+	base := now()
+	r.clockIs(base + 100*ms)
+	r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(x, 0)))
+	r.readKallsyms()
+	r.clockIs(base + 110*ms)
+	r.miss(base+50*ms, base+110*ms)
+	r.clockIs(base + 120*ms)
+	r.listNow()
+	r.clockIs(base + 130*ms)
+	r.Refresh()
+	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+105*ms)))
+	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+125*ms)))
 }

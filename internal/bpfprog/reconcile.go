@@ -33,11 +33,12 @@ func (r *record) reconcile(l *listing) bool {
 	if !ok {
 		return false
 	}
-	confirmed := l.alive != nil && about.From < about.To
+	listed := l.alive != nil && about.From < about.To
+	confirmed := listed
 	for _, m := range r.history.Live() {
 		switch {
 		case m.Lifetime.From >= max(about.To, l.began), l.shows(m):
-		case m.Lifetime.From < about.To, confirmed && m.Program != nil:
+		case m.Lifetime.From < about.To, listed && m.Program != nil:
 			r.end(m, about.From, 0)
 		default:
 			confirmed = false // it came after the losses, and the list does not tell of it
@@ -73,8 +74,8 @@ func (r *record) found(f function, l *listing) {
 	switch {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, l.began): // it was unloaded in the meantime
+	case there != nil && r.losses.any(): // the next list tells which it is
 	case isBPF && (there.Start != f.Start || there.End != f.End):
-	case isBPF && r.losses.any() && there.Lifetime.From < r.losses.to(): // the next list tells which it is
 	case isBPF && isNamedLike(there, f):
 		r.describeAs(there, f, l.ended)
 	default:
@@ -91,7 +92,7 @@ func (r *record) loadFound(f function) {
 		r.load(f.Image, 0)
 		return
 	}
-	r.load(f.Named(""), 0)
+	r.load(f.Named("", 0), 0)
 	r.unnamed[f.Start] = r.history.At(f.Start)
 }
 

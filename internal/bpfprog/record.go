@@ -78,22 +78,30 @@ func (r *record) advance(until int64) {
 	}
 }
 
-// lose notes that records of an interval may be missing. What was known of functions since it
-// began, by their addresses, may be of others that came unseen.
+// lose notes that records of an interval may be missing.
 func (r *record) lose(i symtab.Interval) {
 	r.history.Blind(i)
-	r.history.CutShort(i)
-	if i.From < r.since {
-		for _, m := range r.history.Live() {
-			if m.Program != nil && i.From < m.Program.Since && m.Lifetime.From < i.To {
-				r.end(m, i.From, 0)
-			}
-		}
+	if !r.losses.settled.Holds(i) { // else no more is announced than a list has seen through
+		r.doubt(i)
 	}
 	r.losses.add(i)
 	r.tasks.lost = max(r.tasks.lost, i.To)
 	r.advance(i.From)
 	r.changed = true
+}
+
+// doubt forgets what is not certain as records of an interval may be missing: of which programs
+// functions are that were told apart later, and when images were unloaded.
+func (r *record) doubt(i symtab.Interval) {
+	r.history.CutShort(i)
+	if r.since <= i.From {
+		return
+	}
+	for _, m := range r.history.Live() {
+		if m.Program != nil && m.Program.Since > i.From && m.Lifetime.From < i.To {
+			r.end(m, i.From, 0)
+		}
+	}
 }
 
 // loaded applies the record of a load.

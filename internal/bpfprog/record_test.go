@@ -57,7 +57,7 @@ func TestBeforeItIsAskedFor(t *testing.T) {
 	r := newRig(t, all)
 	p := prog(1, 1, 0, 0x1000, 0x1100)
 	r.play(loads(now(), p)...)
-	assert.Equal(t, &symtab.Program{ID: 1, Tag: "0000000000000001"}, r.image(0x1100).Program)
+	assert.Equal(t, symtab.Program{ID: 1, Tag: "0000000000000001"}, programOf(r.image(0x1100)))
 	assert.Empty(t, all.asked)
 	require.ErrorIs(t, r.err, bpf.ErrPermission)
 	assert.True(t, strings.HasPrefix(r.err.Error(), "BPF programs loaded before the start have no names: not permitted"))

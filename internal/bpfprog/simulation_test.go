@@ -43,12 +43,11 @@ type simulation struct {
 	rings   [2][]perfring.Record
 	lost    [2]int64 // the time of the last record before a loss, 0 if there is none
 	last    [2]int64
-	open    bool            // somebody listens,
-	deaf    bool            // but not on CPU 1, which came online since
-	calm    bool            // and none does any more
-	looked  int64           // the CPUs were looked for
-	others  map[uint32]bool // tasks of another PID namespace
-	began   int64           // programs were listed
+	open    bool  // somebody listens,
+	deaf    bool  // but not on CPU 1, which came online since
+	calm    bool  // and none does any more
+	looked  int64 // the CPUs were looked for
+	began   int64 // programs were listed
 	later   []func()
 	objects []*object
 	marks   []int64
@@ -72,9 +71,6 @@ func (w *simulation) emit(cpu int, rec perfring.Record) {
 		return
 	}
 	rec.CPU, rec.Time = uint32(cpu), w.at
-	if w.others[rec.TID] {
-		rec.TID = 0
-	}
 	if cpu == 1 && w.deaf {
 		return
 	}
@@ -161,13 +157,13 @@ func (w *simulation) loadProgram() {
 		parts = append(parts, w.add(addr, records[i].Symbol.Name, p.ID))
 	}
 	w.loaded[p.ID] = p
-	w.others[records[0].TID] = w.IntN(4) == 0
-	cpu := w.IntN(2)
+	tid := w.Uint32N(4) // 0 is that of a task of another PID namespace
 	w.soon(func() {
 		w.tick()
 		for i, rec := range records {
 			w.at++
-			w.emit(cpu, rec)
+			rec.TID = tid
+			w.emit(w.IntN(2), rec)
 			if i < len(parts) {
 				parts[i].loaded, parts[i].announced = w.at, w.open
 			}
@@ -257,6 +253,7 @@ func (w *simulation) Next(after uint32) (uint32, error) {
 
 func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	w.meanwhile()
+	w.r.lister.paced = time.Time{} // the rings are emptied in the middle of lists, too
 	p, err := w.fakePrograms.Program(id, want)
 	w.meanwhile()
 	return p, err
@@ -354,7 +351,7 @@ func newSimulation(t *testing.T, seed uint64, room int) *simulation {
 
 // simulate returns a simulation whose source has not begun.
 func simulate(t *testing.T, seed uint64, room int) *simulation {
-	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room, others: map[uint32]bool{}}
+	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room}
 	for range 50 {
 		w.step()
 	}

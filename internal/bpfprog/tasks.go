@@ -43,7 +43,7 @@ func (r *record) identified(rec *perfring.Record) {
 	program := &symtab.Program{ID: rec.Program.ID, Tag: tag}
 	for _, m := range functions {
 		if r.history.At(m.Start) == m {
-			r.replace(m, m.Of(program, nil))
+			r.replace(m, r.of(m, program, nil, rec.Time))
 		}
 	}
 }

@@ -51,6 +51,10 @@ type Image struct {
 	Program  *Program // what a BPF function is part of; nil if that is not known
 	Lines    *Lines   // source lines of a BPF function; nil if there are none
 
+	// NamedSince is when a function's name became known. It had that before, too, if nothing
+	// came or went unseen. It is 0 if the name was known when the lifetime began.
+	NamedSince int64
+
 	name unique.Handle[string]
 	*Text
 }
@@ -135,21 +139,24 @@ func (m *Image) Of(p *Program, lines *Lines) *Image {
 	return &of
 }
 
-// Lived returns the image with another lifetime: one of which nothing is known, if that ends
-// before it was known what it is; see Program.Since.
+// Lived returns the image with another lifetime. What is known of a function only since that
+// ended is not known then.
 func (m *Image) Lived(lifetime Interval) *Image {
 	lived := *m
 	lived.Lifetime = lifetime
-	if p := m.Program; p != nil && lifetime.To <= p.Since {
-		lived.Program, lived.Lines, lived.name = nil, nil, unique.Make("")
+	if m.NamedSince != 0 && lifetime.To <= m.NamedSince {
+		lived.name = unique.Make("")
+	}
+	if p := m.Program; p != nil && p.Since != 0 && lifetime.To <= p.Since {
+		lived.Program, lived.Lines = nil, nil
 	}
 	return &lived
 }
 
-// Named returns the function with another name.
-func (m *Image) Named(name string) *Image {
+// Named returns the function with another name, which is known since an instant; see NamedSince.
+func (m *Image) Named(name string, since int64) *Image {
 	named := *m
-	named.name = unique.Make(name)
+	named.name, named.NamedSince = unique.Make(name), since
 	return &named
 }
 
@@ -206,8 +213,8 @@ type Program struct {
 	Type string // as bpftool has it ("xdp"), empty if that is not known
 	Tag  string // 16 hex digits
 
-	// Since is when the function's address told what it is, if no record did: until then, it
-	// was the same if nothing came or went unseen. It is 0 if a record did.
+	// Since is when it became known that the function is of this program. Before that, it was
+	// too, if nothing came or went unseen. It is 0 if that was known when the lifetime began.
 	Since int64
 }
 
