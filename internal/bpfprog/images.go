@@ -71,9 +71,12 @@ func (s *images) describeAs(there *symtab.Image, f function, since int64) {
 
 // of returns a function as part of a program, as it is known to be since an instant.
 func (s *images) of(m *symtab.Image, p *symtab.Program, lines *symtab.Lines, since int64) *symtab.Image {
-	known := *p
-	known.Since, s.since = since, max(s.since, since)
-	return m.Of(&known, lines)
+	if s.since = max(s.since, since); p.Since != since {
+		known := *p
+		known.Since = since
+		p = &known
+	}
+	return m.Of(p, lines)
 }
 
 // isNamedLike reports whether an image has the name of a function, or none. A kernel before 6.1 may

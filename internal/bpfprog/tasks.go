@@ -40,7 +40,7 @@ func (r *record) identified(rec *perfring.Record) {
 	case tag != loaded:
 		return
 	}
-	program := &symtab.Program{ID: rec.Program.ID, Tag: tag}
+	program := &symtab.Program{ID: rec.Program.ID, Tag: tag, Since: rec.Time}
 	for _, m := range functions {
 		if r.history.At(m.Start) == m {
 			r.replace(m, r.of(m, program, nil, rec.Time))

@@ -231,7 +231,9 @@ func (h *History) Unload(m *Image, at int64) {
 	if !h.put(m, nil, past) {
 		return
 	}
-	h.counts.memory[m.Origin] += past.memory() - m.memory()
+	if past.name != m.name || past.Program != m.Program {
+		h.counts.memory[m.Origin] += past.memory() - m.memory()
+	}
 	h.putText(m, past)
 	i, _ := slices.BinarySearchFunc(h.gone, past.Lifetime.To, func(m *Image, at int64) int {
 		if m.Lifetime.To <= at {
