@@ -48,6 +48,7 @@ func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]fun
 		}
 		if f.Len > 0 {
 			all = append(all, function{m.Of(program, lines), d.anybody && isUnsure(p)})
+			program.Functions++
 		}
 	}
 	return all, nil

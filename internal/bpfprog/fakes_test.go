@@ -296,11 +296,11 @@ func (r *rig) expect(programs ...*bpf.Program) {
 	assert.Equal(r.t, want, got)
 }
 
-// programOf returns what a function is part of, whenever that became known.
+// programOf returns what a function is part of, but for what that has beside it.
 func programOf(m *symtab.Image) (p symtab.Program) {
 	if m.Program != nil {
 		p = *m.Program
-		p.Since = 0
+		p.Since, p.Functions = 0, 0
 	}
 	return p
 }

@@ -14,7 +14,7 @@ import (
 type images struct {
 	history *symtab.History
 	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
-	since   int64                    // the last Since of their programs
+	since   int64                    // the last instant since when something is known of one; see doubt
 	changes
 }
 
@@ -53,6 +53,7 @@ func (s *images) replace(m, by *symtab.Image) {
 // name gives a name to a function that had none, as there was one at its address at an instant.
 func (s *images) name(m *symtab.Image, name string, at int64) {
 	delete(s.unnamed, m.Start)
+	s.since = max(s.since, at)
 	s.replace(m, m.Named(name, at))
 	s.note(symcache.KindSymbols, 0)
 }

@@ -210,6 +210,84 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 	assert.Contains(t, []string{"", symbolOf(p, 0)}, name)
 }
 
+// TestPartOfAProgramIsDoubted: one of a program's functions is known by its record, so it is not certain any
+// more when the CPU is found; the other one by the list, after that. The next list tells of both.
+func TestPartOfAProgramIsDoubted(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000, 0x2000)
+	all := newFakes()
+	r := newRig(t, all)
+	looked := now()
+	all.loaded[1] = p
+	records := loads(looked+10*ms, p)
+	for i := range records {
+		records[i].TID = 0
+	}
+	r.clockIs(looked + 40*ms)
+	r.listAt = time.Time{}
+	r.play(records[0], records[2]) // that of the other function is on the CPU without a ring
+	r.expect(p)
+	r.clockIs(looked + 60*ms)
+	r.miss(looked, looked+50*ms) // the CPU is found
+	for i := range int64(4) {
+		r.clockIs(looked + (90+20*i)*ms)
+		r.listNow()
+	}
+	assert.False(t, r.losses.any())
+	r.expect(p)
+}
+
+// TestNameOfTheOneInItsPlace: X is known by a list, but has no name. Y, in its place, has one in
+// /proc/kallsyms, and is unloaded before the CPU is found, or not.
+func TestNameOfTheOneInItsPlace(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
+			x, y := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
+			x.Type, y.Type = 1, 1 // may be loaded without CAP_BPF
+			all := newFakes(x)
+			r := unstarted(t, all)
+			r.begin()
+			r.tail.lost = time.Now() // kallsyms is read later
+			r.round(t.Context())
+			listed := now()
+			r.clockIs(listed + 50*ms)
+			delete(all.loaded, 1)
+			all.loaded[2] = y // at 20 ms
+			r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(y, 0)))
+			r.readKallsyms()
+			r.clockIs(listed + 60*ms)
+			if gone {
+				delete(all.loaded, 2)
+				r.kallsyms("")
+				r.play(unloads(listed+55*ms, y)...)
+			}
+			r.miss(listed+10*ms, listed+58*ms) // the CPU is found
+			isX := func() {
+				hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(listed+5*ms))
+				require.NotNil(t, hit.Image)
+				assert.Equal(t, x.ID, hit.Image.Program.ID)
+				assert.Empty(t, hit.Image.Name())
+			}
+			r.Refresh() // a message comes before the list
+			isX()
+			r.listNow()
+			isX()
+		})
+	}
+}
+
+// TestLoadAfterTheLoss: a program that was loaded after it is not in doubt.
+func TestLoadAfterTheLoss(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	r := newRig(t, newFakes())
+	r.programsAre(newFakes(p))
+	looked := now()
+	r.clockIs(looked + 70*ms)
+	r.play(loads(looked+60*ms, p)...)
+	r.miss(looked, looked+50*ms)
+	r.Refresh()
+	r.expect(p)
+}
+
 // TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is
 // found, or after a restart, and not before.
 func TestBlindUntilTheList(t *testing.T) {

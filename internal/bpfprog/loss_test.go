@@ -563,8 +563,13 @@ func TestLossWhileListed(t *testing.T) {
 			clock = base + 60*ms
 			r.listNow()
 			hit := symtab.NewSnapshot(r.table).At(0x3030, symtab.Instant(base+30*ms))
-			if hit.Image != nil {
-				if c != "Y of TID 0, same name" {
+			switch {
+			case c == "Y of TID 0, another name", c == "overlapping":
+				if assert.NotNil(t, hit.Image, "Y was recorded") {
+					assert.Equal(t, symbolOf(y, 0), hit.Image.Name())
+				}
+			case hit.Image != nil:
+				if c == "trampoline" {
 					assert.NotEqual(t, symbolOf(x, 0), hit.Image.Name())
 				}
 				if hit.Image.Program != nil {
@@ -621,8 +626,104 @@ func TestTwoListsShowIt(t *testing.T) {
 	r.miss(base+50*ms, base+110*ms)
 	r.clockIs(base + 120*ms)
 	r.listNow()
+	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(base+105*ms)), "the name can be that of another")
 	r.clockIs(base + 130*ms)
-	r.Refresh()
+	r.readKallsyms()
 	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+105*ms)))
 	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+125*ms)))
+}
+
+// TestLossBetweenALossAndItsList: the list after a loss says nothing of another one, which nobody
+// has known of before, although that was before the list.
+func TestLossBetweenALossAndItsList(t *testing.T) {
+	t.Run("unload", func(t *testing.T) {
+		p := prog(1, 1, 0, 0x1000)
+		r := newRig(t, newFakes())
+		base := now()
+		r.clockIs(base + 10*ms)
+		r.miss(base, base+10*ms)
+		r.listAt = time.Now().Add(time.Hour)
+		r.round(t.Context())
+		r.clockIs(base + 25*ms)
+		r.play(append(loads(base+12*ms, p), unloads(base+20*ms, prog(2, 2, 0, 0x1000))...)...)
+		r.clockIs(base + 30*ms)
+		r.listNow()
+		r.clockIs(base + 40*ms)
+		r.miss(base+13*ms, base+19*ms)
+		r.listNow()
+		r.clockIs(base + 60*ms)
+		r.listNow()
+		assert.Empty(t, r.nameThen(0x1000, symtab.Instant(base+18*ms)), "it can have been another")
+	})
+	t.Run("program", func(t *testing.T) {
+		p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
+		all := newFakes()
+		r := newRig(t, all)
+		base := now()
+		r.clockIs(base + 10*ms)
+		r.miss(base, base+10*ms)
+		r.listAt = time.Now().Add(time.Hour)
+		r.round(t.Context())
+		all.loaded[1], all.loaded[2] = p, q
+		function, event := loads(base+12*ms, p)[0], loads(base+20*ms, q)[1]
+		event.TID = function.TID // that of P is lost, and so is Q's function
+		r.clockIs(base + 30*ms)
+		r.play(function, event)
+		r.listNow()
+		r.clockIs(base + 40*ms)
+		r.miss(base+13*ms, base+19*ms)
+		r.listNow()
+		r.clockIs(base + 60*ms)
+		r.listNow()
+		hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(base+35*ms))
+		if hit.Image != nil && hit.Image.Program != nil {
+			assert.Equal(t, p.ID, hit.Image.Program.ID)
+		}
+	})
+}
+
+// TestPartOfAProgramIsSkipped: records are lost while a program is listed, and at the place of one of its
+// functions is something that came before. The next list tells of it all the same.
+func TestPartOfAProgramIsSkipped(t *testing.T) {
+	for _, c := range []string{"trampoline", "of TID 0"} {
+		t.Run(c, func(t *testing.T) {
+			p := prog(1, 1, 0, 0x3100, 0x9000)
+			all := newFakes()
+			r := newRig(t, all)
+			base := now()
+			clock := base
+			get := func() int64 { return clock }
+			r.certain, r.now, r.lister.now = get, get, get
+			all.loaded[1] = p
+			r.relist, r.listAt = true, time.Time{}
+			rec := trampoline(base+5*ms, 0x3000, false)
+			if c != "trampoline" { // the record of the other function went unseen
+				rec = loads(base+5*ms, p)[0]
+				rec.TID = 0
+			}
+			batches := []perfring.Batch{
+				{Records: []perfring.Record{rec}},                                    // before the list
+				{Blind: []perfring.Interval{{From: base + 12*ms, To: base + 15*ms}}}, // while it is read
+			}
+			n := 0
+			r.fill = func(*tape) (b perfring.Batch) {
+				if n < len(batches) {
+					b = batches[n]
+				}
+				if n == 1 {
+					clock = base + 20*ms
+				}
+				n++
+				return b
+			}
+			clock = base + 10*ms
+			r.round(t.Context())
+			for i := range int64(4) {
+				clock = base + (40+20*i)*ms
+				r.listNow()
+			}
+			assert.False(t, r.losses.any())
+			r.expect(p)
+		})
+	}
 }

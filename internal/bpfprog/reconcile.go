@@ -13,10 +13,12 @@ import (
 // notes that a list begins.
 func (r *record) described() map[uint32]bool {
 	r.losses.listing = true
-	known := make(map[uint32]bool)
+	known, functions := make(map[uint32]bool), make(map[uint32]uint32)
 	for _, m := range r.history.Live() {
 		if isDescribed(m) {
-			known[m.Program.ID] = true
+			p := m.Program
+			functions[p.ID]++
+			known[p.ID] = functions[p.ID] >= p.Functions
 		}
 	}
 	return known
@@ -45,7 +47,7 @@ func (r *record) reconcile(l *listing) bool {
 		}
 	}
 	if confirmed {
-		r.losses.settled = symtab.Interval{From: about.From, To: l.began}
+		r.losses.settled = about
 	}
 	for _, f := range l.found {
 		r.found(f, l)
@@ -74,7 +76,7 @@ func (r *record) found(f function, l *listing) {
 	switch {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, l.began): // it was unloaded in the meantime
-	case there != nil && r.losses.any(): // the next list tells which it is
+	case r.losses.any() && !r.history.IsFree(f.Start, f.End): // the next list tells which it is
 	case isBPF && (there.Start != f.Start || there.End != f.End):
 	case isBPF && isNamedLike(there, f):
 		r.describeAs(there, f, l.ended)

@@ -3,6 +3,7 @@
 package bpfprog
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -42,9 +43,7 @@ func newRecord(trampolines bool, limits symtab.Limits) *record {
 
 // apply applies what the rings held.
 func (r *record) apply(b *perfring.Batch) {
-	for _, i := range b.Blind {
-		r.lose(symtab.Interval(i))
-	}
+	r.lose(b.Blind...)
 	r.LostRecords += int64(b.Lost)
 	for i := range b.Records {
 		switch rec := &b.Records[i]; {
@@ -78,28 +77,44 @@ func (r *record) advance(until int64) {
 	}
 }
 
-// lose notes that records of an interval may be missing.
-func (r *record) lose(i symtab.Interval) {
-	r.history.Blind(i)
-	if !r.losses.settled.Holds(i) { // else no more is announced than a list has seen through
-		r.doubt(i)
+// lose notes that records of intervals may be missing.
+func (r *record) lose(intervals ...perfring.Interval) {
+	var news []symtab.Interval
+	for _, blind := range intervals {
+		i := symtab.Interval(blind)
+		r.history.Blind(i)
+		if !r.losses.settled.Holds(i) { // else it is announced again
+			r.history.CutShort(i)
+			news = append(news, i)
+		}
+		r.losses.add(i)
+		r.tasks.lost = max(r.tasks.lost, i.To)
+		r.advance(i.From)
+		r.changed = true
 	}
-	r.losses.add(i)
-	r.tasks.lost = max(r.tasks.lost, i.To)
-	r.advance(i.From)
-	r.changed = true
+	r.doubt(news)
 }
 
-// doubt forgets what is not certain as records of an interval may be missing: of which programs
-// functions are that were told apart later, and when images were unloaded.
-func (r *record) doubt(i symtab.Interval) {
-	r.history.CutShort(i)
-	if r.since <= i.From {
+// doubt forgets what has become known of functions only since an interval began in which others may
+// have come unseen: functions of which the program is not certain, until the next list, and
+// names, until the next reading of /proc/kallsyms.
+func (r *record) doubt(intervals []symtab.Interval) {
+	if !slices.ContainsFunc(intervals, func(i symtab.Interval) bool { return i.From < r.since }) {
 		return
 	}
 	for _, m := range r.history.Live() {
-		if m.Program != nil && m.Program.Since > i.From && m.Lifetime.From < i.To {
-			r.end(m, i.From, 0)
+		since := int64(math.MaxInt64)
+		for _, i := range intervals {
+			if m.Lifetime.From < i.To {
+				since = min(since, i.From)
+			}
+		}
+		switch {
+		case m.Program != nil && m.Program.Since > since:
+			r.end(m, since, 0)
+		case m.NamedSince > since:
+			r.unnamed[m.Start] = m.Named("", 0)
+			r.replace(m, r.unnamed[m.Start])
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (s *Source) start(recorder Recorder, refused error) {
 		recorder = &polling{now: s.now, last: s.now()}
 	}
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
-	s.lose(symtab.Interval{From: min(s.history.Certain(), s.looked), To: s.now()})
+	s.lose(perfring.Interval{From: min(s.history.Certain(), s.looked), To: s.now()})
 	if s.looked = s.now(); refused != nil {
 		s.looked = math.MaxInt64
 	}

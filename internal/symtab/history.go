@@ -54,6 +54,9 @@ func (h *History) At(addr uint64) *Image {
 	return nil
 }
 
+// IsFree reports whether no image is there now at addresses in [start, end).
+func (h *History) IsFree(start, end uint64) bool { return len(h.tree.root.live(start, end)) == 0 }
+
 // Live returns the images that are there now, in the order of their addresses.
 func (h *History) Live() []*Image { return h.tree.root.live(0, math.MaxUint64) }
 
@@ -86,9 +89,9 @@ func (h *History) Blind(i Interval) {
 	h.blind = h.blind.with(i)
 }
 
-// CutShort ends the lifetimes that ended in an interval where that begins: it has become known only
-// now that images may have come or gone unseen in it, so what ended a lifetime may have been
-// about another image.
+// CutShort ends lifetimes where an interval begins, if they ended in it or later: it has become
+// known only now that images may have come or gone unseen in it, so what ended a lifetime may
+// have been about another image.
 func (h *History) CutShort(i Interval) {
 	later := h.gone[firstAfter(h.gone, i.From):]
 	changed := false

@@ -209,9 +209,10 @@ func TagOf(symbol string) string {
 
 // A Program is what a BPF function is part of. It is immutable.
 type Program struct {
-	ID   uint32
-	Type string // as bpftool has it ("xdp"), empty if that is not known
-	Tag  string // 16 hex digits
+	ID        uint32
+	Functions uint32 // how many it has, 0 if that is not known
+	Type      string // as bpftool has it ("xdp"), empty if that is not known
+	Tag       string // 16 hex digits
 
 	// Since is when it became known that the function is of this program. Before that, it was
 	// too, if nothing came or went unseen. It is 0 if that was known when the lifetime began.
