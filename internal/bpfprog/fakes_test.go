@@ -187,7 +187,17 @@ func newRig(t *testing.T, p Programs) *rig {
 	return r
 }
 
-// unstarted returns one that has not.
+// newRigBeforeKallsyms returns a source that has listed the programs, and reads /proc/kallsyms later.
+func newRigBeforeKallsyms(t *testing.T, p Programs) *rig {
+	t.Helper()
+	r := unstarted(t, p)
+	r.begin()
+	r.tail.lost = time.Now()
+	r.round(t.Context())
+	return r
+}
+
+// unstarted returns a source that has not begun.
 func unstarted(t *testing.T, p Programs) *rig {
 	t.Helper()
 	r := &rig{tape: &tape{certain: now}, t: t}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -26,6 +27,16 @@ func (r *rig) clockIs(at int64) {
 func (r *rig) lookForCPUs() {
 	r.kept = time.Time{}
 	require.NoError(r.t, r.keepHouse())
+}
+
+// loadedElsewhere has a task of another PID namespace load a program, which is not listed yet.
+func (r *rig) loadedElsewhere(at int64, p *bpf.Program) {
+	r.batch.Records = loads(at, p)
+	for i := range r.batch.Records {
+		r.batch.Records[i].TID = 0
+	}
+	r.listAt = time.Now().Add(time.Hour)
+	r.round(r.t.Context())
 }
 
 // TestUnloadBeforeTheCPUIsFound: P is unloaded and R loaded in its place on that CPU, and R unloaded
@@ -93,12 +104,7 @@ func TestListOfAnotherInItsPlace(t *testing.T) {
 	loaded := now()
 	all.loaded[1] = a
 	r.clockIs(loaded + 10*ms)
-	r.batch.Records = loads(loaded, a)
-	for i := range r.batch.Records {
-		r.batch.Records[i].TID = 0
-	}
-	r.listAt = time.Now().Add(time.Hour) // not yet
-	r.round(t.Context())
+	r.loadedElsewhere(loaded, a)
 	delete(all.loaded, 1)
 	all.loaded[2] = b // on the CPU without a ring, as is A's unload
 	r.clockIs(loaded + 50*ms)
@@ -123,12 +129,7 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 			loaded := now()
 			all.loaded[1] = a
 			r.clockIs(loaded + 10*ms)
-			r.batch.Records = loads(loaded, a)
-			for i := range r.batch.Records {
-				r.batch.Records[i].TID = 0
-			}
-			r.listAt = time.Now().Add(time.Hour) // not yet
-			r.round(t.Context())
+			r.loadedElsewhere(loaded, a)
 			delete(all.loaded, 1)
 			all.loaded[2] = b
 			r.clockIs(loaded + 50*ms)
@@ -244,10 +245,7 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 			x, y := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 			x.Type, y.Type = 1, 1 // may be loaded without CAP_BPF
 			all := newFakes(x)
-			r := unstarted(t, all)
-			r.begin()
-			r.tail.lost = time.Now() // kallsyms is read later
-			r.round(t.Context())
+			r := newRigBeforeKallsyms(t, all)
 			listed := now()
 			r.clockIs(listed + 50*ms)
 			delete(all.loaded, 1)

@@ -586,10 +586,7 @@ func TestLossWhileListed(t *testing.T) {
 func TestLossAnnouncedAgain(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
 	x.Type = 1 // may be loaded without CAP_BPF
-	r := unstarted(t, newFakes(x))
-	r.begin()
-	r.tail.lost = time.Now() // records were lost: kallsyms is read 10 s later
-	r.round(t.Context())
+	r := newRigBeforeKallsyms(t, newFakes(x))
 	base := now()
 	r.clockIs(base + 50*ms)
 	r.miss(base+10*ms, base+50*ms) // a ring was full
@@ -614,10 +611,7 @@ func TestLossAnnouncedAgain(t *testing.T) {
 func TestTwoListsShowIt(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
 	x.Type = 1 // may be loaded without CAP_BPF
-	r := unstarted(t, newFakes(x))
-	r.begin()
-	r.tail.lost = time.Now() // records were lost: kallsyms is read 10 s later
-	r.round(t.Context())
+	r := newRigBeforeKallsyms(t, newFakes(x))
 	base := now()
 	r.clockIs(base + 100*ms)
 	r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(x, 0)))
