@@ -44,15 +44,19 @@ type checker struct {
 	functionOf []uint32 // by node, from 1
 }
 
-// strings checks the strings. The first is empty.
+// strings checks the strings. The first is empty, and no other: whoever refers to another one
+// relies on it to say something.
 func (c *checker) strings() bool {
 	d := decoder{data: c.sections[sectionStrings]}
 	c.starts = make([]uint64, len(d.data)/64+1)
 	for d.left() > 0 {
-		c.starts[d.at/64] |= 1 << (d.at % 64)
-		d.string()
+		start := d.at
+		c.starts[start/64] |= 1 << (start % 64)
+		if empty := d.string() == ""; empty != (start == 0) {
+			return false
+		}
 	}
-	return !d.failed && len(d.data) > 0 && d.data[0] == 0
+	return !d.failed && len(d.data) > 0
 }
 
 // isString reports whether a string begins at an offset.

@@ -102,6 +102,21 @@ func TestReadRefuses(t *testing.T) {
 	require.ErrorIs(t, read(other, len(other)), pack.ErrVersion)
 }
 
+// TestReadRefusesSymbolsWithoutName verifies that a pack is refused if a symbol's name is an empty
+// string, which a reader would write as the name of a function.
+func TestReadRefusesSymbolsWithoutName(t *testing.T) {
+	w := small()
+	w.Symbol(pack.Symbol{Range: pack.Range{Start: 0x100, End: 0x110}, Name: "x"})
+	data, err := w.Bytes()
+	require.NoError(t, err)
+	at := bytes.Index(data, []byte("\x01x"))
+	require.Positive(t, at)
+	copy(data[at:], []byte{0, 0}) // two empty strings take the place of a string of one byte
+	seal(data)
+	_, err = pack.Read(bytes.NewReader(data), int64(len(data)))
+	require.ErrorIs(t, err, pack.ErrDamaged)
+}
+
 // crafted returns a pack of so many empty thunks and sections, which a [pack.Writer] may refuse.
 func crafted(t *testing.T, thunks, sections int) []byte {
 	t.Helper()
