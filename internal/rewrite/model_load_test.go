@@ -5,6 +5,7 @@ package rewrite_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -52,7 +53,7 @@ func (m *modelImage) overlaps(start, end uint64) bool { return m.start < end && 
 // there, too.
 func (w *world) load(source int, m *modelImage, from int64) {
 	m.source = source
-	for _, other := range w.images {
+	for _, other := range slices.Clone(w.images) { // which unload changes
 		inPlace := other.life.To == symtab.Forever && other.overlaps(m.start, m.end)
 		if !inPlace || other.source != source && w.r.Intn(10) == 0 {
 			continue
@@ -91,6 +92,7 @@ func (w *world) load(source int, m *modelImage, from int64) {
 	m.trim(m.end)
 	m.life = symtab.Since(from)
 	w.images = append(w.images, m)
+	w.forget(source, math.MinInt64)
 }
 
 // trim ends an image and its symbols.

@@ -53,7 +53,7 @@ func newWorld(seed int64) *world {
 	if r.Intn(20) != 0 {
 		w.core = newCore(r)
 	}
-	w.limits = symtab.Limits{TTL: time.Duration(1+r.Intn(60)) * time.Second, MaxEntries: 1 + r.Intn(12)}
+	w.limits = symtab.Limits{TTL: time.Duration(1+r.Intn(60)) * time.Second, MaxEntries: 1 + r.Intn(40)}
 	for i := range 3 {
 		b := build{name: fmt.Sprintf("mod%d", i), id: hexID(r), seed: r.Int63()}
 		if r.Intn(3) == 0 {
@@ -169,6 +169,7 @@ func (w *world) unload(m *modelImage, at int64) {
 	h.Unload(h.At(m.start), at)
 	m.life.To = max(at, m.life.From+1) // it was there at the instant of its load
 	w.gone[m.source] = append(w.gone[m.source], m)
+	w.forget(m.source, math.MinInt64)
 }
 
 // reload unloads an image and loads the same again, at once or later.
@@ -214,9 +215,14 @@ func (w *world) id() uint32 {
 	return w.nextID
 }
 
-// evict forgets what is too old or too much, which leaves blind time.
+// evict forgets what is too old.
 func (w *world) evict(source int) {
 	w.history[source].Evict(w.now)
+	w.forget(source, w.now-int64(w.limits.TTL))
+}
+
+// forget forgets what was unloaded before an instant, and what is too much. Both leave blind time.
+func (w *world) forget(source int, oldest int64) {
 	gone := w.gone[source]
 	slices.SortStableFunc(gone, func(a, b *modelImage) int {
 		switch {
@@ -227,7 +233,7 @@ func (w *world) evict(source int) {
 		}
 		return 0
 	})
-	for len(gone) > w.limits.MaxEntries || len(gone) > 0 && gone[0].life.To < w.now-int64(w.limits.TTL) {
+	for len(gone) > w.limits.MaxEntries || len(gone) > 0 && gone[0].life.To < oldest {
 		w.blind[source] = append(w.blind[source], symtab.Interval{From: math.MinInt64, To: gone[0].life.To})
 		i := slices.Index(w.images, gone[0])
 		w.images = slices.Delete(w.images, i, i+1)

@@ -45,6 +45,22 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// TestMaxEntriesHoldsAtAnyTime verifies that the history never exceeds its limit, also between two
+// calls of Evict, and also where images are unloaded because others take their place.
+func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
+	h := newHistory(Limits{TTL: time.Hour, MaxEntries: 3}, 0)
+	for i := range int64(20) {
+		h.Load(bpf(fmt.Sprint("f", i), 0x1000, 0x100, i*10*ms))
+		assert.LessOrEqual(t, h.Table().History(), 3)
+		if i%2 == 0 {
+			h.Unload(h.At(0x1000), i*10*ms+5*ms)
+			assert.LessOrEqual(t, h.Table().History(), 3)
+		}
+	}
+	assert.Equal(t, "unobserved", ask(h, 0x1000, Instant(101*ms)))
+	assert.Equal(t, "f18", ask(h, 0x1000, Instant(182*ms)))
+}
+
 // TestEvictedImagesAreFreed, also while another is at their address.
 func TestEvictedImagesAreFreed(t *testing.T) {
 	h := newHistory(Limits{TTL: time.Second, MaxEntries: 1 << 16}, 0)

@@ -12,7 +12,7 @@ import (
 // Limits say how much is remembered of what was unloaded.
 type Limits struct {
 	TTL        time.Duration // how long, from the end of its lifetime
-	MaxEntries int           // maximum number of images; the oldest are evicted first
+	MaxEntries int           // maximum number of images, which holds at any time; the oldest are evicted first
 }
 
 // A History records the images of one source: those that are there, those that were
@@ -146,6 +146,7 @@ func (h *History) Load(m *Image) {
 	if m.Text != nil {
 		h.texts, h.byText = append(h.texts, m), nil
 	}
+	h.evictExcess()
 }
 
 // clear ends what is in the place of an image, and returns the image as it can have been.
@@ -154,7 +155,7 @@ func (h *History) clear(m *Image) *Image {
 		if other.endsAtNext() && other.Start < m.Start {
 			h.Replace(other, other.upTo(m.Start)) // it never was longer
 		} else {
-			h.Unload(other, min(h.certain, m.Lifetime.From))
+			h.unload(other, min(h.certain, m.Lifetime.From))
 		}
 	}
 	if since := h.freeSince(m.Start, m.End); since > m.Lifetime.From {
@@ -227,9 +228,16 @@ func (h *History) put(m, by, past *Image) (found bool) {
 	return found
 }
 
-// Unload records that an image that is there was unloaded at an instant. It stays in the
-// history until Evict. It was there at the instant of its load, whatever at is.
+// Unload records that a loaded image was unloaded at an instant. It stays in the history until
+// Evict drops it or newer images take its place. It was loaded at the instant at which its
+// lifetime begins, even if at is earlier.
 func (h *History) Unload(m *Image, at int64) {
+	h.unload(m, at)
+	h.evictExcess()
+}
+
+// unload is Unload, except that the history may exceed its limit afterwards.
+func (h *History) unload(m *Image, at int64) {
 	past := m.Lived(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
 	if !h.put(m, nil, past) {
 		return
@@ -247,11 +255,15 @@ func (h *History) Unload(m *Image, at int64) {
 	h.gone = slices.Insert(h.gone, i, past)
 }
 
-// Evict forgets what was unloaded too long before now, and the first of what is too
-// much, and reports whether there was any. What is evicted leaves blind time.
+// evictExcess drops the images that were unloaded first, as long as the history exceeds its
+// limit.
+func (h *History) evictExcess() { h.evict(max(0, len(h.gone)-h.limits.MaxEntries)) }
+
+// Evict drops the images that were unloaded longer ago than the limit allows, and reports
+// whether there were any. The time before the end of an evicted lifetime becomes blind.
 func (h *History) Evict(now int64) bool {
 	oldest := now - int64(h.limits.TTL)
-	n := max(0, len(h.gone)-h.limits.MaxEntries)
+	n := 0
 	for n < len(h.gone) && h.gone[n].Lifetime.To < oldest {
 		n++
 	}

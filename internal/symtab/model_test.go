@@ -58,7 +58,7 @@ func (s *modelSource) load(l *load) {
 		case o.cutShort && o.start < l.start:
 			o.end = l.start
 		default:
-			s.unload(o, min(s.certain, l.from))
+			s.end(o, min(s.certain, l.from))
 		}
 	}
 	for _, o := range s.loads {
@@ -68,14 +68,21 @@ func (s *modelSource) load(l *load) {
 	}
 	l.to = math.MaxInt64
 	s.loads = append(s.loads, l)
+	s.evict(math.MinInt64)
 }
 
 func (s *modelSource) unload(l *load, at int64) {
+	s.end(l, at)
+	s.evict(math.MinInt64)
+}
+
+func (s *modelSource) end(l *load, at int64) {
 	s.unloads++
 	l.to, l.unloaded = max(at, l.from+1), s.unloads
 }
 
-func (s *modelSource) evict(now int64) {
+// evict drops what was unloaded before an instant, and what is too much.
+func (s *modelSource) evict(oldest int64) {
 	var gone []*load
 	for _, l := range s.loads {
 		if !l.isThere() {
@@ -86,7 +93,7 @@ func (s *modelSource) evict(now int64) {
 		return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.unloaded, b.unloaded))
 	})
 	for i, l := range gone {
-		if l.to < now-int64(s.limits.TTL) || i < len(gone)-s.limits.MaxEntries {
+		if l.to < oldest || i < len(gone)-s.limits.MaxEntries {
 			s.loads = slices.DeleteFunc(s.loads, func(o *load) bool { return o == l })
 			s.blind = append(s.blind, Interval{math.MinInt64, l.to})
 		}

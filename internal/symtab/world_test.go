@@ -53,7 +53,7 @@ func (w *world) step() {
 	case what < 15:
 		w.blind(s, Interval{w.now - w.Int64N(20*ms), w.now - w.Int64N(10*ms)})
 	case what < 16:
-		s.evict(w.now)
+		s.evict(w.now - int64(s.limits.TTL))
 		w.history(s).Evict(w.now)
 	default:
 		s.certain = max(s.certain, w.now-w.Int64N(5*ms))
