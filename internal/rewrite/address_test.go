@@ -107,6 +107,46 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 	}
 }
 
+// TestContract_4_1_NoRelativeForm: a caller whose ip is the first byte of .text returns to the call
+// before it, in text below .text. Its relative address says so for every load of the build; an
+// absolute address would be that of one load, and another module may have been there at the time of
+// the sample.
+func TestContract_4_1_NoRelativeForm(t *testing.T) {
+	modules := symtab.NewHistory(remember)
+	load := func(name, id string, start uint64, from int64) {
+		modules.Load(testImage(t, symtab.ImageInfo{
+			Name: name, Origin: symtab.OriginModule, BuildID: id, Base: start + 0x80, Start: start, End: start + 0x100,
+			Lifetime: symtab.Since(from),
+		}, func(add func(uint64, string)) {
+			add(0, name+"_below")
+			add(0x80, name+"_text")
+		}))
+	}
+	load("again", "aa01", slot, nowBoot-9_000*ms)
+	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
+	load("other", "bb02", slot+0x1000, nowBoot-8_000*ms)
+	modules.Unload(modules.At(slot+0x1000), nowBoot-6_000*ms)
+	load("again", "aa01", slot+0x1000, nowBoot-5_000*ms)
+	known := knownAt(t, modules)
+	for _, name := range []string{"", "again_below"} {
+		f := Frame{Type: "kernel", Mapping: &Mapping{File: "again", BuildID: "aa01", FileID: buildid.FileID("aa01"), Limit: 1 << 20}}
+		if name != "" {
+			f = withName(f, name)
+		}
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 1, Type: "native"}, f)
+		timed(m, nowBoot-7_000*ms)
+		opts := withHistory
+		opts.All = true
+		got, counts := rewriteTimed(t, opts, m, known)
+		assert.Equal(t, f, got[0].Stack[1])
+		if name == "" {
+			assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+		}
+		got, _ = rewriteTimed(t, opts, m, known)
+		assert.Equal(t, f, got[0].Stack[1], "a second pass")
+	}
+}
+
 // TestContract_2_UnknownBase: where a module's offsets count from is not known, so they say nothing,
 // and its addresses have no relative form.
 func TestContract_2_UnknownBase(t *testing.T) {

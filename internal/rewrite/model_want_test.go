@@ -142,7 +142,12 @@ func (a *asker) selected(u *use, named bool) want {
 	case named && u.hit.symbol == nil:
 		return w // what it has is better than nothing
 	}
-	a.place(&w, u)
+	placed := w
+	if hasForm := a.place(&placed, u); !hasForm {
+		w.why = outcomes[symtab.ReasonUnresolved]
+		return w
+	}
+	w = placed
 	switch s := u.hit.symbol; {
 	case s != nil:
 		w.resolved, w.why = s, "resolved"
@@ -190,8 +195,9 @@ func (a *asker) name(w *want, u *use) {
 	w.frame.Lines = []rewritetest.Line{line}
 }
 
-// place writes address and mapping (sections 4.1 to 4.3).
-func (a *asker) place(w *want, u *use) {
+// place writes address and mapping (sections 4.1 to 4.3). It reports false for an address that came
+// relative and has no relative form.
+func (a *asker) place(w *want, u *use) (hasForm bool) {
 	m, came := u.hit.image, u.frame.Address
 	relative, bare := u.form == formRelative, false
 	switch {
@@ -205,7 +211,7 @@ func (a *asker) place(w *want, u *use) {
 		if bare = !relative; relative {
 			w.frame.Address = sent - m.base()
 		} else if u.form == formRelative {
-			w.frame.Address += m.base() // there is no relative form
+			return false
 		}
 	}
 	ours := mappingFor(m, relative, bare)
@@ -213,6 +219,7 @@ func (a *asker) place(w *want, u *use) {
 	if o := u.frame.Mapping; o != nil && isRight(o, &ours) {
 		w.mappings = append(w.mappings, o)
 	}
+	return true
 }
 
 // mappingFor returns the mapping that is written for an image; bare, that for what has no

@@ -169,7 +169,7 @@ func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answ
 	}
 	a.kind, a.looked = answerOwned, looked
 	r.place(&a, q, ip, looked)
-	if a.bare && r.opts.Gateway { // its addresses stand for none of a machine
+	if a.bare && q.form != formAbsolute { // its absolute address is that of one load only
 		return nothing(answerTyped, OutcomeUnresolved)
 	}
 	if hit.Symbol.Image != nil {
