@@ -68,18 +68,23 @@ func (t *kernelText) beginsSymbol(addr uint64) bool {
 	return core != nil && core.Lookup(addr).Start == addr
 }
 
-// isPatchSite reports whether ip is where a call from a function's patch site returns to,
-// throughout an interval (contract 3.5): nothing but a trampoline is called from there.
-func (t *kernelText) isPatchSite(ip uint64, during symtab.Interval) bool {
+// patchSite returns the image with a function whose patch site a call returns from to ip, throughout
+// an interval (contract 3.5); nil if ip is no such address. Nothing but a trampoline is called from
+// there.
+func (t *kernelText) patchSite(ip uint64, during symtab.Interval) *symtab.Image {
 	symbol := t.snapshot.At(ip-1, during).Symbol
 	if m := symbol.Image; m == nil || m.Origin == symtab.OriginTrampoline || m.Origin == symtab.OriginOOL {
-		return false // of no function
+		return nil // of no function
 	}
+	isSite := false
 	switch offset := ip - symbol.Start; t.marks.Arch {
 	case "amd64": // call, or endbr64 and call
-		return offset == 5 || offset == 9
+		isSite = offset == 5 || offset == 9
 	case "arm64": // mov x9, x30 and bl, or bti and these (arch/arm64/include/asm/ftrace.h)
-		return offset == 8 || offset == 12
+		isSite = offset == 8 || offset == 12
 	}
-	return false
+	if !isSite {
+		return nil
+	}
+	return symbol.Image
 }

@@ -127,9 +127,9 @@ func (a *asker) doubt(u, after *use) {
 	}
 }
 
-// patched reports whether a frame is where a function calls its trampoline.
+// patched reports whether a frame is where a function of this kernel calls its trampoline.
 func (a *asker) patched(u *use) bool {
-	if a.core == nil || !u.hasAddress() || u.hit.symbol == nil || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
+	if a.core == nil || !u.hasAddress() || u.foreign || u.hit.symbol == nil || u.form == formAbsolute && u.frame.Mapping != nil && !isOf(u.frame.Mapping, u.hit.image) || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
 		return false
 	}
 	behind := u.ip - u.hit.symbol.start

@@ -193,7 +193,8 @@ func (w *stackWalk) isNamedBPF(f *frame) bool {
 	return f.named && !inKernelHalf(f.sent) && !mp.vague && mp.content == mappingContent{}
 }
 
-// isPatchSite reports whether a location, as a caller, is at a function's patch site.
+// isPatchSite reports whether a location, as a caller, is at the patch site of a function of this
+// kernel.
 func (w *stackWalk) isPatchSite(loc int32, u user) bool {
 	if uint(loc) >= uint(len(w.frameOf)) || w.frameOf[loc] == 0 {
 		return false
@@ -211,7 +212,9 @@ func (w *stackWalk) isPatchSite(loc int32, u user) bool {
 	if u == userEBPF || f.lookedUp {
 		ip++
 	}
-	is := w.r.isPatchSite(ip, during)
+	mp := w.m.maps.at(&w.m, f.mapping)
+	site := w.r.patchSite(ip, during)
+	is := site != nil && !mp.isGuest && (f.form != formAbsolute || !w.r.contradicts(&mp.content, site))
 	if u != userEBPF {
 		f.patch, f.atPatch = true, is
 	}

@@ -90,6 +90,10 @@ func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 		{"of a program, not at its patch site", Frame{Address: trampProg + 6, Type: "kernel"}, false},
 		{"of a trampoline", Frame{Address: tramp2 + 5, Type: "kernel"}, false},
 		{"of a user", user, false},
+		{"of a guest", Frame{Address: text + 0x85, Type: "kernel", Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}}, false},
+		{"of a guest, relative", Frame{Address: 0x85, Type: "kernel", Mapping: &Mapping{File: "[guest.kernel.kallsyms]", BuildID: kernelID}}, false},
+		{"of another build", Frame{Address: text + 0x85, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "ab12"}}, false},
+		{"of a module, with the ids of the kernel", Frame{Address: ext4 + 0x105, Type: "kernel", Mapping: vmlinux()}, false},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(user, at, tt.next, user)
 		got, _ := runWith(t, Options{}, m.Profiles, s)
