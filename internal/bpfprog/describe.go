@@ -21,6 +21,9 @@ type function struct {
 	// unsure says that the kernel has given it no name if its program was loaded without
 	// CAP_BPF (bpf_prog_kallsyms_add in kernel/bpf/core.c), which nobody can tell.
 	unsure bool
+	// first is the symbol that the first function of a program of several has beside the program's own,
+	// up to Linux 6.0: the kernel records that one. It is empty for others.
+	first string
 }
 
 // functions appends those of a program, which are there since an instant: all of them, or none
@@ -47,7 +50,7 @@ func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]fun
 			program.Tag = m.Tag() // a part of the name, which is kept anyway
 		}
 		if f.Len > 0 {
-			all = append(all, function{m.Of(program, lines), d.anybody && isUnsure(p)})
+			all = append(all, function{m.Of(program, lines), d.anybody && isUnsure(p), d.firstSymbol(p, i)})
 			program.Functions++
 		}
 	}
@@ -113,6 +116,23 @@ func (d *describer) symbol(p *bpf.Program, i int) (string, error) {
 		d.buffer = append(append(d.buffer, '_'), name...)
 	}
 	return string(d.buffer), err
+}
+
+// firstSymbol returns the symbol of a program's first function that is not the program's own, empty if
+// function i has none: jit_subprogs in kernel/bpf/verifier.c gives each function of a program a tag
+// of its own.
+func (d *describer) firstSymbol(p *bpf.Program, i int) string {
+	if i > 0 || len(p.Functions) < 2 || p.Functions[0].Tag == p.Tag {
+		return ""
+	}
+	name, err := "F", error(nil)
+	if t := p.Functions[0].Type; t != 0 {
+		name, err = d.nameOf(p.BTF, t)
+	}
+	if err != nil {
+		return "" // symbol has failed, too
+	}
+	return "bpf_prog_" + hex.EncodeToString(p.Functions[0].Tag[:]) + "_" + name
 }
 
 // functionName returns what the kernel calls function i: by the program's BTF, if that

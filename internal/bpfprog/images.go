@@ -59,11 +59,11 @@ func (s *images) name(m *symtab.Image, name string, at int64) {
 }
 
 // describeAs applies what the kernel says of a function to its image, of whose program that is
-// known since an instant. From Linux 5.7 to 6.0, records give all functions of a program the
-// name of the main one.
+// known since an instant. Up to Linux 6.0, records can have another name: that of the main function
+// for all functions of a program, or the first function's own for the main one.
 func (s *images) describeAs(there *symtab.Image, f function, since int64) {
 	m := s.of(there, f.Program, f.Lines, since)
-	if !isNamedLike(there, f) {
+	if !hasNameOf(there, f) {
 		m = m.Named(f.Name(), since)
 	}
 	s.replace(there, m)
@@ -80,13 +80,17 @@ func (s *images) of(m *symtab.Image, p *symtab.Program, lines *symtab.Lines, sin
 	return m.Of(p, lines)
 }
 
-// isNamedLike reports whether an image has the name of a function, or none. A kernel before 6.1 may
+// hasNameOf reports whether an image has the name of a function, or none. A kernel before 6.1 may
 // have cut it off, at 128 bytes.
-func isNamedLike(m *symtab.Image, f function) bool {
+func hasNameOf(m *symtab.Image, f function) bool {
 	const shortest = 127
 	name := m.Name()
 	return name == "" || name == f.Name() || len(name) >= shortest && strings.HasPrefix(f.Name(), name)
 }
+
+// isNamedLike reports whether an image has one of the names that a record can give to a function, or
+// none.
+func isNamedLike(m *symtab.Image, f function) bool { return hasNameOf(m, f) || m.Name() == f.first }
 
 // note counts a change that a record announced at an instant, which is 0 if none did.
 func (s *images) note(kind symcache.Kind, announced int64) {

@@ -145,6 +145,8 @@ func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Progr
 			sym, ok := at(table, c.starts[0], symtab.Present)
 			return ok && programOf(sym.Image) == want
 		})
+		main, _ := at(table, c.starts[0], symtab.Present)
+		require.Equal(t, c.tag, main.Image.Tag(), "up to Linux 6.0, the kernel has another symbol there, too")
 		for i, start := range c.starts {
 			for addr := start; addr < c.ends[i]; addr++ {
 				sym, ok := at(table, addr, symtab.Present)

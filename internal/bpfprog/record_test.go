@@ -337,3 +337,47 @@ func TestCPUsAreLookedAt(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 }
+
+// TestTwoSymbolsOfAProgram verifies that a program of several functions has its own name where the
+// kernel records its first function's (up to Linux 6.0): from its load on, whether or not the kernel
+// can be asked for it, and also if a task of another PID namespace has loaded it.
+func TestTwoSymbolsOfAProgram(t *testing.T) {
+	const first = "bpf_prog_0000000000000080_"
+	for _, c := range []struct {
+		name     string
+		suffix   string // of the first function's symbol
+		tid      uint32
+		asked    bool
+		from, to string // names right after the load, and when the program was asked for or listed
+	}{
+		{"asked for", "F", 7, true, "bpf_prog_0000000000000001_p1", "bpf_prog_0000000000000001_p1"},
+		{"gone", "F", 7, false, first + "F", first + "F"},
+		{"gone, named by BTF", "entry", 7, false, "bpf_prog_0000000000000001_entry", "bpf_prog_0000000000000001_entry"},
+		{"of another PID namespace", "F", 0, true, "bpf_prog_0000000000000001_p1", "bpf_prog_0000000000000001_p1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := prog(1, 1, 0, 0x1000, 0x2000)
+			p.Functions[0].Tag = tagOf(0x80)
+			all := newFakes()
+			r := newRig(t, all)
+			if c.asked {
+				all.loaded[1] = p
+			}
+			loaded := now()
+			records := loads(loaded, p)
+			records[0].Symbol.Name = first + c.suffix
+			for i := range records {
+				records[i].TID = c.tid
+			}
+			r.play(records...)
+			r.listNow()
+			r.Refresh()
+			assert.Equal(t, c.to, r.nameAt(0x1000))
+			assert.Equal(t, c.from, r.nameThen(0x1000, symtab.Instant(loaded+1)))
+			if assert.NotNil(t, r.image(0x1000).Program) {
+				assert.Equal(t, uint32(1), r.image(0x1000).Program.ID)
+				assert.Equal(t, "0000000000000001", r.image(0x1000).Program.Tag)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ package bpfprog
 
 import (
 	"encoding/hex"
+	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -33,17 +34,32 @@ func (r *record) identified(rec *perfring.Record) {
 	if len(functions) == 0 || functions[0].Lifetime.From < r.tasks.lost {
 		return
 	}
-	tag := functions[0].Tag() // a part of the name, which is kept anyway
-	switch loaded := hex.EncodeToString(rec.Program.Tag[:]); {
-	case functions[0].Name() == "":
-		tag = loaded
-	case tag != loaded:
-		return
+	main := functions[0]
+	tag := main.Tag() // a part of the name, which is kept anyway
+	if loaded := hex.EncodeToString(rec.Program.Tag[:]); tag != loaded {
+		if main.Name() != "" && len(functions) == 1 {
+			return
+		}
+		tag = loaded // the name has none, or the first function's, which it is up to Linux 6.0
 	}
 	program := &symtab.Program{ID: rec.Program.ID, Tag: tag, Since: rec.Time}
-	for _, m := range functions {
-		if r.history.At(m.Start) == m {
-			r.replace(m, r.of(m, program, nil, rec.Time))
+	for i, m := range functions {
+		if r.history.At(m.Start) != m {
+			continue
 		}
+		known := r.of(m, program, nil, rec.Time)
+		if own := ownSymbol(m, tag); i == 0 && own != m.Name() {
+			known = known.Named(own, rec.Time)
+		}
+		r.replace(m, known)
 	}
+}
+
+// ownSymbol returns the symbol of a program whose tag is known, given its first function: what the
+// kernel calls that in BTF, it calls the program. Without BTF, it calls any function F.
+func ownSymbol(first *symtab.Image, tag string) string {
+	if first.Tag() == "" || first.Tag() == tag || strings.HasSuffix(first.Name(), "_F") {
+		return first.Name()
+	}
+	return strings.Replace(first.Name(), first.Tag(), tag, 1)
 }
