@@ -22,6 +22,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // fakePrograms are programs that no kernel has.
@@ -167,10 +168,34 @@ func (r *tape) Drain() perfring.Batch {
 func (r *tape) RefreshCPUs(bool) error { r.refreshed.Add(1); return nil }
 func (r *tape) Close() error           { r.closed.Add(1); return nil }
 
+// fakeCPUs are events about CPUs.
+type fakeCPUs struct{ events []uevent.Event }
+
+func (c *fakeCPUs) Poll() (e uevent.Event, ok bool, err error) {
+	if len(c.events) == 0 {
+		return e, false, nil
+	}
+	e, c.events = c.events[0], c.events[1:]
+	return e, true, nil
+}
+
+func (c *fakeCPUs) Wait(ctx context.Context, _ time.Time) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (*fakeCPUs) Close() error { return nil }
+
+// online has the kernel say that a CPU came online.
+func (c *fakeCPUs) online() {
+	c.events = append(c.events, uevent.Event{Action: "online", DevPath: "/devices/system/cpu/cpu1", Subsystem: "cpu"})
+}
+
 // rig is a source of fakes, which does a round when it is told to.
 type rig struct {
 	*Source
 	*tape
+	events *fakeCPUs
 	t      *testing.T
 	table  *symtab.Table // that it published last
 	tables int           // number of them
@@ -200,7 +225,7 @@ func newRigBeforeKallsyms(t *testing.T, p Programs) *rig {
 // unstarted returns a source that has not begun.
 func unstarted(t *testing.T, p Programs) *rig {
 	t.Helper()
-	r := &rig{tape: &tape{certain: now}, t: t}
+	r := &rig{tape: &tape{certain: now}, events: new(fakeCPUs), t: t}
 	procfs := t.TempDir()
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
@@ -208,6 +233,7 @@ func unstarted(t *testing.T, p Programs) *rig {
 		SourceLines: true, Trampolines: true, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (Recorder, error) { return r.tape, nil }, p)
+	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
 	r.tail.budget = time.Hour // also where this process has no CPU for a while
 	r.kallsyms("")
 	return r
@@ -231,6 +257,7 @@ func (r *rig) poll() {
 func (r *rig) begin() {
 	r.publish, r.ready = r.published, false
 	r.start(r.tape, nil)
+	r.connectCPUs()
 }
 
 func (r *rig) published(u symcache.Update) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // In these tests a CPU came online after the last look and has no ring yet. What happens on it
@@ -37,6 +38,51 @@ func (r *rig) loadedElsewhere(at int64, p *bpf.Program) {
 	}
 	r.listAt = time.Now().Add(time.Hour)
 	r.round(r.t.Context())
+}
+
+// TestContract_5_2_EventOfACPU: the kernel says that a CPU came online, and a message comes before its
+// ring is open. What was unloaded there left no record, so nothing is certain since the last look.
+func TestContract_5_2_EventOfACPU(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	r := newRig(t, newFakes(p))
+	looked := now()
+	r.clockIs(looked)
+	r.lookForCPUs()
+	r.clockIs(looked + 30*ms)
+	r.Refresh()
+	assert.Equal(t, looked+30*ms, r.table.Certain())
+	r.events.online()
+	r.clockIs(looked + 50*ms)
+	r.Refresh()
+	assert.Equal(t, looked, r.table.Certain())
+	hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+20*ms))
+	assert.Equal(t, symtab.ReasonUnobserved.String(), hit.Reason.String())
+	r.lookForCPUs() // all have a ring: the event was about another one, or it went offline
+	r.Refresh()
+	assert.Equal(t, looked+50*ms, r.table.Certain())
+	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, symtab.Instant(looked+20*ms)))
+}
+
+// TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last
+// look at the CPUs, which are looked for more often.
+func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	r := unstarted(t, newFakes(p))
+	r.dialCPUs = func() (cpuEvents, error) { return nil, uevent.ErrUnreachable }
+	r.begin()
+	deadline := r.round(t.Context())
+	assert.LessOrEqual(t, time.Until(deadline), lookWithoutEvents)
+	looked := now()
+	r.clockIs(looked)
+	r.lookForCPUs()
+	r.clockIs(looked + 50*ms)
+	r.Refresh()
+	assert.Equal(t, looked, r.table.Certain())
+	r.listNow()
+	assert.Equal(t, looked, r.table.Certain())
+	r.lookForCPUs()
+	r.Refresh()
+	assert.Equal(t, looked+50*ms, r.table.Certain())
 }
 
 // TestUnloadBeforeTheCPUIsFound: P is unloaded and R loaded in its place on that CPU, and R unloaded

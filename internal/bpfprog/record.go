@@ -19,6 +19,7 @@ type record struct {
 	trampolines bool // and pages are wanted, too
 	images
 	losses  losses
+	limit   int64    // nothing is certain after it, whatever records say; farFuture if there is no limit
 	unloads []unload // lately, and all since a list or a reading of kallsyms began
 	tasks   tasks
 }
@@ -29,9 +30,13 @@ type unload struct {
 	at   int64
 }
 
+// farFuture is later than any instant.
+const farFuture = math.MaxInt64
+
 func newRecord(trampolines bool, limits symtab.Limits) *record {
 	return &record{
 		trampolines: trampolines,
+		limit:       farFuture,
 		images: images{
 			history: symtab.NewHistory(limits),
 			unnamed: make(map[uint64]*symtab.Image),
@@ -63,11 +68,11 @@ func (r *record) apply(b *perfring.Batch) {
 
 // advance notes that records are complete until an instant, but for losses.
 func (r *record) advance(until int64) {
+	certain := max(r.history.Certain(), until)
 	if r.losses.any() {
-		r.history.SetCertain(min(until, r.losses.from()))
-	} else {
-		r.history.SetCertain(max(r.history.Certain(), until))
+		certain = min(until, r.losses.from())
 	}
+	r.history.SetCertain(min(certain, r.limit))
 	if !r.losses.listing {
 		first := slices.IndexFunc(r.unloads, func(u unload) bool { return u.at > until-int64(time.Second) })
 		if first < 0 {

@@ -330,8 +330,12 @@ func TestCPUsAreLookedAt(t *testing.T) {
 		})
 	}()
 	<-first
-	r.cpusChanged()
-	for r.refreshed.Load() == 0 {
+	require.EqualValues(t, 1, r.refreshed.Load())
+	r.mu.Lock()
+	r.events.online()
+	r.mu.Unlock()
+	r.Refresh()
+	for r.refreshed.Load() == 1 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

@@ -23,8 +23,10 @@ type schedule struct {
 
 const (
 	// housekeeping is the time between two looks at what to evict and at the CPUs, when
-	// nothing else happens. Where uevents do not arrive, that is when CPUs are noticed.
-	housekeeping = 10 * time.Second
+	// nothing else happens. Where uevents do not arrive, lookWithoutEvents is: nothing is certain
+	// after the last look.
+	housekeeping      = 10 * time.Second
+	lookWithoutEvents = time.Second
 
 	// restFor is how many times as long as a list took it is until the next, so that lost
 	// records that are followed by more do not take a CPU.
@@ -37,20 +39,20 @@ const (
 // never is later than anything that is waited for.
 var never = time.Unix(1<<40, 0)
 
-// cpusChanged ends the wait because a CPU came online or went offline.
-func (s *Source) cpusChanged() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hotplug = true
-	s.wake()
+// lookInterval returns the time between two looks at the CPUs. The connection does not change while
+// Run waits.
+func (s *state) lookInterval() time.Duration {
+	if s.cpus == nil {
+		return lookWithoutEvents
+	}
+	return housekeeping
 }
 
 // keepHouse evicts old images and looks for new CPUs, now and then.
 func (s *Source) keepHouse() error {
 	s.mu.Lock()
 	at := s.now()
-	hotplug, due := s.hotplug, time.Since(s.kept) >= housekeeping
-	s.hotplug = false
+	hotplug, due := s.hotplug, time.Since(s.kept) >= s.lookInterval()
 	if due {
 		s.kept = time.Now()
 		s.changed = s.history.Evict(s.now()) || s.changed
@@ -67,6 +69,8 @@ func (s *Source) keepHouse() error {
 	if !s.polls() {
 		s.looked = at
 	}
+	s.hotplug = s.hotplug && !hotplug // another event may have come since
+	s.readCPUs()
 	return nil
 }
 
@@ -103,7 +107,7 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 		case ask:
 			return at, s.finishRound()
 		default:
-			deadline = at.Add(housekeeping)
+			deadline = at.Add(s.lookInterval())
 			for _, due := range []time.Time{listAt, tailAt} {
 				if due.Before(deadline) {
 					deadline = due

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
-	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // Options say what a Source keeps known, and from where it reads.
@@ -35,8 +33,8 @@ type Options struct {
 type Source struct {
 	open        func() (Recorder, error)
 	recordAgain time.Duration // time between two tries to have records, when they are refused
+	dialCPUs    func() (cpuEvents, error)
 	lister      lister
-	cpus        *uevent.Conn // says that CPUs come and go; nil while Run does not run, or if there is none
 
 	mu sync.Mutex // guards what follows; no slow system call is made while it is held
 	state
@@ -45,8 +43,9 @@ type Source struct {
 // state is what the mutex of a Source guards.
 type state struct {
 	*record
-	recorder Recorder // nil while Run does not run
-	drained  int64    // the Certain of its last batch
+	recorder Recorder  // nil while Run does not run
+	drained  int64     // the Certain of its last batch
+	cpus     cpuEvents // says that CPUs come and go; nil while Run does not run, or if there is none
 	publish  func(symcache.Update)
 	ready    bool // Run has published what is known; at first that is what a list shows, as far as that is permitted
 	missing  missing
@@ -85,7 +84,7 @@ func NewSource(opts Options) *Source {
 // record; what it returns is closed when Run ends.
 func NewSourceFrom(opts Options, open func() (Recorder, error), programs Programs) *Source {
 	s := &Source{
-		open: open, recordAgain: time.Minute,
+		open: open, recordAgain: time.Minute, dialCPUs: dialCPUs,
 		state: state{record: newRecord(opts.Trampolines, opts.History), tail: tail{procfs: opts.Procfs, budget: budget}},
 	}
 	want := bpf.WantFunctions
@@ -137,6 +136,7 @@ func (s *Source) Refresh() {
 		return
 	}
 	s.state.drain()
+	s.readCPUs() // after the rings, so that what is certain is known of the CPUs, too
 	s.publishTable()
 	if len(s.ask) > 0 || s.losses.any() {
 		s.wake()
@@ -185,15 +185,10 @@ func (s *Source) follow(ctx context.Context) error {
 		defer cancel()
 		ctx = again
 	}
-	if s.cpus == nil {
-		s.cpus, _ = uevent.Dial() // else what is done now and then has to do
-	}
-	if cpuEvents(s.cpus) { // in a pause
-		s.cpusChanged()
-	}
+	cpus := s.connectCPUs()
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
-	watcher.Go(func() { watchCPUs(watch, s.cpus, s.cpusChanged) })
+	watcher.Go(func() { s.watchCPUs(watch, cpus) })
 	defer watcher.Wait()
 	defer stop()
 	for ctx.Err() == nil {
@@ -202,6 +197,18 @@ func (s *Source) follow(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// connectCPUs begins to receive events about CPUs, unless the run before was paused, and reads those
+// of the pause. It returns nil where the kernel sends none.
+func (s *Source) connectCPUs() cpuEvents {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cpus == nil {
+		s.cpus, _ = s.dialCPUs() // else looks have to do
+	}
+	s.readCPUs()
+	return s.cpus
 }
 
 // step does a round, and waits until the next one is due.
@@ -236,7 +243,7 @@ func (s *Source) start(recorder Recorder, refused error) {
 	s.recorder, s.missing.records, s.wake = recorder, refused, func() {}
 	s.lose(perfring.Interval{From: min(s.history.Certain(), s.looked), To: s.now()})
 	if s.looked = s.now(); refused != nil {
-		s.looked = math.MaxInt64
+		s.looked = farFuture // the CPUs do not matter
 	}
 	s.listAt, s.tail = time.Time{}, tail{procfs: s.tail.procfs, budget: s.tail.budget, wanted: s.trampolines && refused == nil}
 }
