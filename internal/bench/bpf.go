@@ -208,6 +208,8 @@ func benchFollowing() {
 	report("bpf_event_1k_us", float64(median(small.times).Nanoseconds())/1000)
 	report("bpf_event_50k_vs_1k", ratio(median(large.times), median(small.times)))
 
+	report("bpf_message_after_1k_events_us", float64(median(messages(few, 1_000, 9)).Nanoseconds())/1000)
+
 	const burst = 1_000
 	bursts := steps(many, 9, func(s *synthetic, step int) (records []perfring.Record) {
 		for i := range burst {
@@ -216,6 +218,29 @@ func benchFollowing() {
 		return records
 	})
 	report("bpf_burst_50k_ms_per_1k", float64(median(bursts.times).Microseconds())/1000)
+}
+
+// messages returns how long n messages each wait for the source to publish, if so many events, which
+// were applied before, precede each.
+func messages(programs, events, n int) (times []time.Duration) {
+	s := newSynthetic(0)
+	burst := event(programs)
+	step := -1
+	s.run(func() []perfring.Record {
+		if step++; step == 0 {
+			return s.loadAll(programs)
+		}
+		if step%events == 0 {
+			began := wall()
+			s.source.Refresh()
+			times = append(times, wall()-began)
+		}
+		if len(times) == n {
+			return nil
+		}
+		return burst(s, step)
+	})
+	return times
 }
 
 func mean(all []uint64) (mean uint64) {

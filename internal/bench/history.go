@@ -53,12 +53,11 @@ func knownWithHistory(core *symtab.Image) rewrite.Known {
 	}
 }
 
-// reuse moves a tenth of the kernel's locations to places that have had several
-// owners.
-func reuse(r *rand.Rand, pd pprofile.Profiles) {
+// reuse moves one in n of the kernel's locations to places that have had several owners.
+func reuse(r *rand.Rand, pd pprofile.Profiles, n int) {
 	locations := pd.Dictionary().LocationTable()
 	for i := range locations.Len() {
-		if loc := locations.At(i); loc.Address()>>63 != 0 && r.IntN(10) == 0 {
+		if loc := locations.At(i); loc.Address()>>63 != 0 && r.IntN(n) == 0 {
 			loc.SetAddress(firstPlace + r.Uint64N(places)*placeSize + 8 + r.Uint64N(placeSize-8))
 		}
 	}

@@ -111,6 +111,68 @@ func newMessage(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
 	return pd
 }
 
+// newRealistic returns a message shaped like those that agents send from a busy node every few
+// seconds: few locations, shallow stacks, and kernel frames at the leaf end, the last of which is in
+// entry code.
+func newRealistic(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
+	const locations, functions, stacks, samples = 400, 280, 140, 160
+	pd := pprofile.NewProfiles()
+	dict := pd.Dictionary()
+	dict.StringTable().Append("", "profile.frame.type", "kernel", "native", "libc.so.6")
+	dict.AttributeTable().AppendEmpty()
+	for _, frameType := range []string{"kernel", "native"} {
+		a := dict.AttributeTable().AppendEmpty()
+		a.SetKeyStrindex(1)
+		a.Value().SetStr(frameType)
+	}
+	dict.MappingTable().AppendEmpty()
+	dict.MappingTable().AppendEmpty().SetFilenameStrindex(4)
+	dict.FunctionTable().AppendEmpty()
+	dict.LinkTable().AppendEmpty()
+	dict.LocationTable().AppendEmpty()
+	const kernel, native = 1, 2
+	add := func(frameType int32, addr uint64, mapping int32) int32 {
+		loc := dict.LocationTable().AppendEmpty()
+		loc.AttributeIndices().Append(frameType)
+		loc.SetAddress(addr)
+		loc.SetMappingIndex(mapping)
+		return int32(dict.LocationTable().Len() - 1)
+	}
+	var inKernel, inUser []int32
+	called := make([]symtab.Symbol, functions)
+	for i := range called {
+		called[i] = core.Symbol(r.IntN(core.Len()))
+	}
+	for range locations * 3 / 4 {
+		f := called[r.IntN(functions)]
+		inKernel = append(inKernel, add(kernel, f.Start+min(callLen+r.Uint64N(f.End-f.Start), f.End-f.Start-1), 0))
+	}
+	for range locations / 4 {
+		inUser = append(inUser, add(native, r.Uint64N(1<<20), 1))
+	}
+	entry := add(kernel, core.Entry.Start+1+r.Uint64N(core.Entry.End-core.Entry.Start-1), 0)
+	dict.StackTable().AppendEmpty()
+	for range stacks {
+		indices := dict.StackTable().AppendEmpty().LocationIndices()
+		for range 3 + r.IntN(7) {
+			indices.Append(inKernel[r.IntN(len(inKernel))])
+		}
+		indices.Append(entry)
+		for range r.IntN(6) {
+			indices.Append(inUser[r.IntN(len(inUser))])
+		}
+	}
+	scope := pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty()
+	profile := scope.Profiles().AppendEmpty()
+	for range samples {
+		sample := profile.Samples().AppendEmpty()
+		sample.SetStackIndex(1 + r.Int32N(stacks))
+		sample.Values().Append(1)
+		sample.TimestampsUnixNano().Append(uint64(firstSample) + r.Uint64N(5_000_000_000))
+	}
+	return pd
+}
+
 func copyOf(pd pprofile.Profiles) pprofile.Profiles {
 	c := pprofile.NewProfiles()
 	pd.CopyTo(c)
@@ -193,9 +255,13 @@ func samplesOf(pd pprofile.Profiles) pprofile.SampleSlice {
 	return pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
 }
 
-// write makes the changes, with no more than it takes.
+// write makes the changes in the fastest way there is: each table grows once.
 func (a *answers) write(pd pprofile.Profiles) {
 	d := pd.Dictionary()
+	d.StringTable().EnsureCapacity(d.StringTable().Len() + len(a.strings))
+	d.FunctionTable().EnsureCapacity(d.FunctionTable().Len() + len(a.functions))
+	d.LocationTable().EnsureCapacity(d.LocationTable().Len() + len(a.appended))
+	d.StackTable().EnsureCapacity(d.StackTable().Len() + len(a.stacks))
 	for _, s := range a.strings {
 		d.StringTable().Append(s)
 	}
@@ -215,6 +281,7 @@ func (a *answers) write(pd pprofile.Profiles) {
 		loc.SetAddress(c.address)
 		loc.SetMappingIndex(c.mapping)
 		if c.function != 0 {
+			loc.Lines().EnsureCapacity(1)
 			loc.Lines().AppendEmpty().SetFunctionIndex(c.function)
 		}
 	}

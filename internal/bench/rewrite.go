@@ -36,6 +36,10 @@ func rewriteBenches(core *symtab.Image) []bench {
 			small := newMessage(random(), core, size{locations: 1_500, stacks: 200, depth: 40, samples: 200})
 			return benchMessage("rewrite_small", small, known(), rounds, 10)
 		}},
+		{"rewrite_real", func(rounds int) error {
+			return benchMessage("rewrite_real", newRealistic(random(), core), known(), rounds, 40)
+		}},
+		{"split_few", func(rounds int) error { return benchSplitFew(random(), core, known(), rounds) }},
 		{"split_rewrite", func(rounds int) error {
 			return benchMessage("split_rewrite", newSplit(random(), core, large), known(), rounds, 1)
 		}},
@@ -65,7 +69,7 @@ func rewriteBenches(core *symtab.Image) []bench {
 // newSplit returns a message in which a tenth of the kernel's locations have several owners.
 func newSplit(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
 	pd := newMessage(r, core, s)
-	reuse(r, pd)
+	reuse(r, pd, 10)
 	return pd
 }
 
@@ -174,9 +178,37 @@ func benchLarge(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds in
 		rewrites = append(rewrites, task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }})
 		codecs = append(codecs, through)
 	}
+	small := newMessage(r, core, large)
+	wire, _, err := codec(small, 1)
+	if err != nil {
+		return err
+	}
+	rewrites = append(rewrites, task{
+		prepare: func() { small = unmarshal(wire) }, run: func() { rewriter.Rewrite(small, known) },
+	})
 	t := medians(rounds, wall, append(rewrites, codecs[0])...)
-	report("rewrite_16x_vs_codec", ratio(t[0], t[3]))
+	report("rewrite_16x_vs_codec", ratio(t[0], t[4]))
+	report("rewrite_16x_frame_vs_1x_frame", ratio(t[0], times*t[3]))
 	report("split_rewrite_16x_vs_1x", ratio(t[1], t[2]))
+	return nil
+}
+
+// benchSplitFew measures a message of which 0.2 % of the kernel frames must be split against the same
+// without these.
+func benchSplitFew(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds int) error {
+	few, none := newMessage(r, core, large), newMessage(r, core, large)
+	reuse(r, few, 500)
+	rewriter := rewrite.New(options)
+	var tasks []task
+	for _, pd := range []pprofile.Profiles{few, none} {
+		wire, _, err := codec(pd, 1)
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }})
+	}
+	t := medians(rounds, wall, tasks...)
+	report("split_few_vs_rewrite", ratio(t[0], t[1]))
 	return nil
 }
 
