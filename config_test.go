@@ -151,16 +151,6 @@ func packsWith(key string, value any) map[string]any {
 	return map[string]any{"debug_info": info}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{
-		"1B": 1, "64MiB": 64 << 20, "1GiB": 1 << 30, "64 MB": 64_000_000, "1.5GiB": 3 << 29, "2TB": 2e12, "1kB": 1000, "1KiB": 1024,
-	} {
-		got, err := parseSize(text)
-		require.NoError(t, err, text)
-		assert.Equal(t, want, got, text)
-	}
-}
-
 // TestSchema: the schema that is generated has each key of the configuration.
 func TestSchema(t *testing.T) {
 	text, err := os.ReadFile("config.schema.json")

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/confmap"
@@ -37,8 +35,8 @@ func (d *DebugInfo) enabled() bool { return d.Directory != "" || d.URL != "" }
 
 // packOptions returns the options of packs. The configuration must be valid.
 func (c *Config) packOptions() packs.Options {
-	maxBytes, _ := parseSize(c.DebugInfo.MaxBytes)
-	maxDisk, _ := parseSize(c.DebugInfo.MaxDisk)
+	maxBytes, _ := configkeys.ParseSize(c.DebugInfo.MaxBytes)
+	maxDisk, _ := configkeys.ParseSize(c.DebugInfo.MaxDisk)
 	return packs.Options{
 		Directory: c.DebugInfo.Directory, URL: c.DebugInfo.URL, MaxBytes: maxBytes, MaxDisk: maxDisk, Gateway: !c.Local,
 	}
@@ -61,7 +59,7 @@ func validatePacks(c *Config) error {
 		}
 	}
 	for _, size := range []struct{ key, value string }{{"max_bytes", d.MaxBytes}, {"max_disk", d.MaxDisk}} {
-		if _, err := parseSize(size.value); err != nil {
+		if _, err := configkeys.ParseSize(size.value); err != nil {
 			add("debug_info::%s is %q: %w", size.key, size.value, err)
 		}
 	}
@@ -88,19 +86,6 @@ func checkURL(raw string) error {
 		return errors.New("it must be an http or https URL")
 	}
 	return nil
-}
-
-// size is a number with a unit. Without one, a number meant as megabytes would be read as bytes.
-var size = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$`)
-
-// parseSize returns a number of bytes.
-func parseSize(s string) (int64, error) {
-	if size.MatchString(s) {
-		if n, err := humanize.ParseBytes(s); err == nil && 0 < n && n < 1<<62 {
-			return int64(n), nil
-		}
-	}
-	return 0, errors.New("it must be a size of more than 0 with a unit, such as 64MiB or 1GB")
 }
 
 // checkHTTPKeys returns an error for keys that HTTP clients do not have. Their own

@@ -4,6 +4,7 @@ package kernelstackreceiver
 
 import (
 	_ "embed" // of the schema
+	"fmt"
 
 	"go.opentelemetry.io/collector/confmap"
 
@@ -16,12 +17,32 @@ var configSchema []byte
 
 // Unmarshal reads the configuration. The error says what is accepted.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
-	return configkeys.Unmarshal(conf, c, configSchema)
+	if err := configkeys.Unmarshal(conf, c, configSchema); err != nil {
+		return err
+	}
+	_, err := c.bufferSize()
+	return err
+}
+
+// The sizes that a ring buffer can have, in bytes.
+const (
+	minBuffer = 4 << 10
+	maxBuffer = 1 << 30
+)
+
+// bufferSize returns the size of a ring buffer in bytes.
+func (c *Config) bufferSize() (int, error) {
+	n, err := configkeys.ParseSize(c.Buffer)
+	if err != nil || n < minBuffer || n > maxBuffer {
+		return 0, fmt.Errorf("buffer is %q: it must be a size with a unit from 4KiB to 1GiB, such as 64KiB", c.Buffer)
+	}
+	return int(n), nil
 }
 
 func (c *Config) options() kernelstack.Options {
+	buffer, _ := c.bufferSize() // a configuration that is used is valid
 	return kernelstack.Options{
-		Event: c.Event, Frequency: c.Frequency, Idle: c.Idle, Buffer: c.Buffer,
+		Event: c.Event, Frequency: c.Frequency, Idle: c.Idle, Buffer: buffer,
 		Interval: c.Interval, MaxSamples: c.MaxSamples, Procfs: c.Procfs, Sysfs: c.Sysfs,
 	}
 }

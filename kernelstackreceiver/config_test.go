@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		Buffer: 65536, Procfs: "/proc", Sysfs: "/sys",
+		Buffer: "64KiB", Procfs: "/proc", Sysfs: "/sys",
 	}, c)
 
 	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true})
@@ -41,7 +41,10 @@ func TestConfig(t *testing.T) {
 		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
 		"interval is 5: it needs a unit, such as 5s":                   {"interval": 5},
 		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
-		"buffer is 4095: it must be an integer of at least 4096":       {"buffer": 4095},
+		"buffer is 65536: it needs a unit, such as 64KiB":              {"buffer": 65536},
+		`buffer is "4095B": it must be a size with a unit from 4KiB`:   {"buffer": "4095B"},
+		`buffer is "2GiB": it must be a size with a unit from 4KiB`:    {"buffer": "2GiB"},
+		`buffer is "64": it must be a size with a unit from 4KiB`:      {"buffer": "64"},
 		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},
 		`procfs is "proc": it must be an absolute path, such as /proc`: {"procfs": "proc"},
 		`sysfs is "sys": it must be an absolute path, such as /sys`:    {"sysfs": "sys"},
@@ -50,6 +53,7 @@ func TestConfig(t *testing.T) {
 		_, err := load(wrong)
 		require.ErrorContains(t, err, want)
 	}
-	_, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": 4096})
+	c, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": "4KiB"})
 	require.NoError(t, err, "the limits themselves are accepted")
+	assert.Equal(t, 4096, c.options().Buffer)
 }

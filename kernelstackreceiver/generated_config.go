@@ -12,8 +12,8 @@ import (
 
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
-	// Buffer size in bytes of each CPU's ring buffer. It is rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
-	Buffer int `mapstructure:"buffer"`
+	// Buffer size of each CPU's ring buffer, with a unit, from 4KiB to 1GiB. It is rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
+	Buffer string `mapstructure:"buffer"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.
 	Event string `mapstructure:"event"`
@@ -43,10 +43,6 @@ type Config struct {
 // Validate validates the Config fields.
 func (c *Config) Validate() error {
 	var err error
-
-	if c.Buffer < 4096 {
-		err = errors.Join(err, errors.New("buffer value must be greater than or equal to 4096"))
-	}
 
 	if !slices.Contains([]string{"auto", "cycles", "cpu-clock"}, c.Event) {
 		err = errors.Join(err, errors.New("event must be one of [auto, cycles, cpu-clock]"))
@@ -80,7 +76,7 @@ func (c *Config) Validate() error {
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Buffer:     65536,
+		Buffer:     "64KiB",
 		Event:      "cpu-clock",
 		Frequency:  97,
 		Idle:       false,

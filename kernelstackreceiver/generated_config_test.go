@@ -20,13 +20,6 @@ func TestConfigValidate_DefaultValid(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 }
 
-func TestConfigValidate_MinimumBuffer(t *testing.T) {
-	cfg := createDefaultConfig().(*Config)
-	cfg.Buffer = 4096 - 1
-
-	require.ErrorContains(t, cfg.Validate(), "buffer value must be greater than or equal to 4096")
-}
-
 func TestConfigValidate_InvalidEnumEvent(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Event = "__invalid__"

@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/collector/receiver/receiverhelper"
+	"go.opentelemetry.io/collector/receiver/receiverhelper/xreceiverhelper"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -29,6 +29,7 @@ type kernelStacks struct {
 	logger    *zap.Logger
 	version   string
 	telemetry *metadata.TelemetryBuilder
+	report    *xreceiverhelper.ObsReport // has the metrics and spans that all receivers have
 	warnings  *rate.Limiter
 
 	mu     sync.Mutex // held by Start and Shutdown
@@ -41,12 +42,19 @@ func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles)
 	if err != nil {
 		return nil, err
 	}
+	report, err := xreceiverhelper.NewObsReport(receiverhelper.ObsReportSettings{
+		ReceiverID: set.ID, Transport: transport, LongLivedCtx: true, ReceiverCreateSettings: set,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return &kernelStacks{
 		config:    config,
 		next:      next,
 		logger:    set.Logger,
 		version:   set.BuildInfo.Version,
 		telemetry: telemetry,
+		report:    report,
 		warnings:  rate.NewLimiter(rate.Every(time.Minute), 10),
 	}, nil
 }
@@ -130,11 +138,10 @@ func (r *kernelStacks) sample(ctx context.Context, started func()) error {
 	return s.Run(ctx)
 }
 
-// The outcomes of samples, in metrics.
+// transport and format are what the receiver's metrics and spans say of how samples come.
 const (
-	outcomeAccepted = "accepted"
-	outcomeRefused  = "refused"
-	outcomeNoStack  = "no_stack"
+	transport = "perf"
+	format    = "perf_event"
 )
 
 // sendTimeout is the time that the next component has to take a message, also
@@ -145,26 +152,17 @@ const sendTimeout = 5 * time.Second
 func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
-	if m.NoStack > 0 {
-		r.count(ctx, m.NoStack, outcomeNoStack)
-	}
+	r.telemetry.ReceiverKernelstackNoStack.Add(ctx, int64(m.NoStack))
 	if m.Samples == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 	defer cancel()
-	outcome := outcomeAccepted
-	if err := r.next.ConsumeProfiles(ctx, m.Profiles); err != nil {
-		outcome = outcomeRefused
-		if r.warnings.Allow() {
-			r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.Samples), zap.Error(err))
-		}
+	samples := xreceiverhelper.ProfileSampleCountsByType(m.Profiles) // before the next component changes it
+	ctx = r.report.StartProfilesOp(ctx)
+	err := r.next.ConsumeProfiles(ctx, m.Profiles)
+	r.report.EndProfilesOpBySampleType(ctx, format, samples, err)
+	if err != nil && r.warnings.Allow() {
+		r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.Samples), zap.Error(err))
 	}
-	r.count(ctx, m.Samples, outcome)
-}
-
-// count counts samples.
-func (r *kernelStacks) count(ctx context.Context, n int, outcome string) {
-	r.telemetry.ReceiverKernelstackSamples.Add(ctx, int64(n),
-		metric.WithAttributes(attribute.String("outcome", outcome)))
 }

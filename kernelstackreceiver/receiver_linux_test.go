@@ -213,16 +213,9 @@ func TestTelemetry(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Start(t.Context(), newHost()))
 		require.Eventually(t, func() bool {
-			m, err := telemetry.GetMetric("otelcol_receiver_kernelstack_samples")
-			if err != nil {
-				return false
-			}
-			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
-				if value, _ := p.Attributes.Value("outcome"); value.AsString() == outcome && p.Value > 0 {
-					return true
-				}
-			}
-			return false
+			m, err := telemetry.GetMetric("otelcol_receiver_" + outcome + "_profile_samples")
+			return err == nil && slices.ContainsFunc(m.Data.(metricdata.Sum[int64]).DataPoints,
+				func(p metricdata.DataPoint[int64]) bool { return p.Value > 0 })
 		}, time.Minute, 10*time.Millisecond, outcome)
 		require.NoError(t, r.Shutdown(context.Background()))
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -47,32 +49,64 @@ func TestContract_6_3_ItTriesAgain(t *testing.T) {
 	})
 }
 
-// TestSend: the receiver counts what it sends on, and what it cannot.
+// TestSend: the receiver counts what it sends on, as all receivers do, and what it cannot send on.
 func TestSend(t *testing.T) {
-	telemetry := componenttest.NewTelemetry()
-	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
-	set := receivertest.NewNopSettings(metadata.Type)
-	set.TelemetrySettings = telemetry.NewTelemetrySettings()
-	sink := new(consumertest.ProfilesSink)
-	r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
-	require.NoError(t, err)
-	r.send(t.Context(), &kernelstack.Message{
-		Profiles: pprofile.NewProfiles(), Samples: 2, NoStack: 1, Lost: 42, Throttled: 2,
-	})
-	r.send(t.Context(), &kernelstack.Message{Profiles: pprofile.NewProfiles()})
-	assert.Len(t, sink.AllProfiles(), 1, "an empty message is not sent on")
-
-	sum := func(name string) (all map[string]int64) {
-		m, err := telemetry.GetMetric("otelcol_receiver_kernelstack_" + name)
+	for outcome, next := range map[string]error{"accepted": nil, "refused": consumererror.NewDownstream(errors.New("no room"))} {
+		telemetry := componenttest.NewTelemetry()
+		defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
+		set := receivertest.NewNopSettings(metadata.Type)
+		set.TelemetrySettings = telemetry.NewTelemetrySettings()
+		sink := &sink{err: next}
+		r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 		require.NoError(t, err)
-		all = make(map[string]int64)
-		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
-			outcome, _ := p.Attributes.Value("outcome")
-			all[outcome.AsString()] = p.Value
+		r.send(t.Context(), &kernelstack.Message{Profiles: twoSamples(), Samples: 2, NoStack: 1, Lost: 42, Throttled: 2})
+		r.send(t.Context(), &kernelstack.Message{Profiles: pprofile.NewProfiles()})
+		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
+
+		sum := func(name string) (total int64) {
+			m, err := telemetry.GetMetric("otelcol_receiver_" + name)
+			require.NoError(t, err)
+			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+				total += p.Value
+			}
+			return total
 		}
-		return all
+		assert.EqualValues(t, 42, sum("kernelstack_lost_records"))
+		assert.EqualValues(t, 2, sum("kernelstack_throttled"))
+		assert.EqualValues(t, 1, sum("kernelstack_no_stack"))
+		for _, other := range []string{"accepted", "refused"} {
+			assert.EqualValues(t, map[bool]int{true: 2}[other == outcome], sum(other+"_profile_samples"), other)
+		}
+		m, err := telemetry.GetMetric("otelcol_receiver_accepted_profile_samples")
+		require.NoError(t, err)
+		assert.Equal(t, attribute.NewSet(
+			attribute.String("receiver", set.ID.String()), attribute.String("transport", "perf"),
+			attribute.String("sample_type", "samples:count"),
+		), m.Data.(metricdata.Sum[int64]).DataPoints[0].Attributes)
 	}
-	assert.Equal(t, map[string]int64{"": 42}, sum("lost_records"))
-	assert.Equal(t, map[string]int64{"": 2}, sum("throttled"))
-	assert.Equal(t, map[string]int64{"accepted": 2, "no_stack": 1}, sum("samples"))
+}
+
+// twoSamples returns a message with two samples.
+func twoSamples() pprofile.Profiles {
+	pd := pprofile.NewProfiles()
+	pd.Dictionary().StringTable().Append("", "samples", "count")
+	profile := pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty()
+	profile.SampleType().SetTypeStrindex(1)
+	profile.SampleType().SetUnitStrindex(2)
+	profile.Samples().AppendEmpty()
+	profile.Samples().AppendEmpty()
+	return pd
+}
+
+// sink counts messages, which it changes, and answers with an error.
+type sink struct {
+	consumertest.Consumer
+	messages int
+	err      error
+}
+
+func (s *sink) ConsumeProfiles(_ context.Context, pd pprofile.Profiles) error {
+	s.messages++
+	pd.ResourceProfiles().RemoveIf(func(pprofile.ResourceProfiles) bool { return true })
+	return s.err
 }

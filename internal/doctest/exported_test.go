@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,4 +112,17 @@ func TestContribPage(t *testing.T) {
 	for _, module := range slices.Compact(modules) {
 		assert.Contains(t, string(page), "`"+module+"`", "a module of its own")
 	}
+}
+
+// TestVersionOfMdatagen verifies that generated files are made by the version that docs/contrib.md names,
+// which is not the collector's: an update of the tools must not bring another one.
+func TestVersionOfMdatagen(t *testing.T) {
+	needRepository(t)
+	page, err := os.ReadFile("../../docs/contrib.md")
+	require.NoError(t, err)
+	version := regexp.MustCompile(`mdatagen stays at (v[0-9.]+[0-9])`).FindSubmatch(page)
+	require.NotNil(t, version)
+	tools, err := os.ReadFile("../../internal/tools/go.mod")
+	require.NoError(t, err)
+	assert.Contains(t, string(tools), "go.opentelemetry.io/collector/cmd/mdatagen "+string(version[1])+" ")
 }

@@ -27,7 +27,7 @@ type TelemetryBuilder struct {
 	mu                             sync.Mutex
 	registrations                  []metric.Registration
 	ReceiverKernelstackLostRecords metric.Int64Counter
-	ReceiverKernelstackSamples     metric.Int64Counter
+	ReceiverKernelstackNoStack     metric.Int64Counter
 	ReceiverKernelstackThrottled   metric.Int64Counter
 }
 
@@ -66,9 +66,9 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ReceiverKernelstackSamples, err = builder.meter.Int64Counter(
-		"otelcol_receiver_kernelstack_samples",
-		metric.WithDescription("Samples taken. [Development]"),
+	builder.ReceiverKernelstackNoStack, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_no_stack",
+		metric.WithDescription("Samples that are dropped because they have no stack of the kernel or of a guest. With the event cycles, samples of user code are among them. [Development]"),
 		metric.WithUnit("{sample}"),
 	)
 	errs = errors.Join(errs, err)

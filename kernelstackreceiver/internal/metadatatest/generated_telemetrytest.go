@@ -37,10 +37,10 @@ func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.T
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
 
-func AssertEqualReceiverKernelstackSamples(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+func AssertEqualReceiverKernelstackNoStack(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
-		Name:        "otelcol_receiver_kernelstack_samples",
-		Description: "Samples taken. [Development]",
+		Name:        "otelcol_receiver_kernelstack_no_stack",
+		Description: "Samples that are dropped because they have no stack of the kernel or of a guest. With the event cycles, samples of user code are among them. [Development]",
 		Unit:        "{sample}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -48,7 +48,7 @@ func AssertEqualReceiverKernelstackSamples(t *testing.T, tt *componenttest.Telem
 			DataPoints:  dps,
 		},
 	}
-	got, err := tt.GetMetric("otelcol_receiver_kernelstack_samples")
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_no_stack")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

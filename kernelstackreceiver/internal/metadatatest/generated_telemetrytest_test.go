@@ -20,12 +20,12 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ReceiverKernelstackLostRecords.Add(context.Background(), 1)
-	tb.ReceiverKernelstackSamples.Add(context.Background(), 1)
+	tb.ReceiverKernelstackNoStack.Add(context.Background(), 1)
 	tb.ReceiverKernelstackThrottled.Add(context.Background(), 1)
 	AssertEqualReceiverKernelstackLostRecords(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
-	AssertEqualReceiverKernelstackSamples(t, testTel,
+	AssertEqualReceiverKernelstackNoStack(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackThrottled(t, testTel,

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package configkeys
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/dustin/go-humanize"
+)
+
+// size is a number with a unit. Without one, a number meant as megabytes would be read as bytes.
+var size = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$`)
+
+// ParseSize returns the number of bytes in a size with a unit: of more than 0, and less than 1<<62.
+func ParseSize(s string) (int64, error) {
+	if size.MatchString(s) {
+		if n, err := humanize.ParseBytes(s); err == nil && 0 < n && n < 1<<62 {
+			return int64(n), nil
+		}
+	}
+	return 0, errors.New("it must be a size of more than 0 with a unit, such as 64MiB or 1GB")
+}
