@@ -54,64 +54,64 @@ test: build test-deploy test-backends test-release test-seccomp ## run the tests
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-deploy: build ## run the tests of the files in deploy/: image, manifests, container
-	go test -C internal/deploytest -count=1 ./...
+	go test -C internal/test/deploytest -count=1 ./...
 
 .PHONY: test-backends
 test-backends: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-backends: build ## run the tests of what backends take: Elastic's exporter, pprof
-	go test -C internal/backendtest -count=1 ./...
+	go test -C internal/test/backendtest -count=1 ./...
 
 .PHONY: test-packs
 test-packs: build ## compare packs of real kernels with llvm-symbolizer, addr2line and those kernels, and measure them: downloads 2 GB; KERNEL=6.1,6.12
-	@go run ./internal/kerneltest/packs -kernel $(KERNEL) -tool $(TOOL) -collector $(COLLECTOR)
+	@go run ./internal/test/kerneltest/packs -kernel $(KERNEL) -tool $(TOOL) -collector $(COLLECTOR)
 
 .PHONY: test-release
 test-release: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-release: export KERNELSYM_TOOL := $(abspath $(TOOL))
 test-release: export KERNELSYM_DIST := $(abspath $(DIST))
 test-release: build release-files ## test the packages, the module and the versions; DIST=build/dist tests the packages of `make snapshot`
-	go test -C internal/releasetest -count=1 ./...
+	go test -C internal/test/releasetest -count=1 ./...
 
 .PHONY: test-seccomp
 test-seccomp: ## run the tests of what the default profiles of container runtimes allow
-	go test -C internal/seccomptest -count=1 ./...
+	go test -C internal/test/seccomptest -count=1 ./...
 
 KERNEL ?= 6.1,6.12
 
 .PHONY: test-vm
 test-vm: build ## run the tests in the kernels of a distribution, in virtual machines: KERNEL=6.1,6.12 RUN=Test V=1
-	@go run ./internal/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
+	@go run ./internal/test/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
 	@# What boots have in common, and what not, is the same in each kernel.
-	@$(if $(RUN),,go run ./internal/kerneltest/vm -kernel $(firstword $(subst $(comma), ,$(KERNEL))) -collector $(COLLECTOR) \
-		-run '^TestIdentityInEachBoot$$' -boots 2 ./internal/e2e)
+	@$(if $(RUN),,go run ./internal/test/kerneltest/vm -kernel $(firstword $(subst $(comma), ,$(KERNEL))) -collector $(COLLECTOR) \
+		-run '^TestIdentityInEachBoot$$' -boots 2 ./internal/test/e2e)
 
 LOCKDOWN ?= integrity confidentiality
 LOCKDOWN_KERNEL ?= 6.1,6.12
-VM := github.com/kernelsym/kernelsym/internal/kerneltest/vm -kernel $(LOCKDOWN_KERNEL) $(if $(V),-v)
+VM := github.com/kernelsym/kernelsym/internal/test/kerneltest/vm -kernel $(LOCKDOWN_KERNEL) $(if $(V),-v)
 
 .PHONY: test-lockdown
 test-lockdown: build ## run the tests in kernels that are locked down, in virtual machines: LOCKDOWN=integrity LOCKDOWN_KERNEL=6.12 V=1
 	@for mode in $(LOCKDOWN); do \
 		go run $(VM) -append lockdown=$$mode -collector $(COLLECTOR) \
 			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode)$$' \
-			./internal/e2e ./internal/doctest ./cmd/kernelsym/internal/doctor && \
-		go run -C internal/profilertest $(VM) -append lockdown=$$mode . && \
-		go run -C internal/seccomptest $(VM) -append lockdown=$$mode . || exit 1; \
+			./internal/test/e2e ./internal/test/doctest ./cmd/kernelsym/internal/doctor && \
+		go run -C internal/test/profilertest $(VM) -append lockdown=$$mode . && \
+		go run -C internal/test/seccomptest $(VM) -append lockdown=$$mode . || exit 1; \
 	done
 
 .PHONY: bench
 bench: $(TOOL) ## print the measures of speed and memory (as root)
 	@mkdir -p $(BUILD) && go test -count=1 -v -run '^TestManyCPUs$$' ./internal/perfring >$(BUILD)/bench.log || { cat $(BUILD)/bench.log; exit 1; }
-	@go run ./internal/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log -tool $(TOOL)
+	@go run ./internal/test/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log -tool $(TOOL)
 
 .PHONY: soak
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)
-	@go run ./internal/soak -collector $(COLLECTOR) -duration $(or $(DURATION),10m)
+	@go run ./internal/test/soak -collector $(COLLECTOR) -duration $(or $(DURATION),10m)
 
 .PHONY: soak-vm
 soak-vm: build ## the same, with modules that come and go too, in a virtual machine
-	@go run ./internal/kerneltest/vm -kernel 6.12 -collector $(COLLECTOR) -run '^TestSoak$$' \
-		-env KERNELSYM_SOAK=$(or $(DURATION),10m) -timeout 1h ./internal/soak
+	@go run ./internal/test/kerneltest/vm -kernel 6.12 -collector $(COLLECTOR) -run '^TestSoak$$' \
+		-env KERNELSYM_SOAK=$(or $(DURATION),10m) -timeout 1h ./internal/test/soak
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (10s)
@@ -130,11 +130,11 @@ coverage: ## print the share of the components' statements that their tests cove
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check the code; for Linux, macOS and Windows; for arm64 and 32 bits
 	$(TOOLS)/golangci-lint run
-	cd internal/deploytest && $(TOOLS)/golangci-lint run
-	cd internal/backendtest && $(TOOLS)/golangci-lint run
-	cd internal/releasetest && $(TOOLS)/golangci-lint run
-	cd internal/seccomptest && $(TOOLS)/golangci-lint run
-	cd internal/profilertest && $(TOOLS)/golangci-lint run
+	cd internal/test/deploytest && $(TOOLS)/golangci-lint run
+	cd internal/test/backendtest && $(TOOLS)/golangci-lint run
+	cd internal/test/releasetest && $(TOOLS)/golangci-lint run
+	cd internal/test/seccomptest && $(TOOLS)/golangci-lint run
+	cd internal/test/profilertest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
 	GOOS=windows go vet ./...
 	GOARCH=arm64 go vet ./...
@@ -169,14 +169,14 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 	@mkdir -p $(BUILD)/generate && ln -sfn $(CURDIR) $(BUILD)/generate/kernelsym
 	cd $(BUILD)/generate/kernelsym && $(TOOLS)/mdatagen metadata.yaml
 	cd $(BUILD)/generate/kernelsym/kernelstackreceiver && $(TOOLS)/mdatagen metadata.yaml
-	go run ./internal/configdoc
+	go run ./internal/tools/configdoc
 
 .PHONY: privileges
 privileges: build ## measure docs/privileges.md anew, here and in virtual machines (as root)
-	go test ./internal/doctest -count=1 -run '^TestPrivileges$$' -update
+	go test ./internal/test/doctest -count=1 -run '^TestPrivileges$$' -update
 	$(MAKE) test-vm KERNEL=6.1,6.12 RUN='^TestPrivileges$$' V=1 >$(BUILD)/privileges.log || true # it fails where the table has changed
 	$(MAKE) test-lockdown LOCKDOWN_KERNEL=6.12 V=1 >>$(BUILD)/privileges.log || true # likewise
-	go test ./internal/doctest -count=1 -run '^TestPrivilegesPage$$' -update -measured $(abspath $(BUILD))/privileges.log
+	go test ./internal/test/doctest -count=1 -run '^TestPrivilegesPage$$' -update -measured $(abspath $(BUILD))/privileges.log
 	git diff --stat -- docs/privileges.md
 
 # What `make generate` writes.
@@ -255,7 +255,7 @@ $(TOOL): $(SOURCES)
 	go build -trimpath -o $@ ./cmd/kernelsym
 
 $(DEMO): $(SOURCES)
-	go build -trimpath -o $@ ./internal/demo
+	go build -trimpath -o $@ ./internal/test/demo
 
 $(TOOLS)/builder: PACKAGE := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/mdatagen: PACKAGE := go.opentelemetry.io/collector/cmd/mdatagen
@@ -263,13 +263,13 @@ $(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/gola
 $(TOOLS)/chloggen: PACKAGE := go.opentelemetry.io/build-tools/chloggen
 $(TOOLS)/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
 
-# Each of these needs other versions of its dependencies than the tools in internal/tools.
+# Each of these needs other versions of its dependencies than the tools in internal/tools/pinned.
 $(TOOLS)/goreleaser: Makefile
 	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/goreleaser/goreleaser/v2@v2.16.0 # later versions need a later Go
 
 $(TOOLS)/actionlint: Makefile
 	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-$(TOOLS)/%: internal/tools/go.mod
+$(TOOLS)/%: internal/tools/pinned/go.mod
 	@mkdir -p $(TOOLS)
-	GOOS= GOARCH= go build -C internal/tools -o $@ $(PACKAGE) # it runs here, whatever the rest is built for
+	GOOS= GOARCH= go build -C internal/tools/pinned -o $@ $(PACKAGE) # it runs here, whatever the rest is built for

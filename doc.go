@@ -13,7 +13,7 @@
 //
 // # The flow
 //
-//	kernel                      internal/                                internal/kernelsymprocessor/
+//	kernel                      internal/                                kernelsymprocessor/
 //	/proc/kallsyms ───────────► kallsyms ─┐
 //	perf events ───► perfring ─► bpfprog ─┼─ publish ─► symcache ─ Snapshot ─► rewrite ─► next consumer
 //	bpf(2) ────────► bpf ──────►          │            one atomic pointer     once a message
@@ -59,7 +59,7 @@
 // internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
 // internal/realtime (clocks), internal/pack and internal/packs (what debug information
 // adds, and where it comes from), internal/rewrite (the changes to a message),
-// internal/kernelsymprocessor (the component). internal/kernelstack and
+// kernelsymprocessor (the component). internal/kernelstack and
 // kernelstackreceiver, which sample kernel stacks, and cmd/kernelsym, the operator's
 // tool, can be read on their own.
 package kernelsym

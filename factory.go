@@ -19,11 +19,11 @@ import (
 	"go.opentelemetry.io/collector/processor/xprocessor"
 	"go.uber.org/zap"
 
-	"github.com/kernelsym/kernelsym/internal/kernelsymprocessor"
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
 // NewFactory returns the factory of the processor "kernelsym". All processors of a process

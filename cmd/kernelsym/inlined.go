@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
-	"github.com/kernelsym/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/internal/btf/btftest"
-	"github.com/kernelsym/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )

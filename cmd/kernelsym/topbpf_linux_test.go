@@ -20,7 +20,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bpfcost"
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 func TestTopBPFFlags(t *testing.T) {

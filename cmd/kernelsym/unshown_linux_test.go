@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // watchedRecords makes tables of records, as the source does.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // BenchmarkList measures what it takes to list a thousand programs, and what the system

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // ofServers are modules that servers have loaded.
@@ -27,11 +27,11 @@ const ofServers = `ext4 xfs btrfs overlay fuse nfsv4 nfsd isofs vfat
 	sch_fq sch_htb sch_ingress cls_bpf act_mirred tcp_bbr tcp_diag aesni_intel ghash_clmulni_intel`
 
 // TestCapture prints what a kernel shows of a hundred modules, as an archive in
-// base64: the file internal/bench/testdata/modules.tar.zst. It does so only if it
+// base64: the file internal/test/bench/testdata/modules.tar.zst. It does so only if it
 // is asked to:
 //
-//	go run ./internal/kerneltest/vm -kernel 6.12 -env KERNELSYM_CAPTURE=1 -run 'TestCapture$' -v ./internal/kmod |
-//		sed -n 's/^captured: //p' | base64 -d >internal/bench/testdata/modules.tar.zst
+//	go run ./internal/test/kerneltest/vm -kernel 6.12 -env KERNELSYM_CAPTURE=1 -run 'TestCapture$' -v ./internal/kmod |
+//		sed -n 's/^captured: //p' | base64 -d >internal/test/bench/testdata/modules.tar.zst
 func TestCapture(t *testing.T) {
 	kerneltest.NeedModules(t)
 	if os.Getenv("KERNELSYM_CAPTURE") == "" {

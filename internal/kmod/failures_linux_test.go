@@ -16,9 +16,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 const frequency = 4999

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 var sampleFor = flag.Duration("sample-for", 5*time.Second, "for how long TestSharesAreThoseOfTheKernel runs programs")

@@ -21,8 +21,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // runUndisturbed checks this machine until it does not stand still while symbols are read: then some

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/kernelsym/kernelsym/internal/dwarfpack"
-	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/dwarfpack"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 

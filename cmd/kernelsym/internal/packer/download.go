@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 )
 
 // maxFetched bounds a file: the largest, a generic kernel with debug information, has a

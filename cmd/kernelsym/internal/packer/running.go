@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
-	"github.com/kernelsym/kernelsym/internal/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // childEnv tells the test binary to show a table on its terminal, and what goes wrong.

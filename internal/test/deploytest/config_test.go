@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploytest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/otelcol"
+)
+
+// environment returns that of a container, with values in place of what only a
+// cluster knows. The last of a name counts.
+func (m *manifest) environment(t *testing.T, list []corev1.EnvVar) (pairs []string) {
+	t.Helper()
+	fields := map[string]string{"status.podIP": "127.0.0.1", "spec.nodeName": "some-node"}
+	for _, v := range list {
+		value := v.Value
+		if from := v.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+			value = m.configs[from.ConfigMapKeyRef.Name].Data[from.ConfigMapKeyRef.Key]
+			require.NotEmpty(t, value, v.Name)
+		} else if from != nil {
+			value = fields[from.FieldRef.FieldPath]
+			require.NotEmpty(t, value, v.Name)
+		}
+		pairs = slices.DeleteFunc(pairs, func(pair string) bool { return strings.HasPrefix(pair, v.Name+"=") })
+		pairs = append(pairs, v.Name+"="+value)
+	}
+	return pairs
+}
+
+// variable is one without a default in a configuration.
+var variable = regexp.MustCompile(`\$\{env:(\w+)\}`)
+
+// validate has the built collector check a configuration, in that environment only,
+// which must have all variables: for the collector, those that it lacks are empty.
+// More arguments can say what else it reads.
+func validate(t *testing.T, config string, environment []string, more ...string) {
+	t.Helper()
+	for _, v := range variable.FindAllStringSubmatch(config, -1) {
+		assert.True(t, slices.ContainsFunc(environment, func(pair string) bool {
+			return strings.HasPrefix(pair, v[1]+"=")
+		}), "%s is not set", v[1])
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector),
+		append([]string{"validate", otelcol.FeatureGates, "--config=" + file}, more...)...)
+	cmd.Env = environment
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// arguments returns those of a container's command: its own, or else its image's.
+func arguments(t *testing.T, c corev1.Container) (args []string) {
+	t.Helper()
+	if c.Args != nil {
+		return c.Args
+	}
+	for _, i := range readDockerfile(t) {
+		if i.name == "CMD" {
+			require.NoError(t, json.Unmarshal([]byte(i.args), &args))
+		}
+	}
+	require.NotEmpty(t, args, "the image has no command")
+	return args
+}
+
+// inline begins an argument that has a configuration in itself.
+const inline = "--config=yaml:"
+
+// config returns the configuration file that a container reads, and the arguments
+// that say what else it reads.
+func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) (text string, more []string) {
+	t.Helper()
+	file := ""
+	for _, arg := range arguments(t, c) {
+		if strings.HasPrefix(arg, inline) {
+			more = append(more, arg)
+		} else if name, ok := strings.CutPrefix(arg, "--config="); ok {
+			file = name
+		}
+	}
+	for _, mount := range c.VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == mount.Name && v.ConfigMap != nil && filepath.Dir(file) == mount.MountPath {
+				return m.configs[v.ConfigMap.Name].Data[filepath.Base(file)], more
+			}
+		}
+	}
+	t.Fatalf("%s reads %s, which is not mounted", c.Name, file)
+	return "", nil
+}
+
+// TestConfigurations has the built collector check the configuration of each
+// container, with the variables that it is given.
+func TestConfigurations(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		m := render(t, name)
+		for owner, pod := range m.pods() {
+			for _, c := range pod.Spec.Containers {
+				t.Run(name+"/"+owner+"/"+c.Name, func(t *testing.T) {
+					config, more := m.config(t, pod.Spec, c)
+					require.NotEmpty(t, config)
+					if c.Name == "ebpf-profiler" { // its receiver is not in our collector
+						config = strings.ReplaceAll(config, "profiling", "kernelstack")
+					}
+					validate(t, config, m.environment(t, c.Env), more...)
+				})
+			}
+		}
+	}
+}

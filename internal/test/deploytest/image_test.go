@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploytest
+
+import (
+	"debug/elf"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+const repository = "../../.."
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if builds.dir != "" {
+		_ = os.RemoveAll(builds.dir)
+	}
+	os.Exit(code)
+}
+
+// builds are the images that were built, by what machine they are for.
+var builds struct {
+	mu  sync.Mutex
+	dir string
+	all map[string]*build
+}
+
+type build struct {
+	image *image
+	err   error
+}
+
+// buildImage does what the Dockerfile says, once, for this machine.
+func buildImage(t *testing.T) *image {
+	t.Helper()
+	return buildImageFor(t, runtime.GOARCH)
+}
+
+func buildImageFor(t *testing.T, arch string) *image {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("building the image takes a minute")
+	}
+	list := readDockerfile(t)
+	builds.mu.Lock()
+	defer builds.mu.Unlock()
+	if builds.dir == "" {
+		dir, err := os.MkdirTemp("", "image") //nolint:usetesting // for all tests
+		require.NoError(t, err)
+		builds.dir, builds.all = dir, make(map[string]*build)
+	}
+	b := builds.all[arch]
+	if b == nil {
+		b = new(build)
+		builds.all[arch] = b
+		d := &dockerfile{context: repository, dir: builds.dir, arch: arch, names: make(map[string]*image)}
+		for _, i := range list {
+			if b.err = d.apply(i); b.err != nil {
+				break
+			}
+		}
+		b.image = d.stages[len(d.stages)-1]
+	}
+	require.NoError(t, b.err)
+	return b.image
+}
+
+// TestImageForAnotherMachine builds the image for other machines than this, of which
+// a cluster can have nodes.
+func TestImageForAnotherMachine(t *testing.T) {
+	arch, machine := "arm64", elf.EM_AARCH64
+	if runtime.GOARCH == arch {
+		arch, machine = "amd64", elf.EM_X86_64
+	}
+	image := buildImageFor(t, arch)
+	for _, program := range []string{"kernelsym", "otelcol-kernelsym"} {
+		f, err := elf.Open(path.Join(image.root, program))
+		require.NoError(t, err)
+		assert.Equal(t, machine, f.Machine, program)
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestImage builds the image and looks at what is in it.
+func TestImage(t *testing.T) {
+	image := buildImage(t)
+	var files []string
+	require.NoError(t, filepath.WalkDir(image.root, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, strings.TrimPrefix(file, image.root))
+		}
+		return err
+	}))
+	assert.Equal(t, []string{"/etc/ssl/certs/ca-certificates.crt", "/kernelsym", "/otelcol-kernelsym"}, files)
+	for _, program := range []string{"/kernelsym", "/otelcol-kernelsym"} {
+		f, err := elf.Open(path.Join(image.root, program))
+		require.NoError(t, err)
+		for _, header := range f.Progs {
+			assert.NotEqual(t, elf.PT_INTERP, header.Type, "%s is not static: there is no other file in the image", program)
+		}
+		require.NoError(t, f.Close())
+	}
+	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.user, "runAsNonRoot believes numbers only")
+	assert.Contains(t, files, image.entrypoint[0])
+}
+
+// TestLabelsOfTheImage verifies that the image has the predefined labels of the OCI image
+// specification, and that they agree with builder-config.yaml.
+func TestLabelsOfTheImage(t *testing.T) {
+	labels := new(image)
+	for _, i := range readDockerfile(t) {
+		if i.name == "LABEL" {
+			require.NoError(t, labels.label(i.args))
+		}
+	}
+	builder, err := os.ReadFile(repository + "/builder-config.yaml")
+	require.NoError(t, err)
+	var config struct {
+		Dist struct {
+			Name, Description, Version string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(builder, &config))
+	const home = "https://github.com/kernelsym/kernelsym"
+	assert.Equal(t, map[string]string{
+		"org.opencontainers.image.title":         config.Dist.Name,
+		"org.opencontainers.image.description":   config.Dist.Description,
+		"org.opencontainers.image.version":       config.Dist.Version,
+		"org.opencontainers.image.source":        home,
+		"org.opencontainers.image.documentation": home + "/blob/main/deploy/README.md",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+	}, labels.labels)
+	assert.Equal(t, version(t), config.Dist.Version)
+}
+
+// version returns the version of the source.
+func version(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/cmd/kernelsym/main.go")
+	require.NoError(t, err)
+	match := regexp.MustCompile(`(?m)^const version = "(.+)"$`).FindSubmatch(text)
+	require.NotNil(t, match)
+	return string(match[1])
+}
+
+// TestImageHasTheGoOfTheModule verifies that the compiler is new enough.
+func TestImageHasTheGoOfTheModule(t *testing.T) {
+	module, err := os.ReadFile(repository + "/go.mod")
+	require.NoError(t, err)
+	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	require.NotNil(t, wanted)
+	for _, i := range readDockerfile(t) {
+		if i.name == "FROM" && strings.HasPrefix(i.args, "golang") {
+			assert.Equal(t, "golang:"+string(wanted[1])+" AS build", i.args)
+			return
+		}
+	}
+	t.Error("no stage with Go")
+}

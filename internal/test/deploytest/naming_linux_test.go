@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploytest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// coreFunctions returns the starts of some functions of the kernel, each with a name
+// that nothing else has.
+func coreFunctions(t *testing.T) (addresses []uint64, names []string) {
+	t.Helper()
+	list := kerneltest.ReadSymbols(t)
+	for addr := list.Stext; addr < list.Etext && len(names) < 500; addr = list.After(addr) {
+		if all := list.Names[addr]; len(all) == 1 && !strings.Contains(all[0], "__") && !strings.HasSuffix(all[0], "_start") &&
+			!strings.HasSuffix(all[0], "_end") && !strings.HasPrefix(all[0], "_") {
+			addresses, names = append(addresses, addr), append(names, all[0])
+		}
+	}
+	require.Len(t, names, 500)
+	return addresses, names
+}
+
+// program loads a program and returns where it is, and the kernel's name for it.
+func program(t *testing.T, name string) (address uint64, symbol string) {
+	t.Helper()
+	prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 5))
+	info, err := prog.Info()
+	require.NoError(t, err)
+	return kerneltest.CodeOf(t, prog)[0].Start, "bpf_prog_" + info.Tag + "_" + name
+}
+
+// TestContainer runs the agent of each manifest in a container that is made of it
+// and sends it kernel frames: of the kernel, and of BPF programs that were loaded
+// before it started and after.
+func TestContainer(t *testing.T) {
+	needSandbox(t)
+	for _, name := range kustomizations(t) {
+		if name == "components/network-policy" || name == "components/prometheus-operator" {
+			continue // their agent is the base's
+		}
+		t.Run(name, func(t *testing.T) {
+			noSysAdmin := !slices.Contains(rightsOf(name), "SYS_ADMIN")
+			addresses, names := coreFunctions(t)
+			before, symbol := program(t, "before")
+			m := render(t, name)
+			l := connect(startContainer(t, m))
+			if !noSysAdmin { // else nobody lists it
+				addresses, names = append(addresses, before), append(names, symbol)
+			}
+			l.eventually("names", func() error { return firstUnnamed(l.pass(addresses), names) })
+
+			addr, symbol := program(t, "after")
+			addresses, names = append(addresses, addr), append(names, symbol)
+			l.eventually("the name of a program that was just loaded", func() error {
+				return firstUnnamed(l.pass(addresses), names)
+			})
+			assert.Regexp(t, `^[1-9]\d* of [1-9]\d* kernel frames have a name\n$`, countOf(t, l.metrics()))
+			want := map[string]string{"kallsyms": "1", "modules": "1", "bpf": "1"}
+			if noSysAdmin {
+				want["bpf"] = "0" // the list of programs is missing
+				assert.Empty(t, l.pass([]uint64{before})[0].Lines)
+				l.checkHealth(m, "StatusRecoverableError", "grant CAP_SYS_ADMIN")
+			} else {
+				l.checkHealth(m, "StatusOK", "")
+			}
+			l.eventually("the sources are as they should be", func() error {
+				if up := l.sources(); !maps.Equal(want, up) {
+					return fmt.Errorf("%v are not %v", up, want)
+				}
+				return nil
+			})
+			l.checkRights(m, rightsOf(name))
+			for _, metric := range usedMetrics(t) {
+				switch {
+				case strings.Contains(metric, "_kernelsym_pack"): // of collectors with packs, which these are not
+					continue
+				case metric == "otelcol_exporter_send_failed_profile_samples": // begins with the first failure
+					continue
+				case strings.HasPrefix(metric, "otelcol_processor_internal_duration"): // of the level detailed
+					continue
+				}
+				assert.Regexp(t, `(?m)^`+metric+`[{ ]`, l.metrics())
+			}
+		})
+	}
+}
+
+// firstUnnamed says which frame does not have its name.
+func firstUnnamed(frames []rewritetest.Frame, names []string) error {
+	for i, f := range frames {
+		if len(f.Lines) == 0 || f.Lines[0].System != names[i] {
+			return fmt.Errorf("%s is named %+v", names[i], f.Lines)
+		}
+	}
+	return nil
+}
+
+// checkRights looks at the process itself: what it may do, and what it sees.
+func (c *container) checkRights(m *manifest, want []corev1.Capability) {
+	c.t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", c.PID())
+	var mask uint64
+	for _, name := range want {
+		bit, err := capabilityOf(string(name))
+		require.NoError(c.t, err)
+		mask |= 1 << bit
+	}
+	status, err := os.ReadFile(proc + "status")
+	require.NoError(c.t, err)
+	for _, line := range []string{
+		fmt.Sprintf("CapPrm:\t%016x", mask), fmt.Sprintf("CapEff:\t%016x", mask), fmt.Sprintf("CapBnd:\t%016x", mask),
+		"NoNewPrivs:\t1", "Uid:\t0\t0\t0\t0",
+	} {
+		assert.Contains(c.t, string(status), line+"\n")
+	}
+	mounts, err := os.ReadFile(proc + "mountinfo")
+	require.NoError(c.t, err)
+	allowed := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
+	for _, mount := range m.mounts(c.t, m.pods()["kernelsym"].Spec, collectorOf(c.t, m.pods()["kernelsym"].Spec)) {
+		allowed[mount.Target] = true
+		allowed[strings.TrimPrefix(mount.Target, "/host")] = true // hidden from it
+	}
+	for line := range strings.Lines(string(mounts)) {
+		at, options := strings.Fields(line)[4], strings.Fields(line)[5]
+		assert.True(c.t, allowed[at], line)
+		if at != "/proc" && at != "/dev" {
+			assert.Contains(c.t, strings.Split(options, ","), "ro", line)
+		}
+	}
+}
+
+// TestContainerWithoutSyslog takes one right away: then the kernel shows no
+// addresses, and frames pass through as they came.
+func TestContainerWithoutSyslog(t *testing.T) {
+	needSandbox(t)
+	addresses, _ := coreFunctions(t)
+	l := connect(startContainer(t, render(t, "base"), "SYSLOG"))
+	l.eventually("it says that it has no symbols", func() error {
+		if !strings.Contains(l.Log(), `"source": "kallsyms", "state": "down"`) {
+			return errors.New("it has not yet")
+		}
+		return nil
+	})
+	for i, f := range l.pass(addresses) {
+		assert.Equal(t, rewritetest.Frame{Address: addresses[i], Type: "kernel"}, f)
+	}
+	assert.Equal(t, "0", l.sources()["kallsyms"])
+}

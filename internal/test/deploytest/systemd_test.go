@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploytest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+const systemd = repository + "/deploy/systemd/"
+
+// readUnit returns the settings of unit files, as later ones change earlier ones.
+func readUnit(t *testing.T, files ...string) map[string]string {
+	t.Helper()
+	settings := make(map[string]string)
+	for _, file := range files {
+		text, err := os.ReadFile(systemd + file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+			if !ok || strings.HasPrefix(key, "#") {
+				continue
+			}
+			if key == "CapabilityBoundingSet" && value != "" && settings[key] != "" {
+				value = settings[key] + " " + value
+			}
+			settings[key] = value
+		}
+	}
+	return settings
+}
+
+// TestUnitHasTheRightsOfTheManifests compares the capabilities, and that no setting
+// takes away what they are for.
+func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
+	for overlay, files := range map[string][]string{
+		"base":                  {"otelcol-kernelsym.service"},
+		"overlays/no-sys-admin": {"otelcol-kernelsym.service", "no-sys-admin.conf"},
+	} {
+		unit := readUnit(t, files...)
+		var got []corev1.Capability
+		for name := range strings.FieldsSeq(unit["CapabilityBoundingSet"]) {
+			got = append(got, corev1.Capability(strings.TrimPrefix(name, "CAP_")))
+		}
+		assert.Equal(t, rights[overlay], got)
+		for _, hides := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "PrivateUsers", "PrivateNetwork", "ProtectHostname"} {
+			assert.NotContains(t, unit, hides)
+		}
+		assert.Contains(t, unit["RestrictAddressFamilies"], "AF_NETLINK")
+		for _, call := range []string{"bpf", "perf_event_open"} {
+			assert.True(t, slices.Contains(strings.Fields(unit["SystemCallFilter"]), call), call)
+		}
+	}
+}
+
+// TestHeaderOfTheUnit verifies that it installs what it runs, and runs doctor with the
+// unit's capabilities.
+func TestHeaderOfTheUnit(t *testing.T) {
+	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
+	require.NoError(t, err)
+	header, _, _ := strings.Cut(string(text), "[Unit]")
+	assert.Contains(t, header, "install -m755 build/otelcol-kernelsym build/kernelsym /usr/local/bin/\n")
+	for _, setting := range []string{"CapabilityBoundingSet", "NoNewPrivileges"} {
+		value := readUnit(t, "otelcol-kernelsym.service")[setting]
+		assert.Contains(t, strings.ReplaceAll(header, `"`, ""), "-p "+setting+"="+value+" ")
+	}
+}
+
+// TestConfigurationOfTheUnit verifies that the collector begins to refuse before the
+// unit is killed for its memory, and that it says nothing of a node that there is not.
+func TestConfigurationOfTheUnit(t *testing.T) {
+	text, err := os.ReadFile(repository + "/deploy/examples/agent.yaml")
+	require.NoError(t, err)
+	var config struct {
+		Processors struct {
+			MemoryLimiter struct {
+				Limit int `json:"limit_mib"`
+				Spike int `json:"spike_limit_mib"`
+			} `json:"memory_limiter"`
+		} `json:"processors"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &config))
+	allowed, err := strconv.Atoi(strings.TrimSuffix(readUnit(t, "otelcol-kernelsym.service")["MemoryMax"], "M"))
+	require.NoError(t, err)
+	limiter := config.Processors.MemoryLimiter
+	assert.Positive(t, limiter.Limit, "a percentage counts for cgroups of containers only")
+	assert.Less(t, limiter.Limit, allowed)
+	assert.Less(t, limiter.Spike, limiter.Limit)
+	assert.NotContains(t, string(text), "k8s.node.name")
+}
+
+// TestUnitVerifies has systemd read the unit: it warns of what it does not know.
+func TestUnitVerifies(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd is not installed: it does not read the unit")
+	}
+	binary := kerneltest.Built(t, kerneltest.Collector)
+	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
+	require.NoError(t, err)
+	unit := filepath.Join(t.TempDir(), "otelcol-kernelsym.service")
+	installed := strings.Replace(string(text), "/usr/local/bin/otelcol-kernelsym", binary, 1)
+	require.NoError(t, os.WriteFile(unit, []byte(installed), 0o600))
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.NotContains(t, string(out), unit, "a warning")
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctest
+
+import (
+	"testing"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// root is the root of the repository, seen from here.
+const root = "../../../"
+
+// needRepository skips a test that reads pages or code where there are none.
+func needRepository(t *testing.T) {
+	t.Helper()
+	if kerneltest.InVM() {
+		t.Skip("neither the pages nor the code are in the virtual machine")
+	}
+}

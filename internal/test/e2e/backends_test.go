@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// TestBackendsPage: docs/backends.md begins with a whole configuration. That, and what
+// comes of it with the exporters and settings for each backend, is valid. In place of an
+// exporter that the built collector does not have stands one that it has, so that the rest
+// is checked.
+func TestBackendsPage(t *testing.T) {
+	if kerneltest.InVM() {
+		t.Skip("the page is not in the virtual machine")
+	}
+	collector := kerneltest.Built(t, kerneltest.Collector)
+	available := exporters(t, collector)
+	var pipeline string
+	backends := 0
+	for _, block := range yamlBlocks(t, "../../../docs/backends.md") {
+		config := parseYAML(t, block)
+		switch {
+		case config.IsSet("service"):
+			require.Empty(t, pipeline, "a second whole configuration")
+			pipeline = block
+		case config.IsSet("exporters"):
+			backends++
+			config = withBackend(t, parseYAML(t, pipeline), config)
+		default:
+			continue // it is a backend's own
+		}
+		requireValid(t, config, available)
+	}
+	assert.NotEmpty(t, pipeline)
+	assert.Positive(t, backends)
+}
+
+// withBackend returns a configuration with the exporters and settings for a backend.
+func withBackend(t *testing.T, config, backend *confmap.Conf) *confmap.Conf {
+	t.Helper()
+	exporters, ok := backend.Get("exporters").(map[string]any)
+	require.True(t, ok)
+	all := config.ToStringMap()
+	delete(all, "exporters")
+	config = confmap.NewFromStringMap(all)
+	require.NoError(t, config.Merge(backend))
+	require.NoError(t, config.Merge(confmap.NewFromStringMap(map[string]any{
+		"service::pipelines::profiles::exporters": slices.Sorted(maps.Keys(exporters)),
+	})))
+	return config
+}
+
+// requireValid has the built collector check a configuration, with its debug exporter in
+// place of those that are not available.
+func requireValid(t *testing.T, config *confmap.Conf, available []string) {
+	t.Helper()
+	all := config.ToStringMap()
+	exporters, ok := all["exporters"].(map[string]any)
+	require.True(t, ok)
+	for id := range exporters {
+		if typ, _, _ := strings.Cut(id, "/"); !slices.Contains(available, typ) {
+			delete(exporters, id)
+			exporters["debug/"+strings.ReplaceAll(id, "/", "_")] = nil
+		}
+	}
+	config = withBackend(t, confmap.NewFromStringMap(all), confmap.NewFromStringMap(map[string]any{"exporters": exporters}))
+	text, err := json.Marshal(config.ToStringMap()) // which is YAML, too
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	out, err := validate(t, file)
+	require.NoError(t, err, "%s\n%s", text, out)
+}
+
+// exporters returns the types of exporters that a collector has.
+func exporters(t *testing.T, collector string) (types []string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), collector, "components").Output()
+	require.NoError(t, err)
+	var components struct {
+		Exporters []struct {
+			Name string `mapstructure:"name"`
+		} `mapstructure:"exporters"`
+	}
+	require.NoError(t, parseYAML(t, string(out)).Unmarshal(&components, confmap.WithIgnoreUnused()))
+	for _, exporter := range components.Exporters {
+		types = append(types, exporter.Name)
+	}
+	require.NotEmpty(t, types)
+	return types
+}
+
+func parseYAML(t *testing.T, text string) *confmap.Conf {
+	t.Helper()
+	retrieved, err := confmap.NewRetrievedFromYAML([]byte(text))
+	require.NoError(t, err, text)
+	config, err := retrieved.AsConf()
+	require.NoError(t, err, text)
+	return config
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	collectorcomponent "go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/test/otelcol"
+	"github.com/kernelsym/kernelsym/kernelsymprocessor"
+)
+
+// observed is a source of which each publication is told once it is in the
+// cache's snapshot.
+type observed struct {
+	*kmod.Source
+	published func()
+}
+
+func (o observed) Run(ctx context.Context, publish func(symcache.Update)) error {
+	return o.Source.Run(ctx, func(u symcache.Update) {
+		publish(u)
+		o.published()
+	})
+}
+
+// TestChurn loads and unloads modules, which take each other's addresses, while
+// messages with frames at all these addresses pass through the processor. Each
+// frame that comes out as one of a module is held against the ledger, which says
+// which modules it could be of at that time. In the end the table is as that of a
+// source that has just begun, and nothing is left open.
+func TestChurn(t *testing.T) {
+	kerneltest.NeedModules(t)
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{})) // what Go opens once and for all
+	require.NoError(t, err)
+	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
+
+	l := &ledger{files: make(map[string]*kerneltest.ModuleCode)}
+	var cache *symcache.Cache
+	c, err := kernelsymprocessor.NewComponent(collectorcomponent.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
+		rewrite.Options{KeepAddresses: true}, func(collectorcomponent.Host) (kernelsymprocessor.Knowledge, func(), error) {
+			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.Limits{}), l.published})
+			return kernelsymprocessor.Knowledge{Cache: cache}, cache.Stop, nil
+		})
+	require.NoError(t, err)
+	p := c.NewProcessor()
+	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
+	stop := make(chan struct{})
+	var profiles sync.WaitGroup
+	for range 2 {
+		profiles.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					pass(t, p, l)
+				}
+			}
+		})
+	}
+	cycle(t, l, cache)
+	close(stop)
+	profiles.Wait()
+	t.Logf("%d loads at %d addresses; %d frames had a name and %d only their module, none of one that was not there",
+		len(l.loads), len(l.bases()), l.named, l.nameless)
+	assert.Positive(t, l.named)
+	assert.Less(t, len(l.bases()), len(l.loads), "addresses are used again")
+
+	require.NoError(t, kerneltest.LoadModule("veth"))
+	waitFor(t, "a table as that of a source that has just begun", func() bool {
+		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{}))
+		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
+	})
+	require.NoError(t, p.Shutdown(t.Context()))
+	goleak.VerifyNone(t, goroutines)
+	assert.Equal(t, files, openFiles(t), "open files")
+}
+
+// cycle loads and unloads modules. Mostly at once, but now and then it waits until
+// the source knows.
+func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
+	t.Helper()
+	const cycles = 50
+	modules := []string{"veth", "dummy", "ifb", "nlmon", "macvlan"}
+	var loaded []*load
+	for i := range cycles {
+		name := modules[i%len(modules)]
+		if j := slices.IndexFunc(loaded, func(ld *load) bool { return ld.module == name }); j >= 0 {
+			l.unload(t, loaded[j])
+			loaded = slices.Delete(loaded, j, j+1)
+		}
+		ld := l.load(t, name)
+		if i%8 == 3 {
+			waitFor(t, name+" has names", func() bool {
+				m, _ := cache.Fresh().Named(name, symtab.Present)
+				return m != nil && m.Len() > 0 && m.Base == ld.base
+			})
+		}
+		if i%7 == 0 {
+			loaded = append(loaded, ld) // and another one takes a new place
+			continue
+		}
+		l.unload(t, ld)
+		if i%16 == 3 {
+			waitFor(t, name+" is gone", func() bool {
+				m, _ := cache.Fresh().Named(name, symtab.Present)
+				return m == nil
+			})
+		}
+	}
+	for _, ld := range loaded {
+		l.unload(t, ld)
+	}
+}
+
+// pass has a message pass through the processor, and judges what comes out.
+func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
+	t.Helper()
+	m := rewritetest.NewMessage().Profile(nil, "")
+	addresses, could := l.now()
+	for _, addr := range addresses {
+		m.Sample(frame{Address: addr, Type: "kernel"})
+	}
+	m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SetTime(pcommon.NewTimestampFromTime(time.Now()))
+	pd, err := p.ProcessProfiles(context.Background(), m.Profiles)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := rewritetest.CheckSent(pd); err != nil {
+		t.Error(err)
+	}
+	for _, s := range rewritetest.Samples(pd) {
+		if f := s.Stack[0]; f.Mapping != nil {
+			l.judge(t, f, could)
+		}
+	}
+}
+
+// described describes all modules and symbols, but for since when they are there.
+func described(s *symtab.Snapshot) (all []string) {
+	for _, table := range s.Tables() {
+		for _, m := range table.Live() {
+			all = append(all, fmt.Sprintf("%s %#x-%#x %#x %s %s", m.Name(), m.Start, m.End, m.Base, m.BuildID, m.FileID))
+			for i := range m.Len() {
+				symbol := m.Symbol(i)
+				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End, symbol.Name().System))
+			}
+		}
+	}
+	return all
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(otelcol.Patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: ", what)
+		}
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// textOf returns where the kernel says that a module's .text is.
+func textOf(t *testing.T, module string) uint64 {
+	t.Helper()
+	addr, err := kerneltest.TextOf(module)
+	require.NoError(t, err)
+	return addr
+}
