@@ -10,9 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
@@ -25,8 +28,18 @@ func load(raw map[string]any) (*Config, error) {
 	return c, confmap.Validate(c)
 }
 
+// loadFile reads the configuration of testdata/config.yaml with this name, empty for the one without.
+func loadFile(t *testing.T, name string) (*Config, error) {
+	t.Helper()
+	file, err := confmaptest.LoadConf("testdata/config.yaml")
+	require.NoError(t, err)
+	conf, err := file.Sub(component.NewIDWithName(metadata.Type, name).String())
+	require.NoError(t, err)
+	return load(conf.ToStringMap())
+}
+
 func TestContract_7_Defaults(t *testing.T) {
-	got, err := load(nil)
+	got, err := loadFile(t, "")
 	require.NoError(t, err)
 	client := got.DebugInfo.HTTP
 	assert.Equal(t, time.Minute, client.Timeout)
@@ -49,18 +62,7 @@ func TestContract_7_Defaults(t *testing.T) {
 }
 
 func TestContract_7_EveryKey(t *testing.T) {
-	got, err := load(map[string]any{
-		"procfs": "/host/proc", "sysfs": "/host/sys", "rewrite": "all", "addresses": "keep", "unresolved": "label",
-		"host_check": false,
-		"modules":    map[string]any{"enabled": false, "settle": "1s"},
-		"bpf":        map[string]any{"enabled": false, "source_lines": false, "trampolines": false},
-		"history":    map[string]any{"ttl": "0s", "max_entries": 0},
-		"local":      false,
-		"debug_info": map[string]any{
-			"directory": "/packs", "url": "https://packs.example/{build_id}.{format}", "inline": false,
-			"max_bytes": "512MiB", "max_disk": "1.5 GB", "http": map[string]any{"timeout": "10s", "proxy_url": "http://proxy:3128"},
-		},
-	})
+	got, err := loadFile(t, "every_key")
 	require.NoError(t, err)
 	client := confighttp.NewDefaultClientConfig()
 	client.Timeout, client.ProxyURL = 10*time.Second, "http://proxy:3128"

@@ -32,9 +32,9 @@ const (
 
 // bufferSize returns the size of a ring buffer in bytes.
 func (c *Config) bufferSize() (int, error) {
-	n, err := configkeys.ParseSize(c.Buffer)
-	if err != nil || n < minBuffer || n > maxBuffer {
-		return 0, fmt.Errorf("buffer is %q: it must be a size with a unit from 4KiB to 1GiB, such as 64KiB", c.Buffer)
+	n, err := configkeys.ParseSizeBetween(c.Buffer, minBuffer, maxBuffer)
+	if err != nil {
+		return 0, fmt.Errorf("buffer is %q: %w", c.Buffer, err)
 	}
 	return int(n), nil
 }

@@ -4,6 +4,7 @@ package configkeys
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 
 	"github.com/dustin/go-humanize"
@@ -20,4 +21,15 @@ func ParseSize(s string) (int64, error) {
 		}
 	}
 	return 0, errors.New("it must be a size of more than 0 with a unit, such as 64MiB or 1GB")
+}
+
+// ParseSizeBetween returns the number of bytes in a size with a unit, of at least and at most so many
+// bytes.
+func ParseSizeBetween(s string, least, most int64) (int64, error) {
+	n, err := ParseSize(s)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("it must be a size with a unit from %s to %s",
+			humanize.IBytes(uint64(least)), humanize.IBytes(uint64(most)))
+	}
+	return n, nil
 }
