@@ -36,18 +36,18 @@ func TestConfig(t *testing.T) {
 	}, c.options())
 
 	for want, wrong := range map[string]map[string]any{
-		"frequency is 0: it must be an integer from 1 to 100000":       {"frequency": 0},
-		"frequency is 100001: it must be an integer from 1 to 100000":  {"frequency": 100001},
-		"interval is 99ms: it must be a duration of at least 100ms":    {"interval": "99ms"},
-		"interval is 5: it needs a unit, such as 5s":                   {"interval": 5},
-		"max_samples is 0: it must be an integer of at least 1":        {"max_samples": 0},
-		"buffer is 65536: it needs a unit, such as 64KiB":              {"buffer": 65536},
-		`buffer is "4095B": it must be a size with a unit from 4.0 KiB`:   {"buffer": "4095B"},
-		`buffer is "2GiB": it must be a size with a unit from 4.0 KiB`:    {"buffer": "2GiB"},
-		`buffer is "64": it must be a size with a unit from 4.0 KiB`:      {"buffer": "64"},
-		`event is "clock": it must be one of auto, cycles, cpu-clock`:  {"event": "clock"},
-		`procfs is "proc": it must be an absolute path, such as /proc`: {"procfs": "proc"},
-		`sysfs is "sys": it must be an absolute path, such as /sys`:    {"sysfs": "sys"},
+		"frequency is 0: it must be an integer from 1 to 100000":        {"frequency": 0},
+		"frequency is 100001: it must be an integer from 1 to 100000":   {"frequency": 100001},
+		"interval is 99ms: it must be a duration of at least 100ms":     {"interval": "99ms"},
+		"interval is 5: it needs a unit, such as 5s":                    {"interval": 5},
+		"max_samples is 0: it must be an integer of at least 1":         {"max_samples": 0},
+		"buffer is 65536: it needs a unit, such as 64KiB":               {"buffer": 65536},
+		`buffer is "4095B": it must be a size with a unit from 4.0 KiB`: {"buffer": "4095B"},
+		`buffer is "2GiB": it must be a size with a unit from 4.0 KiB`:  {"buffer": "2GiB"},
+		`buffer is "64": it must be a size with a unit from 4.0 KiB`:    {"buffer": "64"},
+		`event is "clock": it must be one of auto, cycles, cpu-clock`:   {"event": "clock"},
+		`procfs is "proc": it must be an absolute path, such as /proc`:  {"procfs": "proc"},
+		`sysfs is "sys": it must be an absolute path, such as /sys`:     {"sysfs": "sys"},
 		"frequencies": {"frequencies": 97},
 	} {
 		_, err := load(wrong)

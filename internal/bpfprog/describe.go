@@ -18,9 +18,9 @@ import (
 // function is a function of a program, as the kernel describes it.
 type function struct {
 	*symtab.Image
-	// unsure says that the kernel has given it no name if its program was loaded without
-	// CAP_BPF (bpf_prog_kallsyms_add in kernel/bpf/core.c), which nobody can tell.
-	unsure bool
+	// mayBeNameless says that the kernel has no name for the function if its program was loaded
+	// without CAP_BPF (bpf_prog_kallsyms_add in kernel/bpf/core.c), which the kernel does not say.
+	mayBeNameless bool
 	// first is the symbol that the first function of a program of several has beside the program's own,
 	// up to Linux 6.0: the kernel records that one. It is empty for others.
 	first string
@@ -50,17 +50,17 @@ func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]fun
 			program.Tag = m.Tag() // a part of the name, which is kept anyway
 		}
 		if f.Len > 0 {
-			all = append(all, function{m.Of(program, lines), d.anybody && isUnsure(p), d.firstSymbol(p, i)})
+			all = append(all, function{m.Of(program, lines), d.anybody && mayBeNameless(p), d.firstSymbol(p, i)})
 			program.Functions++
 		}
 	}
 	return all, nil
 }
 
-// isUnsure reports whether a program may have been loaded without CAP_BPF: only programs
+// mayBeNameless reports whether a program may have been loaded without CAP_BPF: only programs
 // of two types can, and no program of several functions (bpf_prog_load in
 // kernel/bpf/syscall.c, check_subprogs in kernel/bpf/verifier.c).
-func isUnsure(p *bpf.Program) bool {
+func mayBeNameless(p *bpf.Program) bool {
 	const socketFilter, cgroupSKB = 1, 8 // enum bpf_prog_type
 	return (p.Type == socketFilter || p.Type == cgroupSKB) && len(p.Functions) == 1
 }

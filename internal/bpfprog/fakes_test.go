@@ -212,14 +212,20 @@ func newRig(t *testing.T, p Programs) *rig {
 	return r
 }
 
-// newRigBeforeKallsyms returns a source that has listed the programs, and reads /proc/kallsyms later.
-func newRigBeforeKallsyms(t *testing.T, p Programs) *rig {
+// newRigWith returns a source that has listed the programs, where the sysctl
+// kernel.unprivileged_bpf_disabled has a value.
+func newRigWith(t *testing.T, p Programs, unprivileged string) *rig {
 	t.Helper()
 	r := unstarted(t, p)
+	r.setUnprivileged(unprivileged)
 	r.begin()
-	r.tail.lost = time.Now()
 	r.round(t.Context())
 	return r
+}
+
+// setUnprivileged sets the sysctl kernel.unprivileged_bpf_disabled.
+func (r *rig) setUnprivileged(value string) {
+	require.NoError(r.t, os.WriteFile(r.tail.procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte(value), 0o600))
 }
 
 // unstarted returns a source that has not begun.

@@ -13,8 +13,7 @@ import (
 // images are those of a record, and what has changed in them.
 type images struct {
 	history *symtab.History
-	unnamed map[uint64]*symtab.Image // functions that have a name only if kallsyms says so, by their start
-	since   int64                    // the last instant since when something is known of one; see doubt
+	since   int64 // the last instant since when something is known of one; see doubt
 	changes
 }
 
@@ -38,9 +37,6 @@ func (s *images) load(m *symtab.Image, announced int64) {
 // that at another, which is 0 if none did.
 func (s *images) end(m *symtab.Image, at, announced int64) {
 	s.history.Unload(m, at)
-	if len(s.unnamed) > 0 {
-		delete(s.unnamed, m.Start)
-	}
 	s.note(symcache.KindUnload, announced)
 }
 
@@ -50,9 +46,8 @@ func (s *images) replace(m, by *symtab.Image) {
 	s.changed = true
 }
 
-// name gives a name to a function that had none, as there was one at its address at an instant.
+// name gives a function the name that its record has, written at an instant.
 func (s *images) name(m *symtab.Image, name string, at int64) {
-	delete(s.unnamed, m.Start)
 	s.since = max(s.since, at)
 	s.replace(m, m.Named(name, at))
 	s.note(symcache.KindSymbols, 0)

@@ -283,25 +283,25 @@ func TestPartOfAProgramIsDoubted(t *testing.T) {
 	r.expect(p)
 }
 
-// TestNameOfTheOneInItsPlace: X is known by a list, but has no name. Y, in its place, has one in
-// /proc/kallsyms, and is unloaded before the CPU is found, or not.
+// TestNameOfTheOneInItsPlace: X is known by a list, and may have no name. It is unloaded on that CPU. Y,
+// which is loaded in its place elsewhere, has a name in its record, and is unloaded before the CPU is
+// found, or not.
 func TestNameOfTheOneInItsPlace(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
 			x, y := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 			x.Type, y.Type = 1, 1 // may be loaded without CAP_BPF
 			all := newFakes(x)
-			r := newRigBeforeKallsyms(t, all)
+			r := newRig(t, all)
 			listed := now()
 			r.clockIs(listed + 50*ms)
 			delete(all.loaded, 1)
-			all.loaded[2] = y // at 20 ms
-			r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(y, 0)))
-			r.readKallsyms()
+			all.loaded[2] = y
+			r.play(loads(listed+20*ms, y)...)
+			assert.Equal(t, symbolOf(y, 0), r.nameAt(0x1000))
 			r.clockIs(listed + 60*ms)
 			if gone {
 				delete(all.loaded, 2)
-				r.kallsyms("")
 				r.play(unloads(listed+55*ms, y)...)
 			}
 			r.miss(listed+10*ms, listed+58*ms) // the CPU is found

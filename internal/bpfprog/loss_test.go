@@ -4,7 +4,6 @@ package bpfprog
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -329,38 +328,48 @@ func TestWithoutList(t *testing.T) {
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
 }
 
-// TestNamesThatTheKernelHasNot: a program that was loaded without CAP_BPF owns its place
-// and names nothing. Of one that was only listed, /proc/kallsyms says whether it was.
-func TestNamesThatTheKernelHasNot(t *testing.T) {
-	without, with, large := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000, 0x3100)
-	for _, p := range []*bpf.Program{without, with, large} {
-		p.Type = 1 // socket_filter
-	}
-	all := newFakes(without, with, large)
-	r := unstarted(t, all)
-	r.kallsyms("0000000000002000 t " + symbolOf(with, 0) + "\t[bpf]\n")
-	r.begin()
-	r.round(t.Context())
+// TestContract_3_5_ProgramsThatMayHaveNoName: while users without CAP_BPF may load programs, the kernel
+// does not say whether one that only a list shows has a symbol. It owns its place and names nothing;
+// a record says what its name is.
+func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
+	listed, large, other := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x3000, 0x3100), prog(4, 4, 0, 0x4000)
+	listed.Type, large.Type = 1, 1 // socket_filter
+	all := newFakes(listed, large, other)
+	r := newRig(t, all)
 	assert.Empty(t, r.nameAt(0x1000))
 	require.NotNil(t, r.image(0x1000), "it is there, all the same")
 	assert.EqualValues(t, 1, r.image(0x1000).Program.ID)
-	assert.Equal(t, symbolOf(with, 0), r.nameAt(0x2000))
-	assert.EqualValues(t, 2, r.image(0x2000).Program.ID)
+	assert.True(t, r.image(0x1000).MayBeNameless)
 	assert.Equal(t, symbolOf(large, 1), r.nameAt(0x3100), "functions take CAP_BPF")
+	assert.Equal(t, symbolOf(other, 0), r.nameAt(0x4000), "programs of other types take it, too")
 
-	recorded := prog(4, 4, 0, 0x4000)
-	all.loaded[4] = recorded
-	records := loads(now(), recorded)
+	nameless := prog(5, 5, 0, 0x5000)
+	nameless.Type = 1
+	all.loaded[5] = nameless
+	records := loads(now(), nameless)
 	records[0].Symbol.Name = ""
 	r.play(records...)
-	assert.Empty(t, r.nameAt(0x4000), "also if the kernel is asked for it")
-	assert.Equal(t, "xdp", r.image(0x4000).Program.Type)
-	r.kallsyms("0000000000004000 t " + symbolOf(recorded, 0) + "\t[bpf]\n")
-	r.tail.wanted = true
-	r.readKallsyms()
-	assert.Empty(t, r.nameAt(0x4000))
-	r.play(records[0], unloads(now(), recorded)[0])
-	assert.Nil(t, r.image(0x4000))
+	assert.Empty(t, r.nameAt(0x5000), "also if the kernel is asked for it")
+	assert.Equal(t, "socket_filter", r.image(0x5000).Program.Type)
+	assert.False(t, r.image(0x5000).MayBeNameless, "its record says so")
+	r.play(records[0], unloads(now(), nameless)[0])
+	assert.Nil(t, r.image(0x5000))
+
+	r = newRigWith(t, all, "2\n")
+	assert.Equal(t, symbolOf(listed, 0), r.nameAt(0x1000), "nobody can load programs without CAP_BPF")
+}
+
+// TestContract_3_5_RecordAfterTheList: a program is listed before its record is read.
+func TestContract_3_5_RecordAfterTheList(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	p.Type = 1
+	r := newRig(t, newFakes(p))
+	listed := r.image(0x1000).Lifetime.From
+	at := now()
+	r.play(loads(at, p)...)
+	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x1000))
+	assert.Equal(t, listed, r.image(0x1000).Lifetime.From)
+	assert.False(t, r.image(0x1000).MayBeNameless)
 }
 
 func trampoline(at int64, addr uint64, unregister bool) perfring.Record {
@@ -582,20 +591,21 @@ func TestLossWhileListed(t *testing.T) {
 }
 
 // TestLossAnnouncedAgain: the kernel tells of a loss that is known, when a list has seen through it
-// and /proc/kallsyms has given a name since.
+// and has said since of which program a function is.
 func TestLossAnnouncedAgain(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
-	x.Type = 1 // may be loaded without CAP_BPF
-	r := newRigBeforeKallsyms(t, newFakes(x))
+	all := newFakes()
+	r := newRig(t, all)
 	base := now()
 	r.clockIs(base + 50*ms)
 	r.miss(base+10*ms, base+50*ms) // a ring was full
 	r.clockIs(base + 60*ms)
 	r.listNow()
+	all.loaded[1] = x
+	r.loadedElsewhere(base+70*ms, x)
 	r.clockIs(base + 100*ms)
-	r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(x, 0)))
-	r.readKallsyms()
-	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
+	r.listNow()
+	require.NotNil(t, r.image(0x1000).Program)
 	r.clockIs(base + 200*ms)
 	r.miss(base+10*ms, base+50*ms) // the next record on that CPU
 	r.round(t.Context())
@@ -603,28 +613,7 @@ func TestLossAnnouncedAgain(t *testing.T) {
 	r.Refresh()
 	assert.Equal(t, never, r.listDue(), "it is not listed again")
 	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
-	assert.NotNil(t, r.image(0x1000))
-}
-
-// TestTwoListsShowIt: a list before the loss and one after it show a program that /proc/kallsyms has
-// named in between (contract 5.2).
-func TestTwoListsShowIt(t *testing.T) {
-	x := prog(1, 1, 0, 0x1000)
-	x.Type = 1 // may be loaded without CAP_BPF
-	r := newRigBeforeKallsyms(t, newFakes(x))
-	base := now()
-	r.clockIs(base + 100*ms)
-	r.kallsyms(fmt.Sprintf("%016x t %s\t[bpf]\n", 0x1000, symbolOf(x, 0)))
-	r.readKallsyms()
-	r.clockIs(base + 110*ms)
-	r.miss(base+50*ms, base+110*ms)
-	r.clockIs(base + 120*ms)
-	r.listNow()
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(base+105*ms)), "the name can be that of another")
-	r.clockIs(base + 130*ms)
-	r.readKallsyms()
-	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+105*ms)))
-	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+125*ms)))
+	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+80*ms)))
 }
 
 // TestLossBetweenALossAndItsList: the list after a loss says nothing of another one, which nobody

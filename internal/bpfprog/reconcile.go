@@ -3,7 +3,6 @@
 package bpfprog
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -88,14 +87,14 @@ func (r *record) found(f function, l *listing) {
 	}
 }
 
-// loadFound records a function that a list has shown.
+// loadFound records a function that only a list has shown.
 func (r *record) loadFound(f function) {
-	if !f.unsure {
-		r.load(f.Image, 0)
-		return
+	m := f.Image
+	if f.mayBeNameless {
+		m = m.Named("", 0)
+		m.MayBeNameless = true
 	}
-	r.load(f.Named("", 0), 0)
-	r.unnamed[f.Start] = r.history.At(f.Start)
+	r.load(m, 0)
 }
 
 // describe applies what the kernel says of a function to the image that is there, if that is
@@ -109,29 +108,16 @@ func (r *record) describe(there *symtab.Image, f function) bool {
 	return known
 }
 
-// take applies lines of the end of /proc/kallsyms, read between two instants. No image that
-// began before the first has gone since. Trampolines and pages are only of use if no
-// record was lost.
-func (r *record) take(lines []line, began, ended int64, others bool) {
+// take applies the trampolines and pages at the end of /proc/kallsyms, read between two instants in
+// which no record was lost. No image that began before the first has gone since.
+func (r *record) take(lines []line, began, ended int64) {
 	for i := range lines {
 		l := &lines[i]
 		there := r.history.At(l.addr)
-		switch {
-		case r.unloadedSince(l.addr, began):
-		case l.origin == symtab.OriginBPF:
-			if there != nil && r.unnamed[l.addr] == there && there.Lifetime.From <= began {
-				r.name(there, l.name, ended)
-			}
-		case !others:
-		case there == nil || there.IsLong() && there.Start != l.addr:
+		isFree := there == nil || there.IsLong() && there.Start != l.addr
+		if isFree && !r.unloadedSince(l.addr, began) {
 			r.load(newImage(l.origin, l.name, l.addr, pageSize, ended), 0)
 		}
 	}
 	r.changed = true
-}
-
-// forget forgets the functions that have no name, as /proc/kallsyms did not show one after an
-// instant, or takes too long to read.
-func (r *record) forget(began int64) {
-	maps.DeleteFunc(r.unnamed, func(_ uint64, m *symtab.Image) bool { return m.Lifetime.From <= began })
 }

@@ -39,7 +39,6 @@ func newRecord(trampolines bool, limits symtab.Limits) *record {
 		limit:       farFuture,
 		images: images{
 			history: symtab.NewHistory(limits),
-			unnamed: make(map[uint64]*symtab.Image),
 			changes: changes{now: perfring.Boottime.Now},
 		},
 		tasks: tasks{loaded: make(map[uint32][]*symtab.Image)},
@@ -100,9 +99,8 @@ func (r *record) lose(intervals ...perfring.Interval) {
 	r.doubt(news)
 }
 
-// doubt forgets what has become known of functions only since an interval began in which others may
-// have come unseen: functions of which the program is not certain, until the next list, and
-// names, until the next reading of /proc/kallsyms.
+// doubt ends functions of which something has become known only since an interval began in which
+// others may have come unseen, until the next list.
 func (r *record) doubt(intervals []symtab.Interval) {
 	if !slices.ContainsFunc(intervals, func(i symtab.Interval) bool { return i.From < r.since }) {
 		return
@@ -114,12 +112,8 @@ func (r *record) doubt(intervals []symtab.Interval) {
 				since = min(since, i.From)
 			}
 		}
-		switch {
-		case m.Program != nil && m.Program.Since > since:
+		if m.NamedSince > since || m.Program != nil && m.Program.Since > since {
 			r.end(m, since, 0)
-		case m.NamedSince > since:
-			r.unnamed[m.Start] = m.Named("", 0)
-			r.replace(m, r.unnamed[m.Start])
 		}
 	}
 }
@@ -146,7 +140,7 @@ func (r *record) loaded(rec *perfring.Record) {
 // list has shown it, or another record, of which Linux 5.10 has two.
 func (r *record) isKnown(there, m *symtab.Image) bool {
 	return there != nil && there.Start == m.Start && there.End == m.End && m.Origin == symtab.OriginBPF &&
-		!r.losses.any() && (there.Name() == m.Name() || r.unnamed[m.Start] == there)
+		!r.losses.any() && (there.Name() == m.Name() || there.MayBeNameless)
 }
 
 // unloaded applies the record of an unload.

@@ -167,7 +167,6 @@ func (s *Source) list(ctx context.Context) {
 		s.Resyncs++
 	}
 	s.advance(s.drained)
-	s.tail.wanted = s.tail.wanted || len(s.unnamed) > 0
 	s.missing.list, s.missing.program, s.changed = err, l.err, true
 	if refused {
 		s.ask = nil
@@ -222,29 +221,20 @@ func (s *Source) describeNew() {
 	}
 }
 
-// readTail reads the end of /proc/kallsyms. Where nothing else tells what goes meanwhile, a
-// list does.
+// readTail reads the end of /proc/kallsyms.
 func (s *Source) readTail(ctx context.Context) {
 	s.mu.Lock()
-	polls := s.polls()
-	s.losses.listing = !polls // so that unloads are kept
+	s.losses.listing = true // so that unloads are kept
 	s.mu.Unlock()
 	began := s.now()
 	lines, err := s.tail.lines(ctx, s.lister.pace)
 	ended := s.now()
 	complete := s.catchUp(ctx, ended)
-	if polls {
-		s.list(ctx)
-	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if polls {
-		complete = s.missing.list == nil && ctx.Err() == nil
-	} else {
-		s.losses.finish(false)
-		complete = complete && !s.losses.any()
-	}
+	s.losses.finish(false)
+	complete = complete && !s.losses.any()
 	if ctx.Err() != nil {
 		return
 	}
@@ -253,10 +243,9 @@ func (s *Source) readTail(ctx context.Context) {
 		return
 	}
 	s.tail.read = time.Now()
-	s.take(lines, began, ended, s.trampolines && !polls)
+	s.take(lines, began, ended)
 	if err == nil || errors.Is(err, errBudget) {
-		s.forget(began)
-		s.tail.done(err != nil, len(s.unnamed) > 0)
+		s.tail.done(err != nil)
 	}
 	s.missing.tail = err
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // tail says when to read the end of /proc/kallsyms, which alone lists trampolines and
-// pages, and says which programs have names. It takes the kernel time that grows with the
-// square of the number of programs: 300 ms for some 3,000.
+// pages. It takes the kernel time that grows with the square of the number of programs:
+// 300 ms for some 3,000.
 type tail struct {
 	procfs string
 	budget time.Duration
@@ -59,8 +59,8 @@ func (t *tail) due() time.Time {
 
 // done notes that it was read to its end or, if it was not, until the budget was exceeded. That
 // can have been because the machine was busy, or programs may go until it is read again.
-func (t *tail) done(exceeded, wanted bool) {
-	t.wanted = wanted
+func (t *tail) done(exceeded bool) {
+	t.wanted = false
 	if exceeded {
 		t.rest = min(max(readEvery, 2*t.rest), maxRest)
 	} else {
@@ -103,7 +103,8 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 	err = scanner.SkipToModules()
 	began := time.Time{}
 	hidden := true
-	for n := 0; err == nil; {
+	n := 0
+	for err == nil {
 		var l kallsyms.Line
 		if err = scanner.Scan(&l); err != nil {
 			break
@@ -121,12 +122,12 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 		}
 		n++
 		hidden = hidden && l.Addr == 0
-		if symtab.IsCode(l.Type) {
+		if symtab.IsCode(l.Type) && origin != symtab.OriginBPF {
 			lines = append(lines, line{addr: l.Addr, origin: origin, name: string(l.Name)})
 		}
 	}
 	switch {
-	case len(lines) > 0 && hidden:
+	case n > 0 && hidden:
 		return nil, kallsyms.ErrRestricted
 	case errors.Is(err, io.EOF):
 		return lines, nil

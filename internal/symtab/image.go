@@ -51,6 +51,10 @@ type Image struct {
 	Program  *Program // what a BPF function is part of; nil if that is not known
 	Lines    *Lines   // source lines of a BPF function; nil if there are none
 
+	// MayBeNameless says that a BPF function has no name here because the kernel may have none for
+	// it: only a list has shown it (contract 3.5).
+	MayBeNameless bool
+
 	// NamedSince is when a function's name became known. It had that before, too, if nothing
 	// came or went unseen. It is 0 if the name was known when the lifetime began.
 	NamedSince int64
@@ -156,7 +160,7 @@ func (m *Image) Lived(lifetime Interval) *Image {
 // Named returns the function with another name, which is known since an instant; see NamedSince.
 func (m *Image) Named(name string, since int64) *Image {
 	named := *m
-	named.name, named.NamedSince = unique.Make(name), since
+	named.name, named.NamedSince, named.MayBeNameless = unique.Make(name), since, false
 	return &named
 }
 

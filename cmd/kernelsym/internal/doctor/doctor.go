@@ -96,6 +96,7 @@ type state struct {
 	sandbox  bool  // around this process, with a kernel of its own
 	wanted   []right
 	blind    time.Duration // while symbols were read
+	nameless int           // BPF functions for which the kernel may have no name
 	details  Details
 	found    strings.Builder
 }
@@ -126,7 +127,7 @@ func run(ctx context.Context, m *machine) Report {
 		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,
 		checkPointers, checkLockdown, checkParanoia,
 		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
-		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkPacks, checkCapabilities,
+		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkNameless, checkPacks, checkCapabilities,
 	} {
 		for _, f := range check(m) {
 			m.found.WriteString(f.Found + "\n")

@@ -296,6 +296,13 @@ func TestFindings(t *testing.T) {
 			want:  Finding{Check: "clocks", Level: Warn, Found: "differs from the kernel's by 86400 s", Remedy: []string{"time namespaces"}},
 			code:  1,
 		},
+		"programs that may have no name": {
+			kernel: fake{nameless: true},
+			want: Finding{Check: "nameless programs", Level: Warn, Found: "1 BPF program may have been loaded without CAP_BPF", Remedy: []string{
+				"kernel.unprivileged_bpf_disabled=2",
+			}},
+			code: 1,
+		},
 		"clock not set": {
 			kernel: fake{started: time.Unix(5, 0)},
 			want:   Finding{Check: "clocks", Level: Warn, Found: "1970", Remedy: []string{"time-sync.target"}},

@@ -27,6 +27,7 @@ import (
 type fake struct {
 	record, list, receive error
 	started               time.Time // by the wall clock
+	nameless              bool      // whether the kernel has a name for its program is not known
 }
 
 func (f fake) recordSymbols() error           { return f.record }
@@ -35,12 +36,19 @@ func (f fake) receiveEvents() error           { return f.receive }
 func (f fake) clocks() (boot, offset int64)   { return int64(90 * time.Minute), f.started.UnixNano() }
 
 // programs is the source of BPF functions of a fake.
-type programs struct{ err error }
+type programs struct {
+	err      error
+	nameless bool
+}
 
 func (programs) Name() string { return "bpf" }
 
 func (p programs) Run(ctx context.Context, publish func(symcache.Update)) error {
 	function := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, 0)
+	if p.nameless {
+		function = function.Named("", 0)
+		function.MayBeNameless = true
+	}
 	publish(symcache.Update{Table: symtab.NewTable(function), Degraded: p.err})
 	<-ctx.Done()
 	return nil
@@ -89,7 +97,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
 	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.Limits{}), programs{errors.Join(k.record, k.list)},
+		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.Limits{}), programs{errors.Join(k.record, k.list), k.nameless},
 	}}
 }
 

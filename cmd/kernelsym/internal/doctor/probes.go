@@ -79,6 +79,22 @@ func checkBlindTime(m *machine) []Finding {
 	}}
 }
 
+// checkNameless reports BPF programs that have no name because users without CAP_BPF may load programs.
+// It comes after checkSymbols.
+func checkNameless(m *machine) []Finding {
+	if m.nameless == 0 {
+		return nil
+	}
+	return []Finding{{
+		Check: "nameless programs", Level: Warn,
+		Found: plural.Of(m.nameless, "BPF program") + " may have been loaded without CAP_BPF; the kernel has no name for such a program",
+		Lost:  "the names of these programs, and of those that are loaded before the collector starts",
+		Remedy: []string{
+			"sysctl -w kernel.unprivileged_bpf_disabled=2, before programs are loaded",
+		},
+	}}
+}
+
 // checkModules reads the list of modules, and the files of one module in sysfs.
 func checkModules(m *machine) []Finding {
 	list, err := os.ReadFile(filepath.Join(m.procfs, "modules"))

@@ -33,6 +33,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
 		if table != nil {
 			m.blind += table.BlindTime()
+			m.nameless += countNameless(table)
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
@@ -100,6 +101,16 @@ func load(ctx context.Context, source symcache.Source) (table *symtab.Table, deg
 		return nil, cmp.Or(err, context.Cause(ctx))
 	}
 	return table, degraded
+}
+
+// countNameless returns the number of BPF functions for which the kernel may have no name.
+func countNameless(t *symtab.Table) (n int) {
+	for _, image := range t.Live() {
+		if image.MayBeNameless {
+			n++
+		}
+	}
+	return n
 }
 
 // things names what a table counts, by origin, in singular and plural.
