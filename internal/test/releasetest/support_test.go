@@ -3,6 +3,7 @@
 package releasetest
 
 import (
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -83,12 +84,20 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
 	require.Equal(t, "gomod", config.Updates[0].Ecosystem)
-	modules := []string{"/"}
-	files, err := filepath.Glob(filepath.Join(repository, "internal/*/go.mod"))
-	require.NoError(t, err)
-	for _, file := range files {
-		modules = append(modules, "/internal/"+filepath.Base(filepath.Dir(file)))
-	}
+	var modules []string
+	require.NoError(t, filepath.WalkDir(repository, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "build" || d.Name() == ".git"):
+			return filepath.SkipDir
+		case d.Name() == "go.mod":
+			directory, err := filepath.Rel(repository, filepath.Dir(path))
+			modules = append(modules, strings.TrimSuffix("/"+filepath.ToSlash(directory), "."))
+			return err
+		}
+		return nil
+	}))
 	assert.ElementsMatch(t, modules, config.Updates[0].Directories)
 }
 
