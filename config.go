@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/configkeys"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 //go:embed config.schema.json
@@ -39,7 +39,7 @@ func (c *Config) rewriteOptions() rewrite.Options {
 func (c *Config) sourceOptions() sources.Options {
 	return sources.Options{
 		Procfs: c.Procfs, Sysfs: c.Sysfs,
-		History: symtab.Limits{TTL: c.History.TTL, MaxEntries: c.History.MaxEntries},
+		History: timeline.Limits{TTL: c.History.TTL, MaxEntries: c.History.MaxEntries},
 		Modules: sources.Modules{Enabled: c.Modules.Enabled, Settle: c.Modules.Settle},
 		BPF:     sources.BPF{Enabled: c.Bpf.Enabled, SourceLines: c.Bpf.SourceLines, Trampolines: c.Bpf.Trampolines},
 	}

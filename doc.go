@@ -55,7 +55,8 @@
 // # Reading order
 //
 // docs/contract.md (what must hold; comments and tests cite its rules by number),
-// internal/symtab (tables and look-up), internal/symcache (which keeps the tables),
+// internal/symtab (the symbols of an image), internal/timeline (which image had an address,
+// and when), internal/symcache (which keeps the tables),
 // internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
 // internal/realtime (clocks), internal/pack and internal/packs (what debug information
 // adds, and where it comes from), internal/rewrite (the changes to a message),

@@ -23,7 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A member is a component of a collector, in some pipelines.
@@ -41,7 +41,7 @@ const (
 )
 
 // still is a source whose table never changes.
-type still struct{ table *symtab.Table }
+type still struct{ table *timeline.Table }
 
 func (still) Name() string { return "still" }
 
@@ -62,7 +62,7 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 		func(component.Host) (Knowledge, func(), error) {
 			known, release := caches.Acquire("", zap.NewNop(), func() Knowledge {
 				store := packs.New(packs.Options{MaxBytes: 1 << 20})
-				still := still{symtab.NewTable(core(t, "came_with_it", strings.Repeat("ab", 20)))}
+				still := still{timeline.NewTable(core(t, "came_with_it", strings.Repeat("ab", 20)))}
 				cache = symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), still, m.source, store)
 				return Knowledge{cache, store}
 			})
@@ -75,7 +75,7 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 		m.pipelines = append(m.pipelines, p)
 	}
 	require.Eventually(t, func() bool { // the core of the kernel is known
-		return cache.Snapshot().At(text, symtab.Present).Image != nil
+		return cache.Snapshot().Core() != nil
 	}, time.Minute, time.Millisecond)
 	return m
 }
@@ -83,13 +83,13 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 // know makes a table known: of BPF functions and of times in which some may have been missed.
 func (m *member) know(functions int, blind time.Duration, changes symcache.Changes) {
 	m.t.Helper()
-	h := symtab.NewHistory(symtab.Limits{TTL: time.Hour, MaxEntries: 10})
+	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	for i := range functions {
-		h.Load(symtab.NewFunction(symtab.OriginBPF, "f", code+uint64(i)*0x1000, 0x100, now/2))
+		h.Load(timeline.NewFunction(timeline.OriginBPF, "f", code+uint64(i)*0x1000, 0x100, now/2))
 	}
-	h.Load(symtab.NewFunction(symtab.OriginBPF, "gone", code-0x1000, 0x100, now/2))
+	h.Load(timeline.NewFunction(timeline.OriginBPF, "gone", code-0x1000, 0x100, now/2))
 	h.Unload(h.At(code-0x1000), now/2+1)
-	h.Blind(symtab.Interval{From: 0, To: blind.Nanoseconds()})
+	h.AddBlind(timeline.Interval{From: 0, To: blind.Nanoseconds()})
 	h.SetCertain(now)
 	m.source <- published{table: h.Table(), changes: changes}
 	m.source <- published{table: h.Table()} // then the first is known

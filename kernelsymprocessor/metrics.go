@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // metrics are those of one component (contract 9).
@@ -25,7 +25,7 @@ type metrics struct {
 	processor attribute.KeyValue // the component's id, which every metric has
 
 	// Options for what is counted with each message, made once.
-	frames   [rewrite.NumOutcomes][symtab.NumOrigins][]metric.AddOption
+	frames   [rewrite.NumOutcomes][timeline.NumOrigins][]metric.AddOption
 	packs    [rewrite.NumPackResults][]metric.AddOption
 	rewrites []metric.RecordOption
 }
@@ -41,7 +41,7 @@ func newMetrics(id component.ID, set component.TelemetrySettings) (*metrics, err
 		for origin := range m.frames[outcome] {
 			m.frames[outcome][origin] = []metric.AddOption{m.with(
 				attribute.String("outcome", rewrite.Outcome(outcome).String()),
-				attribute.String("origin", symtab.Origin(origin).String()),
+				attribute.String("origin", timeline.Origin(origin).String()),
 			)}
 		}
 	}
@@ -107,12 +107,12 @@ func (m *metrics) observe(known Knowledge, rewriter *rewrite.Rewriter) (stop fun
 // observeTables registers the metrics of what is known.
 func (m *metrics) observeTables(cache *symcache.Cache) error {
 	return errors.Join(
-		m.RegisterProcessorKernelsymSymbolsCallback(byOrigin(m, cache, (*symtab.Table).Symbols)),
-		m.RegisterProcessorKernelsymMemoryCallback(byOrigin(m, cache, (*symtab.Table).Memory)),
+		m.RegisterProcessorKernelsymSymbolsCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return int64(c.Symbols) })),
+		m.RegisterProcessorKernelsymMemoryCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return c.Memory })),
 		m.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			n := 0
 			for _, t := range cache.Snapshot().Tables() {
-				n += t.History()
+				n += t.Unloaded()
 			}
 			o.Observe(int64(n), m.with())
 			return nil
@@ -127,18 +127,16 @@ func (m *metrics) observeTables(cache *symcache.Cache) error {
 }
 
 // byOrigin observes the sums of what the tables have of each origin.
-func byOrigin[N int | int64](
-	m *metrics, cache *symcache.Cache, of func(*symtab.Table) [symtab.NumOrigins]N,
-) metric.Int64Callback {
+func byOrigin(m *metrics, cache *symcache.Cache, of func(timeline.Count) int64) metric.Int64Callback {
 	return func(_ context.Context, o metric.Int64Observer) error {
-		var sums [symtab.NumOrigins]int64
+		var sums [timeline.NumOrigins]int64
 		for _, t := range cache.Snapshot().Tables() {
-			for origin, n := range of(t) {
-				sums[origin] += int64(n)
+			for origin, count := range t.Count() {
+				sums[origin] += of(count)
 			}
 		}
 		for origin, n := range sums {
-			o.Observe(n, m.with(attribute.String("origin", symtab.Origin(origin).String())))
+			o.Observe(n, m.with(attribute.String("origin", timeline.Origin(origin).String())))
 		}
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 var build = strings.Repeat("ab", 20)
@@ -47,7 +47,7 @@ func packOf(t *testing.T, name, buildID string) []byte {
 
 // withPacks returns what has a processor know a kernel, or none if that is nil, and the packs
 // of a directory.
-func withPacks(dir string, kernel *symtab.Table) Acquire {
+func withPacks(dir string, kernel *timeline.Table) Acquire {
 	return func(component.Host) (Knowledge, func(), error) {
 		store := packs.New(packs.Options{Directory: dir, MaxBytes: 1 << 20, Gateway: kernel == nil})
 		sources := []symcache.Source{store}
@@ -98,7 +98,7 @@ func TestPacksOfANode(t *testing.T) {
 	dir := ownDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, build+pack.Ext), packOf(t, "f", build), 0o644))
 	synctest.Test(t, func(t *testing.T) {
-		p := startWithPacks(t, newHost(), rewrite.Options{}, withPacks(dir, symtab.NewTable(core(t, "f", build))))
+		p := startWithPacks(t, newHost(), rewrite.Options{}, withPacks(dir, timeline.NewTable(core(t, "f", build))))
 		frame := rewritetest.Frame{Address: text + 0x10, Type: "kernel"}
 		assert.Equal(t, []rewritetest.Line{{Name: "f", System: "f"}}, linesOf(t, p, frame), "not looked for yet")
 		synctest.Wait()
@@ -111,7 +111,7 @@ func TestPacksOfANode(t *testing.T) {
 func TestContract_10_2_Gateway(t *testing.T) {
 	for _, ids := range []rewritetest.Mapping{
 		{File: "vmlinux", BuildID: build},
-		{File: "vmlinux", FileID: symtab.NewTable(core(t, "f", build)).Live()[0].FileID},
+		{File: "vmlinux", FileID: timeline.NewTable(core(t, "f", build)).Loaded()[0].Text.FileID},
 	} {
 		dir := ownDir(t)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, build+pack.Ext), packOf(t, "f", build), 0o644))
@@ -134,7 +134,7 @@ func TestBadPack(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, whole[:len(whole)-1], 0o644))
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost()
-		p := startWithPacks(t, h, rewrite.Options{}, withPacks(dir, symtab.NewTable(core(t, "f", build))))
+		p := startWithPacks(t, h, rewrite.Options{}, withPacks(dir, timeline.NewTable(core(t, "f", build))))
 		frame := rewritetest.Frame{Address: text + 0x10, Type: "kernel"}
 		linesOf(t, p, frame)
 		synctest.Wait()

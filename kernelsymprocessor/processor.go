@@ -19,7 +19,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A Processor rewrites the profiles of one pipeline. Its methods are safe for
@@ -36,7 +36,7 @@ type Processor struct {
 // current is what is used, and the cache's method Fresh: as a value it is allocated once.
 type current struct {
 	Knowledge
-	fresh func() *symtab.Snapshot
+	fresh func() *timeline.Snapshot
 }
 
 // now returns what is known when a message comes.
@@ -115,7 +115,7 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 }
 
 // nothing is what a processor knows that does not run.
-func nothing() *symtab.Snapshot { return nil }
+func nothing() *timeline.Snapshot { return nil }
 
 // reportStatus reports what is wrong with the sources or, once all have begun, that
 // nothing is.

@@ -22,12 +22,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/metadatatest"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type source chan published
 
 type published struct {
-	table   *symtab.Table
+	table   *timeline.Table
 	err     error
 	changes symcache.Changes
 }
@@ -66,21 +66,16 @@ func (s source) acquire(component.Host) (Knowledge, func(), error) {
 const text = 0xffffffff81000000
 
 // kernel returns a table with one function of that name.
-func kernel(t testing.TB, name string) *symtab.Table {
+func kernel(t testing.TB, name string) *timeline.Table {
 	t.Helper()
-	return symtab.NewTable(core(t, name, "ab"))
+	return timeline.NewTable(core(t, name, "ab"))
 }
 
 // core returns a core kernel of that build with one function of that name.
-func core(t testing.TB, name, buildID string) *symtab.Image {
+func core(t testing.TB, name, buildID string) *timeline.Image {
 	t.Helper()
-	var b symtab.Builder
-	b.Add(text, 'T', []byte(name))
-	m, err := b.Build(symtab.ImageInfo{
-		Name: symtab.KernelName, BuildID: buildID, FileID: buildid.FileID(buildID), Base: text, Start: text, End: text + 0x100, Lifetime: symtab.Always,
-	})
-	require.NoError(t, err)
-	return m
+	return timelinetest.NewImage(t, timelinetest.Text{BuildID: buildID, Base: text, Start: text, End: text + 0x100},
+		timelinetest.Symbol{Name: name})
 }
 
 func message() *rewritetest.Message {
@@ -261,11 +256,11 @@ func TestContract_9_BlindTime(t *testing.T) {
 	_, err := telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
 	require.Error(t, err, "nothing was published")
 
-	h := symtab.NewHistory(symtab.Limits{})
+	h := timeline.NewHistory(timeline.Limits{})
 	second := time.Second.Nanoseconds()
-	h.Blind(symtab.Interval{From: math.MinInt64, To: 5 * second}) // before it began
-	h.Blind(symtab.Interval{From: 10 * second, To: 11 * second})
-	h.Blind(symtab.Interval{From: 20 * second, To: 20*second + second/2})
+	h.AddBlind(timeline.Interval{From: math.MinInt64, To: 5 * second}) // before it began
+	h.AddBlind(timeline.Interval{From: 10 * second, To: 11 * second})
+	h.AddBlind(timeline.Interval{From: 20 * second, To: 20*second + second/2})
 	s <- published{table: h.Table()}
 	s <- published{table: h.Table()} // the first is in the snapshot
 	metadatatest.AssertEqualProcessorKernelsymBlindTime(t, telemetry,
@@ -300,16 +295,16 @@ func TestTelemetry(t *testing.T) {
 	assert.Equal(t, before[unresolved]+1, after[unresolved])
 
 	ofKernel := func(n int64) (points []metricdata.DataPoint[int64]) {
-		for origin, n := range [symtab.NumOrigins]int64{symtab.OriginKernel: n} {
+		for origin, n := range [timeline.NumOrigins]int64{timeline.OriginKernel: n} {
 			points = append(points, metricdata.DataPoint[int64]{
-				Value: n, Attributes: with(attribute.String("origin", symtab.Origin(origin).String())),
+				Value: n, Attributes: with(attribute.String("origin", timeline.Origin(origin).String())),
 			})
 		}
 		return points
 	}
 	metadatatest.AssertEqualProcessorKernelsymSymbols(t, telemetry, ofKernel(1), metricdatatest.IgnoreTimestamp())
 	metadatatest.AssertEqualProcessorKernelsymMemory(t, telemetry,
-		ofKernel(kernel(t, "f").Memory()[symtab.OriginKernel]), metricdatatest.IgnoreTimestamp())
+		ofKernel(kernel(t, "f").Count()[timeline.OriginKernel].Memory), metricdatatest.IgnoreTimestamp())
 	duration, err := telemetry.GetMetric("otelcol_processor_kernelsym_rewrite_duration")
 	require.NoError(t, err)
 	assert.NotEmpty(t, duration.Data.(metricdata.Histogram[float64]).DataPoints)
@@ -363,7 +358,7 @@ func TestManyPipelines(t *testing.T) {
 			}
 		})
 	}
-	tables := []*symtab.Table{kernel(t, "first"), kernel(t, "second")}
+	tables := []*timeline.Table{kernel(t, "first"), kernel(t, "second")}
 	for i := range 100 {
 		s <- published{table: tables[i%2]}
 		if i%10 == 9 {

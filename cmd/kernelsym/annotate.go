@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func newAnnotate() *cobra.Command {
@@ -57,7 +57,7 @@ func newAnnotate() *cobra.Command {
 }
 
 // recent is how much is kept of what was unloaded: enough to know that an address had other code.
-var recent = symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
+var recent = timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
 
 // follow keeps what is known of the kernel current until stop is called.
 func (r *running) follow(ctx context.Context) (stop func(), err error) {
@@ -84,12 +84,12 @@ func (r *running) follow(ctx context.Context) (stop func(), err error) {
 }
 
 // replaced reports whether an address that was looked up had other code since it is followed.
-func (r *running) replaced(s *symtab.Snapshot, hit symtab.Hit, addr uint64) bool {
+func (r *running) replaced(s *timeline.Snapshot, hit timeline.Hit, addr uint64) bool {
 	if r.fresh == nil || hit.Image == nil || hit.Image.Lifetime.From <= r.since {
 		return false
 	}
-	before := s.At(addr, symtab.Interval{From: r.since, To: hit.Image.Lifetime.From})
-	return before.Image != nil || before.Reason != symtab.ReasonUnresolved // unobserved: it may have had other code
+	before, _ := s.At(addr, timeline.Interval{From: r.since, To: hit.Image.Lifetime.From})
+	return before.Image != nil || before.Reason != timeline.ReasonUnresolved // unobserved: it may have had other code
 }
 
 // maxLine is the length of the longest line in which addresses are looked for.
@@ -140,7 +140,7 @@ func (a *answer) annotation() addresses.Name {
 		b.WriteString(f.Function + f.String() + " (inlined) ")
 	}
 	b.WriteString(a.name())
-	if a.Image != symtab.KernelName {
+	if a.Image != timeline.KernelName {
 		b.WriteString(" [" + a.Image + "]")
 	}
 	b.WriteString(a.sourceLine.String())

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestAnnotate(t *testing.T) {
@@ -109,17 +109,17 @@ func (neverEnding) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]b
 // text may be about that.
 func TestReplaced(t *testing.T) {
 	const start = 0xffffffffc0200000
-	h := symtab.NewHistory(recent)
-	h.Blind(symtab.Interval{From: symtab.Always.From, To: 10})
-	first := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_1", start, 0x40, 20)
+	h := timeline.NewHistory(recent)
+	h.AddBlind(timeline.Interval{From: timeline.Always.From, To: 10})
+	first := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", start, 0x40, 20)
 	h.Load(first)
-	h.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_alone", start+0x40, 0x40, 3e9))
+	h.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_alone", start+0x40, 0x40, 3e9))
 	h.Unload(first, 1e9)
-	h.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_2", start, 0x40, 2e9))
+	h.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_2", start, 0x40, 2e9))
 	h.SetCertain(9e9)
-	s := symtab.NewSnapshot(h.Table())
+	s := timeline.NewSnapshot(h.Table())
 	nameAt := func(since int64, addr uint64) string {
-		r := resolver{running: running{since: since, fresh: func() *symtab.Snapshot { return s }}}
+		r := resolver{running: running{since: since, fresh: func() *timeline.Snapshot { return s }}}
 		a, err := r.at(t.Context(), addr)
 		require.NoError(t, err)
 		return a.Function + a.Reason
@@ -128,8 +128,8 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, "ambiguous", nameAt(0, start))
 	assert.Equal(t, "bpf_prog_2", nameAt(2e9+100, start))
 	assert.Equal(t, "bpf_prog_alone", nameAt(100, start+0x40))
-	h.Blind(symtab.Interval{From: 2.5e9, To: 2.6e9})
-	s = symtab.NewSnapshot(h.Table())
+	h.AddBlind(timeline.Interval{From: 2.5e9, To: 2.6e9})
+	s = timeline.NewSnapshot(h.Table())
 	assert.Equal(t, "ambiguous", nameAt(100, start+0x40), "it may have had other code in blind time")
 }
 
@@ -138,12 +138,12 @@ func TestReplaced(t *testing.T) {
 func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	const start = 0xffffffffc0200000
 	refreshed := 0
-	r := resolver{running: running{fresh: func() *symtab.Snapshot {
+	r := resolver{running: running{fresh: func() *timeline.Snapshot {
 		refreshed++
-		h := symtab.NewHistory(recent)
-		h.Load(symtab.NewFunction(symtab.OriginBPF, fmt.Sprint("f", refreshed), start, 0x40, 0))
-		h.SetCertain(symtab.Forever)
-		return symtab.NewSnapshot(h.Table())
+		h := timeline.NewHistory(recent)
+		h.Load(timeline.NewFunction(timeline.OriginBPF, fmt.Sprint("f", refreshed), start, 0x40, 0))
+		h.SetCertain(timeline.Forever)
+		return timeline.NewSnapshot(h.Table())
 	}}}
 	var out strings.Builder
 	const line = "ffffffffc0200000 ffffffffc0200004 ffffffffc0300000\n"

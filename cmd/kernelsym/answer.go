@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // answer is what lookup says about an address, or about a function.
@@ -160,7 +161,7 @@ func decide(q *query, found []*answer, reason string) *answer {
 	}
 	a := &answer{Address: where{relative: q.text}, Reason: reason}
 	if len(found) > 1 {
-		a.Reason, a.Candidates = symtab.ReasonAmbiguous.String(), found
+		a.Reason, a.Candidates = timeline.ReasonAmbiguous.String(), found
 	}
 	return a
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A change is kernel code that came or went.
@@ -32,16 +32,16 @@ const (
 // changes finds out what changed from one table of a source to the next.
 type changes struct {
 	loaders *loaders // nil of a source without records
-	last    *symtab.Table
+	last    *timeline.Table
 
 	// nameless are functions that were loaded, but of which no record has said yet of which
 	// program they are. It comes right after theirs, and then there is another table.
-	nameless map[uint64]*symtab.Image
+	nameless map[uint64]*timeline.Image
 }
 
 // next returns what changed from the last table to this one, in the order of the times. What the
 // first has was there before.
-func (c *changes) next(t *symtab.Table) (all []change) {
+func (c *changes) next(t *timeline.Table) (all []change) {
 	last := c.last
 	c.last = t
 	if last == nil {
@@ -66,9 +66,9 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 	}
 	for _, m := range came {
 		switch isNew := !same(m, was[m.Start]); {
-		case isNew && m.Origin == symtab.OriginBPF && m.Program == nil && c.loaders.has(m.Start, m.Lifetime.From):
+		case isNew && m.Origin == timeline.OriginBPF && m.Program == nil && c.loaders.has(m.Start, m.Lifetime.From):
 			if c.nameless == nil {
-				c.nameless = make(map[uint64]*symtab.Image)
+				c.nameless = make(map[uint64]*timeline.Image)
 			}
 			c.nameless[m.Start] = m
 		case isNew || c.isNameless(m):
@@ -79,15 +79,15 @@ func (c *changes) next(t *symtab.Table) (all []change) {
 	return all
 }
 
-func (c *changes) isNameless(m *symtab.Image) bool { return same(m, c.nameless[m.Start]) }
+func (c *changes) isNameless(m *timeline.Image) bool { return same(m, c.nameless[m.Start]) }
 
-func (c *changes) loaded(m *symtab.Image, clock instant) change {
+func (c *changes) loaded(m *timeline.Image, clock instant) change {
 	delete(c.nameless, m.Start)
 	return c.line(m, eventLoad, m.Lifetime.From, clock)
 }
 
-func byStart(images []*symtab.Image) map[uint64]*symtab.Image {
-	byStart := make(map[uint64]*symtab.Image, len(images))
+func byStart(images []*timeline.Image) map[uint64]*timeline.Image {
+	byStart := make(map[uint64]*timeline.Image, len(images))
 	for _, m := range images {
 		byStart[m.Start] = m
 	}
@@ -95,7 +95,7 @@ func byStart(images []*symtab.Image) map[uint64]*symtab.Image {
 }
 
 // same reports whether two images are one, of which only more became known.
-func same(m, o *symtab.Image) bool {
+func same(m, o *timeline.Image) bool {
 	return o != nil && m.Start == o.Start && m.Lifetime.From == o.Lifetime.From && m.Name() == o.Name()
 }
 
@@ -112,11 +112,11 @@ func (i instant) of(at int64) (time.Time, *milliseconds) {
 	return i.wall.Add(-delay), &ms
 }
 
-func (c *changes) line(m *symtab.Image, event string, at int64, clock instant) change {
+func (c *changes) line(m *timeline.Image, event string, at int64, clock instant) change {
 	line := change{
 		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Name: m.Name(),
 	}
-	if !m.IsLong() {
+	if !m.Yields() {
 		line.Bytes = m.End - m.Start
 	}
 	if m.Program != nil {

@@ -12,7 +12,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // by returns a record as one of a process.
@@ -24,7 +25,7 @@ func by(pid uint32, r perfring.Record) perfring.Record {
 // began returns what has shown an empty table.
 func began(t *testing.T) *watchedRecords {
 	t.Helper()
-	w := &watchedRecords{history: symtab.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
+	w := &watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
 	w.changes.loaders = w.loaders
 	lines, _ := w.apply()
 	require.Empty(t, lines)
@@ -67,16 +68,14 @@ func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
 // TestWatchHasNoTimeOfAModule: its events carry none, so that it was noticed is all that is certain.
 func TestWatchHasNoTimeOfAModule(t *testing.T) {
 	const start = 0xffffffffc0200000
-	h := symtab.NewHistory(remembered)
+	h := timeline.NewHistory(remembered)
 	c := changes{}
 	require.Empty(t, c.next(h.Table()))
 	now := perfring.Boottime.Now()
-	var b symtab.Builder
-	b.Add(start, 't', []byte("veth_init"))
-	m, err := b.Build(symtab.ImageInfo{
-		Name: "veth", Origin: symtab.OriginModule, Base: start, Start: start, End: start + 0x1000, Lifetime: symtab.Since(now - int64(time.Hour)),
-	})
-	require.NoError(t, err)
+	m := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "veth", Origin: timeline.OriginModule, Base: start, Start: start, End: start + 0x1000,
+		Lifetime: timeline.Since(now - int64(time.Hour)),
+	}, timelinetest.Symbol{Name: "veth_init"})
 	h.Load(m)
 	lines := c.next(h.Table())
 	h.Unload(m, now-int64(time.Minute))

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 var (
@@ -55,13 +55,13 @@ func (l *lookup) inRange(ctx context.Context, start, end uint64) (answers []*ans
 		answers = append(answers, a)
 	}
 	if len(answers) == 0 {
-		answers = []*answer{{Address: where{addr: start}, End: &where{addr: end}, Reason: symtab.ReasonUnresolved.String()}}
+		answers = []*answer{{Address: where{addr: start}, End: &where{addr: end}, Reason: timeline.ReasonUnresolved.String()}}
 	}
 	return answers, nil
 }
 
 // whole describes a function of the running kernel.
-func (l *lookup) whole(s *symtab.Snapshot, f namedFunction) (*answer, error) {
+func (l *lookup) whole(s *timeline.Snapshot, f namedFunction) (*answer, error) {
 	symbol := f.hit.Symbol
 	a, err := l.describe(s, f.hit, symbol.Start, symbol.Start)
 	a.End, a.Alias, a.Offset, a.Inlined = &where{addr: symbol.End}, f.alias(), nil, nil
@@ -161,13 +161,13 @@ func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
 	if err != nil || m == nil {
 		return nil, err
 	}
-	if m.OffsetBase() == 0 {
+	if m.Base() == 0 {
 		return nil, fmt.Errorf("the base address of %s is not known, as /sys/module/%[1]s/sections cannot be read", m.Name())
 	}
-	addr := m.OffsetBase() + uint64(q.offset)
+	addr := m.Base() + uint64(q.offset)
 	hit, lookedUp := find(snapshot, addr, l.caller)
 	if hit.Image != m {
-		hit = symtab.Hit{Reason: symtab.ReasonUnresolved}
+		hit = timeline.Hit{Reason: timeline.ReasonUnresolved}
 	}
 	return one(l.describe(snapshot, hit, addr, lookedUp))
 }

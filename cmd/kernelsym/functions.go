@@ -14,25 +14,26 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // functions are those of the running kernel, by their names. A function can have several names,
 // a name several functions.
 type functions struct {
-	snapshot *symtab.Snapshot
+	snapshot *timeline.Snapshot
 	addrs    map[string][]uint64 // by the kernel's name
 	rust     map[string][]string // the kernel's names, by the name for people
 }
 
 // newFunctions lists the functions of a snapshot, with the further names that kallsyms has.
-func newFunctions(s *symtab.Snapshot, procfs string) (*functions, error) {
+func newFunctions(s *timeline.Snapshot, procfs string) (*functions, error) {
 	f := &functions{snapshot: s, addrs: make(map[string][]uint64), rust: make(map[string][]string)}
 	err := eachSymbol(procfs, func(addr uint64, name string) { f.addrs[name] = append(f.addrs[name], addr) })
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range s.Tables() {
-		for _, m := range t.Live() {
+		for _, m := range t.Loaded() {
 			if m.Text == nil && m.Name() != "" {
 				f.addrs[m.Name()] = append(f.addrs[m.Name()], m.Start)
 			}
@@ -72,7 +73,7 @@ func eachSymbol(procfs string, visit func(addr uint64, name string)) error {
 
 // namedFunction is a function, and the name that it was found by.
 type namedFunction struct {
-	hit   symtab.Hit
+	hit   timeline.Hit
 	asked string // the kernel's name
 }
 
@@ -88,8 +89,8 @@ func (f *functions) find(name, module string) (found []namedFunction) {
 	seen := make(map[uint64]bool)
 	for _, each := range names {
 		for _, addr := range f.addrs[each] {
-			hit := f.snapshot.At(addr, symtab.Present)
-			if hit.Symbol.Image == nil || hit.Symbol.Start != addr || isShared(f.snapshot, hit.Image) || seen[addr] {
+			hit, _ := f.snapshot.At(addr, timeline.Present)
+			if !hit.Symbol.Exists() || hit.Symbol.Start != addr || isShared(f.snapshot, hit.Image) || seen[addr] {
 				continue
 			}
 			if module != "" && (hit.Image.Text == nil || hit.Image.Name() != module) {
@@ -127,19 +128,19 @@ func (n *namedFunction) alias() string {
 }
 
 // between returns the functions with code in a range, in the order of their addresses.
-func between(s *symtab.Snapshot, start, end uint64) (found []symtab.Hit) {
+func between(s *timeline.Snapshot, start, end uint64) (found []timeline.Hit) {
 	for _, t := range s.Tables() {
-		for _, m := range t.Live() {
+		for _, m := range t.Loaded() {
 			if m.Start >= end || m.End <= start || isShared(s, m) {
 				continue
 			}
-			for i := range m.Len() {
-				if f := m.Symbol(i); f.Start < end && f.End > start {
-					found = append(found, symtab.Hit{Image: m, Symbol: f})
+			for f := range m.Symbols() {
+				if f.Start < end && f.End > start {
+					found = append(found, timeline.Hit{Image: m, Symbol: f})
 				}
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b symtab.Hit) int { return cmp.Compare(a.Symbol.Start, b.Symbol.Start) })
+	slices.SortFunc(found, func(a, b timeline.Hit) int { return cmp.Compare(a.Symbol.Start, b.Symbol.Start) })
 	return found
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // place is where a function was inlined.
@@ -133,19 +134,19 @@ var errNowhere = errors.New("inlined nowhere")
 var errNoInlined = errors.New("name packs with --pack, which `kernelsym pack` makes")
 
 // placeOf returns a site with the function that has its code, if that is certain.
-func placeOf(snapshot *symtab.Snapshot, s btfinline.Site) place {
+func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 	p := place{Inlined: symtab.NameOf(s.Function).Name, Image: s.Object}
 	if s.Address == 0 {
 		p.Address = fmt.Sprintf("%s:%s+%#x", s.Object, s.Section, s.Offset)
 		return p
 	}
 	p.Address = "0x" + hexadecimal(s.Address).String()
-	hit := snapshot.At(s.Address, symtab.Present)
+	hit, _ := snapshot.At(s.Address, timeline.Present)
 	if hit.Image == nil || hit.Image.Text == nil || hit.Image.Name() != s.Object {
 		return p
 	}
-	p.BuildID = hit.Image.BuildID
-	if hit.Symbol.Image != nil {
+	p.BuildID = hit.Image.BuildID()
+	if hit.Symbol.Exists() {
 		p.Function = hit.Symbol.Name().Name
 	}
 	return p

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // listed is a piece of kernel code that is there.
@@ -71,14 +71,14 @@ func (s seconds) String() string {
 }
 
 // listSources say where code of each kind is listed.
-var listSources = [symtab.NumOrigins]string{
-	symtab.OriginKernel: "kallsyms", symtab.OriginModule: "modules", symtab.OriginBPF: "bpf",
-	symtab.OriginTrampoline: "kallsyms", symtab.OriginOOL: "kallsyms",
+var listSources = [timeline.NumOrigins]string{
+	timeline.OriginKernel: "kallsyms", timeline.OriginModule: "modules", timeline.OriginBPF: "bpf",
+	timeline.OriginTrampoline: "kallsyms", timeline.OriginOOL: "kallsyms",
 }
 
 // kindNames are the kinds of code.
 func kindNames() (names []string) {
-	for o := range symtab.Origin(symtab.NumOrigins) {
+	for o := range timeline.Origin(timeline.NumOrigins) {
 		names = append(names, o.String())
 	}
 	return names
@@ -150,7 +150,7 @@ type listFilter struct {
 	*patterns
 }
 
-func (f *listFilter) wants(m *symtab.Image) bool {
+func (f *listFilter) wants(m *timeline.Image) bool {
 	return (len(f.kinds) == 0 || slices.Contains(f.kinds, m.Origin.String())) && (len(f.all) == 0 || f.match(m.Name()))
 }
 
@@ -162,7 +162,7 @@ func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, 
 	}
 	ages := programAges{now: perfring.Boottime.Now()}
 	for _, t := range snapshot.Tables() {
-		for _, m := range t.Live() {
+		for _, m := range t.Loaded() {
 			if wanted.wants(m) {
 				list = append(list, describeImage(snapshot, m, &ages))
 			}
@@ -172,14 +172,14 @@ func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, 
 	return list, nil
 }
 
-func describeImage(s *symtab.Snapshot, m *symtab.Image, ages *programAges) listed {
+func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) listed {
 	l := listed{Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start, Name: m.Name(), Source: listSources[m.Origin]}
 	if isShared(s, m) {
 		l.Bytes = 0
 	}
 	if m.Text != nil {
-		l.Bytes -= m.Gap.End - m.Gap.Start
-		l.listedText = listedText{m.Len(), m.BuildID}
+		l.Bytes -= m.Text.Gap.End - m.Text.Gap.Start
+		l.listedText = listedText{m.Len(), m.BuildID()}
 	}
 	if m.Program != nil {
 		l.listedProgram = listedProgram{m.Program.ID, m.Program.Type}

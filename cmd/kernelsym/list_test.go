@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestList(t *testing.T) {
@@ -39,16 +41,15 @@ func TestList(t *testing.T) {
 // TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, code without a
 // name, and a core kernel with data before its init text.
 func TestListOfWhatIsNotCertain(t *testing.T) {
-	core, err := new(symtab.Builder).Build(symtab.ImageInfo{
-		Name: symtab.KernelName, Start: 0xffffffff81000000, End: 0xffffffff81002000, Lifetime: symtab.Always,
+	core := timelinetest.NewImage(t, timelinetest.Text{
+		Start: 0xffffffff81000000, End: 0xffffffff81002000,
 		Gap:       symtab.Range{Start: 0xffffffff81000800, End: 0xffffffff81001800},
 		Landmarks: &symtab.Landmarks{SharedTrampolines: true},
 	})
-	require.NoError(t, err)
-	h := symtab.NewHistory(recent)
-	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
-	h.Load(symtab.NewFunction(symtab.OriginBPF, "", 0xffffffffc0300000, 64, 0).Of(&symtab.Program{ID: 1 << 31, Type: "xdp"}, nil))
-	r := running{snapshot: symtab.NewSnapshot(symtab.NewTable(core), h.Table())}
+	h := timeline.NewHistory(recent)
+	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
+	h.Load(timeline.NewFunction(timeline.OriginBPF, "", 0xffffffffc0300000, 64, 0).WithProgram(&timeline.Program{ID: 1 << 31, Type: "xdp"}, nil))
+	r := running{snapshot: timeline.NewSnapshot(timeline.NewTable(core), h.Table())}
 	list, err := r.list(t.Context(), &listFilter{patterns: &patterns{}})
 	require.NoError(t, err)
 	var out strings.Builder

@@ -10,6 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // resolver finds what is at addresses of the running kernel, or in packs.
@@ -33,13 +34,13 @@ func (r *resolver) at(ctx context.Context, addr uint64) (*answer, error) {
 	}
 	hit, lookedUp := find(snapshot, addr, r.caller)
 	if r.running.replaced(snapshot, hit, lookedUp) {
-		hit = symtab.Hit{Reason: symtab.ReasonAmbiguous}
+		hit = timeline.Hit{Reason: timeline.ReasonAmbiguous}
 	}
 	return r.describe(snapshot, hit, addr, lookedUp)
 }
 
 // describe returns what a hit says of an address, and its source lines at the one looked up.
-func (r *resolver) describe(s *symtab.Snapshot, hit symtab.Hit, addr, lookedUp uint64) (*answer, error) {
+func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, lookedUp uint64) (*answer, error) {
 	a := &answer{Address: where{addr: addr}}
 	m := hit.Image
 	switch {
@@ -51,8 +52,8 @@ func (r *resolver) describe(s *symtab.Snapshot, hit symtab.Hit, addr, lookedUp u
 		return a, nil
 	}
 	a.imageName, a.sourceLine = owner(m), bpfLine(m, lookedUp)
-	if hit.Symbol.Image == nil {
-		a.Reason = symtab.ReasonUnresolved.String()
+	if !hit.Symbol.Exists() {
+		a.Reason = timeline.ReasonUnresolved.String()
 		return a, nil
 	}
 	offset := addr - hit.Symbol.Start
@@ -63,20 +64,20 @@ func (r *resolver) describe(s *symtab.Snapshot, hit symtab.Hit, addr, lookedUp u
 }
 
 // isShared reports whether what an image has of its addresses is not known.
-func isShared(s *symtab.Snapshot, m *symtab.Image) bool {
-	return m.IsLong() && s.Landmarks().SharedTrampolines
+func isShared(s *timeline.Snapshot, m *timeline.Image) bool {
+	return m.Yields() && s.Landmarks().SharedTrampolines
 }
 
 // chain returns what the pack of an image of the running kernel says of an address in a
 // symbol.
-func (r *resolver) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
+func (r *resolver) chain(hit timeline.Hit, addr uint64) ([]pack.Frame, error) {
 	m := hit.Image
-	if r.packs == nil || m.Text == nil || m.BuildID == "" {
+	if r.packs == nil || m.BuildID() == "" {
 		return nil, nil
 	}
-	image, err := r.packs.byBuildID(m.BuildID)
+	image, err := r.packs.byBuildID(m.BuildID())
 	if errors.Is(err, packfiles.ErrNotFound) {
-		if r.packs.missingOnce(m.BuildID) {
+		if r.packs.missingOnce(m.BuildID()) {
 			r.running.warn(fmt.Errorf("%s: %w", m.Name(), err))
 		}
 		return nil, nil
@@ -84,7 +85,7 @@ func (r *resolver) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, ok := image.address(int64(addr - m.OffsetBase()))
+	at, ok := image.address(int64(addr - m.Base()))
 	if !ok {
 		return nil, nil
 	}
@@ -93,14 +94,14 @@ func (r *resolver) chain(hit symtab.Hit, addr uint64) ([]pack.Frame, error) {
 
 // image returns an image of the running kernel by its build id or name, nil if there is none, and
 // the snapshot that it is of.
-func (r *resolver) image(ctx context.Context, name string) (s *symtab.Snapshot, m *symtab.Image, err error) {
+func (r *resolver) image(ctx context.Context, name string) (s *timeline.Snapshot, m *timeline.Image, err error) {
 	s, err = r.running.load(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, ok := s.ByBuildID(name)
 	if !ok {
-		m, _ = s.Named(name, symtab.Present)
+		m, _ = s.Module(name, timeline.Present)
 	}
 	return s, m, nil
 }
@@ -127,7 +128,7 @@ func (r *resolver) inKernelAtText(addr uint64) (*answer, error) {
 
 // at returns what is at an offset, as that of an exact frame or of a caller (contract 2.3).
 func (p *packImage) at(offset int64, caller bool, address where) *answer {
-	a := &answer{Address: address, imageName: p.owner(), Reason: symtab.ReasonUnresolved.String()}
+	a := &answer{Address: address, imageName: p.owner(), Reason: timeline.ReasonUnresolved.String()}
 	addr, ok := p.address(offset)
 	if !ok {
 		return a
@@ -154,9 +155,9 @@ func (p *packImage) owner() imageName {
 }
 
 // owner says which image has an address.
-func owner(m *symtab.Image) imageName {
+func owner(m *timeline.Image) imageName {
 	if m.Text != nil {
-		return imageName{Image: m.Name(), BuildID: m.BuildID}
+		return imageName{Image: m.Name(), BuildID: m.BuildID()}
 	}
 	name := imageName{Image: m.Origin.String()}
 	if p := m.Program; p != nil {
@@ -166,7 +167,7 @@ func owner(m *symtab.Image) imageName {
 }
 
 // bpfLine returns the source line of an address in a BPF function.
-func bpfLine(m *symtab.Image, addr uint64) sourceLine {
+func bpfLine(m *timeline.Image, addr uint64) sourceLine {
 	line := m.Lines.Find(uint32(addr - m.Start))
 	if line < 0 {
 		return sourceLine{}
@@ -177,13 +178,13 @@ func bpfLine(m *symtab.Image, addr uint64) sourceLine {
 
 // find looks an address up, as that of an exact frame or of a caller (contract 2.3), and
 // says at which it did.
-func find(s *symtab.Snapshot, addr uint64, caller bool) (hit symtab.Hit, lookedUp uint64) {
-	at := s.At(addr, symtab.Present)
+func find(s *timeline.Snapshot, addr uint64, caller bool) (hit timeline.Hit, lookedUp uint64) {
+	at, _ := s.At(addr, timeline.Present)
 	if !caller {
 		return at, addr
 	}
-	before := s.At(addr-1, symtab.Present)
-	if before.Symbol.Image == nil && at.Symbol.Image != nil && at.Symbol.Start == addr {
+	before, _ := s.At(addr-1, timeline.Present)
+	if !before.Symbol.Exists() && at.Symbol.Exists() && at.Symbol.Start == addr {
 		return at, addr
 	}
 	return before, addr - 1

@@ -7,24 +7,24 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // running is the kernel of this machine, which is loaded when it is first asked for.
 type running struct {
 	procfs, sysfs string
 	warn          func(error)
-	snapshot      *symtab.Snapshot // nil before that
-	failed        error            // of loading it
+	snapshot      *timeline.Snapshot // nil before that
+	failed        error              // of loading it
 
 	// If it is followed, how it is known now, and since when it is followed, on the clock of
 	// lifetimes. The snapshot is fresh until outdated is called.
-	fresh func() *symtab.Snapshot
+	fresh func() *timeline.Snapshot
 	since int64
 }
 
 // load returns what is known of the kernel.
-func (r *running) load(ctx context.Context) (*symtab.Snapshot, error) {
+func (r *running) load(ctx context.Context) (*timeline.Snapshot, error) {
 	switch {
 	case r.snapshot != nil || r.failed != nil:
 	case r.fresh != nil:
@@ -44,7 +44,7 @@ func (r *running) outdated() {
 
 // load returns what sources find, and gives what they do not find to warn. The error says why
 // they find nothing.
-func load(ctx context.Context, o sources.Options, warn func(error)) (*symtab.Snapshot, error) {
+func load(ctx context.Context, o sources.Options, warn func(error)) (*timeline.Snapshot, error) {
 	snapshot, err := symcache.Load(ctx, sources.List(o)...)
 	if ctx.Err() != nil { // some sources may not have been ready
 		return nil, context.Cause(ctx)
@@ -59,9 +59,9 @@ func load(ctx context.Context, o sources.Options, warn func(error)) (*symtab.Sna
 }
 
 // known reports whether anything is known of the kernel.
-func known(s *symtab.Snapshot) bool {
+func known(s *timeline.Snapshot) bool {
 	for _, t := range s.Tables() {
-		if t.Symbols() != [symtab.NumOrigins]int{} {
+		if len(t.Loaded()) > 0 {
 			return true
 		}
 	}

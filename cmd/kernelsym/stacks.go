@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // stacks is a flame graph and what its heading says.
@@ -102,10 +102,10 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 func kindOf(file, name string) flame.Kind {
 	base := path.Base(file)
 	switch {
-	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_") || file == "" && symtab.TagOf(name) != "":
+	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_") || file == "" && timeline.TagOf(name) != "":
 		return flame.BPF
 	case file == "" || strings.HasPrefix(file, "[kernel") || strings.HasPrefix(file, "[__builtin__") ||
-		base == symtab.KernelName || strings.HasPrefix(base, symtab.KernelName+"-"):
+		base == timeline.KernelName || strings.HasPrefix(base, timeline.KernelName+"-"):
 		return flame.Core
 	}
 	return flame.Module

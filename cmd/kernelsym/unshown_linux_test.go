@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // watchedRecords makes tables of records, as the source does.
 type watchedRecords struct {
-	history *symtab.History
+	history *timeline.History
 	loaders *loaders
 	changes changes
 }
@@ -28,7 +28,7 @@ func (w *watchedRecords) apply(records ...perfring.Record) (lines []change, unse
 		if r.Symbol.Unregister {
 			w.history.Unload(w.history.At(r.Symbol.Addr), r.Time)
 		} else {
-			w.history.Load(symtab.NewFunction(symtab.OriginTrampoline, r.Symbol.Name, r.Symbol.Addr, 64, r.Time))
+			w.history.Load(timeline.NewFunction(timeline.OriginTrampoline, r.Symbol.Name, r.Symbol.Addr, 64, r.Time))
 		}
 	}
 	lines = w.changes.next(w.history.Table())
@@ -42,7 +42,7 @@ func symbolRecord(at int64, addr uint64, gone bool) perfring.Record {
 // TestWatchCountsWhatItCannotShow verifies that each load is shown or counted, once.
 func TestWatchCountsWhatItCannotShow(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
-	w := watchedRecords{history: symtab.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
+	w := watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
 	w.changes.loaders = w.loaders
 	check := func(wantLines, wantUnseen int, records ...perfring.Record) {
 		t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 type watch struct {
@@ -71,15 +71,15 @@ func newWatch() *cobra.Command {
 }
 
 // remembered is how much is kept of what was unloaded: enough to say when.
-var remembered = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
+var remembered = timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
 // watched are the things that each source is there for.
 var watched = map[string]struct {
 	thing  string
-	origin symtab.Origin
+	origin timeline.Origin
 }{
-	"modules": {"module", symtab.OriginModule},
-	"bpf":     {"BPF function", symtab.OriginBPF},
+	"modules": {"module", timeline.OriginModule},
+	"bpf":     {"BPF function", timeline.OriginBPF},
 }
 
 // run runs the sources until ctx is done or none is left.
@@ -159,10 +159,10 @@ func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
 }
 
 // count counts what is there of the things of a source.
-func count(source string, t *symtab.Table) string {
-	n := t.Symbols()[watched[source].origin]
-	if watched[source].origin == symtab.OriginModule {
-		n = len(t.Live())
+func count(source string, t *timeline.Table) string {
+	n := t.Count()[watched[source].origin].Symbols
+	if watched[source].origin == timeline.OriginModule {
+		n = len(t.Loaded())
 	}
 	return plural.Of(n, watched[source].thing)
 }

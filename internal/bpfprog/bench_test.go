@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 type benchRec struct {
@@ -36,7 +36,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			fakes := newFakes()
 			rec := &benchRec{at: now()}
-			s := NewSourceFrom(Options{History: symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
+			s := NewSourceFrom(Options{History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
 				func() (Recorder, error) { return rec, nil }, fakes)
 			s.publish = func(symcache.Update) {}
 			s.start(rec, nil)

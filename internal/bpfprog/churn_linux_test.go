@@ -20,8 +20,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A churner loads and unloads programs on one CPU as fast as it can.
@@ -138,15 +138,15 @@ func loadLasting(t *testing.T) lasting {
 }
 
 // check checks that the table names them.
-func (l lasting) check(t *testing.T, table *symtab.Table) {
+func (l lasting) check(t *testing.T, table *timeline.Table) {
 	t.Helper()
 	for addr, names := range l {
-		sym, ok := at(table, addr, symtab.Present)
+		hit, ok := at(table, addr, timeline.Present)
 		require.True(t, ok, names)
-		require.Contains(t, names, sym.Name().Name)
-		sym, ok = at(table, sym.End-1, symtab.Present)
+		require.Contains(t, names, hit.Symbol.Name().Name)
+		hit, ok = at(table, hit.Symbol.End-1, timeline.Present)
 		require.True(t, ok, names)
-		require.Contains(t, names, sym.Name().Name)
+		require.Contains(t, names, hit.Symbol.Name().Name)
 	}
 }
 

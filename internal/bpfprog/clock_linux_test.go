@@ -11,8 +11,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/realtime"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestTimesAreThoseOfTheWallClock loads and unloads programs at known times.
@@ -31,16 +31,16 @@ func TestTimesAreThoseOfTheWallClock(t *testing.T) {
 		prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram("clock", int32(i), 0))
 		loaded := time.Now()
 		start := kerneltest.CodeOf(t, prog)[0].Start
-		var f *symtab.Image
-		table := eventually(t, latest, "it is known", func(table *symtab.Table) bool {
-			sym, ok := at(table, start, symtab.Present)
-			f = sym.Image
-			return ok && sym.Start == start
+		var f *timeline.Image
+		table := eventually(t, latest, "it is known", func(table *timeline.Table) bool {
+			hit, ok := at(table, start, timeline.Present)
+			f = hit.Image
+			return ok && hit.Symbol.Start == start
 		})
 		_, clock := tracker.Now()
-		during := clock.Convert(symtab.Interval{From: before.UnixNano(), To: loaded.UnixNano() + 1})
+		during := clock.Convert(timeline.Interval{From: before.UnixNano(), To: loaded.UnixNano() + 1})
 		assert.GreaterOrEqual(t, f.Lifetime.From, during.From, "it begins once it is loaded")
-		if known := (symtab.Interval{From: during.From, To: f.Lifetime.From}); known.From < known.To && !table.IsBlind(known) {
+		if known := (timeline.Interval{From: during.From, To: f.Lifetime.From}); known.From < known.To && !table.IsBlind(known) {
 			measured++
 			assert.Less(t, f.Lifetime.From, during.To, "no record was lost, so its own tells")
 		}

@@ -13,11 +13,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // function is a function of a program, as the kernel describes it.
 type function struct {
-	*symtab.Image
+	*timeline.Image
 	// mayBeNameless says that the kernel has no name for the function if its program was loaded
 	// without CAP_BPF (bpf_prog_kallsyms_add in kernel/bpf/core.c), which the kernel does not say.
 	mayBeNameless bool
@@ -30,7 +31,7 @@ type function struct {
 // with an error.
 func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]function, error) {
 	all := to
-	program := &symtab.Program{ID: p.ID, Type: p.TypeName()}
+	program := &timeline.Program{ID: p.ID, Type: p.TypeName()}
 	for i := range p.Functions {
 		f := &p.Functions[i]
 		symbol, err := d.symbol(p, i)
@@ -45,12 +46,12 @@ func (d *describer) functions(to []function, p *bpf.Program, since int64) ([]fun
 			}
 			lines = linesOf(p, f, types)
 		}
-		m := symtab.NewFunction(symtab.OriginBPF, symbol, f.Addr, f.Len, since)
+		m := timeline.NewFunction(timeline.OriginBPF, symbol, f.Addr, f.Len, since)
 		if i == 0 {
 			program.Tag = m.Tag() // a part of the name, which is kept anyway
 		}
 		if f.Len > 0 {
-			all = append(all, function{m.Of(program, lines), d.anybody && mayBeNameless(p), d.firstSymbol(p, i)})
+			all = append(all, function{m.WithProgram(program, lines), d.anybody && mayBeNameless(p), d.firstSymbol(p, i)})
 			program.Functions++
 		}
 	}

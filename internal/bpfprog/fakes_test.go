@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -130,10 +130,10 @@ func unloads(at int64, p *bpf.Program) []perfring.Record {
 	return recordsOf(at, p, perfring.ProgramUnload)
 }
 
-// at returns the symbol that a table has at an address for an interval.
-func at(table *symtab.Table, addr uint64, during symtab.Interval) (symtab.Symbol, bool) {
-	sym := symtab.NewSnapshot(table).At(addr, during).Symbol
-	return sym, sym.Image != nil
+// at returns what an address was during an interval, if it has a name.
+func at(table *timeline.Table, addr uint64, during timeline.Interval) (timeline.Hit, bool) {
+	hit, _ := timeline.NewSnapshot(table).At(addr, during)
+	return hit, hit.Symbol.Exists()
 }
 
 // tape is a recorder that has what a test puts into it.
@@ -197,8 +197,8 @@ type rig struct {
 	*tape
 	events *fakeCPUs
 	t      *testing.T
-	table  *symtab.Table // that it published last
-	tables int           // number of them
+	table  *timeline.Table // that it published last
+	tables int             // number of them
 	counts symcache.Counts
 	err    error
 }
@@ -236,7 +236,7 @@ func unstarted(t *testing.T, p Programs) *rig {
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
 	r.Source = NewSourceFrom(Options{
-		SourceLines: true, Trampolines: true, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1000},
+		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (Recorder, error) { return r.tape, nil }, p)
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
@@ -307,18 +307,18 @@ func (r *rig) readKallsyms() {
 }
 
 // name returns the name of an address now, empty if there is none.
-func (r *rig) nameAt(addr uint64) string { return r.nameThen(addr, symtab.Present) }
+func (r *rig) nameAt(addr uint64) string { return r.nameThen(addr, timeline.Present) }
 
-func (r *rig) nameThen(addr uint64, during symtab.Interval) string {
-	sym, ok := at(r.table, addr, during)
+func (r *rig) nameThen(addr uint64, during timeline.Interval) string {
+	hit, ok := at(r.table, addr, during)
 	if !ok {
 		return ""
 	}
-	return sym.Name().Name
+	return hit.Symbol.Name().Name
 }
 
 // image returns what is at an address now.
-func (r *rig) image(addr uint64) *symtab.Image { return r.history.At(addr) }
+func (r *rig) image(addr uint64) *timeline.Image { return r.history.At(addr) }
 
 // expect checks that the table has the functions of the programs, and no other function of
 // a program.
@@ -330,8 +330,8 @@ func (r *rig) expect(programs ...*bpf.Program) {
 			want[f.Addr] = fmt.Sprint(symbolOf(p, i), " of ", p.ID, p.TypeName(), " to ", f.Addr+uint64(f.Len))
 		}
 	}
-	for _, m := range r.table.Live() {
-		if m.Origin == symtab.OriginBPF {
+	for _, m := range r.table.Loaded() {
+		if m.Origin == timeline.OriginBPF {
 			p := programOf(m)
 			got[m.Start] = fmt.Sprint(m.Name(), " of ", p.ID, p.Type, " to ", m.End)
 		}
@@ -340,7 +340,7 @@ func (r *rig) expect(programs ...*bpf.Program) {
 }
 
 // programOf returns what a function is part of, but for what that has beside it.
-func programOf(m *symtab.Image) (p symtab.Program) {
+func programOf(m *timeline.Image) (p timeline.Program) {
 	if m.Program != nil {
 		p = *m.Program
 		p.Since, p.Functions = 0, 0
@@ -349,10 +349,10 @@ func programOf(m *symtab.Image) (p symtab.Program) {
 }
 
 // checkOrder checks that what is there does not overlap.
-func checkOrder(t *testing.T, table *symtab.Table) {
+func checkOrder(t *testing.T, table *timeline.Table) {
 	t.Helper()
 	end := uint64(0)
-	for _, m := range table.Live() {
+	for _, m := range table.Loaded() {
 		require.GreaterOrEqual(t, m.Start, end)
 		require.Greater(t, m.End, m.Start)
 		end = m.End

@@ -20,8 +20,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // counted counts how often a program is asked for.
@@ -74,16 +74,16 @@ func TestWithoutRecords(t *testing.T) {
 		after := loadAll(t, "after")
 		checkPrograms(t, latest, slices.Concat(before, after))
 		c := codeOf(t, after[0])
-		known := eventually(t, latest, "a second look shows it", func(table *symtab.Table) bool {
-			sym, ok := at(table, c.starts[0], symtab.Present)
-			return ok && sym.Image.Lifetime.From < table.Certain()
+		known := eventually(t, latest, "a second look shows it", func(table *timeline.Table) bool {
+			hit, ok := at(table, c.starts[0], timeline.Present)
+			return ok && hit.Image.Lifetime.From < table.Certain()
 		}).Certain() - 1
 		require.NoError(t, after[0].Close())
-		table := eventually(t, latest, "the program is gone", func(table *symtab.Table) bool {
-			sym, ok := at(table, c.starts[0], symtab.Present)
-			return !ok || sym.Image.Program.ID != c.id
+		table := eventually(t, latest, "the program is gone", func(table *timeline.Table) bool {
+			hit, ok := at(table, c.starts[0], timeline.Present)
+			return !ok || hit.Image.Program.ID != c.id
 		})
-		_, ok := at(table, c.starts[0], symtab.Instant(known))
+		_, ok := at(table, c.starts[0], timeline.Instant(known))
 		assert.True(t, ok, "it is remembered")
 		for _, p := range slices.Concat(before, after[1:]) {
 			lists, asked := programs.counts(codeOf(t, p).id)
@@ -112,21 +112,21 @@ func TestWithoutAList(t *testing.T) {
 		for i, p := range after {
 			c := codeOf(t, p)
 			for f, start := range c.starts {
-				table := eventually(t, latest, fmt.Sprintf("function %d of program %d: %v", f, i, names[start]), func(table *symtab.Table) bool {
-					sym, ok := at(table, start, symtab.Present)
-					return ok && slices.Contains(names[start], sym.Name().Name)
+				table := eventually(t, latest, fmt.Sprintf("function %d of program %d: %v", f, i, names[start]), func(table *timeline.Table) bool {
+					hit, ok := at(table, start, timeline.Present)
+					return ok && slices.Contains(names[start], hit.Symbol.Name().Name)
 				})
-				sym, _ := at(table, c.ends[f]-1, symtab.Present)
-				assert.Equal(t, start, sym.Start, "at its last address")
-				assert.Equal(t, c.ends[f], sym.End)
+				hit, _ := at(table, c.ends[f]-1, timeline.Present)
+				assert.Equal(t, start, hit.Symbol.Start, "at its last address")
+				assert.Equal(t, c.ends[f], hit.Symbol.End)
 				if len(names[c.starts[0]]) == 1 { // else the record has not the tag of the event (Linux 5.10)
-					assert.Equal(t, symtab.Program{ID: c.id, Tag: c.tag}, programOf(sym.Image))
+					assert.Equal(t, timeline.Program{ID: c.id, Tag: c.tag}, programOf(hit.Image))
 				}
 			}
 		}
 		for _, p := range before {
 			for _, start := range codeOf(t, p).starts {
-				_, ok := at(latest().table, start, symtab.Present)
+				_, ok := at(latest().table, start, timeline.Present)
 				assert.False(t, ok, "nothing certain is known of it")
 			}
 		}
@@ -135,9 +135,9 @@ func TestWithoutAList(t *testing.T) {
 			starts = append(starts, codeOf(t, p).starts...)
 			require.NoError(t, p.Close())
 		}
-		eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
+		eventually(t, latest, "all are gone", func(table *timeline.Table) bool {
 			return !slices.ContainsFunc(starts, func(start uint64) bool {
-				_, ok := at(table, start, symtab.Present)
+				_, ok := at(table, start, timeline.Present)
 				return ok
 			})
 		})
@@ -185,7 +185,7 @@ func testHidden(t *testing.T) {
 	require.ErrorContains(t, latest().degraded, "kernel.kptr_restrict")
 	spec := kerneltest.HotProgram(t)
 	kerneltest.LoadBPF(t, spec)
-	eventually(t, latest, "its three functions are named", func(table *symtab.Table) bool {
+	eventually(t, latest, "its three functions are named", func(table *timeline.Table) bool {
 		n := 0
 		for _, f := range bpfFunctions(table) {
 			for _, name := range []string{"_kernelsym_test_hot_program", "_stir", "_shake"} {
@@ -212,7 +212,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 	}
 	s.recordAgain = time.Millisecond
 	latest := run(t, s)
-	eventually(t, latest, "records are there", func(*symtab.Table) bool { return latest().degraded == nil })
+	eventually(t, latest, "records are there", func(*timeline.Table) bool { return latest().degraded == nil })
 	checkPrograms(t, latest, loadAll(t, "after"))
 	agree(t, latest)
 }

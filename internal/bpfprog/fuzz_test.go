@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // FuzzApply applies records that no kernel would make. After a loss and a list, the program
@@ -35,7 +35,7 @@ func FuzzApply(f *testing.F) {
 			}
 		}
 		time.Sleep(time.Microsecond)
-		r.miss(now(), max(now(), min(at, symtab.Forever-1)+1))
+		r.miss(now(), max(now(), min(at, timeline.Forever-1)+1))
 		r.listNow()
 		if got := r.nameAt(0x1000); !event || got != name {
 			require.Equal(t, symbolOf(a, 0), got)
@@ -59,7 +59,7 @@ func FuzzParseTail(f *testing.F) {
 		require.NotErrorIs(t, err, kallsyms.ErrRestricted)
 		for _, l := range lines {
 			require.Contains(t, list, l.name)
-			require.Equal(t, l.origin == symtab.OriginBPF, symtab.TagOf(l.name) != "" && l.origin != symtab.OriginOOL)
+			require.Equal(t, l.origin == timeline.OriginBPF, timeline.TagOf(l.name) != "" && l.origin != timeline.OriginOOL)
 		}
 	})
 }

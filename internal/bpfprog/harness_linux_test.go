@@ -15,15 +15,15 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var everything = Options{
 	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, Trampolines: true,
-	History: symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16},
+	History: timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16},
 }
 
 // newSource returns a source that reads all, also while other tests load thousands of programs
@@ -41,7 +41,7 @@ func newSource(opts Options) *Source {
 
 // published is what a source published last, and what it said is missing.
 type published struct {
-	table           *symtab.Table
+	table           *timeline.Table
 	degraded        error
 	symcache.Counts // so far
 }
@@ -80,15 +80,15 @@ func run(t *testing.T, s *Source) (latest func() published) {
 }
 
 // eventually waits until the published table is as wanted.
-func eventually(t *testing.T, latest func() published, what string, wanted func(*symtab.Table) bool) *symtab.Table {
+func eventually(t *testing.T, latest func() published, what string, wanted func(*timeline.Table) bool) *timeline.Table {
 	t.Helper()
-	var table *symtab.Table
+	var table *timeline.Table
 	for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Millisecond) {
 		if table = latest().table; wanted(table) {
 			return table
 		}
 	}
-	functions := table.Live()
+	functions := table.Loaded()
 	t.Logf("%d functions are published (%v):", len(functions), latest().degraded)
 	for _, f := range functions[max(0, len(functions)-20):] {
 		t.Logf("%#x %#x %v %s %+v", f.Start, f.End, f.Origin, f.Name(), f.Program)
@@ -112,11 +112,11 @@ func differences(t *testing.T, latest func() published, withOthers bool) (diff [
 		if !slices.Equal(before[addr], names) {
 			continue
 		}
-		hit := symtab.NewSnapshot(table).At(addr, symtab.Present)
-		if hit.Image != nil && hit.Image.Name() == "" || !withOthers && symtab.TagOf(names[0]) == "" {
+		hit, _ := timeline.NewSnapshot(table).At(addr, timeline.Present)
+		if hit.Image != nil && hit.Image.Name() == "" || !withOthers && timeline.TagOf(names[0]) == "" {
 			continue // the kernel may have no name for it, or the source wants none
 		}
-		sym, ok := hit.Symbol, hit.Symbol.Image != nil
+		sym, ok := hit.Symbol, hit.Symbol.Exists()
 		if !ok || sym.Start != addr || !slices.Contains(names, sym.Name().Name) {
 			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, names, hit))
 		}
@@ -141,9 +141,9 @@ func listed(t *testing.T) map[uint64][]string {
 	return names
 }
 
-func functionsAt(table *symtab.Table) map[uint64]string {
+func functionsAt(table *timeline.Table) map[uint64]string {
 	names := map[uint64]string{}
-	for _, f := range table.Live() {
+	for _, f := range table.Loaded() {
 		names[f.Start] = f.Name()
 	}
 	return names

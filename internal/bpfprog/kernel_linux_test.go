@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // smallProgram describes a small program of a type that nobody can load without CAP_BPF.
@@ -51,8 +51,8 @@ func TestNamesAreThoseOfTheKernel(t *testing.T) {
 		ids = append(ids, codeOf(t, p).id)
 		require.NoError(t, p.Close())
 	}
-	eventually(t, latest, "all are gone", func(table *symtab.Table) bool {
-		return !slices.ContainsFunc(bpfFunctions(table), func(f *symtab.Image) bool {
+	eventually(t, latest, "all are gone", func(table *timeline.Table) bool {
+		return !slices.ContainsFunc(bpfFunctions(table), func(f *timeline.Image) bool {
 			return f.Program != nil && slices.Contains(ids, f.Program.ID)
 		})
 	})
@@ -140,22 +140,22 @@ func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Progr
 	t.Helper()
 	for _, p := range programs {
 		c := codeOf(t, p)
-		want := symtab.Program{ID: c.id, Type: typeOf(t, p), Tag: c.tag}
-		table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
-			sym, ok := at(table, c.starts[0], symtab.Present)
-			return ok && programOf(sym.Image) == want
+		want := timeline.Program{ID: c.id, Type: typeOf(t, p), Tag: c.tag}
+		table := eventually(t, latest, "the program is known", func(table *timeline.Table) bool {
+			hit, ok := at(table, c.starts[0], timeline.Present)
+			return ok && programOf(hit.Image) == want
 		})
-		main, _ := at(table, c.starts[0], symtab.Present)
+		main, _ := at(table, c.starts[0], timeline.Present)
 		require.Equal(t, c.tag, main.Image.Tag(), "up to Linux 6.0, the kernel has another symbol there, too")
 		for i, start := range c.starts {
 			for addr := start; addr < c.ends[i]; addr++ {
-				sym, ok := at(table, addr, symtab.Present)
-				if !ok || sym.Start != start || sym.End != c.ends[i] || programOf(sym.Image) != want {
-					t.Fatalf("%#x is %+v, not in %#x-%#x of %+v", addr, sym, start, c.ends[i], want)
+				hit, ok := at(table, addr, timeline.Present)
+				if !ok || hit.Symbol.Start != start || hit.Symbol.End != c.ends[i] || programOf(hit.Image) != want {
+					t.Fatalf("%#x is %+v, not in %#x-%#x of %+v", addr, hit.Symbol, start, c.ends[i], want)
 				}
 			}
-			if sym, ok := at(table, c.ends[i], symtab.Present); ok {
-				require.Equal(t, c.ends[i], sym.Start, "the byte after")
+			if hit, ok := at(table, c.ends[i], timeline.Present); ok {
+				require.Equal(t, c.ends[i], hit.Symbol.Start, "the byte after")
 			}
 		}
 	}

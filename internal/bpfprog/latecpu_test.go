@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -55,12 +55,12 @@ func TestContract_5_2_EventOfACPU(t *testing.T) {
 	r.clockIs(looked + 50*ms)
 	r.Refresh()
 	assert.Equal(t, looked, r.table.Certain())
-	hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+20*ms))
-	assert.Equal(t, symtab.ReasonUnobserved.String(), hit.Reason.String())
+	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
+	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
 	r.lookForCPUs() // all have a ring: the event was about another one, or it went offline
 	r.Refresh()
 	assert.Equal(t, looked+50*ms, r.table.Certain())
-	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, symtab.Instant(looked+20*ms)))
+	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
 }
 
 // TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last
@@ -98,8 +98,8 @@ func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 	r.clockIs(looked + 60*ms)
 	r.miss(looked, looked+50*ms)
 	r.listNow()
-	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, symtab.Instant(looked-1)))
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(looked+20*ms)), "it can have been R")
+	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked-1)))
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
 }
 
 // TestLoadBeforeTheCPUIsFound: the same, but R is unloaded unseen as well, before Q is loaded there.
@@ -117,7 +117,7 @@ func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 	r.clockIs(looked + 70*ms)
 	r.miss(looked, looked+60*ms)
 	r.listNow()
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(looked+20*ms)), "it can have been R")
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
 }
 
 // TestRestartBeforeTheCPUIsFound: the source begins again, for whatever reason. It listens on all CPUs
@@ -137,8 +137,8 @@ func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 	r.begin()
 	r.clockIs(looked + 90*ms)
 	r.listNow()
-	hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+20*ms))
-	assert.Equal(t, symtab.ReasonUnobserved.String(), hit.Reason.String())
+	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
+	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
 }
 
 // TestListOfAnotherInItsPlace: A's records are of a task that has no number here, so its program is not
@@ -156,12 +156,12 @@ func TestListOfAnotherInItsPlace(t *testing.T) {
 	r.clockIs(loaded + 50*ms)
 	r.listNow()
 	r.listNow()
-	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, symtab.Present))
+	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, timeline.Present))
 	r.clockIs(loaded + 70*ms)
 	r.miss(loaded+20*ms, loaded+65*ms)
 	r.listNow()
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(loaded+15*ms)))
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(loaded+25*ms)))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(loaded+15*ms)))
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(loaded+25*ms)))
 }
 
 // TestListOfAnotherOfTheSameName: the same, but nothing tells A from B. What the list said of what
@@ -194,7 +194,7 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 			r.listNow()
 			assert.Equal(t, b.ID, r.image(0x1000).Program.ID)
 			assert.Greater(t, r.image(0x1000).Lifetime.From, loaded+40*ms)
-			if hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(loaded)); hit.Image != nil {
+			if hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(loaded)); hit.Image != nil {
 				assert.Nil(t, hit.Image.Program)
 			}
 		})
@@ -225,7 +225,7 @@ func TestEventOfTheTasksNextProgram(t *testing.T) {
 			r.listNow()
 			r.clockIs(looked + 90*ms)
 			r.listNow()
-			hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(looked+15*ms))
+			hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+15*ms))
 			if hit.Image != nil && hit.Image.Program != nil {
 				assert.Equal(t, p.ID, hit.Image.Program.ID, "at 15 ms")
 			}
@@ -253,7 +253,7 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 	r.listNow()
 	r.clockIs(looked + 90*ms)
 	r.listNow()
-	name := r.nameThen(0x1000, symtab.Instant(looked+15*ms))
+	name := r.nameThen(0x1000, timeline.Instant(looked+15*ms))
 	assert.Contains(t, []string{"", symbolOf(p, 0)}, name)
 }
 
@@ -306,7 +306,7 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 			}
 			r.miss(listed+10*ms, listed+58*ms) // the CPU is found
 			isX := func() {
-				hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(listed+5*ms))
+				hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(listed+5*ms))
 				require.NotNil(t, hit.Image)
 				assert.Equal(t, x.ID, hit.Image.Program.ID)
 				assert.Empty(t, hit.Image.Name())
@@ -352,9 +352,11 @@ func TestBlindUntilTheList(t *testing.T) {
 			r.clockIs(looked + 80*ms)
 			r.certain = func() int64 { return looked + 90*ms }
 			r.listNow()
-			s := symtab.NewSnapshot(r.table)
-			assert.NotNil(t, s.At(0x1000, symtab.Instant(looked+85*ms)).Symbol.Image)
-			assert.Equal(t, symtab.ReasonUnobserved.String(), s.At(0x1000, symtab.Instant(looked+50*ms)).Reason.String())
+			s := timeline.NewSnapshot(r.table)
+			hit, _ := s.At(0x1000, timeline.Instant(looked+85*ms))
+			assert.True(t, hit.Symbol.Exists())
+			hit, _ = s.At(0x1000, timeline.Instant(looked+50*ms))
+			assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
 		})
 	}
 }

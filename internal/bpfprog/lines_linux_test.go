@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // jitedLine is what the kernel says of the code from an address on.
@@ -64,9 +65,9 @@ func TestSourceLines(t *testing.T) {
 	for name, p := range map[string]*ebpf.Program{"before": before, "after": after} {
 		t.Run(name, func(t *testing.T) {
 			starts, lens, want := jitedLines(t, p)
-			table := eventually(t, latest, "lines are known", func(table *symtab.Table) bool {
-				sym, ok := at(table, starts[0], symtab.Present)
-				return ok && sym.Image.Lines != nil
+			table := eventually(t, latest, "lines are known", func(table *timeline.Table) bool {
+				hit, ok := at(table, starts[0], timeline.Present)
+				return ok && hit.Image.Lines != nil
 			})
 			files := map[string]bool{}
 			for i, start := range starts {
@@ -80,18 +81,18 @@ func TestSourceLines(t *testing.T) {
 	}
 }
 
-func compareLines(t *testing.T, table *symtab.Table, start, end uint64, want []jitedLine) {
+func compareLines(t *testing.T, table *timeline.Table, start, end uint64, want []jitedLine) {
 	t.Helper()
 	next := 0
 	for addr := start; addr < end; addr++ {
 		for next < len(want) && want[next].addr <= addr {
 			next++
 		}
-		sym, ok := at(table, addr, symtab.Present)
+		hit, ok := at(table, addr, timeline.Present)
 		require.True(t, ok)
-		i := sym.Image.Lines.Find(uint32(addr - start))
+		i := hit.Image.Lines.Find(uint32(addr - start))
 		require.GreaterOrEqual(t, i, 0, "%#x", addr)
-		require.Equal(t, want[next-1].Position, sym.Image.Lines.Position(i), "%#x", addr)
+		require.Equal(t, want[next-1].Position, hit.Image.Lines.Position(i), "%#x", addr)
 	}
 	require.Equal(t, len(want), next, "all records are of this function")
 }
@@ -103,7 +104,7 @@ func TestWithoutSourceLines(t *testing.T) {
 	opts.SourceLines = false
 	latest := run(t, newSource(opts))
 	kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
-	table := eventually(t, latest, "the program is known", func(table *symtab.Table) bool {
+	table := eventually(t, latest, "the program is known", func(table *timeline.Table) bool {
 		functions := bpfFunctions(table)
 		return len(functions) > 0 && functions[0].Program != nil && functions[0].Program.Type != ""
 	})
@@ -113,6 +114,6 @@ func TestWithoutSourceLines(t *testing.T) {
 }
 
 // bpfFunctions returns the functions of programs that are there.
-func bpfFunctions(table *symtab.Table) []*symtab.Image {
-	return slices.DeleteFunc(table.Live(), func(f *symtab.Image) bool { return f.Origin != symtab.OriginBPF })
+func bpfFunctions(table *timeline.Table) []*timeline.Image {
+	return slices.DeleteFunc(table.Loaded(), func(f *timeline.Image) bool { return f.Origin != timeline.OriginBPF })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/btf/btftest"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const ms = int64(time.Millisecond)
@@ -40,18 +40,18 @@ func TestLoss(t *testing.T) {
 	r.listAt = time.Now().Add(time.Hour)
 	r.play()
 	assert.Equal(t, from, r.table.Certain(), "not yet")
-	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, symtab.Instant(from-1)))
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(from)))
+	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, timeline.Instant(from-1)))
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(from)))
 
 	r.listNow()
 	r.expect(stays, inPlace, elsewhere)
 	assert.Greater(t, r.table.Certain(), to)
 	assert.Equal(t, since, r.image(0x1000).Lifetime.From)
-	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Interval{From: from - ms, To: r.table.Certain()}), "it was there throughout")
-	assert.Equal(t, symbolOf(goes, 1), r.nameThen(0x2100, symtab.Instant(from-1)))
+	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, timeline.Interval{From: from - ms, To: r.table.Certain()}), "it was there throughout")
+	assert.Equal(t, symbolOf(goes, 1), r.nameThen(0x2100, timeline.Instant(from-1)))
 	for _, addr := range []uint64{0x2000, 0x2100, 0x4000} {
-		hit := symtab.NewSnapshot(r.table).At(addr, symtab.Instant(from+1))
-		assert.Equal(t, symtab.ReasonUnobserved, hit.Reason, "%#x", addr)
+		hit, _ := timeline.NewSnapshot(r.table).At(addr, timeline.Instant(from+1))
+		assert.Equal(t, timeline.ReasonUnobserved, hit.Reason, "%#x", addr)
 	}
 	for _, addr := range []uint64{0x2000, 0x4000} {
 		began := r.image(addr).Lifetime.From
@@ -75,7 +75,7 @@ func TestLossOfAnID(t *testing.T) {
 	r.listNow()
 	r.expect(a)
 	assert.Greater(t, r.image(0x1000).Lifetime.From, from, "a new lifetime")
-	assert.Equal(t, 1, r.table.History())
+	assert.Equal(t, 1, r.table.Unloaded())
 }
 
 // TestEventsAfterALoss has the events between those of two programs be lost: what is left
@@ -107,8 +107,8 @@ func TestUnloadAfterALoss(t *testing.T) {
 	r.programsAre(newFakes())
 	r.listNow()
 	r.expect()
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(from)))
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(from-1)))
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(from)))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(from-1)))
 }
 
 // TestLossesWhileListing: later ones remain to be listed after; those that may be of the
@@ -256,7 +256,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	r.listNow()
 	require.ErrorIs(t, r.err, all.btfErr)
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
-	assert.True(t, symtab.NewSnapshot(r.table).IsPartial())
+	assert.True(t, timeline.NewSnapshot(r.table).IsPartial())
 
 	all.btfErr = nil
 	all.types = btftest.File(btftest.Type(1, uint8(btf.KindFunc), 0), "\x00handle_sched_switch\x00")
@@ -265,7 +265,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
 	assert.Equal(t, name(listed), r.nameAt(0x2000))
 	assert.Equal(t, uint32(2), r.image(0x2000).Program.ID)
-	assert.False(t, symtab.NewSnapshot(r.table).IsPartial())
+	assert.False(t, timeline.NewSnapshot(r.table).IsPartial())
 
 	all.types = btftest.File(btftest.Type(0, 13, 0), "")
 	r = newRig(t, all)
@@ -287,7 +287,7 @@ func TestRefusedListEndsNothing(t *testing.T) {
 	require.NotNil(t, r.image(0x2000).Program)
 	r.listNow()
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
-	assert.True(t, symtab.NewSnapshot(r.table).IsPartial())
+	assert.True(t, timeline.NewSnapshot(r.table).IsPartial())
 }
 
 // TestALaterRun goes on where the one before it ended.
@@ -305,9 +305,9 @@ func TestALaterRun(t *testing.T) {
 	r.begin()
 	r.round(t.Context())
 	r.expect(stays, comes)
-	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Interval{From: ended - 1, To: r.table.Certain()}))
-	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, symtab.Instant(ended-1)))
-	assert.Empty(t, r.nameThen(0x2000, symtab.Instant(ended)))
+	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, timeline.Interval{From: ended - 1, To: r.table.Certain()}))
+	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, timeline.Instant(ended-1)))
+	assert.Empty(t, r.nameThen(0x2000, timeline.Instant(ended)))
 	assert.EqualValues(t, 1, r.counts.Resyncs)
 	assert.Equal(t, 2, r.tables-1, "one of Refresh, one of the second run")
 }
@@ -395,11 +395,11 @@ func TestTrampolineBesidePrograms(t *testing.T) {
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x10ff))
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
 	assert.Empty(t, r.nameAt(0x1140))
-	assert.True(t, r.image(0x1000).IsLong())
+	assert.True(t, r.image(0x1000).Yields())
 	dispatcher := ksymbol(now(), 0x8000, "bpf_dispatcher_xdp", false)
 	r.play(dispatcher)
-	assert.False(t, r.image(0x8000).IsLong(), "its length is true")
-	assert.Equal(t, symtab.OriginTrampoline, r.image(0x8000).Origin)
+	assert.False(t, r.image(0x8000).Yields(), "its length is true")
+	assert.Equal(t, timeline.OriginTrampoline, r.image(0x8000).Origin)
 }
 
 // TestTrampolinesAfterALoss end with it, and come back when the kernel's list of symbols
@@ -418,8 +418,8 @@ func TestTrampolinesAfterALoss(t *testing.T) {
 	r.listNow()
 	for _, addr := range []uint64{0x5000, 0x7000, 0x9000} {
 		assert.Nil(t, r.image(addr))
-		assert.NotEmpty(t, r.nameThen(addr, symtab.Interval{From: loaded, To: from}))
-		assert.Empty(t, r.nameThen(addr, symtab.Instant(from)))
+		assert.NotEmpty(t, r.nameThen(addr, timeline.Interval{From: loaded, To: from}))
+		assert.Empty(t, r.nameThen(addr, timeline.Instant(from)))
 	}
 	deadline := r.round(t.Context())
 	assert.True(t, deadline.After(time.Now()), "it is not quiet")
@@ -501,7 +501,7 @@ func TestAddressesAreUsedAgain(t *testing.T) {
 			r.miss(at, at+1)
 			r.listAt = time.Now().Add(time.Hour)
 			r.play(loads(at+2, next)...)
-			assert.Empty(t, r.nameThen(0x1030, symtab.Instant(at+1)))
+			assert.Empty(t, r.nameThen(0x1030, timeline.Instant(at+1)))
 			r.listNow()
 			r.expect(next)
 			assert.Equal(t, at+2, r.image(next.Functions[0].Addr).Lifetime.From)
@@ -571,7 +571,7 @@ func TestLossWhileListed(t *testing.T) {
 			r.listNow()
 			clock = base + 60*ms
 			r.listNow()
-			hit := symtab.NewSnapshot(r.table).At(0x3030, symtab.Instant(base+30*ms))
+			hit, _ := timeline.NewSnapshot(r.table).At(0x3030, timeline.Instant(base+30*ms))
 			switch {
 			case c == "Y of TID 0, another name", c == "overlapping":
 				if assert.NotNil(t, hit.Image, "Y was recorded") {
@@ -613,7 +613,7 @@ func TestLossAnnouncedAgain(t *testing.T) {
 	r.Refresh()
 	assert.Equal(t, never, r.listDue(), "it is not listed again")
 	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
-	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, symtab.Instant(base+80*ms)))
+	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, timeline.Instant(base+80*ms)))
 }
 
 // TestLossBetweenALossAndItsList: the list after a loss says nothing of another one, which nobody
@@ -636,7 +636,7 @@ func TestLossBetweenALossAndItsList(t *testing.T) {
 		r.listNow()
 		r.clockIs(base + 60*ms)
 		r.listNow()
-		assert.Empty(t, r.nameThen(0x1000, symtab.Instant(base+18*ms)), "it can have been another")
+		assert.Empty(t, r.nameThen(0x1000, timeline.Instant(base+18*ms)), "it can have been another")
 	})
 	t.Run("program", func(t *testing.T) {
 		p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
@@ -658,7 +658,7 @@ func TestLossBetweenALossAndItsList(t *testing.T) {
 		r.listNow()
 		r.clockIs(base + 60*ms)
 		r.listNow()
-		hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(base+35*ms))
+		hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(base+35*ms))
 		if hit.Image != nil && hit.Image.Program != nil {
 			assert.Equal(t, p.ID, hit.Image.Program.ID)
 		}

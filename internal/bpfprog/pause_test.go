@@ -12,7 +12,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestContract_6_4_NothingIsMissedInAPause has a trampoline, which no list shows, stay through
@@ -57,9 +57,9 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	})
 
 	after := r.table.Certain()
-	assert.False(t, r.table.IsBlind(symtab.Interval{From: began, To: after}))
-	assert.NotEmpty(t, r.nameThen(0x5000, symtab.Interval{From: began, To: after}))
-	assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, symtab.Instant(came)))
+	assert.False(t, r.table.IsBlind(timeline.Interval{From: began, To: after}))
+	assert.NotEmpty(t, r.nameThen(0x5000, timeline.Interval{From: began, To: after}))
+	assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, timeline.Instant(came)))
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -78,12 +78,12 @@ func TestContract_6_4_NamesDoNotWaitForAListAfterAPause(t *testing.T) {
 	listing := make(chan struct{})
 	all.onNext = func() { <-listing }
 	ctx, cancel := context.WithCancel(t.Context())
-	ran, tables := make(chan error, 1), make(chan *symtab.Table, 10)
+	ran, tables := make(chan error, 1), make(chan *timeline.Table, 10)
 	go func() { ran <- r.Run(ctx, func(u symcache.Update) { tables <- u.Table }) }()
 	select {
 	case r.table = <-tables:
-		assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, symtab.Instant(came)))
-		assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, symtab.Instant(came)))
+		assert.Equal(t, symbolOf(comes, 0), r.nameThen(0x2000, timeline.Instant(came)))
+		assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, timeline.Instant(came)))
 	case <-time.After(time.Minute):
 		t.Error("it waits for the list")
 	}

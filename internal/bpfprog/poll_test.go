@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestPollingLifetimes: a program was certainly there from the first list that shows it
@@ -37,19 +37,19 @@ func TestPollingLifetimes(t *testing.T) {
 	const runOn = 6 * ms // what was there unseen can run on
 	_, first := poll()
 	assert.LessOrEqual(t, r.image(0x1000).Lifetime.From, first)
-	assert.Empty(t, r.nameThen(0x1000, symtab.Instant(first)), "it can have gone since")
+	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(first)), "it can have gone since")
 	last, _ := poll()
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: first + runOn, To: last}))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Interval{From: first + runOn, To: last}))
 	assert.Equal(t, 1, count(all.asked, 1), "what is known is not asked for")
 	delete(all.loaded, a.ID)
 	all.loaded[b.ID] = b
 	missed, seen := poll()
 	poll()
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: first + runOn, To: last}))
-	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, symtab.Instant(seen+runOn)))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Interval{From: first + runOn, To: last}))
+	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, timeline.Instant(seen+runOn)))
 	for between := last + 6*ms; between < missed; between += ms {
-		hit := symtab.NewSnapshot(r.table).At(0x1000, symtab.Instant(between))
-		assert.Equal(t, symtab.ReasonUnobserved, hit.Reason)
+		hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(between))
+		assert.Equal(t, timeline.ReasonUnobserved, hit.Reason)
 	}
 }
 
@@ -83,6 +83,6 @@ func TestPollingAfterRecords(t *testing.T) {
 	require.ErrorIs(t, r.err, perfring.ErrMemory)
 	r.expect(a)
 	assert.Nil(t, r.image(0x5000))
-	assert.NotEmpty(t, r.nameThen(0x5000, symtab.Interval{From: loaded, To: ended}))
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Interval{From: ended - ms, To: r.table.Certain()}))
+	assert.NotEmpty(t, r.nameThen(0x5000, timeline.Interval{From: loaded, To: ended}))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Interval{From: ended - ms, To: r.table.Certain()}))
 }

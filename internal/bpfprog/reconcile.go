@@ -5,7 +5,7 @@ package bpfprog
 import (
 	"slices"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // described returns the ids of the programs that are there of which all is known, and
@@ -13,7 +13,7 @@ import (
 func (r *record) described() map[uint32]bool {
 	r.losses.listing = true
 	known, functions := make(map[uint32]bool), make(map[uint32]uint32)
-	for _, m := range r.history.Live() {
+	for _, m := range r.history.Loaded() {
 		if isDescribed(m) {
 			p := m.Program
 			functions[p.ID]++
@@ -23,7 +23,7 @@ func (r *record) described() map[uint32]bool {
 	return known
 }
 
-func isDescribed(m *symtab.Image) bool { return m.Program != nil && m.Program.Type != "" }
+func isDescribed(m *timeline.Image) bool { return m.Program != nil && m.Program.Type != "" }
 
 // reconcile applies a list that was read after all losses up to when it began; the records
 // until after its end have been applied. What the list shows as known was there
@@ -36,7 +36,7 @@ func (r *record) reconcile(l *listing) bool {
 	}
 	listed := l.alive != nil && about.From < about.To
 	confirmed := listed
-	for _, m := range r.history.Live() {
+	for _, m := range r.history.Loaded() {
 		switch {
 		case m.Lifetime.From >= max(about.To, l.began), l.shows(m):
 		case m.Lifetime.From < about.To, listed && m.Program != nil:
@@ -52,14 +52,14 @@ func (r *record) reconcile(l *listing) bool {
 		r.found(f, l)
 	}
 	if about.From < about.To { // what came unseen is known from the list on
-		r.history.Blind(symtab.Interval{From: about.From, To: max(about.To, l.walked)})
+		r.history.AddBlind(timeline.Interval{From: about.From, To: max(about.To, l.walked)})
 	}
 	return true
 }
 
 // shows reports whether an image is a function of a program in the list, which no
 // trampoline is.
-func (l *listing) shows(m *symtab.Image) bool {
+func (l *listing) shows(m *timeline.Image) bool {
 	if m.Program == nil {
 		return false
 	}
@@ -71,7 +71,7 @@ func (l *listing) shows(m *symtab.Image) bool {
 // applied.
 func (r *record) found(f function, l *listing) {
 	there := r.history.At(f.Start)
-	isBPF := there != nil && there.Origin == symtab.OriginBPF
+	isBPF := there != nil && there.Origin == timeline.OriginBPF
 	switch {
 	case r.describe(there, f):
 	case there != nil && there.Program != nil, r.unloadedSince(f.Start, l.began): // it was unloaded in the meantime
@@ -91,7 +91,7 @@ func (r *record) found(f function, l *listing) {
 func (r *record) loadFound(f function) {
 	m := f.Image
 	if f.mayBeNameless {
-		m = m.Named("", 0)
+		m = m.WithName("", 0)
 		m.MayBeNameless = true
 	}
 	r.load(m, 0)
@@ -99,7 +99,7 @@ func (r *record) loadFound(f function) {
 
 // describe applies what the kernel says of a function to the image that is there, if that is
 // known to be of the same program, and reports whether it is.
-func (r *record) describe(there *symtab.Image, f function) bool {
+func (r *record) describe(there *timeline.Image, f function) bool {
 	known := there != nil && there.Program != nil && there.Program.ID == f.Program.ID &&
 		there.Start == f.Start && there.End == f.End
 	if known && !isDescribed(there) {
@@ -114,9 +114,9 @@ func (r *record) take(lines []line, began, ended int64) {
 	for i := range lines {
 		l := &lines[i]
 		there := r.history.At(l.addr)
-		isFree := there == nil || there.IsLong() && there.Start != l.addr
+		isFree := there == nil || there.Yields() && there.Start != l.addr
 		if isFree && !r.unloadedSince(l.addr, began) {
-			r.load(newImage(l.origin, l.name, l.addr, pageSize, ended), 0)
+			r.load(timeline.NewFunction(l.origin, l.name, l.addr, pageSize, ended), 0)
 		}
 	}
 	r.changed = true

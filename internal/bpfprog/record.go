@@ -5,11 +5,10 @@ package bpfprog
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // record is what is known of images: what records of the kernel, lists of programs and
@@ -33,15 +32,15 @@ type unload struct {
 // farFuture is later than any instant.
 const farFuture = math.MaxInt64
 
-func newRecord(trampolines bool, limits symtab.Limits) *record {
+func newRecord(trampolines bool, limits timeline.Limits) *record {
 	return &record{
 		trampolines: trampolines,
 		limit:       farFuture,
 		images: images{
-			history: symtab.NewHistory(limits),
+			history: timeline.NewHistory(limits),
 			changes: changes{now: perfring.Boottime.Now},
 		},
-		tasks: tasks{loaded: make(map[uint32][]*symtab.Image)},
+		tasks: tasks{loaded: make(map[uint32][]*timeline.Image)},
 	}
 }
 
@@ -83,12 +82,12 @@ func (r *record) advance(until int64) {
 
 // lose notes that records of intervals may be missing.
 func (r *record) lose(intervals ...perfring.Interval) {
-	var news []symtab.Interval
+	var news []timeline.Interval
 	for _, blind := range intervals {
-		i := symtab.Interval(blind)
-		r.history.Blind(i)
+		i := timeline.Interval(blind)
+		r.history.AddBlind(i)
 		if !r.losses.settled.Holds(i) { // else it is announced again
-			r.history.CutShort(i)
+			r.history.TruncateLifetimes(i)
 			news = append(news, i)
 		}
 		r.losses.add(i)
@@ -101,11 +100,11 @@ func (r *record) lose(intervals ...perfring.Interval) {
 
 // doubt ends functions of which something has become known only since an interval began in which
 // others may have come unseen, until the next list.
-func (r *record) doubt(intervals []symtab.Interval) {
-	if !slices.ContainsFunc(intervals, func(i symtab.Interval) bool { return i.From < r.since }) {
+func (r *record) doubt(intervals []timeline.Interval) {
+	if !slices.ContainsFunc(intervals, func(i timeline.Interval) bool { return i.From < r.since }) {
 		return
 	}
-	for _, m := range r.history.Live() {
+	for _, m := range r.history.Loaded() {
 		since := int64(math.MaxInt64)
 		for _, i := range intervals {
 			if m.Lifetime.From < i.To {
@@ -131,15 +130,15 @@ func (r *record) loaded(rec *perfring.Record) {
 		return
 	}
 	r.load(m, rec.Time)
-	if there := r.history.At(m.Start); m.Origin == symtab.OriginBPF && there != nil && there.Lifetime.From >= m.Lifetime.From {
+	if there := r.history.At(m.Start); m.Origin == timeline.OriginBPF && there != nil && there.Lifetime.From >= m.Lifetime.From {
 		r.tasks.announce(rec, there)
 	}
 }
 
 // isKnown reports whether the record of a function's load is about the one that is there: a
 // list has shown it, or another record, of which Linux 5.10 has two.
-func (r *record) isKnown(there, m *symtab.Image) bool {
-	return there != nil && there.Start == m.Start && there.End == m.End && m.Origin == symtab.OriginBPF &&
+func (r *record) isKnown(there, m *timeline.Image) bool {
+	return there != nil && there.Start == m.Start && there.End == m.End && m.Origin == timeline.OriginBPF &&
 		!r.losses.any() && (there.Name() == m.Name() || there.MayBeNameless)
 }
 
@@ -164,31 +163,23 @@ func (r *record) unloadedSince(addr uint64, since int64) bool {
 }
 
 // imageOf returns the image that a record is about, nil if it is not wanted.
-func (r *record) imageOf(rec *perfring.Record) *symtab.Image {
+func (r *record) imageOf(rec *perfring.Record) *timeline.Image {
 	s := rec.Symbol
 	origin := originOf(s.Kind, s.Name)
-	if origin != symtab.OriginBPF && !r.trampolines || s.Addr+uint64(s.Len) <= s.Addr {
+	if origin != timeline.OriginBPF && !r.trampolines || s.Addr+uint64(s.Len) <= s.Addr {
 		return nil
 	}
-	return newImage(origin, s.Name, s.Addr, s.Len, rec.Time)
-}
-
-// newImage returns an image that is there since an instant. The page that is announced for
-// a dispatcher is its own; see symtab.Image.IsLong.
-func newImage(origin symtab.Origin, name string, start uint64, size uint32, since int64) *symtab.Image {
-	m := symtab.NewFunction(origin, name, start, size, since)
-	m.TrueSize = strings.HasPrefix(name, "bpf_dispatcher_")
-	return m
+	return timeline.NewFunction(origin, s.Name, s.Addr, s.Len, rec.Time)
 }
 
 // originOf classifies what a record names. A program that was loaded without CAP_BPF has
 // no name.
-func originOf(kind perfring.SymbolKind, name string) symtab.Origin {
+func originOf(kind perfring.SymbolKind, name string) timeline.Origin {
 	switch {
 	case kind == perfring.KsymOOL:
-		return symtab.OriginOOL
-	case name == "" || symtab.TagOf(name) != "":
-		return symtab.OriginBPF
+		return timeline.OriginOOL
+	case name == "" || timeline.TagOf(name) != "":
+		return timeline.OriginBPF
 	}
-	return symtab.OriginTrampoline
+	return timeline.OriginTrampoline
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestRecordsNameFunctions(t *testing.T) {
@@ -30,14 +30,14 @@ func TestRecordsNameFunctions(t *testing.T) {
 	r.expect(a, b)
 	assert.Equal(t, symbolOf(b, 0), r.nameAt(0x303f))
 	assert.Empty(t, r.nameAt(0x3040))
-	assert.Equal(t, symtab.Since(loaded), r.image(0x3000).Lifetime)
+	assert.Equal(t, timeline.Since(loaded), r.image(0x3000).Lifetime)
 	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
 	time.Sleep(10 * time.Millisecond)
 	gone := now()
 	r.play(unloads(gone, a)...)
 	r.expect(b)
-	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, symtab.Instant(gone-1)))
-	assert.Empty(t, r.nameThen(0x2000, symtab.Instant(gone)))
+	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, timeline.Instant(gone-1)))
+	assert.Empty(t, r.nameThen(0x2000, timeline.Instant(gone)))
 	assert.Equal(t, 1, count(all.asked, 1), "what was listed is not asked for again")
 }
 
@@ -57,7 +57,7 @@ func TestBeforeItIsAskedFor(t *testing.T) {
 	r := newRig(t, all)
 	p := prog(1, 1, 0, 0x1000, 0x1100)
 	r.play(loads(now(), p)...)
-	assert.Equal(t, symtab.Program{ID: 1, Tag: "0000000000000001"}, programOf(r.image(0x1100)))
+	assert.Equal(t, timeline.Program{ID: 1, Tag: "0000000000000001"}, programOf(r.image(0x1100)))
 	assert.Empty(t, all.asked)
 	require.ErrorIs(t, r.err, bpf.ErrPermission)
 	assert.True(t, strings.HasPrefix(r.err.Error(), "BPF programs loaded before the start have no names: not permitted"))
@@ -133,7 +133,7 @@ func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 			return slices.Concat(loads(at, a), unloads(at+2, a))
 		})
 		r.expect()
-		assert.Equal(t, 1, r.table.History(), "it is remembered")
+		assert.Equal(t, 1, r.table.Unloaded(), "it is remembered")
 	})
 }
 
@@ -279,8 +279,8 @@ func TestABurstIsOneTable(t *testing.T) {
 	tables := r.tables
 	r.play(burst...)
 	assert.Equal(t, tables+1, r.tables)
-	assert.Equal(t, 500, r.table.Symbols()[symtab.OriginBPF])
-	assert.Equal(t, 500, r.table.History())
+	assert.Equal(t, 500, r.table.Count()[timeline.OriginBPF].Symbols)
+	assert.Equal(t, 500, r.table.Unloaded())
 	r.play()
 	assert.Equal(t, tables+1, r.tables, "nothing has changed")
 }
@@ -299,7 +299,7 @@ func TestRefresh(t *testing.T) {
 	woken := 0
 	r.wake = func() { woken++ }
 	r.Refresh()
-	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, symtab.Instant(loaded)))
+	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(loaded)))
 	assert.Empty(t, all.asked)
 	assert.Greater(t, r.table.Certain(), loaded)
 	assert.Equal(t, 1, woken, "it does not wait, as there is a program to ask for")
@@ -377,7 +377,7 @@ func TestTwoSymbolsOfAProgram(t *testing.T) {
 			r.listNow()
 			r.Refresh()
 			assert.Equal(t, c.to, r.nameAt(0x1000))
-			assert.Equal(t, c.from, r.nameThen(0x1000, symtab.Instant(loaded+1)))
+			assert.Equal(t, c.from, r.nameThen(0x1000, timeline.Instant(loaded+1)))
 			if assert.NotNil(t, r.image(0x1000).Program) {
 				assert.Equal(t, uint32(1), r.image(0x1000).Program.ID)
 				assert.Equal(t, "0000000000000001", r.image(0x1000).Program.Tag)

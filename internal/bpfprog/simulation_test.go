@@ -17,8 +17,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // simulationSeeds is the number of random kernels of TestSimulation, for each size of the rings.
@@ -125,7 +125,7 @@ func (w *simulation) soon(f func()) {
 // there returns what is at an address.
 func (w *simulation) there(addr uint64) *object {
 	for _, o := range w.objects {
-		if o.addr == addr && o.to == symtab.Forever {
+		if o.addr == addr && o.to == timeline.Forever {
 			return o
 		}
 	}
@@ -133,7 +133,7 @@ func (w *simulation) there(addr uint64) *object {
 }
 
 func (w *simulation) add(addr uint64, name string, id uint32) *object {
-	o := &object{addr: addr, name: name, own: name, id: id, from: w.at, to: symtab.Forever}
+	o := &object{addr: addr, name: name, own: name, id: id, from: w.at, to: timeline.Forever}
 	w.objects = append(w.objects, o)
 	return o
 }
@@ -278,7 +278,7 @@ func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 func (w *simulation) kallsyms() string {
 	var lines strings.Builder
 	for _, o := range w.objects {
-		if o.to == symtab.Forever && o.unloaded == 0 && o.name != "" {
+		if o.to == timeline.Forever && o.unloaded == 0 && o.name != "" {
 			fmt.Fprintf(&lines, "%016x t %s\t[bpf]\n", o.addr, o.name)
 		}
 	}
@@ -309,11 +309,11 @@ func (w *simulation) check() (right int) {
 	for _, o := range w.objects {
 		addrs[o.addr] = true
 	}
-	snapshot := symtab.NewSnapshot(table)
+	snapshot := timeline.NewSnapshot(table)
 	for _, mark := range w.marks {
 		for addr := range addrs {
 			for _, t := range []int64{mark - 1, mark, mark + 1} {
-				hit := snapshot.At(addr+1, symtab.Instant(t))
+				hit, _ := snapshot.At(addr+1, timeline.Instant(t))
 				if hit.Image == nil {
 					continue
 				}
@@ -350,7 +350,7 @@ func (w *simulation) complete() (n int) {
 		if from >= to {
 			continue
 		}
-		hit := symtab.NewSnapshot(table).At(o.addr, symtab.Interval{From: from, To: to})
+		hit, _ := timeline.NewSnapshot(table).At(o.addr, timeline.Interval{From: from, To: to})
 		require.NotNil(w.r.t, hit.Image, "%+v: %v", o, hit.Reason)
 		require.Contains(w.r.t, []string{o.name, o.own}, hit.Image.Name())
 		n++
@@ -371,7 +371,7 @@ func simulate(t *testing.T, seed uint64, room int) *simulation {
 		w.step()
 	}
 	w.r = unstarted(t, w)
-	w.r.history = symtab.NewHistory(symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
+	w.r.history = timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
 	w.r.now = func() int64 { return w.at }
 	w.r.lister.now = w.r.now
 	w.r.fill = w.fill
@@ -405,7 +405,7 @@ func TestSimulationOfPolling(t *testing.T) {
 		}
 		w.r.publishTable()
 		right += w.check()
-		require.Empty(t, slices.DeleteFunc(w.r.table.Live(), func(m *symtab.Image) bool { return m.Origin == symtab.OriginBPF }))
+		require.Empty(t, slices.DeleteFunc(w.r.table.Loaded(), func(m *timeline.Image) bool { return m.Origin == timeline.OriginBPF }))
 	}
 	t.Log(right, "right names")
 	require.Positive(t, right)

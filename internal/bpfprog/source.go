@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Options say what a Source keeps known, and from where it reads.
@@ -22,7 +22,7 @@ type Options struct {
 
 	SourceLines bool // of programs that carry BTF
 	Trampolines bool // also trampolines and out-of-line pages
-	History     symtab.Limits
+	History     timeline.Limits
 
 	// Delay is how long to wait for more records after the first, 0 for as long as
 	// perfring.SymbolOptions has it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // tail says when to read the end of /proc/kallsyms, which alone lists trampolines and
@@ -92,7 +93,7 @@ func (p paced) Read(to []byte) (int, error) {
 // line is a symbol of the end of /proc/kallsyms.
 type line struct {
 	addr   uint64
-	origin symtab.Origin
+	origin timeline.Origin
 	name   string
 }
 
@@ -122,7 +123,7 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 		}
 		n++
 		hidden = hidden && l.Addr == 0
-		if symtab.IsCode(l.Type) && origin != symtab.OriginBPF {
+		if symtab.IsCode(l.Type) && origin != timeline.OriginBPF {
 			lines = append(lines, line{addr: l.Addr, origin: origin, name: string(l.Name)})
 		}
 	}
@@ -138,14 +139,14 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (lines []
 }
 
 // originOfPart says what stands in a part of the list (kernel/kallsyms.c).
-func originOfPart(module string, name []byte) (symtab.Origin, bool) {
+func originOfPart(module string, name []byte) (timeline.Origin, bool) {
 	switch {
-	case module == "bpf" && symtab.TagOf(string(name)) != "":
-		return symtab.OriginBPF, true
+	case module == "bpf" && timeline.TagOf(string(name)) != "":
+		return timeline.OriginBPF, true
 	case module == "bpf":
-		return symtab.OriginTrampoline, true
+		return timeline.OriginTrampoline, true
 	case strings.HasPrefix(module, "__builtin__"): // ftrace, kprobes
-		return symtab.OriginOOL, true
+		return timeline.OriginOOL, true
 	}
 	return 0, false
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const someSymbols = `ffffffffc0900000 t veth_open	[veth]
@@ -49,7 +49,8 @@ func TestTail(t *testing.T) {
 	} {
 		assert.Equal(t, want, r.nameAt(addr), "%x", addr)
 	}
-	assert.Equal(t, [symtab.NumOrigins]int{symtab.OriginTrampoline: 3, symtab.OriginOOL: 2}, r.table.Symbols())
+	count := r.table.Count()
+	assert.Equal(t, [...]int{3, 2}, [...]int{count[timeline.OriginTrampoline].Symbols, count[timeline.OriginOOL].Symbols})
 }
 
 func TestTailErrors(t *testing.T) {
@@ -59,7 +60,7 @@ func TestTailErrors(t *testing.T) {
 	r.round(t.Context())
 	require.ErrorIs(t, r.err, kallsyms.ErrRestricted)
 	require.ErrorContains(t, r.err, "some BPF trampolines and out-of-line pages have no names")
-	assert.Zero(t, r.table.Symbols())
+	assert.Empty(t, r.table.Loaded())
 	r.kallsyms(someSymbols + "what is this\n") // when they are hidden no more, they are read
 	r.readKallsyms()
 	require.ErrorIs(t, r.err, kallsyms.ErrSyntax)

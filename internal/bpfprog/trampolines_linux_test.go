@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestTrampolines attaches programs to functions of the kernel, before a source
@@ -23,7 +23,7 @@ func TestTrampolines(t *testing.T) {
 	had := trampolines(latest().table)
 	require.NotEmpty(t, had)
 	after := kerneltest.AttachFentry(t, "after", kerneltest.SyscallFunction(t, "getsid"))
-	eventually(t, latest, "the trampoline is there", func(table *symtab.Table) bool {
+	eventually(t, latest, "the trampoline is there", func(table *timeline.Table) bool {
 		for addr := range trampolines(table) {
 			if _, ok := had[addr]; !ok { // other tests can remove theirs
 				return true
@@ -37,7 +37,7 @@ func TestTrampolines(t *testing.T) {
 	// with the same name.
 	was := trampolines(latest().table)
 	second := kerneltest.AttachFentry(t, "second", kerneltest.SyscallFunction(t, "getsid"))
-	eventually(t, latest, "the trampoline is another one", func(table *symtab.Table) bool {
+	eventually(t, latest, "the trampoline is another one", func(table *timeline.Table) bool {
 		is := trampolines(table)
 		for addr := range was {
 			if _, ok := is[addr]; !ok {
@@ -69,10 +69,10 @@ func TestWithoutTrampolines(t *testing.T) {
 }
 
 // trampolines returns what is there that is of no program, by address.
-func trampolines(table *symtab.Table) map[uint64]string {
+func trampolines(table *timeline.Table) map[uint64]string {
 	names := map[uint64]string{}
-	for _, f := range table.Live() {
-		if f.Origin != symtab.OriginBPF {
+	for _, f := range table.Loaded() {
+		if f.Origin != timeline.OriginBPF {
 			names[f.Start] = f.Name()
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const tracing = "/sys/kernel/tracing"
@@ -30,7 +30,7 @@ func write(t *testing.T, file, text string) {
 func waitForNames(t *testing.T, latest func() published, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, latest, name, func(table *symtab.Table) bool {
+		eventually(t, latest, name, func(table *timeline.Table) bool {
 			for _, is := range trampolines(table) {
 				if strings.HasPrefix(is, name) {
 					return true
@@ -139,7 +139,7 @@ func TestFtrace(t *testing.T) {
 	had := trampolines(latest().table)
 	t.Run("while it runs", func(t *testing.T) {
 		trace(t, "after", "ksys_read")
-		eventually(t, latest, "another trampoline", func(table *symtab.Table) bool {
+		eventually(t, latest, "another trampoline", func(table *timeline.Table) bool {
 			return len(trampolines(table)) > len(had)
 		})
 		agree(t, latest)

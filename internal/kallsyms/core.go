@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // The errors of ParseCore that say what to do or what is wrong.
@@ -28,7 +29,7 @@ var (
 // and makes the image "vmlinux" of them. It has the text, from _text or _stext, the lower
 // of them, to _etext; and the init text, from _sinittext to _einittext, if that lies above
 // the text (section 3.2 of the contract). Nothing behind them is read.
-func ParseCore(r io.Reader, arch, buildID, fileID string) (*symtab.Image, error) {
+func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, error) {
 	p := coreParser{scanner: NewScanner(r)}
 	p.marks.Arch = arch
 	if err := p.text(); err != nil {
@@ -39,9 +40,7 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*symtab.Image, error)
 		return nil, err
 	}
 	marks := p.marks // of its own: a pointer into p would keep its buffers
-	m, err := p.builder.Build(symtab.ImageInfo{
-		Name:      symtab.KernelName,
-		Origin:    symtab.OriginKernel,
+	text, err := p.builder.Build(symtab.TextInfo{
 		BuildID:   buildID,
 		FileID:    fileID,
 		Base:      p.start,
@@ -49,21 +48,20 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*symtab.Image, error)
 		End:       end,
 		Gap:       gap,
 		Landmarks: &marks,
-		Lifetime:  symtab.Always,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("core kernel: %w", err)
 	}
 	if p.fred != 0 {
-		marks.Fred = extentOf(m, p.fred)
+		marks.Fred = extentOf(text, p.fred)
 	}
-	marks.Thunks = p.thunkRanges(m)
-	return m, nil
+	marks.Thunks = p.thunkRanges(text)
+	return timeline.NewImage(timeline.OriginKernel, timeline.KernelName, text, timeline.Always), nil
 }
 
 // extentOf returns the addresses of the symbol at an address, none if it names nothing.
-func extentOf(m *symtab.Image, addr uint64) symtab.Range {
-	sym := m.Lookup(addr)
+func extentOf(text *symtab.Text, addr uint64) symtab.Range {
+	sym, _ := text.Lookup(addr)
 	return symtab.Range{Start: sym.Start, End: sym.End}
 }
 
@@ -145,7 +143,7 @@ func (p *coreParser) noteThunk(line *Line) {
 }
 
 // thunkRanges returns the ranges that the thunks cover, those that adjoin as one.
-func (p *coreParser) thunkRanges(m *symtab.Image) (ranges []symtab.Range) {
+func (p *coreParser) thunkRanges(m *symtab.Text) (ranges []symtab.Range) {
 	for _, addr := range p.thunks {
 		r := extentOf(m, addr)
 		switch n := len(ranges); {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const small = `0000000000001000 A cpu_number
@@ -36,9 +37,9 @@ ffffffff83783040 D after_init
 ffffffffc0201000 t f	[ext4]
 `
 
-func names(m *symtab.Image) (names []string) {
+func names(m *timeline.Image) (names []string) {
 	for i := range m.Len() {
-		names = append(names, m.Symbol(i).Name().System)
+		names = append(names, m.Text.Symbol(i).Name().System)
 	}
 	return names
 }
@@ -47,21 +48,21 @@ func TestParseCore(t *testing.T) {
 	m, err := ParseCore(strings.NewReader(small), "arm64", "0123", "4567")
 	require.NoError(t, err)
 	assert.Equal(t, "vmlinux", m.Name())
-	assert.Equal(t, symtab.OriginKernel, m.Origin)
-	assert.Equal(t, symtab.Always, m.Lifetime)
-	assert.Equal(t, "0123", m.BuildID)
-	assert.Equal(t, "4567", m.FileID)
-	assert.Equal(t, &symtab.Landmarks{Arch: "arm64"}, m.Landmarks)
+	assert.Equal(t, timeline.OriginKernel, m.Origin)
+	assert.Equal(t, timeline.Always, m.Lifetime)
+	assert.Equal(t, "0123", m.BuildID())
+	assert.Equal(t, "4567", m.Text.FileID)
+	assert.Equal(t, &symtab.Landmarks{Arch: "arm64"}, m.Text.Landmarks)
 	assert.Equal(t, []string{"startup_64", "secondary_startup_64", "first", "last", "init_function"}, names(m))
 }
 
 func TestContract_3_2_InitTextIsCovered(t *testing.T) {
 	m, err := ParseCore(strings.NewReader(small), "amd64", "", "")
 	require.NoError(t, err)
-	assert.Equal(t, uint64(0xffffffff81000000), m.Base)
+	assert.Equal(t, uint64(0xffffffff81000000), m.Base())
 	assert.Equal(t, uint64(0xffffffff81000000), m.Start)
 	assert.Equal(t, uint64(0xffffffff83783040), m.End, "_einittext")
-	assert.Equal(t, symtab.Range{Start: 0xffffffff81000200, End: 0xffffffff83783000}, m.Gap)
+	assert.Equal(t, symtab.Range{Start: 0xffffffff81000200, End: 0xffffffff83783000}, m.Text.Gap)
 	for addr, want := range map[uint64]string{
 		0xffffffff810001ff: "last",
 		0xffffffff81000200: "", // _etext
@@ -77,9 +78,9 @@ func TestContract_3_2_InitTextIsCovered(t *testing.T) {
 }
 
 // lookup returns the name of the symbol at an address, "" if there is none.
-func lookup(m *symtab.Image, addr uint64) string {
-	hit := symtab.NewSnapshot(symtab.NewTable(m)).At(addr, symtab.Always)
-	if hit.Symbol.Image == nil {
+func lookup(m *timeline.Image, addr uint64) string {
+	hit, _ := timeline.NewSnapshot(timeline.NewTable(m)).At(addr, timeline.Always)
+	if !hit.Symbol.Exists() {
 		return ""
 	}
 	return hit.Symbol.Name().System
@@ -127,7 +128,7 @@ ffffffff81004000 T _etext
 			Entry:             symtab.Range{Start: 0xffffffff81000010, End: 0xffffffff81001a87},
 			Fred:              symtab.Range{Start: 0xffffffff81002100, End: 0xffffffff81002140},
 			SharedTrampolines: shared,
-		}, m.Landmarks, "type %s", typ)
+		}, m.Text.Landmarks, "type %s", typ)
 	}
 }
 
@@ -151,7 +152,7 @@ func TestContract_2_BaseIsTheLowerOfTextAndStext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, err := ParseCore(strings.NewReader(list), "amd64", "", "")
 			require.NoError(t, err)
-			assert.Equal(t, uint64(0xffff800080000000), m.Base)
+			assert.Equal(t, uint64(0xffff800080000000), m.Base())
 			assert.Equal(t, []string{"head", "f"}, names(m))
 		})
 	}
@@ -216,8 +217,8 @@ func captured(t testing.TB) []byte {
 func TestParseCaptured(t *testing.T) {
 	m, err := ParseCore(bytes.NewReader(captured(t)), "amd64", "", "")
 	require.NoError(t, err)
-	assert.Equal(t, symtab.Range{Start: 0xffffffff81000010, End: 0xffffffff81001a87}, m.Entry)
-	assert.Empty(t, m.Fred, "the list has not all symbols")
+	assert.Equal(t, symtab.Range{Start: 0xffffffff81000010, End: 0xffffffff81001a87}, m.Text.Landmarks.Entry)
+	assert.Empty(t, m.Text.Landmarks.Fred, "the list has not all symbols")
 	for _, tt := range []struct {
 		addr uint64
 		want string
@@ -246,11 +247,11 @@ func TestContract_2_3_Thunks(t *testing.T) {
 		{Start: 0xffffffff81000000, End: 0xffffffff81000010}, // srso_alias_untrain_ret
 		{Start: 0xffffffff81104104, End: 0xffffffff81200000}, // srso_alias_safe_ret, srso_alias_return_thunk
 		{Start: 0xffffffff82204bc0, End: 0xffffffff8220ba38}, // eight of __x86_indirect_thunk_*
-	}, m.Thunks)
+	}, m.Text.Landmarks.Thunks)
 
 	m, err = ParseCore(bytes.NewReader(captured(t)), "arm64", "", "")
 	require.NoError(t, err)
-	assert.Empty(t, m.Thunks)
+	assert.Empty(t, m.Text.Landmarks.Thunks)
 }
 
 // FuzzParseCore: any bytes give a table that keeps its promises, or an error.
@@ -266,8 +267,8 @@ func FuzzParseCore(f *testing.F) {
 		}
 		last := m.Start
 		for i := range m.Len() {
-			s := m.Symbol(i)
-			if s.Start < last || s.Start >= s.End || s.End > m.End || m.Gap.Contains(s.Start) || m.Gap.Contains(s.End-1) || s.Name().System == "" {
+			s := m.Text.Symbol(i)
+			if s.Start < last || s.Start >= s.End || s.End > m.End || m.Text.Gap.Contains(s.Start) || m.Text.Gap.Contains(s.End-1) || s.Name().System == "" {
 				t.Fatalf("symbol %d: %#x-%#x %q after %#x", i, s.Start, s.End, s.Name().System, last)
 			}
 			for _, addr := range []uint64{s.Start, s.End - 1} {

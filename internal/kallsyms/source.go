@@ -14,14 +14,14 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A Source publishes the symbols of the core kernel. They do not change while
 // the kernel runs, so it reads them once.
 type Source struct {
 	procfs, sysfs string
-	whole         *symtab.Table // nil until the symbols and the build id were read
+	whole         *timeline.Table // nil until the symbols and the build id were read
 }
 
 // NewSource returns a source that reads kallsyms below procfs, the directory at
@@ -47,7 +47,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 		if err != nil {
 			return err
 		}
-		table := symtab.NewTable(core)
+		table := timeline.NewTable(core)
 		if degraded == nil {
 			s.whole = table
 			break
@@ -69,7 +69,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	return nil
 }
 
-func (s *Source) load(buildID string) (*symtab.Image, error) {
+func (s *Source) load(buildID string) (*timeline.Image, error) {
 	f, err := os.Open(filepath.Join(s.procfs, "kallsyms"))
 	if err != nil {
 		return nil, err

@@ -51,10 +51,10 @@ func TestSourcePublishesCoreWithBuildID(t *testing.T) {
 	got, err := run(t, NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")))
 	require.NoError(t, err)
 	require.NoError(t, got.Degraded)
-	require.Len(t, got.Table.Live(), 1)
-	core := got.Table.Live()[0]
-	assert.Equal(t, "deadbeef", core.BuildID)
-	assert.Equal(t, buildid.FileID("deadbeef"), core.FileID)
+	require.Len(t, got.Table.Loaded(), 1)
+	core := got.Table.Loaded()[0]
+	assert.Equal(t, "deadbeef", core.BuildID())
+	assert.Equal(t, buildid.FileID("deadbeef"), core.Text.FileID)
 }
 
 func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
@@ -70,9 +70,9 @@ func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorContains(t, got.Degraded, "no file ID")
 			require.ErrorContains(t, got.Degraded, sysfs)
-			core := got.Table.Live()[0]
-			assert.Empty(t, core.BuildID)
-			assert.Empty(t, core.FileID)
+			core := got.Table.Loaded()[0]
+			assert.Empty(t, core.BuildID())
+			assert.Empty(t, core.Text.FileID)
 			assert.NotZero(t, core.Len())
 		})
 	}
@@ -89,9 +89,9 @@ func TestContract_8_SysfsCanComeLater(t *testing.T) {
 		ended := make(chan error)
 		go func() {
 			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")).Run(ctx, func(u symcache.Update) {
-				core := u.Table.Live()[0]
-				ids = append(ids, core.BuildID)
-				assert.Equal(t, core.BuildID == "", u.Degraded != nil)
+				core := u.Table.Loaded()[0]
+				ids = append(ids, core.BuildID())
+				assert.Equal(t, core.BuildID() == "", u.Degraded != nil)
 			})
 		}()
 		time.Sleep(time.Hour)
@@ -125,9 +125,9 @@ func TestRunningKernel(t *testing.T) {
 	got, err := run(t, NewSource("/proc", "/sys"))
 	require.NoError(t, err)
 	require.NoError(t, got.Degraded)
-	core := got.Table.Live()[0]
+	core := got.Table.Loaded()[0]
 
-	id, err := hex.DecodeString(core.BuildID)
+	id, err := hex.DecodeString(core.BuildID())
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, len(id), 16)
 
@@ -135,9 +135,9 @@ func TestRunningKernel(t *testing.T) {
 	assert.LessOrEqual(t, core.Start, list.Stext)
 	require.NotZero(t, list.Address["_einittext"])
 	assert.Equal(t, list.Address["_einittext"], core.End)
-	assert.Equal(t, symtab.Range{Start: list.Etext, End: list.Address["_sinittext"]}, core.Gap)
+	assert.Equal(t, symtab.Range{Start: list.Etext, End: list.Address["_sinittext"]}, core.Text.Gap)
 	for i := range core.Len() {
-		if sym := core.Symbol(i); !slices.Contains(list.Names[sym.Start], sym.Name().System) {
+		if sym := core.Text.Symbol(i); !slices.Contains(list.Names[sym.Start], sym.Name().System) {
 			t.Fatalf("%s is at %#x, where the list has %q", sym.Name().System, sym.Start, list.Names[sym.Start])
 		}
 	}
@@ -147,7 +147,7 @@ func TestRunningKernel(t *testing.T) {
 			continue
 		}
 		sym := core.Lookup(addr)
-		if sym.Image == nil {
+		if !sym.Exists() {
 			unnamed++
 			continue
 		}
@@ -155,7 +155,7 @@ func TestRunningKernel(t *testing.T) {
 			t.Fatalf("%q lies inside %s", list.Names[addr], sym.Name().System)
 		}
 	}
-	marks := core.Landmarks
+	marks := core.Text.Landmarks
 	assert.Equal(t, runtime.GOARCH, marks.Arch)
 	assert.Equal(t, list.Address["__entry_text_start"], marks.Entry.Start)
 	assert.Equal(t, list.Address["__entry_text_end"], marks.Entry.End)

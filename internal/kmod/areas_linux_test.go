@@ -45,7 +45,7 @@ func TestModulesStayInTheirAreas(t *testing.T) {
 	table, all := running(t), areas(t)
 	modules := make(map[area]int)
 	behind := 0
-	for _, m := range table.Live() {
+	for _, m := range table.Loaded() {
 		var in []area
 		for _, a := range all {
 			if a.start < m.End && m.Start < a.end {
@@ -62,5 +62,5 @@ func TestModulesStayInTheirAreas(t *testing.T) {
 	for a, n := range modules {
 		assert.True(t, n == 1 || a.by != "load_module", "%d modules in one area of %s", n, a.by)
 	}
-	t.Logf("%d modules in %d areas, %d end behind theirs", len(table.Live()), len(modules), behind)
+	t.Logf("%d modules in %d areas, %d end behind theirs", len(table.Loaded()), len(modules), behind)
 }

@@ -52,7 +52,7 @@ func TestCapture(t *testing.T) {
 	}
 	add("proc/modules", readFile(t, "/proc/modules"))
 	add("proc/kallsyms", symbolsOfModules(t))
-	for _, m := range running(t).Live() {
+	for _, m := range running(t).Loaded() {
 		files, err := filepath.Glob("/sys/module/" + m.Name() + "/sections/*")
 		require.NoError(t, err)
 		for _, name := range append(files, "/sys/module/"+m.Name()+"/notes/.note.gnu.build-id") {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // times are measured times.
@@ -54,8 +54,8 @@ func TestDelay(t *testing.T) {
 	loadMany(t)
 	_ = kerneltest.UnloadModule(name)
 	f := followRunning(t, settle)
-	f.until(t, "the first table", func(t *symtab.Table) bool { return len(t.Live()) > 50 })
-	f.until(t, "its symbols", func(t *symtab.Table) bool { return t.Live()[0].Len() > 0 })
+	f.until(t, "the first table", func(t *timeline.Table) bool { return len(t.Loaded()) > 50 })
+	f.until(t, "its symbols", func(t *timeline.Table) bool { return t.Loaded()[0].Len() > 0 })
 
 	var core, whole, metadata, names, gone times
 	for i := range cycles {
@@ -65,12 +65,12 @@ func TestDelay(t *testing.T) {
 		}
 		require.NoError(t, kerneltest.LoadModule(name))
 		start := time.Now()
-		f.until(t, "metadata", func(t *symtab.Table) bool { return find(t, name) != nil })
+		f.until(t, "metadata", func(t *timeline.Table) bool { return find(t, name) != nil })
 		metadata = append(metadata, time.Since(start))
-		f.until(t, "names", func(t *symtab.Table) bool { return find(t, name).Len() > 0 })
+		f.until(t, "names", func(t *timeline.Table) bool { return find(t, name).Len() > 0 })
 		names = append(names, time.Since(start))
 		require.NoError(t, kerneltest.UnloadModule(name))
-		gone = append(gone, f.until(t, "removal", func(t *symtab.Table) bool { return find(t, name) == nil }))
+		gone = append(gone, f.until(t, "removal", func(t *timeline.Table) bool { return find(t, name) == nil }))
 	}
 	slowness := kerneltest.Slowness(t)
 	kerneltest.Figure("kallsyms_read: core part median %s, maximum %s; all of it median %s", core.median(), core.maximum(), whole.median())

@@ -17,8 +17,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -34,7 +34,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // named reports whether a module is known with its symbols.
 func named(c *symcache.Cache, module string) bool {
-	m, _ := c.Snapshot().Named(module, symtab.Present)
+	m, _ := c.Snapshot().Module(module, timeline.Present)
 	return m != nil && m.Len() > 0
 }
 
@@ -70,7 +70,7 @@ func TestStorm(t *testing.T) {
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	gate := make(chan struct{})
-	s := NewSource("/proc", "/sys", time.Millisecond, symtab.Limits{})
+	s := NewSource("/proc", "/sys", time.Millisecond, timeline.Limits{})
 	s.feed.dial = func() (events, error) {
 		conn, err := uevent.Dial()
 		return gated{conn, gate}, err
@@ -97,7 +97,7 @@ func TestStorm(t *testing.T) {
 }
 
 func hasModule(c *symcache.Cache, name string) bool {
-	m, _ := c.Snapshot().Named(name, symtab.Present)
+	m, _ := c.Snapshot().Module(name, timeline.Present)
 	return m != nil
 }
 
@@ -106,7 +106,7 @@ func hasModule(c *symcache.Cache, name string) bool {
 func TestContract_8_WithoutSysfs(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
-	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", t.TempDir(), 0, symtab.Limits{}))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", t.TempDir(), 0, timeline.Limits{}))
 	defer c.Stop()
 	eventually(t, "a table", func() bool { return c.Health()[0].State != symcache.StateStarting })
 	health := c.Health()[0]
@@ -119,10 +119,10 @@ func TestContract_8_WithoutSysfs(t *testing.T) {
 			continue
 		}
 		code++
-		if hit := c.Snapshot().At(l.addr, symtab.Present); hit.Symbol.Image != nil {
+		if hit, _ := c.Snapshot().At(l.addr, timeline.Present); hit.Symbol.Exists() {
 			with++
 			require.Equal(t, l.module, hit.Image.Name(), "%x %s", l.addr, l.name)
-			require.Empty(t, hit.Image.FileID)
+			require.Empty(t, hit.Image.Text.FileID)
 		}
 	}
 	t.Logf("%d of %d functions have a name", with, code)
@@ -140,7 +140,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	restrict("2")
-	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, symtab.Limits{}))
+	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, timeline.Limits{}))
 	defer c.Stop()
 	is := func(state symcache.State) func() bool {
 		return func() bool { return c.Health()[0].State == state }
@@ -166,7 +166,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 // what was read in part does not count as something to complain of.
 func TestFilesThatVanish(t *testing.T) {
 	kerneltest.NeedModules(t)
-	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
+	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
 	stop := make(chan struct{})
 	var churn sync.WaitGroup
 	var unloaded atomic.Int64

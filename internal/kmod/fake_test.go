@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -128,8 +128,8 @@ func (f *stepper) scan() {
 
 // at names who had the place at an instant.
 func (f *stepper) at(instant int64) string {
-	hit := symtab.NewSnapshot(f.last.Table).At(place+8, symtab.Instant(instant))
-	if hit.Symbol.Image == nil {
+	hit, _ := timeline.NewSnapshot(f.last.Table).At(place+8, timeline.Instant(instant))
+	if !hit.Symbol.Exists() {
 		return ""
 	}
 	return hit.Symbol.Name().System
@@ -171,7 +171,7 @@ type publications struct {
 
 func (p *publications) publish(u symcache.Update) {
 	var n [2]int
-	for _, m := range u.Table.Live() {
+	for _, m := range u.Table.Loaded() {
 		if m.Len() > 0 {
 			n[0]++
 		} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A File is a module as its file describes it, before anything is loaded.
@@ -36,7 +37,7 @@ type FileSection struct {
 // Image makes the image that a Source would publish for the module, loaded at the addresses of
 // its sections. symbols calls its argument for the symbols in the order of the file, with a
 // type as the kernel gives it. It returns nil if the module has no code.
-func (f *File) Image(symbols func(add func(addr uint64, typ byte, name []byte))) (*symtab.Image, error) {
+func (f *File) Image(symbols func(add func(addr uint64, typ byte, name []byte))) (*timeline.Image, error) {
 	l := f.load()
 	if !l.hasCode() {
 		return nil, nil //nolint:nilnil // nothing is wrong with a module without code
@@ -59,10 +60,8 @@ func (f *File) Image(symbols func(add func(addr uint64, typ byte, name []byte)))
 // load returns what describe finds out once the module is loaded.
 func (f *File) load() *load {
 	l := &load{ends: endRuleOf(f.Arch, f.Release)}
-	l.info = symtab.ImageInfo{
-		Name: f.Name, Origin: symtab.OriginModule, BuildID: f.BuildID, FileID: buildid.FileID(f.BuildID),
-		Lifetime: symtab.Always,
-	}
+	l.name = f.Name
+	l.info = symtab.TextInfo{BuildID: f.BuildID, FileID: buildid.FileID(f.BuildID)}
 	l.initial = math.MaxUint64
 	end := uint64(0)
 	for _, s := range f.Sections {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestContract_3_2_ModuleFiles: what a module's file says is what the loaded module would show.
@@ -42,11 +42,11 @@ func TestContract_3_2_ModuleFiles(t *testing.T) {
 			add(at+0x3000, 't', []byte("elsewhere"))
 		})
 		require.NoError(t, err)
-		assert.Equal(t, uint64(at), m.Base)
-		assert.Equal(t, symtab.OriginModule, m.Origin)
+		assert.Equal(t, uint64(at), m.Base())
+		assert.Equal(t, timeline.OriginModule, m.Origin)
 		var got []symbol
 		for i := range m.Len() {
-			s := m.Symbol(i)
+			s := m.Text.Symbol(i)
 			got = append(got, symbol{s.Name().System, s.Start, s.End})
 		}
 		assert.Equal(t, []symbol{{"first", at, at + 0x1000}, {"second", at + 0x1000, at + 0x1100}, tt.last}, got,

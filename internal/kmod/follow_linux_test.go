@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // loadMany loads modules until a hundred are loaded.
@@ -40,9 +40,9 @@ func loadMany(t *testing.T) {
 }
 
 // running returns what is known of the running kernel's modules.
-func running(t *testing.T) *symtab.Table {
+func running(t *testing.T) *timeline.Table {
 	t.Helper()
-	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
+	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
 	f := &stepper{reader: newReader(s), t: t}
 	f.scan()
 	require.NoError(t, s.record.degraded())
@@ -52,7 +52,7 @@ func running(t *testing.T) *symtab.Table {
 // follower runs a source on the running kernel and has its last table.
 type follower struct {
 	mu      sync.Mutex
-	table   *symtab.Table
+	table   *timeline.Table
 	updated chan struct{} // closed with the next table
 	stop    func()
 }
@@ -63,7 +63,7 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- NewSource("/proc", "/sys", settle, symtab.Limits{}).Run(ctx, func(u symcache.Update) {
+		done <- NewSource("/proc", "/sys", settle, timeline.Limits{}).Run(ctx, func(u symcache.Update) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.table = u.Table
@@ -80,7 +80,7 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 }
 
 // until waits until a table is as wanted, and returns how long that took.
-func (f *follower) until(t *testing.T, what string, wanted func(*symtab.Table) bool) time.Duration {
+func (f *follower) until(t *testing.T, what string, wanted func(*timeline.Table) bool) time.Duration {
 	t.Helper()
 	start := time.Now()
 	deadline := time.After(5 * time.Minute)
@@ -99,8 +99,8 @@ func (f *follower) until(t *testing.T, what string, wanted func(*symtab.Table) b
 	}
 }
 
-func find(table *symtab.Table, name string) *symtab.Image {
-	for _, m := range table.Live() {
+func find(table *timeline.Table, name string) *timeline.Image {
+	for _, m := range table.Loaded() {
 		if m.Name() == name {
 			return m
 		}

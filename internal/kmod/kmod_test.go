@@ -20,6 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,14 +67,14 @@ func (k kernel) sysfs(name, buildID string, at sections) {
 
 func (k kernel) source() *Source {
 	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond,
-		symtab.Limits{TTL: time.Hour, MaxEntries: 100})
+		timeline.Limits{TTL: time.Hour, MaxEntries: 100})
 	s.arch = "amd64"
 	s.feed.dial = func() (events, error) { return newFake(), nil }
 	return s
 }
 
 // load returns what is known in the end.
-func (k kernel) load() (*symtab.Table, error) {
+func (k kernel) load() (*timeline.Table, error) {
 	k.t.Helper()
 	f := k.stepper()
 	defer f.stop()
@@ -81,9 +82,9 @@ func (k kernel) load() (*symtab.Table, error) {
 	return f.last.Table, f.last.Degraded
 }
 
-func lookup(t *symtab.Table, addr uint64) string {
-	hit := symtab.NewSnapshot(t).At(addr, symtab.Present)
-	if hit.Symbol.Image == nil {
+func lookup(t *timeline.Table, addr uint64) string {
+	hit, _ := timeline.NewSnapshot(t).At(addr, timeline.Present)
+	if !hit.Symbol.Exists() {
 		return ""
 	}
 	return hit.Image.Name() + ":" + hit.Symbol.Name().System
@@ -105,13 +106,13 @@ func TestModule(t *testing.T) {
 		"ffffffffc0200900 t bpf_prog_0123456789abcdef_f\t[bpf]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Live(), 1)
-	m := table.Live()[0]
+	require.Len(t, table.Loaded(), 1)
+	m := table.Loaded()[0]
 	assert.Equal(t, "nf_tables", m.Name())
-	assert.Equal(t, symtab.OriginModule, m.Origin)
-	assert.Equal(t, "deadbeef", m.BuildID)
-	assert.Equal(t, buildid.FileID("deadbeef"), m.FileID)
-	assert.Equal(t, uint64(0xffffffffc0200000), m.Base)
+	assert.Equal(t, timeline.OriginModule, m.Origin)
+	assert.Equal(t, "deadbeef", m.BuildID())
+	assert.Equal(t, buildid.FileID("deadbeef"), m.Text.FileID)
+	assert.Equal(t, uint64(0xffffffffc0200000), m.Base())
 	for addr, want := range map[uint64]string{
 		0xffffffffc01fffff: "",
 		0xffffffffc0200000: "nf_tables:first",
@@ -140,7 +141,7 @@ func TestModuleEndsAtTheNext(t *testing.T) {
 	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200800))
 	assert.Equal(t, "b:g", lookup(table, 0xffffffffc02017ff))
 	assert.Empty(t, lookup(table, 0xffffffffc0201800))
-	assert.Equal(t, uint64(0xffffffffc0200800), table.Live()[0].End)
+	assert.Equal(t, uint64(0xffffffffc0200800), table.Loaded()[0].End)
 }
 
 func TestTextBelowDotText(t *testing.T) {
@@ -150,8 +151,8 @@ func TestTextBelowDotText(t *testing.T) {
 	k.sysfs("a", "", sections{".text": 0xffffffffc0200400, ".noinstr.text": 0xffffffffc0200000})
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\nffffffffc0200400 t g\t[a]\n")
 	table, _ := k.load()
-	m := table.Live()[0]
-	assert.Equal(t, uint64(0xffffffffc0200400), m.Base)
+	m := table.Loaded()[0]
+	assert.Equal(t, uint64(0xffffffffc0200400), m.Base())
 	assert.Equal(t, uint64(0xffffffffc0200000), m.Start)
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
 }
@@ -180,10 +181,10 @@ func TestContract_8_WithoutSectionsThereAreNoOffsets(t *testing.T) {
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	table, degraded := k.load()
 	require.ErrorIs(t, degraded, ErrSyntax)
-	m := table.Live()[0]
-	assert.Empty(t, m.BuildID)
-	assert.Empty(t, m.FileID)
-	assert.Zero(t, m.Base)
+	m := table.Loaded()[0]
+	assert.Empty(t, m.BuildID())
+	assert.Empty(t, m.Text.FileID)
+	assert.Zero(t, m.Base())
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
 }
 
@@ -204,10 +205,10 @@ func TestModulesThatAreLeftOut(t *testing.T) {
 		"ffffffffc0250000 t f\t[just_loaded]\nffffffffc0240000 t f\t[good]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Live(), 2)
-	assert.Equal(t, "no_symbols", table.Live()[0].Name())
-	assert.Zero(t, table.Live()[0].Len())
-	assert.Equal(t, "good", table.Live()[1].Name())
+	require.Len(t, table.Loaded(), 2)
+	assert.Equal(t, "no_symbols", table.Loaded()[0].Name())
+	assert.Zero(t, table.Loaded()[0].Len())
+	assert.Equal(t, "good", table.Loaded()[1].Name())
 }
 
 func TestContract_8_WithoutSysfsThereAreNames(t *testing.T) {
@@ -226,7 +227,7 @@ func TestKernelWithoutModules(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(k.root, "proc/modules")))
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	assert.Empty(t, table.Live())
+	assert.Empty(t, table.Loaded())
 }
 
 func TestHiddenAddresses(t *testing.T) {
@@ -338,7 +339,7 @@ func FuzzParser(f *testing.F) {
 				continue
 			}
 			for i := range image.Len() {
-				if s := image.Symbol(i); s.Start < start || s.End > l.info.End || s.Start >= s.End || strings.Contains(s.Name().System, "\n") {
+				if s := image.Text.Symbol(i); s.Start < start || s.End > l.info.End || s.Start >= s.End || strings.Contains(s.Name().System, "\n") {
 					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End, s.Name().System, start, start+size)
 				}
 			}
@@ -349,7 +350,7 @@ func FuzzParser(f *testing.F) {
 // loadAt returns a load whose end is known.
 func loadAt(name string, start, size uint64) *load {
 	l := &load{listed: listed{name: name, addr: start, size: size}, layout: layout{text: start, code: []uint64{start}, initial: math.MaxUint64}}
-	l.info = symtab.ImageInfo{Name: name, Origin: symtab.OriginModule, Base: start, Start: start}
+	l.info = symtab.TextInfo{Base: start, Start: start}
 	l.settle(nil)
 	return l
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestEndRuleOf(t *testing.T) {
@@ -101,7 +101,7 @@ func TestContract_3_2_WhereModulesEnd(t *testing.T) {
 			require.True(t, ok)
 			early := s.record.image(s.record.loads["m"])
 			f.scan()
-			m := f.last.Table.Live()[0]
+			m := f.last.Table.Loaded()[0]
 			if name == "with the page" { // the one symbol that lies in init text in other cases
 				assert.Equal(t, "initial", last(m))
 			}
@@ -111,13 +111,13 @@ func TestContract_3_2_WhereModulesEnd(t *testing.T) {
 			assert.Equal(t, text, m.Start)
 			again := f.last.Table
 			f.scan()
-			assert.Equal(t, again.Live()[0].End, f.last.Table.Live()[0].End)
+			assert.Equal(t, again.Loaded()[0].End, f.last.Table.Loaded()[0].End)
 		})
 	}
 }
 
 // last returns the name of an image's last symbol.
-func last(m *symtab.Image) string { return m.Symbol(m.Len() - 1).Name().System }
+func last(m *timeline.Image) string { return m.Text.Symbol(m.Len() - 1).Name().System }
 
 // TestLongerBeforeItWasInitialized: the list has the size with what is only there to
 // initialize the module.
@@ -130,7 +130,7 @@ func TestLongerBeforeItWasInitialized(t *testing.T) {
 	k.write("proc/kallsyms", core+symbol(place, "f", "a"))
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	assert.Equal(t, uint64(place+4096), table.Live()[0].End)
+	assert.Equal(t, uint64(place+4096), table.Loaded()[0].End)
 }
 
 // TestLaterModuleCutsAnEarlierOne that seemed longer, as a last line of defence.
@@ -154,7 +154,7 @@ func TestLaterModuleCutsAnEarlierOne(t *testing.T) {
 	f.events.send(removed("a"), removed("b"))
 	k.write("proc/modules", "")
 	f.scan()
-	assert.Empty(t, f.last.Table.Live())
-	assert.Equal(t, 2, f.last.Table.History())
-	assert.False(t, f.byBuild("aaaaaaaa").IsLive())
+	assert.Empty(t, f.last.Table.Loaded())
+	assert.Equal(t, 2, f.last.Table.Unloaded())
+	assert.False(t, f.byBuild("aaaaaaaa").IsLoaded())
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
 // byBuild returns a load that is there or in the history.
-func (f *stepper) byBuild(id string) *symtab.Image {
+func (f *stepper) byBuild(id string) *timeline.Image {
 	f.t.Helper()
-	m, ok := symtab.NewSnapshot(f.last.Table).ByBuildID(id)
+	m, ok := timeline.NewSnapshot(f.last.Table).ByBuildID(id)
 	require.True(f.t, ok, id)
 	return m
 }
@@ -43,7 +43,7 @@ func TestContract_5_1_EventsBoundALifetime(t *testing.T) {
 	assert.Equal(t, "in_a", f.at(inA))
 	assert.Empty(t, f.at(unread))
 	assert.Empty(t, f.at(before))
-	assert.Equal(t, symtab.Interval{From: f.byBuild("aaaaaaaa").Lifetime.From, To: symtab.Forever}, f.byBuild("aaaaaaaa").Lifetime)
+	assert.Equal(t, timeline.Interval{From: f.byBuild("aaaaaaaa").Lifetime.From, To: timeline.Forever}, f.byBuild("aaaaaaaa").Lifetime)
 	assert.True(t, unread < f.byBuild("aaaaaaaa").Lifetime.From && f.byBuild("aaaaaaaa").Lifetime.From <= read, "read when the event was")
 
 	f.events.send(removed("a"))
@@ -53,7 +53,7 @@ func TestContract_5_1_EventsBoundALifetime(t *testing.T) {
 	assert.True(t, inA < a.Lifetime.To && a.Lifetime.To <= empty, "ends when the socket was empty last")
 	assert.Greater(t, f.last.Table.Certain(), gone, "no list is needed to know that it went")
 	assert.Empty(t, f.at(gone))
-	assert.Equal(t, 1, f.last.Table.History())
+	assert.Equal(t, 1, f.last.Table.Unloaded())
 }
 
 // TestEventsThatUserSpaceAsksFor says of no module that it has come or gone.
@@ -69,7 +69,7 @@ func TestEventsThatUserSpaceAsksFor(t *testing.T) {
 	}
 	f.Refresh()
 	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
-	assert.Zero(t, f.last.Table.History())
+	assert.Zero(t, f.last.Table.Unloaded())
 	assert.False(t, f.pending(), "no list has to confirm it")
 }
 
@@ -107,7 +107,7 @@ func TestFirstListBeginsALifetime(t *testing.T) {
 	after := pause()
 	f.Refresh()
 	assert.Empty(t, f.at(before))
-	assert.True(t, f.last.Table.IsBlind(symtab.Instant(before)))
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(before)))
 	assert.Equal(t, "in_a", f.at(after))
 }
 
@@ -121,8 +121,8 @@ func TestEventIsReadAfterTheList(t *testing.T) {
 	from := f.byBuild("aaaaaaaa").Lifetime.From
 	f.events.send(added("a"))
 	f.scan()
-	assert.Equal(t, symtab.Since(from), f.byBuild("aaaaaaaa").Lifetime)
-	assert.Zero(t, f.last.Table.History())
+	assert.Equal(t, timeline.Since(from), f.byBuild("aaaaaaaa").Lifetime)
+	assert.Zero(t, f.last.Table.Unloaded())
 	assert.Greater(t, f.last.Table.Certain(), from)
 }
 
@@ -138,10 +138,10 @@ func TestCameAndWent(t *testing.T) {
 	at := pause()
 	f.events.send(removed("a"))
 	f.Refresh()
-	assert.True(t, f.last.Table.IsBlind(symtab.Instant(at)))
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(at)))
 	after := pause()
 	f.Refresh()
-	assert.False(t, f.last.Table.IsBlind(symtab.Instant(after)))
+	assert.False(t, f.last.Table.IsBlind(timeline.Instant(after)))
 }
 
 // TestContract_5_2_LostEvents: one load has the same build id and base before and after,
@@ -176,8 +176,8 @@ func TestContract_5_2_LostEvents(t *testing.T) {
 
 	answers := func(at int64) (names []string) {
 		for _, addr := range []uint64{place, other, third, 0xffffffffc0230000} {
-			hit := symtab.NewSnapshot(f.last.Table).At(addr, symtab.Instant(at))
-			if hit.Symbol.Image == nil {
+			hit, _ := timeline.NewSnapshot(f.last.Table).At(addr, timeline.Instant(at))
+			if !hit.Symbol.Exists() {
 				names = append(names, "")
 			} else {
 				names = append(names, hit.Symbol.Name().System)
@@ -191,8 +191,8 @@ func TestContract_5_2_LostEvents(t *testing.T) {
 	for _, build := range []string{"bbbbbbbb", "dddddddd"} {
 		assert.Equal(t, lastEmpty, f.byBuild(build).Lifetime.To)
 	}
-	assert.True(t, f.last.Table.IsBlind(symtab.Instant(blind)))
-	assert.False(t, f.last.Table.IsBlind(symtab.Instant(after)))
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(blind)))
+	assert.False(t, f.last.Table.IsBlind(timeline.Instant(after)))
 	assert.EqualValues(t, 1, f.counts.LostRecords)
 	assert.EqualValues(t, 1, f.counts.Resyncs)
 }
@@ -228,7 +228,7 @@ func TestEventsHavePrecedenceOverTheList(t *testing.T) {
 		f.events.send(removed("a"))
 		_, ok := f.apply(k2, list, loads)
 		require.True(t, ok)
-		assert.Empty(t, f.record.table(now()).Live())
+		assert.Empty(t, f.record.table(now()).Loaded())
 		f.scan()
 	}
 }
@@ -255,8 +255,8 @@ func TestContract_5_2_Polled(t *testing.T) {
 	for at, want := range map[int64]string{before: "", unseen: "", inA: "in_a", late: "", inB: "in_b"} {
 		assert.Equal(t, want, f.at(at))
 	}
-	assert.Equal(t, 1, f.last.Table.History())
-	assert.True(t, f.last.Table.IsBlind(symtab.Instant(inA)))
+	assert.Equal(t, 1, f.last.Table.Unloaded())
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(inA)))
 }
 
 // TestPolledWithoutBuildID: nothing is certain of it, and nothing is read anew.
@@ -276,7 +276,7 @@ func TestPolledWithoutBuildID(t *testing.T) {
 		assert.Empty(t, f.at(at))
 	}
 	assert.Equal(t, "a:in_a", lookup(f.last.Table, place), "as last seen")
-	assert.Zero(t, f.last.Table.History())
+	assert.Zero(t, f.last.Table.Unloaded())
 	assert.EqualValues(t, 1, f.counts.Updates[0])
 }
 
@@ -297,7 +297,7 @@ func TestEventThatNeverCame(t *testing.T) {
 	assert.Equal(t, "in_a", f.at(inA))
 	assert.Empty(t, f.at(at))
 	assert.Equal(t, listed, f.byBuild("aaaaaaaa").Lifetime.To)
-	assert.True(t, f.last.Table.IsBlind(symtab.Instant(at)))
+	assert.True(t, f.last.Table.IsBlind(timeline.Instant(at)))
 }
 
 // TestModuleThatIsAboutToGo is there until its event says that it went.
@@ -314,12 +314,12 @@ func TestModuleThatIsAboutToGo(t *testing.T) {
 	f.events.send(removed("a"))
 	f.scan()
 	assert.Equal(t, "in_a", f.at(inA))
-	assert.Empty(t, f.last.Table.Live())
+	assert.Empty(t, f.last.Table.Loaded())
 }
 
 // TestHistoryIsEvicted: when it is too old, and when it is too much.
 func TestHistoryIsEvicted(t *testing.T) {
-	for name, limits := range map[string]symtab.Limits{
+	for name, limits := range map[string]timeline.Limits{
 		"too old":  {TTL: 30 * time.Millisecond, MaxEntries: 10},
 		"too many": {TTL: time.Hour, MaxEntries: 1},
 		"none":     {},
@@ -345,9 +345,9 @@ func TestHistoryIsEvicted(t *testing.T) {
 			}
 			time.Sleep(40 * time.Millisecond)
 			f.scan()
-			assert.Equal(t, limits.MaxEntries%10, f.last.Table.History())
+			assert.Equal(t, limits.MaxEntries%10, f.last.Table.Unloaded())
 			assert.Empty(t, f.at(inA))
-			assert.True(t, f.last.Table.IsBlind(symtab.Instant(inA)))
+			assert.True(t, f.last.Table.IsBlind(timeline.Instant(inA)))
 		})
 	}
 }

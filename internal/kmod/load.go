@@ -12,14 +12,15 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // load is a module from when it is loaded until it is unloaded.
 type load struct {
 	listed
 	layout
-	buildID string           // which build it is, empty if it has no build id
-	info    symtab.ImageInfo // its end is the limit of its symbols; the lifetime is not set
+	buildID string          // which build it is, empty if it has no build id
+	info    symtab.TextInfo // its end is the limit of its symbols
 	ends    endRule
 	named   bool      // its symbols were read, or it has no code
 	err     error     // what is missing from it
@@ -30,7 +31,6 @@ type load struct {
 // module has gone meanwhile.
 func (r *roots) describe(is listed, ends endRule) *load {
 	l := &load{listed: is, ends: ends}
-	l.info = symtab.ImageInfo{Name: is.name, Origin: symtab.OriginModule}
 	if is.addr == 0 && ends == endsWithPage {
 		l.named = true
 		return l
@@ -88,7 +88,7 @@ func (l *load) starts() []uint64 {
 
 // image makes the load's image of its symbols, the last of which begins at an address; 0
 // if they were not read.
-func (l *load) image(symbols *symtab.Sorter, last uint64) (*symtab.Image, error) {
+func (l *load) image(symbols *symtab.Sorter, last uint64) (*timeline.Image, error) {
 	info := l.info
 	if l.ends == endsWithPage {
 		info.End = min(info.End, pageEnd(max(last, l.code[len(l.code)-1])))
@@ -98,5 +98,9 @@ func (l *load) image(symbols *symtab.Sorter, last uint64) (*symtab.Image, error)
 			symbols.Add(addr, 'd', []byte("section")) // only a bound
 		}
 	}
-	return symbols.Build(info)
+	text, err := symbols.Build(info)
+	if err != nil {
+		return nil, err
+	}
+	return timeline.NewImage(timeline.OriginModule, l.name, text, timeline.Always), nil
 }

@@ -27,8 +27,8 @@ func TestModuleBehindALink(t *testing.T) {
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a_b]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Live(), 1)
-	assert.Equal(t, "01020304", table.Live()[0].BuildID)
+	require.Len(t, table.Loaded(), 1)
+	assert.Equal(t, "01020304", table.Loaded()[0].BuildID())
 	assert.Equal(t, "a_b:f", lookup(table, 0xffffffffc0200000))
 }
 
@@ -43,8 +43,8 @@ func TestBuiltIn(t *testing.T) {
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	table, degraded := k.load()
 	require.NoError(t, degraded)
-	require.Len(t, table.Live(), 1)
-	assert.Equal(t, "a", table.Live()[0].Name())
+	require.Len(t, table.Loaded(), 1)
+	assert.Equal(t, "a", table.Loaded()[0].Name())
 }
 
 // TestEndStays: a module does not grow to where another was.
@@ -66,7 +66,7 @@ func TestEndStays(t *testing.T) {
 		assert.Equal(t, "a:f", lookup(f.last.Table, 0xffffffffc02007ff))
 		assert.NotEqual(t, "a:f", lookup(f.last.Table, 0xffffffffc0200800))
 	}
-	assert.Len(t, f.last.Table.Live(), 1)
+	assert.Len(t, f.last.Table.Loaded(), 1)
 }
 
 // TestModuleThatFailsToLoad: it is in the list while its init function runs, which

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // scan is reading the list, and what is new in it. It begins with what was known.
@@ -41,7 +41,7 @@ func (s *reader) scan(publish func(symcache.Update)) (whole bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	var symbols map[*load]*symtab.Image
+	var symbols map[*load]*timeline.Image
 	if len(unnamed) > 0 {
 		var same bool
 		if symbols, same, err = s.readSymbols(k, list, unnamed); err != nil || !same {
@@ -134,7 +134,7 @@ func (s *reader) apply(k scan, list []listed, loads []*load) (unnamed []*load, o
 // whether no module came or went meanwhile.
 func (s *reader) readSymbols(
 	k scan, list []listed, loads []*load,
-) (symbols map[*load]*symtab.Image, same bool, err error) {
+) (symbols map[*load]*timeline.Image, same bool, err error) {
 	p := newParser(list, loads)
 	if err := s.parse(p); err != nil {
 		return nil, false, err

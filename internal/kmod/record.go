@@ -9,13 +9,14 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // record is what lists and events say of the loads of modules: which are there, and of
 // all the lifetimes (sections 5.1 and 5.2 of the contract). Instants are those of the clock
 // of lifetimes.
 type record struct {
-	history *symtab.History
+	history *timeline.History
 	changes symcache.Changes
 	changed bool // something changed since the last table
 
@@ -36,9 +37,9 @@ type arrival struct {
 	since time.Time // at
 }
 
-func newRecord(limits symtab.Limits) *record {
+func newRecord(limits timeline.Limits) *record {
 	return &record{
-		history: symtab.NewHistory(limits), blind: true,
+		history: timeline.NewHistory(limits), blind: true,
 		loads: make(map[string]*load), added: make(map[string]arrival), removed: make(map[string]bool),
 	}
 }
@@ -55,7 +56,7 @@ func (r *record) event(action, name string, at int64, since time.Time) {
 		if l := r.loads[name]; l != nil {
 			r.unload(l, r.history.Certain(), since)
 		} else if a, ok := r.added[name]; ok { // it came and went, and where it was is not known
-			r.history.Blind(symtab.Interval{From: a.after, To: at})
+			r.history.AddBlind(timeline.Interval{From: a.after, To: at})
 		}
 		delete(r.added, name)
 	}
@@ -108,7 +109,7 @@ func (r *record) apply(k scan, shown map[string]bool, loads []*load, until int64
 	r.applyLoads(k, loads, until)
 	maps.DeleteFunc(r.added, func(name string, a arrival) bool { return a.at < k.from || r.loads[name] != nil })
 	if k.blind {
-		r.history.Blind(symtab.Interval{From: certain, To: until})
+		r.history.AddBlind(timeline.Interval{From: certain, To: until})
 		if !k.polled && r.listed != 0 {
 			r.changes.Resyncs++
 		}
@@ -137,7 +138,7 @@ func (r *record) applyUnloads(k scan, shown map[string]bool, loads []*load, unti
 			r.unload(l, r.history.Certain(), time.Time{})
 		case !shown[l.name] || by != nil: // its event should have been read: do not trust them
 			r.unload(l, min(r.listed, r.history.Certain()), time.Time{})
-			r.history.Blind(symtab.Interval{From: r.listed, To: until})
+			r.history.AddBlind(timeline.Interval{From: r.listed, To: until})
 		default: // it is about to go, and an event will say when
 		}
 	}
@@ -150,7 +151,7 @@ func (r *record) restart(l *load, at int64) {
 	if m == nil {
 		return
 	}
-	if again := m.Lived(symtab.Since(at)); m.Lifetime.From < r.history.Certain() {
+	if again := m.WithLifetime(timeline.Since(at)); m.Lifetime.From < r.history.Certain() {
 		r.history.Load(again)
 	} else {
 		r.history.Replace(m, again) // it never was certain
@@ -184,7 +185,7 @@ func (r *record) load(l *load, starts []uint64, from int64) {
 		if err != nil {
 			l.info.Start, l.named = 0, true // it cannot be there
 		} else {
-			r.history.Load(m.Lived(symtab.Since(from)))
+			r.history.Load(m.WithLifetime(timeline.Since(from)))
 		}
 	}
 	r.loads[l.name], r.changed = l, true
@@ -202,7 +203,7 @@ func (r *record) unload(l *load, at int64, since time.Time) {
 }
 
 // image returns the image of a load that is there, nil if it has none.
-func (r *record) image(l *load) *symtab.Image {
+func (r *record) image(l *load) *timeline.Image {
 	if m := r.history.At(l.info.Start); m != nil && m.Name() == l.name {
 		return m
 	}
@@ -220,21 +221,21 @@ func (r *record) unnamed() (loads []*load) {
 }
 
 // name records loads with their symbols, unless they have gone meanwhile.
-func (r *record) name(images map[*load]*symtab.Image) {
+func (r *record) name(images map[*load]*timeline.Image) {
 	for l, image := range images {
 		if r.loads[l.name] != l {
 			continue
 		}
 		l.named, r.changed = true, true
 		if m := r.image(l); m != nil && image != nil {
-			r.history.Replace(m, image.Lived(m.Lifetime))
+			r.history.Replace(m, image.WithLifetime(m.Lifetime))
 		}
 		r.changes.Note(symcache.KindSymbols, 1, l.since)
 	}
 }
 
 // table returns what is known, and forgets what was unloaded too long before now.
-func (r *record) table(now int64) *symtab.Table {
+func (r *record) table(now int64) *timeline.Table {
 	r.changed = false
 	r.history.Evict(now)
 	return r.history.Table()

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // loadPrograms loads BPF programs, which are JITed and listed.
@@ -60,7 +60,7 @@ func readWhole(t *testing.T) {
 	list := readFile(t, "/proc/kallsyms")
 	_, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 	require.NoError(t, err)
-	r := newReader(NewSource("/proc", "/sys", 0, symtab.Limits{}))
+	r := newReader(NewSource("/proc", "/sys", 0, timeline.Limits{}))
 	modules, err := r.list()
 	require.NoError(t, err)
 	scan := r.begin()
@@ -83,7 +83,7 @@ func TestReload(t *testing.T) {
 	const name = "macvlan"
 	loadMany(t)
 	loadPrograms(t, 300)
-	s := NewSource("/proc", "/sys", 0, symtab.Limits{})
+	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
 	require.True(t, s.feed.open(t.Context(), func() {}, func(events, error) {}))
 	defer s.stop()
 	f := &stepper{reader: newReader(s), t: t}

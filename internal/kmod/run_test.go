@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -25,13 +25,13 @@ func TestSourceFollows(t *testing.T) {
 		s.feed.dial = func() (events, error) { return conn, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		var table *symtab.Table
+		var table *timeline.Table
 		go func() { done <- s.Run(ctx, func(u symcache.Update) { table = u.Table }) }()
 		builds := func() (ids []string) {
 			time.Sleep(time.Second)
 			synctest.Wait()
-			for _, m := range table.Live() {
-				ids = append(ids, m.BuildID)
+			for _, m := range table.Loaded() {
+				ids = append(ids, m.BuildID())
 			}
 			return ids
 		}
@@ -285,16 +285,16 @@ func TestRunGoesOn(t *testing.T) {
 	k.showB()
 	react, conn = nil, newFake()
 	require.NoError(t, proceed())
-	b := f.last.Table.Live()[0]
+	b := f.last.Table.Loaded()[0]
 	assert.Equal(t, "b", b.Name())
 	assert.Equal(t, "in_a", f.at(inA))
-	a, ok := symtab.NewSnapshot(f.last.Table).ByBuildID("aaaaaaaa")
+	a, ok := timeline.NewSnapshot(f.last.Table).ByBuildID("aaaaaaaa")
 	require.True(t, ok)
 	assert.Equal(t, certain, a.Lifetime.To, "up to what was certain")
-	assert.True(t, f.last.Table.IsBlind(symtab.Interval{From: certain + 1, To: b.Lifetime.From}))
+	assert.True(t, f.last.Table.IsBlind(timeline.Interval{From: certain + 1, To: b.Lifetime.From}))
 
 	conn = newFake()
 	require.NoError(t, proceed())
-	assert.Equal(t, b.Lifetime, f.last.Table.Live()[0].Lifetime, "it has a build id: it stays what it was")
-	assert.Equal(t, 1, f.last.Table.History())
+	assert.Equal(t, b.Lifetime, f.last.Table.Loaded()[0].Lifetime, "it has a build id: it stays what it was")
+	assert.Equal(t, 1, f.last.Table.Unloaded())
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -213,10 +213,10 @@ func (s *simulation) step() {
 // check holds answers for times in the past against what was true, and returns how many
 // there were, and how many there could have been.
 func (s *simulation) check() (answered, possible int) {
-	snapshot := symtab.NewSnapshot(s.record.table(s.time))
+	snapshot := timeline.NewSnapshot(s.record.table(s.time))
 	for range 50 {
 		from := s.Int64N(s.time)
-		during := symtab.Interval{From: from, To: from + 1 + s.Int64N(int64(300*time.Millisecond))}
+		during := timeline.Interval{From: from, To: from + 1 + s.Int64N(int64(300*time.Millisecond))}
 		addr := place + s.Uint64N(4)*0x1000 + 8
 		var truth *simulated
 		for _, m := range s.all {
@@ -227,13 +227,13 @@ func (s *simulation) check() (answered, possible int) {
 		if truth != nil {
 			possible++
 		}
-		hit := snapshot.At(addr, during)
+		hit, _ := snapshot.At(addr, during)
 		if hit.Image == nil {
 			continue
 		}
 		answered++
-		require.NotNil(s.t, truth, "%s at %v", hit.Image.FileID, during)
-		require.Equal(s.t, truth.id, hit.Image.FileID, "%v", during)
+		require.NotNil(s.t, truth, "%s at %v", hit.Image.Text.FileID, during)
+		require.Equal(s.t, truth.id, hit.Image.Text.FileID, "%v", during)
 		require.LessOrEqual(s.t, during.To, s.time)
 	}
 	return answered, possible
@@ -248,7 +248,7 @@ func TestSimulation(t *testing.T) {
 		s := &simulation{Rand: rand.New(rand.NewPCG(uint64(seed), 1)), t: t, time: int64(time.Second)}
 		s.feed = newFeed(nil)
 		s.feed.now = func() int64 { return s.time }
-		s.record = newRecord(symtab.Limits{TTL: 1 << 60, MaxEntries: 1 << 20})
+		s.record = newRecord(timeline.Limits{TTL: 1 << 60, MaxEntries: 1 << 20})
 		s.socket = &simSocket{s: s, room: 1 + s.IntN(4)}
 		s.feed.conn = s.socket
 		for range 200 {
@@ -271,12 +271,12 @@ func TestSimulation(t *testing.T) {
 		from := s.time
 		s.tick()
 		s.feed.drain(s.record)
-		snapshot := symtab.NewSnapshot(s.record.table(s.time))
+		snapshot := timeline.NewSnapshot(s.record.table(s.time))
 		for _, m := range s.modules {
 			if m.live {
-				hit := snapshot.At(m.addr, symtab.Instant(from))
+				hit, _ := snapshot.At(m.addr, timeline.Instant(from))
 				require.NotNil(t, hit.Image, "seed %d: %s", seed, m.id)
-				assert.Equal(t, m.id, hit.Image.FileID)
+				assert.Equal(t, m.id, hit.Image.Text.FileID)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -31,7 +31,7 @@ type Source struct {
 // NewSource returns a source that reads below procfs and sysfs, the directories
 // at which /proc and /sys are mounted. After a change it waits for settle, for
 // further changes, before it reads. What is unloaded stays known as limits say.
-func NewSource(procfs, sysfs string, settle time.Duration, limits symtab.Limits) *Source {
+func NewSource(procfs, sysfs string, settle time.Duration, limits timeline.Limits) *Source {
 	return &Source{
 		roots: roots{procfs, sysfs, runtime.GOARCH}, settle: settle, wanted: make(chan struct{}, 1),
 		record: newRecord(limits), feed: newFeed(func() (events, error) { return uevent.Dial() }),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // parser builds the images of loads of the kernel's list of symbols.
@@ -24,9 +25,9 @@ import (
 // there twice for good: variables of no size have one address, and can have one
 // name. Then the next read gives the same sum.
 type parser struct {
-	listed  map[string]*load        // modules that are listed and did not come yet: the load if it is wanted
-	images  map[*load]*symtab.Image // of those that are wanted; nil if there are no symbols of it
-	missing int                     // how many of them did not come yet
+	listed  map[string]*load          // modules that are listed and did not come yet: the load if it is wanted
+	images  map[*load]*timeline.Image // of those that are wanted; nil if there are no symbols of it
+	missing int                       // how many of them did not come yet
 	torn    bool
 	sum     uint64 // of all lines, in their order
 
@@ -39,7 +40,7 @@ type parser struct {
 
 func newParser(list []listed, wanted []*load) *parser {
 	p := &parser{
-		listed: make(map[string]*load), images: make(map[*load]*symtab.Image), missing: len(wanted),
+		listed: make(map[string]*load), images: make(map[*load]*timeline.Image), missing: len(wanted),
 		lines: lines{hashes: make([]uint64, 0, 1<<13), places: make([]uint64, 0, 1<<14)},
 	}
 	for _, is := range list {

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // kernelLine is a line of /proc/kallsyms.
@@ -93,28 +93,28 @@ func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 		m, _ = imageAt(table, l.addr)
 		require.NotNil(t, m, "%x %s [%s]", l.addr, l.name, l.module)
 		symbol := m.Lookup(l.addr)
-		require.NotNil(t, symbol.Image, "%x %s [%s]", l.addr, l.name, l.module)
+		require.True(t, symbol.Exists(), "%x %s [%s]", l.addr, l.name, l.module)
 		require.Equal(t, l.addr, symbol.Start)
 		require.Contains(t, names[l.addr], symbol.Name().System)
 	}
 	size := uint64(0)
-	for _, m := range table.Live() {
+	for _, m := range table.Loaded() {
 		size += checkCode(t, table, m.Name())
 		checkBuildID(t, m)
 	}
 	t.Logf("%d modules: %d functions, %d other symbols, %d symbols of others, %d bytes of code",
-		len(table.Live()), code, data, others, size)
+		len(table.Loaded()), code, data, others, size)
 }
 
 // imageAt returns the module that is at an address.
-func imageAt(table *symtab.Table, addr uint64) (*symtab.Image, bool) {
-	m := symtab.NewSnapshot(table).At(addr, symtab.Present).Image
-	return m, m != nil
+func imageAt(table *timeline.Table, addr uint64) (*timeline.Image, bool) {
+	hit, _ := timeline.NewSnapshot(table).At(addr, timeline.Present)
+	return hit.Image, hit.Image != nil
 }
 
 // checkCode holds the sections of code in the module's file against the table,
 // and returns their size.
-func checkCode(t *testing.T, table *symtab.Table, name string) (size uint64) {
+func checkCode(t *testing.T, table *timeline.Table, name string) (size uint64) {
 	t.Helper()
 	f, err := elf.Open(kerneltest.FindModule(t, name).File)
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func every16(addr, size uint64) (all []uint64) {
 	return all
 }
 
-func checkBuildID(t *testing.T, m *symtab.Image) {
+func checkBuildID(t *testing.T, m *timeline.Image) {
 	t.Helper()
 	f, err := elf.Open(kerneltest.FindModule(t, m.Name()).File)
 	require.NoError(t, err)
@@ -160,6 +160,6 @@ func checkBuildID(t *testing.T, m *symtab.Image) {
 	note, err := section.Data()
 	require.NoError(t, err)
 	id := hex.EncodeToString(note[16:]) // behind the header and "GNU\0"
-	assert.Equal(t, id, m.BuildID)
-	assert.Equal(t, buildid.FileID(id), m.FileID)
+	assert.Equal(t, id, m.BuildID())
+	assert.Equal(t, buildid.FileID(id), m.Text.FileID)
 }

@@ -48,12 +48,12 @@ func TestSysfsFileThatVanishes(t *testing.T) {
 			if tt.after == a+b {
 				require.ErrorIs(t, s.record.degraded(), os.ErrNotExist)
 				require.ErrorContains(t, s.record.degraded(), "module frames get no build id and no file ID")
-				assert.Len(t, table.Live(), 2)
+				assert.Len(t, table.Loaded(), 2)
 				return
 			}
 			require.NoError(t, s.record.degraded())
-			require.Len(t, table.Live(), 1)
-			assert.Equal(t, "b", table.Live()[0].Name())
+			require.Len(t, table.Loaded(), 1)
+			assert.Equal(t, "b", table.Loaded()[0].Name())
 		})
 	}
 }
@@ -69,13 +69,13 @@ func TestSysfsThatComesLater(t *testing.T) {
 	f.scan()
 	require.ErrorContains(t, f.last.Degraded, "check that sysfs is mounted there")
 	f.scan()
-	assert.Zero(t, f.last.Table.History(), "it is tried again, and nothing has changed")
+	assert.Zero(t, f.last.Table.Unloaded(), "it is tried again, and nothing has changed")
 	before := pause()
 	k.showA()
 	f.scan()
 	require.NoError(t, f.last.Degraded)
-	require.Len(t, f.last.Table.Live(), 1)
-	assert.Equal(t, "aaaaaaaa", f.last.Table.Live()[0].BuildID)
+	require.Len(t, f.last.Table.Loaded(), 1)
+	assert.Equal(t, "aaaaaaaa", f.last.Table.Loaded()[0].BuildID())
 	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
 	assert.Empty(t, f.at(before), "it is not certain")
 }
@@ -88,7 +88,7 @@ func TestAddressesAreHiddenLater(t *testing.T) {
 	f := k.stepper()
 	defer f.stop()
 	f.scan()
-	before := f.last.Table.Live()[0].Lifetime
+	before := f.last.Table.Loaded()[0].Lifetime
 	k.write("proc/modules", "a 4096 0 - Live 0x0000000000000000\n")
 	k.sysfs("a", "", sections{".text": 0})
 	k.write("proc/kallsyms", "0000000000000000 T _text\n0000000000000000 t f\t[a]\n")
@@ -98,6 +98,6 @@ func TestAddressesAreHiddenLater(t *testing.T) {
 	k.showA()
 	f.record.lost() // as when Run begins again
 	f.scan()
-	assert.Equal(t, before, f.last.Table.Live()[0].Lifetime, "it did not go and come")
-	assert.Zero(t, f.last.Table.History())
+	assert.Equal(t, before, f.last.Table.Loaded()[0].Lifetime, "it did not go and come")
+	assert.Zero(t, f.last.Table.Unloaded())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // MaxSlot is the last slot.
@@ -22,34 +23,35 @@ const (
 )
 
 // New returns the image of a pack in a slot, from 0 to MaxSlot, which no other image of a
-// snapshot may have; see [symtab.NewPackSnapshot]. Its addresses stand for none of a
+// snapshot may have; see [timeline.NewPackSnapshot]. Its addresses stand for none of a
 // machine: only their distances from the image's base mean something. The error says why
 // the symbols cannot be those of an image: the pack is damaged or was made for another use.
 //
 // It takes some milliseconds for a core kernel, so an image is to be made once for a pack.
-func New(p *pack.Pack, slot uint32) (*symtab.Image, error) {
+func New(p *pack.Pack, slot uint32) (*timeline.Image, error) {
 	info := p.Info()
 	start := uint64(firstSlot) + uint64(slot)<<slotBits
 	at := func(r pack.Range) symtab.Range {
 		return symtab.Range{Start: start + uint64(r.Start), End: start + uint64(r.End)}
 	}
 	extent, gap := at(info.Extent), at(info.Gap)
-	image := symtab.ImageInfo{
-		Name: info.Name, Origin: symtab.OriginModule, BuildID: info.BuildID, FileID: buildid.FileID(info.BuildID),
-		Base: start + uint64(info.Base), Start: extent.Start, End: extent.End, Lifetime: symtab.Always,
+	text := symtab.TextInfo{
+		BuildID: info.BuildID, FileID: buildid.FileID(info.BuildID),
+		Base: start + uint64(info.Base), Start: extent.Start, End: extent.End,
 	}
 	hasGap := info.Gap.Start < info.Gap.End
 	if hasGap {
-		image.Gap = gap
+		text.Gap = gap
 	}
-	if info.Name == symtab.KernelName {
-		image.Origin = symtab.OriginKernel
-		image.Landmarks = &symtab.Landmarks{Arch: info.Arch, Entry: at(info.Marks.Entry), Fred: at(info.Marks.Fred)}
+	origin := timeline.OriginModule
+	if info.Name == timeline.KernelName {
+		origin = timeline.OriginKernel
+		text.Landmarks = &symtab.Landmarks{Arch: info.Arch, Entry: at(info.Marks.Entry), Fred: at(info.Marks.Fred)}
 		for _, r := range info.Marks.Thunks {
-			image.Landmarks.Thunks = append(image.Landmarks.Thunks, at(r))
+			text.Landmarks.Thunks = append(text.Landmarks.Thunks, at(r))
 		}
 	}
-	if !extent.Contains(image.Base) || hasGap && (gap.Start < extent.Start || gap.End > extent.End) {
+	if !extent.Contains(text.Base) || hasGap && (gap.Start < extent.Start || gap.End > extent.End) {
 		return nil, fmt.Errorf("pack of %s: its base or gap is not in its code", info.BuildID)
 	}
 	var b symtab.Builder
@@ -62,9 +64,9 @@ func New(p *pack.Pack, slot uint32) (*symtab.Image, error) {
 		}
 		b.AddDecided(r.Start, r.End, name, s.Folded)
 	}
-	m, err := b.Build(image)
+	built, err := b.Build(text)
 	if err != nil {
 		return nil, fmt.Errorf("pack of %s: %w", info.BuildID, err)
 	}
-	return m, nil
+	return timeline.NewImage(origin, info.Name, built, timeline.Always), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const coreID, moduleID = "00112233445566778899aabbccddeeff00112233", "0123456789abcdef"
@@ -49,15 +50,15 @@ func TestCore(t *testing.T) {
 	m, err := packimage.New(p, 7)
 	require.NoError(t, err)
 	at := func(offset uint64) uint64 { return 1<<63 + 7<<32 + offset }
-	assert.Equal(t, []uint64{at(0), at(0), at(0x5000)}, []uint64{m.Base, m.Start, m.End})
-	assert.Equal(t, symtab.Always, m.Lifetime)
-	assert.Equal(t, buildid.FileID(coreID), m.FileID)
+	assert.Equal(t, []uint64{at(0), at(0), at(0x5000)}, []uint64{m.Base(), m.Start, m.End})
+	assert.Equal(t, timeline.Always, m.Lifetime)
+	assert.Equal(t, buildid.FileID(coreID), m.Text.FileID)
 	for offset, want := range map[uint64]string{
 		0: "", 0xf: "", 0x10: "a::b", 0x3f: "a::b", 0x40: "", 0x1000: "asm_entry", 0x10ff: "asm_entry", 0x1100: "",
 		0x3fff: "", 0x4000: "init", 0x4fff: "init",
 	} {
 		got := ""
-		if s := m.Lookup(at(offset)); s.Image != nil {
+		if s := m.Lookup(at(offset)); s.Exists() {
 			got = s.Name().Name
 		}
 		assert.Equal(t, want, got, "%#x", offset)
@@ -68,7 +69,7 @@ func TestCore(t *testing.T) {
 	assert.Equal(t, &symtab.Landmarks{
 		Arch: "amd64", Entry: symtab.Range{Start: at(0x1000), End: at(0x1100)}, Fred: symtab.Range{Start: at(0), End: at(0)},
 		Thunks: []symtab.Range{{Start: at(0x2000), End: at(0x2020)}},
-	}, m.Landmarks)
+	}, m.Text.Landmarks)
 }
 
 // TestSnapshot has two kernels and a module.
@@ -76,7 +77,7 @@ func TestSnapshot(t *testing.T) {
 	other := coreInfo()
 	other.BuildID = "ffffffffffffffffffff"
 	module := pack.Info{BuildID: moduleID, Name: "nf_tables", Arch: "amd64", Base: 0x40, Extent: pack.Range{End: 0x2000}}
-	var images []*symtab.Image
+	var images []*timeline.Image
 	for slot, p := range []*pack.Pack{
 		read(t, coreInfo(), symbol(0, 0x100, "first")), read(t, other, symbol(0, 0x100, "second")),
 		read(t, module, symbol(0x10, 0x2000, "below_and_above")),
@@ -85,23 +86,24 @@ func TestSnapshot(t *testing.T) {
 		require.NoError(t, err)
 		images = append(images, m)
 	}
-	s := symtab.NewPackSnapshot(images...)
+	s := timeline.NewPackSnapshot(images...)
 	assert.Nil(t, s.Core(), "it is of no machine")
 	for _, m := range images {
-		got, ok := s.ByFileID(m.FileID)
+		got, ok := s.ByFileID(m.Text.FileID)
 		assert.True(t, ok && got == m)
-		got, ok = s.ByBuildID(m.BuildID)
+		got, ok = s.ByBuildID(m.BuildID())
 		assert.True(t, ok && got == m)
 		want := m
-		if m.Origin != symtab.OriginKernel {
+		if m.Origin != timeline.OriginKernel {
 			want = nil
 		}
 		assert.Same(t, want, s.CoreAt(m.Start+1))
 		assert.Nil(t, s.CoreAt(m.Start+0x3800), "the gap, or behind it")
-		assert.Equal(t, symtab.Hit{Reason: symtab.ReasonUnresolved, Whole: true}, s.At(m.Start, symtab.Present))
+		hit, _ := s.At(m.Start, timeline.Present)
+		assert.Equal(t, timeline.Hit{Reason: timeline.ReasonUnresolved}, hit)
 	}
-	assert.Equal(t, images[2].Start+0x40, images[2].Base)
-	assert.Nil(t, symtab.NewPackSnapshot().CoreAt(1<<63))
+	assert.Equal(t, images[2].Start+0x40, images[2].Base())
+	assert.Nil(t, timeline.NewPackSnapshot().CoreAt(1<<63))
 }
 
 // TestRefused has packs that are well-formed, but whose symbols are no image's.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // idleAfter is when a pack that nobody has used may be dropped for another. Profiles come
@@ -39,8 +39,8 @@ func (l *library) has(buildID string, f *file) bool {
 // opened is a pack in a library.
 type opened struct {
 	*pack.Pack
-	image *symtab.Image // of its symbols; nil unless they are wanted
-	bytes int64         // of memory
+	image *timeline.Image // of its symbols; nil unless they are wanted
+	bytes int64           // of memory
 	used  time.Time
 
 	info   fs.FileInfo // of its file; nil if it has none

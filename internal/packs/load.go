@@ -13,7 +13,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // look looks for the pack of a wish in the directory.
@@ -75,9 +74,7 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 		if o.image, err = packimage.New(p, s.slot); err != nil {
 			return refuse(Damaged, err)
 		}
-		for _, n := range symtab.NewTable(o.image).Memory() {
-			o.bytes += n
-		}
+		o.bytes += o.image.Text.Memory()
 		if err := s.makeRoom(buildID, o.bytes); err != nil {
 			return err
 		}

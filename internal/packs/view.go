@@ -4,7 +4,7 @@ package packs
 
 import (
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A View is what a store has at one moment. It is immutable.
@@ -13,25 +13,25 @@ type View struct {
 
 	// Snapshot returns the symbols of these packs. It is nil unless the store is for a
 	// gateway.
-	Snapshot func() *symtab.Snapshot
+	Snapshot func() *timeline.Snapshot
 
-	table *symtab.Table // with the same symbols
+	table *timeline.Table // with the same symbols
 }
 
 // nothing is the table of a view whose symbols are not wanted.
-var nothing = symtab.NewTable()
+var nothing = timeline.NewTable()
 
 func newView(open []*opened, gateway bool) *View {
 	packs := make([]*pack.Pack, 0, len(open))
-	images := make([]*symtab.Image, 0, len(open))
+	images := make([]*timeline.Image, 0, len(open))
 	for _, p := range open {
 		packs = append(packs, p.Pack)
 		images = append(images, p.image)
 	}
 	v := &View{Packs: pack.NewSet(packs), table: nothing}
 	if gateway {
-		snapshot := symtab.NewPackSnapshot(images...)
-		v.Snapshot = func() *symtab.Snapshot { return snapshot }
+		snapshot := timeline.NewPackSnapshot(images...)
+		v.Snapshot = func() *timeline.Snapshot { return snapshot }
 		v.table = snapshot.Tables()[0]
 	}
 	return v

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A Clock converts Unix times of this machine. It is immutable.
@@ -74,7 +74,7 @@ func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].o
 // and near a step it is the hull of what is possible. A time that no clock ever showed
 // gives the hull of what it would be by each difference. One of which steps were forgotten
 // can be any before the last of them.
-func (c *Clock) Convert(unix symtab.Interval) symtab.Interval {
+func (c *Clock) Convert(unix timeline.Interval) timeline.Interval {
 	if unix.From >= c.plain {
 		return c.spans[len(c.spans)-1].convert(unix)
 	}
@@ -92,22 +92,22 @@ func (c *Clock) Convert(unix symtab.Interval) symtab.Interval {
 	if unix.From < c.forgot {
 		hull.From = math.MinInt64
 	}
-	return symtab.Interval(hull)
+	return timeline.Interval(hull)
 }
 
 // interval has a method.
-type interval symtab.Interval
+type interval timeline.Interval
 
 // never is the hull of nothing.
 var never = interval{From: math.MaxInt64, To: math.MinInt64}
 
 // with returns the hull of two intervals.
-func (i interval) with(o symtab.Interval) interval {
+func (i interval) with(o timeline.Interval) interval {
 	return interval{From: min(i.From, o.From), To: max(i.To, o.To)}
 }
 
-func (s *span) convert(unix symtab.Interval) symtab.Interval {
-	return symtab.Interval{From: add(unix.From, -s.offset-s.err), To: add(unix.To, -s.offset+s.err)}
+func (s *span) convert(unix timeline.Interval) timeline.Interval {
+	return timeline.Interval{From: add(unix.From, -s.offset-s.err), To: add(unix.To, -s.offset+s.err)}
 }
 
 // add returns a+b, or the nearest there is.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
@@ -47,15 +47,15 @@ func (m *machine) pass(d time.Duration) *Clock {
 func (m *machine) unix() int64 { return m.boot + m.offset }
 
 // instant returns the shortest interval with t.
-func instant(t int64) symtab.Interval { return symtab.Interval{From: t, To: t + 1} }
+func instant(t int64) timeline.Interval { return timeline.Interval{From: t, To: t + 1} }
 
 func TestClock(t *testing.T) {
 	m := newMachine()
 	c := m.pass(time.Minute)
-	assert.Equal(t, symtab.Interval{From: 1000 * second, To: 1001 * second},
-		c.Convert(symtab.Interval{From: epoch + 1000*second, To: epoch + 1001*second}))
+	assert.Equal(t, timeline.Interval{From: 1000 * second, To: 1001 * second},
+		c.Convert(timeline.Interval{From: epoch + 1000*second, To: epoch + 1001*second}))
 	for _, c := range []*Clock{c, Fixed(epoch), Fixed(-epoch)} {
-		always := symtab.Interval{From: math.MinInt64, To: math.MaxInt64}
+		always := timeline.Interval{From: math.MinInt64, To: math.MaxInt64}
 		got := c.Convert(always)
 		assert.True(t, got.From < -hour && hour < got.To, "%+v", got)
 		assert.Less(t, c.Convert(instant(math.MinInt64)).From, -hour, "it does not wrap")
@@ -120,7 +120,7 @@ func TestTimesThatWereShownTwice(t *testing.T) {
 	m.offset -= hour
 	c := m.pass(2 * time.Hour)
 	shown := set - int64(30*time.Minute) // and again half an hour after it was set
-	assert.Equal(t, symtab.Interval{From: shown, To: shown + hour + 1}, c.Convert(instant(shown+epoch)))
+	assert.Equal(t, timeline.Interval{From: shown, To: shown + hour + 1}, c.Convert(instant(shown+epoch)))
 	assert.Equal(t, instant(m.boot), c.Convert(instant(m.unix())))
 }
 
@@ -132,7 +132,7 @@ func TestTimesThatWereNeverShown(t *testing.T) {
 	m.offset += 10 * hour
 	c := m.pass(20 * time.Minute)
 	for _, at := range []int64{set + hour, set + 9*hour} {
-		assert.Equal(t, symtab.Interval{From: at - 10*hour, To: at + 1}, c.Convert(instant(at+epoch)))
+		assert.Equal(t, timeline.Interval{From: at - 10*hour, To: at + 1}, c.Convert(instant(at+epoch)))
 	}
 }
 
@@ -143,8 +143,8 @@ func TestWholeProfile(t *testing.T) {
 	set := m.boot
 	m.offset += second
 	c := m.pass(time.Minute)
-	unix := symtab.Interval{From: set - 5*second + epoch, To: set + 5*second + epoch}
-	assert.Equal(t, symtab.Interval{From: set - 6*second, To: set + 5*second}, c.Convert(unix))
+	unix := timeline.Interval{From: set - 5*second + epoch, To: set + 5*second + epoch}
+	assert.Equal(t, timeline.Interval{From: set - 6*second, To: set + 5*second}, c.Convert(unix))
 }
 
 // TestErrors: what is read within the error is no step, what is read badly is dropped, and
@@ -156,10 +156,10 @@ func TestErrors(t *testing.T) {
 	m.err, m.wrong = 2000, -1900
 	c := m.pass(time.Minute)
 	at := m.boot - hour
-	assert.Equal(t, symtab.Interval{From: at - 1700, To: at + 301}, c.Convert(instant(at+epoch)))
+	assert.Equal(t, timeline.Interval{From: at - 1700, To: at + 301}, c.Convert(instant(at+epoch)))
 	m.err, m.wrong = 100, 100
 	c = m.pass(time.Minute)
-	assert.Equal(t, symtab.Interval{From: at - 200, To: at + 1}, c.Convert(instant(at+epoch)))
+	assert.Equal(t, timeline.Interval{From: at - 200, To: at + 1}, c.Convert(instant(at+epoch)))
 	m.err, m.wrong = 2*worst, -2*worst
 	c = m.pass(time.Minute)
 	assert.Len(t, c.spans, 1)
@@ -188,7 +188,7 @@ func TestForgottenSteps(t *testing.T) {
 	long := m.unix() - 10*60*second // as the clock went then
 	m.offset -= 30 * second
 	c := m.pass(time.Hour)
-	at := symtab.Interval{From: m.boot - hour - 10*60*second, To: m.boot - hour - 10*60*second + 1}
+	at := timeline.Interval{From: m.boot - hour - 10*60*second, To: m.boot - hour - 10*60*second + 1}
 	assert.Equal(t, at, c.Convert(instant(long)))
 	before := m.unix() - 30*60*second
 	m.offset += second
@@ -209,7 +209,7 @@ func BenchmarkConvert(b *testing.B) {
 	c := m.pass(time.Hour)
 	unix := instant(m.unix())
 	b.ReportAllocs()
-	var sink symtab.Interval
+	var sink timeline.Interval
 	for b.Loop() {
 		sink = c.Convert(unix)
 	}

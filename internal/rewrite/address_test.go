@@ -9,7 +9,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // TestContract_4_1_LookedUpAddresses: what is written is the address that was looked up, but
@@ -86,13 +87,13 @@ func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
 // ids, which would be of other addresses at each boot.
 func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 	const low, base = 0xffffffffc0500000, 0xffffffffc0500400
-	modules := symtab.NewTable(testImage(t, symtab.ImageInfo{
-		Name: "low", Origin: symtab.OriginModule, BuildID: ext4ID, Base: base, Start: low, End: base + 0x100,
-	}, func(add func(uint64, string)) {
-		add(0, "low_cold")
-		add(base-low, "low_text")
-	}))
-	s := symtab.NewSnapshot(testSnapshot(t).Tables()[0], modules)
+	modules := timeline.NewTable(timelinetest.NewImage(t, timelinetest.Text{
+		Name: "low", Origin: timeline.OriginModule, BuildID: ext4ID, Base: base, Start: low, End: base + 0x100,
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "low_cold"},
+		{Offset: base - low, Name: "low_text"},
+	}...))
+	s := timeline.NewSnapshot(testSnapshot(t).Tables()[0], modules)
 	for _, scope := range []string{"scope", ebpfScope} {
 		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8}, Frame{Address: base + 8})
 		got, _ := runWith(t, Options{}, m.Profiles, s)
@@ -112,15 +113,15 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 // absolute address would be that of one load, and another module may have been there at the time of
 // the sample.
 func TestContract_4_1_NoRelativeForm(t *testing.T) {
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	load := func(name, id string, start uint64, from int64) {
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: name, Origin: symtab.OriginModule, BuildID: id, Base: start + 0x80, Start: start, End: start + 0x100,
-			Lifetime: symtab.Since(from),
-		}, func(add func(uint64, string)) {
-			add(0, name+"_below")
-			add(0x80, name+"_text")
-		}))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: name, Origin: timeline.OriginModule, BuildID: id, Base: start + 0x80, Start: start, End: start + 0x100,
+			Lifetime: timeline.Since(from),
+		}, []timelinetest.Symbol{
+			{Offset: 0, Name: name + "_below"},
+			{Offset: 0x80, Name: name + "_text"},
+		}...))
 	}
 	load("again", "aa01", slot, nowBoot-9_000*ms)
 	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
@@ -140,7 +141,7 @@ func TestContract_4_1_NoRelativeForm(t *testing.T) {
 		got, counts := rewriteTimed(t, opts, m, known)
 		assert.Equal(t, f, got[0].Stack[1])
 		if name == "" {
-			assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+			assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
 		}
 		got, _ = rewriteTimed(t, opts, m, known)
 		assert.Equal(t, f, got[0].Stack[1], "a second pass")
@@ -151,9 +152,9 @@ func TestContract_4_1_NoRelativeForm(t *testing.T) {
 // and its addresses have no relative form.
 func TestContract_2_UnknownBase(t *testing.T) {
 	const start = 0xffffffffc0500000
-	s := symtab.NewSnapshot(testSnapshot(t).Tables()[0], symtab.NewTable(testImage(t, symtab.ImageInfo{
-		Name: "nowhere", Origin: symtab.OriginModule, Start: start, End: start + 0x200,
-	}, func(add func(uint64, string)) { add(0x100, "f") })))
+	s := timeline.NewSnapshot(testSnapshot(t).Tables()[0], timeline.NewTable(timelinetest.NewImage(t, timelinetest.Text{
+		Name: "nowhere", Origin: timeline.OriginModule, Start: start, End: start + 0x200,
+	}, timelinetest.Symbol{Offset: 0x100, Name: "f"})))
 	came := Frame{Address: 0x108, Type: "kernel", Mapping: &Mapping{File: "nowhere"}}
 	for _, scope := range []string{"scope", ebpfScope} {
 		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: start + 0x108}, came, Frame{Address: start + 8})
@@ -163,7 +164,7 @@ func TestContract_2_UnknownBase(t *testing.T) {
 		assert.Equal(t, came, got[0].Stack[1])
 		bare.Address = start + 8
 		assert.Equal(t, bare, got[0].Stack[2], "a label would need an offset")
-		assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginModule])
+		assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginModule])
 	}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: start + 0x108})
 	got, _ := runWith(t, Options{KeepAddresses: true}, m.Profiles, s)
@@ -197,15 +198,15 @@ func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 // TestContract_4_3_FileIDsOfFunctions: tags alone are not unique, nor are symbols for absolute
 // addresses.
 func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
-	h := symtab.NewHistory(remember)
+	h := timeline.NewHistory(remember)
 	names := []string{"bpf_prog_" + progTag + "_f", "bpf_prog_" + progTag + "_g", "bpf_prog_" + progTag + "_f"}
 	m := rewritetest.NewMessage().Profile(nil, "scope")
 	for i, name := range names {
-		h.Load(symtab.NewFunction(symtab.OriginBPF, name, slot+uint64(i)*0x100, 0x100, 0))
+		h.Load(timeline.NewFunction(timeline.OriginBPF, name, slot+uint64(i)*0x100, 0x100, 0))
 		m.Sample(Frame{Address: slot + uint64(i)*0x100 + 8, Type: "kernel"})
 	}
-	h.SetCertain(symtab.Forever)
-	s := symtab.NewSnapshot(h.Table())
+	h.SetCertain(timeline.Forever)
+	s := timeline.NewSnapshot(h.Table())
 	for keep, different := range map[bool]int{false: 2, true: 3} {
 		got, _ := runWith(t, Options{KeepAddresses: keep}, copied(m.Profiles), s)
 		ids := make(map[string]bool)
@@ -246,7 +247,7 @@ func TestContract_4_4_HasLines(t *testing.T) {
 // TestKnownIsAskedOnce for a message with kernel frames, and not for others.
 func TestKnownIsAskedOnce(t *testing.T) {
 	asked := 0
-	known := Known{Snapshot: func() *symtab.Snapshot {
+	known := Known{Snapshot: func() *timeline.Snapshot {
 		asked++
 		return testSnapshot(t)
 	}}

@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // randomSample is a sample with its resource, scope and profile.
@@ -20,7 +21,7 @@ type randomSample struct {
 	id       int64
 	resource map[string]any
 	scope    string
-	header   symtab.Interval // time of its profile
+	header   timeline.Interval // time of its profile
 	stack    []Frame
 	stamps   []int64
 }
@@ -72,18 +73,18 @@ func described(m *rewritetest.Message) (lines []string) {
 }
 
 // modulesThatComeAndGo have overlapping addresses.
-func modulesThatComeAndGo(t *testing.T, base int64) *symtab.History {
+func modulesThatComeAndGo(t *testing.T, base int64) *timeline.History {
 	t.Helper()
 	const start = slot + 0x10000
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	load := func(name, id string, start uint64, from int64) {
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: name, Origin: symtab.OriginModule, BuildID: id, Base: start, Start: start, End: start + 0x200,
-			Lifetime: symtab.Since(from),
-		}, func(add func(uint64, string)) {
-			add(0x20, name+id+"_r")
-			add(0x80, name+id+"_w")
-		}))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: name, Origin: timeline.OriginModule, BuildID: id, Base: start, Start: start, End: start + 0x200,
+			Lifetime: timeline.Since(from),
+		}, []timelinetest.Symbol{
+			{Offset: 0x20, Name: name + id + "_r"},
+			{Offset: 0x80, Name: name + id + "_w"},
+		}...))
 	}
 	unload := func(at int64) { modules.Unload(modules.At(start+0x100), at) }
 	load("m1", "aa", start, base)
@@ -91,14 +92,14 @@ func modulesThatComeAndGo(t *testing.T, base int64) *symtab.History {
 	load("m2", "bb", start+0x40, base+63*ms)
 	unload(base + 100*ms)
 	load("m1", "aa", start+0x20, base+120*ms)
-	modules.Blind(symtab.Interval{From: base + 70*ms, To: base + 80*ms})
+	modules.AddBlind(timeline.Interval{From: base + 70*ms, To: base + 80*ms})
 	return modules
 }
 
 // randomHistory loads and unloads functions in a few places, always with the same
 // addresses and now and then with others.
-func randomHistory(r *rand.Rand) *symtab.History {
-	functions := symtab.NewHistory(remember)
+func randomHistory(r *rand.Rand) *timeline.History {
+	functions := timeline.NewHistory(remember)
 	for place := range uint64(3) {
 		at, start := nowBoot-300*ms, slot+place*0x40
 		for i := 0; at < nowBoot; i++ {
@@ -116,7 +117,7 @@ func randomHistory(r *rand.Rand) *symtab.History {
 	}
 	if r.IntN(2) == 0 {
 		from := nowBoot - r.Int64N(300)*ms
-		functions.Blind(symtab.Interval{From: from, To: from + r.Int64N(100)*ms})
+		functions.AddBlind(timeline.Interval{From: from, To: from + r.Int64N(100)*ms})
 	}
 	return functions
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
@@ -27,25 +28,25 @@ const (
 
 // bpfSnapshot knows a program of two functions with lines, another with the main
 // one's tag and none, a trampoline and a page of kprobes.
-func bpfSnapshot(t testing.TB) *symtab.Snapshot {
+func bpfSnapshot(t testing.TB) *timeline.Snapshot {
 	t.Helper()
-	functions := symtab.NewHistory(remember)
-	functions.SetCertain(symtab.Forever)
-	add := func(origin symtab.Origin, name string, start uint64, size uint32, p *symtab.Program, lines *symtab.Lines) {
-		functions.Load(symtab.NewFunction(origin, name, start, size, math.MinInt64).Of(p, lines))
+	functions := timeline.NewHistory(remember)
+	functions.SetCertain(timeline.Forever)
+	add := func(origin timeline.Origin, name string, start uint64, size uint32, p *timeline.Program, lines *symtab.Lines) {
+		functions.Load(timeline.NewFunction(origin, name, start, size, math.MinInt64).WithProgram(p, lines))
 	}
 	var b symtab.LinesBuilder
 	b.Add(0, 10<<10|2, "prog.c")
 	b.Add(0x20, 7<<10|9, "inline.h")
 	b.Add(0x40, 11<<10|3, "prog.c")
-	program := &symtab.Program{ID: 42, Type: "xdp", Tag: progTag}
-	add(symtab.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progMain, 0x80, program, b.Build())
+	program := &timeline.Program{ID: 42, Type: "xdp", Tag: progTag}
+	add(timeline.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progMain, 0x80, program, b.Build())
 	b.Add(0, 20<<10|1, "prog.c")
-	add(symtab.OriginBPF, "bpf_prog_"+subTag+"_helper", progSub, 0x40, program, b.Build())
-	add(symtab.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progTwin, 0x80, &symtab.Program{ID: 43, Tag: progTag}, nil)
-	add(symtab.OriginTrampoline, "bpf_trampoline_6442482157", trampoline, 0x1000, nil, nil)
-	add(symtab.OriginOOL, "kprobe_insn_page", kprobePage, 0x1000, nil, nil)
-	return symtab.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
+	add(timeline.OriginBPF, "bpf_prog_"+subTag+"_helper", progSub, 0x40, program, b.Build())
+	add(timeline.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progTwin, 0x80, &timeline.Program{ID: 43, Tag: progTag}, nil)
+	add(timeline.OriginTrampoline, "bpf_trampoline_6442482157", trampoline, 0x1000, nil, nil)
+	add(timeline.OriginOOL, "kprobe_insn_page", kprobePage, 0x1000, nil, nil)
+	return timeline.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
 }
 
 func mainFrame(address uint64, id int64, lines ...Line) Frame {
@@ -98,7 +99,7 @@ func TestContract_3_6_SourceLines(t *testing.T) {
 		subFrame(0x3f, prog(20, 1)),
 	}
 	assert.Equal(t, want, got[0].Stack)
-	assert.Equal(t, Counts{OutcomeResolved: {symtab.OriginBPF: 5}}, counts)
+	assert.Equal(t, Counts{OutcomeResolved: {timeline.OriginBPF: 5}}, counts)
 }
 
 func TestContract_4_3_BPFMappings(t *testing.T) {
@@ -140,8 +141,8 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 				assert.Equal(t, tt.want[i], s.Stack[0], "sample %d", i)
 			}
 			assert.Equal(t, Counts{
-				OutcomeResolved:   {symtab.OriginBPF: 2, symtab.OriginTrampoline: 1, symtab.OriginOOL: 1},
-				OutcomeUnresolved: {symtab.OriginKernel: 1},
+				OutcomeResolved:   {timeline.OriginBPF: 2, timeline.OriginTrampoline: 1, timeline.OriginOOL: 1},
+				OutcomeUnresolved: {timeline.OriginKernel: 1},
 			}, counts)
 			assert.Equal(t, tt.mappings, pd.Dictionary().MappingTable().Len())
 		})

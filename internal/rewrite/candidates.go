@@ -5,7 +5,7 @@ package rewrite
 import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // frame is a location that is kernel code.
@@ -25,9 +25,9 @@ type frame struct {
 	atPatch   bool // as a caller, it is at a patch site; valid if
 	patch     bool // that was asked
 
-	sent  uint64        // the address as it came
-	addr  uint64        // the absolute address that was sent, but for formNone and formNamed
-	image *symtab.Image // formImage, and of a gateway's: the one that the mapping identifies
+	sent  uint64          // the address as it came
+	addr  uint64          // the absolute address that was sent, but for formNone and formNamed
+	image *timeline.Image // formImage, and of a gateway's: the one that the mapping identifies
 }
 
 // form says how the address of a frame is given (contract 2).
@@ -84,13 +84,13 @@ func (c *candidates) find() (found bool) {
 		f.onlyLines = !f.selected && c.opts.DebugInfo && lacksNumber(loc.Lines())
 		isCounted := named && !c.opts.All
 		if isCounted {
-			c.counts[OutcomeNamed][symtab.OriginKernel]++
+			c.counts[OutcomeNamed][timeline.OriginKernel]++
 		}
 		f.selected = f.selected || f.onlyLines
 		if c.opts.Gateway {
 			if f.image = c.packed(&f); f.image == nil {
 				if !isCounted {
-					c.counts[OutcomeNoPack][symtab.OriginKernel]++
+					c.counts[OutcomeNoPack][timeline.OriginKernel]++
 				}
 				f.selected, f.onlyLines = false, false
 			}
@@ -107,7 +107,7 @@ func (c *candidates) find() (found bool) {
 // packed returns the image of the pack that a gateway has of a frame's build, nil if it has
 // none or the frame is no candidate (contract 10.2). If there is something to be done for
 // the frame, the pack is wanted.
-func (c *candidates) packed(f *frame) *symtab.Image {
+func (c *candidates) packed(f *frame) *timeline.Image {
 	mp := c.m.maps.at(&c.m, f.mapping)
 	if !f.canBePacked(mp) {
 		return nil
@@ -200,8 +200,8 @@ func (c *candidates) wantDecider(f *frame) {
 	switch mp := c.m.maps.at(&c.m, f.mapping); {
 	case f.image == nil && c.marks[f.loc]&markUnknown != 0 && f.canBePacked(mp):
 		c.r.lines.wanted.addMapping(&mp.content)
-	case f.image != nil && f.image.Origin == symtab.OriginKernel:
-		c.r.lines.wanted.addBuild(f.image.BuildID)
+	case f.image != nil && f.image.Origin == timeline.OriginKernel:
+		c.r.lines.wanted.addBuild(f.image.BuildID())
 	}
 }
 
@@ -212,7 +212,7 @@ func (c *candidates) mayShare(f *frame) bool {
 		return false
 	}
 	core := c.r.snapshot.Core()
-	return (core == nil || !core.Contains(f.addr)) && c.r.snapshot.MayBeLong(f.addr-1, f.addr+2, c.times.whole())
+	return (core == nil || !core.Contains(f.addr)) && c.r.snapshot.MayBeTrampoline(f.addr-1, f.addr+2, c.times.whole())
 }
 
 func (c *candidates) placeFrame(f *frame) {
@@ -225,14 +225,14 @@ func (c *candidates) placeFrame(f *frame) {
 	}
 	mp := c.m.maps.at(&c.m, f.mapping)
 	if c.opts.Gateway {
-		if f.lookedUp = mp.content.isRelative(); f.sent <= f.image.End-f.image.Base {
-			f.form, f.addr = formImage, f.image.Base+f.sent
+		if f.lookedUp = mp.content.isRelative(); f.sent <= f.image.End-f.image.Base() {
+			f.form, f.addr = formImage, f.image.Base()+f.sent
 		}
 		return
 	}
 	switch image, named := c.identify(mp); {
-	case image != nil && inKernelHalf(image.Base+f.sent):
-		f.form, f.image, f.addr = formImage, image, image.Base+f.sent
+	case image != nil && inKernelHalf(image.Base()+f.sent):
+		f.form, f.image, f.addr = formImage, image, image.Base()+f.sent
 	case named:
 		f.form = formNamed
 	}
@@ -241,7 +241,7 @@ func (c *candidates) placeFrame(f *frame) {
 
 // identify returns the core kernel or module that a mapping identifies by build id, else
 // file ID, else the core kernel's name; or that it is one of the modules of a name.
-func (c *candidates) identify(mp *mapping) (image *symtab.Image, named bool) {
+func (c *candidates) identify(mp *mapping) (image *timeline.Image, named bool) {
 	r := c.r.load()
 	switch {
 	case mp.vague:
@@ -250,7 +250,7 @@ func (c *candidates) identify(mp *mapping) (image *symtab.Image, named bool) {
 		return r.byID(&mp.content), false
 	case mp.isGuest || mp.module == "":
 		return nil, false
-	case mp.module == symtab.KernelName:
+	case mp.module == timeline.KernelName:
 		return r.snapshot.Core(), false
 	}
 	return nil, true

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestContract_1_1_Candidates(t *testing.T) {
@@ -64,7 +64,7 @@ func TestContract_1_1_Candidates(t *testing.T) {
 				return
 			}
 			assert.Equal(t, withName(Frame{Address: offA + 4, Mapping: vmlinux(), Type: "kernel"}, "a"), got)
-			assert.Equal(t, one(OutcomeResolved, symtab.OriginKernel), counts)
+			assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
 		})
 	}
 	// Two that no symbol covers, but that are looked up.
@@ -72,7 +72,7 @@ func TestContract_1_1_Candidates(t *testing.T) {
 		got, counts := leaf(t, Options{}, f)
 		f.Type = "kernel"
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+		assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 		f := Frame{Address: text + offA + 4, Type: typ, Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}}
 		got, counts := leaf(t, Options{}, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
+		assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestContract_1_2_TimeInGuestsIsLeftAlone(t *testing.T) {
 	for _, opts := range []Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}, {All: true, Label: true}} {
 		got, counts := leaf(t, opts, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeNamed, symtab.OriginKernel), counts)
+		assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
 	}
 }
 
@@ -137,10 +137,10 @@ func TestContract_1_2_Unsymbolized(t *testing.T) {
 			got, counts := leaf(t, Options{}, f)
 			if tt.want {
 				assert.Equal(t, want, got)
-				assert.Equal(t, one(OutcomeResolved, symtab.OriginKernel), counts)
+				assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
 			} else {
 				assert.Equal(t, f, got)
-				assert.Equal(t, one(OutcomeNamed, symtab.OriginKernel), counts)
+				assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
 			}
 			got, _ = leaf(t, Options{All: true}, f)
 			assert.Equal(t, want, got, "rewrite: all")
@@ -174,7 +174,7 @@ func TestContract_1_2_AllKeepsLinesThatKnowMore(t *testing.T) {
 		}
 		assert.Equal(t, tt.offset+4, got.Address)
 		assert.Equal(t, vmlinux(), got.Mapping)
-		assert.Equal(t, one(OutcomeResolved, symtab.OriginKernel), counts)
+		assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestContract_1_2_AllKeepsNamesItDoesNotKnow(t *testing.T) {
 			got, counts := leaf(t, opts, f)
 			f.Type = "kernel"
 			assert.Equal(t, f, got)
-			assert.Equal(t, one(OutcomeNamed, symtab.OriginKernel), counts)
+			assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
 		}
 	}
 }
@@ -209,5 +209,5 @@ func TestContract_1_3_OthersComeOutAsTheyWere(t *testing.T) {
 	assert.Equal(t, "b", samples[0].Stack[0].Lines[0].Name)
 	assert.Equal(t, []Frame{user, python}, samples[0].Stack[1:])
 	assert.Equal(t, []Frame{user, python}, samples[1].Stack)
-	assert.Equal(t, one(OutcomeResolved, symtab.OriginKernel), counts)
+	assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
 }

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestNothingWrittenIsTheSameObject, also if there were frames to name, and the message
@@ -18,10 +18,10 @@ import (
 func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
 	m.Profiles.MarkReadOnly()
-	for _, s := range []*symtab.Snapshot{symtab.NewSnapshot(), testSnapshot(t)} {
+	for _, s := range []*timeline.Snapshot{timeline.NewSnapshot(), testSnapshot(t)} {
 		got, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(s)})
 		assert.Equal(t, m.Profiles, got)
-		require.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+		require.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
 	}
 }
 
@@ -54,7 +54,7 @@ func TestTablesThatWereLeftOutStaySo(t *testing.T) {
 		refer(d, d.LocationTable().At(1))
 		r := New(Options{})
 		_, counts := rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})
-		assert.Zero(t, counts[OutcomeInvalid][symtab.OriginKernel], what)
+		assert.Zero(t, counts[OutcomeInvalid][timeline.OriginKernel], what)
 		assert.Equal(t, "a", nameIn(rewritetest.FrameAt(d, 1)), what)
 		once := marshal(t, pd)
 		rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // merged returns messages as MergeTo joins them in an empty one: with another entry 0 than the
@@ -30,7 +30,7 @@ func merged(t testing.TB, messages ...*rewritetest.Message) pprofile.Profiles {
 }
 
 // rewriteMerged rewrites a message in which index 0 has two meanings.
-func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles, s *symtab.Snapshot) Counts {
+func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles, s *timeline.Snapshot) Counts {
 	t.Helper()
 	before := copied(pd)
 	r := New(opts)
@@ -109,7 +109,7 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 		}
 		opts := Options{All: r.IntN(2) == 0, KeepAddresses: r.IntN(2) == 0, Label: r.IntN(4) == 0}
 		counts := rewriteMerged(t, opts, merged(t, messages...), snapshot)
-		named += counts[OutcomeResolved][symtab.OriginKernel]
+		named += counts[OutcomeResolved][timeline.OriginKernel]
 	}
 	assert.Greater(t, named, rewritetest.Rounds(500))
 }
@@ -132,7 +132,7 @@ func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(foreign))
 	before := marshal(t, pd)
-	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), rewriteMerged(t, Options{}, pd, testSnapshot(t)))
+	assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), rewriteMerged(t, Options{}, pd, testSnapshot(t)))
 	assert.True(t, bytes.Equal(before, marshal(t, pd)))
 }
 
@@ -141,7 +141,7 @@ func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := byIndex(t, merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, foreign)), 0)
 	counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))}).Counts
-	assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
+	assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
 }
 
 // TestContract_1_6_HasFilenames is false for a frame without a file, also where the index of the

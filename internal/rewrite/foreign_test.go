@@ -10,7 +10,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // TestContract_2_1_IDs: an id that is not known stops the rewrite, and so does one of
@@ -59,7 +60,7 @@ func TestContract_2_1_IDs(t *testing.T) {
 				f := Frame{Address: tt.addr, Mapping: &Mapping{File: file, Limit: 1<<64 - 1, BuildID: tt.build, FileID: tt.file}}
 				m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 				got, counts := runWith(t, opts, m.Profiles, bpfSnapshot(t))
-				assert.Equal(t, tt.foreign, counts == one(OutcomeForeign, symtab.OriginKernel), "%s, %s", tt.name, file)
+				assert.Equal(t, tt.foreign, counts == one(OutcomeForeign, timeline.OriginKernel), "%s, %s", tt.name, file)
 				if tt.foreign {
 					assert.Equal(t, f, got[0].Stack[0], tt.name)
 				} else {
@@ -93,19 +94,19 @@ func TestContract_2_1_RelativeIDs(t *testing.T) {
 		assert.Equal(t, tt.want, nameIn(got), tt.name)
 		if tt.want == "" {
 			assert.Equal(t, f, got, tt.name)
-			assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts, tt.name)
+			assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts, tt.name)
 		}
 	}
 }
 
 // TestContract_2_1_AnEarlierLoad is known by the file ID of where it was.
 func TestContract_2_1_AnEarlierLoad(t *testing.T) {
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	for i, start := range []uint64{slot, slot + 0x10000} {
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: "twice", Origin: symtab.OriginModule, BuildID: ext4ID, FileID: buildid.FileID(ext4ID), Base: start,
-			Start: start, End: start + 0x100, Lifetime: symtab.Since(nowBoot - int64(9-5*i)*1000*ms),
-		}, func(add func(uint64, string)) { add(0, "twice_first") }))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: "twice", Origin: timeline.OriginModule, BuildID: ext4ID, Base: start,
+			Start: start, End: start + 0x100, Lifetime: timeline.Since(nowBoot - int64(9-5*i)*1000*ms),
+		}, timelinetest.Symbol{Name: "twice_first"}))
 		if i == 0 {
 			modules.Unload(modules.At(start), nowBoot-7_000*ms)
 		}
@@ -117,6 +118,6 @@ func TestContract_2_1_AnEarlierLoad(t *testing.T) {
 	m.Sample(Frame{Address: slot + 8, Type: "kernel", Mapping: mapping}) // a moment after it went
 	timed(m, nowBoot-6_000*ms)
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, modules))
-	assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+	assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
 	assert.Nil(t, got[0].Stack[0].Mapping, "it does not cover the address any more")
 }

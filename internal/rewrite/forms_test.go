@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestContract_2_Forms(t *testing.T) {
@@ -64,16 +65,16 @@ func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
 	} {
 		got, counts := leaf(t, Options{Label: true}, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeForeign, symtab.OriginKernel), counts)
+		assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
 	}
 }
 
 // TestContract_2_1_BuildThatIsNotKnown: where the kernel does not tell its build id (no
 // sysfs), one on a mapping is not known to be its own, and names are given to others.
 func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
-	core := testImage(t, symtab.ImageInfo{
-		Name: symtab.KernelName, Base: text, Start: text, End: text + textSize,
-	}, func(add func(uint64, string)) { add(0, "a") })
+	core := timelinetest.NewImage(t, timelinetest.Text{
+		Name: timeline.KernelName, Base: text, Start: text, End: text + textSize,
+	}, timelinetest.Symbol{Name: "a"})
 	for _, tt := range []struct {
 		in   Frame
 		want Frame
@@ -91,13 +92,13 @@ func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 		{Frame{Address: 1, Mapping: &Mapping{File: "ext4.ko", BuildID: "4567"}}, Frame{}},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in)
-		samples, counts := runWith(t, Options{}, m.Profiles, symtab.NewSnapshot(symtab.NewTable(core)))
+		samples, counts := runWith(t, Options{}, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
 		want, outcome := tt.want, OutcomeResolved
 		if want.Address == 0 {
 			want, outcome = tt.in, OutcomeForeign
 		}
 		assert.Equal(t, want, samples[0].Stack[0])
-		assert.Equal(t, one(outcome, symtab.OriginKernel), counts)
+		assert.Equal(t, one(outcome, timeline.OriginKernel), counts)
 	}
 }
 
@@ -109,7 +110,7 @@ func TestModuleWithoutBuildID(t *testing.T) {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 		_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 		assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
-		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
+		assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel])
 	}
 }
 
@@ -119,5 +120,5 @@ func TestLongBuildIDIsForeign(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 	_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
-	assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel])
 }

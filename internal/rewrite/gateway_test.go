@@ -15,19 +15,19 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // gatewayKnown is what a gateway knows that has packs.
 func gatewayKnown(t testing.TB, packs ...*pack.Pack) Known {
 	t.Helper()
-	var images []*symtab.Image
+	var images []*timeline.Image
 	for slot, p := range packs {
 		m, err := packimage.New(p, uint32(slot))
 		require.NoError(t, err)
 		images = append(images, m)
 	}
-	return Known{Snapshot: fixed(symtab.NewPackSnapshot(images...)), Packs: pack.NewSet(packs)}
+	return Known{Snapshot: fixed(timeline.NewPackSnapshot(images...)), Packs: pack.NewSet(packs)}
 }
 
 // TestContract_10_2_Candidates has what is no candidate of a gateway.
@@ -68,9 +68,9 @@ func TestContract_10_2_Candidates(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, result := linesAt(t, opts, tt.in, known)
-			origin := symtab.OriginKernel
+			origin := timeline.OriginKernel
 			if tt.name == "file ID" {
-				origin = symtab.OriginModule
+				origin = timeline.OriginModule
 			}
 			assert.Equal(t, one(tt.outcome, origin), result.Counts)
 			assert.ElementsMatch(t, tt.builds, result.BuildIDs)
@@ -140,7 +140,7 @@ func TestContract_10_2_UnknownCore(t *testing.T) {
 				}
 				if tt.unknown == "" {
 					assert.Zero(t, result.Counts[OutcomeResolved])
-					assert.NotZero(t, result.Counts[OutcomeNoPack][symtab.OriginKernel])
+					assert.NotZero(t, result.Counts[OutcomeNoPack][timeline.OriginKernel])
 				}
 				got, result = at(ext4Pack(t), core)
 				assert.Equal(t, tt.known, outermost(got))
@@ -277,5 +277,5 @@ func TestManyBuilds(t *testing.T) {
 	known := gatewayKnown(t)
 	result := New(opts).Rewrite(message(20_000), known)
 	assert.Len(t, result.BuildIDs, 20_000)
-	assert.Equal(t, 20_000, result.Counts[OutcomeNoPack][symtab.OriginKernel])
+	assert.Equal(t, 20_000, result.Counts[OutcomeNoPack][timeline.OriginKernel])
 }

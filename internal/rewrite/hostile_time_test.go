@@ -13,12 +13,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // manyOwners is a place that had so many owners, each for 7 ms.
-func manyOwners(n int) *symtab.History {
-	functions := symtab.NewHistory(remember)
+func manyOwners(n int) *timeline.History {
+	functions := timeline.NewHistory(remember)
 	for i := range int64(n) {
 		f := loadAt(functions, fmt.Sprint("p", i), slot, 0x100, owned(i)-3*ms)
 		functions.Unload(f, owned(i)+4*ms)
@@ -196,7 +196,7 @@ func TestOneStackTooLarge(t *testing.T) {
 	assert.Equal(t, []string{"", "p0", "p1", "p2"}, leaves)
 	assert.Equal(t, stacks+2, d.StackTable().Len(), "of the last three samples")
 	assert.Equal(t, locations+2, d.LocationTable().Len())
-	assert.Equal(t, 3, counts[OutcomeResolved][symtab.OriginBPF])
+	assert.Equal(t, 3, counts[OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestManyPartsOfASample: a sample that is divided takes about as much as before.
@@ -224,7 +224,7 @@ func TestManyPartsOfASample(t *testing.T) {
 
 // TestInstantThatNeverWas has no name, whatever the other samples of the message have.
 func TestInstantThatNeverWas(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "live", slot, 0x100, nowBoot-20_000*ms)
 	for _, others := range [][]int64{{nowBoot - 9_000*ms}, {nowBoot - 9_000*ms, nowBoot - 30_000*ms}} {
 		m := rewritetest.NewMessage().Profile(nil, "")

@@ -5,12 +5,12 @@ package rewrite
 import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // byID returns the core kernel or module that has the ids of a mapping, nil if none has
 // all of them. A file ID can be that of one load of a build, so it comes first.
-func (r *resolver) byID(c *mappingContent) *symtab.Image {
+func (r *resolver) byID(c *mappingContent) *timeline.Image {
 	image, ok := r.snapshot.ByFileID(c.fileID)
 	if c.fileID == "" {
 		image, ok = r.snapshot.ByBuildID(c.buildID)
@@ -22,20 +22,20 @@ func (r *resolver) byID(c *mappingContent) *symtab.Image {
 }
 
 // hasIDs reports whether the ids of a mapping are those of an image.
-func hasIDs(image *symtab.Image, c *mappingContent) bool {
+func hasIDs(image *timeline.Image, c *mappingContent) bool {
 	switch {
 	case image.Text == nil:
 		return c.buildID == "" && (c.fileID == buildid.SymbolFileID(image.Name()) || c.fileID == image.LoadedFileID())
-	case c.buildID != "" && c.buildID != image.BuildID:
+	case c.buildID != "" && c.buildID != image.BuildID():
 		return false
 	}
-	return c.fileID == "" || c.fileID == image.FileID || c.fileID == image.LoadedFileID()
+	return c.fileID == "" || c.fileID == image.Text.FileID || c.fileID == image.LoadedFileID()
 }
 
 // contradicts reports whether the ids of a mapping are those of another build than the
 // absolute address of a frame lies in, or of none that is known (contract 2.1). image is
 // what the address was, nil if that is not certain.
-func (r *resolver) contradicts(c *mappingContent, image *symtab.Image) bool {
+func (r *resolver) contradicts(c *mappingContent, image *timeline.Image) bool {
 	switch {
 	case !c.hasID():
 		return false
@@ -48,7 +48,7 @@ func (r *resolver) contradicts(c *mappingContent, image *symtab.Image) bool {
 // knows reports whether the ids of a mapping are those of an image that is there or in the
 // history.
 func (r *resolver) knows(c *mappingContent) bool {
-	return r.byID(c) != nil || c.buildID == "" && r.snapshot.KnowsFunctionID(c.fileID)
+	return r.byID(c) != nil || c.buildID == "" && r.snapshot.HasFunctionID(c.fileID)
 }
 
 // wanted is the builds that packs are wanted of, as [Result] has them.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // instantNames are the names of a stack at an instant of a sample.
@@ -59,7 +59,7 @@ func inhabitant(place uint64, at int64) string { return fmt.Sprintf("p%d_%d", pl
 func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 	const places = 8
 	ttl := time.Second
-	functions := symtab.NewHistory(symtab.Limits{TTL: ttl, MaxEntries: 1 << 16})
+	functions := timeline.NewHistory(timeline.Limits{TTL: ttl, MaxEntries: 1 << 16})
 	var known atomic.Pointer[Known]
 	begin := nowBoot - nowBoot%life
 	move := func(at int64) {
@@ -72,7 +72,7 @@ func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 		}
 		functions.Evict(at)
 		functions.SetCertain(at)
-		known.Store(&Known{Snapshot: fixed(symtab.NewSnapshot(functions.Table())), Clock: realtime.Fixed(bootUnix), Now: at})
+		known.Store(&Known{Snapshot: fixed(timeline.NewSnapshot(functions.Table())), Clock: realtime.Fixed(bootUnix), Now: at})
 	}
 	move(begin)
 	stop := make(chan struct{})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // A kernel without padding before its functions, with entry code and thunks.
@@ -32,40 +34,43 @@ func marks() *symtab.Landmarks {
 	}
 }
 
-func markedCore(t testing.TB, m *symtab.Landmarks) *symtab.Image {
+func markedCore(t testing.TB, m *symtab.Landmarks) *timeline.Image {
 	t.Helper()
-	return testImage(t, symtab.ImageInfo{
-		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: kernelID,
+	return timelinetest.NewImage(t, timelinetest.Text{
+		Name: timeline.KernelName, Origin: timeline.OriginKernel, BuildID: kernelID,
 		Base: text, Start: text, End: text + 0x2000, Landmarks: m,
-	}, func(add func(uint64, string)) {
-		add(0x20, "a")
-		add(0x50, "b")
-		add(0x80, "c")
-		add(0x100, "d")
-		add(0x180, "__pfx_e")
-		add(0x190, "e")
-		add(entryText-text, "entry_page_fault")
-		add(entryText-text+0x40, "entry_interrupt")
-		add(entryTextEnd-text, "behind_entry")
-		add(fredEntry-text, "asm_fred_entrypoint_kernel")
-		add(fredEntry-text+0x40, "behind_fred")
-		for i, name := range []string{"__x86_return_thunk", "between", "srso_safe_ret", "between2", "__x86_indirect_thunk_rax", "behind_thunks"} {
-			add(thunks-text+uint64(i)*0x20, name)
-		}
-		add(handler-text, "handler")
-		add(handler-text+0x100, "last")
-	})
+	}, []timelinetest.Symbol{
+		{Offset: 0x20, Name: "a"},
+		{Offset: 0x50, Name: "b"},
+		{Offset: 0x80, Name: "c"},
+		{Offset: 0x100, Name: "d"},
+		{Offset: 0x180, Name: "__pfx_e"},
+		{Offset: 0x190, Name: "e"},
+		{Offset: entryText - text, Name: "entry_page_fault"},
+		{Offset: entryText - text + 0x40, Name: "entry_interrupt"},
+		{Offset: entryTextEnd - text, Name: "behind_entry"},
+		{Offset: fredEntry - text, Name: "asm_fred_entrypoint_kernel"},
+		{Offset: fredEntry - text + 0x40, Name: "behind_fred"},
+		{Offset: thunks - text, Name: "__x86_return_thunk"},
+		{Offset: thunks - text + 0x20, Name: "between"},
+		{Offset: thunks - text + 0x40, Name: "srso_safe_ret"},
+		{Offset: thunks - text + 0x60, Name: "between2"},
+		{Offset: thunks - text + 0x80, Name: "__x86_indirect_thunk_rax"},
+		{Offset: thunks - text + 0xa0, Name: "behind_thunks"},
+		{Offset: handler - text, Name: "handler"},
+		{Offset: handler - text + 0x100, Name: "last"},
+	}...)
 }
 
-func markedSnapshot(t testing.TB, m *symtab.Landmarks) *symtab.Snapshot {
+func markedSnapshot(t testing.TB, m *symtab.Landmarks) *timeline.Snapshot {
 	t.Helper()
-	module := testImage(t, symtab.ImageInfo{
-		Name: "ext4", Origin: symtab.OriginModule, BuildID: ext4ID, Base: ext4, Start: ext4, End: ext4 + ext4Size,
-	}, func(add func(uint64, string)) {
-		add(0, "ext4_read")
-		add(0x100, "ext4_write")
-	})
-	return symtab.NewSnapshot(symtab.NewTable(markedCore(t, m)), symtab.NewTable(module))
+	module := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "ext4", Origin: timeline.OriginModule, BuildID: ext4ID, Base: ext4, Start: ext4, End: ext4 + ext4Size,
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "ext4_read"},
+		{Offset: 0x100, Name: "ext4_write"},
+	}...)
+	return timeline.NewSnapshot(timeline.NewTable(markedCore(t, m)), timeline.NewTable(module))
 }
 
 // sent returns the frame that a producer sends for an ip: of the eBPF profiler, or as it is,
@@ -100,7 +105,7 @@ var sent = map[string]func(ip uint64) (f Frame, scope string){
 }
 
 // namesOf returns the names of a stack of ips, as a kind of producer sends it.
-func namesOf(t *testing.T, s *symtab.Snapshot, send func(uint64) (Frame, string), ips ...uint64) []string {
+func namesOf(t *testing.T, s *timeline.Snapshot, send func(uint64) (Frame, string), ips ...uint64) []string {
 	t.Helper()
 	var stack []Frame
 	scope := ""
@@ -204,11 +209,11 @@ func TestContract_2_3_JumpTargets(t *testing.T) {
 
 // TestContract_2_3_JumpTargetsOfFunctions: BPF functions and trampolines are jumped to, too.
 func TestContract_2_3_JumpTargetsOfFunctions(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "before", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-10_000*ms)
-	functions.SetCertain(symtab.Forever)
-	s := symtab.NewSnapshot(append(markedSnapshot(t, marks()).Tables(), functions.Table())...)
+	functions.SetCertain(timeline.Forever)
+	s := timeline.NewSnapshot(append(markedSnapshot(t, marks()).Tables(), functions.Table())...)
 	for _, name := range []string{"absolute", "eBPF profiler"} {
 		assert.Equal(t, []string{"srso_safe_ret", "target"}, namesOf(t, s, sent[name], thunks+0x44, slot+0x100), name)
 		assert.Equal(t, []string{"handler", "before"}, namesOf(t, s, sent[name], handler+0x44, slot+0x100), name)
@@ -242,12 +247,12 @@ func TestContract_2_2_LookedUpForm(t *testing.T) {
 // TestContract_2_2_FirstByteOfTheText: the eBPF profiler's address is then below the base and
 // has no relative form.
 func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
-	core := testImage(t, symtab.ImageInfo{
-		Name: symtab.KernelName, BuildID: kernelID, Base: text, Start: text, End: text + 0x1000,
-	}, func(add func(uint64, string)) { add(0, "first") })
+	core := timelinetest.NewImage(t, timelinetest.Text{
+		Name: timeline.KernelName, BuildID: kernelID, Base: text, Start: text, End: text + 0x1000,
+	}, timelinetest.Symbol{Name: "first"})
 	for _, opts := range []Options{{}, {All: true}, {KeepAddresses: true}} {
 		m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: text - 1, Type: "kernel"})
-		got, _ := runWith(t, opts, m.Profiles, symtab.NewSnapshot(symtab.NewTable(core)))
+		got, _ := runWith(t, opts, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
 		want := withName(Frame{Address: text - 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "first")
 		if opts.KeepAddresses {
 			want.Mapping.BuildID = kernelID
@@ -285,7 +290,7 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 			if tt.unknown {
 				want = ""
 				assert.Equal(t, first, got[0].Stack[1])
-				assert.Equal(t, 2, counts[OutcomeUnresolved][symtab.OriginKernel])
+				assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel])
 			}
 			assert.Equal(t, want, nameIn(got[0].Stack[1]))
 		})
@@ -297,7 +302,7 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 		Sample(withName(Frame{Address: 0x10, Type: "kernel"}, "bpf_prog_x"), Frame{Address: ext4 + 0xff, Type: "kernel"})
 	got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
 	assert.Equal(t, [][]string{{"", "ext4_write"}, {"bpf_prog_x", "ext4_read"}}, stackNames(got))
-	none := symtab.NewSnapshot(markedSnapshot(t, marks()).Tables()[1:]...)
+	none := timeline.NewSnapshot(markedSnapshot(t, marks()).Tables()[1:]...)
 	m = rewritetest.NewMessage().Profile(nil, "scope").Sample(before, inside)
 	got, _ = runWith(t, Options{}, m.Profiles, none)
 	assert.Equal(t, "ext4_write", nameIn(got[0].Stack[1]), "without the core kernel, ip-1 and ip are in one function")

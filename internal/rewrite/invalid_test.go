@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // spoiled are all references of a message that the rewrite would read, each made to refer
@@ -150,8 +150,8 @@ func checkUntouched(t *testing.T, m *rewritetest.Message, opts Options, candidat
 	got, counts := rewritten(t, New(opts), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, m.Profiles, got)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	want := one(OutcomeInvalid, symtab.OriginKernel)
-	want[OutcomeInvalid][symtab.OriginKernel] = candidates
+	want := one(OutcomeInvalid, timeline.OriginKernel)
+	want[OutcomeInvalid][timeline.OriginKernel] = candidates
 	assert.Equal(t, want, counts)
 }
 
@@ -179,11 +179,11 @@ func TestWithoutSymbolsNothingChanges(t *testing.T) {
 		Sample(Frame{Address: text + offA + 1, Type: "kernel"}, Frame{Address: offB, Mapping: vmlinux(), Type: "kernel"}, ambiguous).
 		Sample(ambiguous)
 	before := marshal(t, m.Profiles)
-	for name, s := range map[string]func() *symtab.Snapshot{"no source": nil, "nil": fixed(nil), "empty": fixed(symtab.NewSnapshot())} {
+	for name, s := range map[string]func() *timeline.Snapshot{"no source": nil, "nil": fixed(nil), "empty": fixed(timeline.NewSnapshot())} {
 		_, counts := rewritten(t, New(Options{Label: true}), m.Profiles, Known{Snapshot: s})
 		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)), name)
-		assert.Equal(t, 2, counts[OutcomeUnresolved][symtab.OriginKernel], name)
-		assert.Equal(t, 1, counts[OutcomeForeign][symtab.OriginKernel], "a build id that is not known")
+		assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel], name)
+		assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel], "a build id that is not known")
 	}
 }
 
@@ -202,7 +202,7 @@ func TestContract_4_6_NothingToDo(t *testing.T) {
 	m.Profiles.MarkReadOnly() // a write would panic
 	got, counts := rewritten(t, r, m.Profiles, Known{Snapshot: s})
 	assert.Equal(t, m.Profiles, got)
-	assert.Equal(t, 100, counts[OutcomeNamed][symtab.OriginKernel])
+	assert.Equal(t, 100, counts[OutcomeNamed][timeline.OriginKernel])
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, Known{Snapshot: s}) }))
 }

@@ -2,12 +2,15 @@
 
 package rewrite
 
-import "github.com/kernelsym/kernelsym/internal/symtab"
+import (
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
 
 // kernelText says what the code at an address is, where that decides how frames are looked up
 // (contract 2.3, 3.5).
 type kernelText struct {
-	snapshot *symtab.Snapshot
+	snapshot *timeline.Snapshot
 	marks    *symtab.Landmarks // of its core kernel
 	gateway  bool              // it can be of several kernels
 }
@@ -15,8 +18,8 @@ type kernelText struct {
 // landmarks returns those of the kernel that an address in its core is of.
 func (t *kernelText) landmarks(addr uint64) *symtab.Landmarks {
 	if t.gateway {
-		if core := t.snapshot.CoreAt(addr); core != nil && core.Landmarks != nil {
-			return core.Landmarks
+		if core := t.snapshot.CoreAt(addr); core != nil && core.Text.Landmarks != nil {
+			return core.Text.Landmarks
 		}
 	}
 	return t.marks
@@ -46,7 +49,7 @@ func (t *kernelText) decidesNear(addr uint64) bool {
 // lookedAsCaller returns the address in the core kernel that is looked up for a caller: that
 // of the call, or ip where no symbol covers the byte before it but one begins there.
 func (t *kernelText) lookedAsCaller(ip uint64) uint64 {
-	if core := t.snapshot.CoreAt(ip); core != nil && core.Lookup(ip).Start == ip && core.Lookup(ip-1).Image == nil {
+	if core := t.snapshot.CoreAt(ip); core != nil && core.Lookup(ip).Start == ip && !core.Lookup(ip-1).Exists() {
 		return ip
 	}
 	return ip - 1
@@ -71,9 +74,10 @@ func (t *kernelText) beginsSymbol(addr uint64) bool {
 // patchSite returns the image with a function whose patch site a call returns from to ip, throughout
 // an interval (contract 3.5); nil if ip is no such address. Nothing but a trampoline is called from
 // there.
-func (t *kernelText) patchSite(ip uint64, during symtab.Interval) *symtab.Image {
-	symbol := t.snapshot.At(ip-1, during).Symbol
-	if m := symbol.Image; m == nil || m.Origin == symtab.OriginTrampoline || m.Origin == symtab.OriginOOL {
+func (t *kernelText) patchSite(ip uint64, during timeline.Interval) *timeline.Image {
+	hit, _ := t.snapshot.At(ip-1, during)
+	symbol := hit.Symbol
+	if m := hit.Image; m == nil || !symbol.Exists() || m.Origin == timeline.OriginTrampoline || m.Origin == timeline.OriginOOL {
 		return nil // of no function
 	}
 	isSite := false
@@ -86,5 +90,5 @@ func (t *kernelText) patchSite(ip uint64, during symtab.Interval) *symtab.Image 
 	if !isSite {
 		return nil
 	}
-	return symbol.Image
+	return hit.Image
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // packLines finds the lines that packs have for addresses (contract 10.1).
@@ -16,7 +17,7 @@ type packLines struct {
 	inline bool // see Options.Inline
 	wanted wanted
 
-	images map[*symtab.Image]*packedImage // those of the message
+	images map[*timeline.Image]*packedImage // those of the message
 	last   *packedImage
 	memory packMemory
 	found  []pack.Frame // at the address that was looked up last,
@@ -25,7 +26,7 @@ type packLines struct {
 
 // packedImage is an image and the pack of its build.
 type packedImage struct {
-	*symtab.Image
+	*timeline.Image
 	pack   *pack.Pack // nil if there is none
 	number uint32     // of the image in the memory
 }
@@ -44,21 +45,21 @@ func (l *packLines) end() {
 func (l *packLines) bytes() int { return l.memory.bytes() + bytesOf(l.found) + bytesOf(l.lines) }
 
 // of returns an image with its pack, which is wanted from now on.
-func (l *packLines) of(image *symtab.Image) *packedImage {
+func (l *packLines) of(image *timeline.Image) *packedImage {
 	if l.last != nil && l.last.Image == image {
 		return l.last
 	}
 	p := l.images[image]
 	if p == nil {
 		if l.images == nil {
-			l.images = make(map[*symtab.Image]*packedImage)
+			l.images = make(map[*timeline.Image]*packedImage)
 		}
-		p = &packedImage{Image: image, pack: l.packs.ByBuildID(image.BuildID)}
+		p = &packedImage{Image: image, pack: l.packs.ByBuildID(image.BuildID())}
 		if p.pack != nil {
 			p.number = l.memory.number(image)
 		}
 		l.images[image] = p
-		l.wanted.addBuild(image.BuildID)
+		l.wanted.addBuild(image.BuildID())
 	}
 	l.last = p
 	return p
@@ -66,12 +67,12 @@ func (l *packLines) of(image *symtab.Image) *packedImage {
 
 // at returns the chain for an address that a symbol covers: its number, noChain if there is
 // none, and what the pack gave.
-func (l *packLines) at(symbol symtab.Symbol, addr uint64) packAnswer {
-	image := l.of(symbol.Image)
+func (l *packLines) at(of *timeline.Image, symbol symtab.Symbol, addr uint64) packAnswer {
+	image := l.of(of)
 	if image.pack == nil {
 		return packAnswer{noChain, PackNone}
 	}
-	packed := addr - image.Base + uint64(image.pack.Info().Base)
+	packed := addr - image.Base() + uint64(image.pack.Info().Base)
 	if packed > math.MaxUint32 {
 		return packAnswer{noChain, PackNone}
 	}

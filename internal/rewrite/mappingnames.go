@@ -5,7 +5,7 @@ package rewrite
 import (
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // readName finds out what the file name means (contract 1.1b).
@@ -20,8 +20,8 @@ func (mp *mapping) readName() {
 		mp.isKernel, mp.isGuest = true, true
 	case strings.HasPrefix(name, "[kernel"): // of which image, it does not say
 		mp.isKernel = true
-	case base == symtab.KernelName, strings.HasPrefix(base, symtab.KernelName+"-"):
-		mp.isKernel, mp.module = true, symtab.KernelName
+	case base == timeline.KernelName, strings.HasPrefix(base, timeline.KernelName+"-"):
+		mp.isKernel, mp.module = true, timeline.KernelName
 	case name == "[bpf]", strings.HasPrefix(name, "bpf_prog_"):
 		mp.isKernel = true
 	case isModule:
@@ -37,7 +37,7 @@ func (mp *mapping) readName() {
 // known. Code of BPF is none.
 func (mp *mapping) mayBeCore() bool {
 	name := mp.content.fileName
-	return mp.vague || mp.module == symtab.KernelName || mp.module == "" && name != functionFiles[0] && !strings.HasPrefix(name, "bpf_prog_")
+	return mp.vague || mp.module == timeline.KernelName || mp.module == "" && name != functionFiles[0] && !strings.HasPrefix(name, "bpf_prog_")
 }
 
 // baseName returns what stands behind the last slash of a name, all of it if there is

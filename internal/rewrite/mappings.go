@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // mapping is what an entry of the mapping table says about its frames.
@@ -61,9 +61,9 @@ func (t *mappings) at(m *message, index int32) *mapping {
 // the kernel's list of symbols has in brackets.
 var functionFiles = [...]string{"[bpf]", "[__builtin__ftrace]", "[__builtin__kprobes]"}
 
-func functionFile(image *symtab.Image) string {
+func functionFile(image *timeline.Image) string {
 	switch {
-	case image.Origin != symtab.OriginOOL:
+	case image.Origin != timeline.OriginOOL:
 		return functionFiles[0]
 	case strings.HasPrefix(image.Name(), "ftrace"):
 		return functionFiles[1]
@@ -73,7 +73,7 @@ func functionFile(image *symtab.Image) string {
 
 // placing says how a location's address counts, and what else its mapping has to say.
 type placing struct {
-	image    *symtab.Image
+	image    *timeline.Image
 	relative bool // the address counts from the image's base
 	bare     bool // no ids: text that has no relative form
 	has      hasFlags
@@ -98,10 +98,10 @@ func (p placing) content() (c mappingContent) {
 		c.fileID = buildid.SymbolFileID(image.Name())
 	case image.Text == nil:
 		c.fileID = image.LoadedFileID()
-	case image.BuildID != "" && p.relative:
-		c.buildID, c.fileID = image.BuildID, image.FileID
-	case image.BuildID != "":
-		c.buildID, c.fileID = image.BuildID, image.LoadedFileID()
+	case image.BuildID() != "" && p.relative:
+		c.buildID, c.fileID = image.BuildID(), image.Text.FileID
+	case image.BuildID() != "":
+		c.buildID, c.fileID = image.BuildID(), image.LoadedFileID()
 	}
 	if c.fileID != "" { // devfiler refuses attributes without one
 		c.has = p.has

@@ -2,7 +2,7 @@
 
 package rewrite_test
 
-import "github.com/kernelsym/kernelsym/internal/symtab"
+import "github.com/kernelsym/kernelsym/internal/timeline"
 
 // address returns an address of which something is to be said: near the bounds of symbols
 // and images, in what lies between, and where functions are patched.
@@ -49,6 +49,6 @@ func (w *world) moment() int64 {
 }
 
 // instant is a moment with the error of the conversion of times (section 5.3 of the contract).
-func (w *world) instant() symtab.Interval {
-	return symtab.Instant(w.moment()).Widened(ms / 5)
+func (w *world) instant() timeline.Interval {
+	return timeline.Instant(w.moment()).Widened(ms / 5)
 }

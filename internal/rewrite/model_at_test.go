@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // modelGuard is how near the lifetime of another image may come (section 5.4 of the contract).
@@ -15,12 +16,12 @@ const modelGuard = 5 * ms
 type modelHit struct {
 	image  *modelImage
 	symbol *modelSymbol
-	reason symtab.Reason
+	reason timeline.Reason
 	had    bool // an image had the address at about that time
 }
 
 // at answers section 5.4 of the contract by going through the list of what was recorded.
-func (w *world) at(addr uint64, q symtab.Interval) modelHit {
+func (w *world) at(addr uint64, q timeline.Interval) modelHit {
 	if w.core != nil && w.core.contains(addr) {
 		return modelHit{image: w.core, symbol: w.core.symbol(addr)}
 	}
@@ -31,7 +32,7 @@ func (w *world) at(addr uint64, q symtab.Interval) modelHit {
 		}
 	}
 	// A trampoline has an address only if nothing else has it (section 3.5).
-	isTrampoline := func(m *modelImage) bool { return m.Origin == symtab.OriginTrampoline }
+	isTrampoline := func(m *modelImage) bool { return m.Origin == timeline.OriginTrampoline }
 	if slices.ContainsFunc(near, func(m *modelImage) bool { return !isTrampoline(m) }) {
 		near = slices.DeleteFunc(near, isTrampoline)
 	}
@@ -43,14 +44,14 @@ func (w *world) at(addr uint64, q symtab.Interval) modelHit {
 }
 
 // choose returns the one image of several that was there for all of q.
-func (w *world) choose(near []*modelImage, q symtab.Interval) (*modelImage, symtab.Reason) {
+func (w *world) choose(near []*modelImage, q timeline.Interval) (*modelImage, timeline.Reason) {
 	if slices.ContainsFunc(near, func(m *modelImage) bool { return !sameAnswer(m, near[0]) }) {
-		return nil, symtab.ReasonAmbiguous
+		return nil, timeline.ReasonAmbiguous
 	}
-	lives := make([]symtab.Interval, len(near))
+	lives := make([]timeline.Interval, len(near))
 	for i, m := range near {
 		lives[i] = m.life
-		if m.life.To == symtab.Forever && q != symtab.Present {
+		if m.life.To == timeline.Forever && q != timeline.Present {
 			lives[i].To = w.certain[m.source]
 		}
 	}
@@ -58,30 +59,30 @@ func (w *world) choose(near []*modelImage, q symtab.Interval) (*modelImage, symt
 		for i := range lives {
 			for _, other := range lives {
 				if lives[i].From <= other.To && other.From <= lives[i].To {
-					lives[i] = lives[i].Hull(other)
+					lives[i] = lives[i].Union(other)
 				}
 			}
 		}
 	}
 	for i, life := range lives {
 		if life.Holds(q) {
-			return near[i], symtab.ReasonNone
+			return near[i], timeline.ReasonNone
 		}
 	}
 	return nil, w.reason(q)
 }
 
 // reason is why no image had an address throughout q.
-func (w *world) reason(q symtab.Interval) symtab.Reason {
-	if q == symtab.Present {
-		return symtab.ReasonUnresolved
+func (w *world) reason(q timeline.Interval) timeline.Reason {
+	if q == timeline.Present {
+		return timeline.ReasonUnresolved
 	}
 	for source := range numSources {
 		if q.To > w.certain[source] || slices.ContainsFunc(w.blind[source], q.Overlaps) {
-			return symtab.ReasonUnobserved
+			return timeline.ReasonUnobserved
 		}
 	}
-	return symtab.ReasonUnresolved
+	return timeline.ReasonUnresolved
 }
 
 // sameAnswer reports whether two images are one load, or loads of one build at one base: the
@@ -93,7 +94,7 @@ func sameAnswer(a, b *modelImage) bool {
 	case a.Name() != b.Name() || a.start != b.start || a.Origin != b.Origin || a.isText() != b.isText():
 		return false
 	case a.isText():
-		return a.BuildID != "" && a.BuildID == b.BuildID && a.Base == b.Base
+		return a.BuildID() != "" && a.BuildID() == b.BuildID() && a.Base() == b.Base()
 	case a.Program == nil || b.Program == nil:
 		return a.Program == b.Program && a.end == b.end
 	}
@@ -101,9 +102,9 @@ func sameAnswer(a, b *modelImage) bool {
 }
 
 // named returns the load of a module, or the core kernel, that a name stands for in q.
-func (w *world) named(name string, q symtab.Interval) (*modelImage, symtab.Reason) {
-	if name == symtab.KernelName && w.core != nil {
-		return w.core, symtab.ReasonNone
+func (w *world) named(name string, q timeline.Interval) (*modelImage, timeline.Reason) {
+	if name == timeline.KernelName && w.core != nil {
+		return w.core, timeline.ReasonNone
 	}
 	var near []*modelImage
 	for _, m := range w.images {
@@ -128,18 +129,18 @@ func (w *world) texts() (texts []*modelImage) {
 }
 
 // snapshot returns what the sources have published.
-func (w *world) snapshot() *symtab.Snapshot {
-	tables := []*symtab.Table{nil, w.history[sourceModules].Table(), w.history[sourceBPF].Table()}
+func (w *world) snapshot() *timeline.Snapshot {
+	tables := []*timeline.Table{nil, w.history[sourceModules].Table(), w.history[sourceBPF].Table()}
 	if w.core != nil {
-		tables[0] = symtab.NewTable(w.core.Image)
+		tables[0] = timeline.NewTable(w.core.Image)
 	}
-	return symtab.NewSnapshot(tables...)
+	return timeline.NewSnapshot(tables...)
 }
 
 // landmarks returns what is known of the core kernel's text.
 func (w *world) landmarks() *symtab.Landmarks {
 	if w.core != nil {
-		return w.core.Landmarks
+		return w.core.Text.Landmarks
 	}
 	return &symtab.Landmarks{SharedTrampolines: true} // or not: nobody knows
 }

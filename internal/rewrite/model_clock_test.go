@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // wallClock is what the wall clock shows more than the kernel's, before it is set.
@@ -86,10 +86,10 @@ func (c *modelClock) unix(boot int64, late bool) uint64 {
 
 // interval returns the hull of the times at which the wall clock can have shown an interval; of
 // one that it never showed, of all that it would be.
-func (c *modelClock) interval(from, to int64) symtab.Interval {
-	var possible, all []symtab.Interval
+func (c *modelClock) interval(from, to int64) timeline.Interval {
+	var possible, all []timeline.Interval
 	for i, s := range c.steps {
-		at := symtab.Interval{From: from - s.offset, To: to - s.offset + 1}
+		at := timeline.Interval{From: from - s.offset, To: to - s.offset + 1}
 		all = append(all, at)
 		if (i == 0 || at.To > s.before-lag) && (i+1 == len(c.steps) || at.From <= c.steps[i+1].seen+after) {
 			possible = append(possible, at)
@@ -100,7 +100,7 @@ func (c *modelClock) interval(from, to int64) symtab.Interval {
 	}
 	q := possible[0]
 	for _, at := range possible {
-		q = q.Hull(at)
+		q = q.Union(at)
 	}
 	return q.Widened(ms / 5)
 }

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A modelSample is a sample and all that decides what becomes of it.
@@ -56,9 +56,9 @@ func samplesOf(pd pprofile.Profiles) (samples []modelSample) {
 
 // times returns the Q of each timestamp of a sample, or the one of a sample that is not
 // divided (section 5.3).
-func (c *modelCase) times(s *modelSample) []symtab.Interval {
+func (c *modelCase) times(s *modelSample) []timeline.Interval {
 	stamps := s.sample.TimestampsUnixNano().AsRaw()
-	var times []symtab.Interval
+	var times []timeline.Interval
 	for _, stamp := range stamps {
 		times = append(times, c.interval(int64(stamp), int64(stamp)))
 	}
@@ -66,17 +66,17 @@ func (c *modelCase) times(s *modelSample) []symtab.Interval {
 	switch {
 	case len(stamps) == 0:
 		from := int64(s.profile.Time())
-		return []symtab.Interval{c.interval(from, from+int64(s.profile.DurationNano()))}
+		return []timeline.Interval{c.interval(from, from+int64(s.profile.DurationNano()))}
 	case values > 0 && values != len(stamps): // it cannot be divided
-		return []symtab.Interval{c.interval(int64(slices.Min(stamps)), int64(slices.Max(stamps)))}
+		return []timeline.Interval{c.interval(int64(slices.Min(stamps)), int64(slices.Max(stamps)))}
 	}
 	return times
 }
 
 // interval converts times of the wall clock, the last included.
-func (c *modelCase) interval(from, to int64) symtab.Interval {
+func (c *modelCase) interval(from, to int64) timeline.Interval {
 	if c.known.Clock == nil {
-		return symtab.Present
+		return timeline.Present
 	}
 	return c.clock.interval(from, to)
 }

@@ -64,8 +64,8 @@ func (w *world) kept(m *modelImage) rewritetest.Mapping {
 	switch {
 	case !m.isText() && m.Name() != "":
 		mapping.File, mapping.FileID = "[bpf]", buildid.LoadedFileID(m.Name(), m.start)
-	case m.isText() && m.BuildID != "":
-		mapping.BuildID, mapping.FileID = m.BuildID, buildid.LoadedFileID(m.BuildID, m.Base)
+	case m.isText() && m.BuildID() != "":
+		mapping.BuildID, mapping.FileID = m.BuildID(), buildid.LoadedFileID(m.BuildID(), m.Base())
 	}
 	return mapping
 }

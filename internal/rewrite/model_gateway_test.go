@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/packimage"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 var gatewaySeeds = flag.Int("gateway.seeds", 200, "number of random messages that go to a node and a gateway")
@@ -41,7 +41,7 @@ func newFleet(t *testing.T, seed int64) *fleet {
 	}}
 	f.images = f.kernel()
 	packs := []*pack.Pack{}
-	var packed []*symtab.Image
+	var packed []*timeline.Image
 	for _, images := range [][]*modelImage{f.kernel(), f.images, f.kernel()} {
 		for _, m := range images {
 			packs = append(packs, newPack(r, m).Pack)
@@ -50,23 +50,23 @@ func newFleet(t *testing.T, seed int64) *fleet {
 			packed = append(packed, image)
 		}
 	}
-	var mods []*symtab.Image
+	var mods []*timeline.Image
 	for _, m := range f.images[1:] {
-		mods = append(mods, m.Lived(symtab.Always))
+		mods = append(mods, m.WithLifetime(timeline.Always))
 	}
-	snapshot := symtab.NewSnapshot(symtab.NewTable(f.images[0].Image), symtab.NewTable(mods...))
-	f.node = rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }, Packs: pack.NewSet(packs)}
-	gateway := symtab.NewPackSnapshot(packed...)
-	f.gateway = rewrite.Known{Snapshot: func() *symtab.Snapshot { return gateway }, Packs: f.node.Packs}
+	snapshot := timeline.NewSnapshot(timeline.NewTable(f.images[0].Image), timeline.NewTable(mods...))
+	f.node = rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot }, Packs: pack.NewSet(packs)}
+	gateway := timeline.NewPackSnapshot(packed...)
+	f.gateway = rewrite.Known{Snapshot: func() *timeline.Snapshot { return gateway }, Packs: f.node.Packs}
 	var some []*pack.Pack
-	var someImages []*symtab.Image
+	var someImages []*timeline.Image
 	for i := range packs {
 		if r.Intn(2) == 0 {
 			some, someImages = append(some, packs[i]), append(someImages, packed[i])
 		}
 	}
-	partial := symtab.NewPackSnapshot(someImages...)
-	f.partial = rewrite.Known{Snapshot: func() *symtab.Snapshot { return partial }, Packs: pack.NewSet(some)}
+	partial := timeline.NewPackSnapshot(someImages...)
+	f.partial = rewrite.Known{Snapshot: func() *timeline.Snapshot { return partial }, Packs: pack.NewSet(some)}
 	return f
 }
 
@@ -92,16 +92,17 @@ func (f *fleet) stack() (addrs []uint64) {
 		m := f.images[f.r.Intn(len(f.images))]
 		s := m.symbols[f.r.Intn(len(m.symbols))]
 		core := f.images[0]
+		marks := core.Text.Landmarks
 		switch f.r.Intn(6) {
 		case 0:
-			in(core, core.Entry.Start, core.Entry.End)
+			in(core, marks.Entry.Start, marks.Entry.End)
 			in(m, s.start, s.start)
 		case 1:
-			thunk := core.Thunks[f.r.Intn(len(core.Thunks))]
+			thunk := marks.Thunks[f.r.Intn(len(marks.Thunks))]
 			in(core, thunk.Start, thunk.End)
 			in(m, s.start, s.start)
 		case 2:
-			in(core, core.Fred.Start, core.Fred.End)
+			in(core, marks.Fred.Start, marks.Fred.End)
 		}
 		in(m, s.start, s.end)
 	}
@@ -122,7 +123,7 @@ func (f *fleet) frame(addr uint64, profiler, relative bool, lines []rewritetest.
 		if m.contains(addr) {
 			frame.Address -= m.base()
 			frame.Mapping = &rewritetest.Mapping{
-				File: m.Name(), BuildID: m.BuildID, FileID: buildid.FileID(m.BuildID), Limit: 1 << 30,
+				File: m.Name(), BuildID: m.BuildID(), FileID: buildid.FileID(m.BuildID()), Limit: 1 << 30,
 			}
 			if profiler {
 				frame.Mapping.Limit = 0

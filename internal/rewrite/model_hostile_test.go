@@ -18,13 +18,14 @@ func TestModelKernel(t *testing.T) {
 		for range 50 {
 			addr, q := w.address(), w.instant()
 			if w.r.Intn(4) == 0 {
-				q = q.Hull(w.instant())
+				q = q.Union(w.instant())
 			}
-			hit, want := s.At(addr, q), w.at(addr, q)
+			hit, _ := s.At(addr, q)
+			want := w.at(addr, q)
 			isSame := hit.Reason == want.reason && (hit.Image == nil) == (want.image == nil)
 			if isSame && hit.Image != nil {
 				isSame = hit.Image.Name() == want.image.Name() && hit.Image.Start == want.image.start &&
-					hit.Image.End == want.image.end && (hit.Symbol.Image == nil) == (want.symbol == nil)
+					hit.Image.End == want.image.end && (!hit.Symbol.Exists()) == (want.symbol == nil)
 			}
 			if isSame && want.symbol != nil {
 				n, got := hit.Symbol.Name(), hit.Symbol

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A modelSymbol is a symbol of kernel code, with its extent by section 3.2 of the contract.
@@ -20,11 +21,11 @@ type modelSymbol struct {
 // A modelImage is what the model knows of an image that was recorded. It uses nothing that
 // symtab works out.
 type modelImage struct {
-	*symtab.Image
+	*timeline.Image
 	source     int    // index of its history
 	start, end uint64 // a trampoline's end is cut when another image begins inside
 	gap        symtab.Range
-	life       symtab.Interval
+	life       timeline.Interval
 	symbols    []modelSymbol // in the order of their addresses
 	lines      []modelLine   // of a BPF function
 }
@@ -56,7 +57,7 @@ func (m *modelImage) isText() bool { return m.Text != nil }
 // base is what offsets into the image count from.
 func (m *modelImage) base() uint64 {
 	if m.isText() {
-		return m.Base
+		return m.Base()
 	}
 	return m.start
 }
@@ -165,14 +166,13 @@ func newCore(r *rand.Rand) *modelImage {
 	w.bound('T', "_sinittext")
 	w.random(r, "init", 3)
 	w.bound('T', "_einittext")
-	return w.image(symtab.ImageInfo{
-		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: hexID(r), Base: base, Start: base, End: w.at,
-		Gap: gap, Landmarks: marks, Lifetime: symtab.Always,
+	return w.image(timeline.OriginKernel, timeline.KernelName, symtab.TextInfo{
+		BuildID: hexID(r), Base: base, Start: base, End: w.at, Gap: gap, Landmarks: marks,
 	})
 }
 
 // image ends what was written.
-func (w *textWriter) image(info symtab.ImageInfo) *modelImage {
+func (w *textWriter) image(origin timeline.Origin, name string, info symtab.TextInfo) *modelImage {
 	info.FileID = buildid.FileID(info.BuildID)
 	w.at = info.End
 	w.end()
@@ -181,7 +181,8 @@ func (w *textWriter) image(info symtab.ImageInfo) *modelImage {
 		panic(err)
 	}
 	return &modelImage{
-		Image: built, start: info.Start, end: info.End, gap: info.Gap, life: info.Lifetime, symbols: w.symbols,
+		Image: timeline.NewImage(origin, name, built, timeline.Always), start: info.Start, end: info.End, gap: info.Gap,
+		life: timeline.Always, symbols: w.symbols,
 	}
 }
 
@@ -211,18 +212,16 @@ func (b build) load(start uint64) *modelImage {
 	if r.Intn(3) == 0 {
 		end = start + slotSize // it meets what is loaded behind it
 	}
-	info := symtab.ImageInfo{
-		Name: b.name, Origin: symtab.OriginModule, BuildID: b.id, Base: start + b.below, Start: start, End: end,
-	}
+	info := symtab.TextInfo{BuildID: b.id, Base: start + b.below, Start: start, End: end}
 	if b.baseless {
 		info.BuildID, info.Base = "", 0
 	}
-	return w.image(info)
+	return w.image(timeline.OriginModule, b.name, info)
 }
 
 // newFunction returns code that has one name, or none.
-func newFunction(origin symtab.Origin, name string, start uint64, size uint32) *modelImage {
-	m := &modelImage{Image: symtab.NewFunction(origin, name, start, size, 0), start: start, end: start + uint64(size)}
+func newFunction(origin timeline.Origin, name string, start uint64, size uint32) *modelImage {
+	m := &modelImage{Image: timeline.NewFunction(origin, name, start, size, 0), start: start, end: start + uint64(size)}
 	if name != "" {
 		m.symbols = []modelSymbol{{start: start, end: m.end, name: name, system: name}}
 	}
@@ -231,7 +230,7 @@ func newFunction(origin symtab.Origin, name string, start uint64, size uint32) *
 
 // describe makes the function part of a program, sometimes with lines.
 func (m *modelImage) describe(r *rand.Rand, id uint32) {
-	p := &symtab.Program{ID: id, Type: []string{"", "xdp", "tracing"}[r.Intn(3)], Tag: fmt.Sprintf("%016x", r.Uint64())}
+	p := &timeline.Program{ID: id, Type: []string{"", "xdp", "tracing"}[r.Intn(3)], Tag: fmt.Sprintf("%016x", r.Uint64())}
 	var b symtab.LinesBuilder
 	if r.Intn(2) == 0 {
 		for offset := uint32(0); offset < uint32(m.end-m.start); offset += uint32(16 + r.Intn(64)) {
@@ -240,5 +239,5 @@ func (m *modelImage) describe(r *rand.Rand, id uint32) {
 			m.lines = append(m.lines, l)
 		}
 	}
-	m.Image = m.Of(p, b.Build())
+	m.Image = m.WithProgram(p, b.Build())
 }

@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // slot returns where a module can be; the last slots are for trampolines.
@@ -25,18 +25,18 @@ func (w *world) loadSomething(source int, at int64) {
 	var m *modelImage
 	switch r.Intn(10) {
 	case 0: // eBPF loaded without CAP_BPF
-		m = newFunction(symtab.OriginBPF, "", start, 0x40)
+		m = newFunction(timeline.OriginBPF, "", start, 0x40)
 	case 1:
-		m = newFunction(symtab.OriginOOL, "kprobe_insn_page", start, slotSize)
+		m = newFunction(timeline.OriginOOL, "kprobe_insn_page", start, slotSize)
 	case 2, 3:
 		start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + []uint64{0, 0x200, 0x800}[r.Intn(3)]
-		m = newFunction(symtab.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", r.Intn(4)), start, slotSize)
+		m = newFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", r.Intn(4)), start, slotSize)
 	default:
 		if r.Intn(3) == 0 { // beside and inside the trampolines
 			start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + uint64(r.Intn(16))<<8
 		}
 		name := fmt.Sprintf("bpf_prog_%016x_f%d", r.Intn(3), r.Intn(3))
-		m = newFunction(symtab.OriginBPF, name, start, []uint32{0x40, 0x80, 0x100}[r.Intn(3)])
+		m = newFunction(timeline.OriginBPF, name, start, []uint32{0x40, 0x80, 0x100}[r.Intn(3)])
 		if r.Intn(4) != 0 {
 			m.describe(r, w.id())
 		}
@@ -45,7 +45,7 @@ func (w *world) loadSomething(source int, at int64) {
 }
 
 // endsAtNext reports whether the image may have been announced longer than it is.
-func (m *modelImage) endsAtNext() bool { return m.isText() || m.Origin == symtab.OriginTrampoline }
+func (m *modelImage) endsAtNext() bool { return m.isText() || m.Origin == timeline.OriginTrampoline }
 
 func (m *modelImage) overlaps(start, end uint64) bool { return m.start < end && start < m.end }
 
@@ -54,7 +54,7 @@ func (m *modelImage) overlaps(start, end uint64) bool { return m.start < end && 
 func (w *world) load(source int, m *modelImage, from int64) {
 	m.source = source
 	for _, other := range slices.Clone(w.images) { // which unload changes
-		inPlace := other.life.To == symtab.Forever && other.overlaps(m.start, m.end)
+		inPlace := other.life.To == timeline.Forever && other.overlaps(m.start, m.end)
 		if !inPlace || other.source != source && w.r.Intn(10) == 0 {
 			continue
 		}
@@ -83,14 +83,14 @@ func (w *world) load(source int, m *modelImage, from int64) {
 			w.gone[source] = append(w.gone[source], other)
 		}
 	}
-	w.history[source].Load(m.Lived(symtab.Since(from)))
+	w.history[source].Load(m.WithLifetime(timeline.Since(from)))
 	for _, other := range w.gone[source] {
 		if other.overlaps(m.start, m.end) {
 			from = max(from, other.life.To) // two cannot be at one address
 		}
 	}
 	m.trim(m.end)
-	m.life = symtab.Since(from)
+	m.life = timeline.Since(from)
 	w.images = append(w.images, m)
 	w.forget(source, math.MinInt64)
 }

@@ -5,7 +5,7 @@ package rewrite_test
 import (
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // lookUp looks a frame up, as an exact frame or as a caller (sections 2.2 and 2.3).
@@ -43,7 +43,7 @@ func (a *asker) lookUp(u, before *use, first bool) {
 	}
 	a.find(u)
 	if a.core == nil && u.addr != u.ip && u.hit.symbol != nil && u.hit.symbol != a.hitAt(u, u.ip).symbol {
-		u.hit = modelHit{reason: symtab.ReasonUnresolved} // it may have been interrupted there
+		u.hit = modelHit{reason: timeline.ReasonUnresolved} // it may have been interrupted there
 	}
 }
 
@@ -94,13 +94,13 @@ func (a *asker) hitAt(u *use, addr uint64) modelHit {
 	case u.of.contains(addr):
 		return modelHit{image: u.of, symbol: u.of.symbol(addr)}
 	}
-	return modelHit{reason: symtab.ReasonUnresolved, had: u.of.Origin == symtab.OriginModule} // perhaps
+	return modelHit{reason: timeline.ReasonUnresolved, had: u.of.Origin == timeline.OriginModule} // perhaps
 }
 
 // isUncovered reports whether it is certain that no symbol covers an address.
 func (a *asker) isUncovered(u *use, addr uint64) bool {
 	hit := a.hitAt(u, addr)
-	return hit.symbol == nil && (hit.image != nil || hit.reason == symtab.ReasonUnresolved && !hit.had)
+	return hit.symbol == nil && (hit.image != nil || hit.reason == timeline.ReasonUnresolved && !hit.had)
 }
 
 func (a *asker) startsAt(u *use, addr uint64) bool {
@@ -117,10 +117,10 @@ func (a *asker) doubt(u, after *use) {
 	switch {
 	case m == nil:
 	case !m.isText() && m.Name() == "":
-		u.hit = modelHit{reason: symtab.ReasonUnresolved}
-	case m.Origin == symtab.OriginTrampoline && a.landmarks().SharedTrampolines:
+		u.hit = modelHit{reason: timeline.ReasonUnresolved}
+	case m.Origin == timeline.OriginTrampoline && a.landmarks().SharedTrampolines:
 		if u.other != nil || !a.patched(after) || u.exact && a.partial {
-			u.hit = modelHit{reason: symtab.ReasonUnresolved}
+			u.hit = modelHit{reason: timeline.ReasonUnresolved}
 			return
 		}
 		u.unsure = after.hit.image != a.core // it may not be certain for the whole message
@@ -129,7 +129,7 @@ func (a *asker) doubt(u, after *use) {
 
 // patched reports whether a frame is where a function of this kernel calls its trampoline.
 func (a *asker) patched(u *use) bool {
-	if a.core == nil || !u.hasAddress() || u.foreign || u.hit.symbol == nil || u.form == formAbsolute && u.frame.Mapping != nil && !isOf(u.frame.Mapping, u.hit.image) || u.hit.image.Origin == symtab.OriginTrampoline || u.hit.image.Origin == symtab.OriginOOL {
+	if a.core == nil || !u.hasAddress() || u.foreign || u.hit.symbol == nil || u.form == formAbsolute && u.frame.Mapping != nil && !isOf(u.frame.Mapping, u.hit.image) || u.hit.image.Origin == timeline.OriginTrampoline || u.hit.image.Origin == timeline.OriginOOL {
 		return false
 	}
 	behind := u.ip - u.hit.symbol.start

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // profilerScope is that of the OTel eBPF profiler.
@@ -107,7 +107,7 @@ func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 		}
 		return f
 	}
-	marks := w.core.Landmarks
+	marks := w.core.Text.Landmarks
 	switch r.Intn(4) {
 	case 0:
 		entry := marks.Entry.Start + uint64(r.Int63n(int64(marks.Entry.End-marks.Entry.Start)))
@@ -123,7 +123,7 @@ func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 		}
 	case 3:
 		for _, m := range w.images {
-			if m.Origin == symtab.OriginTrampoline {
+			if m.Origin == timeline.OriginTrampoline {
 				patched := w.symbolStart() + []uint64{5, 9, 8, 12, 4}[r.Intn(5)]
 				return append(stack, at(m.start+uint64(r.Intn(0x300))), at(patched), pick())
 			}
@@ -182,7 +182,7 @@ func (w *world) absolute(addr uint64) rewritetest.Frame {
 func (w *world) relative() rewritetest.Frame {
 	r, m := w.r, w.image()
 	if m == nil {
-		return rewritetest.Frame{Address: 0x1000, Mapping: &rewritetest.Mapping{File: symtab.KernelName}}
+		return rewritetest.Frame{Address: 0x1000, Mapping: &rewritetest.Mapping{File: timeline.KernelName}}
 	}
 	f := rewritetest.Frame{Address: w.address() - m.base()}
 	if len(m.symbols) > 0 {
@@ -211,11 +211,11 @@ func (w *world) mappingOf(m *modelImage) rewritetest.Mapping {
 	}
 	switch n := w.r.Intn(5); {
 	case n < 2:
-		mapping.BuildID, mapping.FileID = m.BuildID, m.FileID
+		mapping.BuildID, mapping.FileID = m.BuildID(), m.Text.FileID
 	case n == 2:
-		mapping.BuildID = m.BuildID
+		mapping.BuildID = m.BuildID()
 	case n == 3:
-		mapping.FileID = m.FileID
+		mapping.FileID = m.Text.FileID
 	}
 	return mapping
 }

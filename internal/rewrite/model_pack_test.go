@@ -42,9 +42,9 @@ func newPack(r *rand.Rand, m *modelImage) *modelPack {
 		return pack.Range{Start: low(s.Start), End: low(s.End)}
 	}
 	info := pack.Info{
-		BuildID: m.BuildID, Name: m.Name(), Base: low(m.Base), Extent: pack.Range{End: low(m.end)}, Gap: span(m.gap),
+		BuildID: m.BuildID(), Name: m.Name(), Base: low(m.Base()), Extent: pack.Range{End: low(m.end)}, Gap: span(m.gap),
 	}
-	if marks := m.Landmarks; marks != nil {
+	if marks := m.Text.Landmarks; marks != nil {
 		info.Arch, info.Marks = marks.Arch, pack.Marks{Entry: span(marks.Entry), Fred: span(marks.Fred)}
 		for _, t := range marks.Thunks {
 			info.Marks.Thunks = append(info.Marks.Thunks, span(t))
@@ -112,10 +112,10 @@ func (p *modelPack) chain(r *rand.Rand, w *pack.Writer, at uint32, s *modelSymbo
 // packLines returns the lines that a pack has for an address in a symbol, nil if it has none
 // or the pack says that the function is another (section 10.1).
 func (a *asker) packLines(m *modelImage, s *modelSymbol, addr uint64) []rewritetest.Line {
-	if !a.opts.DebugInfo || !m.isText() || a.packs[m.BuildID] == nil {
+	if !a.opts.DebugInfo || !m.isText() || a.packs[m.BuildID()] == nil {
 		return nil
 	}
-	p := a.packs[m.BuildID]
+	p := a.packs[m.BuildID()]
 	var lines []rewritetest.Line
 	for _, row := range p.rows {
 		if uint64(row.start) <= addr-m.start {
@@ -162,11 +162,11 @@ func (w *world) newPacks() *pack.Set {
 	w.packs = make(map[string]*modelPack)
 	var all []*pack.Pack
 	for _, m := range append([]*modelImage{w.core}, w.images...) {
-		if m == nil || !m.isText() || m.BuildID == "" || w.packs[m.BuildID] != nil || w.r.Intn(4) == 0 {
+		if m == nil || !m.isText() || m.BuildID() == "" || w.packs[m.BuildID()] != nil || w.r.Intn(4) == 0 {
 			continue
 		}
 		p := newPack(w.r, m)
-		w.packs[m.BuildID] = p
+		w.packs[m.BuildID()] = p
 		all = append(all, p.Pack)
 	}
 	return pack.NewSet(all)

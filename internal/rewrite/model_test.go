@@ -14,7 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 var (
@@ -66,7 +66,7 @@ func newModelCase(seed int64) *modelCase {
 		c.known.Packs = w.newPacks()
 	}
 	snapshot := w.snapshot()
-	c.known.Snapshot, c.known.Now = func() *symtab.Snapshot { return snapshot }, w.now
+	c.known.Snapshot, c.known.Now = func() *timeline.Snapshot { return snapshot }, w.now
 	c.clock = w.newClock()
 	if w.r.Intn(10) != 0 {
 		c.known.Clock = c.clock.clock
@@ -220,10 +220,10 @@ func (c *modelCase) checkMalformed() {
 		c.failf("%s beyond its table: the message was changed", what)
 	}
 	only := rewrite.OutcomeInvalid
-	if counts[only] == [symtab.NumOrigins]int{} {
+	if counts[only] == [timeline.NumOrigins]int{} {
 		only = rewrite.OutcomeNamed // no candidate: nothing of it is read
 	}
-	counts[only] = [symtab.NumOrigins]int{}
+	counts[only] = [timeline.NumOrigins]int{}
 	if counts != (rewrite.Counts{}) {
 		c.failf("%s beyond its table: %v", what, counts)
 	}

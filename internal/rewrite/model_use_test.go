@@ -9,7 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // An asker answers one stack at one time (sections 1 to 5 of the contract).
@@ -17,7 +17,7 @@ type asker struct {
 	*world
 	opts     rewrite.Options
 	profiler bool // the scope is that of the OTel eBPF profiler
-	q        symtab.Interval
+	q        timeline.Interval
 }
 
 // The forms of an address (section 2).
@@ -33,11 +33,11 @@ type use struct {
 	candidate bool
 	foreign   bool
 	form      int
-	noForm    symtab.Reason // why its address has none
-	lookedUp  bool          // in looked-up form
-	of        *modelImage   // that a relative address counts from
-	ip, addr  uint64        // the address that is looked up is addr
-	exact     bool          // it was there, not in a call
+	noForm    timeline.Reason // why its address has none
+	lookedUp  bool            // in looked-up form
+	of        *modelImage     // that a relative address counts from
+	ip, addr  uint64          // the address that is looked up is addr
+	exact     bool            // it was there, not in a call
 	hit       modelHit
 	unsure    bool // of a trampoline: the patch site that its caller is at is none of the core kernel
 	other     *use // nil, or the same as an exact frame: whether it is one or a caller is not known
@@ -60,7 +60,7 @@ func (a *asker) mayBeEntry(u *use) bool {
 		return false
 	}
 	path := strings.Contains(m.File, "/") && !strings.Contains(m.File, ".ko")
-	return m.File == "" || path || strings.HasPrefix(m.File, "[kernel") || moduleName(m.File) == symtab.KernelName
+	return m.File == "" || path || strings.HasPrefix(m.File, "[kernel") || moduleName(m.File) == timeline.KernelName
 }
 
 // uses returns what the frames of a stack mean.
@@ -125,8 +125,8 @@ func (a *asker) isCandidate(f rewritetest.Frame) bool {
 func (a *asker) knows(m *rewritetest.Mapping) bool {
 	build, file := m.BuildID == "", m.FileID == ""
 	for _, text := range a.texts() {
-		build = build || text.BuildID == m.BuildID
-		file = file || text.BuildID != "" && isFileOf(m.FileID, text)
+		build = build || text.BuildID() == m.BuildID
+		file = file || text.BuildID() != "" && isFileOf(m.FileID, text)
 	}
 	for _, im := range a.images {
 		file = file || !im.isText() && im.Name() != "" && isFileOf(m.FileID, im)
@@ -137,14 +137,14 @@ func (a *asker) knows(m *rewritetest.Mapping) bool {
 // isFileOf reports whether a file ID is one of an image's (sections 4.2 and 4.3).
 func isFileOf(id string, m *modelImage) bool {
 	if m.isText() {
-		return m.BuildID != "" && (id == buildid.FileID(m.BuildID) || id == buildid.LoadedFileID(m.BuildID, m.Base))
+		return m.BuildID() != "" && (id == buildid.FileID(m.BuildID()) || id == buildid.LoadedFileID(m.BuildID(), m.Base()))
 	}
 	return id == buildid.SymbolFileID(m.Name()) || id == buildid.LoadedFileID(m.Name(), m.start)
 }
 
 // isOf reports whether the ids of a mapping are an image's.
 func isOf(m *rewritetest.Mapping, im *modelImage) bool {
-	build := m.BuildID == "" || im.isText() && m.BuildID == im.BuildID
+	build := m.BuildID == "" || im.isText() && m.BuildID == im.BuildID()
 	return build && (m.FileID == "" || isFileOf(m.FileID, im))
 }
 
@@ -174,7 +174,7 @@ func (a *asker) setForm(u *use) {
 func moduleName(file string) string {
 	file = file[strings.LastIndexByte(file, '/')+1:]
 	if file == "vmlinux" || strings.HasPrefix(file, "vmlinux-") {
-		return symtab.KernelName
+		return timeline.KernelName
 	}
 	file, _, _ = strings.Cut(file, ".ko")
 	if name, ok := strings.CutPrefix(file, "["); ok {

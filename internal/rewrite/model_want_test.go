@@ -8,7 +8,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A want is what has to come out for a frame: one of several mappings, and the rest as in
@@ -30,9 +30,9 @@ func (w want) orUnchanged(f rewritetest.Frame, why string) want {
 }
 
 // outcomes are the names of reasons. An image without a symbol at an address is one.
-var outcomes = map[symtab.Reason]string{
-	symtab.ReasonNone: "unresolved", symtab.ReasonUnresolved: "unresolved",
-	symtab.ReasonAmbiguous: "ambiguous", symtab.ReasonUnobserved: "unobserved",
+var outcomes = map[timeline.Reason]string{
+	timeline.ReasonNone: "unresolved", timeline.ReasonUnresolved: "unresolved",
+	timeline.ReasonAmbiguous: "ambiguous", timeline.ReasonUnobserved: "unobserved",
 }
 
 // wants answers a stack.
@@ -121,7 +121,7 @@ func hasFalse(attributes map[string]any) bool {
 // unsure answers a frame of a trampoline for which its caller is no evidence.
 func (a *asker) unsure(u *use, named bool) want {
 	without := *u
-	without.hit = modelHit{reason: symtab.ReasonUnresolved}
+	without.hit = modelHit{reason: timeline.ReasonUnresolved}
 	return a.selected(&without, named)
 }
 
@@ -144,7 +144,7 @@ func (a *asker) selected(u *use, named bool) want {
 	}
 	placed := w
 	if hasForm := a.place(&placed, u); !hasForm {
-		w.why = outcomes[symtab.ReasonUnresolved]
+		w.why = outcomes[timeline.ReasonUnresolved]
 		return w
 	}
 	w = placed
@@ -228,8 +228,8 @@ func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 	ours := rewritetest.Mapping{File: m.Name()}
 	if !m.isText() {
 		ours.File, ours.FileID = "[bpf]", buildid.SymbolFileID(m.Name())
-	} else if m.BuildID != "" {
-		ours.BuildID, ours.FileID = m.BuildID, buildid.FileID(m.BuildID)
+	} else if m.BuildID() != "" {
+		ours.BuildID, ours.FileID = m.BuildID(), buildid.FileID(m.BuildID())
 	}
 	switch {
 	case relative:
@@ -239,8 +239,8 @@ func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 		ours.Start, ours.Limit = m.start, m.end
 		if !m.isText() {
 			ours.FileID = buildid.LoadedFileID(m.Name(), m.start)
-		} else if m.BuildID != "" {
-			ours.FileID = buildid.LoadedFileID(m.BuildID, m.Base)
+		} else if m.BuildID() != "" {
+			ours.FileID = buildid.LoadedFileID(m.BuildID(), m.Base())
 		}
 	}
 	return ours

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
@@ -34,10 +34,10 @@ type world struct {
 	partial bool        // BPF programs could not be listed
 	images  []*modelImage
 	builds  []build
-	history [numSources]*symtab.History
-	limits  symtab.Limits
+	history [numSources]*timeline.History
+	limits  timeline.Limits
 	gone    [numSources][]*modelImage // in the order in which they were unloaded
-	blind   [numSources][]symtab.Interval
+	blind   [numSources][]timeline.Interval
 	certain [numSources]int64
 	now     int64
 	first   int64   // when the sources began
@@ -53,7 +53,7 @@ func newWorld(seed int64) *world {
 	if r.Intn(20) != 0 {
 		w.core = newCore(r)
 	}
-	w.limits = symtab.Limits{TTL: time.Duration(1+r.Intn(60)) * time.Second, MaxEntries: 1 + r.Intn(40)}
+	w.limits = timeline.Limits{TTL: time.Duration(1+r.Intn(60)) * time.Second, MaxEntries: 1 + r.Intn(40)}
 	for i := range 3 {
 		b := build{name: fmt.Sprintf("mod%d", i), id: hexID(r), seed: r.Int63()}
 		if r.Intn(3) == 0 {
@@ -69,8 +69,8 @@ func newWorld(seed int64) *world {
 	w.builds = append(w.builds, build{name: "mod0", id: hexID(r), seed: r.Int63()})
 	w.first = w.now
 	for source := range numSources {
-		w.history[source] = symtab.NewHistory(w.limits)
-		w.recordBlind(source, symtab.Interval{From: math.MinInt64, To: w.first})
+		w.history[source] = timeline.NewHistory(w.limits)
+		w.recordBlind(source, timeline.Interval{From: math.MinInt64, To: w.first})
 		for range r.Intn(5) {
 			w.loadSomething(source, w.first)
 		}
@@ -125,15 +125,15 @@ func (w *world) setCertain(source int, until int64) {
 	w.history[source].SetCertain(until)
 }
 
-func (w *world) recordBlind(source int, i symtab.Interval) {
+func (w *world) recordBlind(source int, i timeline.Interval) {
 	w.blind[source] = append(w.blind[source], i)
-	w.history[source].Blind(i)
+	w.history[source].AddBlind(i)
 }
 
 // lost is a blind interval. What is not there after it was there until its beginning, what is
 // new then is there from its end (section 5.2 of the contract).
 func (w *world) lost(source int) {
-	i := symtab.Interval{From: w.now, To: w.now + int64(1+w.r.Intn(250))*ms}
+	i := timeline.Interval{From: w.now, To: w.now + int64(1+w.r.Intn(250))*ms}
 	w.setCertain(source, i.From)
 	w.times = append(w.times, i.From, i.To)
 	for range w.r.Intn(3) {
@@ -150,7 +150,7 @@ func (w *world) lost(source int) {
 // live returns the images of a source that were not unloaded.
 func (w *world) live(source int) (live []*modelImage) {
 	for _, m := range w.images {
-		if m.source == source && m.life.To == symtab.Forever {
+		if m.source == source && m.life.To == timeline.Forever {
 			live = append(live, m)
 		}
 	}
@@ -186,9 +186,9 @@ func (w *world) reload(source int, at int64) {
 		if w.r.Intn(3) == 0 {
 			start = w.slot()
 		}
-		i := slices.IndexFunc(w.builds, func(b build) bool { return b.name == m.Name() && b.id == m.BuildID })
+		i := slices.IndexFunc(w.builds, func(b build) bool { return b.name == m.Name() && b.id == m.BuildID() })
 		gap := int64(w.r.Intn(8)) * ms
-		if m.BuildID == "" {
+		if m.BuildID() == "" {
 			gap += ms // nothing says that these two are the same
 		}
 		w.load(source, w.builds[i].load(start), at+gap)
@@ -201,10 +201,10 @@ func (w *world) reload(source int, at int64) {
 // describe says more of a function that is there.
 func (w *world) describe() {
 	for _, m := range w.live(sourceBPF) {
-		if m.Origin == symtab.OriginBPF && m.Program == nil && m.Name() != "" {
+		if m.Origin == timeline.OriginBPF && m.Program == nil && m.Name() != "" {
 			m.describe(w.r, w.id())
 			was := w.history[sourceBPF].At(m.start)
-			w.history[sourceBPF].Replace(was, m.Lived(was.Lifetime))
+			w.history[sourceBPF].Replace(was, m.WithLifetime(was.Lifetime))
 			return
 		}
 	}
@@ -234,7 +234,7 @@ func (w *world) forget(source int, oldest int64) {
 		return 0
 	})
 	for len(gone) > w.limits.MaxEntries || len(gone) > 0 && gone[0].life.To < oldest {
-		w.blind[source] = append(w.blind[source], symtab.Interval{From: math.MinInt64, To: gone[0].life.To})
+		w.blind[source] = append(w.blind[source], timeline.Interval{From: math.MinInt64, To: gone[0].life.To})
 		i := slices.Index(w.images, gone[0])
 		w.images = slices.Delete(w.images, i, i+1)
 		gone = gone[1:]

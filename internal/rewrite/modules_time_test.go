@@ -11,21 +11,22 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // TestModulesThatTookEachOthersPlace: frames of modules are those of the module that
 // was there, with its build, also where it has no symbol.
 func TestModulesThatTookEachOthersPlace(t *testing.T) {
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	load := func(name, buildID string, base uint64, from int64) {
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: name, Origin: symtab.OriginModule, BuildID: buildID, Base: base, Start: slot, End: slot + 0x100,
-			Lifetime: symtab.Since(from),
-		}, func(add func(uint64, string)) {
-			add(0x20, name+"_read")
-			add(0x80, name+"_write")
-		}))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: name, Origin: timeline.OriginModule, BuildID: buildID, Base: base, Start: slot, End: slot + 0x100,
+			Lifetime: timeline.Since(from),
+		}, []timelinetest.Symbol{
+			{Offset: 0x20, Name: name + "_read"},
+			{Offset: 0x80, Name: name + "_write"},
+		}...))
 	}
 	load("first", "aa01", slot, nowBoot-9_000*ms)
 	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
@@ -71,18 +72,18 @@ func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
 		Sample(Frame{Address: 8, Mapping: &Mapping{File: "/x/again.ko"}}) // either
 	got, counts := rewriteTimed(t, withHistory, m, known)
 	assert.Equal(t, [][]string{{"old"}, {"new"}, {"old"}, {""}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // twoLoads has a module that was loaded, unloaded, and loaded with other code.
-func twoLoads(t *testing.T, oldID, newID string) *symtab.History {
+func twoLoads(t *testing.T, oldID, newID string) *timeline.History {
 	t.Helper()
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	load := func(id, symbol string, base uint64, from int64) {
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: "again", Origin: symtab.OriginModule, BuildID: id, Base: base, Start: base, End: base + 0x100,
-			Lifetime: symtab.Since(from),
-		}, func(add func(uint64, string)) { add(0, symbol) }))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: "again", Origin: timeline.OriginModule, BuildID: id, Base: base, Start: base, End: base + 0x100,
+			Lifetime: timeline.Since(from),
+		}, timelinetest.Symbol{Name: symbol}))
 	}
 	load(oldID, "old", slot, nowBoot-9_000*ms)
 	modules.Unload(modules.At(slot), nowBoot-6_000*ms)
@@ -122,7 +123,7 @@ func TestContract_2_1_NameOfTwoLoads(t *testing.T) {
 			profileOf(m, 0).SetDurationNano(uint64(6_000 * ms))
 			got, counts := rewriteTimed(t, withHistory, m, knownAt(t, twoLoads(t, id, newID)))
 			assert.Equal(t, [][]string{{""}}, stackNames(got))
-			assert.Equal(t, one(OutcomeAmbiguous, symtab.OriginKernel), counts)
+			assert.Equal(t, one(OutcomeAmbiguous, timeline.OriginKernel), counts)
 		}
 	}
 }

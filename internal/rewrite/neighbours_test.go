@@ -10,22 +10,23 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // TestContract_3_2_BehindTheLastSymbol: the last symbol of the core kernel or of a module
 // ends where its image does, whatever is looked up before, and in whatever order.
 func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 	const module = text + textSize // right behind the core, to 0x400, with a function behind
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_"+progTag, module+0x400, 0x40, nowBoot-10_000*ms)
 	gone := loadAt(functions, "bpf_prog_"+subTag, module+0x440, 0x40, nowBoot-10_000*ms)
 	functions.Unload(gone, nowBoot-5_000*ms)
-	modules := symtab.NewTable(testImage(t, symtab.ImageInfo{
-		Name: "m", Origin: symtab.OriginModule, BuildID: ext4ID, Base: module, Start: module, End: module + 0x400,
-	}, func(add func(uint64, string)) { add(0, "m_only") }))
+	modules := timeline.NewTable(timelinetest.NewImage(t, timelinetest.Text{
+		Name: "m", Origin: timeline.OriginModule, BuildID: ext4ID, Base: module, Start: module, End: module + 0x400,
+	}, timelinetest.Symbol{Name: "m_only"}))
 	known := knownAt(t, functions)
-	known.Snapshot = fixed(symtab.NewSnapshot(testSnapshot(t).Tables()[0], modules, functions.Table()))
+	known.Snapshot = fixed(timeline.NewSnapshot(testSnapshot(t).Tables()[0], modules, functions.Table()))
 	want := map[uint64]string{
 		text + textSize - 1: "last", module: "m_only", module + 0x3ff: "m_only",
 		module + 0x400: "bpf_prog_" + progTag, module + 0x43f: "bpf_prog_" + progTag, module + 0x440: "", module + 0x480: "",
@@ -52,7 +53,7 @@ func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 // TestContract_5_4_ImagesThatOverlap: where two sources say that they have an address,
 // nobody knows which.
 func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_"+progTag, ext4+0x400, 0x40, nowBoot-10_000*ms)
 	m := rewritetest.NewMessage().Profile(nil, "").
 		Sample(Frame{Address: ext4 + 0x3ff}, Frame{Address: ext4 + 0x408}, Frame{Address: ext4 + 0x448})
@@ -60,14 +61,14 @@ func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"ext4_write", "", "ext4_write"}}, stackNames(got))
 	assert.Equal(t, Frame{Address: ext4 + 0x408, Type: "kernel"}, got[0].Stack[1])
-	assert.Equal(t, 1, counts[OutcomeAmbiguous][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeAmbiguous][timeline.OriginKernel])
 }
 
 // TestManyGoneFunctions: what was unloaded behind the end of a module costs the frames in
 // it nothing, and those where it was no more than an answer for each time they were used.
 func TestManyGoneFunctions(t *testing.T) {
 	const gone, frames = 4000, 5000
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	for i := range int64(gone) {
 		f := loadAt(functions, "bpf_prog_"+progTag, ext4+ext4Size, 0x1000, firstOwner+i*40*ms)
 		functions.Unload(f, firstOwner+i*40*ms+20*ms)
@@ -141,9 +142,9 @@ func TestManyFramesOfManyOwners(t *testing.T) {
 // TestContract_2_3_FirstByteBehindBlindTime: whether the byte before a function was of
 // nobody, so that a caller can have been interrupted there, is not known in blind time.
 func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
-	functions.Blind(symtab.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
+	functions.AddBlind(timeline.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
 	m := rewritetest.NewMessage().Profile(nil, "")
 	for _, at := range []int64{nowBoot - 8_000*ms, nowBoot - 5_000*ms, nowBoot - 2_000*ms} {
 		m.Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
@@ -151,14 +152,14 @@ func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 	}
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"", "target"}, {"", ""}, {"", "target"}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeUnobserved][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeUnobserved][timeline.OriginKernel])
 }
 
 // TestContract_2_3_FirstByteBehindCodeThatWent: the same where code was before the function for a part
 // of the time, or went at about that time: the frame may be a caller in it.
 func TestContract_2_3_FirstByteBehindCodeThatWent(t *testing.T) {
 	const went = nowBoot - 5_000*ms
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	before := loadAt(functions, "before", slot, 0x100, nowBoot-20_000*ms)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
 	functions.Unload(before, went)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // perfMapping is a mapping of the core kernel that says that it has no line numbers.
@@ -107,7 +107,7 @@ func TestContract_1_4_InvalidAtGateway(t *testing.T) {
 	m.Profiles.Dictionary().StackTable().AppendEmpty().LocationIndices().Append(99)
 	result := New(opts).Rewrite(m.Profiles, gatewayKnown(t, ext4Pack(t)))
 	var want Counts
-	want[OutcomeInvalid][symtab.OriginKernel] = 2
+	want[OutcomeInvalid][timeline.OriginKernel] = 2
 	assert.Equal(t, want, result.Counts)
 }
 

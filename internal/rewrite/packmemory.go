@@ -7,7 +7,7 @@ import (
 	"weak"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // packMemory is what packs said of addresses. It is kept from one message to the next, which
@@ -15,7 +15,7 @@ import (
 // nor images alive.
 type packMemory struct {
 	of     weak.Pointer[pack.Set]
-	images map[weak.Pointer[symtab.Image]]uint32 // their numbers
+	images map[weak.Pointer[timeline.Image]]uint32 // their numbers
 
 	answers   []rememberedAnswer
 	byAddress index
@@ -62,12 +62,12 @@ func (m *packMemory) bytes() int {
 }
 
 // number returns the number of an image.
-func (m *packMemory) number(image *symtab.Image) uint32 {
+func (m *packMemory) number(image *timeline.Image) uint32 {
 	key := weak.Make(image)
 	number, ok := m.images[key]
 	if !ok {
 		if m.images == nil {
-			m.images = make(map[weak.Pointer[symtab.Image]]uint32)
+			m.images = make(map[weak.Pointer[timeline.Image]]uint32)
 		}
 		number = uint32(len(m.images))
 		m.images[key] = number

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // readPack returns the pack that a writer made.
@@ -29,10 +29,9 @@ func readPack(t testing.TB, w *pack.Writer) *pack.Pack {
 }
 
 // withSymbols adds the symbols of an image, and returns the pack.
-func withSymbols(t testing.TB, w *pack.Writer, m *symtab.Image) *pack.Pack {
+func withSymbols(t testing.TB, w *pack.Writer, m *timeline.Image) *pack.Pack {
 	t.Helper()
-	for i := range m.Len() {
-		s := m.Symbol(i)
+	for s := range m.Symbols() {
 		w.Symbol(pack.Symbol{
 			Range: pack.Range{Start: uint32(s.Start - m.Start), End: uint32(s.End - m.Start)},
 			Name:  s.Name().System, Folded: s.Name().Folded,
@@ -250,7 +249,7 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 			in := Frame{Address: text + offLast + 1, Mapping: tt.mapping, Lines: []Line{tt.in}}
 			got, result := linesAt(t, withPacks, in, known)
 			assert.Equal(t, Frame{Address: in.Address, Mapping: tt.moved, Lines: []Line{tt.want}}, got, "nothing else changes")
-			assert.Equal(t, one(OutcomeNamed, symtab.OriginKernel), result.Counts)
+			assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), result.Counts)
 			assert.Equal(t, []string{kernelID}, append(result.BuildIDs, kernelID)[:1])
 
 			all := withPacks

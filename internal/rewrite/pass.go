@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // pass is the work on one message. Its memory is used again for the next.
@@ -71,7 +72,7 @@ func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
 	switch {
 	case !valid:
 		p.counts = Counts{}
-		p.counts[OutcomeInvalid][symtab.OriginKernel] = len(p.frames)
+		p.counts[OutcomeInvalid][timeline.OriginKernel] = len(p.frames)
 		return pd
 	case !used:
 		p.times.clockOff = 0 // its times do not matter
@@ -154,7 +155,7 @@ func (p *pass) settle(f *frame) (a answer, settled bool) {
 	q := p.question(f)
 	for uses := f.uses; uses != 0; uses &= uses - 1 {
 		q.how = use(bits.TrailingZeros32(uint32(uses)))
-		during := symtab.Always
+		during := timeline.Always
 		if !p.r.isTimeless(q) {
 			during = p.times.whole()
 		}
@@ -176,23 +177,23 @@ func (r *resolver) isTimeless(q question) bool {
 
 // resolveCore is what resolve does for nearly all frames: those of lookedInCore. It takes
 // them in the order of their addresses.
-func (p *pass) resolveCore(core *symtab.Image) {
+func (p *pass) resolveCore(core *timeline.Image) {
 	var last symtab.Symbol
 	var function int32 // that has its name, 0 while none needed it
-	packed := p.opts.DebugInfo && core != nil && core.BuildID != ""
+	packed := p.opts.DebugInfo && core != nil && core.BuildID() != ""
 	p.order.sorted(func(offset uint32, i int) {
 		looked := core.Start + uint64(offset)
 		if looked-last.Start >= last.End-last.Start {
 			symbol := core.Lookup(looked)
-			if symbol.Image == nil {
+			if !symbol.Exists() {
 				p.resolveFrame(i)
 				return
 			}
 			last, function = symbol, 0
 		}
-		p.counts[OutcomeResolved][symtab.OriginKernel]++
+		p.counts[OutcomeResolved][timeline.OriginKernel]++
 		if packed {
-			found := p.r.lines.at(last, looked)
+			found := p.r.lines.at(core, last, looked)
 			p.w.gave[found.result]++
 			if found.chain != noChain {
 				p.functions[i] = ^p.w.keepChain(found.chain)
@@ -208,9 +209,9 @@ func (p *pass) resolveCore(core *symtab.Image) {
 
 // lookedInCore returns the address in the core kernel that is looked up for a frame that
 // came absolute, without a name and has one use. It reports false for others.
-func (p *pass) lookedInCore(f *frame, core *symtab.Image) (looked uint64, ok bool) {
+func (p *pass) lookedInCore(f *frame, core *timeline.Image) (looked uint64, ok bool) {
 	// What is looked up or written can be below the address that was sent.
-	if core == nil || f.named || f.form != formAbsolute || f.addr <= core.Base || p.m.attributes.used[attrIsFolded] {
+	if core == nil || f.named || f.form != formAbsolute || f.addr <= core.Base() || p.m.attributes.used[attrIsFolded] {
 		return 0, false
 	}
 	if f.mapping != 0 || !p.m.maps.hasNone {

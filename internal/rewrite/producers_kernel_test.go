@@ -8,6 +8,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // The kernel that the fixtures in testdata/producers were sampled in. Its core and the module
@@ -27,60 +29,60 @@ var bootIdle = []string{
 	"start_kernel", "x86_64_start_reservations", "x86_64_start_kernel", "secondary_startup_64_no_verify",
 }
 
-func producersCore(t testing.TB) *symtab.Image {
+func producersCore(t testing.TB) *timeline.Image {
 	t.Helper()
-	return testImage(t, symtab.ImageInfo{
-		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: kernelID,
+	return timelinetest.NewImage(t, timelinetest.Text{
+		Name: timeline.KernelName, Origin: timeline.OriginKernel, BuildID: kernelID,
 		Base: text, Start: text, End: initText + 0x1000, Gap: symtab.Range{Start: text + 0x2000, End: initText},
 		Landmarks: &symtab.Landmarks{Arch: "amd64", Entry: symtab.Range{Start: text + 0x1000, End: text + 0x1100}},
-	}, func(add func(uint64, string)) {
-		add(0, "_text")
-		add(0x40, "secondary_startup_64_no_verify")
-		add(0x80, "vfs_read")
-		add(0x100, "ksys_read")
-		add(0x180, "__do_sys_read")
-		add(0x180, "__x64_sys_read")
-		add(0x200, "do_syscall_64")
-		add(0x280, "do_exit") // it ends in a call that never returns
-		add(0x300, "do_group_exit")
-		add(0x380, "hrtimer_interrupt")
-		add(0x400, "default_idle_call")
-		add(0x440, "do_idle")
-		add(0x480, "cpu_startup_entry")
-		add(0x4c0, "rest_init")
-		add(0x500, "pv_native_safe_halt")
-		add(0x540, "other")
-		add(0x1000, "asm_sysvec_apic_timer_interrupt")
-		add(0x1080, "entry_SYSCALL_64_after_hwframe")
-		add(0x1100, "behind_entry")
-		add(initText-text, "_sinittext")
-		add(initText-text+0x100, "start_kernel")
-		add(initText-text+0x400, "x86_64_start_reservations")
-		add(initText-text+0x440, "x86_64_start_kernel")
-		add(initText-text+0x500, "last_init")
-	})
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "_text"},
+		{Offset: 0x40, Name: "secondary_startup_64_no_verify"},
+		{Offset: 0x80, Name: "vfs_read"},
+		{Offset: 0x100, Name: "ksys_read"},
+		{Offset: 0x180, Name: "__do_sys_read"},
+		{Offset: 0x180, Name: "__x64_sys_read"},
+		{Offset: 0x200, Name: "do_syscall_64"},
+		{Offset: 0x280, Name: "do_exit"}, // it ends in a call that never returns
+		{Offset: 0x300, Name: "do_group_exit"},
+		{Offset: 0x380, Name: "hrtimer_interrupt"},
+		{Offset: 0x400, Name: "default_idle_call"},
+		{Offset: 0x440, Name: "do_idle"},
+		{Offset: 0x480, Name: "cpu_startup_entry"},
+		{Offset: 0x4c0, Name: "rest_init"},
+		{Offset: 0x500, Name: "pv_native_safe_halt"},
+		{Offset: 0x540, Name: "other"},
+		{Offset: 0x1000, Name: "asm_sysvec_apic_timer_interrupt"},
+		{Offset: 0x1080, Name: "entry_SYSCALL_64_after_hwframe"},
+		{Offset: 0x1100, Name: "behind_entry"},
+		{Offset: initText - text, Name: "_sinittext"},
+		{Offset: initText - text + 0x100, Name: "start_kernel"},
+		{Offset: initText - text + 0x400, Name: "x86_64_start_reservations"},
+		{Offset: initText - text + 0x440, Name: "x86_64_start_kernel"},
+		{Offset: initText - text + 0x500, Name: "last_init"},
+	}...)
 }
 
-func producersSnapshot(t testing.TB) *symtab.Snapshot {
+func producersSnapshot(t testing.TB) *timeline.Snapshot {
 	t.Helper()
-	ext4Module := testImage(t, symtab.ImageInfo{
-		Name: "ext4", Origin: symtab.OriginModule, BuildID: ext4ID, Base: ext4, Start: ext4, End: ext4 + ext4Size,
-	}, func(add func(uint64, string)) {
-		add(0, "ext4_file_read_iter")
-		add(0x100, "ext4_buffered_write_iter")
-	})
-	xfsModule := testImage(t, symtab.ImageInfo{
-		Name: "xfs", Origin: symtab.OriginModule, BuildID: xfsID, Base: xfs, Start: xfs, End: xfs + 0x800,
-	}, func(add func(uint64, string)) { add(0, "xfs_file_read_iter") })
-	noBuild := testImage(t, symtab.ImageInfo{
-		Name: "odd_module", Origin: symtab.OriginModule, Base: odd, Start: odd, End: odd + oddSize,
-	}, func(add func(uint64, string)) { add(0, "odd") })
-	functions := symtab.NewHistory(remember)
-	functions.SetCertain(symtab.Forever)
-	functions.Load(symtab.NewFunction(symtab.OriginBPF, "bpf_prog_"+onReadTag+"_on_read", onRead, 0x100, math.MinInt64).
-		Of(&symtab.Program{ID: 7, Type: "kprobe", Tag: onReadTag}, nil))
-	return symtab.NewSnapshot(
-		symtab.NewTable(producersCore(t)), symtab.NewTable(ext4Module, xfsModule, noBuild), functions.Table())
+	ext4Module := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "ext4", Origin: timeline.OriginModule, BuildID: ext4ID, Base: ext4, Start: ext4, End: ext4 + ext4Size,
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "ext4_file_read_iter"},
+		{Offset: 0x100, Name: "ext4_buffered_write_iter"},
+	}...)
+	xfsModule := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "xfs", Origin: timeline.OriginModule, BuildID: xfsID, Base: xfs, Start: xfs, End: xfs + 0x800,
+	}, timelinetest.Symbol{Name: "xfs_file_read_iter"})
+	noBuild := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "odd_module", Origin: timeline.OriginModule, Base: odd, Start: odd, End: odd + oddSize,
+	}, timelinetest.Symbol{Name: "odd"})
+	functions := timeline.NewHistory(remember)
+	functions.SetCertain(timeline.Forever)
+	functions.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_"+onReadTag+"_on_read", onRead, 0x100, math.MinInt64).
+		WithProgram(&timeline.Program{ID: 7, Type: "kprobe", Tag: onReadTag}, nil))
+	return timeline.NewSnapshot(
+		timeline.NewTable(producersCore(t)), timeline.NewTable(ext4Module, xfsModule, noBuild), functions.Table())
 }
 
 // producerIPs are the stacks of the fixtures, as instruction pointers: leaf first, the names they

@@ -2,12 +2,12 @@
 
 package rewrite
 
-import "github.com/kernelsym/kernelsym/internal/symtab"
+import "github.com/kernelsym/kernelsym/internal/timeline"
 
 // resolver answers what an address was, for a use and a time, from a snapshot.
 type resolver struct {
-	given  func() *symtab.Snapshot // see Known
-	loaded bool                    // the snapshot was asked for
+	given  func() *timeline.Snapshot // see Known
+	loaded bool                      // the snapshot was asked for
 	kernelText
 	opts  *Options
 	lines packLines
@@ -54,9 +54,9 @@ type written struct {
 	// others, the number of the chain that their pack has.
 	line int32
 
-	image   *symtab.Image // answerOwned, answerNamed
-	address uint64        // the location's
-	looked  uint64        // an address in the symbol, or the one that was looked up
+	image   *timeline.Image // answerOwned, answerNamed
+	address uint64          // the location's
+	looked  uint64          // an address in the symbol, or the one that was looked up
 }
 
 // answerKind says what is written.
@@ -76,18 +76,18 @@ func nothing(kind answerKind, outcome Outcome) answer {
 }
 
 // origin returns the kind of code, OriginKernel if it is not known.
-func (a *answer) origin() symtab.Origin {
+func (a *answer) origin() timeline.Origin {
 	if a.image == nil {
-		return symtab.OriginKernel
+		return timeline.OriginKernel
 	}
 	return a.image.Origin
 }
 
 var outcomeOf = [...]Outcome{
-	symtab.ReasonNone:       OutcomeUnresolved,
-	symtab.ReasonAmbiguous:  OutcomeAmbiguous,
-	symtab.ReasonUnobserved: OutcomeUnobserved,
-	symtab.ReasonUnresolved: OutcomeUnresolved,
+	timeline.ReasonNone:       OutcomeUnresolved,
+	timeline.ReasonAmbiguous:  OutcomeAmbiguous,
+	timeline.ReasonUnobserved: OutcomeUnobserved,
+	timeline.ReasonUnresolved: OutcomeUnresolved,
 }
 
 // question is what is asked about a frame.
@@ -99,32 +99,32 @@ type question struct {
 
 // answer answers a question for an interval. span is an interval that holds that one; for
 // all intervals in it, the answer is the same. It is empty if there is none.
-func (r *resolver) answer(q question, during symtab.Interval) (a answer, span symtab.Interval) {
+func (r *resolver) answer(q question, during timeline.Interval) (a answer, span timeline.Interval) {
 	c := &q.mapping.content
 	switch {
 	case q.how >= useUnknown:
 		return r.eitherWay(q, during)
 	case q.how == useForeign || q.mapping.isGuest:
-		return nothing(answerUntouched, OutcomeForeign), symtab.Always
+		return nothing(answerUntouched, OutcomeForeign), timeline.Always
 	case q.form == formNone && c.hasID() && !r.knows(c):
-		return nothing(answerUntouched, OutcomeForeign), symtab.Always
+		return nothing(answerUntouched, OutcomeForeign), timeline.Always
 	case q.form == formNone:
-		return nothing(answerTyped, OutcomeUnresolved), symtab.Always
+		return nothing(answerTyped, OutcomeUnresolved), timeline.Always
 	}
-	l := look{resolver: r, during: during, span: symtab.Always}
+	l := look{resolver: r, during: during, span: timeline.Always}
 	ip := q.addr
 	switch q.form {
 	case formImage:
 		l.image = q.image
 	case formNamed:
-		image, reason := r.snapshot.Named(q.mapping.module, during)
+		image, reason := r.snapshot.Module(q.mapping.module, during)
 		if image == nil {
-			return nothing(answerTyped, outcomeOf[reason]), symtab.Interval{}
+			return nothing(answerTyped, outcomeOf[reason]), timeline.Interval{}
 		}
-		if l.span = during; !inKernelHalf(image.Base + q.sent) {
+		if l.span = during; !inKernelHalf(image.Base() + q.sent) {
 			return nothing(answerTyped, OutcomeUnresolved), during
 		}
-		l.image, ip = image, image.Base+q.sent
+		l.image, ip = image, image.Base()+q.sent
 	}
 	hit, looked := l.find(q, ip)
 	if q.form == formAbsolute && r.contradicts(c, hit.Image) {
@@ -135,7 +135,7 @@ func (r *resolver) answer(q question, during symtab.Interval) (a answer, span sy
 
 // eitherWay answers a question about a frame of which it is not known whether it is exact or a
 // caller: with what is written for both, if that is the same.
-func (r *resolver) eitherWay(q question, during symtab.Interval) (a answer, span symtab.Interval) {
+func (r *resolver) eitherWay(q question, during timeline.Interval) (a answer, span timeline.Interval) {
 	exact, caller := q, q
 	exact.how, caller.how = useExact, 0
 	if q.how == useUnknownEBPF {
@@ -158,7 +158,7 @@ func (r *resolver) eitherWay(q question, during symtab.Interval) (a answer, span
 }
 
 // write returns the answer that is what was found.
-func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answer) {
+func (r *resolver) write(q question, hit *timeline.Hit, ip, looked uint64) (a answer) {
 	a.outcome, a.image, a.line = outcomeOf[hit.Reason], hit.Image, -1
 	if a.image == nil {
 		a.kind = answerUnknown
@@ -172,16 +172,16 @@ func (r *resolver) write(q question, hit *symtab.Hit, ip, looked uint64) (a answ
 	if a.bare && q.form != formAbsolute { // its absolute address is that of one load only
 		return nothing(answerTyped, OutcomeUnresolved)
 	}
-	if hit.Symbol.Image != nil {
+	if hit.Symbol.Exists() {
 		a.kind, a.outcome, a.looked = answerNamed, OutcomeResolved, hit.Symbol.Start
 		switch {
 		case a.image.Text == nil:
 			a.line = int32(a.image.Lines.Find(uint32(looked - hit.Symbol.Start)))
-		case r.opts.DebugInfo && a.image.BuildID != "":
-			found := r.lines.at(hit.Symbol, looked)
+		case r.opts.DebugInfo && a.image.BuildID() != "":
+			found := r.lines.at(hit.Image, hit.Symbol, looked)
 			a.line, a.pack = found.chain, found.result
 		}
-	} else if !r.opts.Label || a.image.OffsetBase() == 0 {
+	} else if !r.opts.Label || a.image.Base() == 0 {
 		a.looked = 0
 	}
 	return a
@@ -198,7 +198,7 @@ func (r *resolver) place(a *answer, q question, ip, looked uint64) {
 	if isEBPF {
 		written = ip
 	}
-	switch base := a.image.OffsetBase(); {
+	switch base := a.image.Base(); {
 	case base != 0 && written >= base:
 		a.address, a.isRel = written-base, true
 	default: // there is no relative form
@@ -209,49 +209,53 @@ func (r *resolver) place(a *answer, q question, ip, looked uint64) {
 // look is one question's look-ups.
 type look struct {
 	*resolver
-	image  *symtab.Image // nil for an absolute address
-	during symtab.Interval
-	span   symtab.Interval // the answer is the same for all intervals in it
+	image  *timeline.Image // nil for an absolute address
+	during timeline.Interval
+	span   timeline.Interval // the answer is the same for all intervals in it
 }
 
-// at looks an address up.
-func (l *look) at(addr uint64) symtab.Hit {
+// at looks an address up, and reports whether the same holds for every part of the interval.
+func (l *look) at(addr uint64) (hit timeline.Hit, whole bool) {
 	if l.image != nil {
 		if !l.image.Contains(addr) { // but for the core kernel, another image can be there
-			return symtab.Hit{Reason: symtab.ReasonUnresolved, Whole: l.image.Origin == symtab.OriginKernel}
+			return timeline.Hit{Reason: timeline.ReasonUnresolved}, l.image.Origin == timeline.OriginKernel
 		}
-		return symtab.Hit{Image: l.image, Symbol: l.image.Lookup(addr), Whole: true}
+		return timeline.Hit{Image: l.image, Symbol: l.image.Lookup(addr)}, true
 	}
-	hit, span := l.snapshot.Around(addr, l.during)
-	l.span.From, l.span.To = max(l.span.From, span.From), min(l.span.To, span.To)
-	return hit
+	hit, span := l.snapshot.At(addr, l.during)
+	l.span = l.span.And(span)
+	return hit, span.Holds(l.during)
 }
 
 // find looks up what the address of a frame means, by its use (contract 2.2, 2.3), and
 // returns the address that it found it at. ip is as it was sent.
-func (l *look) find(q question, ip uint64) (hit symtab.Hit, looked uint64) {
+func (l *look) find(q question, ip uint64) (hit timeline.Hit, looked uint64) {
 	switch {
 	case q.how&useEBPF != 0:
 		ip++
 	case q.lookedUp:
-		return l.certain(l.at(ip), q.how), ip
+		own, _ := l.at(ip)
+		return l.certain(own, q.how), ip
 	}
 	if q.how&useExact != 0 {
-		return l.certain(l.at(ip), q.how), ip
+		own, _ := l.at(ip)
+		return l.certain(own, q.how), ip
 	}
 	if q.how&useAfterThunk != 0 {
-		if own := l.at(ip); own.Symbol.Image != nil && own.Symbol.Start == ip {
+		if own, _ := l.at(ip); own.Symbol.Exists() && own.Symbol.Start == ip {
 			return l.certain(own, q.how), ip
 		}
 	}
-	before := l.at(ip - 1)
-	if before.Symbol.Image == nil && before.Whole && before.Reason != symtab.ReasonUnobserved {
+	before, whole := l.at(ip - 1)
+	if !before.Symbol.Exists() && whole && before.Reason != timeline.ReasonUnobserved {
 		// No code was there at any time. It may have been interrupted at the first byte of a function.
-		if own := l.at(ip); own.Symbol.Image != nil && own.Symbol.Start == ip {
+		if own, _ := l.at(ip); own.Symbol.Exists() && own.Symbol.Start == ip {
 			return l.certain(own, q.how), ip
 		}
-	} else if l.isInterruptionUnknown() && before.Symbol.Image != nil && l.at(ip).Symbol != before.Symbol {
-		return symtab.Hit{Reason: symtab.ReasonUnresolved}, ip - 1
+	} else if l.isInterruptionUnknown() && before.Symbol.Exists() {
+		if own, _ := l.at(ip); own.Image != before.Image || own.Symbol != before.Symbol {
+			return timeline.Hit{Reason: timeline.ReasonUnresolved}, ip - 1
+		}
 	}
 	return l.certain(before, q.how), ip - 1
 }
@@ -264,13 +268,13 @@ func (r *resolver) isInterruptionUnknown() bool { return r.snapshot.Core() == ni
 // trampolines that share their page need evidence, which is none where a program that is not
 // known may have been called and not have its own stack frame yet, and code without a name
 // owns its addresses and no more (contract 3.5).
-func (l *look) certain(hit symtab.Hit, how use) symtab.Hit {
+func (l *look) certain(hit timeline.Hit, how use) timeline.Hit {
 	switch image := hit.Image; {
 	case image == nil || image.Text != nil:
 		return hit
 	case image.Name() == "",
-		image.IsLong() && l.marks.SharedTrampolines && (how&useAtPatch == 0 || how&useExact != 0 && l.snapshot.IsPartial()):
-		return symtab.Hit{Reason: symtab.ReasonUnresolved}
+		image.Yields() && l.marks.SharedTrampolines && (how&useAtPatch == 0 || how&useExact != 0 && l.snapshot.IsPartial()):
+		return timeline.Hit{Reason: timeline.ReasonUnresolved}
 	}
 	return hit
 }

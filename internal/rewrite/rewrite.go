@@ -41,7 +41,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/realtime"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Options say how frames are rewritten. The zero value is the default.
@@ -96,7 +96,7 @@ func (o Outcome) String() string {
 
 // Counts is how many frames had which outcome, by the origin of their code. The
 // origin of a frame whose code is not known is OriginKernel.
-type Counts [NumOutcomes][symtab.NumOrigins]int
+type Counts [NumOutcomes][timeline.NumOrigins]int
 
 // PackResult is what a pack gave for a frame.
 type PackResult uint8
@@ -136,7 +136,7 @@ type Result struct {
 type Known struct {
 	// Snapshot returns what the sources know. It is called once for a message with
 	// kernel frames, and not for others.
-	Snapshot func() *symtab.Snapshot
+	Snapshot func() *timeline.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is
 	// nil, all samples are taken to be of now.

@@ -14,6 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,63 +51,48 @@ const (
 
 var rustName = "_RNvNtC4core3fmt5write"
 
-func testImage(t testing.TB, info symtab.ImageInfo, add func(add func(offset uint64, name string))) *symtab.Image {
+func testSnapshot(t testing.TB) *timeline.Snapshot {
 	t.Helper()
-	var s symtab.Sorter
-	add(func(offset uint64, name string) { s.Add(info.Start+offset, 't', []byte(name)) })
-	if info.BuildID != "" {
-		info.FileID = buildid.FileID(info.BuildID)
-	}
-	if info.Lifetime == (symtab.Interval{}) {
-		info.Lifetime = symtab.Always
-	}
-	m, err := s.Build(info)
-	require.NoError(t, err)
-	return m
-}
-
-func testSnapshot(t testing.TB) *symtab.Snapshot {
-	t.Helper()
-	core := testImage(t, symtab.ImageInfo{
-		Name: symtab.KernelName, Origin: symtab.OriginKernel, BuildID: kernelID,
+	core := timelinetest.NewImage(t, timelinetest.Text{
+		Name: timeline.KernelName, Origin: timeline.OriginKernel, BuildID: kernelID,
 		Base: text, Start: text, End: text + textSize, Landmarks: new(symtab.Landmarks),
-	}, func(add func(uint64, string)) {
-		add(0, "_text")
-		add(offA, "a")
-		add(0x40, "__pfx_b")
-		add(offB, "b")
-		add(offC, "c")
-		add(0x100, "__entry_text_end")
-		add(0x200, "d")
-		add(offRust, rustName)
-		add(offE, "e")
-		add(offE, "e_alias")
-		add(offLast, "last")
-	})
-	module := testImage(t, symtab.ImageInfo{
-		Name: "ext4", Origin: symtab.OriginModule, BuildID: ext4ID,
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "_text"},
+		{Offset: offA, Name: "a"},
+		{Offset: 0x40, Name: "__pfx_b"},
+		{Offset: offB, Name: "b"},
+		{Offset: offC, Name: "c"},
+		{Offset: 0x100, Name: "__entry_text_end"},
+		{Offset: 0x200, Name: "d"},
+		{Offset: offRust, Name: rustName},
+		{Offset: offE, Name: "e"},
+		{Offset: offE, Name: "e_alias"},
+		{Offset: offLast, Name: "last"},
+	}...)
+	module := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "ext4", Origin: timeline.OriginModule, BuildID: ext4ID,
 		Base: ext4, Start: ext4, End: ext4 + ext4Size,
-	}, func(add func(uint64, string)) {
-		add(0, "ext4_read")
-		add(0x100, "ext4_write")
-	})
-	noBuild := testImage(t, symtab.ImageInfo{
-		Name: "odd_module", Origin: symtab.OriginModule,
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "ext4_read"},
+		{Offset: 0x100, Name: "ext4_write"},
+	}...)
+	noBuild := timelinetest.NewImage(t, timelinetest.Text{
+		Name: "odd_module", Origin: timeline.OriginModule,
 		Base: odd, Start: oddLow, End: odd + oddSize,
-	}, func(add func(uint64, string)) {
-		add(0, "odd_cold")
-		add(0x100, "__pfx_odd")
-		add(odd-oddLow, "odd")
-	})
-	return symtab.NewSnapshot(
-		symtab.NewTable(core),
-		symtab.NewTable(module, noBuild),
+	}, []timelinetest.Symbol{
+		{Offset: 0, Name: "odd_cold"},
+		{Offset: 0x100, Name: "__pfx_odd"},
+		{Offset: odd - oddLow, Name: "odd"},
+	}...)
+	return timeline.NewSnapshot(
+		timeline.NewTable(core),
+		timeline.NewTable(module, noBuild),
 	)
 }
 
 // fixed returns what is known, whoever asks.
-func fixed(s *symtab.Snapshot) func() *symtab.Snapshot {
-	return func() *symtab.Snapshot { return s }
+func fixed(s *timeline.Snapshot) func() *timeline.Snapshot {
+	return func() *timeline.Snapshot { return s }
 }
 
 // Mappings as they are written for relative addresses.
@@ -159,7 +146,7 @@ func run(t testing.TB, opts Options, pd pprofile.Profiles) ([]rewritetest.Sample
 }
 
 func runWith(
-	t testing.TB, opts Options, pd pprofile.Profiles, snapshot *symtab.Snapshot,
+	t testing.TB, opts Options, pd pprofile.Profiles, snapshot *timeline.Snapshot,
 ) ([]rewritetest.Sample, Counts) {
 	t.Helper()
 	require.NoError(t, rewritetest.CheckValid(pd), "before")
@@ -200,7 +187,7 @@ func caller(t testing.TB, opts Options, f Frame) Frame {
 	return samples[0].Stack[1]
 }
 
-func one(o Outcome, origin symtab.Origin) (c Counts) {
+func one(o Outcome, origin timeline.Origin) (c Counts) {
 	c[o][origin] = 1
 	return c
 }

@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 const ebpfScope = "go.opentelemetry.io/ebpf-profiler"
@@ -51,7 +52,7 @@ func TestContract_2_4_LeafAndCaller(t *testing.T) {
 	assert.Equal(t, [][]string{{"c", ""}, {"", "b"}, {"c", "b", ""}, {"", "b"}, {""}}, stackNames(samples))
 	assert.Equal(t, locations+1, d.LocationTable().Len(), "one copy")
 	assert.Equal(t, stacks+2, d.StackTable().Len(), "no stack is changed")
-	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginKernel])
+	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginKernel])
 }
 
 func TestSplitWithOneSideUnresolved(t *testing.T) {
@@ -60,8 +61,8 @@ func TestSplitWithOneSideUnresolved(t *testing.T) {
 	samples, counts := run(t, Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"", "a"}}, stackNames(samples))
 	assert.Equal(t, vmlinux(), samples[0].Stack[0].Mapping)
-	assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
 }
 
 func TestSplitJoinsWhatIsThere(t *testing.T) {
@@ -114,7 +115,7 @@ func TestForeignResources(t *testing.T) {
 		before := marshal(t, m.Profiles)
 		_, counts := run(t, opts, m.Profiles)
 		assert.Equal(t, before, marshal(t, m.Profiles))
-		assert.Equal(t, 2, counts[OutcomeForeign][symtab.OriginKernel])
+		assert.Equal(t, 2, counts[OutcomeForeign][timeline.OriginKernel])
 	})
 	t.Run("shared stacks", func(t *testing.T) {
 		m := rewritetest.NewMessage()
@@ -127,8 +128,8 @@ func TestForeignResources(t *testing.T) {
 		for i, want := range []int32{1, 2} {
 			assert.Equal(t, want, profileOf(m, 1).Samples().At(i).StackIndex(), "the other host's stacks are what they were")
 		}
-		assert.Equal(t, 2, counts[OutcomeForeign][symtab.OriginKernel])
-		assert.Equal(t, 3, counts[OutcomeResolved][symtab.OriginKernel], "one of them is looked up at two addresses")
+		assert.Equal(t, 2, counts[OutcomeForeign][timeline.OriginKernel])
+		assert.Equal(t, 3, counts[OutcomeResolved][timeline.OriginKernel], "one of them is looked up at two addresses")
 	})
 	t.Run("own stacks", func(t *testing.T) {
 		m := rewritetest.NewMessage()
@@ -218,9 +219,9 @@ func TestStackThatNoSampleHas(t *testing.T) {
 // TestContract_5_5_LoadsThatReadTheSame: a sample whose timestamps are of two loads of one
 // program is not divided, also where the frames of its stack become equal.
 func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	for _, from := range []int64{nowBoot - 9_000*ms, nowBoot - 5_000*ms} {
-		m := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", slot, 0x100, from).Of(&symtab.Program{ID: 7}, nil)
+		m := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_0123456789abcdef_x", slot, 0x100, from).WithProgram(&timeline.Program{ID: 7}, nil)
 		functions.Load(m)
 		functions.Unload(functions.At(slot), from+2_000*ms)
 	}
@@ -231,18 +232,18 @@ func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Len(t, got, 1)
 	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameIn(got[0].Stack[2]))
-	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginBPF], "each frame counts once")
+	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF], "each frame counts once")
 }
 
 // TestLoadsThatReadTheSameCountOnce, also where the frame is split because of another load, and
 // so does what their pack gave.
 func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
-	modules := symtab.NewHistory(remember)
+	modules := timeline.NewHistory(remember)
 	for i, id := range []string{ext4ID, "0123456789abcdef", ext4ID} {
 		from := nowBoot - 9_000*ms + int64(i)*3_000*ms
-		modules.Load(testImage(t, symtab.ImageInfo{
-			Name: "mod", Origin: symtab.OriginModule, BuildID: id, Base: slot, Start: slot, End: slot + 0x400, Lifetime: symtab.Since(from),
-		}, func(add func(uint64, string)) { add(0, "f") }))
+		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
+			Name: "mod", Origin: timeline.OriginModule, BuildID: id, Base: slot, Start: slot, End: slot + 0x400, Lifetime: timeline.Since(from),
+		}, timelinetest.Symbol{Name: "f"}))
 		modules.Unload(modules.At(slot), from+1_000*ms)
 	}
 	for want, at := range map[int][]int64{1: {8_500, 2_500}, 2: {8_500, 5_500, 2_500}} {
@@ -253,7 +254,7 @@ func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
 		opts.DebugInfo = true
 		result := New(opts).Rewrite(m.Profiles, knownAt(t, modules))
 		assert.Equal(t, want-1, m.Profiles.Dictionary().LocationTable().Len()-locations)
-		assert.Equal(t, want, result.Counts[OutcomeResolved][symtab.OriginModule])
+		assert.Equal(t, want, result.Counts[OutcomeResolved][timeline.OriginModule])
 		assert.Equal(t, want, result.Packs[PackNone])
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // splitter serves the frames whose answer depends on how or when they are used
@@ -50,7 +50,7 @@ type splitSample struct {
 
 // instant is a time at which a sample has a plan's stack.
 type instant struct {
-	at    symtab.Interval
+	at    timeline.Interval
 	plan  int32
 	combo int32
 	part  int32 // see pointSample
@@ -98,7 +98,7 @@ func (s *splitter) run(p *pass) {
 
 // findInstants lists the samples that have a plan, and their instants.
 func (s *splitter) findInstants(p *pass) {
-	var at []symtab.Interval
+	var at []timeline.Interval
 	i := 0
 	p.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
 		u := int(p.users[i])
@@ -157,7 +157,7 @@ func (s *splitter) choose(p *pass) {
 			x, y := s.instants[a].at, s.instants[b].at
 			return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To), cmp.Compare(a, b))
 		})
-		combo, span := int32(-1), symtab.Interval{}
+		combo, span := int32(-1), timeline.Interval{}
 		for _, i := range order {
 			in := &s.instants[i]
 			if combo < 0 || !span.Holds(in.at) {
@@ -227,16 +227,16 @@ func (s *splitter) settle(p *pass) {
 func (s *splitter) fallback(p *pass, plan int32) int32 {
 	pl := &s.plans[plan]
 	if pl.fallback < 0 {
-		pl.fallback, _ = s.choice(p, plan, symtab.Always)
+		pl.fallback, _ = s.choice(p, plan, timeline.Always)
 	}
 	return pl.fallback
 }
 
 // comboAt returns the combo of a plan at a time, and for how long it is the same.
-func (s *splitter) comboAt(p *pass, plan int32, during symtab.Interval) (combo int32, span symtab.Interval) {
+func (s *splitter) comboAt(p *pass, plan int32, during timeline.Interval) (combo int32, span timeline.Interval) {
 	pl := &s.plans[plan]
 	if pl.budget < 0 {
-		return s.fallback(p, plan), symtab.Always
+		return s.fallback(p, plan), timeline.Always
 	}
 	combos := len(s.combos)
 	combo, span = s.choice(p, plan, during)
@@ -248,10 +248,10 @@ func (s *splitter) comboAt(p *pass, plan int32, during symtab.Interval) (combo i
 }
 
 // choice is comboAt without a look at the budget.
-func (s *splitter) choice(p *pass, plan int32, during symtab.Interval) (at int32, span symtab.Interval) {
+func (s *splitter) choice(p *pass, plan int32, during timeline.Interval) (at int32, span timeline.Interval) {
 	pl := &s.plans[plan]
 	begin := len(s.chosen)
-	span = symtab.Always
+	span = timeline.Always
 	for _, place := range s.placesOf(pl) {
 		v, same := s.variantAt(p, place, during)
 		s.chosen = append(s.chosen, v)

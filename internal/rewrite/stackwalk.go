@@ -205,8 +205,8 @@ func (w *stackWalk) isPatchSite(loc int32, u user) bool {
 	}
 	ip, during := f.addr, w.times.whole()
 	if f.form == formNamed {
-		if image, _ := w.r.snapshot.Named(w.m.maps.at(&w.m, f.mapping).module, during); image != nil {
-			ip = image.Base + f.sent
+		if image, _ := w.r.snapshot.Module(w.m.maps.at(&w.m, f.mapping).module, during); image != nil {
+			ip = image.Base() + f.sent
 		}
 	}
 	if u == userEBPF || f.lookedUp {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // byIndex returns a message whose attributes have their strings as indices into the string
@@ -54,13 +54,13 @@ func TestContract_1_5_ValuesByIndex(t *testing.T) {
 		want   string
 		counts Counts
 	}{
-		{"frame type", Frame{Address: text + offB + 1, Type: "kernel"}, "b", one(OutcomeResolved, symtab.OriginKernel)},
+		{"frame type", Frame{Address: text + offB + 1, Type: "kernel"}, "b", one(OutcomeResolved, timeline.OriginKernel)},
 		{"another frame type", Frame{Address: text + offB + 1, Type: "native"}, "", Counts{}},
-		{"build id", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", BuildID: kernelID}}, "b", one(OutcomeResolved, symtab.OriginKernel)},
-		{"file ID", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", FileID: buildid.FileID(kernelID)}}, "b", one(OutcomeResolved, symtab.OriginKernel)},
-		{"both", Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b", one(OutcomeResolved, symtab.OriginKernel)},
-		{"another build id", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{BuildID: "0123"})}, "", one(OutcomeForeign, symtab.OriginKernel)},
-		{"another file ID", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{FileID: "0123"})}, "", one(OutcomeForeign, symtab.OriginKernel)},
+		{"build id", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", BuildID: kernelID}}, "b", one(OutcomeResolved, timeline.OriginKernel)},
+		{"file ID", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", FileID: buildid.FileID(kernelID)}}, "b", one(OutcomeResolved, timeline.OriginKernel)},
+		{"both", Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b", one(OutcomeResolved, timeline.OriginKernel)},
+		{"another build id", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{BuildID: "0123"})}, "", one(OutcomeForeign, timeline.OriginKernel)},
+		{"another file ID", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{FileID: "0123"})}, "", one(OutcomeForeign, timeline.OriginKernel)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			plain := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in).Profiles
@@ -104,15 +104,15 @@ func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 	got, counts := rewritten(t, New(Options{}), pd, Known{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, pd, got)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	want := one(OutcomeInvalid, symtab.OriginKernel)
-	want[OutcomeInvalid][symtab.OriginKernel] = 2
+	want := one(OutcomeInvalid, timeline.OriginKernel)
+	want[OutcomeInvalid][timeline.OriginKernel] = 2
 	assert.Equal(t, want, counts)
 }
 
 // TestContract_1_4_ValuesByTheNextIndex: so is the first index behind the table, whatever the
 // key, and also within a value that has strings of its own.
 func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
-	for off, want := range map[int]Counts{0: one(OutcomeResolved, symtab.OriginKernel), 1: one(OutcomeInvalid, symtab.OriginKernel)} {
+	for off, want := range map[int]Counts{0: one(OutcomeResolved, timeline.OriginKernel), 1: one(OutcomeInvalid, timeline.OriginKernel)} {
 		for _, key := range []string{"x", ""} {
 			m := rewritetest.NewMessage().Profile(nil, "scope").
 				Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{key: "y"}})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 func unix(boot int64) uint64 { return uint64(bootUnix + boot) }
 
 // knownAt returns what is known now, of images beside the usual, if nothing was missed.
-func knownAt(t testing.TB, histories ...*symtab.History) Known {
+func knownAt(t testing.TB, histories ...*timeline.History) Known {
 	t.Helper()
 	tables := testSnapshot(t).Tables()
 	for _, h := range histories {
@@ -39,7 +39,7 @@ func knownAt(t testing.TB, histories ...*symtab.History) Known {
 		tables = append(tables, h.Table())
 	}
 	return Known{
-		Snapshot: fixed(symtab.NewSnapshot(tables...)),
+		Snapshot: fixed(timeline.NewSnapshot(tables...)),
 		Clock:    realtime.Fixed(bootUnix),
 		Now:      nowBoot,
 	}
@@ -47,10 +47,10 @@ func knownAt(t testing.TB, histories ...*symtab.History) Known {
 
 var withHistory = Options{History: 10 * time.Minute}
 
-var remember = symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
+var remember = timeline.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 
-func loadAt(functions *symtab.History, name string, start uint64, size uint32, from int64) *symtab.Image {
-	functions.Load(symtab.NewFunction(symtab.OriginBPF, name, start, size, from))
+func loadAt(functions *timeline.History, name string, start uint64, size uint32, from int64) *timeline.Image {
+	functions.Load(timeline.NewFunction(timeline.OriginBPF, name, start, size, from))
 	return functions.At(start)
 }
 
@@ -79,8 +79,8 @@ func rewriteTimed(t testing.TB, opts Options, m *rewritetest.Message, known Know
 }
 
 // story is one of two functions that had the same addresses.
-func story() *symtab.History {
-	functions := symtab.NewHistory(remember)
+func story() *timeline.History {
+	functions := timeline.NewHistory(remember)
 	a := loadAt(functions, "a", slot, 0x100, nowBoot-10_000*ms)
 	functions.Unload(a, nowBoot-8_000*ms)
 	b := loadAt(functions, "b", slot, 0x100, nowBoot-6_000*ms)
@@ -102,9 +102,9 @@ func TestContract_5_5_SampleIsDividedByItsTimestamps(t *testing.T) {
 	for _, s := range m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
 		assert.Equal(t, 1, s.AttributeIndices().Len())
 	}
-	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginBPF])
-	assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF])
+	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // TestSampleWithOneValueIsNotDivided: nobody knows of which instant the value is, so its
@@ -149,9 +149,9 @@ func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 			profileOf(m, 0).SetDurationNano(uint64((tt.from - tt.to) * ms))
 			got, counts := rewriteTimed(t, withHistory, m, knownAt(t, story()))
 			assert.Equal(t, [][]string{{tt.want}}, stackNames(got))
-			origin := symtab.OriginKernel
+			origin := timeline.OriginKernel
 			if tt.want != "" {
-				origin = symtab.OriginBPF
+				origin = timeline.OriginBPF
 			}
 			assert.Equal(t, one(tt.outcome, origin), counts)
 		})
@@ -162,7 +162,7 @@ func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 // its unload, and what comes near it is not certain.
 func TestContract_5_4_Guard(t *testing.T) {
 	const change = nowBoot - 5_000*ms
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	functions.Unload(loadAt(functions, "a", slot, 0x100, change-1_000*ms), change)
 	loadAt(functions, "b", slot, 0x100, change+2*ms)
 	for at, want := range map[int64]string{
@@ -178,7 +178,7 @@ func TestContract_5_4_Guard(t *testing.T) {
 		got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 		assert.Equal(t, [][]string{{want}}, stackNames(got), "%d ms after the change", (at-change)/ms)
 		if want == "" && at != change+ms {
-			assert.Equal(t, one(OutcomeAmbiguous, symtab.OriginKernel), counts)
+			assert.Equal(t, one(OutcomeAmbiguous, timeline.OriginKernel), counts)
 		}
 	}
 }
@@ -186,18 +186,18 @@ func TestContract_5_4_Guard(t *testing.T) {
 // TestContract_5_4_BlindTime: what was certainly there is named although something may
 // have been missed; nothing else is, and it counts as unobserved.
 func TestContract_5_4_BlindTime(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "throughout", slot, 0x100, nowBoot-10_000*ms)
 	functions.Unload(loadAt(functions, "before", slot+0x100, 0x100, nowBoot-10_000*ms), nowBoot-6_000*ms)
 	loadAt(functions, "after", slot+0x200, 0x100, nowBoot-4_000*ms)
-	functions.Blind(symtab.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
+	functions.AddBlind(timeline.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
 	m := rewritetest.NewMessage().Profile(nil, "").
 		Sample(Frame{Address: slot + 8}, Frame{Address: slot + 0x108}, Frame{Address: slot + 0x208})
 	timed(m, nowBoot-5_000*ms)
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"throughout", "", ""}}, stackNames(got))
-	assert.Equal(t, 2, counts[OutcomeUnobserved][symtab.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginBPF])
+	assert.Equal(t, 2, counts[OutcomeUnobserved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestOffClocks: times that cannot be this machine's get no names of code that comes and
@@ -292,8 +292,8 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	pass(4000)
 	offset += second
 	clock := pass(10)
-	functions := symtab.NewHistory(remember)
-	functions.Blind(symtab.Interval{From: -1 << 63, To: start})
+	functions := timeline.NewHistory(remember)
+	functions.AddBlind(timeline.Interval{From: -1 << 63, To: start})
 	functions.Unload(loadAt(functions, "a", slot, 0x100, at-10*second), at+10*second)
 	functions.Evict(boot)
 	loadAt(functions, "b", slot, 0x100, at+20*second)
@@ -308,7 +308,7 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 // TestEvicted: what was forgotten leaves blind time, in which only what was certainly
 // there has a name.
 func TestEvicted(t *testing.T) {
-	functions := symtab.NewHistory(symtab.Limits{TTL: time.Minute, MaxEntries: 1})
+	functions := timeline.NewHistory(timeline.Limits{TTL: time.Minute, MaxEntries: 1})
 	for i, name := range []string{"first", "second"} {
 		f := loadAt(functions, name, slot+uint64(i)*0x100, 0x100, nowBoot-20_000*ms)
 		functions.Unload(f, nowBoot-int64(6-i)*1_000*ms)
@@ -322,8 +322,8 @@ func TestEvicted(t *testing.T) {
 	}
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{""}, {"second"}, {"elsewhere"}, {""}}, stackNames(got))
-	assert.Equal(t, 2, counts[OutcomeUnobserved][symtab.OriginKernel])
-	assert.Equal(t, 2, counts[OutcomeResolved][symtab.OriginBPF])
+	assert.Equal(t, 2, counts[OutcomeUnobserved][timeline.OriginKernel])
+	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestClockSteps: whatever happens to the wall clock, a sample never gets the name
@@ -340,7 +340,7 @@ func TestClockSteps(t *testing.T) {
 		"nothing":           {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			functions := symtab.NewHistory(remember)
+			functions := timeline.NewHistory(remember)
 			boot, offset := nowBoot, bootUnix
 			tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 			type sample struct {
@@ -348,7 +348,7 @@ func TestClockSteps(t *testing.T) {
 				want string
 			}
 			var samples []sample
-			var f *symtab.Image
+			var f *timeline.Image
 			for i := range 60 {
 				if i == 30 {
 					boot += tt.suspend
@@ -369,7 +369,7 @@ func TestClockSteps(t *testing.T) {
 			}
 			boot += 10_000 * ms
 			functions.SetCertain(boot)
-			known := Known{Snapshot: fixed(symtab.NewSnapshot(functions.Table()))}
+			known := Known{Snapshot: fixed(timeline.NewSnapshot(functions.Table()))}
 			known.Now, known.Clock = tracker.Now()
 			m := rewritetest.NewMessage().Profile(nil, "")
 			for i, s := range samples {
@@ -398,7 +398,7 @@ func TestClockSteps(t *testing.T) {
 // TestCallerBehindNobodyKnowsWhom: that nobody knows whose the byte before a function
 // is does not mean that it is padding.
 func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	load := func(name string, start uint64, size uint32, from, to int64) {
 		f := loadAt(functions, name, start, size, nowBoot-from*ms)
 		functions.Unload(f, nowBoot-to*ms)
@@ -423,7 +423,7 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 // TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, so the address is
 // none of the function's and has no relative form.
 func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_0123456789abcdef_x", slot, 0x100, nowBoot-10_000*ms)
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: slot - 1, Type: "kernel"})
 	timed(m, nowBoot-1000*ms)
@@ -469,7 +469,7 @@ func TestTimesThatNoClockShowed(t *testing.T) {
 	set := boot
 	offset += 3600 * sec
 	clock := run(600 * sec)
-	functions := symtab.NewHistory(remember)
+	functions := timeline.NewHistory(remember)
 	loadAt(functions, "prog", slot, 0x100, set-120*sec)
 	known := knownAt(t, functions)
 	known.Clock = clock

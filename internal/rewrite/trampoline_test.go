@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
@@ -18,14 +19,14 @@ const (
 )
 
 // trampolineSnapshot has two trampolines, and a program on the page of the first.
-func trampolineSnapshot(t testing.TB, m *symtab.Landmarks) *symtab.Snapshot {
+func trampolineSnapshot(t testing.TB, m *symtab.Landmarks) *timeline.Snapshot {
 	t.Helper()
-	h := symtab.NewHistory(remember)
-	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
-	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_2", tramp2, 0x1000, nowBoot-10_000*ms))
+	h := timeline.NewHistory(remember)
+	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
+	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_2", tramp2, 0x1000, nowBoot-10_000*ms))
 	loadAt(h, "bpf_prog_"+progTag, trampProg, 0x100, nowBoot-10_000*ms)
-	h.SetCertain(symtab.Forever)
-	return symtab.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
+	h.SetCertain(timeline.Forever)
+	return timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
 }
 
 // TestContract_3_5_Trampolines: on a page that others share, a frame is a trampoline's if
@@ -118,8 +119,8 @@ func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 		Sample(user, at, Frame{Address: text + 0x86, Type: "kernel"})
 	got, counts := runWith(t, Options{}, msg.Profiles, trampolineSnapshot(t, m))
 	assert.Equal(t, [][]string{{"", "bpf_trampoline_2", "c"}, {"", "", "c"}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeResolved][symtab.OriginTrampoline])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][symtab.OriginKernel])
+	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginTrampoline])
+	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // TestContract_3_5_TrampolinesUnknownKernel: whether trampolines share pages, and what is a patch
@@ -127,7 +128,7 @@ func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
-	bpf := symtab.NewSnapshot(trampolineSnapshot(t, m).Tables()[2])
+	bpf := timeline.NewSnapshot(trampolineSnapshot(t, m).Tables()[2])
 	got := namesOf(t, bpf, sent["absolute"], trampProg+8, tramp+0x40, text+0x85)
 	assert.Equal(t, []string{"bpf_prog_" + progTag, "", ""}, got)
 }
@@ -138,12 +139,12 @@ func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
 func TestContract_3_5_TrampolinesPartial(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
-	h := symtab.NewHistory(remember)
-	h.Load(symtab.NewFunction(symtab.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
-	h.SetCertain(symtab.Forever)
+	h := timeline.NewHistory(remember)
+	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
+	h.SetCertain(timeline.Forever)
 	for partial, want := range map[bool]string{false: "bpf_trampoline_1", true: ""} {
 		h.SetPartial(partial)
-		s := symtab.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
+		s := timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
 		for name, send := range sent {
 			if name != "absolute" && name != "eBPF profiler" {
 				continue
@@ -160,13 +161,13 @@ func TestContract_3_5_TrampolinesPartial(t *testing.T) {
 // frame at a program's first byte may have been interrupted there, or be the return address of
 // the last call of the one before it.
 func TestContract_2_3_UnknownKernel(t *testing.T) {
-	h := symtab.NewHistory(remember)
+	h := timeline.NewHistory(remember)
 	loadAt(h, "bpf_prog_"+progTag+"_a", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(h, "bpf_prog_"+progTag+"_b", slot+0x100, 0x100, nowBoot-10_000*ms)
-	h.SetCertain(symtab.Forever)
+	h.SetCertain(timeline.Forever)
 	const a, b = "bpf_prog_" + progTag + "_a", "bpf_prog_" + progTag + "_b"
-	unknown := symtab.NewSnapshot(h.Table())
-	known := symtab.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
+	unknown := timeline.NewSnapshot(h.Table())
+	known := timeline.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
 	for _, tt := range []struct {
 		ip             uint64
 		unknown, known string
@@ -182,11 +183,11 @@ func TestContract_2_3_UnknownKernel(t *testing.T) {
 // TestContract_3_5_EmptyNames: code that was loaded without CAP_BPF owns its addresses, and
 // has no name, mapping or label.
 func TestContract_3_5_EmptyNames(t *testing.T) {
-	h := symtab.NewHistory(remember)
+	h := timeline.NewHistory(remember)
 	loadAt(h, "", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(h, "bpf_prog_"+progTag, slot+0x100, 0x100, nowBoot-10_000*ms)
-	h.SetCertain(symtab.Forever)
-	s := symtab.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
+	h.SetCertain(timeline.Forever)
+	s := timeline.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
 	for _, opts := range []Options{{}, {Label: true}, {All: true}, {KeepAddresses: true}} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").
 			Sample(Frame{Address: slot + 8, Mapping: &Mapping{File: "[bpf]"}}, Frame{Address: slot + 0x80}, Frame{Address: slot + 0x108})
@@ -194,6 +195,6 @@ func TestContract_3_5_EmptyNames(t *testing.T) {
 		assert.Equal(t, Frame{Address: slot + 8, Type: "kernel"}, got[0].Stack[0])
 		assert.Equal(t, Frame{Address: slot + 0x80, Type: "kernel"}, got[0].Stack[1])
 		assert.Equal(t, "bpf_prog_"+progTag, nameIn(got[0].Stack[2]))
-		assert.Equal(t, 2, counts[OutcomeUnresolved][symtab.OriginKernel])
+		assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel])
 	}
 }

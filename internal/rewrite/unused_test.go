@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestUnusedFramesAreNotCopied: the dictionary has kernel frames that no sample has any more, as a
@@ -39,7 +39,7 @@ func TestClockOffOfUnusedFrames(t *testing.T) {
 	r := New(withHistory)
 	known := knownAt(t)
 	s := trampolineSnapshot(t, k)
-	known.Snapshot = func() *symtab.Snapshot { return s }
+	known.Snapshot = func() *timeline.Snapshot { return s }
 	r.Rewrite(m.Profiles, known)
 	assert.Zero(t, r.ClockOff())
 }

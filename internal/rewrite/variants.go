@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // splitFrames is the frames whose answer depends on how or when they are used, and the
@@ -31,7 +31,7 @@ type splitFrame struct {
 }
 
 type memo struct {
-	span    symtab.Interval
+	span    timeline.Interval
 	variant int32
 	how     use
 }
@@ -85,7 +85,7 @@ func (s *splitFrames) add(frame int32) {
 }
 
 // variantAt returns the variant of a frame at a time, and for how long it is the same.
-func (s *splitFrames) variantAt(p *pass, pl place, during symtab.Interval) (v int32, span symtab.Interval) {
+func (s *splitFrames) variantAt(p *pass, pl place, during timeline.Interval) (v int32, span timeline.Interval) {
 	f := &s.frames[pl.frame]
 	for i := range f.memos {
 		if m := &f.memos[i]; m.how == pl.how && m.span.Holds(during) {

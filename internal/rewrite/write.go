@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // writeResults writes the frames that have one answer, in the order of their locations.
@@ -36,7 +37,7 @@ type writer struct {
 
 // writeCore writes a symbol of the core kernel into a frame without a name: its function, or
 // ^ where the lines are kept that a pack has for it.
-func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
+func (w *writer) writeCore(f *frame, function int32, core *timeline.Image) {
 	w.wrote = true
 	loc := w.m.locations.At(int(f.loc))
 	if function < 0 {
@@ -49,7 +50,7 @@ func (w *writer) writeCore(f *frame, function int32, core *symtab.Image) {
 		if f.uses == 1<<(useExact|useEBPF) {
 			looked = f.addr // as the eBPF profiler writes its own
 		}
-		loc.SetAddress(looked - core.Base)
+		loc.SetAddress(looked - core.Base())
 	}
 	w.place(loc, placing{image: core, relative: !w.opts.KeepAddresses})
 	if f.untyped {
@@ -176,7 +177,7 @@ func (w *writer) place(loc pprofile.Location, pl placing) {
 
 // has returns what the attributes of a location's mapping have to say of its lines, where
 // the message uses them (contract 4.4).
-func (m *message) has(loc pprofile.Location, image *symtab.Image) (has hasFlags) {
+func (m *message) has(loc pprofile.Location, image *timeline.Image) (has hasFlags) {
 	var files, numbers bool
 	lines := loc.Lines()
 	for i := range lines.Len() {
@@ -193,8 +194,8 @@ func (m *message) has(loc pprofile.Location, image *symtab.Image) (has hasFlags)
 }
 
 // label names an address in an image for which there is no symbol.
-func label(image *symtab.Image, addr uint64) string {
-	base := image.OffsetBase()
+func label(image *timeline.Image, addr uint64) string {
+	base := image.Base()
 	if addr < base {
 		return image.Name() + "-0x" + strconv.FormatUint(base-addr, 16)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestContract_3_4_Names(t *testing.T) {
@@ -93,14 +93,14 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 		in    Frame
 		want  Frame
 		label string
-		from  symtab.Origin
+		from  timeline.Origin
 	}{
-		{Frame{Address: text + 0x110}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", symtab.OriginKernel},
-		{Frame{Address: 0x110, Mapping: &Mapping{File: "vmlinux"}}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", symtab.OriginKernel},
+		{Frame{Address: text + 0x110}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", timeline.OriginKernel},
+		{Frame{Address: 0x110, Mapping: &Mapping{File: "vmlinux"}}, Frame{Address: 0x110, Mapping: vmlinux()}, "vmlinux+0x110", timeline.OriginKernel},
 		{
 			Frame{Address: oddLow + 0x180},
 			Frame{Address: oddLow + 0x180, Mapping: &Mapping{File: "odd_module"}},
-			"odd_module-0x280", symtab.OriginModule,
+			"odd_module-0x280", timeline.OriginModule,
 		},
 	} {
 		tt.want.Type = "kernel"
@@ -127,7 +127,7 @@ func TestContract_4_1_UnknownOwner(t *testing.T) {
 			for _, opts := range []Options{{}, {Label: true}, {KeepAddresses: true}, {All: true}} {
 				got, counts := leaf(t, opts, Frame{Address: 0xffffffffa0000000, Type: typ, Mapping: mapping})
 				assert.Equal(t, Frame{Address: 0xffffffffa0000000, Type: "kernel"}, got, "what it came with does not cover it")
-				assert.Equal(t, one(OutcomeUnresolved, symtab.OriginKernel), counts)
+				assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
 			}
 		}
 	}

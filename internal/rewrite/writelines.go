@@ -167,7 +167,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) {
 // countPack counts what the pack of an answer's image gave. taken says that its lines, if there
 // are any, were not left in favor of those that the frame came with.
 func (w *writer) countPack(a *answer, taken bool) {
-	if w.opts.DebugInfo && a.image.Text != nil && a.image.BuildID != "" && (taken || a.line < 0) {
+	if w.opts.DebugInfo && a.image.Text != nil && a.image.BuildID() != "" && (taken || a.line < 0) {
 		w.gave[a.pack]++
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Options are the settings of the sources. Options that are equal make equal sources, so
@@ -23,7 +23,7 @@ type Options struct {
 	Procfs, Sysfs string // where /proc and /sys are mounted
 	Modules       Modules
 	BPF           BPF
-	History       symtab.Limits
+	History       timeline.Limits
 }
 
 // Modules are the options of loadable modules.

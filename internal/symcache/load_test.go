@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // once is a source that publishes one table, if it has one, and then says why it
 // ends.
 type once struct {
 	name     string
-	table    *symtab.Table
+	table    *timeline.Table
 	degraded error
 	err      error
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/poller"
 	"github.com/kernelsym/kernelsym/internal/realtime"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A Source keeps one kind of kernel symbol current.
@@ -52,7 +52,7 @@ type Refresher interface {
 type Cache struct {
 	clock    *realtime.Tracker // may be nil
 	sources  []Source
-	snapshot atomic.Pointer[symtab.Snapshot]
+	snapshot atomic.Pointer[timeline.Snapshot]
 	cancel   context.CancelCauseFunc // of the sources; nil while they do not run
 	done     sync.WaitGroup
 
@@ -68,7 +68,7 @@ type state struct {
 	ready    chan struct{}   // closed when every source has published or failed since Resume
 	begun    map[int]bool    // sources that have
 	logger   *zap.Logger
-	tables   []*symtab.Table
+	tables   []*timeline.Table
 	health   []Health
 	counts   []SourceCounts
 	messages []messages // in the log
@@ -86,14 +86,14 @@ func start(
 	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
 ) *Cache {
 	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff}
-	c.tables = make([]*symtab.Table, len(sources))
+	c.tables = make([]*timeline.Table, len(sources))
 	c.watchers = make(map[*watcher]struct{})
 	for _, s := range sources {
 		c.health = append(c.health, Health{Source: s.Name()})
 		c.counts = append(c.counts, SourceCounts{Source: s.Name()})
 		c.messages = append(c.messages, newMessages())
 	}
-	c.snapshot.Store(symtab.NewSnapshot())
+	c.snapshot.Store(timeline.NewSnapshot())
 	c.Resume(logger)
 	return c
 }
@@ -163,8 +163,8 @@ const readClock = 10 * time.Second
 // Load runs the sources until each has published once, and returns what they
 // know. What is missing from that, or which source failed or was not ready when ctx
 // was done, the error says; the snapshot holds the rest.
-func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
-	tables := make([]*symtab.Table, len(sources))
+func Load(ctx context.Context, sources ...Source) (*timeline.Snapshot, error) {
+	tables := make([]*timeline.Table, len(sources))
 	errs := make([]error, len(sources))
 	var wait sync.WaitGroup
 	for i, s := range sources {
@@ -184,11 +184,11 @@ func Load(ctx context.Context, sources ...Source) (*symtab.Snapshot, error) {
 		})
 	}
 	wait.Wait()
-	return symtab.NewSnapshot(tables...), errors.Join(errs...)
+	return timeline.NewSnapshot(tables...), errors.Join(errs...)
 }
 
 // Snapshot returns what is known now. It never waits. A nil Cache knows nothing.
-func (c *Cache) Snapshot() *symtab.Snapshot {
+func (c *Cache) Snapshot() *timeline.Snapshot {
 	if c == nil {
 		return nil
 	}
@@ -196,8 +196,8 @@ func (c *Cache) Snapshot() *symtab.Snapshot {
 }
 
 // Tables returns what each source that has published knows now, by its name.
-func (c *Cache) Tables() map[string]*symtab.Table {
-	tables := make(map[string]*symtab.Table)
+func (c *Cache) Tables() map[string]*timeline.Table {
+	tables := make(map[string]*timeline.Table)
 	if c == nil {
 		return tables
 	}
@@ -213,7 +213,7 @@ func (c *Cache) Tables() map[string]*symtab.Table {
 
 // Fresh brings the sources that can do that up to the present and returns what is known
 // then. It waits for nothing. A nil Cache knows nothing.
-func (c *Cache) Fresh() *symtab.Snapshot {
+func (c *Cache) Fresh() *timeline.Snapshot {
 	if c == nil {
 		return nil
 	}
@@ -276,7 +276,7 @@ func (c *Cache) publish(i int, u *Update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tables[i] = u.Table
-	c.snapshot.Store(symtab.NewSnapshot(c.tables...))
+	c.snapshot.Store(timeline.NewSnapshot(c.tables...))
 	c.noteChanges(i, &u.Changes)
 	c.begin(i)
 	state := StateUp

@@ -17,7 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +55,7 @@ func (f *fake) Run(ctx context.Context, publish func(Update)) error {
 	}
 }
 
-func (f *fake) publish(t *symtab.Table, degraded error) {
+func (f *fake) publish(t *timeline.Table, degraded error) {
 	f.update(Update{Table: t, Degraded: degraded})
 }
 
@@ -70,21 +71,18 @@ func (f *fake) fail(err error) {
 }
 
 // table returns a table with one symbol, named name, at addr.
-func table(t *testing.T, name string, addr uint64) *symtab.Table {
+func table(t *testing.T, name string, addr uint64) *timeline.Table {
 	t.Helper()
-	var b symtab.Builder
-	b.Add(addr, 'T', []byte(name))
-	m, err := b.Build(symtab.ImageInfo{Name: "m", Start: addr, End: addr + 1, Lifetime: symtab.Always})
-	require.NoError(t, err)
-	return symtab.NewTable(m)
+	return timeline.NewTable(timelinetest.NewImage(t,
+		timelinetest.Text{Origin: timeline.OriginModule, Name: "m", Start: addr, End: addr + 1}, timelinetest.Symbol{Name: name}))
 }
 
 func lookup(c *Cache, addr uint64) string {
 	return nameIn(c.Snapshot(), addr)
 }
 
-func nameIn(s *symtab.Snapshot, addr uint64) string {
-	hit := s.At(addr, symtab.Present)
+func nameIn(s *timeline.Snapshot, addr uint64) string {
+	hit, _ := s.At(addr, timeline.Present)
 	if hit.Image == nil {
 		return ""
 	}

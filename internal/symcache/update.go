@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // An Update is what a source publishes: what it knows, what is missing from that, and
 // what has changed since the last update.
 type Update struct {
-	Table *symtab.Table
+	Table *timeline.Table
 
 	// Degraded says what is missing from the table, and what the operator can do about
 	// it; nil if nothing is.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/zap"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // delay is one that a cache reported.
@@ -82,7 +82,7 @@ func (*lazy) Name() string { return "lazy" }
 
 func (l *lazy) Run(ctx context.Context, publish func(Update)) error {
 	l.publish = publish
-	publish(Update{Table: symtab.NewTable()})
+	publish(Update{Table: timeline.NewTable()})
 	close(l.running)
 	<-ctx.Done()
 	return ctx.Err()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unique"
 )
 
 // MaxNameLen is the length in bytes of the longest name a symbol can have:
@@ -22,21 +21,17 @@ var (
 	ErrSize  = errors.New("more symbols or longer names than an image can have")
 )
 
-// ImageInfo says what an image with symbols of its own is and where it lies; the fields
-// are those of [Image] and [Text].
-type ImageInfo struct {
-	Name       string // of a module as the kernel writes it, KernelName for the core kernel
-	Origin     Origin
+// TextInfo says where a text lies and which build it is; the fields are those of [Text].
+type TextInfo struct {
+	Start, End uint64
 	BuildID    string
 	FileID     string
 	Base       uint64
-	Start, End uint64
 	Gap        Range
 	Landmarks  *Landmarks
-	Lifetime   Interval
 }
 
-// A Builder makes an [Image] of symbols that are added in the order of their
+// A Builder makes a [Text] of symbols that are added in the order of their
 // addresses, as the kernel lists those of its core; a [Sorter] brings others
 // into that order. Its zero value is ready for use. It is not safe for
 // concurrent use.
@@ -103,10 +98,9 @@ func (b *Builder) StartAt(addr uint64) {
 	}
 }
 
-// Build makes an image of the symbols that were added and resets the builder.
-// Symbols at info.End and above are left out, which only the address added last
-// may be; none may lie below info.Start.
-func (b *Builder) Build(info ImageInfo) (*Image, error) {
+// Build makes a text of the symbols that were added, and resets the builder. Symbols at info.End and
+// above are left out, which only the address added last may be; none may lie below info.Start.
+func (b *Builder) Build(info TextInfo) (*Text, error) {
 	defer func() { *b = Builder{packed: b.packed.emptied()} }()
 	if b.named && b.addr >= info.End {
 		b.packed.dropLast()
@@ -122,17 +116,14 @@ func (b *Builder) Build(info ImageInfo) (*Image, error) {
 		return nil, fmt.Errorf("%w: symbols at %#x-%#x are not in %#x-%#x",
 			ErrRange, b.first, b.addr, info.Start, info.End)
 	}
-	return &Image{
-		Start: info.Start, End: info.End, Lifetime: info.Lifetime, Origin: info.Origin, name: unique.Make(info.Name),
-		Text: &Text{
-			BuildID: info.BuildID, FileID: info.FileID, Base: info.Base, Gap: info.Gap, Landmarks: info.Landmarks,
-			symbols: b.packed.symbols(uint32(b.first-info.Start), info.gap()),
-		},
+	return &Text{
+		Start: info.Start, End: info.End, BuildID: info.BuildID, FileID: info.FileID, Base: info.Base, Gap: info.Gap,
+		Landmarks: info.Landmarks, symbols: b.packed.symbols(uint32(b.first-info.Start), info.gap()),
 	}, nil
 }
 
 // gap returns the offsets of the gap.
-func (info *ImageInfo) gap() offsets {
+func (info *TextInfo) gap() offsets {
 	if info.Gap == (Range{}) {
 		return offsets{}
 	}
@@ -170,4 +161,28 @@ func (b *Builder) endSymbol(end uint64) {
 	}
 	b.packed.setSize(uint32(min(end-b.addr, math.MaxUint32)))
 	b.named = false
+}
+
+// AddDecided adds a symbol of which is decided already what it covers, [start, end), and
+// what it is called (contract 3.1 to 3.3); the name is not retained. What is added with
+// [Builder.Add] must not be mixed with it. Symbols come in the order of their addresses and
+// do not overlap, and a name is at most MaxNameLen long.
+func (b *Builder) AddDecided(start, end uint64, name []byte, folded bool) {
+	switch {
+	case b.err != nil:
+	case start < b.addr || end <= start:
+		b.err = fmt.Errorf("%w: %#x-%#x after %#x", ErrOrder, start, end, b.addr)
+	case len(name) == 0 || len(name) > MaxNameLen || end-start > math.MaxUint32:
+		b.err = fmt.Errorf("%w: %#x-%#x %.80q", ErrSize, start, end, name)
+	default:
+		if b.packed.n == 0 {
+			b.first = start
+		}
+		if start-b.first > math.MaxUint32 || !b.packed.add(uint32(start-b.first), name, folded) {
+			b.err = ErrSize
+			return
+		}
+		b.packed.setSize(uint32(end - start))
+		b.addr = end
+	}
 }

@@ -15,12 +15,8 @@ import (
 
 const text = 0xffff800081000000
 
-func kernelInfo(size uint64) ImageInfo {
-	return ImageInfo{
-		Name: KernelName, Origin: OriginKernel,
-		Base: text, Start: text, End: text + size,
-		Lifetime: Always,
-	}
+func kernelInfo(size uint64) TextInfo {
+	return TextInfo{Base: text, Start: text, End: text + size}
 }
 
 // rounds returns how many inputs a test tries: n, a tenth with -short, which is meant for the
@@ -33,7 +29,7 @@ func rounds(n int) int {
 }
 
 // build builds a module with Builder or, if the lines are not sorted, Sorter.
-func build(t testing.TB, info ImageInfo, lines ...line) *Image {
+func build(t testing.TB, info TextInfo, lines ...line) *Text {
 	t.Helper()
 	var s Sorter
 	for _, l := range lines {
@@ -41,13 +37,13 @@ func build(t testing.TB, info ImageInfo, lines ...line) *Image {
 	}
 	m, err := s.Build(info)
 	require.NoError(t, err)
-	checkImage(t, m, newOracle(info, lines))
+	checkText(t, m, newOracle(info, lines))
 	return m
 }
 
-// checkImage checks the invariants of a module and that it agrees with the
+// checkText checks the invariants of a module and that it agrees with the
 // oracle wherever it could not.
-func checkImage(t testing.TB, m *Image, o oracle) {
+func checkText(t testing.TB, m *Text, o oracle) {
 	t.Helper()
 	last := m.Start
 	for i := range m.Len() {
@@ -58,10 +54,9 @@ func checkImage(t testing.TB, m *Image, o oracle) {
 		require.NotEmpty(t, s.Name().System, "symbol %d", i)
 		last = s.End
 	}
-	table := NewTable(m)
 	for _, addr := range o.probes() {
 		name, start, end, ok := o.lookup(addr)
-		sym, found := lookup(table, addr)
+		sym, found := lookup(m, addr)
 		require.Equal(t, ok, found, "%#x: oracle says %q", addr, name)
 		if !ok {
 			continue
@@ -72,15 +67,17 @@ func checkImage(t testing.TB, m *Image, o oracle) {
 	}
 }
 
-// lookup returns the symbol that a table has at an address now.
-func lookup(table *Table, addr uint64) (Symbol, bool) {
-	sym := NewSnapshot(table).At(addr, Present).Symbol
-	return sym, sym.Image != nil
+// lookup returns the symbol at any address.
+func lookup(m *Text, addr uint64) (Symbol, bool) {
+	if !m.Contains(addr) {
+		return Symbol{}, false
+	}
+	return m.Lookup(addr)
 }
 
-func name(t testing.TB, m *Image, offset uint64) string {
+func name(t testing.TB, m *Text, offset uint64) string {
 	t.Helper()
-	sym, ok := lookup(NewTable(m), text+offset)
+	sym, ok := lookup(m, text+offset)
 	if !ok {
 		return ""
 	}
@@ -244,17 +241,17 @@ func TestBuildErrors(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		info  ImageInfo
+		info  TextInfo
 		addrs []uint64
 		want  error
 	}{
 		{"descending", kernelInfo(0x100), []uint64{text + 1, text}, ErrOrder},
 		{"empty range", kernelInfo(0), nil, ErrRange},
 		{"range of 4 GiB", kernelInfo(1 << 32), nil, ErrRange},
-		{"start above end", ImageInfo{Start: 2, End: 1}, nil, ErrRange},
+		{"start above end", TextInfo{Start: 2, End: 1}, nil, ErrRange},
 		{"symbol below the start", kernelInfo(0x100), []uint64{text - 1}, ErrRange},
 		{"symbols above the end", kernelInfo(0x100), []uint64{text + 0x100, text + 0x101}, ErrRange},
-		{"symbols 4 GiB apart", ImageInfo{Start: 1, End: 1 << 31}, []uint64{1, 1 + 1<<32}, ErrRange},
+		{"symbols 4 GiB apart", TextInfo{Start: 1, End: 1 << 31}, []uint64{1, 1 + 1<<32}, ErrRange},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b Builder
@@ -326,4 +323,18 @@ func FuzzBuilder(f *testing.F) {
 		}
 		build(t, kernelInfo(0x1000), lines...)
 	})
+}
+
+// TestLookupInCrowdedBucket has half of the symbols in one bucket of the index,
+// which is as wide as the average demands.
+func TestLookupInCrowdedBucket(t *testing.T) {
+	var lines []line
+	for i := range uint64(1000) {
+		lines = append(lines, line{text + i, 't', fmt.Sprintf("dense_%d", i)})
+	}
+	for i := range uint64(1000) {
+		lines = append(lines, line{text + 1<<20 + i<<10, 't', fmt.Sprintf("sparse_%d", i)})
+	}
+	m := build(t, kernelInfo(1<<22), lines...)
+	require.Greater(t, m.symbols.index[1], uint32(scanWidth*maxScans))
 }

@@ -10,18 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFunctionTag(t *testing.T) {
-	for name, want := range map[string]string{
-		"bpf_prog_0123456789abcdef":           "0123456789abcdef",
-		"bpf_prog_0123456789abcdef_kprobe_do": "0123456789abcdef",
-		"bpf_prog_0123":                       "",
-		"bpf_prog_0123456789abcdefg":          "",
-		"bpf_trampoline_6442482157":           "",
-	} {
-		assert.Equal(t, want, bpf(name, 1, 1, 0).Tag(), name)
-	}
-}
-
 func TestLines(t *testing.T) {
 	var b LinesBuilder
 	b.Add(0x20, 12<<10|3, "b.h")

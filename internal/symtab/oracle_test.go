@@ -18,12 +18,12 @@ type line struct {
 // oracle answers lookups the slow and obvious way: rules 3.1 to 3.3 of the
 // contract, word by word, on the list itself.
 type oracle struct {
-	info    ImageInfo
+	info    TextInfo
 	lines   []line
 	classes []class // theirs
 }
 
-func newOracle(info ImageInfo, lines []line) oracle {
+func newOracle(info TextInfo, lines []line) oracle {
 	o := oracle{info: info, lines: lines}
 	for _, l := range lines {
 		c := classify(l.typ, []byte(l.name))

@@ -35,9 +35,9 @@ func (s *Sorter) Add(addr uint64, typ byte, name []byte) {
 	s.names = append(s.names, name...)
 }
 
-// Build makes an image of the symbols that lie in [info.Start, info.End) and
-// resets the sorter. Its errors are those of [Builder.Build].
-func (s *Sorter) Build(info ImageInfo) (*Image, error) {
+// Build makes a text of the symbols that lie in [info.Start, info.End), and resets the sorter. Its errors
+// are those of [Builder.Build].
+func (s *Sorter) Build(info TextInfo) (*Text, error) {
 	size := info.End - info.Start
 	s.symbols = slices.DeleteFunc(s.symbols, func(u unsorted) bool { return u.addr-info.Start >= size })
 	s.sort(info.Start, size)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
@@ -8,33 +8,22 @@ import (
 	"time"
 )
 
-// blindTime is when images may have come or gone unseen (contract 5.2), beside the time
-// after what is certain. It is immutable.
+// blindTime is the time in which images may have been loaded or unloaded unseen (contract 5.2), except for
+// the time after the instant up to which a table is complete. It is immutable.
 type blindTime struct {
-	before    int64         // everything before this instant
-	intervals []Interval    // in the order of their time, apart from each other
-	total     time.Duration // of all intervals so far
+	before    int64         // all time before this instant
+	intervals []Interval    // in the order of time; they neither overlap nor touch
+	total     time.Duration // length of all intervals so far
 }
 
-// maxBlind is the number of intervals that are told apart. Before more of them,
-// everything is blind.
+// maxBlind is the maximum number of intervals. If there are more, all time up to the last excess one is
+// blind.
 const maxBlind = 1024
 
-// overlaps reports whether there is blind time in an interval.
-func (b *blindTime) overlaps(i Interval) bool {
-	blind, _ := b.around(i)
-	return blind
-}
-
-// around reports whether there is blind time in an interval, and returns an interval
-// around it in which there is none at all or nothing else, an empty one if there is both.
+// around reports whether an interval holds blind time. around is an interval that holds it and in which
+// there is either no blind time or nothing else; it is empty if the interval has both.
 func (b *blindTime) around(i Interval) (blind bool, around Interval) {
-	at, _ := slices.BinarySearchFunc(b.intervals, i.From, func(blind Interval, from int64) int {
-		if blind.To <= from {
-			return -1
-		}
-		return 1
-	})
+	at := b.firstEndingAfter(i.From)
 	around = Interval{From: b.before, To: Forever}
 	if at > 0 {
 		around.From = max(around.From, b.intervals[at-1].To)
@@ -57,38 +46,48 @@ func (b *blindTime) around(i Interval) (blind bool, around Interval) {
 	return true, Interval{}
 }
 
-// with returns blind time with one more interval.
+// firstEndingAfter returns the position of the first interval that ends after an instant.
+func (b *blindTime) firstEndingAfter(at int64) int {
+	i, _ := slices.BinarySearchFunc(b.intervals, at, func(blind Interval, at int64) int {
+		if blind.To <= at {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// with returns the blind time with another interval.
 func (b *blindTime) with(i Interval) blindTime {
-	if i.From >= i.To {
+	if i.IsEmpty() {
 		return *b
 	}
 	if i.From == math.MinInt64 {
 		return b.startingAt(i.To)
 	}
-	all := make([]Interval, 0, len(b.intervals)+1)
+	var earlier, later []Interval
 	total := b.total
 	for _, other := range b.intervals {
-		if other.To < i.From || i.To < other.From {
-			all = append(all, other)
-		} else {
-			i = i.Hull(other)
+		switch {
+		case other.To < i.From:
+			earlier = append(earlier, other)
+		case i.To < other.From:
+			later = append(later, other)
+		default:
+			i = i.Union(other)
 			total -= other.length()
 		}
 	}
-	at, _ := slices.BinarySearchFunc(all, i.From, func(blind Interval, from int64) int {
-		if blind.From < from {
-			return -1
-		}
-		return 1
-	})
-	c := blindTime{before: b.before, intervals: slices.Insert(all, at, i), total: total + i.length()}
+	c := blindTime{
+		before: b.before, intervals: slices.Concat(earlier, []Interval{i}, later), total: total + i.length(),
+	}
 	if n := len(c.intervals) - maxBlind; n > 0 {
 		return c.startingAt(c.intervals[n-1].To)
 	}
 	return c
 }
 
-// startingAt returns blind time in which everything before an instant is blind.
+// startingAt returns the blind time with all time before an instant.
 func (b *blindTime) startingAt(before int64) blindTime {
 	c := blindTime{before: max(b.before, before), total: b.total}
 	for _, i := range b.intervals {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import "slices"
 
-// Since compares the images that have not been unloaded with those of an earlier table
-// of the same History, and returns those that are not in it, and those of it that were
-// unloaded, each in the order of their addresses. One that was replaced, as more
-// became known of it, is among both. What it costs grows with the number of changes;
-// of what did not change it reads one in some dozens only.
+// Since compares the loaded images with those of an earlier table of the same History. It returns the images
+// that are new and those that are no longer loaded, each in the order of their addresses. An image that was
+// replaced because more became known about it is in both lists. The cost grows with the number of changes;
+// of the rest, only the leaves of the tree are compared.
 func (t *Table) Since(earlier *Table) (came, went []*Image) {
 	is, was := t.root.leaves(nil), earlier.root.leaves(nil)
 	return missing(is, was, earlier.root), missing(was, is, t.root)
@@ -28,7 +27,7 @@ func (n *node) leaves(to []*node) []*node {
 	return to
 }
 
-// missing returns the images of leaves that are not there in another tree.
+// missing returns the loaded images of leaves that another tree does not have.
 func missing(leaves, others []*node, root *node) (images []*Image) {
 	shared := make(map[*node]bool, len(others))
 	for _, n := range others {
@@ -40,12 +39,12 @@ func missing(leaves, others []*node, root *node) (images []*Image) {
 			continue
 		}
 		for i := range n.segments {
-			m := n.segments[i].live
+			m := n.segments[i].loaded
 			if m == nil || m == last {
 				continue
 			}
 			last = m
-			if s := root.at(m.Start); s == nil || s.live != m {
+			if s := root.at(m.Start); s == nil || s.loaded != m {
 				images = append(images, m)
 			}
 		}
@@ -53,8 +52,8 @@ func missing(leaves, others []*node, root *node) (images []*Image) {
 	return images
 }
 
-// Ended returns when an image of an earlier table of the same History was unloaded, and
-// false if it was not, or that is not remembered.
+// Ended returns the instant at which an image of an earlier table of the same History was unloaded. It
+// returns false if the image is loaded or no longer remembered.
 func (t *Table) Ended(m *Image) (at int64, ok bool) {
 	s := t.root.at(m.Start)
 	if s == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ func TestSince(t *testing.T) {
 				}
 				record.Load(NewFunction(origin, strconv.Itoa(r.IntN(9)), start, uint32(r.IntN(0x200)), int64(i)))
 			case r.IntN(4) == 0:
-				record.Replace(f, f.Of(&Program{}, nil))
+				record.Replace(f, f.WithProgram(&Program{}, nil))
 			default:
 				record.Unload(f, int64(i))
 			}
@@ -55,10 +55,10 @@ func TestSince(t *testing.T) {
 // without returns the images of one table that are not in another.
 func without(t, other *Table) []*Image {
 	others := make(map[*Image]bool)
-	for _, f := range other.Live() {
+	for _, f := range other.Loaded() {
 		others[f] = true
 	}
-	images := slices.DeleteFunc(t.Live(), func(f *Image) bool { return others[f] })
+	images := slices.DeleteFunc(t.Loaded(), func(f *Image) bool { return others[f] })
 	slices.SortFunc(images, func(a, b *Image) int { return cmp.Compare(a.Start, b.Start) })
 	if len(images) == 0 {
 		return nil

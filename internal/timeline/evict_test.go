@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // TestEvict: what is evicted leaves nothing but blind time.
@@ -31,7 +33,7 @@ func TestEvict(t *testing.T) {
 				h.Unload(f, i*10*ms+5*ms)
 			}
 			h.Evict(101 * ms)
-			assert.Equal(t, tt.left, h.Table().History())
+			assert.Equal(t, tt.left, h.Table().Unloaded())
 			segments := 0
 			h.tree.root.each(0, math.MaxUint64, func(*segment) bool { segments++; return true })
 			assert.LessOrEqual(t, segments, 1+3*tt.left)
@@ -51,10 +53,10 @@ func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
 	h := newHistory(Limits{TTL: time.Hour, MaxEntries: 3}, 0)
 	for i := range int64(20) {
 		h.Load(bpf(fmt.Sprint("f", i), 0x1000, 0x100, i*10*ms))
-		assert.LessOrEqual(t, h.Table().History(), 3)
+		assert.LessOrEqual(t, h.Table().Unloaded(), 3)
 		if i%2 == 0 {
 			h.Unload(h.At(0x1000), i*10*ms+5*ms)
-			assert.LessOrEqual(t, h.Table().History(), 3)
+			assert.LessOrEqual(t, h.Table().Unloaded(), 3)
 		}
 	}
 	assert.Equal(t, "unobserved", ask(h, 0x1000, Instant(101*ms)))
@@ -67,11 +69,11 @@ func TestEvictedImagesAreFreed(t *testing.T) {
 	const n = 2000
 	freed := make(chan int, n)
 	for i := range int64(n) {
-		var b LinesBuilder
+		var b symtab.LinesBuilder
 		b.Add(0, 1<<10, "f.c")
 		lines := b.Build()
 		runtime.AddCleanup(lines, func(int) { freed <- 1 }, 0)
-		h.Load(bpf("p", 0x1000, 0x100, i*ms).Of(nil, lines))
+		h.Load(bpf("p", 0x1000, 0x100, i*ms).WithProgram(nil, lines))
 		h.Unload(h.At(0x1000), i*ms+ms/2)
 	}
 	h.Load(bpf("live", 0x1000, 0x100, n*ms))
@@ -89,11 +91,11 @@ func TestEvictedImagesAreFreed(t *testing.T) {
 func TestAtDoesNotGoThroughTheHistory(t *testing.T) {
 	s := segment{start: 0x1000, end: 0x1100}
 	for i := range int64(50_000) {
-		s.past = append(s.past, bpf("f", 0x1000, 0x100, 0).Lived(Interval{10 * i * ms, (10*i + 5) * ms}))
+		s.past = append(s.past, bpf("f", 0x1000, 0x100, 0).WithLifetime(Interval{10 * i * ms, (10*i + 5) * ms}))
 	}
 	for _, at := range []int64{0, 100_002, 250_001, 499_998, 700_000} {
 		visited := 0
-		s.overlapping(Instant(at*ms).Widened(guard), func(*Image) bool { visited++; return true })
+		s.overlapping(Instant(at*ms).Widened(unloadGrace), func(*Image) bool { visited++; return true })
 		assert.LessOrEqual(t, visited, 2, "%d ms", at)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
@@ -32,14 +32,22 @@ func newHistory(l Limits, certain int64) *History {
 
 // answer returns the name that a snapshot gives an address, or why it gives none.
 func answer(s *Snapshot, addr uint64, during Interval) string {
-	hit := s.At(addr, during)
+	hit, _ := s.At(addr, during)
 	switch {
 	case hit.Reason != ReasonNone:
 		return [...]string{ReasonAmbiguous: "ambiguous", ReasonUnobserved: "unobserved", ReasonUnresolved: "unresolved"}[hit.Reason]
-	case hit.Symbol.Image == nil:
+	case !hit.Symbol.Exists():
 		return hit.Image.Name() + " without a symbol"
 	}
 	return hit.Symbol.Name().System
+}
+
+// symbols returns the number of symbols of each origin.
+func symbols(t *Table) (n [NumOrigins]int) {
+	for origin, count := range t.Count() {
+		n[origin] = count.Symbols
+	}
+	return n
 }
 
 // ask asks for an address in the table of a history.
@@ -49,8 +57,8 @@ func ask(h *History, addr uint64, during Interval) string {
 
 func TestContract_5_4_TheAnswer(t *testing.T) {
 	h := newHistory(remember, 1000*ms)
-	h.Blind(Interval{From: math.MinInt64, To: 50 * ms})
-	h.Blind(Interval{From: 600 * ms, To: 700 * ms})
+	h.AddBlind(Interval{From: math.MinInt64, To: 50 * ms})
+	h.AddBlind(Interval{From: 600 * ms, To: 700 * ms})
 	a := bpf("a", 0x1000, 0x100, 100*ms)
 	h.Load(a)
 	before := NewSnapshot(h.Table())
@@ -106,7 +114,7 @@ func TestOneLoadThatIsRecordedTwice(t *testing.T) {
 	program := &Program{ID: 7}
 	h := newHistory(remember, 1000*ms)
 	for _, i := range []Interval{{100 * ms, 200 * ms}, {200 * ms, 300 * ms}, {301 * ms, 400 * ms}, {400 * ms, 500 * ms}} {
-		h.Load(bpf("a", 0x1000, 64, i.From).Of(program, nil))
+		h.Load(bpf("a", 0x1000, 64, i.From).WithProgram(program, nil))
 		h.Unload(h.At(0x1000), i.To)
 	}
 	for i, want := range map[Interval]string{
@@ -114,7 +122,7 @@ func TestOneLoadThatIsRecordedTwice(t *testing.T) {
 	} {
 		assert.Equal(t, want, ask(h, 0x1000, i), "%v", i)
 	}
-	h.Load(bpf("a", 0x1000, 64, 500*ms).Of(&Program{ID: 8}, nil))
+	h.Load(bpf("a", 0x1000, 64, 500*ms).WithProgram(&Program{ID: 8}, nil))
 	assert.Equal(t, "ambiguous", ask(h, 0x1000, Instant(499*ms)), "the same name, but another program")
 }
 
@@ -124,7 +132,7 @@ func TestDisplacedImage(t *testing.T) {
 	h.Load(NewFunction(OriginOOL, "kprobe_insn_page", 0x1000, 0x1000, 100*ms))
 	h.Load(bpf("prog", 0x1200, 0x100, 300*ms))
 	h.SetCertain(400 * ms)
-	h.Blind(Interval{From: 150 * ms, To: 300 * ms})
+	h.AddBlind(Interval{From: 150 * ms, To: 300 * ms})
 	for i, want := range map[Interval]string{
 		Instant(100 * ms): "kprobe_insn_page", {100 * ms, 150 * ms}: "kprobe_insn_page",
 		Instant(200 * ms): "unobserved", {100 * ms, 200 * ms}: "unobserved", Instant(300 * ms): "prog",
@@ -132,7 +140,7 @@ func TestDisplacedImage(t *testing.T) {
 		assert.Equal(t, want, ask(h, 0x1200, i), "%v", i)
 	}
 	assert.Equal(t, "unresolved", ask(h, 0x1000, Present))
-	assert.Equal(t, [NumOrigins]int{OriginBPF: 1}, h.Table().Symbols())
+	assert.Equal(t, [NumOrigins]int{OriginBPF: 1}, symbols(h.Table()))
 }
 
 // TestWhatIsLoadedWasNotThereBefore what it displaces, whatever its record says.
@@ -169,8 +177,8 @@ func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
 		assert.Equal(t, "unresolved", ask(h, 0x1140, Present))
 		h.Unload(h.At(0x1100), 200*ms)
 		h.Unload(h.At(0x1000), 300*ms)
-		assert.Empty(t, h.Live())
-		assert.Equal(t, [NumOrigins]int{}, h.Table().Symbols())
+		assert.Empty(t, h.Loaded())
+		assert.Equal(t, [NumOrigins]int{}, symbols(h.Table()))
 	})
 	t.Run("that was there", func(t *testing.T) {
 		h := newHistory(remember, 1000*ms)

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
 	"time"
 )
 
-// An Interval is the span of time from From up to, but not including, To, both
-// in nanoseconds of one clock. That of sources is CLOCK_BOOTTIME, which goes on
-// while the machine is suspended and is never set. An interval whose To is not
-// after its From is empty.
+// An Interval is the time from From up to, but not including, To, both in nanoseconds of one clock.
+// That of the sources is CLOCK_BOOTTIME, which goes on while the machine is suspended and is never set.
+// An interval whose To is not after its From is empty.
 type Interval struct {
 	From, To int64
 }
 
-// Forever is the end of the lifetime of what has not been unloaded.
+// Forever is the end of the lifetime of an image that has not been unloaded.
 const Forever = math.MaxInt64
 
 // Always is the interval that holds every instant: the lifetime of the core kernel.
 var Always = Interval{From: math.MinInt64, To: Forever}
 
-// Present is an interval that stands for "as last seen": what was not unloaded has the
-// address in it, whatever may have happened since the source last looked. It is for
-// those who ask about now; no time of a sample is equal to it, as it is empty.
+// Present stands for "as last seen": an image that has not been unloaded has its addresses in it,
+// whatever may have happened since the source last looked. It is for callers that ask about now. It is
+// empty, so no time of a sample is equal to it.
 var Present = Interval{From: Forever, To: Forever}
 
 // Since returns the interval from an instant on.
@@ -35,18 +34,27 @@ func Instant(t int64) Interval {
 	return Interval{From: t, To: t + 1}
 }
 
-// Overlaps reports whether the two intervals have an instant in common.
-func (i Interval) Overlaps(o Interval) bool {
-	return max(i.From, o.From) < min(i.To, o.To)
-}
+// IsEmpty reports whether the interval holds no instant.
+func (i Interval) IsEmpty() bool { return i.From >= i.To }
 
-// Holds reports whether every instant of o is one of i.
+// Overlaps reports whether the two intervals have an instant in common.
+func (i Interval) Overlaps(o Interval) bool { return !i.And(o).IsEmpty() }
+
+// Holds reports whether o lies within i.
 func (i Interval) Holds(o Interval) bool { return i.From <= o.From && o.To <= i.To }
 
-func (i Interval) length() time.Duration { return time.Duration(i.To - i.From) }
+// And returns what the two intervals have in common.
+func (i Interval) And(o Interval) Interval {
+	return Interval{From: max(i.From, o.From), To: min(i.To, o.To)}
+}
 
-// Widened returns the interval with d more nanoseconds on either side, or less if d is
-// negative. What reaches to the beginning or the end of time still does.
+// Union returns the shortest interval that holds both.
+func (i Interval) Union(o Interval) Interval {
+	return Interval{From: min(i.From, o.From), To: max(i.To, o.To)}
+}
+
+// Widened returns the interval with d more nanoseconds on either side, or less if d is negative. An end
+// at the beginning or the end of time stays there.
 func (i Interval) Widened(d int64) Interval {
 	w := i
 	if i.From != math.MinInt64 {
@@ -62,17 +70,4 @@ func (i Interval) Widened(d int64) Interval {
 	return w
 }
 
-// and returns what the two intervals have in common.
-func (i Interval) and(o Interval) Interval {
-	return Interval{From: max(i.From, o.From), To: min(i.To, o.To)}
-}
-
-// Hull returns the shortest interval that holds both.
-func (i Interval) Hull(o Interval) Interval {
-	return Interval{From: min(i.From, o.From), To: max(i.To, o.To)}
-}
-
-// guard is how near, in nanoseconds, the lifetime of another image may come to an
-// interval (contract 5.4): a program can run on for some milliseconds after the record
-// of its unload.
-const guard = int64(5 * time.Millisecond)
+func (i Interval) length() time.Duration { return time.Duration(i.To - i.From) }

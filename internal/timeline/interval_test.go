@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
@@ -58,12 +58,12 @@ func TestAtTheEndsOfTime(t *testing.T) {
 func TestBlindTime(t *testing.T) {
 	h := newHistory(remember, 100_000)
 	blind := func(from, to int64) bool { return h.Table().IsBlind(Interval{from, to}) }
-	h.Blind(Interval{From: math.MinInt64, To: 100})
-	h.Blind(Interval{From: 200, To: 300})
-	h.Blind(Interval{From: 250, To: 350})
-	h.Blind(Interval{From: 350, To: 360})
-	h.Blind(Interval{From: 500, To: 500})
-	h.Blind(Interval{From: 600, To: 500})
+	h.AddBlind(Interval{From: math.MinInt64, To: 100})
+	h.AddBlind(Interval{From: 200, To: 300})
+	h.AddBlind(Interval{From: 250, To: 350})
+	h.AddBlind(Interval{From: 350, To: 360})
+	h.AddBlind(Interval{From: 500, To: 500})
+	h.AddBlind(Interval{From: 600, To: 500})
 	assert.Equal(t, time.Duration(160), h.Table().BlindTime(), "each instant counts once")
 	for _, tt := range []struct {
 		from, to int64
@@ -75,14 +75,14 @@ func TestBlindTime(t *testing.T) {
 		assert.Equal(t, tt.want, blind(tt.from, tt.to), "%d-%d", tt.from, tt.to)
 	}
 	for i := range int64(maxBlind + 10) {
-		h.Blind(Interval{From: 1000 + 10*i, To: 1005 + 10*i})
+		h.AddBlind(Interval{From: 1000 + 10*i, To: 1005 + 10*i})
 	}
 	assert.Len(t, h.blind.intervals, maxBlind)
 	assert.True(t, blind(100, 200), "of too many, those that came first are not told apart")
 	assert.False(t, blind(1000+10*(maxBlind+9)+5, 20_000))
 	assert.False(t, blind(1000+10*500+5, 1000+10*501))
 	assert.Equal(t, time.Duration(160+5*(maxBlind+10)), h.Table().BlindTime())
-	h.Blind(Interval{From: math.MinInt64, To: 50_000})
+	h.AddBlind(Interval{From: math.MinInt64, To: 50_000})
 	assert.True(t, blind(49_999, 50_000))
 	assert.False(t, blind(50_000, 50_001))
 	assert.Empty(t, h.blind.intervals)

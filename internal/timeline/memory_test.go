@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // TestMemoryIsThatOfTheImages records changes of all kinds, and adds up what
@@ -20,7 +22,7 @@ func TestMemoryIsThatOfTheImages(t *testing.T) {
 	for _, limits := range []Limits{{TTL: 200 * time.Millisecond, MaxEntries: 20}, {}} {
 		r := rand.New(rand.NewPCG(5, uint64(limits.MaxEntries)))
 		record := NewHistory(limits)
-		var lines LinesBuilder
+		var lines symtab.LinesBuilder
 		for step := range 3000 {
 			now := int64(step) * ms
 			start := 0x1000 + 64*r.Uint64N(64)
@@ -30,19 +32,27 @@ func TestMemoryIsThatOfTheImages(t *testing.T) {
 				record.Load(NewFunction(origin, fmt.Sprint("f", step), start, 64*(1+r.Uint32N(8)), now))
 			case r.IntN(2) == 0:
 				lines.Add(r.Uint32(), r.Uint32(), "a.c")
-				record.Replace(there, there.Of(&Program{ID: 1, Since: now + r.Int64N(9)*ms}, lines.Build()))
+				record.Replace(there, there.WithProgram(&Program{ID: 1, Since: now + r.Int64N(9)*ms}, lines.Build()))
 				record.Replace(there, there) // is not there any more
 			default:
 				record.Unload(there, now)
 				record.Unload(there, now) // is not there any more
 			}
 			if r.IntN(9) == 0 {
-				record.CutShort(Interval{From: now - 5*ms, To: now})
+				record.TruncateLifetimes(Interval{From: now - 5*ms, To: now})
 			}
 			record.Evict(now)
-			require.Equal(t, walked(record), record.Table().Memory(), "step %d", step)
+			require.Equal(t, walked(record), memory(record.Table()), "step %d", step)
 		}
 	}
+}
+
+// memory returns the number of bytes of each origin.
+func memory(t *Table) (n [NumOrigins]int64) {
+	for origin, count := range t.Count() {
+		n[origin] = count.Memory
+	}
+	return n
 }
 
 func walked(record *History) (sum [NumOrigins]int64) {
@@ -54,7 +64,7 @@ func walked(record *History) (sum [NumOrigins]int64) {
 		}
 	}
 	record.tree.root.each(0, math.MaxUint64, func(s *segment) bool {
-		count(s.live)
+		count(s.loaded)
 		for _, f := range s.past {
 			count(f)
 		}
@@ -74,14 +84,14 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 	}
 	const n = 50_000
 	before := heap()
-	var b Builder
+	var b symtab.Builder
 	for i := range uint64(n) {
 		b.Add(0x1000+64*i, 'T', fmt.Appendf(nil, "function_%d_of_the_kernel", i*7919))
 	}
-	m, err := b.Build(ImageInfo{Name: KernelName, Start: 0x1000, End: 0x1000 + 64*n, Lifetime: Always})
+	m, err := b.Build(symtab.TextInfo{Start: 0x1000, End: 0x1000 + 64*n})
 	require.NoError(t, err)
-	core := NewTable(m)
-	assert.InEpsilon(t, heap()-before, core.Memory()[OriginKernel], 0.3)
+	core := NewTable(NewImage(OriginKernel, KernelName, m, Always))
+	assert.InEpsilon(t, heap()-before, memory(core)[OriginKernel], 0.3)
 
 	before = heap()
 	record := NewHistory(remember)
@@ -89,7 +99,7 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 		record.Load(bpf(fmt.Sprintf("bpf_prog_%016x_x", i), 0x1000+64*i, 64, int64(i)))
 	}
 	functions := record.Table()
-	assert.InEpsilon(t, heap()-before, functions.Memory()[OriginBPF], 0.3)
+	assert.InEpsilon(t, heap()-before, memory(functions)[OriginBPF], 0.3)
 	runtime.KeepAlive(core)
 	runtime.KeepAlive(record)
 }

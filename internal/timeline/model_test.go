@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"cmp"
@@ -122,7 +122,7 @@ func (m model) near(addr uint64, from, to int64) (near []load) {
 			}
 		}
 	}
-	near = slices.DeleteFunc(near, func(l load) bool { return !l.overlaps(from-guard, to+guard) })
+	near = slices.DeleteFunc(near, func(l load) bool { return !l.overlaps(from-unloadGrace, to+unloadGrace) })
 	if slices.ContainsFunc(near, func(l load) bool { return !l.trampoline }) {
 		near = slices.DeleteFunc(near, func(l load) bool { return l.trampoline })
 	}

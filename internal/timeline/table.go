@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
+	"reflect"
 	"time"
 )
 
-// A Table is what one source knows: the images that are there, those that were until
-// lately, and when some may have come or gone unseen. It is immutable.
+// A Table is what one source knows: the images that are loaded, those that were unloaded lately, and the
+// intervals in which images may have been loaded or unloaded unseen. It is immutable.
 type Table struct {
-	root    *node
-	certain int64 // nothing is missing up to then
-	partial bool  // but what came before the source began
-	blind   blindTime
-	texts   texts
-	ids     *functionIDs
-	counts  counts
+	root     *node
+	certain  int64 // the table is complete up to this instant
+	partial  bool  // except for images that were loaded before the source began
+	blind    blindTime
+	texts    texts
+	ids      *functionIDs
+	unloaded int // number of unloaded images
 }
 
-// NewTable returns a table of images that have always been there, such as the core
-// kernel.
+// NewTable returns a table of images that are loaded at all times, such as the core kernel.
 func NewTable(images ...*Image) *Table {
 	h := NewHistory(Limits{})
 	for _, m := range images {
@@ -30,35 +30,20 @@ func NewTable(images ...*Image) *Table {
 	return h.Table()
 }
 
-// Table returns what is recorded now.
-func (h *History) Table() *Table {
-	if h.byText == nil {
-		index := textsOf(h.texts)
-		h.byText = &index
-	}
-	root := h.tree.share()
-	if h.ids == nil || h.ids.root != root {
-		h.ids = &functionIDs{root: root}
-	}
-	t := &Table{
-		root: root, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids, counts: h.counts,
-	}
-	t.counts.history = len(h.gone)
-	return t
-}
+// Loaded returns the images that are loaded, in the order of their addresses.
+func (t *Table) Loaded() []*Image { return t.root.loadedIn(0, math.MaxUint64) }
 
-// Live returns the images that are there now, in the order of their addresses.
-func (t *Table) Live() []*Image { return t.root.live(0, math.MaxUint64) }
-
-// Certain returns the instant up to which nothing is missing from the table, Forever if
-// nothing ever will be.
+// Certain returns the instant up to which the table is complete, Forever if it always will be.
 func (t *Table) Certain() int64 { return t.certain }
 
-// IsBlind reports whether images may have come or gone unseen during an interval.
-func (t *Table) IsBlind(i Interval) bool { return i.To > t.certain || t.blind.overlaps(i) }
+// IsBlind reports whether images may have been loaded or unloaded unseen during an interval.
+func (t *Table) IsBlind(i Interval) bool {
+	blind, _ := t.blindAround(i)
+	return blind
+}
 
-// blindAround reports whether there is blind time in an interval, and returns an interval
-// around it in which there is none at all or nothing else, an empty one if there is both.
+// blindAround reports whether an interval holds blind time. around is an interval that holds it and in
+// which there is either no blind time or nothing else; it is empty if the interval has both.
 func (t *Table) blindAround(i Interval) (blind bool, around Interval) {
 	switch {
 	case i.From >= t.certain:
@@ -73,24 +58,65 @@ func (t *Table) blindAround(i Interval) (blind bool, around Interval) {
 	return blind, around
 }
 
-// BlindTime returns the length of all blind intervals so far, without the time before
-// the source began and that after its last look.
+// BlindTime returns the length of all blind intervals so far, without the time before the source began
+// and without the time after it last looked.
 func (t *Table) BlindTime() time.Duration { return t.blind.total }
 
-// Symbols returns the number of symbols that are there now, of each origin.
-func (t *Table) Symbols() [NumOrigins]int { return t.counts.live }
+// Unloaded returns the number of unloaded images that are remembered.
+func (t *Table) Unloaded() int { return t.unloaded }
 
-// History returns the number of images that are remembered although they were unloaded.
-func (t *Table) History() int { return t.counts.history }
-
-// texts finds the core kernel and modules, those that were unloaded included.
-type texts struct {
-	byName  map[string][]*Image // in the order in which they were loaded
-	byBuild map[string]*Image   // the one loaded last
-	byFile  map[string]*Image   // the same, by both file IDs; see LoadedFileID
+// Count is what the images of one origin amount to.
+type Count struct {
+	Symbols int   // of the images that are loaded
+	Memory  int64 // bytes of all images, unloaded ones included
 }
 
-func textsOf(images []*Image) (t texts) {
+// Count counts the images of each origin. It takes time in proportion to the number of images. Memory is the
+// sum of the sizes of what is stored, without what the allocator rounds up and without the readable names
+// that lookups cache.
+func (t *Table) Count() (counts [NumOrigins]Count) {
+	t.root.each(0, math.MaxUint64, func(s *segment) bool {
+		for _, m := range s.past {
+			if s.start == m.Start { // once for an image of several segments
+				counts[m.Origin].Memory += m.memory()
+			}
+		}
+		if m := s.loaded; m != nil && s.start == m.Start {
+			counts[m.Origin].Memory += m.memory()
+			counts[m.Origin].Symbols += m.Len()
+		}
+		return true
+	})
+	return counts
+}
+
+// interned is roughly the number of bytes that package unique needs for a string in addition to its
+// bytes: an entry in a trie and a weak pointer, as measured with Go 1.26.
+const interned = 190
+
+// memory returns the number of bytes that the image takes, including its place in the tree. The program
+// of a function is counted with each of its functions, and the names of source files are not counted.
+func (m *Image) memory() int64 {
+	n := sizeOf[Image]() + sizeOf[segment]() + sizeOf[uint64]() + int64(len(m.Name())) + interned + m.Lines.Memory()
+	if m.Program != nil {
+		n += sizeOf[Program]()
+	}
+	if m.Text != nil {
+		n += m.Text.Memory()
+	}
+	return n
+}
+
+func sizeOf[T any]() int64 { return int64(reflect.TypeFor[T]().Size()) }
+
+// texts finds the core kernel and modules, unloaded ones included.
+type texts struct {
+	byName  map[string][]*Image // in the order in which they were loaded
+	byBuild map[string]*Image   // the one that was loaded last
+	byFile  map[string]*Image   // likewise, by both file IDs; see Image.LoadedFileID
+}
+
+func indexTexts(images []*Image) (t texts) {
 	if len(images) == 0 {
 		return t
 	}
@@ -99,9 +125,9 @@ func textsOf(images []*Image) (t texts) {
 	t.byFile = make(map[string]*Image, 2*len(images))
 	for _, m := range images {
 		t.byName[m.Name()] = append(t.byName[m.Name()], m)
-		if m.BuildID != "" {
-			t.byBuild[m.BuildID] = m
-			t.byFile[m.FileID] = m
+		if m.BuildID() != "" {
+			t.byBuild[m.BuildID()] = m
+			t.byFile[m.Text.FileID] = m
 			t.byFile[m.LoadedFileID()] = m
 		}
 	}

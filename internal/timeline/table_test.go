@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 func module(t testing.TB, name string, start, end uint64, lifetime Interval) *Image {
 	t.Helper()
-	return build(t, ImageInfo{
-		Name: name, BuildID: "id-" + name, FileID: "file-" + name, Origin: OriginModule,
-		Base: start, Start: start, End: end, Lifetime: lifetime,
-	}, line{start, 't', name + "_init"}, line{start + 8, 't', name + "_exit"}, line{start + 12, 'd', "data"})
+	return newText(t, OriginModule, name, symtab.TextInfo{
+		BuildID: "id-" + name, FileID: "file-" + name, Base: start, Start: start, End: end,
+	}, lifetime, line{start, 't', name + "_init"}, line{start + 8, 't', name + "_exit"}, line{start + 12, 'd', "data"})
 }
 
 func TestAtOfATable(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAtOfATable(t *testing.T) {
 		assert.Equal(t, want, answer(s, addr, Always), "%#x", addr)
 	}
 	var names []string
-	for _, m := range s.Tables()[0].Live() {
+	for _, m := range s.Tables()[0].Loaded() {
 		names = append(names, m.Name())
 	}
 	assert.Equal(t, []string{"a", "b", "c"}, names)
@@ -44,7 +44,7 @@ func TestAtOfATable(t *testing.T) {
 
 // TestModuleEndsWhereAnImageBegins has a module that was announced longer than it is.
 func TestModuleEndsWhereAnImageBegins(t *testing.T) {
-	long := build(t, ImageInfo{Name: "long", Origin: OriginModule, Start: 0x1000, End: 0x3000, Lifetime: Since(0)},
+	long := newText(t, OriginModule, "long", symtab.TextInfo{Start: 0x1000, End: 0x3000}, Since(0),
 		line{0x1000, 't', "first"}, line{0x1800, 't', "last"})
 	h := newHistory(remember, 10*ms)
 	h.Load(long)
@@ -55,23 +55,23 @@ func TestModuleEndsWhereAnImageBegins(t *testing.T) {
 	} {
 		assert.Equal(t, want, answer(s, addr, Present), "%#x", addr)
 	}
-	last := s.At(0x1900, Present).Symbol
+	hit, _ := s.At(0x1900, Present)
+	last := hit.Symbol
 	assert.Equal(t, [2]uint64{0x1800, 0x2000}, [2]uint64{last.Start, last.End}, "a symbol ends with its image")
 
-	m, _ := s.Named("long", Present)
+	m, _ := s.Module("long", Present)
 	require.NotNil(t, m)
 	assert.Equal(t, uint64(0x2000), m.End)
 	h.Unload(h.At(0x1000), 7*ms)
-	_, reason := NewSnapshot(h.Table()).Named("long", Present)
+	_, reason := NewSnapshot(h.Table()).Module("long", Present)
 	assert.Equal(t, ReasonUnresolved, reason)
 }
 
 // TestCoreGap: what lies between the text and the init text is not the core kernel's.
 func TestCoreGap(t *testing.T) {
-	core := build(t, ImageInfo{
-		Name: KernelName, Origin: OriginKernel, Base: text, Start: text, End: text + 0x3000,
-		Gap: Range{text + 0x1000, text + 0x2000}, Lifetime: Always,
-	}, line{text, 'T', "f"}, line{text + 0x1000, 'T', "_etext"}, line{text + 0x2000, 'T', "g"})
+	core := newText(t, OriginKernel, KernelName, symtab.TextInfo{
+		Base: text, Start: text, End: text + 0x3000, Gap: symtab.Range{Start: text + 0x1000, End: text + 0x2000},
+	}, Always, line{text, 'T', "f"}, line{text + 0x1000, 'T', "_etext"}, line{text + 0x2000, 'T', "g"})
 	h := newHistory(remember, 10*ms)
 	h.Load(bpf("prog", text+0x1800, 64, 0))
 	s := NewSnapshot(NewTable(core), h.Table())
@@ -96,8 +96,8 @@ func TestNamed(t *testing.T) {
 	load("m", 0x1000, Interval{500 * ms, 600 * ms}) // the same build at the same address
 	load("other", 0x8000, Interval{700 * ms, 800 * ms})
 	load("m", 0x3000, Since(900*ms))
-	h.Blind(Interval{From: math.MinInt64, To: 50 * ms})
-	s := NewSnapshot(NewTable(build(t, kernelInfo(0x10))), h.Table())
+	h.AddBlind(Interval{From: math.MinInt64, To: 50 * ms})
+	s := NewSnapshot(NewTable(newCore(t, 0x10)), h.Table())
 	for _, tt := range []struct {
 		during Interval
 		want   uint64
@@ -113,7 +113,7 @@ func TestNamed(t *testing.T) {
 		{Instant(1000 * ms), 0, ReasonUnobserved},
 		{Present, 0x3000, ReasonNone},
 	} {
-		m, reason := s.Named("m", tt.during)
+		m, reason := s.Module("m", tt.during)
 		assert.Equal(t, tt.reason, reason, "%v", tt.during)
 		if assert.Equal(t, tt.want != 0, m != nil, "%v", tt.during) && m != nil {
 			assert.Equal(t, tt.want, m.Start, "%v", tt.during)
@@ -130,7 +130,7 @@ func TestNamed(t *testing.T) {
 	again, ok := s.ByFileID(m.LoadedFileID())
 	require.True(t, ok)
 	assert.Same(t, m, again)
-	core, _ := s.Named(KernelName, Instant(0))
+	core, _ := s.Module(KernelName, Instant(0))
 	assert.Same(t, s.Core(), core)
 
 	h.Evict(1000*ms + int64(remember.TTL))
@@ -140,8 +140,10 @@ func TestNamed(t *testing.T) {
 
 func TestEmptySnapshots(t *testing.T) {
 	for _, s := range []*Snapshot{nil, NewSnapshot(), NewSnapshot(nil, NewTable())} {
-		assert.Equal(t, Hit{Reason: ReasonUnresolved, Whole: true}, s.At(text, Always))
-		m, reason := s.Named(KernelName, Always)
+		hit, same := s.At(text, Always)
+		assert.Equal(t, Hit{Reason: ReasonUnresolved}, hit)
+		assert.Equal(t, Always, same)
+		m, reason := s.Module(KernelName, Always)
 		assert.Nil(t, m)
 		assert.Equal(t, ReasonUnresolved, reason)
 		_, ok := s.ByBuildID("")
@@ -155,37 +157,24 @@ func TestEmptySnapshots(t *testing.T) {
 	assert.Equal(t, "unobserved", answer(NewSnapshot(NewHistory(remember).Table()), text, Instant(0)), "nothing is certain")
 }
 
-// TestLookupInCrowdedBucket has half of the symbols in one bucket of the index,
-// which is as wide as the average demands.
-func TestLookupInCrowdedBucket(t *testing.T) {
-	var lines []line
-	for i := range uint64(1000) {
-		lines = append(lines, line{text + i, 't', fmt.Sprintf("dense_%d", i)})
-	}
-	for i := range uint64(1000) {
-		lines = append(lines, line{text + 1<<20 + i<<10, 't', fmt.Sprintf("sparse_%d", i)})
-	}
-	m := build(t, kernelInfo(1<<22), lines...)
-	require.Greater(t, m.symbols.index[1], uint32(scanWidth*maxScans))
-}
-
 // TestAtDoesNotAllocate, whatever the answer.
 func TestAtDoesNotAllocate(t *testing.T) {
-	core := build(t, kernelInfo(1<<20), randomLines(rand.New(rand.NewPCG(1, 1)), 1000, 100)...)
+	core := newCore(t, 1<<14)
 	h := newHistory(remember, 1000*ms)
 	for i := range int64(100) {
 		h.Load(bpf(strconv.FormatInt(i%7, 10), 0x1000, 64, 10*i*ms))
 		h.Unload(h.At(0x1000), (10*i+6)*ms)
 	}
 	h.Load(trampoline("t", 0x800, 0))
-	h.Blind(Interval{From: 500 * ms, To: 600 * ms})
+	h.AddBlind(Interval{From: 500 * ms, To: 600 * ms})
 	s := NewSnapshot(NewTable(core), h.Table(), NewTable(module(t, "m", 0x1000, 0x1100, Since(300*ms))))
 	addr, at := uint64(text), int64(0)
 	reasons := map[Reason]bool{}
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		s.At(addr, Always)
 		for _, a := range []uint64{0x900, 0x1000, 0x1050, 0x4000} {
-			reasons[s.At(a, Interval{at, at + 2*ms}).Reason] = true
+			hit, _ := s.At(a, Interval{at, at + 2*ms})
+			reasons[hit.Reason] = true
 		}
 		addr += 37
 		at += ms
@@ -211,13 +200,13 @@ func TestLookUpsOfReusedAddresses(t *testing.T) {
 		}
 		h.SetCertain(Forever)
 		s := NewSnapshot(h.Table())
-		hit, c := s.choose(0x1800, Always)
-		assert.Equal(t, ReasonAmbiguous, hit.Reason)
-		assert.LessOrEqual(t, c.seen, few+1)
+		c := s.choose(0x1800, Always)
+		assert.Equal(t, "ambiguous", answer(s, 0x1800, Always))
+		assert.LessOrEqual(t, c.seen, maxSeen+1)
 		once := Instant(500 * int64(time.Second))
-		assert.Equal(t, "f500", s.At(0x1800, once).Symbol.Name().Name)
-		assert.True(t, s.MayBeLong(0x1800, 0x1801, Always), "it does not look at all of them")
-		assert.Equal(t, origin == OriginTrampoline, s.MayBeLong(0x1800, 0x1801, once))
+		assert.Equal(t, "f500", answer(s, 0x1800, once))
+		assert.True(t, s.MayBeTrampoline(0x1800, 0x1801, Always), "it does not look at all of them")
+		assert.Equal(t, origin == OriginTrampoline, s.MayBeTrampoline(0x1800, 0x1801, once))
 	}
 }
 
@@ -232,8 +221,9 @@ func TestLookUpsOfCodeThatIsLoadedAgain(t *testing.T) {
 	}
 	h.SetCertain(Forever)
 	s := NewSnapshot(h.Table())
-	hit, c := s.choose(0x1800, Interval{From: each / 4, To: many * each})
-	assert.Equal(t, ReasonUnresolved, hit.Reason)
-	assert.LessOrEqual(t, c.seen, few+1)
-	assert.Equal(t, "again", s.At(0x1800, Interval{From: 500*each + 1, To: 500*each + each/4}).Symbol.Name().Name)
+	all := Interval{From: each / 4, To: many * each}
+	c := s.choose(0x1800, all)
+	assert.Equal(t, "unresolved", answer(s, 0x1800, all))
+	assert.LessOrEqual(t, c.seen, maxSeen+1)
+	assert.Equal(t, "again", answer(s, 0x1800, Interval{From: 500*each + 1, To: 500*each + each/4}))
 }

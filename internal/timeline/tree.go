@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
@@ -8,37 +8,39 @@ import (
 	"slices"
 )
 
-// tree holds segments that do not overlap, by their addresses. It is a B+ tree
-// that shares what did not change with the trees it was copied to: a change
-// copies the nodes from the root to the leaf, unless they were copied since the
-// last call of share.
+// A tree holds segments that do not overlap, by their addresses. It is a B+ tree, and a table shares its
+// nodes: a change copies the nodes from the root to the leaf, unless that happened since the last call of
+// share.
+//
+//	share ── change ── change ── share ── change
+//	  │      copies    in place    │      copies
+//	table 1                     table 2
 type tree struct {
-	root *node // nil if it is empty
-	edit *edit // says which nodes may be changed
+	root *node // nil if the tree is empty
+	edit *edit // of the nodes that may be changed in place
 }
 
-// edit is the time between two calls of share. It has a size because pointers to
-// things without may be equal.
+// An edit is the time between two calls of share. It has a size because pointers to values without size may
+// be equal.
 type edit struct{ _ byte }
 
-// maxNode is the number of segments or children of a node at most. With 64 of them, the
-// allocator's own 8 bytes would make segments take 20 % more.
-const maxNode = 63
+// maxNode is the maximum number of segments or children of a node. A small node is cheap to copy.
+const maxNode = 15
 
-// node is a leaf with segments, or has children.
+// A node is a leaf with segments, or has children.
 type node struct {
-	// starts are those of the segments, or the lowest of each child, and then noStart.
-	// They stand in the node itself, so that a search finds them without another step.
+	// starts has the start of each segment, or the lowest start in each child, followed by noStart. It is
+	// part of the node, so that a search needs no other memory.
 	starts   [maxNode + 1]uint64
 	segments []segment
 	children []*node
 	edit     *edit
 }
 
-// noStart is above all addresses at which code can start, as it has a last byte.
+// noStart is above all addresses at which code can start, since code has a last byte.
 const noStart = math.MaxUint64
 
-// newNode returns a node with one of the two.
+// newNode returns a node with segments or with children.
 func newNode(e *edit, segments []segment, children []*node) *node {
 	n := &node{edit: e, segments: segments, children: children}
 	n.index()
@@ -47,7 +49,7 @@ func newNode(e *edit, segments []segment, children []*node) *node {
 
 func (n *node) len() int { return max(len(n.segments), len(n.children)) }
 
-// index fills starts after a change.
+// index sets starts after a change.
 func (n *node) index() {
 	for i := range n.segments {
 		n.starts[i] = n.segments[i].start
@@ -60,15 +62,15 @@ func (n *node) index() {
 	}
 }
 
-// share returns the root, for readers. What it leads to does not change any more.
+// share returns the root for readers. Its nodes never change again.
 func (t *tree) share() *node {
 	t.edit = new(edit)
 	return t.root
 }
 
-// position returns the position of the last start at or below addr, -1 if there is
-// none. It takes the same steps for all, without a branch that depends on addr: one
-// that is guessed wrong costs more than the rest.
+// position returns the position of the last start at or below addr, -1 if there is none. It takes the
+// same steps for every address, without a branch that depends on it: a mispredicted branch costs more
+// than the rest of the search.
 func (n *node) position(addr uint64) int {
 	addr = min(addr, noStart-1) // where nothing starts either
 	at := 0
@@ -98,7 +100,7 @@ func (n *node) floor(addr uint64) *segment {
 	return nil
 }
 
-// at returns the segment that an address is in, nil if there is none.
+// at returns the segment that holds an address, nil if there is none.
 func (n *node) at(addr uint64) *segment {
 	if s := n.floor(addr); s != nil && addr < s.end {
 		return s
@@ -106,8 +108,7 @@ func (n *node) at(addr uint64) *segment {
 	return nil
 }
 
-// each calls yield for the segments that overlap [start, end), in their order,
-// while it returns true.
+// each calls yield for the segments that overlap [start, end), in their order, until it returns false.
 func (n *node) each(start, end uint64, yield func(*segment) bool) bool {
 	if n == nil {
 		return true
@@ -129,6 +130,67 @@ func (n *node) isEmpty(start, end uint64) bool {
 	return n.each(start, end, func(*segment) bool { return false })
 }
 
+// loadedIn returns the images that are loaded at addresses in [start, end), in the order of their
+// addresses.
+func (n *node) loadedIn(start, end uint64) (images []*Image) {
+	n.each(start, end, func(s *segment) bool {
+		if s.loaded != nil && (len(images) == 0 || images[len(images)-1] != s.loaded) {
+			images = append(images, s.loaded)
+		}
+		return true
+	})
+	return images
+}
+
+// change changes the images of the addresses [start, end), which may have none yet. Segments without
+// images are removed.
+func (t *tree) change(start, end uint64, change func(*segment)) {
+	var old []segment
+	t.root.each(start, end, func(s *segment) bool {
+		old = append(old, *s)
+		return true
+	})
+	apply := func(s segment) {
+		change(&s)
+		if s.isEmpty() {
+			t.remove(s.start)
+		} else {
+			t.put(s)
+		}
+	}
+	at := start
+	for _, s := range old {
+		if s.start < start {
+			t.put(s.endingAt(start))
+			s = s.startingAt(start)
+		}
+		if at < s.start {
+			apply(segment{start: at, end: s.start})
+		}
+		if s.end > end {
+			t.put(s.startingAt(end))
+			s = s.endingAt(end)
+		}
+		apply(s)
+		at = s.end
+	}
+	if at < end {
+		apply(segment{start: at, end: end})
+	}
+}
+
+// join makes one segment of the two that meet at an address, if they have the same images.
+func (t *tree) join(addr uint64) {
+	left, right := t.root.at(addr-1), t.root.at(addr)
+	if left == nil || right == nil || left == right || !left.hasSameImages(right) {
+		return
+	}
+	joined := *left
+	joined.end = right.end
+	t.remove(addr)
+	t.put(joined)
+}
+
 // put adds a segment, or replaces the one with the same start.
 func (t *tree) put(s segment) {
 	if t.root == nil {
@@ -142,7 +204,7 @@ func (t *tree) put(s segment) {
 	}
 }
 
-// remove removes the segment with that start, if there is one.
+// remove removes the segment with a start, if there is one.
 func (t *tree) remove(start uint64) {
 	if t.root == nil {
 		return
@@ -153,7 +215,7 @@ func (t *tree) remove(start uint64) {
 	}
 }
 
-// writable returns the node, or a copy of it, to be changed in this edit.
+// writable returns the node if it can be changed in this edit, else a copy.
 func (n *node) writable(e *edit) *node {
 	if n.edit == e {
 		return n
@@ -163,7 +225,7 @@ func (n *node) writable(e *edit) *node {
 	return &c
 }
 
-// put returns what the node has become, and a right neighbor if it was split.
+// put returns the node with the segment, and a right neighbor if the node was split.
 func (n *node) put(s segment, e *edit) (left, right *node) {
 	n = n.writable(e)
 	i, start := n.position(s.start), s.start
@@ -188,7 +250,7 @@ func (n *node) put(s segment, e *edit) (left, right *node) {
 	case n.len() <= maxNode:
 		copy(n.starts[i+1:], n.starts[i:])
 		n.starts[i] = start
-	case i == maxNode: // what comes in the order of addresses leaves full nodes behind
+	case i == maxNode: // segments that are added in the order of addresses leave full nodes behind
 		right = n.splitOff(i)
 	default:
 		right = n.splitOff(maxNode / 2)
@@ -209,7 +271,7 @@ func (n *node) splitOff(i int) *node {
 	return right
 }
 
-// remove returns what the node has become, nil if nothing is left.
+// remove returns the node without the segment, nil if nothing is left.
 func (n *node) remove(start uint64, e *edit) *node {
 	i := n.position(start)
 	if i < 0 || n.children == nil && n.starts[i] != start {
@@ -231,7 +293,7 @@ func (n *node) remove(start uint64, e *edit) *node {
 	return n
 }
 
-// merge joins a small child with a neighbor that is small, too.
+// merge joins a small child with a small neighbor.
 func (n *node) merge(i int, e *edit) {
 	if i > 0 {
 		i--

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"math"
@@ -23,7 +23,7 @@ func TestTree(t *testing.T) {
 			delete(want, start)
 		} else {
 			m := &Image{Start: start, End: start + 1}
-			tr.put(segment{start: start, end: start + 1, live: m})
+			tr.put(segment{start: start, end: start + 1, loaded: m})
 			want[start] = m
 		}
 		if step%5_000 == 0 {
@@ -46,7 +46,7 @@ func checkTree(t *testing.T, tr *tree, want map[uint64]*Image) {
 	tr.root.each(0, math.MaxUint64, func(s *segment) bool {
 		require.Greater(t, int64(s.start), last)
 		last = int64(s.start)
-		got[s.start] = s.live
+		got[s.start] = s.loaded
 		require.Same(t, s, tr.root.floor(s.start))
 		return true
 	})
@@ -66,5 +66,5 @@ func TestTreeAtTheLastAddress(t *testing.T) {
 	h.Load(bpf("none", math.MaxUint64, 1, 0)) // its end is no address
 	h.Load(bpf("empty", 0x1000, 0, 0))
 	assert.Nil(t, h.At(math.MaxUint64))
-	assert.Len(t, h.Live(), 1)
+	assert.Len(t, h.Loaded(), 1)
 }

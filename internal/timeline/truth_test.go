@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package symtab
+package timeline
 
 import (
 	"fmt"
@@ -105,9 +105,9 @@ func (k *kernel) list() {
 	if !k.listed {
 		k.listed, blind.From = true, Always.From
 	}
-	k.h.Blind(blind)
+	k.h.AddBlind(blind)
 	there := k.there()
-	for _, m := range k.h.Live() {
+	for _, m := range k.h.Loaded() {
 		if !slices.ContainsFunc(there, func(p *truth) bool { return p.id == m.Program.ID }) {
 			k.h.Unload(m, k.last)
 		}
@@ -120,7 +120,7 @@ func (k *kernel) list() {
 }
 
 func (k *kernel) load(p *truth, since int64) {
-	k.h.Load(bpf(fmt.Sprint("p", p.id), p.start, uint32(p.end-p.start), since).Of(&Program{ID: p.id}, nil))
+	k.h.Load(bpf(fmt.Sprint("p", p.id), p.start, uint32(p.end-p.start), since).WithProgram(&Program{ID: p.id}, nil))
 }
 
 // TestNothingIsNamedOutsideItsTime lets programs come and go, some of them unseen, and
@@ -146,7 +146,7 @@ func TestNothingIsNamedOutsideItsTime(t *testing.T) {
 			i := slices.IndexFunc(k.loads, func(p *truth) bool {
 				return p.start <= addr && addr < p.end && p.from <= during.From && during.To <= min(p.to, k.now)
 			})
-			hit := s.At(addr, during)
+			hit, _ := s.At(addr, during)
 			if i >= 0 && !k.loads[i].classic {
 				asked++
 			}

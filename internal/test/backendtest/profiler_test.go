@@ -16,11 +16,11 @@ import (
 	"go.opentelemetry.io/ebpf-profiler/reporter"
 	"go.opentelemetry.io/ebpf-profiler/reporter/samples"
 
-	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // The kernel of these tests.
@@ -36,31 +36,27 @@ const (
 	programName = "bpf_prog_0123456789abcdef_x"
 )
 
-func image(t *testing.T, info symtab.ImageInfo, names ...string) *symtab.Image {
+// image returns an image with a symbol at every 256th byte.
+func image(t *testing.T, text timelinetest.Text, names ...string) *timeline.Image {
 	t.Helper()
-	var b symtab.Builder
+	var symbols []timelinetest.Symbol
 	for i, name := range names {
-		b.Add(info.Base+uint64(i)*0x100, 'T', []byte(name))
+		symbols = append(symbols, timelinetest.Symbol{Offset: uint64(i) * 0x100, Name: name})
 	}
-	if info.BuildID != "" {
-		info.FileID = buildid.FileID(info.BuildID)
-	}
-	info.Start, info.End, info.Lifetime = info.Base, info.Base+0x1000, symtab.Always
-	m, err := b.Build(info)
-	require.NoError(t, err)
-	return m
+	text.Start, text.End = text.Base, text.Base+0x1000
+	return timelinetest.NewImage(t, text, symbols...)
 }
 
-func snapshot(t *testing.T) *symtab.Snapshot {
+func snapshot(t *testing.T) *timeline.Snapshot {
 	t.Helper()
-	return symtab.NewSnapshot(
-		symtab.NewTable(image(t, symtab.ImageInfo{Name: symtab.KernelName, BuildID: kernelID, Base: text},
+	return timeline.NewSnapshot(
+		timeline.NewTable(image(t, timelinetest.Text{Name: timeline.KernelName, BuildID: kernelID, Base: text},
 			"_text", "vfs_read", "ksys_read", "do_syscall_64", "__pfx_padding")),
-		symtab.NewTable(
-			image(t, symtab.ImageInfo{Name: "ext4", Origin: symtab.OriginModule, BuildID: ext4ID, Base: ext4}, "ext4_read", "ext4_write"),
-			image(t, symtab.ImageInfo{Name: "odd", Origin: symtab.OriginModule, Base: odd}, "odd_work"),
+		timeline.NewTable(
+			image(t, timelinetest.Text{Name: "ext4", Origin: timeline.OriginModule, BuildID: ext4ID, Base: ext4}, "ext4_read", "ext4_write"),
+			image(t, timelinetest.Text{Name: "odd", Origin: timeline.OriginModule, Base: odd}, "odd_work"),
 		),
-		symtab.NewTable(symtab.NewFunction(symtab.OriginBPF, programName, program, 0x100, symtab.Always.From)),
+		timeline.NewTable(timeline.NewFunction(timeline.OriginBPF, programName, program, 0x100, timeline.Always.From)),
 	)
 }
 
@@ -137,7 +133,7 @@ func TestProfilerShape(t *testing.T) {
 		pd := profilersMessage(t, profilersStacks())
 		before := pprofile.NewProfiles()
 		pd.CopyTo(before)
-		known := rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot(t) }}
+		known := rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot(t) }}
 		pd = rewrite.New(opts).Rewrite(pd, known).Profiles
 		require.NoError(t, rewritetest.CheckRewritten(before, pd))
 		require.NoError(t, rewritetest.CheckSent(pd))

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // synthetic is a kernel with BPF programs that are loaded and unloaded as the script
@@ -31,7 +31,7 @@ type synthetic struct {
 	pending []perfring.Record
 	source  *bpfprog.Source
 	stop    func()
-	last    *symtab.Table
+	last    *timeline.Table
 }
 
 const (
@@ -49,12 +49,12 @@ func newSynthetic(lines int) *synthetic {
 }
 
 // run has a source follow the script, and returns its last table.
-func (s *synthetic) run(script func() []perfring.Record) *symtab.Table {
+func (s *synthetic) run(script func() []perfring.Record) *timeline.Table {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.script, s.stop = script, stop
 	s.source = bpfprog.NewSourceFrom(
-		bpfprog.Options{SourceLines: s.lines > 0, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
+		bpfprog.Options{SourceLines: s.lines > 0, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
 		func() (bpfprog.Recorder, error) { return s, nil }, s)
 	if err := s.source.Run(ctx, func(u symcache.Update) { s.last = u.Table }); err != nil {
 		panic(err) // nothing here fails

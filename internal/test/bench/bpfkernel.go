@@ -19,7 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // loadProgram loads a small program into the kernel.
@@ -73,7 +73,7 @@ func benchListing(rounds int) error {
 			func() (bpfprog.Recorder, error) { return silent{stop}, nil }, new(bpf.Reader))
 		errs = append(errs, s.Run(ctx, func(u symcache.Update) {
 			errs = append(errs, u.Degraded)
-			if n := u.Table.Symbols()[symtab.OriginBPF]; n < programs {
+			if n := u.Table.Count()[timeline.OriginBPF].Symbols; n < programs {
 				errs = append(errs, fmt.Errorf("%d of %d programs are listed", n, programs))
 			}
 		}))
@@ -92,7 +92,7 @@ func benchListing(rounds int) error {
 // that come all the time.
 func benchDelay() error {
 	cache := symcache.Start(zap.NewNop(), nil, bpfprog.NewSource(bpfprog.Options{
-		Procfs: "/proc", Sysfs: "/sys", SourceLines: true, History: symtab.Limits{TTL: time.Minute, MaxEntries: 1000},
+		Procfs: "/proc", Sysfs: "/sys", SourceLines: true, History: timeline.Limits{TTL: time.Minute, MaxEntries: 1000},
 	}))
 	defer cache.Stop()
 	for len(cache.Snapshot().Tables()) == 0 {
@@ -140,7 +140,8 @@ func idOf(p *ebpf.Program) (uint32, error) {
 }
 
 // isNamed reports whether the function at a program's address is the program's.
-func isNamed(s *symtab.Snapshot, p *bpf.Program) bool {
-	m := s.At(p.Functions[0].Addr, symtab.Present).Image
+func isNamed(s *timeline.Snapshot, p *bpf.Program) bool {
+	hit, _ := s.At(p.Functions[0].Addr, timeline.Present)
+	m := hit.Image
 	return m != nil && m.Program != nil && m.Program.ID == p.ID
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // someBTF returns BTF without types, with the name of one file.
@@ -25,7 +25,7 @@ func someBTF() []byte {
 
 // tableOf returns the table of programs that were loaded one after the other, and, if
 // times is above 1, unloaded and loaded again so many times in all.
-func tableOf(programs, lines, times int) *symtab.Table {
+func tableOf(programs, lines, times int) *timeline.Table {
 	s := newSynthetic(lines)
 	round, i := 0, 0
 	return s.run(func() []perfring.Record {
@@ -48,7 +48,7 @@ func tableOf(programs, lines, times int) *symtab.Table {
 // does.
 func benchTable(rounds int) {
 	const many, lines, old = 50_000, 64, 1 << 16
-	var table *symtab.Table
+	var table *timeline.Table
 	held, _ := memory(func() any {
 		table = tableOf(many, 0, 1)
 		return table
@@ -59,11 +59,12 @@ func benchTable(rounds int) {
 
 	addrs, starts := programAddresses(table)
 	found := uint64(0)
-	look := func(t *symtab.Table) func() {
-		s, at := symtab.NewSnapshot(t), symtab.Instant(t.Certain()-1)
+	look := func(t *timeline.Table) func() {
+		s, at := timeline.NewSnapshot(t), timeline.Instant(t.Certain()-1)
 		return func() {
 			for _, addr := range addrs {
-				found += s.At(addr, at).Symbol.Start
+				hit, _ := s.At(addr, at)
+				found += hit.Symbol.Start
 			}
 		}
 	}
@@ -79,12 +80,12 @@ func benchTable(rounds int) {
 	const space = old / 8 // of which each address has had eight programs before
 	plain := tableOf(space, 0, 1)
 	one, _ := memory(func() any { return tableOf(space, 0, 1) })
-	var past *symtab.Table
+	var past *timeline.Table
 	all, _ := memory(func() any {
 		past = tableOf(space, 0, 1+old/space)
 		return past
 	})
-	report("history_bytes_per_entry", (all-one)/float64(past.History()))
+	report("history_bytes_per_entry", (all-one)/float64(past.Unloaded()))
 	addrs, _ = programAddresses(plain)
 	t = medians(rounds, wall, task{run: look(past)}, task{run: look(plain)})
 	report("history_lookup_vs_plain", ratio(t[0], t[1]))
@@ -93,8 +94,8 @@ func benchTable(rounds int) {
 
 // programAddresses returns random addresses inside of the functions of a table, and
 // where these begin.
-func programAddresses(t *symtab.Table) (addrs, starts []uint64) {
-	for _, f := range t.Live() {
+func programAddresses(t *timeline.Table) (addrs, starts []uint64) {
+	for _, f := range t.Loaded() {
 		starts = append(starts, f.Start)
 	}
 	r := rand.New(rand.NewPCG(7, 8))

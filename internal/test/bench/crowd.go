@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A crowd is a kernel with many BPF programs, which were there before the source. It lists
@@ -75,7 +75,7 @@ func benchCrowd() (err error) {
 		return err
 	}
 	c := newCrowd(many)
-	source := bpfprog.NewSourceFrom(bpfprog.Options{Procfs: procfs, History: symtab.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
+	source := bpfprog.NewSourceFrom(bpfprog.Options{Procfs: procfs, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
 		func() (bpfprog.Recorder, error) { return c, nil }, c)
 	var took time.Duration
 	held, _ := memory(func() any {
@@ -127,7 +127,7 @@ func (c *crowd) listOnce(source *bpfprog.Source) (took time.Duration, err error)
 		if c.began == 0 || took != 0 {
 			return
 		}
-		took, listed = cpu()-c.began, u.Table.Symbols()[symtab.OriginBPF]
+		took, listed = cpu()-c.began, u.Table.Count()[timeline.OriginBPF].Symbols
 		stop(symcache.ErrPaused) // it keeps the recorder
 	})
 	if err == nil && listed != int(c.count) {

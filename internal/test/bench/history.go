@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // firstSample is the Unix time of the first sample of a message, in nanoseconds; the
@@ -28,15 +28,15 @@ const (
 // knownWithHistory returns what is known of a kernel in which functions come and go:
 // the history is as full as it is by default, and while the samples of a message were
 // taken, each place had several owners.
-func knownWithHistory(core *symtab.Image) rewrite.Known {
+func knownWithHistory(core *timeline.Image) rewrite.Known {
 	const entries = 1 << 16
-	functions := symtab.NewHistory(symtab.Limits{TTL: time.Hour, MaxEntries: entries})
+	functions := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: entries})
 	const perPlace = entries/places + 1
 	life := int64(5*time.Second) / 4
 	at := firstSample + int64(5*time.Second) - perPlace*life
 	for n := range perPlace {
 		for place := range uint64(places) {
-			f := symtab.NewFunction(symtab.OriginBPF, fmt.Sprintf("function_%d_%d", place, n%16),
+			f := timeline.NewFunction(timeline.OriginBPF, fmt.Sprintf("function_%d_%d", place, n%16),
 				firstPlace+place*placeSize, placeSize, at+int64(place)*1000)
 			functions.Load(f)
 			functions.Unload(f, at+life+int64(place)*1000)
@@ -45,9 +45,9 @@ func knownWithHistory(core *symtab.Image) rewrite.Known {
 	}
 	functions.Evict(firstSample + int64(6*time.Second))
 	functions.SetCertain(firstSample + int64(6*time.Second))
-	snapshot := symtab.NewSnapshot(symtab.NewTable(core), functions.Table())
+	snapshot := timeline.NewSnapshot(timeline.NewTable(core), functions.Table())
 	return rewrite.Known{
-		Snapshot: func() *symtab.Snapshot { return snapshot },
+		Snapshot: func() *timeline.Snapshot { return snapshot },
 		Clock:    realtime.Fixed(0),
 		Now:      firstSample + int64(6*time.Second),
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // benchHostile measures messages that are to cost more than their size, each kind of a
 // size and of four times that. Of all kinds it reports the worst: how many times as
 // long as unmarshalling and marshalling it the rewrite takes, and how many times as
 // long, for its size, the larger message takes as the smaller.
-func benchHostile(core *symtab.Image, known rewrite.Known, rounds int) error {
+func benchHostile(core *timeline.Image, known rewrite.Known, rounds int) error {
 	const n, times = 25_000, 4
 	addresses := hostileAddresses(core)
 	type worst struct {
@@ -51,10 +51,10 @@ func benchHostile(core *symtab.Image, known rewrite.Known, rounds int) error {
 
 // hostileAddresses returns addresses of two functions, and one where a function begins
 // right behind another: there, a leaf is of another function than a caller.
-func hostileAddresses(core *symtab.Image) (a [3]uint64) {
-	a[0], a[1] = core.Symbol(0).Start+1, core.Symbol(core.Len()/2).Start+1
+func hostileAddresses(core *timeline.Image) (a [3]uint64) {
+	a[0], a[1] = core.Text.Symbol(0).Start+1, core.Text.Symbol(core.Len()/2).Start+1
 	for i := 1; i < core.Len(); i++ {
-		if s := core.Symbol(i); s.Start == core.Symbol(i-1).End {
+		if s := core.Text.Symbol(i); s.Start == core.Text.Symbol(i-1).End {
 			a[2] = s.Start
 			return a
 		}

@@ -10,12 +10,12 @@ import (
 	"runtime"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // benchKallsyms measures how the core kernel's table is made, of the file and of
 // a copy in memory.
-func benchKallsyms(list []byte, core *symtab.Image, rounds int) error {
+func benchKallsyms(list []byte, core *timeline.Image, rounds int) error {
 	var errs []error
 	load := func() {
 		f, err := os.Open("/proc/kallsyms")

@@ -10,25 +10,25 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // packOf returns a pack of the core kernel: rows of 12 bytes, of which half lie in functions
 // that were inlined, so that there are two functions at an address on average and 16 at
 // most, as in a real kernel. Some functions are inlined far more often than others.
-func packOf(r *rand.Rand, core *symtab.Image) (*pack.Pack, error) {
+func packOf(r *rand.Rand, core *timeline.Image) (*pack.Pack, error) {
 	const files, rowLen, maxInlined = 3_500, 12, 15
 	text := func(addr uint64) uint32 { return uint32(addr - core.Start) }
 	w := pack.NewWriter(pack.Info{
-		BuildID: core.BuildID, Name: pack.KernelName, Arch: core.Arch,
-		Extent: pack.Range{End: text(core.End)}, Gap: pack.Range{Start: text(core.Gap.Start), End: text(core.Gap.End)},
+		BuildID: core.BuildID(), Name: pack.KernelName, Arch: core.Text.Landmarks.Arch,
+		Extent: pack.Range{End: text(core.End)}, Gap: pack.Range{Start: text(core.Text.Gap.Start), End: text(core.Text.Gap.End)},
 	})
 	path := func(n int) pack.File {
 		return w.File(fmt.Sprintf("drivers/subsystem%d/some_driver/file%d.c", n/100, n))
 	}
 	inlined := rand.NewZipf(r, 1.01, 10, uint64(core.Len()-1))
 	for i := range core.Len() {
-		s := core.Symbol(i)
+		s := core.Text.Symbol(i)
 		at := path(i * files / core.Len())
 		code := w.Node(0, w.Function(s.Name().System, at, r.Uint32N(3_000)), 0, 0)
 		for addr := text(s.Start); addr < text(s.End); addr += rowLen {
@@ -37,7 +37,7 @@ func packOf(r *rand.Rand, core *symtab.Image) (*pack.Pack, error) {
 				n := int(inlined.Uint64())
 				callFile := file
 				file = path(n * files / core.Len())
-				f := w.Function(core.Symbol(n).Name().System, file, uint32(n%3_000))
+				f := w.Function(core.Text.Symbol(n).Name().System, file, uint32(n%3_000))
 				node = w.Node(node, f, callFile, r.Uint32N(3_000))
 			}
 			w.Row(addr, node, file, r.Uint32N(3_000))
@@ -55,7 +55,7 @@ func packOf(r *rand.Rand, core *symtab.Image) (*pack.Pack, error) {
 
 // benchLines measures a message whose frames get lines and inlined functions against the
 // same without packs.
-func benchLines(r *rand.Rand, core *symtab.Image, rounds int) error {
+func benchLines(r *rand.Rand, core *timeline.Image, rounds int) error {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	ofBuild, text := *core, *core.Text
 	text.BuildID, text.FileID, ofBuild.Text = id, buildid.FileID(id), &text

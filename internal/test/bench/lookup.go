@@ -6,15 +6,15 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // someAddresses returns random addresses inside of symbols, each symbol as likely
 // as another.
-func someAddresses(r *rand.Rand, core *symtab.Image, n int) []uint64 {
+func someAddresses(r *rand.Rand, core *timeline.Image, n int) []uint64 {
 	addrs := make([]uint64, n)
 	for i := range addrs {
-		s := core.Symbol(r.IntN(core.Len()))
+		s := core.Text.Symbol(r.IntN(core.Len()))
 		addrs[i] = s.Start + r.Uint64N(s.End-s.Start)
 	}
 	return addrs
@@ -22,11 +22,11 @@ func someAddresses(r *rand.Rand, core *symtab.Image, n int) []uint64 {
 
 // benchLookup measures address to symbol, against a search for the same address
 // among the starts alone.
-func benchLookup(core *symtab.Image, rounds int) {
-	snapshot := symtab.NewSnapshot(symtab.NewTable(core))
+func benchLookup(core *timeline.Image, rounds int) {
+	snapshot := timeline.NewSnapshot(timeline.NewTable(core))
 	starts := make([]uint64, core.Len())
 	for i := range starts {
-		starts[i] = core.Symbol(i).Start
+		starts[i] = core.Text.Symbol(i).Start
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	uniform := someAddresses(r, core, 1<<17)
@@ -42,8 +42,8 @@ func benchLookup(core *symtab.Image, rounds int) {
 		found := uint64(0)
 		look := func() {
 			for _, addr := range addrs {
-				s := snapshot.At(addr, symtab.Always).Symbol
-				found += s.Start
+				hit, _ := snapshot.At(addr, timeline.Always)
+				found += hit.Symbol.Start
 			}
 		}
 		search := func() {
@@ -54,8 +54,8 @@ func benchLookup(core *symtab.Image, rounds int) {
 		}
 		withName := func() {
 			for _, addr := range addrs {
-				s := snapshot.At(addr, symtab.Always).Symbol
-				found += uint64(len(s.Name().Name))
+				hit, _ := snapshot.At(addr, timeline.Always)
+				found += uint64(len(hit.Symbol.Name().Name))
 			}
 		}
 		t := medians(rounds, wall, task{run: look}, task{run: search}, task{run: withName})

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // callLen is the length of a call: a return address is that far from the
@@ -28,7 +29,7 @@ type size struct {
 // name and 30 % of interpreted or JITed code with a line. There is one kernel
 // function for every three of its locations: a function calls from several
 // places, and is interrupted at more.
-func newMessage(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
+func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	pd := pprofile.NewProfiles()
 	dict := pd.Dictionary()
 	dict.StringTable().Append("", "profile.frame.type", "thread.name", "process.pid")
@@ -60,8 +61,8 @@ func newMessage(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
 	dict.LocationTable().AppendEmpty()
 	functions := make([]symtab.Symbol, max(1, s.locations/10))
 	for i := range functions {
-		for functions[i] = core.Symbol(r.IntN(core.Len())); core.Entry.Contains(functions[i].Start); {
-			functions[i] = core.Symbol(r.IntN(core.Len())) // what is called by entry code was interrupted
+		for functions[i] = core.Text.Symbol(r.IntN(core.Len())); core.Text.Landmarks.Entry.Contains(functions[i].Start); {
+			functions[i] = core.Text.Symbol(r.IntN(core.Len())) // what is called by entry code was interrupted
 		}
 	}
 	for i := 1; i < s.locations; i++ {
@@ -114,7 +115,7 @@ func newMessage(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
 // newRealistic returns a message shaped like those that agents send from a busy node every few
 // seconds: few locations, shallow stacks, and kernel frames at the leaf end, the last of which is in
 // entry code.
-func newRealistic(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
+func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	const locations, functions, stacks, samples = 400, 280, 140, 160
 	pd := pprofile.NewProfiles()
 	dict := pd.Dictionary()
@@ -141,7 +142,7 @@ func newRealistic(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
 	var inKernel, inUser []int32
 	called := make([]symtab.Symbol, functions)
 	for i := range called {
-		called[i] = core.Symbol(r.IntN(core.Len()))
+		called[i] = core.Text.Symbol(r.IntN(core.Len()))
 	}
 	for range locations * 3 / 4 {
 		f := called[r.IntN(functions)]
@@ -150,7 +151,7 @@ func newRealistic(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
 	for range locations / 4 {
 		inUser = append(inUser, add(native, r.Uint64N(1<<20), 1))
 	}
-	entry := add(kernel, core.Entry.Start+1+r.Uint64N(core.Entry.End-core.Entry.Start-1), 0)
+	entry := add(kernel, core.Text.Landmarks.Entry.Start+1+r.Uint64N(core.Text.Landmarks.Entry.End-core.Text.Landmarks.Entry.Start-1), 0)
 	dict.StackTable().AppendEmpty()
 	for range stacks {
 		indices := dict.StackTable().AppendEmpty().LocationIndices()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // modulesTree is what Linux 6.12 shows of a hundred modules. kmod's TestCapture
@@ -42,16 +42,16 @@ func benchModules(rounds int) error {
 		return err
 	}
 	var errs []error
-	load := func() *symtab.Snapshot {
+	load := func() *timeline.Snapshot {
 		snapshot, err := symcache.Load(context.Background(),
-			kmod.NewSource(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), 0, symtab.Limits{}))
+			kmod.NewSource(filepath.Join(dir, "proc"), filepath.Join(dir, "sys"), 0, timeline.Limits{}))
 		errs = append(errs, err)
 		return snapshot
 	}
 	held, allocated := memory(func() any { return load() })
 	symbols := 0
 	for _, t := range load().Tables() {
-		for _, m := range t.Live() {
+		for _, m := range t.Loaded() {
 			symbols += m.Len()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // options are the defaults.
@@ -25,7 +25,7 @@ var large = size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000}
 
 // rewriteBenches measure the rewrite of messages against unmarshalling and marshalling
 // them, and of some against writing the same with all answers known.
-func rewriteBenches(core *symtab.Image) []bench {
+func rewriteBenches(core *timeline.Image) []bench {
 	known := sync.OnceValue(func() rewrite.Known { return knownWithHistory(core) })
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
 	return []bench{
@@ -67,14 +67,14 @@ func rewriteBenches(core *symtab.Image) []bench {
 }
 
 // newSplit returns a message in which a tenth of the kernel's locations have several owners.
-func newSplit(r *rand.Rand, core *symtab.Image, s size) pprofile.Profiles {
+func newSplit(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	pd := newMessage(r, core, s)
 	reuse(r, pd, 10)
 	return pd
 }
 
 // newSplit4 returns one whose samples have four timestamps each.
-func newSplit4(r *rand.Rand, core *symtab.Image) pprofile.Profiles {
+func newSplit4(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	pd := newSplit(r, core, large)
 	for _, s := range samplesOf(pd).All() {
 		for range 3 {
@@ -164,7 +164,7 @@ func benchCodec(name string, pd pprofile.Profiles, known rewrite.Known, rounds i
 
 // benchLarge measures messages 16 times as large, of 96,000 kernel frames, and one that is
 // split against one of which it is 16 times the size.
-func benchLarge(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds int) error {
+func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Known, rounds int) error {
 	const times = 16
 	huge := size{locations: times * large.locations, stacks: times * large.stacks, depth: large.depth, samples: times * large.samples}
 	plain, splitLarge, split := newMessage(r, core, huge), newSplit(r, core, huge), newSplit(r, core, large)
@@ -195,7 +195,7 @@ func benchLarge(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds in
 
 // benchSplitFew measures a message of which 0.2 % of the kernel frames must be split against the same
 // without these.
-func benchSplitFew(r *rand.Rand, core *symtab.Image, known rewrite.Known, rounds int) error {
+func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Known, rounds int) error {
 	few, none := newMessage(r, core, large), newMessage(r, core, large)
 	reuse(r, few, 500)
 	rewriter := rewrite.New(options)

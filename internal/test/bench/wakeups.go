@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // runSources runs all sources, as a collector does, until in ends. It says on standard
@@ -28,7 +28,7 @@ import (
 func runSources(in io.Reader) {
 	opts := sources.Everything("/proc", "/sys")
 	opts.Modules.Settle = 50 * time.Millisecond
-	opts.History = symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
+	opts.History = timeline.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 	list := sources.List(opts)
 	clock := realtime.NewTracker(time.Hour, func() realtime.Reading {
 		boot, offset, err := perfring.Boottime.UnixOffset()

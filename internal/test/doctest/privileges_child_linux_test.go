@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // childEnv holds what the child of TestPrivileges knows of the kernel.
@@ -48,7 +48,7 @@ func TestPrivilegesChild(t *testing.T) {
 		Procfs: "/proc", Sysfs: "/sys",
 		Modules: sources.Modules{Enabled: true, Settle: 50 * time.Millisecond},
 		BPF:     sources.BPF{Enabled: true, SourceLines: true, Trampolines: true},
-		History: symtab.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16},
+		History: timeline.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16},
 	})...)}
 	defer c.cache.Stop()
 	c.eventually("the sources say how they are", func() bool {
@@ -61,8 +61,8 @@ func TestPrivilegesChild(t *testing.T) {
 	})
 	// Modules are published before their symbols.
 	c.eventually("the module has its symbols", func() bool {
-		m := c.cache.Fresh().At(w.Module.Addr, symtab.Present).Image
-		return w.Module.Addr == 0 || m == nil || m.Len() > 0 || c.status("modules") != ""
+		hit, _ := c.cache.Fresh().At(w.Module.Addr, timeline.Present)
+		return w.Module.Addr == 0 || hit.Image == nil || hit.Image.Len() > 0 || c.status("modules") != ""
 	})
 	result := os.NewFile(3, "result")
 	fmt.Fprintln(result, "ready")
@@ -113,13 +113,14 @@ func (c *child) status(source string) string {
 	return ""
 }
 
-func (c *child) find(p place) (symtab.Symbol, bool) {
-	at := symtab.Present
+func (c *child) find(p place) (timeline.Hit, bool) {
+	at := timeline.Present
 	if p.At != 0 {
-		at = symtab.Instant(p.At)
+		at = timeline.Instant(p.At)
 	}
-	s := c.cache.Fresh().At(p.Addr, at).Symbol
-	return s, s.Image != nil && s.Start == p.Addr && strings.HasPrefix(s.Name().System, p.Name)
+	hit, _ := c.cache.Fresh().At(p.Addr, at)
+	s := hit.Symbol
+	return hit, s.Exists() && s.Start == p.Addr && strings.HasPrefix(s.Name().System, p.Name)
 }
 
 func (c *child) knows(p place) bool {
@@ -129,13 +130,13 @@ func (c *child) knows(p place) bool {
 
 // detail says how much is known of a BPF function.
 func (c *child) detail(p place) string {
-	s, ok := c.find(p)
+	hit, ok := c.find(p)
 	switch {
 	case !ok:
 		return "no"
-	case s.Image.Lines.Len() == 0:
+	case hit.Image.Lines.Len() == 0:
 		return "name"
-	case s.End != p.End:
+	case hit.Symbol.End != p.End:
 		return "wrong length"
 	}
 	return "exact"
@@ -169,7 +170,7 @@ func (c *child) since(stays place, brief []place) string {
 	}
 	for _, p := range brief {
 		if when != "at once" {
-			hit := c.cache.Fresh().At(p.Addr, symtab.Instant(p.At))
+			hit, _ := c.cache.Fresh().At(p.Addr, timeline.Instant(p.At))
 			c.t.Logf("%s at %#x, %v ago: %v; tables: %s", p.Name, p.Addr, ago(p.At), hit.Reason, c.certainty(p.At))
 		}
 	}
@@ -183,7 +184,7 @@ func ago(at int64) time.Duration { return time.Duration(perfring.Boottime.Now() 
 // instant is in it.
 func (c *child) certainty(at int64) (text string) {
 	for _, table := range c.cache.Snapshot().Tables() {
-		text += fmt.Sprintf("until %v ago, %v blind (%t); ", ago(table.Certain()), table.BlindTime(), table.IsBlind(symtab.Instant(at)))
+		text += fmt.Sprintf("until %v ago, %v blind (%t); ", ago(table.Certain()), table.BlindTime(), table.IsBlind(timeline.Instant(at)))
 	}
 	return text
 }

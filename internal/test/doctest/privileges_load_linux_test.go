@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // loadMore loads programs, of which the last one stays until the test ends, and returns
@@ -60,7 +60,7 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 				}
 				continue
 			}
-			tag := symtab.TagOf(r.Symbol.Name)
+			tag := timeline.TagOf(r.Symbol.Name)
 			p := place{Addr: r.Symbol.Addr, End: r.Symbol.Addr + uint64(r.Symbol.Len), Name: "bpf_prog_"}
 			_, known := found[tag]
 			switch {

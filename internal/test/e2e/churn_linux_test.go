@@ -23,9 +23,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
@@ -50,7 +50,7 @@ func (o observed) Run(ctx context.Context, publish func(symcache.Update)) error 
 // source that has just begun, and nothing is left open.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedModules(t)
-	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{})) // what Go opens once and for all
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, timeline.Limits{})) // what Go opens once and for all
 	require.NoError(t, err)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 
@@ -58,7 +58,7 @@ func TestChurn(t *testing.T) {
 	var cache *symcache.Cache
 	c, err := kernelsymprocessor.NewComponent(collectorcomponent.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
 		rewrite.Options{KeepAddresses: true}, func(collectorcomponent.Host) (kernelsymprocessor.Knowledge, func(), error) {
-			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, symtab.Limits{}), l.published})
+			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, timeline.Limits{}), l.published})
 			return kernelsymprocessor.Knowledge{Cache: cache}, cache.Stop, nil
 		})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestChurn(t *testing.T) {
 
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	waitFor(t, "a table as that of a source that has just begun", func() bool {
-		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, symtab.Limits{}))
+		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, timeline.Limits{}))
 		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
 	})
 	require.NoError(t, p.Shutdown(t.Context()))
@@ -112,8 +112,8 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		ld := l.load(t, name)
 		if i%8 == 3 {
 			waitFor(t, name+" has names", func() bool {
-				m, _ := cache.Fresh().Named(name, symtab.Present)
-				return m != nil && m.Len() > 0 && m.Base == ld.base
+				m, _ := cache.Fresh().Module(name, timeline.Present)
+				return m != nil && m.Len() > 0 && m.Base() == ld.base
 			})
 		}
 		if i%7 == 0 {
@@ -123,7 +123,7 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 		l.unload(t, ld)
 		if i%16 == 3 {
 			waitFor(t, name+" is gone", func() bool {
-				m, _ := cache.Fresh().Named(name, symtab.Present)
+				m, _ := cache.Fresh().Module(name, timeline.Present)
 				return m == nil
 			})
 		}
@@ -157,12 +157,12 @@ func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
 }
 
 // described describes all modules and symbols, but for since when they are there.
-func described(s *symtab.Snapshot) (all []string) {
+func described(s *timeline.Snapshot) (all []string) {
 	for _, table := range s.Tables() {
-		for _, m := range table.Live() {
-			all = append(all, fmt.Sprintf("%s %#x-%#x %#x %s %s", m.Name(), m.Start, m.End, m.Base, m.BuildID, m.FileID))
+		for _, m := range table.Loaded() {
+			all = append(all, fmt.Sprintf("%s %#x-%#x %#x %s %s", m.Name(), m.Start, m.End, m.Base(), m.BuildID(), m.Text.FileID))
 			for i := range m.Len() {
-				symbol := m.Symbol(i)
+				symbol := m.Text.Symbol(i)
 				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End, symbol.Name().System))
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // packTheCore writes a pack of the running core kernel to a directory: with its symbols, and
@@ -33,14 +34,14 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 		if r == (symtab.Range{}) {
 			return pack.Range{}
 		}
-		return pack.Range{Start: uint32(r.Start - core.Base), End: uint32(r.End - core.Base)}
+		return pack.Range{Start: uint32(r.Start - core.Base()), End: uint32(r.End - core.Base())}
 	}
 	info := pack.Info{
-		BuildID: core.BuildID, Name: pack.KernelName, Arch: runtime.GOARCH,
-		Extent: at(symtab.Range{Start: core.Start, End: core.End}), Gap: at(core.Gap),
-		Marks: pack.Marks{Entry: at(core.Entry), Fred: at(core.Fred)},
+		BuildID: core.BuildID(), Name: pack.KernelName, Arch: runtime.GOARCH,
+		Extent: at(symtab.Range{Start: core.Start, End: core.End}), Gap: at(core.Text.Gap),
+		Marks: pack.Marks{Entry: at(core.Text.Landmarks.Entry), Fred: at(core.Text.Landmarks.Fred)},
 	}
-	for _, thunk := range core.Thunks {
+	for _, thunk := range core.Text.Landmarks.Thunks {
 		info.Marks.Thunks = append(info.Marks.Thunks, at(thunk))
 	}
 	w := pack.NewWriter(info)
@@ -53,7 +54,7 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 	file, header := w.File("kernel/made_up.c"), w.File("include/made_up.h")
 	inline := w.Function("made_up", header, 1)
 	for i := range core.Len() {
-		s := core.Symbol(i)
+		s := core.Text.Symbol(i)
 		r := at(symtab.Range{Start: s.Start, End: s.End})
 		line := uint32(i)*10 + 1
 		outer := w.Node(0, w.Function(s.Name().System, file, line), 0, 0)
@@ -68,12 +69,12 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 	}
 	w.Row(info.Extent.End, 0, 0, 0)
 	for i := range core.Len() {
-		s := core.Symbol(i)
+		s := core.Text.Symbol(i)
 		w.Symbol(pack.Symbol{Range: at(symtab.Range{Start: s.Start, End: s.End}), Name: s.Name().System, Folded: s.Name().Folded})
 	}
 	content, err := w.Bytes()
 	require.NoError(t, err)
-	name := filepath.Join(dir, core.BuildID+pack.Ext)
+	name := filepath.Join(dir, core.BuildID()+pack.Ext)
 	require.NoError(t, os.WriteFile(name, content, 0o644))
 	f, err := os.Open(name)
 	require.NoError(t, err)
@@ -170,7 +171,7 @@ func sampleWithPacks(t *testing.T, packs, dir string) (node, plain pprofile.Prof
 func coreFrames(pd pprofile.Profiles) (frames []frame) {
 	for _, s := range rewritetest.Samples(pd) {
 		for _, f := range s.Stack {
-			if f.Mapping != nil && f.Mapping.File == symtab.KernelName {
+			if f.Mapping != nil && f.Mapping.File == timeline.KernelName {
 				frames = append(frames, f)
 			}
 		}

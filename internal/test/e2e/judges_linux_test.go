@@ -26,9 +26,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // sleepEnv makes the test binary a process that sleeps in a known place.
@@ -85,7 +85,7 @@ func init() {
 }
 
 // runningKernel returns what the sources know of the running kernel.
-func runningKernel(t *testing.T) *symtab.Snapshot {
+func runningKernel(t *testing.T) *timeline.Snapshot {
 	t.Helper()
 	kerneltest.NeedAddresses(t)
 	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys"))
@@ -138,8 +138,9 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 			if len(list.Names[start]) > 1 {
 				aliased++
 			}
-			symbol := snapshot.At(start+offset-1, symtab.Always).Symbol
-			if symbol.Image == nil || symbol.Start != start {
+			hit, _ := snapshot.At(start+offset-1, timeline.Always)
+			symbol := hit.Symbol
+			if !symbol.Exists() || symbol.Start != start {
 				continue
 			}
 			got = append(got, symbol.Name().System)
@@ -242,14 +243,14 @@ func TestNamesOfPerf(t *testing.T) {
 }
 
 // nameOf has a message with the frame rewritten.
-func nameOf(t *testing.T, snapshot *symtab.Snapshot, f perfFrame) string {
+func nameOf(t *testing.T, snapshot *timeline.Snapshot, f perfFrame) string {
 	t.Helper()
 	stack := []frame{{Address: f.addr, Type: "kernel"}}
 	if f.caller {
 		stack = append([]frame{{Address: 1, Type: "native"}}, stack...)
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
-	known := rewrite.Known{Snapshot: func() *symtab.Snapshot { return snapshot }}
+	known := rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot }}
 	pd := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, known).Profiles
 	require.NoError(t, rewritetest.CheckSent(pd))
 	rewritten := rewritetest.Samples(pd)[0].Stack

@@ -12,8 +12,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // BenchmarkLookup looks the same random addresses of the core kernel up, here and in the
@@ -31,7 +31,7 @@ func BenchmarkLookup(b *testing.B) {
 	core, r := snapshot.Core(), rand.New(rand.NewPCG(1, 2))
 	var addrs []uint64
 	for len(addrs) < 1<<17 {
-		s := core.Symbol(r.IntN(core.Len()))
+		s := core.Text.Symbol(r.IntN(core.Len()))
 		addr := s.Start + r.Uint64N(s.End-s.Start)
 		if _, err := theirs.GetModuleByAddress(libpf.Address(addr)); err == nil { // not so in init text
 			addrs = append(addrs, addr)
@@ -39,10 +39,13 @@ func BenchmarkLookup(b *testing.B) {
 	}
 	found := 0
 	for name, look := range map[string]func(addr uint64){
-		"kernelsym": func(addr uint64) { found += int(snapshot.At(addr, symtab.Always).Symbol.Start) },
+		"kernelsym": func(addr uint64) {
+			hit, _ := snapshot.At(addr, timeline.Always)
+			found += int(hit.Symbol.Start)
+		},
 		"kernelsym with name": func(addr uint64) {
-			s := snapshot.At(addr, symtab.Always).Symbol
-			found += len(s.Name().Name)
+			hit, _ := snapshot.At(addr, timeline.Always)
+			found += len(hit.Symbol.Name().Name)
 		},
 		"profiler": func(addr uint64) {
 			m, err := theirs.GetModuleByAddress(libpf.Address(addr))

@@ -11,11 +11,12 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A Counter counts the samples of programs.
 type Counter struct {
-	core    *symtab.Image // of the last message
+	core    *timeline.Image // of the last message
 	costs   map[Key]*Cost
 	samples int64 // all
 	running int64 // those in a program or in what it called
@@ -49,8 +50,8 @@ func NewCounter() *Counter { return &Counter{costs: make(map[Key]*Cost)} }
 // Add counts the samples of a named message, whose addresses are relative. core is the kernel
 // that they are of; without it, or where it does not say where its entry code lies, only Self
 // is counted, as nothing else would be certain. The error wraps profilefile.ErrInvalid.
-func (c *Counter) Add(pd pprofile.Profiles, core *symtab.Image) error {
-	if c.core = core; core == nil || core.Landmarks == nil || core.Entry == (symtab.Range{}) {
+func (c *Counter) Add(pd pprofile.Profiles, core *timeline.Image) error {
+	if c.core = core; core == nil || core.Text.Landmarks == nil || core.Text.Landmarks.Entry == (symtab.Range{}) {
 		c.core, c.leaves = nil, true
 	}
 	frames, err := profilefile.KernelFrames(pd)

@@ -12,12 +12,13 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // core is a kernel at an address, with entry code at offsets from 0x1000 up to 0x2000.
-var core = &symtab.Image{Text: &symtab.Text{
+var core = &timeline.Image{Text: &symtab.Text{
 	Base: 0xffffffff81000000,
 	Landmarks: &symtab.Landmarks{Arch: "amd64", Entry: symtab.Range{Start: 0xffffffff81001000, End: 0xffffffff81002000},
 		Thunks: []symtab.Range{{Start: 0xffffffff81003000, End: 0xffffffff81003020}}},
@@ -74,7 +75,7 @@ var (
 type counts struct{ self, total, interrupted int64 }
 
 // count counts one stack, and returns the counts that are not zero, by name.
-func count(t *testing.T, core *symtab.Image, stack ...rewritetest.Frame) (by map[string]counts, running int64) {
+func count(t *testing.T, core *timeline.Image, stack ...rewritetest.Frame) (by map[string]counts, running int64) {
 	t.Helper()
 	c := NewCounter()
 	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(stack...).Profiles, core))
@@ -142,7 +143,7 @@ func TestCounter(t *testing.T) {
 
 // TestWithoutEntryCode: where interrupts cannot be told from calls, only leaves count.
 func TestWithoutEntryCode(t *testing.T) {
-	for _, core := range []*symtab.Image{nil, {Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}} {
+	for _, core := range []*timeline.Image{nil, {Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}} {
 		got, running := count(t, core, helper, a)
 		assert.Empty(t, got)
 		assert.Zero(t, running)

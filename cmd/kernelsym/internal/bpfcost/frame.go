@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // part is what a frame is to a program's cost.
@@ -26,11 +26,11 @@ type part struct {
 func (c *Counter) part(f *profilefile.KernelFrame) part {
 	p := part{line: Line{f.File, f.Line}}
 	switch {
-	case f.Module == symtab.KernelName:
+	case f.Module == timeline.KernelName:
 		p.isBridge = isBridge(f.Name)
 		if c.core != nil {
-			addr := c.core.Base + f.Address
-			p.isEntry, p.isThunk = c.core.IsEntry(addr), c.core.IsThunk(addr)
+			addr := c.core.Base() + f.Address
+			p.isEntry, p.isThunk = c.core.Text.Landmarks.IsEntry(addr), c.core.Text.Landmarks.IsThunk(addr)
 		}
 		return p
 	case f.Module != "[bpf]" || f.Name == "":
@@ -74,7 +74,7 @@ func (c *Cost) describe(f *profilefile.KernelFrame) {
 
 // cutSymbol returns the parts of a function's symbol, bpf_prog_<tag>_<name>.
 func cutSymbol(symbol string) (tag, name string) {
-	tag = symtab.TagOf(symbol)
+	tag = timeline.TagOf(symbol)
 	if tag == "" {
 		return "", ""
 	}

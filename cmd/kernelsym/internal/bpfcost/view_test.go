@@ -17,6 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 type nothing struct{}
@@ -137,7 +138,7 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 func TestViewWithoutStatistics(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	b := batchOf(101, stack{helper, a})
-	b.Core = &symtab.Image{Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}
+	b.Core = &timeline.Image{Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}
 	require.NoError(t, v.Add(b))
 	assert.Equal(t, []string{ByTotal, BySelf}, v.Sorts())
 	assert.NotContains(t, v.Columns(), topview.Column{Name: "KERNEL", Right: true})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/btf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // ErrNone says that this kernel does not tell where functions were inlined.
@@ -79,14 +79,14 @@ func (r *Reader) Read() (sites []Site, err error) {
 // object returns the sites in the core kernel or a module.
 func (r *Reader) object(name string) ([]Site, error) {
 	if r.kernel == nil {
-		kernel, functions, err := r.layer(symtab.KernelName, nil)
+		kernel, functions, err := r.layer(timeline.KernelName, nil)
 		if err != nil {
 			return nil, err
 		}
 		r.kernel, r.functions = kernel, functions
 	}
 	base, layers := r.kernel, []Functions{r.functions}
-	if name != symtab.KernelName {
+	if name != timeline.KernelName {
 		module, functions, err := r.layer(name, base)
 		if err != nil {
 			return nil, err
@@ -150,9 +150,9 @@ func (r *Reader) placed(object string, entries []Entry) ([]Site, error) {
 // memory of a module's init text is no longer its own.
 func (r *Reader) section(object, section string) (uint64, error) {
 	switch {
-	case object == symtab.KernelName && section == ".text":
+	case object == timeline.KernelName && section == ".text":
 		return r.stext()
-	case object == symtab.KernelName, strings.HasPrefix(section, ".init"):
+	case object == timeline.KernelName, strings.HasPrefix(section, ".init"):
 		return 0, nil
 	}
 	text, err := os.ReadFile(filepath.Join(r.sysfs, "module", object, "sections", section))

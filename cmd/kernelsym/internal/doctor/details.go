@@ -5,7 +5,7 @@ package doctor
 import (
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Details are the figures behind a report. They have no addresses.
@@ -33,31 +33,29 @@ type Build struct {
 }
 
 // add adds what a source published: t is nil if it has nothing.
-func (d *Details) add(name string, t *symtab.Table, err error, took time.Duration) {
+func (d *Details) add(name string, t *timeline.Table, err error, took time.Duration) {
 	s := Source{Name: name, Milliseconds: float64(took.Microseconds()) / 1000, Symbols: make(map[string]int)}
 	if err != nil {
 		s.Error = err.Error()
 	}
 	if t != nil {
-		for origin, n := range t.Symbols() {
-			if n > 0 {
-				s.Symbols[symtab.Origin(origin).String()] = n
+		for origin, count := range t.Count() {
+			if count.Symbols > 0 {
+				s.Symbols[timeline.Origin(origin).String()] = count.Symbols
 			}
+			s.Memory += count.Memory
 		}
-		for _, n := range t.Memory() {
-			s.Memory += n
-		}
-		s.Images, s.Blind = len(t.Live()), t.BlindTime().Seconds()
-		d.addImages(t.Live())
+		s.Images, s.Blind = len(t.Loaded()), t.BlindTime().Seconds()
+		d.addImages(t.Loaded())
 	}
 	d.Sources = append(d.Sources, s)
 }
 
-func (d *Details) addImages(images []*symtab.Image) {
+func (d *Details) addImages(images []*timeline.Image) {
 	seen := make(map[uint32]bool) // a program has several functions
 	for _, image := range images {
-		if image.Text != nil && image.BuildID != "" {
-			d.Builds = append(d.Builds, Build{image.Name(), image.BuildID})
+		if image.BuildID() != "" {
+			d.Builds = append(d.Builds, Build{image.Name(), image.BuildID()})
 		}
 		if p := image.Program; p != nil && !seen[p.ID] {
 			seen[p.ID] = true

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -327,16 +327,16 @@ func TestFindings(t *testing.T) {
 
 // TestDescribe counts what is in tables of BPF.
 func TestDescribe(t *testing.T) {
-	assert.Equal(t, "none", describe("modules", symtab.NewTable()))
-	functions := symtab.NewHistory(symtab.Limits{})
-	load := func(origin symtab.Origin, addr uint64) {
-		functions.Load(symtab.NewFunction(origin, "name", addr, 16, 0))
+	assert.Equal(t, "none", describe("modules", timeline.NewTable()))
+	functions := timeline.NewHistory(timeline.Limits{})
+	load := func(origin timeline.Origin, addr uint64) {
+		functions.Load(timeline.NewFunction(origin, "name", addr, 16, 0))
 	}
 	assert.Equal(t, "no BPF programs", describe("bpf", functions.Table()))
-	load(symtab.OriginOOL, 0xffffffffc0000000)
+	load(timeline.OriginOOL, 0xffffffffc0000000)
 	assert.Equal(t, "no BPF programs, 1 page of kprobes or ftrace", describe("bpf", functions.Table()))
-	load(symtab.OriginOOL, 0xffffffffc0001000)
-	load(symtab.OriginBPF, 0xffffffffc0002000)
+	load(timeline.OriginOOL, 0xffffffffc0001000)
+	load(timeline.OriginBPF, 0xffffffffc0002000)
 	assert.Equal(t, "1 BPF function, 2 pages of kprobes or ftrace", describe("bpf", functions.Table()))
 }
 

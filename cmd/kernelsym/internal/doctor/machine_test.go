@@ -19,8 +19,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // fake is a kernel that answers as a test says.
@@ -44,12 +44,12 @@ type programs struct {
 func (programs) Name() string { return "bpf" }
 
 func (p programs) Run(ctx context.Context, publish func(symcache.Update)) error {
-	function := symtab.NewFunction(symtab.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, 0)
+	function := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_0123456789abcdef_x", 0xffffffffc0000000, 64, 0)
 	if p.nameless {
-		function = function.Named("", 0)
+		function = function.WithName("", 0)
 		function.MayBeNameless = true
 	}
-	publish(symcache.Update{Table: symtab.NewTable(function), Degraded: p.err})
+	publish(symcache.Update{Table: timeline.NewTable(function), Degraded: p.err})
 	<-ctx.Done()
 	return nil
 }
@@ -97,7 +97,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
 	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, symtab.Limits{}), programs{errors.Join(k.record, k.list), k.nameless},
+		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list), k.nameless},
 	}}
 }
 

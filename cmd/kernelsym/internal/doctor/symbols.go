@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
@@ -90,7 +90,7 @@ var lost = map[string]struct{ some, all string }{
 }
 
 // load runs a source until it has published once.
-func load(ctx context.Context, source symcache.Source) (table *symtab.Table, degraded error) {
+func load(ctx context.Context, source symcache.Source) (table *timeline.Table, degraded error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
 	defer cancel()
 	err := source.Run(ctx, func(u symcache.Update) {
@@ -104,8 +104,8 @@ func load(ctx context.Context, source symcache.Source) (table *symtab.Table, deg
 }
 
 // countNameless returns the number of BPF functions for which the kernel may have no name.
-func countNameless(t *symtab.Table) (n int) {
-	for _, image := range t.Live() {
+func countNameless(t *timeline.Table) (n int) {
+	for _, image := range t.Loaded() {
 		if image.MayBeNameless {
 			n++
 		}
@@ -114,24 +114,25 @@ func countNameless(t *symtab.Table) (n int) {
 }
 
 // things names what a table counts, by origin, in singular and plural.
-var things = [symtab.NumOrigins][2]string{
-	symtab.OriginKernel:     {"symbol of the core kernel", "symbols of the core kernel"},
-	symtab.OriginModule:     {"symbol of modules", "symbols of modules"},
-	symtab.OriginBPF:        {"BPF function", "BPF functions"},
-	symtab.OriginTrampoline: {"trampoline", "trampolines"},
-	symtab.OriginOOL:        {"page of kprobes or ftrace", "pages of kprobes or ftrace"},
+var things = [timeline.NumOrigins][2]string{
+	timeline.OriginKernel:     {"symbol of the core kernel", "symbols of the core kernel"},
+	timeline.OriginModule:     {"symbol of modules", "symbols of modules"},
+	timeline.OriginBPF:        {"BPF function", "BPF functions"},
+	timeline.OriginTrampoline: {"trampoline", "trampolines"},
+	timeline.OriginOOL:        {"page of kprobes or ftrace", "pages of kprobes or ftrace"},
 }
 
 // describe counts the contents of a source's table.
-func describe(source string, t *symtab.Table) string {
+func describe(source string, t *timeline.Table) string {
 	var parts []string
-	for origin, n := range t.Symbols() {
+	for origin, count := range t.Count() {
+		n := count.Symbols
 		switch {
 		case n == 1:
 			parts = append(parts, "1 "+things[origin][0])
 		case n > 1:
 			parts = append(parts, fmt.Sprintf("%d %s", n, things[origin][1]))
-		case source == "bpf" && symtab.Origin(origin) == symtab.OriginBPF:
+		case source == "bpf" && timeline.Origin(origin) == timeline.OriginBPF:
 			parts = append(parts, "no BPF programs")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Symbols returns the symbols as a kernel that runs the file's code gives them (contract 3.1 to
@@ -31,16 +32,16 @@ func (f *File) Symbols() (pack.Info, []pack.Symbol, error) {
 
 // Describe returns the symbols of an image, whose code begins at an address, and sets in info
 // what the image knows better: its extent, the base and the marks.
-func Describe(m *symtab.Image, start uint64, info *pack.Info) []pack.Symbol {
+func Describe(m *timeline.Image, start uint64, info *pack.Info) []pack.Symbol {
 	at := func(r symtab.Range) pack.Range {
 		if r == (symtab.Range{}) {
 			return pack.Range{}
 		}
 		return pack.Range{Start: uint32(r.Start - start), End: uint32(r.End - start)}
 	}
-	info.Base = uint32(m.Base - start)
-	info.Extent, info.Gap = at(symtab.Range{Start: m.Start, End: m.End}), at(m.Gap)
-	if marks := m.Landmarks; marks != nil {
+	info.Base = uint32(m.Base() - start)
+	info.Extent, info.Gap = at(symtab.Range{Start: m.Start, End: m.End}), at(m.Text.Gap)
+	if marks := m.Text.Landmarks; marks != nil {
 		info.Marks = pack.Marks{Entry: at(marks.Entry), Fred: at(marks.Fred)}
 		for _, thunk := range marks.Thunks {
 			info.Marks.Thunks = append(info.Marks.Thunks, at(thunk))
@@ -48,7 +49,7 @@ func Describe(m *symtab.Image, start uint64, info *pack.Info) []pack.Symbol {
 	}
 	symbols := make([]pack.Symbol, m.Len())
 	for i := range symbols {
-		s := m.Symbol(i)
+		s := m.Text.Symbol(i)
 		name := s.Name()
 		symbols[i] = pack.Symbol{
 			Range: at(symtab.Range{Start: s.Start, End: s.End}), Name: name.System, Folded: name.Folded,
@@ -58,7 +59,7 @@ func Describe(m *symtab.Image, start uint64, info *pack.Info) []pack.Symbol {
 }
 
 // coreImage returns the image of the core kernel at the addresses of the file.
-func coreImage(f *File) (*symtab.Image, error) {
+func coreImage(f *File) (*timeline.Image, error) {
 	table, err := f.SymbolTable()
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func coreImage(f *File) (*symtab.Image, error) {
 const moduleStart = 1 << 40
 
 // moduleImage returns the image of a module, nil if it has no code.
-func moduleImage(f *File) (*symtab.Image, error) {
+func moduleImage(f *File) (*timeline.Image, error) {
 	table, err := f.SymbolTable()
 	if err != nil {
 		return nil, err

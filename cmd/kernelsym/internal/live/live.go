@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Options say what to sample.
@@ -48,9 +48,9 @@ type Batch struct {
 	Start, End time.Time
 	Event      string
 	Frequency  int
-	CPUs       int           // that were sampled
-	Core       *symtab.Image // the kernel that was sampled, nil if it is not known
-	Missing    error         // names that cannot be had, and what the operator can do about it; nil if none
+	CPUs       int             // that were sampled
+	Core       *timeline.Image // the kernel that was sampled, nil if it is not known
+	Missing    error           // names that cannot be had, and what the operator can do about it; nil if none
 }
 
 // Possible returns the number of samples that there would be if no CPU had been idle.
@@ -60,7 +60,7 @@ func (b *Batch) Possible() float64 {
 
 // limits are how much is known of what was unloaded: samples are named some seconds after
 // they were taken.
-var limits = symtab.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
+var limits = timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
 // readyWithin is how long sampling waits for names at most. That takes some ten
 // milliseconds, on a busy machine seconds; without them, there would be nothing to show.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // loadAllModules loads every module that the virtual machine has a use for.
@@ -41,13 +41,13 @@ func TestPackNames(t *testing.T) {
 	snapshot := withoutBPF(t)
 	images, symbols, different, differentRunning := 0, 0, 0, 0
 	for _, table := range snapshot.Tables() {
-		for _, m := range table.Live() {
-			if m.Text == nil || m.BuildID == "" {
+		for _, m := range table.Loaded() {
+			if m.Text == nil || m.BuildID() == "" {
 				continue
 			}
-			p := packs[m.BuildID]
+			p := packs[m.BuildID()]
 			_, err := os.Stat("/sys/module/" + m.Name() + "/sections/.text")
-			if p == nil && err != nil && m.Origin == symtab.OriginModule && runtime.GOARCH == "arm64" {
+			if p == nil && err != nil && m.Origin == timeline.OriginModule && runtime.GOARCH == "arm64" {
 				continue // it has a .plt, whose length its file does not tell, and perhaps code behind that
 			}
 			if !assert.NotNil(t, p, "no pack of %s", m.Name()) {
@@ -57,8 +57,8 @@ func TestPackNames(t *testing.T) {
 			images++
 			symbols += m.Len()
 			different += differences(t, m, p)
-			if m.Len() > 0 && assert.NotNil(t, running[m.BuildID], "no running pack of %s", m.Name()) {
-				differentRunning += differences(t, m, running[m.BuildID])
+			if m.Len() > 0 && assert.NotNil(t, running[m.BuildID()], "no running pack of %s", m.Name()) {
+				differentRunning += differences(t, m, running[m.BuildID()])
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func TestPackNames(t *testing.T) {
 
 // differences returns how many symbols of an image and its pack are different, and names the
 // first few.
-func differences(t *testing.T, m *symtab.Image, p *pack.Pack) (n int) {
+func differences(t *testing.T, m *timeline.Image, p *pack.Pack) (n int) {
 	t.Helper()
 	type symbol struct {
 		start, end uint64 // from the base
@@ -79,9 +79,9 @@ func differences(t *testing.T, m *symtab.Image, p *pack.Pack) (n int) {
 	}
 	var running, packed []symbol
 	for i := range m.Len() {
-		s := m.Symbol(i)
+		s := m.Text.Symbol(i)
 		name := s.Name()
-		running = append(running, symbol{s.Start - m.Base, s.End - m.Base, name.System, name.Folded})
+		running = append(running, symbol{s.Start - m.Base(), s.End - m.Base(), name.System, name.Folded})
 	}
 	for s := range p.Symbols() {
 		base := uint64(p.Info().Base)

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // ErrNothingRunning says that nothing is known of the running kernel.
@@ -36,8 +36,8 @@ func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, erro
 	}
 	c := collector{}
 	for _, table := range snapshot.Tables() {
-		for _, m := range table.Live() {
-			if m.Text == nil || !pack.IsBuildID(m.BuildID) || m.Len() == 0 {
+		for _, m := range table.Loaded() {
+			if m.Text == nil || !pack.IsBuildID(m.BuildID()) || m.Len() == 0 {
 				continue
 			}
 			c.add(o.running(m, strings.TrimSpace(string(release))))
@@ -50,8 +50,8 @@ func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, erro
 }
 
 // running makes the pack of an image.
-func (o *Options) running(m *symtab.Image, release string) (Result, error) {
-	info := pack.Info{BuildID: m.BuildID, Name: m.Name(), Arch: runtime.GOARCH, Release: release}
+func (o *Options) running(m *timeline.Image, release string) (Result, error) {
+	info := pack.Info{BuildID: m.BuildID(), Name: m.Name(), Arch: runtime.GOARCH, Release: release}
 	symbols := kelf.Describe(m, m.Start, &info)
 	data, err := encode(pack.NewWriter(info), symbols)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
-	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const symbolList = `ffffffff81000000 T _text
@@ -29,7 +29,7 @@ ffffffff81000100 T _etext
 
 // withoutBPF returns what is known of the core kernel that runs and of its modules. Where there
 // are many BPF programs, other tests' too, not all of them may be known.
-func withoutBPF(t *testing.T) *symtab.Snapshot {
+func withoutBPF(t *testing.T) *timeline.Snapshot {
 	t.Helper()
 	from := sources.Everything("/proc", "/sys")
 	from.BPF.Enabled = false
@@ -101,13 +101,13 @@ func TestRunningKernel(t *testing.T) {
 	snapshot := withoutBPF(t)
 	core := snapshot.Core()
 	require.NotNil(t, core)
-	p := read(t, out, core.BuildID)
+	p := read(t, out, core.BuildID())
 	require.Equal(t, core.Len(), p.NumSymbols())
 	i, different := 0, 0
 	for s := range p.Symbols() {
-		want := core.Symbol(i)
+		want := core.Text.Symbol(i)
 		if name := want.Name(); s.Name != name.System || s.Folded != name.Folded ||
-			core.Base+uint64(s.Start) != want.Start || core.Base+uint64(s.End) != want.End {
+			core.Base()+uint64(s.Start) != want.Start || core.Base()+uint64(s.End) != want.End {
 			different++
 		}
 		i++

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symtab
+
+// A Text is the code of an image that has symbols of its own: the core kernel or a module, at the
+// addresses where it is loaded. It is immutable.
+type Text struct {
+	// Start and End are the addresses [Start, End) of the code.
+	Start, End uint64
+
+	BuildID string // GNU build id in lower-case hex, empty if there is none
+	FileID  string // identifies the build in profiles, 32 hex digits, empty if there is no build id
+
+	// Base is the address that offsets count from: the lower of _text and _stext of the core kernel, the
+	// start of .text of a module. It is 0 if it is not known; then there is no build id and no file ID.
+	Base uint64
+
+	// Gap lies in [Start, End) but is not part of the code: the addresses between the text of the core
+	// kernel and its init text.
+	Gap Range
+
+	Landmarks *Landmarks // of the core kernel, else nil
+
+	symbols symbols
+}
+
+// A Range is the addresses from Start up to, but not including, End.
+type Range struct{ Start, End uint64 }
+
+// Contains reports whether an address is in the range.
+func (r Range) Contains(addr uint64) bool { return addr-r.Start < r.End-r.Start }
+
+// Contains reports whether an address is in the code.
+func (t *Text) Contains(addr uint64) bool {
+	return addr-t.Start < t.End-t.Start && !t.Gap.Contains(addr)
+}
+
+// Len returns the number of addresses at which a symbol starts.
+func (t *Text) Len() int { return t.symbols.len() }
+
+// Symbol returns symbol number i, counted from 0 in the order of the addresses. It panics if there is no
+// such symbol.
+func (t *Text) Symbol(i int) Symbol {
+	start := t.Start + uint64(t.symbols.extents[i].offset())
+	return Symbol{Start: start, End: min(start+t.symbols.size(i), t.End), text: t, number: uint32(i)}
+}
+
+// Lookup returns the symbol that covers an address of the code; false if none does. It is exact: it
+// never returns the nearest symbol. It does not allocate.
+func (t *Text) Lookup(addr uint64) (Symbol, bool) {
+	offset := addr - t.Start
+	i := t.symbols.floor(uint32(offset))
+	if i < 0 {
+		return Symbol{}, false
+	}
+	start := uint64(t.symbols.extents[i].offset())
+	end := start + t.symbols.size(i)
+	if offset >= end {
+		return Symbol{}, false
+	}
+	return Symbol{Start: t.Start + start, End: min(t.Start+end, t.End), text: t, number: uint32(i)}, true
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package timeline knows which image had an address, and when.
+//
+// A source (the core kernel, modules, BPF programs) records [Image]s in a [History], which makes a [Table] of
+// what it knows at that moment. A [Snapshot] has the tables of all sources. It has one door,
+// [Snapshot.At]: an address and an interval of time lead to the image that had the address for all of that
+// interval, or to the [Reason] why none certainly had.
+//
+// The package is pure: it opens no file, reads no clock, and makes no system call. Everything but History is
+// immutable and safe for concurrent use.
+//
+// # The one idea
+//
+// An image has exact addresses and a lifetime, the interval in which it was certainly loaded. A table also
+// has blind time, in which images may have been loaded or unloaded unseen. Nothing is weighed: an answer is
+// certain, or there is none.
+//
+//	address 0x1000   A ═══════╡      ╞═══ B ═════════
+//	blind time              [········]
+//	time             ─────1────2─────────3──────────►
+//
+//	at 1: A    at 2: none, unobserved    at 3: B
+//
+// # In memory
+//
+// Several images can have had an address, one after the other. A table divides the addresses into segments,
+// each of which the same images have had, and holds the segments in a tree. The tree shares the nodes that
+// did not change with the table before: if one of 50,000 functions is loaded, a leaf and the nodes above it
+// are copied. In a segment, the images that were unloaded are in the order of their lifetimes, so that no
+// lookup reads the whole history.
+package timeline
