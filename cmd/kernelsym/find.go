@@ -48,7 +48,7 @@ func (l *lookup) inRange(ctx context.Context, start, end uint64) (answers []*ans
 		return nil, err
 	}
 	for _, hit := range between(snapshot, start, end) {
-		a, err := l.whole(snapshot, namedFunction{hit: hit, asked: hit.Symbol.Name().System})
+		a, err := l.whole(snapshot, namedFunction{hit: hit, asked: hit.Name().System})
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (l *lookup) inRange(ctx context.Context, start, end uint64) (answers []*ans
 func (l *lookup) whole(s *timeline.Snapshot, f namedFunction) (*answer, error) {
 	symbol := f.hit.Symbol
 	a, err := l.describe(s, f.hit, symbol.Start, symbol.Start)
-	a.End, a.Alias, a.Offset, a.Inlined = &where{addr: symbol.End}, f.alias(), nil, nil
+	a.End, a.Alias, a.Offset, a.Inlined = &where{addr: symbol.End()}, f.alias(), nil, nil
 	return a, err
 }
 
@@ -134,11 +134,11 @@ func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 	}
 	for _, f := range functions {
 		symbol := f.hit.Symbol
-		if !q.fits(symbol.End-symbol.Start, l.caller) {
+		if !q.fits(symbol.End()-symbol.Start, l.caller) {
 			continue
 		}
 		addr := symbol.Start + uint64(q.offset)
-		a, err := l.describe(l.running.snapshot, f.hit, addr, lineAddress(addr, symbol.Start, symbol.End, l.caller))
+		a, err := l.describe(l.running.snapshot, f.hit, addr, lineAddress(addr, symbol.Start, symbol.End(), l.caller))
 		if err != nil {
 			return nil, err
 		}

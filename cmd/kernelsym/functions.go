@@ -121,7 +121,7 @@ func (f *functions) matching(pattern string) (names []string) {
 
 // alias returns the name that was asked for, if that is another one than the function's.
 func (n *namedFunction) alias() string {
-	if name := n.hit.Symbol.Name(); n.asked != name.System && n.asked != name.Name {
+	if name := n.hit.Name(); n.asked != name.System && n.asked != name.Name {
 		return n.asked
 	}
 	return ""
@@ -135,7 +135,7 @@ func between(s *timeline.Snapshot, start, end uint64) (found []timeline.Hit) {
 				continue
 			}
 			for f := range m.Symbols() {
-				if f.Start < end && f.End > start {
+				if f.Start < end && f.End() > start {
 					found = append(found, timeline.Hit{Image: m, Symbol: f})
 				}
 			}

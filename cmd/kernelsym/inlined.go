@@ -147,7 +147,7 @@ func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 	}
 	p.BuildID = hit.Image.BuildID()
 	if hit.Symbol.Exists() {
-		p.Function = hit.Symbol.Name().Name
+		p.Function = hit.Name().Name
 	}
 	return p
 }

@@ -57,7 +57,7 @@ func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, looked
 		return a, nil
 	}
 	offset := addr - hit.Symbol.Start
-	a.Function, a.Offset = hit.Symbol.Name().Name, &offset
+	a.Function, a.Offset = hit.Name().Name, &offset
 	frames, err := r.chain(hit, lookedUp)
 	a.setFrames(frames)
 	return a, err
@@ -89,7 +89,7 @@ func (r *resolver) chain(hit timeline.Hit, addr uint64) ([]pack.Frame, error) {
 	if !ok {
 		return nil, nil
 	}
-	return image.chain(at, hit.Symbol.Name().System), nil
+	return image.chain(at, hit.Name().System), nil
 }
 
 // image returns an image of the running kernel by its build id or name, nil if there is none, and

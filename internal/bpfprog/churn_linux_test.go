@@ -143,10 +143,10 @@ func (l lasting) check(t *testing.T, table *timeline.Table) {
 	for addr, names := range l {
 		hit, ok := at(table, addr, timeline.Present)
 		require.True(t, ok, names)
-		require.Contains(t, names, hit.Symbol.Name().Name)
-		hit, ok = at(table, hit.Symbol.End-1, timeline.Present)
+		require.Contains(t, names, hit.Name().Name)
+		hit, ok = at(table, hit.Symbol.End()-1, timeline.Present)
 		require.True(t, ok, names)
-		require.Contains(t, names, hit.Symbol.Name().Name)
+		require.Contains(t, names, hit.Name().Name)
 	}
 }
 

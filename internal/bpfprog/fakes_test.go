@@ -314,7 +314,7 @@ func (r *rig) nameThen(addr uint64, during timeline.Interval) string {
 	if !ok {
 		return ""
 	}
-	return hit.Symbol.Name().Name
+	return hit.Name().Name
 }
 
 // image returns what is at an address now.

@@ -114,11 +114,11 @@ func TestWithoutAList(t *testing.T) {
 			for f, start := range c.starts {
 				table := eventually(t, latest, fmt.Sprintf("function %d of program %d: %v", f, i, names[start]), func(table *timeline.Table) bool {
 					hit, ok := at(table, start, timeline.Present)
-					return ok && slices.Contains(names[start], hit.Symbol.Name().Name)
+					return ok && slices.Contains(names[start], hit.Name().Name)
 				})
 				hit, _ := at(table, c.ends[f]-1, timeline.Present)
 				assert.Equal(t, start, hit.Symbol.Start, "at its last address")
-				assert.Equal(t, c.ends[f], hit.Symbol.End)
+				assert.Equal(t, c.ends[f], hit.Symbol.End())
 				if len(names[c.starts[0]]) == 1 { // else the record has not the tag of the event (Linux 5.10)
 					assert.Equal(t, timeline.Program{ID: c.id, Tag: c.tag}, programOf(hit.Image))
 				}

@@ -117,7 +117,7 @@ func differences(t *testing.T, latest func() published, withOthers bool) (diff [
 			continue // the kernel may have no name for it, or the source wants none
 		}
 		sym, ok := hit.Symbol, hit.Symbol.Exists()
-		if !ok || sym.Start != addr || !slices.Contains(names, sym.Name().Name) {
+		if !ok || sym.Start != addr || !slices.Contains(names, hit.Name().Name) {
 			diff = append(diff, fmt.Sprintf("%#x is %s, not %+v", addr, names, hit))
 		}
 	}

@@ -150,7 +150,7 @@ func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Progr
 		for i, start := range c.starts {
 			for addr := start; addr < c.ends[i]; addr++ {
 				hit, ok := at(table, addr, timeline.Present)
-				if !ok || hit.Symbol.Start != start || hit.Symbol.End != c.ends[i] || programOf(hit.Image) != want {
+				if !ok || hit.Symbol.Start != start || hit.Symbol.End() != c.ends[i] || programOf(hit.Image) != want {
 					t.Fatalf("%#x is %+v, not in %#x-%#x of %+v", addr, hit.Symbol, start, c.ends[i], want)
 				}
 			}

@@ -61,8 +61,8 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, erro
 
 // extentOf returns the addresses of the symbol at an address, none if it names nothing.
 func extentOf(text *symtab.Text, addr uint64) symtab.Range {
-	sym, _ := text.Lookup(addr)
-	return symtab.Range{Start: sym.Start, End: sym.End}
+	symbol := text.Lookup(addr)
+	return symtab.Range{Start: symbol.Start, End: symbol.End()}
 }
 
 // coreParser reads the text of the core kernel, then its init text.

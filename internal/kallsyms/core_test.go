@@ -39,7 +39,7 @@ ffffffffc0201000 t f	[ext4]
 
 func names(m *timeline.Image) (names []string) {
 	for i := range m.Len() {
-		names = append(names, m.Text.Symbol(i).Name().System)
+		names = append(names, m.Text.Name(m.Text.Symbol(i)).System)
 	}
 	return names
 }
@@ -83,7 +83,7 @@ func lookup(m *timeline.Image, addr uint64) string {
 	if !hit.Symbol.Exists() {
 		return ""
 	}
-	return hit.Symbol.Name().System
+	return hit.Name().System
 }
 
 func TestInitTextElsewhere(t *testing.T) {
@@ -268,15 +268,15 @@ func FuzzParseCore(f *testing.F) {
 		last := m.Start
 		for i := range m.Len() {
 			s := m.Text.Symbol(i)
-			if s.Start < last || s.Start >= s.End || s.End > m.End || m.Text.Gap.Contains(s.Start) || m.Text.Gap.Contains(s.End-1) || s.Name().System == "" {
-				t.Fatalf("symbol %d: %#x-%#x %q after %#x", i, s.Start, s.End, s.Name().System, last)
+			if s.Start < last || s.Start >= s.End() || s.End() > m.End || m.Text.Gap.Contains(s.Start) || m.Text.Gap.Contains(s.End()-1) || m.Text.Name(s).System == "" {
+				t.Fatalf("symbol %d: %#x-%#x %q after %#x", i, s.Start, s.End(), m.Text.Name(s).System, last)
 			}
-			for _, addr := range []uint64{s.Start, s.End - 1} {
+			for _, addr := range []uint64{s.Start, s.End() - 1} {
 				if got := m.Lookup(addr); got != s {
 					t.Fatalf("symbol %d is not found at %#x", i, addr)
 				}
 			}
-			last = s.End
+			last = s.End()
 		}
 	})
 }

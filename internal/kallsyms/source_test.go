@@ -137,8 +137,8 @@ func TestRunningKernel(t *testing.T) {
 	assert.Equal(t, list.Address["_einittext"], core.End)
 	assert.Equal(t, symtab.Range{Start: list.Etext, End: list.Address["_sinittext"]}, core.Text.Gap)
 	for i := range core.Len() {
-		if sym := core.Text.Symbol(i); !slices.Contains(list.Names[sym.Start], sym.Name().System) {
-			t.Fatalf("%s is at %#x, where the list has %q", sym.Name().System, sym.Start, list.Names[sym.Start])
+		if sym := core.Text.Symbol(i); !slices.Contains(list.Names[sym.Start], core.Text.Name(sym).System) {
+			t.Fatalf("%s is at %#x, where the list has %q", core.Text.Name(sym).System, sym.Start, list.Names[sym.Start])
 		}
 	}
 	unnamed := 0
@@ -152,7 +152,7 @@ func TestRunningKernel(t *testing.T) {
 			continue
 		}
 		if sym.Start != addr {
-			t.Fatalf("%q lies inside %s", list.Names[addr], sym.Name().System)
+			t.Fatalf("%q lies inside %s", list.Names[addr], core.Text.Name(sym).System)
 		}
 	}
 	marks := core.Text.Landmarks

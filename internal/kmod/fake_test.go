@@ -132,7 +132,7 @@ func (f *stepper) at(instant int64) string {
 	if !hit.Symbol.Exists() {
 		return ""
 	}
-	return hit.Symbol.Name().System
+	return hit.Name().System
 }
 
 // pause lets time pass, in which clocks cannot be mistaken, and returns an instant in

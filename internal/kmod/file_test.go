@@ -47,7 +47,7 @@ func TestContract_3_2_ModuleFiles(t *testing.T) {
 		var got []symbol
 		for i := range m.Len() {
 			s := m.Text.Symbol(i)
-			got = append(got, symbol{s.Name().System, s.Start, s.End})
+			got = append(got, symbol{m.Text.Name(s).System, s.Start, s.End()})
 		}
 		assert.Equal(t, []symbol{{"first", at, at + 0x1000}, {"second", at + 0x1000, at + 0x1100}, tt.last}, got,
 			"%s %s", tt.arch, tt.release)

@@ -87,7 +87,7 @@ func lookup(t *timeline.Table, addr uint64) string {
 	if !hit.Symbol.Exists() {
 		return ""
 	}
-	return hit.Image.Name() + ":" + hit.Symbol.Name().System
+	return hit.Image.Name() + ":" + hit.Name().System
 }
 
 func TestModule(t *testing.T) {
@@ -339,8 +339,8 @@ func FuzzParser(f *testing.F) {
 				continue
 			}
 			for i := range image.Len() {
-				if s := image.Text.Symbol(i); s.Start < start || s.End > l.info.End || s.Start >= s.End || strings.Contains(s.Name().System, "\n") {
-					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End, s.Name().System, start, start+size)
+				if s := image.Text.Symbol(i); s.Start < start || s.End() > l.info.End || s.Start >= s.End() || strings.Contains(image.Text.Name(s).System, "\n") {
+					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End(), image.Text.Name(s).System, start, start+size)
 				}
 			}
 		}

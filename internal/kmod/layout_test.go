@@ -107,7 +107,7 @@ func TestContract_3_2_WhereModulesEnd(t *testing.T) {
 			}
 			assert.Equal(t, tt.end, m.End)
 			assert.LessOrEqual(t, early.End, m.End, "not longer before the symbols were read")
-			assert.Equal(t, exit, m.Lookup(text+0x1080).End, "symbols end at sections of code")
+			assert.Equal(t, exit, m.Lookup(text+0x1080).End(), "symbols end at sections of code")
 			assert.Equal(t, text, m.Start)
 			again := f.last.Table
 			f.scan()
@@ -117,7 +117,7 @@ func TestContract_3_2_WhereModulesEnd(t *testing.T) {
 }
 
 // last returns the name of an image's last symbol.
-func last(m *timeline.Image) string { return m.Text.Symbol(m.Len() - 1).Name().System }
+func last(m *timeline.Image) string { return m.Text.Name(m.Text.Symbol(m.Len() - 1)).System }
 
 // TestLongerBeforeItWasInitialized: the list has the size with what is only there to
 // initialize the module.

@@ -180,7 +180,7 @@ func TestContract_5_2_LostEvents(t *testing.T) {
 			if !hit.Symbol.Exists() {
 				names = append(names, "")
 			} else {
-				names = append(names, hit.Symbol.Name().System)
+				names = append(names, hit.Name().System)
 			}
 		}
 		return names

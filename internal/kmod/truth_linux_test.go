@@ -95,7 +95,7 @@ func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 		symbol := m.Lookup(l.addr)
 		require.True(t, symbol.Exists(), "%x %s [%s]", l.addr, l.name, l.module)
 		require.Equal(t, l.addr, symbol.Start)
-		require.Contains(t, names[l.addr], symbol.Name().System)
+		require.Contains(t, names[l.addr], m.Text.Name(symbol).System)
 	}
 	size := uint64(0)
 	for _, m := range table.Loaded() {

@@ -59,12 +59,12 @@ func TestCore(t *testing.T) {
 	} {
 		got := ""
 		if s := m.Lookup(at(offset)); s.Exists() {
-			got = s.Name().Name
+			got = m.SymbolName(s).Name
 		}
 		assert.Equal(t, want, got, "%#x", offset)
 	}
-	assert.True(t, m.Lookup(at(0x1000)).Name().Folded)
-	assert.False(t, m.Lookup(at(0x10)).Name().Folded)
+	assert.True(t, m.SymbolName(m.Lookup(at(0x1000))).Folded)
+	assert.False(t, m.SymbolName(m.Lookup(at(0x10))).Folded)
 	assert.False(t, m.Contains(at(0x3000)))
 	assert.Equal(t, &symtab.Landmarks{
 		Arch: "amd64", Entry: symtab.Range{Start: at(0x1000), End: at(0x1100)}, Fred: symtab.Range{Start: at(0), End: at(0)},

@@ -28,8 +28,8 @@ func TestModelKernel(t *testing.T) {
 					hit.Image.End == want.image.end && (!hit.Symbol.Exists()) == (want.symbol == nil)
 			}
 			if isSame && want.symbol != nil {
-				n, got := hit.Symbol.Name(), hit.Symbol
-				isSame = *want.symbol == modelSymbol{got.Start, got.End, n.Name, n.System, n.Folded}
+				n, got := hit.Name(), hit.Symbol
+				isSame = *want.symbol == modelSymbol{got.Start, got.End(), n.Name, n.System, n.Folded}
 			}
 			if !isSame {
 				t.Errorf("seed %d: %#x at %v: %+v, want %+v", seed, addr, q, hit, want)

@@ -47,7 +47,7 @@ func (f *packFunctions) outermost(image *packedImage, symbol symtab.Symbol, fram
 	at, isNew := f.find(packFunctionID{image.number, uint32(symbol.Start-image.Start) + 1, frame.ID})
 	known := &f.known[at]
 	if isNew {
-		name := symbol.Name()
+		name := image.SymbolName(symbol)
 		if frame.Function == "" || pack.Agree(name.System, frame.Function) {
 			known.functionText = textOf(name, unique.Make(frame.File).Value())
 			f.text += len(frame.File)

@@ -33,8 +33,8 @@ func withSymbols(t testing.TB, w *pack.Writer, m *timeline.Image) *pack.Pack {
 	t.Helper()
 	for s := range m.Symbols() {
 		w.Symbol(pack.Symbol{
-			Range: pack.Range{Start: uint32(s.Start - m.Start), End: uint32(s.End - m.Start)},
-			Name:  s.Name().System, Folded: s.Name().Folded,
+			Range: pack.Range{Start: uint32(s.Start - m.Start), End: uint32(s.End() - m.Start)},
+			Name:  m.SymbolName(s).System, Folded: m.SymbolName(s).Folded,
 		})
 	}
 	return readPack(t, w)

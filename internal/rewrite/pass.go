@@ -183,7 +183,7 @@ func (p *pass) resolveCore(core *timeline.Image) {
 	packed := p.opts.DebugInfo && core != nil && core.BuildID() != ""
 	p.order.sorted(func(offset uint32, i int) {
 		looked := core.Start + uint64(offset)
-		if looked-last.Start >= last.End-last.Start {
+		if looked-last.Start >= last.End()-last.Start {
 			symbol := core.Lookup(looked)
 			if !symbol.Exists() {
 				p.resolveFrame(i)
@@ -201,7 +201,7 @@ func (p *pass) resolveCore(core *timeline.Image) {
 			}
 		}
 		if function == 0 {
-			function = p.m.funcs.intern(&p.m, last.Name(), "")
+			function = p.m.funcs.intern(&p.m, core.SymbolName(last), "")
 		}
 		p.functions[i] = function
 	})

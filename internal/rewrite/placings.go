@@ -59,7 +59,7 @@ func (t *placings) contentOf(pl placing) *mappingContent {
 func (w *writer) functionOf(a *answer) int32 {
 	at := w.placed(placing{image: a.image, relative: a.isRel, bare: a.bare})
 	if at.function == 0 {
-		at.function = w.m.funcs.intern(w.m, a.image.Lookup(a.looked).Name(), "")
+		at.function = w.m.funcs.intern(w.m, a.image.SymbolName(a.image.Lookup(a.looked)), "")
 	}
 	return at.function
 }

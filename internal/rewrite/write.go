@@ -105,7 +105,7 @@ func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
 	if a.image.Text == nil && a.line < 0 && !f.named {
 		w.setLines(loc, w.oneLine(w.functionOf(a)))
 	} else {
-		name := a.image.Lookup(a.looked).Name()
+		name := a.image.SymbolName(a.image.Lookup(a.looked))
 		taken := true
 		switch {
 		case !f.named || !w.hasName(loc, name):

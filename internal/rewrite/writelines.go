@@ -139,7 +139,7 @@ func lacksNumber(lines pprofile.LineSlice) bool { return lines.Len() == 1 && lin
 // addLines gives a location whose name is right what its pack has, and nothing else
 // (contract 1.2).
 func (w *writer) addLines(loc pprofile.Location, a *answer) {
-	if a.kind != answerNamed || !w.hasName(loc, a.image.Lookup(a.looked).Name()) {
+	if a.kind != answerNamed || !w.hasName(loc, a.image.SymbolName(a.image.Lookup(a.looked))) {
 		return
 	}
 	mp := w.m.maps.at(w.m, loc.MappingIndex())

@@ -86,7 +86,7 @@ func nameIn(s *timeline.Snapshot, addr uint64) string {
 	if hit.Image == nil {
 		return ""
 	}
-	return hit.Symbol.Name().System
+	return hit.Name().System
 }
 
 func TestSnapshotHoldsTheLastTableOfEachSource(t *testing.T) {

@@ -49,10 +49,10 @@ func checkText(t testing.TB, m *Text, o oracle) {
 	for i := range m.Len() {
 		s := m.Symbol(i)
 		require.GreaterOrEqual(t, s.Start, last, "symbol %d", i)
-		require.Less(t, s.Start, s.End, "symbol %d", i)
-		require.LessOrEqual(t, s.End, m.End, "symbol %d", i)
-		require.NotEmpty(t, s.Name().System, "symbol %d", i)
-		last = s.End
+		require.Less(t, s.Start, s.End(), "symbol %d", i)
+		require.LessOrEqual(t, s.End(), m.End, "symbol %d", i)
+		require.NotEmpty(t, m.Name(s).System, "symbol %d", i)
+		last = s.End()
 	}
 	for _, addr := range o.probes() {
 		name, start, end, ok := o.lookup(addr)
@@ -61,18 +61,18 @@ func checkText(t testing.TB, m *Text, o oracle) {
 		if !ok {
 			continue
 		}
-		require.Equal(t, name, sym.Name().System, "%#x", addr)
-		require.Equal(t, [2]uint64{start, end}, [2]uint64{sym.Start, sym.End}, "%#x %s", addr, name)
-		require.Equal(t, len(o.namesAt(start)) > 1, sym.Name().Folded, "%#x %s", addr, name)
+		require.Equal(t, name, m.Name(sym).System, "%#x", addr)
+		require.Equal(t, [2]uint64{start, end}, [2]uint64{sym.Start, sym.End()}, "%#x %s", addr, name)
+		require.Equal(t, len(o.namesAt(start)) > 1, m.Name(sym).Folded, "%#x %s", addr, name)
 	}
 }
 
 // lookup returns the symbol at any address.
-func lookup(m *Text, addr uint64) (Symbol, bool) {
-	if !m.Contains(addr) {
-		return Symbol{}, false
+func lookup(m *Text, addr uint64) (s Symbol, ok bool) {
+	if m.Contains(addr) {
+		s = m.Lookup(addr)
 	}
-	return m.Lookup(addr)
+	return s, s.Exists()
 }
 
 func name(t testing.TB, m *Text, offset uint64) string {
@@ -81,7 +81,7 @@ func name(t testing.TB, m *Text, offset uint64) string {
 	if !ok {
 		return ""
 	}
-	return sym.Name().System
+	return m.Name(sym).System
 }
 
 func TestContract_3_2_Ranges(t *testing.T) {
@@ -300,7 +300,7 @@ func TestStartAtForgetsWhatIsBelow(t *testing.T) {
 			require.NoError(t, err)
 			var got []string
 			for i := range m.Len() {
-				got = append(got, m.Symbol(i).Name().System)
+				got = append(got, m.Name(m.Symbol(i)).System)
 			}
 			assert.Equal(t, append(want, "g"), got)
 		})

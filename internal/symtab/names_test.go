@@ -34,7 +34,7 @@ func TestContract_3_4_NameForPeople(t *testing.T) {
 		"_RNvXs_NtNtC6kernel5alloc4kboxINtB4_3BoxlE4drop.cold": "_RNvXs_NtNtC6kernel5alloc4kboxINtB4_3BoxlE4drop.cold",
 	} {
 		m := build(t, kernelInfo(0x10), line{text, 'T', symbol})
-		name := m.Symbol(0).Name()
+		name := m.Name(m.Symbol(0))
 		assert.Equal(t, want, name.Name)
 		assert.Equal(t, symbol, name.System)
 	}
@@ -48,8 +48,8 @@ func TestDemangledNameIsBounded(t *testing.T) {
 
 func TestNameIsShared(t *testing.T) {
 	m := build(t, kernelInfo(0x10), line{text, 'T', "schedule"})
-	first := m.Symbol(0).Name()
-	assert.Same(t, first, m.Symbol(0).Name())
+	first := m.Name(m.Symbol(0))
+	assert.Same(t, first, m.Name(m.Symbol(0)))
 }
 
 func TestNameCacheIsBounded(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNamesOfManyReaders(t *testing.T) {
 		readers.Go(func() {
 			for i := range 10 * n {
 				number := (i * (2*r + 1)) % n
-				if got := m.Symbol(number).Name().System; got != lines[number].name {
+				if got := m.Name(m.Symbol(number)).System; got != lines[number].name {
 					t.Errorf("symbol %d: %s", number, got)
 					return
 				}
@@ -108,6 +108,6 @@ func TestNamesOfManyReaders(t *testing.T) {
 
 func TestNameOfCachedSymbolDoesNotAllocate(t *testing.T) {
 	m := build(t, kernelInfo(0x10), line{text, 'T', "schedule"}, line{text + 8, 'T', "__schedule"})
-	require.Equal(t, "__schedule", m.Symbol(1).Name().System)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { m.Symbol(1).Name() }))
+	require.Equal(t, "__schedule", m.Name(m.Symbol(1)).System)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { m.Name(m.Symbol(1)) }))
 }

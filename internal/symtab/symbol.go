@@ -2,39 +2,32 @@
 
 package symtab
 
-import "unique"
+import "math"
 
-// A Symbol names the code at the addresses [Start, End). The zero value stands for no symbol.
+// A Symbol is the code at the addresses from Start up to, but not including, End, which has one name. The zero
+// value stands for no symbol. Symbols of one image are comparable.
 type Symbol struct {
-	Start, End uint64
-
-	// A symbol of a Text is found by its number, as names are decoded only when they are asked for. Any
-	// other symbol has the name itself.
-	text   *Text
-	number uint32
-	name   unique.Handle[string]
+	Start  uint64
+	size   uint32
+	number uint32 // of the symbol in its Text
 }
 
-// SymbolOf returns the symbol of code that has one name from its start to its end.
-func SymbolOf(start, end uint64, name unique.Handle[string]) Symbol {
-	return Symbol{Start: start, End: end, name: name}
+// NewSymbol returns the symbol of code without a Text. It panics if the code is larger than 4 GiB.
+func NewSymbol(start, end uint64) Symbol {
+	if end-start > math.MaxUint32 {
+		panic("symtab: symbol of more than 4 GiB")
+	}
+	return Symbol{Start: start, size: uint32(end - start)}
 }
 
 // Exists reports whether the symbol is not the zero value.
-func (s Symbol) Exists() bool { return s.End != 0 }
+func (s Symbol) Exists() bool { return s.size != 0 }
 
-// Name returns the names of the symbol. For a symbol of a Text the result is shared: the same symbol
-// returns the same strings again while they are in use.
-func (s Symbol) Name() *Name {
-	if s.text != nil {
-		return s.text.symbols.names.name(s.number)
-	}
-	name := s.name.Value()
-	return &Name{Name: name, System: name}
-}
+// End returns the first address behind the symbol.
+func (s Symbol) End() uint64 { return s.Start + uint64(s.size) }
 
-// EndingAt returns the symbol without the addresses from end on.
+// EndingAt returns the symbol without the addresses from end on, which is not below its start.
 func (s Symbol) EndingAt(end uint64) Symbol {
-	s.End = min(s.End, end)
+	s.size = uint32(min(uint64(s.size), end-s.Start))
 	return s
 }

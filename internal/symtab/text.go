@@ -42,21 +42,26 @@ func (t *Text) Len() int { return t.symbols.len() }
 // such symbol.
 func (t *Text) Symbol(i int) Symbol {
 	start := t.Start + uint64(t.symbols.extents[i].offset())
-	return Symbol{Start: start, End: min(start+t.symbols.size(i), t.End), text: t, number: uint32(i)}
+	size := min(t.symbols.size(i), t.End-start)
+	return Symbol{Start: start, size: uint32(size), number: uint32(i)}
 }
 
-// Lookup returns the symbol that covers an address of the code; false if none does. It is exact: it
+// Lookup returns the symbol that covers an address of the code, the zero value if none does. It is exact: it
 // never returns the nearest symbol. It does not allocate.
-func (t *Text) Lookup(addr uint64) (Symbol, bool) {
+func (t *Text) Lookup(addr uint64) Symbol {
 	offset := addr - t.Start
 	i := t.symbols.floor(uint32(offset))
 	if i < 0 {
-		return Symbol{}, false
+		return Symbol{}
 	}
 	start := uint64(t.symbols.extents[i].offset())
-	end := start + t.symbols.size(i)
-	if offset >= end {
-		return Symbol{}, false
+	size := min(t.symbols.size(i), t.End-t.Start-start)
+	if offset >= start+size {
+		return Symbol{}
 	}
-	return Symbol{Start: t.Start + start, End: min(t.Start+end, t.End), text: t, number: uint32(i)}, true
+	return Symbol{Start: t.Start + start, size: uint32(size), number: uint32(i)}
 }
+
+// Name returns the names of a symbol of the text. The result is shared: the same symbol has the same strings
+// again while they are in use.
+func (t *Text) Name(s Symbol) *Name { return t.symbols.names.name(s.number) }

@@ -31,6 +31,9 @@ type Hit struct {
 	Reason Reason        // why there is no answer
 }
 
+// Name returns the names of the symbol, which must exist.
+func (h Hit) Name() *symtab.Name { return h.Image.SymbolName(h.Symbol) }
+
 // unloadGrace is how near, in nanoseconds, the lifetime of another image may come to an interval
 // (contract 5.4): a program can run on for some milliseconds after the record of its unload.
 const unloadGrace = int64(5 * time.Millisecond)
@@ -50,14 +53,19 @@ func (s *Snapshot) At(addr uint64, during Interval) (hit Hit, same Interval) {
 		return Hit{Reason: ReasonUnresolved}, Always
 	}
 	if s.core != nil && s.core.Contains(addr) {
-		return Hit{Image: s.core, Symbol: s.core.Lookup(addr)}, Always
+		return Hit{Image: s.core, Symbol: s.core.Text.Lookup(addr)}, Always
 	}
+	return s.historyAt(addr, during)
+}
+
+// historyAt is At for an address outside of the core kernel.
+func (s *Snapshot) historyAt(addr uint64, during Interval) (hit Hit, same Interval) {
 	c := s.choose(addr, during)
-	image, reason, same := c.decide(s.tables)
-	if image == nil {
-		return Hit{Reason: reason}, same
+	hit.Image, hit.Reason, same = c.decide(s.tables)
+	if hit.Image != nil {
+		hit.Symbol = hit.Image.Lookup(addr)
 	}
-	return Hit{Image: image, Symbol: image.Lookup(addr)}, same
+	return hit, same
 }
 
 // choose collects the images that had an address at about an interval.

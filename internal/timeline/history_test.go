@@ -39,7 +39,7 @@ func answer(s *Snapshot, addr uint64, during Interval) string {
 	case !hit.Symbol.Exists():
 		return hit.Image.Name() + " without a symbol"
 	}
-	return hit.Symbol.Name().System
+	return hit.Name().System
 }
 
 // symbols returns the number of symbols of each origin.

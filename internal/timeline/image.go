@@ -158,13 +158,24 @@ func (m *Image) Yields() bool { return m.Text == nil && !m.EndKnown }
 // allocate.
 func (m *Image) Lookup(addr uint64) symtab.Symbol {
 	if m.Text != nil {
-		symbol, _ := m.Text.Lookup(addr)
-		return symbol.EndingAt(m.End)
+		symbol := m.Text.Lookup(addr)
+		if m.End < m.Text.End && symbol.Exists() {
+			symbol = symbol.EndingAt(m.End)
+		}
+		return symbol
 	}
 	if m.Name() == "" || addr-m.Start >= m.End-m.Start {
 		return symtab.Symbol{}
 	}
-	return symtab.SymbolOf(m.Start, m.End, m.name)
+	return symtab.NewSymbol(m.Start, m.End)
+}
+
+// SymbolName returns the names of a symbol of the image.
+func (m *Image) SymbolName(s symtab.Symbol) *symtab.Name {
+	if m.Text != nil {
+		return m.Text.Name(s)
+	}
+	return &symtab.Name{Name: m.Name(), System: m.Name()}
 }
 
 // Len returns the number of symbols of the image.
@@ -181,12 +192,14 @@ func (m *Image) Len() int {
 // Symbols yields the symbols of the image, in the order of their addresses.
 func (m *Image) Symbols() iter.Seq[symtab.Symbol] {
 	return func(yield func(symtab.Symbol) bool) {
-		for i := range m.Len() {
-			symbol := symtab.SymbolOf(m.Start, m.End, m.name)
-			if m.Text != nil {
-				symbol = m.Text.Symbol(i).EndingAt(m.End)
+		if m.Text == nil {
+			if m.Name() != "" {
+				yield(symtab.NewSymbol(m.Start, m.End))
 			}
-			if !yield(symbol) {
+			return
+		}
+		for i := range m.Text.Len() {
+			if symbol := m.Text.Symbol(i); symbol.Start >= m.End || !yield(symbol.EndingAt(m.End)) {
 				return
 			}
 		}

@@ -57,7 +57,7 @@ func TestModuleEndsWhereAnImageBegins(t *testing.T) {
 	}
 	hit, _ := s.At(0x1900, Present)
 	last := hit.Symbol
-	assert.Equal(t, [2]uint64{0x1800, 0x2000}, [2]uint64{last.Start, last.End}, "a symbol ends with its image")
+	assert.Equal(t, [2]uint64{0x1800, 0x2000}, [2]uint64{last.Start, last.End()}, "a symbol ends with its image")
 
 	m, _ := s.Module("long", Present)
 	require.NotNil(t, m)

@@ -190,8 +190,8 @@ func (w *world) checkHit(hit Hit, addr uint64, name string) {
 		require.False(w, hit.Symbol.Exists())
 		return
 	}
-	require.Equal(w, name, hit.Symbol.Name().System)
-	require.True(w, hit.Symbol.Start <= addr && addr < hit.Symbol.End && hit.Image.Contains(addr))
+	require.Equal(w, name, hit.Name().System)
+	require.True(w, hit.Symbol.Start <= addr && addr < hit.Symbol.End() && hit.Image.Contains(addr))
 	require.Equal(w, hit.Image.Lookup(addr), hit.Symbol)
 }
 

@@ -54,7 +54,7 @@ func benchHostile(core *timeline.Image, known rewrite.Known, rounds int) error {
 func hostileAddresses(core *timeline.Image) (a [3]uint64) {
 	a[0], a[1] = core.Text.Symbol(0).Start+1, core.Text.Symbol(core.Len()/2).Start+1
 	for i := 1; i < core.Len(); i++ {
-		if s := core.Text.Symbol(i); s.Start == core.Text.Symbol(i-1).End {
+		if s := core.Text.Symbol(i); s.Start == core.Text.Symbol(i-1).End() {
 			a[2] = s.Start
 			return a
 		}

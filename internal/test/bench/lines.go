@@ -30,20 +30,20 @@ func packOf(r *rand.Rand, core *timeline.Image) (*pack.Pack, error) {
 	for i := range core.Len() {
 		s := core.Text.Symbol(i)
 		at := path(i * files / core.Len())
-		code := w.Node(0, w.Function(s.Name().System, at, r.Uint32N(3_000)), 0, 0)
-		for addr := text(s.Start); addr < text(s.End); addr += rowLen {
+		code := w.Node(0, w.Function(core.Text.Name(s).System, at, r.Uint32N(3_000)), 0, 0)
+		for addr := text(s.Start); addr < text(s.End()); addr += rowLen {
 			node, file := code, at
 			for depth := 0; depth < maxInlined && r.IntN(2) == 0; depth++ {
 				n := int(inlined.Uint64())
 				callFile := file
 				file = path(n * files / core.Len())
-				f := w.Function(core.Text.Symbol(n).Name().System, file, uint32(n%3_000))
+				f := w.Function(core.Text.Name(core.Text.Symbol(n)).System, file, uint32(n%3_000))
 				node = w.Node(node, f, callFile, r.Uint32N(3_000))
 			}
 			w.Row(addr, node, file, r.Uint32N(3_000))
 		}
 		if i+1 == core.Len() {
-			w.Row(text(s.End), 0, 0, 0)
+			w.Row(text(s.End()), 0, 0, 0)
 		}
 	}
 	data, err := w.Bytes()

@@ -15,7 +15,7 @@ func someAddresses(r *rand.Rand, core *timeline.Image, n int) []uint64 {
 	addrs := make([]uint64, n)
 	for i := range addrs {
 		s := core.Text.Symbol(r.IntN(core.Len()))
-		addrs[i] = s.Start + r.Uint64N(s.End-s.Start)
+		addrs[i] = s.Start + r.Uint64N(s.End()-s.Start)
 	}
 	return addrs
 }
@@ -55,7 +55,7 @@ func benchLookup(core *timeline.Image, rounds int) {
 		withName := func() {
 			for _, addr := range addrs {
 				hit, _ := snapshot.At(addr, timeline.Always)
-				found += uint64(len(hit.Symbol.Name().Name))
+				found += uint64(len(hit.Name().Name))
 			}
 		}
 		t := medians(rounds, wall, task{run: look}, task{run: search}, task{run: withName})

@@ -71,7 +71,7 @@ func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 		case kind < 3 && !s.noKernel:
 			loc.AttributeIndices().Append(1)
 			f := functions[r.IntN(len(functions))]
-			loc.SetAddress(f.Start + min(callLen+r.Uint64N(f.End-f.Start), f.End-f.Start-1))
+			loc.SetAddress(f.Start + min(callLen+r.Uint64N(f.End()-f.Start), f.End()-f.Start-1))
 		case kind < 7:
 			loc.AttributeIndices().Append(2)
 			loc.SetAddress(r.Uint64N(1 << 20))
@@ -146,7 +146,7 @@ func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	}
 	for range locations * 3 / 4 {
 		f := called[r.IntN(functions)]
-		inKernel = append(inKernel, add(kernel, f.Start+min(callLen+r.Uint64N(f.End-f.Start), f.End-f.Start-1), 0))
+		inKernel = append(inKernel, add(kernel, f.Start+min(callLen+r.Uint64N(f.End()-f.Start), f.End()-f.Start-1), 0))
 	}
 	for range locations / 4 {
 		inUser = append(inUser, add(native, r.Uint64N(1<<20), 1))

@@ -120,7 +120,7 @@ func (c *child) find(p place) (timeline.Hit, bool) {
 	}
 	hit, _ := c.cache.Fresh().At(p.Addr, at)
 	s := hit.Symbol
-	return hit, s.Exists() && s.Start == p.Addr && strings.HasPrefix(s.Name().System, p.Name)
+	return hit, s.Exists() && s.Start == p.Addr && strings.HasPrefix(hit.Name().System, p.Name)
 }
 
 func (c *child) knows(p place) bool {
@@ -136,7 +136,7 @@ func (c *child) detail(p place) string {
 		return "no"
 	case hit.Image.Lines.Len() == 0:
 		return "name"
-	case hit.Symbol.End != p.End:
+	case hit.Symbol.End() != p.End:
 		return "wrong length"
 	}
 	return "exact"

@@ -163,7 +163,7 @@ func described(s *timeline.Snapshot) (all []string) {
 			all = append(all, fmt.Sprintf("%s %#x-%#x %#x %s %s", m.Name(), m.Start, m.End, m.Base(), m.BuildID(), m.Text.FileID))
 			for i := range m.Len() {
 				symbol := m.Text.Symbol(i)
-				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End, symbol.Name().System))
+				all = append(all, fmt.Sprintf("%#x-%#x %s", symbol.Start, symbol.End(), m.Text.Name(symbol).System))
 			}
 		}
 	}

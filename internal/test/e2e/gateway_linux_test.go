@@ -55,9 +55,9 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 	inline := w.Function("made_up", header, 1)
 	for i := range core.Len() {
 		s := core.Text.Symbol(i)
-		r := at(symtab.Range{Start: s.Start, End: s.End})
+		r := at(symtab.Range{Start: s.Start, End: s.End()})
 		line := uint32(i)*10 + 1
-		outer := w.Node(0, w.Function(s.Name().System, file, line), 0, 0)
+		outer := w.Node(0, w.Function(core.Text.Name(s).System, file, line), 0, 0)
 		inner := w.Node(outer, inline, file, line+2)
 		rows = append(rows, row{r.Start, outer, line + 1})
 		if middle := r.Start + (r.End-r.Start)/2; middle > r.Start {
@@ -70,7 +70,7 @@ func packTheCore(t *testing.T, dir string) *pack.Pack {
 	w.Row(info.Extent.End, 0, 0, 0)
 	for i := range core.Len() {
 		s := core.Text.Symbol(i)
-		w.Symbol(pack.Symbol{Range: at(symtab.Range{Start: s.Start, End: s.End}), Name: s.Name().System, Folded: s.Name().Folded})
+		w.Symbol(pack.Symbol{Range: at(symtab.Range{Start: s.Start, End: s.End()}), Name: core.Text.Name(s).System, Folded: core.Text.Name(s).Folded})
 	}
 	content, err := w.Bytes()
 	require.NoError(t, err)

@@ -143,8 +143,8 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 			if !symbol.Exists() || symbol.Start != start {
 				continue
 			}
-			got = append(got, symbol.Name().System)
-			if symbol.Name().Folded {
+			got = append(got, hit.Name().System)
+			if hit.Name().Folded {
 				agreed++
 			}
 		}

@@ -32,7 +32,7 @@ func BenchmarkLookup(b *testing.B) {
 	var addrs []uint64
 	for len(addrs) < 1<<17 {
 		s := core.Text.Symbol(r.IntN(core.Len()))
-		addr := s.Start + r.Uint64N(s.End-s.Start)
+		addr := s.Start + r.Uint64N(s.End()-s.Start)
 		if _, err := theirs.GetModuleByAddress(libpf.Address(addr)); err == nil { // not so in init text
 			addrs = append(addrs, addr)
 		}
@@ -45,7 +45,7 @@ func BenchmarkLookup(b *testing.B) {
 		},
 		"kernelsym with name": func(addr uint64) {
 			hit, _ := snapshot.At(addr, timeline.Always)
-			found += len(hit.Symbol.Name().Name)
+			found += len(hit.Name().Name)
 		},
 		"profiler": func(addr uint64) {
 			m, err := theirs.GetModuleByAddress(libpf.Address(addr))

@@ -50,9 +50,9 @@ func Describe(m *timeline.Image, start uint64, info *pack.Info) []pack.Symbol {
 	symbols := make([]pack.Symbol, m.Len())
 	for i := range symbols {
 		s := m.Text.Symbol(i)
-		name := s.Name()
+		name := m.Text.Name(s)
 		symbols[i] = pack.Symbol{
-			Range: at(symtab.Range{Start: s.Start, End: s.End}), Name: name.System, Folded: name.Folded,
+			Range: at(symtab.Range{Start: s.Start, End: s.End()}), Name: name.System, Folded: name.Folded,
 		}
 	}
 	return symbols

@@ -80,8 +80,8 @@ func differences(t *testing.T, m *timeline.Image, p *pack.Pack) (n int) {
 	var running, packed []symbol
 	for i := range m.Len() {
 		s := m.Text.Symbol(i)
-		name := s.Name()
-		running = append(running, symbol{s.Start - m.Base(), s.End - m.Base(), name.System, name.Folded})
+		name := m.Text.Name(s)
+		running = append(running, symbol{s.Start - m.Base(), s.End() - m.Base(), name.System, name.Folded})
 	}
 	for s := range p.Symbols() {
 		base := uint64(p.Info().Base)

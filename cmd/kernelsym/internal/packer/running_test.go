@@ -106,8 +106,8 @@ func TestRunningKernel(t *testing.T) {
 	i, different := 0, 0
 	for s := range p.Symbols() {
 		want := core.Text.Symbol(i)
-		if name := want.Name(); s.Name != name.System || s.Folded != name.Folded ||
-			core.Base()+uint64(s.Start) != want.Start || core.Base()+uint64(s.End) != want.End {
+		if name := core.Text.Name(want); s.Name != name.System || s.Folded != name.Folded ||
+			core.Base()+uint64(s.Start) != want.Start || core.Base()+uint64(s.End) != want.End() {
 			different++
 		}
 		i++
