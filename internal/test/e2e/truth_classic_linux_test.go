@@ -218,7 +218,7 @@ func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
 			break
 		}
 		from := time.Now()
-		p := loadSized(t, n)
+		p := loadSized(t, n, 2*filterInstructions) // longer than a filter, which then fits into its place
 		programs := s.run(p, "program", 5)
 		loads = append(loads, p.closeSince(t, from))
 		waitUntilFreed()

@@ -19,11 +19,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// loadSized loads a program about as long as a classic filter.
-func loadSized(t *testing.T, n int) program {
+// loadSized loads a program of so many instructions. With filterInstructions, it is about as long as a classic filter.
+func loadSized(t *testing.T, n, instructions int) program {
 	t.Helper()
 	return loadKnown(t, &ebpf.ProgramSpec{
-		Name: "truth_sized", Type: ebpf.SocketFilter, License: "GPL", Instructions: spinning(n, filterInstructions),
+		Name: "truth_sized", Type: ebpf.SocketFilter, License: "GPL", Instructions: spinning(n, instructions),
 	})
 }
 
@@ -64,7 +64,7 @@ func testTruthFilterOfThread(t *testing.T, tr *truth) {
 				ended = nil
 			default:
 				from := time.Now()
-				loads = append(loads, loadSized(t, n*100+i).closeSince(t, from))
+				loads = append(loads, loadSized(t, n*100+i, filterInstructions).closeSince(t, from))
 				if ended == nil {
 					more--
 				}
@@ -89,7 +89,7 @@ func testTruthNameless(t *testing.T, tr *truth) {
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	var all []knownRow
 	for n := range kerneltest.Sized(50, 3) {
-		named := loadSized(t, n)
+		named := loadSized(t, n, filterInstructions)
 		rows := s.run(named, "program", 5)
 		named.close(t)
 		f, p := openSockets(t), loadUnprivileged(t, n)
