@@ -49,7 +49,7 @@ test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))
 test: build test-deploy test-backends test-release test-seccomp ## run the tests: pure, running kernel, built collector, deployment, backends, release, seccomp
 	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short ./... # what the kernel says is in no cache of results
-	go test -count=1 ./internal/symtab ./internal/timeline ./internal/rewrite # all that they try, which takes minutes under the race detector
+	go test -count=1 ./internal/symtab ./internal/timeline ./internal/symbolize ./internal/otlp ./internal/inline ./internal/rewrite # all that they try, which takes minutes under the race detector
 
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))

@@ -55,12 +55,12 @@
 // # Reading order
 //
 // docs/contract.md (what must hold; comments and tests cite its rules by number),
-// internal/symtab (the symbols of an image), internal/timeline (which image had an address,
-// and when), internal/symcache (which keeps the tables),
-// internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
-// internal/realtime (clocks), internal/pack and internal/packs (what debug information
-// adds, and where it comes from), internal/rewrite (the changes to a message),
-// kernelsymprocessor (the component). internal/kernelstack and
-// kernelstackreceiver, which sample kernel stacks, and cmd/kernelsym, the operator's
-// tool, can be read on their own.
+// internal/symtab (the symbols of an image), internal/timeline (which image had an
+// address, and when), internal/symbolize (what a frame of a stack is), internal/symcache
+// (which keeps the tables), internal/kallsyms (the simplest source), internal/bpfprog
+// (the busiest one), internal/realtime (clocks), internal/pack and internal/packs (what
+// debug information adds, and where it comes from), internal/otlp (the tables of a
+// message), internal/rewrite (the changes to a message), kernelsymprocessor (the
+// component). internal/kernelstack and kernelstackreceiver, which sample kernel stacks,
+// and cmd/kernelsym, the operator's tool, can be read on their own.
 package kernelsym

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/metadata"
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
@@ -26,7 +27,7 @@ type metrics struct {
 
 	// Options for what is counted with each message, made once.
 	frames   [rewrite.NumOutcomes][timeline.NumOrigins][]metric.AddOption
-	packs    [rewrite.NumPackResults][]metric.AddOption
+	packs    [inline.NumResults][]metric.AddOption
 	rewrites []metric.RecordOption
 }
 
@@ -46,7 +47,7 @@ func newMetrics(id component.ID, set component.TelemetrySettings) (*metrics, err
 		}
 	}
 	for result := range m.packs {
-		m.packs[result] = []metric.AddOption{m.with(attribute.String("result", rewrite.PackResult(result).String()))}
+		m.packs[result] = []metric.AddOption{m.with(attribute.String("result", inline.Result(result).String()))}
 	}
 	return m, nil
 }

@@ -40,8 +40,8 @@ type current struct {
 }
 
 // now returns what is known when a message comes.
-func (c *current) now() rewrite.Known {
-	known := rewrite.Known{Snapshot: c.fresh}
+func (c *current) now() rewrite.Sources {
+	known := rewrite.Sources{Snapshot: c.fresh}
 	known.Now, known.Clock = c.Now()
 	if c.Packs != nil {
 		view := c.Packs.View()
@@ -100,7 +100,7 @@ func (p *Processor) Shutdown(context.Context) error {
 func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
 	start := time.Now()
 	current := p.known.Load()
-	known := rewrite.Known{Snapshot: nothing}
+	known := rewrite.Sources{Snapshot: nothing}
 	if current != nil {
 		known = current.now()
 	}

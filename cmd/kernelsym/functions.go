@@ -90,7 +90,7 @@ func (f *functions) find(name, module string) (found []namedFunction) {
 	for _, each := range names {
 		for _, addr := range f.addrs[each] {
 			hit, _ := f.snapshot.At(addr, timeline.Present)
-			if !hit.Symbol.Exists() || hit.Symbol.Start != addr || isShared(f.snapshot, hit.Image) || seen[addr] {
+			if !hit.Symbol.Exists() || hit.Symbol.Start != addr || f.snapshot.IsShared(hit.Image) || seen[addr] {
 				continue
 			}
 			if module != "" && (hit.Image.Text == nil || hit.Image.Name() != module) {
@@ -131,7 +131,7 @@ func (n *namedFunction) alias() string {
 func between(s *timeline.Snapshot, start, end uint64) (found []timeline.Hit) {
 	for _, t := range s.Tables() {
 		for _, m := range t.Loaded() {
-			if m.Start >= end || m.End <= start || isShared(s, m) {
+			if m.Start >= end || m.End <= start || s.IsShared(m) {
 				continue
 			}
 			for f := range m.Symbols() {

@@ -27,7 +27,11 @@ func (p *packs) inlined(match func(name string) bool, failed func(error)) (place
 		return nil, errNoLines
 	}
 	for i, name := range lookupNames(all) {
-		s := search{image: newPackImage(all[i]), name: name, match: match}
+		image, err := newPackImage(all[i])
+		if err != nil {
+			return nil, err
+		}
+		s := search{image: image, name: name, match: match}
 		places = append(places, s.run()...)
 	}
 	sortPlaces(places)
@@ -55,8 +59,8 @@ type inlinedCall struct {
 // one place of a call.
 func (s *search) run() []place {
 	var frames []pack.Frame
-	for r := range s.image.Rows() {
-		frames = s.image.Find(r.Start, frames[:0])
+	for r := range s.image.pack.Rows() {
+		frames = s.image.pack.Find(r.Start, frames[:0])
 		s.row(r, frames)
 	}
 	return s.places
@@ -92,9 +96,9 @@ func isCall(a, b []pack.Frame) bool {
 
 // place returns the place of a function that was inlined, with the chain outward.
 func (s *search) place(addr uint32, chain []pack.Frame) place {
-	info, caller, outermost := s.image.Info(), chain[1], chain[len(chain)-1]
+	info, caller, outermost := s.image.pack.Info(), chain[1], chain[len(chain)-1]
 	function := outermost.Function
-	if symbol := s.image.symbol(addr).Name; pack.Agree(symbol, function) {
+	if symbol := s.image.symbolAt(addr); pack.Agree(symbol, function) {
 		function = symbol
 	}
 	return place{

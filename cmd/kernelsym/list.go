@@ -174,7 +174,7 @@ func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, 
 
 func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) listed {
 	l := listed{Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start, Name: m.Name(), Source: listSources[m.Origin]}
-	if isShared(s, m) {
+	if s.IsShared(m) {
 		l.Bytes = 0
 	}
 	if m.Text != nil {

@@ -9,14 +9,19 @@ import (
 	"math"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // packFunction is a function in a pack.
 type packFunction struct {
 	image  *packImage
 	name   string // of the image, or its build id where several packs have that name
-	symbol pack.Symbol
+	symbol symtab.Symbol
 }
+
+// start and end return the pack addresses of the function.
+func (f *packFunction) start() uint32 { return f.image.fromSnapshot(f.symbol.Start) }
+func (f *packFunction) end() uint32   { return f.image.fromSnapshot(f.symbol.End()) }
 
 // address returns the relative form of a pack address.
 func (f *packFunction) address(addr uint32) where {
@@ -25,18 +30,18 @@ func (f *packFunction) address(addr uint32) where {
 
 // whole describes the function.
 func (f *packFunction) whole() *answer {
-	a := &answer{Address: f.address(f.symbol.Start), imageName: f.image.owner()}
-	f.image.describe(a, f.symbol, f.symbol.Start, f.symbol.Start)
-	end := f.address(f.symbol.End)
+	a := &answer{Address: f.address(f.start()), imageName: f.image.owner()}
+	f.image.describe(a, f.symbol, f.start(), f.start())
+	end := f.address(f.end())
 	a.End, a.Offset, a.Inlined = &end, nil, nil
 	return a
 }
 
 // at describes an offset in the function.
 func (f *packFunction) at(offset int64, caller bool) *answer {
-	addr := f.symbol.Start + uint32(offset)
+	addr := f.start() + uint32(offset)
 	a := &answer{Address: f.address(addr), imageName: f.image.owner()}
-	at := lineAddress(uint64(addr), uint64(f.symbol.Start), uint64(f.symbol.End), caller)
+	at := lineAddress(uint64(addr), uint64(f.start()), uint64(f.end()), caller)
 	f.image.describe(a, f.symbol, addr, uint32(at))
 	return a
 }
@@ -52,11 +57,11 @@ func (p *packs) functions(q *query) (found []packFunction, err error) {
 		return nil, err
 	}
 	for _, f := range images {
-		if q.module != "" && f.image.Info().Name != q.module {
+		if q.module != "" && f.image.pack.Info().Name != q.module {
 			continue
 		}
-		for _, f.symbol = range f.image.symbols {
-			if f.symbol.Name != "" && wanted.match(f.symbol.Name) {
+		for f.symbol = range f.image.image.Symbols() {
+			if wanted.match(f.image.image.SymbolName(f.symbol).System) {
 				found = append(found, f)
 			}
 		}
@@ -73,10 +78,16 @@ func (p *packs) everyImage() ([]packFunction, error) {
 	if err != nil {
 		return nil, err
 	}
+	var every []packFunction
 	for i, name := range lookupNames(all) {
-		p.every = append(p.every, packFunction{image: newPackImage(all[i]), name: name})
+		image, err := newPackImage(all[i])
+		if err != nil {
+			return nil, err
+		}
+		every = append(every, packFunction{image: image, name: name})
 	}
-	return p.every, nil
+	p.every = every
+	return every, nil
 }
 
 // lookupNames returns the names by which lookup finds the images of packs: where several have one
@@ -121,7 +132,7 @@ func (l *lookup) atOffsetInPacks(ctx context.Context, q *query) ([]*answer, erro
 		return nil, err
 	}
 	for _, f := range functions {
-		if q.fits(uint64(f.symbol.End-f.symbol.Start), l.caller) {
+		if q.fits(f.symbol.End()-f.symbol.Start, l.caller) {
 			found = append(found, f.at(q.offset, l.caller))
 		}
 	}

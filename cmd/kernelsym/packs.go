@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"sort"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/packimage"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // packUsage describes the flag that names packs, and packExtension is how their files' names end.
@@ -95,46 +95,62 @@ func (p *packs) byBuildID(id string) (*packImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := newPackImage(opened)
+	image, err := newPackImage(opened)
+	if err != nil {
+		return nil, err
+	}
 	p.images[id] = image
 	return image, nil
 }
 
-// packImage is a pack with its symbols at hand.
+// packImage is a pack with its symbols at hand. They have the addresses of a snapshot that has nothing else.
 type packImage struct {
-	*pack.Pack
-	symbols []pack.Symbol
+	pack     *pack.Pack
+	image    *timeline.Image
+	snapshot *timeline.Snapshot
 }
 
-func newPackImage(p *pack.Pack) *packImage {
-	return &packImage{Pack: p, symbols: slices.Collect(p.Symbols())}
+func newPackImage(p *pack.Pack) (*packImage, error) {
+	image, err := packimage.New(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &packImage{p, image, timeline.NewSnapshot(timeline.NewTable(image))}, nil
 }
 
 // address returns the pack address at an offset from where relative addresses count from.
 func (p *packImage) address(offset int64) (addr uint32, ok bool) {
-	at := offset + int64(p.Info().Base)
+	at := offset + int64(p.pack.Info().Base)
 	return uint32(at), at >= 0 && at <= math.MaxUint32
 }
 
 // offset is what [packImage.address] takes for a pack address.
-func (p *packImage) offset(addr uint32) int64 { return int64(addr) - int64(p.Info().Base) }
+func (p *packImage) offset(addr uint32) int64 { return int64(addr) - int64(p.pack.Info().Base) }
+
+// inSnapshot returns the address in the snapshot that stands for a pack address.
+func (p *packImage) inSnapshot(addr uint32) uint64 { return p.image.Base() + uint64(p.offset(addr)) }
+
+// fromSnapshot is the inverse of inSnapshot.
+func (p *packImage) fromSnapshot(addr uint64) uint32 {
+	return uint32(addr - p.image.Base() + uint64(p.pack.Info().Base))
+}
 
 // relative returns the form of a relative address that lookup takes.
 func relative(image string, offset int64) string { return fmt.Sprintf("%s%+#x", image, offset) }
 
-// symbol returns the symbol that covers a pack address, the zero value if none does.
-func (p *packImage) symbol(addr uint32) pack.Symbol {
-	i := sort.Search(len(p.symbols), func(i int) bool { return p.symbols[i].End > addr })
-	if i == len(p.symbols) || p.symbols[i].Start > addr {
-		return pack.Symbol{}
+// symbolAt returns the kernel's name of the symbol that covers a pack address, an empty one if none does.
+func (p *packImage) symbolAt(addr uint32) string {
+	s := p.image.Lookup(p.inSnapshot(addr))
+	if !s.Exists() {
+		return ""
 	}
-	return p.symbols[i]
+	return p.image.SymbolName(s).System
 }
 
 // chain returns the functions and lines at a pack address that a symbol covers, innermost
 // first; none if the pack says that the code is another function's.
 func (p *packImage) chain(addr uint32, symbol string) []pack.Frame {
-	frames := p.Find(addr, nil)
+	frames := p.pack.Find(addr, nil)
 	if n := len(frames); n == 0 || frames[n-1].Function != "" && !pack.Agree(symbol, frames[n-1].Function) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -47,7 +48,7 @@ func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, looked
 	case m == nil:
 		a.Reason = hit.Reason.String()
 		return a, nil
-	case isShared(s, m):
+	case s.IsShared(m):
 		a.Reason = fmt.Sprintf("in the page of %s, which it shares with other code", m.Name())
 		return a, nil
 	}
@@ -61,11 +62,6 @@ func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, looked
 	frames, err := r.chain(hit, lookedUp)
 	a.setFrames(frames)
 	return a, err
-}
-
-// isShared reports whether what an image has of its addresses is not known.
-func isShared(s *timeline.Snapshot, m *timeline.Image) bool {
-	return m.Yields() && s.Landmarks().SharedTrampolines
 }
 
 // chain returns what the pack of an image of the running kernel says of an address in a
@@ -121,37 +117,34 @@ func (r *resolver) inKernelAtText(addr uint64) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := image.Info()
+	info := image.pack.Info()
 	offset := int64(addr - r.text + info.Text - min(info.Text, info.Stext))
 	return image.at(offset, r.caller, where{addr: addr}), nil
 }
 
-// at returns what is at an offset, as that of an exact frame or of a caller (contract 2.3).
+// at returns what is at an offset: as an instruction pointer or, of a caller, as a return address.
 func (p *packImage) at(offset int64, caller bool, address where) *answer {
 	a := &answer{Address: address, imageName: p.owner(), Reason: timeline.ReasonUnresolved.String()}
 	addr, ok := p.address(offset)
 	if !ok {
 		return a
 	}
-	lookedUp := addr
-	if caller && addr > 0 && (p.symbol(addr).Start != addr || p.symbol(addr-1).Name != "") {
-		lookedUp = addr - 1
-	}
-	if s := p.symbol(lookedUp); s.Name != "" {
-		p.describe(a, s, addr, lookedUp)
+	hit, lookedUp := find(p.snapshot, p.inSnapshot(addr), caller)
+	if hit.Symbol.Exists() {
+		p.describe(a, hit.Symbol, addr, p.fromSnapshot(lookedUp))
 	}
 	return a
 }
 
 // describe adds the function and what the pack says of an address in it.
-func (p *packImage) describe(a *answer, s pack.Symbol, addr, lookedUp uint32) {
-	offset := uint64(addr - s.Start)
-	a.Function, a.Offset, a.Reason = symtab.NameOf(s.Name).Name, &offset, ""
-	a.setFrames(p.chain(lookedUp, s.Name))
+func (p *packImage) describe(a *answer, s symtab.Symbol, addr, lookedUp uint32) {
+	name, offset := p.image.SymbolName(s), uint64(addr-p.fromSnapshot(s.Start))
+	a.Function, a.Offset, a.Reason = name.Name, &offset, ""
+	a.setFrames(p.chain(lookedUp, name.System))
 }
 
 func (p *packImage) owner() imageName {
-	return imageName{Image: p.Info().Name, BuildID: p.Info().BuildID}
+	return imageName{Image: p.pack.Info().Name, BuildID: p.pack.Info().BuildID}
 }
 
 // owner says which image has an address.
@@ -168,24 +161,26 @@ func owner(m *timeline.Image) imageName {
 
 // bpfLine returns the source line of an address in a BPF function.
 func bpfLine(m *timeline.Image, addr uint64) sourceLine {
-	line := m.Lines.Find(uint32(addr - m.Start))
-	if line < 0 {
+	line, ok := m.Lines.Find(uint32(addr - m.Start))
+	if !ok {
 		return sourceLine{}
 	}
 	at := m.Lines.Position(line)
 	return sourceLine{at.File, at.Line, at.Column}
 }
 
-// find looks an address up, as that of an exact frame or of a caller (contract 2.3), and
-// says at which it did.
+// find looks up an instruction pointer, of a caller or of the leaf of a stack. It returns what is there, and the
+// address at which it looked. What is there has no symbol if the function is not certain.
 func find(s *timeline.Snapshot, addr uint64, caller bool) (hit timeline.Hit, lookedUp uint64) {
-	at, _ := s.At(addr, timeline.Present)
-	if !caller {
-		return at, addr
+	kernel := symbolize.New(func() *timeline.Snapshot { return s })
+	frame := symbolize.Frame{Address: addr, Mapping: symbolize.NoMapping}
+	role := symbolize.Role{Kind: symbolize.Exact}
+	if caller {
+		role.Kind = symbolize.Caller
 	}
-	before, _ := s.At(addr-1, timeline.Present)
-	if !before.Symbol.Exists() && at.Symbol.Exists() && at.Symbol.Start == addr {
-		return at, addr
-	}
-	return before, addr - 1
+	kernel.Locate(&frame)
+	a, _ := kernel.Resolve(&frame, role, timeline.Present)
+	hit, _ = s.At(a.Address, timeline.Present)
+	hit.Symbol = a.Symbol
+	return hit, a.Address
 }

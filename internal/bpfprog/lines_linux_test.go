@@ -90,8 +90,8 @@ func compareLines(t *testing.T, table *timeline.Table, start, end uint64, want [
 		}
 		hit, ok := at(table, addr, timeline.Present)
 		require.True(t, ok)
-		i := hit.Image.Lines.Find(uint32(addr - start))
-		require.GreaterOrEqual(t, i, 0, "%#x", addr)
+		i, ok := hit.Image.Lines.Find(uint32(addr - start))
+		require.True(t, ok, "%#x", addr)
 		require.Equal(t, want[next-1].Position, hit.Image.Lines.Position(i), "%#x", addr)
 	}
 	require.Equal(t, len(want), next, "all records are of this function")

@@ -93,17 +93,10 @@ func TestSnapshot(t *testing.T) {
 		assert.True(t, ok && got == m)
 		got, ok = s.ByBuildID(m.BuildID())
 		assert.True(t, ok && got == m)
-		want := m
-		if m.Origin != timeline.OriginKernel {
-			want = nil
-		}
-		assert.Same(t, want, s.CoreAt(m.Start+1))
-		assert.Nil(t, s.CoreAt(m.Start+0x3800), "the gap, or behind it")
 		hit, _ := s.At(m.Start, timeline.Present)
 		assert.Equal(t, timeline.Hit{Reason: timeline.ReasonUnresolved}, hit)
 	}
 	assert.Equal(t, images[2].Start+0x40, images[2].Base())
-	assert.Nil(t, timeline.NewPackSnapshot().CoreAt(1<<63))
 }
 
 // TestRefused has packs that are well-formed, but whose symbols are no image's.

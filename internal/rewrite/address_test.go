@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -44,14 +45,14 @@ func TestContract_4_1_LookedUpAddresses(t *testing.T) {
 		{"a module by its name, loaded", loaded(module), "scope", "ext4_write+0x101", "ext4_write+0x100"},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, tt.scope).Sample(tt.frame, user).Sample(user, tt.frame)
-		got, _ := run(t, Options{}, m.Profiles)
+		got, _ := run(t, rewrite.Options{}, m.Profiles)
 		for i, want := range []string{tt.exact, tt.calls} {
 			f := got[i].Stack[i]
 			assert.Equal(t, want, nameIn(f)+hexOffset(f.Address), tt.name)
 			assert.Zero(t, f.Mapping.Limit, tt.name)
 		}
 		m = rewritetest.NewMessage().Profile(nil, tt.scope).Sample(tt.frame, user).Sample(user, tt.frame)
-		got, _ = run(t, Options{KeepAddresses: true}, m.Profiles)
+		got, _ = run(t, rewrite.Options{KeepAddresses: true}, m.Profiles)
 		for i := range got {
 			want := tt.frame.Address // as it came
 			if tt.frame.Mapping != nil && tt.frame.Mapping.Limit != 0 && tt.scope == "scope" {
@@ -68,12 +69,12 @@ func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
 	user, b := Frame{Address: 1, Type: "native"}, Frame{Address: text + offB + 9, Type: "kernel"}
 	for _, tt := range []struct {
 		scope  string
-		opts   Options
+		opts   rewrite.Options
 		copies int
 	}{
-		{"scope", Options{}, 1},
-		{"scope", Options{KeepAddresses: true}, 0},
-		{ebpfScope, Options{}, 0},
+		{"scope", rewrite.Options{}, 1},
+		{"scope", rewrite.Options{KeepAddresses: true}, 0},
+		{ebpfScope, rewrite.Options{}, 0},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, tt.scope).Sample(b, user).Sample(user, b)
 		locations := m.Profiles.Dictionary().LocationTable().Len()
@@ -96,12 +97,12 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 	s := timeline.NewSnapshot(testSnapshot(t).Tables()[0], modules)
 	for _, scope := range []string{"scope", ebpfScope} {
 		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8}, Frame{Address: base + 8})
-		got, _ := runWith(t, Options{}, m.Profiles, s)
+		got, _ := runWith(t, rewrite.Options{}, m.Profiles, s)
 		assert.Equal(t, withName(Frame{Address: low + 8, Type: "kernel", Mapping: &Mapping{File: "low"}}, "low_cold"), got[0].Stack[0])
 		assert.Equal(t, &Mapping{File: "low", BuildID: ext4ID, FileID: buildid.FileID(ext4ID)}, got[0].Stack[1].Mapping)
 
 		m = rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8})
-		got, _ = runWith(t, Options{KeepAddresses: true}, m.Profiles, s)
+		got, _ = runWith(t, rewrite.Options{KeepAddresses: true}, m.Profiles, s)
 		assert.Equal(t, &Mapping{
 			File: "low", Start: low, Limit: base + 0x100, BuildID: ext4ID, FileID: buildid.LoadedFileID(ext4ID, base),
 		}, got[0].Stack[0].Mapping)
@@ -141,7 +142,7 @@ func TestContract_4_1_NoRelativeForm(t *testing.T) {
 		got, counts := rewriteTimed(t, opts, m, known)
 		assert.Equal(t, f, got[0].Stack[1])
 		if name == "" {
-			assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
+			assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
 		}
 		got, _ = rewriteTimed(t, opts, m, known)
 		assert.Equal(t, f, got[0].Stack[1], "a second pass")
@@ -158,16 +159,16 @@ func TestContract_2_UnknownBase(t *testing.T) {
 	came := Frame{Address: 0x108, Type: "kernel", Mapping: &Mapping{File: "nowhere"}}
 	for _, scope := range []string{"scope", ebpfScope} {
 		m := rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: start + 0x108}, came, Frame{Address: start + 8})
-		got, counts := runWith(t, Options{Label: true}, m.Profiles, s)
+		got, counts := runWith(t, rewrite.Options{Label: true}, m.Profiles, s)
 		bare := Frame{Address: start + 0x108, Type: "kernel", Mapping: &Mapping{File: "nowhere"}}
 		assert.Equal(t, withName(bare, "f"), got[0].Stack[0])
 		assert.Equal(t, came, got[0].Stack[1])
 		bare.Address = start + 8
 		assert.Equal(t, bare, got[0].Stack[2], "a label would need an offset")
-		assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginModule])
+		assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginModule])
 	}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: start + 0x108})
-	got, _ := runWith(t, Options{KeepAddresses: true}, m.Profiles, s)
+	got, _ := runWith(t, rewrite.Options{KeepAddresses: true}, m.Profiles, s)
 	assert.Equal(t, &Mapping{File: "nowhere", Start: start, Limit: start + 0x200}, got[0].Stack[0].Mapping)
 }
 
@@ -190,7 +191,7 @@ func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 		{with(func(m *Mapping) { m.FileID = buildid.FileID(kernelID) }), written}, // stands for other addresses
 		{with(func(m *Mapping) { m.File = "[kernel.kallsyms]" }), written},
 	} {
-		got, _ := leaf(t, Options{KeepAddresses: true}, Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has})
+		got, _ := leaf(t, rewrite.Options{KeepAddresses: true}, Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has})
 		assert.Equal(t, tt.want, got.Mapping)
 	}
 }
@@ -208,7 +209,7 @@ func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
 	h.SetCertain(timeline.Forever)
 	s := timeline.NewSnapshot(h.Table())
 	for keep, different := range map[bool]int{false: 2, true: 3} {
-		got, _ := runWith(t, Options{KeepAddresses: keep}, copied(m.Profiles), s)
+		got, _ := runWith(t, rewrite.Options{KeepAddresses: keep}, copied(m.Profiles), s)
 		ids := make(map[string]bool)
 		for i, sample := range got {
 			f := sample.Stack[0]
@@ -224,13 +225,13 @@ func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
 // those that have it.
 func TestContract_4_4_HasLines(t *testing.T) {
 	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", Attributes: map[string]any{
-		keyHasFunctions: true, keyHasFilenames: false, keyHasLineNumbers: false,
+		keyHasFunctions: true, keyHasFiles: false, keyHasLines: false,
 	}}}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
 		Frame{Address: progMain + 1}, Frame{Address: progTwin + 9}, Frame{Address: text + offB + 1}, user)
-	got, _ := runWith(t, Options{}, m.Profiles, bpfSnapshot(t))
+	got, _ := runWith(t, rewrite.Options{}, m.Profiles, bpfSnapshot(t))
 	has := func(lines bool) map[string]any {
-		return map[string]any{keyHasFunctions: true, keyHasFilenames: lines, keyHasLineNumbers: lines}
+		return map[string]any{keyHasFunctions: true, keyHasFiles: lines, keyHasLines: lines}
 	}
 	assert.Equal(t, has(true), got[0].Stack[0].Mapping.Attributes)
 	assert.Equal(t, has(false), got[0].Stack[1].Mapping.Attributes, "a program without line information")
@@ -239,22 +240,22 @@ func TestContract_4_4_HasLines(t *testing.T) {
 
 	// Of a mapping that came and says that it has them, what has none is taken away.
 	says := vmlinux()
-	says.Attributes = map[string]any{keyHasFilenames: true}
-	f, _ := leaf(t, Options{}, Frame{Address: offB + 1, Type: "kernel", Mapping: says})
-	assert.Equal(t, map[string]any{keyHasFilenames: false}, f.Mapping.Attributes)
+	says.Attributes = map[string]any{keyHasFiles: true}
+	f, _ := leaf(t, rewrite.Options{}, Frame{Address: offB + 1, Type: "kernel", Mapping: says})
+	assert.Equal(t, map[string]any{keyHasFiles: false}, f.Mapping.Attributes)
 }
 
 // TestKnownIsAskedOnce for a message with kernel frames, and not for others.
 func TestKnownIsAskedOnce(t *testing.T) {
 	asked := 0
-	known := Known{Snapshot: func() *timeline.Snapshot {
+	known := rewrite.Sources{Snapshot: func() *timeline.Snapshot {
 		asked++
 		return testSnapshot(t)
 	}}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: 1, Type: "native"})
-	rewritten(t, New(Options{}), m.Profiles, known)
+	rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, known)
 	assert.Zero(t, asked)
 	m.Sample(Frame{Address: text + offB}, Frame{Address: 1, Mapping: &Mapping{File: "[ext4]"}}, Frame{Address: 8, Mapping: &Mapping{File: "[odd_module]"}})
-	rewritten(t, New(Options{}), m.Profiles, known)
+	rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, known)
 	assert.Equal(t, 1, asked)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -128,7 +129,7 @@ func randomFrame(r *rand.Rand) Frame {
 	all := []Frame{
 		{Address: text + offB}, {Address: text + offB + 4, Type: "kernel"}, {Address: text + offC, Type: "kernel"},
 		{Address: text + offC - 1}, {Address: offC, Mapping: vmlinux(), Type: "kernel"}, {Address: text + 0x40},
-		{Address: text + offE, Attributes: map[string]any{keyIsFolded: false}},
+		{Address: text + offE, Attributes: map[string]any{keyFolded: false}},
 		{Address: module + 0x80}, {Address: module + 0xc0, Type: "kernel"}, {Address: module + 0x60},
 		{Address: module + 0x20}, {Address: module + 0x10},
 		{Address: 0x80, Mapping: &Mapping{File: "m1", BuildID: "aa", FileID: "x"}}, {Address: 0x80, Mapping: &Mapping{File: "m2.ko"}},
@@ -182,7 +183,7 @@ func TestTogetherAsAlone(t *testing.T) {
 					s.stamps = stamps[i : i+1]
 				}
 				alone := messageOf(s)
-				rewritten(t, New(opts), alone.Profiles, known)
+				rewritten(t, rewrite.New(opts), alone.Profiles, known)
 				want = append(want, described(alone)...)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"math"
@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -90,7 +91,7 @@ func TestContract_3_6_SourceLines(t *testing.T) {
 		Frame{Address: progSub},                                          // its last instruction is a call
 		Frame{Address: progSub + 0x40, Mapping: &Mapping{File: "[bpf]"}}, // the byte after it
 	)
-	got, counts := runWith(t, Options{}, m.Profiles, bpfSnapshot(t))
+	got, counts := runWith(t, rewrite.Options{}, m.Profiles, bpfSnapshot(t))
 	want := []Frame{
 		mainFrame(0x20, 42, inline),
 		mainFrame(0x1f, 42, prog(10, 2)),
@@ -99,7 +100,7 @@ func TestContract_3_6_SourceLines(t *testing.T) {
 		subFrame(0x3f, prog(20, 1)),
 	}
 	assert.Equal(t, want, got[0].Stack)
-	assert.Equal(t, Counts{OutcomeResolved: {timeline.OriginBPF: 5}}, counts)
+	assert.Equal(t, rewrite.Counts{rewrite.OutcomeResolved: {timeline.OriginBPF: 5}}, counts)
 }
 
 func TestContract_4_3_BPFMappings(t *testing.T) {
@@ -127,12 +128,12 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 	}
 	keep[4] = relative[4]
 	for name, tt := range map[string]struct {
-		opts     Options
+		opts     rewrite.Options
 		want     []Frame
 		mappings int
 	}{
-		"relative": {Options{}, relative, 5}, // two have equal ones
-		"keep":     {Options{KeepAddresses: true}, keep, 6},
+		"relative": {rewrite.Options{}, relative, 5}, // two have equal ones
+		"keep":     {rewrite.Options{KeepAddresses: true}, keep, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pd := copied(m.Profiles)
@@ -140,9 +141,9 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 			for i, s := range got {
 				assert.Equal(t, tt.want[i], s.Stack[0], "sample %d", i)
 			}
-			assert.Equal(t, Counts{
-				OutcomeResolved:   {timeline.OriginBPF: 2, timeline.OriginTrampoline: 1, timeline.OriginOOL: 1},
-				OutcomeUnresolved: {timeline.OriginKernel: 1},
+			assert.Equal(t, rewrite.Counts{
+				rewrite.OutcomeResolved:   {timeline.OriginBPF: 2, timeline.OriginTrampoline: 1, timeline.OriginOOL: 1},
+				rewrite.OutcomeUnresolved: {timeline.OriginKernel: 1},
 			}, counts)
 			assert.Equal(t, tt.mappings, pd.Dictionary().MappingTable().Len())
 		})
@@ -155,7 +156,7 @@ func TestBPFMappingOfTheMessageIsUsed(t *testing.T) {
 	there := mainFrame(3, 42, Line{File: "prog.c", Line: 10, Column: 2})
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(there).Sample(Frame{Address: progMain + 4})
 	out := copied(m.Profiles)
-	got, _ := runWith(t, Options{}, out, bpfSnapshot(t))
+	got, _ := runWith(t, rewrite.Options{}, out, bpfSnapshot(t))
 	there.Address = 4
 	assert.Equal(t, there, got[1].Stack[0])
 	for _, n := range []func(pprofile.ProfilesDictionary) int{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -57,31 +58,31 @@ func TestContract_1_1_Candidates(t *testing.T) {
 		{"c: address 0", Frame{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, counts := leaf(t, Options{}, tt.in)
+			got, counts := leaf(t, rewrite.Options{}, tt.in)
 			if !tt.want {
 				assert.Equal(t, tt.in, got)
 				assert.Zero(t, counts)
 				return
 			}
 			assert.Equal(t, withName(Frame{Address: offA + 4, Mapping: vmlinux(), Type: "kernel"}, "a"), got)
-			assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
+			assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts)
 		})
 	}
 	// Two that no symbol covers, but that are looked up.
 	for _, f := range []Frame{{Address: 0xffffffffff601000}, {Address: 0xffffffffff5fffff}} {
-		got, counts := leaf(t, Options{}, f)
+		got, counts := leaf(t, rewrite.Options{}, f)
 		f.Type = "kernel"
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
+		assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
 	}
 }
 
 func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 	for _, typ := range []string{"", "kernel"} {
 		f := Frame{Address: text + offA + 4, Type: typ, Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}}
-		got, counts := leaf(t, Options{}, f)
+		got, counts := leaf(t, rewrite.Options{}, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
+		assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), counts)
 	}
 }
 
@@ -89,10 +90,10 @@ func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 // with a name and without an address.
 func TestContract_1_2_TimeInGuestsIsLeftAlone(t *testing.T) {
 	f := Frame{Type: "kernel", Lines: []Line{{Name: "[guest]", System: "[guest]"}}}
-	for _, opts := range []Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}, {All: true, Label: true}} {
+	for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}, {All: true, Label: true}} {
 		got, counts := leaf(t, opts, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
+		assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), counts)
 	}
 }
 
@@ -134,15 +135,15 @@ func TestContract_1_2_Unsymbolized(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := Frame{Address: text + offA + 4, Type: "kernel", Lines: tt.lines}
 			want := withName(Frame{Address: offA + 4, Mapping: vmlinux(), Type: "kernel"}, "a")
-			got, counts := leaf(t, Options{}, f)
+			got, counts := leaf(t, rewrite.Options{}, f)
 			if tt.want {
 				assert.Equal(t, want, got)
-				assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
+				assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts)
 			} else {
 				assert.Equal(t, f, got)
-				assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
+				assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), counts)
 			}
-			got, _ = leaf(t, Options{All: true}, f)
+			got, _ = leaf(t, rewrite.Options{All: true}, f)
 			assert.Equal(t, want, got, "rewrite: all")
 		})
 	}
@@ -166,7 +167,7 @@ func TestContract_1_2_AllKeepsLinesThatKnowMore(t *testing.T) {
 		{offA, Line{Name: "other", File: "a.c", Line: 34}, false},
 	} {
 		f := Frame{Address: text + tt.offset + 4, Type: "kernel", Lines: []Line{inlined, tt.outermost}}
-		got, counts := leaf(t, Options{All: true}, f)
+		got, counts := leaf(t, rewrite.Options{All: true}, f)
 		if tt.keeps {
 			assert.Equal(t, f.Lines, got.Lines)
 		} else {
@@ -174,7 +175,7 @@ func TestContract_1_2_AllKeepsLinesThatKnowMore(t *testing.T) {
 		}
 		assert.Equal(t, tt.offset+4, got.Address)
 		assert.Equal(t, vmlinux(), got.Mapping)
-		assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
+		assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts)
 	}
 }
 
@@ -186,11 +187,11 @@ func TestContract_1_2_AllKeepsNamesItDoesNotKnow(t *testing.T) {
 		withName(Frame{Address: 0xffffffffa0000000, Type: "kernel"}, "from_elsewhere"), // in nothing
 		withName(Frame{Address: 0x42, Type: "kernel"}, "bpf_prog_1234_f"),              // contract 2.5
 	} {
-		for _, opts := range []Options{{All: true}, {All: true, Label: true}} {
+		for _, opts := range []rewrite.Options{{All: true}, {All: true, Label: true}} {
 			got, counts := leaf(t, opts, f)
 			f.Type = "kernel"
 			assert.Equal(t, f, got)
-			assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), counts)
+			assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), counts)
 		}
 	}
 }
@@ -205,9 +206,9 @@ func TestContract_1_3_OthersComeOutAsTheyWere(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(map[string]any{"service.name": "app"}, "scope").
 		Sample(Frame{Address: text + offB + 1, Type: "kernel"}, user, python).
 		Sample(user, python)
-	samples, counts := run(t, Options{}, m.Profiles)
+	samples, counts := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, "b", samples[0].Stack[0].Lines[0].Name)
 	assert.Equal(t, []Frame{user, python}, samples[0].Stack[1:])
 	assert.Equal(t, []Frame{user, python}, samples[1].Stack)
-	assert.Equal(t, one(OutcomeResolved, timeline.OriginKernel), counts)
+	assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -19,9 +20,9 @@ func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
 	m.Profiles.MarkReadOnly()
 	for _, s := range []*timeline.Snapshot{timeline.NewSnapshot(), testSnapshot(t)} {
-		got, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(s)})
+		got, counts := rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, rewrite.Sources{Snapshot: fixed(s)})
 		assert.Equal(t, m.Profiles, got)
-		require.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
+		require.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 	}
 }
 
@@ -52,12 +53,12 @@ func TestTablesThatWereLeftOutStaySo(t *testing.T) {
 		d.StackTable().AppendEmpty().LocationIndices().Append(1, 2)
 		pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty()
 		refer(d, d.LocationTable().At(1))
-		r := New(Options{})
-		_, counts := rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})
-		assert.Zero(t, counts[OutcomeInvalid][timeline.OriginKernel], what)
+		r := rewrite.New(rewrite.Options{})
+		_, counts := rewritten(t, r, pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
+		assert.Zero(t, counts[rewrite.OutcomeInvalid][timeline.OriginKernel], what)
 		assert.Equal(t, "a", nameIn(rewritetest.FrameAt(d, 1)), what)
 		once := marshal(t, pd)
-		rewritten(t, r, pd, Known{Snapshot: fixed(testSnapshot(t))})
+		rewritten(t, r, pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 		assert.Equal(t, once, marshal(t, pd), what)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -30,11 +31,11 @@ func merged(t testing.TB, messages ...*rewritetest.Message) pprofile.Profiles {
 }
 
 // rewriteMerged rewrites a message in which index 0 has two meanings.
-func rewriteMerged(t testing.TB, opts Options, pd pprofile.Profiles, s *timeline.Snapshot) Counts {
+func rewriteMerged(t testing.TB, opts rewrite.Options, pd pprofile.Profiles, s *timeline.Snapshot) rewrite.Counts {
 	t.Helper()
 	before := copied(pd)
-	r := New(opts)
-	known := Known{Snapshot: fixed(s)}
+	r := rewrite.New(opts)
+	known := rewrite.Sources{Snapshot: fixed(s)}
 	counts := r.Rewrite(pd, known).Counts
 	once := marshal(t, pd)
 	r.Rewrite(pd, known)
@@ -107,9 +108,9 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 			}
 			messages = append(messages, m)
 		}
-		opts := Options{All: r.IntN(2) == 0, KeepAddresses: r.IntN(2) == 0, Label: r.IntN(4) == 0}
+		opts := rewrite.Options{All: r.IntN(2) == 0, KeepAddresses: r.IntN(2) == 0, Label: r.IntN(4) == 0}
 		counts := rewriteMerged(t, opts, merged(t, messages...), snapshot)
-		named += counts[OutcomeResolved][timeline.OriginKernel]
+		named += counts[rewrite.OutcomeResolved][timeline.OriginKernel]
 	}
 	assert.Greater(t, named, rewritetest.Rounds(500))
 }
@@ -120,7 +121,7 @@ func TestContract_1_6_BPFFramesOfTheProfiler(t *testing.T) {
 	bpf := withName(Frame{Address: offA + 1, Type: "kernel"}, "bpf_prog_x")
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(bpf,
 		withName(Frame{Address: offB, Type: "kernel", Mapping: vmlinux()}, "b")))
-	rewriteMerged(t, Options{All: true}, pd, testSnapshot(t))
+	rewriteMerged(t, rewrite.Options{All: true}, pd, testSnapshot(t))
 	got := pd.Dictionary().LocationTable().At(0)
 	assert.Equal(t, bpf.Address, got.Address())
 	function := pd.Dictionary().FunctionTable().At(int(got.Lines().At(0).FunctionIndex()))
@@ -132,7 +133,7 @@ func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(foreign))
 	before := marshal(t, pd)
-	assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), rewriteMerged(t, Options{}, pd, testSnapshot(t)))
+	assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), rewriteMerged(t, rewrite.Options{}, pd, testSnapshot(t)))
 	assert.True(t, bytes.Equal(before, marshal(t, pd)))
 }
 
@@ -140,18 +141,18 @@ func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := byIndex(t, merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, foreign)), 0)
-	counts := New(Options{}).Rewrite(pd, Known{Snapshot: fixed(testSnapshot(t))}).Counts
-	assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
+	counts := rewrite.New(rewrite.Options{}).Rewrite(pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))}).Counts
+	assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), counts)
 }
 
 // TestContract_1_6_HasFilenames is false for a frame without a file, also where the index of the
 // empty string is not 0.
 func TestContract_1_6_HasFilenames(t *testing.T) {
-	says := map[string]any{keyHasFilenames: false}
+	says := map[string]any{keyHasFiles: false}
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, "scope").Sample(
 		Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Limit: 0x2000, Attributes: says}},
 		Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", Start: 1 << 63, Limit: 1<<64 - 1}}))
-	rewriteMerged(t, Options{}, pd, testSnapshot(t))
+	rewriteMerged(t, rewrite.Options{}, pd, testSnapshot(t))
 	for _, reading := range readings(pd) {
 		got := rewritetest.Samples(reading)[0].Stack[1]
 		assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel"}, "b").Lines, got.Lines)
@@ -178,7 +179,7 @@ func TestContract_1_6_Roles(t *testing.T) {
 		"a module's":          {{Address: 1, Type: "native", Mapping: perf}, {Address: 0x10, Mapping: &Mapping{File: "[ext4]"}}, first},
 	} {
 		pd := merged(t, rewritetest.NewMessage().Profile(nil, "scope").Sample(stack...))
-		rewriteMerged(t, Options{}, pd, markedSnapshot(t, marks()))
+		rewriteMerged(t, rewrite.Options{}, pd, markedSnapshot(t, marks()))
 		want := ""
 		if name == "elsewhere" || name == "a module's" {
 			want = "ext4_read"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -56,11 +57,11 @@ func TestContract_2_1_IDs(t *testing.T) {
 		{"nothing, a function's of another boot", 0xffffffffa0000000, "", buildid.LoadedFileID(prog, progTwin+8), true},
 	} {
 		for _, file := range []string{"[kernel.kallsyms]", "vmlinux", "[bpf]"} {
-			for _, opts := range []Options{{}, {KeepAddresses: true}, {All: true, Label: true}} {
+			for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {All: true, Label: true}} {
 				f := Frame{Address: tt.addr, Mapping: &Mapping{File: file, Limit: 1<<64 - 1, BuildID: tt.build, FileID: tt.file}}
 				m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 				got, counts := runWith(t, opts, m.Profiles, bpfSnapshot(t))
-				assert.Equal(t, tt.foreign, counts == one(OutcomeForeign, timeline.OriginKernel), "%s, %s", tt.name, file)
+				assert.Equal(t, tt.foreign, counts == one(rewrite.OutcomeForeign, timeline.OriginKernel), "%s, %s", tt.name, file)
 				if tt.foreign {
 					assert.Equal(t, f, got[0].Stack[0], tt.name)
 				} else {
@@ -90,11 +91,11 @@ func TestContract_2_1_RelativeIDs(t *testing.T) {
 		{"ids of which one is not known", "ext4.ko", ext4ID, buildid.FileID(otherID), ""},
 	} {
 		f := Frame{Address: 0x101, Type: "kernel", Mapping: &Mapping{File: tt.file, BuildID: tt.build, FileID: tt.id}}
-		got, counts := leaf(t, Options{}, f)
+		got, counts := leaf(t, rewrite.Options{}, f)
 		assert.Equal(t, tt.want, nameIn(got), tt.name)
 		if tt.want == "" {
 			assert.Equal(t, f, got, tt.name)
-			assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts, tt.name)
+			assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), counts, tt.name)
 		}
 	}
 }
@@ -118,6 +119,6 @@ func TestContract_2_1_AnEarlierLoad(t *testing.T) {
 	m.Sample(Frame{Address: slot + 8, Type: "kernel", Mapping: mapping}) // a moment after it went
 	timed(m, nowBoot-6_000*ms)
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, modules))
-	assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
+	assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
 	assert.Nil(t, got[0].Stack[0].Mapping, "it does not cover the address any more")
 }

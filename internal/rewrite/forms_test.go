@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -46,7 +47,7 @@ func TestContract_2_Forms(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.Type = "kernel"
-			got, _ := leaf(t, Options{}, tt.in)
+			got, _ := leaf(t, rewrite.Options{}, tt.in)
 			if tt.want == "" {
 				assert.Equal(t, tt.in, got)
 				return
@@ -63,9 +64,9 @@ func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
 		{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "0123"}},
 		{Address: 0x101, Mapping: &Mapping{File: "ext4.ko", BuildID: "0123"}},
 	} {
-		got, counts := leaf(t, Options{Label: true}, f)
+		got, counts := leaf(t, rewrite.Options{Label: true}, f)
 		assert.Equal(t, f, got)
-		assert.Equal(t, one(OutcomeForeign, timeline.OriginKernel), counts)
+		assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), counts)
 	}
 }
 
@@ -92,10 +93,10 @@ func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 		{Frame{Address: 1, Mapping: &Mapping{File: "ext4.ko", BuildID: "4567"}}, Frame{}},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in)
-		samples, counts := runWith(t, Options{}, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
-		want, outcome := tt.want, OutcomeResolved
+		samples, counts := runWith(t, rewrite.Options{}, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
+		want, outcome := tt.want, rewrite.OutcomeResolved
 		if want.Address == 0 {
-			want, outcome = tt.in, OutcomeForeign
+			want, outcome = tt.in, rewrite.OutcomeForeign
 		}
 		assert.Equal(t, want, samples[0].Stack[0])
 		assert.Equal(t, one(outcome, timeline.OriginKernel), counts)
@@ -108,17 +109,17 @@ func TestModuleWithoutBuildID(t *testing.T) {
 	for _, addr := range []uint64{8, odd + 9} {
 		f := Frame{Address: addr, Mapping: mapping, Type: "kernel"}
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
-		_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+		_, counts := rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 		assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
-		assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel])
+		assert.Equal(t, 1, counts[rewrite.OutcomeForeign][timeline.OriginKernel])
 	}
 }
 
 // TestLongBuildIDIsForeign, and not compared with any.
 func TestLongBuildIDIsForeign(t *testing.T) {
-	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", maxID+1)}, Type: "kernel"}
+	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", 129)}, Type: "kernel"}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
-	_, counts := rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	_, counts := rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, f, rewritetest.FrameAt(m.Profiles.Dictionary(), 1))
-	assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeForeign][timeline.OriginKernel])
 }

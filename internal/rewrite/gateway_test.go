@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"fmt"
@@ -14,12 +14,13 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // gatewayKnown is what a gateway knows that has packs.
-func gatewayKnown(t testing.TB, packs ...*pack.Pack) Known {
+func gatewayKnown(t testing.TB, packs ...*pack.Pack) rewrite.Sources {
 	t.Helper()
 	var images []*timeline.Image
 	for slot, p := range packs {
@@ -27,7 +28,7 @@ func gatewayKnown(t testing.TB, packs ...*pack.Pack) Known {
 		require.NoError(t, err)
 		images = append(images, m)
 	}
-	return Known{Snapshot: fixed(timeline.NewPackSnapshot(images...)), Packs: pack.NewSet(packs)}
+	return rewrite.Sources{Snapshot: fixed(timeline.NewPackSnapshot(images...)), Packs: pack.NewSet(packs)}
 }
 
 // TestContract_10_2_Candidates has what is no candidate of a gateway.
@@ -40,31 +41,31 @@ func TestContract_10_2_Candidates(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		in      Frame
-		outcome Outcome
+		outcome rewrite.Outcome
 		builds  []string
 		files   []string
 	}{
 		{name: "build id", in: Frame{Address: offLast, Type: "kernel", Mapping: vmlinux()}, builds: []string{kernelID}},
 		{name: "file ID", in: Frame{Address: 3, Type: "kernel", Mapping: &Mapping{FileID: ext4Mapping().FileID}}, builds: []string{ext4ID}},
-		{name: "no type", in: Frame{Address: offLast, Mapping: vmlinux()}, outcome: OutcomeNoPack},
-		{name: "absolute", in: Frame{Address: text + offLast, Type: "kernel", Mapping: vmlinux()}, outcome: OutcomeNoPack},
-		{name: "no mapping", in: Frame{Address: offLast, Type: "kernel"}, outcome: OutcomeNoPack},
-		{name: "no id", in: Frame{Address: offLast, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, outcome: OutcomeNoPack},
+		{name: "no type", in: Frame{Address: offLast, Mapping: vmlinux()}, outcome: rewrite.OutcomeNoPack},
+		{name: "absolute", in: Frame{Address: text + offLast, Type: "kernel", Mapping: vmlinux()}, outcome: rewrite.OutcomeNoPack},
+		{name: "no mapping", in: Frame{Address: offLast, Type: "kernel"}, outcome: rewrite.OutcomeNoPack},
+		{name: "no id", in: Frame{Address: offLast, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, outcome: rewrite.OutcomeNoPack},
 		{name: "another build", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: other + other}},
-			outcome: OutcomeNoPack, builds: []string{other + other}},
+			outcome: rewrite.OutcomeNoPack, builds: []string{other + other}},
 		{name: "in capitals", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: strings.ToUpper(other)}},
-			outcome: OutcomeNoPack, builds: []string{other}},
-		{name: "a path", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: "../../../../etc/passwd"}}, outcome: OutcomeNoPack},
-		{name: "short", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: other[:15]}}, outcome: OutcomeNoPack},
+			outcome: rewrite.OutcomeNoPack, builds: []string{other}},
+		{name: "a path", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: "../../../../etc/passwd"}}, outcome: rewrite.OutcomeNoPack},
+		{name: "short", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: other[:15]}}, outcome: rewrite.OutcomeNoPack},
 		{name: "another file ID", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{FileID: other}},
-			outcome: OutcomeNoPack, files: []string{other}},
-		{name: "no file ID", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{FileID: other + other}}, outcome: OutcomeNoPack},
+			outcome: rewrite.OutcomeNoPack, files: []string{other}},
+		{name: "no file ID", in: Frame{Address: 1, Type: "kernel", Mapping: &Mapping{FileID: other + other}}, outcome: rewrite.OutcomeNoPack},
 		{name: "named, another build", in: withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: other}}, "f"),
-			outcome: OutcomeNamed, builds: []string{other}},
+			outcome: rewrite.OutcomeNamed, builds: []string{other}},
 		{name: "named with a line, another build",
 			in:      Frame{Address: 1, Type: "kernel", Mapping: &Mapping{BuildID: other}, Lines: []Line{{Name: "f", Line: 1}}},
-			outcome: OutcomeNamed},
-		{name: "beyond the code", in: Frame{Address: 1 << 40, Type: "kernel", Mapping: vmlinux()}, outcome: OutcomeUnresolved},
+			outcome: rewrite.OutcomeNamed},
+		{name: "beyond the code", in: Frame{Address: 1 << 40, Type: "kernel", Mapping: vmlinux()}, outcome: rewrite.OutcomeUnresolved},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, result := linesAt(t, opts, tt.in, known)
@@ -75,7 +76,7 @@ func TestContract_10_2_Candidates(t *testing.T) {
 			assert.Equal(t, one(tt.outcome, origin), result.Counts)
 			assert.ElementsMatch(t, tt.builds, result.BuildIDs)
 			assert.ElementsMatch(t, tt.files, result.FileIDs)
-			if tt.outcome == OutcomeResolved {
+			if tt.outcome == rewrite.OutcomeResolved {
 				assert.NotZero(t, got.Lines[0].Line)
 			} else {
 				assert.Equal(t, tt.in, got)
@@ -119,7 +120,7 @@ func TestContract_10_2_UnknownCore(t *testing.T) {
 	} {
 		for _, scope := range []string{"perf", "go.opentelemetry.io/ebpf-profiler"} {
 			t.Run(tt.name+" "+scope, func(t *testing.T) {
-				at := func(packs ...*pack.Pack) (Frame, Result) {
+				at := func(packs ...*pack.Pack) (Frame, rewrite.Result) {
 					entered := module
 					if scope != "perf" {
 						entered.Address--
@@ -139,8 +140,8 @@ func TestContract_10_2_UnknownCore(t *testing.T) {
 					assert.Contains(t, result.BuildIDs, id, "so that the store fetches it")
 				}
 				if tt.unknown == "" {
-					assert.Zero(t, result.Counts[OutcomeResolved])
-					assert.NotZero(t, result.Counts[OutcomeNoPack][timeline.OriginKernel])
+					assert.Zero(t, result.Counts[rewrite.OutcomeResolved])
+					assert.NotZero(t, result.Counts[rewrite.OutcomeNoPack][timeline.OriginKernel])
 				}
 				got, result = at(ext4Pack(t), core)
 				assert.Equal(t, tt.known, outermost(got))
@@ -242,13 +243,13 @@ func TestContract_10_2_NoAddressOfOurs(t *testing.T) {
 // TestPassthroughWithPacks: a message whose frames have their lines is passed on as it is.
 func TestPassthroughWithPacks(t *testing.T) {
 	for _, gateway := range []bool{false, true} {
-		opts, known := withPacks, Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+		opts, known := withPacks, rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 		if opts.Gateway = gateway; gateway {
 			known = gatewayKnown(t, corePack(t))
 		}
 		f := Frame{Address: offLast, Type: "kernel", Mapping: vmlinux(), Lines: []Line{{Name: "last", Line: 70}}}
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(f)
-		r := New(opts)
+		r := rewrite.New(opts)
 		r.Rewrite(m.Profiles, known)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, known) }))
 	}
@@ -259,8 +260,9 @@ func TestManyBuilds(t *testing.T) {
 	opts := withPacks
 	opts.Gateway = true
 	message := func(n int) pprofile.Profiles {
-		m := rewritetest.NewMessage().Profile(nil, "")
+		m := rewritetest.NewMessage().Profile(nil, "").Sample()
 		d := m.Profiles.Dictionary()
+		stack := d.StackTable().At(int(m.LastSample().StackIndex())).LocationIndices()
 		key := m.Attribute("process.executable.build_id.gnu", "0") // for its key
 		kernel := m.Attribute("profile.frame.type", "kernel")
 		for i := range n {
@@ -271,11 +273,12 @@ func TestManyBuilds(t *testing.T) {
 			loc := d.LocationTable().AppendEmpty()
 			loc.SetMappingIndex(int32(d.MappingTable().Len() - 1))
 			loc.AttributeIndices().Append(kernel)
+			stack.Append(int32(d.LocationTable().Len() - 1))
 		}
 		return m.Profiles
 	}
 	known := gatewayKnown(t)
-	result := New(opts).Rewrite(message(20_000), known)
+	result := rewrite.New(opts).Rewrite(message(20_000), known)
 	assert.Len(t, result.BuildIDs, 20_000)
-	assert.Equal(t, 20_000, result.Counts[OutcomeNoPack][timeline.OriginKernel])
+	assert.Equal(t, 20_000, result.Counts[rewrite.OutcomeNoPack][timeline.OriginKernel])
 }

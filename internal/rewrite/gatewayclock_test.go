@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -26,7 +27,7 @@ func TestContract_10_2_NoClock(t *testing.T) {
 	opts.Gateway = true
 	known := gatewayKnown(t, ext4Pack(t))
 	known.Clock, known.Now = realtime.Fixed(0), 1<<60
-	r := New(opts)
+	r := rewrite.New(opts)
 	got := rewritetest.Samples(r.Rewrite(m.Profiles, known).Profiles)
 	assert.Equal(t, "ext4_write", outermost(got[0].Stack[0]))
 	assert.Equal(t, "ext4_read", outermost(got[1].Stack[1]))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestHostileMessages(t *testing.T) {
 	n := rewritetest.Rounds(20_000)
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}
-	known := Known{Snapshot: fixed(testSnapshot(t)), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Clock: realtime.Fixed(bootUnix), Now: nowBoot}
 	for _, shape := range rewritetest.HostileShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			opts := withHistory
@@ -26,12 +27,12 @@ func TestHostileMessages(t *testing.T) {
 			pd := shape.New(n, addresses)
 			wire := uint64(len(marshal(t, pd)))
 			began := time.Now()
-			got := allocated(func() { New(opts).Rewrite(pd, known) })
+			got := allocated(func() { rewrite.New(opts).Rewrite(pd, known) })
 			t.Logf("%d bytes made it allocate %.1f times as much, in %v", wire, float64(got)/float64(wire), time.Since(began))
 			assert.Less(t, got, 1<<20+120*wire)
 
 			pd = shape.New(4*n, addresses)
-			assert.Less(t, allocated(func() { New(opts).Rewrite(pd, known) }), 1<<20+6*got, "four times as large")
+			assert.Less(t, allocated(func() { rewrite.New(opts).Rewrite(pd, known) }), 1<<20+6*got, "four times as large")
 		})
 	}
 }

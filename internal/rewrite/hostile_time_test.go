@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -92,10 +93,10 @@ func TestManyInstantsOfADeepStack(t *testing.T) {
 		}
 		size := uint64(len(marshal(t, m.Profiles)))
 		began := time.Now()
-		got := allocatedBy(t, m.Profiles, func() { New(withHistory).Rewrite(m.Profiles, known) })
+		got := allocatedBy(t, m.Profiles, func() { rewrite.New(withHistory).Rewrite(m.Profiles, known) })
 		t.Logf("%+v: %d bytes made it allocate %.1f times as much, in %v", tt, size, float64(got)/float64(size), time.Since(began))
-		// Each owner that has to be named takes a location, a function and attributes.
-		assert.Less(t, got, 2<<20+100*size+owners*2<<10, "%+v", tt)
+		// Each owner that has to be named takes a location, a mapping, a function and attributes.
+		assert.Less(t, got, 2<<20+100*size+owners*4<<10, "%+v", tt)
 	}
 }
 
@@ -120,7 +121,7 @@ func TestDividedSamplesWithManyAttributes(t *testing.T) {
 		timed(m, stamps...)
 	}
 	size := uint64(len(marshal(t, m.Profiles)))
-	got := allocated(func() { New(withHistory).Rewrite(m.Profiles, knownAt(t, manyOwners(instants))) })
+	got := allocated(func() { rewrite.New(withHistory).Rewrite(m.Profiles, knownAt(t, manyOwners(instants))) })
 	t.Logf("%d bytes made it allocate %.1f times as much", size, float64(got)/float64(size))
 	assert.Less(t, got, 2<<20+100*size)
 	assert.Greater(t, len(rewritetest.Samples(m.Profiles)), samples, "the first is divided")
@@ -153,7 +154,7 @@ func TestDeepStacksHaveTheirNames(t *testing.T) {
 				timed(m, at)
 			}
 		}
-		rewritten(t, New(withHistory), m.Profiles, knownAt(t, story()))
+		rewritten(t, rewrite.New(withHistory), m.Profiles, knownAt(t, story()))
 		var got []string
 		d := m.Profiles.Dictionary()
 		for _, s := range m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
@@ -196,7 +197,7 @@ func TestOneStackTooLarge(t *testing.T) {
 	assert.Equal(t, []string{"", "p0", "p1", "p2"}, leaves)
 	assert.Equal(t, stacks+2, d.StackTable().Len(), "of the last three samples")
 	assert.Equal(t, locations+2, d.LocationTable().Len())
-	assert.Equal(t, 3, counts[OutcomeResolved][timeline.OriginBPF])
+	assert.Equal(t, 3, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestManyPartsOfASample: a sample that is divided takes about as much as before.
@@ -210,7 +211,7 @@ func TestManyPartsOfASample(t *testing.T) {
 	}
 	timed(m, stamps...)
 	size := uint64(len(marshal(t, m.Profiles)))
-	got := allocatedBy(t, m.Profiles, func() { New(withHistory).Rewrite(m.Profiles, known) })
+	got := allocatedBy(t, m.Profiles, func() { rewrite.New(withHistory).Rewrite(m.Profiles, known) })
 	t.Logf("a message of %d bytes made it allocate %d", size, got)
 	assert.Less(t, got, 200*size)
 	samples := rewritetest.Samples(m.Profiles)
@@ -250,7 +251,7 @@ func TestOtherHostsClocks(t *testing.T) {
 	timed(m, nowBoot-3_600_000*ms, nowBoot-3_600_001*ms)
 	opts := withHistory
 	opts.IsForeign = isOther
-	r := New(opts)
+	r := rewrite.New(opts)
 	rewritten(t, r, m.Profiles, knownAt(t, story()))
 	assert.Equal(t, [][]string{{""}, {"a"}, {""}}, stackNames(rewritetest.Samples(m.Profiles)))
 	assert.Zero(t, r.ClockOff())

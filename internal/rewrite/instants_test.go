@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -60,7 +61,7 @@ func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 	const places = 8
 	ttl := time.Second
 	functions := timeline.NewHistory(timeline.Limits{TTL: ttl, MaxEntries: 1 << 16})
-	var known atomic.Pointer[Known]
+	var known atomic.Pointer[rewrite.Sources]
 	begin := nowBoot - nowBoot%life
 	move := func(at int64) {
 		for place := range uint64(places) {
@@ -72,7 +73,7 @@ func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 		}
 		functions.Evict(at)
 		functions.SetCertain(at)
-		known.Store(&Known{Snapshot: fixed(timeline.NewSnapshot(functions.Table())), Clock: realtime.Fixed(bootUnix), Now: at})
+		known.Store(&rewrite.Sources{Snapshot: fixed(timeline.NewSnapshot(functions.Table())), Clock: realtime.Fixed(bootUnix), Now: at})
 	}
 	move(begin)
 	stop := make(chan struct{})
@@ -89,7 +90,7 @@ func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 	})
 	defer wait.Wait()
 	defer close(stop)
-	rewriter := New(Options{History: ttl})
+	rewriter := rewrite.New(rewrite.Options{History: ttl})
 	r := rand.New(rand.NewPCG(5, 6))
 	right := 0
 	for range 1000 {

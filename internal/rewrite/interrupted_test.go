@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// A kernel without padding before its functions, with entry code and thunks.
+// A kernel without padding before its functions, with entry code and thunkText.
 const (
 	entryText    = text + 0x1000 // entry_page_fault, to 0x40, and entry_interrupt, to 0x80
 	entryTextEnd = entryText + 0x80
 	fredEntry    = text + 0x1100 // asm_fred_entrypoint_kernel, to 0x40
-	thunks       = text + 0x1200 // three ranges of them, each of 0x20 bytes, with 0x20 of others behind
+	thunkText    = text + 0x1200 // three ranges of them, each of 0x20 bytes, with 0x20 of others behind
 	handler      = text + 0x1300 // what runs after an entry, to 0x1400
 )
 
@@ -29,7 +30,7 @@ func marks() *symtab.Landmarks {
 		Entry: symtab.Range{Start: entryText, End: entryTextEnd},
 		Fred:  symtab.Range{Start: fredEntry, End: fredEntry + 0x40},
 		Thunks: []symtab.Range{
-			{Start: thunks, End: thunks + 0x20}, {Start: thunks + 0x40, End: thunks + 0x60}, {Start: thunks + 0x80, End: thunks + 0xa0},
+			{Start: thunkText, End: thunkText + 0x20}, {Start: thunkText + 0x40, End: thunkText + 0x60}, {Start: thunkText + 0x80, End: thunkText + 0xa0},
 		},
 	}
 }
@@ -51,12 +52,12 @@ func markedCore(t testing.TB, m *symtab.Landmarks) *timeline.Image {
 		{Offset: entryTextEnd - text, Name: "behind_entry"},
 		{Offset: fredEntry - text, Name: "asm_fred_entrypoint_kernel"},
 		{Offset: fredEntry - text + 0x40, Name: "behind_fred"},
-		{Offset: thunks - text, Name: "__x86_return_thunk"},
-		{Offset: thunks - text + 0x20, Name: "between"},
-		{Offset: thunks - text + 0x40, Name: "srso_safe_ret"},
-		{Offset: thunks - text + 0x60, Name: "between2"},
-		{Offset: thunks - text + 0x80, Name: "__x86_indirect_thunk_rax"},
-		{Offset: thunks - text + 0xa0, Name: "behind_thunks"},
+		{Offset: thunkText - text, Name: "__x86_return_thunk"},
+		{Offset: thunkText - text + 0x20, Name: "between"},
+		{Offset: thunkText - text + 0x40, Name: "srso_safe_ret"},
+		{Offset: thunkText - text + 0x60, Name: "between2"},
+		{Offset: thunkText - text + 0x80, Name: "__x86_indirect_thunk_rax"},
+		{Offset: thunkText - text + 0xa0, Name: "behind_thunks"},
 		{Offset: handler - text, Name: "handler"},
 		{Offset: handler - text + 0x100, Name: "last"},
 	}...)
@@ -115,7 +116,7 @@ func namesOf(t *testing.T, s *timeline.Snapshot, send func(uint64) (Frame, strin
 		stack = append(stack, f)
 	}
 	m := rewritetest.NewMessage().Profile(nil, scope).Sample(stack...)
-	got, _ := runWith(t, Options{}, m.Profiles, s)
+	got, _ := runWith(t, rewrite.Options{}, m.Profiles, s)
 	return stackNames(got)[0]
 }
 
@@ -163,17 +164,17 @@ func TestContract_2_3_UserFramesBetween(t *testing.T) {
 	user := Frame{Address: 0x1234, Type: "native"}
 	m := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(Frame{Address: entryText + 8, Type: "kernel"}, user, Frame{Address: text + 0x80, Type: "kernel"})
-	got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+	got, _ := runWith(t, rewrite.Options{}, m.Profiles, markedSnapshot(t, marks()))
 	assert.Equal(t, []string{"entry_page_fault", "", "b"}, stackNames(got)[0])
 }
 
 // TestContract_2_3_NamedEntryFrames: what came with a name tells as much.
 func TestContract_2_3_NamedEntryFrames(t *testing.T) {
 	named := withName(Frame{Address: entryText + 8, Type: "kernel"}, "entry_page_fault")
-	thunk := withName(Frame{Address: thunks + 8, Type: "kernel"}, "__x86_return_thunk")
+	thunk := withName(Frame{Address: thunkText + 8, Type: "kernel"}, "__x86_return_thunk")
 	for _, before := range []Frame{named, thunk} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(before, Frame{Address: text + 0x80, Type: "kernel"})
-		got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+		got, _ := runWith(t, rewrite.Options{}, m.Profiles, markedSnapshot(t, marks()))
 		assert.Equal(t, "c", nameIn(got[0].Stack[1]))
 	}
 }
@@ -186,7 +187,7 @@ func TestContract_2_3_JumpTargets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := markedSnapshot(t, marks())
 			for i, thunk := range []string{"__x86_return_thunk", "srso_safe_ret", "__x86_indirect_thunk_rax"} {
-				at := thunks + uint64(i)*0x40
+				at := thunkText + uint64(i)*0x40
 				for _, tt := range []struct {
 					name string
 					ips  []uint64
@@ -197,8 +198,8 @@ func TestContract_2_3_JumpTargets(t *testing.T) {
 					{"a return address inside", []uint64{at + 8, c - 1}, []string{thunk, "b"}},
 					{"of a module", []uint64{at, ext4 + 0x100}, []string{thunk, "ext4_write"}},
 					{"entered by a call", []uint64{handler + 8, at + 0x10, b, c}, []string{"handler", thunk, "b", "b"}},
-					{"what lies between thunks", []uint64{at + 0x28, c}, []string{[]string{"between", "between2", "behind_thunks"}[i], "b"}},
-					{"thunks that jump to thunks", []uint64{at + 8, thunks + 0x40, c}, []string{thunk, "srso_safe_ret", "c"}},
+					{"what lies between thunkText", []uint64{at + 0x28, c}, []string{[]string{"between", "between2", "behind_thunks"}[i], "b"}},
+					{"thunkText that jump to thunkText", []uint64{at + 8, thunkText + 0x40, c}, []string{thunk, "srso_safe_ret", "c"}},
 				} {
 					assert.Equal(t, tt.want, namesOf(t, s, send, tt.ips...), "%s: %s", thunk, tt.name)
 				}
@@ -215,7 +216,7 @@ func TestContract_2_3_JumpTargetsOfFunctions(t *testing.T) {
 	functions.SetCertain(timeline.Forever)
 	s := timeline.NewSnapshot(append(markedSnapshot(t, marks()).Tables(), functions.Table())...)
 	for _, name := range []string{"absolute", "eBPF profiler"} {
-		assert.Equal(t, []string{"srso_safe_ret", "target"}, namesOf(t, s, sent[name], thunks+0x44, slot+0x100), name)
+		assert.Equal(t, []string{"srso_safe_ret", "target"}, namesOf(t, s, sent[name], thunkText+0x44, slot+0x100), name)
 		assert.Equal(t, []string{"handler", "before"}, namesOf(t, s, sent[name], handler+0x44, slot+0x100), name)
 	}
 }
@@ -228,12 +229,12 @@ func TestContract_2_2_LookedUpForm(t *testing.T) {
 	at := func(addr uint64) Frame { return Frame{Address: addr, Type: "kernel", Mapping: vmlinux()} }
 	user := Frame{Address: 0x1234, Type: "native"}
 	m := rewritetest.NewMessage().
-		Profile(nil, "scope").Sample(user, at(0x7f), at(0x80)).Sample(at(entryText-text), at(0x80)).Sample(at(thunks-text), at(0x80)).
+		Profile(nil, "scope").Sample(user, at(0x7f), at(0x80)).Sample(at(entryText-text), at(0x80)).Sample(at(thunkText-text), at(0x80)).
 		Sample(at(entryText-text), Frame{Address: text + 0x80, Type: "kernel"}).
 		Sample(user, at(entryTextEnd-text-1), Frame{Address: text + 0x80, Type: "kernel"}).
 		Sample(user, at(entryTextEnd-text), Frame{Address: text + 0x80, Type: "kernel"}).
 		Profile(nil, ebpfScope).Sample(user, at(0x7f), at(0x80)).Sample(at(0x7f), at(entryText-text), at(0x7f))
-	got, _ := runWith(t, Options{}, m.Profiles, s)
+	got, _ := runWith(t, rewrite.Options{}, m.Profiles, s)
 	assert.Equal(t, [][]string{
 		{"", "b", "c"}, {"entry_page_fault", "c"}, {"__x86_return_thunk", "c"},
 		{"entry_page_fault", "c"}, {"", "entry_interrupt", "c"}, {"", "behind_entry", "b"},
@@ -250,7 +251,7 @@ func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
 	core := timelinetest.NewImage(t, timelinetest.Text{
 		Name: timeline.KernelName, BuildID: kernelID, Base: text, Start: text, End: text + 0x1000,
 	}, timelinetest.Symbol{Name: "first"})
-	for _, opts := range []Options{{}, {All: true}, {KeepAddresses: true}} {
+	for _, opts := range []rewrite.Options{{}, {All: true}, {KeepAddresses: true}} {
 		m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: text - 1, Type: "kernel"})
 		got, _ := runWith(t, opts, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
 		want := withName(Frame{Address: text - 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "first")
@@ -285,12 +286,12 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			first := Frame{Address: ext4 + 0x100, Type: "kernel"} // the first byte of ext4_write, behind ext4_read
 			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.before, first)
-			got, counts := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+			got, counts := runWith(t, rewrite.Options{}, m.Profiles, markedSnapshot(t, marks()))
 			want := "ext4_read"
 			if tt.unknown {
 				want = ""
 				assert.Equal(t, first, got[0].Stack[1])
-				assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel])
+				assert.Equal(t, 2, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 			}
 			assert.Equal(t, want, nameIn(got[0].Stack[1]))
 		})
@@ -300,10 +301,10 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).
 		Sample(before, inside). // it is written the same way for both roles
 		Sample(withName(Frame{Address: 0x10, Type: "kernel"}, "bpf_prog_x"), Frame{Address: ext4 + 0xff, Type: "kernel"})
-	got, _ := runWith(t, Options{}, m.Profiles, markedSnapshot(t, marks()))
+	got, _ := runWith(t, rewrite.Options{}, m.Profiles, markedSnapshot(t, marks()))
 	assert.Equal(t, [][]string{{"", "ext4_write"}, {"bpf_prog_x", "ext4_read"}}, stackNames(got))
 	none := timeline.NewSnapshot(markedSnapshot(t, marks()).Tables()[1:]...)
 	m = rewritetest.NewMessage().Profile(nil, "scope").Sample(before, inside)
-	got, _ = runWith(t, Options{}, m.Profiles, none)
+	got, _ = runWith(t, rewrite.Options{}, m.Profiles, none)
 	assert.Equal(t, "ext4_write", nameIn(got[0].Stack[1]), "without the core kernel, ip-1 and ip are in one function")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -94,7 +95,7 @@ func TestContract_1_4_InvalidIndices(t *testing.T) {
 					m := validMessage()
 					d := m.Profiles.Dictionary()
 					spoil(m, d, d.LocationTable().At(location), index)
-					checkUntouched(t, m, Options{}, 3)
+					checkUntouched(t, m, rewrite.Options{}, 3)
 				}
 			}
 		})
@@ -126,7 +127,7 @@ func TestContract_1_4_TheNextEntry(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			m := validMessage()
 			refer(m, m.Profiles.Dictionary())
-			checkUntouched(t, m, Options{}, 3)
+			checkUntouched(t, m, rewrite.Options{}, 3)
 		})
 	}
 }
@@ -144,23 +145,23 @@ func validMessage() *rewritetest.Message {
 	return m.Sample(Frame{Address: 0x1234, Type: "native"})
 }
 
-func checkUntouched(t *testing.T, m *rewritetest.Message, opts Options, candidates int) {
+func checkUntouched(t *testing.T, m *rewritetest.Message, opts rewrite.Options, candidates int) {
 	t.Helper()
 	before := marshal(t, m.Profiles)
-	got, counts := rewritten(t, New(opts), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	got, counts := rewritten(t, rewrite.New(opts), m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, m.Profiles, got)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	want := one(OutcomeInvalid, timeline.OriginKernel)
-	want[OutcomeInvalid][timeline.OriginKernel] = candidates
+	want := one(rewrite.OutcomeInvalid, timeline.OriginKernel)
+	want[rewrite.OutcomeInvalid][timeline.OriginKernel] = candidates
 	assert.Equal(t, want, counts)
 }
 
 func TestFrameTypeOfAnotherKindOfValue(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: text + offA + 1})
 	d := m.Profiles.Dictionary()
-	d.LocationTable().At(1).AttributeIndices().Append(m.Attribute(keyFrameType, 7))
+	d.LocationTable().At(1).AttributeIndices().Append(m.Attribute("profile.frame.type", 7))
 	before := marshal(t, m.Profiles)
-	rewritten(t, New(Options{}), m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
+	rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 	assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)))
 }
 
@@ -170,7 +171,7 @@ func TestEmptyMessages(t *testing.T) {
 		"zero values": rewritetest.NewMessage().Profiles,
 		"no samples":  rewritetest.NewMessage().Profile(nil, "").Profiles,
 	} {
-		t.Run(name, func(t *testing.T) { run(t, Options{}, pd) })
+		t.Run(name, func(t *testing.T) { run(t, rewrite.Options{}, pd) })
 	}
 }
 
@@ -180,10 +181,10 @@ func TestWithoutSymbolsNothingChanges(t *testing.T) {
 		Sample(ambiguous)
 	before := marshal(t, m.Profiles)
 	for name, s := range map[string]func() *timeline.Snapshot{"no source": nil, "nil": fixed(nil), "empty": fixed(timeline.NewSnapshot())} {
-		_, counts := rewritten(t, New(Options{Label: true}), m.Profiles, Known{Snapshot: s})
+		_, counts := rewritten(t, rewrite.New(rewrite.Options{Label: true}), m.Profiles, rewrite.Sources{Snapshot: s})
 		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)), name)
-		assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel], name)
-		assert.Equal(t, 1, counts[OutcomeForeign][timeline.OriginKernel], "a build id that is not known")
+		assert.Equal(t, 2, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel], name)
+		assert.Equal(t, 1, counts[rewrite.OutcomeForeign][timeline.OriginKernel], "a build id that is not known")
 	}
 }
 
@@ -198,28 +199,30 @@ func TestContract_4_6_NothingToDo(t *testing.T) {
 		)
 	}
 	before := marshal(t, m.Profiles)
-	r, s := New(Options{IsForeign: isOther}), fixed(testSnapshot(t))
+	r, s := rewrite.New(rewrite.Options{IsForeign: isOther}), fixed(testSnapshot(t))
 	m.Profiles.MarkReadOnly() // a write would panic
-	got, counts := rewritten(t, r, m.Profiles, Known{Snapshot: s})
+	got, counts := rewritten(t, r, m.Profiles, rewrite.Sources{Snapshot: s})
 	assert.Equal(t, m.Profiles, got)
-	assert.Equal(t, 100, counts[OutcomeNamed][timeline.OriginKernel])
+	assert.Equal(t, 100, counts[rewrite.OutcomeNamed][timeline.OriginKernel])
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, Known{Snapshot: s}) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, rewrite.Sources{Snapshot: s}) }))
 }
 
-// TestHugeMessageIsNotKept: the memory that a message of millions of entries took is not
-// held for the next, that of others is.
+// TestHugeMessageIsNotKept verifies that the memory for a message of a million entries is not kept for the next
+// one, and that the memory for others is.
 func TestHugeMessageIsNotKept(t *testing.T) {
-	for entries, kept := range map[int]bool{maxKept / 40: false, 1000: true} {
-		m := rewritetest.NewMessage()
-		table := m.Profiles.Dictionary().LocationTable()
+	for entries, isKept := range map[int]bool{1 << 20: false, 10_000: true} {
+		table := rewritetest.NewMessage().Profiles.Dictionary().LocationTable()
 		table.EnsureCapacity(entries)
 		for table.Len() < entries {
 			table.AppendEmpty().SetAddress(text)
 		}
-		r := New(Options{})
-		r.Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t))})
-		assert.Equal(t, kept, len(r.idle) == 1)
+		m := rewritetest.NewMessage()
+		table.CopyTo(m.Profiles.Dictionary().LocationTable())
+		r, sources := rewrite.New(rewrite.Options{}), rewrite.Sources{Snapshot: fixed(testSnapshot(t))}
+		r.Rewrite(m.Profiles, sources)
+		again := allocated(func() { r.Rewrite(m.Profiles, sources) })
+		assert.Equal(t, isKept, again < uint64(entries), "%d bytes for %d entries", again, entries)
 	}
 }
 
@@ -230,7 +233,7 @@ func FuzzRewrite(f *testing.F) {
 	frames := []Frame{
 		ambiguous, {Address: text + 0x40}, {Address: ext4 + 1, Mapping: &Mapping{File: "[ext4]"}},
 		{Address: offB, Mapping: vmlinux()}, {Address: 1, Type: "native"},
-		{Address: text + offE, Type: "kernel", Attributes: map[string]any{keyIsFolded: false}},
+		{Address: text + offE, Type: "kernel", Attributes: map[string]any{keyFolded: false}},
 		{Address: text + offB, Mapping: &Mapping{File: "vmlinux", Attributes: map[string]any{keyHasFunctions: false}}},
 		{Address: text + offA, Lines: []Line{{Name: "UNKNOWN"}}},
 	}
@@ -251,18 +254,18 @@ func FuzzRewrite(f *testing.F) {
 		if err != nil {
 			return
 		}
-		opts := Options{All: flags&1 != 0, KeepAddresses: flags&2 != 0, Label: flags&4 != 0}
+		opts := rewrite.Options{All: flags&1 != 0, KeepAddresses: flags&2 != 0, Label: flags&4 != 0}
 		if flags&8 != 0 {
 			opts.IsForeign = isOther
 		}
 		valid := rewritetest.CheckValid(pd) == nil
-		r := New(opts)
-		require.Less(t, allocatedBy(t, pd, func() { r.Rewrite(pd, Known{Snapshot: snapshot}) }), uint64(1<<20+200*len(data)))
+		r := rewrite.New(opts)
+		require.Less(t, allocatedBy(t, pd, func() { r.Rewrite(pd, rewrite.Sources{Snapshot: snapshot}) }), uint64(1<<20+200*len(data)))
 		if !valid {
 			return
 		}
 		once := marshal(t, pd)
-		r.Rewrite(pd, Known{Snapshot: snapshot})
+		r.Rewrite(pd, rewrite.Sources{Snapshot: snapshot})
 		require.True(t, bytes.Equal(once, marshal(t, pd)), "twice is not once")
 	})
 }

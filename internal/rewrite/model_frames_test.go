@@ -14,6 +14,7 @@ const (
 	keyHasFunctions = "pprof.mapping.has_functions"
 	keyHasLines     = "pprof.mapping.has_line_numbers"
 	keyHasFiles     = "pprof.mapping.has_filenames"
+	keyHasInlined   = "pprof.mapping.has_inline_frames"
 	keyFolded       = "pprof.location.is_folded"
 )
 

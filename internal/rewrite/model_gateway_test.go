@@ -29,9 +29,9 @@ type fleet struct {
 	r       *rand.Rand
 	opts    rewrite.Options
 	images  []*modelImage // of the node: its core first
-	node    rewrite.Known
-	gateway rewrite.Known
-	partial rewrite.Known // of a gateway without some of the packs
+	node    rewrite.Sources
+	gateway rewrite.Sources
+	partial rewrite.Sources // of a gateway without some of the packs
 }
 
 func newFleet(t *testing.T, seed int64) *fleet {
@@ -55,9 +55,9 @@ func newFleet(t *testing.T, seed int64) *fleet {
 		mods = append(mods, m.WithLifetime(timeline.Always))
 	}
 	snapshot := timeline.NewSnapshot(timeline.NewTable(f.images[0].Image), timeline.NewTable(mods...))
-	f.node = rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot }, Packs: pack.NewSet(packs)}
+	f.node = rewrite.Sources{Snapshot: func() *timeline.Snapshot { return snapshot }, Packs: pack.NewSet(packs)}
 	gateway := timeline.NewPackSnapshot(packed...)
-	f.gateway = rewrite.Known{Snapshot: func() *timeline.Snapshot { return gateway }, Packs: f.node.Packs}
+	f.gateway = rewrite.Sources{Snapshot: func() *timeline.Snapshot { return gateway }, Packs: f.node.Packs}
 	var some []*pack.Pack
 	var someImages []*timeline.Image
 	for i := range packs {
@@ -66,7 +66,7 @@ func newFleet(t *testing.T, seed int64) *fleet {
 		}
 	}
 	partial := timeline.NewPackSnapshot(someImages...)
-	f.partial = rewrite.Known{Snapshot: func() *timeline.Snapshot { return partial }, Packs: pack.NewSet(some)}
+	f.partial = rewrite.Sources{Snapshot: func() *timeline.Snapshot { return partial }, Packs: pack.NewSet(some)}
 	return f
 }
 
@@ -210,7 +210,7 @@ func TestGatewaySameAsNode(t *testing.T) {
 }
 
 // rewrite rewrites a copy of a message, and checks what holds for every one.
-func (f *fleet) rewrite(t *testing.T, opts rewrite.Options, pd pprofile.Profiles, known rewrite.Known) rewrite.Result {
+func (f *fleet) rewrite(t *testing.T, opts rewrite.Options, pd pprofile.Profiles, known rewrite.Sources) rewrite.Result {
 	result := rewrite.New(opts).Rewrite(copyOf(pd), known)
 	require.NoError(t, rewritetest.CheckRewritten(pd, result.Profiles))
 	again := rewrite.New(opts).Rewrite(copyOf(result.Profiles), known)

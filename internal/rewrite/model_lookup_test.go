@@ -111,19 +111,18 @@ func (a *asker) startsAt(u *use, addr uint64) bool {
 // find looks u.addr up.
 func (a *asker) find(u *use) { u.hit = a.hitAt(u, u.addr) }
 
-// doubt takes away what is not certain of trampolines, and code that names nothing (3.5).
-func (a *asker) doubt(u, after *use) {
+// doubt takes away what is not certain of trampolines, and code that names nothing (3.5). For a frame whose role is not
+// known, its caller is no evidence.
+func (a *asker) doubt(u, after *use, roleUnknown bool) {
 	m := u.hit.image
 	switch {
 	case m == nil:
 	case !m.isText() && m.Name() == "":
 		u.hit = modelHit{reason: timeline.ReasonUnresolved}
 	case m.Origin == timeline.OriginTrampoline && a.landmarks().SharedTrampolines:
-		if u.other != nil || !a.patched(after) || u.exact && a.partial {
+		if roleUnknown || !a.patched(after) || u.exact && a.partial {
 			u.hit = modelHit{reason: timeline.ReasonUnresolved}
-			return
 		}
-		u.unsure = after.hit.image != a.core // it may not be certain for the whole message
 	}
 }
 

@@ -47,7 +47,7 @@ type modelCase struct {
 	*world
 	opts  rewrite.Options
 	clock *modelClock
-	known rewrite.Known
+	known rewrite.Sources
 	in    pprofile.Profiles
 	errs  []string
 	whys  map[string]bool // what became of the frames, by the model

@@ -39,7 +39,6 @@ type use struct {
 	ip, addr  uint64          // the address that is looked up is addr
 	exact     bool            // it was there, not in a call
 	hit       modelHit
-	unsure    bool // of a trampoline: the patch site that its caller is at is none of the core kernel
 	other     *use // nil, or the same as an exact frame: whether it is one or a caller is not known
 }
 
@@ -87,7 +86,7 @@ func (a *asker) uses(stack []rewritetest.Frame) []use {
 			after = &uses[i+1]
 		}
 		for u := &uses[i]; u != nil; u = u.other {
-			a.doubt(u, after)
+			a.doubt(u, after, uses[i].other != nil)
 			if m := u.frame.Mapping; u.form == formAbsolute && m != nil && u.hit.image != nil {
 				u.foreign = u.foreign || !isOf(m, u.hit.image)
 			}

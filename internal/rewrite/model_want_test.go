@@ -79,16 +79,10 @@ func (a *asker) wantAs(u *use) want {
 		return unchanged(u.frame, "")
 	case named && !a.opts.All:
 		return a.cameNamed(u)
-	case u.foreign && !u.unsure:
+	case u.foreign:
 		return unchanged(u.frame, "foreign")
 	}
 	w := a.selected(u, named)
-	if u.foreign {
-		w = unchanged(u.frame, "foreign")
-	}
-	if u.unsure {
-		w.or = append(w.or, a.unsure(u, named))
-	}
 	if named && w.resolved == nil {
 		w = w.orUnchanged(w.frame, "named") // it is not said what it counts as
 	}
@@ -116,13 +110,6 @@ func hasFalse(attributes map[string]any) bool {
 		}
 	}
 	return false
-}
-
-// unsure answers a frame of a trampoline for which its caller is no evidence.
-func (a *asker) unsure(u *use, named bool) want {
-	without := *u
-	without.hit = modelHit{reason: timeline.ReasonUnresolved}
-	return a.selected(&without, named)
 }
 
 // selected answers a frame that is rewritten.

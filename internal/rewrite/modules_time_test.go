@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -72,7 +73,7 @@ func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
 		Sample(Frame{Address: 8, Mapping: &Mapping{File: "/x/again.ko"}}) // either
 	got, counts := rewriteTimed(t, withHistory, m, known)
 	assert.Equal(t, [][]string{{"old"}, {"new"}, {"old"}, {""}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // twoLoads has a module that was loaded, unloaded, and loaded with other code.
@@ -123,7 +124,7 @@ func TestContract_2_1_NameOfTwoLoads(t *testing.T) {
 			profileOf(m, 0).SetDurationNano(uint64(6_000 * ms))
 			got, counts := rewriteTimed(t, withHistory, m, knownAt(t, twoLoads(t, id, newID)))
 			assert.Equal(t, [][]string{{""}}, stackNames(got))
-			assert.Equal(t, one(OutcomeAmbiguous, timeline.OriginKernel), counts)
+			assert.Equal(t, one(rewrite.OutcomeAmbiguous, timeline.OriginKernel), counts)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -61,7 +62,7 @@ func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"ext4_write", "", "ext4_write"}}, stackNames(got))
 	assert.Equal(t, Frame{Address: ext4 + 0x408, Type: "kernel"}, got[0].Stack[1])
-	assert.Equal(t, 1, counts[OutcomeAmbiguous][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeAmbiguous][timeline.OriginKernel])
 }
 
 // TestManyGoneFunctions: what was unloaded behind the end of a module costs the frames in
@@ -93,12 +94,10 @@ func TestManyGoneFunctions(t *testing.T) {
 		}
 		known := knownAt(t, functions)
 		wire := uint64(len(marshal(t, m.Profiles)))
-		var p pass
-		p.begin(&withHistory, known)
-		got := allocatedBy(t, m.Profiles, func() { p.run(m.Profiles) })
+		locations := m.Profiles.Dictionary().LocationTable().Len()
+		got := allocatedBy(t, m.Profiles, func() { rewrite.New(withHistory).Rewrite(m.Profiles, known) })
 		assert.Less(t, got, 1<<20+20*wire, tt.name)
-		assert.Len(t, p.answers, frames, "%s: one answer for each frame", tt.name)
-		assert.Empty(t, p.s.instants, "%s: no look at single samples", tt.name)
+		assert.Equal(t, locations, m.Profiles.Dictionary().LocationTable().Len(), "%s: no frame was split", tt.name)
 		for i := range int32(frames) {
 			assert.Equal(t, tt.want, nameIn(rewritetest.FrameAt(m.Profiles.Dictionary(), i+1)), tt.name)
 		}
@@ -117,8 +116,8 @@ func hostileOf(m *rewritetest.Message) func(addr uint64) {
 	}
 }
 
-// TestManyFramesOfManyOwners: with each sample of another time, a frame is asked for once
-// for each of them, and one that others share not more often than there are changes.
+// TestManyFramesOfManyOwners verifies that a frame which thousands of samples share is split once for each image
+// that had its address.
 func TestManyFramesOfManyOwners(t *testing.T) {
 	const owners, samples = 200, 5000
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -130,13 +129,10 @@ func TestManyFramesOfManyOwners(t *testing.T) {
 		}
 		timed(m, owned(i%owners))
 	}
-	var p pass
-	p.begin(&withHistory, knownAt(t, manyOwners(owners)))
-	p.run(m.Profiles)
-	assert.Len(t, p.s.instants, samples)
-	assert.Len(t, p.s.combos, owners)
-	assert.Len(t, p.s.variants, owners)
-	assert.GreaterOrEqual(t, p.s.plans[0].budget, 0)
+	rewrite.New(withHistory).Rewrite(m.Profiles, knownAt(t, manyOwners(owners)))
+	d := m.Profiles.Dictionary()
+	assert.Equal(t, owners+1, d.LocationTable().Len(), "one for each answer, and entry 0")
+	assert.Equal(t, owners+1, d.StackTable().Len(), "one for each answer, and entry 0")
 }
 
 // TestContract_2_3_FirstByteBehindBlindTime: whether the byte before a function was of
@@ -152,7 +148,7 @@ func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 	}
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"", "target"}, {"", ""}, {"", "target"}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeUnobserved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeUnobserved][timeline.OriginKernel])
 }
 
 // TestContract_2_3_FirstByteBehindCodeThatWent: the same where code was before the function for a part

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"strings"
@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -17,14 +19,14 @@ import (
 func perfMapping() *Mapping {
 	return &Mapping{
 		File: "vmlinux", Start: text, Limit: text + textSize, Offset: 0x1000, BuildID: kernelID, FileID: vmlinux().FileID,
-		Attributes: map[string]any{keyHasLineNumbers: false},
+		Attributes: map[string]any{keyHasLines: false},
 	}
 }
 
 // TestContract_4_4_MappingOfLines: locations that gain lines share one other mapping, which
 // differs from theirs in what has become untrue.
 func TestContract_4_4_MappingOfLines(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	var frames []Frame
 	for i := range uint64(3) {
 		frames = append(frames, Frame{
@@ -36,7 +38,7 @@ func TestContract_4_4_MappingOfLines(t *testing.T) {
 	got := rewriteKnown(t, withPacks, m.Profiles, known).Profiles
 	assert.Equal(t, before+1, got.Dictionary().MappingTable().Len())
 	want := perfMapping()
-	want.Attributes[keyHasLineNumbers] = true
+	want.Attributes[keyHasLines] = true
 	for _, f := range rewritetest.Samples(got)[0].Stack {
 		assert.Equal(t, want, f.Mapping)
 		assert.Equal(t, "last.c", f.Lines[0].File)
@@ -46,39 +48,39 @@ func TestContract_4_4_MappingOfLines(t *testing.T) {
 // TestContract_4_4_MappingKept: what a mapping says that a copy would not leaves it and its
 // frames as they came.
 func TestContract_4_4_MappingKept(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	upper, text1, second := perfMapping(), perfMapping(), perfMapping()
 	upper.BuildID = strings.ToUpper(kernelID)
-	text1.Attributes[keyHasFilenames] = "no"
+	text1.Attributes[keyHasFiles] = "no"
 	for name, mapping := range map[string]*Mapping{"build id in capitals": upper, "no bool": text1, "a second build id": second} {
 		t.Run(name, func(t *testing.T) {
 			in := Frame{Address: text + offLast + 1, Type: "kernel", Mapping: mapping, Lines: []Line{{Name: "last"}}}
 			m := rewritetest.NewMessage().Profile(nil, "").Sample(in)
 			if mapping == second {
 				indices := m.Profiles.Dictionary().MappingTable().At(1).AttributeIndices()
-				indices.Append(m.Attribute(keyBuildID, ext4ID))
+				indices.Append(m.Attribute("process.executable.build_id.gnu", ext4ID))
 			}
 			want := copied(m.Profiles)
 			got := rewriteKnown(t, withPacks, m.Profiles, known)
 			assert.Equal(t, rewritetest.Samples(want), rewritetest.Samples(got.Profiles))
-			assert.Equal(t, PackCounts{}, got.Packs, "the pack gave nothing")
+			assert.Equal(t, rewrite.PackCounts{}, got.Packs, "the pack gave nothing")
 		})
 	}
 }
 
 // TestPackCountsOfKept: where a frame keeps the lines that it came with, the pack gave nothing.
 func TestPackCountsOfKept(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	all := withPacks
 	all.All = true
 	for _, kept := range []Line{{Name: "last", System: "last", File: "other.c", Line: 3}, {Name: "last", System: "last", File: "last.c", Line: 70}} {
 		in := Frame{Address: offLast + 1, Type: "kernel", Mapping: vmlinux(), Lines: []Line{kept}}
 		got, result := linesAt(t, all, in, known)
 		assert.Equal(t, []Line{kept}, got.Lines)
-		assert.Equal(t, PackCounts{}, result.Packs)
+		assert.Equal(t, rewrite.PackCounts{}, result.Packs)
 	}
 	_, result := linesAt(t, all, Frame{Address: offLast + 1, Type: "kernel", Mapping: vmlinux(), Lines: []Line{{Name: "last"}}}, known)
-	assert.Equal(t, 1, result.Packs[PackLines])
+	assert.Equal(t, 1, result.Packs[inline.GaveLines])
 }
 
 // TestContract_1_2_KeepsFile: a pack without a file does not replace lines that have one.
@@ -86,7 +88,7 @@ func TestContract_1_2_KeepsFile(t *testing.T) {
 	w := pack.NewWriter(pack.Info{BuildID: kernelID, Name: pack.KernelName, Extent: pack.Range{End: textSize}})
 	w.Row(offLast, w.Node(0, w.Function("last", 0, 1), 0, 0), 0, 70)
 	w.Row(textSize, 0, 0, 0)
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: pack.NewSet([]*pack.Pack{readPack(t, w)})}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: pack.NewSet([]*pack.Pack{readPack(t, w)})}
 	for _, line := range []Line{{Name: "last", File: "last.c"}, {Name: "last"}} {
 		got, _ := linesAt(t, withPacks, Frame{Address: offLast + 1, Type: "kernel", Mapping: vmlinux(), Lines: []Line{line}}, known)
 		if line.File != "" {
@@ -105,16 +107,16 @@ func TestContract_1_4_InvalidAtGateway(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(
 		Frame{Address: offLast, Type: "kernel", Mapping: vmlinux()}, Frame{Address: 3, Type: "kernel", Mapping: ext4Mapping()})
 	m.Profiles.Dictionary().StackTable().AppendEmpty().LocationIndices().Append(99)
-	result := New(opts).Rewrite(m.Profiles, gatewayKnown(t, ext4Pack(t)))
-	var want Counts
-	want[OutcomeInvalid][timeline.OriginKernel] = 2
+	result := rewrite.New(opts).Rewrite(m.Profiles, gatewayKnown(t, ext4Pack(t)))
+	var want rewrite.Counts
+	want[rewrite.OutcomeInvalid][timeline.OriginKernel] = 2
 	assert.Equal(t, want, result.Counts)
 }
 
 // TestContract_4_4_InlineFrames: whether there are inlined functions stays true, of frames that
 // came without a name and of those that gain lines.
 func TestContract_4_4_InlineFrames(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	for _, lines := range [][]Line{nil, {{Name: "a"}}} {
 		mapping := perfMapping()
 		mapping.Attributes = map[string]any{keyHasInlined: false}
@@ -122,7 +124,7 @@ func TestContract_4_4_InlineFrames(t *testing.T) {
 		got, _ := linesAt(t, withPacks, in, known)
 		assert.Len(t, got.Lines, 3)
 		assert.Equal(t, map[string]any{keyHasInlined: true}, got.Mapping.Attributes)
-		got, _ = linesAt(t, Options{DebugInfo: true}, in, known)
+		got, _ = linesAt(t, rewrite.Options{DebugInfo: true}, in, known)
 		assert.Len(t, got.Lines, 1)
 		assert.Equal(t, map[string]any{keyHasInlined: false}, got.Mapping.Attributes)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"bytes"
@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -90,10 +92,10 @@ func testPacks(t testing.TB) *pack.Set {
 }
 
 // rewriteKnown rewrites a message, and checks all that must hold for any.
-func rewriteKnown(t testing.TB, opts Options, pd pprofile.Profiles, known Known) Result {
+func rewriteKnown(t testing.TB, opts rewrite.Options, pd pprofile.Profiles, known rewrite.Sources) rewrite.Result {
 	t.Helper()
 	before := copied(pd)
-	r := New(opts)
+	r := rewrite.New(opts)
 	result := r.Rewrite(pd, known)
 	require.NoError(t, rewritetest.CheckRewritten(before, result.Profiles))
 	after := marshal(t, result.Profiles)
@@ -103,17 +105,17 @@ func rewriteKnown(t testing.TB, opts Options, pd pprofile.Profiles, known Known)
 }
 
 // linesAt rewrites a frame at an address, the leaf of the only stack.
-func linesAt(t *testing.T, opts Options, f Frame, known Known) (Frame, Result) {
+func linesAt(t *testing.T, opts rewrite.Options, f Frame, known rewrite.Sources) (Frame, rewrite.Result) {
 	t.Helper()
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 	result := rewriteKnown(t, opts, m.Profiles, known)
 	return rewritetest.Samples(result.Profiles)[0].Stack[0], result
 }
 
-var withPacks = Options{DebugInfo: true, Inline: true}
+var withPacks = rewrite.Options{DebugInfo: true, Inline: true}
 
 func TestContract_10_1_Lines(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	plain := func(name, file string, line int64) []Line {
 		return []Line{{Name: name, System: name, File: file, Line: line}}
 	}
@@ -130,38 +132,38 @@ func TestContract_10_1_Lines(t *testing.T) {
 		addr    uint64
 		want    []Line
 		outer   []Line // with Inline false, if that is another
-		result  PackResult
+		result  inline.Result
 		unnamed bool
 	}{
-		{name: "not inlined", addr: text + offA + 3, want: plain("a", "a.c", 11), result: PackLines},
-		{name: "inlined twice", addr: text + offA + 16, want: chain, outer: plain("a", "a.c", 12), result: PackInlined},
-		{name: "nothing known", addr: text + offB, want: plain("b", "", 0), result: PackNone},
-		{name: "assembler", addr: text + offC + 8, want: plain("c", "c.S", 40), result: PackLines},
+		{name: "not inlined", addr: text + offA + 3, want: plain("a", "a.c", 11), result: inline.GaveLines},
+		{name: "inlined twice", addr: text + offA + 16, want: chain, outer: plain("a", "a.c", 12), result: inline.GaveInlined},
+		{name: "nothing known", addr: text + offB, want: plain("b", "", 0), result: inline.GaveNothing},
+		{name: "assembler", addr: text + offC + 8, want: plain("c", "c.S", 40), result: inline.GaveLines},
 		{name: "no symbol, but a row", addr: text + 0x100, unnamed: true},
-		{name: "Rust", addr: text + offRust, want: rust, outer: rust[1:], result: PackInlined},
-		{name: "another function", addr: text + offE, want: plain("e", "", 0), result: PackNameMismatch},
-		{name: "what compilers append", addr: text + offLast, want: plain("last", "last.c", 70), result: PackLines},
-		{name: "module", addr: ext4 + 0x80, want: plain("ext4_read", "read.c", 101), result: PackLines},
-		{name: "module without lines", addr: ext4 + 0x100, want: plain("ext4_write", "", 0), result: PackNone},
+		{name: "Rust", addr: text + offRust, want: rust, outer: rust[1:], result: inline.GaveInlined},
+		{name: "another function", addr: text + offE, want: plain("e", "", 0), result: inline.WrongFunction},
+		{name: "what compilers append", addr: text + offLast, want: plain("last", "last.c", 70), result: inline.GaveLines},
+		{name: "module", addr: ext4 + 0x80, want: plain("ext4_read", "read.c", 101), result: inline.GaveLines},
+		{name: "module without lines", addr: ext4 + 0x100, want: plain("ext4_write", "", 0), result: inline.GaveNothing},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := Frame{Address: tt.addr, Type: "kernel"}
 			got, result := linesAt(t, withPacks, in, known)
 			assert.Equal(t, tt.want, got.Lines)
-			var counts PackCounts
+			var counts rewrite.PackCounts
 			if !tt.unnamed {
 				counts[tt.result]++
 			}
 			assert.Equal(t, counts, result.Packs)
-			folded := Frame{Address: tt.addr, Type: "kernel", Attributes: map[string]any{keyIsFolded: false}}
+			folded := Frame{Address: tt.addr, Type: "kernel", Attributes: map[string]any{keyFolded: false}}
 			folded, _ = linesAt(t, withPacks, folded, known) // which takes the way of most modules
 			assert.Equal(t, tt.want, folded.Lines)
 
-			got, result = linesAt(t, Options{DebugInfo: true}, in, known)
+			got, result = linesAt(t, rewrite.Options{DebugInfo: true}, in, known)
 			if tt.outer == nil {
 				tt.outer = tt.want
 			} else {
-				counts[PackLines], counts[PackInlined] = counts[PackInlined], 0
+				counts[inline.GaveLines], counts[inline.GaveInlined] = counts[inline.GaveInlined], 0
 			}
 			assert.Equal(t, tt.outer, got.Lines)
 			assert.Equal(t, counts, result.Packs)
@@ -172,7 +174,7 @@ func TestContract_10_1_Lines(t *testing.T) {
 // TestContract_10_1_Callers has a location that is exact in one stack and a caller in
 // another: only where the answers differ it is split.
 func TestContract_10_1_Callers(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	for _, tt := range []struct {
 		offset    uint64
 		leaf      string // of the leaf's innermost function
@@ -205,26 +207,26 @@ func TestBuildsInUse(t *testing.T) {
 		)
 	}
 	for _, packs := range []*pack.Set{nil, pack.NewSet(nil), testPacks(t)} {
-		known := Known{Snapshot: fixed(testSnapshot(t)), Packs: packs}
-		result := New(withPacks).Rewrite(message().Profiles, known)
+		known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: packs}
+		result := rewrite.New(withPacks).Rewrite(message().Profiles, known)
 		assert.ElementsMatch(t, []string{kernelID, ext4ID}, result.BuildIDs)
 		assert.Empty(t, result.FileIDs)
-		result = New(Options{}).Rewrite(message().Profiles, known)
+		result = rewrite.New(rewrite.Options{}).Rewrite(message().Profiles, known)
 		assert.Empty(t, result.BuildIDs)
-		assert.Equal(t, PackCounts{}, result.Packs)
+		assert.Equal(t, rewrite.PackCounts{}, result.Packs)
 		assert.Equal(t, "ext4_write", nameIn(rewritetest.Samples(result.Profiles)[0].Stack[3]))
 	}
 }
 
 // TestContract_1_2_GainsLines has frames that came with a name.
 func TestContract_1_2_GainsLines(t *testing.T) {
-	known := Known{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
+	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	last := Line{Name: "last", System: "last", File: "last.c", Line: 70}
 	perf := &Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, FileID: vmlinux().FileID}
 	untrue := *perf
-	untrue.Attributes = map[string]any{keyHasFunctions: true, keyHasLineNumbers: false, keyHasFilenames: false}
+	untrue.Attributes = map[string]any{keyHasFunctions: true, keyHasLines: false, keyHasFiles: false}
 	isTrue := untrue
-	isTrue.Attributes = map[string]any{keyHasFunctions: true, keyHasLineNumbers: true, keyHasFilenames: true}
+	isTrue.Attributes = map[string]any{keyHasFunctions: true, keyHasLines: true, keyHasFiles: true}
 	noID := untrue
 	noID.FileID = ""
 	for _, tt := range []struct {
@@ -249,7 +251,7 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 			in := Frame{Address: text + offLast + 1, Mapping: tt.mapping, Lines: []Line{tt.in}}
 			got, result := linesAt(t, withPacks, in, known)
 			assert.Equal(t, Frame{Address: in.Address, Mapping: tt.moved, Lines: []Line{tt.want}}, got, "nothing else changes")
-			assert.Equal(t, one(OutcomeNamed, timeline.OriginKernel), result.Counts)
+			assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), result.Counts)
 			assert.Equal(t, []string{kernelID}, append(result.BuildIDs, kernelID)[:1])
 
 			all := withPacks
@@ -266,12 +268,12 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 
 // TestPacksAreNotKept: what a rewriter remembers of packs does not keep them in memory.
 func TestPacksAreNotKept(t *testing.T) {
-	r := New(withPacks)
+	r := rewrite.New(withPacks)
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offA + 17, Type: "kernel"})
 	rewriteOnce := func() weak.Pointer[pack.Pack] {
 		p := corePack(t)
-		result := r.Rewrite(m.Profiles, Known{Snapshot: fixed(testSnapshot(t)), Packs: pack.NewSet([]*pack.Pack{p})})
-		require.Equal(t, 1, result.Packs[PackInlined])
+		result := r.Rewrite(m.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: pack.NewSet([]*pack.Pack{p})})
+		require.Equal(t, 1, result.Packs[inline.GaveInlined])
 		return weak.Make(p)
 	}
 	p := rewriteOnce()
@@ -284,10 +286,10 @@ func TestPacksAreNotKept(t *testing.T) {
 
 // TestPacksChange: packs that come, or are replaced, are used for the next message.
 func TestPacksChange(t *testing.T) {
-	r := New(withPacks)
+	r := rewrite.New(withPacks)
 	lineOf := func(packs *pack.Set) int64 {
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offLast, Type: "kernel"})
-		known := Known{Snapshot: fixed(testSnapshot(t)), Packs: packs}
+		known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: packs}
 		return rewritetest.Samples(r.Rewrite(m.Profiles, known).Profiles)[0].Stack[0].Lines[0].Line
 	}
 	packs := testPacks(t)

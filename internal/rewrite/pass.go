@@ -3,236 +3,156 @@
 package rewrite
 
 import (
-	"math/bits"
-	"reflect"
-
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/inline"
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// pass is the work on one message. Its memory is used again for the next.
+// A pass is the work on one message. Its memory is used again for the next one.
 type pass struct {
-	stackWalk
-	s splitter
+	opts    *Options
+	message otlp.Message
+	kernel  symbolize.Kernel
+	lines   inline.Lines
+	times   times
+	entries int // the size of the largest message so far: entries of its tables and instants of its samples
 
-	order     byAddress
-	functions []int32  // by frame: that of its symbol in the core kernel, or ^ where its lines are kept; 0 for none; see resolveCore
-	answers   []answer // those of the other frames
-	w         writer
+	frames    []frame
+	frameOf   []int32   // by location, the position of its frame; noFrame for the others
+	roles     []roleSet // by location, the roles in which stacks have its frame
+	mappings  []mapping // by index
+	functions []nameState
+
+	producers      []symbolize.Producer // by profile
+	stackProducers []producerSet        // by stack, the producers of the samples that have it
+	questions      questions
+	order          []sortItem // the questions in the order of their addresses
+	answers        []answer   // in this order
+	sorter         sorter
+
+	writer writer
+	split  splitter
+	counts Counts
+	gave   PackCounts
 }
 
-func (p *pass) begin(opts *Options, given Known) {
-	p.opts = opts
-	p.counts = Counts{}
-	if opts.Gateway { // packs are of all times
-		given.Clock = nil
-	}
-	p.r.begin(&given, opts)
-	p.w = writer{m: &p.m, opts: opts, packs: &p.r.lines, lines: p.w.lines[:0], kept: p.w.kept[:0], placings: p.w.placings}
-	p.times = times{m: &p.m, given: given, history: int64(opts.History), profiles: p.times.profiles[:0]}
+// A frame is a location of kernel code.
+type frame struct {
+	code          symbolize.Frame
+	location      int32
+	firstQuestion int32 // the question for the first of its roles without a caller
+	answer        int32 // the answer to all questions about it, noAnswer if there are none
+	varies        bool  // it has several answers
+	selected      bool  // its answer is written
+	linesOnly     bool  // of the answer, only lines are written: its name is right, and stays (contract 1.2)
 }
 
-// end forgets the message, but keeps the memory.
-func (p *pass) end() {
-	clear(p.frames)
-	clear(p.answers)
-	p.frames, p.answers = p.frames[:0], p.answers[:0]
-	p.times.given = Known{}
-	p.w = writer{lines: p.w.lines, kept: p.w.kept, placings: p.w.placings.kept()}
-	p.m.end()
-	p.s.end()
-	p.r.end()
-	p.opts = nil
+const (
+	noFrame  = int32(-1)
+	noAnswer = int32(-1)
+)
+
+func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Result {
+	p.open(pd, opts, sources)
+	if p.findFrames() {
+		p.rewriteFrames()
+	}
+	result := Result{Profiles: pd, Counts: p.counts, Packs: p.gave}
+	if opts.DebugInfo {
+		result.BuildIDs, result.FileIDs = p.lines.Wanted.BuildIDs, p.lines.Wanted.FileIDs
+	}
+	if p.writer.changed {
+		result.Profiles = p.message.Profiles
+	}
+	return result
 }
 
-// bytes returns the size of the working memory.
-func (p *pass) bytes() int {
-	return bytesOf(p.frames) + bytesOf(p.frameOf) + bytesOf(p.marks) + bytesOf(p.stackUsers) + bytesOf(p.functions) +
-		bytesOf(p.answers) + bytesOf(p.order.keys) + bytesOf(p.order.next) + bytesOf(p.w.kept) + p.w.bytes() +
-		p.m.bytes() + p.r.lines.bytes() + p.s.bytes()
-}
-
-// bytesOf returns the size of a slice's memory.
-func bytesOf[T any](s []T) int { return cap(s) * int(reflect.TypeFor[T]().Size()) }
-
-// run rewrites a message and returns the result.
-func (p *pass) run(pd pprofile.Profiles) pprofile.Profiles {
-	p.m.begin(pd)
-	if !p.find() {
-		return pd
-	}
-	used, valid := false, p.readUsers() && p.m.isValid()
-	if valid {
-		p.r.load()
-		p.place()
-		used, valid = p.findUses()
-	}
-	switch {
-	case !valid:
-		p.counts = Counts{}
-		p.counts[OutcomeInvalid][timeline.OriginKernel] = len(p.frames)
-		return pd
-	case !used:
-		p.times.clockOff = 0 // its times do not matter
-		return pd
-	}
-	own := pd
-	if pd.IsReadOnly() {
-		own = copyOf(pd)
-		p.m.dictionary = newDictionary(own)
-	}
-	p.resolve()
-	p.writeResults()
-	p.s.run(p)
-	if p.w.wrote {
-		return own
-	}
-	return pd
-}
-
-func copyOf(pd pprofile.Profiles) pprofile.Profiles {
-	c := pprofile.NewProfiles()
-	pd.CopyTo(c)
-	return c
-}
-
-// count counts what became of a frame, unless that was counted as it came.
-func (p *pass) count(f *frame, a *answer) {
-	if f.onlyLines {
+// rewriteFrames is the work on a message that has candidates.
+func (p *pass) rewriteFrames() {
+	if p.message.Check() != nil {
+		p.countInvalid()
 		return
 	}
-	p.counts[f.outcome(a)][a.origin()]++
+	p.locateFrames()
+	p.walkStacks()
+	p.resolve()
+	p.countAnswers()
+	if !p.hasAnswers() {
+		return
+	}
+	p.message.MakeOwn()
+	p.writeAnswers()
+	p.splitFrames()
 }
 
-// outcome returns what a frame counts as.
+func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
+	p.opts = opts
+	p.message.Open(pd)
+	if opts.Gateway {
+		p.kernel = symbolize.NewGateway(sources.Snapshot)
+		sources.Clock = nil // packs are not bound to a time
+	} else {
+		p.kernel = symbolize.New(sources.Snapshot)
+	}
+	p.lines.Open(sources.Packs, opts.Inline)
+	p.times.open(p, sources)
+	p.writer.open(p)
+	p.frames = p.frames[:0]
+	p.counts, p.gave = Counts{}, PackCounts{}
+}
+
+// close forgets the message, but keeps the memory.
+func (p *pass) close() {
+	p.entries = max(p.entries, p.message.Entries()+len(p.split.instants))
+	clear(p.frames)
+	clear(p.answers)
+	clear(p.mappings)
+	p.questions.close()
+	p.split.close()
+	p.writer.close()
+	p.times.close()
+	p.lines.Close()
+	p.message.Close()
+	p.kernel, p.opts = symbolize.Kernel{}, nil
+}
+
+func (p *pass) countInvalid() {
+	p.counts = Counts{}
+	for i := range p.frames {
+		if !p.frames[i].code.MayBeOther {
+			p.counts[OutcomeInvalid][timeline.OriginKernel]++
+		}
+	}
+}
+
+// countAnswers counts the frames that have one answer.
+func (p *pass) countAnswers() {
+	for i := range p.frames {
+		if f := &p.frames[i]; !f.varies && f.answer != noAnswer {
+			p.count(f, &p.answers[f.answer])
+		}
+	}
+}
+
+// count counts a frame with an answer. A frame of which only lines are written was counted as it came.
+func (p *pass) count(f *frame, a *answer) {
+	if f.linesOnly {
+		return
+	}
+	origin := timeline.OriginKernel
+	if a.change.image != nil {
+		origin = a.change.image.Origin
+	}
+	p.counts[f.outcome(a)][origin]++
+}
+
+// outcome returns the outcome of a frame with an answer. A name that the frame came with is better than none.
 func (f *frame) outcome(a *answer) Outcome {
-	if f.named && a.kind != answerNamed && a.kind != answerUntouched {
+	if f.code.Named && a.change.kind != writeName && a.change.kind != leaveUntouched {
 		return OutcomeNamed
 	}
 	return a.outcome
-}
-
-// question returns what is asked about a frame, but for the use.
-func (p *pass) question(f *frame) question {
-	return question{frame: f, mapping: p.m.maps.at(&p.m, f.mapping)}
-}
-
-// resolve looks the candidates up. Those that have more than one answer go to the splitter.
-func (p *pass) resolve() {
-	p.s.begin(len(p.frames))
-	p.functions = zeroed(p.functions, len(p.frames))
-	core := p.r.snapshot.Core()
-	for i := range p.frames {
-		f := &p.frames[i]
-		if !f.selected || f.uses == 0 {
-			continue
-		}
-		if looked, ok := p.lookedInCore(f, core); ok {
-			p.order.add(uint32(looked-core.Start), i)
-		} else {
-			p.resolveFrame(i)
-		}
-	}
-	p.resolveCore(core)
-}
-
-func (p *pass) resolveFrame(i int) {
-	f := &p.frames[i]
-	a, settled := p.settle(f)
-	if !settled {
-		p.s.add(int32(i))
-		return
-	}
-	p.count(f, &a)
-	p.answers = append(p.answers, a)
-	f.answer = int32(len(p.answers))
-}
-
-// settle returns the answer for a frame, if it is the same for all uses and times.
-func (p *pass) settle(f *frame) (a answer, settled bool) {
-	q := p.question(f)
-	for uses := f.uses; uses != 0; uses &= uses - 1 {
-		q.how = use(bits.TrailingZeros32(uint32(uses)))
-		during := timeline.Always
-		if !p.r.isTimeless(q) {
-			during = p.times.whole()
-		}
-		b, span := p.r.answer(q, during)
-		if !span.Holds(during) || uses != f.uses && a.written != b.written {
-			return answer{}, false
-		}
-		a = b
-	}
-	return a, true
-}
-
-// isTimeless reports whether the answer to a question does not depend on the time.
-func (r *resolver) isTimeless(q question) bool {
-	core := r.snapshot.Core()
-	return q.how == useForeign || q.form == formNone || q.form == formImage ||
-		core != nil && core.Contains(q.addr) && core.Contains(q.addr-1)
-}
-
-// resolveCore is what resolve does for nearly all frames: those of lookedInCore. It takes
-// them in the order of their addresses.
-func (p *pass) resolveCore(core *timeline.Image) {
-	var last symtab.Symbol
-	var function int32 // that has its name, 0 while none needed it
-	packed := p.opts.DebugInfo && core != nil && core.BuildID() != ""
-	p.order.sorted(func(offset uint32, i int) {
-		looked := core.Start + uint64(offset)
-		if looked-last.Start >= last.End()-last.Start {
-			symbol := core.Lookup(looked)
-			if !symbol.Exists() {
-				p.resolveFrame(i)
-				return
-			}
-			last, function = symbol, 0
-		}
-		p.counts[OutcomeResolved][timeline.OriginKernel]++
-		if packed {
-			found := p.r.lines.at(core, last, looked)
-			p.w.gave[found.result]++
-			if found.chain != noChain {
-				p.functions[i] = ^p.w.keepChain(found.chain)
-				return
-			}
-		}
-		if function == 0 {
-			function = p.m.funcs.intern(&p.m, core.SymbolName(last), "")
-		}
-		p.functions[i] = function
-	})
-}
-
-// lookedInCore returns the address in the core kernel that is looked up for a frame that
-// came absolute, without a name and has one use. It reports false for others.
-func (p *pass) lookedInCore(f *frame, core *timeline.Image) (looked uint64, ok bool) {
-	// What is looked up or written can be below the address that was sent.
-	if core == nil || f.named || f.form != formAbsolute || f.addr <= core.Base() || p.m.attributes.used[attrIsFolded] {
-		return 0, false
-	}
-	if f.mapping != 0 || !p.m.maps.hasNone {
-		if mp := p.m.maps.at(&p.m, f.mapping); mp.isGuest || p.r.contradicts(&mp.content, core) {
-			return 0, false
-		}
-	}
-	looked, ok = f.plainLooked()
-	return looked, ok && core.Contains(looked)
-}
-
-// plainLooked returns the address that is looked up for a frame with an absolute address
-// and one use, if that is plain.
-func (f *frame) plainLooked() (looked uint64, ok bool) {
-	switch f.uses {
-	case 1 << 0: // a caller
-		return f.addr - 1, true
-	case 1 << useExact, 1 << useEBPF: // a caller of the eBPF profiler's: its address is in the call
-		return f.addr, true
-	case 1 << (useExact | useEBPF):
-		return f.addr + 1, true
-	}
-	return 0, false
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"slices"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -26,7 +27,7 @@ func kernelFrames(stack []Frame) []Frame {
 // have named it themselves, so this is with rewrite: all.
 func TestContract_3_2_BootIdle(t *testing.T) {
 	for name, pd := range producers(t) {
-		samples, _ := runWith(t, Options{All: true}, pd, producersSnapshot(t))
+		samples, _ := runWith(t, rewrite.Options{All: true}, pd, producersSnapshot(t))
 		found := false
 		for _, s := range samples {
 			if names := frameNames(kernelFrames(s.Stack)); names[0] == bootIdle[0] {

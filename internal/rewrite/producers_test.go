@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"flag"
@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -112,12 +113,12 @@ func parcaAgent() *rewritetest.Message {
 // producerModes are the settings that the golden files show.
 var producerModes = []struct {
 	name string
-	opts Options
+	opts rewrite.Options
 }{
-	{"default", Options{}},
-	{"all", Options{All: true}},
-	{"keep", Options{KeepAddresses: true}},
-	{"all, keep", Options{All: true, KeepAddresses: true}},
+	{"default", rewrite.Options{}},
+	{"all", rewrite.Options{All: true}},
+	{"keep", rewrite.Options{KeepAddresses: true}},
+	{"all, keep", rewrite.Options{All: true, KeepAddresses: true}},
 }
 
 // TestProducers: each frame comes out as the golden file says, and everything else as it came.
@@ -211,9 +212,9 @@ func attributesText(attributes map[string]any) (text string) {
 	return text
 }
 
-func countsText(c Counts) string {
+func countsText(c rewrite.Counts) string {
 	var parts []string
-	for o := range Outcome(NumOutcomes) {
+	for o := range rewrite.Outcome(rewrite.NumOutcomes) {
 		n := 0
 		for _, count := range c[o] {
 			n += count

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -123,7 +124,7 @@ func marshal(t testing.TB, pd pprofile.Profiles) []byte {
 }
 
 // rewritten rewrites a message, valid or not, and checks what must hold for any.
-func rewritten(t testing.TB, r *Rewriter, pd pprofile.Profiles, known Known) (pprofile.Profiles, Counts) {
+func rewritten(t testing.TB, r *rewrite.Rewriter, pd pprofile.Profiles, known rewrite.Sources) (pprofile.Profiles, rewrite.Counts) {
 	t.Helper()
 	before := copied(pd)
 	got := r.Rewrite(pd, known)
@@ -132,7 +133,7 @@ func rewritten(t testing.TB, r *Rewriter, pd pprofile.Profiles, known Known) (pp
 }
 
 // checkTyped checks what must hold if the kernel's symbols are known.
-func checkTyped(pd pprofile.Profiles, opts Options) error {
+func checkTyped(pd pprofile.Profiles, opts rewrite.Options) error {
 	return rewritetest.CheckTyped(pd, func(rp pprofile.ResourceProfiles) bool {
 		return opts.IsForeign != nil && opts.IsForeign(rp.Resource())
 	})
@@ -140,39 +141,39 @@ func checkTyped(pd pprofile.Profiles, opts Options) error {
 
 // run rewrites a message, checks all that must hold for any message, and returns
 // what became of its samples.
-func run(t testing.TB, opts Options, pd pprofile.Profiles) ([]rewritetest.Sample, Counts) {
+func run(t testing.TB, opts rewrite.Options, pd pprofile.Profiles) ([]rewritetest.Sample, rewrite.Counts) {
 	t.Helper()
 	return runWith(t, opts, pd, testSnapshot(t))
 }
 
 func runWith(
-	t testing.TB, opts Options, pd pprofile.Profiles, snapshot *timeline.Snapshot,
-) ([]rewritetest.Sample, Counts) {
+	t testing.TB, opts rewrite.Options, pd pprofile.Profiles, snapshot *timeline.Snapshot,
+) ([]rewritetest.Sample, rewrite.Counts) {
 	t.Helper()
 	require.NoError(t, rewritetest.CheckValid(pd), "before")
 	before := copied(pd)
 	readOnly := copied(pd)
 	readOnly.MarkReadOnly()
 
-	r := New(opts)
-	got, counts := rewritten(t, r, pd, Known{Snapshot: fixed(snapshot)})
+	r := rewrite.New(opts)
+	got, counts := rewritten(t, r, pd, rewrite.Sources{Snapshot: fixed(snapshot)})
 	if pd != got {
 		t.Error("another object")
 	}
 	require.NoError(t, checkTyped(pd, opts))
 	after := marshal(t, pd)
 
-	again, _ := rewritten(t, r, pd, Known{Snapshot: fixed(snapshot)})
+	again, _ := rewritten(t, r, pd, rewrite.Sources{Snapshot: fixed(snapshot)})
 	require.True(t, bytes.Equal(after, marshal(t, again)), "contract 4.5: processing the output again changes nothing")
 
-	fromReadOnly, _ := rewritten(t, r, readOnly, Known{Snapshot: fixed(snapshot)})
+	fromReadOnly, _ := rewritten(t, r, readOnly, rewrite.Sources{Snapshot: fixed(snapshot)})
 	require.True(t, bytes.Equal(after, marshal(t, fromReadOnly)), "a copy of what is read-only is rewritten")
 	require.True(t, bytes.Equal(marshal(t, before), marshal(t, readOnly)), "what is read-only was not changed")
 	return rewritetest.Samples(pd), counts
 }
 
 // leaf rewrites a frame that is the leaf of the only stack.
-func leaf(t testing.TB, opts Options, f Frame) (Frame, Counts) {
+func leaf(t testing.TB, opts rewrite.Options, f Frame) (Frame, rewrite.Counts) {
 	t.Helper()
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 	samples, counts := run(t, opts, m.Profiles)
@@ -180,14 +181,14 @@ func leaf(t testing.TB, opts Options, f Frame) (Frame, Counts) {
 }
 
 // caller does the same with one that called another.
-func caller(t testing.TB, opts Options, f Frame) Frame {
+func caller(t testing.TB, opts rewrite.Options, f Frame) Frame {
 	t.Helper()
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: 0x42, Type: "native"}, f)
 	samples, _ := run(t, opts, m.Profiles)
 	return samples[0].Stack[1]
 }
 
-func one(o Outcome, origin timeline.Origin) (c Counts) {
+func one(o rewrite.Outcome, origin timeline.Origin) (c rewrite.Counts) {
 	c[o][origin] = 1
 	return c
 }

@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 const ebpfScope = "go.opentelemetry.io/ebpf-profiler"
-
-// isOther says of the resources of host "other" that they are foreign.
-func isOther(r pcommon.Resource) bool {
-	host, ok := r.Attributes().Get("host.name")
-	return ok && host.Str() == "other"
-}
 
 var other = map[string]any{"host.name": "other"}
 
@@ -48,21 +43,21 @@ func TestContract_2_4_LeafAndCaller(t *testing.T) {
 	m.LastSample().TimestampsUnixNano().FromRaw([]uint64{1, 2})
 	d := m.Profiles.Dictionary()
 	locations, stacks := d.LocationTable().Len(), d.StackTable().Len()
-	samples, counts := run(t, Options{}, m.Profiles)
+	samples, counts := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"c", ""}, {"", "b"}, {"c", "b", ""}, {"", "b"}, {""}}, stackNames(samples))
 	assert.Equal(t, locations+1, d.LocationTable().Len(), "one copy")
 	assert.Equal(t, stacks+2, d.StackTable().Len(), "no stack is changed")
-	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginKernel])
+	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginKernel])
 }
 
 func TestSplitWithOneSideUnresolved(t *testing.T) {
 	end := Frame{Address: text + 0x40, Type: "kernel"} // behind a: its caller, or padding
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(end, end)
-	samples, counts := run(t, Options{}, m.Profiles)
+	samples, counts := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"", "a"}}, stackNames(samples))
 	assert.Equal(t, vmlinux(), samples[0].Stack[0].Mapping)
-	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
 func TestSplitJoinsWhatIsThere(t *testing.T) {
@@ -78,7 +73,7 @@ func TestSplitJoinsWhatIsThere(t *testing.T) {
 		Sample(user, ambiguous)
 	d := m.Profiles.Dictionary()
 	locations, stacks := d.LocationTable().Len(), d.StackTable().Len()
-	samples, _ := run(t, Options{}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"c", ""}, {"", "b"}, {"c", ""}, {"", "b"}}, stackNames(samples))
 	assert.Equal(t, locations, d.LocationTable().Len())
 	assert.Equal(t, stacks, d.StackTable().Len())
@@ -100,7 +95,7 @@ func TestSplitOfEqualLocations(t *testing.T) {
 		m.LastSample().SetStackIndex(int32(d.StackTable().Len() - 1))
 	}
 	locations := d.LocationTable().Len()
-	samples, _ := run(t, Options{}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"c", ""}, {"", "b"}, {"c", ""}, {"", "b"}}, stackNames(samples))
 	assert.Equal(t, locations+1, d.LocationTable().Len())
 }
@@ -108,14 +103,14 @@ func TestSplitOfEqualLocations(t *testing.T) {
 func TestForeignResources(t *testing.T) {
 	plain := Frame{Address: text + offA + 1, Type: "kernel"}
 	user := Frame{Address: 1, Type: "native"}
-	opts := Options{IsForeign: isOther}
+	opts := rewrite.Options{IsForeign: isOther}
 
 	t.Run("all", func(t *testing.T) {
 		m := rewritetest.NewMessage().Profile(other, "scope").Sample(plain, user).Sample(ambiguous, plain)
 		before := marshal(t, m.Profiles)
 		_, counts := run(t, opts, m.Profiles)
 		assert.Equal(t, before, marshal(t, m.Profiles))
-		assert.Equal(t, 2, counts[OutcomeForeign][timeline.OriginKernel])
+		assert.Equal(t, 2, counts[rewrite.OutcomeForeign][timeline.OriginKernel])
 	})
 	t.Run("shared stacks", func(t *testing.T) {
 		m := rewritetest.NewMessage()
@@ -128,8 +123,8 @@ func TestForeignResources(t *testing.T) {
 		for i, want := range []int32{1, 2} {
 			assert.Equal(t, want, profileOf(m, 1).Samples().At(i).StackIndex(), "the other host's stacks are what they were")
 		}
-		assert.Equal(t, 2, counts[OutcomeForeign][timeline.OriginKernel])
-		assert.Equal(t, 3, counts[OutcomeResolved][timeline.OriginKernel], "one of them is looked up at two addresses")
+		assert.Equal(t, 2, counts[rewrite.OutcomeForeign][timeline.OriginKernel])
+		assert.Equal(t, 3, counts[rewrite.OutcomeResolved][timeline.OriginKernel], "one of them is looked up at two addresses")
 	})
 	t.Run("own stacks", func(t *testing.T) {
 		m := rewritetest.NewMessage()
@@ -150,7 +145,7 @@ func TestOneStackWithUsersOfEveryKind(t *testing.T) {
 	m.Profile(nil, "scope").Sample(end, end)
 	m.Profile(nil, ebpfScope).Sample(end, end)
 	m.Profile(other, "scope").Sample(end, end)
-	samples, _ := run(t, Options{IsForeign: isOther}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{IsForeign: isOther}, m.Profiles)
 	assert.Equal(t, [][]string{{"b", "b"}, {"c", "b"}, {"", ""}}, stackNames(samples))
 }
 
@@ -165,7 +160,7 @@ func TestSplitJoinsNothingThatChangesYet(t *testing.T) {
 		Sample(user, end).
 		Sample(user, relative)
 	locations := m.Profiles.Dictionary().LocationTable().Len()
-	samples, _ := run(t, Options{}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"", ""}, {"", "a"}, {"", "a"}}, stackNames(samples))
 	assert.Equal(t, samples[1], samples[2])
 	assert.Equal(t, locations, m.Profiles.Dictionary().LocationTable().Len())
@@ -177,7 +172,7 @@ func TestLastAddress(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).
 		Sample(Frame{Address: ext4 + 0x110, Type: "kernel"}).
 		Sample(Frame{Address: 1<<64 - 1, Type: "kernel"})
-	samples, _ := run(t, Options{}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"ext4_write"}, {""}}, stackNames(samples))
 }
 
@@ -190,7 +185,7 @@ func TestStackThatAnotherMovesTo(t *testing.T) {
 	m := rewritetest.NewMessage()
 	m.Profile(nil, "scope").Sample(end, user).Sample(asOther, user)
 	m.Profile(nil, ebpfScope).Sample(end, user)
-	samples, _ := run(t, Options{}, m.Profiles)
+	samples, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, [][]string{{"b", ""}, {"b", ""}, {"c", ""}}, stackNames(samples))
 }
 
@@ -200,7 +195,7 @@ func TestStackThatNoSampleHas(t *testing.T) {
 	m.LastSample().SetStackIndex(0)
 	m.Location(Frame{Address: text + offB + 1})
 	before := marshal(t, m.Profiles)
-	_, counts := run(t, Options{}, m.Profiles)
+	_, counts := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, before, marshal(t, m.Profiles), "nobody uses them, in no way")
 	assert.Zero(t, counts)
 
@@ -209,7 +204,7 @@ func TestStackThatNoSampleHas(t *testing.T) {
 	m.Sample(Frame{Address: 1, Type: "native"}, ambiguous)
 	d := m.Profiles.Dictionary()
 	locations, stacks := d.LocationTable().Len(), d.StackTable().Len()
-	got, _ := run(t, Options{}, m.Profiles)
+	got, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, "b", nameIn(got[2].Stack[1]))
 	assert.Equal(t, locations, d.LocationTable().Len())
 	assert.Equal(t, stacks, d.StackTable().Len())
@@ -232,7 +227,7 @@ func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Len(t, got, 1)
 	assert.Equal(t, "bpf_prog_0123456789abcdef_x", nameIn(got[0].Stack[2]))
-	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF], "each frame counts once")
+	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginBPF], "each frame counts once")
 }
 
 // TestLoadsThatReadTheSameCountOnce, also where the frame is split because of another load, and
@@ -252,9 +247,9 @@ func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
 		locations := m.Profiles.Dictionary().LocationTable().Len()
 		opts := withHistory
 		opts.DebugInfo = true
-		result := New(opts).Rewrite(m.Profiles, knownAt(t, modules))
+		result := rewrite.New(opts).Rewrite(m.Profiles, knownAt(t, modules))
 		assert.Equal(t, want-1, m.Profiles.Dictionary().LocationTable().Len()-locations)
-		assert.Equal(t, want, result.Counts[OutcomeResolved][timeline.OriginModule])
-		assert.Equal(t, want, result.Packs[PackNone])
+		assert.Equal(t, want, result.Counts[rewrite.OutcomeResolved][timeline.OriginModule])
+		assert.Equal(t, want, result.Packs[inline.GaveNothing])
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -52,15 +53,15 @@ func TestContract_1_5_ValuesByIndex(t *testing.T) {
 		name   string
 		in     Frame
 		want   string
-		counts Counts
+		counts rewrite.Counts
 	}{
-		{"frame type", Frame{Address: text + offB + 1, Type: "kernel"}, "b", one(OutcomeResolved, timeline.OriginKernel)},
-		{"another frame type", Frame{Address: text + offB + 1, Type: "native"}, "", Counts{}},
-		{"build id", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", BuildID: kernelID}}, "b", one(OutcomeResolved, timeline.OriginKernel)},
-		{"file ID", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", FileID: buildid.FileID(kernelID)}}, "b", one(OutcomeResolved, timeline.OriginKernel)},
-		{"both", Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b", one(OutcomeResolved, timeline.OriginKernel)},
-		{"another build id", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{BuildID: "0123"})}, "", one(OutcomeForeign, timeline.OriginKernel)},
-		{"another file ID", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{FileID: "0123"})}, "", one(OutcomeForeign, timeline.OriginKernel)},
+		{"frame type", Frame{Address: text + offB + 1, Type: "kernel"}, "b", one(rewrite.OutcomeResolved, timeline.OriginKernel)},
+		{"another frame type", Frame{Address: text + offB + 1, Type: "native"}, "", rewrite.Counts{}},
+		{"build id", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", BuildID: kernelID}}, "b", one(rewrite.OutcomeResolved, timeline.OriginKernel)},
+		{"file ID", Frame{Address: offB + 1, Type: "kernel", Mapping: &Mapping{File: "x", FileID: buildid.FileID(kernelID)}}, "b", one(rewrite.OutcomeResolved, timeline.OriginKernel)},
+		{"both", Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b", one(rewrite.OutcomeResolved, timeline.OriginKernel)},
+		{"another build id", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{BuildID: "0123"})}, "", one(rewrite.OutcomeForeign, timeline.OriginKernel)},
+		{"another file ID", Frame{Address: text + offB + 1, Mapping: perf(&Mapping{FileID: "0123"})}, "", one(rewrite.OutcomeForeign, timeline.OriginKernel)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			plain := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in).Profiles
@@ -69,8 +70,8 @@ func TestContract_1_5_ValuesByIndex(t *testing.T) {
 				require.Empty(t, value.Value().AsString(), "no string is left")
 			}
 			attributes := pd.Dictionary().AttributeTable().Len()
-			_, want := run(t, Options{}, plain)
-			got, counts := run(t, Options{}, pd)
+			_, want := run(t, rewrite.Options{}, plain)
+			got, counts := run(t, rewrite.Options{}, pd)
 			assert.Equal(t, tt.want, nameIn(got[0].Stack[0]))
 			assert.Equal(t, tt.counts, counts)
 			assert.Equal(t, want, counts)
@@ -88,7 +89,7 @@ func TestContract_1_5_MappingIsFoundAgain(t *testing.T) {
 		Sample(Frame{Address: 0x1, Type: "native", Mapping: vmlinux()}, Frame{Address: text + offB + 1, Type: "kernel"})
 	pd := byIndex(t, m.Profiles, 0)
 	mappings, attributes := pd.Dictionary().MappingTable().Len(), pd.Dictionary().AttributeTable().Len()
-	got, _ := run(t, Options{}, pd)
+	got, _ := run(t, rewrite.Options{}, pd)
 	assert.Equal(t, "b", nameIn(got[0].Stack[1]))
 	assert.Equal(t, mappings, pd.Dictionary().MappingTable().Len())
 	assert.Equal(t, attributes, pd.Dictionary().AttributeTable().Len())
@@ -101,22 +102,22 @@ func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 		Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{"x": "y"}}, Frame{Address: text + offA + 1})
 	pd := byIndex(t, m.Profiles, 20)
 	before := marshal(t, pd)
-	got, counts := rewritten(t, New(Options{}), pd, Known{Snapshot: fixed(testSnapshot(t))})
+	got, counts := rewritten(t, rewrite.New(rewrite.Options{}), pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 	assert.Equal(t, pd, got)
 	assert.True(t, bytes.Equal(before, marshal(t, got)))
-	want := one(OutcomeInvalid, timeline.OriginKernel)
-	want[OutcomeInvalid][timeline.OriginKernel] = 2
+	want := one(rewrite.OutcomeInvalid, timeline.OriginKernel)
+	want[rewrite.OutcomeInvalid][timeline.OriginKernel] = 2
 	assert.Equal(t, want, counts)
 }
 
 // TestContract_1_4_ValuesByTheNextIndex: so is the first index behind the table, whatever the
 // key, and also within a value that has strings of its own.
 func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
-	for off, want := range map[int]Counts{0: one(OutcomeResolved, timeline.OriginKernel), 1: one(OutcomeInvalid, timeline.OriginKernel)} {
+	for off, want := range map[int]rewrite.Counts{0: one(rewrite.OutcomeResolved, timeline.OriginKernel), 1: one(rewrite.OutcomeInvalid, timeline.OriginKernel)} {
 		for _, key := range []string{"x", ""} {
 			m := rewritetest.NewMessage().Profile(nil, "scope").
 				Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{key: "y"}})
-			got := New(Options{}).Rewrite(byIndex(t, m.Profiles, off), Known{Snapshot: fixed(testSnapshot(t))})
+			got := rewrite.New(rewrite.Options{}).Rewrite(byIndex(t, m.Profiles, off), rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 			assert.Equal(t, want, got.Counts, "key %q", key)
 
 			m = rewritetest.NewMessage().Profile(nil, "scope").
@@ -130,7 +131,7 @@ func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
 			attr.Value().CopyTo(inner.AppendEmpty())
 			value.CopyTo(attr.Value())
 			before := marshal(t, nested)
-			got = New(Options{}).Rewrite(nested, Known{Snapshot: fixed(testSnapshot(t))})
+			got = rewrite.New(rewrite.Options{}).Rewrite(nested, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 			assert.Equal(t, want, got.Counts, "nested, key %q", key)
 			assert.Equal(t, off == 1, bytes.Equal(before, marshal(t, got.Profiles)))
 		}

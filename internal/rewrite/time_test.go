@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/realtime"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 const (
-	ms = int64(time.Millisecond)
-
 	// The kernel's clock began an hour before now, at this Unix time.
 	bootUnix = 1_700_000_000_000 * ms
 	nowBoot  = 3_600_000 * ms
@@ -31,21 +31,21 @@ const (
 func unix(boot int64) uint64 { return uint64(bootUnix + boot) }
 
 // knownAt returns what is known now, of images beside the usual, if nothing was missed.
-func knownAt(t testing.TB, histories ...*timeline.History) Known {
+func knownAt(t testing.TB, histories ...*timeline.History) rewrite.Sources {
 	t.Helper()
 	tables := testSnapshot(t).Tables()
 	for _, h := range histories {
 		h.SetCertain(nowBoot)
 		tables = append(tables, h.Table())
 	}
-	return Known{
+	return rewrite.Sources{
 		Snapshot: fixed(timeline.NewSnapshot(tables...)),
 		Clock:    realtime.Fixed(bootUnix),
 		Now:      nowBoot,
 	}
 }
 
-var withHistory = Options{History: 10 * time.Minute}
+var withHistory = rewrite.Options{History: 10 * time.Minute}
 
 var remember = timeline.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 
@@ -66,14 +66,14 @@ func timed(m *rewritetest.Message, at ...int64) {
 
 // rewriteTimed rewrites a message, checks all that must hold for any, and returns
 // its samples and counts.
-func rewriteTimed(t testing.TB, opts Options, m *rewritetest.Message, known Known) ([]rewritetest.Sample, Counts) {
+func rewriteTimed(t testing.TB, opts rewrite.Options, m *rewritetest.Message, known rewrite.Sources) ([]rewritetest.Sample, rewrite.Counts) {
 	t.Helper()
 	pd := m.Profiles
 	require.NoError(t, rewritetest.CheckValid(pd), "before")
-	_, counts := rewritten(t, New(opts), pd, known)
+	_, counts := rewritten(t, rewrite.New(opts), pd, known)
 	require.NoError(t, checkTyped(pd, opts))
 	after := marshal(t, pd)
-	rewritten(t, New(opts), pd, known)
+	rewritten(t, rewrite.New(opts), pd, known)
 	require.Equal(t, after, marshal(t, pd), "contract 4.5: processing the output again changes nothing")
 	return rewritetest.Samples(pd), counts
 }
@@ -102,9 +102,9 @@ func TestContract_5_5_SampleIsDividedByItsTimestamps(t *testing.T) {
 	for _, s := range m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
 		assert.Equal(t, 1, s.AttributeIndices().Len())
 	}
-	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF])
-	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
+	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
+	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // TestSampleWithOneValueIsNotDivided: nobody knows of which instant the value is, so its
@@ -129,19 +129,19 @@ func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 		name     string
 		from, to int64 // before now
 		want     string
-		outcome  Outcome
+		outcome  rewrite.Outcome
 	}{
-		{"while a was there", 9_500, 9_000, "a", OutcomeResolved},
-		{"a for most of it", 9_500, 7_500, "", OutcomeUnresolved},
-		{"a, and then b", 9_500, 5_500, "", OutcomeAmbiguous},
-		{"b for most of it", 8_200, 4_000, "", OutcomeAmbiguous},
-		{"from a's first instant", 9_999, 8_001, "a", OutcomeResolved},
-		{"before a's first instant", 10_001, 8_001, "", OutcomeUnresolved},
-		{"in between", 7_000, 6_500, "", OutcomeUnresolved},
-		{"after both", 3_000, 1_000, "", OutcomeUnresolved},
-		{"before both", 20_000, 11_000, "", OutcomeUnresolved},
-		{"an instant", 9_000, 9_000, "a", OutcomeResolved},
-		{"into what is not known yet", 3_000, -1_000, "", OutcomeUnobserved},
+		{"while a was there", 9_500, 9_000, "a", rewrite.OutcomeResolved},
+		{"a for most of it", 9_500, 7_500, "", rewrite.OutcomeUnresolved},
+		{"a, and then b", 9_500, 5_500, "", rewrite.OutcomeAmbiguous},
+		{"b for most of it", 8_200, 4_000, "", rewrite.OutcomeAmbiguous},
+		{"from a's first instant", 9_999, 8_001, "a", rewrite.OutcomeResolved},
+		{"before a's first instant", 10_001, 8_001, "", rewrite.OutcomeUnresolved},
+		{"in between", 7_000, 6_500, "", rewrite.OutcomeUnresolved},
+		{"after both", 3_000, 1_000, "", rewrite.OutcomeUnresolved},
+		{"before both", 20_000, 11_000, "", rewrite.OutcomeUnresolved},
+		{"an instant", 9_000, 9_000, "a", rewrite.OutcomeResolved},
+		{"into what is not known yet", 3_000, -1_000, "", rewrite.OutcomeUnobserved},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -178,7 +178,7 @@ func TestContract_5_4_Guard(t *testing.T) {
 		got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 		assert.Equal(t, [][]string{{want}}, stackNames(got), "%d ms after the change", (at-change)/ms)
 		if want == "" && at != change+ms {
-			assert.Equal(t, one(OutcomeAmbiguous, timeline.OriginKernel), counts)
+			assert.Equal(t, one(rewrite.OutcomeAmbiguous, timeline.OriginKernel), counts)
 		}
 	}
 }
@@ -196,8 +196,8 @@ func TestContract_5_4_BlindTime(t *testing.T) {
 	timed(m, nowBoot-5_000*ms)
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{"throughout", "", ""}}, stackNames(got))
-	assert.Equal(t, 2, counts[OutcomeUnobserved][timeline.OriginKernel])
-	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginBPF])
+	assert.Equal(t, 2, counts[rewrite.OutcomeUnobserved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestOffClocks: times that cannot be this machine's get no names of code that comes and
@@ -226,7 +226,7 @@ func TestOffClocks(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 			timed(m, tt.stamps...)
 			profileOf(m, 0).SetTime(pcommon.Timestamp(unix(tt.header)))
-			r := New(withHistory)
+			r := rewrite.New(withHistory)
 			rewritten(t, r, m.Profiles, known)
 			assert.Equal(t, tt.want, stackNames(rewritetest.Samples(m.Profiles)))
 			assert.Equal(t, tt.off, r.ClockOff())
@@ -322,8 +322,8 @@ func TestEvicted(t *testing.T) {
 	}
 	got, counts := rewriteTimed(t, withHistory, m, knownAt(t, functions))
 	assert.Equal(t, [][]string{{""}, {"second"}, {"elsewhere"}, {""}}, stackNames(got))
-	assert.Equal(t, 2, counts[OutcomeUnobserved][timeline.OriginKernel])
-	assert.Equal(t, 2, counts[OutcomeResolved][timeline.OriginBPF])
+	assert.Equal(t, 2, counts[rewrite.OutcomeUnobserved][timeline.OriginKernel])
+	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
 // TestClockSteps: whatever happens to the wall clock, a sample never gets the name
@@ -369,7 +369,7 @@ func TestClockSteps(t *testing.T) {
 			}
 			boot += 10_000 * ms
 			functions.SetCertain(boot)
-			known := Known{Snapshot: fixed(timeline.NewSnapshot(functions.Table()))}
+			known := rewrite.Sources{Snapshot: fixed(timeline.NewSnapshot(functions.Table()))}
 			known.Now, known.Clock = tracker.Now()
 			m := rewritetest.NewMessage().Profile(nil, "")
 			for i, s := range samples {
@@ -416,7 +416,7 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	known.Now, known.Clock = tracker.Now()
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 1, Type: "native"}, Frame{Address: slot + 0x100, Type: "kernel"})
 	timed(m, nowBoot-8_500*ms)
-	rewritten(t, New(withHistory), m.Profiles, known)
+	rewritten(t, rewrite.New(withHistory), m.Profiles, known)
 	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
 }
 
@@ -434,22 +434,24 @@ func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
 	assert.Equal(t, &Mapping{File: "[bpf]"}, f.Mapping)
 }
 
-// TestManyTimedSamplesAreNotKept: what a message of many samples took is not held for
-// the next.
+// TestManyTimedSamplesAreNotKept verifies that the memory for a message of many samples is not kept for the next one.
 func TestManyTimedSamplesAreNotKept(t *testing.T) {
+	const instants = 1 << 20
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 	stack := m.LastSample().StackIndex()
 	var stamps []int64
-	for range maxKept / 20 {
+	for range instants {
 		stamps = append(stamps, nowBoot-9_000*ms)
 	}
 	timed(m, stamps...)
 	m.Sample()
 	m.LastSample().SetStackIndex(stack)
 	timed(m, nowBoot-5_000*ms)
-	r := New(withHistory)
-	r.Rewrite(m.Profiles, knownAt(t, story()))
-	assert.Empty(t, r.idle)
+	r, sources := rewrite.New(withHistory), knownAt(t, story())
+	twin := pprofile.NewProfiles()
+	m.Profiles.CopyTo(twin)
+	r.Rewrite(m.Profiles, sources)
+	assert.Greater(t, allocated(func() { r.Rewrite(twin, sources) }), uint64(instants))
 }
 
 // TestTimesThatNoClockShowed: what a sample of such a time gets is the same whether others come

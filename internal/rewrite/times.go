@@ -9,113 +9,122 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// times are the times of a message's samples, on the clock of the snapshot. They are read
-// only where there is code that has not been there forever.
+// times are the times of the samples, on the clock of the snapshot (contract 5.3). They are read only if the
+// message has frames for which the time matters.
 type times struct {
-	m       *message
-	given   Known
-	history int64 // nanoseconds; see Options.History
-	users   []user
+	pass    *pass
+	sources Sources
 
-	built    bool
-	span     timeline.Interval   // all of them
-	profiles []timeline.Interval // of samples without timestamps, by profile
-	clockOff int                 // profiles whose timestamps lie outside this host's clock range
+	isRead   bool
+	span     timeline.Interval   // of all samples
+	profiles []timeline.Interval // by profile, the time of samples without timestamps
+	clockOff int                 // the number of profiles whose timestamps lie outside this host's clock range
 }
 
-// ahead is how far ahead of this machine's clock a time may be.
-const ahead = int64(5 * time.Second)
+// maxAhead is how far ahead of this machine's clock a time may be.
+const maxAhead = int64(5 * time.Second)
 
-// whole returns an interval that holds the times of all samples of the message.
+func (t *times) open(p *pass, sources Sources) {
+	*t = times{pass: p, sources: sources, profiles: t.profiles[:0]}
+}
+
+func (t *times) close() { t.sources, t.clockOff = Sources{}, 0 }
+
+// whole returns an interval that holds the times of all samples of this host.
 func (t *times) whole() timeline.Interval {
-	if t.built {
-		return t.span
+	if !t.isRead {
+		t.isRead = true
+		t.read()
 	}
-	t.built = true
-	if t.given.Clock == nil {
-		t.span = timeline.Present
-		return t.span
-	}
-	t.span = timeline.Interval{From: math.MaxInt64, To: math.MinInt64}
-	i := 0
-	t.m.eachProfile(func(_ int, _ string, profile pprofile.Profile) {
-		t.profiles = append(t.profiles, t.profileTime(profile))
-		if t.users[i] != userForeign {
-			t.readSamples(i, profile)
-		}
-		i++
-	})
 	return t.span
 }
 
-// profileTime returns the time of the samples of a profile that have no timestamps.
-func (t *times) profileTime(profile pprofile.Profile) timeline.Interval {
-	from := unixTime(profile.Time())
-	duration := int64(min(profile.DurationNano(), math.MaxInt64/2))
-	return t.given.Clock.Convert(timeline.Interval{From: from, To: from + max(1, duration)})
+func (t *times) read() {
+	if t.sources.Clock == nil {
+		t.span = timeline.Present
+		return
+	}
+	t.span = noTime
+	for of := range t.pass.message.EachProfile() {
+		t.profiles = append(t.profiles, t.ofProfile(of.Profile))
+		if t.pass.producers[of.Number] != symbolize.OtherHost {
+			t.readSamples(of)
+		}
+	}
 }
 
-// readSamples adds the times of the samples of profile i to the span. Each is converted: what
-// is converted together can come out shorter, if no clock showed some of it.
-func (t *times) readSamples(i int, profile pprofile.Profile) {
+// noTime is an empty interval whose union with any other is the other.
+var noTime = timeline.Interval{From: math.MaxInt64, To: math.MinInt64}
+
+// ofProfile returns the time of the samples of a profile that have no timestamps.
+func (t *times) ofProfile(profile pprofile.Profile) timeline.Interval {
+	from := unixTime(profile.Time())
+	duration := int64(min(profile.DurationNano(), math.MaxInt64/2))
+	return t.sources.Clock.Convert(timeline.Interval{From: from, To: from + max(1, duration)})
+}
+
+// readSamples adds the times of the samples of a profile to the span. Each is converted on its own: an interval
+// that contains a time which no clock has shown can become shorter.
+func (t *times) readSamples(of otlp.ProfileOf) {
 	var all []timeline.Interval
-	stamps := timeline.Interval{From: math.MaxInt64, To: math.MinInt64}
-	samples := profile.Samples()
+	stamps := noTime
+	samples := of.Profile.Samples()
 	for k := range samples.Len() {
 		sample := samples.At(k)
-		all = t.ofSample(all[:0], i, sample)
+		all = t.appendTimes(all[:0], of.Number, sample)
 		for _, at := range all {
 			t.span = t.span.Union(at)
 		}
-		stamps = stamps.Union(hullOf(sample.TimestampsUnixNano()))
+		stamps = stamps.Union(unionOf(sample.TimestampsUnixNano()))
 	}
-	if stamps.From > stamps.To {
+	if stamps == noTime {
 		return
 	}
-	at := t.given.Clock.Convert(stamps)
+	at := t.sources.Clock.Convert(stamps)
 	t.span = t.span.Union(at)
-	if at.From > t.given.Now+ahead || at.To < t.given.Now-t.history {
+	if at.From > t.sources.Now+maxAhead || at.To < t.sources.Now-int64(t.pass.opts.History) {
 		t.clockOff++
 	}
 }
 
-// hullOf returns the interval from the first to the last of timestamps.
-func hullOf(stamps pcommon.UInt64Slice) timeline.Interval {
-	span := timeline.Interval{From: math.MaxInt64, To: math.MinInt64}
+// unionOf returns the interval from the first to the last of some timestamps.
+func unionOf(stamps pcommon.UInt64Slice) timeline.Interval {
+	union := noTime
 	for k := range stamps.Len() {
-		span = span.Union(timeline.Instant(unixTime(pcommon.Timestamp(stamps.At(k)))))
+		union = union.Union(timeline.Instant(unixTime(pcommon.Timestamp(stamps.At(k)))))
 	}
-	return span
+	return union
 }
 
-// unixTime returns a time of a message, one far in the future for what no clock shows.
-func unixTime(t pcommon.Timestamp) int64 {
-	return int64(min(t, math.MaxInt64/2))
-}
+// unixTime returns a time of a message as an int64. Times that do not fit lie far in the future, where no clock
+// has been.
+func unixTime(t pcommon.Timestamp) int64 { return int64(min(t, math.MaxInt64/2)) }
 
-// ofSample appends the times of a sample of profile i for each of which it has a part:
-// one for each of its timestamps or, if it cannot be divided, one for all of them.
-func (t *times) ofSample(dst []timeline.Interval, i int, s pprofile.Sample) []timeline.Interval {
+// appendTimes appends the times for which a sample of a profile is looked up: one for each timestamp or, if the
+// sample cannot be divided, one for all of them. The times of the message must have been read.
+func (t *times) appendTimes(dst []timeline.Interval, profile int, s pprofile.Sample) []timeline.Interval {
 	stamps := s.TimestampsUnixNano()
 	switch {
-	case t.given.Clock == nil:
+	case t.sources.Clock == nil:
 		return append(dst, timeline.Present)
 	case stamps.Len() == 0:
-		return append(dst, t.profiles[i])
+		return append(dst, t.profiles[profile])
 	case !isDividable(s):
-		return append(dst, t.given.Clock.Convert(hullOf(stamps)))
+		return append(dst, t.sources.Clock.Convert(unionOf(stamps)))
 	}
 	for k := range stamps.Len() {
 		at := timeline.Instant(unixTime(pcommon.Timestamp(stamps.At(k))))
-		dst = append(dst, t.given.Clock.Convert(at))
+		dst = append(dst, t.sources.Clock.Convert(at))
 	}
 	return dst
 }
 
-// isDividable reports whether it is clear which values belong to which timestamps.
+// isDividable reports whether each value of a sample belongs to one of its timestamps.
 func isDividable(s pprofile.Sample) bool {
 	n := s.Values().Len()
 	return n == 0 || n == s.TimestampsUnixNano().Len()

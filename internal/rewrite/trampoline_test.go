@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -97,7 +98,7 @@ func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 		{"of a module, with the ids of the kernel", Frame{Address: ext4 + 0x105, Type: "kernel", Mapping: vmlinux()}, false},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(user, at, tt.next, user)
-		got, _ := runWith(t, Options{}, m.Profiles, s)
+		got, _ := runWith(t, rewrite.Options{}, m.Profiles, s)
 		want := Frame{Address: tramp2 + 0x40, Type: "kernel"} // nobody's
 		if tt.want {
 			assert.Equal(t, "bpf_trampoline_2", nameIn(got[0].Stack[1]), tt.name)
@@ -117,10 +118,10 @@ func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 	msg := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(user, at, Frame{Address: text + 0x85, Type: "kernel"}).
 		Sample(user, at, Frame{Address: text + 0x86, Type: "kernel"})
-	got, counts := runWith(t, Options{}, msg.Profiles, trampolineSnapshot(t, m))
+	got, counts := runWith(t, rewrite.Options{}, msg.Profiles, trampolineSnapshot(t, m))
 	assert.Equal(t, [][]string{{"", "bpf_trampoline_2", "c"}, {"", "", "c"}}, stackNames(got))
-	assert.Equal(t, 1, counts[OutcomeResolved][timeline.OriginTrampoline])
-	assert.Equal(t, 1, counts[OutcomeUnresolved][timeline.OriginKernel])
+	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginTrampoline])
+	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
 // TestContract_3_5_TrampolinesUnknownKernel: whether trampolines share pages, and what is a patch
@@ -188,13 +189,13 @@ func TestContract_3_5_EmptyNames(t *testing.T) {
 	loadAt(h, "bpf_prog_"+progTag, slot+0x100, 0x100, nowBoot-10_000*ms)
 	h.SetCertain(timeline.Forever)
 	s := timeline.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
-	for _, opts := range []Options{{}, {Label: true}, {All: true}, {KeepAddresses: true}} {
+	for _, opts := range []rewrite.Options{{}, {Label: true}, {All: true}, {KeepAddresses: true}} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").
 			Sample(Frame{Address: slot + 8, Mapping: &Mapping{File: "[bpf]"}}, Frame{Address: slot + 0x80}, Frame{Address: slot + 0x108})
 		got, counts := runWith(t, opts, m.Profiles, s)
 		assert.Equal(t, Frame{Address: slot + 8, Type: "kernel"}, got[0].Stack[0])
 		assert.Equal(t, Frame{Address: slot + 0x80, Type: "kernel"}, got[0].Stack[1])
 		assert.Equal(t, "bpf_prog_"+progTag, nameIn(got[0].Stack[2]))
-		assert.Equal(t, 2, counts[OutcomeUnresolved][timeline.OriginKernel])
+		assert.Equal(t, 2, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 	}
 }

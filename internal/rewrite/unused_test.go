@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -23,8 +24,8 @@ func TestUnusedFramesAreNotCopied(t *testing.T) {
 		return s.StackIndex() == 1
 	})
 	m.Profiles.MarkReadOnly()
-	r, s := New(Options{}), testSnapshot(t)
-	assert.Less(t, testing.AllocsPerRun(10, func() { r.Rewrite(m.Profiles, Known{Snapshot: fixed(s)}) }), 100.0)
+	r, s := rewrite.New(rewrite.Options{}), testSnapshot(t)
+	assert.Less(t, testing.AllocsPerRun(10, func() { r.Rewrite(m.Profiles, rewrite.Sources{Snapshot: fixed(s)}) }), 100.0)
 }
 
 // TestClockOffOfUnusedFrames: the times of samples do not matter of which none has a kernel frame.
@@ -36,7 +37,7 @@ func TestClockOffOfUnusedFrames(t *testing.T) {
 	m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().RemoveIf(func(s pprofile.Sample) bool {
 		return s.StackIndex() == 1
 	})
-	r := New(withHistory)
+	r := rewrite.New(withHistory)
 	known := knownAt(t)
 	s := trampolineSnapshot(t, k)
 	known.Snapshot = func() *timeline.Snapshot { return s }

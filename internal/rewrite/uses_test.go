@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -30,9 +31,9 @@ func TestContract_2_3_Callers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := Frame{Address: text + tt.offset, Type: "kernel"}
-			got, _ := leaf(t, Options{}, in)
+			got, _ := leaf(t, rewrite.Options{}, in)
 			assert.Equal(t, tt.leaf, nameIn(got), "leaf")
-			got = caller(t, Options{}, in)
+			got = caller(t, rewrite.Options{}, in)
 			assert.Equal(t, tt.caller, nameIn(got), "caller")
 			assert.Equal(t, tt.looked, got.Address, "that was looked up")
 			assert.Equal(t, tt.looked != text, got.Mapping != nil)
@@ -45,7 +46,7 @@ func TestContract_2_3_Callers(t *testing.T) {
 func TestContract_2_3_BeforeAModule(t *testing.T) {
 	mp := &Mapping{File: "[ext4]", BuildID: ext4ID, Start: 1, Limit: ext4Size}
 	for address, want := range map[uint64]string{0: "", 1: "ext4_read"} {
-		assert.Equal(t, want, nameIn(caller(t, Options{}, Frame{Address: address, Type: "kernel", Mapping: mp})), address)
+		assert.Equal(t, want, nameIn(caller(t, rewrite.Options{}, Frame{Address: address, Type: "kernel", Mapping: mp})), address)
 	}
 }
 
@@ -55,7 +56,7 @@ func TestContract_2_2_EBPFProfiler(t *testing.T) {
 			Sample(Frame{Address: offB - 1, Type: "kernel", Mapping: vmlinux()}). // interrupted at the first byte of b
 			Sample(Frame{Address: offC - 1, Type: "kernel", Mapping: vmlinux()}). // of c
 			Sample(Frame{Address: 0x42, Type: "native"}, Frame{Address: offC - 1, Type: "kernel", Mapping: vmlinux()})
-		samples, _ := run(t, Options{}, m.Profiles)
+		samples, _ := run(t, rewrite.Options{}, m.Profiles)
 		assert.Equal(t, "b", nameIn(samples[0].Stack[0]))
 		assert.Equal(t, "c", nameIn(samples[1].Stack[0]))
 		assert.Equal(t, "b", nameIn(samples[2].Stack[1]), "as a caller")
@@ -65,7 +66,7 @@ func TestContract_2_2_EBPFProfiler(t *testing.T) {
 
 func TestContract_2_5_BPFFramesOfEBPFProfiler(t *testing.T) {
 	f := withName(Frame{Address: 0x24, Type: "kernel"}, "bpf_prog_6deef7357e7b4530_sd_fw_ingress")
-	for _, opts := range []Options{{}, {All: true}} {
+	for _, opts := range []rewrite.Options{{}, {All: true}} {
 		m := rewritetest.NewMessage().Profile(nil, "go.opentelemetry.io/ebpf-profiler").Sample(f)
 		samples, _ := run(t, opts, m.Profiles)
 		assert.Equal(t, f, samples[0].Stack[0])

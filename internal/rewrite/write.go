@@ -3,201 +3,373 @@
 package rewrite
 
 import (
-	"strconv"
+	"cmp"
+	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
+	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// writeResults writes the frames that have one answer, in the order of their locations.
-func (p *pass) writeResults() {
+// writeAnswers writes the frames that have one answer: first the names, in the order of the addresses, as frames
+// in one function share an entry; then the locations, in their order.
+func (p *pass) writeAnswers() {
+	p.internNames()
 	for i := range p.frames {
-		switch f := &p.frames[i]; {
-		case p.functions[i] != 0:
-			p.w.writeCore(f, p.functions[i], p.r.snapshot.Core())
-		case f.answer != 0:
-			p.w.write(p.m.locations.At(int(f.loc)), f, &p.answers[f.answer-1])
+		f := &p.frames[i]
+		if f.varies || f.answer == noAnswer {
+			continue
+		}
+		a := &p.answers[f.answer]
+		if p.writer.write(p.message.Locations.At(f.location), f, a) {
+			p.gave[a.gave]++
 		}
 	}
 }
 
-// writer writes answers into locations.
+// internNames interns the functions of frames that get a name and nothing more.
+func (p *pass) internNames() {
+	var image *timeline.Image
+	var symbol symtab.Symbol
+	function := int32(0)
+	for i, item := range p.order {
+		a := &p.answers[i]
+		f := &p.frames[p.questions.all[item.position].frame]
+		if f.varies || f.answer != int32(i) || f.code.Named || a.change.kind != writeName || a.change.lines != noLines {
+			continue
+		}
+		if a.change.symbol != symbol || a.change.image != image {
+			image, symbol = a.change.image, a.change.symbol
+			function = p.writer.internSymbol(image.SymbolName(symbol), "")
+		}
+		a.function = function
+	}
+}
+
+// A writer writes answers into locations.
 type writer struct {
-	m     *message
-	opts  *Options
-	packs *packLines
-	wrote bool       // the message is another than before
-	gave  PackCounts // what packs gave for the frames
-	placings
-	lines []line // that are being written
-	kept  []line // of frames in the core kernel
+	message *otlp.Message
+	lines   *inline.Lines
+	opts    *Options
+	changed bool // something was written
+
+	packFunctions []int32 // by the number that package inline has for them, the index in the function table
+	buffer        []line
+
+	mappings []wantedMapping
+	byKey    map[mappingKey]int32 // positions in mappings
+	last     int32                // the position that was looked for last
 }
 
-// writeCore writes a symbol of the core kernel into a frame without a name: its function, or
-// ^ where the lines are kept that a pack has for it.
-func (w *writer) writeCore(f *frame, function int32, core *timeline.Image) {
-	w.wrote = true
-	loc := w.m.locations.At(int(f.loc))
-	if function < 0 {
-		w.setLines(loc, w.keptAt(^function))
-	} else {
-		w.setLines(loc, w.oneLine(function))
-	}
-	if !w.opts.KeepAddresses {
-		looked, _ := f.plainLooked()
-		if f.uses == 1<<(useExact|useEBPF) {
-			looked = f.addr // as the eBPF profiler writes its own
-		}
-		loc.SetAddress(looked - core.Base())
-	}
-	w.place(loc, placing{image: core, relative: !w.opts.KeepAddresses})
-	if f.untyped {
-		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, textValue(frameTypeKernel)))
-	}
+// line is a line of a location.
+type line struct {
+	function int32
+	number   uint32
+	column   uint32
 }
 
-// write puts an answer into a location, which is the frame's or a copy of it
-// (contract 4).
-func (w *writer) write(loc pprofile.Location, f *frame, a *answer) {
-	if a.kind == answerUntouched {
-		return
-	}
-	if f.onlyLines {
-		w.addLines(loc, a)
-		return
-	}
-	if f.untyped {
-		w.wrote = true
-		loc.AttributeIndices().Append(w.m.attributes.intern(w.m, attrKernelFrame, textValue(frameTypeKernel)))
-	}
-	if f.named && a.kind != answerNamed {
-		return // what it has is better than nothing
-	}
-	switch a.kind {
-	case answerTyped:
-		return
-	case answerUnknown:
-		if loc.MappingIndex() != 0 && w.m.maps.hasNone {
-			w.wrote = true
-			loc.SetMappingIndex(0)
-		}
-		return
-	case answerNamed:
-		w.writeSymbol(loc, f, a)
-	case answerOwned:
-		if a.looked != 0 {
-			name := label(a.image, a.looked)
-			w.setLines(loc, w.oneLine(w.m.funcs.intern(w.m, &symtab.Name{Name: name, System: name}, "")))
-		}
-	}
-	if loc.Address() != a.address {
-		w.wrote = true
-		loc.SetAddress(a.address)
-	}
-	w.place(loc, placing{image: a.image, relative: a.isRel, bare: a.bare})
+// wantedMapping is a mapping that locations should have.
+type wantedMapping struct {
+	key     mappingKey
+	content otlp.Mapping
+	index   int32 // in the mapping table, 0 while no location has it
 }
 
-// writeSymbol writes the symbol that an answer has found (contract 3.4 to 3.6).
-func (w *writer) writeSymbol(loc pprofile.Location, f *frame, a *answer) {
-	folded := false
-	if a.image.Text == nil && a.line < 0 && !f.named {
-		w.setLines(loc, w.oneLine(w.functionOf(a)))
-	} else {
-		name := a.image.SymbolName(a.image.Lookup(a.looked))
-		taken := true
-		switch {
-		case !f.named || !w.hasName(loc, name):
-			w.setLines(loc, w.linesOf(a, name))
-		case w.hasMore(loc, a):
-			w.setLines(loc, w.aroundNamed(loc, a.line))
-		default: // the lines that it came with know more
-			taken = false
-		}
-		w.countPack(a, taken)
-		folded = name.Folded
-	}
-	if w.m.attributes.used[attrIsFolded] {
-		w.setFolded(loc, folded)
-	}
-	if a.image.Text != nil {
-		return
-	}
-	if program := a.image.Program; program != nil {
-		w.setAttribute(loc, attrProgramID, numberValue(int64(program.ID)))
-		w.setAttribute(loc, attrProgramTag, textValue(program.Tag))
-		if program.Type != "" {
-			w.setAttribute(loc, attrProgramType, textValue(program.Type))
-		}
-	}
+type mappingKey struct {
+	image *timeline.Image
+	form  addressForm
+	flags otlp.Flags
 }
 
-// setAttribute gives a location an attribute.
-func (w *writer) setAttribute(loc pprofile.Location, kind attribute, value attrValue) {
-	indices := loc.AttributeIndices()
-	if has := w.m.attributes.find(indices, kind); has >= 0 && w.m.attributes.value(&w.m.dictionary, has) == value {
-		return
-	}
-	w.wrote = true
-	w.m.attributes.set(w.m, indices, kind, value)
+func (w *writer) open(p *pass) {
+	w.message, w.lines, w.opts, w.changed = &p.message, &p.lines, p.opts, false
 }
 
-// setFolded keeps pprof.location.is_folded true to what it says: whether the
-// name is one of several at the address. Locations without it are not folded.
-func (w *writer) setFolded(loc pprofile.Location, folded bool) {
+func (w *writer) close() {
+	clear(w.mappings)
+	clear(w.byKey)
+	w.mappings, w.packFunctions = w.mappings[:0], w.packFunctions[:0]
+}
+
+// write writes an answer into a location, which is the frame's or a copy of it (contract 4). It reports whether
+// what a pack gave for the answer counts: that was written, or it is why there are no lines.
+func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
+	c := &a.change
 	switch {
-	case folded:
-		w.setAttribute(loc, attrIsFolded, boolValue(true))
-	case w.m.attributes.find(loc.AttributeIndices(), attrIsFolded) >= 0:
-		w.setAttribute(loc, attrIsFolded, boolValue(false))
+	case c.kind == leaveUntouched:
+		return false
+	case f.linesOnly:
+		return w.addLines(loc, a)
 	}
-}
-
-// place gives a location, whose lines are written, the mapping that goes with its
-// address, unless it has it already.
-func (w *writer) place(loc pprofile.Location, pl placing) {
-	used := &w.m.attributes.used
-	if used[attrHasFunctions] || used[attrHasFilenames] || used[attrHasLineNumbers] || used[attrHasInlined] {
-		pl.has = w.m.has(loc, pl.image)
+	if !f.code.Typed {
+		w.changed = true
+		w.message.Attributes.Set(loc.AttributeIndices(), otlp.KernelFrameType, otlp.TextValue("kernel"))
 	}
-	at := w.placed(pl)
-	has := loc.MappingIndex()
-	if has != 0 && (has == at.mapping || w.m.maps.at(w.m, has).content.isRight(w.contentOf(pl))) {
-		return
+	if f.code.Named && c.kind != writeName {
+		return false // a name that it came with is better than none
 	}
-	if at.mapping == 0 {
-		at.mapping = w.m.maps.intern(w.m, *w.contentOf(pl))
-	}
-	if has != at.mapping {
-		w.wrote = true
-		loc.SetMappingIndex(at.mapping)
-	}
-}
-
-// has returns what the attributes of a location's mapping have to say of its lines, where
-// the message uses them (contract 4.4).
-func (m *message) has(loc pprofile.Location, image *timeline.Image) (has hasFlags) {
-	var files, numbers bool
-	lines := loc.Lines()
-	for i := range lines.Len() {
-		line := lines.At(i)
-		numbers = numbers || line.Line() != 0
-		files = files || m.funcs.hasFile(&m.dictionary, line.FunctionIndex())
-	}
-	for i, value := range [...]bool{image.Len() > 0 || lines.Len() > 0, files, numbers, lines.Len() > 1} {
-		if m.attributes.used[attrHasFunctions+attribute(i)] {
-			has[i] = boolOf(value)
+	switch c.kind {
+	case writeType:
+		return false
+	case writeNoMapping:
+		w.removeMapping(loc)
+		return false
+	case writeName:
+		packCounts = w.writeName(loc, f, a)
+	case writeImage:
+		if c.label != 0 {
+			name := label(c.image, c.label)
+			w.setLines(loc, line{function: w.internSymbol(&symtab.Name{Name: name, System: name}, "")})
 		}
 	}
-	return has
+	if loc.Address() != c.address {
+		w.changed = true
+		loc.SetAddress(c.address)
+	}
+	w.setMapping(loc, c)
+	return packCounts
 }
 
-// label names an address in an image for which there is no symbol.
-func label(image *timeline.Image, addr uint64) string {
-	base := image.Base()
-	if addr < base {
-		return image.Name() + "-0x" + strconv.FormatUint(base-addr, 16)
+// writeName writes the lines and the attributes of a location whose symbol is known (contract 3.4 to 3.6, 4.3).
+func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
+	c := &a.change
+	packCounts = w.isPacked(c)
+	switch {
+	case a.function != 0:
+		w.setLines(loc, line{function: a.function})
+	case f.code.Named && w.hasName(loc, c):
+		if w.addsLines(loc, c) {
+			w.setLines(loc, w.linesAroundNamed(loc, c.chain())...)
+		} else if c.chain() != inline.NoChain {
+			packCounts = false // the frame came with better lines
+		}
+	default:
+		w.setLines(loc, w.linesOf(c)...)
 	}
-	return image.Name() + "+0x" + strconv.FormatUint(addr-base, 16)
+	if w.message.Attributes.Uses(otlp.IsFolded) {
+		w.setFolded(loc, c.image.SymbolName(c.symbol).Folded)
+	}
+	if program := c.image.Program; program != nil {
+		w.setAttribute(loc, otlp.ProgramID, otlp.NumberValue(int64(program.ID)))
+		w.setAttribute(loc, otlp.ProgramTag, otlp.TextValue(program.Tag))
+		if program.Type != "" {
+			w.setAttribute(loc, otlp.ProgramType, otlp.TextValue(program.Type))
+		}
+	}
+	return packCounts
+}
+
+// isPacked reports whether a pack was asked for the lines of a change.
+func (w *writer) isPacked(c *change) bool {
+	return w.opts.DebugInfo && c.image.Text != nil && c.image.BuildID() != ""
+}
+
+// internSymbol returns the index of a symbol in the function table.
+func (w *writer) internSymbol(name *symtab.Name, file string) int32 {
+	return w.message.Functions.Intern(otlp.Function{Name: name.Name, System: name.System, File: file})
+}
+
+// linesOf returns the lines of a change, innermost function first. They are valid until the next call.
+func (w *writer) linesOf(c *change) []line {
+	name := c.image.SymbolName(c.symbol)
+	switch {
+	case c.lines == noLines:
+		w.buffer = append(w.buffer[:0], line{function: w.internSymbol(name, "")})
+	case c.image.Text != nil:
+		return w.linesOfChain(c.chain())
+	default:
+		at := c.image.Lines.Position(int32(c.lines) - 1)
+		w.buffer = append(w.buffer[:0], line{w.internSymbol(name, at.File), at.Line, at.Column})
+	}
+	return w.buffer
+}
+
+func (w *writer) linesOfChain(chain inline.Chain) []line {
+	w.buffer = w.buffer[:0]
+	for l := range w.lines.Of(chain) {
+		w.buffer = append(w.buffer, line{function: w.internPackFunction(l.Function), number: l.Number})
+	}
+	return w.buffer
+}
+
+// internPackFunction returns the index of a function of a pack in the function table.
+func (w *writer) internPackFunction(number int) int32 {
+	if n := w.lines.NumFunctions(); len(w.packFunctions) < n {
+		w.packFunctions = append(w.packFunctions, make([]int32, n-len(w.packFunctions))...)
+	}
+	index := &w.packFunctions[number]
+	if *index == 0 {
+		f := w.lines.Function(number)
+		*index = w.internSymbol(f.Name, f.File)
+	}
+	return *index
+}
+
+// linesAroundNamed returns the lines of a chain for a location that came with the name of the chain's outermost
+// function, in its only line. That function gains a file, and keeps what it has.
+func (w *writer) linesAroundNamed(loc pprofile.Location, chain inline.Chain) []line {
+	outer := w.lines.Outermost(chain)
+	is, has := w.lines.Function(outer.Function), w.message.Functions.At(loc.Lines().At(0).FunctionIndex())
+	named := w.message.Functions.Intern(otlp.Function{
+		Name: cmp.Or(has.Name, is.Name.Name), System: cmp.Or(has.System, is.Name.System), File: is.File, StartLine: has.StartLine,
+	})
+	w.buffer = w.buffer[:0]
+	for l := range w.lines.Inlined(chain) {
+		w.buffer = append(w.buffer, line{function: w.internPackFunction(l.Function), number: l.Number})
+	}
+	return append(w.buffer, line{function: named, number: outer.Number})
+}
+
+// setLines gives a location lines in place of those that it has.
+func (w *writer) setLines(loc pprofile.Location, want ...line) {
+	lines := loc.Lines()
+	if hasLines(lines, want) {
+		return
+	}
+	w.changed = true
+	if lines.Len() > 0 {
+		lines.RemoveIf(func(pprofile.Line) bool { return true })
+	}
+	lines.EnsureCapacity(len(want))
+	for _, l := range want {
+		added := lines.AppendEmpty()
+		added.SetFunctionIndex(l.function)
+		added.SetLine(int64(l.number))
+		added.SetColumn(int64(l.column))
+	}
+}
+
+func hasLines(lines pprofile.LineSlice, want []line) bool {
+	if lines.Len() != len(want) {
+		return false
+	}
+	for i, l := range want {
+		has := lines.At(i)
+		if has.FunctionIndex() != l.function || has.Line() != int64(l.number) || has.Column() != int64(l.column) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasName reports whether the outermost function of a location has the name of the symbol of a change.
+func (w *writer) hasName(loc pprofile.Location, c *change) bool {
+	n := loc.Lines().Len()
+	if n == 0 {
+		return false
+	}
+	has, name := w.message.Functions.Name(loc.Lines().At(n-1).FunctionIndex()), c.image.SymbolName(c.symbol)
+	return has == name.Name || has == name.System
+}
+
+// addsLines reports whether a pack has more than a location that came with the right name and with one line
+// without a number (contract 1.2): a file and a number, or anything where not even a file is known.
+func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
+	if c.chain() == inline.NoChain || !lacksNumber(loc.Lines()) {
+		return false
+	}
+	outer := w.lines.Outermost(c.chain())
+	return outer.Number != 0 && w.lines.Function(outer.Function).File != "" ||
+		w.message.Functions.At(loc.Lines().At(0).FunctionIndex()).File == ""
+}
+
+// addLines gives a location whose name is right the lines of a pack, and changes nothing else (contract 1.2). It
+// reports what write does.
+func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
+	c := &a.change
+	switch {
+	case c.kind != writeName, !w.isPacked(c), !w.hasName(loc, c):
+		return false
+	case !w.addsLines(loc, c):
+		return c.chain() == inline.NoChain
+	}
+	index := loc.MappingIndex()
+	content, _ := w.message.Mappings.At(index)
+	mayBeUntrue := slices.Contains(content.Flags[:], otlp.FlagFalse) // once there are lines (contract 4.4)
+	if mayBeUntrue && !w.message.Mappings.CanCopy(index) {
+		return false
+	}
+	w.setLines(loc, w.linesAroundNamed(loc, c.chain())...)
+	if mayBeUntrue {
+		w.correctFlags(loc, *content, c)
+	}
+	return true
+}
+
+// correctFlags gives a location a copy of its mapping if that says that there is nothing of what there is now.
+func (w *writer) correctFlags(loc pprofile.Location, content otlp.Mapping, c *change) {
+	corrected := content
+	for i, flag := range w.message.FlagsOf(loc, c.image.Len() > 0) {
+		if flag == otlp.FlagTrue && content.Flags[i] == otlp.FlagFalse {
+			corrected.Flags[i] = otlp.FlagTrue
+		}
+	}
+	if corrected != content {
+		loc.SetMappingIndex(w.message.Mappings.Intern(corrected))
+	}
+}
+
+func (w *writer) setAttribute(loc pprofile.Location, kind otlp.Kind, v otlp.Value) {
+	if w.message.Attributes.Set(loc.AttributeIndices(), kind, v) {
+		w.changed = true
+	}
+}
+
+// setFolded keeps pprof.location.is_folded true: whether the name is one of several at the address. A location
+// without it is not folded.
+func (w *writer) setFolded(loc pprofile.Location, isFolded bool) {
+	_, has := w.message.Attributes.Find(loc.AttributeIndices(), otlp.IsFolded)
+	if isFolded || has {
+		w.setAttribute(loc, otlp.IsFolded, otlp.BoolValue(isFolded))
+	}
+}
+
+// removeMapping takes the mapping away that does not cover the address of a location, unless index 0 may mean a
+// mapping (contract 1.6).
+func (w *writer) removeMapping(loc pprofile.Location) {
+	if loc.MappingIndex() != 0 && w.message.Mappings.NoneIsZero() {
+		w.changed = true
+		loc.SetMappingIndex(0)
+	}
+}
+
+// setMapping gives a location, whose lines are written, the mapping that goes with its address, unless the one
+// that it has is right.
+func (w *writer) setMapping(loc pprofile.Location, c *change) {
+	want := w.wantedMapping(mappingKey{c.image, c.form, w.message.FlagsOf(loc, c.image.Len() > 0)})
+	index := loc.MappingIndex()
+	if index != 0 {
+		if index == want.index {
+			return
+		}
+		if content, _ := w.message.Mappings.At(index); isRight(content, &want.content) {
+			return
+		}
+	}
+	if want.index == 0 {
+		want.index = w.message.Mappings.Intern(want.content)
+	}
+	w.changed = true
+	loc.SetMappingIndex(want.index)
+}
+
+// wantedMapping returns the mapping for a key. It is valid until the next call.
+func (w *writer) wantedMapping(key mappingKey) *wantedMapping {
+	if int(w.last) < len(w.mappings) && w.mappings[w.last].key == key {
+		return &w.mappings[w.last]
+	}
+	at, ok := w.byKey[key]
+	if !ok {
+		if w.byKey == nil {
+			w.byKey = make(map[mappingKey]int32)
+		}
+		at = int32(len(w.mappings))
+		w.mappings = append(w.mappings, wantedMapping{key: key, content: mappingFor(key.image, key.form, key.flags)})
+		w.byKey[key] = at
+	}
+	w.last = at
+	return &w.mappings[at]
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rewrite
+package rewrite_test
 
 import (
 	"testing"
@@ -9,14 +9,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 func TestContract_3_4_Names(t *testing.T) {
-	got, _ := leaf(t, Options{}, Frame{Address: text + offRust + 1, Type: "kernel"})
+	got, _ := leaf(t, rewrite.Options{}, Frame{Address: text + offRust + 1, Type: "kernel"})
 	assert.Equal(t, []Line{{Name: "core::fmt::write", System: rustName}}, got.Lines)
-	got, _ = leaf(t, Options{}, Frame{Address: text + offE, Type: "kernel"})
+	got, _ = leaf(t, rewrite.Options{}, Frame{Address: text + offE, Type: "kernel"})
 	assert.Equal(t, []Line{{Name: "e", System: "e"}}, got.Lines)
 }
 
@@ -68,12 +69,12 @@ func TestContract_4_1_Addresses(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _ := leaf(t, Options{}, tt.in)
+			got, _ := leaf(t, rewrite.Options{}, tt.in)
 			tt.relative.Type, tt.keep.Type = "kernel", "kernel"
 			tt.relative.Lines, tt.keep.Lines = got.Lines, got.Lines
 			assert.NotEmpty(t, got.Lines)
 			assert.Equal(t, tt.relative, got)
-			got, _ = leaf(t, Options{KeepAddresses: true}, tt.in)
+			got, _ = leaf(t, rewrite.Options{KeepAddresses: true}, tt.in)
 			assert.Equal(t, tt.keep, got)
 		})
 	}
@@ -81,7 +82,7 @@ func TestContract_4_1_Addresses(t *testing.T) {
 
 // TestAddressBelowTheBase: an offset cannot be negative, so the address stays.
 func TestAddressBelowTheBase(t *testing.T) {
-	got, _ := leaf(t, Options{}, Frame{Address: oddLow + 1, Type: "kernel"})
+	got, _ := leaf(t, rewrite.Options{}, Frame{Address: oddLow + 1, Type: "kernel"})
 	assert.Equal(t, withName(Frame{
 		Address: oddLow + 1, Type: "kernel",
 		Mapping: &Mapping{File: "odd_module"},
@@ -104,19 +105,19 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 		},
 	} {
 		tt.want.Type = "kernel"
-		got, counts := leaf(t, Options{}, tt.in)
+		got, counts := leaf(t, rewrite.Options{}, tt.in)
 		assert.Equal(t, tt.want, got)
-		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
+		assert.Equal(t, one(rewrite.OutcomeUnresolved, tt.from), counts)
 
-		got, counts = leaf(t, Options{Label: true}, tt.in)
+		got, counts = leaf(t, rewrite.Options{Label: true}, tt.in)
 		assert.Equal(t, withName(tt.want, tt.label), got)
-		assert.Equal(t, one(OutcomeUnresolved, tt.from), counts)
+		assert.Equal(t, one(rewrite.OutcomeUnresolved, tt.from), counts)
 
 		// A placeholder stays, unless there is a label.
 		tt.in.Lines = []Line{{Name: "UNKNOWN"}}
-		got, _ = leaf(t, Options{}, tt.in)
+		got, _ = leaf(t, rewrite.Options{}, tt.in)
 		assert.Equal(t, tt.in.Lines, got.Lines)
-		got, _ = leaf(t, Options{Label: true}, tt.in)
+		got, _ = leaf(t, rewrite.Options{Label: true}, tt.in)
 		assert.Equal(t, withName(tt.want, tt.label), got)
 	}
 }
@@ -124,10 +125,10 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 func TestContract_4_1_UnknownOwner(t *testing.T) {
 	for _, typ := range []string{"", "kernel"} {
 		for _, mapping := range []*Mapping{nil, {File: "[kernel.kallsyms]", Start: 0xffffffffa0000000, Limit: 1<<64 - 1}, {File: "[bpf]"}} {
-			for _, opts := range []Options{{}, {Label: true}, {KeepAddresses: true}, {All: true}} {
+			for _, opts := range []rewrite.Options{{}, {Label: true}, {KeepAddresses: true}, {All: true}} {
 				got, counts := leaf(t, opts, Frame{Address: 0xffffffffa0000000, Type: typ, Mapping: mapping})
 				assert.Equal(t, Frame{Address: 0xffffffffa0000000, Type: "kernel"}, got, "what it came with does not cover it")
-				assert.Equal(t, one(OutcomeUnresolved, timeline.OriginKernel), counts)
+				assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
 			}
 		}
 	}
@@ -155,11 +156,11 @@ func TestContract_4_2_Mappings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			at.Mapping = tt.has
-			got, _ := leaf(t, Options{}, at)
+			got, _ := leaf(t, rewrite.Options{}, at)
 			assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel", Mapping: tt.want}, "b"), got)
 		})
 	}
-	got, _ := leaf(t, Options{}, Frame{Address: odd + 1})
+	got, _ := leaf(t, rewrite.Options{}, Frame{Address: odd + 1})
 	assert.Equal(t, &Mapping{File: "odd_module"}, got.Mapping, "a module without build id")
 }
 
@@ -173,7 +174,7 @@ func TestMappingIsFoundAgain(t *testing.T) {
 		Frame{Address: 0x1, Type: "native", Mapping: vmlinux()},
 	)
 	before := m.Profiles.Dictionary().MappingTable().Len()
-	run(t, Options{}, m.Profiles)
+	run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, before+1, m.Profiles.Dictionary().MappingTable().Len(), "ext4 was added")
 }
 
@@ -184,7 +185,7 @@ func TestMappingWithoutFileIDIsNotKept(t *testing.T) {
 		Frame{Address: offB + 1, Type: "kernel", Mapping: bare},
 		Frame{Address: text + offC + 1},
 	)
-	run(t, Options{}, m.Profiles)
+	run(t, rewrite.Options{}, m.Profiles)
 	stack := rewritetest.Samples(m.Profiles)[0].Stack
 	assert.Equal(t, vmlinux(), stack[0].Mapping)
 	assert.Equal(t, vmlinux(), stack[1].Mapping)
@@ -210,7 +211,7 @@ func TestContract_4_4_HasFunctions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "scope").
 				Sample(Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has}, user)
-			samples, _ := run(t, Options{}, m.Profiles)
+			samples, _ := run(t, rewrite.Options{}, m.Profiles)
 			assert.Equal(t, tt.want, samples[0].Stack[0].Mapping)
 			assert.Equal(t, user, samples[0].Stack[1])
 		})
@@ -220,7 +221,7 @@ func TestContract_4_4_HasFunctions(t *testing.T) {
 // TestContract_4_2_NoAttributesWithoutAFileID: devfiler refuses a request for a mapping that
 // has any and no file ID. Nothing may be said there of functions and lines.
 func TestContract_4_2_NoAttributesWithoutAFileID(t *testing.T) {
-	says := map[string]any{keyHasFunctions: true, keyHasFilenames: false}
+	says := map[string]any{keyHasFunctions: true, keyHasFiles: false}
 	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", FileID: "aa", Attributes: says}}
 	for _, f := range []Frame{
 		{Address: odd + 1, Type: "kernel"},
@@ -228,7 +229,7 @@ func TestContract_4_2_NoAttributesWithoutAFileID(t *testing.T) {
 		{Address: 1, Type: "kernel", Mapping: &Mapping{File: "odd_module", Attributes: says}},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f, user)
-		samples, _ := run(t, Options{}, m.Profiles)
+		samples, _ := run(t, rewrite.Options{}, m.Profiles)
 		assert.NotEmpty(t, nameIn(samples[0].Stack[0]))
 		assert.Equal(t, &Mapping{File: "odd_module"}, samples[0].Stack[0].Mapping)
 		assert.Equal(t, user, samples[0].Stack[1])
@@ -239,7 +240,7 @@ func TestContract_4_4_IsFolded(t *testing.T) {
 	folded := func(offset uint64, value any) Frame {
 		f := Frame{Address: text + offset, Type: "kernel"}
 		if value != nil {
-			f.Attributes = map[string]any{keyIsFolded: value}
+			f.Attributes = map[string]any{keyFolded: value}
 		}
 		return f
 	}
@@ -258,13 +259,13 @@ func TestContract_4_4_IsFolded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
 				folded(tt.offset+1, tt.has),
-				Frame{Address: 1, Type: "native", Attributes: map[string]any{keyIsFolded: false}}, // the message uses it
+				Frame{Address: 1, Type: "native", Attributes: map[string]any{keyFolded: false}}, // the message uses it
 			)
-			samples, _ := run(t, Options{}, m.Profiles)
-			assert.Equal(t, tt.want, samples[0].Stack[0].Attributes[keyIsFolded])
+			samples, _ := run(t, rewrite.Options{}, m.Profiles)
+			assert.Equal(t, tt.want, samples[0].Stack[0].Attributes[keyFolded])
 		})
 	}
-	got, _ := leaf(t, Options{}, folded(offE, nil))
+	got, _ := leaf(t, rewrite.Options{}, folded(offE, nil))
 	assert.Empty(t, got.Attributes, "not where the message does not use it")
 }
 
@@ -277,7 +278,7 @@ func TestContract_4_5_NoDuplicates(t *testing.T) {
 		Sample(Frame{Address: text + offRust + 2}, Frame{Address: ext4 + 1})
 	d := m.Profiles.Dictionary()
 	strings, functions, mappings, attributes := d.StringTable().Len(), d.FunctionTable().Len(), d.MappingTable().Len(), d.AttributeTable().Len()
-	run(t, Options{}, m.Profiles)
+	run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, strings+4, d.StringTable().Len(), "core::fmt::write, its symbol, ext4, ext4_read")
 	assert.Equal(t, functions+2, d.FunctionTable().Len())
 	assert.Equal(t, mappings+1, d.MappingTable().Len())
@@ -300,6 +301,6 @@ func TestTablesThatWereLeftOut(t *testing.T) {
 	d.StackTable().AppendEmpty().LocationIndices().Append(1)
 	samples := m.Profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples()
 	samples.AppendEmpty().SetStackIndex(1)
-	got, _ := run(t, Options{}, m.Profiles)
+	got, _ := run(t, rewrite.Options{}, m.Profiles)
 	assert.Equal(t, withName(Frame{Address: offB + 1, Type: "kernel", Mapping: vmlinux()}, "b"), got[0].Stack[0])
 }

@@ -71,11 +71,11 @@ func (b *LinesBuilder) Build() *Lines {
 	return &Lines{records: slices.Clone(kept), files: slices.Clone(b.lines.files)}
 }
 
-// Find returns the number of the record that says from where the code at an offset
-// of the function comes, -1 if there is none. A nil Lines knows nothing.
-func (l *Lines) Find(offset uint32) int {
+// Find returns the number of the record that says where the code at an offset of the function comes from. It
+// reports false if there is none; a nil Lines has none.
+func (l *Lines) Find(offset uint32) (number int32, ok bool) {
 	if l == nil {
-		return -1
+		return 0, false
 	}
 	i, found := slices.BinarySearchFunc(l.records, offset, func(r lineRecord, offset uint32) int {
 		return cmp.Compare(r.offset, offset)
@@ -83,11 +83,11 @@ func (l *Lines) Find(offset uint32) int {
 	if !found {
 		i--
 	}
-	return i
+	return int32(max(i, 0)), i >= 0
 }
 
 // Position returns what record i says. It panics if there is no such record.
-func (l *Lines) Position(i int) Position {
+func (l *Lines) Position(i int32) Position {
 	r := l.records[i]
 	return Position{File: l.files[r.file].Value(), Line: r.lineCol >> 10, Column: r.lineCol & (1<<10 - 1)}
 }

@@ -21,9 +21,13 @@ func TestLines(t *testing.T) {
 	for offset, want := range map[uint32]Position{
 		0x10: {"a.c", 10, 1}, 0x1f: {"a.c", 10, 1}, 0x20: {"b.h", 13, 4}, math.MaxUint32: {"b.h", 13, 4},
 	} {
-		assert.Equal(t, want, lines.Position(lines.Find(offset)))
+		number, ok := lines.Find(offset)
+		require.True(t, ok)
+		assert.Equal(t, want, lines.Position(number))
 	}
-	assert.Equal(t, -1, lines.Find(0xf))
+	_, ok := lines.Find(0xf)
+	assert.False(t, ok)
 	assert.Nil(t, b.Build())
-	assert.Equal(t, -1, (*Lines)(nil).Find(0))
+	_, ok = (*Lines)(nil).Find(0)
+	assert.False(t, ok)
 }

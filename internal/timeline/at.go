@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -100,25 +101,24 @@ func (s *Snapshot) Module(name string, during Interval) (*Image, Reason) {
 	return image, reason
 }
 
-// MayBeTrampoline reports whether an image that yields to others may have had one of the addresses
-// [start, end) at about an interval; see [Image.Yields]. Where there were many images, it does not look at
-// all of them, and reports true.
-func (s *Snapshot) MayBeTrampoline(start, end uint64, during Interval) (may bool) {
+// MayBeTrampoline reports whether an image that yields to others may have, or have had, one of the addresses
+// [start, end); see [Image.Yields]. Where there were many images it does not look at them, and reports true.
+func (s *Snapshot) MayBeTrampoline(start, end uint64) (may bool) {
 	if s == nil {
 		return false
 	}
-	seen := 0
 	for _, t := range s.others {
 		t.root.each(start, end, func(found *segment) bool {
-			found.overlapping(during.Widened(unloadGrace), func(m *Image) bool {
-				seen++
-				may = may || m.Yields() || seen > maxSeen
-				return !may
-			})
+			may = may || found.mayYield()
 			return !may
 		})
 	}
 	return may
+}
+
+// mayYield reports whether one of the images of a segment yields to others, or there are too many to say.
+func (s *segment) mayYield() bool {
+	return s.loaded != nil && s.loaded.Yields() || len(s.past) > maxSeen || slices.ContainsFunc(s.past, (*Image).Yields)
 }
 
 // A choice is the image that had an address during an interval, as long as there is only one.

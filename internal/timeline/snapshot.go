@@ -13,7 +13,6 @@ type Snapshot struct {
 	tables []*Table
 	core   *Image   // the core kernel, which most lookups end in; nil if it is not known
 	others []*Table // the tables that have more than the core kernel
-	packs  *Table   // of a snapshot of packs, else nil
 }
 
 // NewSnapshot returns a snapshot of tables. Tables that are nil, of sources that have not published yet,
@@ -37,8 +36,7 @@ func NewSnapshot(tables ...*Table) *Snapshot {
 // NewPackSnapshot returns a snapshot of the images of packs: of any number of kernels, each at addresses
 // that no machine has (contract 10.2). Images are found by their ids; absolute addresses mean nothing.
 func NewPackSnapshot(images ...*Image) *Snapshot {
-	packs := NewTable(images...)
-	return &Snapshot{tables: []*Table{packs}, packs: packs}
+	return &Snapshot{tables: []*Table{NewTable(images...)}}
 }
 
 // Tables returns the tables. The slice must not be changed.
@@ -57,21 +55,6 @@ func (s *Snapshot) Core() *Image {
 	return s.core
 }
 
-// CoreAt returns the core kernel that has an address, nil if there is none. Only a snapshot of packs can
-// have more than one core kernel.
-func (s *Snapshot) CoreAt(addr uint64) *Image {
-	core := s.Core()
-	if s != nil && s.packs != nil {
-		if found := s.packs.root.at(addr); found != nil && found.loaded.Origin == OriginKernel {
-			core = found.loaded
-		}
-	}
-	if core == nil || !core.Contains(addr) {
-		return nil
-	}
-	return core
-}
-
 // unknownLandmarks are those of a core kernel that is not known: trampolines may share their pages.
 var unknownLandmarks = symtab.Landmarks{SharedTrampolines: true}
 
@@ -84,15 +67,10 @@ func (s *Snapshot) Landmarks() *symtab.Landmarks {
 	return &unknownLandmarks
 }
 
-// LandmarksAt returns the landmarks of the core kernel that has an address or, if there is none, those that
-// Landmarks returns.
-func (s *Snapshot) LandmarksAt(addr uint64) *symtab.Landmarks {
-	if s != nil && s.packs != nil {
-		if core := s.CoreAt(addr); core != nil && core.Text.Landmarks != nil {
-			return core.Text.Landmarks
-		}
-	}
-	return s.Landmarks()
+// IsShared reports whether the addresses of an image may belong to other code, which the kernel announces nowhere: a
+// trampoline is announced with a page, and shares that.
+func (s *Snapshot) IsShared(image *Image) bool {
+	return image.Yields() && s.Landmarks().SharedTrampolines
 }
 
 // IsPartial reports whether there may be images that are not known because they were loaded before a

@@ -133,7 +133,7 @@ func TestProfilerShape(t *testing.T) {
 		pd := profilersMessage(t, profilersStacks())
 		before := pprofile.NewProfiles()
 		pd.CopyTo(before)
-		known := rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot(t) }}
+		known := rewrite.Sources{Snapshot: func() *timeline.Snapshot { return snapshot(t) }}
 		pd = rewrite.New(opts).Rewrite(pd, known).Profiles
 		require.NoError(t, rewritetest.CheckRewritten(before, pd))
 		require.NoError(t, rewritetest.CheckSent(pd))

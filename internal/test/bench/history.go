@@ -28,7 +28,7 @@ const (
 // knownWithHistory returns what is known of a kernel in which functions come and go:
 // the history is as full as it is by default, and while the samples of a message were
 // taken, each place had several owners.
-func knownWithHistory(core *timeline.Image) rewrite.Known {
+func knownWithHistory(core *timeline.Image) rewrite.Sources {
 	const entries = 1 << 16
 	functions := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: entries})
 	const perPlace = entries/places + 1
@@ -46,7 +46,7 @@ func knownWithHistory(core *timeline.Image) rewrite.Known {
 	functions.Evict(firstSample + int64(6*time.Second))
 	functions.SetCertain(firstSample + int64(6*time.Second))
 	snapshot := timeline.NewSnapshot(timeline.NewTable(core), functions.Table())
-	return rewrite.Known{
+	return rewrite.Sources{
 		Snapshot: func() *timeline.Snapshot { return snapshot },
 		Clock:    realtime.Fixed(0),
 		Now:      firstSample + int64(6*time.Second),

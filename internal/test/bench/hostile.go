@@ -15,7 +15,7 @@ import (
 // size and of four times that. Of all kinds it reports the worst: how many times as
 // long as unmarshalling and marshalling it the rewrite takes, and how many times as
 // long, for its size, the larger message takes as the smaller.
-func benchHostile(core *timeline.Image, known rewrite.Known, rounds int) error {
+func benchHostile(core *timeline.Image, known rewrite.Sources, rounds int) error {
 	const n, times = 25_000, 4
 	addresses := hostileAddresses(core)
 	type worst struct {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -76,7 +77,7 @@ func benchLines(r *rand.Rand, core *timeline.Image, rounds int) error {
 	}
 	plain, lines := rewrite.New(options), rewrite.New(withLines)
 	result := lines.Rewrite(copyOf(pd), packed)
-	if got := result.Packs; got[rewrite.PackInlined] < got[rewrite.PackLines]/2 || got[rewrite.PackLines] < large.locations/10 {
+	if got := result.Packs; got[inline.GaveInlined] < got[inline.GaveLines]/2 || got[inline.GaveLines] < large.locations/10 {
 		return errMessage
 	}
 	prepare := func() { pd = unmarshal(wire) }

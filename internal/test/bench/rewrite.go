@@ -26,7 +26,7 @@ var large = size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000}
 // rewriteBenches measure the rewrite of messages against unmarshalling and marshalling
 // them, and of some against writing the same with all answers known.
 func rewriteBenches(core *timeline.Image) []bench {
-	known := sync.OnceValue(func() rewrite.Known { return knownWithHistory(core) })
+	known := sync.OnceValue(func() rewrite.Sources { return knownWithHistory(core) })
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
 	return []bench{
 		{"rewrite", func(rounds int) error {
@@ -108,7 +108,7 @@ func unmarshal(wire []byte) pprofile.Profiles {
 	return pd
 }
 
-func benchMessage(name string, pd pprofile.Profiles, known rewrite.Known, rounds, times int) error {
+func benchMessage(name string, pd pprofile.Profiles, known rewrite.Sources, rounds, times int) error {
 	wire, through, err := codec(pd, times)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func benchMessage(name string, pd pprofile.Profiles, known rewrite.Known, rounds
 }
 
 // benchCodec measures a message against unmarshalling and marshalling it alone.
-func benchCodec(name string, pd pprofile.Profiles, known rewrite.Known, rounds int) error {
+func benchCodec(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
 	wire, through, err := codec(pd, 1)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func benchCodec(name string, pd pprofile.Profiles, known rewrite.Known, rounds i
 
 // benchLarge measures messages 16 times as large, of 96,000 kernel frames, and one that is
 // split against one of which it is 16 times the size.
-func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Known, rounds int) error {
+func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
 	const times = 16
 	huge := size{locations: times * large.locations, stacks: times * large.stacks, depth: large.depth, samples: times * large.samples}
 	plain, splitLarge, split := newMessage(r, core, huge), newSplit(r, core, huge), newSplit(r, core, large)
@@ -195,7 +195,7 @@ func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Known, rounds 
 
 // benchSplitFew measures a message of which 0.2 % of the kernel frames must be split against the same
 // without these.
-func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Known, rounds int) error {
+func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
 	few, none := newMessage(r, core, large), newMessage(r, core, large)
 	reuse(r, few, 500)
 	rewriter := rewrite.New(options)
@@ -213,7 +213,7 @@ func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Known, roun
 }
 
 // benchPassthrough measures a message in which nothing is to be done.
-func benchPassthrough(name string, pd pprofile.Profiles, known rewrite.Known, rounds int) error {
+func benchPassthrough(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
 	wire, through, err := codec(pd, 1)
 	if err != nil {
 		return err

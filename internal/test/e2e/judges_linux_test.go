@@ -250,7 +250,7 @@ func nameOf(t *testing.T, snapshot *timeline.Snapshot, f perfFrame) string {
 		stack = append([]frame{{Address: 1, Type: "native"}}, stack...)
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(stack...)
-	known := rewrite.Known{Snapshot: func() *timeline.Snapshot { return snapshot }}
+	known := rewrite.Sources{Snapshot: func() *timeline.Snapshot { return snapshot }}
 	pd := rewrite.New(rewrite.Options{}).Rewrite(m.Profiles, known).Profiles
 	require.NoError(t, rewritetest.CheckSent(pd))
 	rewritten := rewritetest.Samples(pd)[0].Stack

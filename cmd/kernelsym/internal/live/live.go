@@ -145,7 +145,7 @@ func (s *session) waitReady(ctx context.Context) bool {
 
 // name puts names on a message and passes it on.
 func (s *session) name(_ context.Context, m *kernelstack.Message) {
-	known := rewrite.Known{Snapshot: s.cache.Fresh}
+	known := rewrite.Sources{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()
 	result := s.rewriter.Rewrite(m.Profiles, known)
 	s.visit(&Batch{

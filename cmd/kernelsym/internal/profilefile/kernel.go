@@ -11,7 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
 // A KernelFrame is what a location says of kernel code.
@@ -107,7 +107,7 @@ func (m *Merger) KernelFrame(loc *profile.Location) KernelFrame {
 // KernelName returns the name of a function of a location of kernel code, empty if it is not
 // known: neither a placeholder is a name (contract 1.2) nor a label.
 func KernelName(loc *profile.Location, f *profile.Function) string {
-	if rewrite.IsPlaceholder(f.Name) || loc.Mapping != nil && isLabel(f.Name, loc.Mapping.File) {
+	if symbolize.IsPlaceholder(f.Name) || loc.Mapping != nil && isLabel(f.Name, loc.Mapping.File) {
 		return ""
 	}
 	return f.Name

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestHoldsEqualEntriesOnce: else a table of equal entries, as a producer
+// that does not look for duplicates makes, would take the square of its length.
+func TestHoldsEqualEntriesOnce(t *testing.T) {
+	values := []int{7, 8, 7, 7, 9, 7, 8}
+	var x Index
+	x.Reset(0)
+	for i, v := range values {
+		x.Add(Mix(0, uint64(v)), int32(i), func(pos int32) bool { return values[pos] == v })
+	}
+	assert.Equal(t, 3, x.Len())
+	for v, want := range map[int]int32{7: 0, 8: 1, 9: 4} {
+		at, ok := x.Find(Mix(0, uint64(v)), func(pos int32) bool { return values[pos] == v })
+		assert.True(t, ok)
+		assert.Equal(t, want, at, "the first")
+	}
+}
+
+// TestGrows adds more than there was room for, all with one hash.
+func TestGrows(t *testing.T) {
+	var x Index
+	x.Reset(0)
+	for i := range int32(100) {
+		x.AddNew(42, i)
+	}
+	for i := range int32(100) {
+		at, ok := x.Find(42, func(pos int32) bool { return pos == i })
+		assert.True(t, ok)
+		assert.Equal(t, i, at)
+	}
+	_, ok := x.Find(43, func(int32) bool { return true })
+	assert.False(t, ok)
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/index"
+)
+
+// A Kind is a key of the semantic conventions for profiles. The frame type has two kinds, by its value.
+type Kind uint8
+
+// The kinds of attributes.
+const (
+	OtherAttribute  Kind = iota // any other key
+	KernelFrameType             // profile.frame.type, "kernel"
+	OtherFrameType              // profile.frame.type, any other value
+	BuildID                     // process.executable.build_id.gnu
+	FileID                      // process.executable.build_id.htlhash
+	HasFunctions                // pprof.mapping.has_functions
+	HasFilenames                // pprof.mapping.has_filenames
+	HasLineNumbers              // pprof.mapping.has_line_numbers
+	HasInlined                  // pprof.mapping.has_inline_frames
+	IsFolded                    // pprof.location.is_folded
+	ProgramID                   // bpf.program.id
+	ProgramTag                  // bpf.program.tag
+	ProgramType                 // bpf.program.type
+	numKinds        = iota
+)
+
+// keyOf is the key of each kind that is appended.
+var keyOf = [numKinds]string{
+	KernelFrameType: "profile.frame.type",
+	BuildID:         "process.executable.build_id.gnu",
+	FileID:          "process.executable.build_id.htlhash",
+	HasFunctions:    "pprof.mapping.has_functions",
+	HasFilenames:    "pprof.mapping.has_filenames",
+	HasLineNumbers:  "pprof.mapping.has_line_numbers",
+	HasInlined:      "pprof.mapping.has_inline_frames",
+	IsFolded:        "pprof.location.is_folded",
+	ProgramID:       "bpf.program.id",
+	ProgramTag:      "bpf.program.tag",
+	ProgramType:     "bpf.program.type",
+}
+
+var kindOf = func() map[string]Kind {
+	kinds := make(map[string]Kind)
+	for kind, key := range keyOf {
+		if key != "" {
+			kinds[key] = Kind(kind)
+		}
+	}
+	return kinds
+}()
+
+// Attributes is the attribute table. [Attributes.Read] must be called first.
+type Attributes struct {
+	message   *Message
+	table     pprofile.KeyValueAndUnitSlice
+	byContent index.Index // of the entries that can be found again
+	isIndexed bool
+
+	kinds []Kind // of each entry
+	used  [numKinds]bool
+
+	byIndex      map[int32]string // the strings that are values by index (contract 1.5), by their entry
+	hasBadString bool             // an index of one of these is not in the string table
+	probe        probe
+}
+
+func (a *Attributes) open(m *Message) {
+	a.message = m
+	a.isIndexed, a.used, a.kinds = false, [numKinds]bool{}, a.kinds[:0]
+}
+
+func (a *Attributes) close() { a.table, a.byIndex = pprofile.KeyValueAndUnitSlice{}, nil }
+
+// Read classifies the entries.
+func (a *Attributes) Read() {
+	n := a.table.Len()
+	a.kinds = resized(a.kinds, n)
+	a.readStringsByIndex()
+	lastKey, lastKind := int32(-1), OtherAttribute // most entries have the key of the one before
+	for i := range n {
+		if key := a.table.At(i).KeyStrindex(); key != lastKey {
+			lastKey, lastKind = key, kindOf[a.message.Strings.At(key)]
+		}
+		kind := lastKind
+		if kind == KernelFrameType && a.Value(int32(i)).Text != "kernel" {
+			kind = OtherFrameType
+		}
+		a.kinds[i], a.used[kind] = kind, true
+	}
+}
+
+// Kind returns the kind of an attribute, OtherAttribute if there is none with that index.
+func (a *Attributes) Kind(i int32) Kind {
+	if uint(i) < uint(len(a.kinds)) {
+		return a.kinds[i]
+	}
+	return OtherAttribute
+}
+
+// Uses reports whether the message came with an attribute of one of some kinds.
+func (a *Attributes) Uses(kinds ...Kind) bool {
+	for _, kind := range kinds {
+		if a.used[kind] {
+			return true
+		}
+	}
+	return false
+}
+
+// FrameType returns KernelFrameType or OtherFrameType, whichever is the first among some attributes, and
+// OtherAttribute if there is none.
+func (a *Attributes) FrameType(indices pcommon.Int32Slice) Kind {
+	for i := range indices.Len() {
+		if kind := a.Kind(indices.At(i)); kind == KernelFrameType || kind == OtherFrameType {
+			return kind
+		}
+	}
+	return OtherAttribute
+}
+
+// Find returns the value of the first attribute of a kind among some.
+func (a *Attributes) Find(indices pcommon.Int32Slice, kind Kind) (v Value, ok bool) {
+	for i := range indices.Len() {
+		if index := indices.At(i); a.Kind(index) == kind {
+			return a.Value(index), true
+		}
+	}
+	return Value{}, false
+}
+
+// Set puts an attribute in the place of the first of its kind among some, or behind them. It reports whether
+// that is a change.
+func (a *Attributes) Set(indices pcommon.Int32Slice, kind Kind, v Value) (changed bool) {
+	for i := range indices.Len() {
+		index := indices.At(i)
+		if a.Kind(index) != kind {
+			continue
+		}
+		if a.Value(index) == v {
+			return false
+		}
+		indices.SetAt(i, a.Intern(kind, v))
+		return true
+	}
+	indices.Append(a.Intern(kind, v))
+	return true
+}
+
+// Value returns the value of an attribute, as a string where it is given as the index of one.
+func (a *Attributes) Value(i int32) Value {
+	switch v := a.table.At(int(i)).Value(); v.Type() {
+	case pcommon.ValueTypeStr:
+		return TextValue(v.Str())
+	case pcommon.ValueTypeBool:
+		return BoolValue(v.Bool())
+	case pcommon.ValueTypeInt:
+		return NumberValue(v.Int())
+	}
+	if text, ok := a.byIndex[i]; ok {
+		return TextValue(text)
+	}
+	return Value{}
+}
+
+// Intern returns the index of an attribute without a unit.
+func (a *Attributes) Intern(kind Kind, v Value) int32 {
+	if !a.isIndexed {
+		a.buildIndex()
+	}
+	hash := v.hash(kind)
+	if at, ok := a.byContent.Find(hash, func(i int32) bool { return a.kinds[i] == kind && a.Value(i) == v }); ok {
+		return at
+	}
+	at := int32(a.table.Len())
+	attr := a.table.AppendEmpty()
+	attr.SetKeyStrindex(a.message.Strings.Intern(keyOf[kind]))
+	attr.SetUnitStrindex(a.message.Strings.Intern(""))
+	v.writeTo(attr.Value())
+	a.kinds = append(a.kinds, kind)
+	a.byContent.AddNew(hash, at)
+	return at
+}
+
+func (a *Attributes) buildIndex() {
+	a.isIndexed = true
+	if a.table.Len() == 0 {
+		a.table.AppendEmpty() // index 0 means none
+		a.kinds = append(a.kinds, OtherAttribute)
+	}
+	a.byContent.Reset(a.byContent.Len())
+	for i, kind := range a.kinds {
+		attr := a.table.At(i)
+		if keyOf[kind] == "" || attr.KeyStrindex() == 0 || a.message.Strings.At(attr.UnitStrindex()) != "" {
+			continue // never interned
+		}
+		v := a.Value(int32(i))
+		a.byContent.Add(v.hash(kind), int32(i), func(other int32) bool { return a.kinds[other] == kind && a.Value(other) == v })
+	}
+}
+
+// A Value is the value of an attribute: a string, a bool or an integer. The zero value stands for any other.
+type Value struct {
+	Type   pcommon.ValueType
+	Text   string
+	Number int64 // 1 for true
+}
+
+// TextValue returns a string.
+func TextValue(s string) Value { return Value{Type: pcommon.ValueTypeStr, Text: s} }
+
+// NumberValue returns an integer.
+func NumberValue(i int64) Value { return Value{Type: pcommon.ValueTypeInt, Number: i} }
+
+// BoolValue returns a bool.
+func BoolValue(b bool) Value {
+	v := Value{Type: pcommon.ValueTypeBool}
+	if b {
+		v.Number = 1
+	}
+	return v
+}
+
+func (v Value) hash(kind Kind) uint64 {
+	return index.Mix(index.Mix(uint64(kind)<<8|uint64(v.Type), uint64(v.Number)), index.String(v.Text))
+}
+
+// writeTo sets an empty value.
+func (v Value) writeTo(to pcommon.Value) {
+	switch v.Type {
+	case pcommon.ValueTypeStr:
+		to.SetStr(v.Text)
+	case pcommon.ValueTypeBool:
+		to.SetBool(v.Number != 0)
+	default:
+		to.SetInt(v.Number)
+	}
+}

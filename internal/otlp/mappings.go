@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package otlp
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/index"
+)
+
+// A Mapping is the content of an entry of the mapping table. Mappings are comparable.
+type Mapping struct {
+	File                 string
+	BuildID              string // in lower case
+	FileID               string
+	Start, Limit, Offset uint64
+	Flags                Flags
+	HasMore              bool // it has attributes besides these
+}
+
+// Flags are the values of pprof.mapping.has_functions, has_filenames, has_line_numbers and has_inline_frames,
+// in this order.
+type Flags [4]Flag
+
+// A Flag is the value of a boolean attribute.
+type Flag uint8
+
+// The values of a flag.
+const (
+	FlagAbsent Flag = iota
+	FlagFalse
+	FlagTrue
+)
+
+func flagOf(b bool) Flag {
+	if b {
+		return FlagTrue
+	}
+	return FlagFalse
+}
+
+// IsOffsets reports whether start, limit and offset are 0, as in mappings whose addresses are offsets.
+func (m *Mapping) IsOffsets() bool { return m.Start == 0 && m.Limit == 0 && m.Offset == 0 }
+
+// Longer strings belong to no kernel code: a build id has at most 20 bytes (BUILD_ID_SIZE_MAX in
+// include/linux/buildid.h), a path 4096 (PATH_MAX in include/uapi/linux/limits.h). Many mappings of a hostile
+// message can share one long string.
+const (
+	maxID   = 128
+	maxPath = 4096
+	tooLong = "-" // stands for such a string
+)
+
+func shortened(s string, most int) string {
+	if len(s) > most {
+		return tooLong
+	}
+	return s
+}
+
+// Mappings is the mapping table.
+type Mappings struct {
+	message   *Message
+	table     pprofile.MappingSlice
+	entries   []mappingEntry // by index; filled in on demand
+	byContent index.Index    // of the entries that can be found again
+	isIndexed bool
+}
+
+type mappingEntry struct {
+	isRead      bool
+	isNone      bool // it is the zero value
+	isAmbiguous bool // it, or its file name, may also mean none
+	isExact     bool // an entry that is written with the content says the same
+	content     Mapping
+}
+
+func (t *Mappings) open(m *Message) {
+	t.message = m
+	t.isIndexed = false
+	t.entries = zeroed(t.entries, t.table.Len())
+}
+
+func (t *Mappings) close() {
+	clear(t.entries)
+	t.table, t.entries = pprofile.MappingSlice{}, t.entries[:0]
+}
+
+var noEntry = mappingEntry{isNone: true}
+
+// entry returns an entry, noEntry if there is none with that index.
+func (t *Mappings) entry(i int32) *mappingEntry {
+	n := t.table.Len()
+	if uint(i) >= uint(n) {
+		return &noEntry
+	}
+	if len(t.entries) < n {
+		t.entries = append(t.entries, make([]mappingEntry, n-len(t.entries))...)
+	}
+	e := &t.entries[i]
+	if !e.isRead {
+		*e = t.read(i)
+	}
+	return e
+}
+
+func (t *Mappings) read(i int32) (e mappingEntry) {
+	entry := t.table.At(int(i))
+	e.isRead = true
+	if i == 0 && isZero(entry) {
+		e.isNone = true
+		return e
+	}
+	e.content, e.isExact = t.contentOf(entry)
+	e.isAmbiguous = i == 0 || t.message.Strings.isAmbiguous(entry.FilenameStrindex())
+	e.isNone = !e.isAmbiguous && e.content == Mapping{}
+	return e
+}
+
+func isZero(mp pprofile.Mapping) bool {
+	return mp.MemoryStart() == 0 && mp.MemoryLimit() == 0 && mp.FileOffset() == 0 && mp.FilenameStrindex() == 0 &&
+		mp.AttributeIndices().Len() == 0
+}
+
+// contentOf returns the content of an entry. isExact says that an entry with this content says the same: each
+// attribute once, and as it came.
+func (t *Mappings) contentOf(mp pprofile.Mapping) (c Mapping, isExact bool) {
+	attributes := &t.message.Attributes
+	c.File = shortened(t.message.Strings.At(mp.FilenameStrindex()), maxPath)
+	c.Start, c.Limit, c.Offset = mp.MemoryStart(), mp.MemoryLimit(), mp.FileOffset()
+	isExact = true
+	var seen [numKinds]bool
+	indices := mp.AttributeIndices()
+	for i := range indices.Len() {
+		index := indices.At(i)
+		kind := attributes.Kind(index)
+		switch kind {
+		case BuildID:
+			text := attributes.Value(index).Text
+			id := strings.ToLower(shortened(text, maxID))
+			c.BuildID = cmp.Or(c.BuildID, id)
+			isExact = isExact && id == text && id != ""
+		case FileID:
+			text := attributes.Value(index).Text
+			c.FileID = cmp.Or(c.FileID, shortened(text, maxID))
+			isExact = isExact && text != ""
+		case HasFunctions, HasFilenames, HasLineNumbers, HasInlined:
+			v := attributes.Value(index)
+			c.Flags[kind-HasFunctions] = flagOf(v == BoolValue(true))
+			isExact = isExact && v.Type == pcommon.ValueTypeBool
+		default:
+			c.HasMore = true
+		}
+		isExact = isExact && !seen[kind]
+		seen[kind] = true
+	}
+	c.HasMore = c.HasMore || c.File == tooLong || c.BuildID == tooLong || c.FileID == tooLong
+	return c, isExact && !c.HasMore
+}
+
+// At returns the content of a mapping, the zero value if there is none with that index. isAmbiguous says that
+// the mapping, or its file name, may also mean none (contract 1.6).
+func (t *Mappings) At(i int32) (content *Mapping, isAmbiguous bool) {
+	e := t.entry(i)
+	return &e.content, e.isAmbiguous
+}
+
+// Len returns the number of mappings.
+func (t *Mappings) Len() int { return t.table.Len() }
+
+// IsNone reports whether an index certainly stands for no mapping.
+func (t *Mappings) IsNone(i int32) bool { return t.entry(i).isNone }
+
+// NoneIsZero reports whether index 0 certainly stands for no mapping, so that it can be written.
+func (t *Mappings) NoneIsZero() bool { return t.IsNone(0) }
+
+// CanCopy reports whether a mapping can be appended with other flags: nothing is lost, the copy is found again,
+// and no backend refuses it for attributes without a file ID.
+func (t *Mappings) CanCopy(i int32) bool {
+	e := t.entry(i)
+	return !e.isAmbiguous && e.isExact && isFoundAgain(e.content.File) && e.content.FileID != ""
+}
+
+// isFoundAgain reports whether mappings with a file name are in the index. Most names are paths of user-space
+// files, which are never interned.
+func isFoundAgain(file string) bool { return file != "" && file[0] != '/' }
+
+// Intern returns the index of a mapping, whose file name must not begin with a slash.
+func (t *Mappings) Intern(c Mapping) int32 {
+	if !t.isIndexed {
+		t.buildIndex()
+	}
+	hash := c.hash()
+	if at, ok := t.byContent.Find(hash, func(i int32) bool { return t.entry(i).content == c }); ok {
+		return at
+	}
+	at := t.append(&c)
+	t.byContent.AddNew(hash, at)
+	return at
+}
+
+func (t *Mappings) buildIndex() {
+	t.isIndexed = true
+	t.byContent.Reset(t.byContent.Len())
+	for i := 1; i < t.table.Len(); i++ { // 0 means none
+		if !isFoundAgain(t.message.Strings.At(t.table.At(i).FilenameStrindex())) {
+			continue
+		}
+		if e := t.entry(int32(i)); !e.isAmbiguous {
+			t.byContent.Add(e.content.hash(), int32(i), func(other int32) bool { return t.entry(other).content == e.content })
+		}
+	}
+}
+
+func (t *Mappings) append(c *Mapping) int32 {
+	if t.table.Len() == 0 {
+		t.table.AppendEmpty() // index 0 means none
+	}
+	mp := t.table.AppendEmpty()
+	mp.SetFilenameStrindex(t.message.Strings.Intern(c.File))
+	mp.SetMemoryStart(c.Start)
+	mp.SetMemoryLimit(c.Limit)
+	mp.SetFileOffset(c.Offset)
+	indices, attributes := mp.AttributeIndices(), &t.message.Attributes
+	if c.BuildID != "" {
+		indices.Append(attributes.Intern(BuildID, TextValue(c.BuildID)))
+	}
+	if c.FileID != "" {
+		indices.Append(attributes.Intern(FileID, TextValue(c.FileID)))
+	}
+	for i, flag := range c.Flags {
+		if flag != FlagAbsent {
+			indices.Append(attributes.Intern(HasFunctions+Kind(i), BoolValue(flag == FlagTrue)))
+		}
+	}
+	return int32(t.table.Len() - 1)
+}
+
+func (m *Mapping) hash() uint64 {
+	h := index.Mix(index.Mix(index.String(m.File), index.String(m.BuildID)), index.String(m.FileID))
+	return index.Mix(index.Mix(index.Mix(h, m.Start), m.Limit), m.Offset)
+}
+
+// FlagsOf returns what the flags of a location's mapping must say (contract 4.4): those that the message uses.
+// hasFunctions says whether functions are known for the code of the mapping.
+func (m *Message) FlagsOf(loc pprofile.Location, hasFunctions bool) (flags Flags) {
+	if !m.Attributes.Uses(HasFunctions, HasFilenames, HasLineNumbers, HasInlined) {
+		return flags
+	}
+	var hasFiles, hasNumbers bool
+	lines := loc.Lines()
+	for i := range lines.Len() {
+		line := lines.At(i)
+		hasNumbers = hasNumbers || line.Line() != 0
+		hasFiles = hasFiles || m.Functions.At(line.FunctionIndex()).File != ""
+	}
+	for i, is := range [...]bool{hasFunctions || lines.Len() > 0, hasFiles, hasNumbers, lines.Len() > 1} {
+		if m.Attributes.Uses(HasFunctions + Kind(i)) {
+			flags[i] = flagOf(is)
+		}
+	}
+	return flags
+}
+
+// resized returns s with length n and undefined content.
+func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
+// zeroed returns s with length n, all zero.
+func zeroed[T any](s []T, n int) []T {
+	s = resized(s, n)
+	clear(s)
+	return s
+}

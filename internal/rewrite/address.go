@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// addressForm says how the address of a location counts, and with that, what its mapping says.
+type addressForm uint8
+
+const (
+	fromBase    addressForm = iota // it counts from the base of the image
+	inMemory                       // it is the address in memory
+	withoutBase                    // likewise, for code that has no relative form; the mapping has no ids
+)
+
+// outAddress returns the address that is written for a frame whose image is known (contract 4.1). It reports
+// false for a relative frame whose address has no relative form.
+func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.Answer) (addr uint64, form addressForm, ok bool) {
+	isEBPF := role.Producer == symbolize.EBPFProfiler
+	switch {
+	case f.IsAbsolute() && p.opts.KeepAddresses:
+		return f.Address, inMemory, true
+	case !f.IsAbsolute() && (isEBPF || f.IsLookedUpForm()):
+		return f.Address, fromBase, true
+	}
+	addr = a.Address
+	if isEBPF { // it writes ip-1 for every frame, and so do we
+		addr = f.Address
+	}
+	if base := a.Image.Base(); base != 0 && addr >= base {
+		return addr - base, fromBase, true
+	}
+	return f.Address, withoutBase, f.IsAbsolute()
+}
+
+// mappingFor returns the content of the mapping for addresses in an image (contract 4.2, 4.3). flags are those of
+// contract 4.4.
+func mappingFor(image *timeline.Image, form addressForm, flags otlp.Flags) (c otlp.Mapping) {
+	c.File = fileOf(image)
+	switch {
+	case form == withoutBase:
+		return c
+	case form == inMemory:
+		c.Start, c.Limit, c.FileID = image.Start, image.End, image.LoadedFileID()
+	case image.Text == nil:
+		c.FileID = buildid.SymbolFileID(image.Name())
+	default:
+		c.FileID = image.Text.FileID
+	}
+	c.BuildID = image.BuildID()
+	if c.FileID != "" { // devfiler refuses attributes without one
+		c.Flags = flags
+	}
+	return c
+}
+
+// fileOf returns the file name of an image's mapping: its name or, for code that belongs to no module, what
+// /proc/kallsyms has in brackets.
+func fileOf(image *timeline.Image) string {
+	switch {
+	case image.Text != nil:
+		return image.Name()
+	case image.Origin != timeline.OriginOOL:
+		return "[bpf]"
+	case strings.HasPrefix(image.Name(), "ftrace"):
+		return "[__builtin__ftrace]"
+	}
+	return "[__builtin__kprobes]"
+}
+
+// isRight reports whether a mapping that a location came with can stay in place of the one that is wanted.
+func isRight(is, want *otlp.Mapping) bool {
+	if is.File != want.File || is.BuildID != want.BuildID || is.FileID != want.FileID || is.Offset != want.Offset {
+		return false
+	}
+	if want.FileID == "" && (is.Flags != want.Flags || is.HasMore) {
+		return false
+	}
+	for i, flag := range is.Flags { // a flag that is wanted may be missing, but none may be wrong
+		if flag != otlp.FlagAbsent && want.Flags[i] != otlp.FlagAbsent && flag != want.Flags[i] {
+			return false
+		}
+	}
+	if want.IsOffsets() {
+		return is.IsOffsets()
+	}
+	return is.Start <= want.Start && want.Limit <= is.Limit
+}
+
+// label returns the name for an address in an image that has no symbol there.
+func label(image *timeline.Image, addr uint64) string {
+	base := image.Base()
+	if addr < base {
+		return image.Name() + "-0x" + strconv.FormatUint(base-addr, 16)
+	}
+	return image.Name() + "+0x" + strconv.FormatUint(addr-base, 16)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"github.com/kernelsym/kernelsym/internal/inline"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// An answer says what a frame is, for one question, at one time.
+type answer struct {
+	change   change
+	outcome  Outcome
+	gave     inline.Result // by a pack, if the symbol lies in an image with a build id
+	function int32         // the index of the symbol in the function table; 0 if it was not interned
+}
+
+// A change is what an answer changes in a location. Equal changes are written alike.
+type change struct {
+	kind    changeKind
+	form    addressForm
+	lines   lines           // writeName
+	address uint64          // writeImage, writeName
+	image   *timeline.Image // writeImage, writeName
+	symbol  symtab.Symbol   // writeName
+	label   uint64          // writeImage: the address that is written for a name, 0 for none
+}
+
+// lines are what is known besides the name of a symbol: in a BPF function, the number of its source line plus 1; in the
+// core kernel or a module, the chain that a pack has.
+type lines int32
+
+const noLines = lines(inline.NoChain)
+
+func (c *change) chain() inline.Chain {
+	if c.image.Text == nil {
+		return inline.NoChain
+	}
+	return inline.Chain(c.lines)
+}
+
+// changeKind says how much is written. Each kind includes those before it, but for writeNoMapping.
+type changeKind uint8
+
+const (
+	leaveUntouched changeKind = iota
+	writeType                 // the frame type
+	writeNoMapping            // that no mapping covers the address
+	writeImage                // the mapping of an image, and the address in it
+	writeName                 // a name, and what else is known of the code
+)
+
+// resolve finds the answers to all questions, in the order of the addresses, so that what is looked up one after
+// the other lies side by side in memory. Frames with several answers are left to splitFrames.
+func (p *pass) resolve() {
+	n := len(p.questions.all)
+	p.order = p.sorter.sorted(n, func(i int) uint64 { return p.frames[p.questions.all[i].frame].code.Address })
+	p.answers = zeroed(p.answers, n)
+	for i, item := range p.order {
+		q := &p.questions.all[item.position]
+		f := &p.frames[q.frame]
+		during := timeline.Always
+		if q.role.Producer != symbolize.OtherHost && !f.code.IsTimeless() {
+			during = p.times.whole()
+		}
+		a := &p.answers[i]
+		same := p.answerTo(q, during, a)
+		switch {
+		case !same.Holds(during):
+			f.varies = true
+		case f.answer == noAnswer:
+			f.answer = int32(i)
+		case a.change != p.answers[f.answer].change:
+			f.varies = true
+		}
+	}
+}
+
+// hasAnswers reports whether something may be written.
+func (p *pass) hasAnswers() bool {
+	for i := range p.frames {
+		f := &p.frames[i]
+		if f.varies || f.answer != noAnswer && p.answers[f.answer].change.kind != leaveUntouched {
+			return true
+		}
+	}
+	return false
+}
+
+// answerTo answers a question for an interval. For all intervals in same, the answer is the same; same is empty if parts
+// of the interval have other answers. A frame whose role is not known has an answer if that is the same for each role it
+// may have (contract 2.3). The answer must be the zero value before.
+func (p *pass) answerTo(q *question, during timeline.Interval, a *answer) (same timeline.Interval) {
+	f := &p.frames[q.frame]
+	if q.role.Kind != symbolize.Unknown {
+		return p.answerInRole(f, q.role, during, a)
+	}
+	caller, exact := q.role.Possible()
+	var other answer
+	same = p.answerInRole(f, caller, during, &other)
+	same = same.And(p.answerInRole(f, exact, during, a))
+	if a.change != other.change {
+		*a = answer{outcome: OutcomeUnresolved, change: change{kind: writeType}}
+		if p.opts.Gateway {
+			*a = answer{outcome: OutcomeNoPack}
+		}
+	}
+	return same
+}
+
+// answerInRole is answerTo for a role that is known.
+func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Interval, a *answer) (same timeline.Interval) {
+	is, same := p.kernel.Resolve(&f.code, role, during)
+	a.outcome = Outcome(is.Outcome)
+	c := &a.change
+	switch {
+	case is.Outcome == symbolize.Foreign, is.Outcome == symbolize.NoPack:
+		return same
+	case is.Image == nil && f.code.IsAbsolute():
+		c.kind = writeNoMapping
+		return same
+	case is.Image == nil:
+		c.kind = writeType
+		return same
+	}
+	address, form, ok := p.outAddress(&f.code, role, &is)
+	if !ok {
+		a.outcome, c.kind = OutcomeUnresolved, writeType
+		return same
+	}
+	c.kind, c.image, c.address, c.form = writeImage, is.Image, address, form
+	switch {
+	case is.Symbol.Exists():
+		c.kind, c.symbol = writeName, is.Symbol
+		c.lines, a.gave = p.linesAt(&is)
+	case p.opts.Label && is.Image.Base() != 0:
+		c.label = is.Address
+	}
+	return same
+}
+
+// linesAt returns the lines of the code at an answer's address, and what a pack gave.
+func (p *pass) linesAt(is *symbolize.Answer) (lines, inline.Result) {
+	switch {
+	case is.Image.Text == nil:
+		if number, ok := is.Image.Lines.Find(uint32(is.Address - is.Symbol.Start)); ok {
+			return lines(number + 1), 0
+		}
+	case p.opts.DebugInfo && is.Image.BuildID() != "":
+		chain, gave := p.lines.At(is.Image, is.Symbol, is.Address)
+		return lines(chain), gave
+	}
+	return noLines, 0
+}

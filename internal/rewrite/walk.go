@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"math/bits"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/symbolize"
+)
+
+// producerSet is a set of producers, by bit.
+type producerSet uint8
+
+func (s producerSet) has(p symbolize.Producer) bool { return s&(1<<p) != 0 }
+
+// roleSet is a set of roles without a caller, by the bit of their number.
+type roleSet uint16
+
+// isSpecial marks the set of a location whose frame is not ordinary (see [symbolize.Frame.IsOrdinary]) or varies.
+const isSpecial roleSet = 1 << symbolize.NumPlainRoles
+
+// questions are what is asked: what a frame is, in a role. Each is asked once.
+type questions struct {
+	all        []question
+	withCaller map[question]int32 // the positions of those whose role has a caller, in all
+}
+
+type question struct {
+	frame int32
+	role  symbolize.Role
+}
+
+func (q *questions) close() {
+	clear(q.all)
+	clear(q.withCaller)
+	q.all = q.all[:0]
+}
+
+// walkStacks finds the roles in which the stacks of samples have the frames, and lists the questions.
+func (p *pass) walkStacks() {
+	p.readProducers()
+	for stack, producers := range p.stackProducers {
+		for producer := range symbolize.Producer(symbolize.NumProducers) {
+			if producers.has(producer) && stack < p.message.Stacks.Len() {
+				p.noteRoles(int32(stack), producer)
+			}
+		}
+	}
+	p.listQuestions()
+}
+
+// readProducers finds the producer of each profile, and the producers of the samples that have each stack.
+func (p *pass) readProducers() {
+	var isForeign []bool
+	if p.opts.IsForeign != nil && !p.opts.Gateway {
+		for _, rp := range p.message.Profiles.ResourceProfiles().All() {
+			isForeign = append(isForeign, p.opts.IsForeign(rp.Resource()))
+		}
+	}
+	p.producers = p.producers[:0]
+	p.stackProducers = zeroed(p.stackProducers, max(1, p.message.Stacks.Len()))
+	for of := range p.message.EachProfile() {
+		producer := symbolize.ProducerOf(of.Scope)
+		if isForeign != nil && isForeign[of.Resource] {
+			producer = symbolize.OtherHost
+		}
+		p.producers = append(p.producers, producer)
+		p.addProducer(of.Profile.Samples(), producer)
+	}
+}
+
+func (p *pass) addProducer(samples pprofile.SampleSlice, producer symbolize.Producer) {
+	for i := range samples.Len() {
+		p.stackProducers[samples.At(i).StackIndex()] |= 1 << producer
+	}
+}
+
+// noteRoles notes the roles in which a stack has the frames. Those that are noted for locations without a frame, which
+// look like ordinary ones here, are never read.
+func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
+	indices := p.message.Stacks.At(stack)
+	walk := p.kernel.Walk(producer)
+	for i := range indices.Len() {
+		if roles := &p.roles[indices.At(i)]; *roles&isSpecial == 0 {
+			*roles |= 1 << walk.NextOrdinary().Number()
+			continue
+		}
+		if frame, role := p.step(&walk, indices, i); frame != noFrame {
+			p.noteRole(frame, role)
+		}
+	}
+}
+
+// walkSpecial calls visit for each selected special frame of a stack, with its position, from the leaf on.
+func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(position, frame int32, role symbolize.Role)) {
+	indices := p.message.Stacks.At(stack)
+	walk := p.kernel.Walk(producer)
+	for i := range indices.Len() {
+		if p.roles[indices.At(i)]&isSpecial == 0 {
+			walk.NextOrdinary()
+			continue
+		}
+		if frame, role := p.step(&walk, indices, i); frame != noFrame {
+			visit(int32(i), frame, role)
+		}
+	}
+}
+
+// step passes the location at a position of a stack. It returns the frame and its role, noFrame if it is not selected.
+func (p *pass) step(walk *symbolize.Walk, indices pcommon.Int32Slice, position int) (frame int32, role symbolize.Role) {
+	frame = p.frameOf[indices.At(position)]
+	if frame == noFrame {
+		walk.Skip()
+		return noFrame, role
+	}
+	f := &p.frames[frame]
+	var caller *symbolize.Frame
+	if f.code.NeedsCaller() && position+1 < indices.Len() {
+		caller = p.codeAt(indices.At(position + 1))
+	}
+	role = walk.Next(&f.code, caller)
+	if !f.selected {
+		return noFrame, role
+	}
+	return frame, role
+}
+
+// codeAt returns the frame at a location, nil if that is no kernel code.
+func (p *pass) codeAt(location int32) *symbolize.Frame {
+	if at := p.frameOf[location]; at != noFrame {
+		return &p.frames[at].code
+	}
+	return nil
+}
+
+func (p *pass) noteRole(frame int32, role symbolize.Role) {
+	if role.Caller == nil {
+		p.roles[p.frames[frame].location] |= 1 << role.Number()
+		return
+	}
+	if p.questions.withCaller == nil {
+		p.questions.withCaller = make(map[question]int32)
+	}
+	q := question{frame, role}
+	if _, ok := p.questions.withCaller[q]; !ok {
+		p.questions.withCaller[q] = int32(len(p.questions.all))
+		p.questions.all = append(p.questions.all, q)
+	}
+}
+
+// listQuestions adds the questions for roles without a caller.
+func (p *pass) listQuestions() {
+	for i := range p.frames {
+		f := &p.frames[i]
+		f.firstQuestion = int32(len(p.questions.all))
+		if !f.selected {
+			continue
+		}
+		for roles := p.rolesOf(f); roles != 0; roles &= roles - 1 {
+			role := symbolize.RoleNumber(bits.TrailingZeros16(uint16(roles)))
+			p.questions.all = append(p.questions.all, question{int32(i), role})
+		}
+	}
+}
+
+// rolesOf returns the roles without a caller in which stacks have a frame.
+func (p *pass) rolesOf(f *frame) roleSet { return p.roles[f.location] &^ isSpecial }
+
+// questionOf returns the position of the question about a frame in a role.
+func (p *pass) questionOf(frame int32, role symbolize.Role) int32 {
+	if role.Caller != nil {
+		return p.questions.withCaller[question{frame, role}]
+	}
+	f := &p.frames[frame]
+	before := p.rolesOf(f) & (1<<role.Number() - 1)
+	return f.firstQuestion + int32(bits.OnesCount16(uint16(before)))
+}

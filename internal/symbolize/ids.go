@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbolize
+
+import (
+	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// imageOf returns the core kernel or module that the ids of a mapping identify, nil if none has all of them.
+// A file ID can stand for one load of a build, so it is asked first.
+func (k *Kernel) imageOf(m *Mapping) *timeline.Image {
+	image, ok := k.Snapshot().ByFileID(m.FileID)
+	if m.FileID == "" {
+		image, ok = k.Snapshot().ByBuildID(m.BuildID)
+	}
+	if !ok || !hasIDs(image, m) {
+		return nil
+	}
+	return image
+}
+
+// hasIDs reports whether the ids of a mapping are those of an image.
+func hasIDs(image *timeline.Image, m *Mapping) bool {
+	switch {
+	case image.Text == nil:
+		return m.BuildID == "" && (m.FileID == buildid.SymbolFileID(image.Name()) || m.FileID == image.LoadedFileID())
+	case m.BuildID != "" && m.BuildID != image.BuildID():
+		return false
+	}
+	return m.FileID == "" || m.FileID == image.Text.FileID || m.FileID == image.LoadedFileID()
+}
+
+// isForeign reports whether the ids of a mapping belong to another build than the image that an absolute
+// address lies in (contract 2.1). If that image is not known, which nil means, it reports whether they belong
+// to no image of this kernel.
+func (k *Kernel) isForeign(m *Mapping, image *timeline.Image) bool {
+	switch {
+	case !m.hasID():
+		return false
+	case image == nil:
+		return !k.isKnown(m)
+	}
+	return !hasIDs(image, m)
+}
+
+// isKnown reports whether the ids of a mapping belong to an image that is loaded or in the history.
+func (k *Kernel) isKnown(m *Mapping) bool {
+	return k.imageOf(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID)
+}

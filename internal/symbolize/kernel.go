@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbolize
+
+import "github.com/kernelsym/kernelsym/internal/timeline"
+
+// A Kernel answers questions about the frames of one message, from one snapshot. It is not safe for
+// concurrent use.
+type Kernel struct {
+	snapshot *timeline.Snapshot
+	load     func() *timeline.Snapshot // not yet called; else nil
+	gateway  bool
+}
+
+// New returns a Kernel that asks for its snapshot at most once, when it needs it first. load may be nil.
+func New(load func() *timeline.Snapshot) Kernel { return Kernel{load: load} }
+
+// NewGateway returns a Kernel that stands for all kernels of which a snapshot has packs (contract 10.2); see
+// [timeline.NewPackSnapshot].
+func NewGateway(load func() *timeline.Snapshot) Kernel { return Kernel{load: load, gateway: true} }
+
+// Snapshot returns the snapshot that all answers come from.
+func (k *Kernel) Snapshot() *timeline.Snapshot {
+	if k.load != nil {
+		k.snapshot, k.load = k.load(), nil
+	}
+	return k.snapshot
+}
+
+// lacksCore reports whether the symbols of the core kernel are not known. Then nobody knows where its entry
+// code is.
+func (k *Kernel) lacksCore() bool { return !k.gateway && k.Snapshot().Core() == nil }
