@@ -98,7 +98,7 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 }
 
 // kindOf returns what a function of a mapping is part of. The OTel eBPF profiler has no mapping for
-// BPF programs (contract 2.5).
+// BPF programs (see contract 2.5).
 func kindOf(file, name string) flame.Kind {
 	base := path.Base(file)
 	switch {

@@ -36,7 +36,7 @@ func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents) {
 
 // readCPUs reads the events that have come, without waiting. If one may have been about a CPU that
 // came online or went offline, it ends the wait, and until the CPUs are looked for, nothing is certain
-// after the last look (contract 5.2).
+// after the last look (see contract 5.2).
 func (s *state) readCPUs() {
 	if s.cpus != nil && pollCPUs(s.cpus) {
 		s.hotplug = true

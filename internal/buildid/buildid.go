@@ -96,11 +96,11 @@ func FileID(buildID string) string {
 }
 
 // SymbolFileID returns the file ID of code that has one symbol, by which the kernel
-// knows it (contract 4.3).
+// knows it (see contract 4.3).
 func SymbolFileID(symbol string) string { return hash(symbol) }
 
 // LoadedFileID returns the file ID of a build, or of code that has one symbol, where it was
-// loaded: one ID must not stand for addresses that differ from boot to boot (contract 4.2).
+// loaded: one ID must not stand for addresses that differ from boot to boot (see contract 4.2).
 func LoadedFileID(id string, base uint64) string {
 	return hash(id + "@" + strconv.FormatUint(base, 16))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Wanted lists the builds whose packs would add something, whether these are open or not. Each is listed once,
-// and can be part of a file name (contract 10.3).
+// and can be part of a file name (see contract 10.3).
 type Wanted struct {
 	BuildIDs []string
 	FileIDs  []string // of builds whose build id is not known

@@ -28,7 +28,7 @@ var (
 // ParseCore reads the symbols of the core kernel of an architecture, as GOARCH has it,
 // and makes the image "vmlinux" of them. It has the text, from _text or _stext, the lower
 // of them, to _etext; and the init text, from _sinittext to _einittext, if that lies above
-// the text (section 3.2 of the contract). Nothing behind them is read.
+// the text (see contract 3.2). Nothing behind them is read.
 func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, error) {
 	p := coreParser{scanner: NewScanner(r)}
 	p.marks.Arch = arch
@@ -132,7 +132,7 @@ func (p *coreParser) note(line *Line) (begins bool) {
 	return false
 }
 
-// noteThunk notes an indirect or return thunk of x86 (contract 2.3).
+// noteThunk notes an indirect or return thunk of x86 (see contract 2.3).
 func (p *coreParser) noteThunk(line *Line) {
 	if !isThunk(line.Name) || !symtab.IsCode(line.Type) || p.marks.Arch != "amd64" {
 		return

@@ -59,7 +59,7 @@ const guest uint64 = 0
 var guestStack = []uint64{guest}
 
 // guestName is the function of the frame that stands for a guest. With a name, kernelsym
-// leaves a frame as it is (contract 1.2, 2.5).
+// leaves a frame as it is (see contract 1.2, 2.5).
 const guestName = "[guest]"
 
 // newMessage returns an empty message of samples of the event. What it counts, and the

@@ -79,8 +79,8 @@ func isCode(section string) bool {
 	return strings.HasSuffix(section, ".text")
 }
 
-// An endRule says where the last text symbol of a module ends (section 3.2 of the
-// contract). All others end at a symbol or at a section of code.
+// An endRule says where the last text symbol of a module ends (see
+// contract 3.2). All others end at a symbol or at a section of code.
 type endRule uint8
 
 const (

@@ -62,8 +62,8 @@ func (r *roots) describe(is listed, ends endRule) *load {
 	return l
 }
 
-// is reports whether the load is the one that a list shows with a build id (section 5.2
-// of the contract).
+// is reports whether the load is the one that a list shows with a build id (see contract
+// 5.2).
 func (l *load) is(shown listed, buildID string) bool {
 	return buildID != "" && l.buildID == buildID && l.addr == shown.addr
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // record is what lists and events say of the loads of modules: which are there, and of
-// all the lifetimes (sections 5.1 and 5.2 of the contract). Instants are those of the clock
+// all the lifetimes (see contract 5.1 and 5.2). Instants are those of the clock
 // of lifetimes.
 type record struct {
 	history *timeline.History

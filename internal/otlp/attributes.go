@@ -65,7 +65,7 @@ type Attributes struct {
 	kinds []Kind // of each entry
 	used  [numKinds]bool
 
-	byIndex      map[int32]string // the strings that are values by index (contract 1.5), by their entry
+	byIndex      map[int32]string // the strings that are values by index (see contract 1.5), by their entry
 	hasBadString bool             // an index of one of these is not in the string table
 	probe        probe
 }

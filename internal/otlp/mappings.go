@@ -109,6 +109,7 @@ func (t *Mappings) entry(i int32) *mappingEntry {
 	return e
 }
 
+// read reads an entry. Entry 0 may mean none even if it is not the zero value (contract 1.6).
 func (t *Mappings) read(i int32) (e mappingEntry) {
 	entry := t.table.At(int(i))
 	e.isRead = true
@@ -164,7 +165,7 @@ func (t *Mappings) contentOf(mp pprofile.Mapping) (c Mapping, isExact bool) {
 }
 
 // At returns the content of a mapping, the zero value if there is none with that index. isAmbiguous says that
-// the mapping, or its file name, may also mean none (contract 1.6).
+// the mapping, or its file name, may also mean none (see contract 1.6).
 func (t *Mappings) At(i int32) (content *Mapping, isAmbiguous bool) {
 	e := t.entry(i)
 	return &e.content, e.isAmbiguous

@@ -29,7 +29,7 @@ func (s *Strings) At(i int32) string {
 	return s.table.At(int(i))
 }
 
-// isAmbiguous reports whether an index may mean none or an entry 0 that is not empty (contract 1.6).
+// isAmbiguous reports whether an index may mean none or an entry 0 that is not empty (see contract 1.6).
 func (s *Strings) isAmbiguous(i int32) bool { return i == 0 && s.At(0) != "" }
 
 // cameWithMessage reports whether a string came with the message.

@@ -6,7 +6,7 @@ import "strings"
 
 // Agree reports whether a symbol of the kernel and the linkage name of a function in DWARF
 // are names of one function. Only then may what a pack says of an address stand beside the
-// symbol that kallsyms has for it (contract 10.1).
+// symbol that kallsyms has for it (see contract 10.1).
 //
 // Names differ for a few reasons, and for no other they agree:
 //   - The compiler appends suffixes to the symbols of parts and clones of a function.

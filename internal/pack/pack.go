@@ -110,7 +110,7 @@ func (p *Pack) Counts() Counts {
 	}
 }
 
-// A Symbol is a name of the kernel's and the addresses that it covers (contract 3.1 to
+// A Symbol is a name of the kernel's and the addresses that it covers (see contract 3.1 to
 // 3.3).
 type Symbol struct {
 	Range

@@ -27,7 +27,7 @@ func (s *Set) ByBuildID(id string) *Pack {
 	return s.byBuild[id]
 }
 
-// ByFileID returns the pack of the build with a file ID (contract 4.2), nil if there is
+// ByFileID returns the pack of the build with a file ID (see contract 4.2), nil if there is
 // none.
 func (s *Set) ByFileID(id string) *Pack {
 	if s == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package packimage makes images of the symbols in packs: what a gateway, which has no
-// kernel of its own, knows of kernels (contract 10.2). It is pure.
+// kernel of its own, knows of kernels (see contract 10.2). It is pure.
 package packimage
 
 import (

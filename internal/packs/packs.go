@@ -21,7 +21,7 @@ type Options struct {
 	URL       string // with {build_id} and {format}; empty if none are fetched
 	MaxBytes  int64  // of memory
 	MaxDisk   int64  // bytes of fetched packs in the directory
-	Gateway   bool   // whether the symbols of packs are wanted, too (contract 10.2)
+	Gateway   bool   // whether the symbols of packs are wanted, too (see contract 10.2)
 }
 
 // A Store keeps the packs of builds that are in use. It is a source of a
@@ -88,7 +88,7 @@ func (s *Store) Stats() Stats {
 	return Stats{Open: len(s.open.packs), Bytes: s.open.bytes, Fetches: s.from.sent.Load(), Refused: s.refused}
 }
 
-// Use says which builds are in use, by their build ids and file IDs (contract 4.2). Their
+// Use says which builds are in use, by their build ids and file IDs (see contract 4.2). Their
 // packs will be in the set later, if they can be had. It waits for nothing, and ignores
 // what cannot be an id.
 func (s *Store) Use(buildIDs, fileIDs []string) {

@@ -11,7 +11,7 @@ type Batch struct {
 	Records []Record
 
 	// Blind are the intervals in which events may have happened without a record
-	// (section 5.2 of the contract). They are about all of what is recorded: which
+	// (see contract 5.2). They are about all of what is recorded: which
 	// CPU an event would have been on is not known.
 	Blind []Interval
 

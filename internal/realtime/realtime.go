@@ -35,7 +35,7 @@ type span struct {
 
 const (
 	// settle is for how long after a step there can be times by the old difference:
-	// producers measure it now and then (section 5.3 of the contract).
+	// producers measure it now and then (see contract 5.3).
 	settle = int64(5 * time.Minute)
 
 	// lag is how old a sample can be when a producer converts its time: after a step, by

@@ -41,7 +41,7 @@ func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.
 	return f.Address, withoutBase, f.IsAbsolute()
 }
 
-// mappingFor returns the content of the mapping for addresses in an image (contract 4.2, 4.3). flags are those of
+// mappingFor returns the content of the mapping for addresses in an image (contract 4.2, 4.3). For the flags, see
 // contract 4.4.
 func mappingFor(image *timeline.Image, form addressForm, flags otlp.Flags) (c otlp.Mapping) {
 	c.File = fileOf(image)

@@ -13,7 +13,7 @@ import (
 )
 
 // findFrames lists the kernel frames of the message, counts those that keep the name they came with, and reports
-// whether there are others (contract 1.1, 1.2). Indices are not checked yet.
+// whether there are others (see contract 1.1, 1.2). Indices are not checked yet.
 func (p *pass) findFrames() (found bool) {
 	n := p.message.Locations.Len()
 	if n == 0 {

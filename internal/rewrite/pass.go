@@ -47,7 +47,7 @@ type frame struct {
 	answer        int32 // the answer to all questions about it, noAnswer if there are none
 	varies        bool  // it has several answers
 	selected      bool  // its answer is written
-	linesOnly     bool  // of the answer, only lines are written: its name is right, and stays (contract 1.2)
+	linesOnly     bool  // of the answer, only lines are written: its name is right, and stays (see contract 1.2)
 }
 
 const (

@@ -53,7 +53,8 @@ const (
 )
 
 // resolve finds the answers to all questions, in the order of the addresses, so that what is looked up one after
-// the other lies side by side in memory. Frames with several answers are left to splitFrames.
+// the other lies side by side in memory. A location whose roles lead to different answers (contract 2.4) is left to
+// splitFrames, as is one whose answer depends on the time.
 func (p *pass) resolve() {
 	n := len(p.questions.all)
 	p.order = p.sorter.sorted(n, func(i int) uint64 { return p.frames[p.questions.all[i].frame].code.Address })
@@ -89,9 +90,9 @@ func (p *pass) hasAnswers() bool {
 	return false
 }
 
-// answerTo answers a question for an interval. For all intervals in same, the answer is the same; same is empty if parts
-// of the interval have other answers. A frame whose role is not known has an answer if that is the same for each role it
-// may have (contract 2.3). The answer must be the zero value before.
+// answerTo answers a question for an interval. For all intervals in same, the answer is the same; same is empty if
+// parts of the interval have other answers. A frame whose role is not known has an answer if that is the same for
+// each role it may have (see contract 2.3). The answer must be the zero value before.
 func (p *pass) answerTo(q *question, during timeline.Interval, a *answer) (same timeline.Interval) {
 	f := &p.frames[q.frame]
 	if q.role.Kind != symbolize.Unknown {
@@ -141,7 +142,7 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 	return same
 }
 
-// linesAt returns the lines of the code at an answer's address, and what a pack gave.
+// linesAt returns the source lines of the code at an answer's address (contract 3.6), and what a pack gave.
 func (p *pass) linesAt(is *symbolize.Answer) (lines, inline.Result) {
 	switch {
 	case is.Image.Text == nil:

@@ -31,7 +31,7 @@ type Options struct {
 	// alone. It may be nil. A gateway does not use it.
 	IsForeign func(pcommon.Resource) bool
 
-	// DebugInfo says that there may be packs (contract 10.1): frames get files and lines from those that are
+	// DebugInfo says that there may be packs (see contract 10.1): frames get files and lines from those that are
 	// open, and the builds in use are returned.
 	DebugInfo bool
 
@@ -40,7 +40,7 @@ type Options struct {
 	Inline bool
 
 	// Gateway says that frames belong to the kernels of any machines, and that packs alone name them
-	// (contract 10.2). The snapshot is made of packs. It includes DebugInfo.
+	// (see contract 10.2). The snapshot is made of packs. It includes DebugInfo.
 	Gateway bool
 }
 
@@ -83,7 +83,7 @@ type Result struct {
 
 	// BuildIDs are the builds whose packs are wanted, whether these are open or not. FileIDs are further
 	// builds, of which a gateway has no pack and the message no build id. Each is listed once, and can be part
-	// of a file name (contract 10.3). Without Options.DebugInfo there are none.
+	// of a file name (see contract 10.3). Without Options.DebugInfo there are none.
 	BuildIDs, FileIDs []string
 }
 

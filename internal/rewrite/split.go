@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A splitter serves the frames with several answers: the stacks that contain them are split (contract 5.5).
+// A splitter serves the frames with several answers: the stacks that contain them are split.
 //
 //	frame A of a stack       ═══════ A1 ═══════════╪════════ A2 ════════════
 //	frame B of the stack     ════════════ B1 ═══════════════╪═════ B2 ══════
@@ -124,7 +124,7 @@ const (
 	budgetPerInstant = 128
 )
 
-// splitFrames serves the frames that vary.
+// splitFrames splits the locations, stacks and samples of the frames that vary (contract 5.5).
 func (p *pass) splitFrames() {
 	s := &p.split
 	if !s.open(p) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// times are the times of the samples, on the clock of the snapshot (contract 5.3). They are read only if the
+// times are the times of the samples, on the clock of the snapshot. They are read only if the
 // message has frames for which the time matters.
 type times struct {
 	pass    *pass
@@ -105,8 +105,8 @@ func unionOf(stamps pcommon.UInt64Slice) timeline.Interval {
 // has been.
 func unixTime(t pcommon.Timestamp) int64 { return int64(min(t, math.MaxInt64/2)) }
 
-// appendTimes appends the times for which a sample of a profile is looked up: one for each timestamp or, if the
-// sample cannot be divided, one for all of them. The times of the message must have been read.
+// appendTimes appends the times for which a sample of a profile is looked up (contract 5.3): one for each timestamp
+// or, if the sample cannot be divided, one for all of them. The times of the message must have been read.
 func (t *times) appendTimes(dst []timeline.Interval, profile int, s pprofile.Sample) []timeline.Interval {
 	stamps := s.TimestampsUnixNano()
 	switch {

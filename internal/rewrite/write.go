@@ -133,7 +133,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 	return packCounts
 }
 
-// writeName writes the lines and the attributes of a location whose symbol is known (contract 3.4 to 3.6, 4.3).
+// writeName writes the lines and the attributes of a location whose symbol is known (see contract 3.4 to 3.6, 4.3).
 func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
 	c := &a.change
 	packCounts = w.isPacked(c)
@@ -266,7 +266,7 @@ func (w *writer) hasName(loc pprofile.Location, c *change) bool {
 }
 
 // addsLines reports whether a pack has more than a location that came with the right name and with one line
-// without a number (contract 1.2): a file and a number, or anything where not even a file is known.
+// without a number (see contract 1.2): a file and a number, or anything where not even a file is known.
 func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
 	if c.chain() == inline.NoChain || !lacksNumber(loc.Lines()) {
 		return false
@@ -276,7 +276,7 @@ func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
 		w.message.Functions.At(loc.Lines().At(0).FunctionIndex()).File == ""
 }
 
-// addLines gives a location whose name is right the lines of a pack, and changes nothing else (contract 1.2). It
+// addLines gives a location whose name is right the lines of a pack, and changes nothing else (see contract 1.2). It
 // reports what write does.
 func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
 	c := &a.change
@@ -288,7 +288,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
 	}
 	index := loc.MappingIndex()
 	content, _ := w.message.Mappings.At(index)
-	mayBeUntrue := slices.Contains(content.Flags[:], otlp.FlagFalse) // once there are lines (contract 4.4)
+	mayBeUntrue := slices.Contains(content.Flags[:], otlp.FlagFalse) // once there are lines (see contract 4.4)
 	if mayBeUntrue && !w.message.Mappings.CanCopy(index) {
 		return false
 	}
@@ -328,7 +328,7 @@ func (w *writer) setFolded(loc pprofile.Location, isFolded bool) {
 }
 
 // removeMapping takes the mapping away that does not cover the address of a location, unless index 0 may mean a
-// mapping (contract 1.6).
+// mapping (see contract 1.6).
 func (w *writer) removeMapping(loc pprofile.Location) {
 	if loc.MappingIndex() != 0 && w.message.Mappings.NoneIsZero() {
 		w.changed = true

@@ -16,7 +16,7 @@ type Frame struct {
 	Named   bool     // it came with a function name
 
 	// MayBeOther says that the frame is kernel code in only one of the two readings of a message with
-	// another entry 0 (contract 1.6). It is no candidate, but it can decide the role of the next frame.
+	// another entry 0 (see contract 1.6). It is no candidate, but it can decide the role of the next frame.
 	MayBeOther bool
 
 	form            form
@@ -37,7 +37,7 @@ const (
 	formInModule             // the base of a module that the mapping names; which load, the time decides
 )
 
-// decision says whether a frame may decide the role of the next frame of its stack (contract 2.3).
+// decision says whether a frame may decide the role of the next frame of its stack (see contract 2.3).
 type decision uint8
 
 const (
@@ -193,7 +193,7 @@ var noLandmarks symtab.Landmarks
 func (f *Frame) IsAbsolute() bool { return f.form == formAbsolute }
 
 // IsLookedUpForm reports whether the frame was sent with the address at which it is looked up, whatever its
-// role is. The OTel eBPF profiler never sends such frames (contract 2.2).
+// role is. The OTel eBPF profiler never sends such frames (see contract 2.2).
 func (f *Frame) IsLookedUpForm() bool { return f.form != formAbsolute && f.Mapping.isLookedUpForm() }
 
 // IsTimeless reports whether what the frame is does not depend on the time: it is code of the core kernel, or

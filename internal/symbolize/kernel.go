@@ -15,7 +15,7 @@ type Kernel struct {
 // New returns a Kernel that asks for its snapshot at most once, when it needs it first. load may be nil.
 func New(load func() *timeline.Snapshot) Kernel { return Kernel{load: load} }
 
-// NewGateway returns a Kernel that stands for all kernels of which a snapshot has packs (contract 10.2); see
+// NewGateway returns a Kernel that stands for all kernels of which a snapshot has packs (see contract 10.2); see
 // [timeline.NewPackSnapshot].
 func NewGateway(load func() *timeline.Snapshot) Kernel { return Kernel{load: load, gateway: true} }
 

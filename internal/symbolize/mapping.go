@@ -15,7 +15,7 @@ type Mapping struct {
 	FileID               string // process.executable.build_id.htlhash, empty if there is none
 	Start, Limit, Offset uint64
 
-	// MayBeNone says that the mapping, or its file name, may also mean that there is none (contract 1.6).
+	// MayBeNone says that the mapping, or its file name, may also mean that there is none (see contract 1.6).
 	MayBeNone bool
 
 	name fileName
@@ -30,7 +30,7 @@ func NewMapping(m Mapping) Mapping {
 	return m
 }
 
-// fileName is what the file name of a mapping says about the code (contract 1.1b, 2).
+// fileName is what the file name of a mapping says about the code (see contract 1.1b, 2).
 type fileName struct {
 	isKernel  bool   // the code is kernel code
 	isGuest   bool   // it is the kernel of a virtual machine
@@ -82,7 +82,7 @@ func cutModuleSuffix(name string) (string, bool) {
 // hasID reports whether the mapping identifies a build.
 func (m *Mapping) hasID() bool { return m.BuildID != "" || m.FileID != "" }
 
-// isLookedUpForm reports whether a relative address in the mapping is in looked-up form (contract 2.2).
+// isLookedUpForm reports whether a relative address in the mapping is in looked-up form (see contract 2.2).
 func (m *Mapping) isLookedUpForm() bool { return m.Start == 0 && m.Limit == 0 && m.Offset == 0 }
 
 // mayBeCore reports whether the code may belong to a core kernel, as far as the file name says.

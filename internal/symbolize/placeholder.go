@@ -8,7 +8,7 @@ import "strings"
 // and many functions of a hostile message can share one long name.
 const maxDigits = 64
 
-// IsPlaceholder reports whether a name stands for a missing name (contract 1.2).
+// IsPlaceholder reports whether a name stands for a missing name (see contract 1.2).
 func IsPlaceholder(name string) bool {
 	if name == "" {
 		return true

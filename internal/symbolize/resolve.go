@@ -87,7 +87,7 @@ type lookup struct {
 }
 
 // newLookup begins to look up a frame. The name of a module stands for the load of it that was there for the
-// whole interval (contract 2.1).
+// whole interval (see contract 2.1).
 func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
 	l := lookup{kernel: k, frame: f, image: f.image, during: during, same: timeline.Always}
 	if f.form != formInModule {

@@ -51,7 +51,7 @@ type Role struct {
 	Producer Producer
 
 	// Caller is the next frame of the stack. It is set only where the frame may lie in a BPF trampoline, as
-	// it is evidence for that (contract 3.5).
+	// it is evidence for that (see contract 3.5).
 	Caller *Frame
 }
 

@@ -55,7 +55,7 @@ type Builder struct {
 
 // Add adds a symbol of the kernel's list: its address, its type as nm(1) has it,
 // and its name, which is not retained. What can neither be a name nor end one is
-// ignored (section 3.1 of the contract). A name longer than MaxNameLen only ends
+// ignored (see contract 3.1). A name longer than MaxNameLen only ends
 // what comes before it.
 func (b *Builder) Add(addr uint64, typ byte, name []byte) {
 	class := classify(typ, name)
@@ -147,7 +147,7 @@ func (b *Builder) startSymbol(name []byte, twin bool) {
 	b.named, b.twin = true, twin
 }
 
-// endSymbol gives the last symbol its size, if it starts at b.addr, and decides
+// endSymbol ends the last symbol where the next one starts (contract 3.2), if it starts at b.addr, and chooses
 // between its names.
 func (b *Builder) endSymbol(end uint64) {
 	if !b.named || b.err != nil {
@@ -164,7 +164,7 @@ func (b *Builder) endSymbol(end uint64) {
 }
 
 // AddDecided adds a symbol of which is decided already what it covers, [start, end), and
-// what it is called (contract 3.1 to 3.3); the name is not retained. What is added with
+// what it is called (see contract 3.1 to 3.3); the name is not retained. What is added with
 // [Builder.Add] must not be mixed with it. Symbols come in the order of their addresses and
 // do not overlap, and a name is at most MaxNameLen long.
 func (b *Builder) AddDecided(start, end uint64, name []byte, folded bool) {

@@ -14,8 +14,7 @@ const (
 	className                 // can be a name
 )
 
-// classify applies the rules of section 3.1 of the contract to a symbol of the
-// given type, a letter as nm(1) prints it.
+// classify returns what a symbol of a type is for (contract 3.1). The type is a letter as nm(1) prints it.
 func classify(typ byte, name []byte) class {
 	if len(name) == 0 {
 		return classIgnored

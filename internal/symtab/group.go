@@ -23,9 +23,8 @@ func (g *group) add(name []byte, twin bool) {
 	g.items = append(g.items, groupItem{from: from, to: len(g.names), twin: twin})
 }
 
-// name picks one of the names: the first, but no twin of a name that is there as
-// well (section 3.3 of the contract). It also says whether there was another one
-// to pick. The group must not be empty.
+// name returns the name that the kernel itself prints (contract 3.3): the first one that is no twin of another. folded
+// says that it is one of several. The group must not be empty.
 func (g *group) name() (name []byte, folded bool) {
 	for _, item := range g.items {
 		this := g.names[item.from:item.to]

@@ -3,7 +3,7 @@
 package symtab
 
 // Landmarks are the facts about a core kernel that decide how the frames of a stack are looked up
-// (contract 2.3) and what is a BPF trampoline (contract 3.5).
+// (see contract 2.3) and what is a BPF trampoline (see contract 3.5).
 type Landmarks struct {
 	Arch  string // as GOARCH
 	Entry Range  // entry code: [__entry_text_start, __entry_text_end)

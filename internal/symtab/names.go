@@ -96,7 +96,7 @@ func (n *names) name(i uint32) *Name {
 	return &name
 }
 
-// NameOf returns what a symbol is called, which is the only one at its address.
+// NameOf returns the names of a symbol that is the only one at its address (contract 3.4).
 func NameOf(symbol string) Name { return Name{Name: demangled(symbol), System: symbol} }
 
 // nameCache keeps names that were asked for, so that a name is decoded once and

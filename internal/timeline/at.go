@@ -12,7 +12,7 @@ import (
 // Reason says why there is no answer.
 type Reason uint8
 
-// The reasons, in the order in which contract 5.4 tests them.
+// The reasons, in the order in which they are tested; see contract 5.4.
 const (
 	ReasonNone       Reason = iota // there is an answer
 	ReasonAmbiguous                // several images had the address at about that time
@@ -36,7 +36,7 @@ type Hit struct {
 func (h Hit) Name() *symtab.Name { return h.Image.SymbolName(h.Symbol) }
 
 // unloadGrace is how near, in nanoseconds, the lifetime of another image may come to an interval
-// (contract 5.4): a program can run on for some milliseconds after the record of its unload.
+// (see contract 5.4): a program can run on for some milliseconds after the record of its unload.
 const unloadGrace = int64(5 * time.Millisecond)
 
 // At returns what an address was during an interval (contract 5.4): the image that had the address for the
@@ -84,7 +84,7 @@ func (s *Snapshot) choose(addr uint64, during Interval) choice {
 }
 
 // Module returns the core kernel or a module by its name, spelled as the kernel spells it, if one load of
-// that name was there for the whole interval and no other at about that time (contract 2.1).
+// that name was there for the whole interval and no other at about that time (see contract 2.1).
 func (s *Snapshot) Module(name string, during Interval) (*Image, Reason) {
 	if core := s.Core(); core != nil && name == KernelName {
 		return core, ReasonNone
@@ -144,7 +144,7 @@ func newChoice(during Interval) choice {
 }
 
 // add adds an image, in the order of lifetimes. Where an image that yields meets another, the address is
-// the other's (contract 3.5).
+// the other's (see contract 3.5).
 func (c *choice) add(t *Table, m *Image) {
 	lifetime := m.certainLifetime(t, c.during)
 	c.seen++
@@ -222,7 +222,7 @@ func sightOf(tables []*Table, during Interval) (reason Reason, around Interval) 
 	return reason, around
 }
 
-// certainLifetime returns the interval in which an image of a table was certainly loaded.
+// certainLifetime returns the interval in which an image of a table was certainly loaded (contract 5.1).
 func (m *Image) certainLifetime(t *Table, during Interval) Interval {
 	lifetime := m.Lifetime
 	if m.IsLoaded() && during != Present {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// blindTime is the time in which images may have been loaded or unloaded unseen (contract 5.2), except for
+// blindTime is the time in which images may have been loaded or unloaded unseen (see contract 5.2), except for
 // the time after the instant up to which a table is complete. It is immutable.
 type blindTime struct {
 	before    int64         // all time before this instant
@@ -20,7 +20,7 @@ type blindTime struct {
 // blind.
 const maxBlind = 1024
 
-// around reports whether an interval holds blind time. around is an interval that holds it and in which
+// around reports whether an interval holds blind time (contract 5.2). around is an interval that holds it and in which
 // there is either no blind time or nothing else; it is empty if the interval has both.
 func (b *blindTime) around(i Interval) (blind bool, around Interval) {
 	at := b.firstEndingAfter(i.From)

@@ -9,7 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// functionIDs are the file IDs of the images in a tree that have no Text (contract 4.3). They are computed
+// functionIDs are the file IDs of the images in a tree that have no Text (see contract 4.3). They are computed
 // when one is asked for, which is rare.
 type functionIDs struct {
 	root *node

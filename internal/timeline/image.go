@@ -58,7 +58,7 @@ type Image struct {
 	EndKnown bool
 
 	// MayBeNameless says that a BPF function has no name here because the kernel may have none for
-	// it: only a list has shown it (contract 3.5).
+	// it: only a list has shown it (see contract 3.5).
 	MayBeNameless bool
 
 	Program *Program      // the program that a BPF function belongs to; nil if it is not known
@@ -151,7 +151,7 @@ func (m *Image) Contains(addr uint64) bool {
 }
 
 // Yields reports whether an address that the image shares with another is the other's: a trampoline
-// that was announced with a page (contract 3.5).
+// that was announced with a page (see contract 3.5).
 func (m *Image) Yields() bool { return m.Text == nil && !m.EndKnown }
 
 // Lookup returns the symbol that covers an address of the image, the zero value if none does. It does not
@@ -223,7 +223,7 @@ func (m *Image) BuildID() string {
 }
 
 // LoadedFileID returns the file ID of the image at the addresses where it is loaded, which differ from
-// boot to boot (contract 4.2, 4.3). It is empty for a module without build id.
+// boot to boot (see contract 4.2, 4.3). It is empty for a module without build id.
 func (m *Image) LoadedFileID() string {
 	switch {
 	case m.Text == nil:

@@ -34,7 +34,7 @@ func NewSnapshot(tables ...*Table) *Snapshot {
 }
 
 // NewPackSnapshot returns a snapshot of the images of packs: of any number of kernels, each at addresses
-// that no machine has (contract 10.2). Images are found by their ids; absolute addresses mean nothing.
+// that no machine has (see contract 10.2). Images are found by their ids; absolute addresses mean nothing.
 func NewPackSnapshot(images ...*Image) *Snapshot {
 	return &Snapshot{tables: []*Table{NewTable(images...)}}
 }
@@ -106,7 +106,7 @@ func (s *Snapshot) ByFileID(id string) (*Image, bool) {
 	return nil, false
 }
 
-// HasFunctionID reports whether a file ID is that of code without a Text (contract 4.3) that is loaded or
+// HasFunctionID reports whether a file ID is that of code without a Text (see contract 4.3) that is loaded or
 // in the history.
 func (s *Snapshot) HasFunctionID(id string) bool {
 	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.ids.has(id) })

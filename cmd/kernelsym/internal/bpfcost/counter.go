@@ -125,7 +125,7 @@ func (c *Counter) addStack(stack []part, weight int64) {
 			continue
 		}
 		if i > 0 && stack[i-1].isThunk && p.isFirst {
-			continue // it was about to be jumped to (contract 2.3)
+			continue // it was about to be jumped to (see contract 2.3)
 		}
 		seen = append(seen, p.cost)
 		switch {

@@ -201,7 +201,7 @@ func isProvided(name string) bool {
 }
 
 // isLeftOut reports whether the kernel's own list lacks symbols of a name (is_ignored_symbol,
-// since Linux 6.5 scripts/mksysmap). What contract 3.1 ignores anyway, and data, is not looked at.
+// since Linux 6.5 scripts/mksysmap). It looks at no data, nor at what is ignored anyway (see contract 3.1).
 func isLeftOut(name string) bool {
 	rest, ok := strings.CutPrefix(name, "__")
 	if !ok {

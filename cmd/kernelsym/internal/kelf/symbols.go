@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Symbols returns the symbols as a kernel that runs the file's code gives them (contract 3.1 to
+// Symbols returns the symbols as a kernel that runs the file's code gives them (see contract 3.1 to
 // 3.3), with the information that fits them. It wraps ErrNoSymbols for a file that has no
 // symbol table. A module without code has none.
 func (f *File) Symbols() (pack.Info, []pack.Symbol, error) {

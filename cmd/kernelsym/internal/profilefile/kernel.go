@@ -48,7 +48,7 @@ func (f *KernelFrame) IsGuest() bool { return f.Kernel && f.Address == 0 && f.Na
 
 // IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
 // it is if the address is in the kernel half of the address space, as profilers have it that
-// know nothing of the kernel (contract 1.1).
+// know nothing of the kernel (see contract 1.1).
 func IsKernel(frameType string, addr uint64) bool {
 	return frameType == "kernel" || frameType == "" && addr>>63 == 1 && addr < vsyscall
 }
@@ -105,7 +105,7 @@ func (m *Merger) KernelFrame(loc *profile.Location) KernelFrame {
 }
 
 // KernelName returns the name of a function of a location of kernel code, empty if it is not
-// known: neither a placeholder is a name (contract 1.2) nor a label.
+// known: neither a placeholder is a name (see contract 1.2) nor a label.
 func KernelName(loc *profile.Location, f *profile.Function) string {
 	if symbolize.IsPlaceholder(f.Name) || loc.Mapping != nil && isLabel(f.Name, loc.Mapping.File) {
 		return ""

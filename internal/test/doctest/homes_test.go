@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A home is where a rule of the contract is decided.
+type home struct {
+	rule     string
+	file     string // from the root of the repository
+	function string // as in "Kernel.Resolve"; empty if the whole file is the home
+}
+
+// decidedBy is the line below a heading that names the home of a rule, keptEverywhere the one that names what checks it.
+var (
+	headingOfRule  = regexp.MustCompile(`^### (\d+\.\d+) `)
+	decidedBy      = regexp.MustCompile("^\\*Decided by (?:`([A-Za-z.]+)` in )?\\[([a-z/_.]+\\.go)\\]\\(\\.\\./([a-z/_.]+\\.go)\\)\\.\\*$")
+	keptEverywhere = regexp.MustCompile("^\\*Kept everywhere: .+\\*$")
+)
+
+// decided are the sections whose rules are decided in one place each, but for the rules that are kept everywhere.
+var decided = map[string]bool{"1": true, "2": true, "3": true, "4": true, "5": true, "10": true}
+
+// readHomes returns the homes that docs/contract.md names. It fails if a rule has neither a home nor a check.
+func readHomes(t *testing.T) (homes []home) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "contract.md"))
+	require.NoError(t, err)
+	lines := strings.Split(string(page), "\n")
+	for i, line := range lines {
+		heading := headingOfRule.FindStringSubmatch(line)
+		if heading == nil || !decided[strings.Split(heading[1], ".")[0]] {
+			continue
+		}
+		below := lines[i+2]
+		if match := decidedBy.FindStringSubmatch(below); match != nil {
+			assert.Equal(t, match[2], match[3], "contract %s: the link leads elsewhere", heading[1])
+			homes = append(homes, home{rule: heading[1], file: match[2], function: match[1]})
+		} else {
+			assert.Regexp(t, keptEverywhere, below, "contract %s: it is neither decided nor kept everywhere", heading[1])
+		}
+	}
+	return homes
+}
+
+// A comment is a comment of product code.
+type comment struct {
+	file     string
+	function string // the function whose doc comment it is, as in home; empty for any other
+	text     string
+	line     int
+}
+
+// readComments returns the comments of the product: neither those of tests nor those of the overview of a package.
+func readComments(t *testing.T) (comments []comment) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == ".git" || name == "build" ||
+			name == filepath.Join("internal", "test") || entry.Name() == "rewritetest") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") && entry.Name() != "doc.go" {
+			comments = append(comments, commentsOf(t, path, filepath.ToSlash(name))...)
+		}
+		return nil
+	}))
+	return comments
+}
+
+func commentsOf(t *testing.T, path, name string) (comments []comment) {
+	t.Helper()
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	require.NoError(t, err)
+	functions := make(map[*ast.CommentGroup]string)
+	for _, decl := range parsed.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Doc != nil {
+			functions[f.Doc] = nameOf(f)
+		}
+	}
+	for _, group := range parsed.Comments {
+		if group == parsed.Doc {
+			continue
+		}
+		var text strings.Builder
+		for _, line := range group.List {
+			text.WriteString(line.Text + "\n")
+		}
+		comments = append(comments, comment{name, functions[group], text.String(), files.Position(group.Pos()).Line})
+	}
+	return comments
+}
+
+// nameOf returns the name of a function, with its receiver's type.
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
+	}
+	if id, ok := receiver.(*ast.Ident); ok {
+		return id.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
+}
+
+// seeBefore is what stands before a citation that only refers to a rule.
+var seeBefore = regexp.MustCompile(`(?i)\bsee(?:\s|//)*$`)
+
+// claims returns the rules of which a comment says that they are decided there: those that it cites other than as "see
+// contract N".
+func claims(text string) (rules []string) {
+	for _, at := range byName.FindAllStringIndex(text, -1) {
+		if seeBefore.MatchString(text[:at[0]]) {
+			continue
+		}
+		for _, n := range number.FindAllString(text[at[0]:at[1]], -1) {
+			rules = append(rules, strings.TrimRight(n, "abc"))
+		}
+	}
+	for _, at := range bySection.FindAllStringIndex(text, -1) {
+		if match := text[at[0]:at[1]]; !strings.HasPrefix(match, "RFC") && !ofDWARF.MatchString(text[at[1]:]) {
+			rules = append(rules, number.FindAllString(match, -1)...)
+		}
+	}
+	return rules
+}
+
+// TestContractHomes verifies that each rule is decided in one place: the home that docs/contract.md names cites the rule,
+// and no other code does, except as "see contract N".
+func TestContractHomes(t *testing.T) {
+	needRepository(t)
+	homes := readHomes(t)
+	assert.Len(t, homes, 28)
+	comments := readComments(t)
+	isHome := func(h home, c comment) bool {
+		return c.file == h.file && (h.function == "" || c.function == h.function)
+	}
+	ofRule := make(map[string]home)
+	for _, h := range homes {
+		ofRule[h.rule] = h
+	}
+	cited := make(map[string]bool)
+	for _, c := range comments {
+		for _, rule := range claims(c.text) {
+			h, ok := ofRule[rule]
+			switch {
+			case !ok:
+			case isHome(h, c):
+				cited[rule] = true
+			default:
+				t.Errorf("%s:%d: contract %s is decided by %s %s; write \"see contract %s\"", c.file, c.line, rule, h.file, h.function, rule)
+			}
+		}
+	}
+	for _, h := range homes {
+		assert.True(t, cited[h.rule], "contract %s: %s %s does not exist, or does not cite it", h.rule, h.file, h.function)
+	}
+}
+
+func TestClaimsAreFound(t *testing.T) {
+	for text, want := range map[string][]string{
+		"// looks up (contract 2.3).":                   {"2.3"},
+		"// (contract 1.1b, 1.1c)":                      {"1.1", "1.1"},
+		"// (see contract 2.3).":                        nil,
+		"// For the flags, see\n// contract 4.4.":       nil,
+		"// See contract 3.2 for the extent.":           nil,
+		"// (contract\n// 10.1). See contract 5.":       {"10.1"},
+		"// section 3.1 of the contract":                {"3.1"},
+		"// section 3.1 of DWARF 5; the contract holds": nil,
+	} {
+		assert.Equal(t, want, claims(text), text)
+	}
+}
