@@ -125,6 +125,9 @@ func (l *Lines) Close() {
 	clear(l.found[:cap(l.found)])
 }
 
+// Remembered returns how many answers, functions and lines are remembered.
+func (l *Lines) Remembered() int { return len(l.answers) + len(l.functions) + len(l.nodes) }
+
 // At returns the chain for an address in a symbol of an image that has a build id, and what the pack gave (contract
 // 10.1). The pack of that build is wanted from now on.
 func (l *Lines) At(image *timeline.Image, symbol symtab.Symbol, addr uint64) (Chain, Result) {

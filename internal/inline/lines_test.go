@@ -188,4 +188,6 @@ func TestWanted(t *testing.T) {
 	}
 	assert.Equal(t, []string{kernelID}, w.BuildIDs)
 	assert.Equal(t, []string{fileID}, w.FileIDs)
+	w.Add(fileID, "")
+	assert.Equal(t, []string{kernelID, fileID}, w.BuildIDs, "the build id of one can be spelled like the file ID of another")
 }

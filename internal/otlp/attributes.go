@@ -45,6 +45,16 @@ var keyOf = [numKinds]string{
 	ProgramType:     "bpf.program.type",
 }
 
+// maxKey is the length of the longest of these keys, or more. Many attributes of a hostile message can share one long key.
+const maxKey = 64
+
+func kindOfKey(key string) Kind {
+	if len(key) > maxKey {
+		return OtherAttribute
+	}
+	return kindOf[key]
+}
+
 var kindOf = func() map[string]Kind {
 	kinds := make(map[string]Kind)
 	for kind, key := range keyOf {
@@ -85,7 +95,7 @@ func (a *Attributes) Read() {
 	lastKey, lastKind := int32(-1), OtherAttribute // most entries have the key of the one before
 	for i := range n {
 		if key := a.table.At(i).KeyStrindex(); key != lastKey {
-			lastKey, lastKind = key, kindOf[a.message.Strings.At(key)]
+			lastKey, lastKind = key, kindOfKey(a.message.Strings.At(key))
 		}
 		kind := lastKind
 		if kind == KernelFrameType && a.Value(int32(i)).Text != "kernel" {
@@ -200,6 +210,9 @@ func (a *Attributes) buildIndex() {
 			continue // never interned
 		}
 		v := a.Value(int32(i))
+		if len(v.Text) > maxID { // likewise
+			continue
+		}
 		a.byContent.Add(v.hash(kind), int32(i), func(other int32) bool { return a.kinds[other] == kind && a.Value(other) == v })
 	}
 }

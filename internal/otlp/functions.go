@@ -82,6 +82,24 @@ func (f *Functions) Intern(c Function) int32 {
 		key.system = strings.Intern(c.System)
 	}
 	key.file = strings.Intern(c.File)
+	return f.intern(key)
+}
+
+// InternWithFile returns the index of a function that has the file of c, and all else of the function with an index. A
+// name that is missing there, or is given by index 0, is that of c.
+func (f *Functions) InternWithFile(i int32, c Function) int32 {
+	strings, key := &f.message.Strings, keyOfFunction(f.table.At(int(i)))
+	if key.name == 0 || strings.At(key.name) == "" {
+		key.name = strings.Intern(c.Name)
+	}
+	if key.system == 0 || strings.At(key.system) == "" {
+		key.system = strings.Intern(c.System)
+	}
+	key.file = strings.Intern(c.File)
+	return f.intern(key)
+}
+
+func (f *Functions) intern(key functionKey) int32 {
 	hash := key.hash()
 	if at, ok := f.find(key, hash); ok {
 		return at

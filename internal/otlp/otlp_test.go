@@ -136,6 +136,30 @@ func TestLocationsAreInterned(t *testing.T) {
 	assert.Equal(t, 3, m.Locations.Len())
 }
 
+// TestInternWithFile verifies that a function keeps the names that it certainly has, and gets those that it may lack.
+func TestInternWithFile(t *testing.T) {
+	pd := withEntry0()
+	table := pd.Dictionary().StringTable()
+	table.SetAt(0, "cpu") // so that index 0 may mean this or none (contract 1.6)
+	table.Append("came", "")
+	for _, tt := range []struct {
+		name, system int32
+		want         otlp.Function
+	}{
+		{1, 1, otlp.Function{Name: "came", System: "came", File: "f.c", StartLine: 7}},
+		{1, 0, otlp.Function{Name: "came", System: "_f", File: "f.c", StartLine: 7}},
+		{2, 1, otlp.Function{Name: "f", System: "came", File: "f.c", StartLine: 7}},
+	} {
+		f := pd.Dictionary().FunctionTable().AppendEmpty()
+		f.SetNameStrindex(tt.name)
+		f.SetSystemNameStrindex(tt.system)
+		f.SetStartLine(7)
+		came := int32(pd.Dictionary().FunctionTable().Len() - 1)
+		m := opened(t, pd)
+		assert.Equal(t, tt.want, m.Functions.At(m.Functions.InternWithFile(came, otlp.Function{Name: "f", System: "_f", File: "f.c"})))
+	}
+}
+
 // TestReadOnlyMessage verifies that a message which is read-only is copied before it is changed.
 func TestReadOnlyMessage(t *testing.T) {
 	pd := withEntry0()

@@ -20,6 +20,7 @@ func (p *pass) findFrames() (found bool) {
 		return false
 	}
 	p.message.Attributes.Read()
+	p.frames = slices.Grow(p.frames, n)
 	p.mappings = p.mappings[:0]
 	p.functions = p.functions[:0]
 	for i := range int32(n) {

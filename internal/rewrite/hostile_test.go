@@ -3,6 +3,7 @@
 package rewrite_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,6 +13,33 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
+
+// TestMemoryThatIsKept verifies that a message which took more than 64 MiB leaves less behind.
+func TestMemoryThatIsKept(t *testing.T) {
+	needTime(t)
+	heap := func() uint64 {
+		var is runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&is)
+		return is.HeapAlloc
+	}
+	known := knownAt(t, manyOwners(2))
+	r := rewrite.New(withHistory)
+	before := heap()
+	func() {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
+		indices := m.Profiles.Dictionary().StackTable().At(int(m.LastSample().StackIndex())).LocationIndices()
+		deep := make([]int32, 10_000_000)
+		for i := range deep {
+			deep[i] = indices.At(0)
+		}
+		indices.FromRaw(deep)
+		timed(m, owned(0), owned(1))
+		assert.Greater(t, allocated(func() { r.Rewrite(m.Profiles, known) }), uint64(64<<20))
+	}()
+	assert.Less(t, heap(), before+64<<20)
+	runtime.KeepAlive(r)
+}
 
 // TestHostileMessages: what a message allocates is bounded in proportion to its size, and
 // grows with it, whatever it consists of. `make bench` measures the time. What comes out is

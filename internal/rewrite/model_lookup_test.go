@@ -100,7 +100,10 @@ func (a *asker) hitAt(u *use, addr uint64) modelHit {
 // isUncovered reports whether it is certain that no symbol covers an address.
 func (a *asker) isUncovered(u *use, addr uint64) bool {
 	hit := a.hitAt(u, addr)
-	return hit.symbol == nil && (hit.image != nil || hit.reason == timeline.ReasonUnresolved && !hit.had)
+	if hit.image != nil {
+		return hit.symbol == nil && hit.image.isText()
+	}
+	return hit.symbol == nil && hit.reason == timeline.ReasonUnresolved && !hit.had
 }
 
 func (a *asker) startsAt(u *use, addr uint64) bool {

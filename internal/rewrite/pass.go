@@ -18,7 +18,9 @@ type pass struct {
 	kernel  symbolize.Kernel
 	lines   inline.Lines
 	times   times
-	entries int // the size of the largest message so far: entries of its tables and instants of its samples
+	memory  struct{ split, rest int } // roughly what the splitter takes, and what all else does, in bytes
+
+	locations, entries int // the numbers of locations and of all entries that the message came with
 
 	frames    []frame
 	frameOf   []int32   // by location, the position of its frame; noFrame for the others
@@ -91,6 +93,7 @@ func (p *pass) rewriteFrames() {
 func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 	p.opts = opts
 	p.message.Open(pd)
+	p.locations, p.entries = p.message.Locations.Len(), p.message.Entries()
 	if opts.Gateway {
 		p.kernel = symbolize.NewGateway(sources.Snapshot)
 		sources.Clock = nil // packs are not bound to a time
@@ -106,7 +109,7 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 
 // close forgets the message, but keeps the memory.
 func (p *pass) close() {
-	p.entries = max(p.entries, p.message.Entries()+len(p.split.instants))
+	p.noteMemory()
 	clear(p.frames)
 	clear(p.answers)
 	clear(p.mappings)
@@ -117,6 +120,15 @@ func (p *pass) close() {
 	p.lines.Close()
 	p.message.Close()
 	p.kernel, p.opts = symbolize.Kernel{}, nil
+}
+
+// noteMemory notes roughly what the pass has taken for the message. What it takes for one thing of a kind comes from the
+// types of the slices that grow with these things.
+func (p *pass) noteMemory() {
+	s := &p.split
+	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.answers) + 60*len(s.stackAnswers)
+	rest := 160*p.locations + 24*p.entries + 17*len(p.producers) + 100*len(p.questions.callers) + 100*p.lines.Remembered()
+	p.memory.split, p.memory.rest = max(p.memory.split, split), max(p.memory.rest, rest)
 }
 
 func (p *pass) countInvalid() {

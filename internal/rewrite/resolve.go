@@ -61,13 +61,13 @@ func (p *pass) resolve() {
 	p.answers = zeroed(p.answers, n)
 	for i, item := range p.order {
 		q := &p.questions.all[item.position]
-		f := &p.frames[q.frame]
+		f, role := &p.frames[q.frame], p.questions.roleOf(q)
 		during := timeline.Always
-		if q.role.Producer != symbolize.OtherHost && !f.code.IsTimeless() {
+		if role.Producer != symbolize.OtherHost && !f.code.IsTimeless() {
 			during = p.times.whole()
 		}
 		a := &p.answers[i]
-		same := p.answerTo(q, during, a)
+		same := p.answerTo(f, role, during, a)
 		switch {
 		case !same.Holds(during):
 			f.varies = true
@@ -90,15 +90,14 @@ func (p *pass) hasAnswers() bool {
 	return false
 }
 
-// answerTo answers a question for an interval. For all intervals in same, the answer is the same; same is empty if
+// answerTo says what a frame is, in a role, for an interval. For all intervals in same, the answer is the same; same is empty if
 // parts of the interval have other answers. A frame whose role is not known has an answer if that is the same for
 // each role it may have (see contract 2.3). The answer must be the zero value before.
-func (p *pass) answerTo(q *question, during timeline.Interval, a *answer) (same timeline.Interval) {
-	f := &p.frames[q.frame]
-	if q.role.Kind != symbolize.Unknown {
-		return p.answerInRole(f, q.role, during, a)
+func (p *pass) answerTo(f *frame, role symbolize.Role, during timeline.Interval, a *answer) (same timeline.Interval) {
+	if role.Kind != symbolize.Unknown {
+		return p.answerInRole(f, role, during, a)
 	}
-	caller, exact := q.role.Possible()
+	caller, exact := role.Possible()
 	var other answer
 	same = p.answerInRole(f, caller, during, &other)
 	same = same.And(p.answerInRole(f, exact, during, a))

@@ -90,7 +90,7 @@ type Result struct {
 // Sources are what frames are named from.
 type Sources struct {
 	// Snapshot returns what is known about the kernel. It is called at most once for a message, and only if
-	// that has kernel frames.
+	// that has kernel frames, or mappings whose names could be those of modules.
 	Snapshot func() *timeline.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is nil, all samples are looked
@@ -121,11 +121,11 @@ func New(opts Options) *Rewriter {
 	return &Rewriter{opts: opts}
 }
 
-// maxIdle is the number of passes that are kept for later messages, and maxEntries how large the messages can
-// be that all of them together have the memory for; see pass.entries. That is roughly 64 MiB.
+// maxIdle is the number of passes that are kept for later messages, and maxMemory what all of them together take,
+// roughly, in bytes.
 const (
-	maxIdle    = 4
-	maxEntries = 1 << 19
+	maxIdle   = 4
+	maxMemory = 64 << 20
 )
 
 func (r *Rewriter) takePass() *pass {
@@ -140,14 +140,18 @@ func (r *Rewriter) takePass() *pass {
 	return p
 }
 
+// keepPass keeps a pass for later messages. If it takes too much with the memory for splits, it loses that first.
 func (r *Rewriter) keepPass(p *pass) {
 	r.idle.mu.Lock()
 	defer r.idle.mu.Unlock()
-	entries := p.entries
+	room := maxMemory
 	for _, other := range r.idle.passes {
-		entries += other.entries
+		room -= other.memory.split + other.memory.rest
 	}
-	if len(r.idle.passes) < maxIdle && entries <= maxEntries {
+	if p.memory.split+p.memory.rest > room {
+		p.split, p.memory.split = splitter{}, 0
+	}
+	if len(r.idle.passes) < maxIdle && p.memory.rest <= room {
 		r.idle.passes = append(r.idle.passes, p)
 	}
 }

@@ -117,8 +117,8 @@ type stackAnswer struct {
 	stack  int32 // that has these answers; valid once all are written
 }
 
-// The numbers of entries that an entry of a stack and an instant add to a budget. A stack that is not deeper than
-// budgetPerInstant can have other answers at each instant.
+// The numbers of entries that an entry of a stack and an instant add to a budget. A stack of up to
+// some 60 frames can have other answers at each instant.
 const (
 	budgetPerEntry   = 8
 	budgetPerInstant = 128
@@ -332,7 +332,7 @@ func (s *splitter) answerAt(question int32, during timeline.Interval) (at int32,
 	}
 	q := &s.pass.questions.all[question]
 	var a answer
-	span = s.pass.answerTo(q, during, &a)
+	span = s.pass.answerTo(&s.pass.frames[q.frame], s.pass.questions.roleOf(q), during, &a)
 	at = s.internAnswer(q.frame, &a)
 	if span.Holds(during) {
 		*last = answerSpan{span, at}

@@ -25,18 +25,33 @@ const isSpecial roleSet = 1 << symbolize.NumPlainRoles
 // questions are what is asked: what a frame is, in a role. Each is asked once.
 type questions struct {
 	all        []question
-	withCaller map[question]int32 // the positions of those whose role has a caller, in all
+	callers    []symbolize.Role     // the roles that have a caller
+	withCaller map[withCaller]int32 // the positions of the questions for these roles, in all
 }
 
+// A question is small, as all of them are gone through in the order of addresses.
 type question struct {
+	frame int32
+	role  int32 // the role's number; for a role with a caller, its position in callers, behind all numbers
+}
+
+// withCaller is a question for a role that has a caller.
+type withCaller struct {
 	frame int32
 	role  symbolize.Role
 }
 
 func (q *questions) close() {
-	clear(q.all)
+	clear(q.callers)
 	clear(q.withCaller)
-	q.all = q.all[:0]
+	q.all, q.callers = q.all[:0], q.callers[:0]
+}
+
+func (q *questions) roleOf(is *question) symbolize.Role {
+	if is.role < int32(symbolize.NumPlainRoles) {
+		return symbolize.RoleNumber(int(is.role))
+	}
+	return q.callers[is.role-int32(symbolize.NumPlainRoles)]
 }
 
 // walkStacks finds the roles in which the stacks of samples have the frames, and lists the questions.
@@ -142,12 +157,13 @@ func (p *pass) noteRole(frame int32, role symbolize.Role) {
 		return
 	}
 	if p.questions.withCaller == nil {
-		p.questions.withCaller = make(map[question]int32)
+		p.questions.withCaller = make(map[withCaller]int32)
 	}
-	q := question{frame, role}
+	q := withCaller{frame, role}
 	if _, ok := p.questions.withCaller[q]; !ok {
 		p.questions.withCaller[q] = int32(len(p.questions.all))
-		p.questions.all = append(p.questions.all, q)
+		p.questions.all = append(p.questions.all, question{frame, int32(symbolize.NumPlainRoles + len(p.questions.callers))})
+		p.questions.callers = append(p.questions.callers, role)
 	}
 }
 
@@ -160,8 +176,7 @@ func (p *pass) listQuestions() {
 			continue
 		}
 		for roles := p.rolesOf(f); roles != 0; roles &= roles - 1 {
-			role := symbolize.RoleNumber(bits.TrailingZeros16(uint16(roles)))
-			p.questions.all = append(p.questions.all, question{int32(i), role})
+			p.questions.all = append(p.questions.all, question{int32(i), int32(bits.TrailingZeros16(uint16(roles)))})
 		}
 	}
 }
@@ -172,7 +187,7 @@ func (p *pass) rolesOf(f *frame) roleSet { return p.roles[f.location] &^ isSpeci
 // questionOf returns the position of the question about a frame in a role.
 func (p *pass) questionOf(frame int32, role symbolize.Role) int32 {
 	if role.Caller != nil {
-		return p.questions.withCaller[question{frame, role}]
+		return p.questions.withCaller[withCaller{frame, role}]
 	}
 	f := &p.frames[frame]
 	before := p.rolesOf(f) & (1<<role.Number() - 1)

@@ -3,7 +3,6 @@
 package rewrite
 
 import (
-	"cmp"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -212,9 +211,9 @@ func (w *writer) internPackFunction(number int) int32 {
 // function, in its only line. That function gains a file, and keeps what it has.
 func (w *writer) linesAroundNamed(loc pprofile.Location, chain inline.Chain) []line {
 	outer := w.lines.Outermost(chain)
-	is, has := w.lines.Function(outer.Function), w.message.Functions.At(loc.Lines().At(0).FunctionIndex())
-	named := w.message.Functions.Intern(otlp.Function{
-		Name: cmp.Or(has.Name, is.Name.Name), System: cmp.Or(has.System, is.Name.System), File: is.File, StartLine: has.StartLine,
+	is := w.lines.Function(outer.Function)
+	named := w.message.Functions.InternWithFile(loc.Lines().At(0).FunctionIndex(), otlp.Function{
+		Name: is.Name.Name, System: is.Name.System, File: is.File,
 	})
 	w.buffer = w.buffer[:0]
 	for l := range w.lines.Inlined(chain) {

@@ -20,7 +20,7 @@
 //	vfs_read                                 exact     ip       interrupted: the frame before is entry code
 //	ksys_read                                caller    ip-1
 //
-// [Kernel.Walk] goes through a stack once and finds the roles. Everything about them is in roles.go. What a
+// [Kernel.Walk] goes through a stack once and finds the roles. The rules about them are in roles.go. What a
 // role means for the address can depend on which code was loaded at the time, so Resolve works that out.
 //
 // # Who uses it

@@ -23,8 +23,6 @@ type Frame struct {
 	decides         decision
 	isTimeless      bool
 	mayBeTrampoline bool
-	image           *timeline.Image // the image that the mapping identifies
-	core            *timeline.Image // the core kernel that the frame's stack was in; nil if it is not known
 }
 
 // form says what an address counts from (contract 2).
@@ -82,7 +80,7 @@ func (k *Kernel) IsKernelCode(f *Frame) bool {
 
 // Locate works out what the address of a frame means (contract 2), and what follows from that alone.
 func (k *Kernel) Locate(f *Frame) {
-	switch f.core = k.Snapshot().Core(); {
+	switch {
 	case f.MayBeOther:
 		f.decides = decidesUnknown
 		return
@@ -103,35 +101,27 @@ func (k *Kernel) Locate(f *Frame) {
 	case formInModule:
 		return
 	}
-	addr := f.inMemory(f.image)
-	if f.landmarks().IsNear(addr) {
+	core, addr := k.coreOf(f), f.inMemory(f.image())
+	if landmarksOf(core).IsNear(addr) {
 		f.decides = decidesByPlace
 	}
 	switch {
-	case f.form == formInImage, f.core != nil && f.core.Contains(addr-1) && f.core.Contains(addr) && f.core.Contains(addr+1):
+	case f.form == formInImage, core != nil && core.Contains(addr-1) && core.Contains(addr) && core.Contains(addr+1):
 		f.isTimeless = true
 	case k.Snapshot().Landmarks().SharedTrampolines:
 		f.mayBeTrampoline = k.Snapshot().MayBeTrampoline(addr-1, addr+2)
 	}
 }
 
-// locateInImage finds the image that a relative address counts from: by the ids of its mapping or, if it has
-// none, by the file name.
+// locateInImage finds what a relative address counts from: the image that the ids of its mapping identify or, if it has
+// none, the file name.
 func (k *Kernel) locateInImage(f *Frame) {
 	m := f.Mapping
-	var image *timeline.Image
-	switch {
-	case m.MayBeNone:
-	case m.hasID():
-		image = k.imageOf(m)
-	case m.name.isGuest:
-	case m.name.module == timeline.KernelName:
-		image = f.core
-	case m.name.module != "":
+	switch image := k.imageOf(m); {
+	case image != nil && inKernelHalf(image.Base()+f.Address):
+		f.form = formInImage
+	case m.namesModule():
 		f.form = formInModule
-	}
-	if image != nil && inKernelHalf(image.Base()+f.Address) {
-		f.form, f.image = formInImage, image
 	}
 }
 
@@ -140,15 +130,27 @@ func (k *Kernel) locateInPack(f *Frame) {
 	if !f.canHavePack() {
 		return
 	}
-	if f.image = k.imageOf(f.Mapping); f.image == nil {
-		return
-	}
-	if f.image.Origin == timeline.OriginKernel {
-		f.core = f.image
-	}
-	if f.Address <= f.image.End-f.image.Base() {
+	if image := k.imageOf(f.Mapping); image != nil && f.Address <= image.End-image.Base() {
 		f.form = formInImage
 	}
+}
+
+// image returns the image that a relative address counts from, nil if it is not known.
+func (f *Frame) image() *timeline.Image {
+	if f.form != formInImage {
+		return nil
+	}
+	return f.Mapping.image
+}
+
+// coreOf returns the core kernel that the stack of a frame was in, nil if it is not known.
+func (k *Kernel) coreOf(f *Frame) *timeline.Image {
+	if k.gateway && f.canHavePack() {
+		if image := k.imageOf(f.Mapping); image != nil && image.Origin == timeline.OriginKernel {
+			return image
+		}
+	}
+	return k.Snapshot().Core()
 }
 
 // canHavePack reports whether a frame says of which build its code is, which a gateway needs.
@@ -160,14 +162,16 @@ func (f *Frame) canHavePack() bool {
 // mapping may be that of a core kernel, and has no ids that say of which. A gateway does not know every core
 // kernel.
 func (k *Kernel) mayBeInEntryCode(f *Frame) bool {
-	m := f.Mapping
-	switch {
-	case f.image != nil || !m.mayBeCore():
+	switch m := f.Mapping; {
+	case !m.mayBeCore():
 		return false
-	case k.gateway || m.MayBeNone:
+	case k.gateway:
+		return !k.hasPack(f)
+	case m.MayBeNone:
 		return true
+	default:
+		return !m.name.isGuest && !m.hasID()
 	}
-	return !m.name.isGuest && !m.hasID()
 }
 
 // inMemory returns the address in memory that a frame was sent with, which counts from the base of an image
@@ -179,12 +183,12 @@ func (f *Frame) inMemory(image *timeline.Image) uint64 {
 	return image.Base() + f.Address
 }
 
-// landmarks returns the landmarks of the core kernel that the frame's stack was in.
-func (f *Frame) landmarks() *symtab.Landmarks {
-	if f.core == nil || f.core.Text.Landmarks == nil {
+// landmarksOf returns the landmarks of a core kernel, none if it is not known.
+func landmarksOf(core *timeline.Image) *symtab.Landmarks {
+	if core == nil || core.Text.Landmarks == nil {
 		return &noLandmarks
 	}
-	return f.core.Text.Landmarks
+	return core.Text.Landmarks
 }
 
 var noLandmarks symtab.Landmarks
@@ -205,10 +209,13 @@ func (f *Frame) IsTimeless() bool { return f.isTimeless }
 func (k *Kernel) WantsPack(f *Frame, isCandidate bool) (buildID, fileID string) {
 	switch m := f.Mapping; {
 	case !f.canHavePack():
-	case f.form == formInImage && (isCandidate || f.image.Origin == timeline.OriginKernel):
-		return f.image.BuildID(), ""
-	case f.image == nil && (isCandidate || m.mayBeCore()):
+	case f.form == formInImage && (isCandidate || m.image.Origin == timeline.OriginKernel):
+		return m.image.BuildID(), ""
+	case !k.hasPack(f) && (isCandidate || m.mayBeCore()):
 		return m.BuildID, m.FileID
 	}
 	return "", ""
 }
+
+// hasPack reports whether a gateway has the pack of a frame's build.
+func (k *Kernel) hasPack(f *Frame) bool { return f.canHavePack() && k.imageOf(f.Mapping) != nil }

@@ -7,9 +7,25 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// imageOf returns the core kernel or module that the ids of a mapping identify, nil if none has all of them.
-// A file ID can stand for one load of a build, so it is asked first.
+// imageOf returns the core kernel or module that a mapping identifies whenever the sample was taken: by its ids or, if
+// it has none, by the name of the core kernel. It returns nil if there is none.
 func (k *Kernel) imageOf(m *Mapping) *timeline.Image {
+	if !m.isLocated {
+		m.isLocated = true
+		switch {
+		case m.MayBeNone:
+		case m.hasID():
+			m.image = k.withIDs(m)
+		case m.name.module == timeline.KernelName:
+			m.image = k.Snapshot().Core()
+		}
+	}
+	return m.image
+}
+
+// withIDs returns the core kernel or module that the ids of a mapping identify, nil if none has all of them. A file ID
+// can stand for one load of a build, so it is asked first.
+func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 	image, ok := k.Snapshot().ByFileID(m.FileID)
 	if m.FileID == "" {
 		image, ok = k.Snapshot().ByBuildID(m.BuildID)
@@ -46,5 +62,5 @@ func (k *Kernel) isForeign(m *Mapping, image *timeline.Image) bool {
 
 // isKnown reports whether the ids of a mapping belong to an image that is loaded or in the history.
 func (k *Kernel) isKnown(m *Mapping) bool {
-	return k.imageOf(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID)
+	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID)
 }

@@ -19,12 +19,15 @@ type Mapping struct {
 	MayBeNone bool
 
 	name fileName
+
+	isLocated bool
+	image     *timeline.Image // that the ids or the name identify; nil if there is none. Valid if isLocated
 }
 
 // NoMapping is the mapping of a frame that came without one.
-var NoMapping = &Mapping{}
+var NoMapping = &Mapping{isLocated: true}
 
-// NewMapping returns a mapping that says what m says.
+// NewMapping returns a mapping that says what m says. Frames of one [Kernel] alone may have it.
 func NewMapping(m Mapping) Mapping {
 	m.name = readFileName(m.File)
 	return m
@@ -53,13 +56,23 @@ func readFileName(file string) (n fileName) {
 	case file == "[bpf]", strings.HasPrefix(file, "bpf_prog_"):
 		n.isKernel, n.isBPF = true, true
 	case isModule:
-		n.isKernel, n.module = true, strings.ReplaceAll(module, "-", "_")
+		n.isKernel, n.module = true, spelled(module)
 	case inBrackets:
 		n.inBracket, n.module = true, inner
 	case base == file:
 		n.module = base
 	}
 	return n
+}
+
+// spelled returns a module's name as the kernel spells it. A longer name than MODULE_NAME_LEN (include/linux/module.h)
+// allows is none: many mappings of a hostile message can share it.
+func spelled(module string) string {
+	const maxModuleName = 64
+	if len(module) >= maxModuleName {
+		return module
+	}
+	return strings.ReplaceAll(module, "-", "_")
 }
 
 func cutBrackets(name string) (inner string, ok bool) {
@@ -81,6 +94,11 @@ func cutModuleSuffix(name string) (string, bool) {
 
 // hasID reports whether the mapping identifies a build.
 func (m *Mapping) hasID() bool { return m.BuildID != "" || m.FileID != "" }
+
+// namesModule reports whether the mapping says by its file name alone of which module the code is.
+func (m *Mapping) namesModule() bool {
+	return !m.MayBeNone && !m.hasID() && m.name.module != "" && m.name.module != timeline.KernelName
+}
 
 // isLookedUpForm reports whether a relative address in the mapping is in looked-up form (see contract 2.2).
 func (m *Mapping) isLookedUpForm() bool { return m.Start == 0 && m.Limit == 0 && m.Offset == 0 }

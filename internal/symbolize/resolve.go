@@ -44,7 +44,7 @@ func (k *Kernel) Resolve(f *Frame, r Role, during timeline.Interval) (answer Ans
 	switch {
 	case r.Producer == OtherHost:
 		return Answer{Outcome: Foreign}, timeline.Always
-	case f.Mapping.name.isGuest && (!k.gateway || f.image != nil):
+	case f.Mapping.name.isGuest && (!k.gateway || k.hasPack(f)):
 		return Answer{Outcome: Foreign}, timeline.Always
 	case f.form == formNone:
 		return Answer{Outcome: k.withoutForm(f)}, timeline.Always
@@ -68,7 +68,7 @@ func (k *Kernel) Resolve(f *Frame, r Role, during timeline.Interval) (answer Ans
 // withoutForm returns what became of a frame whose address means nothing.
 func (k *Kernel) withoutForm(f *Frame) Outcome {
 	switch {
-	case k.gateway && f.image == nil:
+	case k.gateway && !k.hasPack(f):
 		return NoPack
 	case !k.gateway && f.Mapping.hasID() && !k.isKnown(f.Mapping):
 		return Foreign
@@ -89,7 +89,7 @@ type lookup struct {
 // newLookup begins to look up a frame. The name of a module stands for the load of it that was there for the
 // whole interval (see contract 2.1).
 func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
-	l := lookup{kernel: k, frame: f, image: f.image, during: during, same: timeline.Always}
+	l := lookup{kernel: k, frame: f, image: f.image(), during: during, same: timeline.Always}
 	if f.form != formInModule {
 		return l
 	}

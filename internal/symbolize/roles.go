@@ -9,7 +9,7 @@ import (
 )
 
 // This file is contract 2.2 and 2.3: which role each frame of a stack has, and at which address a frame in
-// that role is looked up. Nothing outside this file knows an instruction pointer.
+// that role is looked up.
 
 // A Producer is who sent a frame, as far as that decides what its address means.
 type Producer uint8
@@ -25,8 +25,9 @@ const (
 // ProducerOf returns the producer of the profiles of a scope: EBPFProfiler for the OTel eBPF profiler and its
 // forks, else OtherProducer.
 func ProducerOf(scope string) Producer {
-	program := scope[strings.LastIndexByte(scope, '/')+1:]
-	if strings.HasPrefix(scope, "go.opentelemetry.io/ebpf-profiler") || program == "ebpf-profiler" || scope == "parca-agent" {
+	switch {
+	case strings.HasPrefix(scope, "go.opentelemetry.io/ebpf-profiler"), strings.HasSuffix(scope, "/ebpf-profiler"),
+		scope == "ebpf-profiler", scope == "parca-agent":
 		return EBPFProfiler
 	}
 	return OtherProducer
@@ -135,8 +136,7 @@ func (w *Walk) Next(f, caller *Frame) Role {
 	if w.producer == OtherHost {
 		return role
 	}
-	if before == entryCode && f.isInEntryCode(w.producer) ||
-		before == unknownCode && f.isInEntryCode(w.producer) && !f.isFirstByte(w.producer) {
+	if before == entryCode && w.isInEntryCode(f) || before == unknownCode && w.isInEntryCode(f) && !w.isFirstByte(f) {
 		role.Kind = Caller
 	}
 	if f.mayBeTrampoline && role.Kind != Unknown {
@@ -172,9 +172,9 @@ func (k *Kernel) codeOf(f *Frame, r Role) codeKind {
 }
 
 func (k *Kernel) codeInRole(f *Frame, r Role) codeKind {
-	l := lookup{kernel: k, frame: f, image: f.image, during: timeline.Always}
+	l := lookup{kernel: k, frame: f, image: f.image(), during: timeline.Always}
 	_, addr := l.find(r)
-	switch marks := f.landmarks(); {
+	switch marks := landmarksOf(k.coreOf(f)); {
 	case marks.IsEntry(addr):
 		return entryCode
 	case marks.IsThunk(addr):
@@ -184,13 +184,14 @@ func (k *Kernel) codeInRole(f *Frame, r Role) codeKind {
 }
 
 // isInEntryCode reports whether the instruction pointer of a frame lies in entry code.
-func (f *Frame) isInEntryCode(p Producer) bool {
-	return f.decides == decidesByPlace && f.landmarks().IsEntry(f.ip(p, f.image))
+func (w *Walk) isInEntryCode(f *Frame) bool {
+	return f.decides == decidesByPlace && landmarksOf(w.kernel.coreOf(f)).IsEntry(f.ip(w.producer, f.image()))
 }
 
 // isFirstByte reports whether a symbol of the core kernel begins at the instruction pointer of a frame.
-func (f *Frame) isFirstByte(p Producer) bool {
-	return f.core != nil && f.core.Lookup(f.ip(p, f.image)).Start == f.ip(p, f.image)
+func (w *Walk) isFirstByte(f *Frame) bool {
+	core, ip := w.kernel.coreOf(f), f.ip(w.producer, f.image())
+	return core != nil && core.Lookup(ip).Start == ip
 }
 
 // isNamedBPF reports whether a frame of the OTel eBPF profiler is a BPF frame (contract 2.5): it has a name, no
@@ -227,12 +228,21 @@ func (l *lookup) find(r Role) (hit timeline.Hit, addr uint64) {
 		if own, _ := l.at(ip); own != before {
 			return timeline.Hit{Reason: timeline.ReasonUnresolved}, ip - 1
 		}
-	case !before.Symbol.Exists() && isWhole && before.Reason != timeline.ReasonUnobserved: // certainly no function covers the byte
+	case isWhole && isUncovered(before):
 		if own, _ := l.at(ip); begins(own, ip) {
 			return own, ip
 		}
 	}
 	return before, ip - 1
+}
+
+// isUncovered reports whether certainly no function, with or without a name, covers the address of a hit that holds for
+// every part of its interval.
+func isUncovered(hit timeline.Hit) bool {
+	if hit.Image != nil {
+		return hit.Image.Text != nil && !hit.Symbol.Exists()
+	}
+	return hit.Reason != timeline.ReasonUnobserved
 }
 
 // begins reports whether the symbol that was found at an address begins there.

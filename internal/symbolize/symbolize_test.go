@@ -83,7 +83,7 @@ func rolesOf(k *symbolize.Kernel, p symbolize.Producer, stack ...uint64) (roles 
 	return roles
 }
 
-// TestContract_2_3_Roles has one stack for each line of the table at [symbolize.Walk.Next].
+// TestContract_2_3_Roles has one stack for each line of the table at [symbolize.Kernel.Walk].
 func TestContract_2_3_Roles(t *testing.T) {
 	const exact, caller, afterThunk = symbolize.Exact, symbolize.Caller, symbolize.AfterThunk
 	k := kernelOf(newCore(t))
@@ -161,6 +161,32 @@ func TestContract_2_3_WithoutCore(t *testing.T) {
 	k := kernelOf(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", module, 0x100, 0))
 	assert.Equal(t, []symbolize.RoleKind{symbolize.Exact, symbolize.Interruptible, symbolize.Interruptible},
 		rolesOf(k, symbolize.OtherProducer, module+8, module+0x10, timer+8))
+}
+
+// TestContract_2_3_FirstByteBehindCode has a caller at the first byte of a function. It is that function if nothing is
+// before it, and nobody's if that is code which names nothing: that can have called.
+func TestContract_2_3_FirstByteBehindCode(t *testing.T) {
+	program := func(name string, start uint64) *timeline.Image {
+		return timeline.NewFunction(timeline.OriginBPF, name, start, 0x40, 0)
+	}
+	for _, tt := range []struct {
+		name     string
+		programs []*timeline.Image
+		want     symbolize.Outcome
+	}{
+		{"nothing", []*timeline.Image{program("bpf_prog_1", module)}, symbolize.Resolved},
+		{"code without a name", []*timeline.Image{program("", module-0x40), program("bpf_prog_1", module)}, symbolize.Unresolved},
+	} {
+		h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+		for _, p := range tt.programs {
+			h.Load(p)
+		}
+		h.SetCertain(timeline.Forever)
+		s := timeline.NewSnapshot(timeline.NewTable(newCore(t)), h.Table())
+		k := symbolize.New(func() *timeline.Snapshot { return s })
+		a, _ := k.Resolve(frameAt(&k, module), symbolize.Role{Kind: symbolize.Caller}, timeline.Instant(int64(time.Minute)))
+		assert.Equal(t, tt.want, a.Outcome, tt.name)
+	}
 }
 
 // TestContract_3_5_PatchSiteAtTheTimeOfTheSample has a trampoline that a module's function calls. The module is loaded

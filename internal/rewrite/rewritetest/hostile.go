@@ -205,6 +205,29 @@ var HostileShapes = []Shape{
 		h.sample(h.stack(h.location(a[0])))
 		return h.Profiles
 	}},
+	{"the longest file name of a module, for many mappings", func(n int, a [3]uint64) pprofile.Profiles {
+		return newHostile().manyMappings(n, a[1], strings.Repeat("-", 4093)+".ko")
+	}},
+	{"two long keys, taking turns", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		keys := [2]int32{h.str(strings.Repeat("x", n)), h.str(strings.Repeat("y", n))}
+		for i := range n {
+			h.Profiles.Dictionary().AttributeTable().AppendEmpty().SetKeyStrindex(keys[i%2])
+		}
+		h.sample(h.stack(h.location(a[0])))
+		return h.Profiles
+	}},
+	{"many profiles of one long scope", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		stack := h.stack(h.location(a[0]))
+		sp := h.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0)
+		sp.Scope().SetName(strings.Repeat("x", n))
+		for range n {
+			h.profile = sp.Profiles().AppendEmpty()
+			h.sample(stack)
+		}
+		return h.Profiles
+	}},
 	{"many profiles, of many resources", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
 		stack := h.stack(h.location(a[2]), h.location(a[2]))

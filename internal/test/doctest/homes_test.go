@@ -27,8 +27,8 @@ type home struct {
 // decidedBy is the line below a heading that names the home of a rule, keptEverywhere the one that names what checks it.
 var (
 	headingOfRule  = regexp.MustCompile(`^### (\d+\.\d+) `)
-	decidedBy      = regexp.MustCompile("^\\*Decided by (?:`([A-Za-z.]+)` in )?\\[([a-z/_.]+\\.go)\\]\\(\\.\\./([a-z/_.]+\\.go)\\)\\.\\*$")
-	keptEverywhere = regexp.MustCompile("^\\*Kept everywhere: .+\\*$")
+	decidedBy      = regexp.MustCompile(`^\*Decided by (?:\x60([A-Za-z.]+)\x60 in )?\[([a-z/_.]+\.go)\]\(\.\./([a-z/_.]+\.go)\)\.\*$`)
+	keptEverywhere = regexp.MustCompile(`^\*Kept everywhere: .+\*$`)
 )
 
 // decided are the sections whose rules are decided in one place each, but for the rules that are kept everywhere.
