@@ -66,7 +66,7 @@ func (x *Index) AddNew(hash uint64, pos int32) {
 	x.used++
 }
 
-// folded returns what a slot has of a hash.
+// folded returns the part of a hash that a slot stores.
 func folded(hash uint64) uint32 { return uint32(hash>>32) ^ uint32(hash) }
 
 // makeRoom keeps half of the slots free.

@@ -128,8 +128,8 @@ func (l *Lines) Close() {
 // Remembered returns how many answers, functions and lines are remembered.
 func (l *Lines) Remembered() int { return len(l.answers) + len(l.functions) + len(l.nodes) }
 
-// At returns the chain for an address in a symbol of an image that has a build id, and what the pack gave (contract
-// 10.1). The pack of that build is wanted from now on.
+// At returns the chain for an address in a symbol of an image that has a build id, and the result (contract 10.1). The
+// pack of that build is wanted from now on.
 func (l *Lines) At(image *timeline.Image, symbol symtab.Symbol, addr uint64) (Chain, Result) {
 	packed := l.packedImage(image)
 	if packed.pack == nil {

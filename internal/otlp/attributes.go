@@ -45,7 +45,8 @@ var keyOf = [numKinds]string{
 	ProgramType:     "bpf.program.type",
 }
 
-// maxKey is the length of the longest of these keys, or more. Many attributes of a hostile message can share one long key.
+// maxKey is the length of the longest of these keys, or more. Many attributes of a hostile message can share one long
+// key.
 const maxKey = 64
 
 func kindOfKey(key string) Kind {
@@ -210,7 +211,7 @@ func (a *Attributes) buildIndex() {
 			continue // never interned
 		}
 		v := a.Value(int32(i))
-		if len(v.Text) > maxID { // likewise
+		if len(v.Text) > maxID { // no interned value is that long
 			continue
 		}
 		a.byContent.Add(v.hash(kind), int32(i), func(other int32) bool { return a.kinds[other] == kind && a.Value(other) == v })

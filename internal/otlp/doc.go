@@ -21,6 +21,6 @@
 // # Entry 0
 //
 // Index 0 of every table means "none", and its entry is the zero value. In some messages entry 0 is another
-// one, and nobody knows whether an index 0 means none or that entry (contract 1.6). Such an index is
+// one, and an index 0 can mean either none or that entry (contract 1.6). Such an index is
 // ambiguous here: callers are told, and it is never written.
 package otlp

@@ -19,7 +19,7 @@ type Functions struct {
 	message   *Message
 	table     pprofile.FunctionSlice
 	appended  index.Index // of the entries that were appended
-	came      index.Index // of those that came with the message
+	came      index.Index // of the entries of the message
 	isIndexed bool        // came is filled, which is seldom needed
 	owned     int32       // the number of those
 }
@@ -117,8 +117,8 @@ func (f *Functions) intern(key functionKey) int32 {
 	return at
 }
 
-// find finds a function among those that were appended. Only if all its strings came with the message, it can
-// have come with the message, too.
+// find finds a function among those that were appended. A function that came with the message has only
+// strings that did, too.
 func (f *Functions) find(key functionKey, hash uint64) (int32, bool) {
 	is := func(i int32) bool { return keyOfFunction(f.table.At(int(i))) == key }
 	if at, ok := f.appended.Find(hash, is); ok {

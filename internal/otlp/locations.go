@@ -25,7 +25,7 @@ func (l *Locations) Len() int { return l.table.Len() }
 // At returns a location. It panics if there is none with that index.
 func (l *Locations) At(i int32) pprofile.Location { return l.table.At(int(i)) }
 
-// Intern moves a location into the table, unless an equal one is there, and returns its index. others are the
+// Intern moves a location into the table, unless it has an equal one, and returns the index. others are the
 // locations that can be equal to it; they must be the same in all calls, and must not change in between.
 func (l *Locations) Intern(loc pprofile.Location, others iter.Seq[int32]) (at int32, appended bool) {
 	if !l.isIndexed {

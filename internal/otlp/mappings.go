@@ -20,7 +20,7 @@ type Mapping struct {
 	FileID               string
 	Start, Limit, Offset uint64
 	Flags                Flags
-	HasMore              bool // it has attributes besides these
+	HasMore              bool // it has other attributes, too
 }
 
 // Flags are the values of pprof.mapping.has_functions, has_filenames, has_line_numbers and has_inline_frames,
@@ -247,7 +247,8 @@ func (m *Mapping) hash() uint64 {
 	return index.Mix(index.Mix(index.Mix(h, m.Start), m.Limit), m.Offset)
 }
 
-// FlagsOf returns what the flags of a location's mapping must say (contract 4.4): those that the message uses.
+// FlagsOf returns the right values of the flags of a location's mapping (contract 4.4), for the flags that the message
+// uses.
 // hasFunctions says whether functions are known for the code of the mapping.
 func (m *Message) FlagsOf(loc pprofile.Location, hasFunctions bool) (flags Flags) {
 	if !m.Attributes.Uses(HasFunctions, HasFilenames, HasLineNumbers, HasInlined) {

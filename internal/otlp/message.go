@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// A Message is a profiles message and what is known about its tables. Its zero value is ready for [Message.Open].
+// A Message is a profiles message with indices of its tables. Its zero value is ready for [Message.Open].
 // It is not safe for concurrent use.
 type Message struct {
 	Profiles   pprofile.Profiles

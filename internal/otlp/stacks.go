@@ -15,7 +15,7 @@ import (
 type Stacks struct {
 	table     pprofile.StackSlice
 	appended  index.Index // of the entries that were appended
-	came      index.Index // of those that came with the message
+	came      index.Index // of the entries of the message
 	isIndexed bool        // came is filled, which is seldom needed
 	owned     int         // the number of those
 	buffer    []int32

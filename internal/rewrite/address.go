@@ -18,7 +18,7 @@ type addressForm uint8
 const (
 	fromBase    addressForm = iota // it counts from the base of the image
 	inMemory                       // it is the address in memory
-	withoutBase                    // likewise, for code that has no relative form; the mapping has no ids
+	withoutBase                    // the same, for code that has no relative form; the mapping has no ids
 )
 
 // outAddress returns the address that is written for a frame whose image is known (contract 4.1). It reports

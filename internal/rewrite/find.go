@@ -12,8 +12,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// findFrames lists the kernel frames of the message, counts those that keep the name they came with, and reports
-// whether there are others (see contract 1.1, 1.2). Indices are not checked yet.
+// findFrames lists the kernel frames of the message, counts the frames that keep their names, and reports
+// whether it found others (see contract 1.1, 1.2). Indices are not checked yet.
 func (p *pass) findFrames() (found bool) {
 	n := p.message.Locations.Len()
 	if n == 0 {
@@ -102,7 +102,7 @@ type mapping struct {
 	what   symbolize.Mapping
 }
 
-// mapping returns what the mapping with an index says.
+// mapping returns the mapping with an index.
 func (p *pass) mapping(index int32) *symbolize.Mapping {
 	if p.message.Mappings.IsNone(index) {
 		return symbolize.NoMapping

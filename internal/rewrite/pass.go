@@ -122,8 +122,8 @@ func (p *pass) close() {
 	p.kernel, p.opts = symbolize.Kernel{}, nil
 }
 
-// noteMemory notes roughly what the pass has taken for the message. What it takes for one thing of a kind comes from the
-// types of the slices that grow with these things.
+// noteMemory notes roughly what the pass has taken for the message. What it takes for one thing of a kind comes from
+// the types of the slices that grow with these things.
 func (p *pass) noteMemory() {
 	s := &p.split
 	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.answers) + 60*len(s.stackAnswers)
@@ -149,7 +149,7 @@ func (p *pass) countAnswers() {
 	}
 }
 
-// count counts a frame with an answer. A frame of which only lines are written was counted as it came.
+// count counts a frame with an answer. A frame that only gets lines was counted when it was found.
 func (p *pass) count(f *frame, a *answer) {
 	if f.linesOnly {
 		return

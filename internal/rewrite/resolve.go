@@ -28,7 +28,7 @@ type change struct {
 	label   uint64          // writeImage: the address that is written for a name, 0 for none
 }
 
-// lines are what is known besides the name of a symbol: in a BPF function, the number of its source line plus 1; in the
+// lines are the source lines of an answer: in a BPF function, the number of its source line plus 1; in the
 // core kernel or a module, the chain that a pack has.
 type lines int32
 
@@ -52,9 +52,9 @@ const (
 	writeName                 // a name, and what else is known of the code
 )
 
-// resolve finds the answers to all questions, in the order of the addresses, so that what is looked up one after
-// the other lies side by side in memory. A location whose roles lead to different answers (contract 2.4) is left to
-// splitFrames, as is one whose answer depends on the time.
+// resolve finds the answers to all questions, in the order of the addresses, so that successive lookups touch
+// neighboring memory. A location whose roles lead to different answers (contract 2.4) is left to splitFrames, as is
+// one whose answer depends on the time.
 func (p *pass) resolve() {
 	n := len(p.questions.all)
 	p.order = p.sorter.sorted(n, func(i int) uint64 { return p.frames[p.questions.all[i].frame].code.Address })
@@ -90,9 +90,9 @@ func (p *pass) hasAnswers() bool {
 	return false
 }
 
-// answerTo says what a frame is, in a role, for an interval. For all intervals in same, the answer is the same; same is empty if
-// parts of the interval have other answers. A frame whose role is not known has an answer if that is the same for
-// each role it may have (see contract 2.3). The answer must be the zero value before.
+// answerTo says what a frame is, in a role, for an interval. For all intervals in same, the answer is the same; same
+// is empty if parts of the interval have other answers. A frame whose role is not known has an answer if that is the
+// same for each role it may have (see contract 2.3). The answer must be the zero value before.
 func (p *pass) answerTo(f *frame, role symbolize.Role, during timeline.Interval, a *answer) (same timeline.Interval) {
 	if role.Kind != symbolize.Unknown {
 		return p.answerInRole(f, role, during, a)
@@ -141,7 +141,7 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 	return same
 }
 
-// linesAt returns the source lines of the code at an answer's address (contract 3.6), and what a pack gave.
+// linesAt returns the source lines of the code at an answer's address (contract 3.6), and the pack's result.
 func (p *pass) linesAt(is *symbolize.Answer) (lines, inline.Result) {
 	switch {
 	case is.Image.Text == nil:

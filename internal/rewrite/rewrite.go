@@ -31,8 +31,8 @@ type Options struct {
 	// alone. It may be nil. A gateway does not use it.
 	IsForeign func(pcommon.Resource) bool
 
-	// DebugInfo says that there may be packs (see contract 10.1): frames get files and lines from those that are
-	// open, and the builds in use are returned.
+	// DebugInfo says that there may be packs (see contract 10.1): frames get files and lines from open packs,
+	// and the builds in use are returned.
 	DebugInfo bool
 
 	// Inline says that frames also get the functions that were inlined there, and not only the file and line
@@ -47,7 +47,7 @@ type Options struct {
 // An Outcome says what became of a frame.
 type Outcome uint8
 
-// The outcomes: those of package symbolize, and two that need no lookup.
+// The outcomes of package symbolize, and two that need no lookup.
 const (
 	OutcomeResolved   = Outcome(symbolize.Resolved)
 	OutcomeUnresolved = Outcome(symbolize.Unresolved)
@@ -82,15 +82,15 @@ type Result struct {
 	Packs    PackCounts // with Options.DebugInfo
 
 	// BuildIDs are the builds whose packs are wanted, whether these are open or not. FileIDs are further
-	// builds, of which a gateway has no pack and the message no build id. Each is listed once, and can be part
+	// builds: a gateway has no pack of them, and the message no build id. Each is listed once, and can be part
 	// of a file name (see contract 10.3). Without Options.DebugInfo there are none.
 	BuildIDs, FileIDs []string
 }
 
 // Sources are what frames are named from.
 type Sources struct {
-	// Snapshot returns what is known about the kernel. It is called at most once for a message, and only if
-	// that has kernel frames, or mappings whose names could be those of modules.
+	// Snapshot returns the symbols of the kernel. It is called at most once for a message, and only if the
+	// message has kernel frames, or mappings that may be named after modules.
 	Snapshot func() *timeline.Snapshot
 
 	// Clock converts the times of samples to the clock of the snapshot. If it is nil, all samples are looked

@@ -387,7 +387,7 @@ func (s *splitter) isTooDear(sample *splitSample, instants []instant) bool {
 }
 
 // writeAnswers gives each answer that is in use a location: one keeps the location of the frame, the others get
-// copies. These become new locations when those of all frames are written, as a copy can be equal to one of them.
+// copies. The copies become new locations after all frames are written, as a copy can be equal to one of these.
 func (s *splitter) writeAnswers() {
 	byFrame := s.sorter.sorted(len(s.answers), func(i int) uint64 { return uint64(s.answers[i].frame) })
 	for answers := range s.eachFrame(byFrame) {
@@ -475,7 +475,7 @@ func (p *pass) frameLocations() iter.Seq[int32] {
 }
 
 // countAnswer counts a frame with an answer, unless it was counted with the same outcome at the same location: then
-// the answers read the same, as those of two loads of one module do.
+// the answers read the same, as for two loads of one module.
 func (s *splitter) countAnswer(at int32) {
 	p := s.pass
 	a := &s.answers[at]

@@ -22,7 +22,7 @@ type roleSet uint16
 // isSpecial marks the set of a location whose frame is not ordinary (see [symbolize.Frame.IsOrdinary]) or varies.
 const isSpecial roleSet = 1 << symbolize.NumPlainRoles
 
-// questions are what is asked: what a frame is, in a role. Each is asked once.
+// questions ask for the code of a frame in a role. Each is asked once.
 type questions struct {
 	all        []question
 	callers    []symbolize.Role     // the roles that have a caller
@@ -93,8 +93,8 @@ func (p *pass) addProducer(samples pprofile.SampleSlice, producer symbolize.Prod
 	}
 }
 
-// noteRoles notes the roles in which a stack has the frames. Those that are noted for locations without a frame, which
-// look like ordinary ones here, are never read.
+// noteRoles notes the roles in which a stack has the frames. Roles are noted for
+// locations without a frame, too, but never read.
 func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)

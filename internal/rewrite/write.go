@@ -208,7 +208,7 @@ func (w *writer) internPackFunction(number int) int32 {
 }
 
 // linesAroundNamed returns the lines of a chain for a location that came with the name of the chain's outermost
-// function, in its only line. That function gains a file, and keeps what it has.
+// function, in its only line. That function gains a file, and keeps its names.
 func (w *writer) linesAroundNamed(loc pprofile.Location, chain inline.Chain) []line {
 	outer := w.lines.Outermost(chain)
 	is := w.lines.Function(outer.Function)
@@ -222,7 +222,7 @@ func (w *writer) linesAroundNamed(loc pprofile.Location, chain inline.Chain) []l
 	return append(w.buffer, line{function: named, number: outer.Number})
 }
 
-// setLines gives a location lines in place of those that it has.
+// setLines replaces the lines of a location.
 func (w *writer) setLines(loc pprofile.Location, want ...line) {
 	lines := loc.Lines()
 	if hasLines(lines, want) {
@@ -298,7 +298,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
 	return true
 }
 
-// correctFlags gives a location a copy of its mapping if that says that there is nothing of what there is now.
+// correctFlags gives a location a copy of its mapping if the flags deny something that the location has now.
 func (w *writer) correctFlags(loc pprofile.Location, content otlp.Mapping, c *change) {
 	corrected := content
 	for i, flag := range w.message.FlagsOf(loc, c.image.Len() > 0) {

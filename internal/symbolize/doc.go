@@ -3,7 +3,7 @@
 // Package symbolize finds out what a frame of kernel code is: sections 1 to 3 of the contract, and rule 5.4.
 // It knows no profile format and no clock.
 //
-// It is given a [Frame], which is an address and what the producer said about it; the [Role] that the frame
+// It is given a [Frame], which is an address with the statements of its producer; the [Role] that the frame
 // has in a stack; and an interval of time that holds the sample. [Kernel.Resolve] returns an [Answer]: the
 // image and the symbol, and the address at which they were looked up, or the [Outcome] that says why there
 // are none.
@@ -26,6 +26,6 @@
 // # Who uses it
 //
 // The rewrite of profiles asks about each frame of a message; the operator's tool asks about addresses. On a
-// gateway, which has no kernel of its own, a Kernel stands for all kernels of which there are packs
-// (contract 10.2).
+// gateway, which has no kernel of its own, a Kernel stands for all kernels that have packs (contract
+// 10.2).
 package symbolize

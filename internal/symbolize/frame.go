@@ -7,7 +7,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A Frame is a location of a profile, or any other address, and what the producer said about it. After
+// A Frame is a location of a profile, or any other address, with the statements of its producer. After
 // [Kernel.Locate] the kernel that located it can answer questions about it.
 type Frame struct {
 	Address uint64   // as it was sent
@@ -153,13 +153,13 @@ func (k *Kernel) coreOf(f *Frame) *timeline.Image {
 	return k.Snapshot().Core()
 }
 
-// canHavePack reports whether a frame says of which build its code is, which a gateway needs.
+// canHavePack reports whether a frame identifies the build of its code, which a gateway needs.
 func (f *Frame) canHavePack() bool {
 	return f.Typed && !inKernelHalf(f.Address) && !f.Mapping.MayBeNone && f.Mapping.hasID()
 }
 
 // mayBeInEntryCode reports whether a frame whose address means nothing may lie in entry code or a thunk: its
-// mapping may be that of a core kernel, and has no ids that say of which. A gateway does not know every core
+// mapping may be that of a core kernel, and has no ids that identify it. A gateway does not know every core
 // kernel.
 func (k *Kernel) mayBeInEntryCode(f *Frame) bool {
 	switch m := f.Mapping; {

@@ -36,7 +36,7 @@ func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 	return image
 }
 
-// hasIDs reports whether the ids of a mapping are those of an image.
+// hasIDs reports whether a mapping has the ids of an image.
 func hasIDs(image *timeline.Image, m *Mapping) bool {
 	switch {
 	case image.Text == nil:

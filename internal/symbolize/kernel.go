@@ -15,7 +15,7 @@ type Kernel struct {
 // New returns a Kernel that asks for its snapshot at most once, when it needs it first. load may be nil.
 func New(load func() *timeline.Snapshot) Kernel { return Kernel{load: load} }
 
-// NewGateway returns a Kernel that stands for all kernels of which a snapshot has packs (see contract 10.2); see
+// NewGateway returns a Kernel that stands for all kernels whose packs a snapshot has (see contract 10.2); see
 // [timeline.NewPackSnapshot].
 func NewGateway(load func() *timeline.Snapshot) Kernel { return Kernel{load: load, gateway: true} }
 
@@ -27,6 +27,6 @@ func (k *Kernel) Snapshot() *timeline.Snapshot {
 	return k.snapshot
 }
 
-// lacksCore reports whether the symbols of the core kernel are not known. Then nobody knows where its entry
-// code is.
+// lacksCore reports whether the symbols of the core kernel are not known. Then its entry code is not known
+// either.
 func (k *Kernel) lacksCore() bool { return !k.gateway && k.Snapshot().Core() == nil }

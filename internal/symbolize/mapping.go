@@ -8,7 +8,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A Mapping is what a producer said about the file that a frame's code comes from. [NewMapping] makes one.
+// A Mapping describes the file that a frame's code comes from, as the producer sent it. [NewMapping] makes one.
 type Mapping struct {
 	File                 string
 	BuildID              string // GNU build id in lower-case hex, empty if there is none
@@ -33,7 +33,7 @@ func NewMapping(m Mapping) Mapping {
 	return m
 }
 
-// fileName is what the file name of a mapping says about the code (see contract 1.1b, 2).
+// fileName is the meaning of the file name of a mapping (see contract 1.1b, 2).
 type fileName struct {
 	isKernel  bool   // the code is kernel code
 	isGuest   bool   // it is the kernel of a virtual machine
@@ -95,7 +95,7 @@ func cutModuleSuffix(name string) (string, bool) {
 // hasID reports whether the mapping identifies a build.
 func (m *Mapping) hasID() bool { return m.BuildID != "" || m.FileID != "" }
 
-// namesModule reports whether the mapping says by its file name alone of which module the code is.
+// namesModule reports whether the file name alone identifies the module of the code.
 func (m *Mapping) namesModule() bool {
 	return !m.MayBeNone && !m.hasID() && m.name.module != "" && m.name.module != timeline.KernelName
 }

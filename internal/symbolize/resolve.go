@@ -37,7 +37,7 @@ type Answer struct {
 	Address uint64          // the address in memory at which Image and Symbol were found
 }
 
-// Resolve returns what a frame is in a role, throughout an interval. For all intervals in same, the answer is
+// Resolve identifies a frame in a role, throughout an interval. For all intervals in same, the answer is
 // the same; same is empty if parts of the interval have other answers. The role must not be Unknown; see
 // [Role.Possible]. Resolve does not allocate.
 func (k *Kernel) Resolve(f *Frame, r Role, during timeline.Interval) (answer Answer, same timeline.Interval) {
@@ -86,8 +86,8 @@ type lookup struct {
 	same   timeline.Interval // all that was found is the same for every interval in it
 }
 
-// newLookup begins to look up a frame. The name of a module stands for the load of it that was there for the
-// whole interval (see contract 2.1).
+// newLookup begins to look up a frame. The name of a module stands for the load that lasted
+// the whole interval (see contract 2.1).
 func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
 	l := lookup{kernel: k, frame: f, image: f.image(), during: during, same: timeline.Always}
 	if f.form != formInModule {

@@ -41,12 +41,12 @@ const (
 	Caller        RoleKind = iota // a return address, the byte after a call instruction
 	Exact                         // the address of the instruction that the CPU was about to execute
 	AfterThunk                    // exact if it is the first byte of a symbol, else a return address
-	Interruptible                 // exact or a return address, and nobody knows where entry code is
+	Interruptible                 // exact or a return address, as entry code is not known
 	Unknown                       // one of the first two
 	numRoleKinds
 )
 
-// A Role is what a frame is in a stack. Roles are comparable.
+// A Role is the part of a frame in a stack. Roles are comparable.
 type Role struct {
 	Kind     RoleKind
 	Producer Producer
@@ -77,7 +77,7 @@ type Walk struct {
 	kernel   *Kernel
 	producer Producer
 	before   codeKind               // what the frame before the next one lies in
-	kinds    [numCodeKinds]RoleKind // of an ordinary frame, by what is before it
+	kinds    [numCodeKinds]RoleKind // of an ordinary frame, by the code before it
 }
 
 // codeKind is a kind of code that decides the role of the frame it was entered from.
@@ -210,7 +210,7 @@ func (f *Frame) ip(p Producer, image *timeline.Image) uint64 {
 	return addr
 }
 
-// find returns what a frame is in a role, and the address at which it was looked up (contract 2.3).
+// find looks a frame up in a role, and returns the address at which it did (contract 2.3).
 func (l *lookup) find(r Role) (hit timeline.Hit, addr uint64) {
 	ip := l.frame.ip(r.Producer, l.image)
 	switch {

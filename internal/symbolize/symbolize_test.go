@@ -126,6 +126,28 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 	assert.Equal(t, symbolize.Caller, walk.Next(frameAt(k, timer+8), nil).Kind, "entry code is entered from entry code by a call alone")
 }
 
+// TestContract_2_5_NamedBPF has a frame that the OTel eBPF profiler sends for a BPF program: named, with an offset for an
+// address, and without a mapping. It lies in no entry code, so that the frame behind it is a caller.
+func TestContract_2_5_NamedBPF(t *testing.T) {
+	k := kernelOf(newCore(t))
+	for _, tt := range []struct {
+		name     string
+		producer symbolize.Producer
+		named    bool
+		want     symbolize.RoleKind
+	}{
+		{"of the profiler", symbolize.EBPFProfiler, true, symbolize.Caller},
+		{"of the profiler, without a name", symbolize.EBPFProfiler, false, symbolize.Unknown},
+		{"of another producer", symbolize.OtherProducer, true, symbolize.Unknown},
+	} {
+		walk := k.Walk(tt.producer)
+		program := &symbolize.Frame{Address: 0x18, Mapping: symbolize.NoMapping, Typed: true, Named: tt.named}
+		k.Locate(program)
+		walk.Next(program, nil)
+		assert.Equal(t, tt.want, walk.Next(frameAt(k, core+8), nil).Kind, tt.name)
+	}
+}
+
 // TestContract_2_3_LookedUpAddress has a function that ends with a call, so that the return address is the first byte of
 // the next function.
 func TestContract_2_3_LookedUpAddress(t *testing.T) {

@@ -4,7 +4,7 @@ package symbolize
 
 import "github.com/kernelsym/kernelsym/internal/timeline"
 
-// certain returns what was found for a frame, or nothing if that is not certain (contract 3.5): code without a
+// certain returns a hit, or an empty one if it is not certain (contract 3.5): code without a
 // name owns its addresses and names nothing, and a trampoline that shares its page needs evidence.
 func (l *lookup) certain(hit timeline.Hit, r Role) timeline.Hit {
 	switch image := hit.Image; {

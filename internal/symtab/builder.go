@@ -21,7 +21,7 @@ var (
 	ErrSize  = errors.New("more symbols or longer names than an image can have")
 )
 
-// TextInfo says where a text lies and which build it is; the fields are those of [Text].
+// TextInfo describes a text; see [Text] for the fields.
 type TextInfo struct {
 	Start, End uint64
 	BuildID    string
@@ -32,7 +32,7 @@ type TextInfo struct {
 }
 
 // A Builder makes a [Text] of symbols that are added in the order of their
-// addresses, as the kernel lists those of its core; a [Sorter] brings others
+// addresses, as the kernel lists its core; a [Sorter] brings others
 // into that order. Its zero value is ready for use. It is not safe for
 // concurrent use.
 //
@@ -163,9 +163,9 @@ func (b *Builder) endSymbol(end uint64) {
 	b.named = false
 }
 
-// AddDecided adds a symbol of which is decided already what it covers, [start, end), and
-// what it is called (see contract 3.1 to 3.3); the name is not retained. What is added with
-// [Builder.Add] must not be mixed with it. Symbols come in the order of their addresses and
+// AddDecided adds a symbol whose range, [start, end), and name are decided already (see
+// contract 3.1 to 3.3); the name is not retained. One builder takes symbols by AddDecided or
+// by [Builder.Add], not by both. Symbols come in the order of their addresses and
 // do not overlap, and a name is at most MaxNameLen long.
 func (b *Builder) AddDecided(start, end uint64, name []byte, folded bool) {
 	switch {

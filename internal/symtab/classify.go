@@ -10,11 +10,11 @@ type class uint8
 const (
 	classIgnored class = iota // lies inside a function or elsewhere: neither a name nor a bound
 	classBound                // ends what comes before it
-	classTwin                 // can be a name, but not if the plain name is there too
+	classTwin                 // can be a name, unless the plain name exists too
 	className                 // can be a name
 )
 
-// classify returns what a symbol of a type is for (contract 3.1). The type is a letter as nm(1) prints it.
+// classify returns the class of a symbol of a type (contract 3.1). The type is a letter as nm(1) prints it.
 func classify(typ byte, name []byte) class {
 	if len(name) == 0 {
 		return classIgnored
@@ -96,13 +96,13 @@ func isLocalLabel(name []byte) bool {
 }
 
 // isSectionMark reports whether the name, which begins with an underscore, is
-// one of those that a linker script puts at the ends of the kernel's text and
+// one that a linker script puts at the ends of the kernel's text and
 // of the sections in it (include/asm-generic/vmlinux.lds.h and
 // arch/*/kernel/vmlinux.lds.S of Linux 5.10 to 7.2).
 //
 // Many functions are called __*_start or __*_end too
-// (__mmu_notifier_invalidate_range_start), hence the look at what stands
-// between.
+// (__mmu_notifier_invalidate_range_start), so the part in between
+// decides.
 func isSectionMark(name []byte) bool {
 	if name[1] != '_' {
 		switch string(name) {

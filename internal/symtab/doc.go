@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package symtab holds the symbols of one image of kernel code: which addresses belong to which function,
-// and what the function is called. It knows nothing about time; package timeline does.
+// and the name of that function. It knows nothing about time; package timeline does.
 //
 // A [Builder] makes a [Text] from the lines of /proc/kallsyms, or a pack's symbols. A Text is immutable and
 // safe for concurrent use. The package is pure: it opens no file and makes no system call.

@@ -2,8 +2,8 @@
 
 package symtab
 
-// Landmarks are the facts about a core kernel that decide how the frames of a stack are looked up
-// (see contract 2.3) and what is a BPF trampoline (see contract 3.5).
+// Landmarks are the facts about a core kernel that decide at which address a frame is looked up
+// (see contract 2.3) and whether it is a BPF trampoline (see contract 3.5).
 type Landmarks struct {
 	Arch  string // as GOARCH
 	Entry Range  // entry code: [__entry_text_start, __entry_text_end)

@@ -36,8 +36,8 @@ type LinesBuilder struct {
 
 // Add adds that the code from an offset on, up to the next that is added, was
 // made from a line. lineCol holds the line in its upper 22 bits and the column in
-// the others, as the kernel has it. Offsets may come in any order; of those that
-// are equal, the last counts.
+// the others, as the kernel has it. Offsets may come in any order; of equal
+// ones, the last counts.
 func (b *LinesBuilder) Add(offset, lineCol uint32, file string) {
 	name := unique.Make(file)
 	i := slices.Index(b.lines.files, name)

@@ -10,7 +10,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// A Name is what a symbol is called. It is immutable and may be shared.
+// A Name is the name of a symbol, in two spellings. It is immutable and may be shared.
 type Name struct {
 	// Name is for people: Rust names are demangled, the suffixes that a
 	// compiler appends (.isra.0, .cold, .llvm.1234) are kept.
@@ -83,7 +83,7 @@ func putRecord(dst, name []byte, shared int, folded bool) int {
 	return n + copy(dst[n:], rest)
 }
 
-// name returns the names of symbol i, from the cache if they are there.
+// name returns the names of symbol i, from the cache if it has them.
 func (n *names) name(i uint32) *Name {
 	if found := n.cache.get(i); found != nil {
 		return found

@@ -107,7 +107,7 @@ func sharedPrefix(prev, name []byte) int {
 	return i
 }
 
-// symbols returns what was packed, all offsets raised by the given number. There are none
+// symbols returns the packed symbols, all offsets raised by the given number. There are none
 // in the gap.
 func (p *packer) symbols(raise uint32, gap offsets) symbols {
 	s := symbols{

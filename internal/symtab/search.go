@@ -66,7 +66,7 @@ func (s *symbols) len() int { return max(0, len(s.extents)-scanWidth) }
 // floor returns the number of the last symbol that starts at or below offset,
 // or -1 if there is none.
 //
-// It looks at scanWidth symbols at a time and counts those that start at or below
+// It looks at scanWidth symbols at a time and counts how many start at or below
 // offset, without a branch on each: the processor could not predict them, and a
 // wrong guess costs more than all the rest.
 func (s *symbols) floor(offset uint32) int {

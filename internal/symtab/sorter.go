@@ -35,8 +35,8 @@ func (s *Sorter) Add(addr uint64, typ byte, name []byte) {
 	s.names = append(s.names, name...)
 }
 
-// Build makes a text of the symbols that lie in [info.Start, info.End), and resets the sorter. Its errors
-// are those of [Builder.Build].
+// Build makes a text of the symbols that lie in [info.Start, info.End), and resets the sorter. For the
+// errors, see [Builder.Build].
 func (s *Sorter) Build(info TextInfo) (*Text, error) {
 	size := info.End - info.Start
 	s.symbols = slices.DeleteFunc(s.symbols, func(u unsorted) bool { return u.addr-info.Start >= size })
@@ -49,7 +49,7 @@ func (s *Sorter) Build(info TextInfo) (*Text, error) {
 }
 
 // sort sorts by the offset from start, which is below size, one byte of it after the other:
-// to compare offsets takes several times as long. Those that are equal stay in their order.
+// to compare offsets takes several times as long. Equal ones stay in their order.
 func (s *Sorter) sort(start, size uint64) {
 	s.sorted = slices.Grow(s.sorted[:0], len(s.symbols))[:len(s.symbols)]
 	for shift := 0; shift < bits.Len64(size); shift += 8 {

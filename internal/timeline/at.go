@@ -84,7 +84,7 @@ func (s *Snapshot) choose(addr uint64, during Interval) choice {
 }
 
 // Module returns the core kernel or a module by its name, spelled as the kernel spells it, if one load of
-// that name was there for the whole interval and no other at about that time (see contract 2.1).
+// that name lasted the whole interval and there was no other at about that time (see contract 2.1).
 func (s *Snapshot) Module(name string, during Interval) (*Image, Reason) {
 	if core := s.Core(); core != nil && name == KernelName {
 		return core, ReasonNone
@@ -125,7 +125,7 @@ func (s *segment) mayYield() bool {
 type choice struct {
 	during Interval
 	near   Interval // during, widened by unloadGrace
-	alone  Interval // holds near; no image but those that were added had the address in it
+	alone  Interval // holds near; only images that were added had the address in it
 
 	image    *Image
 	table    *Table   // of the image

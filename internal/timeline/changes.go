@@ -4,8 +4,8 @@ package timeline
 
 import "slices"
 
-// Since compares the loaded images with those of an earlier table of the same History. It returns the images
-// that are new and those that are no longer loaded, each in the order of their addresses. An image that was
+// Since compares a table with an earlier one of the same History. It returns the images that were loaded since
+// then and the ones that are no longer loaded, each in the order of their addresses. An image that was
 // replaced because more became known about it is in both lists. The cost grows with the number of changes;
 // of the rest, only the leaves of the tree are compared.
 func (t *Table) Since(earlier *Table) (came, went []*Image) {

@@ -25,7 +25,7 @@
 // # In memory
 //
 // Several images can have had an address, one after the other. A table divides the addresses into segments,
-// each of which the same images have had, and holds the segments in a tree. The tree shares the nodes that
+// each with the images that have had it, and holds the segments in a tree. The tree shares the nodes that
 // did not change with the table before: if one of 50,000 functions is loaded, a leaf and the nodes above it
 // are copied. In a segment, the images that were unloaded are in the order of their lifetimes, so that no
 // lookup reads the whole history.

@@ -15,7 +15,7 @@ type Limits struct {
 	MaxEntries int           // maximum number of images, at any time; the oldest are evicted first
 }
 
-// A History records the images of one source: those that are loaded, those that were unloaded lately, and
+// A History records the images of one source: the loaded ones, the ones that were unloaded lately, and
 // the intervals in which images may have been loaded or unloaded unseen. It makes tables of that. A change
 // takes time that grows with the logarithm of the number of images. A History is not safe for concurrent
 // use; its tables are.
@@ -153,7 +153,7 @@ func (h *History) put(m, by, past *Image) (found bool) {
 	return found
 }
 
-// putText puts an image, nil for none, in the place of another one in texts, if that is there.
+// putText replaces an image in texts by another, or by nothing if that is nil.
 func (h *History) putText(m, by *Image) {
 	i := slices.Index(h.texts, m)
 	switch {
@@ -252,7 +252,7 @@ func (h *History) joinSegments(m *Image) {
 	}
 }
 
-// Table returns a table of what is recorded now.
+// Table returns a table of the present records.
 func (h *History) Table() *Table {
 	if h.byText == nil {
 		index := indexTexts(h.texts)

@@ -72,7 +72,7 @@ type Image struct {
 	name unique.Handle[string]
 }
 
-// A Program is what a BPF function belongs to. It is immutable.
+// A Program is the BPF program of a function. It is immutable.
 type Program struct {
 	ID        uint32
 	Functions uint32 // how many functions it has, 0 if that is not known

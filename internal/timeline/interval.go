@@ -43,7 +43,7 @@ func (i Interval) Overlaps(o Interval) bool { return !i.And(o).IsEmpty() }
 // Holds reports whether o lies within i.
 func (i Interval) Holds(o Interval) bool { return i.From <= o.From && o.To <= i.To }
 
-// And returns what the two intervals have in common.
+// And returns the intersection of two intervals.
 func (i Interval) And(o Interval) Interval {
 	return Interval{From: max(i.From, o.From), To: min(i.To, o.To)}
 }

@@ -4,7 +4,7 @@ package timeline
 
 import "slices"
 
-// A segment is a range of addresses, each of which the same images have had.
+// A segment is a range of addresses that have all had the same images.
 type segment struct {
 	start, end uint64
 	loaded     *Image   // the image that is loaded, nil if there is none

@@ -55,7 +55,7 @@ func (s *Snapshot) Core() *Image {
 	return s.core
 }
 
-// unknownLandmarks are those of a core kernel that is not known: trampolines may share their pages.
+// unknownLandmarks belong to a core kernel that is not known: trampolines may share their pages.
 var unknownLandmarks = symtab.Landmarks{SharedTrampolines: true}
 
 // Landmarks returns the landmarks of the core kernel; if it is not known, landmarks without entry code and

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Table is what one source knows: the images that are loaded, those that were unloaded lately, and the
+// A Table has the knowledge of one source: the loaded images, the ones that were unloaded lately, and the
 // intervals in which images may have been loaded or unloaded unseen. It is immutable.
 type Table struct {
 	root     *node
@@ -65,14 +65,14 @@ func (t *Table) BlindTime() time.Duration { return t.blind.total }
 // Unloaded returns the number of unloaded images that are remembered.
 func (t *Table) Unloaded() int { return t.unloaded }
 
-// Count is what the images of one origin amount to.
+// Count sums up the images of one origin.
 type Count struct {
 	Symbols int   // of the images that are loaded
 	Memory  int64 // bytes of all images, unloaded ones included
 }
 
 // Count counts the images of each origin. It takes time in proportion to the number of images. Memory is the
-// sum of the sizes of what is stored, without what the allocator rounds up and without the readable names
+// sum of the sizes of all values, without the rounding of the allocator and without the readable names
 // that lookups cache.
 func (t *Table) Count() (counts [NumOrigins]Count) {
 	t.root.each(0, math.MaxUint64, func(s *segment) bool {
@@ -113,7 +113,7 @@ func sizeOf[T any]() int64 { return int64(reflect.TypeFor[T]().Size()) }
 type texts struct {
 	byName  map[string][]*Image // in the order in which they were loaded
 	byBuild map[string]*Image   // the one that was loaded last
-	byFile  map[string]*Image   // likewise, by both file IDs; see Image.LoadedFileID
+	byFile  map[string]*Image   // the same, by both file IDs; see Image.LoadedFileID
 }
 
 func indexTexts(images []*Image) (t texts) {

@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,51 +14,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/test/homes"
 )
-
-// A home is where a rule of the contract is decided.
-type home struct {
-	rule     string
-	file     string // from the root of the repository
-	function string // as in "Kernel.Resolve"; empty if the whole file is the home
-}
-
-// decidedBy is the line below a heading that names the home of a rule, keptEverywhere the one that names what checks it.
-var (
-	headingOfRule  = regexp.MustCompile(`^### (\d+\.\d+) `)
-	decidedBy      = regexp.MustCompile(`^\*Decided by (?:\x60([A-Za-z.]+)\x60 in )?\[([a-z/_.]+\.go)\]\(\.\./([a-z/_.]+\.go)\)\.\*$`)
-	keptEverywhere = regexp.MustCompile(`^\*Kept everywhere: .+\*$`)
-)
-
-// decided are the sections whose rules are decided in one place each, but for the rules that are kept everywhere.
-var decided = map[string]bool{"1": true, "2": true, "3": true, "4": true, "5": true, "10": true}
-
-// readHomes returns the homes that docs/contract.md names. It fails if a rule has neither a home nor a check.
-func readHomes(t *testing.T) (homes []home) {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "contract.md"))
-	require.NoError(t, err)
-	lines := strings.Split(string(page), "\n")
-	for i, line := range lines {
-		heading := headingOfRule.FindStringSubmatch(line)
-		if heading == nil || !decided[strings.Split(heading[1], ".")[0]] {
-			continue
-		}
-		below := lines[i+2]
-		if match := decidedBy.FindStringSubmatch(below); match != nil {
-			assert.Equal(t, match[2], match[3], "contract %s: the link leads elsewhere", heading[1])
-			homes = append(homes, home{rule: heading[1], file: match[2], function: match[1]})
-		} else {
-			assert.Regexp(t, keptEverywhere, below, "contract %s: it is neither decided nor kept everywhere", heading[1])
-		}
-	}
-	return homes
-}
 
 // A comment is a comment of product code.
 type comment struct {
 	file     string
-	function string // the function whose doc comment it is, as in home; empty for any other
+	function string // the function whose doc comment it is, as in homes.Home; empty for any other
 	text     string
 	line     int
 }
@@ -95,7 +57,7 @@ func commentsOf(t *testing.T, path, name string) (comments []comment) {
 	functions := make(map[*ast.CommentGroup]string)
 	for _, decl := range parsed.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Doc != nil {
-			functions[f.Doc] = nameOf(f)
+			functions[f.Doc] = homes.NameOf(f)
 		}
 	}
 	for _, group := range parsed.Comments {
@@ -109,21 +71,6 @@ func commentsOf(t *testing.T, path, name string) (comments []comment) {
 		comments = append(comments, comment{name, functions[group], text.String(), files.Position(group.Pos()).Line})
 	}
 	return comments
-}
-
-// nameOf returns the name of a function, with its receiver's type.
-func nameOf(f *ast.FuncDecl) string {
-	if f.Recv == nil {
-		return f.Name.Name
-	}
-	receiver := f.Recv.List[0].Type
-	if star, ok := receiver.(*ast.StarExpr); ok {
-		receiver = star.X
-	}
-	if id, ok := receiver.(*ast.Ident); ok {
-		return id.Name + "." + f.Name.Name
-	}
-	return f.Name.Name
 }
 
 // seeBefore is what stands before a citation that only refers to a rule.
@@ -148,19 +95,20 @@ func claims(text string) (rules []string) {
 	return rules
 }
 
-// TestContractHomes verifies that each rule is decided in one place: the home that docs/contract.md names cites the rule,
-// and no other code does, except as "see contract N".
+// TestContractHomes verifies that each rule is decided in one place: the home that docs/contract.md names cites the
+// rule, and no other code does, except as "see contract N".
 func TestContractHomes(t *testing.T) {
 	needRepository(t)
-	homes := readHomes(t)
-	assert.Len(t, homes, 28)
+	all, err := homes.Read(root)
+	require.NoError(t, err)
+	assert.Len(t, all, 28)
 	comments := readComments(t)
-	isHome := func(h home, c comment) bool {
-		return c.file == h.file && (h.function == "" || c.function == h.function)
+	isHome := func(h homes.Home, c comment) bool {
+		return c.file == h.File && (h.Function == "" || c.function == h.Function)
 	}
-	ofRule := make(map[string]home)
-	for _, h := range homes {
-		ofRule[h.rule] = h
+	ofRule := make(map[string]homes.Home)
+	for _, h := range all {
+		ofRule[h.Rule] = h
 	}
 	cited := make(map[string]bool)
 	for _, c := range comments {
@@ -171,12 +119,12 @@ func TestContractHomes(t *testing.T) {
 			case isHome(h, c):
 				cited[rule] = true
 			default:
-				t.Errorf("%s:%d: contract %s is decided by %s %s; write \"see contract %s\"", c.file, c.line, rule, h.file, h.function, rule)
+				t.Errorf("%s:%d: contract %s is decided by %s; write \"see contract %s\"", c.file, c.line, rule, h, rule)
 			}
 		}
 	}
-	for _, h := range homes {
-		assert.True(t, cited[h.rule], "contract %s: %s %s does not exist, or does not cite it", h.rule, h.file, h.function)
+	for _, h := range all {
+		assert.True(t, cited[h.Rule], "contract %s: %s does not exist, or does not cite it", h.Rule, h)
 	}
 }
 
