@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
+	"github.com/kernelsym/kernelsym/internal/scratch"
 )
 
 // A Kind is a key of the semantic conventions for profiles. The frame type has two kinds, by its value.
@@ -91,7 +92,7 @@ func (a *Attributes) close() { a.table, a.byIndex = pprofile.KeyValueAndUnitSlic
 // Read classifies the entries.
 func (a *Attributes) Read() {
 	n := a.table.Len()
-	a.kinds = resized(a.kinds, n)
+	a.kinds = scratch.Resized(a.kinds, n)
 	a.readStringsByIndex()
 	lastKey, lastKind := int32(-1), OtherAttribute // most entries have the key of the one before
 	for i := range n {

@@ -30,7 +30,7 @@ func (m *Message) Check() error {
 		return fmt.Errorf("%w: in the function table", ErrReference)
 	case !c.checkLocations(m.Locations.table):
 		return fmt.Errorf("%w: in the location table", ErrReference)
-	case !c.checkStacks(m.Stacks.table):
+	case !m.Stacks.read(c.locations):
 		return fmt.Errorf("%w: in the stack table", ErrReference)
 	case !c.checkProfiles(m):
 		return fmt.Errorf("%w: in a profile", ErrReference)
@@ -90,19 +90,6 @@ func (c *checker) checkLocations(table pprofile.LocationSlice) bool {
 		lines := loc.Lines()
 		for k := range lines.Len() {
 			if !in(lines.At(k).FunctionIndex(), c.functions) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// checkStacks checks the locations of stacks. There, index 0 means entry 0.
-func (c *checker) checkStacks(table pprofile.StackSlice) bool {
-	for i := range table.Len() {
-		indices := table.At(i).LocationIndices()
-		for k := range indices.Len() {
-			if uint(indices.At(k)) >= uint(c.locations) {
 				return false
 			}
 		}

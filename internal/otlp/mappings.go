@@ -4,13 +4,13 @@ package otlp
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
+	"github.com/kernelsym/kernelsym/internal/scratch"
 )
 
 // A Mapping is the content of an entry of the mapping table. Mappings are comparable.
@@ -83,7 +83,7 @@ type mappingEntry struct {
 func (t *Mappings) open(m *Message) {
 	t.message = m
 	t.isIndexed = false
-	t.entries = zeroed(t.entries, t.table.Len())
+	t.entries = scratch.Zeroed(t.entries, t.table.Len())
 }
 
 func (t *Mappings) close() {
@@ -267,14 +267,4 @@ func (m *Message) FlagsOf(loc pprofile.Location, hasFunctions bool) (flags Flags
 		}
 	}
 	return flags
-}
-
-// resized returns s with length n and undefined content.
-func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// zeroed returns s with length n, all zero.
-func zeroed[T any](s []T, n int) []T {
-	s = resized(s, n)
-	clear(s)
-	return s
 }

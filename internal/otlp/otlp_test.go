@@ -68,6 +68,7 @@ func TestIntern(t *testing.T) {
 
 				m.Open(pd)
 				m.Attributes.Read()
+				require.NoError(t, m.Check())
 				assert.Equal(t, first, intern(m), "it came with the message")
 				assert.Equal(t, entries, m.Entries())
 			})

@@ -5,39 +5,70 @@ package otlp
 import (
 	"slices"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
 )
 
-// Stacks is the stack table.
+// Stacks is the stack table. [Message.Check] copies all stacks to one slice: they are read several times, and to read
+// them through pdata takes as long as to copy them.
 type Stacks struct {
 	table     pprofile.StackSlice
+	locations []int32 // of all stacks, one stack after the other
+	ends      []int   // where each stack ends in locations
+
 	appended  index.Index // of the entries that were appended
 	came      index.Index // of the entries of the message
 	isIndexed bool        // came is filled, which is seldom needed
 	owned     int         // the number of those
-	buffer    []int32
 }
 
 func (s *Stacks) open() {
 	s.appended.Clear()
 	s.isIndexed = false
 	s.owned = s.table.Len()
+	s.locations, s.ends = s.locations[:0], s.ends[:0]
 }
 
 // Len returns the number of stacks.
 func (s *Stacks) Len() int { return s.table.Len() }
 
-// At returns the locations of a stack, leaf first. It panics if there is no stack with that index.
-func (s *Stacks) At(i int32) pcommon.Int32Slice { return s.table.At(int(i)).LocationIndices() }
+// Entries returns the number of locations in all stacks.
+func (s *Stacks) Entries() int { return len(s.locations) }
+
+// At returns the locations of a stack, leaf first. They must not be changed. At panics if there is no stack with that
+// index, or if the message was not checked.
+func (s *Stacks) At(i int32) []int32 {
+	start := 0
+	if i > 0 {
+		start = s.ends[i-1]
+	}
+	return s.locations[start:s.ends[i]]
+}
+
+// read copies the stacks, and reports whether all of their locations are in a table of some length. Here,
+// index 0 means entry 0.
+func (s *Stacks) read(locations int) bool {
+	highest := uint32(0)
+	for i := range s.table.Len() {
+		indices := s.table.At(i).LocationIndices()
+		start := len(s.locations)
+		s.locations = slices.Grow(s.locations, indices.Len())[:start+indices.Len()]
+		stack := s.locations[start:]
+		for k := range stack {
+			stack[k] = indices.At(k)
+			highest = max(highest, uint32(stack[k]))
+		}
+		s.ends = append(s.ends, len(s.locations))
+	}
+	return len(s.locations) == 0 || int(highest) < locations
+}
 
 // Intern returns the index of a stack. isNew says that one of its locations was appended, so that no stack
 // that came with the message has it.
 func (s *Stacks) Intern(locations []int32, isNew bool) (at int32, appended bool) {
 	hash := index.Ints(uint64(len(locations)), locations)
-	is := func(i int32) bool { return s.equals(i, locations) }
+	is := func(i int32) bool { return slices.Equal(s.At(i), locations) }
 	if at, ok := s.appended.Find(hash, is); ok {
 		return at, false
 	}
@@ -51,29 +82,17 @@ func (s *Stacks) Intern(locations []int32, isNew bool) (at int32, appended bool)
 	}
 	at = int32(s.table.Len())
 	s.table.AppendEmpty().LocationIndices().FromRaw(locations)
+	s.locations = append(s.locations, locations...)
+	s.ends = append(s.ends, len(s.locations))
 	s.appended.AddNew(hash, at)
 	return at, true
-}
-
-func (s *Stacks) equals(i int32, locations []int32) bool {
-	s.buffer = AppendIndices(s.buffer[:0], s.At(i))
-	return slices.Equal(s.buffer, locations)
 }
 
 func (s *Stacks) buildIndex() {
 	s.isIndexed = true
 	s.came.Reset(s.owned)
-	var stack []int32
 	for i := 1; i < s.owned; i++ { // 0 means none
-		stack = AppendIndices(stack[:0], s.At(int32(i)))
-		s.came.Add(index.Ints(uint64(len(stack)), stack), int32(i), func(other int32) bool { return s.equals(other, stack) })
+		stack := s.At(int32(i))
+		s.came.Add(index.Ints(uint64(len(stack)), stack), int32(i), func(other int32) bool { return slices.Equal(s.At(other), stack) })
 	}
-}
-
-// AppendIndices appends indices to a slice.
-func AppendIndices(dst []int32, indices pcommon.Int32Slice) []int32 {
-	for i := range indices.Len() {
-		dst = append(dst, indices.At(i))
-	}
-	return dst
 }

@@ -3,11 +3,10 @@
 package rewrite
 
 import (
-	"slices"
-
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/scratch"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -20,7 +19,6 @@ func (p *pass) findFrames() (found bool) {
 		return false
 	}
 	p.message.Attributes.Read()
-	p.frames = slices.Grow(p.frames, n)
 	p.mappings = p.mappings[:0]
 	p.functions = p.functions[:0]
 	for i := range int32(n) {
@@ -84,7 +82,7 @@ func (p *pass) isFunctionNamed(index int32) bool {
 		return false
 	}
 	if len(p.functions) == 0 {
-		p.functions = zeroed(p.functions, n)
+		p.functions = scratch.Zeroed(p.functions, n)
 	}
 	state := &p.functions[index]
 	if *state == notRead {
@@ -108,7 +106,7 @@ func (p *pass) mapping(index int32) *symbolize.Mapping {
 		return symbolize.NoMapping
 	}
 	if len(p.mappings) == 0 {
-		p.mappings = zeroed(p.mappings, p.message.Mappings.Len())
+		p.mappings = scratch.Zeroed(p.mappings, p.message.Mappings.Len())
 	}
 	m := &p.mappings[index]
 	if !m.isRead {
@@ -122,10 +120,22 @@ func (p *pass) mapping(index int32) *symbolize.Mapping {
 	return &m.what
 }
 
+// sortFrames puts the frames in the order of their addresses, so that everything that is done for one after the other
+// touches neighboring memory.
+func (p *pass) sortFrames() {
+	order := p.sorter.sorted(len(p.frames), func(i int) uint64 { return p.frames[i].code.Address })
+	p.unsorted, p.frames = p.frames, scratch.Resized(p.unsorted, len(p.frames))
+	for i, item := range order {
+		p.frames[i] = p.unsorted[item.position]
+	}
+	clear(p.unsorted)
+}
+
 // locateFrames works out what the addresses of the frames mean (contract 2).
 func (p *pass) locateFrames() {
-	p.frameOf = filled(p.frameOf, p.message.Locations.Len(), noFrame)
-	p.roles = zeroed(p.roles, p.message.Locations.Len())
+	p.sortFrames()
+	p.frameOf = scratch.Filled(p.frameOf, p.message.Locations.Len(), noFrame)
+	p.roles = scratch.Zeroed(p.roles, p.message.Locations.Len())
 	for i := range p.frames {
 		f := &p.frames[i]
 		p.frameOf[f.location] = int32(i)
@@ -137,23 +147,4 @@ func (p *pass) locateFrames() {
 			p.lines.Wanted.Add(p.kernel.WantsPack(&f.code, f.selected))
 		}
 	}
-}
-
-// resized returns s with length n and undefined content.
-func resized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// zeroed returns s with length n, all zero.
-func zeroed[T any](s []T, n int) []T {
-	s = resized(s, n)
-	clear(s)
-	return s
-}
-
-// filled returns s with length n, all v.
-func filled[T any](s []T, n int, v T) []T {
-	s = resized(s, n)
-	for i := range s {
-		s[i] = v
-	}
-	return s
 }

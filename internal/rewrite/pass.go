@@ -22,7 +22,8 @@ type pass struct {
 
 	locations, entries int // the numbers of locations and of all entries that the message came with
 
-	frames    []frame
+	frames    []frame   // in the order of their addresses
+	unsorted  []frame   // memory
 	frameOf   []int32   // by location, the position of its frame; noFrame for the others
 	roles     []roleSet // by location, the roles in which stacks have its frame
 	mappings  []mapping // by index
@@ -31,8 +32,7 @@ type pass struct {
 	producers      []symbolize.Producer // by profile
 	stackProducers []producerSet        // by stack, the producers of the samples that have it
 	questions      questions
-	order          []sortItem // the questions in the order of their addresses
-	answers        []answer   // in this order
+	answers        []answer // one for each question
 	sorter         sorter
 
 	writer writer
@@ -127,7 +127,8 @@ func (p *pass) close() {
 func (p *pass) noteMemory() {
 	s := &p.split
 	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.answers) + 60*len(s.stackAnswers)
-	rest := 160*p.locations + 24*p.entries + 17*len(p.producers) + 100*len(p.questions.callers) + 100*p.lines.Remembered()
+	rest := 8*p.locations + 150*len(p.frames) + 80*len(p.questions.all) + 100*len(p.questions.callers) +
+		4*p.message.Stacks.Entries() + 24*p.entries + 17*len(p.producers) + 100*p.lines.Remembered()
 	p.memory.split, p.memory.rest = max(p.memory.split, split), max(p.memory.rest, rest)
 }
 

@@ -2,6 +2,8 @@
 
 package rewrite
 
+import "github.com/kernelsym/kernelsym/internal/scratch"
+
 // A sorter sorts positions by keys. It is a radix sort, least significant digit first, and stable. It skips the
 // digits in which all keys are equal: the addresses and times of one message have most in common.
 type sorter struct {
@@ -20,7 +22,7 @@ func (s *sorter) sorted(n int, key func(position int) uint64) []sortItem {
 		digits    = 64 / digitBits
 		mask      = 1<<digitBits - 1
 	)
-	s.items, s.next = resized(s.items, n), resized(s.next, n)
+	s.items, s.next = scratch.Resized(s.items, n), scratch.Resized(s.next, n)
 	var counts [digits][mask + 1]int32
 	for i := range s.items {
 		k := key(i)

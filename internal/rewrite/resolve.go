@@ -4,6 +4,7 @@ package rewrite
 
 import (
 	"github.com/kernelsym/kernelsym/internal/inline"
+	"github.com/kernelsym/kernelsym/internal/scratch"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -57,10 +58,9 @@ const (
 // one whose answer depends on the time.
 func (p *pass) resolve() {
 	n := len(p.questions.all)
-	p.order = p.sorter.sorted(n, func(i int) uint64 { return p.frames[p.questions.all[i].frame].code.Address })
-	p.answers = zeroed(p.answers, n)
-	for i, item := range p.order {
-		q := &p.questions.all[item.position]
+	p.answers = scratch.Zeroed(p.answers, n)
+	for i := range p.questions.all {
+		q := &p.questions.all[i]
 		f, role := &p.frames[q.frame], p.questions.roleOf(q)
 		during := timeline.Always
 		if role.Producer != symbolize.OtherHost && !f.code.IsTimeless() {

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
-	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/scratch"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -141,7 +141,7 @@ func (p *pass) splitFrames() {
 // open begins with a message, and reports whether it has varying frames.
 func (s *splitter) open(p *pass) bool {
 	s.pass = p
-	s.isVarying = zeroed(s.isVarying, p.message.Locations.Len())
+	s.isVarying = scratch.Zeroed(s.isVarying, p.message.Locations.Len())
 	questions := 0
 	for i := range p.frames {
 		if f := &p.frames[i]; f.varies {
@@ -167,7 +167,7 @@ func (s *splitter) close() {
 // listUses lists the stacks that have varying frames.
 func (s *splitter) listUses() {
 	p := s.pass
-	s.useOf = filled(s.useOf, len(p.stackProducers)*symbolize.NumProducers, noUse)
+	s.useOf = scratch.Filled(s.useOf, len(p.stackProducers)*symbolize.NumProducers, noUse)
 	for stack := range int32(p.message.Stacks.Len()) {
 		if p.stackProducers[stack] == 0 || !s.hasVarying(stack) {
 			continue
@@ -182,18 +182,13 @@ func (s *splitter) listUses() {
 
 func (s *splitter) hasVarying(stack int32) bool {
 	indices := s.pass.message.Stacks.At(stack)
-	for i := range indices.Len() {
-		if s.isVarying[indices.At(i)] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(indices, func(location int32) bool { return s.isVarying[location] })
 }
 
 func (s *splitter) listUse(stack int32, producer symbolize.Producer) {
 	p := s.pass
 	u := stackUse{stack: stack, first: len(s.positions), answer: noStack, fallback: noStack}
-	u.copyCost = p.message.Stacks.At(stack).Len()
+	u.copyCost = len(p.message.Stacks.At(stack))
 	u.budget = budgetPerEntry * u.copyCost
 	p.walkSpecial(stack, producer, func(position, frame int32, role symbolize.Role) {
 		f := &p.frames[frame]
@@ -253,7 +248,7 @@ func (s *splitter) eachSample() iter.Seq2[*splitSample, []instant] {
 
 // findAnswers finds the stack answers of all instants, in the order of time.
 func (s *splitter) findAnswers() {
-	s.spans = zeroed(s.spans, len(s.pass.questions.all))
+	s.spans = scratch.Zeroed(s.spans, len(s.pass.questions.all))
 	const signBit = 1 << 63 // keeps times before 0 in front of the others
 	order := s.sorter.sorted(len(s.instants), func(i int) uint64 { return uint64(s.instants[i].at.From) ^ signBit })
 	for _, item := range order {
@@ -502,7 +497,7 @@ func (s *splitter) pointSamples() {
 			of.stack = s.stackWith(of)
 		}
 	}
-	s.partOf = filled(s.partOf, s.pass.message.Stacks.Len(), noPart)
+	s.partOf = scratch.Filled(s.partOf, s.pass.message.Stacks.Len(), noPart)
 	for sample, instants := range s.eachSample() {
 		s.pointSample(sample, instants)
 	}
@@ -512,7 +507,7 @@ func (s *splitter) pointSamples() {
 func (s *splitter) stackWith(of *stackAnswer) int32 {
 	p := s.pass
 	u := &s.uses[of.use]
-	s.buffer = otlp.AppendIndices(s.buffer[:0], p.message.Stacks.At(u.stack))
+	s.buffer = append(s.buffer[:0], p.message.Stacks.At(u.stack)...)
 	isChanged, isNew := false, false
 	answers := s.answersOf(of)
 	for i, at := range s.positionsOf(u) {

@@ -5,9 +5,9 @@ package rewrite
 import (
 	"math/bits"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/scratch"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
@@ -76,7 +76,7 @@ func (p *pass) readProducers() {
 		}
 	}
 	p.producers = p.producers[:0]
-	p.stackProducers = zeroed(p.stackProducers, max(1, p.message.Stacks.Len()))
+	p.stackProducers = scratch.Zeroed(p.stackProducers, max(1, p.message.Stacks.Len()))
 	for of := range p.message.EachProfile() {
 		producer := symbolize.ProducerOf(of.Scope)
 		if isForeign != nil && isForeign[of.Resource] {
@@ -98,8 +98,8 @@ func (p *pass) addProducer(samples pprofile.SampleSlice, producer symbolize.Prod
 func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)
-	for i := range indices.Len() {
-		if roles := &p.roles[indices.At(i)]; *roles&isSpecial == 0 {
+	for i, location := range indices {
+		if roles := &p.roles[location]; *roles&isSpecial == 0 {
 			*roles |= 1 << walk.NextOrdinary().Number()
 			continue
 		}
@@ -113,8 +113,8 @@ func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(position, frame int32, role symbolize.Role)) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)
-	for i := range indices.Len() {
-		if p.roles[indices.At(i)]&isSpecial == 0 {
+	for i, location := range indices {
+		if p.roles[location]&isSpecial == 0 {
 			walk.NextOrdinary()
 			continue
 		}
@@ -125,16 +125,16 @@ func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(
 }
 
 // step passes the location at a position of a stack. It returns the frame and its role, noFrame if it is not selected.
-func (p *pass) step(walk *symbolize.Walk, indices pcommon.Int32Slice, position int) (frame int32, role symbolize.Role) {
-	frame = p.frameOf[indices.At(position)]
+func (p *pass) step(walk *symbolize.Walk, stack []int32, position int) (frame int32, role symbolize.Role) {
+	frame = p.frameOf[stack[position]]
 	if frame == noFrame {
 		walk.Skip()
 		return noFrame, role
 	}
 	f := &p.frames[frame]
 	var caller *symbolize.Frame
-	if f.code.NeedsCaller() && position+1 < indices.Len() {
-		caller = p.codeAt(indices.At(position + 1))
+	if f.code.NeedsCaller() && position+1 < len(stack) {
+		caller = p.codeAt(stack[position+1])
 	}
 	role = walk.Next(&f.code, caller)
 	if !f.selected {

@@ -17,8 +17,11 @@ import (
 // in one function share an entry; then the locations, in their order.
 func (p *pass) writeAnswers() {
 	p.internNames()
-	for i := range p.frames {
-		f := &p.frames[i]
+	for _, at := range p.frameOf {
+		if at == noFrame {
+			continue
+		}
+		f := &p.frames[at]
 		if f.varies || f.answer == noAnswer {
 			continue
 		}
@@ -34,9 +37,9 @@ func (p *pass) internNames() {
 	var image *timeline.Image
 	var symbol symtab.Symbol
 	function := int32(0)
-	for i, item := range p.order {
+	for i := range p.answers {
 		a := &p.answers[i]
-		f := &p.frames[p.questions.all[item.position].frame]
+		f := &p.frames[p.questions.all[i].frame]
 		if f.varies || f.answer != int32(i) || f.code.Named || a.change.kind != writeName || a.change.lines != noLines {
 			continue
 		}
