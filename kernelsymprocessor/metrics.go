@@ -154,11 +154,11 @@ func (m *metrics) observeSources(cache *symcache.Cache) error {
 		}
 	}
 	return errors.Join(
-		m.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.LostRecords })),
-		m.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Resyncs })),
+		m.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.LostRecords })),
+		m.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.Resyncs })),
 		m.RegisterProcessorKernelsymUpdatesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, c := range cache.Counts() {
-				for kind, n := range c.Updates {
+				for kind, n := range c.Counts.Updates {
 					o.Observe(n, m.withKind(c.Source, symcache.Kind(kind)))
 				}
 			}

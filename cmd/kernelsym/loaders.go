@@ -41,12 +41,12 @@ func (l *loaders) begin() {
 
 // noting is a recorder whose records are noted.
 type noting struct {
-	bpfprog.Recorder
+	bpfprog.EventSource
 	loaders *loaders
 }
 
 func (n noting) Drain() perfring.Batch {
-	b := n.Recorder.Drain()
+	b := n.EventSource.Drain()
 	n.loaders.note(b.Records)
 	return b
 }

@@ -107,7 +107,7 @@ func (w *watch) run(ctx context.Context) error {
 					first = false
 					w.begun(i, count(s.Name(), u.Table))
 				}
-				if !w.print(c.next(u.Table), c.loaders.unseen(), u.Changes.LostRecords) {
+				if !w.print(c.next(u.Table), c.loaders.unseen(), u.Changes.Counts.LostRecords) {
 					cancel()
 				}
 			})
@@ -139,7 +139,8 @@ func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
 	o := sources.Everything(w.procfs, w.sysfs)
 	o.History, o.BPF.SourceLines, o.BPF.Delay = remembered, false, 5*time.Millisecond
 	all := sources.ListWith(o, func(opts bpfprog.Options) symcache.Source {
-		return bpfprog.NewSourceFrom(opts, func() (bpfprog.Recorder, error) {
+		opts.PublishChanges = true
+		return bpfprog.NewSourceFrom(opts, func() (bpfprog.EventSource, error) {
 			perf := perfring.SymbolOptions(opts.Sysfs)
 			perf.Delay = opts.Delay
 			r, err := perfring.Open(perf)

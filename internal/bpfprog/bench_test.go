@@ -37,8 +37,8 @@ func BenchmarkEvent(b *testing.B) {
 			fakes := newFakes()
 			rec := &benchRec{at: now()}
 			s := NewSourceFrom(Options{History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
-				func() (Recorder, error) { return rec, nil }, fakes)
-			s.publish = func(symcache.Update) {}
+				func() (EventSource, error) { return rec, nil }, fakes)
+			s.state.publish = func(symcache.Update) {}
 			s.start(rec, nil)
 			_, _ = s.round(b.Context())
 			progs := make([]*bpf.Program, n)
@@ -48,7 +48,7 @@ func BenchmarkEvent(b *testing.B) {
 				fakes.loaded[uint32(i+1)] = progs[i]
 				rec.burst = append(rec.burst, loads(rec.at, progs[i])...)
 			}
-			for first := true; first || len(s.ask) > 0; first = false {
+			for first := true; first || len(s.state.follower.toQuery) > 0; first = false {
 				_, _ = s.round(b.Context())
 			}
 			b.ReportAllocs()

@@ -164,7 +164,7 @@ func TestChurn(t *testing.T) {
 	opts := everything
 	opts.Trampolines = false
 	s := NewSource(opts)
-	s.open = func() (Recorder, error) {
+	s.open = func() (EventSource, error) {
 		perf := perfring.SymbolOptions(opts.Sysfs)
 		perf.BytesPerCPU = 1 // a page
 		r, err := perfring.Open(perf)

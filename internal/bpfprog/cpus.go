@@ -5,6 +5,7 @@ package bpfprog
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/uevent"
@@ -25,28 +26,76 @@ func dialCPUs() (cpuEvents, error) {
 	return conn, nil
 }
 
-// watchCPUs reads events as they come, until ctx is done. Without a connection it does nothing.
+// cpus tracks whether all CPUs have rings for records.
+type cpus struct {
+	events    cpuEvents // nil while Run does not run, or if the kernel sends none
+	refreshed int64     // before rings were opened last, on the clock of records; noRings if there are none to open
+	changed   bool      // a CPU came online or went offline since
+}
+
+// noRings is the time at which rings were opened where records are refused: CPUs do not matter then.
+const noRings = math.MaxInt64
+
+// poll reads the events that have come, without waiting, and reports whether one may have been about a CPU.
+func (c *cpus) poll() bool {
+	if c.events == nil || !pollCPUs(c.events) {
+		return false
+	}
+	c.changed = true
+	return true
+}
+
+// limit returns the instant after which nothing is certain, because a CPU may have come online without a ring (see
+// contract 5.2).
+func (c *cpus) limit() int64 {
+	if c.changed || c.events == nil {
+		return c.refreshed
+	}
+	return math.MaxInt64
+}
+
+// interval returns the time between two calls of RefreshCPUs without another reason.
+func (c *cpus) interval() time.Duration {
+	if c.events == nil {
+		return maintainWithoutEvents
+	}
+	return maintainEvery
+}
+
+func (c *cpus) close() {
+	if c.events != nil {
+		_ = c.events.Close() // nothing was written
+		c.events = nil
+	}
+}
+
+// connectCPUs begins to receive events about CPUs, unless the run before was paused, and reads those
+// of the pause. It returns nil where the kernel sends none.
+func (s *Source) connectCPUs() cpuEvents {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.cpus.events == nil {
+		s.state.cpus.events, _ = s.dialCPUs() // without events, CPUs are looked for every second
+	}
+	s.state.pollCPUs()
+	return s.state.cpus.events
+}
+
+// watchCPUs reads events as they come, until ctx is done. Without a connection, it does nothing.
 func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents) {
 	for conn != nil && conn.Wait(ctx, never) == nil {
 		s.mu.Lock()
-		s.readCPUs()
+		s.state.pollCPUs()
 		s.mu.Unlock()
 	}
 }
 
-// readCPUs reads the events that have come, without waiting. If one may have been about a CPU that
-// came online or went offline, it ends the wait, and until the CPUs are looked for, nothing is certain
-// after the last look (see contract 5.2).
-func (s *state) readCPUs() {
-	if s.cpus != nil && pollCPUs(s.cpus) {
-		s.hotplug = true
+// pollCPUs reads the events about CPUs that have come. After one, Run opens rings at once.
+func (s *state) pollCPUs() {
+	if s.cpus.poll() {
 		s.wake()
 	}
-	s.limit = farFuture
-	if s.hotplug || s.cpus == nil {
-		s.limit = s.looked
-	}
-	s.advance(s.history.Certain())
+	s.follower.ledger.Limit(s.cpus.limit())
 }
 
 // pollCPUs reads events, and reports whether one may have been about a CPU.

@@ -191,8 +191,8 @@ func (c *fakeCPUs) online() {
 	c.events = append(c.events, uevent.Event{Action: "online", DevPath: "/devices/system/cpu/cpu1", Subsystem: "cpu"})
 }
 
-// rig is a source of fakes, which does a round when it is told to.
-type rig struct {
+// testSource is a source of fakes, which does a round when it is told to.
+type testSource struct {
 	*Source
 	*tape
 	events *fakeCPUs
@@ -203,20 +203,20 @@ type rig struct {
 	err    error
 }
 
-// newRig returns a source that has listed the programs.
-func newRig(t *testing.T, p Programs) *rig {
+// newTestSource returns a source that has listed the programs.
+func newTestSource(t *testing.T, p ProgramReader) *testSource {
 	t.Helper()
-	r := unstarted(t, p)
+	r := newUnstarted(t, p)
 	r.begin()
 	r.round(t.Context())
 	return r
 }
 
-// newRigWith returns a source that has listed the programs, where the sysctl
+// newTestSourceWith returns a source that has listed the programs, where the sysctl
 // kernel.unprivileged_bpf_disabled has a value.
-func newRigWith(t *testing.T, p Programs, unprivileged string) *rig {
+func newTestSourceWith(t *testing.T, p ProgramReader, unprivileged string) *testSource {
 	t.Helper()
-	r := unstarted(t, p)
+	r := newUnstarted(t, p)
 	r.setUnprivileged(unprivileged)
 	r.begin()
 	r.round(t.Context())
@@ -224,29 +224,30 @@ func newRigWith(t *testing.T, p Programs, unprivileged string) *rig {
 }
 
 // setUnprivileged sets the sysctl kernel.unprivileged_bpf_disabled.
-func (r *rig) setUnprivileged(value string) {
-	require.NoError(r.t, os.WriteFile(r.tail.procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte(value), 0o600))
+func (r *testSource) setUnprivileged(value string) {
+	require.NoError(r.t, os.WriteFile(r.state.kallsyms.procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte(value), 0o600))
 }
 
-// unstarted returns a source that has not begun.
-func unstarted(t *testing.T, p Programs) *rig {
+// newUnstarted returns a source that has not begun.
+func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	t.Helper()
-	r := &rig{tape: &tape{certain: now}, events: new(fakeCPUs), t: t}
+	r := &testSource{tape: &tape{certain: now}, events: new(fakeCPUs), t: t}
 	procfs := t.TempDir()
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
 	r.Source = NewSourceFrom(Options{
 		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
-	}, func() (Recorder, error) { return r.tape, nil }, p)
+	}, func() (EventSource, error) { return r.tape, nil }, p)
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
-	r.tail.budget = time.Hour // also where this process has no CPU for a while
+	r.publishEvery = 0
+	r.state.kallsyms.budget = time.Hour // also where this process has no CPU for a while
 	r.kallsyms("")
 	return r
 }
 
 // round does one.
-func (r *rig) round(ctx context.Context) time.Time {
+func (r *testSource) round(ctx context.Context) time.Time {
 	r.t.Helper()
 	deadline, err := r.Source.round(ctx)
 	require.NoError(r.t, err)
@@ -254,62 +255,62 @@ func (r *rig) round(ctx context.Context) time.Time {
 }
 
 // poll has records be refused.
-func (r *rig) poll() {
-	r.publish, r.ready = r.published, false
+func (r *testSource) poll() {
+	r.state.publish, r.state.ready = r.published, false
 	r.start(nil, perfring.ErrMemory)
 }
 
 // begin is what Run does first.
-func (r *rig) begin() {
-	r.publish, r.ready = r.published, false
+func (r *testSource) begin() {
+	r.state.publish, r.state.ready = r.published, false
 	r.start(r.tape, nil)
 	r.connectCPUs()
 }
 
-func (r *rig) published(u symcache.Update) {
+func (r *testSource) published(u symcache.Update) {
 	r.table, r.err = u.Table, u.Degraded
 	r.tables++
-	r.counts.LostRecords += u.Changes.LostRecords
-	r.counts.Resyncs += u.Changes.Resyncs
+	r.counts.LostRecords += u.Changes.Counts.LostRecords
+	r.counts.Resyncs += u.Changes.Counts.Resyncs
 	checkOrder(r.t, u.Table)
 }
 
 // play has the rings hold records, and does a round.
-func (r *rig) play(records ...perfring.Record) {
+func (r *testSource) emit(records ...perfring.Record) {
 	r.batch.Records = append(r.batch.Records, records...)
-	for r.round(r.t.Context()); len(r.ask) > 0; {
+	for r.round(r.t.Context()); len(r.state.follower.toQuery) > 0; {
 		r.round(r.t.Context())
 	}
 }
 
 // miss has records of an interval be lost.
-func (r *rig) miss(from, to int64) {
+func (r *testSource) loseRecords(from, to int64) {
 	r.batch.Blind = append(r.batch.Blind, perfring.Interval{From: from, To: to})
 	r.batch.Lost += 17
 }
 
 // listNow lists again as soon as it is allowed.
-func (r *rig) listNow() {
-	r.listAt = time.Time{}
+func (r *testSource) listNow() {
+	r.state.listAt = time.Time{}
 	r.round(r.t.Context())
 }
 
 // kallsyms has the kernel's list of symbols end with some lines.
-func (r *rig) kallsyms(lines string) {
+func (r *testSource) kallsyms(lines string) {
 	text := "ffffffff81000000 T _text\nffffffff81000040 T _etext\n" + lines
-	require.NoError(r.t, os.WriteFile(filepath.Join(r.tail.procfs, "kallsyms"), []byte(text), 0o600))
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.state.kallsyms.procfs, "kallsyms"), []byte(text), 0o600))
 }
 
 // readKallsyms has enough time have passed to read it.
-func (r *rig) readKallsyms() {
-	r.tail.lost, r.tail.read = time.Time{}, time.Now().Add(-readEvery)
+func (r *testSource) readKallsyms() {
+	r.state.kallsyms.lost, r.state.kallsyms.read = time.Time{}, time.Now().Add(-readEvery)
 	r.round(r.t.Context())
 }
 
 // name returns the name of an address now, empty if there is none.
-func (r *rig) nameAt(addr uint64) string { return r.nameThen(addr, timeline.Present) }
+func (r *testSource) nameAt(addr uint64) string { return r.nameThen(addr, timeline.Present) }
 
-func (r *rig) nameThen(addr uint64, during timeline.Interval) string {
+func (r *testSource) nameThen(addr uint64, during timeline.Interval) string {
 	hit, ok := at(r.table, addr, during)
 	if !ok {
 		return ""
@@ -317,12 +318,15 @@ func (r *rig) nameThen(addr uint64, during timeline.Interval) string {
 	return hit.Name().Name
 }
 
+// isSettled reports whether lists have settled all losses.
+func (r *testSource) isSettled() bool { return r.state.follower.ledger.Loss().IsEmpty() }
+
 // image returns what is at an address now.
-func (r *rig) image(addr uint64) *timeline.Image { return r.history.At(addr) }
+func (r *testSource) image(addr uint64) *timeline.Image { return r.state.follower.ledger.At(addr) }
 
 // expect checks that the table has the functions of the programs, and no other function of
 // a program.
-func (r *rig) expect(programs ...*bpf.Program) {
+func (r *testSource) expect(programs ...*bpf.Program) {
 	r.t.Helper()
 	want, got := map[uint64]string{}, map[uint64]string{}
 	for _, p := range programs {

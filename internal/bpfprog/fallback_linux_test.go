@@ -26,7 +26,7 @@ import (
 
 // counted counts how often a program is asked for.
 type counted struct {
-	Programs
+	ProgramReader
 	mu    sync.Mutex
 	asked map[uint32]int
 	lists int
@@ -38,14 +38,14 @@ func (c *counted) Next(after uint32) (uint32, error) {
 	if after == 0 {
 		c.lists++
 	}
-	return c.Programs.Next(after)
+	return c.ProgramReader.Next(after)
 }
 
 func (c *counted) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[id]++
-	return c.Programs.Program(id, want)
+	return c.ProgramReader.Program(id, want)
 }
 
 func (c *counted) counts(id uint32) (lists, asked int) {
@@ -63,7 +63,7 @@ func TestWithoutRecords(t *testing.T) {
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
 		s := NewSource(everything)
-		programs := &counted{Programs: s.lister.programs, asked: map[uint32]int{}}
+		programs := &counted{ProgramReader: s.lister.programs, asked: map[uint32]int{}}
 		s.lister.programs = programs
 		latest := run(t, s)
 		require.ErrorIs(t, latest().degraded, perfring.ErrPermission)
@@ -203,14 +203,14 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := newSource(everything)
 	open, refused := s.open, false
-	s.open = func() (Recorder, error) {
+	s.open = func() (EventSource, error) {
 		if !refused {
 			refused = true
 			return nil, perfring.ErrMemory
 		}
 		return open()
 	}
-	s.recordAgain = time.Millisecond
+	s.retryRecords = time.Millisecond
 	latest := run(t, s)
 	eventually(t, latest, "records are there", func(*timeline.Table) bool { return latest().degraded == nil })
 	checkPrograms(t, latest, loadAll(t, "after"))
@@ -221,7 +221,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 func TestEndsWhileItPolls(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)
-	s.open = func() (Recorder, error) { return nil, perfring.ErrMemory }
+	s.open = func() (EventSource, error) { return nil, perfring.ErrMemory }
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, s.Run(ctx, func(symcache.Update) { cancel() }))
 }

@@ -23,19 +23,19 @@ func FuzzApply(f *testing.F) {
 	f.Add("bpf_trampoline_1", uint64(0xff0), uint32(0x1000), uint16(1), int64(1<<62), true)
 	f.Fuzz(func(t *testing.T, name string, addr uint64, length uint32, kind uint16, at int64, event bool) {
 		a := prog(1, 1, 0, 0x1000)
-		r := newRig(t, newFakes(a))
+		r := newTestSource(t, newFakes(a))
 		at = min(at, now()) // a record is not younger than the list that follows it
 		for _, unregister := range []bool{false, true, false} {
 			rec := perfring.Record{Type: perfring.TypeKsymbol, Time: at, CPU: uint32(kind), TID: 1000 + uint32(kind), Symbol: &perfring.Symbol{
 				Addr: addr, Len: length, Kind: perfring.SymbolKind(kind), Name: name, Unregister: unregister,
 			}}
-			r.play(rec, rec)
+			r.emit(rec, rec)
 			if event {
-				r.play(loads(at, a)[1:]...)
+				r.emit(loads(at, a)[1:]...)
 			}
 		}
 		time.Sleep(time.Microsecond)
-		r.miss(now(), max(now(), min(at, timeline.Forever-1)+1))
+		r.loseRecords(now(), max(now(), min(at, timeline.Forever-1)+1))
 		r.listNow()
 		if got := r.nameAt(0x1000); !event || got != name {
 			require.Equal(t, symbolOf(a, 0), got)

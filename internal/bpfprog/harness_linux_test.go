@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var everything = Options{
-	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, Trampolines: true,
+	Procfs: "/proc", Sysfs: "/sys", SourceLines: true, PublishChanges: true, Trampolines: true,
 	History: timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16},
 }
 
@@ -30,8 +30,8 @@ var everything = Options{
 // and this process has no CPU for seconds.
 func newSource(opts Options) *Source {
 	s := NewSource(opts)
-	s.tail.budget = time.Minute
-	s.open = func() (Recorder, error) {
+	s.state.kallsyms.budget = time.Minute
+	s.open = func() (EventSource, error) {
 		perf := perfring.SymbolOptions(opts.Sysfs)
 		perf.BytesPerCPU = 4 << 20
 		return perfring.Open(perf)

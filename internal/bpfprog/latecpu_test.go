@@ -19,24 +19,24 @@ import (
 // leaves no record until it is found, and all since that look is blind then (contract 5.2).
 
 // clockIs sets the clock of records, which are complete until then.
-func (r *rig) clockIs(at int64) {
+func (r *testSource) setClock(at int64) {
 	clock := func() int64 { return at }
-	r.certain, r.now, r.lister.now = clock, clock, clock
+	r.certain, r.state.now, r.lister.now = clock, clock, clock
 }
 
 // lookForCPUs has the source do so.
-func (r *rig) lookForCPUs() {
-	r.kept = time.Time{}
-	require.NoError(r.t, r.keepHouse())
+func (r *testSource) refreshCPUs() {
+	r.state.maintained = time.Time{}
+	require.NoError(r.t, r.maintain())
 }
 
 // loadedElsewhere has a task of another PID namespace load a program, which is not listed yet.
-func (r *rig) loadedElsewhere(at int64, p *bpf.Program) {
+func (r *testSource) loadedElsewhere(at int64, p *bpf.Program) {
 	r.batch.Records = loads(at, p)
 	for i := range r.batch.Records {
 		r.batch.Records[i].TID = 0
 	}
-	r.listAt = time.Now().Add(time.Hour)
+	r.state.listAt = time.Now().Add(time.Hour)
 	r.round(r.t.Context())
 }
 
@@ -44,20 +44,20 @@ func (r *rig) loadedElsewhere(at int64, p *bpf.Program) {
 // ring is open. What was unloaded there left no record, so nothing is certain since the last look.
 func TestContract_5_2_EventOfACPU(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
-	r := newRig(t, newFakes(p))
+	r := newTestSource(t, newFakes(p))
 	looked := now()
-	r.clockIs(looked)
-	r.lookForCPUs()
-	r.clockIs(looked + 30*ms)
+	r.setClock(looked)
+	r.refreshCPUs()
+	r.setClock(looked + 30*ms)
 	r.Refresh()
 	assert.Equal(t, looked+30*ms, r.table.Certain())
 	r.events.online()
-	r.clockIs(looked + 50*ms)
+	r.setClock(looked + 50*ms)
 	r.Refresh()
 	assert.Equal(t, looked, r.table.Certain())
 	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
 	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
-	r.lookForCPUs() // all have a ring: the event was about another one, or it went offline
+	r.refreshCPUs() // all have a ring: the event was about another one, or it went offline
 	r.Refresh()
 	assert.Equal(t, looked+50*ms, r.table.Certain())
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
@@ -67,20 +67,20 @@ func TestContract_5_2_EventOfACPU(t *testing.T) {
 // look at the CPUs, which are looked for more often.
 func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
-	r := unstarted(t, newFakes(p))
+	r := newUnstarted(t, newFakes(p))
 	r.dialCPUs = func() (cpuEvents, error) { return nil, uevent.ErrUnreachable }
 	r.begin()
 	deadline := r.round(t.Context())
-	assert.LessOrEqual(t, time.Until(deadline), lookWithoutEvents)
+	assert.LessOrEqual(t, time.Until(deadline), maintainWithoutEvents)
 	looked := now()
-	r.clockIs(looked)
-	r.lookForCPUs()
-	r.clockIs(looked + 50*ms)
+	r.setClock(looked)
+	r.refreshCPUs()
+	r.setClock(looked + 50*ms)
 	r.Refresh()
 	assert.Equal(t, looked, r.table.Certain())
 	r.listNow()
 	assert.Equal(t, looked, r.table.Certain())
-	r.lookForCPUs()
+	r.refreshCPUs()
 	r.Refresh()
 	assert.Equal(t, looked+50*ms, r.table.Certain())
 }
@@ -90,13 +90,13 @@ func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
 func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	looked := now()
 	delete(all.loaded, 1)
-	r.clockIs(looked + 40*ms)
-	r.play(unloads(looked+30*ms, prog(2, 2, 0, 0x1000))...)
-	r.clockIs(looked + 60*ms)
-	r.miss(looked, looked+50*ms)
+	r.setClock(looked + 40*ms)
+	r.emit(unloads(looked+30*ms, prog(2, 2, 0, 0x1000))...)
+	r.setClock(looked + 60*ms)
+	r.loseRecords(looked, looked+50*ms)
 	r.listNow()
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked-1)))
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
@@ -106,16 +106,16 @@ func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 	p, q := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x1000)
 	all := newFakes(p)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	looked := now()
-	r.clockIs(looked + 25*ms)
+	r.setClock(looked + 25*ms)
 	r.Refresh() // a message came
 	delete(all.loaded, 1)
 	all.loaded[3] = q
-	r.clockIs(looked + 50*ms)
-	r.play(loads(looked+40*ms, q)...)
-	r.clockIs(looked + 70*ms)
-	r.miss(looked, looked+60*ms)
+	r.setClock(looked + 50*ms)
+	r.emit(loads(looked+40*ms, q)...)
+	r.setClock(looked + 70*ms)
+	r.loseRecords(looked, looked+60*ms)
 	r.listNow()
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
 }
@@ -125,17 +125,17 @@ func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	looked := now()
-	r.clockIs(looked)
-	r.lookForCPUs()
-	r.clockIs(looked + 50*ms)
+	r.setClock(looked)
+	r.refreshCPUs()
+	r.setClock(looked + 50*ms)
 	r.Refresh()
 	delete(all.loaded, 1) // at 10 ms
 	r.stop()
-	r.clockIs(looked + 60*ms)
+	r.setClock(looked + 60*ms)
 	r.begin()
-	r.clockIs(looked + 90*ms)
+	r.setClock(looked + 90*ms)
 	r.listNow()
 	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
 	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
@@ -146,19 +146,19 @@ func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 func TestListOfAnotherInItsPlace(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	loaded := now()
 	all.loaded[1] = a
-	r.clockIs(loaded + 10*ms)
+	r.setClock(loaded + 10*ms)
 	r.loadedElsewhere(loaded, a)
 	delete(all.loaded, 1)
 	all.loaded[2] = b // on the CPU without a ring, as is A's unload
-	r.clockIs(loaded + 50*ms)
+	r.setClock(loaded + 50*ms)
 	r.listNow()
 	r.listNow()
 	assert.Equal(t, symbolOf(b, 0), r.nameThen(0x1000, timeline.Present))
-	r.clockIs(loaded + 70*ms)
-	r.miss(loaded+20*ms, loaded+65*ms)
+	r.setClock(loaded + 70*ms)
+	r.loseRecords(loaded+20*ms, loaded+65*ms)
 	r.listNow()
 	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(loaded+15*ms)))
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(loaded+25*ms)))
@@ -171,15 +171,15 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 		t.Run(fmt.Sprint("found first: ", first), func(t *testing.T) {
 			a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000)
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			loaded := now()
 			all.loaded[1] = a
-			r.clockIs(loaded + 10*ms)
+			r.setClock(loaded + 10*ms)
 			r.loadedElsewhere(loaded, a)
 			delete(all.loaded, 1)
 			all.loaded[2] = b
-			r.clockIs(loaded + 50*ms)
-			lost := func() { r.miss(loaded-10*ms, loaded+45*ms) }
+			r.setClock(loaded + 50*ms)
+			lost := func() { r.loseRecords(loaded-10*ms, loaded+45*ms) }
 			if first {
 				all.onNext = lost // while the programs are listed
 			}
@@ -189,7 +189,7 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 				assert.Equal(t, uint32(2), r.image(0x1000).Program.ID)
 				lost()
 			}
-			r.clockIs(loaded + 70*ms)
+			r.setClock(loaded + 70*ms)
 			r.listNow()
 			r.listNow()
 			assert.Equal(t, b.ID, r.image(0x1000).Program.ID)
@@ -208,22 +208,22 @@ func TestEventOfTheTasksNextProgram(t *testing.T) {
 		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
 			p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			looked := now()
 			all.loaded[1], all.loaded[2] = p, q
 			function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
 			event.TID = function.TID // one task
-			r.clockIs(looked + 40*ms)
-			r.play(function, event)
+			r.setClock(looked + 40*ms)
+			r.emit(function, event)
 			if gone {
 				delete(all.loaded, 1)
-				r.clockIs(looked + 45*ms)
-				r.play(unloads(looked+42*ms, p)...)
+				r.setClock(looked + 45*ms)
+				r.emit(unloads(looked+42*ms, p)...)
 			}
-			r.clockIs(looked + 60*ms)
-			r.miss(looked+20*ms, looked+50*ms) // the CPU is found
+			r.setClock(looked + 60*ms)
+			r.loseRecords(looked+20*ms, looked+50*ms) // the CPU is found
 			r.listNow()
-			r.clockIs(looked + 90*ms)
+			r.setClock(looked + 90*ms)
 			r.listNow()
 			hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+15*ms))
 			if hit.Image != nil && hit.Image.Program != nil {
@@ -241,17 +241,17 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 	p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000)
 	q.Name = "other"
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	looked := now()
 	all.loaded[2] = q
 	function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
 	event.TID = function.TID // one task
-	r.clockIs(looked + 40*ms)
-	r.play(function, event)
-	r.clockIs(looked + 60*ms)
-	r.miss(looked, looked+50*ms) // the CPU is found
+	r.setClock(looked + 40*ms)
+	r.emit(function, event)
+	r.setClock(looked + 60*ms)
+	r.loseRecords(looked, looked+50*ms) // the CPU is found
 	r.listNow()
-	r.clockIs(looked + 90*ms)
+	r.setClock(looked + 90*ms)
 	r.listNow()
 	name := r.nameThen(0x1000, timeline.Instant(looked+15*ms))
 	assert.Contains(t, []string{"", symbolOf(p, 0)}, name)
@@ -262,24 +262,24 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 func TestPartOfAProgramIsDoubted(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000, 0x2000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	looked := now()
 	all.loaded[1] = p
 	records := loads(looked+10*ms, p)
 	for i := range records {
 		records[i].TID = 0
 	}
-	r.clockIs(looked + 40*ms)
-	r.listAt = time.Time{}
-	r.play(records[0], records[2]) // that of the other function is on the CPU without a ring
+	r.setClock(looked + 40*ms)
+	r.state.listAt = time.Time{}
+	r.emit(records[0], records[2]) // that of the other function is on the CPU without a ring
 	r.expect(p)
-	r.clockIs(looked + 60*ms)
-	r.miss(looked, looked+50*ms) // the CPU is found
+	r.setClock(looked + 60*ms)
+	r.loseRecords(looked, looked+50*ms) // the CPU is found
 	for i := range int64(4) {
-		r.clockIs(looked + (90+20*i)*ms)
+		r.setClock(looked + (90+20*i)*ms)
 		r.listNow()
 	}
-	assert.False(t, r.losses.any())
+	assert.True(t, r.isSettled())
 	r.expect(p)
 }
 
@@ -292,19 +292,19 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 			x, y := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 			x.Type, y.Type = 1, 1 // may be loaded without CAP_BPF
 			all := newFakes(x)
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			listed := now()
-			r.clockIs(listed + 50*ms)
+			r.setClock(listed + 50*ms)
 			delete(all.loaded, 1)
 			all.loaded[2] = y
-			r.play(loads(listed+20*ms, y)...)
+			r.emit(loads(listed+20*ms, y)...)
 			assert.Equal(t, symbolOf(y, 0), r.nameAt(0x1000))
-			r.clockIs(listed + 60*ms)
+			r.setClock(listed + 60*ms)
 			if gone {
 				delete(all.loaded, 2)
-				r.play(unloads(listed+55*ms, y)...)
+				r.emit(unloads(listed+55*ms, y)...)
 			}
-			r.miss(listed+10*ms, listed+58*ms) // the CPU is found
+			r.loseRecords(listed+10*ms, listed+58*ms) // the CPU is found
 			isX := func() {
 				hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(listed+5*ms))
 				require.NotNil(t, hit.Image)
@@ -322,12 +322,12 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 // TestLoadAfterTheLoss: a program that was loaded after it is not in doubt.
 func TestLoadAfterTheLoss(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	r.programsAre(newFakes(p))
 	looked := now()
-	r.clockIs(looked + 70*ms)
-	r.play(loads(looked+60*ms, p)...)
-	r.miss(looked, looked+50*ms)
+	r.setClock(looked + 70*ms)
+	r.emit(loads(looked+60*ms, p)...)
+	r.loseRecords(looked, looked+50*ms)
 	r.Refresh()
 	r.expect(p)
 }
@@ -335,21 +335,21 @@ func TestLoadAfterTheLoss(t *testing.T) {
 // TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is
 // found, or after a restart, and not before.
 func TestBlindUntilTheList(t *testing.T) {
-	for name, lose := range map[string]func(r *rig, looked int64){
-		"found": func(r *rig, looked int64) { r.miss(looked, looked+20*ms) },
-		"restart": func(r *rig, looked int64) {
+	for name, lose := range map[string]func(r *testSource, looked int64){
+		"found": func(r *testSource, looked int64) { r.loseRecords(looked, looked+20*ms) },
+		"restart": func(r *testSource, looked int64) {
 			r.stop()
-			r.clockIs(looked + 20*ms)
+			r.setClock(looked + 20*ms)
 			r.begin()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			looked := now()
 			all.loaded[2] = prog(2, 2, 0, 0x1000)
 			lose(r, looked)
-			r.clockIs(looked + 80*ms)
+			r.setClock(looked + 80*ms)
 			r.certain = func() int64 { return looked + 90*ms }
 			r.listNow()
 			s := timeline.NewSnapshot(r.table)

@@ -25,7 +25,7 @@ func BenchmarkList(b *testing.B) {
 			s := NewSourceFrom(Options{SourceLines: true}, nil, new(bpf.Reader))
 			s.start(t, nil)
 			s.list(b.Context())
-			require.False(b, s.losses.any())
+			require.True(b, s.state.follower.ledger.Loss().IsEmpty())
 		}
 	})
 	var reader bpf.Reader

@@ -11,70 +11,73 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
-// lister asks the kernel for programs. It is for one goroutine.
+// A lister lists and queries programs. That takes long, so it empties the rings of records every millisecond. It is for
+// one goroutine.
 type lister struct {
-	programs  Programs
-	describer describer
-	now       func() int64 // reads the clock of records
-	drain     func()       // empties the rings
-	paced     time.Time    // when it did
+	programs ProgramReader
+	querier  querier
+	now      func() int64 // the clock of records
+	drain    func()       // empties the rings
+	drained  time.Time    // when it did last
 }
 
-// listing is what a list of all programs has shown.
-type listing struct {
-	began  int64      // the clock before the list,
-	walked int64      // after the last id was read,
-	ended  int64      // and after the last program was asked for
-	alive  []uint32   // ids, in order; nil if not all were listed
-	found  []function // of those that were not known
-	err    error      // why the kernel did not tell of one
-	ok     bool       // all that is not in the list is not there, or the kernel never tells
-}
-
-// list lists programs. Those that are known it asks for only to confirm them: the kernel
-// takes a program's id away some time after it has recorded that it is unloaded, and
-// refuses to tell of it from before that on.
+// list lists the programs, and queries those that are not known. With confirm, it queries the known ones too: the kernel
+// removes the id of a program some time after it has recorded the unload, but refuses a query from before that on.
 func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) (*listing, error) {
 	list := &listing{began: l.now()}
 	defer func() { list.ended = l.now() }()
-	l.describer.anybody = anybodyLoads(l.describer.procfs)
-	ids, err := l.ids()
-	list.walked = l.now()
+	l.querier.mayBeUnprivileged = mayBeUnprivileged(l.querier.procfs)
+	all, err := l.ids()
+	list.read = l.now()
 	if err != nil {
 		return list, err
 	}
-	alive := make([]uint32, 0, len(ids))
-	list.found = make([]function, 0, max(0, len(ids)-len(known)))
-	for _, id := range ids {
+	loaded := make([]uint32, 0, len(all))
+	list.found = make([]function, 0, max(0, len(all)-len(known)))
+	for _, id := range all {
 		if ctx.Err() != nil {
 			return list, ctx.Err()
 		}
-		want := l.describer.want
-		if known[id] {
-			if want = 0; !confirm {
-				alive = append(alive, id)
-				continue
-			}
+		if known[id] && !confirm {
+			loaded = append(loaded, id)
+			continue
 		}
-		p, err := l.programs.Program(id, want)
-		switch {
-		case errors.Is(err, bpf.ErrGone):
-		case err != nil && (isRefused(err) || known[id]):
+		isLoaded, err := l.query(list, id, known[id])
+		if err != nil {
 			return list, err
-		case err != nil:
-			list.err = err
-		default:
-			alive = append(alive, id)
-			if !known[id] {
-				if list.found, err = l.describer.functions(list.found, p, list.walked); isFailure(err) {
-					list.err = err
-				}
-			}
+		}
+		if isLoaded {
+			loaded = append(loaded, id)
 		}
 		l.pace()
 	}
-	list.alive = alive
+	list.ids = loaded
 	return list, nil
+}
+
+// query queries a program, and adds the functions of one that is not known to a list. An error is returned if
+// the list cannot be completed without an answer; if only this program cannot be queried, the list notes it.
+func (l *lister) query(list *listing, id uint32, isKnown bool) (isLoaded bool, err error) {
+	want := l.querier.want
+	if isKnown {
+		want = 0
+	}
+	p, err := l.programs.Program(id, want)
+	switch {
+	case errors.Is(err, bpf.ErrGone):
+		return false, nil
+	case err != nil && (isRefused(err) || isKnown):
+		return false, err
+	case err != nil:
+		list.err = err
+		return false, nil
+	case isKnown:
+		return true, nil
+	}
+	if list.found, err = l.querier.appendFunctions(list.found, p, list.read); isFailure(err) {
+		list.err = err
+	}
+	return true, nil
 }
 
 // ids returns the ids of all programs, in order.
@@ -90,34 +93,35 @@ func (l *lister) ids() (ids []uint32, err error) {
 	}
 }
 
-// ask asks for programs for some time, and returns the others. One that is gone is no error.
-func (l *lister) ask(ids []uint32) (found []function, rest []uint32, err error) {
+// queryNew queries programs for at most 100 ms, and returns the ids that are left. A program that was unloaded in the
+// meantime is no error.
+func (l *lister) queryNew(ids []uint32) (found []function, left []uint32, err error) {
 	const longest = 100 * time.Millisecond
 	for began := time.Now(); len(ids) > 0 && time.Since(began) < longest; ids = ids[1:] {
-		p, askErr := l.programs.Program(ids[0], l.describer.want)
-		if askErr == nil {
-			found, askErr = l.describer.functions(found, p, 0)
+		p, queryErr := l.programs.Program(ids[0], l.querier.want)
+		if queryErr == nil {
+			found, queryErr = l.querier.appendFunctions(found, p, 0)
 		}
-		if isFailure(askErr) {
-			err = askErr
+		if isFailure(queryErr) {
+			err = queryErr
 		}
 		l.pace()
 	}
 	return found, ids, err
 }
 
-// isFailure reports whether an error is more than that a program was unloaded meanwhile.
+// isFailure reports whether an error means more than that a program was unloaded in the meantime.
 func isFailure(err error) bool { return err != nil && !errors.Is(err, bpf.ErrGone) }
 
-// pace empties the rings now and then.
+// pace empties the rings if it is time to.
 func (l *lister) pace() {
-	if at := time.Now(); at.Sub(l.paced) > time.Millisecond {
+	if at := time.Now(); at.Sub(l.drained) > time.Millisecond {
 		l.drain()
-		l.paced = at
+		l.drained = at
 	}
 }
 
-// isRefused reports whether the kernel will not tell of any program either.
+// isRefused reports whether an error means that the kernel refuses to list any program.
 func isRefused(err error) bool {
 	return errors.Is(err, bpf.ErrPermission) || errors.Is(err, bpf.ErrHidden) || errors.Is(err, bpf.ErrUnsupported)
 }

@@ -26,7 +26,7 @@ const ms = int64(time.Millisecond)
 func TestLoss(t *testing.T) {
 	stays, goes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000, 0x2100)
 	all := newFakes(stays, goes)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	since := r.image(0x1000).Lifetime.From
 	inPlace, elsewhere := prog(3, 3, 0, 0x2000), prog(4, 4, 0, 0x4000)
 	time.Sleep(10 * time.Millisecond)
@@ -36,9 +36,9 @@ func TestLoss(t *testing.T) {
 	all.loaded[inPlace.ID], all.loaded[elsewhere.ID] = inPlace, elsewhere
 	all.asked = nil
 	to := now()
-	r.miss(from, to)
-	r.listAt = time.Now().Add(time.Hour)
-	r.play()
+	r.loseRecords(from, to)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.emit()
 	assert.Equal(t, from, r.table.Certain(), "not yet")
 	assert.Equal(t, symbolOf(goes, 0), r.nameThen(0x2000, timeline.Instant(from-1)))
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(from)))
@@ -67,11 +67,11 @@ func TestLoss(t *testing.T) {
 func TestLossOfAnID(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes()
-	r := newRig(t, all)
-	r.play(loads(now(), a)[:1]...)
+	r := newTestSource(t, all)
+	r.emit(loads(now(), a)[:1]...)
 	all.loaded[a.ID] = a
 	from := now()
-	r.miss(from, from+1)
+	r.loseRecords(from, from+1)
 	r.listNow()
 	r.expect(a)
 	assert.Greater(t, r.image(0x1000).Lifetime.From, from, "a new lifetime")
@@ -83,13 +83,13 @@ func TestLossOfAnID(t *testing.T) {
 func TestEventsAfterALoss(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes(b)
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	r.programsAre(all)
 	at := now()
-	r.play(loads(at, a)[0])
-	r.miss(at+1, at+3)
-	r.listAt = time.Now().Add(time.Hour)
-	r.play(loads(at+4, b)[1])
+	r.emit(loads(at, a)[0])
+	r.loseRecords(at+1, at+3)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.emit(loads(at+4, b)[1])
 	assert.Nil(t, r.image(0x1000).Program)
 	r.listNow()
 	r.expect(b)
@@ -98,12 +98,12 @@ func TestEventsAfterALoss(t *testing.T) {
 // TestUnloadAfterALoss may be that of a later load at the same address.
 func TestUnloadAfterALoss(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
-	r := newRig(t, newFakes(a))
+	r := newTestSource(t, newFakes(a))
 	time.Sleep(10 * time.Millisecond)
 	from := now()
-	r.miss(from, from+1)
-	r.listAt = time.Now().Add(time.Hour)
-	r.play(unloads(from+2, a)...)
+	r.loseRecords(from, from+1)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.emit(unloads(from+2, a)...)
 	r.programsAre(newFakes())
 	r.listNow()
 	r.expect()
@@ -118,16 +118,16 @@ func TestLossesWhileListing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := prog(1, 1, 0, 0x1000)
 			all := newFakes(a)
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			from := now()
-			r.miss(from, from+1)
+			r.loseRecords(from, from+1)
 			second := from
 			all.onNext = func() {
 				all.onNext = nil
 				if !before {
 					second = now()
 				}
-				r.miss(second, now())
+				r.loseRecords(second, now())
 			}
 			r.listNow()
 			assert.Equal(t, second, r.table.Certain())
@@ -135,7 +135,7 @@ func TestLossesWhileListing(t *testing.T) {
 			r.listNow()
 			r.expect(a)
 			assert.Greater(t, r.table.Certain(), second)
-			assert.False(t, r.losses.any())
+			assert.True(t, r.isSettled())
 		})
 	}
 }
@@ -145,9 +145,9 @@ func TestLossesWhileListing(t *testing.T) {
 func TestListedAndUnloaded(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes(a)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.hidden[a.ID] = true
-	r.miss(now(), now())
+	r.loseRecords(now(), now())
 	r.listNow()
 	r.expect()
 }
@@ -162,18 +162,18 @@ func TestResyncsRest(t *testing.T) {
 		lists++
 		time.Sleep(takes)
 	}
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	for range 3 {
-		r.miss(now(), now())
+		r.loseRecords(now(), now())
 		began := time.Now()
 		lists = 0
 		r.listNow()
 		require.Equal(t, 1, lists)
-		require.GreaterOrEqual(t, r.listAt.Sub(began), (restFor+1)*takes)
-		r.miss(now(), now())
+		require.GreaterOrEqual(t, r.state.listAt.Sub(began), (restFor+1)*takes)
+		r.loseRecords(now(), now())
 		deadline := r.round(t.Context())
 		require.Equal(t, 1, lists, "not yet")
-		require.Equal(t, r.listAt, deadline, "but then")
+		require.Equal(t, r.state.listAt, deadline, "but then")
 	}
 }
 
@@ -181,15 +181,15 @@ func TestResyncsRest(t *testing.T) {
 func TestListingFails(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes(a)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.err = errors.New("broken")
 	from := now()
-	r.miss(from, now())
+	r.loseRecords(from, now())
 	r.listNow()
 	require.ErrorIs(t, r.err, all.err)
 	r.expect(a)
 	assert.Equal(t, from, r.table.Certain())
-	assert.True(t, r.listAt.After(time.Now()))
+	assert.True(t, r.state.listAt.After(time.Now()))
 	all.err = nil
 	r.listNow()
 	require.NoError(t, r.err)
@@ -202,13 +202,13 @@ func TestAskingFails(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
 	all := newFakes()
 	busy := &busyPrograms{fakePrograms: all, err: errors.New("too many open files"), id: a.ID}
-	r := newRig(t, busy)
+	r := newTestSource(t, busy)
 	for _, p := range []*bpf.Program{a, b} {
 		all.loaded[p.ID] = p
-		r.play(loads(now(), p)...)
+		r.emit(loads(now(), p)...)
 	}
 	require.ErrorIs(t, r.err, busy.err)
-	assert.True(t, r.listDue().After(time.Now()), "after a while")
+	assert.True(t, r.state.listDue().After(time.Now()), "after a while")
 	r.listNow()
 	require.ErrorIs(t, r.err, busy.err)
 	assert.Equal(t, symbolOf(a, 0), r.nameAt(0x1000), "its name stays")
@@ -244,14 +244,14 @@ func TestBTFCannotBeRead(t *testing.T) {
 	name := func(p *bpf.Program) string { return strings.TrimSuffix(symbolOf(p, 0), "sw") + "switch" }
 	all := newFakes(listed)
 	all.btfErr = errors.New("too many open files")
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	require.ErrorIs(t, r.err, all.btfErr)
 	assert.Empty(t, r.nameAt(0x2000))
 
 	all.loaded[recorded.ID] = recorded
 	records := loads(now(), recorded)
 	records[0].Symbol.Name = name(recorded)
-	r.play(records...)
+	r.emit(records...)
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
 	r.listNow()
 	require.ErrorIs(t, r.err, all.btfErr)
@@ -268,7 +268,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	assert.False(t, timeline.NewSnapshot(r.table).IsPartial())
 
 	all.types = btftest.File(btftest.Type(0, 13, 0), "")
-	r = newRig(t, all)
+	r = newTestSource(t, all)
 	require.ErrorIs(t, r.err, btf.ErrMalformed, "the type is none of a function")
 	assert.Empty(t, r.nameAt(0x2000))
 }
@@ -277,13 +277,13 @@ func TestBTFCannotBeRead(t *testing.T) {
 func TestRefusedListEndsNothing(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	from := now()
-	r.miss(from, from+1)
-	r.listAt = time.Now().Add(time.Hour)
-	r.play()
+	r.loseRecords(from, from+1)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.emit()
 	p := prog(2, 2, 0, 0x2000)
-	r.play(loads(now(), p)...)
+	r.emit(loads(now(), p)...)
 	require.NotNil(t, r.image(0x2000).Program)
 	r.listNow()
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
@@ -294,11 +294,11 @@ func TestRefusedListEndsNothing(t *testing.T) {
 func TestALaterRun(t *testing.T) {
 	stays, goes, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(stays, goes)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	time.Sleep(10 * time.Millisecond)
 	r.Refresh()
 	ended := r.table.Certain()
-	r.lookForCPUs()
+	r.refreshCPUs()
 	r.stop()
 	delete(all.loaded, goes.ID)
 	all.loaded[comes.ID] = comes
@@ -316,15 +316,15 @@ func TestALaterRun(t *testing.T) {
 func TestWithoutList(t *testing.T) {
 	all := newFakes(prog(1, 1, 0, 0x1000))
 	all.err = bpf.ErrPermission
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	r.expect()
 	p := prog(2, 2, 0, 0x2000)
-	r.play(loads(now(), p)...)
+	r.emit(loads(now(), p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
-	r.miss(now(), now())
+	r.loseRecords(now(), now())
 	r.listNow()
 	assert.Empty(t, r.nameAt(0x2000))
-	r.play(loads(now(), p)...)
+	r.emit(loads(now(), p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
 }
 
@@ -335,7 +335,7 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	listed, large, other := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x3000, 0x3100), prog(4, 4, 0, 0x4000)
 	listed.Type, large.Type = 1, 1 // socket_filter
 	all := newFakes(listed, large, other)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	assert.Empty(t, r.nameAt(0x1000))
 	require.NotNil(t, r.image(0x1000), "it is there, all the same")
 	assert.EqualValues(t, 1, r.image(0x1000).Program.ID)
@@ -348,14 +348,14 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	all.loaded[5] = nameless
 	records := loads(now(), nameless)
 	records[0].Symbol.Name = ""
-	r.play(records...)
+	r.emit(records...)
 	assert.Empty(t, r.nameAt(0x5000), "also if the kernel is asked for it")
 	assert.Equal(t, "socket_filter", r.image(0x5000).Program.Type)
 	assert.False(t, r.image(0x5000).MayBeNameless, "its record says so")
-	r.play(records[0], unloads(now(), nameless)[0])
+	r.emit(records[0], unloads(now(), nameless)[0])
 	assert.Nil(t, r.image(0x5000))
 
-	r = newRigWith(t, all, "2\n")
+	r = newTestSourceWith(t, all, "2\n")
 	assert.Equal(t, symbolOf(listed, 0), r.nameAt(0x1000), "nobody can load programs without CAP_BPF")
 }
 
@@ -363,10 +363,10 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 func TestContract_3_5_RecordAfterTheList(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	p.Type = 1
-	r := newRig(t, newFakes(p))
+	r := newTestSource(t, newFakes(p))
 	listed := r.image(0x1000).Lifetime.From
 	at := now()
-	r.play(loads(at, p)...)
+	r.emit(loads(at, p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x1000))
 	assert.Equal(t, listed, r.image(0x1000).Lifetime.From)
 	assert.False(t, r.image(0x1000).MayBeNameless)
@@ -380,9 +380,9 @@ func trampoline(at int64, addr uint64, unregister bool) perfring.Record {
 
 // TestTrampolineIsReplaced has the new one come before the old one goes.
 func TestTrampolineIsReplaced(t *testing.T) {
-	r := newRig(t, newFakes(prog(1, 1, 0, 0x1100)))
-	r.play(trampoline(now(), 0x1000, false), trampoline(now(), 0x5000, false))
-	r.play(trampoline(now(), 0x1000, true))
+	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
+	r.emit(trampoline(now(), 0x1000, false), trampoline(now(), 0x5000, false))
+	r.emit(trampoline(now(), 0x1000, true))
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x5fff))
 	assert.Empty(t, r.nameAt(0x1000))
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
@@ -390,14 +390,14 @@ func TestTrampolineIsReplaced(t *testing.T) {
 
 // TestTrampolineBesidePrograms has one come where programs lie.
 func TestTrampolineBesidePrograms(t *testing.T) {
-	r := newRig(t, newFakes(prog(1, 1, 0, 0x1100)))
-	r.play(trampoline(now(), 0x1000, false))
+	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
+	r.emit(trampoline(now(), 0x1000, false))
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x10ff))
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
 	assert.Empty(t, r.nameAt(0x1140))
 	assert.True(t, r.image(0x1000).Yields())
 	dispatcher := ksymbol(now(), 0x8000, "bpf_dispatcher_xdp", false)
-	r.play(dispatcher)
+	r.emit(dispatcher)
 	assert.False(t, r.image(0x8000).Yields(), "its length is true")
 	assert.Equal(t, timeline.OriginTrampoline, r.image(0x8000).Origin)
 }
@@ -405,15 +405,15 @@ func TestTrampolineBesidePrograms(t *testing.T) {
 // TestTrampolinesAfterALoss end with it, and come back when the kernel's list of symbols
 // shows them, which is read when it is quiet.
 func TestTrampolinesAfterALoss(t *testing.T) {
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
 	loaded := now()
 	page := ksymbol(loaded, 0x9000, "kprobe_insn_page", false)
 	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
-	r.play(trampoline(loaded, 0x5000, false), trampoline(loaded, 0x7000, false), page)
+	r.emit(trampoline(loaded, 0x5000, false), trampoline(loaded, 0x7000, false), page)
 	time.Sleep(10 * time.Millisecond)
 	from := now()
-	r.miss(from, from+1)
+	r.loseRecords(from, from+1)
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n0000000000009000 t kprobe_insn_page\t[__builtin__kprobes]\n")
 	r.listNow()
 	for _, addr := range []uint64{0x5000, 0x7000, 0x9000} {
@@ -437,7 +437,7 @@ func TestTrampolinesAfterALoss(t *testing.T) {
 // TestSymbolsAreReadWhileTrampolinesGo has one go while the list is read, and records be
 // lost then.
 func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
 	lost := false
 	r.certain = func() int64 {
@@ -450,23 +450,23 @@ func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
 	}
 	r.begin()
 	r.round(t.Context())
-	r.play()
+	r.emit()
 	assert.Nil(t, r.image(0x7000))
 }
 
 // listed reports whether programs were listed.
-func (r *rig) listed() bool { return !r.listAt.IsZero() }
+func (r *testSource) listed() bool { return !r.state.listAt.IsZero() }
 
 // TestPagesGiveWay verifies that a page whose end no record told does not stand in the way
 // of what comes later.
 func TestPagesGiveWay(t *testing.T) {
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	page := ksymbol(now(), 0x1000, "kprobe_insn_page", false)
 	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
-	r.play(page)
+	r.emit(page)
 	assert.Equal(t, "kprobe_insn_page", r.nameAt(0x1200))
 	a := prog(1, 1, 0, 0x1200)
-	r.play(loads(now(), a)...)
+	r.emit(loads(now(), a)...)
 	assert.Equal(t, symbolOf(a, 0), r.nameAt(0x1200))
 	assert.Empty(t, r.nameAt(0x1000))
 	assert.Empty(t, r.nameAt(0x1240))
@@ -474,8 +474,8 @@ func TestPagesGiveWay(t *testing.T) {
 
 // TestKallsymsCannotBeRead says what is lost by that.
 func TestKallsymsCannotBeRead(t *testing.T) {
-	r := unstarted(t, newFakes())
-	require.NoError(t, os.Remove(r.tail.procfs+"/kallsyms"))
+	r := newUnstarted(t, newFakes())
+	require.NoError(t, os.Remove(r.state.kallsyms.procfs+"/kallsyms"))
 	r.begin()
 	r.round(t.Context())
 	require.ErrorIs(t, r.err, os.ErrNotExist)
@@ -494,13 +494,13 @@ func TestAddressesAreUsedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := prog(1, 1, 0, 0x1000)
 			all := newFakes(a)
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			delete(all.loaded, a.ID)
 			all.loaded[next.ID] = next
 			at := now()
-			r.miss(at, at+1)
-			r.listAt = time.Now().Add(time.Hour)
-			r.play(loads(at+2, next)...)
+			r.loseRecords(at, at+1)
+			r.state.listAt = time.Now().Add(time.Hour)
+			r.emit(loads(at+2, next)...)
 			assert.Empty(t, r.nameThen(0x1030, timeline.Instant(at+1)))
 			r.listNow()
 			r.expect(next)
@@ -516,13 +516,13 @@ func TestLossWhileListed(t *testing.T) {
 		t.Run(c, func(t *testing.T) {
 			x := prog(1, 1, 0, 0x3000)
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			base := now()
 			clock := base
 			get := func() int64 { return clock }
-			r.certain, r.now, r.lister.now = get, get, get
+			r.certain, r.state.now, r.lister.now = get, get, get
 			all.loaded[1] = x // came unseen; perhaps in another loss
-			r.relist, r.listAt = true, time.Time{}
+			r.state.relist, r.state.listAt = true, time.Time{}
 
 			var y = prog(2, 1, 0, 0x3000)
 			var after []perfring.Record
@@ -550,7 +550,7 @@ func TestLossWhileListed(t *testing.T) {
 				{Records: append(after, low)},
 			}
 			n := 0
-			r.lister.paced = time.Time{} // the rings are emptied while programs are listed
+			r.lister.drained = time.Time{} // the rings are emptied while programs are listed
 			r.fill = func(*tape) (b perfring.Batch) {
 				if n < len(batches) {
 					b = batches[n]
@@ -585,7 +585,7 @@ func TestLossWhileListed(t *testing.T) {
 					assert.NotEqual(t, x.ID, hit.Image.Program.ID)
 				}
 			}
-			assert.False(t, r.losses.any(), "the loss is dealt with")
+			assert.True(t, r.isSettled(), "the loss is dealt with")
 		})
 	}
 }
@@ -595,23 +595,23 @@ func TestLossWhileListed(t *testing.T) {
 func TestLossAnnouncedAgain(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	base := now()
-	r.clockIs(base + 50*ms)
-	r.miss(base+10*ms, base+50*ms) // a ring was full
-	r.clockIs(base + 60*ms)
+	r.setClock(base + 50*ms)
+	r.loseRecords(base+10*ms, base+50*ms) // a ring was full
+	r.setClock(base + 60*ms)
 	r.listNow()
 	all.loaded[1] = x
 	r.loadedElsewhere(base+70*ms, x)
-	r.clockIs(base + 100*ms)
+	r.setClock(base + 100*ms)
 	r.listNow()
 	require.NotNil(t, r.image(0x1000).Program)
-	r.clockIs(base + 200*ms)
-	r.miss(base+10*ms, base+50*ms) // the next record on that CPU
+	r.setClock(base + 200*ms)
+	r.loseRecords(base+10*ms, base+50*ms) // the next record on that CPU
 	r.round(t.Context())
-	r.clockIs(base + 300*ms)
+	r.setClock(base + 300*ms)
 	r.Refresh()
-	assert.Equal(t, never, r.listDue(), "it is not listed again")
+	assert.Equal(t, never, r.state.listDue(), "it is not listed again")
 	assert.Equal(t, symbolOf(x, 0), r.nameAt(0x1000))
 	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, timeline.Instant(base+80*ms)))
 }
@@ -621,42 +621,42 @@ func TestLossAnnouncedAgain(t *testing.T) {
 func TestLossBetweenALossAndItsList(t *testing.T) {
 	t.Run("unload", func(t *testing.T) {
 		p := prog(1, 1, 0, 0x1000)
-		r := newRig(t, newFakes())
+		r := newTestSource(t, newFakes())
 		base := now()
-		r.clockIs(base + 10*ms)
-		r.miss(base, base+10*ms)
-		r.listAt = time.Now().Add(time.Hour)
+		r.setClock(base + 10*ms)
+		r.loseRecords(base, base+10*ms)
+		r.state.listAt = time.Now().Add(time.Hour)
 		r.round(t.Context())
-		r.clockIs(base + 25*ms)
-		r.play(append(loads(base+12*ms, p), unloads(base+20*ms, prog(2, 2, 0, 0x1000))...)...)
-		r.clockIs(base + 30*ms)
+		r.setClock(base + 25*ms)
+		r.emit(append(loads(base+12*ms, p), unloads(base+20*ms, prog(2, 2, 0, 0x1000))...)...)
+		r.setClock(base + 30*ms)
 		r.listNow()
-		r.clockIs(base + 40*ms)
-		r.miss(base+13*ms, base+19*ms)
+		r.setClock(base + 40*ms)
+		r.loseRecords(base+13*ms, base+19*ms)
 		r.listNow()
-		r.clockIs(base + 60*ms)
+		r.setClock(base + 60*ms)
 		r.listNow()
 		assert.Empty(t, r.nameThen(0x1000, timeline.Instant(base+18*ms)), "it can have been another")
 	})
 	t.Run("program", func(t *testing.T) {
 		p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 		all := newFakes()
-		r := newRig(t, all)
+		r := newTestSource(t, all)
 		base := now()
-		r.clockIs(base + 10*ms)
-		r.miss(base, base+10*ms)
-		r.listAt = time.Now().Add(time.Hour)
+		r.setClock(base + 10*ms)
+		r.loseRecords(base, base+10*ms)
+		r.state.listAt = time.Now().Add(time.Hour)
 		r.round(t.Context())
 		all.loaded[1], all.loaded[2] = p, q
 		function, event := loads(base+12*ms, p)[0], loads(base+20*ms, q)[1]
 		event.TID = function.TID // that of P is lost, and so is Q's function
-		r.clockIs(base + 30*ms)
-		r.play(function, event)
+		r.setClock(base + 30*ms)
+		r.emit(function, event)
 		r.listNow()
-		r.clockIs(base + 40*ms)
-		r.miss(base+13*ms, base+19*ms)
+		r.setClock(base + 40*ms)
+		r.loseRecords(base+13*ms, base+19*ms)
 		r.listNow()
-		r.clockIs(base + 60*ms)
+		r.setClock(base + 60*ms)
 		r.listNow()
 		hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(base+35*ms))
 		if hit.Image != nil && hit.Image.Program != nil {
@@ -672,13 +672,13 @@ func TestPartOfAProgramIsSkipped(t *testing.T) {
 		t.Run(c, func(t *testing.T) {
 			p := prog(1, 1, 0, 0x3100, 0x9000)
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			base := now()
 			clock := base
 			get := func() int64 { return clock }
-			r.certain, r.now, r.lister.now = get, get, get
+			r.certain, r.state.now, r.lister.now = get, get, get
 			all.loaded[1] = p
-			r.relist, r.listAt = true, time.Time{}
+			r.state.relist, r.state.listAt = true, time.Time{}
 			rec := trampoline(base+5*ms, 0x3000, false)
 			if c != "trampoline" { // the record of the other function went unseen
 				rec = loads(base+5*ms, p)[0]
@@ -705,7 +705,7 @@ func TestPartOfAProgramIsSkipped(t *testing.T) {
 				clock = base + (40+20*i)*ms
 				r.listNow()
 			}
-			assert.False(t, r.losses.any())
+			assert.True(t, r.isSettled())
 			r.expect(p)
 		})
 	}

@@ -9,20 +9,25 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
-// missing says why something is not known.
+// missing has the reasons why a table is incomplete. Each is nil if nothing is missing because of it.
 type missing struct {
-	records error // why they are refused; programs are polled
-	list    error // why programs could not be listed,
-	program error // and why one could not be asked for
-	tail    error // of the end of /proc/kallsyms
+	records  error // the kernel refuses records, so programs are polled
+	list     error // programs cannot be listed
+	program  error // a program could not be queried
+	kallsyms error // the end of /proc/kallsyms could not be read
 }
 
-// again reports whether programs are to be listed again, as that may tell more.
-func (m *missing) again() bool {
+// mayEnd reports whether listing the programs again may show what is missing.
+func (m *missing) mayEnd() bool {
 	return m.program != nil || m.list != nil && !errors.Is(m.list, bpf.ErrUnsupported)
 }
 
-// err returns what is missing from the table, and what to do about it.
+// isEverything reports whether the kernel refuses records as well as lists.
+func (m *missing) isEverything() bool {
+	return m.records != nil && isRefused(m.list) && !errors.Is(m.list, bpf.ErrUnsupported)
+}
+
+// err returns what is missing from the table, and what the operator can do about it.
 func (m *missing) err() error {
 	var errs []error
 	add := func(format string, err error) { errs = append(errs, fmt.Errorf(format, err)) }
@@ -41,8 +46,8 @@ func (m *missing) err() error {
 	if m.program != nil {
 		add("some BPF programs could not be queried; retrying within a minute: %w", m.program)
 	}
-	if m.tail != nil {
-		add("some BPF trampolines and out-of-line pages have no names: %w", m.tail)
+	if m.kallsyms != nil {
+		add("some BPF trampolines and out-of-line pages have no names: %w", m.kallsyms)
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,7 @@ import (
 // a pause, and a program come and go in it.
 func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	stays, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
-	r := unstarted(t, newFakes(stays))
+	r := newUnstarted(t, newFakes(stays))
 	record := func(records ...perfring.Record) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -28,7 +28,7 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	isReady := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.ready && r.recorder != nil
+		return r.state.ready && r.state.events != nil
 	}
 	run := func(do func()) {
 		ctx, pause := context.WithCancelCause(t.Context())
@@ -71,8 +71,8 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 func TestContract_6_4_NamesDoNotWaitForAListAfterAPause(t *testing.T) {
 	stays, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
 	all := newFakes(stays)
-	r := newRig(t, all)
-	r.ready, r.relist, r.listAt = false, true, time.Time{} // as if a pause had interrupted a list
+	r := newTestSource(t, all)
+	r.state.ready, r.state.relist, r.state.listAt = false, true, time.Time{} // as if a pause had interrupted a list
 	came := now()
 	r.batch.Records = loads(came, comes)
 	listing := make(chan struct{})
@@ -95,13 +95,13 @@ func TestContract_6_4_NamesDoNotWaitForAListAfterAPause(t *testing.T) {
 // TestAListThatIsInterruptedDidNotFail: the next run makes it at once.
 func TestAListThatIsInterruptedDidNotFail(t *testing.T) {
 	a, all := prog(1, 1, 0, 0x1000), newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.loaded[1] = a
 	at := now()
-	r.miss(at-ms, at)
+	r.loseRecords(at-ms, at)
 	ctx, cancel := context.WithCancel(t.Context())
 	all.onNext = cancel
-	r.listAt = time.Time{}
+	r.state.listAt = time.Time{}
 	_, err := r.Source.round(ctx)
 	require.NoError(t, err)
 	all.onNext = nil

@@ -21,14 +21,14 @@ import (
 func TestPollingLifetimes(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	all := newFakes(a)
-	r := unstarted(t, all)
+	r := newUnstarted(t, all)
 	at := int64(1000)
-	r.now = func() int64 { at += ms; return at }
-	r.lister.now = r.now
+	r.state.now = func() int64 { at += ms; return at }
+	r.lister.now = r.state.now
 	r.poll()
 	poll := func() (began, ended int64) {
 		began = at
-		r.listAt = time.Time{}
+		r.state.listAt = time.Time{}
 		r.round(t.Context())
 		ended = at
 		at += 100 * ms
@@ -57,8 +57,8 @@ func TestPollingLifetimes(t *testing.T) {
 func TestPollingNeedsAList(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
-	r := unstarted(t, all)
-	r.open = func() (Recorder, error) { return nil, perfring.ErrPermission }
+	r := newUnstarted(t, all)
+	r.open = func() (EventSource, error) { return nil, perfring.ErrPermission }
 	err := r.Run(t.Context(), func(symcache.Update) { t.Error("there is nothing to publish") })
 	require.ErrorIs(t, err, bpf.ErrPermission)
 	require.ErrorIs(t, err, perfring.ErrPermission)
@@ -68,16 +68,16 @@ func TestPollingNeedsAList(t *testing.T) {
 // with programs.
 func TestPollingAfterRecords(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
-	r := newRig(t, newFakes(a))
+	r := newTestSource(t, newFakes(a))
 	time.Sleep(10 * time.Millisecond)
 	loaded := now()
-	r.play(trampoline(loaded, 0x5000, false))
+	r.emit(trampoline(loaded, 0x5000, false))
 	time.Sleep(10 * time.Millisecond)
 	r.Refresh()
 	ended := r.table.Certain()
-	r.lookForCPUs()
+	r.refreshCPUs()
 	r.stop()
-	r.open = func() (Recorder, error) { return nil, perfring.ErrMemory }
+	r.open = func() (EventSource, error) { return nil, perfring.ErrMemory }
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, r.Run(ctx, func(u symcache.Update) { r.published(u); cancel() }))
 	require.ErrorIs(t, r.err, perfring.ErrMemory)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/ledger"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -42,7 +43,7 @@ type object struct {
 type simulation struct {
 	*fakePrograms
 	*rand.Rand
-	r       *rig
+	r       *testSource
 	at      int64
 	next    uint32
 	room    int // records in a ring
@@ -110,7 +111,7 @@ func (w *simulation) lookForCPUs(b *perfring.Batch) {
 		b.Blind = append(b.Blind, perfring.Interval{From: w.looked, To: w.at + 1})
 	}
 	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0
-	w.r.looked = w.looked
+	w.r.state.cpus.refreshed = w.looked
 }
 
 // soon does something now or after some more steps.
@@ -268,7 +269,7 @@ func (w *simulation) Next(after uint32) (uint32, error) {
 
 func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	w.meanwhile()
-	w.r.lister.paced = time.Time{} // the rings are emptied in the middle of lists, too
+	w.r.lister.drained = time.Time{} // the rings are emptied in the middle of lists, too
 	p, err := w.fakePrograms.Program(id, want)
 	w.meanwhile()
 	return p, err
@@ -292,7 +293,7 @@ func (w *simulation) look() {
 	case 0:
 		w.r.Refresh()
 	case 1:
-		w.r.listAt = time.Time{}
+		w.r.state.listAt = time.Time{}
 		w.r.round(w.r.t.Context())
 	case 2:
 		w.r.readKallsyms()
@@ -370,12 +371,12 @@ func simulate(t *testing.T, seed uint64, room int) *simulation {
 	for range 50 {
 		w.step()
 	}
-	w.r = unstarted(t, w)
-	w.r.history = timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
-	w.r.now = func() int64 { return w.at }
-	w.r.lister.now = w.r.now
+	w.r = newUnstarted(t, w)
+	w.r.state.follower.ledger = ledger.New(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
+	w.r.state.now = func() int64 { return w.at }
+	w.r.lister.now = w.r.state.now
 	w.r.fill = w.fill
-	w.r.certain = w.r.now
+	w.r.certain = w.r.state.now
 	return w
 }
 
@@ -400,10 +401,10 @@ func TestSimulationOfPolling(t *testing.T) {
 				w.step()
 			}
 			w.r.kallsyms(w.kallsyms())
-			w.r.listAt, w.r.tail.read = time.Time{}, time.Time{}
+			w.r.state.listAt, w.r.state.kallsyms.read = time.Time{}, time.Time{}
 			w.r.round(t.Context())
 		}
-		w.r.publishTable()
+		w.r.state.publishTable()
 		right += w.check()
 		require.Empty(t, slices.DeleteFunc(w.r.table.Loaded(), func(m *timeline.Image) bool { return m.Origin == timeline.OriginBPF }))
 	}
@@ -437,7 +438,7 @@ func TestSimulation(t *testing.T) {
 				for w.calm = true; w.deaf; {
 					w.r.Refresh()
 				}
-				w.r.listAt = time.Time{}
+				w.r.state.listAt = time.Time{}
 				w.r.round(t.Context())
 				w.r.Refresh()
 				right += w.check()

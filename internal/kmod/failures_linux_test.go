@@ -78,22 +78,22 @@ func TestStorm(t *testing.T) {
 	c := symcache.Start(zap.NewNop(), nil, s)
 	defer c.Stop()
 	eventually(t, "the first table", func() bool { return named(c, "dummy") })
-	assert.Zero(t, c.Counts()[0].LostRecords)
+	assert.Zero(t, c.Counts()[0].Counts.LostRecords)
 
 	for range 500 { // the socket has room for some 200
 		require.NoError(t, os.WriteFile("/sys/module/dummy/uevent", []byte("change"), 0))
 	}
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	close(gate)
-	eventually(t, "the loss is known", func() bool { return c.Counts()[0].LostRecords > 0 })
-	eventually(t, "names", func() bool { return named(c, "veth") && c.Counts()[0].Resyncs > 0 })
+	eventually(t, "the loss is known", func() bool { return c.Counts()[0].Counts.LostRecords > 0 })
+	eventually(t, "names", func() bool { return named(c, "veth") && c.Counts()[0].Counts.Resyncs > 0 })
 	counts := c.Counts()[0]
 	assert.Equal(t, []symcache.Health{{Source: "modules", State: symcache.StateUp}}, c.Health())
 	t.Logf("%+v", counts)
 
 	require.NoError(t, kerneltest.UnloadModule("veth"))
 	eventually(t, "events come again", func() bool { return !hasModule(c, "veth") })
-	assert.Equal(t, counts.LostRecords, c.Counts()[0].LostRecords)
+	assert.Equal(t, counts.Counts.LostRecords, c.Counts()[0].Counts.LostRecords)
 }
 
 func hasModule(c *symcache.Cache, name string) bool {

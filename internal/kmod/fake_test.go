@@ -103,11 +103,11 @@ func (k kernel) stepperBy(events *fake) *stepper {
 func (f *stepper) publish(u symcache.Update) {
 	f.last = u
 	f.published++
-	for kind, n := range u.Changes.Updates {
+	for kind, n := range u.Changes.Counts.Updates {
 		f.counts.Updates[kind] += n
 	}
-	f.counts.LostRecords += u.Changes.LostRecords
-	f.counts.Resyncs += u.Changes.Resyncs
+	f.counts.LostRecords += u.Changes.Counts.LostRecords
+	f.counts.Resyncs += u.Changes.Counts.Resyncs
 }
 
 // once makes a scan, and reports whether it was whole.
@@ -190,11 +190,11 @@ func (p *publications) publish(u symcache.Update) {
 	if len(p.degraded) == 0 || p.degraded[len(p.degraded)-1] != degraded {
 		p.degraded = append(p.degraded, degraded)
 	}
-	for kind, n := range u.Changes.Updates {
+	for kind, n := range u.Changes.Counts.Updates {
 		p.counts.Updates[kind] += n
 	}
-	p.counts.LostRecords += u.Changes.LostRecords
-	p.counts.Resyncs += u.Changes.Resyncs
+	p.counts.LostRecords += u.Changes.Counts.LostRecords
+	p.counts.Resyncs += u.Changes.Counts.Resyncs
 }
 
 func (p *publications) get() [][2]int {

@@ -108,7 +108,7 @@ func (f *feed) drain(r *record) {
 			r.emptied(at)
 			return
 		case errors.Is(err, uevent.ErrLost):
-			r.changes.LostRecords++
+			r.changes.Counts.LostRecords++
 			r.lost()
 		case !errors.Is(err, uevent.ErrSyntax):
 			f.fail(err)

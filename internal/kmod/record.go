@@ -111,7 +111,7 @@ func (r *record) apply(k scan, shown map[string]bool, loads []*load, until int64
 	if k.blind {
 		r.history.AddBlind(timeline.Interval{From: certain, To: until})
 		if !k.polled && r.listed != 0 {
-			r.changes.Resyncs++
+			r.changes.Counts.Resyncs++
 		}
 	}
 	r.blind, r.listed = false, k.from

@@ -388,7 +388,7 @@ func TestRunAgain(t *testing.T) {
 		r = run(t, s)
 		synctest.Wait()
 		assert.True(t, r.has(second), "as it was wished for before")
-		assert.Equal(t, int64(1), r.last.Changes.Updates[symcache.KindLoad])
+		assert.Equal(t, int64(1), r.last.Changes.Counts.Updates[symcache.KindLoad])
 		r.stop()
 	})
 }

@@ -43,11 +43,14 @@ func (k Kind) String() string {
 
 // Changes are what happened since the last update. The zero value is nothing.
 type Changes struct {
-	Counts
+	Counts Counts
 
-	// since is when the kernel announced the first change of a kind; zero if that is not
-	// known, as of what was there when the source began, or after records were lost.
+	// since is when the kernel announced the first change of a kind that was noted and not yet applied; zero if
+	// that is not known, as for code that a list has shown.
 	since [NumKinds]time.Time
+
+	// delays are the times from the announcement of changes until they were applied.
+	delays [NumKinds][]time.Duration
 }
 
 // Counts are the sums of changes.
@@ -57,17 +60,28 @@ type Counts struct {
 	Resyncs     int64           // how often everything was listed again after a loss
 }
 
-// Note counts n changes of a kind. since is when the kernel announced the first of them,
-// zero if that is not known.
+// Note counts n changes of a kind; n is 0 for changes that are counted elsewhere. since is when the kernel announced the
+// first of them, zero if that is not known.
 func (c *Changes) Note(kind Kind, n int, since time.Time) {
-	c.Updates[kind] += int64(n)
-	if n > 0 && !since.IsZero() && (c.since[kind].IsZero() || since.Before(c.since[kind])) {
+	c.Counts.Updates[kind] += int64(n)
+	if !since.IsZero() && (c.since[kind].IsZero() || since.Before(c.since[kind])) {
 		c.since[kind] = since
 	}
 }
 
-// Take returns the changes and resets them.
+// Applied records that lookups find the changes noted so far as soon as a table is asked for: their delay ends.
+func (c *Changes) Applied() {
+	for kind, since := range c.since {
+		if !since.IsZero() {
+			c.delays[kind] = append(c.delays[kind], time.Since(since))
+		}
+	}
+	c.since = [NumKinds]time.Time{}
+}
+
+// Take returns the changes, which are applied now, and resets them.
 func (c *Changes) Take() Changes {
+	c.Applied()
 	taken := *c
 	*c = Changes{}
 	return taken
@@ -84,7 +98,7 @@ func (c *Counts) add(o *Counts) {
 // SourceCounts are the counts of one source since the cache was started.
 type SourceCounts struct {
 	Source string
-	Counts
+	Counts Counts
 }
 
 // Counts returns the counts of the sources, in the order in which they were given to
@@ -98,24 +112,22 @@ func (c *Cache) Counts() []SourceCounts {
 	return append([]SourceCounts(nil), c.counts...)
 }
 
-// WatchDelays calls delayed after each table with changes that the kernel announced,
-// once for each kind of them: with the time from when it announced the first until the
-// table was in the snapshot. It calls until stop is called, one call at a time. delayed
-// must return soon and must not call methods of the cache.
+// WatchDelays calls delayed after each update with changes that the kernel announced: for each kind, with the times
+// from the announcement of the first of some changes until the source had applied them. It calls until stop is called,
+// one call at a time. delayed must return soon and must not call methods of the cache.
 func (c *Cache) WatchDelays(delayed func(source string, kind Kind, delay time.Duration)) (stop func()) {
 	return c.add(&watcher{delayed: delayed})
 }
 
 // noteChanges counts the changes of source i, and tells of them.
 func (s *state) noteChanges(i int, changes *Changes) {
-	s.counts[i].add(&changes.Counts)
-	for kind, since := range changes.since {
-		if since.IsZero() {
-			continue
-		}
-		for w := range s.watchers {
-			if w.delayed != nil {
-				w.delayed(s.counts[i].Source, Kind(kind), time.Since(since))
+	s.counts[i].Counts.add(&changes.Counts)
+	for kind, delays := range changes.delays {
+		for _, delay := range delays {
+			for w := range s.watchers {
+				if w.delayed != nil {
+					w.delayed(s.counts[i].Source, Kind(kind), delay)
+				}
 			}
 		}
 	}

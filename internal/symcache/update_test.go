@@ -22,8 +22,8 @@ type delay struct {
 	delay  time.Duration
 }
 
-// TestDelays has a source publish changes of known times: what counts is the first of
-// those that are in one table, and nothing is reported twice.
+// TestDelays verifies that the delay of changes is that of the first one that was announced, up to when they were
+// applied, and that no delay is reported twice.
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake("s")
@@ -40,19 +40,21 @@ func TestDelays(t *testing.T) {
 		changes.Note(KindLoad, 1, begin.Add(2*time.Second))
 		changes.Note(KindLoad, 1, begin.Add(7*time.Second))
 		changes.Note(KindLoad, 1, time.Time{})
-		changes.Note(KindLoad, 0, begin)
+		changes.Note(KindUnload, 0, begin.Add(6*time.Second)) // counted below
 		changes.Note(KindSymbols, 1, begin.Add(9*time.Second))
 		changes.Note(KindUnload, 1, time.Time{})
+		changes.Applied()
+		time.Sleep(time.Minute) // until a table is asked for
 		s.update(Update{Table: table(t, "f", 1), Changes: changes.Take()})
 		s.update(Update{Table: table(t, "f", 1), Changes: changes}) // taken: there are none
 		synctest.Wait()
-		assert.Equal(t, []delay{{"s", KindLoad, 8 * time.Second}, {"s", KindSymbols, time.Second}}, reported)
+		assert.Equal(t, []delay{{"s", KindLoad, 8 * time.Second}, {"s", KindUnload, 4 * time.Second}, {"s", KindSymbols, time.Second}}, reported)
 		stop()
 		changes.Note(KindLoad, 1, begin)
-		changes.LostRecords, changes.Resyncs = 7, 1
+		changes.Counts.LostRecords, changes.Counts.Resyncs = 7, 1
 		s.update(Update{Table: table(t, "f", 1), Changes: changes})
 		synctest.Wait()
-		assert.Len(t, reported, 2, "after stop")
+		assert.Len(t, reported, 3, "after stop")
 
 		assert.Equal(t, SourceCounts{"s", Counts{
 			Updates:     [NumKinds]int64{KindLoad: 7, KindUnload: 1, KindSymbols: 1},

@@ -55,7 +55,7 @@ func (s *synthetic) run(script func() []perfring.Record) *timeline.Table {
 	s.script, s.stop = script, stop
 	s.source = bpfprog.NewSourceFrom(
 		bpfprog.Options{SourceLines: s.lines > 0, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
-		func() (bpfprog.Recorder, error) { return s, nil }, s)
+		func() (bpfprog.EventSource, error) { return s, nil }, s)
 	if err := s.source.Run(ctx, func(u symcache.Update) { s.last = u.Table }); err != nil {
 		panic(err) // nothing here fails
 	}

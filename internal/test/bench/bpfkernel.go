@@ -70,7 +70,7 @@ func benchListing(rounds int) error {
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		s := bpfprog.NewSourceFrom(bpfprog.Options{Procfs: procfs, SourceLines: true},
-			func() (bpfprog.Recorder, error) { return silent{stop}, nil }, new(bpf.Reader))
+			func() (bpfprog.EventSource, error) { return silent{stop}, nil }, new(bpf.Reader))
 		errs = append(errs, s.Run(ctx, func(u symcache.Update) {
 			errs = append(errs, u.Degraded)
 			if n := u.Table.Count()[timeline.OriginBPF].Symbols; n < programs {

@@ -32,7 +32,7 @@ func newCrowd(programs int) *crowd {
 	return c
 }
 
-// Next implements [bpfprog.Programs].
+// Next implements [bpfprog.ProgramReader].
 func (c *crowd) Next(after uint32) (uint32, error) {
 	if after == 0 {
 		c.began = cpu()
@@ -43,7 +43,7 @@ func (c *crowd) Next(after uint32) (uint32, error) {
 	return after + 1, nil
 }
 
-// Wait implements [bpfprog.Recorder].
+// Wait implements [bpfprog.EventSource].
 func (c *crowd) Wait(ctx context.Context, deadline time.Time) error {
 	select {
 	case <-ctx.Done():
@@ -52,7 +52,7 @@ func (c *crowd) Wait(ctx context.Context, deadline time.Time) error {
 	return ctx.Err()
 }
 
-// Drain implements [bpfprog.Recorder].
+// Drain implements [bpfprog.EventSource].
 func (c *crowd) Drain() perfring.Batch {
 	b := c.synthetic.Drain()
 	if c.lost {
@@ -76,7 +76,7 @@ func benchCrowd() (err error) {
 	}
 	c := newCrowd(many)
 	source := bpfprog.NewSourceFrom(bpfprog.Options{Procfs: procfs, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}},
-		func() (bpfprog.Recorder, error) { return c, nil }, c)
+		func() (bpfprog.EventSource, error) { return c, nil }, c)
 	var took time.Duration
 	held, _ := memory(func() any {
 		took, err = c.listOnce(source)

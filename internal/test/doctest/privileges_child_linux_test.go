@@ -79,7 +79,7 @@ func TestPrivilegesChild(t *testing.T) {
 	// Where the list of names is read with interruptions, its budget does not suffice.
 	o.Disturbed = strings.Contains(o.Status["bpf"], "read budget")
 	for _, counts := range c.cache.Counts() {
-		o.Disturbed = o.Disturbed || counts.LostRecords > 0
+		o.Disturbed = o.Disturbed || counts.Counts.LostRecords > 0
 	}
 	// A crowded ring makes blind time, too, without a lost record.
 	for _, table := range c.cache.Snapshot().Tables() {

@@ -151,7 +151,7 @@ const refreshInterval = time.Second
 
 // watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
 // that those are known, too, that are gone before the next list.
-func (r *Registry) watch(ctx context.Context, ring bpfprog.Recorder) {
+func (r *Registry) watch(ctx context.Context, ring bpfprog.EventSource) {
 	err := topview.Recovered(func() (err error) {
 		for refresh := time.Now(); err == nil; {
 			err = ring.Wait(ctx, time.Now().Add(refreshInterval))

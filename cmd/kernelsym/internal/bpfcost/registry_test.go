@@ -151,7 +151,7 @@ func TestRegistryIsBounded(t *testing.T) {
 
 // broken is a ring that panics.
 type broken struct {
-	bpfprog.Recorder
+	bpfprog.EventSource
 	closed bool
 }
 

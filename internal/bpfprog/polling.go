@@ -9,15 +9,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// polling stands in for a recorder where records are refused: everything may come and go
-// unseen, so that programs are listed again and again.
+// polling stands in for a source of records where the kernel refuses them: programs may be loaded and unloaded unseen at
+// any time, so they are listed again and again.
 type polling struct {
 	now  func() int64
 	last int64
 }
 
-// pollInterval is the time between two lists of programs without records. Where a list
-// takes more than one part in pollShare of it, it is longer: a program takes about pollCost.
+// pollInterval is the time between two lists of programs without records. It grows so that lists take at most
+// one part in pollShare of it, at about pollCost for each program.
 const (
 	pollInterval = 250 * time.Millisecond
 	pollShare    = 100

@@ -29,7 +29,7 @@ ffffffffc0a07000 t bpf_dispatcher_xdp	[bpf]
 `
 
 func TestTail(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	r.kallsyms(someSymbols)
 	r.begin()
 	r.round(t.Context())
@@ -54,7 +54,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestTailErrors(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	r.kallsyms("0000000000000000 t bpf_trampoline_1\t[bpf]\n")
 	r.begin()
 	r.round(t.Context())
@@ -79,7 +79,7 @@ func TestTailHiddenAndCutShort(t *testing.T) {
 	lines := strings.Repeat("0000000000000000 t bpf_trampoline_1\t[bpf]\n", 100)
 	text := io.MultiReader(
 		strings.NewReader("ffffffff81000000 T _text\nffffffff81000040 T _etext\n"+lines),
-		paced{strings.NewReader(lines), cancel},
+		pacedReader{strings.NewReader(lines), cancel},
 	)
 	got, err := parseTail(ctx, text, time.Hour)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
@@ -88,25 +88,25 @@ func TestTailHiddenAndCutShort(t *testing.T) {
 
 // TestTailOverBudget: what took too long is read again, each time later, until it does not.
 func TestTailOverBudget(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	r.kallsyms(someSymbols)
-	r.tail.budget = -1
+	r.state.kallsyms.budget = -1
 	r.begin()
 	r.round(t.Context())
 	again := func() {
-		r.tail.lost, r.tail.read = time.Time{}, r.tail.read.Add(-max(readEvery, r.tail.rest))
+		r.state.kallsyms.lost, r.state.kallsyms.read = time.Time{}, r.state.kallsyms.read.Add(-max(readEvery, r.state.kallsyms.rest))
 		r.round(t.Context())
 	}
 	for _, rest := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		require.ErrorIs(t, r.err, errBudget)
-		require.Equal(t, r.tail.read.Add(rest*time.Minute), r.tail.due())
+		require.Equal(t, r.state.kallsyms.read.Add(rest*time.Minute), r.state.kallsyms.due())
 		again()
 	}
-	r.tail.wanted = true // as records were lost: that is another reason
-	require.Equal(t, r.tail.read.Add(readEvery), r.tail.due())
-	r.tail.budget = time.Hour
+	r.state.kallsyms.wanted = true // as records were lost: that is another reason
+	require.Equal(t, r.state.kallsyms.read.Add(readEvery), r.state.kallsyms.due())
+	r.state.kallsyms.budget = time.Hour
 	again()
 	require.NoError(t, r.err)
 	assert.Equal(t, "bpf_trampoline_7", r.nameAt(0xffffffffc0a03200))
-	assert.Equal(t, never, r.tail.due())
+	assert.Equal(t, never, r.state.kallsyms.due())
 }

@@ -22,11 +22,11 @@ import (
 func TestRecordsNameFunctions(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000, 0x2000), prog(2, 7, 0, 0x3000)
 	all := newFakes(a)
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	r.expect(a)
 	all.loaded[b.ID] = b
 	loaded := now()
-	r.play(loads(loaded, b)...)
+	r.emit(loads(loaded, b)...)
 	r.expect(a, b)
 	assert.Equal(t, symbolOf(b, 0), r.nameAt(0x303f))
 	assert.Empty(t, r.nameAt(0x3040))
@@ -34,7 +34,7 @@ func TestRecordsNameFunctions(t *testing.T) {
 	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
 	time.Sleep(10 * time.Millisecond)
 	gone := now()
-	r.play(unloads(gone, a)...)
+	r.emit(unloads(gone, a)...)
 	r.expect(b)
 	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, timeline.Instant(gone-1)))
 	assert.Empty(t, r.nameThen(0x2000, timeline.Instant(gone)))
@@ -54,9 +54,9 @@ func count(ids []uint32, id uint32) (n int) {
 func TestBeforeItIsAskedFor(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	p := prog(1, 1, 0, 0x1000, 0x1100)
-	r.play(loads(now(), p)...)
+	r.emit(loads(now(), p)...)
 	assert.Equal(t, timeline.Program{ID: 1, Tag: "0000000000000001"}, programOf(r.image(0x1100)))
 	assert.Empty(t, all.asked)
 	require.ErrorIs(t, r.err, bpf.ErrPermission)
@@ -69,18 +69,18 @@ func TestProgramsThatVanish(t *testing.T) {
 	a, b, c := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(a, b)
 	all.hidden[a.ID] = true
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	require.NoError(t, r.err)
 	r.expect(b)
-	r.play(loads(now(), c)...)
+	r.emit(loads(now(), c)...)
 	assert.Equal(t, symbolOf(c, 0), r.nameAt(0x3000), "it has a name, until a record says that it is gone")
-	r.play(unloads(now(), c)...)
+	r.emit(unloads(now(), c)...)
 	assert.Empty(t, r.nameAt(0x3000))
 }
 
 func TestRecordsOfWhatIsNotThere(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
-	r := newRig(t, newFakes(a))
+	r := newTestSource(t, newFakes(a))
 	for _, records := range [][]perfring.Record{
 		unloads(now(), prog(2, 2, 0, 0x5000)), // unknown
 		unloads(now(), prog(2, 1, 0, 0x1010)), // not a start
@@ -88,7 +88,7 @@ func TestRecordsOfWhatIsNotThere(t *testing.T) {
 		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: 0x7000, Kind: perfring.KsymBPF, Name: "empty"}}},
 		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: ^uint64(0), Len: 2, Name: "wraps"}}},
 	} {
-		r.play(records...)
+		r.emit(records...)
 		r.expect(a)
 	}
 }
@@ -96,8 +96,8 @@ func TestRecordsOfWhatIsNotThere(t *testing.T) {
 // TestRecordsOfTheTimeOfTheList have been waiting in a ring while programs were listed.
 func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000) // the same code, at the same address
-	listing := func(t *testing.T, all *fakePrograms, records func(at int64) []perfring.Record) *rig {
-		r := unstarted(t, all)
+	listing := func(t *testing.T, all *fakePrograms, records func(at int64) []perfring.Record) *testSource {
+		r := newUnstarted(t, all)
 		all.onNext = func() {
 			all.onNext = nil
 			r.batch.Records = append(r.batch.Records, records(now())...)
@@ -113,9 +113,9 @@ func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 		assert.Equal(t, loaded, r.image(0x1000).Lifetime.From)
 	})
 	t.Run("listed, and recorded later", func(t *testing.T) {
-		r := newRig(t, newFakes(a))
+		r := newTestSource(t, newFakes(a))
 		was := r.image(0x1000)
-		r.play(loads(now(), a)...)
+		r.emit(loads(now(), a)...)
 		assert.Same(t, was, r.image(0x1000), "it is the same load")
 	})
 	t.Run("one before it", func(t *testing.T) {
@@ -142,31 +142,33 @@ func TestLateRecords(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	t.Run("a load", func(t *testing.T) {
-		r := newRig(t, newFakes(a))
+		r := newTestSource(t, newFakes(a))
 		r.programsAre(newFakes())
 		came := now() - 20*ms
-		r.play(loads(came, prog(9, 9, 0, 0x9000))...)
+		r.emit(loads(came, prog(9, 9, 0, 0x9000))...)
 		assert.Equal(t, came, r.image(0x9000).Lifetime.From)
 	})
 	t.Run("an unload of what was displaced", func(t *testing.T) {
-		r := newRig(t, newFakes())
+		r := newTestSource(t, newFakes())
 		came := now()
-		r.play(loads(came, a)...)
-		r.play(loads(came+20*ms, b)...)
-		r.play(unloads(came+10*ms, a)...)
+		r.emit(loads(came, a)...)
+		r.emit(loads(came+20*ms, b)...)
+		r.emit(unloads(came+10*ms, a)...)
 		assert.Equal(t, symbolOf(b, 0), r.nameAt(0x1000))
 		assert.Equal(t, came+20*ms, r.image(0x1000).Lifetime.From)
 	})
 }
 
 // programsAre has the kernel have other programs.
-func (r *rig) programsAre(p Programs) { r.lister.programs, r.lister.describer.programs = p, p }
+func (r *testSource) programsAre(p ProgramReader) {
+	r.lister.programs, r.lister.querier.programs = p, p
+}
 
 // TestOldKernelsNames has records as Linux 5.7 to 6.0 makes them: all functions of a
 // program have the name of its main one, which 5.10 tells twice.
 func TestOldKernelsNames(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000, 0x3000)
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	r.programsAre(newFakes(a))
 	old := func(at int64, event perfring.ProgramEvent) []perfring.Record {
 		records := recordsOf(at, a, event)
@@ -175,9 +177,9 @@ func TestOldKernelsNames(t *testing.T) {
 		}
 		return append(records[:1:1], records...)
 	}
-	r.play(old(now(), perfring.ProgramLoad)...)
+	r.emit(old(now(), perfring.ProgramLoad)...)
 	r.expect(a)
-	r.play(old(now(), perfring.ProgramUnload)...)
+	r.emit(old(now(), perfring.ProgramUnload)...)
 	r.expect()
 }
 
@@ -185,10 +187,10 @@ func TestOldKernelsNames(t *testing.T) {
 // Linux 5.10 has it.
 func TestMainFunctionOfTwoTags(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000)
-	r := newRig(t, newFakes(a))
+	r := newTestSource(t, newFakes(a))
 	gone := unloads(now(), a)
 	gone[0].Symbol.Name = strings.Replace(gone[0].Symbol.Name, "0000", "ffff", 1)
-	r.play(gone...)
+	r.emit(gone...)
 	r.expect()
 }
 
@@ -197,15 +199,15 @@ func TestMainFunctionOfTwoTags(t *testing.T) {
 func TestEventsOnAnotherCPU(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
 	records := slices.Concat(loads(now(), a), loads(now(), b))
 	for i := range records {
 		records[i].TID = 7
 	}
 	records[1].CPU = 1
-	r.listAt = time.Now().Add(time.Hour)
-	r.play(records...)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.emit(records...)
 	r.expect(a, b)
 	c := prog(3, 3, 0, 0x3000)
 	all.loaded[c.ID] = c
@@ -213,7 +215,7 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 	for i := range records {
 		records[i].TID = 0
 	}
-	r.play(records...)
+	r.emit(records...)
 	assert.Nil(t, r.image(0x3000).Program)
 	r.listNow()
 	r.expect(a, b, c)
@@ -224,7 +226,7 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 func TestTasksOfOtherNamespaces(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
 	ofA, ofB := loads(now(), a), loads(now(), b)
 	records := []perfring.Record{ofA[0], ofB[0], ofB[1], ofA[1]}
@@ -232,7 +234,7 @@ func TestTasksOfOtherNamespaces(t *testing.T) {
 		records[i].TID = 0
 	}
 	records[3].CPU = 1
-	r.play(records...)
+	r.emit(records...)
 	r.listNow()
 	r.expect(a, b)
 }
@@ -242,17 +244,17 @@ func TestTasksOfOtherNamespaces(t *testing.T) {
 func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
 	at := now()
 	records := []perfring.Record{loads(at, a)[0], loads(at+4, b)[1]}
 	for i := range records {
 		records[i].TID = 7
 	}
-	r.listAt = time.Now().Add(time.Hour)
-	r.miss(at, at+3)
-	r.play()
-	r.play(records...)
+	r.state.listAt = time.Now().Add(time.Hour)
+	r.loseRecords(at, at+3)
+	r.emit()
+	r.emit(records...)
 	r.listNow()
 	r.expect(a, b)
 }
@@ -262,7 +264,7 @@ func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
 func TestProgramsThatAreNotCompiled(t *testing.T) {
 	a := prog(1, 1, 0, 0xffffffff81000000)
 	a.Functions[0].Len = 0
-	newRig(t, newFakes(a)).expect()
+	newTestSource(t, newFakes(a)).expect()
 }
 
 // TestABurstIsOneTable has a thousand programs come and half of them go at once.
@@ -275,13 +277,13 @@ func TestABurstIsOneTable(t *testing.T) {
 			burst = append(burst, unloads(now(), p)...)
 		}
 	}
-	r := newRig(t, newFakes())
+	r := newTestSource(t, newFakes())
 	tables := r.tables
-	r.play(burst...)
+	r.emit(burst...)
 	assert.Equal(t, tables+1, r.tables)
 	assert.Equal(t, 500, r.table.Count()[timeline.OriginBPF].Symbols)
 	assert.Equal(t, 500, r.table.Unloaded())
-	r.play()
+	r.emit()
 	assert.Equal(t, tables+1, r.tables, "nothing has changed")
 }
 
@@ -290,26 +292,26 @@ func TestABurstIsOneTable(t *testing.T) {
 func TestRefresh(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes()
-	r := newRig(t, all)
+	r := newTestSource(t, all)
 	all.loaded[a.ID] = a
 	all.onNext = func() { t.Error("nothing may be listed") }
 	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
 	loaded := now()
 	r.batch.Records = loads(loaded, a)
 	woken := 0
-	r.wake = func() { woken++ }
+	r.state.wake = func() { woken++ }
 	r.Refresh()
 	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(loaded)))
 	assert.Empty(t, all.asked)
 	assert.Greater(t, r.table.Certain(), loaded)
 	assert.Equal(t, 1, woken, "it does not wait, as there is a program to ask for")
-	r.play()
+	r.emit()
 	r.expect(a)
 }
 
 // TestReadingRecordsFails ends the source with the reason.
 func TestReadingRecordsFails(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	r.tape.err = errors.New("broken")
 	require.ErrorIs(t, r.Run(t.Context(), r.published), r.tape.err)
 	r.Refresh() // also while it does not run
@@ -317,7 +319,7 @@ func TestReadingRecordsFails(t *testing.T) {
 
 // TestCPUsAreLookedAt at the start, and when the kernel says that one came online.
 func TestCPUsAreLookedAt(t *testing.T) {
-	r := unstarted(t, newFakes())
+	r := newUnstarted(t, newFakes())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	first := make(chan struct{})
@@ -363,7 +365,7 @@ func TestTwoSymbolsOfAProgram(t *testing.T) {
 			p := prog(1, 1, 0, 0x1000, 0x2000)
 			p.Functions[0].Tag = tagOf(0x80)
 			all := newFakes()
-			r := newRig(t, all)
+			r := newTestSource(t, all)
 			if c.asked {
 				all.loaded[1] = p
 			}
@@ -373,7 +375,7 @@ func TestTwoSymbolsOfAProgram(t *testing.T) {
 			for i := range records {
 				records[i].TID = c.tid
 			}
-			r.play(records...)
+			r.emit(records...)
 			r.listNow()
 			r.Refresh()
 			assert.Equal(t, c.to, r.nameAt(0x1000))
