@@ -37,18 +37,18 @@ func TestPrivilegesPage(t *testing.T) {
 
 const pageHead = `# What each privilege buys
 
-This page is measured: the test TestPrivileges starts the processor's sources in a process
-that has exactly the capabilities of a row, and checks which functions of the running kernel get
-their names. BPF programs are loaded before the process starts (*BPF before*) and while it runs
+The tables on this page are measured: the test TestPrivileges starts the processor's sources in a
+process that has exactly the capabilities of a row, and checks which functions of the running kernel
+get their names. BPF programs are loaded before the process starts (*BPF before*) and while it runs
 (*BPF since*).
 
 - *exact*: name and source lines. *name*: no source lines.
 - *at once*: even programs that are unloaded right after they are loaded.
 
-No other rights are needed. Whatever is missing, profiles pass through. The numbers in the last
-column are the messages of the component's status and log, listed at the end.
-[Troubleshooting](troubleshooting.md) says what to do about each.
-[Platforms](platforms/README.md) says what hardened systems allow.
+No other rights are needed. Profiles pass through even if rights are missing. The numbers in the last
+column stand for the messages in the component's status and log, which are listed at the end.
+[Troubleshooting](troubleshooting.md) has a remedy for each.
+[Platforms](platforms/README.md) describes what hardened systems allow.
 
 `
 
