@@ -56,10 +56,11 @@ func newAnnotate() *cobra.Command {
 	return cmd
 }
 
-// recent is how much is kept of what was unloaded: enough to know that an address had other code.
+// recent limits how much unloaded code is remembered. It is enough to notice that an address had
+// other code.
 var recent = timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
 
-// follow keeps what is known of the kernel current until stop is called.
+// follow keeps the snapshot of the kernel current until stop is called.
 func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	o := sources.Everything(r.procfs, r.sysfs)
 	o.History = recent
@@ -68,7 +69,7 @@ func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	if ctx.Err() != nil {
 		return cache.Stop, context.Cause(ctx)
 	}
-	r.since = perfring.Boottime.Now() // before the first lists, nothing was observed
+	r.since = perfring.Boottime.Now() // nothing was observed before the first lists
 	r.fresh = cache.Fresh
 	var errs []error
 	for _, h := range cache.Health() {
@@ -83,7 +84,8 @@ func (r *running) follow(ctx context.Context) (stop func(), err error) {
 	return cache.Stop, err
 }
 
-// replaced reports whether an address that was looked up had other code since it is followed.
+// replaced reports whether the address that was looked up had other code at any time since follow
+// was called.
 func (r *running) replaced(s *timeline.Snapshot, hit timeline.Hit, addr uint64) bool {
 	if r.fresh == nil || hit.Image == nil || hit.Image.Lifetime.From <= r.since {
 		return false
@@ -92,10 +94,11 @@ func (r *running) replaced(s *timeline.Snapshot, hit timeline.Hit, addr uint64) 
 	return before.Image != nil || before.Reason != timeline.ReasonUnresolved // unobserved: it may have had other code
 }
 
-// maxLine is the length of the longest line in which addresses are looked for.
+// maxLine is the length of the longest line that is searched for addresses.
 const maxLine = 1 << 20
 
-// annotate copies text. What is written is not held back while there is nothing to read.
+// annotate copies text and names the addresses in it. It flushes its output before it waits for
+// more input.
 func annotate(ctx context.Context, r *resolver, from io.Reader, to io.Writer) error {
 	in, out := bufio.NewReaderSize(from, maxLine), bufio.NewWriter(to)
 	var wrong error
@@ -130,7 +133,7 @@ func annotate(ctx context.Context, r *resolver, from io.Reader, to io.Writer) er
 	}
 }
 
-// annotation returns what stands behind an address: what lookup prints, in one line.
+// annotation returns the text to insert after an address: the output of lookup in one line.
 func (a *answer) annotation() addresses.Name {
 	if a.Function == "" {
 		return addresses.Name{}

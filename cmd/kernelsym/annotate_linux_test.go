@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestAnnotateFollowsTheKernel has a program loaded while the command runs.
+// TestAnnotateFollowsTheKernel loads a program while the command runs.
 func TestAnnotateFollowsTheKernel(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedBPF(t)
@@ -37,8 +37,8 @@ func TestAnnotateFollowsTheKernel(t *testing.T) {
 		return got
 	}
 	assert.Equal(t, "ready\n", ask("ready"))
-	// Nothing is named where other code was since the start, nor while records may be lost:
-	// others load programs at the same time.
+	// An address that had other code since the start gets no name, nor does any address while
+	// records may be lost: other tests load programs at the same time.
 	named := false
 	deadline := time.Now().Add(5 * time.Minute)
 	for n := int32(0); !named && time.Now().Before(deadline); n++ {

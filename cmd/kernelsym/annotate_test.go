@@ -44,7 +44,7 @@ func TestAnnotate(t *testing.T) {
 	assert.Equal(t, long+"\nffffffff81000054 main_loop+0x4", run(long+"\nffffffff81000054"), "a line that is too long")
 }
 
-// TestAnnotateElsewhere annotates the text of another machine, where nothing of this one is read.
+// TestAnnotateElsewhere annotates the text of another machine. Nothing is read from this one.
 func TestAnnotateElsewhere(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
@@ -67,7 +67,7 @@ func TestAnnotateErrors(t *testing.T) {
 	require.ErrorIs(t, err, errUsage)
 }
 
-// TestAnnotateStreams verifies that a line comes as soon as it is read.
+// TestAnnotateStreams verifies that a line is written as soon as it is read.
 func TestAnnotateStreams(t *testing.T) {
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -105,8 +105,8 @@ type neverEnding struct{}
 
 func (neverEnding) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x\n"), 100)), nil }
 
-// TestReplaced verifies that an address which other code had since the start is not named, as the
-// text may be about that.
+// TestReplaced verifies that an address gets no name if other code had it since the start, because
+// the text may refer to that code.
 func TestReplaced(t *testing.T) {
 	const start = 0xffffffffc0200000
 	h := timeline.NewHistory(recent)
@@ -133,8 +133,8 @@ func TestReplaced(t *testing.T) {
 	assert.Equal(t, "ambiguous", nameAt(100, start+0x40), "it may have had other code in blind time")
 }
 
-// TestAnnotateRefreshesOnceALine: each line is named by what is known when it is read, and that is
-// brought up to date once, if there is an address.
+// TestAnnotateRefreshesOnceALine verifies that each line is named by the state of the kernel when
+// the line is read. That state is refreshed once for each line with an address.
 func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	const start = 0xffffffffc0200000
 	refreshed := 0

@@ -11,49 +11,49 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// answer is what lookup says about an address, or about a function.
+// answer is lookup's answer about an address or a function.
 type answer struct {
 	Address    where         `json:"address"`
-	End        *where        `json:"end,omitempty"` // of a function; nil of an address
+	End        *where        `json:"end,omitempty"` // end of a function; nil for an address
 	Inlined    []sourceFrame `json:"inlined,omitempty"`
 	Reason     string        `json:"reason,omitempty"`     // why there is no function
-	Candidates []*answer     `json:"candidates,omitempty"` // if the reason is that there are several
+	Candidates []*answer     `json:"candidates,omitempty"` // set if the reason is that there are several
 	functionName
 	imageName
 	sourceLine
 }
 
-// functionName is a function with an offset in it.
+// functionName is a function and an offset in it.
 type functionName struct {
 	Function string  `json:"function,omitempty"`
-	Alias    string  `json:"alias,omitempty"`  // by which it was asked for, if that is not its name
-	Offset   *uint64 `json:"offset,omitempty"` // nil of a whole function
+	Alias    string  `json:"alias,omitempty"`  // the name asked for, if it is not the function's own
+	Offset   *uint64 `json:"offset,omitempty"` // nil for a whole function
 }
 
-// imageName says what has the code.
+// imageName identifies the image that contains the code.
 type imageName struct {
 	Image   string `json:"image,omitempty"`
 	BuildID string `json:"build_id,omitempty"`
 	Program uint32 `json:"program_id,omitempty"`
 }
 
-// sourceLine is a position in the source; parts that are not known are empty.
+// sourceLine is a position in the source. Unknown parts are empty.
 type sourceLine struct {
 	File   string `json:"file,omitempty"`
 	Line   uint32 `json:"line,omitempty"`
 	Column uint32 `json:"column,omitempty"`
 }
 
-// sourceFrame is a function that was inlined, and the line in it.
+// sourceFrame is an inlined function and the line in it.
 type sourceFrame struct {
 	Function string `json:"function"`
 	sourceLine
 }
 
-// where is an address: an absolute one, or one that is relative to an image.
+// where is an absolute address, or an address relative to an image.
 type where struct {
 	addr     uint64
-	relative string // empty if it is absolute
+	relative string // empty for an absolute address
 }
 
 func (w where) String() string {
@@ -71,7 +71,7 @@ func (w where) MarshalText() ([]byte, error) {
 	return hexadecimal(w.addr).MarshalText()
 }
 
-// String returns the position with a space before it, or nothing.
+// String returns the position after a space, or an empty string.
 func (s sourceLine) String() string {
 	text := spaced(position(s.File, s.Line))
 	if s.Line != 0 && s.Column != 0 {
@@ -80,7 +80,7 @@ func (s sourceLine) String() string {
 	return text
 }
 
-// String returns the image with a space before it, or nothing.
+// String returns the image after a space, or an empty string.
 func (i imageName) String() string {
 	if i.Image == "" {
 		return ""
@@ -107,8 +107,8 @@ func (a *answer) name() string {
 	return a.Function
 }
 
-// text returns a line for each function that was inlined and one for the function that has
-// the code, with the address before the first.
+// text returns a line for each inlined function, and one for the function that contains the code.
+// The first line begins with the address.
 func (a *answer) text(p palette) string {
 	var b strings.Builder
 	address := a.Address.String()
@@ -134,7 +134,7 @@ func (a *answer) text(p palette) string {
 	return b.String()
 }
 
-// setFrames adds what a pack says of the address, innermost first.
+// setFrames adds the pack's frames for the address. They must be in order, innermost first.
 func (a *answer) setFrames(frames []pack.Frame) {
 	n := len(frames)
 	if n == 0 {
@@ -154,7 +154,8 @@ func spaced(s string) string {
 	return " " + s
 }
 
-// decide returns the one answer that there is to a query, or one that says why there is none.
+// decide returns the answer to a query if there is exactly one, or an answer that explains why
+// there is none.
 func decide(q *query, found []*answer, reason string) *answer {
 	if len(found) == 1 {
 		return found[0]

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addBuiltins adds the commands that cobra makes, help and completion. As cobra has them, they
-// take any arguments.
+// addBuiltins adds cobra's own commands, help and completion. By default these accept any
+// arguments; addBuiltins makes them reject wrong ones.
 func addBuiltins(root *cobra.Command, args []string) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
@@ -30,7 +30,7 @@ func addBuiltins(root *cobra.Command, args []string) {
 
 func noArguments(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) }
 
-// isCommand refuses arguments that are not the path of a command.
+// isCommand rejects arguments that are not the path of a command.
 func isCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
 		return usage(cmd, fmt.Errorf("unknown command %q", strings.Join(args, " ")))

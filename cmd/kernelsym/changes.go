@@ -11,17 +11,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A change is kernel code that came or went.
+// A change is kernel code that was loaded or unloaded.
 type change struct {
-	Time    time.Time         `json:"time"` // of the kernel's record; if there was none, when it was noticed
+	Time    time.Time         `json:"time"` // time of the kernel's record or, without one, when it was noticed
 	Event   string            `json:"event"`
 	Kind    string            `json:"kind"`
 	Address hexadecimal       `json:"address"`
-	Bytes   uint64            `json:"bytes,omitempty"` // 0 if that is not certain
+	Bytes   uint64            `json:"bytes,omitempty"` // 0 if uncertain
 	Name    string            `json:"name"`
 	Program uint32            `json:"program_id,omitempty"`
-	Process *procname.Process `json:"process,omitempty"`  // that loaded it; nil if that is not certain
-	Delay   *milliseconds     `json:"delay_ms,omitempty"` // from the record to the table; nil if there was none
+	Process *procname.Process `json:"process,omitempty"`  // the process that loaded it; nil if uncertain
+	Delay   *milliseconds     `json:"delay_ms,omitempty"` // from the record to the table; nil without a record
 }
 
 const (
@@ -29,18 +29,18 @@ const (
 	eventUnload = "unload"
 )
 
-// changes finds out what changed from one table of a source to the next.
+// changes finds the differences between successive tables of a source.
 type changes struct {
-	loaders *loaders // nil of a source without records
+	loaders *loaders // nil for a source without records
 	last    *timeline.Table
 
-	// nameless are functions that were loaded, but of which no record has said yet of which
-	// program they are. It comes right after theirs, and then there is another table.
+	// nameless holds loaded functions whose program is not yet known. The record that names the
+	// program follows theirs immediately, and results in another table.
 	nameless map[uint64]*timeline.Image
 }
 
-// next returns what changed from the last table to this one, in the order of the times. What the
-// first has was there before.
+// next returns the changes from the previous table to this one, in the order of their times. The
+// code in the first table was loaded earlier and is not a change.
 func (c *changes) next(t *timeline.Table) (all []change) {
 	last := c.last
 	c.last = t
@@ -94,7 +94,7 @@ func byStart(images []*timeline.Image) map[uint64]*timeline.Image {
 	return byStart
 }
 
-// same reports whether two images are one, of which only more became known.
+// same reports whether two images are the same code, even if more is known about it in one of them.
 func same(m, o *timeline.Image) bool {
 	return o != nil && m.Start == o.Start && m.Lifetime.From == o.Lifetime.From && m.Name() == o.Name()
 }
@@ -105,7 +105,7 @@ type instant struct {
 	wall time.Time
 }
 
-// of returns when something was on the wall clock, and how long ago.
+// of returns the time of an event on the wall clock, and how long ago it was.
 func (i instant) of(at int64) (time.Time, *milliseconds) {
 	delay := time.Duration(i.now - at)
 	ms := milliseconds(delay)

@@ -16,13 +16,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// by returns a record as one of a process.
+// by returns a record as a record of process pid.
 func by(pid uint32, r perfring.Record) perfring.Record {
 	r.PID = pid
 	return r
 }
 
-// began returns what has shown an empty table.
+// began returns a watchedRecords that has shown an empty table.
 func began(t *testing.T) *watchedRecords {
 	t.Helper()
 	w := &watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
@@ -32,8 +32,9 @@ func began(t *testing.T) *watchedRecords {
 	return w
 }
 
-// TestWatchNamesNoProcessOfAnUnload: an unload can run in a softirq, which has interrupted any
-// process. Nor is a process certain that has no number here.
+// TestWatchNamesNoProcessOfAnUnload verifies that an unload has no process, because it can run in a
+// softirq that interrupted any process. A load has none either if the process has no id in this
+// namespace.
 func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := began(t)
@@ -52,7 +53,7 @@ func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
 	assert.Empty(t, w.loaders.by)
 }
 
-// TestWatchPrintsInTheOrderOfTime has one table with several changes.
+// TestWatchPrintsInTheOrderOfTime uses one table with several changes.
 func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := began(t)
@@ -65,7 +66,8 @@ func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
 	assert.Equal(t, []string{"unload 3000", "load 1000", "unload 2000", "load 2000"}, got)
 }
 
-// TestWatchHasNoTimeOfAModule: its events carry none, so that it was noticed is all that is certain.
+// TestWatchHasNoTimeOfAModule verifies that a module's change has the time at which it was noticed,
+// because events of modules carry no time.
 func TestWatchHasNoTimeOfAModule(t *testing.T) {
 	const start = 0xffffffffc0200000
 	h := timeline.NewHistory(remembered)
@@ -88,7 +90,8 @@ func TestWatchHasNoTimeOfAModule(t *testing.T) {
 	}
 }
 
-// TestWatchHasNoLengthOfATrampoline: it is announced with a page that it shares.
+// TestWatchHasNoLengthOfATrampoline verifies that a trampoline has no length, because the kernel
+// announces it with a page that it shares.
 func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
 	w := began(t)
 	lines, _ := w.apply(symbolRecord(1, 0xffffffffc0001000, false))
@@ -101,7 +104,7 @@ func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
 	assert.Regexp(t, `ffffffffc0001000 +- +-`, text.String())
 }
 
-// TestWatchOnThePage prints what the page shows.
+// TestWatchOnThePage prints the output that the page shows.
 func TestWatchOnThePage(t *testing.T) {
 	page := toolPage(t, "watch")
 	ms := func(d time.Duration) *milliseconds { m := milliseconds(d); return &m }

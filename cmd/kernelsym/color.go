@@ -12,11 +12,10 @@ import (
 // palette colors text if it is true.
 type palette bool
 
-// paletteOf returns the palette for what is written to w: a terminal gets colors.
+// paletteOf returns the palette for output to w. Only a terminal gets colors.
 func paletteOf(w io.Writer) palette { return palette(wantsColor(w)) }
 
-// wantsColor reports whether a person looks at it who did not turn colors off
-// (no-color.org).
+// wantsColor reports whether w is a terminal and its user has not turned colors off (no-color.org).
 func wantsColor(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
@@ -26,7 +25,7 @@ func (p palette) strong(s string) string { return p.paint("\x1b[1m", s) }
 func (p palette) faint(s string) string  { return p.paint("\x1b[2m", s) }
 func (p palette) green(s string) string  { return p.paint("\x1b[32m", s) }
 
-// paint puts a color before a text and takes it back behind it (ECMA-48).
+// paint puts the escape sequence of a color before s and a reset after it (ECMA-48).
 func (p palette) paint(color, s string) string {
 	if !p || s == "" {
 		return s

@@ -19,7 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestRemediesParse verifies that what doctor tells people to run are commands of the tool.
+// TestRemediesParse verifies that the commands which doctor recommends are commands of the tool.
 func TestRemediesParse(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the code is not in the virtual machine")
@@ -45,8 +45,8 @@ func TestRemediesParse(t *testing.T) {
 	assert.GreaterOrEqual(t, n, 3)
 }
 
-// textOf returns the text of a string literal, or of a sum with strings. X stands for the parts
-// that are no literals.
+// textOf returns the text of a string literal, or of a concatenation of strings. X replaces the
+// parts that are not literals.
 func textOf(node ast.Node) (text string, ok bool) {
 	switch n := node.(type) {
 	case *ast.BasicLit:
@@ -60,8 +60,8 @@ func textOf(node ast.Node) (text string, ok bool) {
 	return "X", false
 }
 
-// TestPagesParse verifies that the commands of the tool on pages are there: those to be copied
-// with their arguments, those in sentences with their flags.
+// TestPagesParse verifies that the tool's commands on the pages exist: commands to copy with their
+// arguments, and commands in sentences with their flags.
 func TestPagesParse(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the docs are not in the virtual machine")
@@ -90,7 +90,7 @@ func TestPagesParse(t *testing.T) {
 	}
 }
 
-// assertFlags verifies that a command is there, with its flags, whose values may be missing.
+// assertFlags verifies that a command exists and has the flags, whose values may be missing.
 func assertFlags(t *testing.T, args []string, where string) {
 	t.Helper()
 	root := newCommand()

@@ -21,8 +21,8 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// errUsage is the exit status for a wrong command line (EX_USAGE of sysexits.h). doctor's findings
-// have others.
+// errUsage is the exit status for a wrong command line (EX_USAGE of sysexits.h). The findings of
+// doctor have other statuses.
 const errUsage statusError = 64
 
 func newDoctor() *cobra.Command {
@@ -48,7 +48,7 @@ func newDoctor() *cobra.Command {
 				return usage(cmd, errors.New("--metrics and --log need --bundle"))
 			}
 			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
-			if cmd.Context().Err() != nil { // not all was checked
+			if cmd.Context().Err() != nil { // some checks are missing
 				return context.Cause(cmd.Context())
 			}
 			if file != "-" {
@@ -63,7 +63,7 @@ func newDoctor() *cobra.Command {
 				}
 			}
 			if code := report.Code(); code != 0 {
-				cmd.SilenceErrors = true // the report says it
+				cmd.SilenceErrors = true // the report has already said why
 				return statusError(code)
 			}
 			return nil
@@ -104,7 +104,7 @@ func write(report *doctor.Report, w io.Writer, output string) error {
 	return report.WriteText(w, wantsColor(w))
 }
 
-// usage prints an error of the command line.
+// usage prints a command-line error and returns errUsage. It does nothing if err is nil.
 func usage(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil

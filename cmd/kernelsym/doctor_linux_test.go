@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// runTool runs the built tool with those capabilities.
+// runTool runs the built tool with the given capabilities.
 func runTool(t *testing.T, caps []capability.Cap, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Tool), args...)
@@ -36,8 +36,8 @@ func runTool(t *testing.T, caps []capability.Cap, args ...string) (stdout, stder
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// runDoctor runs the built tool with those capabilities until the machine does not stand still while
-// symbols are read: then some can be missing, and doctor says so.
+// runDoctor runs the built tool with the given capabilities. It repeats this until the machine does
+// not stall while symbols are read, because otherwise some can be missing, which doctor reports.
 func runDoctor(t *testing.T, caps []capability.Cap, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
@@ -49,8 +49,8 @@ func runDoctor(t *testing.T, caps []capability.Cap, args ...string) (stdout, std
 	}
 }
 
-// TestDoctorExitStatus runs the built tool with all rights that it can use, without
-// those for BPF, with none, and wrongly.
+// TestDoctorExitStatus runs the built tool with all rights that it can use, without the rights for
+// BPF, without any, and with a wrong command line.
 func TestDoctorExitStatus(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Tool)
 	kerneltest.NeedBPF(t)
@@ -136,7 +136,7 @@ func TestDoctorBundle(t *testing.T) {
 	assert.Contains(t, errs, "--metrics and --log need --bundle")
 }
 
-// TestDoctorPage runs the commands that docs/tool.md has of doctor.
+// TestDoctorPage runs the commands of doctor in docs/tool.md.
 func TestDoctorPage(t *testing.T) {
 	tool := kerneltest.Built(t, kerneltest.Tool)
 	if kerneltest.InVM() {
@@ -159,7 +159,7 @@ func TestDoctorPage(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			assert.Contains(t, []int{1, 2}, exit.ExitCode(), "what doctor found: %s", out) // packs are not where the page has them
+			assert.Contains(t, []int{1, 2}, exit.ExitCode(), "what doctor found: %s", out) // the page's packs do not exist
 			err = nil
 		}
 		require.NoError(t, err)

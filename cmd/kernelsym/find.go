@@ -68,7 +68,7 @@ func (l *lookup) whole(s *timeline.Snapshot, f namedFunction) (*answer, error) {
 	return a, err
 }
 
-// named returns the functions of a name, or of those that match a pattern.
+// named returns the functions that have a name or match a pattern.
 func (l *lookup) named(ctx context.Context, q *query) ([]*answer, error) {
 	var answers []*answer
 	if l.packs != nil {
@@ -112,8 +112,8 @@ func (l *lookup) runningFunctions(ctx context.Context, q *query) ([]namedFunctio
 	return l.functions.find(q.name, q.module), nil
 }
 
-// atOffset returns what is at an offset in an image or in a function. It is ambiguous if there are
-// several.
+// atOffset resolves an offset in an image or in a function. The answer is ambiguous if several
+// match.
 func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 	if l.packs != nil {
 		return l.atOffsetInPacks(ctx, q)
@@ -126,7 +126,7 @@ func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 		return l.inRange(ctx, start, end)
 	}
 	if q.offset < 0 {
-		return noneOf(found, q)
+		return orNoImage(found, q)
 	}
 	functions, err := l.runningFunctions(ctx, q)
 	if err != nil {
@@ -146,13 +146,13 @@ func (l *lookup) atOffset(ctx context.Context, q *query) ([]*answer, error) {
 		found = append(found, a)
 	}
 	if len(found) == 0 && len(functions) == 0 {
-		return noneOf(found, q)
+		return orNoImage(found, q)
 	}
 	return []*answer{decide(q, found, q.misfit())}, nil
 }
 
-// inImage returns what is at an offset in an image of the running kernel, nothing if there is none
-// of that name. What another image has there is no answer.
+// inImage resolves an offset in an image of the running kernel. It returns nothing if no image has
+// the name. Code of another image at that address is not an answer.
 func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
 	if q.size != 0 || q.module != "" {
 		return nil, nil
@@ -172,33 +172,34 @@ func (l *lookup) inImage(ctx context.Context, q *query) ([]*answer, error) {
 	return one(l.describe(snapshot, hit, addr, lookedUp))
 }
 
-// noneOf returns what was found, or says that there is no such image.
-func noneOf(found []*answer, q *query) ([]*answer, error) {
+// orNoImage returns the answers found, or an error if there are none.
+func orNoImage(found []*answer, q *query) ([]*answer, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%w, and no function: %q", errImage, q.text)
 	}
 	return found, nil
 }
 
-// fits reports whether a function of that length can be the one that is asked for.
+// fits reports whether a function of this length can be the one asked for.
 func (q *query) fits(length uint64, caller bool) bool {
 	if q.size != 0 && q.size != length {
 		return false
 	}
-	// The kernel prints the return address of a call that is a function's last instruction so.
+	// If a call is the last instruction of a function, the kernel prints its return address like
+	// this.
 	behind := uint64(q.offset) == length && (caller || q.size != 0)
 	return uint64(q.offset) < length || behind
 }
 
-// misfit says why no function of the name fits.
+// misfit explains why no function of that name fits.
 func (q *query) misfit() string {
 	if q.size != 0 {
 		return fmt.Sprintf("no function of that name has %#x bytes", q.size)
 	}
-	return "no function of that name is so long"
+	return "no function of that name is that long"
 }
 
-// lineAddress returns the address in a function whose source line is wanted.
+// lineAddress returns the address in a function at which to look up the source line.
 func lineAddress(addr, start, end uint64, caller bool) uint64 {
 	if addr > start && (caller || addr == end) {
 		return addr - 1
@@ -206,9 +207,9 @@ func lineAddress(addr, start, end uint64, caller bool) uint64 {
 	return addr
 }
 
-// completeFunctions returns the names of functions that begin with a few letters.
+// completeFunctions returns the names of functions that begin with prefix.
 func completeFunctions(procfs, prefix string) (names []string) {
-	const letters = 3 // with fewer, there are thousands
+	const letters = 3 // fewer match thousands of names
 	if len(prefix) < letters {
 		return nil
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// twinList has a module, and functions that share a name: spin has another length in each image,
-// poll the same.
+// twinList has a module, and functions that share a name. spin has a different length in each
+// image, poll the same.
 const twinList = `ffffffff81000000 T _text
 ffffffff81000000 T startup_64
 ffffffff81000050 t main_loop
@@ -35,7 +35,7 @@ ffffffffc0200080 t poll	[nf_tables]
 ffffffffc0200090 t end	[nf_tables]
 `
 
-// twinTree returns the command line for the kernel of twinList.
+// twinTree returns the command-line flags for the kernel of twinList.
 func twinTree(t *testing.T) []string {
 	t.Helper()
 	tree := kernelTree(t, twinList)
@@ -82,8 +82,8 @@ func TestLookupFunctions(t *testing.T) {
 	}
 }
 
-// TestLookupOffsets verifies that an offset in a function has an answer only if one function can
-// be meant.
+// TestLookupOffsets verifies that an offset in a function has an answer only if exactly one
+// function matches.
 func TestLookupOffsets(t *testing.T) {
 	tree := twinTree(t)
 	for _, tt := range []struct{ name, args, want string }{
@@ -95,7 +95,7 @@ func TestLookupOffsets(t *testing.T) {
 		{"the last call does not return", "spin+0x10/0x10", "ffffffff810000d0 spin+0x10 [vmlinux] abcd\n"},
 		{"in another image", "vmlinux+0x3f200044", "ffffffffc0200044 ? (unresolved)\n"},
 		{"before the image", "nf_tables-0x3f1fffac", "ffffffff81000054 ? (unresolved)\n"},
-		{"too long", "main_loop+0x40", "main_loop+0x40 ? (no function of that name is so long)\n"},
+		{"too long", "main_loop+0x40", "main_loop+0x40 ? (no function of that name is that long)\n"},
 		{"of another build", "main_loop+0x4/0x50", "main_loop+0x4/0x50 ? (no function of that name has 0x50 bytes)\n"},
 		{"ambiguous", "poll+0x4/0x10", "" +
 			"poll+0x4/0x10 ? (ambiguous)\n" +
@@ -141,7 +141,7 @@ func TestLookupFunctionsInPacks(t *testing.T) {
 	require.ErrorIs(t, err, errNoFunction)
 }
 
-// assertJSONLines compares what a command prints for programs.
+// assertJSONLines compares the JSON output of a command.
 func assertJSONLines(t *testing.T, want, got string) {
 	t.Helper()
 	wanted, lines := strings.Split(strings.TrimSpace(want), "\n"), strings.Split(strings.TrimSpace(got), "\n")
@@ -174,14 +174,14 @@ func TestLookupJSON(t *testing.T) {
 }
 
 // TestLookupStacks looks up the lines of all stacks that the running kernel prints, and compares
-// the functions, whose lengths are there as well.
+// the functions. The kernel prints their lengths as well.
 func TestLookupStacks(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	stacks, err := filepath.Glob("/proc/[0-9]*/stack")
 	require.NoError(t, err)
 	lines := make(map[string]bool)
 	for _, file := range stacks {
-		text, _ := os.ReadFile(file) // of those that have ended there is none
+		text, _ := os.ReadFile(file) // processes that have ended have no stack
 		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, "/0x") && !strings.Contains(line, "bpf_") {
 				lines[strings.TrimSpace(line)] = true
@@ -207,15 +207,15 @@ func TestLookupStacks(t *testing.T) {
 		case got.Reason == "ambiguous":
 			assert.Greater(t, len(got.Candidates), 1, line)
 		case strings.HasSuffix(line, "]") && got.Function == "":
-			// The last function of a module ends where that is certain.
+			// There is no answer beyond the certain end of a module's last function.
 		default:
 			assert.Contains(t, line, function)
 		}
 	}
 }
 
-// FuzzParseQuery verifies that any word is a query or an error, and that what a query stands for is
-// what the word says.
+// FuzzParseQuery verifies that any word is a query or an error, and that a query means the same as
+// its word.
 func FuzzParseQuery(f *testing.F) {
 	for _, word := range []string{"ffffffff81000054", "1-2", "vmlinux+0x54", "a+1/2", "a-1", "f*", "", "+", "[", "a+1/0"} {
 		f.Add(word)

@@ -18,12 +18,12 @@ const (
 	outputJSON = "json"
 )
 
-// outputFlag adds --output, which every command that prints answers has.
+// outputFlag adds --output. Every command that prints answers has this flag.
 func outputFlag(cmd *cobra.Command, output *string) {
 	*output = outputText
 	cmd.Flags().VarP((*outputValue)(output), "output", "o", "text, or json: JSON objects for programs")
 	values := cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("output", values) // it fails only without the flag
+	_ = cmd.RegisterFlagCompletionFunc("output", values) // it fails only if the flag does not exist
 }
 
 // outputValue is the value of --output.
@@ -33,7 +33,7 @@ var _ pflag.Value = (*outputValue)(nil)
 
 var errOutput = errors.New("it takes text or json")
 
-// Set refuses what is no output format.
+// Set rejects anything but an output format.
 func (o *outputValue) Set(s string) error {
 	if s != outputText && s != outputJSON {
 		return errOutput
@@ -44,7 +44,7 @@ func (o *outputValue) Set(s string) error {
 
 func (o *outputValue) String() string { return string(*o) }
 
-// Type returns what the help calls the value.
+// Type returns the name of the value in the help text.
 func (*outputValue) Type() string { return "format" }
 
 // machineFlags adds the flags of the commands that read this machine.
@@ -52,15 +52,15 @@ func machineFlags(cmd *cobra.Command, procfs, sysfs *string) {
 	*procfs, *sysfs = "/proc", "/sys"
 	cmd.Flags().Var((*directoryValue)(procfs), "procfs", "path where the host's /proc is mounted")
 	cmd.Flags().Var((*directoryValue)(sysfs), "sysfs", "path where the host's /sys is mounted")
-	_, _ = cmd.MarkFlagDirname("procfs"), cmd.MarkFlagDirname("sysfs") // they fail only without the flags
+	_, _ = cmd.MarkFlagDirname("procfs"), cmd.MarkFlagDirname("sysfs") // they fail only if the flags do not exist
 }
 
-// directoryValue is the value of a flag that takes a directory that exists.
+// directoryValue is the value of a flag that takes an existing directory.
 type directoryValue string
 
 var errNoDirectory = errors.New("there is no such directory")
 
-// Set refuses what is no directory.
+// Set rejects anything but an existing directory.
 func (d *directoryValue) Set(s string) error {
 	if info, err := os.Stat(s); err != nil || !info.IsDir() {
 		return errNoDirectory
@@ -71,16 +71,16 @@ func (d *directoryValue) Set(s string) error {
 
 func (d *directoryValue) String() string { return string(*d) }
 
-// Type returns what the help calls the value.
+// Type returns the name of the value in the help text.
 func (*directoryValue) Type() string { return "directory" }
 
-// packFlag adds the flag that names packs.
+// packFlag adds --pack, the flag that names packs.
 func packFlag(cmd *cobra.Command, paths *[]string) {
 	cmd.Flags().StringArrayVar(paths, "pack", nil, packUsage)
 	_ = cmd.MarkFlagFilename("pack", packExtension)
 }
 
-// writeJSON prints an object for each value, one a line.
+// writeJSON prints each value as a JSON object on a line of its own.
 func writeJSON[T any](w io.Writer, values ...T) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false) // names of Rust functions have angle brackets

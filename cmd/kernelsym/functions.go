@@ -17,15 +17,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// functions are those of the running kernel, by their names. A function can have several names,
-// a name several functions.
+// functions indexes the functions of the running kernel by name. A function can have several names,
+// and a name several functions.
 type functions struct {
 	snapshot *timeline.Snapshot
 	addrs    map[string][]uint64 // by the kernel's name
-	rust     map[string][]string // the kernel's names, by the name for people
+	rust     map[string][]string // the kernel's names, by readable name
 }
 
-// newFunctions lists the functions of a snapshot, with the further names that kallsyms has.
+// newFunctions indexes the functions of a snapshot, including the further names in kallsyms.
 func newFunctions(s *timeline.Snapshot, procfs string) (*functions, error) {
 	f := &functions{snapshot: s, addrs: make(map[string][]uint64), rust: make(map[string][]string)}
 	err := eachSymbol(procfs, func(addr uint64, name string) { f.addrs[name] = append(f.addrs[name], addr) })
@@ -47,8 +47,8 @@ func newFunctions(s *timeline.Snapshot, procfs string) (*functions, error) {
 	return f, nil
 }
 
-// eachSymbol calls visit for each name of code in the core kernel and modules. The kernel takes
-// long to list what follows; the snapshot has that.
+// eachSymbol calls visit for each code symbol of the core kernel and of modules. It stops there
+// because the kernel takes long to list the rest, which the snapshot already has.
 func eachSymbol(procfs string, visit func(addr uint64, name string)) error {
 	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
 	if err != nil {
@@ -71,14 +71,14 @@ func eachSymbol(procfs string, visit func(addr uint64, name string)) error {
 	}
 }
 
-// namedFunction is a function, and the name that it was found by.
+// namedFunction is a function and the name by which it was found.
 type namedFunction struct {
 	hit   timeline.Hit
 	asked string // the kernel's name
 }
 
-// find returns the functions of a name, or of those that match a pattern, in the order of their
-// addresses. Those whose extent is not known are left out.
+// find returns the functions that have a name or match a pattern, in the order of their addresses.
+// It leaves out functions whose extent is unknown.
 func (f *functions) find(name, module string) (found []namedFunction) {
 	names := []string{name}
 	if isPattern(name) {
@@ -104,11 +104,11 @@ func (f *functions) find(name, module string) (found []namedFunction) {
 	return found
 }
 
-// matching returns the names that match a pattern, in their order.
+// matching returns the names that match a pattern, sorted.
 func (f *functions) matching(pattern string) (names []string) {
 	wanted, err := newPatterns(pattern)
 	if err != nil {
-		return nil // it was tried when it was parsed
+		return nil // the pattern was already checked when it was parsed
 	}
 	for name := range f.addrs {
 		if wanted.match(name) {
@@ -119,7 +119,7 @@ func (f *functions) matching(pattern string) (names []string) {
 	return names
 }
 
-// alias returns the name that was asked for, if that is another one than the function's.
+// alias returns the name asked for if it is not the function's own.
 func (n *namedFunction) alias() string {
 	if name := n.hit.Name(); n.asked != name.System && n.asked != name.Name {
 		return n.asked

@@ -25,22 +25,22 @@ import (
 // place is where a function was inlined.
 type place struct {
 	Inlined  string `json:"inlined"`
-	Function string `json:"function,omitempty"` // that has the code; empty if it is not known
-	Address  string `json:"address"`            // as lookup takes it
-	Bytes    uint32 `json:"bytes,omitempty"`    // 0 if that is not known
+	Function string `json:"function,omitempty"` // function that contains the code; empty if unknown
+	Address  string `json:"address"`            // in the form that lookup accepts
+	Bytes    uint32 `json:"bytes,omitempty"`    // 0 if unknown
 	Image    string `json:"image"`
 	BuildID  string `json:"build_id,omitempty"`
 	*call
 }
 
-// call is the call in the source; nil if that is not known.
+// call is the call in the source. A place has none if it is unknown.
 type call struct {
 	Caller string `json:"caller"`
 	File   string `json:"file,omitempty"`
 	Line   uint32 `json:"line,omitempty"`
 }
 
-// inlined is the command line of the command.
+// inlined holds the flags of the command.
 type inlined struct {
 	procfs, sysfs, output string
 	packs                 []string // paths
@@ -95,9 +95,9 @@ func (i *inlined) print(w io.Writer, places []place) error {
 	return nil
 }
 
-// find returns the places of functions whose names match: in packs, or else in the running
-// kernel. Files that cannot be read beside others are given to failed. What is not known of the
-// running kernel is given to warn.
+// find returns the places of functions whose names match. It searches the packs if there are any,
+// and otherwise the running kernel. If only some files cannot be read, find passes their errors to
+// failed. It passes to warn the reasons why the snapshot of the running kernel is incomplete.
 func (i *inlined) find(ctx context.Context, match func(name string) bool, warn, failed func(error)) ([]place, error) {
 	p, err := openPacks(i.packs)
 	switch {
@@ -127,13 +127,13 @@ func (i *inlined) find(ctx context.Context, match func(name string) bool, warn, 
 	return places, nil
 }
 
-// errNowhere is for names that nothing inlined has.
+// errNowhere is returned for names that match no inlined function.
 var errNowhere = errors.New("inlined nowhere")
 
-// errNoInlined says what to do where the running kernel does not say what was inlined.
+// errNoInlined explains what to do if the running kernel has no list of inlined functions.
 var errNoInlined = errors.New("name packs with --pack, which `kernelsym pack` makes")
 
-// placeOf returns a site with the function that has its code, if that is certain.
+// placeOf returns the place of a site, with the function that contains the code if that is certain.
 func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 	p := place{Inlined: symtab.NameOf(s.Function).Name, Image: s.Object}
 	if s.Address == 0 {
@@ -152,7 +152,7 @@ func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 	return p
 }
 
-// writePlaces prints a table and how much there is.
+// writePlaces prints a table of places, and the number of places and functions.
 func writePlaces(w io.Writer, places []place) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM")
@@ -177,8 +177,8 @@ func writePlaces(w io.Writer, places []place) error {
 	return err
 }
 
-// sortPlaces sorts places by what was inlined and where, of each image in the order that they
-// have.
+// sortPlaces sorts places by inlined function and image. It keeps the order of places within an
+// image.
 func sortPlaces(places []place) {
 	slices.SortStableFunc(places, func(a, b place) int {
 		return cmp.Or(strings.Compare(a.Inlined, b.Inlined), strings.Compare(a.Image, b.Image), strings.Compare(a.BuildID, b.BuildID))

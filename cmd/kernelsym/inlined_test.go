@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// inlinedIn runs inlined on a machine that has nothing but packs.
+// inlinedIn runs inlined on a machine that has only packs.
 func inlinedIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, errs, err := execute(t, "", append([]string{"inlined", "--procfs", t.TempDir(), "--sysfs", t.TempDir(), "--pack", dir}, args...)...)
@@ -55,7 +55,7 @@ func TestInlinedInPacks(t *testing.T) {
 		"image": "vmlinux", "build_id": "0123456789abcdef", "caller": "idle", "file": "include/idle.h", "line": 5}`,
 		inlinedIn(t, dir, "core::fmt::pick", "--output", "json"))
 
-	// Of two builds of one kernel, addresses have the build ids, and lookup takes them.
+	// If there are two builds of one kernel, addresses have the build ids, and lookup accepts them.
 	writePack(t, dir, otherKernelID, kernelPack(otherKernelID))
 	out := inlinedIn(t, dir, "idle")
 	for _, address := range []string{kernelID + "+0x58", kernelID + "+0x64", otherKernelID + "+0x58", otherKernelID + "+0x64"} {
@@ -67,8 +67,8 @@ func TestInlinedInPacks(t *testing.T) {
 	assert.Contains(t, out, "4 places in 2 functions")
 }
 
-// TestInlinedTakenApart has one call whose code lies in two places, and two calls whose code
-// meets.
+// TestInlinedTakenApart uses one call whose code is in two places, and two calls whose code is
+// adjacent.
 func TestInlinedTakenApart(t *testing.T) {
 	w := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables", Base: 0x40, Extent: pack.Range{End: 0x80}})
 	c := w.File("net/nf.c")
@@ -122,8 +122,8 @@ func TestInlinedErrors(t *testing.T) {
 	require.ErrorIs(t, err, errNowhere)
 }
 
-// inlineBTF adds to a tree what a kernel of Linux 7.4 says: the function idle was inlined at
-// 0x58 and, as no kernel says, between functions; early was in init text.
+// inlineBTF adds the BTF of a kernel of Linux 7.4 to a tree. The function idle was inlined at 0x58
+// and, unlike in any real kernel, between functions; early was in init text.
 func inlineBTF(t *testing.T, sysfs string) {
 	t.Helper()
 	const kindFunc, kindLocSec = 12, 22
@@ -167,7 +167,7 @@ func TestInlinedInRunning(t *testing.T) {
 	require.ErrorIs(t, err, errNowhere)
 	assert.Contains(t, errs, "inlined nowhere: main_loop")
 
-	// What another file has that is not known hides nothing.
+	// Unknown contents of another file hide nothing.
 	newer := filepath.Join(tree[3], "kernel/btf/xfs.inline")
 	require.NoError(t, os.WriteFile(newer, btftest.File(btftest.Type(0, 23, 0), ""), 0o644))
 	require.NoError(t, os.WriteFile(strings.TrimSuffix(newer, ".inline"), btftest.File(nil, ""), 0o644))
@@ -176,7 +176,7 @@ func TestInlinedInRunning(t *testing.T) {
 	assert.Contains(t, out, "1 place in 0 functions")
 	assert.Contains(t, errs, "Error: "+newer+": xfs.inline: malformed BTF: type 2 is of kind 23, which is not known")
 
-	// Where addresses are hidden there is nothing to say.
+	// If addresses are hidden, there are no answers.
 	hidden := regexp.MustCompile(`(?m)^\w{16}`).ReplaceAllString(symbolListWithStext, "0000000000000000")
 	require.NoError(t, os.WriteFile(filepath.Join(tree[1], "kallsyms"), []byte(hidden), 0o644))
 	_, _, err = execute(t, "", append(append([]string{"inlined"}, tree...), "idle")...)

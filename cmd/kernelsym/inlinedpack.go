@@ -10,11 +10,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// errNoLines says that packs cannot answer.
+// errNoLines is returned if the packs have no line information to search.
 var errNoLines = errors.New("the packs have symbols only: make them from files with debug information")
 
-// inlined returns where functions whose names match were inlined. Packs that
-// cannot be read beside others are given to failed.
+// inlined returns the places at which functions with matching names were inlined. If only some
+// packs cannot be read, it passes their error to failed.
 func (p *packs) inlined(match func(name string) bool, failed func(error)) (places []place, err error) {
 	all, err := p.files.All()
 	if err != nil && len(all) == 0 {
@@ -38,25 +38,24 @@ func (p *packs) inlined(match func(name string) bool, failed func(error)) (place
 	return places, nil
 }
 
-// search searches a pack.
+// search is the search of one pack.
 type search struct {
 	image *packImage
-	name  string // of the image, or its build id where several have that name
+	name  string // the image's name, or its build id if several packs share the name
 	match func(name string) bool
 
 	places []place
-	last   []inlinedCall // that the row before this one had
+	last   []inlinedCall // the calls in the preceding row
 }
 
-// inlinedCall is a function that was inlined by one call.
+// inlinedCall is a function that one call inlined.
 type inlinedCall struct {
 	chain []pack.Frame // from the function outward
 	place int
-	end   uint32 // of its code, as far as it has been read
+	end   uint32 // end of its code, as far as it has been read
 }
 
-// run returns the places in the order of their addresses. Rows that follow each other make
-// one place of a call.
+// run returns the places in the order of their addresses. Adjacent rows of one call make one place.
 func (s *search) run() []place {
 	var frames []pack.Frame
 	for r := range s.image.pack.Rows() {
@@ -66,7 +65,8 @@ func (s *search) run() []place {
 	return s.places
 }
 
-// row goes on with the functions that were inlined in a row.
+// row adds the functions inlined in a row. A call that continues from the preceding row extends its
+// place; any other begins a new one.
 func (s *search) row(r pack.Range, frames []pack.Frame) {
 	var calls []inlinedCall
 	for i := range max(1, len(frames)) - 1 {
@@ -88,13 +88,13 @@ func (s *search) row(r pack.Range, frames []pack.Frame) {
 	s.last = calls
 }
 
-// isCall reports whether two functions were inlined by one call. The lines of their own code
-// differ.
+// isCall reports whether two functions were inlined by the same call. The lines in the functions
+// themselves may differ.
 func isCall(a, b []pack.Frame) bool {
 	return a[0].Function == b[0].Function && slices.Equal(a[1:], b[1:])
 }
 
-// place returns the place of a function that was inlined, with the chain outward.
+// place returns the place of an inlined function. The chain leads from the function outward.
 func (s *search) place(addr uint32, chain []pack.Frame) place {
 	info, caller, outermost := s.image.pack.Info(), chain[1], chain[len(chain)-1]
 	function := outermost.Function

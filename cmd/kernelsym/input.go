@@ -13,8 +13,9 @@ import (
 	"golang.org/x/term"
 )
 
-// stdin returns standard input. A read cannot be interrupted: at a terminal the first Ctrl-C ends
-// the command; in a pipe, whose writer it ends, the second.
+// stdin returns standard input. A read cannot be interrupted, so Ctrl-C has to kill the process. At
+// a terminal, the first Ctrl-C does. In a pipe, the first one ends the writer, and only the second
+// one kills this process.
 func stdin(cmd *cobra.Command) io.Reader {
 	reset := func() { signal.Reset(os.Interrupt) }
 	in := cmd.InOrStdin()
@@ -26,8 +27,8 @@ func stdin(cmd *cobra.Command) io.Reader {
 	return in
 }
 
-// eachInput calls visit for each file, and for standard input where the name is - or no file is
-// named. What fails is said, and the others go on.
+// eachInput calls visit for each file. The name - and an empty list stand for standard input. If a
+// file fails, eachInput prints the error and goes on with the next file.
 func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) error {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -39,7 +40,7 @@ func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) 
 			failed = append(failed, err)
 		}
 	}
-	cmd.SilenceErrors = true // each was said
+	cmd.SilenceErrors = true // each error was already printed
 	return errors.Join(failed...)
 }
 

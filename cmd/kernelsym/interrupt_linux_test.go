@@ -19,8 +19,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestInterruptedBeforeAnAnswer: what was not looked at to the end is no answer, neither that
-// something is missing nor that it is not there.
+// TestInterruptedBeforeAnAnswer verifies that an interrupted command gives no answer: neither that
+// something is missing nor that it does not exist.
 func TestInterruptedBeforeAnAnswer(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	interrupt := errors.New("interrupt")
@@ -40,7 +40,8 @@ func TestInterruptedBeforeAnAnswer(t *testing.T) {
 	}
 }
 
-// TestSecondInterruptKills: a command that waits for its input does not see the first one.
+// TestSecondInterruptKills verifies that a second interrupt kills a command that waits for its
+// input, which the first one does not reach.
 func TestSecondInterruptKills(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)

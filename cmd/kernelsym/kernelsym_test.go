@@ -22,7 +22,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// toolEnv has the test binary be the tool, with these arguments.
+// toolEnv makes the test binary run as the tool, with these arguments.
 const toolEnv = "KERNELSYM_TEST_TOOL"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// execute runs a command line and returns what it printed.
+// execute runs a command line and returns its output.
 func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := newCommand()
@@ -46,8 +46,8 @@ func execute(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errs.String(), err
 }
 
-// TestUsageErrors verifies the exit status of each wrong command line, and that what is
-// wrong is said, once.
+// TestUsageErrors verifies the exit status of each wrong command line, and that the error is
+// printed once.
 func TestUsageErrors(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	for line, want := range map[string]string{
@@ -97,7 +97,7 @@ func TestUsageErrors(t *testing.T) {
 	assert.NotErrorIs(t, err, errUsage, "the command line is right")
 }
 
-// TestHelpAndCompletion: the commands that every tool has print what they are asked for.
+// TestHelpAndCompletion verifies the commands that every tool has.
 func TestHelpAndCompletion(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	for line, want := range map[string]string{
@@ -134,8 +134,8 @@ ffffffff81000090 T _ZN4core3fmt5write17h0123456789abcdefE
 ffffffff81000100 T _etext
 `
 
-// kernelTree returns the command line for a kernel whose symbol list is that: the same in each
-// running kernel.
+// kernelTree returns the command-line flags for a kernel with this symbol list. It does not depend
+// on the running kernel.
 func kernelTree(t *testing.T, list string) []string {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -204,8 +204,7 @@ func TestLookupErrors(t *testing.T) {
 	assert.Contains(t, errs, "no file ID")
 }
 
-// TestLookupRunningKernel asks for the first address of every hundredth
-// function.
+// TestLookupRunningKernel looks up the first address of every hundredth function.
 func TestLookupRunningKernel(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)
@@ -214,7 +213,7 @@ func TestLookupRunningKernel(t *testing.T) {
 	n := 0
 	for addr := range names {
 		if strings.HasPrefix(names[addr][0], "_R") {
-			continue // Rust's, which is printed in another form
+			continue // a Rust function, whose name is printed in another form
 		}
 		if n++; n%100 == 0 {
 			fmt.Fprintf(&stdin, "%x\n", addr)
@@ -244,8 +243,7 @@ func kernelFrame(name string) rewritetest.Frame {
 	return f
 }
 
-// message returns one of four samples over a second, three of them in the
-// kernel.
+// message returns a message of four samples over a second. Three of them are in the kernel.
 func message() pprofile.Profiles {
 	user := rewritetest.Frame{Address: 0x1000, Type: "native"}
 	a, b, unnamed := kernelFrame("a"), kernelFrame("b"), kernelFrame("")

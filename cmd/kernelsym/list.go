@@ -21,41 +21,41 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// listed is a piece of kernel code that is there.
+// listed is a loaded piece of kernel code.
 type listed struct {
 	Kind    string      `json:"kind"`
 	Address hexadecimal `json:"address"`
-	Bytes   uint64      `json:"bytes,omitempty"` // 0 if that is not certain
-	Name    string      `json:"name"`            // empty if the kernel tells none
-	Age     *seconds    `json:"age_s,omitempty"` // nil if the kernel does not tell it
-	Source  string      `json:"source"`          // where it is listed
+	Bytes   uint64      `json:"bytes,omitempty"` // 0 if uncertain
+	Name    string      `json:"name"`            // empty if the kernel gives none
+	Age     *seconds    `json:"age_s,omitempty"` // nil if the kernel does not report it
+	Source  string      `json:"source"`          // where the kernel lists it
 	listedText
 	listedProgram
 }
 
-// listedText is what the core kernel and modules have.
+// listedText has the fields of the core kernel and of modules.
 type listedText struct {
 	Symbols int    `json:"symbols,omitempty"`
 	BuildID string `json:"build_id,omitempty"`
 }
 
-// listedProgram is what functions of BPF programs have.
+// listedProgram has the fields of functions of BPF programs.
 type listedProgram struct {
 	Program uint32 `json:"program_id,omitempty"`
 	Type    string `json:"program_type,omitempty"`
 }
 
-// seconds is a time that is printed as that.
+// seconds is a duration that JSON has in seconds.
 type seconds time.Duration
 
-// MarshalJSON makes it a number.
+// MarshalJSON encodes the duration as a number.
 //
 //nolint:unparam // of json.Marshaler
 func (s seconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, time.Duration(s).Seconds(), 'f', 3, 64), nil
 }
 
-// String returns the time in its largest unit.
+// String formats the duration in its largest unit.
 func (s seconds) String() string {
 	const day = 24 * time.Hour
 	switch d := time.Duration(s); {
@@ -70,13 +70,13 @@ func (s seconds) String() string {
 	}
 }
 
-// listSources say where code of each kind is listed.
+// listSources maps each kind of code to the list that the kernel has it in.
 var listSources = [timeline.NumOrigins]string{
 	timeline.OriginKernel: "kallsyms", timeline.OriginModule: "modules", timeline.OriginBPF: "bpf",
 	timeline.OriginTrampoline: "kallsyms", timeline.OriginOOL: "kallsyms",
 }
 
-// kindNames are the kinds of code.
+// kindNames returns the names of the kinds of code.
 func kindNames() (names []string) {
 	for o := range timeline.Origin(timeline.NumOrigins) {
 		names = append(names, o.String())
@@ -84,7 +84,7 @@ func kindNames() (names []string) {
 	return names
 }
 
-// errNotLoaded says that there is no code of a name now.
+// errNotLoaded is returned for names that no loaded code has.
 var errNotLoaded = errors.New("not loaded")
 
 func newList() *cobra.Command {
@@ -93,13 +93,13 @@ func newList() *cobra.Command {
 	var kinds []string
 	cmd := &cobra.Command{
 		Use:   "list [NAME...]",
-		Short: "List modules, BPF functions and trampolines that are there now",
+		Short: "List the modules, BPF functions and trampolines that are loaded now",
 		Long: "List the core kernel, and each module, BPF function, trampoline and page of code that the kernel\n" +
 			"has now, in the order of their addresses. NAME is a name, or a pattern with *, ? and [...].\n\n" +
 			"AGE is the time since a BPF program was loaded; for other code the kernel does not report it. BYTES\n" +
 			"is - where the kernel reports a length larger than the code. SOURCE is where the kernel lists it:\n" +
 			"/proc/kallsyms, /proc/modules or bpf(2). Code without a name is shown as [no name].\n\n" +
-			"The exit status is 1 if a NAME is not there.",
+			"The exit status is 1 if a NAME is not loaded.",
 		Example: "  sudo kernelsym list\n" +
 			"  sudo kernelsym list --kind bpf --kind trampoline\n" +
 			"  sudo kernelsym list 'nf_*' 'bpf_prog_*_cil_*' --output json",
@@ -133,7 +133,7 @@ func newList() *cobra.Command {
 
 var errKind = errors.New("there is no such kind")
 
-// newListFilter returns whether an image is wanted.
+// newListFilter returns a filter of kinds and names. An empty list allows all.
 func newListFilter(kinds, names []string) (*listFilter, error) {
 	for _, kind := range kinds {
 		if !slices.Contains(kindNames(), kind) {
@@ -144,7 +144,7 @@ func newListFilter(kinds, names []string) (*listFilter, error) {
 	return &listFilter{kinds, patterns}, err
 }
 
-// listFilter is what of the code is wanted.
+// listFilter selects the code to list.
 type listFilter struct {
 	kinds []string
 	*patterns
@@ -154,7 +154,7 @@ func (f *listFilter) wants(m *timeline.Image) bool {
 	return (len(f.kinds) == 0 || slices.Contains(f.kinds, m.Origin.String())) && (len(f.all) == 0 || f.match(m.Name()))
 }
 
-// list returns the code that is there and wanted, in the order of the addresses.
+// list returns the loaded code that the filter selects, in the order of the addresses.
 func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, err error) {
 	snapshot, err := r.load(ctx)
 	if err != nil {
@@ -188,15 +188,15 @@ func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) l
 	return l
 }
 
-// programAges asks the kernel since when programs are there.
+// programAges asks the kernel when programs were loaded.
 type programAges struct {
 	now    int64
 	reader bpf.Reader
-	id     uint32 // that was asked for last: functions of a program come together
+	id     uint32 // the last program asked for: functions of a program come together
 	age    *seconds
 }
 
-// of returns how long ago a program was loaded, nil if the kernel does not tell.
+// of returns how long ago a program was loaded, or nil if the kernel does not report it.
 func (a *programAges) of(id uint32) *seconds {
 	if id == a.id {
 		return a.age
@@ -209,7 +209,7 @@ func (a *programAges) of(id uint32) *seconds {
 	return a.age
 }
 
-// unnamedCode stands for the name of code that has none.
+// unnamedCode is printed for code without a name.
 const unnamedCode = "[no name]"
 
 // writeList prints a table.

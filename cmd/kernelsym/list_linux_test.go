@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestListPrograms compares what is listed of a program with what the kernel told when it was
-// loaded.
+// TestListPrograms compares the listed fields of a program with the kernel's description when it
+// was loaded.
 func TestListPrograms(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedAddresses(t)

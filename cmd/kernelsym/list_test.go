@@ -38,8 +38,8 @@ func TestList(t *testing.T) {
 	assert.Contains(t, wrong(t, "list", "["), "syntax error in pattern")
 }
 
-// TestListOfWhatIsNotCertain has a trampoline that is announced longer than it is, code without a
-// name, and a core kernel with data before its init text.
+// TestListOfWhatIsNotCertain lists a trampoline that is announced with too great a length, code
+// without a name, and a core kernel with data before its init text.
 func TestListOfWhatIsNotCertain(t *testing.T) {
 	core := timelinetest.NewImage(t, timelinetest.Text{
 		Start: 0xffffffff81000000, End: 0xffffffff81002000,

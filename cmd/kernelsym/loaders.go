@@ -8,22 +8,22 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// moment is when something was at an address, on the clock of records.
+// moment identifies a load or unload by its address, and by its time on the clock of records.
 type moment struct {
 	addr uint64
 	at   int64
 }
 
-// loaders remember records, and which process is behind those of loads, from when they are
-// read until the table is published that has them. One source uses them.
+// loaders remembers records, and the processes behind loads, from the time that the records are
+// read until a table that includes them is published. It serves one source.
 type loaders struct {
 	processes procname.Names
-	by        map[moment]*procname.Process // nil if that is not certain
-	loads     map[uint64]int64             // when what was loaded at an address last was
-	gone      []brief                      // since the last call of unseen
+	by        map[moment]*procname.Process // the process is nil if uncertain
+	loads     map[uint64]int64             // time of the last load at each address
+	gone      []brief                      // code loaded and unloaded since the last call of unseen
 }
 
-// brief is what was loaded and unloaded.
+// brief is code that was loaded and then unloaded.
 type brief struct{ load, unload moment }
 
 func newLoaders(procfs string) *loaders {
@@ -32,14 +32,14 @@ func newLoaders(procfs string) *loaders {
 	return l
 }
 
-// begin forgets everything: what was there before is not shown.
+// begin forgets everything. Code that was loaded earlier is not shown.
 func (l *loaders) begin() {
 	if l != nil {
 		l.by, l.loads, l.gone = make(map[moment]*procname.Process), make(map[uint64]int64), nil
 	}
 }
 
-// noting is a recorder whose records are noted.
+// noting is a recorder that passes its records on to loaders.
 type noting struct {
 	bpfprog.EventSource
 	loaders *loaders
@@ -52,7 +52,7 @@ func (n noting) Drain() perfring.Batch {
 }
 
 func (l *loaders) note(records []perfring.Record) {
-	const enough = 1 << 16 // some are never asked for, as they were no change
+	const enough = 1 << 16 // some records are no change and are never looked up
 	if len(l.by) > enough {
 		l.begin()
 	}
@@ -64,7 +64,7 @@ func (l *loaders) note(records []perfring.Record) {
 		}
 		at := moment{r.Symbol.Addr, r.Time}
 		if r.Symbol.Unregister {
-			l.by[at] = nil // an unload can run in whatever task an interrupt met (call_rcu)
+			l.by[at] = nil // an unload can run in any task that an interrupt hits (call_rcu)
 			if loaded, ok := l.loads[at.addr]; ok {
 				l.gone = append(l.gone, brief{moment{at.addr, loaded}, at})
 				delete(l.loads, at.addr)
@@ -78,8 +78,8 @@ func (l *loaders) note(records []perfring.Record) {
 	}
 }
 
-// unseen returns how much was loaded and unloaded again that no table has shown. It is called when
-// a table was, so that the records before it are in it.
+// unseen returns the number of pieces of code that were loaded and unloaded without appearing in a
+// table. It must be called after a table was shown, which includes the records before it.
 func (l *loaders) unseen() (n int) {
 	if l == nil {
 		return 0
@@ -95,8 +95,8 @@ func (l *loaders) unseen() (n int) {
 	return n
 }
 
-// take reports whether a record said that something happened, and returns who did it, nil if
-// that is not certain.
+// take removes the record of an event. It reports whether there was one, and returns the process
+// that caused the event, or nil if that is uncertain.
 func (l *loaders) take(addr uint64, at int64) (by *procname.Process, recorded bool) {
 	if !l.has(addr, at) {
 		return nil, false
@@ -107,7 +107,7 @@ func (l *loaders) take(addr uint64, at int64) (by *procname.Process, recorded bo
 	return by, true
 }
 
-// has reports whether a record said that something happened.
+// has reports whether there is a record of an event.
 func (l *loaders) has(addr uint64, at int64) bool {
 	if l == nil {
 		return false

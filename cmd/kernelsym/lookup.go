@@ -17,10 +17,10 @@ import (
 type lookup struct {
 	resolver
 	output    string
-	functions *functions // of the running kernel, once a name was asked for
+	functions *functions // of the running kernel; nil until a name is asked for
 	out       io.Writer
 	colors    palette
-	wrong     func(error) // says what cannot be answered
+	wrong     func(error) // prints the error of a query
 	failed    []error
 }
 
@@ -63,7 +63,7 @@ func newLookup() *cobra.Command {
 			if err := l.run(cmd.Context(), args, stdin(cmd)); err != nil {
 				return err
 			}
-			cmd.SilenceErrors = true // each was said
+			cmd.SilenceErrors = true // each error was already printed
 			return errors.Join(l.failed...)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -75,7 +75,7 @@ func newLookup() *cobra.Command {
 	return cmd
 }
 
-// resolverFlags are the flags that say where a resolver looks.
+// resolverFlags are the flags that configure a resolver.
 type resolverFlags struct {
 	procfs, sysfs, text string
 	packs               []string
@@ -89,10 +89,11 @@ func (f *resolverFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "address of _text on the machine that absolute addresses are of; needs the pack of its core kernel")
 }
 
-// readText prints the address of _text. The kernel prints zeros to those without CAP_SYSLOG.
+// readText is a command that prints the address of _text. Without CAP_SYSLOG, the kernel shows
+// zeros.
 const readText = "grep ' _text$' /proc/kallsyms"
 
-// resolver returns what the flags ask for.
+// resolver returns the resolver that the flags describe.
 func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
 	r := resolver{caller: f.caller, running: running{
 		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { cmd.PrintErrln("Warning:", err) },
@@ -110,7 +111,8 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
 	return r, err
 }
 
-// run answers arguments, or what is read if there are none. Its error ends it all.
+// run answers the arguments or, if there are none, the queries on standard input. It returns only
+// an error that prevents all further answers.
 func (l *lookup) run(ctx context.Context, args []string, stdin io.Reader) error {
 	if len(args) == 0 {
 		args = []string{"-"}

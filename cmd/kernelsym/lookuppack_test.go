@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// lookedUp runs lookup and returns what it printed, and its messages but for those about
-// BPF, which is that of this machine and not of the tree.
+// lookedUp runs lookup and returns its output and its messages. It leaves out messages about BPF,
+// because that comes from this machine and not from the tree.
 func lookedUp(t *testing.T, args ...string) (out, messages string, err error) {
 	t.Helper()
 	out, errs, err := execute(t, "", append([]string{"lookup"}, args...)...)
@@ -28,8 +28,8 @@ func lookedUp(t *testing.T, args ...string) (out, messages string, err error) {
 	return out, messages, err
 }
 
-// TestLookupWithPack verifies that the running kernel's pack adds inlined functions and
-// lines, and never another function's.
+// TestLookupWithPack verifies that the running kernel's pack adds inlined functions and lines, but
+// never those of another function.
 func TestLookupWithPack(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
@@ -71,7 +71,7 @@ func TestLookupWithPack(t *testing.T) {
 	}
 }
 
-// TestLookupInModule has a module loaded, whose offsets count from its .text.
+// TestLookupInModule uses a loaded module, whose offsets count from its .text.
 func TestLookupInModule(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
@@ -107,7 +107,8 @@ func TestLookupInModule(t *testing.T) {
 	assert.Equal(t, "ffffffffc0200004 nft_do+0x4 [nf_tables]\n", out, "an address is not an offset")
 }
 
-// TestLookupWithoutItsPack verifies that it says so, once, and answers as without packs.
+// TestLookupWithoutItsPack verifies that a missing pack is reported once, and that the answer is
+// the same as without packs.
 func TestLookupWithoutItsPack(t *testing.T) {
 	file := writePack(t, t.TempDir(), otherKernelID, kernelPack(otherKernelID))
 	out, messages, err := lookedUp(t, append(treeWithID(t), "--pack", file, "ffffffff81000054", "ffffffff8100005c")...)
@@ -117,7 +118,8 @@ func TestLookupWithoutItsPack(t *testing.T) {
 	assert.Equal(t, "Warning: vmlinux: no pack of this build: 0123456789abcdef\n", messages)
 }
 
-// TestLookupRangeWithPack: a range of addresses is the running kernel's, as single addresses are.
+// TestLookupRangeWithPack verifies that a range of addresses belongs to the running kernel, as
+// single addresses do.
 func TestLookupRangeWithPack(t *testing.T) {
 	file := writePack(t, t.TempDir(), kernelID, kernelPack(kernelID))
 	tree := treeWithID(t)
@@ -129,7 +131,7 @@ func TestLookupRangeWithPack(t *testing.T) {
 	assert.Contains(t, got, strings.TrimSpace(want), "and lines, if the pack has them")
 }
 
-// TestLookupElsewhere looks addresses of other machines up, on one where there is no kernel.
+// TestLookupElsewhere looks up addresses of other machines on a machine without a kernel.
 func TestLookupElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
@@ -163,8 +165,7 @@ func TestLookupElsewhere(t *testing.T) {
 	}
 }
 
-// TestLookupRelative verifies that without packs, relative addresses are the running
-// kernel's.
+// TestLookupRelative verifies that without packs, relative addresses belong to the running kernel.
 func TestLookupRelative(t *testing.T) {
 	tree := treeWithID(t)
 	out, _, err := lookedUp(t, append(tree, "vmlinux+54", kernelID+"+0x54")...)
@@ -176,8 +177,8 @@ func TestLookupRelative(t *testing.T) {
 	assert.ErrorContains(t, err, "nf_tables")
 }
 
-// TestLookupAboveStext has a kernel whose _stext is below its _text: pack addresses count
-// from the lower of them.
+// TestLookupAboveStext uses a kernel whose _stext is below its _text. Pack addresses count from the
+// lower of the two.
 func TestLookupAboveStext(t *testing.T) {
 	w := pack.NewWriter(pack.Info{BuildID: kernelID, Name: "vmlinux", Text: 0x8000, Stext: 0x7000, Extent: pack.Range{End: 0x2000}})
 	w.Symbol(symbol(0x1000, 0x2000, "f"))
@@ -220,8 +221,8 @@ func TestLookupPackErrors(t *testing.T) {
 	require.ErrorContains(t, err, damaged, "it is the pack of the running kernel")
 }
 
-// TestTextOfAnotherMachineIsAKernelAddress: a kernel that hides its addresses prints zeros. That is
-// no answer, and the addresses are not looked up on this machine instead.
+// TestTextOfAnotherMachineIsAKernelAddress verifies that zeros, which a kernel that hides its
+// addresses prints, are rejected, and that the addresses are not looked up on this machine instead.
 func TestTextOfAnotherMachineIsAKernelAddress(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kernelsym is the operator's tool: it shows what the kernel does and what BPF programs
-// cost, live; names kernel addresses; lists kernel code and watches it come and go; shows the
-// profiles that a collector wrote to a file; makes packs; and checks this machine.
+// Command kernelsym is the operator's tool. It shows live what the kernel does and what BPF
+// programs cost, names kernel addresses, lists kernel code and watches it being loaded and
+// unloaded, shows profiles that a collector wrote to a file, makes packs, and checks this machine.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt kills
+	context.AfterFunc(ctx, stop) // a second interrupt kills the process
 	err := runCommand(ctx, newCommand(), os.Args[1:])
 	var status statusError
 	switch {
@@ -30,14 +30,14 @@ func main() {
 	}
 }
 
-// interrupted is the exit status after an interrupt, as of a program that the signal killed.
+// interrupted is the exit status after an interrupt. A program killed by the signal has the same.
 const interrupted = 130
 
-// version is that of the collector in builder-config.yaml.
+// version is the same as the version of the collector in builder-config.yaml.
 const version = "0.1.0-dev"
 
-// runCommand runs a command line, and prints what is wrong. The error is errUsage if
-// that is the command line.
+// runCommand runs a command line and prints any error. It returns errUsage if the command line
+// itself is wrong.
 func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
 	addBuiltins(root, args)

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newMan returns the command that writes the man pages of root and its commands. It is hidden:
-// only those who build packages need it.
+// newMan returns the command that writes the man pages of root and its commands. It is hidden
+// because only packagers need it.
 func newMan(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIRECTORY",

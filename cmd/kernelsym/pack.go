@@ -26,7 +26,7 @@ type packCommand struct {
 	from              packSource
 }
 
-// packSource says what packs are made of.
+// packSource describes where the contents of packs come from.
 type packSource struct {
 	release, root       string
 	debuginfod, running bool
@@ -143,17 +143,17 @@ func (p *packCommand) builds() (builds []packer.Build, err error) {
 	return builds, nil
 }
 
-// packReport says what was made.
+// packReport is the result in JSON.
 type packReport struct {
 	Directory   string `json:"directory"`
 	Packs       int    `json:"packs"`
 	Bytes       int64  `json:"bytes"`
-	SymbolsOnly int    `json:"symbols_only"` // packs, as there was no debug information
+	SymbolsOnly int    `json:"symbols_only"` // packs made without debug information
 	WithoutCode int    `json:"without_code"` // modules that need no pack
-	Kept        int    `json:"kept"`         // packs with lines that symbols alone do not replace
+	Kept        int    `json:"kept"`         // existing packs with lines, which symbols alone do not replace
 }
 
-// report says what was made.
+// report prints the result.
 func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	if p.output == outputJSON {
 		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode, r.Kept})
@@ -182,8 +182,8 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 // packProgress shows progress in a bar.
 type packProgress struct{ bar *progressbar.ProgressBar }
 
-// Grow raises the number of bytes that there are.
+// Grow adds to the total number of bytes.
 func (p *packProgress) Grow(bytes int64) { p.bar.AddMax64(bytes) }
 
-// Add raises the number of bytes that are done.
+// Add adds to the number of bytes processed.
 func (p *packProgress) Add(bytes int64) { _ = p.bar.Add64(bytes) }

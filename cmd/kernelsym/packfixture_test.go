@@ -21,8 +21,8 @@ const (
 	moduleID      = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// writePack writes the pack that a writer made to a directory, under the name by which it is
-// found there, and returns the file's: the same in each running kernel.
+// writePack writes a writer's pack to a directory, under the name by which it is found, and returns
+// the file's name. It does not depend on the running kernel.
 func writePack(t *testing.T, dir, id string, w *pack.Writer) string {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -37,9 +37,9 @@ func symbol(start, end uint32, name string) pack.Symbol {
 	return pack.Symbol{Range: pack.Range{Start: start, End: end}, Name: name}
 }
 
-// kernelPack is of the kernel of symbolList. In main_loop, idle was inlined at 0x58, in
-// whose midst there is a Rust function from 0x5c to 0x60, and at 0x64 without a line; from
-// 0x78 on there is code that another function's debug information claims.
+// kernelPack returns the pack of the kernel of symbolList. In main_loop, idle was inlined at 0x58,
+// with a Rust function in its midst from 0x5c to 0x60, and at 0x64 without a line. From 0x78 on,
+// the debug information attributes the code to another function.
 func kernelPack(id string) *pack.Writer {
 	w := pack.NewWriter(pack.Info{
 		BuildID: id, Name: "vmlinux", Text: 0xffffffff81000000, Stext: 0xffffffff81000000, Extent: pack.Range{End: 0x100},
@@ -66,7 +66,7 @@ func kernelPack(id string) *pack.Writer {
 	return w
 }
 
-// modulePack is of a module that has text below its .text.
+// modulePack returns the pack of a module that has text below its .text.
 func modulePack() *pack.Writer {
 	w := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables", Base: 0x40, Extent: pack.Range{End: 0x80}})
 	c := w.File("net/nf.c")
@@ -90,7 +90,8 @@ func note(t *testing.T, buildID string) []byte {
 	return append(b, id...)
 }
 
-// treeWithID returns the command line for the kernel of symbolList whose build id is kernelID.
+// treeWithID returns the command-line flags for the kernel of symbolList with the build id
+// kernelID.
 func treeWithID(t *testing.T) []string {
 	t.Helper()
 	tree := kernelTree(t, symbolList)

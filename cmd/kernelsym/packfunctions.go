@@ -15,7 +15,7 @@ import (
 // packFunction is a function in a pack.
 type packFunction struct {
 	image  *packImage
-	name   string // of the image, or its build id where several packs have that name
+	name   string // the image's name, or its build id if several packs share the name
 	symbol symtab.Symbol
 }
 
@@ -46,7 +46,7 @@ func (f *packFunction) at(offset int64, caller bool) *answer {
 	return a
 }
 
-// functions returns the functions in packs that a query names.
+// functions returns the functions in the packs that a query names.
 func (p *packs) functions(q *query) (found []packFunction, err error) {
 	wanted, err := newPatterns(q.name)
 	if err != nil {
@@ -90,8 +90,8 @@ func (p *packs) everyImage() ([]packFunction, error) {
 	return every, nil
 }
 
-// lookupNames returns the names by which lookup finds the images of packs: where several have one
-// name, their build ids.
+// lookupNames returns the names by which lookup finds the images of packs. If several packs share a
+// name, these are their build ids.
 func lookupNames(all []*pack.Pack) (names []string) {
 	builds := make(map[string]int)
 	for _, each := range all {
@@ -107,8 +107,8 @@ func lookupNames(all []*pack.Pack) (names []string) {
 	return names
 }
 
-// atOffsetInPacks is atOffset in packs alone. But what begins with an address is a range of the
-// running kernel, as without packs.
+// atOffsetInPacks is atOffset for packs alone. A query that begins with an address is still a range
+// of the running kernel, as without packs.
 func (l *lookup) atOffsetInPacks(ctx context.Context, q *query) ([]*answer, error) {
 	if start, end, ok := q.startAndLength(); ok && start > math.MaxInt64 {
 		return l.inRange(ctx, start, end)

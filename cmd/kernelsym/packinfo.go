@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// printPack prints what a pack holds.
+// printPack prints a description of a pack.
 func printPack(w io.Writer, name, output string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -32,7 +32,7 @@ func printPack(w io.Writer, name, output string) error {
 	return writePackText(w, p)
 }
 
-// packDescription is what a pack holds.
+// packDescription describes the contents of a pack.
 type packDescription struct {
 	BuildID      string `json:"build_id"`
 	Name         string `json:"name"`

@@ -14,21 +14,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// packUsage describes the flag that names packs, and packExtension is how their files' names end.
+// packUsage describes the flag --pack, and packExtension is the extension of pack files.
 const (
 	packUsage     = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
 	packExtension = "kspack"
 )
 
-// packs are the packs that a command line names.
+// packs holds the packs that the command line names.
 type packs struct {
 	files   *packfiles.Files
-	images  map[string]*packImage // by build id, or by the name that was asked for
-	missing map[string]bool       // build ids of which it was said that there is no pack
-	every   []packFunction        // the images of all packs, once they were asked for
+	images  map[string]*packImage // by build id, and by each name that was asked for
+	missing map[string]bool       // build ids already reported to have no pack
+	every   []packFunction        // the images of all packs; nil until needed
 }
 
-// openPacks returns the packs at paths, nil if there are no paths.
+// openPacks opens the packs at paths. It returns nil if there are no paths.
 func openPacks(paths []string) (*packs, error) {
 	if len(paths) == 0 {
 		return nil, nil //nolint:nilnil // no packs were asked for
@@ -43,7 +43,7 @@ func openPacks(paths []string) (*packs, error) {
 	return &packs{files: files, images: make(map[string]*packImage), missing: make(map[string]bool)}, nil
 }
 
-// The errors of packs that are asked for by an image's name.
+// The errors of looking up a pack by the name of its image.
 var (
 	errNoPack       = errors.New("none of the packs is")
 	errSeveralPacks = errors.New("several packs are")
@@ -78,15 +78,15 @@ func (p *packs) named(name string) (*packImage, error) {
 		errSeveralPacks, name, strings.Join(ids, ", "))
 }
 
-// missingOnce reports, the first time, that there is no pack of a build.
+// missingOnce reports whether this is the first time that the pack of a build is missing.
 func (p *packs) missingOnce(id string) bool {
 	first := !p.missing[id]
 	p.missing[id] = true
 	return first
 }
 
-// byBuildID returns the image of a build; the error wraps packfiles.ErrNotFound if there is
-// no pack.
+// byBuildID returns the image of a build. The error wraps packfiles.ErrNotFound if the build has no
+// pack.
 func (p *packs) byBuildID(id string) (*packImage, error) {
 	if image := p.images[id]; image != nil {
 		return image, nil
@@ -103,7 +103,8 @@ func (p *packs) byBuildID(id string) (*packImage, error) {
 	return image, nil
 }
 
-// packImage is a pack with its symbols at hand. They have the addresses of a snapshot that has nothing else.
+// packImage is a pack whose symbols can be looked up. They are in a snapshot of their own, at
+// addresses that only this snapshot uses.
 type packImage struct {
 	pack     *pack.Pack
 	image    *timeline.Image
@@ -118,16 +119,17 @@ func newPackImage(p *pack.Pack) (*packImage, error) {
 	return &packImage{p, image, timeline.NewSnapshot(timeline.NewTable(image))}, nil
 }
 
-// address returns the pack address at an offset from where relative addresses count from.
+// address returns the pack address at an offset from the image's base, where relative addresses
+// start.
 func (p *packImage) address(offset int64) (addr uint32, ok bool) {
 	at := offset + int64(p.pack.Info().Base)
 	return uint32(at), at >= 0 && at <= math.MaxUint32
 }
 
-// offset is what [packImage.address] takes for a pack address.
+// offset is the inverse of [packImage.address].
 func (p *packImage) offset(addr uint32) int64 { return int64(addr) - int64(p.pack.Info().Base) }
 
-// inSnapshot returns the address in the snapshot that stands for a pack address.
+// inSnapshot converts a pack address to an address in the snapshot.
 func (p *packImage) inSnapshot(addr uint32) uint64 { return p.image.Base() + uint64(p.offset(addr)) }
 
 // fromSnapshot is the inverse of inSnapshot.
@@ -135,10 +137,11 @@ func (p *packImage) fromSnapshot(addr uint64) uint32 {
 	return uint32(addr - p.image.Base() + uint64(p.pack.Info().Base))
 }
 
-// relative returns the form of a relative address that lookup takes.
+// relative formats a relative address the way lookup accepts it.
 func relative(image string, offset int64) string { return fmt.Sprintf("%s%+#x", image, offset) }
 
-// symbolAt returns the kernel's name of the symbol that covers a pack address, an empty one if none does.
+// symbolAt returns the kernel's name of the symbol that covers a pack address, or an empty string
+// if none does.
 func (p *packImage) symbolAt(addr uint32) string {
 	s := p.image.Lookup(p.inSnapshot(addr))
 	if !s.Exists() {
@@ -147,8 +150,8 @@ func (p *packImage) symbolAt(addr uint32) string {
 	return p.image.SymbolName(s).System
 }
 
-// chain returns the functions and lines at a pack address that a symbol covers, innermost
-// first; none if the pack says that the code is another function's.
+// chain returns the functions and lines at a pack address that symbol covers, innermost first. It
+// returns none if the pack attributes the code to another function.
 func (p *packImage) chain(addr uint32, symbol string) []pack.Frame {
 	frames := p.pack.Find(addr, nil)
 	if n := len(frames); n == 0 || frames[n-1].Function != "" && !pack.Agree(symbol, frames[n-1].Function) {
@@ -157,7 +160,7 @@ func (p *packImage) chain(addr uint32, symbol string) []pack.Frame {
 	return frames
 }
 
-// position is where a frame is in the source, empty if that is not known.
+// position formats a position in the source. It is empty if the position is unknown.
 func position(file string, line uint32) string {
 	if file == "" || line == 0 {
 		return file

@@ -9,16 +9,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// patterns are names of functions, or patterns of them.
+// patterns is a list of function names and patterns.
 type patterns struct {
 	all   []pattern
-	known map[string]bool // what was answered: names come often
+	known map[string]bool // earlier answers, because names recur
 }
 
-// pattern is one of them.
+// pattern is a name or a pattern.
 type pattern struct {
 	text    string
-	matched bool // some name
+	matched bool // it has matched a name
 }
 
 func newPatterns(texts ...string) (*patterns, error) {
@@ -32,8 +32,8 @@ func newPatterns(texts ...string) (*patterns, error) {
 	return p, nil
 }
 
-// match reports whether a function's name matches one, as it is in the symbol or as people read
-// it.
+// match reports whether a function's name matches one of them, either as the symbol has it or in
+// its readable form.
 func (p *patterns) match(name string) bool {
 	is, ok := p.known[name]
 	if ok {
@@ -50,11 +50,11 @@ func (p *patterns) match(name string) bool {
 }
 
 func (p *pattern) is(name string) bool {
-	ok, _ := path.Match(p.text, name) // of which only the pattern can be wrong
+	ok, _ := path.Match(p.text, name) // only a bad pattern is an error, and newPatterns rejects it
 	return ok || name == p.text
 }
 
-// unmatched returns those that matched no name.
+// unmatched returns the patterns that matched no name.
 func (p *patterns) unmatched() (texts []string) {
 	for _, each := range p.all {
 		if !each.matched {

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/term"
 )
 
-// A printer prints changes, below what stands above them all.
+// A printer prints changes below a heading.
 type printer interface {
 	begin() error
 	print(c *change) error
 }
 
-// hexadecimal is an address that is printed as the kernel does.
+// hexadecimal is an address that is printed the way the kernel prints it.
 type hexadecimal uint64
 
 func (h hexadecimal) String() string { return fmt.Sprintf("%016x", uint64(h)) }
 
-// MarshalText makes it a string in JSON, in which numbers have 53 bits.
+// MarshalText encodes the address as a string, because numbers in JSON have only 53 bits.
 func (h hexadecimal) MarshalText() ([]byte, error) { return []byte("0x" + h.String()), nil }
 
-// milliseconds is a time that is printed as that.
+// milliseconds is a duration that is printed in milliseconds.
 type milliseconds time.Duration
 
 func (m milliseconds) String() string {
 	return strconv.FormatFloat(float64(m)/float64(time.Millisecond), 'f', 1, 64)
 }
 
-// MarshalJSON makes it a number.
+// MarshalJSON encodes the duration as a number.
 //
 //nolint:unparam // of json.Marshaler
 func (m milliseconds) MarshalJSON() ([]byte, error) {
@@ -55,15 +55,16 @@ type textPrinter struct {
 	colors palette
 }
 
-// The columns of tables. Those in which something is longer come last. The narrow one has room for
-// the longest name of a BPF function in 80 columns.
+// The columns of tables. Columns whose contents can be longer come last. In 80 columns, the narrow
+// table has room for the longest name of a BPF function.
 const (
 	wideColumns   = "%-12s  %s  %-10s  %-16s  %7s  %8s  %8s  %-22s  %s\n"
 	narrowColumns = "%-8s %s %-22s %s\n"
 	wideEnough    = 146
 )
 
-// newTextPrinter returns a printer of the columns for which the terminal has room.
+// newTextPrinter returns a printer of wide tables if wide is set or the terminal has room for them,
+// and otherwise of narrow tables.
 func newTextPrinter(w io.Writer, wide bool) textPrinter {
 	if f, ok := w.(*os.File); ok && !wide {
 		width, _, err := term.GetSize(int(f.Fd()))

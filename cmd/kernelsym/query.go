@@ -11,35 +11,35 @@ import (
 	"strings"
 )
 
-// queryKind is a form of what lookup is asked for.
+// queryKind is the form of a query.
 type queryKind uint8
 
 const (
 	queryAddress queryKind = iota // addr
 	queryRange                    // addr to end
-	queryOffset                   // offset in an image or, if there is none of that name, in a function
+	queryOffset                   // offset in an image or, if no image has the name, in a function
 	queryName                     // a function's name, or a pattern
 )
 
-// A query is what lookup is asked for.
+// A query is one question to lookup.
 type query struct {
 	kind      queryKind
 	text      string // as it was given
 	addr, end uint64
-	name      string // of an image, a function, or a pattern
-	module    string // that the function is in; empty if that was not said
+	name      string // of an image or a function, or a pattern
+	module    string // the function's module; empty if not given
 	offset    int64
-	size      uint64 // of the function, 0 if that was not said
+	size      uint64 // the function's size; 0 if not given
 }
 
 var (
 	errAddress = errors.New("not a hexadecimal address of 64 bits")
-	errQuery   = errors.New("not an address, a range, an offset, nor the name of a function")
+	errQuery   = errors.New("not an address, a range, an offset, or the name of a function")
 )
 
 var (
 	bracketed  = regexp.MustCompile(`^\[([A-Za-z0-9_]+)\]$`) // a module
-	stackEntry = regexp.MustCompile(`^\[<[0-9a-fA-F]+>\]$`)  // before a line of /proc/PID/stack
+	stackEntry = regexp.MustCompile(`^\[<[0-9a-fA-F]+>\]$`)  // begins a line of /proc/PID/stack
 	numeric    = regexp.MustCompile(`^(0[xX])?[0-9a-fA-F]+$`)
 	nameLike   = regexp.MustCompile(`^[A-Za-z_.$<*?\[]`)
 )
@@ -47,7 +47,8 @@ var (
 // isModule reports whether a word names the module of the function before it.
 func isModule(word string) bool { return bracketed.MatchString(word) }
 
-// wordsOf returns the words of an argument: a line of a stack has several, a name can have spaces.
+// wordsOf returns the words of an argument. It splits a line of a stack, but not a name, which can
+// contain spaces.
 func wordsOf(arg string) []string {
 	if words := strings.Fields(arg); len(words) > 1 && (stackEntry.MatchString(words[0]) || isModule(words[len(words)-1])) {
 		return words
@@ -102,10 +103,10 @@ func parseQuery(s string) (query, error) {
 	return q, nil
 }
 
-// isPattern reports whether a name stands for several.
+// isPattern reports whether a name contains wildcards.
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// parseOffset parses NAME+OFFSET, NAME+OFFSET/SIZE or, for what a module has below its .text,
+// parseOffset parses NAME+OFFSET, NAME+OFFSET/SIZE or, for code that a module has below its .text,
 // NAME-OFFSET.
 func parseOffset(q query, s string, sign int) (query, error) {
 	distance, size, hasSize := strings.Cut(s[sign+1:], "/")
@@ -123,7 +124,8 @@ func parseOffset(q query, s string, sign int) (query, error) {
 	return q, nil
 }
 
-// startAndLength returns the range that START+LENGTH stands for, where START is no build id.
+// startAndLength returns the range START+LENGTH that the query stands for, provided that START is
+// not a build id.
 func (q *query) startAndLength() (start, end uint64, ok bool) {
 	start, err := parseAddress(q.name)
 	if err != nil || q.size != 0 || q.offset <= 0 || start+uint64(q.offset) < start {

@@ -25,12 +25,12 @@ var (
 	errDirectory = errors.New("this is a directory: name the files in it")
 )
 
-// filesHelp describes the arguments of a command that reads files of profiles.
-const filesHelp = "FILE is what the file exporter of a collector wrote, in any of its formats, also\n" +
+// filesHelp describes the arguments of a command that reads profile files.
+const filesHelp = "FILE is a file that a collector's file exporter wrote, in any of its formats, also\n" +
 	"compressed with gzip or zstd. Several files are read as one; - stands for standard input."
 
-// readFiles calls visit for each message of files of profiles; the name - stands for
-// standard input. A file without any message is an error only if no file has one.
+// readFiles calls visit for each message in the profile files. The name - stands for standard
+// input. A file without messages is an error only if no other file has any.
 func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
 	var empty []error
 	for _, name := range names {
@@ -51,7 +51,7 @@ func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles)
 	return nil
 }
 
-// warnSkipped says how many profiles were left out.
+// warnSkipped warns that n profiles were left out.
 func warnSkipped(cmd *cobra.Command, n int) {
 	if n > 0 {
 		cmd.PrintErrf("Warning: %d profiles are left out: their values are of another type than those of the first.\n", n)
@@ -85,7 +85,7 @@ func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) err
 	return nil
 }
 
-// open opens a file of profiles. On a terminal it shows how far it has been read.
+// open opens a profile file. On a terminal, it shows the progress of reading.
 func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(stdin(cmd)), nil
@@ -111,7 +111,7 @@ func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	return &shownFile{Reader: io.TeeReader(f, bar), file: f, bar: bar}, nil
 }
 
-// shownFile is a file with a bar that shows how far it has been read.
+// shownFile is a file whose reads advance a progress bar.
 type shownFile struct {
 	io.Reader
 	file *os.File

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// profileFile writes a file as the file exporter does: the same in each running kernel.
+// profileFile writes a file as the file exporter does. It does not depend on the running kernel.
 func profileFile(t *testing.T, messages ...pprofile.Profiles) string {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -29,8 +29,8 @@ func profileFile(t *testing.T, messages ...pprofile.Profiles) string {
 	return name
 }
 
-// TestTopOfAFileThatIsCutOff shows what is there: the collector may be writing
-// the rest just now.
+// TestTopOfAFileThatIsCutOff verifies that top shows the complete messages: the collector may still
+// be writing the rest.
 func TestTopOfAFileThatIsCutOff(t *testing.T) {
 	file := profileFile(t, message(), message())
 	info, err := os.Stat(file)
@@ -50,7 +50,7 @@ func cutOff(t *testing.T) string {
 	return file
 }
 
-// TestBeforeMakeRun verifies that it says how to make the file of `make run`.
+// TestBeforeMakeRun verifies that the error explains how to make the file of `make run`.
 func TestBeforeMakeRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, command := range []string{"top", "view"} {
@@ -83,8 +83,8 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// TestSeveralFiles verifies that files and standard input are read as one, and that a file
-// without a message is a warning beside others.
+// TestSeveralFiles verifies that files and standard input are read as one, and that a file without
+// a message is only a warning if there are others.
 func TestSeveralFiles(t *testing.T) {
 	file := profileFile(t, message())
 	content, err := os.ReadFile(file)

@@ -14,17 +14,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// resolver finds what is at addresses of the running kernel, or in packs.
+// resolver resolves addresses of the running kernel, or addresses in packs.
 type resolver struct {
 	caller  bool
 	running running
 	packs   *packs // nil without packs
-	text    uint64 // address of _text of another machine, 0 without
+	text    uint64 // address of _text on another machine, or 0
 }
 
 var errImage = errors.New("this kernel has no image of that name or build id, or several had the name")
 
-// at returns what is at an absolute address.
+// at resolves an absolute address.
 func (r *resolver) at(ctx context.Context, addr uint64) (*answer, error) {
 	if r.text != 0 {
 		return r.inKernelAtText(addr)
@@ -40,7 +40,7 @@ func (r *resolver) at(ctx context.Context, addr uint64) (*answer, error) {
 	return r.describe(snapshot, hit, addr, lookedUp)
 }
 
-// describe returns what a hit says of an address, and its source lines at the one looked up.
+// describe returns the answer for addr that a hit gives. The source lines are those at lookedUp.
 func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, lookedUp uint64) (*answer, error) {
 	a := &answer{Address: where{addr: addr}}
 	m := hit.Image
@@ -64,8 +64,8 @@ func (r *resolver) describe(s *timeline.Snapshot, hit timeline.Hit, addr, looked
 	return a, err
 }
 
-// chain returns what the pack of an image of the running kernel says of an address in a
-// symbol.
+// chain returns the frames that the pack of a hit's image has for an address. It returns none if
+// there is no such pack.
 func (r *resolver) chain(hit timeline.Hit, addr uint64) ([]pack.Frame, error) {
 	m := hit.Image
 	if r.packs == nil || m.BuildID() == "" {
@@ -88,8 +88,8 @@ func (r *resolver) chain(hit timeline.Hit, addr uint64) ([]pack.Frame, error) {
 	return image.chain(at, hit.Name().System), nil
 }
 
-// image returns an image of the running kernel by its build id or name, nil if there is none, and
-// the snapshot that it is of.
+// image returns the snapshot of the running kernel, and the image in it that has a build id or
+// name. The image is nil if there is none.
 func (r *resolver) image(ctx context.Context, name string) (s *timeline.Snapshot, m *timeline.Image, err error) {
 	s, err = r.running.load(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *resolver) inKernelAtText(addr uint64) (*answer, error) {
 	return image.at(offset, r.caller, where{addr: addr}), nil
 }
 
-// at returns what is at an offset: as an instruction pointer or, of a caller, as a return address.
+// at resolves an offset, either as an instruction pointer or, for a caller, as a return address.
 func (p *packImage) at(offset int64, caller bool, address where) *answer {
 	a := &answer{Address: address, imageName: p.owner(), Reason: timeline.ReasonUnresolved.String()}
 	addr, ok := p.address(offset)
@@ -136,7 +136,7 @@ func (p *packImage) at(offset int64, caller bool, address where) *answer {
 	return a
 }
 
-// describe adds the function and what the pack says of an address in it.
+// describe adds the function, and the pack's frames at lookedUp.
 func (p *packImage) describe(a *answer, s symtab.Symbol, addr, lookedUp uint32) {
 	name, offset := p.image.SymbolName(s), uint64(addr-p.fromSnapshot(s.Start))
 	a.Function, a.Offset, a.Reason = name.Name, &offset, ""
@@ -147,7 +147,7 @@ func (p *packImage) owner() imageName {
 	return imageName{Image: p.pack.Info().Name, BuildID: p.pack.Info().BuildID}
 }
 
-// owner says which image has an address.
+// owner returns the image name that an answer gives for m.
 func owner(m *timeline.Image) imageName {
 	if m.Text != nil {
 		return imageName{Image: m.Name(), BuildID: m.BuildID()}
@@ -169,8 +169,8 @@ func bpfLine(m *timeline.Image, addr uint64) sourceLine {
 	return sourceLine{at.File, at.Line, at.Column}
 }
 
-// find looks up an instruction pointer, of a caller or of the leaf of a stack. It returns what is there, and the
-// address at which it looked. What is there has no symbol if the function is not certain.
+// find looks up an instruction pointer, either of a caller or of the leaf of a stack. It returns
+// the hit and the address that it looked up. The hit has no symbol if the function is uncertain.
 func find(s *timeline.Snapshot, addr uint64, caller bool) (hit timeline.Hit, lookedUp uint64) {
 	kernel := symbolize.New(func() *timeline.Snapshot { return s })
 	frame := symbolize.Frame{Address: addr, Mapping: symbolize.NoMapping}

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// everyCommand calls visit for each command that the tool has: the same in each kernel.
+// everyCommand calls visit for each command of the tool. It does not depend on the running kernel.
 func everyCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -27,7 +27,7 @@ func everyCommand(t *testing.T, visit func(t *testing.T, cmd *cobra.Command)) {
 	}
 }
 
-// wrong runs a command line that is wrong in each kernel, and returns what is said about it.
+// wrong runs a command line that is wrong with any kernel, and returns the error message.
 func wrong(t *testing.T, args ...string) string {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -38,8 +38,8 @@ func wrong(t *testing.T, args ...string) string {
 	return errs
 }
 
-// TestFlagsAreUniform holds the rules at the top of docs/tool.md: a flag means the same in
-// every command that has it.
+// TestFlagsAreUniform verifies the rules at the top of docs/tool.md: a flag means the same in every
+// command that has it.
 func TestFlagsAreUniform(t *testing.T) {
 	want := map[string]*pflag.Flag{
 		"output":  {Shorthand: "o", DefValue: "text"},
@@ -69,7 +69,7 @@ func TestFlagsAreUniform(t *testing.T) {
 	})
 }
 
-// TestWrongFlagsEndWith64 verifies the exit status of values that a flag cannot have.
+// TestWrongFlagsEndWith64 verifies the exit status for invalid values of flags.
 func TestWrongFlagsEndWith64(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -91,8 +91,8 @@ func TestWrongFlagsEndWith64(t *testing.T) {
 	})
 }
 
-// TestFilesAreUniform verifies that a command with FILE... takes several files and - for standard
-// input, and names the file that is not there.
+// TestFilesAreUniform verifies that a command with FILE... accepts several files and - for standard
+// input, and that its error names a missing file.
 func TestFilesAreUniform(t *testing.T) {
 	everyCommand(t, func(t *testing.T, cmd *cobra.Command) {
 		if !strings.Contains(cmd.Use, "FILE...") {

@@ -10,20 +10,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// running is the kernel of this machine, which is loaded when it is first asked for.
+// running is the kernel of this machine. Its snapshot is loaded on first use.
 type running struct {
 	procfs, sysfs string
 	warn          func(error)
-	snapshot      *timeline.Snapshot // nil before that
-	failed        error              // of loading it
+	snapshot      *timeline.Snapshot // nil until loaded
+	failed        error              // the error of loading it
 
-	// If it is followed, how it is known now, and since when it is followed, on the clock of
-	// lifetimes. The snapshot is fresh until outdated is called.
+	// While the kernel is followed, fresh returns its current snapshot, and since is when following
+	// began, on the clock of lifetimes. The snapshot above stays valid until outdated is called.
 	fresh func() *timeline.Snapshot
 	since int64
 }
 
-// load returns what is known of the kernel.
+// load returns the snapshot of the kernel.
 func (r *running) load(ctx context.Context) (*timeline.Snapshot, error) {
 	switch {
 	case r.snapshot != nil || r.failed != nil:
@@ -35,15 +35,15 @@ func (r *running) load(ctx context.Context) (*timeline.Snapshot, error) {
 	return r.snapshot, r.failed
 }
 
-// outdated says that a kernel which is followed can have changed.
+// outdated drops the snapshot of a kernel that is followed, because the kernel may have changed.
 func (r *running) outdated() {
 	if r.fresh != nil {
 		r.snapshot = nil
 	}
 }
 
-// load returns what sources find, and gives what they do not find to warn. The error says why
-// they find nothing.
+// load returns the snapshot that the sources give, and passes to warn what is missing from it. It
+// returns an error only if the snapshot is empty or ctx is done.
 func load(ctx context.Context, o sources.Options, warn func(error)) (*timeline.Snapshot, error) {
 	snapshot, err := symcache.Load(ctx, sources.List(o)...)
 	if ctx.Err() != nil { // some sources may not have been ready
@@ -58,7 +58,7 @@ func load(ctx context.Context, o sources.Options, warn func(error)) (*timeline.S
 	return snapshot, nil
 }
 
-// known reports whether anything is known of the kernel.
+// known reports whether a snapshot has any code.
 func known(s *timeline.Snapshot) bool {
 	for _, t := range s.Tables() {
 		if len(t.Loaded()) > 0 {

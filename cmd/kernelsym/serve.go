@@ -33,7 +33,7 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer) error) erro
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/svg+xml")
-		_, _ = w.Write(page.Bytes()) // the browser has gone
+		_, _ = w.Write(page.Bytes()) // an error means that the browser has gone
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

@@ -16,13 +16,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// stacks is a flame graph and what its heading says.
+// stacks is a flame graph and the figures for its heading.
 type stacks struct {
 	graph         flame.Graph
 	sampleType    profile.ValueType
 	duration      time.Duration
-	all, kernel   int64 // values of all stacks, and of those with kernel frames
-	frames, named int64 // of kernel code, once for each sample
+	all, kernel   int64 // values of all stacks, and of stacks with kernel frames
+	frames, named int64 // kernel frames, once for each sample
 }
 
 func newStacks(m *profilefile.Merger) *stacks {
@@ -97,8 +97,8 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 	return []flame.Frame{{Name: unnamed(loc), Owner: owner, Kind: kind}}
 }
 
-// kindOf returns what a function of a mapping is part of. The OTel eBPF profiler has no mapping for
-// BPF programs (see contract 2.5).
+// kindOf returns the kind of code that a function of a mapping belongs to. The OTel eBPF profiler
+// has no mapping for BPF programs (see contract 2.5).
 func kindOf(file, name string) flame.Kind {
 	base := path.Base(file)
 	switch {
@@ -111,12 +111,12 @@ func kindOf(file, name string) flame.Kind {
 	return flame.Module
 }
 
-// nameless begins what is drawn for code without a name.
+// nameless begins the text drawn for code without a name.
 const nameless = "[no name]"
 
-// unnamed returns what is drawn for a location without a name: its file and the offset in it.
-// An absolute address of the kernel is left out: it means nothing to another machine, and as
-// one frame, code of unknown origin shows what it costs.
+// unnamed returns the text drawn for a location without a name: its file and the offset in it. It
+// leaves out an absolute address of the kernel, because the address means nothing to another
+// machine. As a single frame, code of unknown origin also shows its total cost.
 func unnamed(loc *profile.Location) string {
 	addr, m := loc.Address, loc.Mapping
 	if m == nil || m.File == "" {
@@ -131,7 +131,7 @@ func unnamed(loc *profile.Location) string {
 	return fmt.Sprintf("%s %s+%#x", nameless, path.Base(m.File), addr)
 }
 
-// heading says how much there is.
+// heading returns the heading of the graph.
 func (s *stacks) heading() string {
 	text := fmt.Sprintf("%s over %s", s.value(s.all), s.duration.Round(100*time.Millisecond))
 	if s.kernel == 0 {

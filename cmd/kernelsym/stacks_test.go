@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// kinds returns a message with a stack of code of each kind, as kernelsym writes it.
+// kinds returns a message with a stack of each kind of code, as kernelsym writes it.
 func kinds() pprofile.Profiles {
 	named := func(file string, names ...string) rewritetest.Frame {
 		f := rewritetest.Frame{Address: 0x1234, Type: "kernel", Mapping: &rewritetest.Mapping{File: file}}
@@ -47,8 +47,8 @@ func TestStacks(t *testing.T) {
 	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
 }
 
-// TestPlaceholdersHaveNoName: they are drawn as other code of the kernel without a name. What user
-// space is called is not changed.
+// TestPlaceholdersHaveNoName verifies that placeholders are drawn like other unnamed kernel code.
+// Names in user space are not changed.
 func TestPlaceholdersHaveNoName(t *testing.T) {
 	named := func(frameType, name string) rewritetest.Frame {
 		return rewritetest.Frame{
@@ -66,7 +66,7 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
 }
 
-// TestGuestsAreNotTheKernels: time in a guest of KVM is not the kernel's, as in top.
+// TestGuestsAreNotTheKernels verifies that time in a guest of KVM is not the kernel's, as in top.
 func TestGuestsAreNotTheKernels(t *testing.T) {
 	named := func(name string) rewritetest.Frame {
 		return rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: name, System: name}}}

@@ -28,7 +28,7 @@ func readToolPage(t *testing.T) string {
 	return string(page)
 }
 
-// blocksOf returns the blocks of a page that are in a language.
+// blocksOf returns the code blocks of a page in a language.
 func blocksOf(page, language string) (blocks []string) {
 	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(page, -1) {
 		blocks = append(blocks, m[1])
@@ -36,8 +36,8 @@ func blocksOf(page, language string) (blocks []string) {
 	return blocks
 }
 
-// pipeline returns the words of each command of a line, as a shell has them. Comments and
-// redirections are left out.
+// pipeline returns the words of each command in a line, as a shell splits them, without comments
+// and redirections.
 func pipeline(line string) (commands [][]string) {
 	var words []string
 	token := regexp.MustCompile(`\s*(#.*|[<>]\s*\S+|(?:'[^']*'|"(?:\\.|[^"])*"|[^\s'"|<>]+)+|\|)`)
@@ -53,7 +53,7 @@ func pipeline(line string) (commands [][]string) {
 	return append(commands, words)
 }
 
-// toolArgs returns the arguments of the tool, and false if a command is not the tool.
+// toolArgs returns the arguments of the tool, or false if the command is not the tool.
 func toolArgs(words []string) ([]string, bool) {
 	if len(words) > 0 && words[0] == "sudo" {
 		words = words[1:]
@@ -71,8 +71,8 @@ func TestPipeline(t *testing.T) {
 	}, got)
 }
 
-// assertParses verifies that the commands of the tool in a text are there, with their flags. Returns
-// how many there are.
+// assertParses verifies that the commands of the tool in a text exist, with their flags. It returns
+// the number of these commands.
 func assertParses(t *testing.T, text string) (n int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -99,7 +99,7 @@ func assertParses(t *testing.T, text string) (n int) {
 	return n
 }
 
-// TestToolPageHasEveryCommand verifies that each command has its section and its row, that the
+// TestToolPageHasEveryCommand verifies that each command has its section and its row, and that the
 // commands on the page and in the help parse.
 func TestToolPageHasEveryCommand(t *testing.T) {
 	page := readToolPage(t)
@@ -118,8 +118,8 @@ func TestToolPageHasEveryCommand(t *testing.T) {
 	assert.Greater(t, parsed, 7)
 }
 
-// pageMachine returns the flags for the machine of the page, and makes its files in the directory
-// that the test is in.
+// pageMachine returns the flags for the machine of the page, and makes its files in the current
+// directory of the test.
 func pageMachine(t *testing.T) []string {
 	t.Helper()
 	const buildID, nfID = "7f76f39faf07f34cfa9fadd801e131bfa8cb6dc3", "0f1e2d3c4b5a69788796a5b4c3d2e1f000112233"
@@ -158,7 +158,7 @@ ffffffffc0200700 t nft_trace	[nf_tables]
 	return tree
 }
 
-// pagePack is of the core kernel of the page.
+// pagePack returns the pack of the page's core kernel.
 func pagePack(buildID string) *pack.Writer {
 	w := pack.NewWriter(pack.Info{
 		BuildID: buildID, Name: "vmlinux", Text: 0xffffffff81000000, Stext: 0xffffffff81000000, Extent: pack.Range{End: 0xe00000},
@@ -179,7 +179,7 @@ func pagePack(buildID string) *pack.Writer {
 	return w
 }
 
-// TestToolPage runs the commands of the page that show what they print, on the machine of the page.
+// TestToolPage runs the commands that the page shows with output, on the machine of the page.
 func TestToolPage(t *testing.T) {
 	page := readToolPage(t)
 	tree := pageMachine(t)

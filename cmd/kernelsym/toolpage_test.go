@@ -29,7 +29,7 @@ func toolPage(t *testing.T, section string) string {
 	return text
 }
 
-// TestViewOnThePage runs the commands of the page that write files.
+// TestViewOnThePage runs the commands on the page that write files.
 func TestViewOnThePage(t *testing.T) {
 	page := toolPage(t, "view")
 	file := profileFile(t, message())
@@ -54,7 +54,7 @@ func TestViewOnThePage(t *testing.T) {
 	}
 }
 
-// TestFileErrorsOnThePage verifies that the errors of the page are those that are printed.
+// TestFileErrorsOnThePage verifies that the errors on the page are the ones that the tool prints.
 func TestFileErrorsOnThePage(t *testing.T) {
 	page := toolPage(t, "Files")
 	files := map[string]string{

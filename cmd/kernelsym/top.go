@@ -76,7 +76,7 @@ func newTop() *cobra.Command {
 	return cmd
 }
 
-// errOnlyLive says that a flag is about sampling.
+// errOnlyLive is returned for a sampling flag that is used with a FILE.
 var errOnlyLive = errors.New("is about sampling this machine: it cannot be used with a FILE")
 
 // check checks the flags and completes the options.
@@ -100,7 +100,7 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// sort returns what functions are sorted by.
+// sort returns the order of the functions.
 func (t *top) sort() string {
 	if t.cumulative {
 		return hot.ByTotal
@@ -108,7 +108,7 @@ func (t *top) sort() string {
 	return hot.BySelf
 }
 
-// printFiles prints what is in files.
+// printFiles prints the functions in profile files.
 func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	counts := hot.NewCounts()
 	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
@@ -121,14 +121,14 @@ func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	return counts.Print(cmd.OutOrStdout(), t.sort(), t.count)
 }
 
-// refreshes is how many of them the table covers.
+// refreshes is the number of refreshes that the table covers.
 const refreshes = 5
 
 // run samples this machine until a signal comes.
 func (t *top) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	in, out := terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
 	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil {
 		return t.printOnce(ctx, cmd)
@@ -147,7 +147,7 @@ func (t *top) run(cmd *cobra.Command) error {
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
 
-// terminal returns the file that a stream is, nil if it is no terminal.
+// terminal returns the file behind a stream, or nil if it is not a terminal.
 func terminal(stream any) *os.File {
 	file, ok := stream.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -156,7 +156,8 @@ func terminal(stream any) *os.File {
 	return file
 }
 
-// printOnce prints what is sampled in the duration, without one in the time of one refresh. An interrupt ends it early.
+// printOnce samples for the duration or, without one, for the time of one refresh, and prints the
+// table once. An interrupt ends it early.
 func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	if t.duration == 0 {
 		t.duration = t.options.Interval

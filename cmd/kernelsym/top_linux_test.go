@@ -52,9 +52,8 @@ func topJSON(t *testing.T, args ...string) hot.JSON {
 	return j
 }
 
-// topFunction samples threads of this process until there are enough samples that could be named,
-// however long the machine stands still, and returns the row of a function and the number of
-// those samples.
+// topFunction samples threads of this process until there are enough named samples, however long
+// the machine stalls. It returns the row of a function and the number of these samples.
 func topFunction(t *testing.T, name string, args ...string) (j hot.JSON, row hot.JSONFunction, named int64) {
 	t.Helper()
 	const enough = 30
@@ -79,8 +78,8 @@ func topFunction(t *testing.T, name string, args ...string) (j hot.JSON, row hot
 	}
 }
 
-// spin keeps a thread in a BPF program until stop is called, and returns what the kernel calls
-// that.
+// spin keeps a thread in a BPF program until stop is called, and returns the kernel's name of the
+// program.
 func spin(t *testing.T) (name string, tid int, stop func()) {
 	t.Helper()
 	prog := kerneltest.LoadBPF(t, kerneltest.LoopProgram("kernelsym_spin", 77, 11))
@@ -100,8 +99,8 @@ func spin(t *testing.T) (name string, tid int, stop func()) {
 	return "bpf_prog_" + info.Tag + "_kernelsym_spin", <-started, func() { cancel(); wait.Wait() }
 }
 
-// TestTopShowsAHotFunction: of the kernel's time of a thread that only runs a BPF program,
-// that has nearly all.
+// TestTopShowsAHotFunction verifies that a BPF program has nearly all kernel time of a thread that
+// runs nothing else.
 func TestTopShowsAHotFunction(t *testing.T) {
 	kerneltest.SameInEachKernel(t) // there, package live does the same
 	needTop(t)
@@ -115,7 +114,7 @@ func TestTopShowsAHotFunction(t *testing.T) {
 	assert.LessOrEqual(t, row.SelfPercent, 100/float64(j.CPUs)*1.1, "one thread is on one CPU at a time")
 }
 
-// TestTopOfAProcess: a process has all its threads, and no other ones.
+// TestTopOfAProcess verifies that a process includes all its threads, and no others.
 func TestTopOfAProcess(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -129,7 +128,7 @@ func TestTopOfAProcess(t *testing.T) {
 	topFunction(t, name, "-p", strconv.Itoa(os.Getpid()), "--duration", "1s")
 }
 
-// TestTopOnOneCPU: shares are of the CPUs that are sampled.
+// TestTopOnOneCPU verifies that shares are relative to the sampled CPUs.
 func TestTopOnOneCPU(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -140,7 +139,7 @@ func TestTopOnOneCPU(t *testing.T) {
 	assert.InEpsilon(t, 499*j.Seconds, j.Samples.Possible, 1e-6)
 }
 
-// TestTopPrintsOnce: where the output is no terminal, a table.
+// TestTopPrintsOnce verifies that top prints a table if the output is not a terminal.
 func TestTopPrintsOnce(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -155,7 +154,7 @@ func TestTopPrintsOnce(t *testing.T) {
 	assert.Regexp(t, `^ *SELF +TOTAL +FUNCTION +MODULE\n([^\n]+\n){0,5}$`, table, "a machine that stands still has fewer functions")
 }
 
-// TestTopOnATerminal: keys and signals end it, and the terminal is as it was.
+// TestTopOnATerminal verifies that keys and signals end top, and that the terminal is restored.
 func TestTopOnATerminal(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -182,7 +181,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// TestTopWithoutAKeyboard: where the input is no terminal, a table is printed once.
+// TestTopWithoutAKeyboard verifies that a table is printed once if the input is not a terminal.
 func TestTopWithoutAKeyboard(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -200,7 +199,7 @@ func TestTopWithoutAKeyboard(t *testing.T) {
 	assert.NotContains(t, output, "\x1b[?1049", "the alternate screen")
 }
 
-// TestTopThatIsInterrupted prints what it has.
+// TestTopThatIsInterrupted verifies that top prints the samples so far.
 func TestTopThatIsInterrupted(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -209,7 +208,7 @@ func TestTopThatIsInterrupted(t *testing.T) {
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		require.NoError(t, cmd.Start())
-		waitForRings(t, cmd.Process.Pid) // or those that tell of new symbols
+		waitForRings(t, cmd.Process.Pid) // or only the rings for new symbols
 		time.Sleep(wait)
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		err := cmd.Wait()
@@ -225,7 +224,8 @@ func TestTopThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestTopOfTheWrongProcess: an id that does not stand for one process of this PID namespace is refused.
+// TestTopOfTheWrongProcess verifies that an id is rejected unless it is that of a process in this
+// PID namespace.
 func TestTopOfTheWrongProcess(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	threads, err := os.ReadDir("/proc/self/task")

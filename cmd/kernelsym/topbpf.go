@@ -23,17 +23,18 @@ type topBPF struct {
 var topBPFNames = []string{"bpf", "stats"}
 
 func (f *topBPF) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.first, "bpf", false, "show what BPF programs cost, not functions; the key b changes between both")
+	flags.BoolVar(&f.first, "bpf", false, "show what BPF programs cost, not functions; the key b switches between the two")
 	flags.BoolVar(&f.stats, "stats", false,
 		"with --bpf, also show the kernel's own count of runs, which costs each run some dozen nanoseconds; counting ends with the command")
 }
 
-// functions returns the view of functions, of the last while, or with 0 of all since the start.
+// functions returns the view of functions over the last length of time, or since the start if
+// length is 0.
 func (t *top) functions(length time.Duration) topview.View {
 	return hot.NewFunctions(length, t.sort())
 }
 
-// programs returns the view of BPF programs. What it returns with it must be closed.
+// programs returns the view of BPF programs, and its data source, which the caller must close.
 func (t *top) programs(ctx context.Context, length time.Duration) (topview.View, io.Closer, error) {
 	programs, err := bpfcost.Open(ctx, t.options.Procfs, t.options.Sysfs, t.bpf.stats)
 	if err != nil {

@@ -66,7 +66,7 @@ func programID(t *testing.T, prog *ebpf.Program) uint32 {
 }
 
 // topProgram samples this machine until a sample of a program has a source line, however long the
-// machine stands still, and returns the program's row.
+// machine stalls, and returns the program's row.
 func topProgram(t *testing.T, id uint32) (bpfcost.JSON, bpfcost.Row) {
 	t.Helper()
 	duration := fmt.Sprintf("%ds", kerneltest.Sized(3, 1))
@@ -108,8 +108,8 @@ func TestTopBPF(t *testing.T) {
 	assert.Equal(t, uint32(os.Getuid()), *row.UID)
 }
 
-// TestTopBPFPrintsOnce: where the output is no terminal, a table. With problems, it has more lines
-// above; where the machine stands still, no program.
+// TestTopBPFPrintsOnce verifies that a table is printed if the output is not a terminal. With
+// problems, it has more lines above it. If the machine stalls, it has no program.
 func TestTopBPFPrintsOnce(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -120,7 +120,7 @@ func TestTopBPFPrintsOnce(t *testing.T) {
 	assert.Regexp(t, `\n *SELF +TOTAL +INTR +ID +TYPE +NAME +LINE +UID +LOADED BY\n([^\n]+\n)?$`, out)
 }
 
-// TestTopBPFOnATerminal: the key b changes between functions and BPF programs.
+// TestTopBPFOnATerminal verifies that the key b switches between functions and BPF programs.
 func TestTopBPFOnATerminal(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTop(t)
@@ -139,7 +139,7 @@ func TestTopBPFOnATerminal(t *testing.T) {
 	assert.True(t, restored)
 }
 
-// TestTopBPFThatIsKilled: the kernel stops counting.
+// TestTopBPFThatIsKilled verifies that the kernel stops counting.
 func TestTopBPFThatIsKilled(t *testing.T) {
 	needTop(t)
 	kerneltest.NeedBPF(t)
@@ -157,12 +157,12 @@ func TestTopBPFThatIsKilled(t *testing.T) {
 		require.NoError(t, err)
 		return after.Runs - runs
 	}
-	ends := func() bool { return counted() == 0 } // other tests have the kernel count for some seconds, too
+	ends := func() bool { return counted() == 0 } // other tests also make the kernel count for some seconds
 	require.Eventually(t, ends, 5*time.Minute, 10*time.Millisecond)
 	cmd := tool(t.Context(), "top", "--bpf", "--stats", "--duration", "1h")
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool { return counted() == 10 }, 5*time.Minute, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait() // that it was killed
+	_ = cmd.Wait() // the error is that it was killed
 	require.Eventually(t, ends, 5*time.Minute, 10*time.Millisecond)
 }

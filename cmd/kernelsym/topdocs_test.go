@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestTopDocs: the page has every flag of top with its letter, and no other.
+// TestTopDocs verifies that the page has every flag of top with its letter, and no other.
 func TestTopDocs(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the documentation is not in the virtual machine")
@@ -27,7 +27,7 @@ func TestTopDocs(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	flags := newTop().Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "procfs" || f.Name == "sysfs" { // which all commands have
+		if f.Name == "procfs" || f.Name == "sysfs" { // all commands have these
 			return
 		}
 		pattern := `--` + f.Name + `\b`

@@ -16,8 +16,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// topFlags are the flags that say what is sampled, as they are given. Their letters are those
-// of perf top.
+// topFlags holds the flags that select what is sampled, as given on the command line. Their letters
+// are those of perf top.
 type topFlags struct {
 	processes, threads []uint
 	cpus               string
@@ -43,7 +43,7 @@ func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
 }
 
-// first is the time until the first table, if the delay is not shorter.
+// first is the time until the first table, unless the delay is shorter.
 const first = 500 * time.Millisecond
 
 const (
@@ -55,7 +55,7 @@ const (
 // apply checks the flags and puts them into the options.
 func (f *topFlags) apply(o *live.Options) error {
 	switch {
-	case !(f.delay >= minDelay && f.delay <= maxDelay): // also if it is no number
+	case !(f.delay >= minDelay && f.delay <= maxDelay): // this form also rejects NaN
 		return fmt.Errorf("-d is %g: it takes %g to %d seconds", f.delay, minDelay, maxDelay)
 	case o.Frequency < 1 || o.Frequency > maxFrequency:
 		return fmt.Errorf("-F is %d: it takes 1 to %d samples a second", o.Frequency, maxFrequency)

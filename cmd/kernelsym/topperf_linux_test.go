@@ -25,10 +25,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestTopAgreesWithPerf samples the same time with perf: of the kernel's samples, those of the
-// idle task left out, no function's share differs by more than three points each time. Once, one
-// can: the two do not begin and end at once, and what the machine does changes. It compares where
-// functions begin, so the aliases of one are the same.
+// TestTopAgreesWithPerf samples the same time with perf. Of the kernel's samples outside of the
+// idle task, no function's share may differ by more than three points each time. It may do so once,
+// because the two programs do not start and end at the same moment, and the machine's load changes.
+// The test compares the starts of functions, so that aliases count as one function.
 func TestTopAgreesWithPerf(t *testing.T) {
 	needTop(t)
 	perf, err := exec.LookPath("perf")
@@ -36,7 +36,7 @@ func TestTopAgreesWithPerf(t *testing.T) {
 		t.Skip("perf is not installed: that shares are those of perf is not tested")
 	}
 	kerneltest.Busy(t)
-	var differ map[uint64]string // each time until now
+	var differ map[uint64]string // functions that differed each time so far
 	times := 0
 	for try := 1; ; try++ {
 		j, addresses, disturbed := sampleWithPerf(t, perf)
@@ -63,11 +63,11 @@ func TestTopAgreesWithPerf(t *testing.T) {
 	}
 }
 
-// tries is how often the machine is sampled at most until it is not disturbed.
+// tries is the maximum number of times that the machine is sampled until it is undisturbed.
 const tries = 4
 
-// compareWithPerf returns the functions whose shares differ, and says if too much cannot be compared
-// and this is not the last try.
+// compareWithPerf returns the functions whose shares differ. If too much cannot be compared and
+// this is not the last try, it returns the reason.
 func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (differ map[uint64]string, disturbed string) {
 	t.Helper()
 	starts := readFunctionStarts(t)
@@ -78,7 +78,7 @@ func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (d
 	for _, addr := range addresses {
 		theirs[starts.at(addr)] += 100 / float64(len(addresses))
 	}
-	// Names that several functions have, and code that is gone.
+	// Names that several functions share, and unloaded code.
 	const mostLeftOut = 2.0 // percent
 	if !last && max(ours[0], theirs[0]) >= mostLeftOut {
 		return nil, "too much cannot be compared"
@@ -110,12 +110,13 @@ func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (d
 	return differ, ""
 }
 
-// sampleWithPerf samples the same time with top and with perf, and says what makes the shares
-// others, if anything.
+// sampleWithPerf samples the same time with top and with perf. If something makes the shares
+// differ, it returns what that is.
 func sampleWithPerf(t *testing.T, perf string) (j hot.JSON, addresses []uint64, disturbed string) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
-	// With the same frequency the timers run in step: one always interrupts the other.
+	// With the same frequency, the timers would run in step, and one would always interrupt the
+	// other.
 	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1873", "--no-buildid", "--no-bpf-event", "-o", data)
 	record.Env = append(os.Environ(), "HOME="+t.TempDir())
 	var said bytes.Buffer
@@ -126,7 +127,7 @@ func sampleWithPerf(t *testing.T, perf string) (j hot.JSON, addresses []uint64, 
 	j = topJSON(t, "--duration", "15s", "-F", "1999")
 	took := time.Since(began).Seconds()
 	require.NoError(t, record.Process.Signal(syscall.SIGINT))
-	_ = record.Wait() // its status is that of the signal
+	_ = record.Wait() // its status is the signal
 	addresses, lost := perfAddresses(t, perf, data)
 	const enough, mostApart, mostLost = 10000, 3.0, 0.01 // samples, seconds, of one
 	switch {
@@ -156,9 +157,9 @@ func waitForRings(t *testing.T, pid int) {
 	}, 5*time.Minute, 5*time.Millisecond)
 }
 
-// functionStarts are where functions of the core kernel, modules and BPF begin.
+// functionStarts has the start addresses of functions of the core kernel, modules and BPF.
 type functionStarts struct {
-	of     map[string]uint64 // by name; 0 if several have it
+	of     map[string]uint64 // by name; 0 if several functions share it
 	names  map[uint64][]string
 	sorted []uint64
 }
@@ -185,7 +186,7 @@ func readFunctionStarts(t *testing.T) *functionStarts {
 	return s
 }
 
-// at returns where the function at an address begins, 0 if its names do not tell.
+// at returns the start of the function at an address, or 0 if its names do not determine it.
 func (s *functionStarts) at(addr uint64) uint64 {
 	i, found := slices.BinarySearch(s.sorted, addr)
 	if !found {
@@ -197,8 +198,8 @@ func (s *functionStarts) at(addr uint64) uint64 {
 	return s.sorted[i]
 }
 
-// perfAddresses returns the kernel addresses in perf's file but for those of the idle task, and
-// whether perf lost some.
+// perfAddresses returns the kernel addresses in perf's file, except those of the idle task, and
+// whether perf lost samples.
 func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "pid,ip")
@@ -206,8 +207,8 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	// The kernel's records of BPF programs can be longer than perf expects, and programs were
-	// loaded by another test.
+	// The kernel's records of BPF programs can be longer than perf expects. Another test may have
+	// loaded programs.
 	if err != nil && strings.Contains(said.String(), "failed to process type: 17") {
 		return nil, true
 	}

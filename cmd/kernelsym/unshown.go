@@ -10,15 +10,15 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 )
 
-// sayEvery is the time between two messages about what is not shown.
+// sayEvery is the time between two messages about changes that are not shown.
 const sayEvery = 10 * time.Second
 
-// unshown counts what could not be shown.
+// unshown counts the changes that could not be shown.
 type unshown struct {
-	brief int       // what came and went between two tables
-	lost  int64     // records of the kernel
-	said  time.Time // when it was said last; zero before that
-	news  bool      // there is more than was said
+	brief int       // pieces of code that came and went between two tables
+	lost  int64     // records that the kernel lost
+	said  time.Time // time of the last message; zero before the first
+	news  bool      // the counts have grown since the last message
 }
 
 func (u *unshown) add(brief int, lost int64) {
@@ -26,7 +26,8 @@ func (u *unshown) add(brief int, lost int64) {
 	u.news = u.news || brief > 0 || lost > 0
 }
 
-// say says how much there is so far if there is more than was said: now and then, and at the end.
+// say prints the counts so far if they have grown since the last message. It does so at most once
+// every sayEvery, and at the end.
 func (u *unshown) say(w io.Writer, atEnd bool) {
 	if !u.news || !atEnd && time.Since(u.said) < sayEvery {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// watchedRecords makes tables of records, as the source does.
+// watchedRecords makes tables from records, as the source does.
 type watchedRecords struct {
 	history *timeline.History
 	loaders *loaders
@@ -39,7 +39,7 @@ func symbolRecord(at int64, addr uint64, gone bool) perfring.Record {
 	return perfring.Record{Type: perfring.TypeKsymbol, Time: at, Symbol: &perfring.Symbol{Addr: addr, Name: "bpf_x", Unregister: gone}}
 }
 
-// TestWatchCountsWhatItCannotShow verifies that each load is shown or counted, once.
+// TestWatchCountsWhatItCannotShow verifies that each load is either shown or counted, exactly once.
 func TestWatchCountsWhatItCannotShow(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
@@ -78,13 +78,13 @@ func TestUnshownIsSaidNowAndThen(t *testing.T) {
 		"The kernel lost 2 records: what came and went at that time may be missing.\n", out.String())
 }
 
-// TestWatchOfShortLives verifies that programs which end at once are shown or counted.
+// TestWatchOfShortLives verifies that programs which are unloaded at once are shown or counted.
 func TestWatchOfShortLives(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	lines, errs, stop := startWatch(t)
 	defer stop()
 	go func() {
-		for range lines { // they are not looked at
+		for range lines { // the lines are ignored
 		}
 	}()
 	end := time.Now().Add(5 * time.Minute)
@@ -95,7 +95,7 @@ func TestWatchOfShortLives(t *testing.T) {
 		require.NoError(t, prog.Close())
 		select {
 		case line := <-errs:
-			if strings.Contains(line, "BPF code") { // others say that records were lost
+			if strings.Contains(line, "BPF code") { // other lines report lost records
 				assert.Regexp(t, `^[1-9]\d* pieces? of BPF code came and went before they could be shown\.$`, line)
 				return
 			}

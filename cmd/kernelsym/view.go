@@ -23,7 +23,7 @@ var (
 	errHTTPAndOut = errors.New("--http has no effect with --svg, --folded or --pprof: no server is started")
 )
 
-// view is the command line of the command.
+// view holds the flags of the command.
 type view struct {
 	http, svg, folded, pprof string
 }
@@ -57,7 +57,7 @@ func newView() *cobra.Command {
 	return cmd
 }
 
-// check returns what is wrong with the flags.
+// check validates the flags.
 func (v *view) check(withHTTP bool) error {
 	toFile := func(name string) bool { return name != "-" }
 	if len(slices.DeleteFunc([]string{v.svg, v.folded, v.pprof}, toFile)) > 1 {
@@ -99,7 +99,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	)
 }
 
-// writeFile writes a file; the name - stands for standard output, and the empty name for
+// writeFile writes a file. The name - stands for standard output. With an empty name, it writes
 // nothing.
 func writeFile(cmd *cobra.Command, name string, write func(io.Writer) error) error {
 	if name == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browse returns the page at an address as it is in Chromium once its script has run.
+// browse returns the page at an address as Chromium has it after its script has run.
 func browse(t *testing.T, url string) *element {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -68,7 +68,7 @@ func (e *element) find(t *testing.T, id string) *element {
 	return nil
 }
 
-// frames returns what is written on each frame that is shown, with its class.
+// frames returns the text of each frame that is shown, with its class.
 func (e *element) frames(t *testing.T) map[string]string {
 	t.Helper()
 	shown := make(map[string]string)
@@ -84,7 +84,7 @@ func (e *element) frames(t *testing.T) map[string]string {
 	return shown
 }
 
-// TestViewInBrowser verifies that names are whole, that frames without a name are shown, and
+// TestViewInBrowser verifies that names are complete, that frames without a name are shown, and
 // that the script zooms and searches.
 func TestViewInBrowser(t *testing.T) {
 	url := serveView(t, profileFile(t, kinds(), message()))

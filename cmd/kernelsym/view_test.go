@@ -84,8 +84,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestViewFiles verifies what --svg, --folded and --pprof write, and that no server is
-// started.
+// TestViewFiles verifies the output of --svg, --folded and --pprof, and that no server is started.
 func TestViewFiles(t *testing.T) {
 	dir := t.TempDir()
 	svg, folded, pprof := filepath.Join(dir, "svg"), filepath.Join(dir, "folded"), filepath.Join(dir, "pprof")
@@ -122,7 +121,7 @@ func TestViewFiles(t *testing.T) {
 	assert.ErrorContains(t, err, "is a directory")
 }
 
-// TestViewWithoutNames verifies what is said if there is nothing to see of the kernel.
+// TestViewWithoutNames verifies the message if no kernel frame can be shown by name.
 func TestViewWithoutNames(t *testing.T) {
 	user := rewritetest.Frame{Address: 0x1000, Type: "native"}
 	for name, tt := range map[string]struct {

@@ -30,15 +30,15 @@ type watch struct {
 
 	mu      sync.Mutex // held while something is printed
 	printer printer
-	failed  error // of printing
+	failed  error // the error of printing
 	watchBegin
 	unshown unshown
 }
 
-// watchBegin is what is there before anything comes or goes.
+// watchBegin collects what was loaded before watching began.
 type watchBegin struct {
-	waiting int      // sources of which it is not known yet what is there
-	there   []string // what is, by source
+	waiting int      // number of sources that have not reported yet
+	there   []string // how much is loaded, by source
 }
 
 func newWatch() *cobra.Command {
@@ -70,10 +70,11 @@ func newWatch() *cobra.Command {
 	return cmd
 }
 
-// remembered is how much is kept of what was unloaded: enough to say when.
+// remembered limits how much unloaded code is remembered. It is enough to report when code was
+// unloaded.
 var remembered = timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
-// watched are the things that each source is there for.
+// watched names the things that each source is watched for.
 var watched = map[string]struct {
 	thing  string
 	origin timeline.Origin
@@ -127,14 +128,14 @@ func (w *watch) run(ctx context.Context) error {
 	}
 	for _, err := range errs {
 		if err == nil || errors.Is(err, context.Canceled) {
-			return nil // it ran until the end
+			return nil // at least one source ran until the end
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// sources returns the sources of what is watched, with records read a few milliseconds
-// after they were written.
+// sources returns the sources to watch. They read records a few milliseconds after the kernel
+// writes them.
 func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
 	o := sources.Everything(w.procfs, w.sysfs)
 	o.History, o.BPF.SourceLines, o.BPF.Delay = remembered, false, 5*time.Millisecond
@@ -159,7 +160,7 @@ func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
 	return watchedHere
 }
 
-// count counts what is there of the things of a source.
+// count returns the number of loaded things that a source is watched for, as text.
 func count(source string, t *timeline.Table) string {
 	n := t.Count()[watched[source].origin].Symbols
 	if watched[source].origin == timeline.OriginModule {
@@ -168,8 +169,8 @@ func count(source string, t *timeline.Table) string {
 	return plural.Of(n, watched[source].thing)
 }
 
-// begun says what is there as soon as that is known of all sources: nothing of those
-// that do not work.
+// begun prints how much is loaded once all sources have reported. It leaves out sources that do not
+// work.
 func (w *watch) begun(source int, there string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,11 +178,11 @@ func (w *watch) begun(source int, there string) {
 	w.waiting--
 	list := slices.DeleteFunc(slices.Clone(w.there), func(s string) bool { return s == "" })
 	if w.waiting == 0 && len(list) > 0 {
-		fmt.Fprintf(w.errs, "Watching: %s are there now. Ctrl-C ends it.\n", strings.Join(list, " and "))
+		fmt.Fprintf(w.errs, "Watching: %s are loaded now. Ctrl-C ends it.\n", strings.Join(list, " and "))
 	}
 }
 
-// warn says what is missing, once.
+// warn prints an error of a source, but not twice in a row.
 func (w *watch) warn(s symcache.Source, err error, said *string) {
 	if err == nil || errors.Is(err, context.Canceled) || err.Error() == *said {
 		return
@@ -192,7 +193,8 @@ func (w *watch) warn(s symcache.Source, err error, said *string) {
 	fmt.Fprintf(w.errs, "Warning: %s: %v\n", s.Name(), err)
 }
 
-// print prints changes, and how much there was that it cannot print. It reports whether it could.
+// print prints changes, and the number of changes that it cannot show. It reports whether printing
+// worked.
 func (w *watch) print(changes []change, brief int, lost int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

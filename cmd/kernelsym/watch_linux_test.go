@@ -22,8 +22,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// startWatch starts the command, and returns when it watches. Its lines come as they are printed,
-// and those of errors from the one on that says so; stop interrupts it, and it has to end well.
+// startWatch starts the command, and returns once it is watching. lines has its output as it is
+// printed, and errs has its messages after that point. stop interrupts the command, which must end
+// without an error.
 func startWatch(t *testing.T, args ...string) (lines, errs <-chan string, stop func()) {
 	t.Helper()
 	out, printed := io.Pipe()
@@ -40,11 +41,11 @@ func startWatch(t *testing.T, args ...string) (lines, errs <-chan string, stop f
 	}()
 	all, warnings := linesOf(out), linesOf(errors)
 	begun := lineWith(t, warnings, "Watching: ")
-	assert.Regexp(t, `^Watching: \d+ modules? and \d+ BPF functions? are there now\. Ctrl-C ends it\.$`, begun)
+	assert.Regexp(t, `^Watching: \d+ modules? and \d+ BPF functions? are loaded now\. Ctrl-C ends it\.$`, begun)
 	return all, warnings, func() {
 		cancel()
 		require.NoError(t, <-ended)
-		for range all { // up to the end
+		for range all { // read to the end
 		}
 		for range warnings {
 		}
@@ -62,7 +63,7 @@ func linesOf(r io.Reader) <-chan string {
 	return all
 }
 
-// lineWith waits for a line that contains all of these.
+// lineWith waits for a line that contains all parts.
 func lineWith(t *testing.T, lines <-chan string, parts ...string) string {
 	t.Helper()
 	limit := time.After(5 * time.Minute)
@@ -88,7 +89,7 @@ func TestWatchBegins(t *testing.T) {
 	assert.True(t, strings.HasPrefix(<-lines, "TIME "))
 }
 
-// TestWatchRefused verifies that it says what is missing.
+// TestWatchRefused verifies that the command reports what is missing.
 func TestWatchRefused(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Tool), "watch", "--procfs", t.TempDir())
@@ -103,12 +104,12 @@ func TestWatchRefused(t *testing.T) {
 		found = strings.HasPrefix(s.Text(), "Warning: bpf: BPF functions are not watched: ") && strings.Contains(s.Text(), "grant CAP_PERFMON")
 	}
 	assert.True(t, found)
-	_ = cmd.Process.Kill() // it goes on with modules
+	_ = cmd.Process.Kill() // it keeps watching modules
 	_ = cmd.Wait()
 }
 
-// loadAndUnload loads a program, and unloads it when its line is printed. It returns the lines
-// about both.
+// loadAndUnload loads a program, and unloads it once its line is printed. It returns the lines of
+// both events.
 func loadAndUnload(t *testing.T, lines <-chan string, load, unload string) (loaded, unloaded string) {
 	t.Helper()
 	prog := kerneltest.LoadBPF(t, kerneltest.Distinct(kerneltest.SmallProgram("watched", 1, 1), rand.Int32()))
@@ -120,7 +121,7 @@ func loadAndUnload(t *testing.T, lines <-chan string, load, unload string) (load
 	return loaded, lineWith(t, lines, name, unload)
 }
 
-// watchedLine is a line of JSON.
+// watchedLine is a line of JSON output.
 type watchedLine struct {
 	Time    time.Time         `json:"time"`
 	Event   string            `json:"event"`
@@ -180,7 +181,7 @@ func TestWatchErrors(t *testing.T) {
 	assert.Contains(t, errs, "yaml")
 }
 
-// brokenPrinter is a pipe that nobody reads any more.
+// brokenPrinter is a pipe without a reader.
 type brokenPrinter struct{}
 
 func (brokenPrinter) begin() error        { return errPipe }
@@ -193,7 +194,7 @@ func TestWatchEndsWhenNobodyReads(t *testing.T) {
 	assert.ErrorIs(t, w.failed, errPipe)
 }
 
-// TestTextOfWhatIsNotKnown has a line of which only the least is known.
+// TestTextOfWhatIsNotKnown prints a change with as little information as possible.
 func TestTextOfWhatIsNotKnown(t *testing.T) {
 	var out strings.Builder
 	p := newTextPrinter(&out, true)
@@ -210,7 +211,7 @@ func TestTextOfWhatIsNotKnown(t *testing.T) {
 `, out.String())
 }
 
-// TestNarrowTable verifies that 80 columns suffice for the longest name.
+// TestNarrowTable verifies that the longest name fits into 80 columns.
 func TestNarrowTable(t *testing.T) {
 	var out strings.Builder
 	p := newTextPrinter(&out, false)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addresses finds addresses of the kernel in text and puts names behind them.
+// Package addresses finds kernel addresses in text and inserts names after them.
 package addresses
 
 import (
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Name is what an address is called.
+// Name is the name of an address.
 type Name struct {
-	Text     string // what stands behind the address; empty if it has no name
-	Function string // by which other programs may have named it already
+	Text     string // text to insert after the address; empty if it has no name
+	Function string // function that other programs may have written there already
 }
 
-// Annotate returns a line with the names of its addresses behind them. An address that has a name
-// already keeps it. The line is returned itself if nothing is to be added.
+// Annotate returns a line with names inserted after its addresses. An address that already has a
+// name keeps it. Annotate returns line itself if there is nothing to insert.
 func Annotate(line []byte, name func(addr uint64) Name) []byte {
 	var out []byte
 	copied := 0
@@ -47,7 +47,8 @@ func isWord(c byte) bool {
 	return c == '_' || c-'0' < 10 || c|0x20-'a' < 26
 }
 
-// parse returns the address that a word is, if it is one of the kernel's half.
+// parse returns the address that a word represents, if it is in the kernel half of the address
+// space.
 func parse(word []byte) (addr uint64, ok bool) {
 	const digits = 16
 	if len(word) == digits+2 && word[0] == '0' && word[1]|0x20 == 'x' {
@@ -60,7 +61,7 @@ func parse(word []byte) (addr uint64, ok bool) {
 	return addr, err == nil && addr>>63 == 1
 }
 
-// isNamed reports whether the text behind an address names it, in one of the forms that programs
+// isNamed reports whether the text after an address names it, in one of the forms that programs
 // print: ffffffff81000054 main_loop+0x4, [<ffffffff81000054>] main_loop+0x4/0x40,
 // ffffffff81000054 <main_loop+0x4>, ffffffff81000054 main_loop ([kernel.kallsyms]).
 func isNamed(rest []byte, n Name) bool {
@@ -89,7 +90,7 @@ const (
 	hexDigits = "0123456789abcdefABCDEFx"
 )
 
-// endsName reports whether what follows a function's name is no further part of it.
+// endsName reports whether a function's name ends where rest begins.
 func endsName(rest string) bool {
 	return rest == "" || !isWord(rest[0]) && !bytes.ContainsRune([]byte(".:$"), rune(rest[0]))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// named names every address that ends in 54, in main_loop, and those that end in 55 in a function of
-// Rust.
+// named names every address that ends in 54 as main_loop, and every address that ends in 55 as a
+// Rust function.
 func named(addr uint64) Name {
 	switch addr & 0xff {
 	case 0x54:
@@ -34,13 +34,13 @@ func TestAnnotate(t *testing.T) {
 		{"ffffffff81000054:\t55\tpush %rbp", "ffffffff81000054" + is + ":\t55\tpush %rbp"},
 		{"ffffffff81000055 x", "ffffffff81000055 <a as b>::c+0x5 x"},
 
-		// no address of the kernel's half, or part of a longer word
+		// not in the kernel half of the address space, or part of a longer word
 		{"0000000081000054 7fffffff81000054 ffffff81000054", "0000000081000054 7fffffff81000054 ffffff81000054"},
 		{"0ffffffff81000054 bpf_prog_ffffffff81000054_f xffffffff81000054", "0ffffffff81000054 bpf_prog_ffffffff81000054_f xffffffff81000054"},
 		{"ffffffff81000054ffffffff81000054ffffffff", "ffffffff81000054ffffffff81000054ffffffff"},
 		{"ffffffff81000099 \xff\x00", "ffffffff81000099 \xff\x00"},
 
-		// what other programs have named stays as it is
+		// names that other programs have added stay as they are
 		{"\tffffffff81000054 main_loop+0x4 ([kernel.kallsyms])", "\tffffffff81000054 main_loop+0x4 ([kernel.kallsyms])"},
 		{"ffffffff81000054 other_name+0x1/0x20", "ffffffff81000054 other_name+0x1/0x20"},
 		{"ffffffff81000054 other_name ([mod])", "ffffffff81000054 other_name ([mod])"},
@@ -49,7 +49,7 @@ func TestAnnotate(t *testing.T) {
 		{" [<ffffffff81000054>] main_loop+0x4/0x40", " [<ffffffff81000054>] main_loop+0x4/0x40"},
 		{"ffffffff81000055 <a as b>::c+0x5 x", "ffffffff81000055 <a as b>::c+0x5 x"},
 
-		// this is no name
+		// not a name
 		{"ffffffff81000054 [unknown] ([kernel.kallsyms])", "ffffffff81000054" + is + " [unknown] ([kernel.kallsyms])"},
 		{"ffffffff81000054 main_loops", "ffffffff81000054" + is + " main_loops"},
 		{"ffffffff81000054 ffffffff81000099+0x4", "ffffffff81000054" + is + " ffffffff81000099+0x4"},
@@ -59,7 +59,7 @@ func TestAnnotate(t *testing.T) {
 	}
 }
 
-// FuzzAnnotate verifies that nothing but names is added, and that a line with names keeps them.
+// FuzzAnnotate verifies that only names are added, and that a line with names keeps them.
 func FuzzAnnotate(f *testing.F) {
 	f.Add("ffffffff81000054 x\n")
 	f.Add("[<ffffffff81000055>] 0xffffffff81000054/ffffffff81000054")

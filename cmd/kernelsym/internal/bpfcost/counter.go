@@ -16,26 +16,27 @@ import (
 
 // A Counter counts the samples of programs.
 type Counter struct {
-	core    *timeline.Image // of the last message
+	core    *timeline.Image // the kernel of the last message
 	costs   map[Key]*Cost
-	samples int64 // all
-	running int64 // those in a program or in what it called
-	leaves  bool  // of some messages, nothing but Self is known
+	samples int64 // all samples
+	running int64 // samples in a program or in code that it called
+	leaves  bool  // for some messages, only Self is known
 }
 
-// A Key tells programs and trampolines apart: by the program's id, else by the kernel's symbol.
+// A Key identifies a program or trampoline: by the program's id or, if that is unknown, by the
+// kernel's symbol.
 type Key struct {
 	ID     uint32
 	Symbol string
 }
 
-// A Cost is what was sampled of a program or trampoline.
+// A Cost has the samples of a program or trampoline.
 type Cost struct {
-	Tag, Type, Name string // as the profile has them; empty if it does not
+	Tag, Type, Name string // from the profile; empty if it has none
 
 	Self, Total, Interrupted int64 // samples
 
-	lines map[Line]int64 // samples of Total with a source line
+	lines map[Line]int64 // samples of Total that have a source line
 }
 
 // A Line is a source line.
@@ -47,9 +48,9 @@ type Line struct {
 // NewCounter returns a counter without samples.
 func NewCounter() *Counter { return &Counter{costs: make(map[Key]*Cost)} }
 
-// Add counts the samples of a named message, whose addresses are relative. core is the kernel
-// that they are of; without it, or where it does not say where its entry code lies, only Self
-// is counted, as nothing else would be certain. The error wraps profilefile.ErrInvalid.
+// Add counts the samples of a named message, whose addresses are relative. core is the kernel that
+// was sampled. If core is nil or does not locate its entry code, Add counts only Self, because
+// nothing else would be certain. The error wraps profilefile.ErrInvalid.
 func (c *Counter) Add(pd pprofile.Profiles, core *timeline.Image) error {
 	if c.core = core; core == nil || core.Text.Landmarks == nil || core.Text.Landmarks.Entry == (symtab.Range{}) {
 		c.core, c.leaves = nil, true
@@ -82,7 +83,7 @@ func (c *Counter) Add(pd pprofile.Profiles, core *timeline.Image) error {
 	return nil
 }
 
-// Merge adds what another counter has counted.
+// Merge adds the counts of another counter.
 func (c *Counter) Merge(o *Counter) {
 	c.samples, c.running, c.leaves = c.samples+o.samples, c.running+o.running, c.leaves || o.leaves
 	for key, from := range o.costs {
@@ -104,10 +105,10 @@ func (c *Counter) cost(key Key) *Cost {
 	return cost
 }
 
-// Samples returns the number of samples, and of those in a program or in what it called.
+// Samples returns the number of all samples, and of samples in a program or in code that it called.
 func (c *Counter) Samples() (all, running int64) { return c.samples, c.running }
 
-// OnlySelf reports whether Total and Interrupted are not known.
+// OnlySelf reports whether Total and Interrupted are unknown.
 func (c *Counter) OnlySelf() bool { return c.leaves }
 
 // addStack counts a stack, leaf first. Each program counts once, where it is nearest to the
@@ -153,8 +154,9 @@ func (c *Cost) addTotal(p *part, weight int64) {
 	}
 }
 
-// Hottest returns the source line in which the program was in most samples, and their number:
-// in the line itself or in what it called. It is 0 if no line is known.
+// Hottest returns the source line that the program was in for the most samples, either in the line
+// itself or in code that it called. It also returns the number of these samples, which is 0 if no
+// line is known.
 func (c *Cost) Hottest() (hottest Line, samples int64) {
 	for line, n := range c.lines {
 		if n > samples || n == samples && (line.File < hottest.File || line.File == hottest.File && line.Line < hottest.Line) {

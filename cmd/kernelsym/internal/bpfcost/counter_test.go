@@ -74,7 +74,7 @@ var (
 
 type counts struct{ self, total, interrupted int64 }
 
-// count counts one stack, and returns the counts that are not zero, by name.
+// count counts one stack, and returns the nonzero counts by name.
 func count(t *testing.T, core *timeline.Image, stack ...rewritetest.Frame) (by map[string]counts, running int64) {
 	t.Helper()
 	c := NewCounter()
@@ -141,7 +141,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestWithoutEntryCode: where interrupts cannot be told from calls, only leaves count.
+// TestWithoutEntryCode verifies that only leaves count if interrupts cannot be distinguished from
+// calls.
 func TestWithoutEntryCode(t *testing.T) {
 	for _, core := range []*timeline.Image{nil, {Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}} {
 		got, running := count(t, core, helper, a)
@@ -158,7 +159,7 @@ func TestWithoutEntryCode(t *testing.T) {
 	}
 }
 
-// TestNameIsThatOfTheProgram: not that of one of its functions.
+// TestNameIsThatOfTheProgram verifies that the name is not that of one of the program's functions.
 func TestNameIsThatOfTheProgram(t *testing.T) {
 	c := NewCounter()
 	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(aSub).Profiles, core))
@@ -171,7 +172,8 @@ func TestNameIsThatOfTheProgram(t *testing.T) {
 	assert.Equal(t, int64(2), cost.Self)
 }
 
-// TestHottestLine counts the line that the program was in, also when it had called something.
+// TestHottestLine counts the line that the program was in, including while the program called other
+// code.
 func TestHottestLine(t *testing.T) {
 	c := NewCounter()
 	call := program(1, "bpf_prog_00000000000000aa_main", 11)

@@ -12,16 +12,16 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// detail is the table of a program's source lines. Its shares are of the program's Total.
+// detail is the table of a program's source lines. Shares are relative to the program's Total.
 type detail struct {
 	view *View
 	row  Row
 }
 
-// Title is of topview.Table.
+// Title implements topview.Table.
 func (d *detail) Title() string { return "source lines of " + orUnknown(d.row.Name) }
 
-// Header is of topview.Table.
+// Header implements topview.Table.
 func (d *detail) Header() []string {
 	r := &d.row
 	about := fmt.Sprintf("%s %s", orUnknown(r.Type), orUnknown(r.Name))
@@ -35,7 +35,7 @@ func (d *detail) Header() []string {
 	return lines
 }
 
-// cost returns what was sampled of the program: nothing if that is not in the window any more.
+// cost returns the cost of the program. It is empty if the program is no longer in the window.
 func (d *detail) cost() *Cost {
 	if cost := d.view.sources.Counter.costs[d.row.key]; cost != nil {
 		return cost
@@ -43,15 +43,15 @@ func (d *detail) cost() *Cost {
 	return &Cost{}
 }
 
-// Columns is of topview.Table.
+// Columns implements topview.Table.
 func (d *detail) Columns() []topview.Column {
 	return []topview.Column{{Name: "SAMPLES", Right: true}, {Name: "SHARE", Right: true}, {Name: "LINE"}}
 }
 
-// Sorts is of topview.Table.
+// Sorts implements topview.Table.
 func (d *detail) Sorts() []string { return []string{ByTotal} }
 
-// Rows is of topview.Table.
+// Rows implements topview.Table.
 func (d *detail) Rows(string) []topview.Row {
 	cost := d.cost()
 	samples := cost.lines
@@ -68,5 +68,5 @@ func (d *detail) Rows(string) []topview.Row {
 	return rows
 }
 
-// Detail is of topview.Table.
+// Detail implements topview.Table.
 func (d *detail) Detail(string) topview.Table { return nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
-// moody is a kernel that sometimes refuses to tell of programs.
+// moody is a kernel that sometimes refuses to list programs.
 type moody struct {
 	programs
 	err error
@@ -25,16 +25,15 @@ func (m *moody) Next(after uint32) (uint32, error) {
 	return m.programs.Next(after)
 }
 
-// TestCountAfterFailedLists: where the kernel's count at the start or at the end of the time
-// that is shown is not known, neither is that of the time; later it is. Each batch is of a
-// second with ten runs.
+// TestCountAfterFailedLists verifies that there is no kernel count for a window if the count at its
+// start or at its end is unknown. Later there is. Each batch covers a second with ten runs.
 func TestCountAfterFailedLists(t *testing.T) {
-	type adds func(refused bool) (runs uint64) // 0 if they are not known
+	type adds func(refused bool) (runs uint64) // 0 if unknown
 	for _, tt := range []struct {
 		name     string
 		atStart  bool // the first list fails
 		before   func(v *View, kernel *moody, add adds)
-		all, two []uint64 // runs that are shown then, of all batches and of the last two
+		all, two []uint64 // runs shown after that, in all batches and in the last two
 	}{
 		{"at the start", true, func(*View, *moody, adds) {}, []uint64{0, 10, 20}, []uint64{0, 10, 20}},
 		{"later", false, func(_ *View, _ *moody, add adds) {

@@ -12,15 +12,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// part is what a frame is to a program's cost.
+// part is the role of a frame in a program's cost.
 type part struct {
-	cost     *Cost // nil if the frame is of no program or trampoline
+	cost     *Cost // nil if the frame belongs to no program or trampoline
 	line     Line
 	isEntry  bool // it is in entry code
 	isThunk  bool // it is in an indirect or return thunk
 	isFirst  bool // it is the first byte of its function
-	isBridge bool // a trampoline calls it, nothing else does
-	isBPF    bool // it is a program's, not a trampoline's
+	isBridge bool // only trampolines call it
+	isBPF    bool // it belongs to a program, not to a trampoline
 }
 
 func (c *Counter) part(f *profilefile.KernelFrame) part {
@@ -47,15 +47,15 @@ func (c *Counter) part(f *profilefile.KernelFrame) part {
 	return p
 }
 
-// isBridge reports whether a function is one that trampolines call around a program
-// (bpf_trampoline_enter and bpf_trampoline_exit in kernel/bpf/trampoline.c), and nothing else.
+// isBridge reports whether only trampolines call a function, around a program (bpf_trampoline_enter
+// and bpf_trampoline_exit in kernel/bpf/trampoline.c).
 func isBridge(name string) bool {
 	return strings.HasPrefix(name, "__bpf_prog_enter") || strings.HasPrefix(name, "__bpf_prog_exit") ||
 		strings.HasPrefix(name, "__bpf_tramp_")
 }
 
-// describe takes what a frame says of its program. The name is that of its main function,
-// whose tag is the program's.
+// describe copies a frame's description of its program. The name is that of the program's main
+// function, whose tag is the program's.
 func (c *Cost) describe(f *profilefile.KernelFrame) {
 	tag, name := cutSymbol(f.Name)
 	switch {
@@ -82,7 +82,7 @@ func cutSymbol(symbol string) (tag, name string) {
 	return tag, strings.TrimPrefix(rest, "_")
 }
 
-// kindOf returns what code is that is made for programs.
+// kindOf returns the kind of code that the kernel makes for programs. It is empty for other code.
 func kindOf(symbol string) string {
 	for _, kind := range [...]string{"trampoline", "dispatcher"} {
 		if strings.HasPrefix(symbol, "bpf_"+kind+"_") {

@@ -25,10 +25,10 @@ import (
 
 const frequency = 4999
 
-// gaps are what a busy machine takes from a table.
+// gaps are the parts that are missing from a table on a busy machine.
 type gaps struct{ lost, unnamed float64 } // shares of samples and of frames
 
-// sample samples until ctx is done or enough says so, and returns the sources of rows.
+// sample samples until ctx is done or enough returns true, and returns the sources of rows.
 func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Batch, []Row) bool) (Sources, gaps) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -39,7 +39,7 @@ func sample(ctx context.Context, t *testing.T, r *Registry, enough func(*live.Ba
 	require.NoError(t, live.Run(ctx, live.Options{
 		Procfs: "/proc", Sysfs: "/sys", Event: "cpu-clock", Frequency: kerneltest.Hertz(frequency), Interval: 500 * time.Millisecond,
 	}, func(b *live.Batch) {
-		if b.Core == nil { // the machine stood still, and nothing could be named in time
+		if b.Core == nil { // the machine stalled, and nothing could be named in time
 			return
 		}
 		throttled += b.Throttled
@@ -84,8 +84,8 @@ func runEach(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 	}
 }
 
-// TestProgramsThatComeAndGo: what was unloaded before the table was made is in it, with who
-// loaded it. So are the source lines of programs that have them.
+// TestProgramsThatComeAndGo verifies that a program which was unloaded before the table was made is
+// in it, with the process that loaded it, and with source lines if it has them.
 func TestProgramsThatComeAndGo(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	r, err := Open(t.Context(), "/proc", "/sys", false)
@@ -108,7 +108,8 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	})
 	hot := kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
 	load.Go(func() { runAll(ctx, t, []*ebpf.Program{hot}) })
-	// Who has loaded a program is not known where a record was lost; a sample that met an interrupt has no line.
+	// The loader of a program is unknown if a record was lost. A sample that hit an interrupt has
+	// no line.
 	isShort := func(row Row) bool {
 		return row.Name == "kernelsym_short" && row.Gone && row.LoadedBy != nil && row.LoadedBy.PID == uint32(os.Getpid())
 	}
@@ -132,7 +133,7 @@ func TestProgramsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestTrampolines: they have rows of their own.
+// TestTrampolines verifies that trampolines have rows of their own.
 func TestTrampolines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	r, err := Open(t.Context(), "/proc", "/sys", false)

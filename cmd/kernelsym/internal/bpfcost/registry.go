@@ -18,48 +18,48 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// A Registry keeps what the kernel tells of programs, also of those that are gone. Its methods
-// are safe for concurrent use.
+// A Registry keeps the kernel's descriptions of programs, including programs that were unloaded.
+// Its methods are safe for concurrent use.
 type Registry struct {
 	processes procname.Names
-	counting  io.Closer // nil if the kernel does not count for it
+	counting  io.Closer // nil if the kernel does not count runs for it
 	stop      func()    // ends watching
 
-	mu        sync.Mutex // held while the kernel is asked
+	mu        sync.Mutex // held during queries to the kernel
 	programs  Programs
 	known     map[uint32]Details
-	unwatched error // why it is not known who loads programs
+	unwatched error // why the loaders of programs are unknown
 }
 
-// Programs tells what is there; a bpf.Reader.
+// Programs lists and describes the loaded programs. A bpf.Reader implements it.
 type Programs interface {
 	Next(after uint32) (id uint32, err error)
 	Program(id uint32, want bpf.Want) (*bpf.Program, error)
 }
 
-// Details are what is known of a program but for its samples.
+// Details describe a program, except for its samples.
 type Details struct {
 	Name     string // cut off after 15 bytes, as the kernel keeps it
-	Type     string // empty if it is not known
+	Type     string // empty if unknown
 	Tag      string // 16 hex digits
 	Creator  *uint32
-	LoadedBy *procname.Process // nil if no record told
+	LoadedBy *procname.Process // nil if no record named it
 	Gone     bool              // it was unloaded
 }
 
-// A Reading is what the kernel had counted, by program: of each that was there.
+// A Reading has the kernel's counts at a time, for each program that was loaded then.
 type Reading struct {
 	At    time.Time
 	Stats map[uint32]bpf.Stats
 }
 
-// maxKnown is the number of programs above which those that are gone are forgotten, and any
-// for one that is loaded.
+// maxKnown is the number of known programs above which a list drops unloaded programs. At that
+// number, each newly loaded program replaces an arbitrary one.
 const maxKnown = 1 << 16
 
-// Open begins to note who loads programs, until ctx is done or Close is called. With stats,
-// the kernel counts the runs of all programs until Close, or until the process ends, however
-// it ends.
+// Open starts to record who loads programs, until ctx is done or Close is called. With stats, the
+// kernel also counts the runs of all programs, until Close is called or the process ends in any
+// way.
 func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, error) {
 	r := &Registry{
 		processes: procname.In(procfs), stop: func() {},
@@ -86,7 +86,7 @@ func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, err
 	return r, nil
 }
 
-// Close ends what Open began.
+// Close stops recording and counting.
 func (r *Registry) Close() error {
 	r.stop()
 	if r.counting != nil {
@@ -95,7 +95,7 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// List asks the kernel for all programs. The error says why it does not tell.
+// List asks the kernel for all programs. The error explains why the kernel does not list them.
 func (r *Registry) List() (Reading, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *Registry) list(to *Reading) error {
 	}
 }
 
-// ask asks for a program, and keeps what the kernel tells.
+// ask asks the kernel for a program and keeps its description.
 func (r *Registry) ask(id uint32) (bpf.Stats, error) {
 	p, err := r.programs.Program(id, 0)
 	if err != nil {
@@ -146,11 +146,11 @@ func (r *Registry) ask(id uint32) (bpf.Stats, error) {
 	return p.Stats, nil
 }
 
-// refreshInterval is the time between two looks at which CPUs are online.
+// refreshInterval is the time between two reads of the list of online CPUs.
 const refreshInterval = time.Second
 
-// watch notes who loads programs, until ctx is done. It asks the kernel for each at once, so
-// that those are known, too, that are gone before the next list.
+// watch records who loads programs until ctx is done. It asks the kernel for each program at once,
+// and thus also describes programs that are unloaded before the next list.
 func (r *Registry) watch(ctx context.Context, ring bpfprog.EventSource) {
 	err := topview.Recovered(func() (err error) {
 		for refresh := time.Now(); err == nil; {
@@ -165,14 +165,14 @@ func (r *Registry) watch(ctx context.Context, ring bpfprog.EventSource) {
 	})
 	closeErr := ring.Close()
 	if ctx.Err() != nil {
-		return // that it ends was wanted
+		return // watching was meant to end
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unwatched = errors.Join(err, closeErr)
 }
 
-// note takes what records tell of loads.
+// note evaluates the records of program loads.
 func (r *Registry) note(records []perfring.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,12 +184,12 @@ func (r *Registry) note(records []perfring.Record) {
 		id := rec.Program.ID
 		r.makeRoom()
 		r.known[id] = Details{Tag: hex.EncodeToString(rec.Program.Tag[:]), LoadedBy: r.processes.Process(rec.PID)}
-		_, _ = r.ask(id) // if it is gone already, no more will be known
+		_, _ = r.ask(id) // if the program is already gone, nothing more will be known
 	}
 }
 
-// makeRoom forgets a program if too many are known. Of one that is there, the next list tells
-// all but who loaded it.
+// makeRoom forgets a program if too many are known. If that program is still loaded, the next list
+// restores everything except who loaded it.
 func (r *Registry) makeRoom() {
 	if len(r.known) < maxKnown {
 		return
@@ -200,7 +200,7 @@ func (r *Registry) makeRoom() {
 	}
 }
 
-// Known returns what is known of all programs, and why it is not known who loads them.
+// Known returns the details of all known programs, and the reason if their loaders are unknown.
 func (r *Registry) Known() (map[uint32]Details, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,7 +46,8 @@ func (p programs) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 	return nil, bpf.ErrGone
 }
 
-// newRegistry returns a registry of a kernel with those programs: the same in each running kernel.
+// newRegistry returns a registry of a kernel with these programs. It does not depend on the running
+// kernel.
 func newRegistry(t *testing.T, procfs string, p Programs) *Registry {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -97,19 +98,20 @@ func TestRegistryRemembersProgramsThatAreGone(t *testing.T) {
 	assert.Equal(t, map[uint32]Details{
 		3: {Name: "there", Type: "xdp", Tag: "0000000000000000", Creator: &thousand},
 		4: {Name: "short", Type: "socket_filter", Tag: "0000000000000000", Creator: &zero, LoadedBy: by, Gone: true},
-		5: {Tag: tag, LoadedBy: by, Gone: true}, // the kernel did not tell of it any more
+		5: {Tag: tag, LoadedBy: by, Gone: true}, // the kernel no longer described it
 		6: {Tag: tag, LoadedBy: &procname.Process{PID: 78}, Gone: true},
 		7: {Tag: tag, Gone: true},
 	}, known)
 }
 
-// refusing is a kernel that refuses to tell of programs.
+// refusing is a kernel that refuses to list programs.
 type refusing struct{ error }
 
 func (r refusing) Next(uint32) (uint32, error)                    { return 0, r.error }
 func (r refusing) Program(uint32, bpf.Want) (*bpf.Program, error) { return nil, r.error }
 
-// TestRegistryWithoutPrivilege: nothing is said to be gone that was only not shown.
+// TestRegistryWithoutPrivilege verifies that a program is not reported as unloaded merely because
+// the list was refused.
 func TestRegistryWithoutPrivilege(t *testing.T) {
 	r := newRegistry(t, t.TempDir(), refusing{bpf.ErrPermission})
 	r.note([]perfring.Record{load(4, 77)})
@@ -138,7 +140,7 @@ func TestRegistryForgetsWhatIsGone(t *testing.T) {
 	assert.Contains(t, r.known, uint32(1))
 }
 
-// TestRegistryIsBounded, also without any list.
+// TestRegistryIsBounded verifies that the registry is bounded even without any list.
 func TestRegistryIsBounded(t *testing.T) {
 	r := newRegistry(t, t.TempDir(), programs{})
 	for id := range uint32(maxKnown + 10) {
@@ -158,7 +160,8 @@ type broken struct {
 func (*broken) Wait(context.Context, time.Time) error { panic("the ring is broken") }
 func (b *broken) Close() error                        { b.closed = true; return nil }
 
-// TestRegistryThatPanics: it is said, in one line, and the process goes on.
+// TestRegistryThatPanics verifies that a panic is reported in one line, and that the process goes
+// on.
 func TestRegistryThatPanics(t *testing.T) {
 	r, ring := newRegistry(t, t.TempDir(), programs{}), new(broken)
 	r.watch(t.Context(), ring)
@@ -168,7 +171,7 @@ func TestRegistryThatPanics(t *testing.T) {
 	}, NewView(r, 0).problems)
 }
 
-// busy is a ring that has records all the time, and ends after so many wakes.
+// busy is a ring that always has records, and ends after a number of wakes.
 type busy struct{ wakes, refreshes int }
 
 func (b *busy) Wait(context.Context, time.Time) error {
@@ -182,7 +185,8 @@ func (b *busy) Drain() perfring.Batch  { return perfring.Batch{} }
 func (b *busy) RefreshCPUs(bool) error { b.refreshes++; return nil }
 func (b *busy) Close() error           { return nil }
 
-// TestRefreshesAreRare: it does not look for new CPUs whenever a program is loaded.
+// TestRefreshesAreRare verifies that the registry does not check for new CPUs each time a program
+// is loaded.
 func TestRefreshesAreRare(t *testing.T) {
 	const wakes = 100_000
 	ring := &busy{wakes: wakes}
@@ -191,7 +195,8 @@ func TestRefreshesAreRare(t *testing.T) {
 	assert.Less(t, ring.refreshes, wakes/10)
 }
 
-// TestCounted: what the kernel counted is a difference, of programs that are there.
+// TestCounted verifies that the kernel's count is a difference, and exists only for loaded
+// programs.
 func TestCounted(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := Sources{

@@ -9,7 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 )
 
-// A Row is all that is known of a program or trampoline. What is not known is left out.
+// A Row has everything known about a program or trampoline. What is unknown is left out.
 type Row struct {
 	ID       uint32            `json:"program_id,omitempty"`
 	Type     string            `json:"type,omitempty"`
@@ -25,7 +25,7 @@ type Row struct {
 	key Key
 }
 
-// Sampled is what samples say of a program. Shares are in percent of one CPU.
+// Sampled has the results of sampling a program. Shares are in percent of one CPU.
 type Sampled struct {
 	Self        Share  `json:"self"`
 	Total       *Share `json:"total,omitempty"`
@@ -33,20 +33,20 @@ type Sampled struct {
 	Hottest     *Spot  `json:"hottest_line,omitempty"`
 }
 
-// A Share is a number of samples, and what that is of one CPU.
+// A Share is a number of samples, and its percentage of one CPU.
 type Share struct {
 	Samples int64   `json:"samples"`
 	Percent float64 `json:"percent_of_cpu"`
 }
 
-// A Spot is a source line, and its part of a program's Total.
+// A Spot is a source line, and its share of a program's Total.
 type Spot struct {
 	File    string  `json:"file"`
 	Line    int64   `json:"line"`
 	Percent float64 `json:"percent_of_total"`
 }
 
-// Counted is what the kernel itself counted of a program's runs.
+// Counted is the kernel's own count of a program's runs.
 type Counted struct {
 	Runs          uint64  `json:"runs"`
 	RunsPerSecond float64 `json:"runs_per_second"`
@@ -54,25 +54,26 @@ type Counted struct {
 	Percent       float64 `json:"percent_of_cpu"`
 }
 
-// Sources are those of rows: what was sampled, and what the kernel tells.
+// Sources has the data that rows are made of: the samples, and the kernel's descriptions and
+// counts.
 type Sources struct {
 	Counter  *Counter
-	PerCPU   float64 // samples that a CPU has given that was never idle
+	PerCPU   float64 // number of samples of a CPU that was never idle
 	Programs map[uint32]Details
-	From, To Reading // of what the kernel counted; the zero value if it did not tell
+	From, To Reading // the kernel's counts; the zero value if it gave none
 	Counting bool    // the kernel counts for this command, from From to To and beyond
 	Gaps     Gaps
 }
 
-// What rows can be sorted by.
+// The keys that rows can be sorted by.
 const (
 	BySelf   = "self"
 	ByTotal  = "total"
 	ByKernel = "kernel" // by Counted.Percent
 )
 
-// Rows returns the programs and trampolines that samples were taken in, and the programs
-// that the kernel counted runs of, the greatest first.
+// Rows returns the programs and trampolines that have samples, and the programs that have runs in
+// the kernel's count, the greatest first.
 func (s *Sources) Rows(by string) []Row {
 	var rows []Row
 	for key, cost := range s.Counter.costs {
@@ -93,7 +94,7 @@ func (s *Sources) Rows(by string) []Row {
 	return rows
 }
 
-// by returns what a row is sorted by, in percent of one CPU.
+// by returns a row's value of a sort key, in percent of one CPU.
 func (r *Row) by(what string) float64 {
 	switch {
 	case what == BySelf:
@@ -137,15 +138,15 @@ func (s *Sources) ran(id uint32) bool {
 	return c != nil && c.Runs > 0
 }
 
-// counted returns what the kernel counted of a program. It is nil for a program that is gone:
-// its last runs were not read. Without Counting it is always nil: others may have the kernel
-// count for a part of the time.
+// counted returns the kernel's count of a program's runs. It is nil for a program that was
+// unloaded, because its last runs were not read. Without Counting it is always nil, because another
+// process may have the kernel count for part of the time.
 func (s *Sources) counted(id uint32) *Counted {
 	if !s.Counting || s.From.At.IsZero() {
 		return nil
 	}
 	to, there := s.To.Stats[id]
-	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if it was loaded since
+	from, over := s.From.Stats[id], s.To.At.Sub(s.From.At) // from is zero if the program was loaded since
 	switch {
 	case !there || to.Runs < from.Runs || over <= 0:
 		return nil

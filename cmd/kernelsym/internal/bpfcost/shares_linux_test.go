@@ -28,7 +28,7 @@ import (
 
 var sampleFor = flag.Duration("sample-for", 5*time.Second, "for how long TestSharesAreThoseOfTheKernel runs programs")
 
-// helperLoop describes a program of n rounds in each of which it calls a helper.
+// helperLoop describes a program of n rounds that calls a helper in each.
 func helperLoop(name string, n int32) *ebpf.ProgramSpec {
 	return &ebpf.ProgramSpec{
 		Name: name, Type: ebpf.SocketFilter, License: "GPL",
@@ -42,8 +42,8 @@ func helperLoop(name string, n int32) *ebpf.ProgramSpec {
 	}
 }
 
-// knownPrograms loads twenty programs. They run with preemption disabled and interrupts
-// enabled (bpf_test_run in net/bpf/test_run.c), some microseconds a run.
+// knownPrograms loads twenty programs. They run with preemption disabled and interrupts enabled
+// (bpf_test_run in net/bpf/test_run.c), for some microseconds each time.
 func knownPrograms(t *testing.T) (programs []*ebpf.Program) {
 	t.Helper()
 	types := []ebpf.ProgramType{ebpf.SocketFilter, ebpf.XDP, ebpf.SchedCLS, ebpf.SchedACT, ebpf.CGroupSKB}
@@ -61,9 +61,9 @@ func knownPrograms(t *testing.T) (programs []*ebpf.Program) {
 	return programs
 }
 
-// TestSharesAreThoseOfTheKernel compares what is sampled of twenty programs with what the
-// kernel counts. Samples have a statistical error; on top of that comes what the kernel
-// counts of the interrupts that arrive in a program, and what a hypervisor took from it.
+// TestSharesAreThoseOfTheKernel compares the samples of twenty programs with the kernel's counts.
+// The samples have a statistical error. The kernel also counts interrupts that arrive in a program,
+// and time that a hypervisor takes from it.
 func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	if kerneltest.InVM() {
@@ -88,7 +88,7 @@ func TestSharesAreThoseOfTheKernel(t *testing.T) {
 	}
 }
 
-// stolen returns how long the hypervisor has kept this machine's CPUs from running what they had to.
+// stolen returns how long the hypervisor kept this machine's CPUs from running their work.
 func stolen(t *testing.T) time.Duration {
 	t.Helper()
 	const field, tick = 8, 10 * time.Millisecond // proc(5); USER_HZ is 100
@@ -99,7 +99,8 @@ func stolen(t *testing.T) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
-// runLong runs programs in turn for the time of the flag, and until they were on a CPU for a while.
+// runLong runs programs in turn for the time given by the flag, and until they have been on a CPU
+// for a while.
 func runLong(ctx context.Context, t *testing.T, programs []*ebpf.Program) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -124,8 +125,8 @@ func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, g gaps) {
 	r, err := Open(t.Context(), "/proc", "/sys", true)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
-	// All runs are within the time that is sampled and within that of the kernel's count, however
-	// late a batch comes.
+	// All runs are within the sampled time and within the time of the kernel's count, however late
+	// a batch arrives.
 	ctx, cancel := context.WithTimeout(t.Context(), *sampleFor+5*time.Minute)
 	defer cancel()
 	var load sync.WaitGroup
@@ -152,7 +153,7 @@ func sampleKnown(t *testing.T, programs []*ebpf.Program) (s Sources, g gaps) {
 	return s, g
 }
 
-// compareKnown returns the programs of which too little or too much was sampled.
+// compareKnown returns the programs that have too few or too many samples.
 func compareKnown(t *testing.T, programs []*ebpf.Program, s Sources, lost float64) (wrong []string) {
 	t.Helper()
 	rows := make(map[uint32]Row)
@@ -193,8 +194,8 @@ func compareKnown(t *testing.T, programs []*ebpf.Program, s Sources, lost float6
 	return wrong
 }
 
-// allowedError returns by how much samples may differ from the kernel's count, and whether they
-// are compared. Those of a minute are compared with the goal, if they are enough for it.
+// allowedError returns by how much samples may differ from the kernel's count, and whether they are
+// compared. The samples of a minute are compared with the goal, if there are enough of them.
 func allowedError(row *Row, lost float64) (limit float64, ok bool) {
 	if *sampleFor >= time.Minute {
 		return 0.10, row.Total.Samples >= 1000 && row.Counted.NanosPerRun >= 2000

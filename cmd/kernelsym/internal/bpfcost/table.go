@@ -12,10 +12,10 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// Title is of topview.Table.
+// Title implements topview.Table.
 func (v *View) Title() string { return "BPF programs" }
 
-// Header is of topview.Table.
+// Header implements topview.Table.
 func (v *View) Header() []string {
 	if v.window.Last == nil {
 		return []string{"Waiting for the first samples."}
@@ -37,10 +37,10 @@ func (v *View) Header() []string {
 
 func (s Share) String() string { return fmt.Sprintf("%.2f%%", s.Percent) }
 
-// unknown is a cell that nothing is known for.
+// unknown is the text of a cell without a value.
 const unknown = "-"
 
-// Columns is of topview.Table.
+// Columns implements topview.Table.
 func (v *View) Columns() []topview.Column {
 	columns := []topview.Column{{Name: "SELF", Right: true}, {Name: "TOTAL", Right: true}, {Name: "INTR", Right: true}}
 	if v.registry.counting != nil {
@@ -52,7 +52,7 @@ func (v *View) Columns() []topview.Column {
 		topview.Column{Name: "UID"}, topview.Column{Name: "LOADED BY"})
 }
 
-// Sorts is of topview.Table.
+// Sorts implements topview.Table.
 func (v *View) Sorts() []string {
 	if v.registry.counting != nil {
 		return []string{ByTotal, BySelf, ByKernel}
@@ -60,7 +60,7 @@ func (v *View) Sorts() []string {
 	return []string{ByTotal, BySelf}
 }
 
-// Rows is of topview.Table.
+// Rows implements topview.Table.
 func (v *View) Rows(by string) []topview.Row {
 	list := v.sources.Rows(by)
 	rows := make([]topview.Row, 0, len(list))
@@ -123,7 +123,7 @@ func (c *Counted) cells() []string {
 	return []string{fmt.Sprintf("%.2f%%", c.Percent), fmt.Sprintf("%.1f", c.RunsPerSecond), perRun}
 }
 
-// Detail is of topview.Table: the source lines of a program.
+// Detail implements topview.Table. It returns the source lines of a program.
 func (v *View) Detail(key string) topview.Table {
 	rows := v.sources.Rows(ByTotal)
 	for i := range rows {

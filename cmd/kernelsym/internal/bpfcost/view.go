@@ -19,21 +19,21 @@ type View struct {
 	registry *Registry
 	window   topview.Window[*batch]
 	sources  Sources
-	problems []string // what is not known, and why
-	skipped  *Reading // what the kernel had counted at the last call of Skip since Add; nil without one
+	problems []string // what is unknown, and why
+	skipped  *Reading // the kernel's counts at the last call of Skip since Add; nil without one
 }
 
-// Gaps are samples that there are not.
+// Gaps counts missing samples.
 type Gaps struct {
-	Lost      uint64 `json:"lost"`      // with other records that the kernel had no room for
+	Lost      uint64 `json:"lost"`      // samples and other records that the kernel had no room for
 	Throttled int    `json:"throttled"` // times that the kernel stopped sampling a CPU for the rest of a tick
 }
 
-// batch is what is counted of a live.Batch.
+// batch has the counts of a live.Batch, or of several after Merge.
 type batch struct {
 	counter *Counter
 	perCPU  float64
-	before  Reading // what the kernel had counted until then; of several the first that is known
+	before  Reading // the kernel's counts before the batch; of several batches, the first known ones
 	gaps    Gaps
 }
 
@@ -49,7 +49,7 @@ func (b *batch) Merge(o *batch) {
 	b.gaps.Lost, b.gaps.Throttled = b.gaps.Lost+o.gaps.Lost, b.gaps.Throttled+o.gaps.Throttled
 }
 
-// NewView returns a view of the last while, or with 0 of all since the start.
+// NewView returns a view over the last length of time, or since the start if length is 0.
 func NewView(r *Registry, length time.Duration) *View {
 	v := &View{
 		registry: r, window: topview.NewWindow(length, newBatch),
@@ -71,7 +71,7 @@ func (v *View) ask() {
 	}
 }
 
-// Add is of topview.View. A batch counts only if the kernel's symbols are known.
+// Add implements topview.View. A batch counts only if the kernel's symbols are known.
 func (v *View) Add(b *live.Batch) error {
 	v.resume()
 	one := &batch{
@@ -91,14 +91,13 @@ func (v *View) Add(b *live.Batch) error {
 	return err
 }
 
-// Skip is of topview.View. The kernel counts on meanwhile: Add leaves that out.
+// Skip implements topview.View. The kernel goes on counting; Add leaves these counts out.
 func (v *View) Skip() {
-	r, _ := v.registry.List() // Add says what is wrong
+	r, _ := v.registry.List() // Add reports the error
 	v.skipped = &r
 }
 
-// resume leaves out what the kernel counted from the last batch that was added to the last one
-// that was skipped.
+// resume leaves out the kernel's counts between the last batch added and the last one skipped.
 func (v *View) resume() {
 	if v.skipped == nil {
 		return
@@ -110,8 +109,8 @@ func (v *View) resume() {
 	v.sources.To, v.skipped = skipped, nil
 }
 
-// plus returns a reading with what the kernel counted between two others, of the programs that
-// were there at the second. It is the zero value if one of the three is.
+// plus returns r plus the kernel's counts between from and to, for the programs that were loaded at
+// to. It is the zero value if any of the three is.
 func (r Reading) plus(from, to Reading) Reading {
 	if r.At.IsZero() || from.At.IsZero() || to.At.IsZero() {
 		return Reading{}
@@ -126,7 +125,7 @@ func (r Reading) plus(from, to Reading) Reading {
 	return sum
 }
 
-// allProblems says what is not known, and what is wrong with the numbers.
+// allProblems lists the reasons for unknown values and wrong numbers.
 func (v *View) allProblems() []string {
 	lines := slices.Clone(v.problems)
 	if n := v.sources.Gaps.Lost; n > 0 {
@@ -148,7 +147,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// JSON is what is encoded for other programs.
+// JSON is the output for other programs.
 type JSON struct {
 	topview.Sampling
 	Gaps
@@ -159,7 +158,7 @@ type JSON struct {
 	Programs  []Row    `json:"programs"`
 }
 
-// JSON is of topview.View.
+// JSON implements topview.View.
 func (v *View) JSON(rows int) any {
 	_, running := v.sources.Counter.Samples()
 	j := JSON{
@@ -172,7 +171,7 @@ func (v *View) JSON(rows int) any {
 	return j
 }
 
-// seconds returns the time that is shown.
+// seconds returns the length of time that the view covers.
 func (v *View) seconds() float64 {
 	if v.window.Last == nil {
 		return 0

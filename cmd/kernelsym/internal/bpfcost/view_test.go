@@ -24,8 +24,8 @@ type nothing struct{}
 
 func (nothing) Close() error { return nil }
 
-// batchOf returns a batch of 10 samples at most for each of 2 CPUs, that ends after so many
-// seconds.
+// batchOf returns a batch that ends after a number of seconds, with at most 10 samples for each of
+// 2 CPUs.
 func batchOf(seconds int64, stacks ...[]rewritetest.Frame) *live.Batch {
 	m := rewritetest.NewMessage().Profile(nil, "scope")
 	for _, s := range stacks {
@@ -39,7 +39,7 @@ func batchOf(seconds int64, stacks ...[]rewritetest.Frame) *live.Batch {
 
 type stack = []rewritetest.Frame
 
-// viewOf returns a view of three programs, one of which is gone, after two batches.
+// viewOf returns a view of three programs after two batches. One program has been unloaded.
 func viewOf(t *testing.T, length time.Duration) *View {
 	t.Helper()
 	kernel := programs{1: {Name: "main", Type: 6, Creator: 1000}, 7: {Name: "unseen", Type: 2}}
@@ -47,7 +47,7 @@ func viewOf(t *testing.T, length time.Duration) *View {
 	r.counting = nothing{}
 	r.known[2] = Details{Name: "other", LoadedBy: &procname.Process{PID: 42, Name: "agent"}}
 	v := NewView(r, length)
-	v.sources.To.At = v.sources.To.At.Add(-time.Hour) // so that the clock's resolution does not matter
+	v.sources.To.At = v.sources.To.At.Add(-time.Hour) // makes the clock's resolution irrelevant
 	require.NoError(t, v.Add(batchOf(101, stack{a, read}, stack{helper, a, read}, stack{timer, entry, a})))
 	kernel[7] = bpf.Program{Name: "unseen", Type: 2, Stats: bpf.Stats{Runs: 3, RunTime: 600}}
 	require.NoError(t, v.Add(batchOf(102, stack{b, tramp, read}, stack{a, read}, stack{read})))
@@ -76,7 +76,7 @@ func TestView(t *testing.T) {
 	assert.Equal(t, []string{"0.00%", "0.00%", "0.00%", "0.00%", "0.0", "200", "7", "kprobe", "unseen", "-", "0", "-"}, rows[2].Cells)
 	assert.Equal(t, rows[2].Key, v.Rows(ByKernel)[0].Key)
 
-	// A detail is of a row, and shows its source lines.
+	// A detail belongs to a row, and shows its source lines.
 	d := v.Detail(rows[0].Key)
 	require.NotNil(t, d)
 	assert.Equal(t, []string{
@@ -88,7 +88,8 @@ func TestView(t *testing.T) {
 	assert.Nil(t, v.Detail("nothing"))
 }
 
-// TestSharesOfLines are of all samples in the program, also of those without a line.
+// TestSharesOfLines verifies that the shares of lines are relative to all samples in the program,
+// including samples without a line.
 func TestSharesOfLines(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	noLine := program(1, "bpf_prog_00000000000000aa_main", 0)
@@ -98,7 +99,8 @@ func TestSharesOfLines(t *testing.T) {
 	assert.InDelta(t, 25, v.sources.Rows(ByTotal)[0].Hottest.Percent, 1e-9, "as the table of programs has it")
 }
 
-// TestEqualRowsHaveOneOrder: programs without an id can have one name.
+// TestEqualRowsHaveOneOrder verifies that rows with equal names have a fixed order. Programs
+// without an id can share a name.
 func TestEqualRowsHaveOneOrder(t *testing.T) {
 	first, second := code("bpf_prog_00000000000000cc_same"), code("bpf_prog_00000000000000dd_same")
 	v := NewView(newRegistry(t, t.TempDir(), programs{}), 0)
@@ -110,7 +112,7 @@ func TestEqualRowsHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestViewOfAWhile: what is before the window does not count.
+// TestViewOfAWhile verifies that batches before the window do not count.
 func TestViewOfAWhile(t *testing.T) {
 	v := viewOf(t, time.Second)
 	rows := v.Rows(BySelf)
@@ -134,7 +136,8 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "lost": 0, "throttled": 0, "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
 }
 
-// TestViewWithoutStatistics has no columns of what the kernel counts, and no order by it.
+// TestViewWithoutStatistics verifies that without statistics, there are no columns of the kernel's
+// counts, and no sorting by them.
 func TestViewWithoutStatistics(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	b := batchOf(101, stack{helper, a})
@@ -169,8 +172,8 @@ func TestJSON(t *testing.T) {
 	}`, string(encoded))
 }
 
-// TestViewBeforeTheSymbols: what was sampled before the kernel's symbols are known does not
-// count, neither as time.
+// TestViewBeforeTheSymbols verifies that samples taken before the kernel's symbols are known do not
+// count, nor does their time.
 func TestViewBeforeTheSymbols(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
 	early := batchOf(101, stack{helper, a})
@@ -185,8 +188,8 @@ func TestViewBeforeTheSymbols(t *testing.T) {
 	assert.Equal(t, "10.00%", rows[0].Cells[1])
 }
 
-// TestProblems: lost samples, throttling, names that cannot be had. They count as long as
-// their batch does.
+// TestProblems verifies the messages about lost samples, throttling and unavailable names. They
+// remain as long as their batch counts.
 func TestProblems(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 2*time.Second)
 	for second := int64(101); second <= 102; second++ {
@@ -208,7 +211,8 @@ func TestProblems(t *testing.T) {
 	assert.Len(t, v.Header(), 2)
 }
 
-// TestSkip: neither the kernel's count nor the time of what is skipped is in the table.
+// TestSkip verifies that the table leaves out both the kernel's count and the time of skipped
+// batches.
 func TestSkip(t *testing.T) {
 	for _, length := range []time.Duration{0, time.Minute} {
 		v := viewOf(t, length)
@@ -224,7 +228,7 @@ func TestSkip(t *testing.T) {
 		v.skipped.At = v.skipped.At.Add(time.Hour) // a long pause
 		kernel[7] = bpf.Program{Name: "unseen", Stats: bpf.Stats{Runs: 1002, RunTime: 1e6 + 400}}
 		require.NoError(t, v.Add(batchOf(103, stack{read})))
-		v.sources.To.At = v.sources.To.At.Add(time.Hour) // which was no pause in truth
+		v.sources.To.At = v.sources.To.At.Add(time.Hour) // there was no real pause
 		assert.Less(t, over(), before+time.Minute)
 		assert.Equal(t, uint64(3+2), v.sources.counted(7).Runs)
 		assert.InDelta(t, 200, v.sources.counted(7).NanosPerRun, 1e-9)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package btfinline reads where functions were inlined, from what a kernel with
-// CONFIG_DEBUG_INFO_BTF_INLINE (expected in Linux 7.4) says of that in
-// /sys/kernel/btf/vmlinux.inline and /sys/kernel/btf/<module>.inline.
+// Package btfinline reads where functions were inlined. A kernel with CONFIG_DEBUG_INFO_BTF_INLINE
+// (expected in Linux 7.4) lists this in /sys/kernel/btf/vmlinux.inline and
+// /sys/kernel/btf/<module>.inline.
 //
-// A file of these is split BTF on that of the core kernel or module, which is in the file
-// without ".inline". A type of kind LOCSEC lists the sites in one ELF section: for each
-// the function that was inlined, how its parameters can be found there, which is of no
-// interest here, and the offset of its first instruction. How far the inlined code reaches,
-// what lies in its midst, and which line called it, nobody says: that is enough to find
-// sites, and too little to name what an address lies in.
+// Each of these files is split BTF. Its base is the BTF of the core kernel or module, in the file
+// without ".inline". A type of kind LOCSEC lists the sites in one ELF section. For each site it has
+// the function that was inlined, the locations of its parameters, which are irrelevant here, and
+// the offset of its first instruction. It does not say how far the inlined code reaches, what lies
+// in its midst, or which line called it. That is enough to find sites, but too little to name the
+// code at an address.
 package btfinline
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 )
 
-// An Entry is a site as a file has it.
+// An Entry is a site in the form in which a file has it.
 type Entry struct {
-	Function string // that was inlined
-	Section  string // of the ELF file, as ".text"
+	Function string // the function that was inlined
+	Section  string // section of the ELF file, such as ".text"
 	Offset   uint32 // of the first instruction, from the start of the section
 }
 
-// Functions are the functions of one layer of BTF by the numbers of their types: those
-// that are looked for by their names, the others without.
+// Functions maps type numbers to the functions of one layer of BTF. It has the names of the
+// functions that are searched for, and an empty string for all others.
 type Functions map[uint32]string
 
-// Matching returns the functions of b, without those of its base. Those are looked for whose
-// names match. The error wraps [btf.ErrMalformed].
+// Matching returns the functions of b, but not of its base. It searches for functions whose names
+// match. The error wraps [btf.ErrMalformed].
 func Matching(b *btf.BTF, match func(name string) bool) (Functions, error) {
 	functions, err := b.FunctionNames()
 	for id, name := range functions {
@@ -43,8 +43,8 @@ func Matching(b *btf.BTF, match func(name string) bool) (Functions, error) {
 	return functions, err
 }
 
-// Entries returns the sites that b lists of the functions that are looked for. The layers are
-// those of b and of all its bases. The error wraps [btf.ErrMalformed].
+// Entries returns the sites in b of the functions that are searched for. The layers belong to b and
+// to all its bases. The error wraps [btf.ErrMalformed].
 func Entries(b *btf.BTF, layers ...Functions) (entries []Entry, err error) {
 	for t, err := range b.Types() {
 		if err != nil {
@@ -81,13 +81,13 @@ func find(id uint32, layers []Functions) (name string, ok bool) {
 	return "", false
 }
 
-// siteLen is the length of struct btf_loc: the number of a function's type, that of a
+// siteLen is the length of struct btf_loc: the number of a function's type, the number of a
 // LOC_PROTO, and the offset, 32 bits each.
 const siteLen = 12
 
-// sectionOf returns the ELF section that a LOCSEC is about. In the UAPI header its name is
-// "inline" and that of the section; the kernel's selftests look for that of the section
-// alone.
+// sectionOf returns the ELF section that a LOCSEC describes. According to the UAPI header, the
+// LOCSEC is named "inline" followed by the name of the section. The kernel's selftests expect the
+// name of the section alone.
 func sectionOf(name string) (string, error) {
 	section := strings.TrimPrefix(name, "inline")
 	if !strings.HasPrefix(section, ".") || strings.Contains(section, "/") {

@@ -14,7 +14,7 @@ import (
 
 func all(string) bool { return true }
 
-// Kinds of include/uapi/linux/btf.h.
+// Kinds in include/uapi/linux/btf.h.
 const (
 	kindPtr      = 2
 	kindFunc     = 12
@@ -30,8 +30,8 @@ func concat(parts ...[]byte) (joined []byte) {
 	return joined
 }
 
-// The BTF of a kernel with two functions, one of which was inlined twice, and two that
-// only exist inlined: one in .text, one in .init.text.
+// The BTF of a kernel with four functions. Two are ordinary functions, and one of these was also
+// inlined twice. The other two exist only inlined: one in .text, one in .init.text.
 var (
 	kernelBTF = btftest.File(concat( // types 1 to 3, 22 bytes of strings
 		btftest.Type(0, kindPtr, 0), btftest.Type(1, kindFunc, 0), btftest.Type(11, kindFunc, 0),
@@ -72,7 +72,7 @@ func TestEntries(t *testing.T) {
 	assert.Equal(t, []Entry{{"init", ".init.text", 0x10}}, entries)
 }
 
-// TestUnknown verifies that what is not known is refused, and named.
+// TestUnknown verifies that unknown contents are rejected, and that the error names them.
 func TestUnknown(t *testing.T) {
 	entries := func(types []byte, strings string) error {
 		b, err := btf.Parse(btftest.File(types, strings))

@@ -19,7 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// ErrNone says that this kernel does not tell where functions were inlined.
+// ErrNone is returned if this kernel does not list where functions were inlined.
 var ErrNone = errors.New("no *.inline files: kernels have them from Linux 7.4 on (expected), " +
 	"if built with CONFIG_DEBUG_INFO_BTF_INLINE")
 
@@ -30,7 +30,7 @@ const suffix = ".inline"
 type Site struct {
 	Entry
 	Object  string // "vmlinux" or a module's name
-	Address uint64 // in memory; 0 if that of the section is not known
+	Address uint64 // address in memory; 0 if the section's address is unknown
 }
 
 // A Reader reads the sites of the running kernel. It is not safe for concurrent use.
@@ -38,20 +38,20 @@ type Reader struct {
 	procfs, sysfs string
 	match         func(name string) bool
 
-	kernel    *btf.BTF // the core kernel's, nil while not read
+	kernel    *btf.BTF // the core kernel's; nil until read
 	functions Functions
 }
 
-// NewReader returns a reader of the sites of functions whose names match, below the
+// NewReader returns a reader of the sites of functions whose names match. procfs and sysfs are the
 // directories at which /proc and /sys are mounted.
 func NewReader(procfs, sysfs string, match func(name string) bool) *Reader {
 	return &Reader{procfs: procfs, sysfs: sysfs, match: match}
 }
 
-// Read returns the sites in the order of function, object and address. On kernels that have
-// them in a module of their own, reading those of the core kernel loads that, which keeps
-// 9.5 MB. The error wraps ErrNone if there are none to read; any other names the files that
-// could not be read, beside which there are the sites of the others.
+// Read returns the sites in the order of function, object and address. Some kernels have the sites
+// of the core kernel in a module of their own. Reading them loads that module, which keeps 9.5 MB
+// of memory. The error wraps ErrNone if there is nothing to read. Any other error names the files
+// that could not be read; Read still returns the sites of the others.
 func (r *Reader) Read() (sites []Site, err error) {
 	files, err := filepath.Glob(filepath.Join(r.sysfs, "kernel", "btf", "*"+suffix))
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Reader) object(name string) ([]Site, error) {
 	return r.placed(name, entries)
 }
 
-// layer reads a file of BTF, and its functions that match.
+// layer reads a file of BTF and the matching functions in it.
 func (r *Reader) layer(file string, base *btf.BTF) (b *btf.BTF, f Functions, err error) {
 	data, err := os.ReadFile(filepath.Join(r.sysfs, "kernel", "btf", file))
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *Reader) layer(file string, base *btf.BTF) (b *btf.BTF, f Functions, err
 	return b, f, nil
 }
 
-// placed returns the sites that are at entries of an object.
+// placed returns the sites of an object's entries, with their addresses.
 func (r *Reader) placed(object string, entries []Entry) ([]Site, error) {
 	bases := make(map[string]uint64)
 	sites := make([]Site, 0, len(entries))
@@ -146,8 +146,8 @@ func (r *Reader) placed(object string, entries []Entry) ([]Site, error) {
 	return sites, nil
 }
 
-// section returns the address at which a section of an object begins, 0 if nobody says. The
-// memory of a module's init text is no longer its own.
+// section returns the address at which a section of an object begins, or 0 if it is unknown. It is
+// always 0 for the init text of a module, whose memory no longer belongs to the module.
 func (r *Reader) section(object, section string) (uint64, error) {
 	switch {
 	case object == timeline.KernelName && section == ".text":
@@ -169,8 +169,8 @@ func (r *Reader) section(object, section string) (uint64, error) {
 	return addr, nil
 }
 
-// stext returns the address of _stext, at which the core kernel's .text begins: _text is
-// below it where there is a .head.text.
+// stext returns the address of _stext, at which the core kernel's .text begins. _text is lower if
+// there is a .head.text.
 func (r *Reader) stext() (uint64, error) {
 	f, err := os.Open(filepath.Join(r.procfs, "kallsyms"))
 	if err != nil {

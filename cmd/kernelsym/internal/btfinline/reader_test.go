@@ -27,8 +27,8 @@ func tree(t *testing.T, match func(string) bool, files map[string][]byte) *Reade
 	return NewReader(filepath.Join(root, "proc"), filepath.Join(root, "sys"), match)
 }
 
-// machine returns the files of a kernel as of arm64, whose _text is below _stext, and with
-// a module in which a function of the kernel's and one of its own were inlined.
+// machine returns the files of an arm64 kernel, whose _text is below _stext. It has a module in
+// which one of the kernel's functions and one of the module's own were inlined.
 func machine() map[string][]byte {
 	return map[string][]byte{
 		"proc/kallsyms":                 []byte("ffff800080000000 T _text\nffff800080010000 T _stext\nffff800080010000 T ksys_read\n"),
@@ -62,13 +62,14 @@ func TestRead(t *testing.T) {
 	assert.Len(t, sites, 2)
 }
 
-// TestReadErrors verifies that what cannot be read is named, and hides nothing else.
+// TestReadErrors verifies that the error names a file that cannot be read, and that the sites of
+// other files are still found.
 func TestReadErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		damage func(files map[string][]byte)
 		want   error
 		text   string
-		sites  int // that remain
+		sites  int // number of remaining sites
 	}{
 		"no files": {func(f map[string][]byte) {
 			delete(f, "sys/kernel/btf/vmlinux.inline")

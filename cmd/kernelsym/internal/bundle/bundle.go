@@ -2,8 +2,8 @@
 
 // Package bundle writes what a bug report needs into one file.
 //
-// Nothing in it tells where the kernel's code lies or what the host is called: every file goes
-// through a [scrubber].
+// A bundle reveals neither the addresses of the kernel's code nor the names of the host: every file
+// passes through a [scrubber].
 package bundle
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
 )
 
-// Options are what goes into a bundle.
+// Options select the contents of a bundle.
 type Options struct {
 	Version string
 	Report  *doctor.Report
-	Packs   string // directory; empty: none
-	Metrics string // URL; empty: none
-	Log     string // file; empty: none
+	Packs   string // directory; empty for none
+	Metrics string // URL; empty for none
+	Log     string // file; empty for none
 }
 
-// A file is one of a bundle.
+// A file is a file in a bundle.
 type file struct {
 	name, about string
 	content     []byte
@@ -38,10 +38,10 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	return write(w, collect(ctx, o), newScrubber(hostNames()))
 }
 
-// collect collects the files of a bundle. Those that cannot be read say why.
+// collect collects the files of a bundle. A file whose data cannot be read contains the reason.
 func collect(ctx context.Context, o Options) []file {
 	var text, report bytes.Buffer
-	_ = o.Report.WriteText(&text, false) // a bytes.Buffer has no error
+	_ = o.Report.WriteText(&text, false) // a bytes.Buffer never fails
 	_ = o.Report.WriteJSON(&report)
 	files := []file{
 		{"doctor.txt", "output of kernelsym doctor", text.Bytes()},
@@ -69,7 +69,7 @@ whatever the collector logged.
 
 `
 
-// write writes files, and one that says what each is.
+// write writes the files, and a README.txt that describes each of them.
 func write(w io.Writer, files []file, s *scrubber) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
@@ -96,10 +96,10 @@ func write(w io.Writer, files []file, s *scrubber) error {
 	return compressed.Close()
 }
 
-// encode returns JSON for people, too.
+// encode returns JSON that people can read as well.
 func encode(v any) []byte {
 	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil { // cannot be: all is made of maps, numbers and text
+	if err != nil { // cannot happen: the data consists of maps, numbers and text
 		return []byte(err.Error())
 	}
 	return append(text, '\n')

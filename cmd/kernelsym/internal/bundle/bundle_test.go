@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// unpack returns the files of a bundle, and checks that all stand in one directory.
+// unpack returns the files of a bundle, and checks that all are in one directory.
 func unpack(t *testing.T, content []byte) map[string]string {
 	t.Helper()
 	compressed, err := gzip.NewReader(bytes.NewReader(content))
@@ -65,7 +65,7 @@ func TestScrub(t *testing.T) {
 	assert.Equal(t, "node-7", string(newScrubber(nil).scrub([]byte("node-7"))), "without names, none is removed")
 }
 
-// serveMetrics serves metrics as a collector does, and returns the URL.
+// serveMetrics serves metrics as a collector does, and returns their URL.
 func serveMetrics(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -79,8 +79,8 @@ func serveMetrics(t *testing.T) string {
 	return server.URL + "/metrics"
 }
 
-// textAddress returns where the kernel's code begins, which no bundle may tell; something else
-// that looks like it, if the kernel hides it.
+// textAddress returns the address at which the kernel's code begins, which no bundle may reveal. If
+// the kernel hides it, textAddress returns something that looks like an address.
 func textAddress(t *testing.T) string {
 	t.Helper()
 	list, err := os.ReadFile("/proc/kallsyms")
@@ -93,7 +93,7 @@ func textAddress(t *testing.T) string {
 }
 
 // TestWrite makes a bundle of this machine, with a log that has addresses and the host's name, and
-// looks for these in it.
+// verifies that these are not in the bundle.
 func TestWrite(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(files["metrics.txt"], "\n"), files["metrics.txt"])
 }
 
-// TestWhatCannotBeRead is said in its file.
+// TestWhatCannotBeRead verifies that the file of data that cannot be read contains the reason.
 func TestWhatCannotBeRead(t *testing.T) {
 	dead := httptest.NewServer(http.NotFoundHandler())
 	address := dead.URL
@@ -145,7 +145,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	assert.Contains(t, string(encode(listPacks("/nowhere"))), "no such file")
 }
 
-// TestEndOfALongLog begins with a whole line.
+// TestEndOfALongLog verifies that the end of a long log begins with a whole line.
 func TestEndOfALongLog(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	line := "0xffffffff81000000 and some text\n"

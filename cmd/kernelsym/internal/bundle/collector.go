@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Bounds of what a collector gives.
+// Bounds on what is read from a collector.
 const (
 	metricsTimeout = 10 * time.Second
 	maxMetrics     = 16 << 20
 	maxLog         = 1 << 20
 )
 
-// ours matches the lines of kernelsym's metrics, with those of the process.
+// ours matches the lines of kernelsym's metrics, and of the process's metrics.
 var ours = regexp.MustCompile(`^(# (HELP|TYPE) )?(otelcol_processor_kernelsym_|otelcol_receiver_kernelstack_|otelcol_process_)`)
 
 // fetchMetrics returns the metrics of kernelsym that a collector serves, or why there are none.
@@ -34,7 +34,7 @@ func fetchMetrics(ctx context.Context, address string) []byte {
 	if err := filterMetrics(ctx, &out, address); err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // without the URL, which can have a name or a password
+			err = failed.Err // without the URL, which can contain a name or a password
 		}
 		fmt.Fprintf(&out, "# the metrics could not be read: %v\n", err)
 	}
@@ -90,7 +90,7 @@ func readTail(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if from > 0 { // in the middle of a line, perhaps of an address
+	if from > 0 { // the tail begins in the middle of a line, perhaps of an address
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
 	return text, nil

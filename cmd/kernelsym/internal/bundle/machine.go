@@ -29,8 +29,8 @@ var (
 	cgroupFiles = []string{"cpu.max", "cpu.stat", "memory.max", "memory.high", "memory.current", "pids.max"}
 )
 
-// A machine is what is written of one: sections of names with their text. What cannot be read is
-// left out.
+// A machine describes a machine: sections that map names to text. It leaves out what cannot be
+// read.
 type machine map[string]map[string]string
 
 func readMachine(o Options) machine {
@@ -80,7 +80,8 @@ func (m machine) addProcess() {
 	}
 }
 
-// distribution returns the name of this system's distribution, in a container that of its image.
+// distribution returns the name of this system's distribution or, in a container, of the image's
+// distribution.
 func distribution() string {
 	text, _ := os.ReadFile("/etc/os-release")
 	for line := range strings.Lines(string(text)) {
@@ -99,7 +100,7 @@ type packFile struct {
 	Error string `json:"error,omitempty"`
 }
 
-// listPacks lists the packs of a directory, and of the one for those that were fetched.
+// listPacks lists the packs in a directory, and in its subdirectory of fetched packs.
 func listPacks(dir string) (files []packFile) {
 	for _, sub := range []string{".", "fetched"} {
 		entries, err := os.ReadDir(filepath.Join(dir, sub))

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What stands in place of what was removed.
+// The marks that replace removed text.
 const (
 	addressMark = "[address]"
 	hostMark    = "[host]"
@@ -21,12 +21,13 @@ type scrubber struct {
 	hosts *regexp.Regexp // nil if there are none
 }
 
-// short names are replaced only where they are words: they are part of others by chance.
+// A name with fewer than short bytes is replaced only where it is a whole word, because it can be
+// part of other words by chance.
 const short = 4
 
 func newScrubber(hosts []string) *scrubber {
 	var patterns []string
-	slices.SortFunc(hosts, func(a, b string) int { return len(b) - len(a) }) // a name before a part of it
+	slices.SortFunc(hosts, func(a, b string) int { return len(b) - len(a) }) // a name before any part of it
 	for _, name := range hosts {
 		pattern := regexp.QuoteMeta(name)
 		if len(name) < short {
@@ -43,7 +44,7 @@ func newScrubber(hosts []string) *scrubber {
 // number matches decimal and hexadecimal numbers, and parts of words that look like them.
 var number = regexp.MustCompile(`-?(?:0[xX])?[0-9a-fA-F]+`)
 
-// within matches a kernel address in a longer run of digits, as behind the escape \u003c.
+// within matches a kernel address in a longer run of digits, such as after the escape \u003c.
 var within = regexp.MustCompile(`(?i)ffff[0-9a-f]{12}`)
 
 // scrub returns text without kernel addresses and names of the host.
@@ -60,15 +61,15 @@ func (s *scrubber) scrub(text []byte) []byte {
 	return text
 }
 
-// isKernelAddress reports whether a number is in the upper half of the address space. Other things
-// can look like it, such as the tag of a BPF program.
+// isKernelAddress reports whether a number is in the upper half of the address space. Other numbers
+// can look like an address, such as the tag of a BPF program.
 func isKernelAddress(n string) bool {
 	const digits = 16
 	hex := strings.TrimPrefix(strings.ToLower(strings.TrimPrefix(n, "-")), "0x")
 	if len(hex) == digits && hex[0] >= '8' {
 		return true
 	}
-	const highest = -1 << 20 // of signed numbers; those above are error numbers and the like
+	const highest = -1 << 20 // of signed numbers; higher ones are error numbers and the like
 	if signed, err := strconv.ParseInt(n, 10, 64); err == nil {
 		return signed < highest
 	}
@@ -76,7 +77,7 @@ func isKernelAddress(n string) bool {
 	return err == nil && decimal >= 1<<63
 }
 
-// hostNames returns the names of this host: as the kernel and Kubernetes have them, in full and
+// hostNames returns the names that the kernel and Kubernetes have for this host, in full and
 // without the domain.
 func hostNames() []string {
 	var names []string
@@ -85,7 +86,7 @@ func hostNames() []string {
 			names = append(names, name)
 		}
 	}
-	host, _ := os.Hostname() // without one, there is nothing to remove
+	host, _ := os.Hostname() // without a name, there is nothing to remove
 	for _, name := range []string{host, os.Getenv("HOSTNAME"), os.Getenv("K8S_NODE_NAME"), os.Getenv("NODE_NAME")} {
 		add(name)
 		first, _, _ := strings.Cut(name, ".")

@@ -8,14 +8,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Details are the figures behind a report. They have no addresses.
+// Details are the figures behind a report. They contain no addresses.
 type Details struct {
 	Sources  []Source       `json:"sources"`
-	Builds   []Build        `json:"builds"`   // with a build id
-	Programs map[string]int `json:"programs"` // of BPF, by type; of those whose type is known
+	Builds   []Build        `json:"builds"`   // only those with a build id
+	Programs map[string]int `json:"programs"` // BPF programs by type, if their type is known
 }
 
-// A Source is how reading the symbols of a source went.
+// A Source describes how reading the symbols of a source went.
 type Source struct {
 	Name         string         `json:"name"`
 	Milliseconds float64        `json:"milliseconds"`
@@ -32,7 +32,7 @@ type Build struct {
 	BuildID string `json:"build_id"`
 }
 
-// add adds what a source published: t is nil if it has nothing.
+// add adds the result of a source. t is nil if the source published nothing.
 func (d *Details) add(name string, t *timeline.Table, err error, took time.Duration) {
 	s := Source{Name: name, Milliseconds: float64(took.Microseconds()) / 1000, Symbols: make(map[string]int)}
 	if err != nil {

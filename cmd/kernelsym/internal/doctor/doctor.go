@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor checks a machine as the processor would use it: what works, what
-// is lost without what does not, and what to change.
+// Package doctor checks a machine in the way that the processor would use it. It reports what
+// works, what does not work and is therefore lost, and what to change.
 //
-// A check is a function that returns findings. Checks of settings only read files. The other
-// checks do what the sources do, and report the sources' errors in their words.
+// A check is a function that returns findings. Checks of settings only read files. The other checks
+// do what the sources do, and report the errors in the words of the sources.
 package doctor
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels of findings.
@@ -32,7 +32,7 @@ const (
 	OK   Level = "ok"
 	Note Level = "note" // nothing is lost by it alone
 	Warn Level = "warn" // something is lost
-	Fail Level = "fail" // there are no names of kernel code
+	Fail Level = "fail" // kernel code has no names
 )
 
 // A Finding is the result of a check.
@@ -44,7 +44,7 @@ type Finding struct {
 	Remedy []string `json:"remedy,omitempty"` // one line for each thing to change
 }
 
-// A Report is what Run found.
+// A Report is the result of Run.
 type Report struct {
 	Result   Level     `json:"result"` // the worst level of the findings: ok, warn or fail
 	Procfs   string    `json:"procfs"`
@@ -53,8 +53,8 @@ type Report struct {
 	Details  Details   `json:"-"`
 }
 
-// Code returns the exit status for a report: 0 if everything works, 1 if something
-// is lost, 2 if there are no names of kernel code.
+// Code returns the exit status for a report: 0 if everything works, 1 if something is lost, 2 if
+// kernel code has no names.
 func (r *Report) Code() int {
 	switch r.Result {
 	case Fail:
@@ -65,8 +65,8 @@ func (r *Report) Code() int {
 	return 0
 }
 
-// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs, and which of
-// its builds have a pack in a directory, unless that is empty.
+// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs. Unless packs is
+// empty, Run also checks which running builds have a pack in that directory.
 func Run(ctx context.Context, procfs, sysfs, packs string) Report {
 	return run(ctx, &machine{
 		procfs: procfs, sysfs: sysfs, own: "/proc", packs: packs, kernel: running{sysfs: sysfs},
@@ -74,46 +74,46 @@ func Run(ctx context.Context, procfs, sysfs, packs string) Report {
 	})
 }
 
-// machine is what is checked.
+// machine is the machine being checked.
 type machine struct {
 	procfs, sysfs string
 	own           string // the /proc of this process
 	packs         string // a directory, or empty
 	kernel        kernel
-	sources       []symcache.Source // that of the core kernel first
+	sources       []symcache.Source // the core kernel's source is first
 
 	state
 }
 
-// state is what the checks have found out.
+// state has the results of the checks so far.
 type state struct {
-	settings string // the /proc in which settings and this process are looked up
+	settings string // the /proc that has the settings and this process
 	rights   rights
-	records  error // of perf events
-	programs int   // of BPF
-	listed   error // of listing them
-	events   error // of kobjects
-	sandbox  bool  // around this process, with a kernel of its own
+	records  error // the error of recording perf events
+	programs int   // number of BPF programs
+	listed   error // the error of listing BPF programs
+	events   error // the error of receiving kobject events
+	sandbox  bool  // whether this process is in a sandbox with a kernel of its own
 	wanted   []right
-	blind    time.Duration // while symbols were read
+	blind    time.Duration // blind time while symbols were read
 	nameless int           // BPF functions for which the kernel may have no name
 	details  Details
 	found    strings.Builder
 }
 
-// kernel does what the sources do with system calls.
+// kernel makes the same system calls as the sources.
 type kernel interface {
 	recordSymbols() error           // with perf events
-	listPrograms() (n int, _ error) // of BPF
-	receiveEvents() error           // of kobjects
-	clocks() (boot, offset int64)   // in nanoseconds; what is to be added for Unix time
+	listPrograms() (n int, _ error) // BPF programs
+	receiveEvents() error           // kobject events
+	clocks() (boot, offset int64)   // in nanoseconds; offset plus boot is Unix time
 }
 
 func run(ctx context.Context, m *machine) Report {
 	m.settings = m.procfs
 	if readText(m.procfs, "sys/kernel/osrelease") == "" {
-		// Where only the files that the sources read are mounted, sysctls and what else
-		// says something of this process stand in its own /proc.
+		// If only the files that the sources read are mounted there, sysctls and information about
+		// this process are in its own /proc.
 		if _, err := os.Stat(filepath.Join(m.procfs, "kallsyms")); err == nil {
 			m.settings = m.own
 		}
@@ -144,9 +144,8 @@ func run(ctx context.Context, m *machine) Report {
 	return r
 }
 
-// rank orders the findings: causes before what they cause, and what is lost before what works.
-// Programs that cannot be listed come before other losses, since the profiles show no sign of them
-// (contract 8).
+// rank orders the findings: causes before effects, and losses before what works. Programs that
+// cannot be listed come before other losses, since the profiles show no sign of them (contract 8).
 func rank(f Finding) int {
 	lost := f.Level == Warn || f.Level == Fail
 	switch {
@@ -175,8 +174,8 @@ func (k running) recordSymbols() error {
 	return reader.Close()
 }
 
-// listPrograms also asks for the first program, since the kernel can refuse that
-// alone, or hide where it lies. It returns the number of programs.
+// listPrograms returns the number of programs. It also asks for the first program, since the kernel
+// can refuse only that request, or hide the program's address.
 func (running) listPrograms() (n int, err error) {
 	var reader bpf.Reader
 	for id := uint32(0); ; n++ {

@@ -19,8 +19,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// TestFindings changes one thing about a healthy machine, and looks for the finding
-// that says so and at the exit status.
+// TestFindings changes one thing about a healthy machine, and verifies the finding about it and the
+// exit status.
 func TestFindings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files  map[string]string
@@ -85,7 +85,7 @@ func TestFindings(t *testing.T) {
 		},
 		"no part of BPF": {
 			kernel: fake{record: errPerf},
-			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "1 BPF function, read in"}, // perf events say what is lost
+			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "1 BPF function, read in"}, // perf events have the loss
 			code:   1,
 		},
 		"capabilities": {
@@ -325,7 +325,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestDescribe counts what is in tables of BPF.
+// TestDescribe verifies the description of tables of BPF.
 func TestDescribe(t *testing.T) {
 	assert.Equal(t, "none", describe("modules", timeline.NewTable()))
 	functions := timeline.NewHistory(timeline.Limits{})
@@ -340,8 +340,8 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, "1 BPF function, 2 pages of kprobes or ftrace", describe("bpf", functions.Table()))
 }
 
-// TestNothingCanBeRead checks a machine by an empty directory: then nothing is said to
-// be well that would have to be read.
+// TestNothingCanBeRead checks a machine with an empty directory. It verifies that no finding is OK
+// if it would need a file.
 func TestNothingCanBeRead(t *testing.T) {
 	m := machineWith(t, nil, fake{})
 	m.procfs = t.TempDir()
@@ -355,8 +355,8 @@ func TestNothingCanBeRead(t *testing.T) {
 	}
 }
 
-// TestFilesMountedAlone checks a machine of which only those files are mounted that
-// the sources read: all else is looked up in the process's own /proc.
+// TestFilesMountedAlone checks a machine that has only the files mounted that the sources read.
+// Everything else comes from the process's own /proc.
 func TestFilesMountedAlone(t *testing.T) {
 	m := machineWith(t, nil, fake{})
 	require.NoError(t, os.Rename(m.procfs, m.own))
@@ -372,7 +372,7 @@ func TestFilesMountedAlone(t *testing.T) {
 	}
 }
 
-// TestMountRemedy verifies what is said of a file that a container runtime hides.
+// TestMountRemedy verifies the remedy for a file that a container runtime hides.
 func TestMountRemedy(t *testing.T) {
 	m := &machine{procfs: "/proc", sysfs: "/sys"}
 	remedy := m.fileRemedy(&fs.PathError{Op: "open", Path: "/proc/kallsyms", Err: fs.ErrNotExist})

@@ -25,8 +25,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// runUndisturbed checks this machine until it does not stand still while symbols are read: then some
-// can be missing, and doctor says so.
+// runUndisturbed checks this machine until it does not stall while symbols are read, because
+// otherwise some can be missing, which doctor reports.
 func runUndisturbed(t *testing.T) Report {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
@@ -41,8 +41,8 @@ func runUndisturbed(t *testing.T) Report {
 	}
 }
 
-// TestRunningKernel checks this machine with all rights: what the tests of the
-// sources need, doctor finds.
+// TestRunningKernel checks this machine with all rights. Everything that the tests of the sources
+// need must be OK.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_doctor", 814, 0))
@@ -69,7 +69,7 @@ func TestRunningKernel(t *testing.T) {
 	assert.Positive(t, d.Programs["socket_filter"], d.Programs)
 }
 
-// TestSeccomp checks this machine behind a filter that refuses perf events to root.
+// TestSeccomp checks this machine with a filter that refuses perf events even to root.
 func TestSeccomp(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{Need: kerneltest.NeedBPF, Refuse: []uint32{unix.SYS_PERF_EVENT_OPEN}}, func(t *testing.T) {
 		f := finding(t, Run(t.Context(), "/proc", "/sys", ""), perfCheck)
@@ -79,7 +79,7 @@ func TestSeccomp(t *testing.T) {
 	})
 }
 
-// namespaceEnv tells TestUserNamespace that it runs in one.
+// namespaceEnv is set if TestUserNamespace runs in a user namespace.
 const namespaceEnv = "KERNELSYM_TEST_DOCTOR_NAMESPACE"
 
 // TestUserNamespace checks this machine as the root of a user namespace, as in rootless containers.
@@ -126,15 +126,15 @@ func TestUnprivileged(t *testing.T) {
 	})
 }
 
-// limitedEnv tells this test that it runs with some capabilities only.
+// limitedEnv is set if this test runs with only some capabilities.
 const limitedEnv = "KERNELSYM_TEST_DOCTOR_LIMITED"
 
-// TestEachCapability checks this machine with one capability each, and compares
-// with what it is said to be good for.
+// TestEachCapability checks this machine with one capability at a time, and verifies that the
+// capability has the effects expected of it.
 func TestEachCapability(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
-	kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_doctor", 815, 0)) // of which the kernel can hide the address
+	kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_doctor", 815, 0)) // the kernel can hide its address
 	for _, tt := range []struct {
 		only capability.Cap
 		ok   []string
@@ -177,7 +177,7 @@ func TestLimited(t *testing.T) {
 	assert.Equal(t, strings.Split(ok, ","), works)
 }
 
-// TestMountedElsewhere checks this kernel by the files of other directories.
+// TestMountedElsewhere checks this kernel through the files in other directories.
 func TestMountedElsewhere(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestLockdown checks a kernel that is locked down: doctor says so, and finds that everything
-// works. That it does is what the tests find that `make test-lockdown` runs in the same machine.
+// TestLockdown verifies that doctor reports the mode of a locked-down kernel, and finds that
+// everything works. The tests that `make test-lockdown` runs in the same machine show that it does.
 func TestLockdown(t *testing.T) {
 	mode := kerneltest.NeedLockdown(t)
 	kerneltest.NeedBPF(t)

@@ -23,11 +23,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// fake is a kernel that answers as a test says.
+// fake is a kernel with the answers that a test gives it.
 type fake struct {
 	record, list, receive error
 	started               time.Time // by the wall clock
-	nameless              bool      // whether the kernel has a name for its program is not known
+	nameless              bool      // the kernel may have no name for its program
 }
 
 func (f fake) recordSymbols() error           { return f.record }
@@ -54,7 +54,7 @@ func (p programs) Run(ctx context.Context, publish func(symcache.Update)) error 
 	return nil
 }
 
-// healthy is the files of a machine on which nothing is missing.
+// healthy has the files of a machine that lacks nothing.
 var healthy = map[string]string{
 	"proc/sys/kernel/osrelease":           "6.12.0-test\n",
 	"proc/sys/kernel/kptr_restrict":       "1\n",
@@ -76,8 +76,8 @@ var healthy = map[string]string{
 	"sys/module/xfs/notes/.note.gnu.dir": "",
 }
 
-// machineWith returns a machine with those files in place of the healthy ones;
-// "-" removes a file. It is the same in each running kernel.
+// machineWith returns a machine with these files in place of the healthy ones. The text "-" removes
+// a file. The machine does not depend on the running kernel.
 func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	t.Helper()
 	kerneltest.SameInEachKernel(t)
@@ -101,7 +101,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}}
 }
 
-// withCapabilities is the status of a process with those.
+// withCapabilities returns the status of a process with these capabilities.
 func withCapabilities(caps ...right) string {
 	bits := uint64(0)
 	for _, c := range caps {

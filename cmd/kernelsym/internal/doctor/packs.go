@@ -17,7 +17,7 @@ func checkPacks(m *machine) []Finding {
 	}
 	var missing, symbolsOnly []string
 	var findings []Finding
-	refused := make(map[string]bool) // by the error
+	refused := make(map[string]bool) // by error message
 	lined := 0
 	for _, b := range m.details.Builds {
 		p, err := packs.Read(m.packs, b.BuildID)
@@ -52,7 +52,7 @@ const (
 	lostLines  = "source lines and inlined functions; on a gateway also names"
 )
 
-// packRemedies says what to do about missing or refused packs.
+// packRemedies returns what to do about missing or refused packs.
 func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
 		return []string{"chmod -R go-w " + m.packs}

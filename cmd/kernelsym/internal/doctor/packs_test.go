@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// The healthy machine, of which the core kernel and a module have build ids.
+// Build ids of the core kernel and a module of the healthy machine.
 const (
 	coreID   = "abcdabcdabcdabcd"
 	moduleID = "1234123412341234"
@@ -25,7 +25,7 @@ var withBuildIDs = map[string]string{
 	"sys/module/xfs/sections/.note.gnu.build-id": "0x0\n",
 }
 
-// packOf returns a pack, with lines or of symbols only.
+// packOf returns a pack, either with lines or with symbols only.
 func packOf(t *testing.T, buildID, name string, lines bool) []byte {
 	t.Helper()
 	w := pack.NewWriter(pack.Info{BuildID: buildID, Name: name, Extent: pack.Range{End: 0x100}})
@@ -41,9 +41,9 @@ func packOf(t *testing.T, buildID, name string, lines bool) []byte {
 func TestPacks(t *testing.T) {
 	const release = "kernelsym pack --release 6.12.0-test -d "
 	for name, tt := range map[string]struct {
-		core, module []byte // nil: there is none
+		core, module []byte // nil without a pack
 		mode         os.FileMode
-		want         []Finding // without what is lost
+		want         []Finding // without Lost
 	}{
 		"both": {
 			packOf(t, coreID, "vmlinux", true), packOf(t, moduleID, "xfs", true), 0o755,

@@ -45,7 +45,7 @@ func (r *Report) WriteText(w io.Writer, color bool) error {
 		width = max(width, len(f.Check))
 	}
 	var b strings.Builder
-	said := make(map[string]bool) // a remedy is, once
+	said := make(map[string]bool) // remedies that were printed, each only once
 	indent := strings.Repeat(" ", len("warn  ")+width+2)
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", paint(colors[f.Level], fmt.Sprintf("%-4s", f.Level)), width, f.Check,

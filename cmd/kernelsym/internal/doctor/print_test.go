@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestForms compares what is written for people and for programs with files.
+// TestForms compares the text and JSON output with files.
 func TestForms(t *testing.T) {
 	for name, m := range map[string]*machine{
 		"healthy": machineWith(t, nil, fake{}),
@@ -50,7 +50,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// normalize removes what differs from run to run.
+// normalize removes the parts that differ from run to run.
 func normalize(r *Report, m *machine) {
 	root := filepath.Dir(m.procfs)
 	fix := func(s *string) {
@@ -63,7 +63,7 @@ func normalize(r *Report, m *machine) {
 			}
 		}
 	}
-	r.Details = Details{} // no part of what is printed
+	r.Details = Details{} // not part of the output
 	fix(&r.Procfs)
 	fix(&r.Sysfs)
 	for i := range r.Findings {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
 
-// perfCheck is the check whether records of loads and unloads can be received.
+// perfCheck names the check of whether records of loads and unloads can be received.
 const perfCheck = "perf events"
 
 func checkPerf(m *machine) []Finding {
@@ -33,7 +33,7 @@ func checkPerf(m *machine) []Finding {
 	return []Finding{f}
 }
 
-// programsCheck is the check whether BPF programs can be listed.
+// programsCheck names the check of whether BPF programs can be listed.
 const programsCheck = "BPF programs"
 
 func checkBPF(m *machine) []Finding {
@@ -52,7 +52,7 @@ func checkBPF(m *machine) []Finding {
 	return []Finding{{Check: programsCheck, Level: OK, Found: plural.Of(m.programs, "program") + " listed"}}
 }
 
-// eventsCheck is the check whether events of modules can be received.
+// eventsCheck names the check of whether events of modules can be received.
 const eventsCheck = "module events"
 
 func checkEvents(m *machine) []Finding {
@@ -66,10 +66,10 @@ func checkEvents(m *machine) []Finding {
 	return []Finding{{Check: eventsCheck, Level: OK, Found: "modules have names from the moment they are loaded"}}
 }
 
-// checkBlindTime reports records that were lost while symbols were read. It comes after
+// checkBlindTime reports records that were lost while symbols were read. It must run after
 // checkSymbols.
 func checkBlindTime(m *machine) []Finding {
-	if m.blind == 0 || m.records != nil || m.events != nil { // then it is the time between two readings
+	if m.blind == 0 || m.records != nil || m.events != nil { // in that case it is the time between two readings
 		return nil
 	}
 	return []Finding{{
@@ -79,8 +79,8 @@ func checkBlindTime(m *machine) []Finding {
 	}}
 }
 
-// checkNameless reports BPF programs that have no name because users without CAP_BPF may load programs.
-// It comes after checkSymbols.
+// checkNameless reports BPF programs that have no name because users without CAP_BPF may load
+// programs. It must run after checkSymbols.
 func checkNameless(m *machine) []Finding {
 	if m.nameless == 0 {
 		return nil
@@ -124,7 +124,7 @@ func checkModules(m *machine) []Finding {
 	return []Finding{f}
 }
 
-// readFiles reads the files of a directory, which only their owner may.
+// readFiles reads the files of a directory, which only their owner can do.
 func readFiles(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {

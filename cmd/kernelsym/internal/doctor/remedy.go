@@ -15,11 +15,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// remedies returns what to change on this machine about an error of a source. It leaves out what
-// is so already, and what does not help in a sandbox.
+// remedies returns what to change on this machine to fix an error of a source. It leaves out
+// settings that are already right, and changes that do not help in a sandbox.
 func (m *machine) remedies(err error) (lines []string) {
 	if m.sandbox {
-		return nil // but to leave it
+		return nil // the only remedy is to leave the sandbox
 	}
 	add := func(more ...string) { lines = append(lines, more...) }
 	or := func(line string) {
@@ -78,8 +78,9 @@ func (m *machine) remedies(err error) (lines []string) {
 	return lines
 }
 
-// grant says to grant a capability. If it is effective, it says what else can refuse the system
-// call. In a user namespace, capabilities do not help.
+// grant returns the remedy of granting a capability. If the capability is already effective, the
+// remedy names what else can refuse the system call. In a user namespace there is no remedy,
+// because capabilities do not help.
 func (m *machine) grant(c right, call string) []string {
 	switch {
 	case m.rights.userNamespace:
@@ -104,7 +105,8 @@ func (m *machine) grant(c right, call string) []string {
 		" in the seccomp profile (securityContext.seccompProfile) or security module"}
 }
 
-// hiddenBySeccomp says that a filter can make a system call look as if the kernel did not have it.
+// hiddenBySeccomp returns the remedy for a seccomp filter, which can make the kernel appear not to
+// have a system call.
 func (m *machine) hiddenBySeccomp(call string) []string {
 	if m.rights.seccomp != seccompFilter {
 		return nil
@@ -114,7 +116,7 @@ func (m *machine) hiddenBySeccomp(call string) []string {
 
 func sysctlRemedy(name string, value int) string { return fmt.Sprintf("sysctl -w %s=%d", name, value) }
 
-// fileRemedy says what to do about a file that cannot be read.
+// fileRemedy returns what to do about a file that cannot be read.
 func (m *machine) fileRemedy(err *fs.PathError) string {
 	for root, kind := range map[string]string{m.procfs: "/proc", m.sysfs: "/sys"} {
 		if strings.HasPrefix(err.Path, root+"/") && errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +129,7 @@ func (m *machine) fileRemedy(err *fs.PathError) string {
 	return "find out why " + err.Path + " cannot be read"
 }
 
-// mountRemedy says how to provide a file of /proc or /sys that is missing below at.
+// mountRemedy returns how to provide a file of /proc or /sys that is missing below at.
 func mountRemedy(at, kind, file string) string {
 	key := map[string]string{"/proc": "procfs", "/sys": "sysfs"}[kind]
 	if at != kind {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// rights are what this process may do, as far as files tell.
+// rights are the privileges of this process, as far as files show them.
 type rights struct {
-	uid           string // effective
-	effective     uint64 // a bit for each capability
+	uid           string // effective user id
+	effective     uint64 // the effective capabilities, one bit each
 	known         bool   // effective was read
-	userNamespace bool   // not the initial one, so that the kernel ignores capabilities
-	seccomp       string // the mode
+	userNamespace bool   // not the initial namespace, so the kernel ignores capabilities
+	seccomp       string // the seccomp mode
 
 	knownNamespace bool // userNamespace was read
 }
@@ -36,7 +36,7 @@ const (
 	perfmon  right = 38
 )
 
-// String returns the name as in the manifest of a container.
+// String returns the name of the capability in a container's manifest.
 func (c right) String() string {
 	return map[right]string{ipcLock: "IPC_LOCK", sysAdmin: "SYS_ADMIN", syslog: "SYSLOG", perfmon: "PERFMON"}[c]
 }
@@ -45,7 +45,7 @@ func (r rights) has(c right) bool {
 	return !r.userNamespace && r.effective>>c&1 == 1
 }
 
-// ordinary reports whether this is a user without any right that a collector needs.
+// ordinary reports whether the user has none of the rights that a collector needs.
 func (r rights) ordinary() bool {
 	return r.known && r.uid != "" && r.uid != "0" && !r.userNamespace && !r.has(syslog) && !r.has(perfmon) && !r.has(sysAdmin)
 }
@@ -67,17 +67,18 @@ func readRights(procfs string) (r rights) {
 			}
 		}
 	}
-	// One line that maps all IDs to themselves is the initial user namespace, or as good.
+	// A single line that maps all IDs to themselves is the initial user namespace, or equivalent to
+	// it.
 	users := readText(procfs, "self/uid_map")
 	r.knownNamespace = users != ""
 	r.userNamespace = users != "" && strings.Join(strings.Fields(users), " ") != "0 0 4294967295"
 	return r
 }
 
-// readText returns the text of a file, without white space around it, or nothing if it cannot be
-// read.
+// readText returns the text of a file, without white space around it. It is empty if the file
+// cannot be read.
 func readText(root, name string) string {
-	text, _ := os.ReadFile(filepath.Join(root, name)) // what is missing says something
+	text, _ := os.ReadFile(filepath.Join(root, name)) // the caller interprets an empty text
 	return strings.TrimSpace(string(text))
 }
 
@@ -87,7 +88,7 @@ func (m *machine) sysctl(name string) (int, bool) {
 	return v, err == nil
 }
 
-// lockedMemory returns how much memory this process may lock, for people.
+// lockedMemory returns, as text for people, how much memory this process may lock.
 func (m *machine) lockedMemory() string {
 	for line := range strings.Lines(readText(m.settings, "self/limits")) {
 		if value, ok := strings.CutPrefix(line, "Max locked memory"); ok {
@@ -99,7 +100,7 @@ func (m *machine) lockedMemory() string {
 	return "not known"
 }
 
-// userCheck is the finding that this is an ordinary user.
+// userCheck names the finding that this is an ordinary user.
 const userCheck = "user"
 
 // checkUser tells ordinary users to become root, before anything else.
@@ -114,10 +115,11 @@ func checkUser(m *machine) []Finding {
 	}}
 }
 
-// capabilitiesCheck is the finding that says how to grant what other findings ask for.
+// capabilitiesCheck names the finding that explains how to grant the capabilities that other
+// findings require.
 const capabilitiesCheck = "capabilities"
 
-// checkCapabilities comes after the checks that ask for capabilities.
+// checkCapabilities must run after the checks that require capabilities.
 func checkCapabilities(m *machine) []Finding {
 	f := Finding{Check: capabilitiesCheck, Level: Note}
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// What is lost, in more than one check.
+// Losses that more than one check reports.
 const (
 	lostNames   = "names of the core kernel and of modules"
 	lostFileIDs = "build ids and file IDs of kernel frames, and the check that a profile comes from this kernel"
@@ -56,8 +56,8 @@ func checkBuildID(m *machine) []Finding {
 
 const whoseCheck = "whose kernel"
 
-// checkWhoseKernel guesses whether this is the machine's kernel or that of a sandbox around this
-// process. There is no sure sign.
+// checkWhoseKernel guesses whether this is the machine's kernel or the kernel of a sandbox around
+// this process. There is no certain sign.
 func checkWhoseKernel(m *machine) []Finding {
 	f := Finding{
 		Check: whoseCheck, Level: Warn,
@@ -70,7 +70,8 @@ func checkWhoseKernel(m *machine) []Finding {
 	case version == "":
 		return []Finding{{Check: whoseCheck, Level: Note, Found: "not known: " + m.settings + "/version cannot be read"}}
 	case strings.Contains(version, "gvisor") || strings.Contains(version, "#1 SMP Sun Jan 10 15:06:54 PST 2016"):
-		// 4.4.0, since 2026 4.19.0-gvisor; the date is the same since its first release.
+		// The release is 4.4.0, since 2026 4.19.0-gvisor. The date has been the same since the
+		// first release.
 		f.Found = "gVisor's, by its version: a sandbox without kallsyms, perf events and BPF programs"
 	case strings.Contains(commandLine, "kata-containers") || strings.Contains(commandLine, "agent.log") ||
 		strings.Contains(mounts, "kataShared"):
@@ -133,7 +134,7 @@ func checkPointers(m *machine) []Finding {
 	case !ok:
 		f.Level, f.Found = Note, "cannot be read"
 	case v >= 2:
-		// What it costs is found by reading kallsyms.
+		// Reading kallsyms shows what this costs.
 		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from every process", v)
 	case v == 1:
 		f.Found = "1: CAP_SYSLOG shows the kernel's addresses"
@@ -148,7 +149,7 @@ func checkPointers(m *machine) []Finding {
 
 func checkLockdown(m *machine) []Finding {
 	f := Finding{Check: "lockdown", Level: OK}
-	// The mode in force is in brackets, as "[none] integrity confidentiality".
+	// The mode in force is in brackets, as in "[none] integrity confidentiality".
 	_, rest, found := strings.Cut(readText(m.sysfs, "kernel/security/lockdown"), "[")
 	mode, _, closed := strings.Cut(rest, "]")
 	if !found || !closed {
@@ -158,8 +159,8 @@ func checkLockdown(m *machine) []Finding {
 	return []Finding{f}
 }
 
-// closedToPerfmon is the kernel.perf_event_paranoid from which kernels of Debian and Ubuntu require
-// CAP_SYS_ADMIN, because of a patch. In other kernels it means the same as 2.
+// closedToPerfmon is the value of kernel.perf_event_paranoid from which on the patched kernels of
+// Debian and Ubuntu require CAP_SYS_ADMIN. In other kernels it means the same as 2.
 const closedToPerfmon = 3
 
 func checkParanoia(m *machine) []Finding {

@@ -25,7 +25,7 @@ const patience = time.Minute
 
 var errSlow = fmt.Errorf("not read within %v: is this machine overloaded?", patience)
 
-// checkSymbols has each source find its symbols.
+// checkSymbols runs each source and reports the symbols that it finds.
 func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 	for _, source := range m.sources {
 		start := time.Now()
@@ -37,7 +37,7 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
 		if err != nil {
-			f.Level = Note // if its reasons and what they cost are findings of their own
+			f.Level = Note // unless the error has reasons that no other finding gives
 			if f.Found = strings.TrimPrefix(f.Found+"; incomplete, see above", "; "); table == nil {
 				f.Found = "none, see above"
 			}
@@ -59,10 +59,10 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 	return findings
 }
 
-// core is the source without which nothing has a name.
+// core is the source without which no kernel code has a name.
 const core = "kallsyms"
 
-// reasons are the errors that more than one finding can have.
+// reasons are the errors that more than one finding can report.
 var reasons = []error{
 	kallsyms.ErrRestricted, perfring.ErrPermission, perfring.ErrMemory, perfring.ErrFiles, perfring.ErrUnsupported,
 	bpf.ErrPermission, bpf.ErrHidden, bpf.ErrUnsupported, uevent.ErrUnreachable,
@@ -82,7 +82,7 @@ func (m *machine) news(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// lost says what is lost without some or all of the symbols of a source.
+// lost describes, by source, the loss if some or all of its symbols are missing.
 var lost = map[string]struct{ some, all string }{
 	core:      {some: lostFileIDs, all: lostNames},
 	"modules": {some: "part of what is known of modules", all: "names of code in modules"},
@@ -122,7 +122,7 @@ var things = [timeline.NumOrigins][2]string{
 	timeline.OriginOOL:        {"page of kprobes or ftrace", "pages of kprobes or ftrace"},
 }
 
-// describe counts the contents of a source's table.
+// describe returns the contents of a source's table, as text.
 func describe(source string, t *timeline.Table) string {
 	var parts []string
 	for origin, count := range t.Count() {

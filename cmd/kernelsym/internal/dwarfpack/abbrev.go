@@ -4,7 +4,7 @@ package dwarfpack
 
 import "fmt"
 
-// A slot is the number of an attribute that is needed.
+// A slot is the number of an attribute that this package needs.
 type slot uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	numSlots
 )
 
-// slots are the numbers of attributes (section 7.5.4 of DWARF 5).
+// slots maps attributes to their slots (section 7.5.4 of DWARF 5).
 var slots = map[uint64]slot{
 	0x01: slotSibling, 0x03: slotName, 0x10: slotStmtList, 0x11: slotLowPC, 0x12: slotHighPC, 0x13: slotLanguage,
 	0x1b: slotCompDir, 0x31: slotOrigin, 0x3a: slotDeclFile, 0x3b: slotDeclLine, 0x47: slotSpecification,
@@ -41,19 +41,19 @@ var slots = map[uint64]slot{
 	0x2130: slotDwoName,     // DW_AT_GNU_dwo_name, before DWARF 5
 }
 
-// A kind says what is done with an entry.
+// A kind determines how an entry is processed.
 type kind uint8
 
 const (
-	kindPlain  kind = iota // of no interest; its children may be
-	kindOpaque             // nor are its children
-	kindType               // nor are its children in C
+	kindPlain  kind = iota // irrelevant; its children may be relevant
+	kindOpaque             // irrelevant, with its children
+	kindType               // irrelevant; in C, with its children
 	kindSubprogram
 	kindInlined
-	kindPartial // a unit of what others refer to; it has no code, although it has their line table
+	kindPartial // a unit of entries that other units refer to; it has no code, although it has their line table
 )
 
-// kinds are those of tags (section 7.5.3 of DWARF 5).
+// kinds maps tags to kinds (section 7.5.3 of DWARF 5).
 var kinds = map[uint64]kind{
 	0x01: kindOpaque, // array_type
 	0x02: kindType,   // class_type
@@ -69,30 +69,30 @@ var kinds = map[uint64]kind{
 	0x4109: kindOpaque, // GNU_call_site
 }
 
-// An attribute is one of an abbreviation.
+// An attribute is an attribute of an abbreviation.
 type attribute struct {
 	slot     slot
 	form     form
-	implicit uint64 // the value, of formImplicitConst
+	implicit uint64 // the value, for formImplicitConst
 }
 
-// A step passes over a number of bytes and a value without a fixed size.
+// A step skips a number of bytes, and then a value without a fixed size.
 type step struct {
 	fixed uint32
-	form  form // 0 behind the last value
+	form  form // 0 after the last value
 }
 
-// An abbreviation says of what entries consist.
+// An abbreviation describes the structure of entries.
 type abbreviation struct {
 	kind       kind
 	children   bool
-	sibling    int // offset of a DW_AT_sibling of 4 bytes, variable if there is none or it has no fixed place
-	size       int // of the attributes, variable if they have no fixed size
+	sibling    int // offset of a 4-byte DW_AT_sibling; variable if there is none or its offset is not fixed
+	size       int // size of the attributes; variable if it is not fixed
 	attributes []attribute
 	steps      []step // nil if the size is fixed
 }
 
-// abbreviations are those of a unit.
+// abbreviations holds the abbreviations of a unit.
 type abbreviations struct {
 	dense  []*abbreviation // by code, as far as codes are consecutive
 	sparse map[uint64]*abbreviation
@@ -105,14 +105,14 @@ func (a *abbreviations) get(code uint64) *abbreviation {
 	return a.sparse[code]
 }
 
-// maxAbbrevLen bounds how many bytes the abbreviations of a unit take. Those of one source
-// file take some thousand.
+// maxAbbrevLen bounds the length in bytes of the abbreviations of a unit. For one source file, they
+// take a few thousand bytes.
 const maxAbbrevLen = 1 << 22
 
-// abbreviations reads the abbreviations that begin where r stands.
+// abbreviations reads the abbreviations that begin at the position of r.
 func (r *reader) abbreviations(in format) (*abbreviations, error) {
 	table := &abbreviations{dense: make([]*abbreviation, 1, 256), sparse: map[uint64]*abbreviation{}}
-	var attributes []attribute // of all of them
+	var attributes []attribute // of all abbreviations
 	r.data = r.data[:min(len(r.data), r.pos+maxAbbrevLen)]
 	for {
 		code := r.uleb()
@@ -151,7 +151,7 @@ func (r *reader) abbreviations(in format) (*abbreviations, error) {
 	return table, nil
 }
 
-// measure works out how an entry is passed over.
+// measure computes how to skip an entry.
 func (a *abbreviation) measure(in format) error {
 	a.sibling = variable
 	fixed := 0

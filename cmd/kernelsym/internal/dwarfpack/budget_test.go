@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// emptyAttributes returns a unit of DWARF 5 with so many functions, each of one byte and with
-// so many attributes of a form.
+// emptyAttributes returns a unit of DWARF 5 with a number of functions. Each takes one byte and has
+// a number of attributes of a form.
 func emptyAttributes(functions, attributes int, f form) *sections {
 	abbrev := []byte{1, 0x11, 1, 0, 0} // DW_TAG_compile_unit with children
 	abbrev = append(abbrev, 2, 0x2e, 0)
@@ -33,7 +33,7 @@ func emptyAttributes(functions, attributes int, f form) *sections {
 	return sectionsOf(append(unit, 0), nil, [numTables][]byte{tableAbbrev: abbrev})
 }
 
-// sectionsOf returns sections with one unit and one line table, each without its length.
+// sectionsOf returns sections with one unit and one line table, both given without their length.
 func sectionsOf(unit, lines []byte, tables [numTables][]byte) *sections {
 	info := append(binary.LittleEndian.AppendUint32(nil, uint32(len(unit))), unit...)
 	line := append(binary.LittleEndian.AppendUint32(nil, uint32(len(lines))), lines...)
@@ -54,8 +54,8 @@ func read(s *sections) error {
 	return err
 }
 
-// TestAttributesWithoutBytesAreWork verifies that a small file cannot have attributes read
-// without end: those of some forms take no bytes of an entry.
+// TestAttributesWithoutBytesAreWork verifies that a small file cannot make the package read
+// attributes without end. Attributes of some forms take no bytes in an entry.
 func TestAttributesWithoutBytesAreWork(t *testing.T) {
 	for _, f := range []form{formFlagPresent, formImplicitConst} {
 		require.NoError(t, read(emptyAttributes(1000, 1000, f)), "%v", f)
@@ -77,7 +77,8 @@ func lineTable(entries, program []byte) []byte {
 	return append(append(t, header...), program...)
 }
 
-// manyFiles returns a unit with n files in one directory with a long name, and code of each.
+// manyFiles returns a unit with n files in one directory with a long name, and with code from each
+// of them.
 func manyFiles(n int) *sections {
 	entries := append([]byte(strings.Repeat("d", 4000)), 0, 0)
 	program := append([]byte{0, 9, 2}, binary.LittleEndian.AppendUint64(nil, 0x1000)...)
@@ -89,14 +90,15 @@ func manyFiles(n int) *sections {
 	return sectionsOf(unit, lineTable(append(entries, 0), append(program, 0, 1, 1)), [numTables][]byte{tableAbbrev: abbrev})
 }
 
-// manyDirectories returns a unit with n directories, compiled in one with a long name.
+// manyDirectories returns a unit with n directories, which was compiled in a directory with a long
+// name.
 func manyDirectories(n int) *sections {
 	unit, abbrev := unitWithLines(strings.Repeat("/d", 2000))
 	entries := append(bytes.Repeat([]byte{'a', 0}, n), 0, 0)
 	return sectionsOf(unit, lineTable(entries, nil), [numTables][]byte{tableAbbrev: abbrev})
 }
 
-// TestPathsAreWork verifies that a small file cannot have long paths put together without end.
+// TestPathsAreWork verifies that a small file cannot make the package build long paths without end.
 func TestPathsAreWork(t *testing.T) {
 	require.NoError(t, read(manyFiles(1000)))
 	require.ErrorIs(t, read(manyFiles(10_000)), ErrTooMuch)

@@ -10,18 +10,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// Stats says how much debug information there was.
+// Stats counts the debug information that was read.
 type Stats struct {
 	Units int
 	Nodes int // functions that have code, and places at which functions were inlined
-	Rows  int // before those of overlapping units are left out
+	Rows  int // before rows of overlapping units are left out
 }
 
-// Build adds what the debug information of a file says of its code to a pack: nodes and
-// rows. It calls progress, unless that is nil, with how many bytes were read of how many.
-// The error names the section; it wraps [ErrNoDebugInfo], [ErrUnsupported],
-// [ErrMalformed], [ErrTooMuch] or an error of reading the file. Then the pack is of no
-// use. It is not safe for concurrent use with the file or the writer.
+// Build adds nodes and rows to a pack, from the debug information that a file has about its code.
+// It calls progress, unless that is nil, with the number of bytes read and the total. The error
+// names the section. It wraps [ErrNoDebugInfo], [ErrUnsupported], [ErrMalformed], [ErrTooMuch] or
+// an error of reading the file, and leaves the pack unusable. Build is not safe for concurrent use
+// with the file or the writer.
 func Build(f *kelf.File, w *pack.Writer, progress func(done, total int64)) (Stats, error) {
 	s, err := openSections(f)
 	if err != nil {
@@ -34,9 +34,9 @@ func Build(f *kelf.File, w *pack.Writer, progress func(done, total int64)) (Stat
 	return stats, nil
 }
 
-// code is what a pack covers. [kelf.File] says what it is.
+// code is the code that a pack covers. [kelf.File] implements it.
 type code interface {
-	// Offset returns the pack addresses of the code [start, end), false if it is not covered.
+	// Offset returns the pack addresses of the code [start, end), or false if it is not covered.
 	Offset(start, end uint64) (pack.Range, bool)
 }
 
@@ -49,20 +49,20 @@ type builder struct {
 	tree  *tree
 	lines lines
 	rows  rows
-	nodes int // of all units
+	nodes int // number of nodes in all units
 }
 
-// lines are the lines of one unit after the other, and memory for what is made of them.
+// lines holds the lines of one unit at a time, and buffers for processing them.
 type lines struct {
 	machine lineMachine
 	lines   []line
-	spans   []span // of the lines, by number, the first of which has the highest rank
+	spans   []span // of the lines, by number; the first line has the highest rank
 	flat    [2][]span
 	unit    []byte
 	table   []byte
 }
 
-// A line is where code came from: a file by its number in the unit, and a line.
+// A line is where code came from: a file, by its number in the unit, and a line in it.
 type line struct{ file, line uint32 }
 
 // build reads all units.

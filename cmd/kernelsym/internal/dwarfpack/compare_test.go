@@ -18,14 +18,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// differences are what a judge says otherwise.
+// differences counts the differences between a pack and a judge.
 type differences struct {
-	frames  int // in depth, in the name of an inner function, or in a line
+	frames  int // differing in depth, in the name of an inner function, or in a line
 	names   map[string]int
 	aliases map[string][]string // of symbols
 	shown   []string
 	asked   int
-	known   int // of those, addresses for which there is a function
+	known   int // of these, addresses in a function
 }
 
 func (d *differences) add(format string, args ...any) {
@@ -37,7 +37,9 @@ func (d *differences) add(format string, args ...any) {
 // report prints the figures and fails the test if there are differences.
 func (d *differences) report(t *testing.T, judge string) {
 	t.Helper()
-	fmt.Println("bench pack_chain_differences", d.frames) // as kerneltest has it, whose users are tested in virtual machines
+	// This is the format of kerneltest, which is not used here because packages that use it are
+	// tested in virtual machines.
+	fmt.Println("bench pack_chain_differences", d.frames)
 	t.Logf("%s: %d addresses asked, %d of them in functions; outermost names that no rule explains: %v",
 		judge, d.asked, d.known, d.names)
 	assert.Zero(t, d.frames, strings.Join(d.shown, "\n"))
@@ -45,14 +47,14 @@ func (d *differences) report(t *testing.T, judge string) {
 	assert.Greater(t, d.known, d.asked/10)
 }
 
-// frame is one of a judge: its file is empty or "??" if it knows none.
+// frame is a frame of a judge. Its file is empty or "??" if the judge does not have it.
 type frame struct {
 	function, file string
 	line           uint32
-	inDWARF        bool // the judge says that its name is of the debug information
+	inDWARF        bool // the judge takes the name from the debug information
 }
 
-// compare compares what is known of an address with the judge's frames, innermost first.
+// compare compares the pack's frames at an address with the judge's, innermost first.
 func (d *differences) compare(where string, got []pack.Frame, want []frame, files bool) {
 	d.asked++
 	inFunction := len(got) > 0 && got[len(got)-1].Function != ""
@@ -84,13 +86,13 @@ func (d *differences) compare(where string, got []pack.Frame, want []frame, file
 	}
 }
 
-// overridden are symbols of functions in C whose name another function has, of assembler
-// code (lib/crc32.c, arch/arm64/lib/crc32.S).
+// overridden are symbols of C functions whose name a function in assembler code also has
+// (lib/crc32.c, arch/arm64/lib/crc32.S).
 var overridden = map[string]string{"crc32_le_base": "crc32_le", "__crc32c_le_base": "__crc32c_le", "crc32_be_base": "crc32_be"}
 
-// agree reports whether the outermost function is the one in which the judge, which goes by
-// the symbol table, says that an address is: by its name, that of another symbol at the
-// same address, or that of the function in which the symbol is a label.
+// agree reports whether the outermost function matches the symbol that the judge, which uses the
+// symbol table, has for an address. It matches by its name, by the name of another symbol at the
+// same address, or by the name of the function in which the symbol is a label.
 func (d *differences) agree(symbol, outermost string) bool {
 	for _, alias := range append(d.aliases[symbol], symbol) {
 		// objcopy puts these before the symbols of arm64's code for early boot, which is
@@ -103,8 +105,8 @@ func (d *differences) agree(symbol, outermost string) bool {
 	return false
 }
 
-// aliases returns, for each symbol of code, the names of those at its address, and of the
-// functions that it lies in.
+// aliases returns, for each code symbol, the names of the symbols at its address, and of the
+// functions that contain it.
 func aliases(t *testing.T, name string) map[string][]string {
 	t.Helper()
 	f, err := kelf.Open(name)
@@ -141,9 +143,9 @@ func aliases(t *testing.T, name string) map[string][]string {
 	return of
 }
 
-// sameFile reports whether a path from the top of the kernel tree is the file that a judge
-// gives, with the directory in which it was compiled in front. Where there is no line,
-// llvm-symbolizer gives a name without directory, from the symbol table.
+// sameFile reports whether a path from the top of the kernel tree is the file that a judge gives,
+// which begins with the build directory. If there is no line, llvm-symbolizer gives a name without
+// a directory, from the symbol table.
 func sameFile(file, judge string) bool {
 	if file == "" {
 		return !strings.Contains(judge, "/")

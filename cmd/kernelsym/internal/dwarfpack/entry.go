@@ -4,14 +4,14 @@ package dwarfpack
 
 import "fmt"
 
-// attributes are values of an entry, those that are needed.
+// attributes holds the attribute values of an entry that are needed.
 type attributes struct {
 	kind   kind   // of the entry
-	has    uint32 // bits by slot
+	has    uint32 // a bit for each slot
 	values [numSlots]value
 }
 
-// get returns the value of an attribute. It is false if the entry has none.
+// get returns the value of an attribute, and false if the entry does not have it.
 func (a *attributes) get(s slot) (value, bool) {
 	return a.values[s], a.has&(1<<s) != 0
 }
@@ -24,7 +24,7 @@ func (a *attributes) number(s slot) uint64 {
 	return 0
 }
 
-// attributes reads the attributes of an entry. Each counts as work, as some take no bytes.
+// attributes reads the attributes of an entry. Each one counts as work, because some take no bytes.
 func (u *unit) attributes(r *reader, a *abbreviation, into *attributes) error {
 	into.kind, into.has = a.kind, 0
 	if err := u.spend(uint64(len(a.attributes))); err != nil {
@@ -47,7 +47,7 @@ func (u *unit) attributes(r *reader, a *abbreviation, into *attributes) error {
 	return nil
 }
 
-// pass passes over the attributes of an entry.
+// pass skips the attributes of an entry.
 func (r *reader) pass(a *abbreviation, in format) error {
 	if a.size != variable {
 		r.next(uint64(a.size))
@@ -68,7 +68,7 @@ func (r *reader) pass(a *abbreviation, in format) error {
 	return nil
 }
 
-// abbreviation reads which abbreviation an entry has, nil at the end of its siblings.
+// abbreviation reads the abbreviation of an entry. It returns nil at the end of a list of siblings.
 func (u *unit) abbreviation(r *reader) (*abbreviation, error) {
 	code := r.uleb()
 	if code == 0 {

@@ -15,7 +15,8 @@ type files struct {
 	tree  sourceTree
 }
 
-// number returns the number in the pack of a file of a unit, 0 if it has none of that number.
+// number returns the pack's number of a file of a unit, or 0 if the unit has no file of that
+// number.
 func (fs *files) number(u *unit, number uint64) (pack.File, error) {
 	t, err := u.fileTable(nil)
 	if err != nil || number < t.first || number-t.first >= uint64(len(t.files)) {
@@ -33,8 +34,8 @@ func (fs *files) number(u *unit, number uint64) (pack.File, error) {
 	return e.number, nil
 }
 
-// path returns the path of a file of a line table, from the top of the kernel tree; empty if
-// that path would look like one of the kernel tree, and is not.
+// path returns the path of a file in a line table, from the top of the kernel tree. The path is
+// empty if it would look like one in the kernel tree without being one.
 func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 	name, err := u.string(t.data, e.name)
 	if err != nil {
@@ -44,7 +45,7 @@ func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := "" // number 0 is where it was compiled
+	dir := "" // directory 0 is where the unit was compiled
 	if e.dir > 0 && e.dir < uint64(len(t.dirs)) {
 		if dir, err = u.dirName(t, t.dirs[e.dir]); err != nil {
 			return "", err
@@ -54,8 +55,8 @@ func (fs *files) path(u *unit, t *fileTable, e *fileEntry) (string, error) {
 	return fs.tree.strip(comp, full), u.spend(uint64(len(comp) + len(dir) + len(name)))
 }
 
-// findTop looks for a unit that has headers in include/linux: what is above that
-// directory is the top of the tree. Units of assembler code tend to have none.
+// findTop searches for a unit that has headers in include/linux. The directory above that is the
+// top of the tree. Units of assembler code tend to have no such headers.
 func (fs *files) findTop() error {
 	if fs.tree.outside {
 		return nil

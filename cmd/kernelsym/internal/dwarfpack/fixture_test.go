@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// compile runs gcc in testdata and returns the file it makes.
+// compile runs gcc in testdata and returns the file that it makes.
 func compile(t *testing.T, output string, args ...string) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")
@@ -41,7 +41,7 @@ func module(t *testing.T, args ...string) string {
 	return compile(t, "inlined.ko", append([]string{"-c", "-DMODULE", "inlined.c"}, args...)...)
 }
 
-// wantFrames are the frames at the marks of the fixture: function, comment of the line.
+// wantFrames are the frames at the marks of the fixture: the function, and the comment on the line.
 var wantFrames = map[string][][2]string{
 	"mark_leaf":   {{"leaf", "in leaf"}, {"middle", "call of leaf"}, {"outer", "call of middle"}},
 	"mark_middle": {{"middle", "in middle"}, {"outer", "call of middle"}},
@@ -50,7 +50,7 @@ var wantFrames = map[string][][2]string{
 	"mark_exit":   {{"in_exit", "in in_exit"}},
 }
 
-// checkMarks checks what a pack has at the marks of the fixture in a file.
+// checkMarks checks a pack's frames at the marks of the fixture in a file.
 func checkMarks(t *testing.T, name string) {
 	t.Helper()
 	f, err := kelf.Open(name)
@@ -108,17 +108,17 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// The objects were compiled with -O2 -gdwarf-5 by gcc 12 for x86-64, and by clang 14 for
-// x86-64 and arm64. In the last one, dwz has moved what units have in common to a unit of
-// its own, which has no code but the line table of the first.
+// The objects were compiled with -O2 -gdwarf-5 by gcc 12 for x86-64, and by clang 14 for x86-64 and
+// arm64. In the last one, dwz has moved the common parts of units to a unit of its own, which has
+// no code but has the line table of the first unit.
 func TestCheckedInFiles(t *testing.T) {
 	for _, name := range []string{"inlined.ko", "clang.ko", "clang-arm64.ko", "vmlinux.dwz"} {
 		t.Run(name, func(t *testing.T) { checkMarks(t, filepath.Join("testdata", name)) })
 	}
 }
 
-// Distributions split debug information from the code, which leaves the sections of code
-// and data without content, in two ways.
+// Distributions split debug information from the code in two ways, which leave the sections of code
+// and data without contents.
 func TestFilesOfDebugInformationAlone(t *testing.T) {
 	for _, tool := range [][]string{
 		{"objcopy", "--only-keep-debug", "testdata/inlined.ko", "debug.ko"},                                  // Debian, SUSE
@@ -157,8 +157,8 @@ func TestCore(t *testing.T) {
 	}
 }
 
-// Code that is dropped when a module was loaded has no rows, although it has, in the
-// file, the addresses of other code.
+// Code that is dropped after a module is loaded has no rows, although it has the addresses of other
+// code in the file.
 func TestInitTextOfModulesIsLeftOut(t *testing.T) {
 	p := buildPack(t, "testdata/inlined.ko")
 	known := 0

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// A span is the pack addresses [start, end), and what is there. Of spans that overlap, the
-// one of the highest rank counts.
+// A span is the pack addresses [start, end), with a rank that stands for their contents. Where
+// spans overlap, the highest rank counts.
 type span struct{ start, end, rank uint32 }
 
-// flatten calls emit, in the order of addresses, for spans that do not overlap and say the
-// same as those it is given, which it sorts.
+// flatten calls emit, in the order of addresses, for spans that do not overlap and are equivalent
+// to the given ones. It sorts the given spans.
 func flatten(spans []span, emit func(span)) {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	var open ranked
@@ -40,7 +40,7 @@ func flatten(spans []span, emit func(span)) {
 	}
 }
 
-// ranked is a heap of spans, of which the first has the highest rank.
+// ranked is a heap of spans. The first one has the highest rank.
 type ranked []span
 
 func (r ranked) Len() int           { return len(r) }

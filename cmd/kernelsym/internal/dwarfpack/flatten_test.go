@@ -12,7 +12,7 @@ import (
 
 const size = 64 // of the addresses in these tests
 
-// painted says for each address which rank has the highest span there, -1 for none.
+// painted returns the highest rank among the spans at each address, or -1 for none.
 func painted(spans []span) (at [size]int) {
 	for i := range at {
 		at[i] = -1
@@ -34,7 +34,7 @@ func randomSpans(rnd *rand.Rand) []span {
 	return spans
 }
 
-// Flattening changes at no address what is there.
+// Flattening does not change the highest rank at any address.
 func TestFlatten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -53,7 +53,7 @@ func TestFlatten(t *testing.T) {
 	}
 }
 
-// Merging says at each address what the two sequences say.
+// Merging gives each address the contents of both sequences.
 func TestMerge(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {

@@ -4,7 +4,7 @@ package dwarfpack
 
 import "fmt"
 
-// A form says how the value of an attribute is coded (section 7.5.6 of DWARF 5).
+// A form is the encoding of an attribute's value (section 7.5.6 of DWARF 5).
 type form uint16
 
 const (
@@ -52,7 +52,7 @@ const (
 	formAddrx3        form = 0x2b
 	formAddrx4        form = 0x2c
 
-	// Of GNU: split DWARF before version 5, and the files of dwz.
+	// GNU extensions: split DWARF before version 5, and the files of dwz.
 	formGNUAddrIndex form = 0x1f01
 	formGNUStrIndex  form = 0x1f02
 	formGNURefAlt    form = 0x1f20
@@ -64,11 +64,11 @@ func (f form) String() string { return fmt.Sprintf("form %#x", uint16(f)) }
 // addrSize is the size of an address; other units are refused.
 const addrSize = 8
 
-// variable says that a form has no fixed size.
+// variable is the size of a form without a fixed size.
 const variable = -1
 
-// size returns how many bytes a value takes, variable if it says so itself. It is false
-// for a form that is not known.
+// size returns the number of bytes of a value, or variable if the value itself determines it. It
+// returns false for an unknown form.
 func (f form) size(in format) (n int, ok bool) {
 	switch f {
 	case formFlagPresent, formImplicitConst:
@@ -101,7 +101,7 @@ func (f form) size(in format) (n int, ok bool) {
 	return 0, false
 }
 
-// A format is what the coding of a unit or line table depends on.
+// A format has the parameters that determine the encoding of a unit or line table.
 type format struct {
 	version uint16
 	wide    bool // offsets into sections have 8 bytes
@@ -114,13 +114,13 @@ func (f format) offsetSize() uint64 {
 	return 4
 }
 
-// A value is that of an attribute: a number, or for [formString] its place in the unit.
+// A value is the value of an attribute: a number or, for [formString], its offset in the unit.
 type value struct {
 	form form
 	v    uint64
 }
 
-// value reads a value. Those of blocks are passed over.
+// value reads a value. It skips the contents of blocks.
 func (r *reader) value(f form, in format) (value, error) {
 	if f == formIndirect {
 		if f = form(r.uleb()); f == formIndirect || f == formImplicitConst {

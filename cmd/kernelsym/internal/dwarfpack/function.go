@@ -8,20 +8,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// maxOrigins bounds how many entries lead from a function to its name.
+// maxOrigins bounds the number of entries that lead from a function to its name.
 const maxOrigins = 16
 
-// functions are those of one unit after the other, by the offsets of their entries.
+// functions holds the functions of one unit at a time, by the offsets of their entries.
 type functions struct {
 	units *units
 	files *files
 	w     *pack.Writer
 	known map[uint64]pack.Function // of the unit
-	attrs attributes               // of the entry that is read
+	attrs attributes               // of the entry being read
 }
 
-// at returns the function that the entry at an offset of .debug_info describes,
-// 0 if that has no name.
+// at returns the function that the entry at an offset of .debug_info describes, or 0 if it has no
+// name.
 func (fs *functions) at(u *unit, off uint64) (pack.Function, error) {
 	if f, ok := fs.known[off]; ok {
 		return f, nil
@@ -53,14 +53,15 @@ func (fs *functions) at(u *unit, off uint64) (pack.Function, error) {
 	return 0, fmt.Errorf("entry at %#x: %w: %d origins", off, ErrMalformed, maxOrigins)
 }
 
-// A declaration is what entries say of a function, the first of them that does.
+// A declaration is the description of a function. Each field comes from the first entry that has
+// it.
 type declaration struct {
 	linkage, plain string
 	file           pack.File
 	line           uint32
 }
 
-// name returns the linkage name.
+// name returns the linkage name or, if there is none, the plain name.
 func (d *declaration) name() string {
 	if d.linkage != "" {
 		return d.linkage
@@ -68,7 +69,7 @@ func (d *declaration) name() string {
 	return d.plain
 }
 
-// describe adds what the entry at an offset says, and returns the entry that says more.
+// describe adds the description in the entry at an offset, and returns the entry that has more.
 func (fs *functions) describe(u *unit, off uint64, d *declaration) (next uint64, more bool, err error) {
 	r := reader{data: u.data, pos: int(off - u.off), order: u.order}
 	a, err := u.abbreviation(&r)
@@ -108,7 +109,7 @@ func (fs *functions) describe(u *unit, off uint64, d *declaration) (next uint64,
 	return 0, false, nil
 }
 
-// name reads a name, unless it is known.
+// name reads a name, unless it is already known.
 func (u *unit) name(attrs *attributes, s slot, name *string) error {
 	v, ok := attrs.get(s)
 	if !ok || *name != "" {

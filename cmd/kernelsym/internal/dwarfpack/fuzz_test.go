@@ -30,8 +30,8 @@ func (allCode) Offset(start, end uint64) (pack.Range, bool) {
 	return pack.Range{Start: uint32(start), End: uint32(end)}, start < end && end <= 1<<32-1
 }
 
-// FuzzBuild reads debug information of any content: whatever it says, it is refused or makes
-// a pack that can be read.
+// FuzzBuild reads debug information with arbitrary contents. It is either rejected, or makes a pack
+// that can be read.
 func FuzzBuild(f *testing.F) {
 	for _, name := range []string{"inlined.ko", "clang.ko", "clang-arm64.ko"} {
 		file, err := kelf.Open("testdata/" + name)
@@ -57,7 +57,7 @@ func FuzzBuild(f *testing.F) {
 		}
 		data, err := w.Bytes()
 		if err != nil {
-			assert.ErrorIs(t, err, pack.ErrInput) // of names and numbers, but not of order
+			assert.ErrorIs(t, err, pack.ErrInput) // about names and numbers, but not about order
 			return
 		}
 		p, err := pack.Read(bytes.NewReader(data), int64(len(data)))

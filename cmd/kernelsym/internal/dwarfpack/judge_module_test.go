@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// largeModules are those that are compared with addr2line, as far as a kernel has them.
+// largeModules are the modules that are compared with addr2line, if a kernel has them.
 var largeModules = []string{"kvm", "xfs", "btrfs", "ext4", "nf_tables", "mlx5_core", "sctp", "cifs"}
 
 func TestModulesAgainstAddr2line(t *testing.T) {
@@ -33,7 +33,7 @@ func TestModulesAgainstAddr2line(t *testing.T) {
 	}
 }
 
-// addr2lines are the names of addr2line, and the packages that have it, by architecture.
+// addr2lines are the names of addr2line, and the packages that contain it, by architecture.
 var addr2lines = map[string][2]string{
 	"amd64": {"x86_64-linux-gnu-addr2line", "binutils-x86-64-linux-gnu"},
 	"arm64": {"aarch64-linux-gnu-addr2line", "binutils-aarch64-linux-gnu"},
@@ -88,7 +88,7 @@ func addr2lineFrames(answers *bufio.Scanner) (frames []frame, more bool) {
 		answers.Scan()
 		place, _, _ := strings.Cut(answers.Text(), " (discriminator")
 		colon := strings.LastIndexByte(place, ':')
-		line, _ := strconv.ParseUint(place[colon+1:], 10, 32) // "?" if it does not know
+		line, _ := strconv.ParseUint(place[colon+1:], 10, 32) // "?" if unknown
 		frames = append(frames, frame{function: function, file: place[:max(0, colon)], line: uint32(line)})
 	}
 	return frames, false

@@ -22,8 +22,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// debugRootEnv names a directory into which a distribution's package of debug information
-// was unpacked; with several, they are separated as in PATH.
+// debugRootEnv names a directory into which a distribution's package of debug information was
+// unpacked. Several directories are separated as in PATH.
 const debugRootEnv = "KERNELSYM_DEBUG_ROOT"
 
 // debugRoots returns the directories to read kernels from.
@@ -36,7 +36,7 @@ func debugRoots(t *testing.T) []string {
 	return roots
 }
 
-// tool returns the path of a judge, which is of a Debian package.
+// tool returns the path of a judge, which is part of a Debian package.
 func tool(t *testing.T, name, debianPackage string) string {
 	t.Helper()
 	file, err := exec.LookPath(name)
@@ -46,8 +46,7 @@ func tool(t *testing.T, name, debianPackage string) string {
 	return file
 }
 
-// find returns the files below root whose name matches a pattern and that have debug
-// information.
+// find returns the files below root that match a pattern and have debug information.
 func find(t *testing.T, root, pattern string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -60,7 +59,7 @@ func find(t *testing.T, root, pattern string) (files []string) {
 	return files
 }
 
-// hasDebugInfo reports whether a file is a kernel's, with debug information.
+// hasDebugInfo reports whether a file belongs to a kernel and has debug information.
 func hasDebugInfo(name string) bool {
 	f, err := kelf.Open(name)
 	if err != nil {
@@ -112,7 +111,7 @@ func judgeVmlinux(t *testing.T, name string) {
 	d.report(t, "llvm-symbolizer")
 }
 
-// llvmFrames returns the frames in a line of llvm-symbolizer's.
+// llvmFrames returns the frames in a line of llvm-symbolizer's output.
 func llvmFrames(t *testing.T, line []byte) (frames []frame) {
 	var answer struct {
 		Symbol []struct {
@@ -147,7 +146,7 @@ func ask(t *testing.T, cmd *exec.Cmd, n int, question func(int) string) *bufio.S
 		stdin.Close()
 		written <- err
 	}()
-	t.Cleanup(func() { // the context of the test, and with it the judge, has ended
+	t.Cleanup(func() { // the context of the test has ended, and with it the judge
 		_, _ = io.Copy(io.Discard, stdout)
 		writeErr := <-written
 		if err := cmd.Wait(); t.Failed() {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// A lineRow says from which line the code from an address on came.
+// A lineRow has the line that the code from an address on came from.
 type lineRow struct {
 	addr       uint64
 	file, line uint32
@@ -41,8 +41,8 @@ type lineMachine struct {
 	emit func(rows []lineRow, end uint64)
 }
 
-// run runs the program. It calls emit with the rows of each sequence, in the order of
-// their addresses: one for an address, and none at the end.
+// run runs the program. It calls emit with the rows of each sequence, in the order of their
+// addresses. There is one row for an address, and none at the end of the sequence.
 func (m *lineMachine) run() error {
 	m.r.data, m.r.pos, m.all = m.t.data, m.t.program, 0
 	m.reset()
@@ -99,7 +99,7 @@ func (m *lineMachine) standard(op uint64) error {
 		m.addr += (255 - m.t.opcodeBase) / m.t.lineRange * m.t.minLength
 	case opFixedAdvance:
 		m.addr += m.r.uint(2)
-	default: // of no interest, or not known
+	default: // irrelevant or unknown
 		for range m.t.lengths[op-1] {
 			m.r.uleb()
 		}
@@ -143,7 +143,7 @@ func (m *lineMachine) row() {
 	m.all++
 }
 
-// endSequence hands the rows of the sequence over.
+// endSequence emits the rows of the sequence.
 func (m *lineMachine) endSequence() {
 	byAddr := func(a, b lineRow) int { return cmp.Compare(a.addr, b.addr) }
 	if !slices.IsSortedFunc(m.rows, byAddr) {

@@ -19,13 +19,13 @@ type fileTable struct {
 	first uint64 // number of the first file: 0 in DWARF 5, else 1
 }
 
-// lineParameters say what opcodes mean.
+// lineParameters determine the meaning of opcodes.
 type lineParameters struct {
 	minLength  uint64 // of an instruction
 	lineBase   int64
 	lineRange  uint64
 	opcodeBase uint64
-	lengths    []byte // of opcode 1 and up: how many operands it has
+	lengths    []byte // the number of operands of each opcode, from 1 on
 }
 
 // A fileEntry is a file's name and the number of its directory.
@@ -36,14 +36,14 @@ type fileEntry struct {
 	known  bool // number is set
 }
 
-// maxFiles bounds how many files, and how many directories, a line table has: several times what
-// the largest kernel has in all of them.
+// maxFiles bounds the number of files, and of directories, in a line table. It is several times
+// their number in all line tables of the largest kernel.
 const maxFiles = 1 << 20
 
-// errFiles says that there are more.
+// errFiles is returned if there are more.
 var errFiles = fmt.Errorf("%w: more than %d files or directories", ErrTooMuch, maxFiles)
 
-// maxLine is the largest line number that is believed.
+// maxLine is the largest plausible line number.
 const maxLine = 1<<31 - 1
 
 // fileTable returns the header of a unit's line table, which is empty if the unit has none.
@@ -98,7 +98,7 @@ func (u *unit) readFileTable(off uint64, buf []byte) (*fileTable, error) {
 	return t, t.readHeader(&r)
 }
 
-// readHeader reads the header behind its length.
+// readHeader reads the header after its length.
 func (t *fileTable) readHeader(r *reader) error {
 	t.version = uint16(r.uint(2))
 	if t.version < 2 || t.version > 5 {
@@ -130,7 +130,7 @@ func (t *fileTable) readHeader(r *reader) error {
 		return t.readEntries(r)
 	}
 	t.first = 1
-	t.dirs = append(t.dirs, value{}) // of the unit
+	t.dirs = append(t.dirs, value{}) // the directory of the unit
 	for r.left() && r.data[r.pos] != 0 {
 		if len(t.dirs) > maxFiles {
 			return errFiles
@@ -158,7 +158,7 @@ func (t *fileTable) readFile(r *reader) {
 	r.uleb() // size
 }
 
-// The parts of entries that are needed (section 6.2.4.1 of DWARF 5).
+// The parts of entries that this package needs (section 6.2.4.1 of DWARF 5).
 const (
 	contentPath = 1
 	contentDir  = 2
@@ -176,7 +176,7 @@ func (t *fileTable) readEntries(r *reader) error {
 	return nil
 }
 
-// readTable reads a table of entries, each of which has the same parts.
+// readTable reads a table of entries, which all have the same parts.
 func (t *fileTable) readTable(r *reader, add func(fileEntry)) error {
 	type part struct {
 		content uint64

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// A sourceTree says where the top of the kernel tree was when the file was compiled, so
-// that paths can be given from there: "mm/slub.c". Files elsewhere keep their paths.
+// A sourceTree locates the top of the kernel tree at the time the file was compiled. Paths in the
+// tree are given from there, such as "mm/slub.c". Files elsewhere keep their paths.
 //
-// A module that is not part of the kernel tree is compiled in the tree of the kernel's headers,
-// since Linux 6.13 in its own directory, and can have headers of its own in include/linux. So
-// neither directory says where the kernel tree is, and all of its files keep their paths.
+// A module that is not part of the kernel tree is compiled in the tree of the kernel's headers or,
+// since Linux 6.13, in its own directory. It can also have headers of its own in include/linux.
+// Therefore neither directory locates the kernel tree, and all files of the module keep their
+// paths.
 type sourceTree struct {
-	outside bool // of a module that is not part of the kernel tree
+	outside bool // the file is a module outside of the kernel tree
 	known   bool
 	top     string // the absolute path; empty if the compiler was told to leave it out
-	build   string // if so, the directory that was compiled in, from the top
+	build   string // if top is empty, the build directory, from the top
 }
 
-// find notes the top of the tree if a directory of a unit shows it.
+// find records the top of the tree if a directory of a unit reveals it.
 func (s *sourceTree) find(comp, dir string) {
 	const headers = "include/linux"
 	full := join(comp, dir)
@@ -36,8 +37,8 @@ func (s *sourceTree) find(comp, dir string) {
 	s.build = comp
 }
 
-// strip returns the path of a file from the top of the tree; empty if the file is of a module
-// outside of the tree, and its path does not tell.
+// strip returns the path of a file from the top of the tree. It is empty for a relative path in a
+// module outside of the tree, because such a path could also be in the tree.
 func (s *sourceTree) strip(comp, file string) string {
 	if s.outside {
 		if path.IsAbs(file) {
@@ -59,7 +60,7 @@ func (s *sourceTree) strip(comp, file string) string {
 	return file
 }
 
-// join returns the path of a file that is named from a directory.
+// join returns the path of a file that is named relative to a directory.
 func join(dir, file string) string {
 	if path.IsAbs(file) {
 		return path.Clean(file)

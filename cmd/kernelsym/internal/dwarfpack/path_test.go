@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// filesOf returns the paths of the files that a pack of a file's debug information names.
+// filesOf returns the paths of the files in a pack that is made from a file's debug information.
 func filesOf(t *testing.T, name string) (files []string) {
 	t.Helper()
 	p := buildPack(t, name)
@@ -32,7 +32,7 @@ func filesOf(t *testing.T, name string) (files []string) {
 }
 
 // driver compiles the fixture as a driver that has headers of its own in include/linux. The
-// compiler runs in a directory below the driver's own, which it returns.
+// compiler runs in a directory below the driver's top directory, which driver returns.
 func driver(t *testing.T, dir string, args ...string) (module, top string) {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
@@ -65,8 +65,8 @@ func driver(t *testing.T, dir string, args ...string) (module, top string) {
 	return filepath.Join(top, "inlined.ko"), top
 }
 
-// TestFilesOutsideOfTheTreeKeepTheirPaths verifies that no file of a module that is not part of
-// the kernel's tree is taken for one of the tree, whatever the directories are called.
+// TestFilesOutsideOfTheTreeKeepTheirPaths verifies that no file of a module outside of the kernel's
+// tree is mistaken for a file in the tree, whatever the names of the directories.
 func TestFilesOutsideOfTheTreeKeepTheirPaths(t *testing.T) {
 	for what, dir := range map[string]string{
 		"compiled in its own directory, since Linux 6.13":   ".",
@@ -87,8 +87,8 @@ func TestFilesOutsideOfTheTreeKeepTheirPaths(t *testing.T) {
 	})
 }
 
-// TestModulesOfTheTreeHavePathsFromItsTop verifies it for each way to tell that a module is part
-// of the tree.
+// TestModulesOfTheTreeHavePathsFromItsTop verifies this for each way to recognize that a module is
+// part of the tree.
 func TestModulesOfTheTreeHavePathsFromItsTop(t *testing.T) {
 	want := []string{"inlined.c", "inlined.h"}
 	whole := module(t, "-g", "-O2")

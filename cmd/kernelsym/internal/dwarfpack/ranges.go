@@ -56,7 +56,7 @@ func (u *unit) ranges(a *attributes, add func(start, end uint64)) error {
 	return err
 }
 
-// baseAddress returns the address that a unit's ranges count from.
+// baseAddress returns the address that a unit's ranges are relative to.
 func (u *unit) baseAddress() (uint64, error) {
 	low, ok := u.root.get(slotLowPC)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 )
 
-// A reader reads numbers and strings from memory. Reading beyond the end gives zeros and
-// sets short.
+// A reader reads numbers and strings from memory. Reading beyond the end returns zeros and sets
+// short.
 type reader struct {
 	data  []byte
 	pos   int
@@ -16,7 +16,7 @@ type reader struct {
 	short bool
 }
 
-// next returns the next n bytes, nil beyond the end.
+// next returns the next n bytes, or nil beyond the end.
 func (r *reader) next(n uint64) []byte {
 	if n > uint64(len(r.data)-r.pos) {
 		r.short, r.pos = true, len(r.data)
@@ -84,7 +84,7 @@ func (r *reader) sleb() int64 {
 	return 0
 }
 
-// string reads up to and with a zero byte, which is not part of the result.
+// string reads up to and including a zero byte, which is not part of the result.
 func (r *reader) string() []byte {
 	n := bytes.IndexByte(r.data[r.pos:], 0)
 	if n < 0 {
@@ -96,7 +96,7 @@ func (r *reader) string() []byte {
 	return s
 }
 
-// length reads how long what follows is, and whether offsets in it have eight bytes
+// length reads the length of the data that follows, and whether offsets in it have eight bytes
 // (section 7.4 of DWARF 5).
 func (r *reader) length() (n uint64, wide bool) {
 	const escape = 0xffffffff

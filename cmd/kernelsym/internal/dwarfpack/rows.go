@@ -9,13 +9,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// A row says what the code from an address on came from.
+// A row has the answer for the code from an address on.
 type row struct {
 	addr uint32
 	answer
 }
 
-// An answer is what is known of an address.
+// An answer has the node and the source line of an address.
 type answer struct {
 	node pack.Node
 	file pack.File
@@ -29,8 +29,8 @@ type run struct {
 	n          int
 }
 
-// rowChunk is how many rows are allocated at once: to let a slice of a million rows grow
-// would take twice their memory.
+// rowChunk is the number of rows allocated at once. A slice of a million rows would take twice
+// their memory to grow.
 const rowChunk = 1 << 14
 
 // rows are the rows of all units, unit after unit.
@@ -45,7 +45,7 @@ func (rs *rows) at(i int) *row { return &rs.chunks[i/rowChunk][i%rowChunk] }
 // begin begins the rows of a unit.
 func (rs *rows) begin() { rs.runs = append(rs.runs, run{}) }
 
-// add adds what is known of [start, end), which must not be below what was added last.
+// add adds the answer for [start, end), which must not be below the range added last.
 func (rs *rows) add(start, end uint32, a answer) {
 	last := &rs.runs[len(rs.runs)-1]
 	switch {
@@ -69,8 +69,7 @@ func (rs *rows) add(start, end uint32, a answer) {
 	last.end = end
 }
 
-// write writes the rows in the order of their addresses. Of units that overlap, the first
-// one counts.
+// write writes the rows in the order of their addresses. Where units overlap, the first one counts.
 func (rs *rows) write(w *pack.Writer) {
 	spans := make([]span, 0, len(rs.runs))
 	for i, r := range rs.runs {
@@ -92,7 +91,7 @@ func (rs *rows) write(w *pack.Writer) {
 	}
 }
 
-// writeRun writes the rows of a run for [start, end), which lies in it.
+// writeRun writes the rows of a run for [start, end), which must lie in it.
 func (rs *rows) writeRun(w *pack.Writer, r *run, start, end uint32) {
 	i := sort.Search(r.n, func(i int) bool { return rs.at(r.first+i).addr > start }) - 1
 	for ; i < r.n; i++ {
@@ -104,16 +103,15 @@ func (rs *rows) writeRun(w *pack.Writer, r *run, start, end uint32) {
 	}
 }
 
-// A piece is what a unit says of the addresses [start, end): which of its nodes is there,
-// and the line.
+// A piece has the node and line that a unit has at the addresses [start, end).
 type piece struct {
 	start, end uint32
-	node       int32 // noNode if none is
-	line       int   // number in lines, -1 if there is none
+	node       int32 // noNode without a node
+	line       int   // number in lines, -1 without a line
 }
 
-// merge calls emit with what two sequences of spans, each without overlaps and in order,
-// say of each address.
+// merge calls emit with the pieces that two sequences of spans make together. Each sequence is in
+// order, without overlaps.
 func merge(nodes, lines []span, emit func(piece) error) error {
 	var pos uint32
 	for len(nodes) > 0 || len(lines) > 0 {
@@ -138,8 +136,8 @@ func merge(nodes, lines []span, emit func(piece) error) error {
 	return nil
 }
 
-// bound ends the piece where a span that does not end before it begins or ends, and calls
-// covered if it covers it.
+// bound ends the piece where a span begins or ends, and calls covered if the span covers the piece.
+// The span must not end before the piece.
 func (p *piece) bound(s span, covered func()) {
 	if s.start > p.start {
 		p.end = min(p.end, s.start)
@@ -149,7 +147,7 @@ func (p *piece) bound(s span, covered func()) {
 	covered()
 }
 
-// behind returns the spans without those that end at pos or below.
+// behind drops the spans that end at or below pos.
 func behind(spans []span, pos uint32) []span {
 	for len(spans) > 0 && spans[0].end <= pos {
 		spans = spans[1:]
@@ -157,7 +155,7 @@ func behind(spans []span, pos uint32) []span {
 	return spans
 }
 
-// coalesced appends a span, or extends the last one if it says the same.
+// coalesced appends a span, or extends the last one if it is adjacent and has the same rank.
 func coalesced(spans []span, s span) []span {
 	if n := len(spans); n > 0 && spans[n-1].end == s.start && spans[n-1].rank == s.rank {
 		spans[n-1].end = s.end

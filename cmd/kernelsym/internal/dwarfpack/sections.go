@@ -12,12 +12,13 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 )
 
-// The errors of [Build] that say what debug information cannot be read.
+// The errors of [Build] for debug information that cannot be read.
 var (
 	// ErrNoDebugInfo is returned for a file without debug information.
 	ErrNoDebugInfo = errors.New("no debug information (section .debug_info)")
 
-	// ErrUnsupported is returned for what no kernel's debug information was seen to have.
+	// ErrUnsupported is returned for features that have not been seen in any kernel's debug
+	// information.
 	ErrUnsupported = errors.New("unsupported debug information")
 
 	// ErrMalformed is returned for debug information that contradicts itself.
@@ -28,7 +29,7 @@ var (
 	ErrTooMuch = errors.New("debug information takes too much work to read")
 )
 
-// errShort says that what is read ends too early.
+// errShort is returned for data that ends too early.
 var errShort = fmt.Errorf("%w: cut off", ErrMalformed)
 
 // A table is a section of debug information that is in memory while a file is read.
@@ -45,11 +46,11 @@ const (
 	numTables
 )
 
-// maxRecords bounds how many functions, ranges and lines a unit has, and how many units
-// and rows a kernel: several times what the largest kernel has in all its units.
+// maxRecords bounds the number of functions, ranges and lines in a unit, and the number of units
+// and rows in a kernel. It is several times their number in all units of the largest kernel.
 const maxRecords = 1 << 24
 
-// errRecords says that there are more.
+// errRecords is returned if there are more.
 var errRecords = fmt.Errorf("%w: more than %d units, functions, ranges, or lines", ErrTooMuch, maxRecords)
 
 var tableNames = [numTables]string{"abbrev", "str", "line_str", "str_offsets", "addr", "ranges", "rnglists"}
@@ -58,7 +59,7 @@ var tableNames = [numTables]string{"abbrev", "str", "line_str", "str_offsets", "
 // table of a vmlinux has 6 MB.
 const maxTable = 1 << 30
 
-// A section is one that is not in memory, as [kelf.Section] is.
+// A section is a section that is not in memory, such as a [kelf.Section].
 type section interface {
 	io.ReaderAt
 	Name() string
@@ -70,12 +71,12 @@ type sections struct {
 	info, line section
 	tables     [numTables][]byte
 	order      binary.ByteOrder
-	work       int64 // how many bytes may still be read
-	kept       int   // bytes of units and line tables in memory, about
-	outOfTree  bool  // of a module that is not part of the kernel's tree
+	work       int64 // number of bytes that may still be read
+	kept       int   // approximate number of bytes of units and line tables in memory
+	outOfTree  bool  // the file is a module outside of the kernel tree
 }
 
-// openSections opens the sections and loads those that are tables.
+// openSections opens the sections, and loads the tables among them.
 func openSections(f *kelf.File) (*sections, error) {
 	inTree, err := f.IsInTree()
 	if err != nil {
@@ -110,11 +111,11 @@ func openSections(f *kelf.File) (*sections, error) {
 	return s, nil
 }
 
-// allow says how many bytes may be read of sections of a size. Kernels take 1.1 times
-// their size.
+// allow sets the number of bytes that may be read from sections of a total size. Kernels take 1.1
+// times their size.
 func (s *sections) allow(size uint64) { s.work = 8<<20 + 16*int64(size) }
 
-// spend says that so many bytes, or attributes of entries, are read.
+// spend accounts for reading n bytes, or n attributes of entries.
 func (s *sections) spend(n uint64) error {
 	if n > uint64(s.work) {
 		s.work = 0
@@ -132,7 +133,7 @@ func (s *sections) at(t table, off uint64) (*reader, error) {
 	return &reader{data: s.tables[t], pos: int(off), order: s.order}, nil
 }
 
-// maxString is the length in bytes up to which names and paths are believed.
+// maxString is the largest plausible length of a name or path, in bytes.
 const maxString = 4 << 10
 
 // stringAt returns the string at an offset of a table.
@@ -149,8 +150,8 @@ func (s *sections) stringAt(t table, off uint64) (string, error) {
 	return string(data[:n]), s.spend(uint64(n))
 }
 
-// string returns the string that a value in data, of the unit or of its line table, stands
-// for.
+// string returns the string that a value stands for. data has the value: it is the unit or its line
+// table.
 func (u *unit) string(data []byte, v value) (string, error) {
 	switch v.form {
 	case formString:
@@ -174,7 +175,8 @@ func (u *unit) string(data []byte, v value) (string, error) {
 	return "", fmt.Errorf("%w: %v of a string", ErrUnsupported, v.form)
 }
 
-// indexed returns number i of the offsets or addresses of a table that begin at base.
+// indexed returns entry number i of the array of offsets or addresses that begins at base in a
+// table.
 func (s *sections) indexed(t table, base, i, size uint64) (uint64, error) {
 	if n := uint64(len(s.tables[t])); base > n || i > n {
 		return 0, fmt.Errorf("%w: %d behind %#x is beyond the end of .debug_%s", ErrMalformed, i, base, tableNames[t])

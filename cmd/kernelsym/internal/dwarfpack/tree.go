@@ -11,7 +11,7 @@ import (
 // A node is a function with code in a unit, or one inlined there.
 type node struct {
 	parent   int32  // number of the node it is inlined into; noNode for a function with code of its own
-	depth    uint8  // of the chain
+	depth    uint8  // length of the chain
 	asked    bool   // number is set
 	callLine uint32 // the place of the call
 	callFile uint64
@@ -20,16 +20,16 @@ type node struct {
 }
 
 const (
-	// noNode is the number of no node.
+	// noNode stands for the absence of a node.
 	noNode = -1
-	// deadNode stands in place of a node where no entry is of interest.
+	// deadNode takes the place of a node whose entries are all irrelevant.
 	deadNode = -2
 
 	// maxDepth bounds the length of a chain, as [pack.Writer] does.
 	maxDepth = 64
 )
 
-// A tree is what a unit says of functions.
+// A tree holds the functions of a unit.
 type tree struct {
 	code      code
 	w         *pack.Writer
@@ -37,11 +37,11 @@ type tree struct {
 	nodes     []node // in the order of their entries
 	spans     []span // of the nodes, by number
 	numbers   map[nodeKey]pack.Node
-	scopes    []int32    // of the entries around the one that is read, the nodes they belong to
-	attrs     attributes // of the entry that is read
+	scopes    []int32    // the nodes of the entries around the one being read
+	attrs     attributes // of the entry being read
 }
 
-// A nodeKey tells nodes of a unit apart.
+// A nodeKey identifies a node of a unit.
 type nodeKey struct {
 	parent   pack.Node
 	function pack.Function
@@ -56,8 +56,8 @@ func (t *tree) reset() {
 	clear(t.numbers)
 }
 
-// An entry is one that is being read: its abbreviation, its offset in its unit, and the
-// node that the entry around it belongs to.
+// An entry is an entry being read. It has the abbreviation, the offset in the unit, and the node of
+// the entry around it.
 type entry struct {
 	*abbreviation
 	at    int
@@ -93,7 +93,7 @@ func (t *tree) read(u *unit) error {
 	return nil
 }
 
-// readEntry reads an entry behind the number of its abbreviation.
+// readEntry reads an entry after the number of its abbreviation.
 func (t *tree) readEntry(u *unit, r *reader, e entry, inC bool) (err error) {
 	inner, from := e.scope, r.pos
 	switch {
@@ -124,8 +124,8 @@ func (t *tree) readEntry(u *unit, r *reader, e entry, inC bool) (err error) {
 	return nil
 }
 
-// readSubprogram reads the entry of a function. In C, one without code has nothing of
-// interest in it.
+// readSubprogram reads the entry of a function. In C, a function without code contains nothing
+// relevant.
 func (t *tree) readSubprogram(u *unit, r *reader, e entry, inC bool) (int32, error) {
 	attrs := &t.attrs
 	if err := u.attributes(r, e.abbreviation, attrs); err != nil || r.short {
@@ -171,8 +171,7 @@ func (t *tree) addNode(u *unit, n node, attrs *attributes) (int32, error) {
 	})
 }
 
-// number returns the number that a node has in the pack, 0 if it or a node above has no
-// name.
+// number returns the number that a node has in the pack, or 0 if it or a node above has no name.
 func (t *tree) number(u *unit, i int32) (pack.Node, error) {
 	n := &t.nodes[i]
 	if n.asked {

@@ -4,7 +4,7 @@ package dwarfpack
 
 import "fmt"
 
-// A unit is one of .debug_info, in memory.
+// A unit is a unit of .debug_info, in memory.
 type unit struct {
 	*sections
 	format
@@ -26,7 +26,7 @@ const (
 	unitSplitType    = 6
 )
 
-// unitLength returns the length of the unit at an offset, with its header.
+// unitLength returns the length of the unit at an offset, including its header.
 func unitLength(s *sections, off uint64) (uint64, error) {
 	var header [12]byte
 	b := header[:min(uint64(len(header)), s.info.Size()-off)]
@@ -44,8 +44,8 @@ func unitLength(s *sections, off uint64) (uint64, error) {
 	return n + uint64(r.pos), nil
 }
 
-// isC reports whether the unit's language is C, in which functions are nowhere but in the
-// unit itself (section 7.12 of DWARF 5).
+// isC reports whether the unit's language is C (section 7.12 of DWARF 5). In C, functions occur
+// only in the unit itself, not in other entries.
 func (u *unit) isC() bool {
 	switch u.root.number(slotLanguage) {
 	case 0x01, 0x02, 0x0c, 0x1d, 0x2c, 0x3e: // C89, C, C99, C11, C17, C23

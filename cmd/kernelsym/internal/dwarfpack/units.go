@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// maxForeign is how many bytes of units that others refer to, and of their line tables, are
-// kept.
+// maxForeign bounds the number of bytes kept of units that other units refer to, including their
+// line tables.
 const maxForeign = 16 << 20
 
-// units are the units of .debug_info: where they are, and what is kept of some of them.
+// units holds the starts of the units of .debug_info, and caches parts of some units.
 type units struct {
 	*sections
 	starts  []uint64
 	abbrevs map[abbrevKey]*abbreviations
-	foreign map[uint64]*unit // by start: those that others refer to
+	foreign map[uint64]*unit // by start: units that other units refer to
 }
 
-// findUnits finds out where units begin.
+// findUnits finds the start of each unit.
 func findUnits(s *sections) (*units, error) {
 	all := &units{sections: s, abbrevs: map[abbrevKey]*abbreviations{}, foreign: map[uint64]*unit{}}
 	for off := uint64(0); off < s.info.Size(); {
@@ -36,7 +36,7 @@ func findUnits(s *sections) (*units, error) {
 	return all, nil
 }
 
-// start returns the start of the unit that has an offset.
+// start returns the start of the unit that contains an offset.
 func (us *units) start(off uint64) (uint64, error) {
 	i, found := slices.BinarySearch(us.starts, off)
 	if !found {
@@ -48,7 +48,8 @@ func (us *units) start(off uint64) (uint64, error) {
 	return us.starts[i], nil
 }
 
-// of returns the unit that has an offset: u, or another that is kept for a while.
+// of returns the unit that contains an offset: either u, or another unit, which is cached for a
+// while.
 func (us *units) of(u *unit, off uint64) (*unit, error) {
 	if off-u.off < uint64(len(u.data)) {
 		return u, nil
@@ -100,8 +101,8 @@ func readAt(s section, into []byte, off uint64) error {
 	return err
 }
 
-// readHeader reads the header of a unit, its abbreviations and its first entry. A unit of
-// types has none.
+// readHeader reads the header of a unit, its abbreviations and its first entry. A type unit gets
+// neither of the latter.
 func (us *units) readHeader(u *unit) error {
 	r := reader{data: u.data, order: us.order}
 	_, u.wide = r.length()
@@ -158,7 +159,7 @@ func (us *units) readRoot(u *unit, r *reader) error {
 	return nil
 }
 
-// maxAbbrevs is how many tables of abbreviations are kept: each unit has its own, unless a
+// maxAbbrevs is the number of abbreviation tables that are kept. Each unit has its own, unless a
 // linker or dwz merged them.
 const maxAbbrevs = 16
 
@@ -183,7 +184,7 @@ func (us *units) abbreviations(u *unit, off uint64) (*abbreviations, error) {
 	return a, us.spend(uint64(r.pos) - off)
 }
 
-// An abbrevKey is what the meaning of abbreviations depends on.
+// An abbrevKey has everything that determines the meaning of abbreviations.
 type abbrevKey struct {
 	off uint64
 	format

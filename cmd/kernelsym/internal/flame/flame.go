@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flame draws flame graphs of kernel stacks: an SVG that is a picture where scripts
-// do not run, and a page to zoom and search in a browser.
+// Package flame draws flame graphs of kernel stacks. The SVG is a static picture where scripts do
+// not run, and a page with zoom and search in a browser.
 package flame
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// A Kind is what a frame's code is part of. Each has a colour.
+// A Kind is the kind of code in a frame. Each kind has a color.
 type Kind string
 
 // The kinds of code.
@@ -28,8 +28,8 @@ const (
 
 // A Frame is a function in a stack.
 type Frame struct {
-	Name  string // as it is drawn
-	Owner string // the module and source file that have the function; empty if they are not known
+	Name  string // the text drawn in the frame
+	Owner string // module and source file of the function; empty if unknown
 	Kind  Kind
 }
 
@@ -72,10 +72,9 @@ func (n *node) sorted() []*node {
 	})
 }
 
-// Folded writes a line for each stack, as the scripts of
-// https://github.com/brendangregg/FlameGraph have it: the names of its frames, outermost
-// first and separated by semicolons, a space and its value. A semicolon in a name becomes a
-// colon.
+// Folded writes a line for each stack, in the format of the scripts of
+// https://github.com/brendangregg/FlameGraph: the names of its frames, outermost first and
+// separated by semicolons, then a space and its value. A semicolon in a name becomes a colon.
 func (g *Graph) Folded(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	g.root.fold(b, nil)

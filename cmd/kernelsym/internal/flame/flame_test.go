@@ -37,7 +37,7 @@ var (
 	rust    = Frame{`<[u8; 4] as "Copy">::&clone`, "rust", Module}
 )
 
-// example has each kind of code, and frames that are too narrow to be drawn or labelled.
+// example has each kind of code, and frames that are too narrow to be drawn or labeled.
 func example() *Graph {
 	g := new(Graph)
 	g.Add([]Frame{user, syscall, softirq, inlined}, 40000)
@@ -54,7 +54,7 @@ func example() *Graph {
 
 var page = Page{Heading: `a "heading" & more`, Value: func(v int64) string { return fmt.Sprint(v, " samples") }}
 
-// TestGolden compares what is written with files.
+// TestGolden compares the output with files.
 func TestGolden(t *testing.T) {
 	var svg, folded strings.Builder
 	require.NoError(t, example().SVG(&svg, page))
@@ -86,7 +86,7 @@ func checkXML(t *testing.T, document string) {
 	}
 }
 
-// TestEmpty verifies that a graph without stacks is a page all the same.
+// TestEmpty verifies that a graph without stacks still makes a page.
 func TestEmpty(t *testing.T) {
 	var svg, folded strings.Builder
 	require.NoError(t, new(Graph).SVG(&svg, page))
@@ -115,8 +115,8 @@ func TestFit(t *testing.T) {
 	assert.Equal(t, "ä", fit("ä", 2*padding+charWidth+0.01))
 }
 
-// TestPictureIsUpToDate verifies that the picture of the documents has the style and the
-// script of today. `make picture` draws it anew.
+// TestPictureIsUpToDate verifies that the picture in the documents has the current style and
+// script. `make picture` redraws it.
 func TestPictureIsUpToDate(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("docs is not in the virtual machine")

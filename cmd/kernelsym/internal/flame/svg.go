@@ -18,7 +18,7 @@ var style string
 //go:embed flame.js
 var script string
 
-// Sizes of the picture, in pixels. The script has the page as wide as its window.
+// Sizes of the picture, in pixels. In a browser, the script makes the page as wide as its window.
 const (
 	pageWidth  = 1200
 	margin     = 8
@@ -33,7 +33,7 @@ const (
 // smallest is the share of all samples below which a frame is left out.
 const smallest = 1e-4
 
-// legend says what the colours mean.
+// legend explains the colors.
 var legend = []struct {
 	kind Kind
 	text string
@@ -45,13 +45,13 @@ var legend = []struct {
 	{User, "user space"},
 }
 
-// A Page is what stands around a graph.
+// A Page has what surrounds a graph.
 type Page struct {
 	Heading string
-	Value   func(int64) string // a value with its unit
+	Value   func(int64) string // formats a value with its unit
 }
 
-// SVG writes the graph as a page. Callers stand above what they called.
+// SVG writes the graph as a page. Callers are drawn above the functions that they called.
 func (g *Graph) SVG(w io.Writer, p Page) error {
 	d := drawing{w: bufio.NewWriter(w), page: p, all: g.root.total, kinds: make(map[Kind]bool)}
 	height := graphTop + rowHeight*d.measure(&g.root) + margin
@@ -72,7 +72,7 @@ type drawing struct {
 	w     *bufio.Writer
 	page  Page
 	all   int64
-	kinds map[Kind]bool // those that occur
+	kinds map[Kind]bool // the kinds that occur
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.w, format, args...) }
@@ -104,7 +104,7 @@ func (d *drawing) legend() {
 	d.printf("</g>\n")
 }
 
-// frames draws what n called, from the left edge of n on, in a row.
+// frames draws the functions that n called in a row, from the left edge of n on.
 func (d *drawing) frames(n *node, left int64, row int) {
 	for _, child := range n.sorted() {
 		if !d.tooSmall(child) {
@@ -130,7 +130,8 @@ func (d *drawing) frame(n *node, left int64, row int) {
 	d.printf("</g>\n")
 }
 
-// fit returns a name, or as much of it as there is room for, which an ellipsis ends.
+// fit returns a name, cut off with an ellipsis if there is not enough room for all of it. It
+// returns an empty string if there is no room for three characters.
 func fit(name string, width float64) string {
 	room := int((width - 2*padding) / charWidth)
 	if utf8.RuneCountInString(name) <= room {
@@ -144,6 +145,6 @@ func fit(name string, width float64) string {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder never fails
 	return b.String()
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
-// A Function is a function of the kernel, or all code of a module that has no name.
+// A Function is a function of the kernel, or all unnamed code of a module.
 type Function struct {
-	Name   string // NoName if it is not known
-	Module string // empty if it is not known
+	Name   string // NoName if unknown
+	Module string // empty if unknown
 }
 
-// NoName stands for the name of a function if that is not known.
+// NoName stands for the name of a function whose name is unknown.
 const NoName = "[no name]"
 
 func (f Function) String() string {
@@ -38,8 +38,8 @@ func compareFunctions(a, b Function) int {
 // Counts are numbers of samples.
 type Counts struct {
 	All           int64 // samples in profiles
-	Kernel, Guest int64 // those with a kernel frame, and those of guests
-	Frames, Named int64 // kernel frames, once for each sample
+	Kernel, Guest int64 // samples with a kernel frame, and samples of guests
+	Frames, Named int64 // kernel frames, counted once for each sample
 	functions     map[Function]*function
 	kinds         profilefile.Kinds
 	span          span
@@ -57,21 +57,21 @@ func (s *span) add(o span) {
 
 // function counts the samples of a function.
 type function struct {
-	self, total int64              // in itself, and also in what it called
-	callers     map[Function]int64 // of total; without a caller by the zero value
+	self, total int64              // in the function itself, and including the functions it called
+	callers     map[Function]int64 // parts of total; the zero value stands for no caller
 }
 
-// NewCounts returns counts of nothing.
+// NewCounts returns empty counts.
 func NewCounts() *Counts { return &Counts{functions: make(map[Function]*function)} }
 
 // Elapsed returns the time from the start of the first profile to the end of the last.
 func (c *Counts) Elapsed() time.Duration { return time.Duration(c.span.end - c.span.start) }
 
-// Skipped returns the number of profiles that were left out: their values are of another type
-// than those of the first.
+// Skipped returns the number of profiles that were left out because their type of value differs
+// from the first profile's.
 func (c *Counts) Skipped() int { return c.kinds.Skipped() }
 
-// Nameless reports whether there are kernel frames, and none of them has a name.
+// Nameless reports whether there are kernel frames but none of them has a name.
 func (c *Counts) Nameless() bool { return c.Frames > 0 && c.Named == 0 }
 
 // Add adds the samples of a message. The error wraps profilefile.ErrInvalid.
@@ -111,8 +111,8 @@ func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, f
 	return nil
 }
 
-// addStack adds samples with a stack. What is on it several times counts once. The function that
-// another was inlined into is its caller.
+// addStack adds samples with a stack. A function that occurs several times on the stack counts
+// once. The caller of an inlined function is the function it was inlined into.
 func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame, weight int64) error {
 	c.All += weight
 	type call struct{ function, caller Function }
@@ -161,7 +161,7 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 	return nil
 }
 
-// functionsOf returns the function of a frame, and those it was inlined into.
+// functionsOf returns the function of a frame, and the functions it was inlined into.
 func functionsOf(frame *profilefile.KernelFrame) []Function {
 	list := []Function{{cmp.Or(frame.Name, NoName), frame.Module}}
 	for _, outer := range frame.Outer {
@@ -195,13 +195,13 @@ func (c *Counts) merge(o *Counts) {
 	}
 }
 
-// What functions can be sorted by.
+// The keys that functions can be sorted by.
 const (
 	BySelf  = "self"
 	ByTotal = "total"
 )
 
-// sorted returns the functions with most samples first.
+// sorted returns the functions in descending order of samples.
 func (c *Counts) sorted(by string) []Function {
 	return slices.SortedFunc(maps.Keys(c.functions), func(a, b Function) int {
 		x, y := c.functions[a], c.functions[b]

@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// percent returns a share in percent, 0 of nothing.
+// percent returns a share in percent. It is 0 if the whole is 0.
 func percent(part int64, of float64) float64 {
 	if of <= 0 {
 		return 0
@@ -19,10 +19,10 @@ func percent(part int64, of float64) float64 {
 	return 100 * float64(part) / of
 }
 
-// NoNames is what to say if no frame has a name.
+// NoNames is the message for profiles in which no kernel frame has a name.
 const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
 
-// Print prints what is in a file, with so many functions, 0 for all.
+// Print prints the counts of a file, with at most count functions, or all if count is 0.
 func (c *Counts) Print(w io.Writer, by string, count int) error {
 	if c.Kernel == 0 {
 		_, err := fmt.Fprintf(w, "No kernel frames in %d samples.\n", c.All)
@@ -45,7 +45,7 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 	return table.Flush()
 }
 
-// JSON is what is encoded for other programs.
+// JSON is the output for other programs.
 type JSON struct {
 	topview.Sampling
 	Seconds   float64        `json:"seconds"`
@@ -56,20 +56,22 @@ type JSON struct {
 	Functions []JSONFunction `json:"functions"`
 }
 
-// JSONSamples are numbers of samples. Of a file, only those of the kernel and all are known.
+// JSONSamples are numbers of samples. For a file, the numbers that only sampling provides are
+// missing.
 type JSONSamples struct {
 	Kernel   int64   `json:"kernel"`
-	Guest    int64   `json:"guest,omitempty"` // in guests of KVM, not of Kernel
+	Guest    int64   `json:"guest,omitempty"` // in guests of KVM; not part of Kernel
 	User     *int64  `json:"user,omitempty"`
 	Lost     *uint64 `json:"lost,omitempty"`
 	All      *int64  `json:"all,omitempty"`
 	Possible float64 `json:"possible,omitempty"` // if no CPU had been idle
 
-	// Throttled is how often the kernel stopped sampling a CPU for the rest of a tick.
+	// Throttled is the number of times that the kernel stopped sampling a CPU for the rest of a
+	// tick.
 	Throttled int `json:"throttled,omitempty"`
 }
 
-// JSONFrames are numbers of kernel frames, once for each sample.
+// JSONFrames are numbers of kernel frames, counted once for each sample.
 type JSONFrames struct {
 	All   int64 `json:"all"`
 	Named int64 `json:"named"`
@@ -85,7 +87,7 @@ type JSONFunction struct {
 	TotalPercent float64 `json:"total_percent"`
 }
 
-// JSON returns what is in a file, with so many functions, 0 for all.
+// JSON returns the counts of a file, with at most count functions, or all if count is 0.
 func (c *Counts) JSON(by string, count int) JSON {
 	j := c.json(float64(c.Kernel), by, count)
 	j.PercentOf, j.Seconds = "kernel samples", c.Elapsed().Seconds()

@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// frame is a kernel frame, without a name if that is empty.
+// frame returns a kernel frame. If name is empty, the frame has no name.
 func frame(name, module string) rewritetest.Frame {
 	f := rewritetest.Frame{Address: 0x1000, Type: "kernel", Mapping: &rewritetest.Mapping{File: module}}
 	if name != "" {
@@ -36,10 +36,10 @@ var (
 	unnamed = frame("", "vmlinux")
 )
 
-// epoch is when the first batch of a test starts.
+// epoch is the start of the first batch of a test.
 var epoch = time.Unix(1000, 0)
 
-// newBatch returns what was sampled in the second with that number: 100 samples were possible.
+// newBatch returns the samples of the second with this number. 100 samples were possible.
 func newBatch(second int, stacks ...[]rewritetest.Frame) *live.Batch {
 	m := rewritetest.NewMessage().Profile(nil, "")
 	for _, s := range stacks {
@@ -62,7 +62,8 @@ func cells(t topview.Table, by string) (all [][]string) {
 	return all
 }
 
-// TestShares: shares are of all CPU time. What is on a stack several times counts once.
+// TestShares verifies that shares are relative to all CPU time, and that a function on a stack
+// several times counts once.
 func TestShares(t *testing.T) {
 	v := NewFunctions(0, BySelf)
 	require.NoError(t, v.Add(newBatch(0,
@@ -88,7 +89,7 @@ func TestShares(t *testing.T) {
 	}, v.Header())
 }
 
-// TestUserSpaceHasItsPlace among the functions.
+// TestUserSpaceHasItsPlace verifies that user space is sorted in among the functions.
 func TestUserSpaceHasItsPlace(t *testing.T) {
 	v := NewFunctions(0, BySelf)
 	b := newBatch(0, stack(leaf), stack(leaf), stack(root))
@@ -102,7 +103,7 @@ func TestUserSpaceHasItsPlace(t *testing.T) {
 	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
 }
 
-// TestPlaceholdersAreNotNamed: they are of the code of their module that has no name.
+// TestPlaceholdersAreNotNamed verifies that placeholders count as unnamed code of their module.
 func TestPlaceholdersAreNotNamed(t *testing.T) {
 	c := NewCounts()
 	require.NoError(t, c.Add(newBatch(0,
@@ -133,7 +134,8 @@ func TestCallers(t *testing.T) {
 	assert.Equal(t, []string{"No samples now of gone [vmlinux]."}, gone.Header())
 }
 
-// TestInlined: the function that another was inlined into is its caller, and has its time.
+// TestInlined verifies that the caller of an inlined function is the function it was inlined into,
+// and that the caller includes its time.
 func TestInlined(t *testing.T) {
 	inlined := frame("inner", "vmlinux")
 	inlined.Lines = append(inlined.Lines, rewritetest.Line{Name: "outer", System: "outer"})
@@ -151,7 +153,7 @@ func TestInlined(t *testing.T) {
 	assert.Equal(t, [][]string{{"2", "100.00%", "root", "vmlinux"}}, cells(v.Detail("outer\x00vmlinux"), ByTotal))
 }
 
-// TestGuests: what a CPU does in a guest is not the kernel's time.
+// TestGuests verifies that the time of a CPU in a guest is not the kernel's time.
 func TestGuests(t *testing.T) {
 	guest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]", System: "[guest]"}}}
 	v := NewFunctions(0, BySelf)
@@ -168,7 +170,7 @@ func TestGuests(t *testing.T) {
 	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
 }
 
-// TestOtherValuesAreLeftOut: time is not added to numbers of samples.
+// TestOtherValuesAreLeftOut verifies that times are not added to numbers of samples.
 func TestOtherValuesAreLeftOut(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(leaf).Profile(nil, "").Sample(root)
 	m.LastSample().Values().FromRaw([]int64{1e9})
@@ -180,7 +182,7 @@ func TestOtherValuesAreLeftOut(t *testing.T) {
 	assert.Equal(t, []Function{{"leaf", "vmlinux"}}, c.sorted(BySelf))
 }
 
-// TestWindow: what is older than the window counts no more.
+// TestWindow verifies that batches older than the window no longer count.
 func TestWindow(t *testing.T) {
 	v := NewFunctions(3*time.Second, BySelf)
 	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
@@ -199,7 +201,7 @@ func TestWindow(t *testing.T) {
 	assert.Contains(t, all.Header()[0], ", 10s: 10 kernel samples")
 }
 
-// TestElapsedIsOfProfilesWithATime: others do not say when they were.
+// TestElapsedIsOfProfilesWithATime verifies that profiles without a time do not affect Elapsed.
 func TestElapsedIsOfProfilesWithATime(t *testing.T) {
 	c := NewCounts()
 	for _, start := range []pcommon.Timestamp{0, 5e9, 0, 7e9} {
@@ -212,7 +214,8 @@ func TestElapsedIsOfProfilesWithATime(t *testing.T) {
 	assert.Equal(t, 3*time.Second, c.Elapsed())
 }
 
-// TestHeaderSaysWhatIsWrong: lost samples, throttling, names that cannot be had.
+// TestHeaderSaysWhatIsWrong verifies the messages about lost samples, throttling and unavailable
+// names.
 func TestHeaderSaysWhatIsWrong(t *testing.T) {
 	v := NewFunctions(0, BySelf)
 	b := newBatch(0, stack(unnamed))
@@ -244,7 +247,7 @@ func TestJSON(t *testing.T) {
 	}`, string(text))
 }
 
-// TestFileWithoutNames says what to do.
+// TestFileWithoutNames verifies that the output explains what to do if no frame has a name.
 func TestFileWithoutNames(t *testing.T) {
 	c := NewCounts()
 	require.NoError(t, c.Add(newBatch(0, stack(unnamed)).Profiles))

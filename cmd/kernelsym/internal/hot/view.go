@@ -16,40 +16,40 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// The rows of what is not the kernel's: all user code, and what the guests of KVM do.
+// The rows for time outside of the kernel: all user code, and the guests of KVM.
 const (
 	UserSpace = "[user space]"
 	Guests    = "[guest]"
 )
 
-// Functions is the view of the hottest functions. Its shares are of the time of all CPUs that
-// are sampled, idle or not.
+// Functions is the view of the hottest functions. Shares are relative to the time of all sampled
+// CPUs, idle or not.
 type Functions struct {
 	window topview.Window[*sums]
 	length time.Duration // of the window, 0 for all since the start
 	by     string
 }
 
-// NewFunctions returns a view of the last while, or with 0 of all since the start. by is how
-// rows are sorted unless another order is chosen.
+// NewFunctions returns a view over the last length of time, or since the start if length is 0. by
+// is the default sort key.
 func NewFunctions(length time.Duration, by string) *Functions {
 	return &Functions{topview.NewWindow(length, newSums), length, by}
 }
 
-// Title is of topview.Table.
+// Title implements topview.Table.
 func (v *Functions) Title() string { return "kernel functions" }
 
-// Add is of topview.View.
+// Add implements topview.View.
 func (v *Functions) Add(b *live.Batch) error {
 	counted, err := count(b)
 	v.window.Add(b, counted)
 	return err
 }
 
-// Skip is of topview.View.
+// Skip implements topview.View.
 func (v *Functions) Skip() {}
 
-// Header is of topview.Table. It says what was sampled, and what shares are of.
+// Header implements topview.Table. It describes what was sampled, and what shares are relative to.
 func (v *Functions) Header() []string {
 	s, last := v.window.Sum, v.window.Last
 	if last == nil {
@@ -64,7 +64,7 @@ func (v *Functions) Header() []string {
 	return append(lines, v.problems()...)
 }
 
-// problems says what is wrong with the numbers.
+// problems describes what is wrong with the numbers.
 func (v *Functions) problems() (lines []string) {
 	s := v.window.Sum
 	if s.lost > 0 {
@@ -82,7 +82,7 @@ func (v *Functions) problems() (lines []string) {
 	return lines
 }
 
-// guests says what guests took, nothing if there was none.
+// guests returns the guests' share as text, or an empty string if there were no guests.
 func (s *sums) guests() string {
 	if s.Guest == 0 {
 		return ""
@@ -90,7 +90,7 @@ func (s *sums) guests() string {
 	return fmt.Sprintf(", guests %.1f", percent(s.Guest, s.possible))
 }
 
-// span says what time the numbers are of.
+// span returns, as text, the length of time that the numbers cover.
 func (v *Functions) span() string {
 	elapsed := v.window.Sum.elapsed.Round(100 * time.Millisecond).String()
 	if v.length == 0 {
@@ -99,12 +99,12 @@ func (v *Functions) span() string {
 	return "last " + elapsed
 }
 
-// Columns is of topview.Table.
+// Columns implements topview.Table.
 func (v *Functions) Columns() []topview.Column {
 	return []topview.Column{{Name: "SELF", Right: true}, {Name: "TOTAL", Right: true}, {Name: "FUNCTION"}, {Name: "MODULE"}}
 }
 
-// Sorts is of topview.Table.
+// Sorts implements topview.Table.
 func (v *Functions) Sorts() []string {
 	if v.by == ByTotal {
 		return []string{ByTotal, BySelf}
@@ -112,8 +112,8 @@ func (v *Functions) Sorts() []string {
 	return []string{BySelf, ByTotal}
 }
 
-// Rows is of topview.Table. User code and guests have their places among the functions, and no
-// bars: bars compare functions.
+// Rows implements topview.Table. User code and guests are sorted in among the functions, but have
+// no bars, because bars compare functions.
 func (v *Functions) Rows(by string) []topview.Row {
 	s := v.window.Sum
 	rows := make([]topview.Row, 0, len(s.functions)+2)
@@ -136,13 +136,13 @@ func (v *Functions) Rows(by string) []topview.Row {
 	return rows
 }
 
-// other is a row that is of no function.
+// other is a row that stands for no function.
 type other struct {
 	name  string
 	count int64
 }
 
-// others returns those that have samples, the one with most first.
+// others returns the other rows that have samples, the one with the most first.
 func (s *sums) others() []other {
 	list := []other{{UserSpace, s.user}, {Guests, s.Guest}}
 	slices.SortStableFunc(list, func(a, b other) int { return cmp.Compare(b.count, a.count) })
@@ -162,7 +162,7 @@ func format(part int64, of float64) string { return fmt.Sprintf("%.2f%%", percen
 
 func key(fn Function) string { return fn.Name + "\x00" + fn.Module }
 
-// Detail is of topview.Table: the callers of a function.
+// Detail implements topview.Table. It returns the callers of a function.
 func (v *Functions) Detail(key string) topview.Table {
 	name, module, _ := strings.Cut(key, "\x00")
 	if name == UserSpace || name == Guests || name == "" {
@@ -171,7 +171,7 @@ func (v *Functions) Detail(key string) topview.Table {
 	return &callers{v, Function{name, module}}
 }
 
-// JSON is of topview.View.
+// JSON implements topview.View.
 func (v *Functions) JSON(count int) any {
 	s := v.window.Sum
 	j := s.json(s.possible, v.by, count)
@@ -185,7 +185,7 @@ func (v *Functions) JSON(count int) any {
 	return j
 }
 
-// callers is the table of the callers of a function. Its shares are of the samples with the
+// callers is the table of the callers of a function. Shares are relative to the samples with the
 // function.
 type callers struct {
 	view *Functions

@@ -14,13 +14,13 @@ type sums struct {
 	user      int64
 	lost      uint64
 	throttled int
-	possible  float64 // samples, if no CPU had been idle
+	possible  float64 // number of samples if no CPU had been idle
 	elapsed   time.Duration
 }
 
 func newSums() *sums { return &sums{Counts: NewCounts()} }
 
-// count returns what is counted of a batch.
+// count returns the sums of a batch.
 func count(b *live.Batch) (*sums, error) {
 	counts := NewCounts()
 	err := counts.Add(b.Profiles)

@@ -18,7 +18,7 @@ type area struct {
 // areas are sorted and do not overlap.
 type areas []area
 
-// find returns the area of an address, nil if there is none.
+// find returns the area that contains an address, or nil.
 func (a areas) find(addr uint64) *area {
 	i, ok := slices.BinarySearchFunc(a, addr, func(a area, addr uint64) int {
 		switch {
@@ -35,10 +35,10 @@ func (a areas) find(addr uint64) *area {
 	return &a[i]
 }
 
-// Offset returns the pack addresses of the code [start, end), whose addresses are those of
-// the file: of the core kernel's ELF file, or of a module's debug information as
-// [Section.ReadAt] relocates it. It is false for what is not code that a pack covers, or
-// not of one area, and for an empty range.
+// Offset returns the pack addresses of the code [start, end). These are addresses in the file: in
+// the core kernel's ELF file, or in a module's debug information as [Section.ReadAt] relocates it.
+// Offset returns false if the range is empty, is not code that a pack covers, or is not in one
+// area.
 func (f *File) Offset(start, end uint64) (pack.Range, bool) {
 	a := f.areas.find(start)
 	if a == nil || end > a.end || end <= start {
@@ -47,8 +47,7 @@ func (f *File) Offset(start, end uint64) (pack.Range, bool) {
 	return pack.Range{Start: a.pack + uint32(start-a.start), End: a.pack + uint32(end-a.start)}, true
 }
 
-// Address returns the pack address of a symbol. It is false for what is not code that a
-// pack covers.
+// Address returns the pack address of a symbol, or false if it is not in code that a pack covers.
 func (f *File) Address(s *Symbol) (uint32, bool) {
 	addr, ok := f.symbolAddress(s)
 	if !ok || addr == math.MaxUint64 {
@@ -58,8 +57,7 @@ func (f *File) Address(s *Symbol) (uint32, bool) {
 	return r.Start, ok
 }
 
-// symbolAddress returns the address of a symbol. It is false for what is not in a
-// section of the file.
+// symbolAddress returns the address of a symbol, or false if it is not in a section of the file.
 func (f *File) symbolAddress(s *Symbol) (uint64, bool) {
 	switch {
 	case !f.IsModule():

@@ -17,7 +17,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// oneSection returns a file of 8 bytes with a section at address 0x1000 that claims to have size.
+// oneSection returns a file of 8 bytes with a section at address 0x1000 that claims to have the
+// given size.
 func oneSection(size uint64) *File {
 	const fileLen = 8
 	header := elf.SectionHeader{
@@ -43,8 +44,8 @@ func sameName(f *File, n int, names []byte) *SymbolTable {
 	return &SymbolTable{entries: entries, names: names, file: f.elf}
 }
 
-// TestNamesAreBounded verifies that symbols that share one name, as long as the file, are not
-// copied at that length, and that a reader still can tell that it is too long.
+// TestNamesAreBounded verifies that symbols which share one name, as long as the file, do not each
+// copy all of it. A reader can still recognize that the name is too long.
 func TestNamesAreBounded(t *testing.T) {
 	f := oneSection(8)
 	for what, names := range map[string][]byte{
@@ -63,8 +64,8 @@ func TestNamesAreBounded(t *testing.T) {
 	assert.Len(t, table.At(0).Name, symtab.MaxNameLen, "the longest that is right is whole")
 }
 
-// TestListTooLargeIsRefused verifies that symbols whose names add up to more than a kernel's do
-// not take memory without end.
+// TestListTooLargeIsRefused verifies that symbols whose names add up to more than a kernel's do not
+// use unbounded memory.
 func TestListTooLargeIsRefused(t *testing.T) {
 	f := oneSection(8)
 	n := maxSmall/(symtab.MaxNameLen+lineLen) + 1
@@ -72,8 +73,8 @@ func TestListTooLargeIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the names of the symbols")
 }
 
-// TestOwnListTooLargeIsRefused verifies the same of the kernel's own list, in which few bytes can
-// stand for long names.
+// TestOwnListTooLargeIsRefused verifies the same for the kernel's own list, in which a few bytes
+// can stand for long names.
 func TestOwnListTooLargeIsRefused(t *testing.T) {
 	const long = 511
 	n := maxSmall/(long+lineLen) + 3
@@ -90,8 +91,8 @@ func TestOwnListTooLargeIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, errLargeList)
 }
 
-// TestXzDictionaryIsBounded verifies that the header of a small file cannot have gigabytes
-// allocated. The first block comes behind the 12 bytes of the stream's header.
+// TestXzDictionaryIsBounded verifies that the header of a small file cannot cause an allocation of
+// gigabytes. The first block follows the 12 bytes of the stream's header.
 func TestXzDictionaryIsBounded(t *testing.T) {
 	for what, test := range map[string]struct {
 		block []byte
@@ -114,8 +115,8 @@ func TestXzDictionaryIsBounded(t *testing.T) {
 	require.ErrorIs(t, err, errXzDict)
 }
 
-// TestReadAtAllocatesNoMoreThanTheFileHas verifies that a file of a few bytes that claims a
-// section of any size is refused before there is memory for it.
+// TestReadAtAllocatesNoMoreThanTheFileHas verifies that a file of a few bytes that claims a section
+// of any size is rejected before memory is allocated for it.
 func TestReadAtAllocatesNoMoreThanTheFileHas(t *testing.T) {
 	data, err := oneSection(8).readAt(0x1002, 6)
 	require.NoError(t, err)

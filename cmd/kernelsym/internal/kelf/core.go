@@ -11,15 +11,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// coreMarks are the symbols that say where code begins and ends, and the kernel's banner.
+// coreMarks holds the symbols that mark where code begins and ends, and the kernel's banner.
 type coreMarks map[string]Symbol
 
 var coreMarkNames = map[string]bool{
 	"_text": true, "_stext": true, "_etext": true, "_sinittext": true, "_einittext": true, "linux_banner": true,
 }
 
-// openCore reads what a pack says of the core kernel, but for what the symbols say. See
-// contract 3.2 for the extent.
+// openCore reads the pack.Info of the core kernel, except for the parts that come from the symbols.
+// See contract 3.2 for the extent.
 func (f *File) openCore() error {
 	t, err := f.SymbolTable()
 	if err != nil {
@@ -59,11 +59,11 @@ func readCoreMarks(t *SymbolTable) coreMarks {
 	return marks
 }
 
-// at returns the address of a mark, 0 if there is none.
+// at returns the address of a mark, or 0 if there is none.
 func (m coreMarks) at(mark string) uint64 { return m[mark].Value }
 
-// readRelease returns the release in the kernel's banner (init/version-timestamp.c), which is
-// empty if the file has no data.
+// readRelease returns the release in the kernel's banner (init/version-timestamp.c). It is empty if
+// the file has no data.
 func readRelease(f *elf.File, s Symbol) (string, error) {
 	const maxBanner = 4096
 	if int(s.Section) == 0 || int(s.Section) >= len(f.Sections) {

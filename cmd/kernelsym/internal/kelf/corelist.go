@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// errNoOwnList says that a file does not have the kernel's own list of symbols: a file with
-// nothing but debug information has no read-only data.
+// errNoOwnList is returned for a file without the kernel's own list of symbols. A file of debug
+// information alone has no read-only data, and thus no list.
 var errNoOwnList = errors.New("no kernel's own list of symbols")
 
-// coreList returns what /proc/kallsyms would print of a core kernel, with the addresses of its
-// ELF file: the kernel's own list if the file has it, else its symbol table in the order in
-// which that list would be.
+// coreList returns what /proc/kallsyms would print for a core kernel, with the addresses of its ELF
+// file. This is the kernel's own list if the file has it, and otherwise the symbol table in the
+// order that the list would have.
 func coreList(f *File, symbols *SymbolTable) ([]byte, error) {
 	own, err := readOwnList(f, symbols)
 	if errors.Is(err, errNoOwnList) {
@@ -30,7 +30,7 @@ func coreList(f *File, symbols *SymbolTable) ([]byte, error) {
 	return own.print(anchorsOf(symbols))
 }
 
-// anchorsOf returns the symbols by which the addresses of the kernel's own list are known.
+// anchorsOf returns the symbols that determine the addresses in the kernel's own list.
 func anchorsOf(symbols *SymbolTable) (anchors []anchor) {
 	for i := range symbols.Len() {
 		s := symbols.At(i)
@@ -78,15 +78,15 @@ func readOwnList(f *File, symbols *SymbolTable) (*ownList, error) {
 	return l, nil
 }
 
-// maxSymbols bounds the number of symbols, of which the largest kernels have 300,000.
+// maxSymbols bounds the number of symbols. The largest kernels have 300,000.
 const maxSymbols = 1 << 22
 
 // maxTokens bounds the size of the table of tokens, whose index has 16 bits.
 const maxTokens = 1 << 16
 
-// sizeOf returns how many bytes lie between a table and the next one.
+// sizeOf returns the number of bytes between the start of a table and the next table.
 func sizeOf(at map[string]uint64, name string) int {
-	next := at[name] + maxTokens // what the last of them can need
+	next := at[name] + maxTokens // the most that the last table can need
 	for _, addr := range at {
 		if addr > at[name] && (addr < next || next == at[name]+maxTokens) {
 			next = addr
@@ -95,8 +95,8 @@ func sizeOf(at map[string]uint64, name string) int {
 	return int(next - at[name])
 }
 
-// readAt reads the bytes at an address of the loaded kernel. It allocates no more than the file
-// has.
+// readAt reads the bytes at an address of the loaded kernel. It never allocates more than the size
+// of the file.
 func (f *File) readAt(addr uint64, size int) ([]byte, error) {
 	for _, s := range f.elf.Sections {
 		if s.Flags&elf.SHF_ALLOC == 0 || addr < s.Addr || addr-s.Addr >= s.FileSize {
@@ -115,9 +115,9 @@ func (f *File) readAt(addr uint64, size int) ([]byte, error) {
 // errLargeList is returned for a list that would be too large to hold.
 var errLargeList = fmt.Errorf("%w: the names of the symbols take more than %d bytes", errors.ErrUnsupported, maxSmall)
 
-// sortedList returns the symbol table in the order of scripts/kallsyms.c (compare_symbols),
-// which reads what nm -n prints: symbols with one address come in the order of their names.
-// A list that would be too large to hold is an error.
+// sortedList returns the symbol table in the order of scripts/kallsyms.c (compare_symbols). The
+// script reads the output of nm -n, so symbols with the same address are in the order of their
+// names. A list that would be too large to hold is an error.
 func sortedList(f *elf.File, symbols *SymbolTable) ([]byte, error) {
 	type entry struct {
 		addr uint64
@@ -126,7 +126,7 @@ func sortedList(f *elf.File, symbols *SymbolTable) ([]byte, error) {
 	}
 	var list []entry
 	size := 0
-	names := string(symbols.names) // so that each name needs no memory of its own
+	names := string(symbols.names) // shared by all names, so that they need no memory of their own
 	for i := range symbols.Len() {
 		s := symbols.At(i)
 		if typ := coreType(f, &s); typ != 0 && !isLeftOut(string(s.Name)) {
@@ -155,8 +155,8 @@ func sortedList(f *elf.File, symbols *SymbolTable) ([]byte, error) {
 	return dst, nil
 }
 
-// coreType returns the type of a symbol of the core kernel as nm(1) has it, 0 for what is not
-// loaded with it. What is neither code nor weak counts as D.
+// coreType returns the type that nm(1) prints for a symbol of the core kernel, or 0 if the symbol
+// is not loaded with the kernel. A symbol that is neither code nor weak counts as D.
 func coreType(f *elf.File, s *Symbol) byte {
 	if len(s.Name) == 0 || s.Section == elf.SHN_UNDEF || int(s.Section) >= len(f.Sections) ||
 		s.Type == elf.STT_SECTION || s.Type == elf.STT_FILE {
@@ -189,7 +189,7 @@ func compareBool(a, b bool) int {
 
 func underscores(name string) int { return len(name) - len(strings.TrimLeft(name, "_")) }
 
-// isProvided reports whether a name looks like one of a linker script's
+// isProvided reports whether a name looks like one that a linker script provides
 // (may_be_linker_script_provide_symbol).
 func isProvided(name string) bool {
 	rest, ok := strings.CutPrefix(name, "__")
@@ -200,8 +200,9 @@ func isProvided(name string) bool {
 		strings.HasSuffix(name, "_start") || strings.HasSuffix(name, "_end")
 }
 
-// isLeftOut reports whether the kernel's own list lacks symbols of a name (is_ignored_symbol,
-// since Linux 6.5 scripts/mksysmap). It looks at no data, nor at what is ignored anyway (see contract 3.1).
+// isLeftOut reports whether the kernel's own list omits symbols of a name (is_ignored_symbol, since
+// Linux 6.5 scripts/mksysmap). It does not consider data, nor symbols that are ignored anyway
+// (see contract 3.1).
 func isLeftOut(name string) bool {
 	rest, ok := strings.CutPrefix(name, "__")
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 )
 
-// TestSortedListIsTheKernelsOwn compares the two ways to the list of a real kernel.
+// TestSortedListIsTheKernelsOwn compares the two ways of obtaining the list of a real kernel.
 func TestSortedListIsTheKernelsOwn(t *testing.T) {
 	roots := filepath.SplitList(os.Getenv("KERNELSYM_DEBUG_ROOT"))
 	if len(roots) == 0 {

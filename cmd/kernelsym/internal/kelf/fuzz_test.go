@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 )
 
-// FuzzOpen reads files of any content: they are refused, or what is read of them is in
-// their bounds.
+// FuzzOpen reads files with arbitrary contents. They are either rejected, or everything read from
+// them is within their bounds.
 func FuzzOpen(f *testing.F) {
 	for _, name := range []string{"inlined.ko", "clang-arm64.ko"} {
 		data, err := os.ReadFile("../dwarfpack/testdata/" + name)

@@ -23,16 +23,16 @@ type File struct {
 	size  uint64 // in bytes, decompressed
 	info  pack.Info
 	areas areas
-	bases []uint64 // of a module's sections, by number
-	// pltFollows says that a module has .plt behind its code, as kmod.File does.
+	bases []uint64 // addresses of a module's sections, by number
+	// pltFollows is whether a module has .plt after its code, as in kmod.File.
 	pltFollows bool
-	// inTree says that a module is part of the kernel's tree.
+	// inTree is whether a module is part of the kernel's tree.
 	inTree  bool
 	symbols []uint64 // addresses of a module's symbols, by number; nil until needed
 	spools  spools
 }
 
-// arches are the machines of ELF, as GOARCH.
+// arches maps ELF machines to GOARCH.
 var arches = map[elf.Machine]string{
 	elf.EM_X86_64:    "amd64",
 	elf.EM_AARCH64:   "arm64",
@@ -41,9 +41,9 @@ var arches = map[elf.Machine]string{
 	elf.EM_LOONGARCH: "loong64",
 }
 
-// Open opens an ELF file of a kernel. One whose name ends in .gz, .xz or .zst is
-// decompressed first, into a temporary file if it is large. The error names the file and
-// wraps [ErrNotKernel] for a file of another kind.
+// Open opens an ELF file of a kernel. A file whose name ends in .gz, .xz or .zst is decompressed
+// first, into a temporary file if it is large. The error names the file. It wraps [ErrNotKernel]
+// for a file of another kind.
 func Open(name string) (*File, error) {
 	osFile, err := os.Open(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func Open(name string) (*File, error) {
 	return f, nil
 }
 
-// open reads all but the debug information.
+// open reads everything except the debug information.
 func (f *File) open(osFile *os.File) error {
 	if stat, err := osFile.Stat(); err != nil {
 		return err
@@ -86,21 +86,20 @@ func (f *File) open(osFile *os.File) error {
 	return f.openCore()
 }
 
-// Close closes the file and removes what was decompressed. Sections must not be read
-// after it.
+// Close closes the file and removes the decompressed data. Sections must not be read afterwards.
 func (f *File) Close() error { return f.spools.close() }
 
-// Name returns the name the file was opened by.
+// Name returns the name by which the file was opened.
 func (f *File) Name() string { return f.name }
 
 // ELF returns the file's headers.
 func (f *File) ELF() *elf.File { return f.elf }
 
-// Info returns what a pack says of its kernel or module, without what only the symbols say: see
-// [File.Symbols]. The caller must not change what the slices hold.
+// Info returns the pack.Info of the kernel or module, without the parts that come only from
+// symbols; see [File.Symbols]. The caller must not modify the contents of the slices.
 func (f *File) Info() pack.Info { return f.info }
 
-// IsModule reports whether the file is of a module.
+// IsModule reports whether the file belongs to a module.
 func (f *File) IsModule() bool {
 	return f.elf.Type == elf.ET_REL && (f.elf.Section(".modinfo") != nil || f.elf.Section(".gnu.linkonce.this_module") != nil)
 }

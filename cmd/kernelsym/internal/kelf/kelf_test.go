@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// build runs gcc and returns the file it makes.
+// build runs gcc and returns the file that it makes.
 func build(t *testing.T, output string, args ...string) string {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// codeBase is where the code of a module is laid out, as its relocations see it.
+	// codeBase is the address at which the code of a module is laid out for relocations.
 	codeBase = 1 << 60
-	// dataBase is where the first of its other sections in memory is, each dataStep above
-	// the one before. Sections that are not in memory, of debug information, are at 0.
+	// dataBase is the address of its first other section in memory. Each further section is
+	// dataStep above the one before. Sections that are not in memory, such as debug
+	// information, are at 0.
 	dataBase = 2 << 60
 	dataStep = 1 << 40
 )
 
-// openModule reads what a pack says of a module.
+// openModule reads the pack.Info of a module.
 func (f *File) openModule() error {
 	modinfo, err := read(f.elf.Section(".modinfo"))
 	if err != nil {
@@ -46,7 +47,7 @@ func (f *File) openModule() error {
 
 // IsInTree reports whether the file is part of the kernel's tree: the core kernel, or a module
 // whose .modinfo has intree=Y (scripts/mod/modpost.c). A file of debug information alone has no
-// .modinfo: then the name of a symbol decides, which is there up to Linux 6.17. See [File.AddLoaded].
+// .modinfo. Then the name of a symbol decides, which exists up to Linux 6.17. See [File.AddLoaded].
 func (f *File) IsInTree() (bool, error) {
 	if f.inTree || !f.IsModule() {
 		return true, nil
@@ -69,18 +70,18 @@ func (f *File) IsInTree() (bool, error) {
 	return false, nil
 }
 
-// AddLoaded adds what the file that the kernel loads says of a module, and the one with its debug
-// information does not: whether the module is part of the kernel's tree.
+// AddLoaded adds the information that only the file loaded by the kernel has, and not the one with
+// the debug information: whether the module is part of the kernel's tree.
 func (f *File) AddLoaded(loaded *File) { f.inTree = f.inTree || loaded.inTree }
 
-// ModuleName returns the name of the module in a file, as Kbuild makes it of the file's, and
-// whether the file's name ends as that of a module.
+// ModuleName returns the name of the module in a file, which Kbuild derives from the name of the
+// file. It also reports whether the file has the extension of a module.
 func ModuleName(file string) (string, bool) {
 	name, _, ok := strings.Cut(filepath.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_"), ok
 }
 
-// layout gives each section its address, and sections of code their pack address.
+// layout assigns an address to each section, and pack addresses to sections of code.
 func (f *File) layout() error {
 	f.bases = make([]uint64, len(f.elf.Sections))
 	from, to := knownCode(f.elf.Sections, f.info.Arch)
@@ -99,7 +100,7 @@ func (f *File) layout() error {
 			return fmt.Errorf("section %s: %d bytes aligned to %d", s.Name, s.Size, align)
 		}
 		if firstAlign = cmp.Or(firstAlign, align); from > 0 && align > firstAlign {
-			// How many bytes there are before it depends on where the first one begins.
+			// The padding before it depends on where the first section begins.
 			to, f.pltFollows = i, false
 			continue
 		}
@@ -123,9 +124,9 @@ func (f *File) layout() error {
 	return nil
 }
 
-// knownCode returns the numbers of the first section and of the one after the last whose
-// distances from .text the file tells: those between sections that are sized at load. Without
-// .text, addresses count from the first section of code.
+// knownCode returns the range of sections, by number, whose distances from .text are fixed by the
+// file: those between sections that are sized at load. Without .text, addresses count from the
+// first section of code.
 func knownCode(sections []*elf.Section, arch string) (from, to int) {
 	to = len(sections)
 	text := slices.IndexFunc(sections, func(s *elf.Section) bool { return s.Name == ".text" && s.Size > 0 })
@@ -141,8 +142,8 @@ func knownCode(sections []*elf.Section, arch string) (from, to int) {
 	return from, to
 }
 
-// isSizedAtLoad reports whether the kernel decides how long a section is when it loads the
-// module (arch/arm64/kernel/module-plts.c).
+// isSizedAtLoad reports whether the kernel chooses the length of a section when it loads the module
+// (arch/arm64/kernel/module-plts.c).
 func isSizedAtLoad(arch, section string) bool {
 	return arch == "arm64" && (section == ".plt" || section == ".text.ftrace_trampoline")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// readBuildID returns the GNU build id: of .notes, as the core kernel has it, or of
+// readBuildID returns the GNU build id. It is in .notes of the core kernel, or in
 // .note.gnu.build-id.
 func readBuildID(f *elf.File) (string, error) {
 	err := buildid.ErrNotFound
@@ -30,12 +30,12 @@ func readBuildID(f *elf.File) (string, error) {
 	return "", err
 }
 
-// maxSmall bounds what is read of a section as a whole that is no debug information:
-// symbols and their names, of which the largest kernels have some ten megabytes.
+// maxSmall bounds the size of a section that is read as a whole and has no debug information. Such
+// sections have symbols and their names, which take some ten megabytes in the largest kernels.
 const maxSmall = 512 << 20
 
-// read returns the content of a section; nothing if the file has it without content, as
-// files of debug information alone do.
+// read returns the contents of a section. It returns nothing if the section has no contents, as in
+// files of debug information alone.
 func read(s *elf.Section) ([]byte, error) {
 	if s == nil || s.Type == elf.SHT_NOBITS {
 		return nil, nil

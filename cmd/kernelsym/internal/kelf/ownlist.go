@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// An ownList is the list of symbols that a kernel carries for itself, and prints as
-// /proc/kallsyms. scripts/kallsyms.c writes it into the read-only data; that of Linux 5.10 to
-// 7.3 is known. Its names are compressed: a byte stands for a token, which is a piece of text.
+// An ownList is the list of symbols that a kernel carries for itself, and prints as /proc/kallsyms.
+// scripts/kallsyms.c writes it into the read-only data. This package knows the formats of Linux
+// 5.10 to 7.3. Names are compressed: each byte stands for a token, which is a piece of text.
 type ownList struct {
 	order   binary.ByteOrder
 	num     int
 	names   []byte // for each symbol a length, as uvarint, and that many bytes
-	tokens  []byte // pieces of text, each with a zero byte behind it
-	index   []byte // where in tokens that of each byte is, 256 numbers of 16 bits
+	tokens  []byte // pieces of text, each followed by a zero byte
+	index   []byte // the offset in tokens for each byte, 256 numbers of 16 bits
 	offsets []byte // of the addresses, num numbers of 32 bits
 	at      uint64 // address of offsets
 }
 
-// errOwnList says that the list is not written as it is known.
+// errOwnList is returned for a list in an unknown format.
 var errOwnList = errors.New("the kernel's own list of symbols (kallsyms_names) is damaged or of an unknown form")
 
-// each calls yield for all symbols, in their order: with their number, type and name, which is
-// only valid until yield returns.
+// each calls yield for all symbols in order, with their number, type and name. The name is valid
+// only until yield returns.
 func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	var tokens [256][]byte
 	if len(l.index) < 2*len(tokens) || len(l.offsets)/4 < l.num {
@@ -66,7 +66,8 @@ func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	return nil
 }
 
-// maxName bounds the length of a name (KSYM_NAME_LEN), which is no shorter as it is written.
+// maxName bounds the length of a name (KSYM_NAME_LEN), and of its compressed form, which is no
+// longer.
 const maxName = 512
 
 // An anchor is a symbol whose address in the ELF file is known.
@@ -75,8 +76,8 @@ type anchor struct {
 	addr uint64
 }
 
-// print returns the list as /proc/kallsyms has it, with the addresses of the ELF file. What the
-// offsets count from, a relocation may set; the anchors tell.
+// print returns the list in the format of /proc/kallsyms, with the addresses of the ELF file. A
+// relocation may set the base of the offsets, so the anchors determine it.
 func (l *ownList) print(anchors []anchor) ([]byte, error) {
 	numbers := make(map[string]int, len(anchors))
 	for _, a := range anchors {
@@ -107,11 +108,11 @@ func (l *ownList) print(anchors []anchor) ([]byte, error) {
 	return dst, err
 }
 
-// addresses returns the function that gives the addresses of symbols by their numbers: the one
+// addresses returns the function that maps the numbers of symbols to their addresses. It is the one
 // that is right for the anchors, whose numbers are given.
 func (l *ownList) addresses(anchors []anchor, numbers map[string]int) (func(i int) uint64, error) {
 	if len(anchors) < 2 {
-		return nil, fmt.Errorf("%w: nothing tells its addresses", errOwnList)
+		return nil, fmt.Errorf("%w: nothing determines its addresses", errOwnList)
 	}
 	for _, a := range anchors {
 		if numbers[a.name] < 0 {
@@ -128,16 +129,16 @@ func (l *ownList) addresses(anchors []anchor, numbers map[string]int) (func(i in
 			}
 			return uint64(offset(i))
 		},
-		func(i int) uint64 { return l.at + 4*uint64(i) + uint64(int32(offset(i))) }, // Linux 7.3: from their own places
+		func(i int) uint64 { return l.at + 4*uint64(i) + uint64(int32(offset(i))) }, // Linux 7.3: relative to the entry
 	} {
 		if !slices.ContainsFunc(anchors, func(a anchor) bool { return form(numbers[a.name]) != a.addr }) {
 			return form, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the addresses of %v are others there", errOwnList, anchors)
+	return nil, fmt.Errorf("%w: it has other addresses for %v", errOwnList, anchors)
 }
 
-// perSymbol is about the length in bytes of a line of /proc/kallsyms.
+// perSymbol is the approximate length in bytes of a line of /proc/kallsyms.
 const perSymbol = 48
 
 // lineLen is the length in bytes of a line without its name.

@@ -81,7 +81,7 @@ func TestOwnListOfAnUnknownFormIsRefused(t *testing.T) {
 		"index beyond":     func(l *ownList) { l.index[3] = 0xff },
 		"tokens cut off":   func(l *ownList) { l.tokens = l.tokens[:len(l.tokens)-1] },
 		"name of two rows": func(l *ownList) { l.names[2] = '\n' },
-		"too long a token": func(l *ownList) { // of which a small file could make a large list
+		"too long a token": func(l *ownList) { // a small file could make a large list of it
 			binary.LittleEndian.PutUint16(l.index[2:], uint16(len(l.tokens)))
 			l.tokens = append(l.tokens, strings.Repeat("x", maxName+2)+"\x00"...)
 		},
@@ -95,7 +95,7 @@ func TestOwnListOfAnUnknownFormIsRefused(t *testing.T) {
 	assert.ErrorIs(t, err, errOwnList, "with one anchor")
 }
 
-// FuzzOwnList: any bytes give lines with a type and a name each, or an error.
+// FuzzOwnList verifies that any bytes result in lines with a type and a name each, or in an error.
 func FuzzOwnList(f *testing.F) {
 	good := newOwnList(listed{0x10, "T_stext"}, listed{0x310, "T_etext"})
 	f.Add(good.num, good.names, good.tokens, good.index, good.offsets)

@@ -11,7 +11,7 @@ import (
 	"sort"
 )
 
-// blockLen is how many relocations are read at once.
+// blockLen is the number of relocations that are read at once.
 const blockLen = 4096
 
 // newRelocations returns the relocations in a section of a file, given the addresses of its
@@ -99,14 +99,14 @@ func (r *relocations) search(off uint64) int {
 	}
 	var entry [relocationLen]byte
 	return sort.Search(r.n, func(i int) bool {
-		// A read that fails does so again when the entry is applied.
+		// A read that fails here fails again when the entry is applied.
 		_, err := r.data.ReadAt(entry[:], int64(i)*relocationLen)
 		return err != nil || r.order.Uint64(entry[:]) >= off
 	})
 }
 
-// value puts the value of a relocation into b, and returns how many bytes it has. See the
-// ABI supplements for x86-64 and for the Arm 64-bit architecture.
+// value writes the value of a relocation to b, and returns its length in bytes. See the ABI
+// supplements for x86-64 and for the Arm 64-bit architecture.
 func (r *relocations) value(b []byte, info, addend uint64) (int, error) {
 	n, err := r.size(uint32(info))
 	if n == 0 || err != nil {
@@ -128,7 +128,7 @@ func (r *relocations) value(b []byte, info, addend uint64) (int, error) {
 	return n, nil
 }
 
-// size returns how many bytes a relocation of a type has.
+// size returns the length in bytes of a relocation of a type.
 func (r *relocations) size(typ uint32) (int, error) {
 	switch r.machine {
 	case elf.EM_X86_64:

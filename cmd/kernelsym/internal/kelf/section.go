@@ -19,15 +19,15 @@ type Section struct {
 	relocations *relocations // nil if there are none
 }
 
-// Debug returns the section of debug information of a name without its prefix: "info" is
-// .debug_info, or .zdebug_info. It is empty if the file has none. The errors name the
+// Debug returns a section of debug information by its name without the prefix: "info" stands for
+// .debug_info or .zdebug_info. The section is empty if the file does not have it. Errors name the
 // section.
 func (f *File) Debug(name string) (*Section, error) {
 	var s *elf.Section
 	for _, other := range f.elf.Sections {
 		switch {
 		case other.Name != ".debug_"+name && other.Name != ".zdebug_"+name || other.Type == elf.SHT_NOBITS:
-		case s != nil: // of units of types, in a file that was not linked
+		case s != nil: // several sections of type units, in a file that was not linked
 			return nil, fmt.Errorf("%w: several sections %s", errors.ErrUnsupported, s.Name)
 		default:
 			s = other
@@ -67,7 +67,7 @@ func (f *File) debug(s *elf.Section) (*Section, error) {
 	return d, err
 }
 
-// isWithin reports whether a file of size bytes is as long as a section says.
+// isWithin reports whether a section lies within a file of size bytes.
 func isWithin(s *elf.Section, size uint64) bool {
 	return s.Offset <= size && s.FileSize <= size-s.Offset
 }
@@ -75,7 +75,7 @@ func isWithin(s *elf.Section, size uint64) bool {
 // Name returns the section's name in the file.
 func (s *Section) Name() string { return s.name }
 
-// Size returns how many bytes the section has.
+// Size returns the size of the section in bytes.
 func (s *Section) Size() uint64 { return s.size }
 
 // ReadAt reads len(p) bytes from an offset on, as [io.ReaderAt] does.
@@ -104,7 +104,7 @@ var ErrRelocation = errors.New("unsupported relocation")
 // relocationLen is the size of an Elf64_Rela (elf(5)).
 const relocationLen = 24
 
-// relocations are those of one section, which are read in blocks as the section is.
+// relocations are the relocations of one section, which are read in blocks along with it.
 type relocations struct {
 	name    string
 	order   binary.ByteOrder
@@ -117,7 +117,7 @@ type relocations struct {
 	blockFirst int // number of the first one in the block
 }
 
-// relocationsOf returns the section with the relocations of another, nil if there is none.
+// relocationsOf returns the section with the relocations of another, or nil if there is none.
 func relocationsOf(sections []*elf.Section, of *elf.Section) (*elf.Section, error) {
 	for _, s := range sections {
 		if s.Type != elf.SHT_RELA && s.Type != elf.SHT_REL || int(s.Info) >= len(sections) ||

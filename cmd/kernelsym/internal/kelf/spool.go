@@ -20,25 +20,25 @@ const (
 	// inMemory is the size in bytes up to which decompressed data is kept in memory.
 	inMemory = 8 << 20
 
-	// maxSpool bounds what is written to disk for one file or section. The debug
-	// information of a generic kernel takes a gigabyte.
+	// maxSpool bounds the number of bytes written to disk for one file or section. The
+	// debug information of a generic kernel takes a gigabyte.
 	maxSpool = 8 << 30
 
-	// zstdWindow bounds the memory of a decoder. zstd -19, which modules are compressed
-	// with, needs 8 MiB, --ultra -22 128 MiB.
+	// zstdWindow bounds the memory of a zstd decoder. Modules are compressed with zstd -19,
+	// which needs 8 MiB; --ultra -22 needs 128 MiB.
 	zstdWindow = 128 << 20
 )
 
-// maxXzDict bounds the memory of a decoder of xz. xz -9 needs 64 MiB.
+// maxXzDict bounds the memory of an xz decoder. xz -9 needs 64 MiB.
 const maxXzDict = 128 << 20
 
-// errXzDict is returned for a dictionary that no kernel's files need.
+// errXzDict is returned for a dictionary that is larger than any kernel's file needs.
 var errXzDict = fmt.Errorf("%w: a dictionary of more than %d bytes", errors.ErrUnsupported, maxXzDict)
 
 // ErrTooLarge is returned for compressed data of more than 8 GiB.
 var ErrTooLarge = errors.New("decompressed data exceeds 8 GiB")
 
-// spools are the files that an ELF file is read from: itself, and temporary ones.
+// spools are the open files behind an ELF file: the file itself, and temporary ones.
 type spools []io.Closer
 
 func (sp *spools) close() error {
@@ -49,8 +49,8 @@ func (sp *spools) close() error {
 	return errors.Join(errs...)
 }
 
-// decompress returns the ELF file that a file holds, by the ending of its name, and its
-// size.
+// decompress returns the ELF file in a file, and its size. The extension of the file's name
+// determines the compression.
 func (sp *spools) decompress(file *os.File) (io.ReaderAt, uint64, error) {
 	var r io.Reader
 	var err error
@@ -85,8 +85,8 @@ func (sp *spools) decompress(file *os.File) (io.ReaderAt, uint64, error) {
 	return at, size, nil
 }
 
-// checkXz refuses a file in xz whose first block needs too large a dictionary: the decoder
-// allocates it at once. What is malformed, the decoder refuses.
+// checkXz rejects an xz file whose first block needs too large a dictionary, because the decoder
+// would allocate it at once. It leaves malformed files for the decoder to reject.
 func checkXz(file io.ReaderAt) error {
 	const streamHeader, longest = 12, 1024 // bytes
 	block := make([]byte, longest)
@@ -104,7 +104,7 @@ func checkXz(file io.ReaderAt) error {
 		pos += max(width, 1)
 		return v
 	}
-	for _, flag := range []byte{0x40, 0x80} { // the sizes are there
+	for _, flag := range []byte{0x40, 0x80} { // flags for the sizes in the block header
 		if block[1]&flag != 0 {
 			number()
 		}
@@ -112,7 +112,8 @@ func checkXz(file io.ReaderAt) error {
 	for range block[1]&3 + 1 {
 		const lzma2 = 0x21
 		filter, properties := number(), number()
-		// The lowest bit of the size says whether it is 2 or 3, the others how far that is shifted.
+		// The lowest bit of the size selects 2 or 3, and the other bits the number of places to
+		// shift it by.
 		if filter == lzma2 && pos < n {
 			if bits := uint64(block[pos]); (2|bits&1)<<(bits/2+11) > maxXzDict {
 				return errXzDict
@@ -123,8 +124,8 @@ func checkXz(file io.ReaderAt) error {
 	return nil
 }
 
-// spool reads r to its end: into memory, or into a temporary file if it is large. It
-// returns what it read, and its size.
+// spool reads r to its end, into memory or, if it is large, into a temporary file. It returns the
+// data and its size.
 func (sp *spools) spool(r io.Reader) (io.ReaderAt, uint64, error) {
 	head, err := io.ReadAll(io.LimitReader(r, inMemory))
 	if err != nil || len(head) < inMemory {
@@ -135,7 +136,7 @@ func (sp *spools) spool(r io.Reader) (io.ReaderAt, uint64, error) {
 		return nil, 0, err
 	}
 	*sp = append(*sp, file)
-	if err := os.Remove(file.Name()); err != nil { // its memory goes when it is closed
+	if err := os.Remove(file.Name()); err != nil { // its space is freed when it is closed
 		return nil, 0, err
 	}
 	n, err := io.Copy(file, io.LimitReader(io.MultiReader(bytes.NewReader(head), r), maxSpool+1))

@@ -14,9 +14,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Symbols returns the symbols as a kernel that runs the file's code gives them (see contract 3.1 to
-// 3.3), with the information that fits them. It wraps ErrNoSymbols for a file that has no
-// symbol table. A module without code has none.
+// Symbols returns the symbols as a kernel that runs the file's code lists them
+// (see contract 3.1 to 3.3), together with the matching description. The error wraps ErrNoSymbols
+// for a file that has no symbol table. A module without code has no symbols.
 func (f *File) Symbols() (pack.Info, []pack.Symbol, error) {
 	info := f.info
 	load, start := moduleImage, uint64(moduleStart)
@@ -30,8 +30,8 @@ func (f *File) Symbols() (pack.Info, []pack.Symbol, error) {
 	return info, Describe(m, start, &info), nil
 }
 
-// Describe returns the symbols of an image, whose code begins at an address, and sets in info
-// what the image knows better: its extent, the base and the marks.
+// Describe returns the symbols of an image whose code begins at start. It also sets the extent, the
+// base and the marks in info, which the image has more precisely.
 func Describe(m *timeline.Image, start uint64, info *pack.Info) []pack.Symbol {
 	at := func(r symtab.Range) pack.Range {
 		if r == (symtab.Range{}) {
@@ -74,7 +74,7 @@ func coreImage(f *File) (*timeline.Image, error) {
 // moduleStart is where the code of a module begins in its image.
 const moduleStart = 1 << 40
 
-// moduleImage returns the image of a module, nil if it has no code.
+// moduleImage returns the image of a module, or nil if it has no code.
 func moduleImage(f *File) (*timeline.Image, error) {
 	table, err := f.SymbolTable()
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// buildCore builds a core kernel of an assembler file.
+// buildCore builds a core kernel from an assembler file.
 func buildCore(t *testing.T, source string) string {
 	t.Helper()
 	return build(t, "vmlinux", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=0xdeadbeef76543210,-e,_text",
 		"-Wl,-Ttext=0x81000000", source)
 }
 
-// TestContract_3_3_AliasesOfTheCoreKernel: where the file does not have the kernel's own list,
-// symbols are in the order that scripts/kallsyms.c gives them.
+// TestContract_3_3_AliasesOfTheCoreKernel verifies that symbols are in the order of
+// scripts/kallsyms.c if the file does not have the kernel's own list.
 func TestContract_3_3_AliasesOfTheCoreKernel(t *testing.T) {
 	info, symbols, err := open(t, buildCore(t, "testdata/aliases.S")).Symbols()
 	require.NoError(t, err)
@@ -57,7 +57,8 @@ func TestSymbolsOfTheCoreKernelFitItsMarks(t *testing.T) {
 	assert.Equal(t, pack.Range{Start: 128, End: 144}, symbols[i].Range)
 }
 
-// TestContract_3_2_SymbolsOfAModule: the last one ends with its page, or where .plt begins.
+// TestContract_3_2_SymbolsOfAModule verifies that the last symbol ends with its page, or where .plt
+// begins.
 func TestContract_3_2_SymbolsOfAModule(t *testing.T) {
 	info, symbols, err := open(t, build(t, "m.ko", "-c", "testdata/module.S")).Symbols()
 	require.NoError(t, err)
@@ -72,9 +73,9 @@ func TestContract_3_2_SymbolsOfAModule(t *testing.T) {
 	assert.Equal(t, end, info.Extent.End)
 }
 
-// TestContract_3_2_PLTBeforeTheCode: what lies behind .plt is laid out from there, and ends where
-// the file says: how much of a page .plt takes is not known. Without .text, offsets would count
-// from .plt, and there is no pack.
+// TestContract_3_2_PLTBeforeTheCode verifies that code after .plt is laid out from there, and ends
+// where the file says, because it is unknown how much of a page .plt takes. Without .text, offsets
+// would count from .plt, and there is no pack.
 func TestContract_3_2_PLTBeforeTheCode(t *testing.T) {
 	arm64 := func(args ...string) *kelf.File {
 		name := build(t, "plt.ko", "-c", "testdata/plt.S")
@@ -103,8 +104,8 @@ func TestContract_3_2_PLTBeforeTheCode(t *testing.T) {
 	assert.NotEqual(t, ".plt", info.Sections[0].Name)
 }
 
-// TestAliasesOfRealModules: the debug file of a module lists its symbols in the order of the
-// file that is loaded.
+// TestAliasesOfRealModules verifies that the debug file of a module lists its symbols in the order
+// of the loaded file.
 func TestAliasesOfRealModules(t *testing.T) {
 	roots := filepath.SplitList(os.Getenv("KERNELSYM_DEBUG_ROOT"))
 	if len(roots) == 0 {

@@ -12,7 +12,7 @@ import (
 
 // A Symbol is an entry of the file's symbol table.
 type Symbol struct {
-	Name    []byte // valid as long as the table; cut off where it is already too long for a kernel's
+	Name    []byte // valid as long as the table; cut off once it is too long for a kernel's
 	Value   uint64 // an address, or the offset in the section of a module
 	Size    uint64
 	Section elf.SectionIndex
@@ -32,7 +32,7 @@ const symbolLen = 24
 // ErrNoSymbols is returned for a file without a symbol table.
 var ErrNoSymbols = errors.New("no symbol table (section .symtab)")
 
-// SymbolTable reads the file's symbol table. It is not kept.
+// SymbolTable reads the file's symbol table. The file does not keep it.
 func (f *File) SymbolTable() (*SymbolTable, error) {
 	s := f.elf.SectionByType(elf.SHT_SYMTAB)
 	if s == nil || int(s.Link) >= len(f.elf.Sections) {
@@ -49,10 +49,10 @@ func (f *File) SymbolTable() (*SymbolTable, error) {
 	return &SymbolTable{entries: entries, names: names, file: f.elf}, nil
 }
 
-// Len returns the number of entries, of which the first is empty.
+// Len returns the number of entries. The first one is empty.
 func (t *SymbolTable) Len() int { return len(t.entries) / symbolLen }
 
-// nameAt returns where in names that of entry number i begins.
+// nameAt returns the offset in names at which the name of entry number i begins.
 func (t *SymbolTable) nameAt(i int) int {
 	return int(t.file.ByteOrder.Uint32(t.entries[i*symbolLen:]))
 }
@@ -63,7 +63,7 @@ func (t *SymbolTable) At(i int) Symbol {
 	var name []byte
 	if from := uint64(order.Uint32(e)); from < uint64(len(t.names)) {
 		name = t.names[from:]
-		name = name[:min(len(name), symtab.MaxNameLen+2)] // so that a longer one is told by its length
+		name = name[:min(len(name), symtab.MaxNameLen+2)] // enough to recognize a longer one by its length
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}

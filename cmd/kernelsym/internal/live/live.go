@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live samples this machine and puts names on the samples while they are young: with
-// the code of the receiver "kernelstack" and of the processor "kernelsym", without a
-// collector.
+// Package live samples this machine, and names the samples soon after they are taken. It uses the
+// code of the receiver "kernelstack" and of the processor "kernelsym", without a collector.
 package live
 
 import (
@@ -28,17 +27,17 @@ type Options struct {
 	Frequency     int    // samples a second on each CPU
 	Interval      time.Duration
 	First         time.Duration // the interval of the first batch, 0 for Interval
-	Duration      time.Duration // for how long to sample, 0 for until the context is done
+	Duration      time.Duration // how long to sample, 0 for until the context is done
 	Filter        Filter
 }
 
-// A Filter says what is sampled; an empty list allows all.
+// A Filter selects what is sampled. An empty list allows all.
 type Filter struct {
-	PIDs, TIDs []uint32 // a thread of either is wanted
+	PIDs, TIDs []uint32 // threads of either are sampled
 	CPUs       []int
 }
 
-// A Batch is what was sampled in an interval.
+// A Batch has the samples of an interval.
 type Batch struct {
 	Profiles   pprofile.Profiles // kernel stacks, with the names that are certain
 	Kernel     int               // samples in Profiles
@@ -48,27 +47,27 @@ type Batch struct {
 	Start, End time.Time
 	Event      string
 	Frequency  int
-	CPUs       int             // that were sampled
-	Core       *timeline.Image // the kernel that was sampled, nil if it is not known
-	Missing    error           // names that cannot be had, and what the operator can do about it; nil if none
+	CPUs       int             // number of sampled CPUs
+	Core       *timeline.Image // the kernel that was sampled, nil if unknown
+	Missing    error           // which names are unavailable, and a remedy; nil if none
 }
 
-// Possible returns the number of samples that there would be if no CPU had been idle.
+// Possible returns the number of samples that would have been taken if no CPU had been idle.
 func (b *Batch) Possible() float64 {
 	return b.End.Sub(b.Start).Seconds() * float64(b.CPUs) * float64(b.Frequency)
 }
 
-// limits are how much is known of what was unloaded: samples are named some seconds after
-// they were taken.
+// limits bounds how much unloaded code is remembered. Samples are named some seconds after they
+// were taken.
 var limits = timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16}
 
-// readyWithin is how long sampling waits for names at most. That takes some ten
-// milliseconds, on a busy machine seconds; without them, there would be nothing to show.
+// readyWithin is the maximum time that sampling waits for names. Reading them takes some ten
+// milliseconds, or seconds on a busy machine. Without them, there would be nothing to show.
 const readyWithin = 30 * time.Second
 
-// Run samples for the duration, or until ctx is done, and calls visit with each batch; then it
-// returns nil. Before, it waits for names: if ctx is done meanwhile, there is no batch. It starts
-// no goroutine that outlives it.
+// Run samples for the duration, or until ctx is done, and calls visit with each batch. Then it
+// returns nil. Before it samples, it waits for names. If ctx is done during that wait, there is no
+// batch. It starts no goroutine that outlives it.
 func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	s := session{
 		options:  o,
@@ -79,7 +78,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	from.History = limits
 	//nolint:contextcheck // the last batch gets names after ctx is done
 	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
-	defer s.cache.Stop() //nolint:contextcheck // likewise
+	defer s.cache.Stop() //nolint:contextcheck // for the same reason
 	if !s.waitReady(ctx) {
 		return nil
 	}
@@ -104,14 +103,14 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	return err
 }
 
-// bytesPerSample is the part of each ring that a sample a second gets. With most stacks a ring
-// then holds the samples of a second.
+// bytesPerSample is the size of each ring per sample a second. With most stacks, a ring then holds
+// the samples of one second.
 const bytesPerSample = 256
 
-// minBuffer is the number of bytes that each ring has at least.
+// minBuffer is the minimum size of each ring in bytes.
 const minBuffer = 64 << 10
 
-// maxSamples is the number of samples in a batch at most.
+// maxSamples is the maximum number of samples in a batch.
 const maxSamples = 20_000
 
 func (o *Options) sampling() kernelstack.Options {
@@ -135,7 +134,7 @@ type session struct {
 	event    string
 }
 
-// waitReady waits for the names of what is to be sampled. It reports false if ctx is done.
+// waitReady waits until names are available. It returns false if ctx is done.
 func (s *session) waitReady(ctx context.Context) bool {
 	wait, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -143,7 +142,7 @@ func (s *session) waitReady(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// name puts names on a message and passes it on.
+// name names the frames of a message and passes it on.
 func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	known := rewrite.Sources{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()
@@ -156,7 +155,7 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	})
 }
 
-// missing says which source does not work and why, that of the first one.
+// missing returns the name and error of the first source that does not work.
 func (s *session) missing() error {
 	for _, h := range s.cache.Health() {
 		if h.Err != nil {

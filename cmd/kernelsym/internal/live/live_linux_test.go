@@ -26,7 +26,7 @@ func options() Options {
 	}
 }
 
-// run samples until a batch is wanted no more.
+// run samples until more returns false.
 func run(t *testing.T, o Options, more func(*Batch) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -41,7 +41,7 @@ func run(t *testing.T, o Options, more func(*Batch) bool) {
 	require.True(t, done, "what was waited for never came")
 }
 
-// names returns how often each function was on a stack.
+// names returns the number of stacks that each function was on.
 func names(b *Batch) map[string]int {
 	all := make(map[string]int)
 	for _, s := range rewritetest.Samples(b.Profiles) {
@@ -54,8 +54,8 @@ func names(b *Batch) map[string]int {
 	return all
 }
 
-// TestProgramThatIsGone: a BPF program that was unloaded before its samples were named has
-// its name all the same.
+// TestProgramThatIsGone verifies that a BPF program still has its name if it was unloaded before
+// its samples were named.
 func TestProgramThatIsGone(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	loop := func(n int32) string {
@@ -83,7 +83,7 @@ func TestProgramThatIsGone(t *testing.T) {
 	})
 }
 
-// TestBatch: what a batch says of its interval covers it.
+// TestBatch verifies that a batch covers the interval that it claims.
 func TestBatch(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
@@ -110,14 +110,14 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-// TestInterruptedBeforeSampling: it does not wait for names then.
+// TestInterruptedBeforeSampling verifies that Run does not wait for names after an interrupt.
 func TestInterruptedBeforeSampling(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, Run(ctx, options(), func(*Batch) { t.Error("a batch") }))
 }
 
-// TestDuration: it is the time of the samples.
+// TestDuration verifies that the duration is the time of the samples.
 func TestDuration(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
@@ -128,7 +128,7 @@ func TestDuration(t *testing.T) {
 	assert.GreaterOrEqual(t, sampled, o.Duration-100*time.Millisecond)
 }
 
-// TestCPUsWithoutSysfs: how many CPUs are sampled is known also there.
+// TestCPUsWithoutSysfs verifies that the number of sampled CPUs is known without sysfs, too.
 func TestCPUsWithoutSysfs(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
@@ -163,7 +163,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestWithoutPrivilege: the error says what to grant.
+// TestWithoutPrivilege verifies that the error names the capability to grant.
 func TestWithoutPrivilege(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedRestrictedPerf(t)

@@ -14,10 +14,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// ErrOtherBuild says that a file is of another build than the one wanted.
+// ErrOtherBuild is returned for a file of a build other than the one wanted.
 var ErrOtherBuild = errors.New("of another build")
 
-// run makes one pack of a file of some bytes. The error names the file.
+// run makes one pack from a file of size bytes. The error names the file.
 func (o *Options) run(job Job, size int64) (r Result, err error) {
 	done := int64(0)
 	progress := func(at, total int64) {
@@ -66,8 +66,8 @@ func encode(w *pack.Writer, symbols []pack.Symbol) ([]byte, error) {
 	return w.Bytes()
 }
 
-// symbols returns the symbols, and what is known of the build, which it compares with what is
-// wanted. f is the open file with the debug information.
+// symbols returns the symbols and the pack.Info of a build, and checks that it is the build wanted.
+// f is the open file with the debug information.
 func (job *Job) symbols(f *kelf.File) (info pack.Info, symbols []pack.Symbol, err error) {
 	from := f
 	if job.Loaded != "" && (job.CheckLoaded || !hasCode(f)) {

@@ -27,10 +27,10 @@ var (
 
 // Debuginfod fetches files from servers, as debuginfod(8) specifies.
 type Debuginfod struct {
-	URLs   []string // of the servers; the first that has a file counts
+	URLs   []string // of the servers; the first one that has a file is used
 	Client *http.Client
 
-	// Silence is how long a server may send nothing before the next is asked; 0 stands for 90
+	// Silence is how long a server may send nothing before the next one is asked. 0 stands for 90
 	// seconds.
 	Silence time.Duration
 }
@@ -49,14 +49,15 @@ func ParseURLs(value string) ([]string, error) {
 	return urls, nil
 }
 
-// A Build is what is asked of a server.
+// A Build is a build to ask a server for.
 type Build struct {
 	ID     string
-	Module string // the name of the module, empty for the core kernel or if it is not known
+	Module string // name of the module; empty if unknown, and for the core kernel
 }
 
-// Run makes the packs of builds, one after the other: a file is removed before the next is
-// fetched. It goes on after one that cannot be made; the error tells of all of these.
+// Run makes the packs of builds, one after the other. It removes each file before it fetches the
+// next. If a pack cannot be made, Run goes on with the next build. The error joins the errors of
+// all such builds.
 func (d *Debuginfod) Run(ctx context.Context, builds []Build, o Options) (Result, error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return Result{}, err
@@ -90,7 +91,7 @@ func (d *Debuginfod) run(ctx context.Context, b Build, o Options) (r Result, err
 		b.Module = served
 	}
 	job := Job{Debug: fetched, BuildID: b.ID}
-	if b.Module != "" { // a file of debug information alone has only this name
+	if b.Module != "" { // debug information alone gets its module name only from here
 		job.Debug = filepath.Join(dir, filepath.Base(b.Module)+".ko")
 		if err := os.Rename(fetched, job.Debug); err != nil {
 			return r, err
@@ -103,20 +104,20 @@ func (d *Debuginfod) run(ctx context.Context, b Build, o Options) (r Result, err
 	return o.run(job, size)
 }
 
-// needName returns an error if a module's file does not say what the module is called.
+// needName returns an error if the file of a module does not contain the module's name.
 func needName(file string) error {
 	f, err := kelf.Open(file)
 	if err != nil {
 		return err
 	}
 	if id := f.Info().BuildID; f.IsModule() && !hasCode(f) {
-		err = fmt.Errorf("build %s: neither the server nor the debug information says how the module is called", id)
+		err = fmt.Errorf("build %s: neither the server nor the debug information says what the module is called", id)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// fetch fetches the debug information of a build from the first server that has it, and returns
-// the name of the module that the server says, empty if it does not.
+// fetch fetches the debug information of a build from the first server that has it. It returns the
+// module name that the server gives, or an empty string.
 func (d *Debuginfod) fetch(ctx context.Context, id, to string, o *Options) (module string, err error) {
 	var errs []error
 	for _, server := range d.URLs {
@@ -129,7 +130,8 @@ func (d *Debuginfod) fetch(ctx context.Context, id, to string, o *Options) (modu
 	return "", fmt.Errorf("build %s: %w: %w", id, ErrNotServed, errors.Join(errs...))
 }
 
-// RunningBuilds returns the core kernel that runs and its modules, which sysfs tells to every user.
+// RunningBuilds returns the running core kernel and its modules. Every user can read their build
+// ids in sysfs.
 func RunningBuilds(sysfs string) (builds []Build, err error) {
 	names, err := filepath.Glob(filepath.Join(sysfs, "module/*/notes/.note.gnu.build-id"))
 	if err != nil {
@@ -141,7 +143,7 @@ func RunningBuilds(sysfs string) (builds []Build, err error) {
 			return nil, err
 		}
 		if id == "" {
-			continue // the module has gone, or this is no Linux
+			continue // the module was unloaded, or this is not Linux
 		}
 		b := Build{ID: id}
 		if name != filepath.Join(sysfs, "kernel/notes") {

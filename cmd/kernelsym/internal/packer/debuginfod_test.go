@@ -37,7 +37,7 @@ func TestParseURLs(t *testing.T) {
 	}
 }
 
-// serve returns a client of two servers, of which only the second has the files in a directory.
+// serve returns a client of two servers. Only the second has the files in a directory.
 func serve(t *testing.T, dir string) (packer.Debuginfod, *atomic.Int64) {
 	t.Helper()
 	var requests atomic.Int64
@@ -149,7 +149,8 @@ func TestRunningBuilds(t *testing.T) {
 	assert.Equal(t, []packer.Build{{ID: coreID}, {ID: alphaID, Module: "alpha"}}, builds)
 }
 
-// TestRealDebuginfod has the server of elfutils find a kernel and a module among files.
+// TestRealDebuginfod fetches a kernel and a module from the server of elfutils, which finds them
+// among files.
 func TestRealDebuginfod(t *testing.T) {
 	if _, err := exec.LookPath("debuginfod"); err != nil {
 		t.Skip("no debuginfod (Debian: package debuginfod): packs from a real server are not tested")
@@ -167,7 +168,7 @@ func TestRealDebuginfod(t *testing.T) {
 	d := packer.Debuginfod{URLs: []string{server}, Client: client}
 	builds := []packer.Build{{ID: coreID}, {ID: alphaID}}
 	var result packer.Result
-	require.Eventually(t, func() bool { // it is still looking at the files
+	require.Eventually(t, func() bool { // the server is still scanning the files
 		var err error
 		result, err = d.Run(t.Context(), builds, packer.Options{Dir: out})
 		return err == nil

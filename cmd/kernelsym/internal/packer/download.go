@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 )
 
-// maxFetched bounds a file: the largest, a generic kernel with debug information, has a
+// maxFetched bounds the size of a file. The largest, a generic kernel with debug information, has a
 // gigabyte.
 const maxFetched = 8 << 30
 
@@ -23,8 +23,8 @@ const maxFetched = 8 << 30
 // DEBUGINFOD_TIMEOUT).
 const maxSilence = 90 * time.Second
 
-// get stores what a URL has in a file. The error wraps [ErrSilent] if nothing came for too
-// long: from the request to the first byte, or between two.
+// get downloads a URL to a file. The error wraps [ErrSilent] if nothing arrived for too long,
+// either between the request and the first byte or between two bytes.
 func (d *Debuginfod) get(ctx context.Context, from, to string, o *Options) (module string, err error) {
 	silence := cmp.Or(d.Silence, maxSilence)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -38,7 +38,7 @@ func (d *Debuginfod) get(ctx context.Context, from, to string, o *Options) (modu
 	return module, err
 }
 
-// download stores what a URL has in a file.
+// download downloads a URL to a file.
 func (d *Debuginfod) download(ctx context.Context, from, to string, a arrivals) (module string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {

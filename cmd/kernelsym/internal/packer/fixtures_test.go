@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const release = "6.12.0-test"
 
-// The build ids of the files that are built.
+// The build ids of the files that the tests build.
 const (
 	coreID   = "00112233445566778899aabbccddeeff00112233"
 	alphaID  = "0123456789abcdef"

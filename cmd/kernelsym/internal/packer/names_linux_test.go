@@ -16,12 +16,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// loadAllModules loads every module that the virtual machine has a use for.
+// loadAllModules loads every module that the virtual machine can use.
 func loadAllModules(t *testing.T) {
 	t.Helper()
 	loaded := 0
 	for _, name := range kerneltest.ModuleNames(t) {
-		if kerneltest.LoadModule(name) == nil { // many want hardware
+		if kerneltest.LoadModule(name) == nil { // many need hardware
 			loaded++
 		}
 	}
@@ -48,7 +48,7 @@ func TestPackNames(t *testing.T) {
 			p := packs[m.BuildID()]
 			_, err := os.Stat("/sys/module/" + m.Name() + "/sections/.text")
 			if p == nil && err != nil && m.Origin == timeline.OriginModule && runtime.GOARCH == "arm64" {
-				continue // it has a .plt, whose length its file does not tell, and perhaps code behind that
+				continue // it has a .plt, whose length is not in its file, and perhaps code after that
 			}
 			if !assert.NotNil(t, p, "no pack of %s", m.Name()) {
 				continue
@@ -68,8 +68,8 @@ func TestPackNames(t *testing.T) {
 	assert.Greater(t, images, 100)
 }
 
-// differences returns how many symbols of an image and its pack are different, and names the
-// first few.
+// differences returns the number of symbols that differ between an image and its pack, and names
+// the first few.
 func differences(t *testing.T, m *timeline.Image, p *pack.Pack) (n int) {
 	t.Helper()
 	type symbol struct {
@@ -89,7 +89,7 @@ func differences(t *testing.T, m *timeline.Image, p *pack.Pack) (n int) {
 	}
 	if i, j := len(running)-1, len(packed)-1; runtime.GOARCH == "arm64" && i >= 0 && j >= 0 &&
 		running[i].start == packed[j].start && packed[j].end == uint64(p.Info().Extent.End-p.Info().Base) {
-		// Where .plt is before the code, the file does not say how much of the last page is left.
+		// If .plt is before the code, the file does not show how much of the last page is left.
 		running[i].end = min(running[i].end, packed[j].end)
 	}
 	missing := func(from, in []symbol, where string) {

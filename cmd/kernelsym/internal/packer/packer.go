@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packer makes packs: of ELF files of kernels, which it finds in the places of
-// distributions or fetches from a debuginfod server, and of the running kernel.
+// Package packer makes packs from the running kernel, and from ELF files of kernels. It finds the
+// files where distributions install them, or fetches them from a debuginfod server.
 package packer
 
 import (
@@ -18,61 +18,62 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// A Job is a pack to be made of one build.
+// A Job describes the pack to make of one build.
 type Job struct {
-	// Debug is the ELF file with the debug information, which is all that is needed if it has
-	// the code as well.
+	// Debug is the ELF file with the debug information. It is the only file needed if it also has
+	// the code.
 	Debug string
 
-	// Loaded is the file of a module that the kernel loads, stripped. Its symbols count if Debug
-	// is debug information alone. Empty if there is none.
+	// Loaded is the stripped file of a module that the kernel loads, or empty. Its symbols are used
+	// if Debug is debug information alone.
 	Loaded string
 
-	// CheckLoaded says to compare the build ids of both, which takes long if Loaded is compressed.
+	// CheckLoaded is whether to compare the build ids of both files, which takes long if Loaded is
+	// compressed.
 	CheckLoaded bool
 
-	// BuildID and Release are what the build must have, empty for any.
+	// BuildID and Release are required of the build. Empty allows any.
 	BuildID, Release string
 }
 
 // Options say how packs are made.
 type Options struct {
-	Dir         string // where they go; it is created
-	SymbolsOnly bool   // leave functions and lines out
+	Dir         string // directory for the packs, created if necessary
+	SymbolsOnly bool   // leave out functions and lines
 
-	// Progress is told how many bytes of files there are, and are done; nil for nobody. It is
-	// called from several goroutines.
+	// Progress receives the number of bytes of all files, and of those processed. It can be nil. It
+	// is called from several goroutines.
 	Progress Progress
 }
 
-// Progress shows how far something is.
+// Progress shows the progress of some work.
 type Progress interface {
 	Grow(bytes int64)
 	Add(bytes int64)
 }
 
-// A Result says what was made.
+// A Result counts what was made.
 type Result struct {
 	Packs        int
 	Bytes        int64
-	WithoutLines int // packs that have symbols only, as there was no debug information
+	WithoutLines int // packs with symbols only, because there was no debug information
 	WithoutCode  int // modules that need no pack
-	Kept         int // packs with lines that symbols alone do not replace
+	Kept         int // existing packs with lines, which symbols alone do not replace
 }
 
-// large is the size in bytes from which on files are worked on alone, and atOnce the number of
-// smaller ones at a time: they take less memory than a vmlinux.
+// large is the size in bytes from which on a file is processed alone. atOnce is the number of
+// smaller files processed at a time, which together take less memory than a vmlinux.
 const (
 	large  = 64 << 20
 	atOnce = 4
 )
 
-// gcPercent is how much garbage, in percent of what is in use, there may be while a large file is
-// worked on. With the usual 100 a vmlinux takes 190 MB instead of 165.
+// gcPercent is the garbage allowed while a large file is processed, in percent of the memory in
+// use. With the usual 100, a vmlinux takes 190 MB instead of 165.
 const gcPercent = 60
 
-// Run makes packs. It goes on after one that cannot be made; the error tells of all of these. If
-// ctx is done, it begins no further one.
+// Run makes packs. If a pack cannot be made, Run goes on with the next job. The error joins the
+// errors of all such jobs. After ctx is done, Run starts no further job.
 func Run(ctx context.Context, jobs []Job, o Options) (Result, error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return Result{}, err
@@ -121,12 +122,12 @@ func Run(ctx context.Context, jobs []Job, o Options) (Result, error) {
 func sizeOf(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
-		return 0 // opening it says why
+		return 0 // opening the file returns the error
 	}
 	return info.Size()
 }
 
-// A collector adds results up.
+// A collector sums up results.
 type collector struct {
 	mu     sync.Mutex
 	result Result
@@ -158,11 +159,12 @@ func (o *Options) add(bytes int64) {
 	}
 }
 
-// placing is held while a pack gets its name: of two of one build, the one with lines stays.
+// placing is held while a pack gets its name, so that of two packs of one build, the one with lines
+// remains.
 var placing sync.Mutex
 
-// write writes a pack under its name, which nobody sees before it is whole. One without lines
-// does not replace one of the same build that has some.
+// write writes a pack under its name. An incomplete pack is never visible under that name. A pack
+// without lines does not replace a pack of the same build that has lines.
 func (o *Options) write(id string, data []byte, hasLines bool) (Result, error) {
 	f, err := os.CreateTemp(o.Dir, "."+id+"-*")
 	if err != nil {
@@ -185,7 +187,7 @@ func (o *Options) write(id string, data []byte, hasLines bool) (Result, error) {
 	return Result{Packs: 1, Bytes: int64(len(data))}, nil
 }
 
-// linesIn reports whether a file is a pack of a build that has lines.
+// linesIn reports whether a file is a pack of a build, and has lines.
 func linesIn(name, id string) bool {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {

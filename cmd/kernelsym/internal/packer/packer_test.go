@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// progress adds up what it is told.
+// progress sums up the numbers that it receives.
 type progress struct{ all, done atomic.Int64 }
 
 func (p *progress) Grow(bytes int64) { p.all.Add(bytes) }
@@ -78,7 +78,7 @@ func TestSymbolsOnly(t *testing.T) {
 }
 
 // TestSymbolsAloneReplaceNoLines verifies that a pack with lines stays, in whatever way and order
-// packs of its build are made, and that nothing else does.
+// packs of its build are made, and that any other pack is replaced.
 func TestSymbolsAloneReplaceNoLines(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	whole, stripped := filepath.Join(dir, "alpha.ko"), filepath.Join(dir, "stripped", "alpha.ko")

@@ -13,12 +13,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// ErrNoVmlinux says that the core kernel's ELF file is in none of the places.
+// ErrNoVmlinux is returned if the core kernel's ELF file is in none of the places.
 var ErrNoVmlinux = errors.New("no vmlinux with debug information: install the debug package of the kernel " +
 	"(docs/packs.md names them), or use --debuginfod")
 
-// vmlinuxPlaces are where distributions put the core kernel's ELF file of a release, %s, the ones
-// with debug information first.
+// vmlinuxPlaces are the paths at which distributions install the core kernel's ELF file of a
+// release, %s. Files with debug information come first.
 var vmlinuxPlaces = []string{
 	"usr/lib/debug/boot/vmlinux-%s",                  // Debian, Ubuntu
 	"usr/lib/debug/lib/modules/%s/vmlinux",           // Fedora, RHEL, Amazon Linux
@@ -33,17 +33,17 @@ var vmlinuxPlaces = []string{
 	"usr/lib/modules/%s/build/vmlinux",
 }
 
-// modulePlaces are where modules of a release are, debugPlaces where their debug information is,
-// in the same directories below.
+// modulePlaces are the directories of a release's modules. debugPlaces are the directories of their
+// debug information, with the same subdirectories.
 var (
 	modulePlaces = []string{"lib/modules/%s", "usr/lib/modules/%s"}
 	debugPlaces  = []string{"usr/lib/debug/lib/modules/%s", "usr/lib/debug/usr/lib/modules/%s"}
 )
 
 // Release returns the jobs for all code of a release: the core kernel and its modules, as
-// distributions install them below root. If that release runs, by root/proc, its build id in
-// root/sys counts. The error wraps ErrNoVmlinux if the core kernel is not there; the jobs are
-// then those for the modules.
+// distributions install them below root. If root/proc shows that this release is running, the core
+// kernel must have the build id in root/sys. If there is no core kernel, Release returns the jobs
+// for the modules, and an error that wraps ErrNoVmlinux.
 func Release(root, release string) ([]Job, error) {
 	if release == "" || strings.ContainsAny(release, "/%") || strings.HasPrefix(release, ".") {
 		return nil, fmt.Errorf("%q is not a kernel release, such as uname -r prints", release)
@@ -73,8 +73,8 @@ func filled(formats []string, place func(string) string) (names []string) {
 	return names
 }
 
-// runningBuildID returns the running kernel's build id if its release is the given one, else
-// nothing.
+// runningBuildID returns the running kernel's build id if the kernel has the given release, and
+// otherwise an empty string.
 func runningBuildID(root, release string) (string, error) {
 	running, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/osrelease"))
 	if err != nil || strings.TrimSpace(string(running)) != release {
@@ -100,8 +100,8 @@ func readBuildID(name string) (string, error) {
 	return id, nil
 }
 
-// releaseModules returns the jobs for the modules: those installed, each with its debug
-// information, or else those of which only that is there.
+// releaseModules returns the jobs for the installed modules, each with its debug information. If no
+// modules are installed, it returns the jobs for modules that have only debug information.
 func releaseModules(place func(string) string, release string) (jobs []Job, err error) {
 	debug := filled(debugPlaces, place)
 	for _, dir := range append(filled(modulePlaces, place), debug...) {
@@ -112,12 +112,13 @@ func releaseModules(place func(string) string, release string) (jobs []Job, err 
 	return nil, nil
 }
 
-// modulesIn returns the jobs for the modules in a directory, none if it is not there.
+// modulesIn returns the jobs for the modules in a directory, or none if the directory does not
+// exist.
 func modulesIn(dir string, debug []string, release string) (jobs []Job, err error) {
-	if linked, err := filepath.EvalSymlinks(dir); err == nil { // WalkDir follows no link, not even to where it begins
+	if linked, err := filepath.EvalSymlinks(dir); err == nil { // WalkDir follows no links, not even at its root
 		dir = linked
 	}
-	checked := false // one that is compressed
+	checked := false // whether a compressed module was checked
 	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		plain, ok := moduleFile(name)
 		switch {
@@ -134,8 +135,8 @@ func modulesIn(dir string, debug []string, release string) (jobs []Job, err erro
 		if file := debugFile(debug, rel); file != "" && file != name {
 			job.Debug, job.Loaded = file, name
 		}
-		// A package is one build: to decompress all of its modules would take far longer than
-		// to read their debug information.
+		// A package is one build. To decompress all of its modules would take far longer than to
+		// read their debug information.
 		if compressed := plain != name; job.Loaded != "" && (!compressed || !checked) {
 			job.CheckLoaded = true
 			checked = checked || compressed
@@ -146,8 +147,8 @@ func modulesIn(dir string, debug []string, release string) (jobs []Job, err erro
 	return jobs, err
 }
 
-// debugFile returns the first file with the debug information of a module, by its name below one
-// of some directories; empty if none has it.
+// debugFile returns the first file with the debug information of a module, which is named relative
+// to the directories. The result is empty if there is none.
 func debugFile(dirs []string, module string) string {
 	for _, dir := range dirs {
 		for _, name := range []string{module, module + ".debug"} {
@@ -159,8 +160,8 @@ func debugFile(dirs []string, module string) string {
 	return ""
 }
 
-// moduleFile reports whether a file is a module's, or its debug information, and returns its name
-// without what compression added.
+// moduleFile reports whether a file is a module or its debug information, and returns its name
+// without the extension of a compression.
 func moduleFile(name string) (plain string, ok bool) {
 	plain = strings.TrimSuffix(name, ".debug")
 	if !strings.HasSuffix(plain, ".ko") {

@@ -29,13 +29,13 @@ func notes(t *testing.T, id string) []byte {
 	return append([]byte{4, 0, 0, 0, byte(len(raw)), 0, 0, 0, 3, 0, 0, 0, 'G', 'N', 'U', 0}, raw...)
 }
 
-// places are where a distribution has files.
+// places are the paths of files in a distribution.
 type places struct {
 	vmlinux, installed, debug string
 	split                     bool // the debug file of a module has nothing else
 }
 
-// TestReleaseOfEachDistribution looks for files where distributions have them.
+// TestReleaseOfEachDistribution verifies that files are found where distributions install them.
 func TestReleaseOfEachDistribution(t *testing.T) {
 	for name, tt := range map[string]places{
 		"Debian": {
@@ -99,7 +99,7 @@ func TestReleaseBehindALink(t *testing.T) {
 	assert.Equal(t, "alpha.ko", filepath.Base(jobs[0].Debug))
 }
 
-// install builds the module alpha, compressed as its file's name says.
+// install builds the module alpha. The extension of the file's name determines the compression.
 func install(t *testing.T, file string, strip bool) {
 	t.Helper()
 	plain := file
@@ -142,7 +142,7 @@ func TestDebugFilesOfAnotherBuildAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = packer.Run(t.Context(), jobs, packer.Options{Dir: out})
 	require.Error(t, err)
-	read(t, out, coreID) // it is not the kernel that runs
+	read(t, out, coreID) // it is not the running kernel
 }
 
 func TestReleaseThatIsNotInstalled(t *testing.T) {

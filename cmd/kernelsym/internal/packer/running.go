@@ -18,11 +18,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// ErrNothingRunning says that nothing is known of the running kernel.
+// ErrNothingRunning is returned if nothing is known of the running kernel.
 var ErrNothingRunning = errors.New("nothing of the running kernel has both symbols and a build id")
 
-// Running makes packs, with symbols only, of the core kernel that runs and of its modules, as far
-// as they have a build id. It needs the addresses in kallsyms: the error says what to grant.
+// Running makes packs, with symbols only, of the running core kernel and of its modules, if they
+// have a build id. It needs the addresses in kallsyms. The error says which right is missing.
 func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return Result{}, err

@@ -27,8 +27,8 @@ ffffffff81000040 t second
 ffffffff81000100 T _etext
 `
 
-// withoutBPF returns what is known of the core kernel that runs and of its modules. Where there
-// are many BPF programs, other tests' too, not all of them may be known.
+// withoutBPF returns the snapshot of the running core kernel and its modules. BPF programs are left
+// out because, with many of them (other tests load some, too), not all may be known.
 func withoutBPF(t *testing.T) *timeline.Snapshot {
 	t.Helper()
 	from := sources.Everything("/proc", "/sys")
@@ -91,7 +91,7 @@ func TestRunningWithoutAddressesSaysWhatToGrant(t *testing.T) {
 	assert.Empty(t, files(t, out))
 }
 
-// TestRunningKernel compares the packs of the kernel that runs here with its tables.
+// TestRunningKernel compares the packs of the running kernel with its tables.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedAddresses(t)

@@ -16,20 +16,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// ErrNotFound says that there is no pack of a build.
+// ErrNotFound is returned for a build without a pack.
 var ErrNotFound = errors.New("no pack of this build")
 
-// Files are packs, each of which is read when it is first asked for and kept. They are not
-// safe for concurrent use.
+// Files holds packs. It reads each one when it is first needed, and keeps it. Files is not safe for
+// concurrent use.
 type Files struct {
-	names map[string]string // of files, by build id
+	names map[string]string // file names, by build id
 	packs map[string]*pack.Pack
 }
 
-// Find returns the packs at some paths. A path is that of a pack, under any name, or of a
-// directory, in which packs are named <build id>.kspack and anything else is passed over.
-// Files that are named are read at once, those in directories when they are asked for.
-// Where two paths have a pack of one build, the first counts.
+// Find returns the packs at some paths. A path can be a pack with any name, or a directory. In a
+// directory, packs are named <build id>.kspack, and all other files are ignored. Find reads a pack
+// that is named itself at once, and packs in directories when they are needed. If two paths have a
+// pack of one build, the first counts.
 func Find(paths []string) (*Files, error) {
 	f := &Files{names: make(map[string]string), packs: make(map[string]*pack.Pack)}
 	for _, path := range paths {
@@ -75,7 +75,7 @@ func (f *Files) addFile(path string) error {
 	return nil
 }
 
-// BuildIDs returns the build ids of which there are packs, sorted: those in directories by
+// BuildIDs returns the build ids that have packs, sorted. Packs in directories are identified by
 // their names alone.
 func (f *Files) BuildIDs() []string { return slices.Sorted(maps.Keys(f.names)) }
 
@@ -100,7 +100,7 @@ func (f *Files) Open(buildID string) (*pack.Pack, error) {
 	return p, nil
 }
 
-// All returns all packs in the order of their build ids, and an error that names those that
+// All returns all packs in the order of their build ids, and an error that names the ones that
 // cannot be read.
 func (f *Files) All() (packs []*pack.Pack, err error) {
 	for _, id := range f.BuildIDs() {
@@ -114,8 +114,8 @@ func (f *Files) All() (packs []*pack.Pack, err error) {
 	return packs, err
 }
 
-// read reads a pack from a file. It does not open what is not regular: that could wait for
-// a writer.
+// read reads a pack from a file. It opens only a regular file, because opening another kind can
+// block until there is a writer.
 func read(name string) (*pack.Pack, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -56,8 +56,8 @@ func TestFind(t *testing.T) {
 	assert.Same(t, p, all[1])
 }
 
-// TestUnreadable verifies that a file that is named must be a pack, and that those of a
-// directory that are none do not hide the others.
+// TestUnreadable verifies that a file given by name must be a pack, and that files in a directory
+// which are not packs do not hide the others.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plural says how many there are of something.
+// Package plural formats a number of things.
 package plural
 
 import "fmt"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procname returns the processes that records of the kernel are about.
+// Package procname identifies the processes in records of the kernel.
 package procname
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// A Process is one that did something.
+// A Process is a process that did something.
 type Process struct {
 	PID  uint32 `json:"pid"`
-	Name string `json:"name,omitempty"` // empty if it has ended, or is not certain
+	Name string `json:"name,omitempty"` // empty if the process has ended, or if uncertain
 }
 
 // String returns NAME[PID], or PID alone.
@@ -28,14 +28,13 @@ func (p *Process) String() string {
 	return fmt.Sprintf("%s[%d]", p.Name, p.PID)
 }
 
-// Names are those of processes. The zero value knows none.
+// Names returns the names of processes. The zero value has none.
 type Names struct {
-	procfs string // empty if its process ids are not those of records
+	procfs string // empty if records have other process ids
 }
 
-// In returns the names that are in procfs. Records have the process ids of this process's PID
-// namespace. The procfs of another namespace has other processes by these ids: no name is
-// certain then.
+// In returns the names in procfs. Records have the process ids of this process's PID namespace. In
+// the procfs of another namespace, these ids belong to other processes, so no name is certain.
 func In(procfs string) Names {
 	if !IsOurs(procfs) {
 		return Names{}
@@ -43,20 +42,20 @@ func In(procfs string) Names {
 	return Names{procfs}
 }
 
-// IsOurs reports whether procfs is of this process's PID namespace.
+// IsOurs reports whether procfs belongs to this process's PID namespace.
 func IsOurs(procfs string) bool {
 	self, err := os.Readlink(filepath.Join(procfs, "self"))
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
-	// The status has an id for each namespace from that of procfs to the process's own
-	// (task_state in fs/proc/array.c): both ids can be the same number. A kernel without PID
-	// namespaces has none.
+	// The link is not enough, because both ids can be the same number. The status has an id for
+	// each namespace from that of procfs to the process's own (task_state in fs/proc/array.c). A
+	// kernel without PID namespaces has none.
 	ids, err := status(procfs, self, "NSpid:")
 	return err == nil && len(ids) <= 1
 }
 
-// Leader returns the process that a process or thread belongs to, 0 if procfs has none of that id.
+// Leader returns the process that a process or thread belongs to, or 0 if procfs does not have it.
 func Leader(procfs string, id uint) uint {
 	var leader uint64
 	if ids, _ := status(procfs, strconv.FormatUint(uint64(id), 10), "Tgid:"); len(ids) == 1 {
@@ -65,7 +64,7 @@ func Leader(procfs string, id uint) uint {
 	return uint(leader)
 }
 
-// status returns a field of the status of a process or thread, nil if it has no such field.
+// status returns a field of the status of a process or thread, or nil if it has no such field.
 func status(procfs, id, field string) (values []string, err error) {
 	text, err := os.ReadFile(filepath.Join(procfs, id, "status"))
 	for line := range strings.Lines(string(text)) {
@@ -76,8 +75,9 @@ func status(procfs, id, field string) (values []string, err error) {
 	return nil, err
 }
 
-// Process returns the process of a record, nil if the record names none: the idle task, one of
-// a namespace that is not visible here, or one that has all but exited.
+// Process returns the process of a record, or nil if the record names none. This is the case for
+// the idle task, for a process in a namespace that is not visible here, and for a process that has
+// all but exited.
 func (n Names) Process(pid uint32) *Process {
 	if pid == 0 || pid == perfring.NoTask {
 		return nil
@@ -85,8 +85,9 @@ func (n Names) Process(pid uint32) *Process {
 	return &Process{PID: pid, Name: n.of(pid)}
 }
 
-// of returns the name of a process, empty if it has ended or is not certain. What cannot be
-// printed is replaced: a process chooses its name, which must not control the terminal.
+// of returns the name of a process. It is empty if the process has ended or the name is uncertain.
+// Unprintable characters are replaced, because a process chooses its own name, which must not
+// control the terminal.
 func (n Names) of(pid uint32) string {
 	if n.procfs == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// procfs returns a directory with a process 77, in which this one has an id and a status.
+// procfs returns a directory with a process 77, and with an id and a status for this process.
 func procfs(t *testing.T, self, status, comm string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func TestLeader(t *testing.T) {
 	assert.Equal(t, uint(os.Getpid()), Leader("/proc", uint(os.Getpid())))
 }
 
-// TestNamesOfThisMachine: this process has its name in /proc.
+// TestNamesOfThisMachine verifies that this process has its name in /proc.
 func TestNamesOfThisMachine(t *testing.T) {
 	comm, err := os.ReadFile("/proc/self/comm")
 	require.NoError(t, err)

@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// headSize is how much of a file describe needs.
+// headSize is the number of bytes of a file that describe needs.
 const headSize = 512
 
-// magics begin files that are given by mistake.
+// magics are the beginnings of files that users pass by mistake.
 var magics = map[string]string{
 	"PERFILE2":         "a file of perf record",
 	"\x7fELF":          "a program",
@@ -26,8 +26,8 @@ var magics = map[string]string{
 	"\x04\x22\x4d\x18": "compressed with lz4",
 }
 
-// describe says what a file is whose beginning is head, or nothing where that is not
-// certain.
+// describe describes the file that begins with head. The result is empty if the kind of file is
+// uncertain.
 func describe(head []byte) string {
 	for magic, what := range magics {
 		if bytes.HasPrefix(head, []byte(magic)) {
@@ -39,18 +39,17 @@ func describe(head []byte) string {
 	}
 	field, message := firstField(head)
 	switch {
-	// pprof's profile.proto begins with a ValueType, of which each field is a number.
+	// pprof's profile.proto begins with a ValueType, and all fields of that are numbers.
 	case field == 1 && bytes.HasPrefix(message, []byte{1 << 3}):
 		return "a pprof profile (go tool pprof shows it)"
-	// Of ProfilesData, each field of the first message is a message.
+	// In ProfilesData, each field of the first message is a message.
 	case (field == 1 || field == 2) && len(message) > 0 && message[0]&7 == 2:
 		return "a protobuf message without a length before it"
 	}
 	return ""
 }
 
-// isText reports whether all is UTF-8 without control characters. The last character may be
-// cut off.
+// isText reports whether b is UTF-8 without control characters. The last character may be cut off.
 func isText(b []byte) bool {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -65,8 +64,8 @@ func isText(b []byte) bool {
 	return true
 }
 
-// firstField returns the number and the content of the first field of a protobuf message,
-// if that has a length.
+// firstField returns the number and the content of the first field of a protobuf message, if the
+// field has a length.
 func firstField(b []byte) (number uint64, content []byte) {
 	tag, n := binary.Uvarint(b)
 	if n <= 0 || tag&7 != 2 {
@@ -79,7 +78,7 @@ func firstField(b []byte) (number uint64, content []byte) {
 	return tag >> 3, b[n+m:]
 }
 
-// checkKeys returns an error for JSON that has keys, none of which is of profiles.
+// checkKeys returns an error for JSON that has keys, but none of a profile.
 func checkKeys(message []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(message, &keys); err != nil {

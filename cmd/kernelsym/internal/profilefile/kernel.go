@@ -14,21 +14,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
-// A KernelFrame is what a location says of kernel code.
+// A KernelFrame describes the kernel code at a location.
 type KernelFrame struct {
-	Kernel bool   // it is of kernel code; the rest is empty if not
-	Name   string // of the innermost function, empty if it is not known
-	Module string // empty if it is not known
+	Kernel bool   // whether it is kernel code; if not, the rest is empty
+	Name   string // of the innermost function; empty if unknown
+	Module string // empty if unknown
 
-	Address uint64 // as the location has it
-	File    string // of the innermost function, empty if it is not known
+	Address uint64 // address of the location
+	File    string // of the innermost function; empty if unknown
 	Line    int64
-	Outer   []string // names of the functions that Name was inlined into, the innermost first
+	Outer   []string // names of the functions that Name was inlined into, innermost first
 
-	Program *Program // that the code is of, nil if it is of none or that is not known
+	Program *Program // the BPF program of the code; nil if there is none or it is unknown
 }
 
-// A Program is what a location says of a BPF program.
+// A Program is the description of a BPF program in a location.
 type Program struct {
 	ID        uint32
 	Tag, Type string
@@ -39,21 +39,21 @@ func (f *KernelFrame) HasName() bool {
 	return f.Name != "" || slices.ContainsFunc(f.Outer, func(name string) bool { return name != "" })
 }
 
-// guestName is the function of the frame that the receiver "kernelstack" has for what a CPU did
-// in a guest.
+// guestName is the function in the frame that the receiver "kernelstack" uses for time that a CPU
+// spent in a guest.
 const guestName = "[guest]"
 
-// IsGuest reports whether the frame stands for what a CPU did in a guest.
+// IsGuest reports whether the frame stands for time that a CPU spent in a guest.
 func (f *KernelFrame) IsGuest() bool { return f.Kernel && f.Address == 0 && f.Name == guestName }
 
-// IsKernel reports whether a frame of a type and an address is of kernel code. Without a type
-// it is if the address is in the kernel half of the address space, as profilers have it that
-// know nothing of the kernel (see contract 1.1).
+// IsKernel reports whether a frame of a type and an address is kernel code. A frame without a type
+// is kernel code if its address is in the kernel half of the address space, because some profilers
+// have no type for the kernel (see contract 1.1).
 func IsKernel(frameType string, addr uint64) bool {
 	return frameType == "kernel" || frameType == "" && addr>>63 == 1 && addr < vsyscall
 }
 
-// vsyscall is a page of user space. Above it is nothing but perf's context markers.
+// vsyscall is a page of user space. Only perf's context markers are above it.
 const vsyscall = 0xffffffffff600000
 
 // KernelFrames returns the frame of each location of a message. The error wraps
@@ -84,7 +84,7 @@ func KernelFrames(pd pprofile.Profiles) ([]KernelFrame, error) {
 	return frames, errors.Join(errs...)
 }
 
-// KernelFrame returns what a location of the profile says of kernel code, without its program.
+// KernelFrame returns the frame of a location of the profile, without its program.
 func (m *Merger) KernelFrame(loc *profile.Location) KernelFrame {
 	if !IsKernel(m.types[loc], loc.Address) {
 		return KernelFrame{}
@@ -104,8 +104,8 @@ func (m *Merger) KernelFrame(loc *profile.Location) KernelFrame {
 	return f
 }
 
-// KernelName returns the name of a function of a location of kernel code, empty if it is not
-// known: neither a placeholder is a name (see contract 1.2) nor a label.
+// KernelName returns the name of a function in a location of kernel code. It is empty if the name
+// is unknown: neither a placeholder is a name (see contract 1.2) nor a label.
 func KernelName(loc *profile.Location, f *profile.Function) string {
 	if symbolize.IsPlaceholder(f.Name) || loc.Mapping != nil && isLabel(f.Name, loc.Mapping.File) {
 		return ""
@@ -113,8 +113,8 @@ func KernelName(loc *profile.Location, f *profile.Function) string {
 	return f.Name
 }
 
-// isLabel reports whether a name is an offset in a module: the processor's setting
-// "unresolved: label" names frames that have no name like this.
+// isLabel reports whether a name is an offset in a module. The processor's setting "unresolved:
+// label" gives such names to frames without a name.
 func isLabel(name, module string) bool {
 	offset, ok := strings.CutPrefix(name, module)
 	if !ok || module == "" || !strings.HasPrefix(offset, "+0x") && !strings.HasPrefix(offset, "-0x") {
@@ -124,7 +124,7 @@ func isLabel(name, module string) bool {
 	return err == nil
 }
 
-// program returns the program that a location is of, nil if it names none.
+// program returns the BPF program of a location, or nil if the location names none.
 func (c *converter) program(loc pprofile.Location) (*Program, error) {
 	labels, err := c.labels(loc.AttributeIndices())
 	text := func(key string) string { return strings.Join(labels[key], " ") }

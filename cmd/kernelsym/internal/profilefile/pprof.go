@@ -11,22 +11,22 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// ErrInvalid says that a message refers to something that is not in it.
+// ErrInvalid is returned for a message that refers to an entry it does not have.
 var ErrInvalid = errors.New("message refers to an entry that it does not have")
 
-// A Merger makes one profile for pprof of many messages. Profiles whose values
-// are of another type than those of the first are left out.
+// A Merger merges many messages into one profile for pprof. It leaves out profiles whose type of
+// value differs from the first profile's.
 type Merger struct {
 	profile   *profile.Profile
 	mappings  map[profile.Mapping]*profile.Mapping
 	functions map[profile.Function]*profile.Function
 	locations map[string]*profile.Location
 	samples   map[string]*profile.Sample
-	types     map[*profile.Location]string // profile.frame.type, for which pprof has no place
+	types     map[*profile.Location]string // profile.frame.type, which pprof has no field for
 	kinds     Kinds
 }
 
-// NewMerger returns a Merger without any message.
+// NewMerger returns a Merger without messages.
 func NewMerger() *Merger {
 	return &Merger{
 		profile:   &profile.Profile{},
@@ -44,14 +44,14 @@ func (m *Merger) Profile() *profile.Profile { return m.profile }
 // Skipped returns the number of profiles that were left out.
 func (m *Merger) Skipped() int { return m.kinds.Skipped() }
 
-// Kinds are the types of values. The zero value has seen none.
+// Kinds compares the types of values. The zero value has not compared any.
 type Kinds struct {
 	first   *profile.ValueType // of the first profile
 	skipped int
 }
 
-// Skips reports whether a profile is to be left out, and counts it: values of another type than
-// those of the first profile cannot be added to them. The error wraps ErrInvalid.
+// Skips reports whether to leave out a profile, and counts it if so. Values of a type other than
+// the first profile's cannot be added to them. The error wraps ErrInvalid.
 func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, error) {
 	c := converter{dict: d}
 	kind, err := c.valueType(p.SampleType())
@@ -71,8 +71,8 @@ func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, 
 // Skipped returns the number of profiles that were left out.
 func (k *Kinds) Skipped() int { return k.skipped }
 
-// Add adds the profiles of a message. With an error, which wraps ErrInvalid, it
-// may have added some of them.
+// Add adds the profiles of a message. If it returns an error, which wraps ErrInvalid, it may have
+// added some of them.
 func (m *Merger) Add(pd pprofile.Profiles) error {
 	c := converter{Merger: m, dict: pd.Dictionary(), byIndex: make(map[int32]*profile.Location)}
 	for _, rp := range pd.ResourceProfiles().All() {
@@ -120,7 +120,8 @@ func (c *converter) profile(p pprofile.Profile) error {
 	return nil
 }
 
-// TimeOf returns when a profile was taken, in nanoseconds since the Unix epoch, if it says that.
+// TimeOf returns the start and end of a profile, in nanoseconds since the Unix epoch. ok is false
+// if the profile has no time.
 func TimeOf(p pprofile.Profile) (start, end int64, ok bool) {
 	start = int64(p.Time())
 	return start, max(start, start+int64(p.DurationNano())), start > 0
@@ -155,8 +156,8 @@ func (c *converter) sample(s pprofile.Sample) error {
 	return nil
 }
 
-// Weight returns the sum of a sample's values. Where there are none, OTLP has each
-// timestamp count as one (message Sample of profiles.proto).
+// Weight returns the sum of a sample's values. In a sample without values, each timestamp counts as
+// one (message Sample of profiles.proto).
 func Weight(s pprofile.Sample) (sum int64) {
 	if s.Values().Len() == 0 {
 		return int64(s.TimestampsUnixNano().Len())
@@ -167,7 +168,7 @@ func Weight(s pprofile.Sample) (sum int64) {
 	return sum
 }
 
-// stack returns the locations of a stack, and a key that only equal ones have.
+// stack returns the locations of a stack, and a key that only equal stacks share.
 func (c *converter) stack(index int32) (locations []*profile.Location, key string, err error) {
 	if uint(index) >= uint(c.dict.StackTable().Len()) {
 		return nil, "", fmt.Errorf("%w: stack %d", ErrInvalid, index)
@@ -205,7 +206,7 @@ func (c *converter) location(index int32) (*profile.Location, error) {
 	}
 	for _, l := range in.Lines().All() {
 		if l.FunctionIndex() == 0 {
-			continue // none is known
+			continue // the function is unknown
 		}
 		f, err := c.function(l.FunctionIndex())
 		if err != nil {

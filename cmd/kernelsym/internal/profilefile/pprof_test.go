@@ -64,7 +64,8 @@ func TestMergerKeepsSamplesOfThreadsApart(t *testing.T) {
 	assert.Equal(t, map[string][]string{"thread.name": {"b"}}, m.Profile().Sample[1].Label)
 }
 
-// TestMergerTimes has the merged profile cover the time of all that say when they were.
+// TestMergerTimes verifies that the merged profile covers the time of all profiles that have a
+// time.
 func TestMergerTimes(t *testing.T) {
 	at := func(start pcommon.Timestamp, duration uint64) pprofile.Profiles {
 		pd := message()
@@ -155,8 +156,8 @@ func TestKernelFrames(t *testing.T) {
 	assert.Len(t, frames, 5)
 }
 
-// TestContract_1_2_PlaceholdersAreNoNames: neither are the labels of "unresolved: label". One
-// function with a name is enough.
+// TestContract_1_2_PlaceholdersAreNoNames verifies that neither placeholders nor the labels of
+// "unresolved: label" are names. One function with a name is enough.
 func TestContract_1_2_PlaceholdersAreNoNames(t *testing.T) {
 	for _, tt := range []struct {
 		module string

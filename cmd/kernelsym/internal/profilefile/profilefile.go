@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilefile reads the profiles that the collector's file exporter
-// wrote, and makes a profile for pprof of them.
+// Package profilefile reads profiles that the collector's file exporter wrote, and merges them into
+// a profile for pprof.
 package profilefile
 
 import (
@@ -19,28 +19,28 @@ import (
 )
 
 var (
-	// ErrFormat says that a file is none of the file exporter's formats.
+	// ErrFormat is returned for a file that has none of the file exporter's formats.
 	ErrFormat = errors.New("kernelsym reads what the collector's file exporter writes: JSON or protobuf, " +
 		"plain or compressed with gzip or zstd")
-	// ErrDamaged says that a message after the first cannot be read.
+	// ErrDamaged is returned if a message after the first cannot be read.
 	ErrDamaged = errors.New("the file is damaged here")
 )
 
 var (
-	// zstdMagic begins each frame of zstd (RFC 8878, section 3.1.1).
+	// zstdMagic begins each zstd frame (RFC 8878, section 3.1.1).
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
-	// gzipMagic begins a file of gzip (RFC 1952, section 2.3.1).
+	// gzipMagic begins a gzip file (RFC 1952, section 2.3.1).
 	gzipMagic = []byte{0x1f, 0x8b}
 )
 
-// maxMessage bounds the length that is believed of a message.
+// maxMessage is the largest plausible length of a message.
 const maxMessage = 1 << 30
 
-// Read reads messages in any of the file exporter's formats: JSON, a message a line; and
-// messages with a length of four bytes, big-endian, before each, which are binary protobuf or
-// compressed with zstd. The whole file may be compressed with zstd or gzip, too. Read calls visit for
-// each message, and ends with the first error. A file whose last message is cut off,
-// because the collector is still writing, gives an error that wraps io.ErrUnexpectedEOF.
+// Read reads messages in any of the file exporter's formats: JSON with a message a line, or
+// messages with a four-byte big-endian length before each, which are binary protobuf or compressed
+// with zstd. The whole file may also be compressed with zstd or gzip. Read calls visit for each
+// message, and stops at the first error. If the last message is cut off because the collector is
+// still writing, the error wraps io.ErrUnexpectedEOF.
 func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	head, err := buffered.Peek(headSize)
@@ -75,8 +75,8 @@ func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
 	return readAll(head, binaryMessages(buffered, z), visit)
 }
 
-// readAll visits the messages that next returns until it returns io.EOF. head is the
-// beginning of the file.
+// readAll visits the messages that next returns until it returns io.EOF. head is the beginning of
+// the file.
 func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(pprofile.Profiles) error) error {
 	for n := 1; ; n++ {
 		pd, err := next()
@@ -96,8 +96,8 @@ func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(ppr
 	}
 }
 
-// firstError returns the error for a file whose first message cannot be read. The file is
-// cut off only if it is nothing else.
+// firstError returns the error for a file whose first message cannot be read. It reports the file
+// as cut off only if it does not recognize another kind of file.
 func firstError(head []byte, err error) error {
 	cut := errors.Is(err, io.ErrUnexpectedEOF)
 	what := describe(head)
@@ -114,7 +114,7 @@ func firstError(head []byte, err error) error {
 	return fmt.Errorf("this is %s; %w", what, ErrFormat)
 }
 
-// jsonMessages returns the next message of a sequence of lines.
+// jsonMessages returns a function that returns the next message of a sequence of lines.
 func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
 	return func() (pprofile.Profiles, error) {
 		for {
@@ -132,7 +132,7 @@ func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
 	}
 }
 
-// errLines says that a line ends within a message.
+// errLines is returned for a line that ends within a message.
 var errLines = fmt.Errorf("%w: the message does not end on its line", ErrDamaged)
 
 // decodeJSON decodes a line, which may be cut off if it is the last one.
@@ -154,10 +154,11 @@ func decodeJSON(line []byte, last bool) (pprofile.Profiles, error) {
 	case syntax != nil:
 		err = syntax
 	}
-	return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // what is in it is of no use
+	return pd, fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // callers have no use for the wrapped error
 }
 
-// binaryMessages returns the next message of a sequence of lengths and messages.
+// binaryMessages returns a function that returns the next message of a sequence of lengths and
+// messages.
 func binaryMessages(r io.Reader, z *zstd.Decoder) func() (pprofile.Profiles, error) {
 	return func() (pprofile.Profiles, error) {
 		message, err := readMessage(r)
@@ -174,14 +175,14 @@ func binaryMessages(r io.Reader, z *zstd.Decoder) func() (pprofile.Profiles, err
 		}
 		pd, err := (&pprofile.ProtoUnmarshaler{}).UnmarshalProfiles(message)
 		if err != nil {
-			err = fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // likewise
+			err = fmt.Errorf("%w: %v", ErrDamaged, err) //nolint:errorlint // for the same reason
 		}
 		return pd, err
 	}
 }
 
-// readMessage reads a length and the message that has it. The error is io.EOF
-// only where a length would begin.
+// readMessage reads a length and a message of that length. The error is io.EOF only if the input
+// ends where a length would begin.
 func readMessage(r io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -191,7 +192,7 @@ func readMessage(r io.Reader) ([]byte, error) {
 	if size > maxMessage {
 		return nil, fmt.Errorf("%w: it says that a message of %d bytes follows", ErrDamaged, size)
 	}
-	message, err := io.ReadAll(io.LimitReader(r, int64(size))) // grows as there are bytes
+	message, err := io.ReadAll(io.LimitReader(r, int64(size))) // grows only as bytes arrive
 	if err == nil && len(message) < int(size) {
 		err = io.ErrUnexpectedEOF
 	}

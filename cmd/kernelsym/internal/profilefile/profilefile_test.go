@@ -36,13 +36,13 @@ var (
 	user    = rewritetest.Frame{Address: 0x7f0000000123, Mapping: libc, Type: "native"}
 )
 
-// message returns one of three samples, two of which have the same stack.
+// message returns a message of three samples. Two of them have the same stack.
 func message() pprofile.Profiles {
 	return rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(read, syscall, user).Sample(padding, syscall).Sample(read, syscall, user).Profiles
 }
 
-// formats are the file exporter's: files of two messages each.
+// formats returns files of two messages each, in the file exporter's formats.
 func formats(t testing.TB) map[string][]byte {
 	t.Helper()
 	json, err := (&pprofile.JSONMarshaler{}).MarshalProfiles(message())
@@ -96,7 +96,7 @@ func TestReadTakesEveryFormat(t *testing.T) {
 	require.NoError(t, Read(strings.NewReader(""), nil), "a file without messages")
 }
 
-// TestReadSaysWhatAFileIs verifies that a file that holds no profiles is described.
+// TestReadSaysWhatAFileIs verifies that the error describes a file that has no profiles.
 func TestReadSaysWhatAFileIs(t *testing.T) {
 	proto, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(message())
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestReadSaysWhatAFileIs(t *testing.T) {
 	}
 }
 
-// TestReadErrors verifies the errors of files that hold profiles, but not only.
+// TestReadErrors verifies the errors of files that contain more than profiles.
 func TestReadErrors(t *testing.T) {
 	all := formats(t)
 	for name, file := range map[string][]byte{
@@ -165,12 +165,12 @@ func TestReadErrors(t *testing.T) {
 	})
 }
 
-// TestReadOfAFileThatIsCutOff cuts each format off in its second message: the
-// first is there all the same.
+// TestReadOfAFileThatIsCutOff cuts each format off in its second message, and verifies that the
+// first one is still read.
 func TestReadOfAFileThatIsCutOff(t *testing.T) {
 	for name, file := range formats(t) {
 		if strings.HasSuffix(name, ", zstd") || strings.HasSuffix(name, ", gzip") {
-			continue // one block holds both messages
+			continue // one block has both messages
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, cut := range []int{10, len(file)/2 - 10} {
@@ -190,7 +190,7 @@ func TestReadOfAFileThatIsCutOff(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any bytes as a file and does with it what the commands do.
+// FuzzRead reads arbitrary bytes as a file, and processes them as the commands do.
 func FuzzRead(f *testing.F) {
 	for _, file := range formats(f) {
 		f.Add(file)

@@ -66,7 +66,7 @@ func (c *converter) mapping(index int32) (*profile.Mapping, error) {
 	return &out, nil
 }
 
-// labels returns attributes as texts.
+// labels returns attributes as text.
 func (c *converter) labels(indices pcommon.Int32Slice) (map[string][]string, error) {
 	var labels map[string][]string
 	for _, i := range indices.All() {

@@ -9,10 +9,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// help says what the keys do.
+// help describes the keys.
 var help = [][2]string{
 	{"q, Ctrl-C", "quit"},
-	{"p, space", "pause: what is sampled meanwhile is not counted"},
+	{"p, space", "pause: samples taken meanwhile are not counted"},
 	{"/", "show rows that match a regular expression; Esc shows all"},
 	{"s", "sort by the next column"},
 	{"up, down, PgUp, PgDn, Home, End", "select a row"},
@@ -22,7 +22,7 @@ var help = [][2]string{
 	{"?", "this help; any key closes it"},
 }
 
-// press does what a key says.
+// press handles a key.
 func (m *model) press(key string) tea.Cmd {
 	if key == "q" || key == "ctrl+c" {
 		return tea.Quit
@@ -66,7 +66,7 @@ func (m *model) move(key string) {
 	}
 }
 
-// enter shows what is known of the selected row.
+// enter shows the details of the selected row.
 func (m *model) enter() {
 	rows := m.rows()
 	m.selected.follow(rows)
@@ -79,7 +79,7 @@ func (m *model) enter() {
 	}
 }
 
-// back goes back by one table, or without one to all rows.
+// back goes back to the previous table. Esc first clears the filter, if there is one.
 func (m *model) back(key string) {
 	if key == "esc" && m.filter.valid != nil {
 		m.filter = filter{}
@@ -90,8 +90,8 @@ func (m *model) back(key string) {
 	}
 }
 
-// press changes the text that is being typed. What it has matched so far stays if it is no
-// regular expression.
+// press edits the text of the filter. While the text is not a regular expression, the last valid
+// one still selects the rows.
 func (f *filter) press(key tea.KeyPressMsg) {
 	switch key.String() {
 	case "enter":

@@ -18,38 +18,38 @@ import (
 type model struct {
 	views         []topview.View // at least one; the shown one is first
 	details       []topview.Table
-	sorts         map[string]string // what was chosen, by the title of the table
+	sorts         map[string]string // chosen sort keys, by title of the table
 	filter        filter
 	selected      selection
 	width, height int
 	paused, help  bool
 	resumed       time.Time // when the last pause ended
-	err           error     // of adding a batch
+	err           error     // the error of adding a batch
 }
 
-// filter is the expression that rows are chosen by.
+// filter is the expression that selects rows.
 type filter struct {
 	typing bool
 	text   string
-	valid  *regexp.Regexp // of the last text that was one; nil for all rows
-	err    error          // of text
+	valid  *regexp.Regexp // the last valid expression; nil for all rows
+	err    error          // the error in text
 }
 
-// selection is the row under the cursor. It stays with a row while that moves, but for the
-// first place.
+// selection is the row under the cursor. It follows its row when that moves. In the first place, it
+// stays there.
 type selection struct {
 	index int
-	key   string // empty at the first place
+	key   string // empty in the first place
 }
 
 func newModel(views []topview.View) *model {
 	return &model{views: slices.Clone(views), sorts: make(map[string]string), width: 80, height: 24}
 }
 
-// Init is of tea.Model.
+// Init implements tea.Model.
 func (m *model) Init() tea.Cmd { return nil }
 
-// Update is of tea.Model.
+// Update implements tea.Model.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case *live.Batch:
@@ -66,8 +66,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// add adds a batch to all views. What was sampled during a pause is not counted, nor is what is
-// in one batch with that.
+// add adds a batch to all views. It does not count a batch that has samples from a pause.
 func (m *model) add(b *live.Batch) tea.Cmd {
 	for _, v := range m.views {
 		if m.paused || b.Start.Before(m.resumed) {
@@ -81,7 +80,7 @@ func (m *model) add(b *live.Batch) tea.Cmd {
 	return nil
 }
 
-// table returns what is shown.
+// table returns the table that is shown.
 func (m *model) table() topview.Table {
 	if n := len(m.details); n > 0 {
 		return m.details[n-1]
@@ -89,12 +88,12 @@ func (m *model) table() topview.Table {
 	return m.views[0]
 }
 
-// sortedBy returns what the table is sorted by: what was chosen for it.
+// sortedBy returns the sort key of the table: the chosen one, or the default.
 func (m *model) sortedBy() string {
 	return cmp.Or(m.sorts[m.table().Title()], m.table().Sorts()[0])
 }
 
-// sortByNext sorts the table by the next of what it can be sorted by.
+// sortByNext sorts the table by its next sort key.
 func (m *model) sortByNext() {
 	sorts := m.table().Sorts()
 	if len(sorts) < 2 {
@@ -104,7 +103,7 @@ func (m *model) sortByNext() {
 	m.selected = selection{}
 }
 
-// rows returns the rows that the filter leaves.
+// rows returns the rows that pass the filter.
 func (m *model) rows() []topview.Row {
 	t := m.table()
 	return topview.Filter(t.Columns(), t.Rows(m.sortedBy()), m.filter.valid)
@@ -118,7 +117,7 @@ func (s *selection) follow(rows []topview.Row) {
 	s.index = max(0, min(s.index, len(rows)-1))
 }
 
-// move moves the selection by so many rows.
+// move moves the selection by a number of rows.
 func (s *selection) move(rows []topview.Row, by int) {
 	s.follow(rows)
 	s.index = max(0, min(s.index+by, len(rows)-1))

@@ -17,9 +17,9 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// fake is a view of fruit, of which each batch makes the pears more.
+// fake is a view of fruit. Each batch adds to the pears.
 type fake struct {
-	of      string // what it is the detail of
+	of      string // the row that it is the detail of
 	batches int
 	skipped int
 	bad     bool
@@ -123,7 +123,7 @@ COUNT                NAME   KIND
 q quit  p pause  / filter  s sort  Enter details  b vegetab…`, screen(newTest()))
 }
 
-// TestSmallScreens: nothing is wider or longer than the screen.
+// TestSmallScreens verifies that nothing is wider or longer than the screen.
 func TestSmallScreens(t *testing.T) {
 	m := newTest()
 	for width := range 40 {
@@ -151,7 +151,7 @@ func TestSortAndNextView(t *testing.T) {
 	assert.Contains(t, screen(m), "fruit")
 }
 
-// TestEachViewHasItsSort: neither a detail nor another view changes it.
+// TestEachViewHasItsSort verifies that neither a detail nor another view changes the sort key.
 func TestEachViewHasItsSort(t *testing.T) {
 	m := newTest()
 	press(m, "enter", "s", "esc")
@@ -191,7 +191,8 @@ func TestFilter(t *testing.T) {
 	assert.Len(t, keys(m), 3)
 }
 
-// TestSelectionFollowsItsRow: a row stays selected while it moves, but for the first place.
+// TestSelectionFollowsItsRow verifies that a row stays selected when it moves, except in the first
+// place.
 func TestSelectionFollowsItsRow(t *testing.T) {
 	selectedRow := func(m *model) string {
 		_ = screen(m)
@@ -220,7 +221,7 @@ func TestSelectionFollowsItsRow(t *testing.T) {
 	assert.Equal(t, 0, m.selected.index)
 }
 
-// TestMoreRowsThanRoom: the selected row is on the screen.
+// TestMoreRowsThanRoom verifies that the selected row is on the screen.
 func TestMoreRowsThanRoom(t *testing.T) {
 	m := newTest()
 	m.Update(tea.WindowSizeMsg{Width: 60, Height: 7})
@@ -287,7 +288,7 @@ func TestQuitKeys(t *testing.T) {
 	assert.NotNil(t, cmd, "Ctrl-C quits also while an expression is typed")
 }
 
-// TestBadBatch: what a view cannot count ends it.
+// TestBadBatch verifies that a batch which a view cannot count ends the program.
 func TestBadBatch(t *testing.T) {
 	bad := errors.New("bad batch")
 	m := newTest(&fake{err: bad})

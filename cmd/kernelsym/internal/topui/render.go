@@ -12,11 +12,11 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// Styles. Without colours on the terminal, and with NO_COLOR, tea leaves those out.
+// Styles. With NO_COLOR, or on a terminal without colors, tea leaves the colors out.
 var (
 	bold     = ansi.NewStyle().Bold()
 	selected = ansi.NewStyle().Reverse(true)
-	hot      = ansi.NewStyle().ForegroundColor(ansi.Red)   // from 5 %, as perf top has it
+	hot      = ansi.NewStyle().ForegroundColor(ansi.Red)   // from 5 %, as in perf top
 	warm     = ansi.NewStyle().ForegroundColor(ansi.Green) // from 0.5 %
 	alert    = ansi.NewStyle().ForegroundColor(ansi.Yellow).Bold()
 )
@@ -24,14 +24,14 @@ var (
 // barWidth is the length of the longest bar.
 const barWidth = 12
 
-// View is of tea.Model.
+// View implements tea.Model.
 func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(m.lines(), "\n"))
 	v.AltScreen = true
 	return v
 }
 
-// lines returns the screen.
+// lines returns the lines of the screen.
 func (m *model) lines() []string {
 	lines := []string{bold.Styled(m.title())}
 	if m.help {
@@ -81,13 +81,13 @@ func (m *model) footer() string {
 	return "q quit  p pause  / filter  s sort  Enter details  ? help"
 }
 
-// room returns how many rows there is room for.
+// room returns the number of rows that fit on the screen.
 func (m *model) room() int {
-	const others = 4 // title, empty line, heads of columns, footer
+	const others = 4 // title, empty line, column headings, footer
 	return max(1, m.height-others-len(m.table().Header()))
 }
 
-// body returns the table: the rows around the selected one that there is room for.
+// body returns the table: as many rows around the selected one as fit.
 func (m *model) body() []string {
 	rows := m.rows()
 	m.selected.follow(rows)
@@ -119,7 +119,7 @@ func join(columns []topview.Column, cells []string, bar string) string {
 	return strings.TrimRight(strings.Join(cells[:numbers], "  ")+"  "+bar+"  "+strings.Join(cells[numbers:], "  "), " ")
 }
 
-// bar returns a bar of barWidth cells, of which a row with the greatest share fills all.
+// bar returns a bar of barWidth cells. A row with the greatest share fills all of them.
 func bar(share, most float64) string {
 	if most <= 0 {
 		most = 1

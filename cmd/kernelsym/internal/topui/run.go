@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// A Terminal is what is shown on.
+// A Terminal is the terminal to show tables on.
 type Terminal struct {
 	In, Out *os.File
 }
@@ -23,12 +23,12 @@ type Terminal struct {
 // A Sample samples until ctx is done and calls visit with each batch.
 type Sample func(ctx context.Context, visit func(*live.Batch)) error
 
-// Run shows what is sampled, the first of the views first, until somebody quits, ctx is done
-// or sampling fails. However it ends, the terminal is as it was.
+// Run samples and shows the views, beginning with the first, until the user quits, ctx is done, or
+// sampling fails. It always restores the terminal.
 func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Signals come by ctx. Nothing moves: a few frames a second suffice.
+	// Signals arrive through ctx. Nothing moves on the screen, so a few frames a second suffice.
 	p := tea.NewProgram(newModel(views), tea.WithInput(on.In), tea.WithOutput(on.Out),
 		tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	var sampling sync.WaitGroup

@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// childEnv tells the test binary to show a table on its terminal, and what goes wrong.
+// childEnv has the test binary show a table on its terminal, and gives the error to cause.
 const childEnv = "KERNELSYM_TEST_TOPUI"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func startChild(t *testing.T, wrong string, env ...string) *kerneltest.Terminal 
 	return kerneltest.StartOnTerminal(t, cmd)
 }
 
-// ended verifies that the terminal is as it was, and returns what was on it.
+// ended verifies that the terminal is restored, and returns its output.
 func ended(t *testing.T, term *kerneltest.Terminal, failed bool) string {
 	t.Helper()
 	output, restored, err := term.Ended()
@@ -86,7 +86,8 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// TestPanicRestoresTheTerminal: what panicked stands on the terminal after that.
+// TestPanicRestoresTheTerminal verifies that the cause of a panic is on the terminal after it is
+// restored.
 func TestPanicRestoresTheTerminal(t *testing.T) {
 	for wrong, want := range map[string]string{"view": "the view is broken", "sampling": "sampling is broken"} {
 		t.Run(wrong, func(t *testing.T) {

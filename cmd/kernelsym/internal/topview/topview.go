@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topview says what the command top can show: tables of what was sampled. It prints
-// them once; package topui shows them on a terminal.
+// Package topview defines what the command top can show: tables of samples. It prints a table once;
+// package topui shows tables on a terminal.
 package topview
 
 import (
@@ -15,64 +15,63 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 )
 
-// A Table is what is shown at a time. Its methods are called from one goroutine.
+// A Table is a table that top can show. Its methods are called from one goroutine.
 type Table interface {
-	// Title names the table, as "functions".
+	// Title names the table, such as "functions".
 	Title() string
 
-	// Header returns the lines above the table: what the numbers are of.
+	// Header returns the lines above the table, which explain its numbers.
 	Header() []string
 
-	// Columns returns the columns. Those that are aligned to the right come first.
+	// Columns returns the columns. Columns aligned to the right come first.
 	Columns() []Column
 
-	// Sorts returns what the rows can be sorted by, the default first.
+	// Sorts returns the keys that the rows can be sorted by, the default first.
 	Sorts() []string
 
-	// Rows returns the rows, the greatest first by one of Sorts.
+	// Rows returns the rows in the order of one of Sorts, the greatest first.
 	Rows(sort string) []Row
 
-	// Detail returns what is known of the row with a key, nil if there is no more.
+	// Detail returns a table with the details of the row that has a key, or nil if there are none.
 	Detail(key string) Table
 }
 
-// A View is a table that batches are added to. The table that its Detail returns shows what
-// the view has when it is asked.
+// A View is a table that batches are added to. A table returned by its Detail always shows the
+// current contents of the view.
 type View interface {
 	Table
 
 	// Add adds a batch.
 	Add(b *live.Batch) error
 
-	// Skip is called instead of Add for a batch that does not count. What the table shows
-	// stays the same.
+	// Skip is called instead of Add for a batch that does not count. The table does not change.
 	Skip()
 
-	// JSON returns what is encoded for other programs, with so many rows, 0 for all.
+	// JSON returns the output for other programs, with at most rows rows, or all if rows is 0.
 	JSON(rows int) any
 }
 
-// Sampling says how this machine was sampled.
+// Sampling describes how this machine was sampled.
 type Sampling struct {
 	Event     string `json:"event,omitempty"`
 	Frequency int    `json:"frequency,omitempty"`
 	CPUs      int    `json:"cpus,omitempty"`
 }
 
-// A Column is one of a table.
+// A Column is a column of a table.
 type Column struct {
 	Name  string
-	Right bool // it is aligned to the right, as numbers are; text is not, and can be filtered
+	Right bool // aligned to the right, as numbers are; other columns are text, which can be filtered
 }
 
-// A Row is one of a table.
+// A Row is a row of a table.
 type Row struct {
-	Key   string // stands for the row in all tables of the view
+	Key   string // identifies the row in all tables of the view
 	Cells []string
 	Share float64 // length of its bar, from 0 to 1
 }
 
-// Filter returns the rows in whose text the expression matches, nil for any.
+// Filter returns the rows whose text matches the expression, or all rows if it is nil.
 func Filter(columns []Column, rows []Row, expression *regexp.Regexp) []Row {
 	if expression == nil {
 		return rows
@@ -87,7 +86,7 @@ func Filter(columns []Column, rows []Row, expression *regexp.Regexp) []Row {
 	})
 }
 
-// Print prints a table once, with so many rows, 0 for all.
+// Print prints a table once, with at most rows rows, or all if rows is 0.
 func Print(w io.Writer, t Table, sort string, rows int) error {
 	if _, err := fmt.Fprintln(w, strings.Join(t.Header(), "\n")+"\n"); err != nil {
 		return err
@@ -100,8 +99,8 @@ func Print(w io.Writer, t Table, sort string, rows int) error {
 	return nil
 }
 
-// Cells returns the heads of the columns, and then the cells of each row, all padded to the
-// width of their column.
+// Cells returns the column headings, followed by the cells of each row. All are padded to the width
+// of their column.
 func Cells(columns []Column, rows []Row) [][]string {
 	cells := make([][]string, len(rows)+1)
 	for i := range rows {
@@ -124,14 +123,14 @@ func Cells(columns []Column, rows []Row) [][]string {
 	return cells
 }
 
-// EncodeJSON prints what a view returned for other programs.
+// EncodeJSON prints the result of View.JSON.
 func EncodeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
 }
 
-// Limit returns the first n of a list, 0 for all.
+// Limit returns the first n elements of a list, or all if n is 0.
 func Limit[T any](list []T, n int) []T {
 	if n > 0 && len(list) > n {
 		return list[:n]

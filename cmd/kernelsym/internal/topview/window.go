@@ -10,31 +10,31 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 )
 
-// A Window adds up what a view counts of the batches of the last while.
+// A Window sums up what a view counts in recent batches.
 type Window[S interface{ Merge(S) }] struct {
 	Sum   S
-	Parts []S         // that Sum is made of, oldest first; without a length, they are not kept
-	Last  *live.Batch // without its profiles, nil before the first
+	Parts []S         // the parts of Sum, oldest first; not kept without a length
+	Last  *live.Batch // the last batch, without its profiles; nil before the first
 
 	length time.Duration // 0 for all since the start
-	ends   []time.Time   // of Parts
+	ends   []time.Time   // the end of each of Parts
 	empty  func() S
 }
 
-// NewWindow returns a window of the last while, or with 0 of all since the start. empty returns
-// the sum of nothing.
+// NewWindow returns a window over the last length of time, or since the start if length is 0. empty
+// returns an empty sum.
 func NewWindow[S interface{ Merge(S) }](length time.Duration, empty func() S) Window[S] {
 	return Window[S]{Sum: empty(), length: length, empty: empty}
 }
 
-// Note keeps what a batch says of how this machine is sampled.
+// Note keeps a batch's description of how this machine is sampled.
 func (w *Window[S]) Note(b *live.Batch) {
 	about := *b
 	about.Profiles = pprofile.Profiles{} // which may be large
 	w.Last = &about
 }
 
-// Add adds what was counted of a batch, and drops what ended before the window.
+// Add adds the counts of a batch, and drops the parts that ended before the window.
 func (w *Window[S]) Add(b *live.Batch, part S) {
 	w.Note(b)
 	if w.length == 0 {
