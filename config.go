@@ -3,7 +3,7 @@
 package kernelsym
 
 import (
-	_ "embed" // of the schema
+	_ "embed" // for configSchema
 	"errors"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -17,12 +17,12 @@ import (
 //go:embed config.schema.json
 var configSchema []byte
 
-// Unmarshal reads the configuration. The error says what is accepted.
+// Unmarshal reads the configuration. Its error says which keys and values are accepted.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return errors.Join(configkeys.Unmarshal(conf, c, configSchema), checkHTTPKeys(conf))
 }
 
-// rewriteOptions returns what the configuration says of the rewrite.
+// rewriteOptions returns the options of the rewrite.
 func (c *Config) rewriteOptions() rewrite.Options {
 	return rewrite.Options{
 		All:           c.Rewrite == "all",
@@ -35,7 +35,7 @@ func (c *Config) rewriteOptions() rewrite.Options {
 	}
 }
 
-// sourceOptions returns what the configuration says of the sources.
+// sourceOptions returns the options of the sources.
 func (c *Config) sourceOptions() sources.Options {
 	return sources.Options{
 		Procfs: c.Procfs, Sysfs: c.Sysfs,

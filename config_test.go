@@ -28,7 +28,8 @@ func load(raw map[string]any) (*Config, error) {
 	return c, confmap.Validate(c)
 }
 
-// loadFile reads the configuration of testdata/config.yaml with this name, empty for the one without.
+// loadFile reads the configuration with this name from testdata/config.yaml; an empty name
+// stands for the one without a name.
 func loadFile(t *testing.T, name string) (*Config, error) {
 	t.Helper()
 	file, err := confmaptest.LoadConf("testdata/config.yaml")
@@ -43,7 +44,7 @@ func TestContract_7_Defaults(t *testing.T) {
 	require.NoError(t, err)
 	client := got.DebugInfo.HTTP
 	assert.Equal(t, time.Minute, client.Timeout)
-	got.DebugInfo.HTTP = confighttp.ClientConfig{} // whose other defaults are the collector's
+	got.DebugInfo.HTTP = confighttp.ClientConfig{} // its other defaults are the collector's
 	assert.Equal(t, &Config{
 		Procfs:     "/proc",
 		Sysfs:      "/sys",
@@ -138,7 +139,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 	}
 }
 
-// TestWrongType: the keys are listed only for a key that there is not.
+// TestWrongType: the accepted keys are listed only for an unknown key.
 func TestWrongType(t *testing.T) {
 	_, err := load(map[string]any{"modules": map[string]any{"enabled": "maybe"}})
 	require.ErrorContains(t, err, "modules.enabled")
@@ -146,14 +147,14 @@ func TestWrongType(t *testing.T) {
 	assert.NotContains(t, err.Error(), "accepted keys")
 }
 
-// packsWith returns a configuration with packs and that below debug_info.
+// packsWith returns a configuration with packs, and with a value for a key below debug_info.
 func packsWith(key string, value any) map[string]any {
 	info := map[string]any{"directory": "/packs", "url": "https://packs.example/{build_id}"}
 	info[key] = value
 	return map[string]any{"debug_info": info}
 }
 
-// TestSchema: the schema that is generated has each key of the configuration.
+// TestSchema: the generated schema has every key of the configuration.
 func TestSchema(t *testing.T) {
 	text, err := os.ReadFile("config.schema.json")
 	require.NoError(t, err)

@@ -18,11 +18,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/packs"
 )
 
-// fetchTimeout bounds a whole answer, unless debug_info::http::timeout is set.
+// fetchTimeout is the default of debug_info::http::timeout. It bounds a whole request,
+// including reading the response.
 const fetchTimeout = time.Minute
 
-// defaultConfig returns the default configuration: the generated one, with the settings of
-// the HTTP client, whose keys are the collector's.
+// defaultConfig returns the default configuration: the generated one, plus the settings of the
+// HTTP client, whose keys the collector defines.
 func defaultConfig() component.Config {
 	c := createDefaultConfig().(*Config)
 	c.DebugInfo.HTTP = confighttp.NewDefaultClientConfig()
@@ -30,7 +31,7 @@ func defaultConfig() component.Config {
 	return c
 }
 
-// enabled reports whether packs are wanted.
+// enabled reports whether the configuration asks for packs.
 func (d *DebugInfo) enabled() bool { return d.Directory != "" || d.URL != "" }
 
 // packOptions returns the options of packs. The configuration must be valid.
@@ -72,7 +73,7 @@ func validatePacks(c *Config) error {
 	return errors.Join(errs...)
 }
 
-// checkURL validates the URL of packs.
+// checkURL validates debug_info::url.
 func checkURL(raw string) error {
 	if !strings.Contains(raw, packs.BuildIDPlaceholder) {
 		return fmt.Errorf("it must be a URL that contains %s", packs.BuildIDPlaceholder)
@@ -88,12 +89,12 @@ func checkURL(raw string) error {
 	return nil
 }
 
-// checkHTTPKeys returns an error for keys that HTTP clients do not have. Their own
-// configuration overlooks them.
+// checkHTTPKeys returns an error for keys that the HTTP client does not have. Its own
+// configuration ignores them.
 func checkHTTPKeys(conf *confmap.Conf) error {
 	sub, err := conf.Sub("debug_info::http")
 	if err != nil {
-		return nil //nolint:nilerr // reading the configuration has the same error
+		return nil //nolint:nilerr // reading the configuration returns the same error
 	}
 	type http confighttp.ClientConfig // without the method Unmarshal
 	keys := new(http)

@@ -20,11 +20,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// build is that of the pack that a server has.
+// build is the build id of the pack on the server.
 var build = strings.Repeat("ab", 20)
 
-// servePack serves the pack of a kernel with the function f over TLS, to those that have a
-// token. It returns the configuration of a gateway, and how often the pack was fetched.
+// servePack serves the pack of a kernel with the function f over TLS, to clients with a token.
+// It returns the configuration of a gateway, and a counter of the fetches.
 func servePack(t *testing.T) (gateway map[string]any, fetches *atomic.Int32) {
 	t.Helper()
 	extent := pack.Range{End: 0x100}
@@ -65,8 +65,8 @@ func (p pipeline) nameOf(t *testing.T) string {
 	return ""
 }
 
-// TestGatewayFetchesPacks by the settings of HTTP clients, and keeps them when the collector
-// reloads its configuration.
+// TestGatewayFetchesPacks with the settings of the HTTP client, and keeps them when the
+// collector reloads its configuration.
 func TestGatewayFetchesPacks(t *testing.T) {
 	raw, fetches := servePack(t)
 	for i := range 2 {
@@ -83,7 +83,7 @@ func TestGatewayFetchesPacks(t *testing.T) {
 	assert.Equal(t, int32(1), fetches.Load())
 }
 
-// TestUnknownAuthenticator has settings that name an extension which is not there.
+// TestUnknownAuthenticator has settings that name a missing extension.
 func TestUnknownAuthenticator(t *testing.T) {
 	config, err := load(packsWith("http", map[string]any{"auth": map[string]any{"authenticator": "nobody"}}))
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func TestUnknownAuthenticator(t *testing.T) {
 	p.shutdown(t)
 }
 
-// TestOrigins verifies that processors share what they know if it comes from the same place,
-// and only then.
+// TestOrigins verifies that processors share a cache if, and only if, it has the same sources
+// and packs.
 func TestOrigins(t *testing.T) {
 	origins := make(map[origin]string)
 	for name, raw := range map[string]map[string]any{

@@ -26,8 +26,8 @@ import (
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
-// NewFactory returns the factory of the processor "kernelsym". All processors of a process
-// share what they know of the kernel.
+// NewFactory returns the factory of the processor "kernelsym". All processors of a process that
+// read the same sources share a cache.
 func NewFactory() processor.Factory {
 	f := &factory{}
 	return xprocessor.NewFactory(
@@ -37,25 +37,25 @@ func NewFactory() processor.Factory {
 	)
 }
 
-// caches are those of the process: a collector that reloads its configuration makes new
-// factories, too, and is to forget nothing (contract 6.4).
+// caches belongs to the process, not to a factory: a collector that reloads its configuration
+// makes new factories, too, and must not lose its caches (contract 6.4).
 var caches symcache.Registry[origin, kernelsymprocessor.Knowledge]
 
-// origin is where what is known comes from. Processors with the same share it.
+// origin identifies the sources and packs of a cache. Processors with the same origin share a
+// cache.
 type origin struct {
 	sources sources.Options // zero on a gateway
-	packs   packs.Options   // zero if none are wanted
-	http    string          // settings of the client, without secrets
+	packs   packs.Options   // zero without packs
+	http    string          // settings of the HTTP client, without secrets
 }
 
-// A factory makes one component of the processors with one id.
+// A factory makes one component for all processors with the same id.
 type factory struct {
 	mu         sync.Mutex
 	components map[key]*kernelsymprocessor.Component
 }
 
-// key is what the processors of one component have in common. A collector has one
-// configuration for each id.
+// key identifies a component. A collector has one configuration for each id.
 type key struct {
 	id     component.ID
 	config *Config
@@ -64,7 +64,7 @@ type key struct {
 func (f *factory) createProfiles(
 	ctx context.Context, set processor.Settings, config component.Config, next xconsumer.Profiles,
 ) (xprocessor.Profiles, error) {
-	//nolint:contextcheck // a component is in all its pipelines, so it lives longer than the context of any
+	//nolint:contextcheck // a component is in all its pipelines, so it outlives the context of each
 	c, err := f.component(set, config.(*Config))
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (f *factory) createProfiles(
 	)
 }
 
-// component returns the component with that id, which it makes for the first pipeline.
+// component returns the component with that id. It makes the component for the first pipeline.
 func (f *factory) component(set processor.Settings, config *Config) (*kernelsymprocessor.Component, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,27 +104,28 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 	return c, nil
 }
 
-// acquireWith returns how the processors of a component get to know what they know.
+// acquireWith returns the function by which the processors of a component acquire a cache and
+// packs.
 func (c *Config) acquireWith(set processor.Settings) kernelsymprocessor.Acquire {
 	from := c.origin()
 	return func(host component.Host) (kernelsymprocessor.Knowledge, func(), error) {
 		var client *http.Client
 		if c.DebugInfo.URL != "" {
-			ctx := context.Background() // the client is used for longer than the processor takes to start
+			ctx := context.Background() // the client outlives the start of the processor
 			var err error
 			if client, err = c.DebugInfo.HTTP.ToClient(ctx, host.GetExtensions(), set.TelemetrySettings); err != nil {
 				return kernelsymprocessor.Knowledge{}, nil, fmt.Errorf("debug_info::http: %w", err)
 			}
 		}
 		known, release := caches.Acquire(from, set.Logger, func() kernelsymprocessor.Knowledge { return c.start(from, set.Logger) })
-		if client != nil { // of several processors, that of the last: only secrets can differ
+		if client != nil { // the last processor's client wins: the clients can differ only in secrets
 			known.Packs.SetClient(client)
 		}
 		return known, release, nil
 	}
 }
 
-// origin returns what the configuration says of where what is known comes from.
+// origin returns the origin that the configuration describes.
 func (c *Config) origin() (from origin) {
 	if c.Local {
 		from.sources = c.sourceOptions()
@@ -134,13 +135,13 @@ func (c *Config) origin() (from origin) {
 	}
 	if c.DebugInfo.URL != "" {
 		settings := confmap.New()
-		_ = settings.Marshal(c.DebugInfo.HTTP) // of what was read as a configuration
+		_ = settings.Marshal(c.DebugInfo.HTTP) // it was read from a configuration, so it can be written as one
 		from.http = fmt.Sprint(settings.ToStringMap())
 	}
 	return from
 }
 
-// start starts what an origin has.
+// start starts the sources and the packs of an origin.
 func (c *Config) start(from origin, logger *zap.Logger) (known kernelsymprocessor.Knowledge) {
 	var list []symcache.Source
 	if c.Local {

@@ -27,7 +27,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// pipeline is a processor and what it passes on.
+// pipeline is a processor and the sink that it sends to.
 type pipeline struct {
 	xprocessor.Profiles
 	sink *consumertest.ProfilesSink
@@ -40,7 +40,7 @@ func newPipeline(t *testing.T, f xprocessor.Factory, c *Config) pipeline {
 
 func newPipelineBy(t *testing.T, f xprocessor.Factory, c *Config, set processor.Settings) pipeline {
 	t.Helper()
-	kerneltest.SameInEachKernel(t) // the collector is tested in each
+	kerneltest.SameInEachKernel(t) // the collector is tested in each kernel
 	sink := new(consumertest.ProfilesSink)
 	p, err := f.CreateProfiles(t.Context(), set, c, sink)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestPipelinesShareACache(t *testing.T) {
 	first.start(t)
 	assert.Equal(t, "f", first.waitForName(t, 0xffffffff81000010))
 
-	// What is read from now on has another name.
+	// From now on, the file has another name.
 	require.NoError(t, os.WriteFile(kallsyms, []byte(list[:25]+"ffffffff81000000 T g\nffffffff81001000 T _etext\n"), 0o600))
 	second := newPipeline(t, f, config(func(c *Config) { c.Rewrite = "all" })) // another id, the same sources
 	second.start(t)
@@ -162,7 +162,7 @@ func TestContract_9_PipelinesCountTogether(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// sums returns the values of a counter by processor, of those points that have some
+// sums returns the values of a counter by processor, of the points with all of the given
 // attributes.
 func sums(t *testing.T, telemetry *componenttest.Telemetry, name string, with ...attribute.KeyValue) map[string]int64 {
 	t.Helper()
@@ -178,7 +178,7 @@ func sums(t *testing.T, telemetry *componenttest.Telemetry, name string, with ..
 	return n
 }
 
-// kernelWith returns a configuration that shows a kernel with these modules.
+// kernelWith returns a configuration whose procfs and sysfs show a kernel with these modules.
 func kernelWith(t *testing.T, f xprocessor.Factory, modules ...string) *Config {
 	t.Helper()
 	c := f.CreateDefaultConfig().(*Config)

@@ -15,7 +15,7 @@ import (
 //go:embed config.schema.json
 var configSchema []byte
 
-// Unmarshal reads the configuration. The error says what is accepted.
+// Unmarshal reads the configuration. Its error says which keys and values are accepted.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err := configkeys.Unmarshal(conf, c, configSchema); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *Config) bufferSize() (int, error) {
 }
 
 func (c *Config) options() kernelstack.Options {
-	buffer, _ := c.bufferSize() // a configuration that is used is valid
+	buffer, _ := c.bufferSize() // the configuration was validated
 	return kernelstack.Options{
 		Event: c.Event, Frequency: c.Frequency, Idle: c.Idle, Buffer: buffer,
 		Interval: c.Interval, MaxSamples: c.MaxSamples, Procfs: c.Procfs, Sysfs: c.Sysfs,

@@ -21,15 +21,15 @@ import (
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
-// kernelStacks samples kernel stacks and sends them on. Its methods are safe for
-// concurrent use.
+// kernelStacks samples kernel stacks and sends them to the next component. Its methods are safe
+// for concurrent use.
 type kernelStacks struct {
 	config    *Config
 	next      xconsumer.Profiles
 	logger    *zap.Logger
 	version   string
 	telemetry *metadata.TelemetryBuilder
-	report    *xreceiverhelper.ObsReport // has the metrics and spans that all receivers have
+	report    *xreceiverhelper.ObsReport // the metrics and spans that all receivers have
 	warnings  *rate.Limiter
 
 	mu     sync.Mutex // held by Start and Shutdown
@@ -59,22 +59,22 @@ func newReceiver(set receiver.Settings, config *Config, next xconsumer.Profiles)
 	}, nil
 }
 
-// Start begins to sample. Without the privilege it reports that as the
-// component's status and tries again: a collector has more to do. Started twice,
-// it does nothing.
+// Start starts sampling. If it lacks the privilege, it reports that as the component's status
+// and tries again: it must not stop a collector that has other work. A second call does
+// nothing.
 func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cancel != nil {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // which ends with the start
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with the start
 	r.cancel = cancel
 	r.done.Go(func() { r.run(ctx, host, r.sample) })
 	return nil
 }
 
-// Shutdown stops sampling and sends on what was sampled.
+// Shutdown stops sampling and sends the remaining samples.
 func (r *kernelStacks) Shutdown(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *kernelStacks) Shutdown(context.Context) error {
 	return nil
 }
 
-// run samples until ctx is done, by a function that returns why it cannot.
+// run calls sample until ctx is done. The error of sample says why it cannot sample.
 func (r *kernelStacks) run(
 	ctx context.Context, host component.Host, sample func(ctx context.Context, started func()) error,
 ) {
@@ -105,7 +105,7 @@ func (r *kernelStacks) run(
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > retry.MaxInterval { // else it has not really worked
+		if time.Since(began) > retry.MaxInterval { // otherwise sampling has not really worked
 			retry.Reset()
 		}
 		if err.Error() != reported {
@@ -138,17 +138,17 @@ func (r *kernelStacks) sample(ctx context.Context, started func()) error {
 	return s.Run(ctx)
 }
 
-// transport and format are what the receiver's metrics and spans say of how samples come.
+// transport and format describe the samples' origin in the receiver's metrics and spans.
 const (
 	transport = "perf"
 	format    = "perf_event"
 )
 
-// sendTimeout is the time that the next component has to take a message, also
-// when sampling has been stopped.
+// sendTimeout is the time that the next component has to accept a message, even when sampling
+// has been stopped.
 const sendTimeout = 5 * time.Second
 
-// send counts what a message says and sends it on.
+// send counts the content of a message and sends it to the next component.
 func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))

@@ -37,7 +37,7 @@ func config() *Config {
 	return c
 }
 
-// host notes the status reported to it.
+// host records the status reported to it.
 type host struct {
 	component.Host
 	events chan *componentstatus.Event
@@ -107,8 +107,8 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 	}
 }
 
-// hasThisProcess reports whether a profile has a sample of this process and of the name that
-// its threads have.
+// hasThisProcess reports whether a profile has a sample with this process's number and the name
+// of its threads.
 func hasThisProcess(pd pprofile.Profiles) bool {
 	comm, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
@@ -182,7 +182,7 @@ func TestStartAndShutdownInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotAllLogged sends to somebody who never takes anything.
+// TestRefusalsAreNotAllLogged sends to a consumer that never accepts anything.
 func TestRefusalsAreNotAllLogged(t *testing.T) {
 	core, log := observer.New(zapcore.WarnLevel)
 	set := receivertest.NewNopSettings(metadata.Type)
@@ -221,8 +221,8 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn starts the receiver as a
-// user who may not sample: it says why.
+// TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn starts the receiver as a user who may not
+// sample: the status says why it cannot.
 func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestContract_6_3_WithoutPrivilegeTheCollectorGoesOn(t *testing.T) {
 		e := <-h.events
 		assert.Equal(t, componentstatus.StatusRecoverableError, e.Status())
 		require.ErrorContains(t, e.Err(), "CAP_PERFMON")
-		time.Sleep(2 * time.Second) // in which it tries again
+		time.Sleep(2 * time.Second) // it tries again during this time
 		assert.Empty(t, h.events, "reported once")
 		require.NoError(t, r.Shutdown(context.Background()))
 	})

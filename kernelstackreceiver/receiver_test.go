@@ -25,7 +25,7 @@ import (
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
-// TestContract_6_3_ItTriesAgain: until it can sample, it reports once why it cannot.
+// TestContract_6_3_ItTriesAgain: until it can sample, it reports only once why it cannot.
 func TestContract_6_3_ItTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := observer.New(zap.InfoLevel)
@@ -49,7 +49,8 @@ func TestContract_6_3_ItTriesAgain(t *testing.T) {
 	})
 }
 
-// TestSend: the receiver counts what it sends on, as all receivers do, and what it cannot send on.
+// TestSend: the receiver counts the samples that it sends and that it cannot send, as all
+// receivers do.
 func TestSend(t *testing.T) {
 	for outcome, next := range map[string]error{"accepted": nil, "refused": consumererror.NewDownstream(errors.New("no room"))} {
 		telemetry := componenttest.NewTelemetry()

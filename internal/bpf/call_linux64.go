@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call makes a call of bpf(2).
+// call calls bpf(2).
 func call[A idAttr | infoAttr | statsAttr](cmd uintptr, attr *A) (int, error) {
 	for {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
@@ -45,7 +45,7 @@ type infoAttr struct {
 	info unsafe.Pointer
 }
 
-// Next returns the lowest id of a program above an id, io.EOF if there is none.
+// Next returns the lowest id of a program above an id, or io.EOF if there is none.
 func (*Reader) Next(after uint32) (id uint32, err error) {
 	attr := idAttr{id: after}
 	_, err = call(unix.BPF_PROG_GET_NEXT_ID, &attr)
@@ -58,21 +58,21 @@ func (*Reader) Next(after uint32) (id uint32, err error) {
 	return attr.next, nil
 }
 
-// open returns a file of the object with that id, which the caller has to close.
+// open returns a file descriptor of the object with that id. The caller must close it.
 func open(cmd uintptr, id uint32) (fd int, err error) {
 	return call(cmd, &idAttr{id: id})
 }
 
-// getInfo reads what the kernel tells of an object into info and the buffers that
-// it points to.
+// getInfo reads the kernel's information about an object into info and the buffers that it
+// points to.
 func getInfo[I programInfo | btfInfo](fd int, info *I) error {
 	_, err := call(unix.BPF_OBJ_GET_INFO_BY_FD,
 		&infoAttr{fd: uint32(fd), len: uint32(unsafe.Sizeof(*info)), info: unsafe.Pointer(info)})
 	return err
 }
 
-// pointer returns where the elements of a slice lie.
+// pointer returns the address of a slice's elements.
 func pointer[E any](s []E) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
-// isGone reports whether the error means that there is no object with an id.
+// isGone reports whether the error means that no object has the id.
 func isGone(err error) bool { return errors.Is(err, unix.ENOENT) }

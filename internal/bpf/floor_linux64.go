@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Floor makes the calls that it takes to list all programs, with what want asks for,
-// and looks at nothing of what they tell: a list cannot cost less. It is there to
-// measure against, and returns the number of programs.
+// Floor makes the calls needed to list all programs with the details that want asks for, and
+// ignores their results: no list can cost less. It serves as the baseline of benchmarks, and
+// returns the number of programs.
 func (r *Reader) Floor(want Want) (n int, err error) {
 	for id := uint32(0); ; n++ {
 		if id, err = r.Next(id); errors.Is(err, io.EOF) {

@@ -6,8 +6,8 @@ package bpf
 
 import "unsafe"
 
-// These structs have pointers where the kernel has __aligned_u64, which is why
-// machines of 32 bits are left out.
+// These structs have pointers where the kernel has __aligned_u64, which is why 32-bit machines
+// are not supported.
 
 // programInfo is struct bpf_prog_info.
 type programInfo struct {

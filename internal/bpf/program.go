@@ -6,44 +6,44 @@ import "errors"
 
 // The errors of listing programs.
 var (
-	// ErrPermission names what a process needs.
+	// ErrPermission names the capability that a process needs.
 	ErrPermission = errors.New("not permitted to list BPF programs: grant CAP_SYS_ADMIN")
 
-	// ErrUnsupported says that the kernel was built without bpf(2), or is too old
-	// for what is asked (before Linux 5.1).
+	// ErrUnsupported says that the kernel was built without bpf(2), or is too old for the
+	// requested information (before Linux 5.1).
 	ErrUnsupported = errors.New("this kernel or machine cannot list BPF programs")
 
 	// ErrStats says that the kernel cannot count the runs of programs.
 	ErrStats = errors.New("this kernel does not count the runs of BPF programs: BPF_ENABLE_STATS needs Linux 5.8")
 
-	// ErrStatsPermission names what a process needs for EnableStats.
+	// ErrStatsPermission names the capability that EnableStats needs.
 	ErrStatsPermission = errors.New("not permitted to count the runs of BPF programs: grant CAP_SYS_ADMIN")
 
-	// ErrGone says that there is no object with an id, any more.
+	// ErrGone says that no object has the id any more.
 	ErrGone = errors.New("unloaded in the meantime")
 
-	// ErrHidden says that the kernel tells no addresses (bpf_dump_raw_ok in
+	// ErrHidden says that the kernel reveals no addresses (bpf_dump_raw_ok in
 	// include/linux/filter.h).
 	ErrHidden = errors.New("the kernel hides the addresses of BPF programs: " +
 		"grant CAP_SYSLOG and set the sysctl kernel.kptr_restrict to 0 or 1")
 )
 
-// Want says what to ask of a program.
+// Want says which details of a program to ask for.
 type Want uint8
 
-// What can be asked, beside the addresses of functions.
+// The details that can be asked for, in addition to the addresses of functions.
 const (
 	WantFunctions Want = 1 << iota // their lengths, tags and types
 	WantLines
 )
 
-// A Program is what the kernel tells of a BPF program. It is valid until the
-// reader's next call.
+// A Program is the kernel's description of a BPF program. It is valid until the reader's next
+// call.
 type Program struct {
 	ID       uint32
 	Type     uint32 // enum bpf_prog_type
 	Tag      [8]byte
-	Name     string // cut off after 15 bytes
+	Name     string // truncated to 15 bytes
 	LoadTime int64  // when loading it began, in nanoseconds of CLOCK_BOOTTIME
 	BTF      uint32 // id of its BTF object, 0 if it has none
 	Creator  uint32 // user id of the process that loaded it
@@ -53,13 +53,14 @@ type Program struct {
 	Lines     []Line
 }
 
-// Stats are what a program did while the kernel counted; see EnableStats.
+// Stats are the runs of a program while the kernel counted them; see EnableStats.
 type Stats struct {
 	Runs    uint64
 	RunTime uint64 // of all runs, in nanoseconds
 }
 
-// A Function is one of a program's. All but Addr is zero if it was not asked for.
+// A Function is one function of a program. Fields other than Addr are zero unless they were
+// asked for.
 type Function struct {
 	Addr uint64
 	Len  uint32 // in bytes
@@ -67,11 +68,11 @@ type Function struct {
 	Type uint32 // its type in the BTF object, 0 if it has none
 }
 
-// A Line says from where the code at an address comes, and that behind it up to
-// the next line of the same function.
+// A Line gives the source line of the code from an address up to the next Line of the same
+// function.
 type Line struct {
 	Addr    uint64
-	File    uint32 // its name in the BTF object
+	File    uint32 // offset of its name in the BTF object
 	LineCol uint32 // the line in the upper 22 bits, the column in the others
 }
 
@@ -84,7 +85,7 @@ var typeNames = [...]string{
 	"ext", "lsm", "sk_lookup", "syscall", "netfilter",
 }
 
-// TypeName returns the name of the program's type, empty for one that is newer
+// TypeName returns the name of the program's type, or an empty string for a type that is newer
 // than this list.
 func (p *Program) TypeName() string {
 	if int(p.Type) < len(typeNames) {

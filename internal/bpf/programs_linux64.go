@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 )
 
-// buffers hold what the kernel tells of a program.
+// buffers receive the kernel's information about a program.
 type buffers struct {
 	ksyms     []uint64
 	lens      []uint32
@@ -24,9 +24,8 @@ type buffers struct {
 	jited     []uint64
 }
 
-// Program returns what the kernel tells of the program with that id, with what
-// want asks for. ErrGone means that there is none any more, ErrHidden that the
-// kernel hides addresses.
+// Program returns the program with that id, with the details that want asks for. ErrGone means
+// that the program no longer exists, ErrHidden that the kernel hides addresses.
 func (r *Reader) Program(id uint32, want Want) (*Program, error) {
 	fd, err := open(unix.BPF_PROG_GET_FD_BY_ID, id)
 	if err != nil {
@@ -56,7 +55,7 @@ func programError(id uint32, err error) error {
 	return fmt.Errorf("BPF program %d: %w", id, err)
 }
 
-// ask returns a struct that asks for as much as there is room for.
+// ask returns a struct that asks for as much as the buffers can hold.
 func (r *Reader) ask(want Want) *programInfo {
 	b := &r.buffers
 	if b.ksyms == nil {
@@ -80,7 +79,7 @@ func (r *Reader) ask(want Want) *programInfo {
 	return info
 }
 
-// grow reports whether there was too little room, and makes more.
+// grow reports whether the buffers were too small, and enlarges them.
 func (r *Reader) grow(info *programInfo, want Want) bool {
 	functions, lines := info.nrJitedKsyms, uint32(0)
 	if want&WantFunctions != 0 {
@@ -105,12 +104,12 @@ func (b *buffers) makeRoom(functions, lines int) {
 	b.lines, b.jited = make([]lineInfo, lines), make([]uint64, lines)
 }
 
-// program returns what the kernel wrote.
+// program converts the information that the kernel wrote.
 func (r *Reader) program(info *programInfo, want Want) *Program {
 	b := &r.buffers
 	name, _, _ := bytes.Cut(info.name[:], []byte{0})
 	p := &r.result
-	if string(name) != p.Name { // the next program often has the same
+	if string(name) != p.Name { // the next program often has the same name
 		p.Name = string(name)
 	}
 	*p = Program{
@@ -146,8 +145,8 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 	return p
 }
 
-// BTF returns the BTF object with that id. Its memory is the reader's: it is valid
-// until the next call of BTF.
+// BTF returns the BTF object with that id. Its memory belongs to the reader: it is valid until
+// the next call to BTF.
 func (r *Reader) BTF(id uint32) (*btf.BTF, error) {
 	fd, err := open(unix.BPF_BTF_GET_FD_BY_ID, id)
 	if err != nil {
@@ -182,8 +181,8 @@ func btfError(id uint32, err error) error {
 	return fmt.Errorf("BTF %d: %w", id, err)
 }
 
-// A Reader asks the kernel for programs. It keeps its memory for the next one. Its
-// zero value is ready for use. It is not safe for concurrent use.
+// A Reader asks the kernel for programs. It reuses its memory for the next one. Its zero value
+// is ready for use. It is not safe for concurrent use.
 type Reader struct {
 	info    programInfo
 	buffers buffers

@@ -10,7 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf"
 )
 
-// A Reader asks the kernel for programs, on Linux machines of 64 bits.
+// A Reader asks the kernel for programs, on 64-bit Linux machines.
 type Reader struct{}
 
 // Next returns ErrUnsupported.

@@ -18,16 +18,16 @@ type statsAttr struct {
 	kind uint32 // enum bpf_stats_type
 }
 
-// EnableStats has the kernel count the runs of all BPF programs and their time, until what
-// it returns is closed or the process has ended, however it ends. Counting costs each run
-// some dozen nanoseconds.
+// EnableStats makes the kernel count the runs of all BPF programs and their time, until the
+// returned Closer is closed or the process ends, however it ends. Counting adds a few dozen
+// nanoseconds to each run.
 func EnableStats() (io.Closer, error) {
 	fd, err := call(unix.BPF_ENABLE_STATS, &statsAttr{kind: unix.BPF_STATS_RUN_TIME})
 	if errors.Is(err, ErrUnsupported) {
 		return nil, fmt.Errorf("%w: %w", ErrStats, err)
 	}
 	if errors.Is(err, ErrPermission) {
-		return nil, ErrStatsPermission // the other one is about listing them
+		return nil, ErrStatsPermission // ErrPermission is about listing programs
 	}
 	if err != nil {
 		return nil, fmt.Errorf("counting the runs of BPF programs: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// statsOf returns what the kernel counted of a program, and who loaded it.
+// statsOf returns the kernel's counts for a program, and the user who loaded it.
 func statsOf(t *testing.T, prog *ebpf.Program) (Stats, uint32) {
 	t.Helper()
 	info, err := prog.Info()
@@ -28,7 +28,7 @@ func statsOf(t *testing.T, prog *ebpf.Program) (Stats, uint32) {
 	return p.Stats, p.Creator
 }
 
-// TestEnableStats: the kernel counts runs for as long as the file is open, and no longer.
+// TestEnableStats: the kernel counts runs while the file is open, and no longer.
 func TestEnableStats(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	prog := kerneltest.LoadBPF(t, kerneltest.LoopProgram("stats_loop", 7, 0))
@@ -52,7 +52,7 @@ func TestEnableStats(t *testing.T) {
 		after, _ := statsOf(t, prog)
 		return before != after
 	}
-	for deadline := time.Now().Add(5 * time.Minute); counts(); { // as long as other tests have it count, too
+	for deadline := time.Now().Add(5 * time.Minute); counts(); { // other tests may also make it count
 		require.True(t, time.Now().Before(deadline), "the kernel still counts")
 	}
 }

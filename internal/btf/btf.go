@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package btf reads the names in BTF, the kernel's type information: of BPF programs,
-// which bpf(2) gives, and of the kernel and its modules, in /sys/kernel/btf. It is laid
-// out as in include/uapi/linux/btf.h; the kinds 20 to 22, and 24 bits of members and 7 of
-// kind where there were 16 and 5, are expected in Linux 7.4. A kernel without these has
-// zeros in the bits that are new.
+// Package btf reads the names in BTF, the kernel's type information. bpf(2) returns the BTF of
+// BPF programs; /sys/kernel/btf has the BTF of the kernel and its modules. Its layout is that
+// of include/uapi/linux/btf.h. Linux 7.4 is expected to add the kinds 20 to 22, and to use 24
+// bits for the number of members and 7 for the kind, instead of 16 and 5. Kernels without this
+// have zeros in the new bits.
 package btf
 
 import (
@@ -15,16 +15,16 @@ import (
 	"iter"
 )
 
-// ErrMalformed says that data is not BTF as the kernel has it, or newer than this package.
+// ErrMalformed says that data is not BTF in the kernel's format, or is newer than this package.
 var ErrMalformed = errors.New("malformed BTF")
 
-// BTF is types and strings. It is immutable.
+// BTF holds types and strings. It is immutable.
 type BTF struct {
 	types, strings []byte
 
-	base        *BTF   // whose types and strings come first; nil for none
-	firstType   uint32 // number of the first of types
-	firstString uint32 // offset of the first of strings
+	base        *BTF   // its types and strings come first; nil if there is none
+	firstType   uint32 // number of the first type in types
+	firstString uint32 // offset of the first string in strings
 }
 
 // A Type is one type.
@@ -32,7 +32,7 @@ type Type struct {
 	ID      uint32 // its number
 	Kind    Kind
 	Members uint32 // how many members, parameters or sites follow
-	More    []byte // what follows struct btf_type
+	More    []byte // the bytes that follow struct btf_type
 
 	name uint32
 }
@@ -40,18 +40,18 @@ type Type struct {
 const (
 	magic     = 0xeb9f
 	version   = 1
-	headerLen = 24 // struct btf_header; newer kernels have more behind that
+	headerLen = 24 // struct btf_header; newer kernels append fields
 	typeLen   = 12 // struct btf_type
 )
 
-// Parse returns the BTF in data, which it keeps: it is valid as long as that is not
-// changed. It is in the machine's byte order, as the kernel takes no other.
+// Parse returns the BTF in data. It keeps data, which must not change while the BTF is in use.
+// The byte order must be the machine's: the kernel accepts no other.
 func Parse(data []byte) (*BTF, error) {
 	return parse(data, &BTF{firstType: 1}) // type 0 is void
 }
 
-// ParseSplit returns the BTF in data that continues the types and strings of base. It
-// keeps both.
+// ParseSplit returns the BTF in data, which continues the types and strings of base. It keeps
+// both.
 func ParseSplit(data []byte, base *BTF) (*BTF, error) {
 	split := &BTF{base: base, firstType: base.firstType, firstString: base.firstString + uint32(len(base.strings))}
 	for t, err := range base.Types() {
@@ -63,7 +63,7 @@ func ParseSplit(data []byte, base *BTF) (*BTF, error) {
 	return parse(data, split)
 }
 
-// parse sets the types and strings of b.
+// parse sets the types and strings of b from data.
 func parse(data []byte, b *BTF) (*BTF, error) {
 	if len(data) < headerLen || binary.NativeEndian.Uint16(data) != magic {
 		return nil, fmt.Errorf("%w: no header", ErrMalformed)
@@ -73,7 +73,7 @@ func parse(data []byte, b *BTF) (*BTF, error) {
 	switch {
 	case data[2] != version:
 		return nil, fmt.Errorf("%w: version %d", ErrMalformed, data[2])
-	case data[3] != 0: // as the kernel refuses them
+	case data[3] != 0: // the kernel refuses them, too
 		return nil, fmt.Errorf("%w: flags %#x", ErrMalformed, data[3])
 	case header < headerLen:
 		return nil, fmt.Errorf("%w: a header of %d bytes", ErrMalformed, header)
@@ -94,7 +94,7 @@ func parse(data []byte, b *BTF) (*BTF, error) {
 	return b, nil
 }
 
-// String returns the string at an offset, empty if there is none.
+// String returns the string at an offset, or an empty string if there is none.
 func (b *BTF) String(offset uint32) string {
 	for offset < b.firstString {
 		b = b.base
@@ -116,8 +116,8 @@ func (b *BTF) Name(t Type) string { return b.String(t.name) }
 // Base returns the BTF that b continues, nil if it stands alone.
 func (b *BTF) Base() *BTF { return b.base }
 
-// Types returns the types, without those of the base. What is malformed, or of a kind
-// that is newer than this code, ends them with an error.
+// Types returns the types of b, but not of its base. A type that is malformed, or of a kind
+// newer than this package, ends the sequence with an error.
 func (b *BTF) Types() iter.Seq2[Type, error] {
 	return func(yield func(Type, error) bool) {
 		rest := b.types
@@ -151,8 +151,8 @@ func parseType(data []byte, id uint32) (Type, error) {
 	return t, nil
 }
 
-// FunctionNames returns the names of all functions by the numbers of their types, without
-// those of the base. With an error, it returns those before it.
+// FunctionNames returns the names of all functions of b, but not of its base, by the numbers of
+// their types. With an error, it also returns the names before the malformed type.
 func (b *BTF) FunctionNames() (map[uint32]string, error) {
 	names := make(map[uint32]string)
 	for t, err := range b.Types() {

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/btf/btftest"
 )
 
-// typ returns a struct btf_type, with so many bytes behind it.
+// typ returns a struct btf_type, followed by that many bytes.
 func typ(name uint32, kind Kind, members uint32, more int) []byte {
 	return btftest.Type(name, uint8(kind), members, make([]uint32, more/4)...)
 }
@@ -26,7 +26,7 @@ func concat(parts ...[]byte) (all []byte) {
 
 const someStrings = "\x00main\x00helper\x00"
 
-// someTypes has a type of each kind that is followed by something, and two functions.
+// someTypes has a type of each kind that is followed by more data, and two functions.
 var someTypes = concat(
 	typ(0, kindInt, 0, 4), typ(0, kindArray, 0, 12), typ(0, kindStruct, 2, 24), typ(0, kindUnion, 1, 12),
 	typ(0, kindEnum, 3, 24), typ(0, kindFuncProto, 2, 16), typ(1, KindFunc, 1, 0), typ(0, kindVar, 0, 4),
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 	assert.Nil(t, b.Base())
 }
 
-// TestParseSplit has two layers over a base: their types and strings are numbered on.
+// TestParseSplit puts two layers on a base: each continues the numbering of types and strings.
 func TestParseSplit(t *testing.T) {
 	base, err := Parse(btftest.File(someTypes, someStrings)) // 12 types, 13 bytes of strings
 	require.NoError(t, err)
@@ -74,8 +74,9 @@ func TestParseSplit(t *testing.T) {
 	assert.ErrorContains(t, err, "its base: malformed BTF: type 1 is of kind 23, which is not known")
 }
 
-// TestParseOfLinux7_4 has what older readers do not: a header with a section about the
-// layout of kinds, 24 bits of members, and the kinds about inlined functions.
+// TestParseOfLinux7_4 parses features that older readers do not support: a header with a
+// section about the layout of kinds, member counts of 24 bits, and the kinds for inlined
+// functions.
 func TestParseOfLinux7_4(t *testing.T) {
 	const many = 0x1_0001
 	types := concat(
@@ -135,8 +136,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse parses anything, alone and as what continues itself, and asks for everything
-// in it.
+// FuzzParse parses any data, alone and as a continuation of itself, and reads everything in it.
 func FuzzParse(f *testing.F) {
 	f.Add(btftest.File(someTypes, someStrings), uint32(1))
 	f.Add(btftest.File(typ(0, kindStruct, 0xffff, 0), ""), uint32(1<<32-1))

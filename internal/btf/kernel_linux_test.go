@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRunningKernel reads the BTF of the running kernel, and of one of its modules where there
-// are any, and finds the functions that another reader finds.
+// TestRunningKernel reads the BTF of the running kernel and, if it has modules, of one of them,
+// and finds the same functions as another reader.
 func TestRunningKernel(t *testing.T) {
 	const dir = "/sys/kernel/btf"
 	data, err := os.ReadFile(filepath.Join(dir, "vmlinux"))
@@ -46,7 +46,7 @@ func TestRunningKernel(t *testing.T) {
 	}
 }
 
-// compare compares the functions of b, without those of its base.
+// compare compares the functions of b, but not of its base.
 func compare(t *testing.T, spec *ciliumbtf.Spec, b *BTF) {
 	t.Helper()
 	names, err := b.FunctionNames()

@@ -5,7 +5,7 @@ package btf
 // Kind is the kind of a type, BTF_KIND_* in include/uapi/linux/btf.h.
 type Kind uint8
 
-// The kinds that others need to know.
+// The kinds that other packages use.
 const (
 	KindFunc   Kind = 12 // a function; its name is the type's
 	KindLocSec Kind = 22 // the places in one section where functions were inlined
@@ -28,8 +28,8 @@ const (
 	kindLast           = KindLocSec
 )
 
-// more returns how many bytes follow a type of that kind that has n members. It reports
-// false for a kind that is not known.
+// more returns how many bytes follow a type of that kind with n members. It reports false for
+// an unknown kind.
 func (k Kind) more(n uint64) (bytes uint64, ok bool) {
 	switch k {
 	case kindInt, kindVar, kindDeclTag:

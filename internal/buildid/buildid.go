@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package buildid reads GNU build ids from ELF notes and makes file IDs of them.
+// Package buildid reads GNU build ids from ELF notes and derives file IDs from them.
 //
-// The kernel shows its own notes in /sys/kernel/notes and those of a module in
-// /sys/module/NAME/notes, as they stand in the ELF file's note section: for each
-// note the lengths of its name and description and its type, four bytes each in
-// the byte order of the machine, then name and description, each padded to four
-// bytes (elf(5), Elf64_Nhdr).
+// The kernel exposes its own notes in /sys/kernel/notes and a module's notes in
+// /sys/module/NAME/notes, in the format of an ELF note section. For each note it has the
+// lengths of the name and the description, and the type, four bytes each in the machine's byte
+// order; then the name and the description, each padded to four bytes (elf(5), Elf64_Nhdr).
 package buildid
 
 import (
@@ -26,18 +25,17 @@ const (
 	typeGNU   = 3 // NT_GNU_BUILD_ID of include/uapi/linux/elf.h
 	ownerGNU  = "GNU\x00"
 
-	// maxNotes bounds what is read. A kernel's notes take some hundred bytes.
+	// maxNotes bounds the bytes that are read. A kernel's notes take a few hundred bytes.
 	maxNotes = 1 << 16
-	// maxID is the longest build id believed: that of a SHA-512.
+	// maxID is the length in bytes of the longest build id that is accepted: a SHA-512 hash.
 	maxID = 64
 )
 
 // ErrNotFound says that there is no GNU build id in the notes.
 var ErrNotFound = errors.New("no GNU build id in the notes")
 
-// Parse returns the GNU build id in the notes as lower-case hex. The error wraps
-// ErrNotFound if there are only other notes, and says so if they are cut off or
-// malformed.
+// Parse returns the GNU build id in the notes as lower-case hex. The error wraps ErrNotFound if
+// there are only other notes, and says so if the notes are truncated or malformed.
 func Parse(r io.Reader) (string, error) { return ParseOrder(r, binary.NativeEndian) }
 
 // ParseOrder is Parse for notes of another machine, in its byte order.
@@ -71,8 +69,8 @@ func ParseOrder(r io.Reader, order binary.ByteOrder) (string, error) {
 	return "", ErrNotFound
 }
 
-// cut returns the first n bytes and what follows their padding, which the last
-// note may lack.
+// cut returns the first n bytes and the bytes after their padding, which the last note may
+// lack.
 func cut(b []byte, n uint32) (field, rest []byte, err error) {
 	if uint64(n) > uint64(len(b)) {
 		return nil, nil, fmt.Errorf("%d bytes of %d: %w", len(b), n, io.ErrUnexpectedEOF)
@@ -84,10 +82,9 @@ func cut(b []byte, n uint32) (field, rest []byte, err error) {
 // FileIDLen is the length of a file ID.
 const FileIDLen = 32
 
-// FileID returns the module file ID of a build: the FNV-1a hash, 128 bits wide,
-// of the build id as lower-case hex digits, itself as hex digits. The OTel eBPF
-// profiler computes the same for the kernel and its modules. It is empty if the
-// build id is.
+// FileID returns the module file ID of a build: the 128-bit FNV-1a hash, in hex, of the build
+// id in lower-case hex. The OTel eBPF profiler computes the same ID for the kernel and its
+// modules. The file ID of an empty build id is empty.
 func FileID(buildID string) string {
 	if buildID == "" {
 		return ""
@@ -95,17 +92,18 @@ func FileID(buildID string) string {
 	return hash(strings.ToLower(buildID))
 }
 
-// SymbolFileID returns the file ID of code that has one symbol, by which the kernel
-// knows it (see contract 4.3).
+// SymbolFileID returns the file ID of code that has one symbol, by which the kernel identifies
+// it (see contract 4.3).
 func SymbolFileID(symbol string) string { return hash(symbol) }
 
-// LoadedFileID returns the file ID of a build, or of code that has one symbol, where it was
-// loaded: one ID must not stand for addresses that differ from boot to boot (see contract 4.2).
+// LoadedFileID returns the file ID of a build, or of code that has one symbol, at the address
+// where it was loaded: one ID must not stand for addresses that differ from boot to boot (see
+// contract 4.2).
 func LoadedFileID(id string, base uint64) string {
 	return hash(id + "@" + strconv.FormatUint(base, 16))
 }
 
-// hash returns the FNV-1a hash, 128 bits wide, as hex digits.
+// hash returns the 128-bit FNV-1a hash in hex.
 func hash(s string) string {
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(s)) // a hash never fails

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// note returns a note as the kernel shows it.
+// note returns a note in the format in which the kernel exposes it.
 func note(owner string, typ uint32, desc string) string {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(len(owner)))
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(desc)))
@@ -71,8 +71,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestContract_4_2_FileID has the ID that the OTel eBPF profiler gives the
-// kernel with this build id.
+// TestContract_4_2_FileID expects the ID that the OTel eBPF profiler gives the kernel with this
+// build id.
 func TestContract_4_2_FileID(t *testing.T) {
 	assert.Equal(t, "f99945f128008c497a95ba7df2d509b6", FileID("4a5a9b0affb66c437abcd455d2738af879985fa9"))
 	assert.Equal(t, FileID("abcd"), FileID("ABCD"))

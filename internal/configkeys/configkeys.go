@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configkeys makes the errors of a configuration say what to write instead: which keys
-// there are, and which values they accept.
+// Package configkeys makes configuration errors say what to write instead: which keys exist,
+// and which values they accept.
 package configkeys
 
 import (
@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// Unmarshal reads config, a pointer to a struct, from conf. It refuses values that would be
-// read as something else than is written, keys that do not exist, and values that the JSON schema of
-// the struct does not accept.
+// Unmarshal reads config, a pointer to a struct, from conf. It refuses values that would not be
+// read as they are written, keys that do not exist, and values that the JSON schema of the
+// struct does not accept.
 func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
 	if err := errors.Join(checkWritten("", conf, reflect.ValueOf(config).Elem())...); err != nil {
 		return err
@@ -28,18 +28,17 @@ func Unmarshal(conf *confmap.Conf, config any, schema []byte) error {
 	return checkValues(config, schema)
 }
 
-// Explain returns an error of unmarshalling config, a pointer to a struct: that of an unknown key
-// with those that are accepted. A nil error stays nil.
+// Explain returns an error from unmarshaling config, a pointer to a struct. It adds the
+// accepted keys to an error about an unknown key. A nil error stays nil.
 func Explain(err error, config any) error {
-	if err == nil || !strings.Contains(err.Error(), "has invalid keys") { // of mapstructure
+	if err == nil || !strings.Contains(err.Error(), "has invalid keys") { // a message of mapstructure
 		return err
 	}
 	return fmt.Errorf("%w\naccepted keys: %s", err, strings.Join(keys("", reflect.TypeOf(config).Elem()), ", "))
 }
 
-// keys returns the keys of a struct, in the form "a::b" for nested ones and with
-// the kind of value they take. A struct of another package is a section, whose own documentation
-// lists its keys.
+// keys returns the keys of a struct, each with the kind of value it takes. Nested keys have the
+// form "a::b". A struct of another package is a section; its own documentation lists its keys.
 func keys(prefix string, t reflect.Type) (all []string) {
 	for i := range t.NumField() {
 		key, _, _ := strings.Cut(t.Field(i).Tag.Get("mapstructure"), ",")

@@ -19,12 +19,13 @@ type Schema struct {
 	Default     any               `json:"default"`
 	Enum        []string          `json:"enum"`
 	Pattern     string            `json:"pattern"`
-	Minimum     *float64          `json:"minimum"` // of durations, in nanoseconds
+	Minimum     *float64          `json:"minimum"` // in nanoseconds for durations
 	Maximum     *float64          `json:"maximum"`
 	Properties  map[string]Schema `json:"properties"`
 }
 
-// isDuration reports whether the value is a duration: mdatagen gives those a pattern, and no format.
+// isDuration reports whether the value is a duration: mdatagen gives durations a pattern, but
+// no format.
 func (s Schema) isDuration() bool { return strings.Contains(s.Pattern, "ns|us") }
 
 func (s Schema) isSize() bool { return isSize(fmt.Sprint(s.Default)) }
@@ -32,7 +33,7 @@ func (s Schema) isSize() bool { return isSize(fmt.Sprint(s.Default)) }
 // isPath reports whether the value is an absolute path.
 func (s Schema) isPath() bool { return s.Pattern == "^/" }
 
-// Accepts describes the values that are accepted.
+// Accepts describes the accepted values.
 func (s Schema) Accepts() string {
 	limit := func(v float64) any { return int64(v) }
 	what := map[string]string{"integer": "an integer", "string": "a string"}[s.Type]

@@ -10,10 +10,12 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// size is a number with a unit. Without one, a number meant as megabytes would be read as bytes.
+// size matches a number with a unit. Without a unit, a number meant as megabytes would be read
+// as bytes.
 var size = regexp.MustCompile(`^[0-9]+(\.[0-9]+)? ?([kKMGT]i?)?B$`)
 
-// ParseSize returns the number of bytes in a size with a unit: of more than 0, and less than 1<<62.
+// ParseSize returns the number of bytes in a size with a unit. The size must be more than 0 and
+// less than 1<<62 bytes.
 func ParseSize(s string) (int64, error) {
 	if size.MatchString(s) {
 		if n, err := humanize.ParseBytes(s); err == nil && 0 < n && n < 1<<62 {
@@ -23,8 +25,7 @@ func ParseSize(s string) (int64, error) {
 	return 0, errors.New("it must be a size of more than 0 with a unit, such as 64MiB or 1GB")
 }
 
-// ParseSizeBetween returns the number of bytes in a size with a unit, of at least and at most so many
-// bytes.
+// ParseSizeBetween is ParseSize for sizes from least to most bytes.
 func ParseSizeBetween(s string, least, most int64) (int64, error) {
 	n, err := ParseSize(s)
 	if err != nil || n < least || n > most {

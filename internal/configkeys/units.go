@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 )
 
-// checkWritten returns an error for each value that would be read as something else than is written,
-// also in sections of other packages. The struct has its defaults.
+// checkWritten returns an error for each value that would not be read as it is written, also in
+// sections of other packages. The struct holds the defaults.
 func checkWritten(prefix string, conf *confmap.Conf, config reflect.Value) (errs []error) {
 	for i := range config.NumField() {
 		key, options, tagged := strings.Cut(config.Type().Field(i).Tag.Get("mapstructure"), ",")
@@ -33,10 +33,10 @@ func checkWritten(prefix string, conf *confmap.Conf, config reflect.Value) (errs
 	return errs
 }
 
-// checkValue returns an error for a duration that is a number without a unit, which would be read
-// as nanoseconds (0 needs none), and for a size, a text that has a unit by default; for an empty
-// value, which would be read as false, 0 or an empty text where the default is another; and for a
-// fraction, of which only the integer would be read.
+// checkValue returns an error for a duration without a unit, which would be read as nanoseconds
+// (0 needs no unit); for a size without a unit (a size is a string whose default has a unit);
+// for an empty value, which would be read as false, 0 or an empty string although the default
+// differs; and for a fraction, which would be truncated to an integer.
 func checkValue(value any, byDefault reflect.Value) error {
 	isDuration := byDefault.Type() == reflect.TypeFor[time.Duration]()
 	text := fmt.Sprint(value)
@@ -58,8 +58,8 @@ func checkValue(value any, byDefault reflect.Value) error {
 // isSize reports whether a default is a size of memory or disk space.
 func isSize(text string) bool { return strings.HasSuffix(text, "iB") }
 
-// optional returns the value in a configoptional.Optional, the zero value if there is none, and
-// any other value as it is.
+// optional returns the value in a configoptional.Optional, or the zero value if it is empty. It
+// returns any other value as it is.
 func optional(v reflect.Value) reflect.Value {
 	if !v.CanAddr() || !v.CanInterface() {
 		return v

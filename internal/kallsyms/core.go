@@ -11,24 +11,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// The errors of ParseCore that say what to do or what is wrong.
+// The errors of ParseCore about the list as a whole.
 var (
-	// ErrRestricted is returned for a list in which every address is zero. The
-	// kernel decides that when the file is opened (kallsyms_show_value in
-	// kernel/ksyms_common.c).
+	// ErrRestricted is returned for a list in which every address is zero. The kernel decides
+	// this when the file is opened (kallsyms_show_value in kernel/ksyms_common.c).
 	ErrRestricted = errors.New("the kernel hides its addresses (every address in kallsyms is zero): " +
 		"grant CAP_SYSLOG and set the sysctl kernel.kptr_restrict to 0 or 1")
 
-	// ErrNoText is returned for a list without the symbols that mark the ends of
-	// the kernel's text: it is cut off, or not of a kernel.
+	// ErrNoText is returned for a list without the symbols that mark the ends of the kernel's
+	// text: the list is truncated, or not a kernel's.
 	ErrNoText = errors.New("the list of kernel symbols is incomplete: " +
 		"_text or _stext, _etext, or _einittext is missing")
 )
 
-// ParseCore reads the symbols of the core kernel of an architecture, as GOARCH has it,
-// and makes the image "vmlinux" of them. It has the text, from _text or _stext, the lower
-// of them, to _etext; and the init text, from _sinittext to _einittext, if that lies above
-// the text (see contract 3.2). Nothing behind them is read.
+// ParseCore reads the symbols of the core kernel and makes the image "vmlinux" from them. arch
+// is the kernel's architecture, named as in GOARCH. The image covers the text, from the lower
+// of _text and _stext to _etext, and the init text, from _sinittext to _einittext, if that lies
+// above the text (see contract 3.2). ParseCore reads no further.
 func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, error) {
 	p := coreParser{scanner: NewScanner(r)}
 	p.marks.Arch = arch
@@ -39,7 +38,7 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, erro
 	if err != nil {
 		return nil, err
 	}
-	marks := p.marks // of its own: a pointer into p would keep its buffers
+	marks := p.marks // a copy: a pointer into p would keep its buffers alive
 	text, err := p.builder.Build(symtab.TextInfo{
 		BuildID:   buildID,
 		FileID:    fileID,
@@ -59,7 +58,8 @@ func ParseCore(r io.Reader, arch, buildID, fileID string) (*timeline.Image, erro
 	return timeline.NewImage(timeline.OriginKernel, timeline.KernelName, text, timeline.Always), nil
 }
 
-// extentOf returns the addresses of the symbol at an address, none if it names nothing.
+// extentOf returns the range of the symbol at an address. The range is empty if there is no
+// symbol.
 func extentOf(text *symtab.Text, addr uint64) symtab.Range {
 	symbol := text.Lookup(addr)
 	return symtab.Range{Start: symbol.Start, End: symbol.End()}
@@ -71,15 +71,15 @@ type coreParser struct {
 	builder    symtab.Builder
 	marks      symtab.Landmarks
 	fred       uint64   // address of asm_fred_entrypoint_kernel, 0 if there is none
-	thunks     []uint64 // addresses of thunks, each once
-	start, end uint64   // of the text; 0 while not seen
+	thunks     []uint64 // addresses of thunks, without duplicates
+	start, end uint64   // bounds of the text; 0 until they are read
 	initBelow  bool     // the init text lies below the end of the text
 }
 
-// text reads up to _etext.
+// text reads the list up to _etext.
 func (p *coreParser) text() error {
 	var line Line
-	anyAddr := false // an address other than 0 was seen
+	anyAddr := false // an address other than 0 was read
 	for lines := 0; p.end == 0; lines++ {
 		switch err := p.scanner.Scan(&line); {
 		case errors.Is(err, io.EOF) || err == nil && len(line.Module) > 0:
@@ -103,8 +103,7 @@ func (p *coreParser) text() error {
 	return nil
 }
 
-// note notes the symbols that a table needs to know of, and reports whether the line is
-// one that begins the text.
+// note records the addresses of landmarks, and reports whether the line begins the text.
 func (p *coreParser) note(line *Line) (begins bool) {
 	switch string(line.Name) {
 	case "_text", "_stext":
@@ -124,15 +123,15 @@ func (p *coreParser) note(line *Line) (begins bool) {
 	case "asm_fred_entrypoint_kernel":
 		p.fred = line.Addr
 	case "arch_alloc_bpf_trampoline":
-		// Each architecture that has one of its own takes the memory from a pack
-		// (bpf_prog_pack_alloc): x86 since 6.8, later arm64, riscv, powerpc and
-		// loongarch. That of kernel/bpf/trampoline.c, which takes a page, is weak.
+		// Every architecture with its own version allocates trampolines from a pack
+		// (bpf_prog_pack_alloc): x86 since 6.8, later arm64, riscv, powerpc and loongarch. The
+		// version in kernel/bpf/trampoline.c, which allocates a page, is a weak symbol.
 		p.marks.SharedTrampolines = line.Type == 'T' || line.Type == 't'
 	}
 	return false
 }
 
-// noteThunk notes an indirect or return thunk of x86 (see contract 2.3).
+// noteThunk records an indirect or return thunk of x86 (see contract 2.3).
 func (p *coreParser) noteThunk(line *Line) {
 	if !isThunk(line.Name) || !symtab.IsCode(line.Type) || p.marks.Arch != "amd64" {
 		return
@@ -142,7 +141,7 @@ func (p *coreParser) noteThunk(line *Line) {
 	}
 }
 
-// thunkRanges returns the ranges that the thunks cover, those that adjoin as one.
+// thunkRanges returns the ranges that the thunks cover. It merges adjacent ranges.
 func (p *coreParser) thunkRanges(m *symtab.Text) (ranges []symtab.Range) {
 	for _, addr := range p.thunks {
 		r := extentOf(m, addr)
@@ -157,7 +156,8 @@ func (p *coreParser) thunkRanges(m *symtab.Text) (ranges []symtab.Range) {
 	return ranges
 }
 
-// isThunk looks at the first letter first: every symbol of the kernel is asked.
+// isThunk reports whether a name is a thunk's. It checks the first letter first, because it is
+// called for every symbol of the kernel.
 func isThunk(name []byte) bool {
 	switch name[0] {
 	case 's':
@@ -175,13 +175,13 @@ func isThunk(name []byte) bool {
 	return false
 }
 
-// begins reports whether a name is longer than a prefix that it has.
+// begins reports whether a name has a prefix and is longer.
 func begins(name []byte, prefix string) bool {
 	return len(name) > len(prefix) && string(name[:len(prefix)]) == prefix
 }
 
-// initText reads on up to _einittext, and returns the end of the image and the gap
-// between the text and the init text. The lines in the gap, of data, are passed over.
+// initText reads up to _einittext, and returns the end of the image and the gap between the
+// text and the init text. It skips the lines in the gap, which are data symbols.
 func (p *coreParser) initText() (end uint64, gap symtab.Range, err error) {
 	if p.initBelow {
 		return p.end, gap, nil
@@ -189,7 +189,7 @@ func (p *coreParser) initText() (end uint64, gap symtab.Range, err error) {
 	var line Line
 	switch err := p.scanner.skipTo("_sinittext", &line); {
 	case errors.Is(err, io.EOF):
-		return p.end, gap, nil // it has none
+		return p.end, gap, nil // there is no init text
 	case err != nil:
 		return 0, gap, err
 	}

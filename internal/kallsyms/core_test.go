@@ -77,7 +77,7 @@ func TestContract_3_2_InitTextIsCovered(t *testing.T) {
 	}
 }
 
-// lookup returns the name of the symbol at an address, "" if there is none.
+// lookup returns the name of the symbol at an address, or "" if there is none.
 func lookup(m *timeline.Image, addr uint64) string {
 	hit, _ := timeline.NewSnapshot(timeline.NewTable(m)).At(addr, timeline.Always)
 	if !hit.Symbol.Exists() {
@@ -158,7 +158,7 @@ func TestContract_2_BaseIsTheLowerOfTextAndStext(t *testing.T) {
 	}
 }
 
-// before returns what stands in s before the first sep.
+// before returns the part of s before the first sep.
 func before(s, sep string) string {
 	s, _, _ = strings.Cut(s, sep)
 	return s
@@ -196,8 +196,8 @@ func TestParseCoreErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "CAP_SYSLOG")
 }
 
-// TestHiddenAddressesAreSeenAtOnce: a kernel that hides its addresses still
-// formats its whole list for those who read on.
+// TestHiddenAddressesAreSeenAtOnce: a kernel that hides its addresses still formats its whole
+// list for readers that continue.
 func TestHiddenAddressesAreSeenAtOnce(t *testing.T) {
 	r := strings.NewReader("0000000000000000 T _stext\n" + strings.Repeat("0000000000000000 t f\n", 100_000))
 	_, err := ParseCore(r, "amd64", "", "")
@@ -238,8 +238,8 @@ func TestParseCaptured(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_Thunks: thunks are known by any of their names, and only on x86: "its" is also
-// an interrupt controller of arm64.
+// TestContract_2_3_Thunks: thunks are recognized by any of their names, but only on x86: on
+// arm64, "its" is an interrupt controller.
 func TestContract_2_3_Thunks(t *testing.T) {
 	m, err := ParseCore(bytes.NewReader(captured(t)), "amd64", "", "")
 	require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestContract_2_3_Thunks(t *testing.T) {
 	assert.Empty(t, m.Text.Landmarks.Thunks)
 }
 
-// FuzzParseCore: any bytes give a table that keeps its promises, or an error.
+// FuzzParseCore: any bytes result in a valid table, or in an error.
 func FuzzParseCore(f *testing.F) {
 	kerneltest.SameInEachKernel(f)
 	f.Add([]byte(small))
@@ -281,8 +281,8 @@ func FuzzParseCore(f *testing.F) {
 	})
 }
 
-// FuzzScanner: any bytes give lines, then an error; skipping gives the same
-// lines as scanning.
+// FuzzScanner: any bytes result in lines, then an error. Skipping finds the same lines as
+// scanning.
 func FuzzScanner(f *testing.F) {
 	kerneltest.SameInEachKernel(f)
 	f.Add([]byte(small))

@@ -15,37 +15,35 @@ import (
 // "ADDRESS TYPE NAME\t[MODULE]".
 type Line struct {
 	Addr   uint64
-	Type   byte   // as nm(1) has it
-	Name   []byte // valid until the next call of Scan
-	Module []byte // without the brackets, empty for the core kernel; valid as Name
+	Type   byte   // as in nm(1)
+	Name   []byte // valid until the next call to Scan
+	Module []byte // without the brackets; empty for the core kernel; valid as long as Name
 }
 
 // ErrSyntax says that the input is not a list of kernel symbols.
 var ErrSyntax = errors.New("not a line of kallsyms")
 
-// maxLine bounds the length of a line. The kernel's longest has 16 digits of
-// address, a name of 511 bytes and a module's of 55.
+// maxLine bounds the length of a line. The kernel's longest line has an address of 16 digits, a
+// name of 511 bytes and a module name of 55 bytes.
 const maxLine = 4096
 
-// bufLen is the size of a Scanner's buffer. The kernel gives no more than a page
-// for each read.
+// bufLen is the size of a Scanner's buffer. The kernel returns at most one page per read.
 const bufLen = 2*maxLine + 8192
 
 // A Scanner reads a list of kernel symbols line by line.
 //
-// It takes lines that end in "\r\n" and a last line without an end. It keeps one
-// buffer and does not allocate for a line.
+// It accepts lines that end in "\r\n", and a last line without a line break. It has a single
+// buffer and does not allocate memory per line.
 type Scanner struct {
 	r    io.Reader
 	buf  []byte
-	rest []byte // of buf, not looked at yet
-	err  error  // of r
+	rest []byte // the part of buf that is not scanned yet
+	err  error  // the error that r returned
 	n    int    // lines read
 
-	unread []byte // a line to be returned once more, or nil
+	unread []byte // a line to return again, or nil
 
-	// The upper eight digits of the last address, and what they stand for: they
-	// change rarely.
+	// The upper eight digits of the last address, and their value. They change rarely.
 	upperDigits uint64
 	upper       uint64
 }
@@ -59,8 +57,8 @@ func NewScanner(r io.Reader) *Scanner {
 	}
 }
 
-// Scan reads the next line. At the end of the input it returns io.EOF. Any other
-// error is that of the reader, or wraps ErrSyntax and names the line.
+// Scan reads the next line. At the end of the input it returns io.EOF. Any other error comes
+// from the reader, or wraps ErrSyntax and names the line.
 func (s *Scanner) Scan(line *Line) error {
 	raw, err := s.next()
 	if err != nil {
@@ -96,8 +94,8 @@ func (s *Scanner) syntaxError(line []byte) error {
 
 func hasModule(raw []byte) bool { return len(raw) > 0 && raw[len(raw)-1] == ']' }
 
-// cutModule returns a line without the module that stands at its end, and the
-// module. The module is nil, and the line whole, if what stands there is not one.
+// cutModule splits a line into the part before the module at its end, and the module. If the
+// line does not end with a module, module is nil and rest is the whole line.
 func cutModule(raw []byte) (rest, module []byte) {
 	tab := bytes.LastIndexByte(raw, '\t')
 	if tab < 0 || len(raw) < tab+len("\t[x]") || raw[tab+1] != '[' {
@@ -106,9 +104,9 @@ func cutModule(raw []byte) (rest, module []byte) {
 	return raw[:tab], raw[tab+2 : len(raw)-1]
 }
 
-// SkipToModules passes over the lines of the core kernel, of which it reads only
-// whether there is a module at the end. The line scanned next is the first one that has a
-// module. It returns io.EOF if there is none.
+// SkipToModules skips the lines of the core kernel; it checks only whether a line ends with a
+// module. The next call to Scan returns the first line with a module. SkipToModules returns
+// io.EOF if there is none.
 func (s *Scanner) SkipToModules() error {
 	for {
 		raw, err := s.next()
@@ -124,8 +122,8 @@ func (s *Scanner) SkipToModules() error {
 	}
 }
 
-// skipLines passes over the lines in the buffer that do not contain a text nor have a
-// module, all at once.
+// skipLines skips, all at once, the lines in the buffer before the first one that contains a
+// text or has a module.
 func (s *Scanner) skipLines(text []byte) {
 	whole := s.rest
 	for _, stop := range [][]byte{text, {']'}} {
@@ -138,8 +136,8 @@ func (s *Scanner) skipLines(text []byte) {
 	s.rest = s.rest[len(whole):]
 }
 
-// skipTo passes over lines of the core kernel up to one with a name, which it scans. It
-// returns io.EOF if a module, or the end, comes first.
+// skipTo skips lines of the core kernel up to the line with a name, and scans that line. It
+// returns io.EOF if a module or the end comes first.
 func (s *Scanner) skipTo(name string, line *Line) error {
 	end := []byte(" " + name)
 	for {
@@ -160,7 +158,7 @@ func (s *Scanner) skipTo(name string, line *Line) error {
 	}
 }
 
-// next returns the next line without its end.
+// next returns the next line without its line break.
 func (s *Scanner) next() ([]byte, error) {
 	if raw := s.unread; raw != nil {
 		s.unread = nil
@@ -190,7 +188,7 @@ func (s *Scanner) next() ([]byte, error) {
 	}
 }
 
-// fill reads something behind what is left of the buffer, or sets err.
+// fill reads more data after the unscanned rest of the buffer, or sets err.
 func (s *Scanner) fill() {
 	left := copy(s.buf, s.rest)
 	n := 0
@@ -224,8 +222,8 @@ func (s *Scanner) parseAddr(digits []byte) (uint64, bool) {
 	return s.upper | uint64(value), ok
 }
 
-// parseHex8 parses eight hexadecimal digits, the first in the highest byte, all
-// at once: an address is half of the work on a line.
+// parseHex8 parses eight hexadecimal digits at once, the first in the highest byte: the address
+// is half of the work for a line.
 func parseHex8(digits uint64) (value uint32, ok bool) {
 	const ones = 0x0101010101010101
 	letter := digits >> 6 & ones // 1 in each byte that can only be a letter
@@ -235,7 +233,7 @@ func parseHex8(digits uint64) (value uint32, ok bool) {
 	// same without 0x20.
 	wrong := (digits|letter<<5)&(0xf0*ones) ^ (0x30*ones + 0x30*letter) // the upper half of the byte
 	wrong |= v & (0xf0 * ones)                                          // a value above 15
-	wrong |= (v+0x76*ones)>>7&ones ^ letter                             // above 9 just if it is a letter
+	wrong |= (v+0x76*ones)>>7&ones ^ letter                             // above 9 if and only if it is a letter
 
 	v = (v | v>>4) & 0x00ff00ff00ff00ff
 	v = (v | v>>8) & 0x0000ffff0000ffff

@@ -104,7 +104,7 @@ func TestScanPassesOnReadErrors(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrNoProgress)
 }
 
-// emptyReader never gives anything.
+// emptyReader never returns any data.
 type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
@@ -147,7 +147,7 @@ func TestParseHex8(t *testing.T) {
 		assert.True(t, ok, s)
 		assert.Equal(t, want, got, s)
 	}
-	// Every byte in every place is a digit or is refused.
+	// Every byte value at every position is either a digit or refused.
 	for place := range 8 {
 		for c := range 256 {
 			s := []byte("00000000")

@@ -21,11 +21,11 @@ import (
 // the kernel runs, so it reads them once.
 type Source struct {
 	procfs, sysfs string
-	whole         *timeline.Table // nil until the symbols and the build id were read
+	whole         *timeline.Table // nil until the symbols and the build id have been read
 }
 
-// NewSource returns a source that reads kallsyms below procfs, the directory at
-// which /proc is mounted, and the build id below sysfs.
+// NewSource returns a source that reads kallsyms below procfs, the directory where /proc is
+// mounted, and the build id below sysfs.
 func NewSource(procfs, sysfs string) *Source {
 	return &Source{procfs: procfs, sysfs: sysfs}
 }
@@ -33,13 +33,12 @@ func NewSource(procfs, sysfs string) *Source {
 // Name returns "kallsyms".
 func (*Source) Name() string { return "kallsyms" }
 
-// retryBuildID is the time between two tries to read a build id that is not there.
+// retryBuildID is the time between two attempts to read a missing build id.
 const retryBuildID = 10 * time.Second
 
-// Run publishes the core kernel's symbols and waits until ctx is done. Without a
-// build id they are published as degraded, and again when there is one. Its errors
-// are those of [ParseCore] and of opening and reading the file. One goroutine at a time may
-// call it.
+// Run publishes the core kernel's symbols and waits until ctx is done. Without a build id it
+// publishes them as degraded, and again once the build id can be read. Its errors come from
+// [ParseCore], or from opening and reading the file. Only one goroutine at a time may call it.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	id, degraded := s.buildID()
 	for ctx.Err() == nil && s.whole == nil {
@@ -82,8 +81,7 @@ func (s *Source) load(buildID string) (*timeline.Image, error) {
 	return core, nil
 }
 
-// buildID returns the running kernel's build id. The error says what its lack
-// means.
+// buildID returns the running kernel's build id. The error says what frames lack without it.
 func (s *Source) buildID() (string, error) {
 	name := filepath.Join(s.sysfs, "kernel", "notes")
 	f, err := os.Open(name)

@@ -78,7 +78,7 @@ func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
 	}
 }
 
-// TestContract_8_SysfsCanComeLater has it mounted an hour after the start.
+// TestContract_8_SysfsCanComeLater mounts sysfs an hour after the start.
 func TestContract_8_SysfsCanComeLater(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	root := t.TempDir()
@@ -117,9 +117,9 @@ func TestSourceErrors(t *testing.T) {
 	assert.ErrorContains(t, err, root, "names the file")
 }
 
-// TestRunningKernel holds what is read of the running kernel against its list,
-// read by other code: every symbol's name is one that the list has at its start,
-// and every name that could be one is found at its address.
+// TestRunningKernel compares the symbols of the running kernel with its list, read by other
+// code: the list has every symbol's name at the symbol's start, and every name that could be a
+// symbol is found at its address.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	got, err := run(t, NewSource("/proc", "/sys"))

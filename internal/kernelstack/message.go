@@ -17,15 +17,15 @@ type message struct {
 	profiles pprofile.Profiles
 	profile  pprofile.Profile
 	dict     pprofile.ProfilesDictionary
-	events   int // samples that were added
+	events   int // samples added so far
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
 
-	// What is in the tables.
+	// The indices of entries in the tables.
 	strings    map[string]int32
 	attributes map[attributeKey]int32
 	locations  map[uint64]int32
-	stacks     map[string]int32 // by addresses, eight bytes each
+	stacks     map[string]int32 // by their addresses, eight bytes each
 	samples    map[sampleKey]int
 
 	key []byte
@@ -37,7 +37,7 @@ type attributeKey struct {
 	value int64
 }
 
-// sampleKey is what samples that become one have in common.
+// sampleKey identifies samples that are merged into one.
 type sampleKey struct {
 	stack         int32
 	pid, tid, cpu uint32
@@ -53,17 +53,17 @@ const (
 	keyCPU        = "cpu.logical_number"
 )
 
-// guest stands in a stack for what a CPU did in a guest. It is no address of the kernel.
+// guest stands in a stack for the work of a CPU in a guest. It is not an address of the kernel.
 const guest uint64 = 0
 
 var guestStack = []uint64{guest}
 
-// guestName is the function of the frame that stands for a guest. With a name, kernelsym
-// leaves a frame as it is (see contract 1.2, 2.5).
+// guestName is the function of the frame that stands for a guest. kernelsym does not change a
+// frame that has a name (see contract 1.2, 2.5).
 const guestName = "[guest]"
 
-// newMessage returns an empty message of samples of the event. What it counts, and the
-// period, are those of the OTel eBPF profiler: not all consumers take others for time.
+// newMessage returns an empty message for samples of the event. It uses the sample type and
+// period type of the OTel eBPF profiler: not all consumers interpret others as time.
 func newMessage(event perfring.Sampling, scopeName, version string) *message {
 	m := &message{
 		profiles:   pprofile.NewProfiles(),
@@ -104,8 +104,8 @@ func newProfileID() (id pprofile.ProfileID) {
 	return id
 }
 
-// add adds a sample. unixNano is when it was taken, name the thread's name or
-// empty. It gets no value: without values, each timestamp counts as one.
+// add adds a sample. unixNano is the time when it was taken; name is the thread's name, or
+// empty. The sample gets no values: without values, each timestamp counts as one.
 func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 	addrs := r.Stack
 	if r.Guest {
@@ -139,9 +139,9 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 	m.events++
 }
 
-// finish returns the message, of samples taken from start to end. A sample
-// outside, as the wall clock was set or for the error of its conversion, widens
-// the profile's time: it always covers its samples. The end is not part of it.
+// finish returns the message, with samples taken from start up to, but not including, end. A
+// sample can lie outside, because the wall clock was set or because of the error of the
+// conversion. It then widens the profile's time, which always covers all samples.
 func (m *message) finish(startUnixNano, endUnixNano int64) pprofile.Profiles {
 	start, end := uint64(startUnixNano), uint64(endUnixNano)
 	if m.events > 0 {

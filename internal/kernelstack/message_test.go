@@ -21,8 +21,7 @@ const (
 	caller = 0xffffffff81000020
 )
 
-// checkSent checks what must hold for every message that is sent: all that is in it was
-// made here.
+// checkSent checks the rules for every message that is sent. All of its content was made here.
 func checkSent(t *testing.T, pd pprofile.Profiles) {
 	t.Helper()
 	require.NoError(t, rewritetest.CheckSent(pd))
@@ -63,8 +62,8 @@ func TestMessage(t *testing.T) {
 		str(profile.PeriodType().TypeStrindex()), " ", str(profile.PeriodType().UnitStrindex())))
 }
 
-// TestProfileCoversItsSamples has samples outside the time that a message was
-// collected in, as they come about when the wall clock is set.
+// TestProfileCoversItsSamples has samples outside the interval in which a message was
+// collected, as happens when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
@@ -79,8 +78,8 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Zero(t, empty.DurationNano())
 }
 
-// TestCyclesAreTime: a sample by the cycle counter stands for as much time as a timer's, and
-// says so in the same way: Elastic takes no others, and Pyroscope takes no others for time.
+// TestCyclesAreTime: a sample of the cycle counter stands for as much time as a timer's, and
+// has the same types: Elastic accepts no others, and Pyroscope interprets no others as time.
 func TestCyclesAreTime(t *testing.T) {
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	of := func(event perfring.Sampling) pprofile.Profiles {
@@ -92,8 +91,9 @@ func TestCyclesAreTime(t *testing.T) {
 	assert.Equal(t, of(perfring.Sampling{Frequency: 97}), of(perfring.Sampling{Frequency: 97, Cycles: true}))
 }
 
-// TestGuest: what a CPU did in a guest is one frame with a name. It is a kernel's frame, as
-// Elastic takes none without a type, and the thread is in the kernel for all that it sees.
+// TestGuest: the work of a CPU in a guest is one frame with a name. It is a kernel frame,
+// because Elastic accepts no frame without a type, and because from the outside the thread is
+// in the kernel.
 func TestGuest(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM")
@@ -144,7 +144,7 @@ func TestThreads(t *testing.T) {
 	threads.forgetExited()
 	assert.NotContains(t, threads.names, uint32(9))
 
-	// Thread 7 has gone without a record of that, and its number is used anew.
+	// Thread 7 has exited without a record, and its number is reused.
 	note(perfring.Record{Type: perfring.TypeFork, TID: 7, Parent: 100})
 	assert.Equal(t, "from before", threads.name(7, 0), "is read again")
 

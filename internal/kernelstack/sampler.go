@@ -12,51 +12,51 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// Options say what is sampled. See the receiver's configuration for the values.
+// Options say what to sample. See the receiver's configuration for the values.
 type Options struct {
 	Event      string // EventClock, EventCycles, or EventAuto
-	Frequency  int    // samples a second on each CPU
+	Frequency  int    // samples per second on each CPU
 	Idle       bool
-	Buffer     int // bytes of each CPU's ring
+	Buffer     int // size of each CPU's ring, in bytes
 	Interval   time.Duration
-	MaxSamples int // in a message
+	MaxSamples int // per message
 
-	Procfs, Sysfs string // paths where they are mounted
+	Procfs, Sysfs string // where /proc and /sys are mounted
 }
 
 // A Sampler samples kernel stacks. Its fields must not change while it runs.
 type Sampler struct {
 	Options
 
-	Scope, Version string        // in messages
+	Scope, Version string        // name and version of the scope in messages
 	First          time.Duration // interval of the first message, 0 for Interval
 
-	// User also takes samples of user code with the timer. Messages only count them.
+	// User makes the timer also sample user code. Messages only count these samples.
 	User bool
 
-	// CPUs are the numbers of those to sample; none for all. Threads have no names then: where
-	// else they run and are renamed is not recorded.
+	// CPUs are the numbers of the CPUs to sample; empty for all. If it is set, threads have no
+	// names, because renames on other CPUs are not recorded.
 	CPUs []int
 
-	// Keep reports whether a sample of a thread is wanted; nil keeps all. A
-	// number is not known while the thread exits, and perf has -1 for it.
+	// Keep reports whether to keep a sample of a thread; nil keeps all. While a thread exits,
+	// its number is not known, and perf reports -1.
 	Keep func(pid, tid uint32) bool
 
 	// Started is called when the rings are open, with the event that opened them.
 	Started func(event string)
 
-	// Send takes each message, also without samples. It is called by Run.
+	// Send receives each message, even one without samples. Run calls it.
 	Send func(context.Context, *Message)
 }
 
-// A Message is what was sampled in an interval.
+// A Message holds the samples of an interval.
 type Message struct {
 	Profiles   pprofile.Profiles
 	Samples    int       // in Profiles
-	NoStack    int       // neither of the kernel nor of a guest: of user code
+	NoStack    int       // samples of neither the kernel nor a guest: of user code
 	Lost       uint64    // records that the rings had no room for
 	Throttled  int       // times that the kernel stopped a CPU's event
-	CPUs       []int     // that were sampled last
+	CPUs       []int     // the CPUs sampled last
 	Start, End time.Time // End is not part of the interval
 }
 
@@ -64,13 +64,13 @@ type Message struct {
 const (
 	EventCycles = "cycles"
 	EventClock  = "cpu-clock"
-	EventAuto   = "auto" // cycles, or the clock where there is no counter
+	EventAuto   = "auto" // cycles, or cpu-clock if there is no cycle counter
 )
 
-// window is the time that samples are held back to sort those of all CPUs.
+// window is how long samples are held back, so that samples of all CPUs can be sorted.
 const window = 2 * time.Millisecond
 
-// events returns the events to sample by, the one to try first first.
+// events returns the events to sample by, in the order in which to try them.
 func (o *Options) events() []perfring.Sampling {
 	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle}
 	cycles := clock
@@ -104,7 +104,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 	return errors.Join(err, rings.Close())
 }
 
-// open opens the rings with the first event that this machine has.
+// open opens the rings with the first event that this machine supports.
 func (s *Sampler) open() (*perfring.Reader, perfring.Sampling, error) {
 	var errs []error
 	for _, event := range s.events() {
@@ -128,8 +128,8 @@ type session struct {
 	event   perfring.Sampling
 	threads *threads
 	message *message
-	counts  Message   // that of message, but for its profiles and its end
-	flush   time.Time // when to send it
+	counts  Message   // the counts of message, without its profiles and its end
+	flush   time.Time // when to send message
 	refresh time.Time // when to look for CPUs that came online
 }
 
@@ -137,7 +137,7 @@ type session struct {
 // full: threads must be named while they live.
 const pollInterval = 200 * time.Millisecond
 
-// refreshInterval is the time between two looks at which CPUs are online.
+// refreshInterval is the time between two checks for CPUs that came online.
 const refreshInterval = time.Second
 
 // newSession returns a session with rings of the event, which were opened after start.
@@ -156,7 +156,7 @@ func (s *session) begin(start time.Time) {
 	s.flush = time.Now().Add(s.Interval)
 }
 
-// run reads records until ctx is done; then it sends on what is left.
+// run reads records until ctx is done; then it sends the rest.
 func (s *session) run(ctx context.Context) error {
 	s.counts.CPUs = s.rings.CPUs()
 	for {
@@ -181,13 +181,13 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// finish sends on what is in the rings and in the message.
+// finish sends the samples that are still in the rings and in the message.
 func (s *session) finish(ctx context.Context) {
 	s.add(ctx, s.rings.Flush())
 	s.send(ctx, time.Now())
 }
 
-// add adds samples to the message and counts what was lost.
+// add adds samples to the message and counts lost records.
 func (s *session) add(ctx context.Context, b perfring.Batch) {
 	_, offset, _ := perfring.Monotonic.UnixOffset()
 	s.counts.Lost += b.Lost
@@ -224,7 +224,7 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	s.message.add(r, uint64(unixNano), name)
 }
 
-// send sends the message on, of samples up to end, and begins the next.
+// send sends the message, with samples up to end, and begins the next one.
 func (s *session) send(ctx context.Context, end time.Time) {
 	m := s.counts
 	m.Profiles = s.message.finish(m.Start.UnixNano(), end.UnixNano())

@@ -14,18 +14,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// records are some of each kind.
+// records has some records of each kind.
 var records = []perfring.Record{
 	{Type: perfring.TypeThrottle, Time: 3},
 	{Type: perfring.TypeThrottle, Time: 4},
 	{Type: perfring.TypeComm, Time: 5, PID: 10, TID: 11, Comm: "worker"},
 	{Type: perfring.TypeSample, Time: 6, PID: 10, TID: 11, Stack: []uint64{leaf, caller}},
-	{Type: perfring.TypeSample, Time: 7, PID: 10, TID: 11}, // of user code, for one
+	{Type: perfring.TypeSample, Time: 7, PID: 10, TID: 11}, // of user code, for example
 	{Type: perfring.TypeSample, Time: 8, PID: 12, TID: 12, Guest: true},
 }
 
-// TestSampler feeds a sampler records that cannot be had at will: what is in no message is
-// counted.
+// TestSampler feeds a sampler records that cannot be produced at will. Records that are in no
+// message are counted.
 func TestSampler(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
@@ -50,8 +50,8 @@ func TestSampler(t *testing.T) {
 	}, attributes.AsRaw())
 }
 
-// TestFullMessage: a full message ends when the sample that it has no room for was taken. The
-// end has a monotonic reading, so it can be compared also if the wall clock was set.
+// TestFullMessage: a full message ends when the first sample that does not fit was taken. The
+// end has a monotonic reading, so it can be compared even if the wall clock was set.
 func TestFullMessage(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
@@ -70,7 +70,7 @@ func TestFullMessage(t *testing.T) {
 	assert.Equal(t, sent[0].End, s.counts.Start)
 }
 
-// TestEvents: by which events the sampler tries to sample, and in which order.
+// TestEvents verifies which events the sampler tries, and in which order.
 func TestEvents(t *testing.T) {
 	for event, want := range map[string][]perfring.Sampling{
 		EventClock:  {{Frequency: 10, Idle: true}},
@@ -82,8 +82,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestNoNamesOnSomeCPUs: what a thread is called is not known if it can be renamed on a CPU that
-// is not sampled.
+// TestNoNamesOnSomeCPUs: a thread's name is not known if the thread can be renamed on a CPU
+// that is not sampled.
 func TestNoNamesOnSomeCPUs(t *testing.T) {
 	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: t.TempDir()}, CPUs: []int{0}}
 	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now())
@@ -91,7 +91,8 @@ func TestNoNamesOnSomeCPUs(t *testing.T) {
 	assert.Equal(t, []string{"", ""}, threadNames(s))
 }
 
-// threadNames returns the name of the thread of each sample in the message, empty without one.
+// threadNames returns the thread name of each sample in the message; it is empty if there is
+// none.
 func threadNames(s *session) (names []string) {
 	dict := s.message.dict
 	for _, sample := range s.message.profile.Samples().All() {

@@ -12,29 +12,29 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// threads knows the names of threads: from records of the kernel, and from /proc
-// for those that have had their name since before.
+// threads holds the names of threads. They come from records of the kernel and, for threads
+// that were named before recording began, from /proc.
 type threads struct {
 	procfs string
-	names  map[uint32]string // by thread id; empty if it cannot be found out
+	names  map[uint32]string // by thread id; empty if the name cannot be found
 	exited []uint32
-	coming map[uint32]int // by thread id: the records of a new name that are not noted yet
-	since  int64          // when no record was lost any more
+	coming map[uint32]int // by thread id: the number of naming records not noted yet
+	since  int64          // the time since which no record was lost
 }
 
-// maxThreads bounds the names that are kept, should records of exits be lost. It
-// is the number of threads that Linux allows by default on a large machine.
+// maxThreads bounds the number of names, in case records of exits are lost. It is the number of
+// threads that Linux allows by default on a large machine.
 const maxThreads = 1 << 16
 
 func newThreads(procfs string) *threads {
 	return &threads{procfs: procfs, names: make(map[uint32]string), coming: make(map[uint32]int)}
 }
 
-// hasNumber reports whether a number tells a process or thread from others. 0 stands for the
-// idle task of each CPU and for all tasks of PID namespaces that are not visible here.
+// hasNumber reports whether a number identifies a process or thread. 0 stands for the idle task
+// of each CPU and for all tasks of PID namespaces that are not visible here.
 func hasNumber(id uint32) bool { return id != 0 && id != perfring.NoTask }
 
-// begin prepares for the records of a batch. After a loss, threads may have other names.
+// begin prepares for the records of a batch. After a loss, threads may have new names.
 func (t *threads) begin(b *perfring.Batch) {
 	if b.Lost > 0 || len(b.Blind) > 0 {
 		clear(t.names)
@@ -50,12 +50,13 @@ func (t *threads) begin(b *perfring.Batch) {
 	}
 }
 
-// isNaming reports whether a record tells of a new name, or of a new thread of that number.
+// isNaming reports whether a record announces a new name, or a new thread with that number.
 func isNaming(r *perfring.Record) bool {
 	return r.Type == perfring.TypeComm || r.Type == perfring.TypeFork
 }
 
-// note takes what a record says of a thread. Each record of a batch is noted, in their order.
+// note applies a record about a thread. It must be called for each such record of a batch, in
+// order.
 func (t *threads) note(r *perfring.Record) {
 	if isNaming(r) {
 		t.coming[r.TID]--
@@ -70,15 +71,16 @@ func (t *threads) note(r *perfring.Record) {
 		if name, ok := t.names[r.Parent]; ok {
 			t.set(r.TID, name)
 		} else {
-			delete(t.names, r.TID) // the id can be used anew
+			delete(t.names, r.TID) // the id can be reused
 		}
 	case perfring.TypeExit:
 		t.exited = append(t.exited, r.TID) // it still runs for a moment
 	}
 }
 
-// set keeps a thread's name, as text: what it holds is any bytes, and the kernel cuts long ones in
-// the middle of a character. Receivers refuse messages with strings that are not UTF-8.
+// set stores a thread's name as valid UTF-8. A name can hold any bytes, and the kernel may cut
+// a long one in the middle of a character. Receivers refuse messages with strings that are not
+// UTF-8.
 func (t *threads) set(tid uint32, name string) {
 	if len(t.names) >= maxThreads {
 		clear(t.names)
@@ -86,8 +88,8 @@ func (t *threads) set(tid uint32, name string) {
 	t.names[tid] = strings.ToValidUTF8(name, "\uFFFD")
 }
 
-// name returns the name that a thread had, empty if it cannot be found out. /proc has the name
-// of now: it is not read if a later record has another.
+// name returns the name that a thread had at a time, or an empty string if it cannot be found.
+// /proc has only the current name, so it is not read if a later record has a different one.
 func (t *threads) name(tid uint32, at int64) string {
 	if at < t.since {
 		return ""
@@ -106,7 +108,7 @@ func (t *threads) read(tid uint32) string {
 	return string(bytes.TrimSuffix(comm, []byte("\n")))
 }
 
-// forgetExited forgets the threads that have exited.
+// forgetExited drops the names of threads that have exited.
 func (t *threads) forgetExited() {
 	for _, tid := range t.exited {
 		delete(t.names, tid)

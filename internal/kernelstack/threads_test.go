@@ -29,12 +29,13 @@ func nameSession(t *testing.T) (s *session, setName func(string)) {
 	}
 }
 
-// sampleAt returns a sample of thread 11. Its stack is that of no other time, so samples stay apart.
+// sampleAt returns a sample of thread 11. Its stack depends on the time, so samples are not
+// merged.
 func sampleAt(time int64) perfring.Record {
 	return perfring.Record{Type: perfring.TypeSample, Time: time, PID: 11, TID: 11, Stack: []uint64{leaf + uint64(time)}}
 }
 
-// TestNameBeforeExec: what a thread was called before it got the name that /proc has is not known.
+// TestNameBeforeExec: the name that a thread had before the one in /proc is not known.
 func TestNameBeforeExec(t *testing.T) {
 	s, setName := nameSession(t)
 	setName("ls")
@@ -47,7 +48,7 @@ func TestNameBeforeExec(t *testing.T) {
 	assert.Equal(t, []string{"", "ls"}, threadNames(s))
 }
 
-// TestNameOfANumberUsedAnew: /proc can have the name of a thread that came later.
+// TestNameOfANumberUsedAnew: /proc can hold the name of a later thread with the same number.
 func TestNameOfANumberUsedAnew(t *testing.T) {
 	s, setName := nameSession(t)
 	setName("new")
@@ -60,7 +61,7 @@ func TestNameOfANumberUsedAnew(t *testing.T) {
 	assert.Equal(t, []string{"", "new"}, threadNames(s))
 }
 
-// TestNameThatIsNotUTF8: the kernel cuts names, also in the middle of a character.
+// TestNameThatIsNotUTF8: the kernel may cut a name in the middle of a character.
 func TestNameThatIsNotUTF8(t *testing.T) {
 	name := "RenderThread-Göttingen"[:15]
 	s, setName := nameSession(t)
@@ -72,8 +73,8 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 	assert.Equal(t, []string{"RenderThread-G\uFFFD", "\uFFFDsh"}, threadNames(s))
 }
 
-// TestNamesAfterALoss: the record of a new name may be among those that were lost. Until the loss
-// is over, /proc does not tell either: the name there may be newer than the sample.
+// TestNamesAfterALoss: a record with a new name may be lost. Until the loss is over, /proc does
+// not help either: the name there may be newer than the sample.
 func TestNamesAfterALoss(t *testing.T) {
 	s, setName := nameSession(t)
 	setName("bash")

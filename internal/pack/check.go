@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// check reads all of the pack once, so that no look-up can fail or take long.
+// check reads the whole pack once, so that no look-up can fail or take long.
 func (p *Pack) check() error {
 	d := decoder{data: p.sections[sectionInfo]}
 	p.info = d.info()
@@ -36,7 +36,7 @@ func (p *Pack) check() error {
 	return nil
 }
 
-// checker checks the sections of a pack, each of which refers to those before it.
+// checker checks the sections of a pack in order: each refers to earlier sections.
 type checker struct {
 	*Pack
 	starts     []uint64 // a bit for each offset at which a string begins
@@ -44,8 +44,8 @@ type checker struct {
 	functionOf []uint32 // by node, from 1
 }
 
-// strings checks the strings. The first is empty, and no other: whoever refers to another one
-// relies on it to say something.
+// strings checks the strings. The first must be empty, and no other may be: a record that
+// refers to another string relies on it not being empty.
 func (c *checker) strings() bool {
 	d := decoder{data: c.sections[sectionStrings]}
 	c.starts = make([]uint64, len(d.data)/64+1)
@@ -64,10 +64,10 @@ func (c *checker) isString(at uint32) bool {
 	return int(at) < len(c.sections[sectionStrings]) && c.starts[at/64]&(1<<(at%64)) != 0
 }
 
-// isFile reports whether there is a file with that number.
+// isFile reports whether a file has that number.
 func (c *checker) isFile(number uint32) bool { return int(number) < len(c.sections[sectionFiles])/4 }
 
-// files checks the table of files. The first stands for none.
+// files checks the table of files. The first entry stands for no file.
 func (c *checker) files() bool {
 	files := c.sections[sectionFiles]
 	if len(files) < 4 || len(files)%4 != 0 || fixed(files, 0) != 0 {
@@ -81,8 +81,8 @@ func (c *checker) files() bool {
 	return true
 }
 
-// isIndexed reports whether an index of offsets has room for count records, and whether no
-// more records are claimed than there can be in a section.
+// isIndexed reports whether an index of offsets has the right length for count records, and
+// whether the section can hold that many records.
 func isIndexed(index, records string, count uint32, group int) bool {
 	return int64(count) <= int64(len(records)) && len(index) == 4*((int(count)+group-1)/group)
 }
@@ -145,13 +145,14 @@ func (c *checker) nodes() bool {
 	return !d.failed && d.left() == 0
 }
 
-// isLine reports whether a line that counts from another is one.
+// isLine reports whether a line plus a delta is a valid line number.
 func isLine(from uint32, delta int32) bool {
 	line := int64(from) + int64(delta)
 	return 0 <= line && line <= maxNumber
 }
 
-// rows checks the rows: their addresses grow, and the last one says nothing.
+// rows checks the rows: their addresses must increase, and the last one must have no
+// information.
 func (c *checker) rows() bool {
 	index, count := c.sections[sectionRowIndex], c.counts[countRows]
 	d := rowReader{decoder: decoder{data: c.sections[sectionRows]}, index: index}
@@ -178,7 +179,7 @@ func (c *checker) rows() bool {
 	return !d.failed && d.left() == 0 && !r.isKnown()
 }
 
-// symbols checks the symbols: none begins before the end of the one before it.
+// symbols checks the symbols: none may begin before the end of the previous one.
 func (c *checker) symbols() bool {
 	d := decoder{data: c.sections[sectionSymbols]}
 	count := c.counts[countSymbols]

@@ -15,13 +15,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// Where the header of docs/pack-format.md has the checksum, and what it is of.
+// The offset of the checksum in the header (docs/pack-format.md), and the offset from which on
+// it covers the file.
 const (
 	checksumAt = 12
 	checkedAt  = 16
 )
 
-// seal gives a pack the checksum that it must have.
+// seal gives a pack the right checksum.
 func seal(data []byte) {
 	if len(data) > checkedAt {
 		sum := crc32.Checksum(data[checkedAt:], crc32.MakeTable(crc32.Castagnoli))
@@ -32,7 +33,7 @@ func seal(data []byte) {
 // maxChain is the longest chain that a pack can have.
 const maxChain = 64
 
-// useAll reads a pack and looks up everything in it, if it is one.
+// useAll reads a pack and, if it is valid, looks up everything in it.
 func useAll(t testing.TB, data []byte) (read bool) {
 	t.Helper()
 	p, err := pack.Read(bytes.NewReader(data), int64(len(data)))
@@ -59,8 +60,8 @@ func useAll(t testing.TB, data []byte) (read bool) {
 	return true
 }
 
-// TestDamage verifies that a pack that was damaged, with or without a checksum that fits, is
-// refused, or harmless.
+// TestDamage verifies that a damaged pack, with or without a matching checksum, is refused or
+// harmless.
 func TestDamage(t *testing.T) {
 	whole, err := small().Bytes()
 	require.NoError(t, err)
@@ -117,7 +118,8 @@ func TestReadRefusesSymbolsWithoutName(t *testing.T) {
 	require.ErrorIs(t, err, pack.ErrDamaged)
 }
 
-// crafted returns a pack of so many empty thunks and sections, which a [pack.Writer] may refuse.
+// crafted returns a pack with that many empty thunks and sections, which a [pack.Writer] may
+// refuse.
 func crafted(t *testing.T, thunks, sections int) []byte {
 	t.Helper()
 	const firstLength, headerLen = 16, 72
@@ -136,7 +138,7 @@ func crafted(t *testing.T, thunks, sections int) []byte {
 }
 
 // TestReadBoundsRanges verifies that a pack cannot make a reader hold any number of thunks or
-// sections, with which landmarks and look-ups would take long.
+// sections, which would make landmarks and look-ups slow.
 func TestReadBoundsRanges(t *testing.T) {
 	const most = 4096
 	assert.True(t, useAll(t, crafted(t, most, most)))

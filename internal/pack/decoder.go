@@ -4,8 +4,8 @@ package pack
 
 import "unicode/utf8"
 
-// decoder reads a section from its beginning to its end. After the first record that is
-// malformed everything it returns is 0, and failed is set.
+// decoder reads a section from beginning to end. After the first malformed record, failed is
+// set and everything it returns is 0.
 type decoder struct {
 	data   string
 	at     int
@@ -14,12 +14,12 @@ type decoder struct {
 
 func (d *decoder) fail() { d.failed, d.at = true, len(d.data) }
 
-// left returns the number of bytes that were not read.
+// left returns the number of unread bytes.
 func (d *decoder) left() int { return len(d.data) - d.at }
 
 // uint reads a varint of at most 32 bits.
 func (d *decoder) uint() uint32 {
-	if d.at < len(d.data) && d.data[d.at] < 0x80 { // as most are
+	if d.at < len(d.data) && d.data[d.at] < 0x80 { // most are this short
 		d.at++
 		return uint32(d.data[d.at-1])
 	}
@@ -76,13 +76,13 @@ func (d *decoder) string() string {
 	return s
 }
 
-// fixed returns the 32 bits at an offset, which come least significant byte first.
+// fixed returns the 32 bits at an offset, which are stored least significant byte first.
 func fixed(s string, at int) uint32 {
 	s = s[at : at+4]
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-// uvarint returns the varint at an offset and where the next begins. The section was
+// uvarint returns the varint at an offset, and the offset after it. The section must have been
 // checked.
 func uvarint(s string, at int) (v uint32, next int) {
 	b := s[at]
@@ -103,7 +103,7 @@ func longUvarint(s string, at int) (v uint32, next int) {
 	}
 }
 
-// skip returns where the record after n varints begins.
+// skip returns the offset after n varints.
 func skip(s string, at, n int) int {
 	for ; n > 0; at++ {
 		if s[at] < 0x80 {

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// numbered are records that get their number in the pack when they are first used.
+// numbered holds records that get their number in the pack when they are first used.
 type numbered[T comparable] struct {
 	records []T
-	numbers []uint32 // by record: that in the pack + 1, 0 for none yet
+	numbers []uint32 // by record: its place in the pack, counted from 1; 0 if it has none yet
 	indices map[T]uint32
 }
 
@@ -21,7 +21,7 @@ func (n *numbered[T]) add(record T) uint32 {
 	return uint32(len(n.records) - 1)
 }
 
-// intern returns the index of a record, which is a new one if it was not there yet.
+// intern returns the index of a record. It adds the record if it is new.
 func (n *numbered[T]) intern(record T) uint32 {
 	if n.indices == nil {
 		n.indices = map[T]uint32{}
@@ -34,12 +34,12 @@ func (n *numbered[T]) intern(record T) uint32 {
 	return i
 }
 
-// output is a pack that grows.
+// output is a pack under construction.
 type output struct {
 	sections [numSections][]byte
 	counts   [numCounts]uint32
-	offsets  map[string]uint32 // of the strings
-	err      error             // the first
+	offsets  map[string]uint32 // of strings in their section
+	err      error             // the first error
 }
 
 func (o *output) fail(kind error, format string, args ...any) {
@@ -55,23 +55,23 @@ func (o *output) append(to section, values ...uint32) {
 	}
 }
 
-// index appends to an index, or to the files.
+// index appends values of fixed size to an index, or to the files.
 func (o *output) index(to section, values ...uint32) {
 	for _, v := range values {
 		o.sections[to] = binary.LittleEndian.AppendUint32(o.sections[to], v)
 	}
 }
 
-// begin begins one more record of a section, and returns its number, counted from 1.
+// begin begins a new record of a section, and returns its number, counted from 1.
 func (o *output) begin(records section, count, group int) uint32 {
 	if o.counts[count]%uint32(group) == 0 {
-		o.index(records+1, uint32(len(o.sections[records]))) // its index comes behind it
+		o.index(records+1, uint32(len(o.sections[records]))) // the next section is its index
 	}
 	o.counts[count]++
 	return o.counts[count]
 }
 
-// string returns the offset of a string.
+// string returns the offset of a string. It adds the string if it is new.
 func (o *output) string(s string) uint32 {
 	if at, ok := o.offsets[s]; ok {
 		return at
@@ -108,12 +108,12 @@ func (w *Writer) function(f Function) uint32 {
 	return *number
 }
 
-// functionOf returns the function of a node, the zero value if there is no node.
+// functionOf returns the function of a node, or the zero value if n is 0.
 func (w *Writer) functionOf(n Node) *functionKey {
 	return &w.functions.records[w.nodes.records[n].function]
 }
 
-// node returns the number of a node in the pack, which is more than its parent's.
+// node returns the number of a node in the pack, which is higher than its parent's.
 func (w *Writer) node(n Node) uint32 {
 	if n == 0 || w.nodes.numbers[n] != 0 {
 		return w.nodes.numbers[n]

@@ -4,22 +4,22 @@ package pack
 
 import "iter"
 
-// A Frame is a function at an address, and the source line that it was at.
+// A Frame is a function at an address, and a source line in it.
 type Frame struct {
-	// Function is the linkage name, empty where the line is in no function that the debug
-	// information knows (assembler).
+	// Function is the linkage name. It is empty if the debug information has no function for
+	// the line (assembler).
 	Function string
 
-	File string // path from the top of the kernel's tree, empty if it is not known
-	Line uint32 // counted from 1, 0 if it is not known
+	File string // path from the top of the kernel's source tree; empty if it is not known
+	Line uint32 // counted from 1; 0 if it is not known
 
 	// ID is the same for frames of one pack that have the same function and file.
 	ID uint64
 }
 
-// Find appends what lies at a pack address to frames: the innermost of the functions that
-// were inlined there, the one it was inlined into at the line of that call, and so on to the
-// function that has code of its own. It appends nothing where nothing is known.
+// Find appends the functions at a pack address to frames: the innermost inlined function, then
+// the function it was inlined into, at the line of that call, and so on up to the function with
+// code of its own. It appends nothing if the pack has no information about the address.
 func (p *Pack) Find(addr uint32, frames []Frame) []Frame {
 	r, ok := p.row(addr)
 	if !ok {
@@ -55,8 +55,8 @@ func (p *Pack) Find(addr uint32, frames []Frame) []Frame {
 	}
 }
 
-// row is what is known of an address. Without a file of its own its file is that of the
-// node's function, and its line counts from that function's.
+// row is the information about an address. If it has no file of its own, its file is the file
+// of the node's function. Its line is relative to the line of that function.
 type row struct {
 	node    uint32
 	file    uint32
@@ -64,7 +64,7 @@ type row struct {
 	hasFile bool
 }
 
-// row returns the last row at an address or below it.
+// row returns the last row at or below an address.
 func (p *Pack) row(addr uint32) (r row, ok bool) {
 	index := p.sections[sectionRowIndex]
 	low, high := 0, len(index)/8
@@ -82,7 +82,7 @@ func (p *Pack) row(addr uint32) (r row, ok bool) {
 	data, at := p.sections[sectionRows], int(fixed(index, 8*group+4))
 	start := fixed(index, 8*group)
 	var node uint32
-	lineAt := 0 // where the line of the last row stands
+	lineAt := 0 // offset of the line of the last row
 	for range min(rowGroup, int(p.counts[countRows])-group*rowGroup) {
 		head, next := uvarint(data, at)
 		if start += head >> 1; start > addr {
@@ -101,13 +101,13 @@ func (p *Pack) row(addr uint32) (r row, ok bool) {
 	return r, true
 }
 
-// node is a function that was inlined, or has code of its own if it has no parent. Its call
-// line counts from the line of the parent's function.
+// node is an inlined function or, without a parent, a function with code of its own. The line
+// of its call is relative to the line of the parent's function.
 type node struct {
 	function, parent uint32
 	file             uint32 // of the call
 	line             int32
-	hasFile          bool // or else it is that of the parent's function
+	hasFile          bool // if not, the call is in the file of the parent's function
 }
 
 func (p *Pack) node(number uint32) (n node) {
@@ -149,8 +149,8 @@ func (p *Pack) function(number uint32) (f function) {
 	return f
 }
 
-// Rows returns the ranges of addresses for each of which Find appends the same, in the
-// order of their addresses, but for those for which it appends nothing.
+// Rows returns the ranges of addresses with information, in the order of their addresses. For
+// all addresses of a range, Find appends the same frames.
 func (p *Pack) Rows() iter.Seq[Range] {
 	return func(yield func(Range) bool) {
 		var last Range
@@ -166,19 +166,19 @@ func (p *Pack) Rows() iter.Seq[Range] {
 	}
 }
 
-// isKnown reports whether a row says anything.
+// isKnown reports whether a row has any information.
 func (r *row) isKnown() bool { return r.node != 0 || r.file != 0 }
 
 // rowReader reads all rows.
 type rowReader struct {
 	decoder
 	index string
-	addr  uint32 // of the last row that was read
-	node  uint32 // likewise
+	addr  uint32 // address of the last row that was read
+	node  uint32 // node of the last row that was read
 }
 
-// next reads row i, which is the one after the last that was read. The first row of a group
-// has the address that its index says.
+// next reads row i, which must be the one after the last that was read. The first row of a
+// group has the address in the index.
 func (d *rowReader) next(i uint32) (r row) {
 	if i%rowGroup == 0 {
 		d.addr, d.node = fixed(d.index, int(i/rowGroup)*8), 0

@@ -18,18 +18,18 @@ func (r Range) Contains(addr uint32) bool { return addr-r.Start < r.End-r.Start 
 type Info struct {
 	BuildID string // GNU build id in lower-case hex, 16 to 64 digits
 	Name    string // KernelName, or the module's name as the kernel writes it: "nf_tables"
-	Arch    string // as GOARCH
-	Release string // of the kernel, as uname -r prints it; empty if it is not known
+	Arch    string // as in GOARCH
+	Release string // kernel release, as uname -r prints it; empty if it is not known
 
 	// Text and Stext are the addresses of _text and _stext of the core kernel before it is
 	// relocated; 0 for a module.
 	Text, Stext uint64
 
-	Base     uint32    // that relative addresses count from (contract 2): of a module its .text
+	Base     uint32    // where relative addresses begin (contract 2); for a module, its .text
 	Extent   Range     // the image's addresses
-	Gap      Range     // what it does not have of these, between text and init text
-	Marks    Marks     // of the core kernel
-	Sections []Section // that a module's code lies in, in their order; at most 4,096
+	Gap      Range     // addresses between text and init text that are not the image's
+	Marks    Marks     // landmarks of the core kernel
+	Sections []Section // executable sections of a module, in order; at most 4,096
 }
 
 // Marks are the landmarks of the core kernel; symtab.Landmarks explains them.
@@ -44,14 +44,14 @@ type Section struct {
 	Range
 }
 
-// IsBuildID reports whether a string can be the build id of a pack. No other ever becomes
-// part of a file name or URL (contract 10.3).
+// IsBuildID reports whether a string can be the build id of a pack. No other string ever
+// becomes part of a file name or URL (contract 10.3).
 func IsBuildID(s string) bool {
 	const digits = "0123456789abcdef"
 	return len(s) >= 16 && len(s) <= 64 && strings.Trim(s, digits) == ""
 }
 
-// check returns what is wrong.
+// check returns an error if the information is invalid.
 func (i *Info) check() error {
 	switch {
 	case !IsBuildID(i.BuildID):
@@ -80,7 +80,7 @@ func (i *Info) check() error {
 	return nil
 }
 
-// appendTo appends the information as a file has it.
+// appendTo appends the information in the format of the file.
 func (i *Info) appendTo(b []byte) []byte {
 	for _, s := range []string{i.BuildID, i.Name, i.Arch, i.Release} {
 		b = appendString(b, s)
@@ -111,7 +111,7 @@ func appendRanges(b []byte, ranges ...Range) []byte {
 	return b
 }
 
-// info reads the information, which must end with its section.
+// info reads the information, which must fill its section.
 func (d *decoder) info() (i Info) {
 	i = Info{
 		BuildID: d.string(), Name: d.string(), Arch: d.string(), Release: d.string(),
@@ -130,7 +130,7 @@ func (d *decoder) info() (i Info) {
 
 func (d *decoder) span() Range { return Range{Start: d.uint(), End: d.uint()} }
 
-// count reads how many thunks or sections follow, each of which has more than a byte.
+// count reads how many thunks or sections follow. Each has more than one byte.
 func (d *decoder) count() int {
 	n := int(d.uint())
 	if n > d.left() || n > maxRanges {

@@ -19,8 +19,7 @@ var (
 	ErrDamaged = errors.New("damaged pack")
 )
 
-// A Pack is what the debug information of one build says. It is immutable and safe for
-// concurrent use.
+// A Pack holds the debug information of one build. It is immutable and safe for concurrent use.
 type Pack struct {
 	info     Info
 	sections [numSections]string
@@ -30,9 +29,9 @@ type Pack struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Read reads a pack of size bytes from r, which it reads once and keeps in memory, so that
-// nobody can change it later. It checks all of it: the error wraps ErrFormat, ErrVersion or
-// ErrDamaged, or is that of r. It takes time and memory in proportion to size.
+// Read reads a pack of size bytes from r. It reads r once and keeps the content in memory, so
+// that the pack cannot change later. It checks all of it: the error wraps ErrFormat, ErrVersion
+// or ErrDamaged, or comes from r. The time and memory it takes are proportional to size.
 func Read(r io.Reader, size int64) (*Pack, error) {
 	header := make([]byte, headerLen)
 	if _, err := io.ReadFull(r, header); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -82,13 +81,13 @@ func Read(r io.Reader, size int64) (*Pack, error) {
 	return p, nil
 }
 
-// Info returns which build the pack describes. It must not be changed.
+// Info returns the build that the pack describes. The caller must not change it.
 func (p *Pack) Info() *Info { return &p.info }
 
-// Bytes returns the size of the pack's memory, which is that of its file.
+// Bytes returns the size of the pack in memory, which equals the size of its file.
 func (p *Pack) Bytes() int64 { return p.bytes }
 
-// HasLines reports whether the pack has source lines, and not symbols only.
+// HasLines reports whether the pack has source lines, not only symbols.
 func (p *Pack) HasLines() bool { return p.counts[countRows] > 0 }
 
 // NumSymbols returns the number of symbols.
@@ -110,12 +109,12 @@ func (p *Pack) Counts() Counts {
 	}
 }
 
-// A Symbol is a name of the kernel's and the addresses that it covers (see contract 3.1 to
+// A Symbol is a symbol of the kernel and the addresses that it covers (see contract 3.1 to
 // 3.3).
 type Symbol struct {
 	Range
 	Name   string
-	Folded bool // there were further names at the address
+	Folded bool // the address had other names, too
 }
 
 // Symbols returns the symbols in the order of their addresses.
@@ -133,7 +132,7 @@ func (p *Pack) Symbols() iter.Seq[Symbol] {
 	}
 }
 
-// symbol reads a symbol but for its name. end is that of the one before it.
+// symbol reads a symbol without its name. end is the end of the previous symbol.
 func (d *decoder) symbol(end uint32) (s Symbol) {
 	s.Start = end + d.uint()
 	size := d.uint()

@@ -80,8 +80,8 @@ func TestFind(t *testing.T) {
 	}, slices.Collect(p.Symbols()))
 }
 
-// TestIDs verifies that frames have the same ID where function and file are the same, and
-// only there.
+// TestIDs verifies that frames have the same ID if, and only if, function and file are the
+// same.
 func TestIDs(t *testing.T) {
 	p, _ := random(t, 3000)
 	ids := map[uint64][2]string{}
@@ -98,7 +98,7 @@ func TestIDs(t *testing.T) {
 	assert.Greater(t, len(names), 100)
 }
 
-// random returns a pack of n rows and what it has to say of the address of each.
+// random returns a pack of n rows, and the frames that it must return for the address of each.
 func random(t testing.TB, n int) (*pack.Pack, map[uint32][]pack.Frame) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(n)))
@@ -108,7 +108,7 @@ func random(t testing.TB, n int) (*pack.Pack, map[uint32][]pack.Frame) {
 	}
 	type at struct {
 		node   pack.Node
-		frames []pack.Frame // without the place in the innermost
+		frames []pack.Frame // the innermost without its file and line
 	}
 	nodes := []at{{}}
 	for range n / 3 {
@@ -153,7 +153,7 @@ func random(t testing.TB, n int) (*pack.Pack, map[uint32][]pack.Frame) {
 	return read(t, w), want
 }
 
-// TestFindAll verifies each row of a large pack against what was written.
+// TestFindAll compares each row of a large pack with the written one.
 func TestFindAll(t *testing.T) {
 	p, want := random(t, 20_000)
 	var frames []pack.Frame
@@ -181,7 +181,7 @@ func TestFindAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestWriterRefuses verifies that what no reader would take is refused when it is written.
+// TestWriterRefuses verifies that a writer refuses everything that no reader would accept.
 func TestWriterRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		write func(w *pack.Writer)

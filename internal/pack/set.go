@@ -4,12 +4,12 @@ package pack
 
 import "github.com/kernelsym/kernelsym/internal/buildid"
 
-// A Set is the packs that are open. It is immutable; a nil Set has none.
+// A Set holds the open packs. It is immutable. A nil Set is empty.
 type Set struct {
 	byBuild, byFile map[string]*Pack
 }
 
-// NewSet returns the set of some packs. Of several of one build it has the last.
+// NewSet returns a set of packs. If several are of the same build, the set keeps the last one.
 func NewSet(packs []*Pack) *Set {
 	s := &Set{byBuild: make(map[string]*Pack, len(packs)), byFile: make(map[string]*Pack, len(packs))}
 	for _, p := range packs {
@@ -19,7 +19,7 @@ func NewSet(packs []*Pack) *Set {
 	return s
 }
 
-// ByBuildID returns the pack of a build, nil if there is none.
+// ByBuildID returns the pack of a build, or nil if there is none.
 func (s *Set) ByBuildID(id string) *Pack {
 	if s == nil {
 		return nil
@@ -27,7 +27,7 @@ func (s *Set) ByBuildID(id string) *Pack {
 	return s.byBuild[id]
 }
 
-// ByFileID returns the pack of the build with a file ID (see contract 4.2), nil if there is
+// ByFileID returns the pack of the build with a file ID (see contract 4.2), or nil if there is
 // none.
 func (s *Set) ByFileID(id string) *Pack {
 	if s == nil {

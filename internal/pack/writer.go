@@ -10,18 +10,20 @@ import (
 )
 
 type (
-	// File is a Writer's number of a source file, 0 for none.
+	// File is a Writer's number for a source file; 0 stands for none.
 	File uint32
 
-	// Function is a Writer's number of a function, 0 for none.
+	// Function is a Writer's number for a function; 0 stands for none.
 	Function uint32
 
-	// Node is a Writer's number of a function at the place where it is inlined, 0 for none.
+	// Node is a Writer's number for a function at the place where it is inlined; 0 stands for
+	// none.
 	Node uint32
 )
 
-// A Writer makes a pack: first the nodes, then the rows and the symbols, both in the order
-// of their addresses. What no row uses is left out. It is not safe for concurrent use.
+// A Writer makes a pack. Its user adds first the nodes, then the rows and the symbols, both in
+// the order of their addresses. The pack leaves out everything that no row uses. It is not safe
+// for concurrent use.
 type Writer struct {
 	info      Info
 	out       output
@@ -56,7 +58,7 @@ type rowKey struct {
 type lastRow struct {
 	rowKey
 	addr   uint32
-	number uint32 // of its node in the pack
+	number uint32 // number of its node in the pack
 }
 
 // The errors of [Writer.Bytes].
@@ -65,7 +67,7 @@ var (
 	ErrInput = errors.New("cannot be part of a pack")
 )
 
-// NewWriter returns a writer of the pack of a build.
+// NewWriter returns a Writer for the pack of a build.
 func NewWriter(info Info) *Writer {
 	w := &Writer{info: info, out: output{offsets: map[string]uint32{}}}
 	w.files.intern("")
@@ -78,10 +80,11 @@ func NewWriter(info Info) *Writer {
 	return w
 }
 
-// File returns the number of a path; that of the empty path is 0.
+// File returns the number of a path. The number of the empty path is 0.
 func (w *Writer) File(path string) File { return File(w.files.intern(path)) }
 
-// Function returns the number of a function by its linkage name and where it is declared.
+// Function returns the number of a function, given its linkage name and the place of its
+// declaration.
 func (w *Writer) Function(name string, file File, line uint32) Function {
 	if line > maxNumber || int(file) >= len(w.files.records) {
 		w.out.fail(ErrInput, "function %q in line %d of file %d", name, line, file)
@@ -90,8 +93,8 @@ func (w *Writer) Function(name string, file File, line uint32) Function {
 	return Function(w.functions.intern(functionKey{name, file, line}))
 }
 
-// Node returns the number of a function at the place where it is inlined: its parent, and
-// the place of the call there. Without parent it has code of its own, and no call.
+// Node returns the number of a function at the place where it is inlined: its parent, and the
+// place of the call there. Without a parent it has code of its own, and the call is ignored.
 func (w *Writer) Node(parent Node, f Function, callFile File, callLine uint32) Node {
 	if parent == 0 {
 		callFile, callLine = 0, 0
@@ -106,8 +109,8 @@ func (w *Writer) Node(parent Node, f Function, callFile File, callLine uint32) N
 	return 0
 }
 
-// Row says what the code from an address on, up to the next row, came from. Without node and
-// file nothing is known of it; such a row must be the last.
+// Row records the source of the code from an address up to the next row. A row without node and
+// file has no information; the last row must be such a row.
 func (w *Writer) Row(addr uint32, n Node, file File, line uint32) {
 	r := rowKey{n, file, line}
 	if n == 0 && file == 0 {
@@ -118,9 +121,9 @@ func (w *Writer) Row(addr uint32, n Node, file File, line uint32) {
 	case int(n) >= len(w.nodes.records) || int(file) >= len(w.files.records) || line > maxNumber:
 		w.out.fail(ErrInput, "row of node %d and file %d in line %d", n, file, line)
 	case !first && addr <= w.rows.addr:
-		w.out.fail(ErrOrder, "row at %#x behind that at %#x", addr, w.rows.addr)
+		w.out.fail(ErrOrder, "row at %#x after the row at %#x", addr, w.rows.addr)
 	case !first && addr-w.rows.addr > maxNumber:
-		w.out.fail(ErrInput, "row at %#x, more than 2 GiB behind that at %#x", addr, w.rows.addr)
+		w.out.fail(ErrInput, "row at %#x, more than 2 GiB after the row at %#x", addr, w.rows.addr)
 	case first && r == rowKey{}, !first && r == w.rows.rowKey:
 	default:
 		w.appendRow(addr, r)
@@ -147,11 +150,11 @@ func (w *Writer) Symbol(s Symbol) {
 	w.symbolEnd = s.End
 }
 
-// Bytes returns the pack. The error wraps ErrOrder or ErrInput, and is about the first call
-// that could not be carried out.
+// Bytes returns the pack. The error wraps ErrOrder or ErrInput, and describes the first call
+// that failed.
 func (w *Writer) Bytes() ([]byte, error) {
 	if w.rows.rowKey != (rowKey{}) {
-		w.out.fail(ErrInput, "a last row, at %#x, without an end", w.rows.addr)
+		w.out.fail(ErrInput, "the last row, at %#x, has no end", w.rows.addr)
 	}
 	if w.out.err != nil {
 		return nil, fmt.Errorf("writing a pack: %w", w.out.err)

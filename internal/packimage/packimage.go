@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package packimage makes images of the symbols in packs: what a gateway, which has no
-// kernel of its own, knows of kernels (see contract 10.2). It is pure.
+// Package packimage makes images from the symbols in packs. They are all the symbols that a
+// gateway has, which has no kernel of its own (see contract 10.2). The package is pure.
 package packimage
 
 import (
@@ -22,12 +22,12 @@ const (
 	slotBits  = 32
 )
 
-// New returns the image of a pack in a slot, from 0 to MaxSlot, which no other image of a
-// snapshot may have; see [timeline.NewPackSnapshot]. Its addresses stand for none of a
-// machine: only their distances from the image's base mean something. The error says why
-// the symbols cannot be those of an image: the pack is damaged or was made for another use.
+// New returns the image of a pack in a slot, from 0 to MaxSlot. No other image of a snapshot
+// may have the same slot; see [timeline.NewPackSnapshot]. The addresses of the image are not
+// addresses of any machine: only their distances from its base have a meaning. The error says
+// why the symbols cannot form an image: the pack is damaged or was made for another use.
 //
-// It takes some milliseconds for a core kernel, so an image is to be made once for a pack.
+// For a core kernel it takes several milliseconds, so call it only once for a pack.
 func New(p *pack.Pack, slot uint32) (*timeline.Image, error) {
 	info := p.Info()
 	start := uint64(firstSlot) + uint64(slot)<<slotBits

@@ -99,7 +99,7 @@ func TestSnapshot(t *testing.T) {
 	assert.Equal(t, images[2].Start+0x40, images[2].Base())
 }
 
-// TestRefused has packs that are well-formed, but whose symbols are no image's.
+// TestRefused has well-formed packs whose symbols cannot form an image.
 func TestRefused(t *testing.T) {
 	changed := func(change func(*pack.Info)) pack.Info {
 		info := coreInfo()

@@ -16,41 +16,41 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// fetchedDir is where fetched packs are kept, below the directory of all packs.
+// fetchedDir is the directory of fetched packs, below the directory of all packs.
 const fetchedDir = "fetched"
 
-// othersWrite are permissions that nobody may have but the owner.
+// othersWrite are permissions that only the owner may have.
 const othersWrite fs.FileMode = 0o022
 
-// A directory is where packs are kept as files. The zero value has none.
+// A directory holds packs as files. The zero value holds none.
 type directory struct {
 	path    string
-	fetches bool       // it is made when there is something to keep
-	keeping sync.Mutex // held while files are removed for another; taken before that of a Store
+	fetches bool       // it is created when there is a fetched pack to keep
+	keeping sync.Mutex // held while files are removed to make room; locked before the mutex of a Store
 
-	// index is which builds had packs when the directory was read, by their file IDs.
+	// index has the builds that had packs when the directory was read, by their file IDs.
 	index  map[string]string
 	readAt time.Time
 }
 
-// file is one of its files, open.
+// file is an open file of a directory.
 type file struct {
 	*os.File
 	info    fs.FileInfo
 	fetched bool
 }
 
-// isSame reports whether it is the file that it was before, unchanged. A fetched one is only
-// ever replaced as a whole; its time is that of its last use.
+// isSame reports whether the file is the same as before, and unchanged. A fetched file is only
+// ever replaced as a whole; its modification time is the time of its last use.
 func (f *file) isSame(before fs.FileInfo) bool {
 	return before != nil && os.SameFile(f.info, before) && f.info.Size() == before.Size() &&
 		(f.fetched || f.info.ModTime().Equal(before.ModTime()))
 }
 
-// fetched returns where fetched packs are kept.
+// fetched returns the path of the directory of fetched packs.
 func (d *directory) fetched() string { return filepath.Join(d.path, fetchedDir) }
 
-// open opens the directory and that of fetched packs, as far as there are such. No name
+// open opens the directory and the directory of fetched packs, as far as they exist. No name
 // leads out of them.
 func (d *directory) open() (dirs []*os.Root, err error) {
 	if d.path == "" {
@@ -76,7 +76,7 @@ func closeAll(dirs []*os.Root) {
 	}
 }
 
-// openDirectory opens a directory, unless others than its owner can write to it.
+// openDirectory opens a directory, unless users other than its owner can write to it.
 func openDirectory(path string) (*os.Root, error) {
 	dir, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,8 @@ func openDirectory(path string) (*os.Root, error) {
 	return dir, nil
 }
 
-// checkOwner returns an error for what others than its owner can write to.
+// checkOwner returns an error for a file or directory that users other than its owner can write
+// to.
 func checkOwner(path string, info fs.FileInfo) error {
 	if info.Mode()&othersWrite == 0 {
 		return nil
@@ -105,7 +106,7 @@ func checkOwner(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s has the mode %v: others than its owner can write to it; run chmod go-w", path, info.Mode())
 }
 
-// check returns what keeps packs from being found.
+// check returns an error if no packs can be found.
 func (d *directory) check() error {
 	dirs, err := d.open()
 	closeAll(dirs)
@@ -140,7 +141,7 @@ func openPack(dir *os.Root, name string) (*file, error) {
 		return nil, errNotFound
 	case err != nil:
 		return nil, refuse(Unreadable, fmt.Errorf("%s: %w", path, err))
-	case !info.Mode().IsRegular(): // to open a pipe would mean to wait for somebody who writes to it
+	case !info.Mode().IsRegular(): // opening a pipe would wait for a writer
 		return nil, refuse(Unreadable, fmt.Errorf("%s is not a regular file", path))
 	}
 	f, err := dir.Open(name)
@@ -159,8 +160,8 @@ func openPack(dir *os.Root, name string) (*file, error) {
 	return &file{File: f, info: info}, nil
 }
 
-// buildOf returns which build has a file ID, of those that there are packs of. It is not
-// safe for concurrent use.
+// buildOf returns the build that has a file ID, if the directory has its pack. It is not safe
+// for concurrent use.
 func (d *directory) buildOf(fileID string) (string, error) {
 	if now := time.Now(); now.Sub(d.readAt) >= lookAgain {
 		builds, err := d.builds()
@@ -175,8 +176,8 @@ func (d *directory) buildOf(fileID string) (string, error) {
 	return "", errNotFound
 }
 
-// builds returns the build ids that there are packs of, by their file IDs. It reads only the
-// names of the files.
+// builds returns the build ids of all packs, by their file IDs. It reads only the names of the
+// files.
 func (d *directory) builds() (map[string]string, error) {
 	dirs, err := d.open()
 	if err != nil {

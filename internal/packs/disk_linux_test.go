@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// TestDiskIsFull fetches packs to a disk without room. The server is not blamed, and asked once.
+// TestDiskIsFull fetches packs to a full disk. The server is not blamed, and asked only once.
 func TestDiskIsFull(t *testing.T) {
 	dir := t.TempDir()
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755,size=64k")

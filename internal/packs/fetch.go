@@ -17,12 +17,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// What is fetched is bounded.
+// The bounds of fetching.
 const (
 	maxFetches    = 4           // at a time
-	fetchInterval = time.Second // from the beginning of one to that of the next
+	fetchInterval = time.Second // from the start of one fetch to the start of the next
 	fetchTimeout  = 5 * time.Minute
-	maxFetched    = 32 << 20 // bytes of an answer
+	maxFetched    = 32 << 20 // bytes in a response
 )
 
 // The placeholders of a URL.
@@ -31,8 +31,8 @@ const (
 	FormatPlaceholder  = "{format}"
 )
 
-// Expand returns the URL of a pack: {build_id} becomes the build id, {format} what the names
-// of packs end in, without the dot.
+// Expand returns the URL of a pack: {build_id} becomes the build id, {format} the extension of
+// pack files without the dot.
 func Expand(url, buildID string) string {
 	return strings.NewReplacer(BuildIDPlaceholder, buildID, FormatPlaceholder, strings.TrimPrefix(pack.Ext, ".")).Replace(url)
 }
@@ -43,7 +43,7 @@ func (s *Store) fetch(ctx context.Context, id wishID) {
 	if err != nil && ctx.Err() != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.wishes[id].step = stepFetch // when the store runs again
+		s.wishes[id].step = stepFetch // for the next run of the store
 		return
 	}
 	switch {
@@ -56,8 +56,8 @@ func (s *Store) fetch(ctx context.Context, id wishID) {
 	s.settle(id, placeURL, err)
 }
 
-// fetchPack fetches the pack of a build, opens it, and keeps it in the directory if there is
-// one that can be written to.
+// fetchPack fetches the pack of a build, opens it, and keeps it in the directory if that exists
+// and is writable.
 func (s *Store) fetchPack(ctx context.Context, buildID string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (s *Store) fetchPack(ctx context.Context, buildID string) error {
 	draft, err := s.dir.create(buildID)
 	switch {
 	case err == nil:
-	case refusalOf(err).reason == Unreadable: // as on a read-only file system
+	case refusalOf(err).reason == Unreadable: // for example on a read-only file system
 		s.noteKept(err)
 		return s.fetchToMemory(ctx, buildID)
 	default:
@@ -97,12 +97,12 @@ func (s *Store) fetchToMemory(ctx context.Context, buildID string) error {
 	return s.load(&b, int64(b.Len()), nil, buildID)
 }
 
-// A fetcher is where packs are fetched from.
+// A fetcher downloads packs from a URL.
 type fetcher struct {
 	url    string
-	limit  int64 // bytes of an answer
+	limit  int64 // bytes in a response
 	client atomic.Pointer[http.Client]
-	sent   atomic.Int64 // requests
+	sent   atomic.Int64 // number of requests
 }
 
 // download writes the pack of a build to w.
@@ -111,7 +111,7 @@ func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) err
 	if err != nil {
 		return refuseAll(Fetch, err)
 	}
-	req.Close = true // it can be long until the next, if there is one
+	req.Close = true // the next request may come much later, or never
 	f.sent.Add(1)
 	resp, err := f.client.Load().Do(req)
 	if err != nil {
@@ -125,13 +125,13 @@ func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) err
 		return errNotFound
 	}
 	err = fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	if resp.StatusCode/100 == 4 { // a bucket that may not be listed says 403 of what is not there
+	if resp.StatusCode/100 == 4 { // a bucket that may not be listed answers 403 for a missing object
 		return refuse(Fetch, err)
 	}
 	return refuseAll(Fetch, err)
 }
 
-// copyTo copies what there is, up to limit bytes.
+// copyTo copies r to w, up to limit bytes.
 func copyTo(w io.Writer, r io.Reader, limit int64) error {
 	n, err := io.Copy(w, io.LimitReader(r, limit+1))
 	switch {
@@ -143,8 +143,8 @@ func copyTo(w io.Writer, r io.Reader, limit int64) error {
 	return nil
 }
 
-// reasonOf returns why there is no answer, without the URL, which can hold secrets, and cut short,
-// as it can quote the server.
+// reasonOf returns why there is no answer. It omits the URL, which can hold secrets, and
+// truncates the text, which can quote the server.
 func reasonOf(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

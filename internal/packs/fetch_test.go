@@ -36,7 +36,7 @@ func answer(status int, body []byte) *http.Response {
 
 const packsURL = "https://packs.example/v/{build_id}.{format}"
 
-// newFetching returns a store that fetches, and how many requests each URL had.
+// newFetching returns a store that fetches packs with do.
 func newFetching(opts Options, do roundTrip) *Store {
 	opts.URL, opts.MaxBytes = packsURL, plenty
 	if opts.MaxDisk == 0 {
@@ -47,7 +47,7 @@ func newFetching(opts Options, do roundTrip) *Store {
 	return s
 }
 
-// TestFetch fetches over TLS from a server that redirects, and keeps what it got for another
+// TestFetch fetches over TLS from a server that redirects, and keeps the pack for another
 // store.
 func TestFetch(t *testing.T) {
 	var asked atomic.Int32
@@ -65,7 +65,7 @@ func TestFetch(t *testing.T) {
 	authorities.AddCert(server.Certificate())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}}
 
-	dir := filepath.Join(t.TempDir(), "packs") // which it makes
+	dir := filepath.Join(t.TempDir(), "packs") // the store creates it
 	opts := Options{Directory: dir, URL: server.URL + "/old/{build_id}.{format}", MaxBytes: plenty, MaxDisk: plenty}
 	for range 2 {
 		s := New(opts)
@@ -143,13 +143,13 @@ func TestFetchesAreFew(t *testing.T) {
 	}
 }
 
-// TestAnswers has a server that answers something else, and later what it should.
+// TestAnswers has a server that first answers something wrong, and later the pack.
 func TestAnswers(t *testing.T) {
 	whole := packOf(t, first)
 	for name, tt := range map[string]struct {
 		answer func() (*http.Response, error)
 		reason Reason
-		says   string // empty: nothing is wrong
+		says   string // empty: there is no problem
 	}{
 		"not there": {func() (*http.Response, error) { return answer(http.StatusNotFound, whole), nil }, NotFound, ""},
 		"gone":      {func() (*http.Response, error) { return answer(http.StatusGone, nil), nil }, NotFound, ""},
@@ -221,8 +221,8 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestFetchedFileIsFetchedAgain has a file among the fetched ones that cannot be read any
-// more, as after an update to another format.
+// TestFetchedFileIsFetchedAgain has a fetched file that can no longer be read, as after an
+// update to another format.
 func TestFetchedFileIsFetchedAgain(t *testing.T) {
 	dir := ownDir(t)
 	put(t, filepath.Join(dir, fetchedDir), first, []byte("old"))
@@ -240,8 +240,8 @@ func TestFetchedFileIsFetchedAgain(t *testing.T) {
 	assert.Equal(t, packOf(t, first), content)
 }
 
-// TestOwnDirectoryNamedFetched has a damaged pack of the operator's in a directory that is
-// called like that of fetched packs.
+// TestOwnDirectoryNamedFetched has a damaged pack of the operator in a directory with the same
+// name as the directory of fetched packs.
 func TestOwnDirectoryNamedFetched(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), fetchedDir)
 	put(t, dir, first, []byte("old"))
@@ -257,7 +257,7 @@ func TestOwnDirectoryNamedFetched(t *testing.T) {
 	assert.FileExists(t, filepath.Join(dir, first+pack.Ext))
 }
 
-// TestDisk has room for two fetched packs on disk, and one of the operator's beside them.
+// TestDisk has disk space for two fetched packs, and a pack of the operator next to them.
 func TestDisk(t *testing.T) {
 	dir := ownDir(t)
 	own := strings.Repeat("00", 20)

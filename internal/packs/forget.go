@@ -10,11 +10,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
-// forgetAfter is when a wish is dropped that nobody uses. It is also how often that is looked
-// at, as long as there is something to forget: nothing wakes an idle collector.
+// forgetAfter is how long an unused wish is kept. It is also the time between two checks, as
+// long as there is something to forget: nothing wakes an idle collector.
 const forgetAfter = 5 * time.Minute
 
-// publish publishes what is new until ctx is done.
+// publish publishes updates until ctx is done.
 func (s *Store) publish(ctx context.Context, publish func(symcache.Update)) {
 	var due <-chan time.Time
 	for {
@@ -40,8 +40,9 @@ func (s *state) isUnsettled() bool {
 	return len(s.wishes) > 0 || s.broken != [numPlaces]error{} || s.unkept != nil
 }
 
-// forget drops wishes that nobody uses, and what was wrong with places if no wish is left that
-// would find out whether it still is.
+// forget drops unused wishes. If no wish is left that would find out whether a place is still
+// broken, it drops the error of the URL, and checks the directory itself. It also checks
+// whether packs can be kept again.
 func (s *Store) forget() {
 	s.mu.Lock()
 	builds := s.wishes.forget(time.Now().Add(-forgetAfter))
@@ -59,15 +60,15 @@ func (s *Store) forget() {
 	}
 	if unkept {
 		if d, err := s.dir.create(""); err == nil {
-			_, _ = d.Write(make([]byte, 4096)) // a full disk may still have names
+			_, _ = d.Write(make([]byte, 4096)) // a full disk may still have room for a name
 			d.discard()
 			s.noteKept(d.full)
 		}
 	}
 }
 
-// forget drops the wishes that were last used before a time, and returns how many of build ids
-// are left.
+// forget drops the wishes that were last used before a time, and returns how many wishes for
+// build ids are left.
 func (w wishes) forget(before time.Time) (builds int) {
 	for id, wish := range w {
 		switch {
@@ -80,7 +81,7 @@ func (w wishes) forget(before time.Time) (builds int) {
 	return builds
 }
 
-// noteKept notes whether what was fetched is kept.
+// noteKept records whether the last fetched pack was kept.
 func (s *Store) noteKept(err error) {
 	if err != nil {
 		err = fmt.Errorf("debug_info::directory: keeping a pack: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// long is when all that is to be forgotten is forgotten.
+// long is the time after which everything unused is forgotten.
 const long = 2*forgetAfter + time.Second
 
 // wished returns the number of wishes.
@@ -26,11 +26,11 @@ func (r *running) wished() int {
 	return len(r.wishes)
 }
 
-// TestProblemsAreForgotten has packs and places with something wrong, which nobody mends. It is
-// said for as long as somebody wants these packs.
+// TestProblemsAreForgotten has packs and places with problems that persist. The store reports
+// them as long as these packs are asked for.
 func TestProblemsAreForgotten(t *testing.T) {
 	for name, tt := range map[string]struct {
-		status int // of the answers
+		status int // status of the answers
 		says   string
 	}{
 		"url":     {http.StatusBadGateway, "the server answers"},
@@ -67,7 +67,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsMended mends the directory while nobody wants a pack.
+// TestDirectoryIsMended mends the directory while no pack is asked for.
 func TestDirectoryIsMended(t *testing.T) {
 	dir := ownDir(t)
 	require.NoError(t, os.Chmod(dir, 0o777))
@@ -83,7 +83,7 @@ func TestDirectoryIsMended(t *testing.T) {
 	})
 }
 
-// TestDirectoryCannotBeMade has one in a file system where nobody can make any.
+// TestDirectoryCannotBeMade has a directory in a file system where none can be created.
 func TestDirectoryCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, newFetching(Options{Directory: "/proc/packs"}, func(*http.Request) (*http.Response, error) {
@@ -98,7 +98,7 @@ func TestDirectoryCannotBeMade(t *testing.T) {
 	})
 }
 
-// TestNotKept has the directory of fetched packs vanish while one is fetched.
+// TestNotKept removes the directory of fetched packs while a pack is fetched.
 func TestNotKept(t *testing.T) {
 	dir := ownDir(t)
 	synctest.Test(t, func(t *testing.T) {

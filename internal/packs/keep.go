@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// draftExt ends the names of files that are being written.
+// draftExt is the extension of files that are being written.
 const draftExt = ".tmp"
 
 // A draft is a file that is being fetched. If the disk is full, the rest is in memory.
@@ -25,11 +25,11 @@ type draft struct {
 	file *os.File
 	dir  string
 	size int64
-	full error // why the file has no more
+	full error // why the rest is not in the file
 	rest bytes.Buffer
 }
 
-// create begins a file in the directory of fetched packs, which it makes if there is none.
+// create begins a file in the directory of fetched packs, which it creates if necessary.
 func (d *directory) create(buildID string) (*draft, error) {
 	dir := d.fetched()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -45,7 +45,7 @@ func (d *directory) create(buildID string) (*draft, error) {
 	return &draft{file: f, dir: dir}, nil
 }
 
-// Write implements [io.Writer]. It returns no error: what the disk has no room for, memory has.
+// Write implements [io.Writer]. It never fails: memory takes the rest if the disk is full.
 func (d *draft) Write(b []byte) (int, error) {
 	d.size += int64(len(b))
 	n := 0
@@ -56,7 +56,7 @@ func (d *draft) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// content returns all that was written, and what is known of the file.
+// content returns everything that was written, and information about the file.
 func (d *draft) content() (io.Reader, fs.FileInfo, error) {
 	info, err := d.file.Stat()
 	if err == nil {
@@ -68,8 +68,8 @@ func (d *draft) content() (io.Reader, fs.FileInfo, error) {
 	return io.MultiReader(d.file, &d.rest), info, nil
 }
 
-// keep makes the file the pack of a build, if it can be one of those that take
-// [Options.MaxDisk] together. The others that were used least recently are removed for that.
+// keep makes the file the pack of a build, if it fits into [Options.MaxDisk]. To make room, it
+// removes the packs that were used least recently.
 func (s *Store) keep(d *draft, buildID string) error {
 	if d.full != nil || d.size > s.opts.MaxDisk {
 		return d.full
@@ -80,7 +80,7 @@ func (s *Store) keep(d *draft, buildID string) error {
 	used := s.open.uses()
 	s.mu.Unlock()
 	for id, at := range used {
-		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // not all of them were fetched
+		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // it fails for packs that were not fetched
 	}
 	err := makeRoomIn(d.dir, s.opts.MaxDisk-d.size)
 	if err == nil {
@@ -98,8 +98,8 @@ func (d *draft) discard() {
 	_ = os.Remove(d.file.Name()) // it does not exist if it was kept
 }
 
-// makeRoomIn removes packs from a directory until the others take at most so many bytes, and
-// what was left over when a process ended.
+// makeRoomIn removes packs from a directory until the others take at most that many bytes. It
+// also removes files that other processes left unfinished.
 func makeRoomIn(dir string, bytes int64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -133,17 +133,17 @@ func makeRoomIn(dir string, bytes int64) error {
 	return nil
 }
 
-// touch notes that a fetched pack was used.
+// touch records that a fetched pack was used.
 func (f *file) touch() {
 	if f.fetched {
 		now := time.Now()
-		_ = os.Chtimes(f.Name(), now, now) // a directory that cannot be written to loses nothing
+		_ = os.Chtimes(f.Name(), now, now) // in a read-only directory no pack is ever removed
 	}
 }
 
-// refused returns the error for a pack that was refused. If it was fetched, and another may
-// be had, it removes it and says that there is none: after an update of the collector, it
-// can be of a version that is not read any more.
+// refused returns the error for a pack that was refused. If the pack was fetched, and fetching
+// it again may help, it removes the file and says that there is none: after an update of the
+// collector, the pack can have a version that is no longer supported.
 func (f *file) refused(err error) error {
 	switch refusalOf(err).reason {
 	case Damaged, Version, BuildID:

@@ -17,7 +17,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// TestDiskByUse has packs that stay in memory: their files are not read again, but used.
+// TestDiskByUse has packs that stay in memory: their files are not read again, but count as
+// used.
 func TestDiskByUse(t *testing.T) {
 	dir := ownDir(t)
 	fetched := filepath.Join(dir, fetchedDir)
@@ -36,7 +37,7 @@ func TestDiskByUse(t *testing.T) {
 	assert.ElementsMatch(t, []string{first + pack.Ext, third + pack.Ext}, filesIn(t, fetched))
 }
 
-// TestDiskOfMany keeps packs at the same time, again and again.
+// TestDiskOfMany keeps several packs concurrently, again and again.
 func TestDiskOfMany(t *testing.T) {
 	dir := ownDir(t)
 	const size = 1000

@@ -14,8 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// idleAfter is when a pack that nobody has used may be dropped for another. Profiles come
-// more often.
+// idleAfter is how long a pack must be unused before it may be dropped for another. Profiles
+// arrive more often.
 const idleAfter = time.Minute
 
 // A library holds packs in a limited amount of memory.
@@ -23,10 +23,11 @@ type library struct {
 	packs map[string]*opened // by build id
 	bytes int64
 	max   int64
-	isNew bool // since list was called
+	isNew bool // whether the packs changed since list was called
 }
 
-// has reports whether the pack of a build is open, and was read from a file, if there is one.
+// has reports whether the pack of a build is open and, unless f is nil, was read from that
+// file.
 func (l *library) has(buildID string, f *file) bool {
 	o := l.packs[buildID]
 	if o == nil || f != nil && !f.isSame(o.info) {
@@ -39,20 +40,20 @@ func (l *library) has(buildID string, f *file) bool {
 // opened is a pack in a library.
 type opened struct {
 	*pack.Pack
-	image *timeline.Image // of its symbols; nil unless they are wanted
+	image *timeline.Image // image of its symbols; nil unless they are wanted
 	bytes int64           // of memory
 	used  time.Time
 
-	info   fs.FileInfo // of its file; nil if it has none
-	looked time.Time   // when that was looked at last
+	info   fs.FileInfo // about its file; nil if it has none
+	looked time.Time   // when the file was last checked
 }
 
 func newLibrary(maxBytes int64) library {
 	return library{packs: make(map[string]*opened), max: maxBytes}
 }
 
-// use notes that a pack is in use, and reports whether it is there, and its file need not be
-// looked at again.
+// use records that a pack is in use. It reports whether the pack is open and its file need not
+// be checked again.
 func (l *library) use(buildID string, now time.Time) bool {
 	p := l.packs[buildID]
 	if p == nil {
@@ -71,9 +72,9 @@ func (l *library) uses() map[string]time.Time {
 	return uses
 }
 
-// makeRoom drops packs for one of a build, of size bytes, and returns the number of them: those
-// that were idle for longest, as many as have to go. If there is no room, it drops none. The
-// pack that is there of that build will be replaced.
+// makeRoom makes room for the pack of a build, of size bytes. It drops as many packs as
+// necessary, the longest idle first, and returns their number. If there is still no room, it
+// drops none. An open pack of that build takes no room, because it will be replaced.
 func (l *library) makeRoom(buildID string, size int64, now time.Time) (dropped int, err error) {
 	if size > l.max {
 		return 0, refuse(TooLarge, fmt.Errorf("the pack is larger than debug_info::max_bytes: %d of %d bytes", size, l.max))
@@ -103,7 +104,7 @@ func (l *library) makeRoom(buildID string, size int64, now time.Time) (dropped i
 	return dropped, nil
 }
 
-// add adds a pack for which there is room, in place of another of that build.
+// add adds a pack, which must have room. It replaces an open pack of that build.
 func (l *library) add(p *opened) {
 	if old := l.packs[p.Info().BuildID]; old != nil {
 		l.bytes -= old.bytes
@@ -112,7 +113,7 @@ func (l *library) add(p *opened) {
 	l.bytes, l.isNew = l.bytes+p.bytes, true
 }
 
-// list returns the packs, and whether they are others than at the last call.
+// list returns the packs, and whether they have changed since the last call.
 func (l *library) list() (all []*opened, isNew bool) {
 	all = slices.Collect(maps.Values(l.packs))
 	isNew, l.isNew = l.isNew, false

@@ -28,7 +28,7 @@ func (s *Store) look(_ context.Context, id wishID) {
 	}
 }
 
-// openKept opens the pack of a build that is in the directory, unless it is open.
+// openKept opens the pack of a build from the directory, unless it is already open.
 func (s *Store) openKept(buildID string) error {
 	f, err := s.dir.find(buildID)
 	if err == nil {
@@ -37,7 +37,7 @@ func (s *Store) openKept(buildID string) error {
 		return err
 	}
 	s.mu.Lock()
-	isOpen := s.open.has(buildID, f) // what is open needs no file
+	isOpen := s.open.has(buildID, f) // an open pack needs no file
 	s.mu.Unlock()
 	switch {
 	case isOpen:
@@ -52,8 +52,8 @@ func (s *Store) openKept(buildID string) error {
 	return nil
 }
 
-// load reads a pack of size bytes, and has it be used if it is of that build. info is of the
-// file that it is in, nil if there is none.
+// load reads a pack of size bytes and adds it to the open packs if its build is buildID. info
+// is about the file of the pack; it is nil if there is none.
 func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
@@ -67,7 +67,7 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	now := time.Now()
 	o := &opened{Pack: p, bytes: p.Bytes(), used: now, info: info, looked: now}
 	if s.opts.Gateway {
-		if err := s.makeRoom(buildID, o.bytes+namesIn(p)); err != nil { // before they take memory
+		if err := s.makeRoom(buildID, o.bytes+namesIn(p)); err != nil { // before the names take memory
 			return err
 		}
 		s.slot = (s.slot + 1) % (packimage.MaxSlot + 1)
@@ -86,8 +86,9 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	return nil
 }
 
-// namesIn returns about how many bytes the names of a pack take in an image, and never more than
-// they do: in the pack, names that are alike take next to nothing.
+// namesIn estimates the memory that the names of a pack take in an image. It never returns more
+// than they do take. The size of the pack is no measure: there, repeated names take almost no
+// space.
 func namesIn(p *pack.Pack) (bytes int64) {
 	const maxShared = 127 // bytes that a name in an image has in common with the one before it
 	last := ""
@@ -130,7 +131,7 @@ func Read(dir, buildID string) (*pack.Pack, error) {
 // ReasonOf returns why [Read] returned an error.
 func ReasonOf(err error) Reason { return refusalOf(err).reason }
 
-// makeRoom drops packs for so many bytes of the one of a build.
+// makeRoom drops packs to make room for that many bytes of a build's pack.
 func (s *Store) makeRoom(buildID string, bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *Store) makeRoom(buildID string, bytes int64) error {
 	return err
 }
 
-// settle notes how a step of a wish has ended.
+// settle records how a step of a wish has ended.
 func (s *Store) settle(id wishID, at place, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

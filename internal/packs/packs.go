@@ -18,15 +18,15 @@ import (
 // Options say where packs come from, and how much room they may take.
 type Options struct {
 	Directory string // holds packs; empty if there is none
-	URL       string // with {build_id} and {format}; empty if none are fetched
-	MaxBytes  int64  // of memory
-	MaxDisk   int64  // bytes of fetched packs in the directory
+	URL       string // with {build_id} and {format}; empty to fetch none
+	MaxBytes  int64  // limit on the memory of open packs
+	MaxDisk   int64  // limit on the bytes of fetched packs in the directory
 	Gateway   bool   // whether the symbols of packs are wanted, too (see contract 10.2)
 }
 
-// A Store keeps the packs of builds that are in use. It is a source of a
-// [symcache.Cache], which runs it. Its table has the symbols of packs for a gateway, else none:
-// they have no address on this machine. It is safe for concurrent use.
+// A Store keeps the packs of builds that are in use. It is a source of a [symcache.Cache],
+// which runs it. On a gateway, its table has the symbols of packs. Elsewhere it has none: they
+// have no addresses on this machine. It is safe for concurrent use.
 type Store struct {
 	opts    Options
 	dir     directory
@@ -34,19 +34,19 @@ type Store struct {
 	view    atomic.Pointer[View]
 	queues  [numPlaces]queue
 	news    queue
-	loading sync.Mutex // held while a pack is read: only one at a time takes memory for that
-	slot    uint32     // of the last image; guarded by loading
+	loading sync.Mutex // held while a pack is read, so that only one at a time takes memory for that
+	slot    uint32     // slot of the last image; guarded by loading
 
-	mu sync.Mutex // guards what follows; taken after loading
+	mu sync.Mutex // guards the fields below; locked after loading
 	state
 }
 
-// state is what the mutex of a Store guards.
+// state holds the fields that the mutex of a Store guards.
 type state struct {
 	open    library
 	wishes  wishes
-	broken  [numPlaces]error // what keeps all packs from being had from a place
-	unkept  error            // what kept the last pack that was fetched from being kept
+	broken  [numPlaces]error // why a place can provide no packs at all
+	unkept  error            // why the last fetched pack could not be kept
 	changes symcache.Changes // since the last update
 	refused [NumReasons]int64
 }
@@ -66,22 +66,22 @@ func New(opts Options) *Store {
 	return s
 }
 
-// SetClient has packs be fetched with a client from now on. It follows redirects only on the
+// SetClient sets the client that fetches packs from now on. It follows redirects only on the
 // same host, and not from https to http.
 func (s *Store) SetClient(client *http.Client) { s.from.client.Store(staysAt(client)) }
 
 // View returns the packs that are open. It never waits.
 func (s *Store) View() *View { return s.view.Load() }
 
-// Stats are what a store has and did.
+// Stats describe a store and its work so far.
 type Stats struct {
-	Open    int   // packs
-	Bytes   int64 // of memory that they take
+	Open    int   // number of packs
+	Bytes   int64 // memory that they take
 	Fetches int64 // requests that were sent
 	Refused [NumReasons]int64
 }
 
-// Stats returns what the store has and did so far.
+// Stats returns the current statistics of the store.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *Store) Stats() Stats {
 }
 
 // Use says which builds are in use, by their build ids and file IDs (see contract 4.2). Their
-// packs will be in the set later, if they can be had. It waits for nothing, and ignores
-// what cannot be an id.
+// packs are added to the set later, if they can be found. Use never waits, and ignores strings
+// that cannot be ids.
 func (s *Store) Use(buildIDs, fileIDs []string) {
 	now := time.Now()
 	set := s.View().Packs
@@ -112,7 +112,7 @@ func (s *Store) Use(buildIDs, fileIDs []string) {
 	}
 }
 
-// use notes that a build is in use, and reports whether its pack is to be looked for now.
+// use records that a build is in use, and reports whether to look for its pack now.
 func (s *state) use(id wishID, now time.Time) bool {
 	if !id.isFile && s.open.use(id.text, now) {
 		return false
@@ -163,8 +163,8 @@ func (s *Store) work(ctx context.Context, at place, do func(context.Context, wis
 	}
 }
 
-// update puts what was opened and dropped into the view, and returns what is new. One
-// goroutine calls it.
+// update brings the view up to date, and returns the update to publish. Only one goroutine
+// calls it.
 func (s *Store) update() symcache.Update {
 	s.mu.Lock()
 	u := symcache.Update{Degraded: s.health(), Changes: s.changes.Take()}

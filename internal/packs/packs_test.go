@@ -30,7 +30,7 @@ var (
 	first  = strings.Repeat("1a", 20)
 	second = strings.Repeat("2b", 20)
 	third  = strings.Repeat("3c", 20)
-	made   = strings.Repeat("ff", 20) // of no build
+	made   = strings.Repeat("ff", 20) // a build that does not exist
 )
 
 // packOf returns a pack of a build. All have the same size.
@@ -43,7 +43,7 @@ func packOf(t *testing.T, buildID string) []byte {
 	return b
 }
 
-// put writes the file of a build in a directory.
+// put writes the file of a build into a directory.
 func put(t *testing.T, dir, buildID string, content []byte) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -58,7 +58,7 @@ func ownDir(t *testing.T) string {
 	return dir
 }
 
-// running is a store that runs, and what it published last.
+// running is a running store and its last update.
 type running struct {
 	*Store
 	t    *testing.T
@@ -89,7 +89,7 @@ func run(t *testing.T, s *Store) *running {
 	return r
 }
 
-// health returns what the store said last of how it is, empty if all is well.
+// health returns the last problem that the store reported, or an empty string if there is none.
 func (r *running) health() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *running) health() string {
 // has reports whether the pack of a build is open.
 func (r *running) has(buildID string) bool { return r.View().Packs.ByBuildID(buildID) != nil }
 
-// use says that builds are in use, and waits until nothing happens.
+// use says that builds are in use, and waits until the store is idle.
 func (r *running) use(buildIDs ...string) {
 	r.Use(buildIDs, nil)
 	synctest.Wait()
@@ -141,7 +141,7 @@ func TestPacksOfTheDirectory(t *testing.T) {
 	})
 }
 
-// TestLaterFiles has files come and change while the store runs.
+// TestLaterFiles adds and changes files while the store runs.
 func TestLaterFiles(t *testing.T) {
 	dir := ownDir(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +170,7 @@ func TestLaterFiles(t *testing.T) {
 	})
 }
 
-// TestRefused has files that are not what they should be, each of which becomes what it
-// should be later.
+// TestRefused has files that are no valid packs; each is replaced by a valid one later.
 func TestRefused(t *testing.T) {
 	whole := packOf(t, first)
 	flipped := append([]byte(nil), whole...)
@@ -301,8 +300,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestContract_10_3_OnlyBuildIDs has ids that lead elsewhere, in a directory with files that
-// they would lead to.
+// TestContract_10_3_OnlyBuildIDs has ids that lead elsewhere, and a directory with the files
+// that they would lead to.
 func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 	dir := ownDir(t)
 	put(t, filepath.Dir(dir), first, packOf(t, first))
@@ -331,8 +330,8 @@ func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 	})
 }
 
-// TestMadeUpBuilds has a stranger who makes up build ids, in one message and in many. Those
-// that are in use are found all the same.
+// TestMadeUpBuilds has a sender that makes up build ids, in one message and in many. Packs of
+// builds in use are found all the same.
 func TestMadeUpBuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
@@ -359,7 +358,7 @@ func TestMadeUpBuilds(t *testing.T) {
 	})
 }
 
-// TestWishesInUseStay where others are made up.
+// TestWishesInUseStay although others are made up.
 func TestWishesInUseStay(t *testing.T) {
 	w, now := make(wishes), time.Now()
 	for range 2 {

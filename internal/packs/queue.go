@@ -10,7 +10,7 @@ import (
 
 // A queue wakes the goroutines that do a step.
 type queue struct {
-	wakes chan struct{} // has an element if somebody may be waiting
+	wakes chan struct{} // has an element if a goroutine is to wake
 	limit *rate.Limiter
 }
 
@@ -18,7 +18,7 @@ func newQueue(limit rate.Limit) queue {
 	return queue{wakes: make(chan struct{}, 1), limit: rate.NewLimiter(limit, 1)}
 }
 
-// wake wakes one goroutine, the next that waits if none does.
+// wake wakes one waiting goroutine or, if there is none, the next one that waits.
 func (q queue) wake() {
 	select {
 	case q.wakes <- struct{}{}:
@@ -26,8 +26,8 @@ func (q queue) wake() {
 	}
 }
 
-// wait waits until there may be something to do, and may be done. It returns false if ctx
-// is done.
+// wait waits until there may be something to do, and the rate limit allows it. It returns false
+// if ctx is done.
 func (q queue) wait(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():

@@ -10,20 +10,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// Reason is why a pack is not used.
+// A Reason says why a pack is not used.
 type Reason uint8
 
 // The reasons.
 const (
 	NotFound   Reason = iota // neither in the directory nor at the URL
-	BuildID                  // it is another build's
+	BuildID                  // it is the pack of another build
 	Damaged                  // not a pack, cut off, or malformed
 	Version                  // of another version of the format
-	TooLarge                 // for the memory that packs may take together, or to be fetched
-	NoRoom                   // in that memory, as all of it is in use
+	TooLarge                 // larger than the memory for all packs, or than a response may be
+	NoRoom                   // the packs in use leave too little memory
 	Unreadable               // not a regular file, or one that cannot be read
-	Insecure                 // others than its owner can write to it
-	Fetch                    // the server cannot be reached, or gives no answer that is one
+	Insecure                 // users other than its owner can write to it
+	Fetch                    // the server cannot be reached, or gives no usable answer
 	NumReasons = iota
 )
 
@@ -34,7 +34,7 @@ func (r Reason) String() string {
 	}[r]
 }
 
-// place is where packs come from.
+// A place is a source of packs.
 type place uint8
 
 const (
@@ -43,10 +43,10 @@ const (
 	numPlaces = iota
 )
 
-// A refusal is why a pack is not used.
+// A refusal says why a pack is not used.
 type refusal struct {
 	reason Reason
-	broken bool // it is not about the pack, but about the place where it was looked for
+	broken bool // the place is at fault, not the pack
 	err    error
 }
 
@@ -63,7 +63,7 @@ func refuseAll(reason Reason, err error) error {
 
 var errNotFound = refuse(NotFound, errors.New("no pack"))
 
-// refusalOf returns the refusal that an error is.
+// refusalOf returns an error as a refusal.
 func refusalOf(err error) *refusal {
 	var r *refusal
 	switch {
@@ -79,7 +79,8 @@ func refusalOf(err error) *refusal {
 
 func isNotFound(err error) bool { return err != nil && refusalOf(err).reason == NotFound }
 
-// health returns what is wrong, nil if nothing is. That there is no pack is not wrong.
+// health returns the problem of the store, or nil if there is none. A missing pack is not a
+// problem.
 func (s *state) health() error {
 	for _, err := range append(s.broken[:], s.unkept) {
 		if err != nil {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxRedirects is that of net/http.
+// maxRedirects is the limit of net/http.
 const maxRedirects = 10
 
-// errRedirects says that there are more.
+// errRedirects says that there are more than maxRedirects.
 var errRedirects = errors.New("the server redirects more than 10 times")
 
-// staysAt returns a client like the given one that follows no redirect to another host, and none from
-// https to http. The client's transport adds the headers of debug_info::http, which can hold
-// credentials, to each request, whoever it is for.
+// staysAt returns a client like the given one that follows no redirect to another host, and
+// none from https to http. The client's transport adds the headers of debug_info::http, which
+// can hold credentials, to every request, whichever host it goes to.
 func staysAt(client *http.Client) *http.Client {
 	own := *client
 	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {

@@ -18,11 +18,11 @@ func withCredentials(do roundTrip) roundTrip {
 	}
 }
 
-// TestCredentialsStayAtTheServer verifies that a server cannot have the headers of the
-// configuration sent to another host, or without TLS.
+// TestCredentialsStayAtTheServer verifies that a server cannot cause the headers of the
+// configuration to be sent to another host, or without TLS.
 func TestCredentialsStayAtTheServer(t *testing.T) {
 	for name, tt := range map[string]struct {
-		to   string // where a redirect leads to
+		to   string // where a redirect leads
 		says string // empty: it is followed
 	}{
 		"same host":      {"https://packs.example/other/" + first, ""},

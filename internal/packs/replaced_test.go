@@ -24,13 +24,13 @@ func nameIn(p *pack.Pack) (name string) {
 	return name
 }
 
-// TestReplacedFiles has the file of a pack that is open replaced, in all ways.
+// TestReplacedFiles replaces the file of an open pack, in every possible way.
 func TestReplacedFiles(t *testing.T) {
 	dir := ownDir(t)
 	name := filepath.Join(dir, first+pack.Ext)
 	whole := packOf(t, first)
 	other := pack.NewWriter(pack.Info{BuildID: first, Name: pack.KernelName, Arch: "amd64", Extent: pack.Range{End: 0x100}})
-	other.Symbol(pack.Symbol{Range: pack.Range{End: 0x100}, Name: "vfs_seek"}) // as long as the other
+	other.Symbol(pack.Symbol{Range: pack.Range{End: 0x100}, Name: "vfs_seek"}) // the same length as the other name
 	changed, err := other.Bytes()
 	require.NoError(t, err)
 	require.Len(t, changed, len(whole))
@@ -91,7 +91,7 @@ func TestReplacedWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestFetchedIsNotReadAgain has a fetched pack in use: the time of its file changes by that.
+// TestFetchedIsNotReadAgain has a fetched pack in use: each use changes the time of its file.
 func TestFetchedIsNotReadAgain(t *testing.T) {
 	dir := ownDir(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A View is what a store has at one moment. It is immutable.
+// A View holds the packs of a store at one moment. It is immutable.
 type View struct {
 	Packs *pack.Set
 
@@ -18,8 +18,8 @@ type View struct {
 	table *timeline.Table // with the same symbols
 }
 
-// nothing is the table of a view whose symbols are not wanted.
-var nothing = timeline.NewTable()
+// noSymbols is the table of a view whose symbols are not wanted.
+var noSymbols = timeline.NewTable()
 
 func newView(open []*opened, gateway bool) *View {
 	packs := make([]*pack.Pack, 0, len(open))
@@ -28,7 +28,7 @@ func newView(open []*opened, gateway bool) *View {
 		packs = append(packs, p.Pack)
 		images = append(images, p.image)
 	}
-	v := &View{Packs: pack.NewSet(packs), table: nothing}
+	v := &View{Packs: pack.NewSet(packs), table: noSymbols}
 	if gateway {
 		snapshot := timeline.NewPackSnapshot(images...)
 		v.Snapshot = func() *timeline.Snapshot { return snapshot }

@@ -4,17 +4,17 @@ package packs
 
 import "time"
 
-// maxWishes is how many wishes are kept. Whoever sends profiles can make some up.
+// maxWishes is how many wishes are kept. Senders of profiles can make up build ids.
 const maxWishes = 1024
 
-// When a wish that was not granted is tried again, and an open pack's file is looked at again,
-// if the build is in use then.
+// How long to wait before a failed wish is tried again, or the file of an open pack is checked
+// again, if the build is still in use.
 const (
 	lookAgain  = time.Minute      // in the directory
 	fetchAgain = 10 * time.Minute // by the URL
 )
 
-// step is what a wish waits for.
+// A step says what a wish waits for.
 type step uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	stepBusy              // for the end of one of these
 )
 
-// stepAt is what a wish waits for that is to be looked for in a place.
+// stepAt is the step in which a wish waits for a place.
 var stepAt = [numPlaces]step{placeDirectory: stepLook, placeURL: stepFetch}
 
 // A wishID is a build id, or a file ID of a build whose id is not known.
@@ -33,22 +33,21 @@ type wishID struct {
 	isFile bool
 }
 
-// A wish is a build that is in use and of which no pack is open, or whose file is to be looked
-// at again.
+// A wish is a build in use that has no open pack, or whose file must be checked again.
 type wish struct {
 	step    step
-	asked   int       // how often, since the last step
-	look    time.Time // not before that time
-	fetch   time.Time // likewise
-	used    time.Time // last
-	problem error     // with its pack; nil if it is only not there
+	asked   int       // how often it was asked for since the last step
+	look    time.Time // do not look before this time
+	fetch   time.Time // do not fetch before this time
+	used    time.Time // when it was last asked for
+	problem error     // problem with its pack; nil if the pack is merely missing
 }
 
-// wishes are at most maxWishes.
+// wishes has at most maxWishes entries.
 type wishes map[wishID]*wish
 
-// add notes that a build is in use, and reports whether it is to be looked for now. If there
-// are too many wishes, it takes the place of another: what is in use comes back.
+// add records that a build is in use, and reports whether to look for its pack now. If there
+// are too many wishes, it replaces another: a build that is in use will be added again.
 func (w wishes) add(id wishID, now time.Time) bool {
 	found := w[id]
 	if found == nil {
@@ -67,13 +66,13 @@ func (w wishes) add(id wishID, now time.Time) bool {
 	return true
 }
 
-// drop drops a wish that nobody is busy with: of any few, that which was asked for least, so that
-// builds that are made up hardly take the place of those in use.
+// drop drops a wish that is not busy: the one that was asked for least, among a few chosen at
+// random. So made-up builds rarely replace builds in use.
 func (w wishes) drop() {
 	const few = 8
 	var least wishID
 	n := 0
-	for id, other := range w { // in any order
+	for id, other := range w { // in random order
 		if other.step == stepBusy {
 			continue
 		}
@@ -99,9 +98,9 @@ func (w wishes) wait(of step) bool {
 	return false
 }
 
-// next returns the wish that waits for a step and was asked for most often, so that builds
-// that are made up do not keep others waiting. It is busy from then on. more reports
-// whether others wait.
+// next returns the wish that waits for a step and was asked for most often, so that made-up
+// builds do not keep others waiting. It marks the wish as busy. more reports whether others
+// wait.
 func (w wishes) next(of step) (id wishID, more bool) {
 	n := 0
 	for other, wish := range w {

@@ -2,29 +2,28 @@
 
 package perfring
 
-// A Batch is what the rings held when they were emptied.
+// A Batch is the content of the rings at the time they were emptied.
 type Batch struct {
-	// At is what the clock showed before the rings were emptied.
+	// At is a reading of the clock from before the rings were emptied.
 	At int64
 
-	// Records are in the order of their times.
+	// Records are sorted by time.
 	Records []Record
 
-	// Blind are the intervals in which events may have happened without a record
-	// (see contract 5.2). They are about all of what is recorded: which
-	// CPU an event would have been on is not known.
+	// Blind are the intervals in which events may have happened without a record (see contract
+	// 5.2). They apply to all records: it is not known on which CPU an event would have
+	// occurred.
 	Blind []Interval
 
-	// Lost is the number of records that the kernel had no room for, as far as it
-	// has announced them, and of those that could not be parsed. Of a ring that is closed, and
-	// with Flush, it has also those that were not announced. Before Linux 6.0 it is not known
-	// how many these are: if there may be any, they count as 1.
+	// Lost is the number of records that the kernel has announced as lost because it had no
+	// room for them, plus the number of records that could not be parsed. For a ring that is
+	// closed, and with Flush, it includes losses that were not announced. Before Linux 6.0
+	// their number is not known: if there may be any, they count as 1.
 	Lost uint64
 
-	// Certain is the instant before which no event is missing, other than in blind
-	// intervals, once this batch and all earlier ones are applied. That a CPU came
-	// online is known only after RefreshCPUs: the interval that is blind then can begin
-	// before what was certain.
+	// Certain is the instant before which no event is missing, except in blind intervals, once
+	// this batch and all earlier ones are applied. A CPU that came online is noticed only by
+	// RefreshCPUs: the blind interval that this causes can begin before an earlier Certain.
 	Certain int64
 }
 

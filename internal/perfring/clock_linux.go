@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now returns a reading of the clock, in nanoseconds since the machine started. Its system
-// call is raw: the runtime would wake a thread for one that it knew of.
+// Now returns a reading of the clock, in nanoseconds since the machine started. Its system call
+// is raw: the runtime would wake a thread for an ordinary one.
 func (c Clock) Now() int64 {
 	var ts unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(c), uintptr(unsafe.Pointer(&ts)), 0)
@@ -22,8 +22,9 @@ func (c Clock) Now() int64 {
 	return ts.Nano()
 }
 
-// checkClocks returns ErrClocks in a time namespace whose clocks are set apart from the
-// kernel's. Without the file there are none (before Linux 5.6, or CONFIG_TIME_NS is not set).
+// checkClocks returns ErrClocks in a time namespace whose clocks are offset from the kernel's.
+// If the file does not exist, there are no time namespaces (before Linux 5.6, or CONFIG_TIME_NS
+// is not set).
 func checkClocks() error {
 	f, err := os.Open("/proc/self/timens_offsets")
 	if err != nil {
@@ -37,8 +38,8 @@ func checkClocks() error {
 	return nil
 }
 
-// isSetApart reports whether offsets of a time namespace, a line "CLOCK SECONDS NANOSECONDS"
-// each (proc_timens_show_offsets in kernel/time/namespace.c), are not all 0.
+// isSetApart reports whether the offsets of a time namespace are not all 0. Each is a line
+// "CLOCK SECONDS NANOSECONDS" (proc_timens_show_offsets in kernel/time/namespace.c).
 func isSetApart(offsets string) bool {
 	for line := range strings.Lines(offsets) {
 		if fields := strings.Fields(line); len(fields) != 3 || fields[1] != "0" || fields[2] != "0" {

@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// Drain empties all rings by reading memory, and returns the records that are older
-// than Options.Window; younger ones come with the next Drain. It makes no system call
-// but to read clocks, unless the machine was suspended since the last one: then it opens
-// all rings again. It never waits for Wait.
+// Drain empties all rings by reading memory, and returns the records that are older than
+// Options.Window; the next Drain returns the younger ones. It makes no system calls except to
+// read clocks, unless the machine was suspended since the last Drain: then it reopens all
+// rings. It never waits for Wait.
 //
-// Batches have to be applied in the order in which Drain returned them.
+// Batches must be applied in the order in which Drain returned them.
 func (r *Reader) Drain() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The clock is read before the first ring: a record that is put into a ring just
-	// after that was emptied can be the cause of one in a ring that is emptied later, but
-	// that one is younger than this.
+	// Read the clock before the first ring. A record that enters a ring just after the ring was
+	// emptied can be the cause of a record in a ring that is emptied later, but the later
+	// record is then younger than now.
 	now := r.clock.Now()
 	r.reopenAfterSleep(now)
 	r.drain()
@@ -30,8 +30,8 @@ func (r *Reader) Drain() Batch {
 	return r.batch(now, horizon)
 }
 
-// Flush is Drain without a window, and counts also lost records that the kernel has not announced.
-// It is for the end: what comes after may have been the cause of some of it.
+// Flush is Drain without a window. It also counts lost records that the kernel has not
+// announced. Call it only at the end: later records may be causes of records that it returned.
 func (r *Reader) Flush() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *Reader) Flush() Batch {
 	return r.batch(now, math.MaxInt64)
 }
 
-// batch returns what is pending since the rings were emptied, of records those before the horizon.
+// batch returns everything that is pending, except for records from the horizon on.
 func (s *state) batch(at, horizon int64) Batch {
 	sortByTime(s.pending.Records)
 	n, _ := slices.BinarySearchFunc(s.pending.Records, horizon, func(rec Record, t int64) int {
@@ -60,7 +60,7 @@ func sortByTime(records []Record) {
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
 }
 
-// drain appends what is in the rings to pending.
+// drain appends the content of the rings to pending.
 func (r *Reader) drain() {
 	for _, g := range r.rings {
 		if !g.isEmpty() {
@@ -69,10 +69,11 @@ func (r *Reader) drain() {
 	}
 }
 
-// drainRing appends what is in a ring to pending, and when records of it were lost.
+// drainRing appends the content of a ring to pending, and the intervals in which it lost
+// records.
 func (r *Reader) drainRing(g *ring) {
-	// Unknown is the time of the last record before a loss that may have gone on
-	// until the ring was emptied.
+	// unknown is the time of the last record before a loss that may have lasted until the ring
+	// was emptied.
 	unknown, some := int64(0), false
 	loss := func() {
 		if !some {

@@ -16,10 +16,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestCauseComesFirst writes records in turn into two rings, each after the one before
-// it has been, while they are read one after the other. Without any window they come
-// in the order they were written: that a ring was read before a record got there must
-// not let one overtake it that got into the other ring later.
+// TestCauseComesFirst writes records alternately into two rings, each after the previous one is
+// complete, while another goroutine reads one ring after the other. Even without a window, the
+// records must be returned in the order in which they were written. If a ring was read before a
+// record arrived in it, a later record in the other ring must not overtake that record.
 func TestCauseComesFirst(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	const n = 20_000
@@ -30,7 +30,7 @@ func TestCauseComesFirst(t *testing.T) {
 	writer.Go(func() {
 		last := Boottime.Now()
 		for i := uint64(0); i < n && !stop.Load(); i++ {
-			// An address in a record that is nothing else: its place in the order.
+			// The address in the record is its place in the order.
 			to := rings[i*7%3%2]
 			for !stop.Load() && !to.hasRoom(headerLen+24+sampleIDLen) {
 				runtime.Gosched()
@@ -56,8 +56,8 @@ func TestCauseComesFirst(t *testing.T) {
 	}
 }
 
-// TestRingThatFillsWhileItIsRead has records written while others are read, until there is no room:
-// all of it is free again only when the last one has been read.
+// TestRingThatFillsWhileItIsRead writes records while others are read, until there is no room.
+// The space becomes free only when the last record has been read.
 func TestRingThatFillsWhileItIsRead(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
 	r.put(at(12))
@@ -75,8 +75,8 @@ func TestRingThatFillsWhileItIsRead(t *testing.T) {
 	assert.False(t, r.wasCrowded(*r.tail), "now there is room")
 }
 
-// TestFullRing: a ring that the largest record might not have fit into may have lost some,
-// from its last record to when it was emptied.
+// TestFullRing: a ring without room for the largest record may have lost records, from the time
+// of its last record until it was emptied.
 func TestFullRing(t *testing.T) {
 	const size = 4096
 	largest := record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), longest+"\x00", id)
@@ -105,11 +105,11 @@ func TestFullRing(t *testing.T) {
 	}
 }
 
-// TestLostRecord: a loss lies between the record before the LOST record, also if that was
-// read long ago, and the LOST record.
+// TestLostRecord: a loss lies between the record before the LOST record, even if that was read
+// long ago, and the LOST record.
 func TestLostRecord(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
-	r.last, r.roomyAt = 50, 1 // opened; it is not known when there was room
+	r.last, r.roomyAt = 50, 1 // the time of opening; it is not known when there was room
 	reader := memoryReader(r)
 	r.put(lostAt(90, 2))
 	b := reader.Drain()
@@ -146,8 +146,8 @@ func TestLossThatIsAnnouncedLate(t *testing.T) {
 	assert.Equal(t, uint64(5), b.Lost)
 }
 
-// TestBatch: what is younger than the window comes with the next batch, and what is certain
-// follows the clock.
+// TestBatch: records younger than the window come with the next batch, and Certain follows the
+// clock.
 func TestBatch(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
 	r.wake = 1

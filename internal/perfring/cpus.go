@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// OnlineCPUs returns the numbers of the CPUs that are online, sorted, where sysfs is mounted at a
-// place.
+// OnlineCPUs returns the sorted numbers of the online CPUs. sysfs is the path where sysfs is
+// mounted.
 func OnlineCPUs(sysfs string) ([]int, error) {
 	name := filepath.Join(sysfs, "devices", "system", "cpu", "online")
 	text, err := os.ReadFile(name)
@@ -25,10 +25,10 @@ func OnlineCPUs(sysfs string) ([]int, error) {
 	return cpus, nil
 }
 
-// maxCPU bounds the numbers believed. NR_CPUS is at most 8192 (arch/x86/Kconfig).
+// maxCPU bounds the length of a list. NR_CPUS is at most 8192 (arch/x86/Kconfig).
 const maxCPU = 1 << 16
 
-// ParseCPUs parses a list of CPUs as "0-3,5", sorted (cpumap_print_to_pagebuf).
+// ParseCPUs parses a sorted list of CPUs, such as "0-3,5" (cpumap_print_to_pagebuf).
 func ParseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
@@ -45,7 +45,7 @@ func ParseCPUs(list string) ([]int, error) {
 			return nil, fmt.Errorf("CPU list %q: %w", list, err)
 		}
 		if from > to {
-			return nil, fmt.Errorf("CPU list %q: %s is no range", list, part)
+			return nil, fmt.Errorf("CPU list %q: %s is not a range", list, part)
 		}
 		for cpu := from; cpu <= to; cpu++ {
 			if len(cpus) > 0 && int(cpu) <= cpus[len(cpus)-1] || len(cpus) == maxCPU {

@@ -24,18 +24,18 @@ import (
 var update = flag.Bool("update", false,
 	"record the rings in testdata anew, on the running kernel and as root, and what is read from them")
 
-// dumpHeader is what stands before the data of a ring in a dump: its head and its
+// dumpHeader is the size of the header of a dump, before the ring's data: the head and the
 // tail.
 const dumpHeader = 16
 
-// dumps are the rings in testdata, and how they are made to hold what they do.
+// dumps are the rings in testdata, and the functions that fill them.
 var dumps = map[string]struct {
 	record func(t *testing.T, r *ring)
-	holds  func(r *ring, records []Record) bool // what makes the dump worth having
+	holds  func(r *ring, records []Record) bool // whether the dump serves its purpose
 }{
 	"functions": {
 		func(t *testing.T, _ *ring) {
-			open(t, SymbolOptions("/sys")) // another reader, which makes records longer
+			open(t, SymbolOptions("/sys")) // another reader makes records longer
 			loadWithFunction(t)
 		},
 		func(_ *ring, records []Record) bool { return len(records) == 6 },
@@ -70,8 +70,8 @@ func loadWithFunction(t *testing.T) {
 	require.NoError(t, prog.Close())
 }
 
-// TestDumps reads rings of Linux 6.18 on amd64. What is to be read from them stands
-// beside them, a record a line, and is to be reviewed when -update has written it.
+// TestDumps reads rings of Linux 6.18 on amd64. The expected records are in files next to them,
+// one record per line. Review these files after -update has written them.
 func TestDumps(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		t.Skip("the dumps are of a little-endian machine")
@@ -127,8 +127,8 @@ func jsonLines(t *testing.T, records []Record) string {
 	return lines.String()
 }
 
-// writeDump writes the ring of a CPU that does something, when it holds what it
-// should.
+// writeDump calls record on a CPU until its ring serves the purpose of the dump, and then
+// writes the ring.
 func writeDump(t *testing.T, file string, record func(*testing.T, *ring), holds func(*ring, []Record) bool) {
 	t.Helper()
 	kerneltest.NeedBPF(t)

@@ -7,15 +7,15 @@ import (
 	"encoding/binary"
 )
 
-// A number from PERF_CONTEXT_MAX on marks what part of a stack comes after it; up to
-// PERF_CONTEXT_GUEST, that part is a guest's (enum perf_callchain_context of
+// Numbers from PERF_CONTEXT_MAX on are marks: they say which part of a stack follows. After a
+// mark up to PERF_CONTEXT_GUEST, that part is a guest's (enum perf_callchain_context of
 // include/uapi/linux/perf_event.h).
 const (
 	contextMax   = ^uint64(4095) + 1
 	contextGuest = ^uint64(2048) + 1
 )
 
-// fields takes a record's body apart. ok becomes false when it is too short.
+// fields decodes a record's body. ok becomes false if the body is too short.
 type fields struct {
 	rest []byte
 	ok   bool
@@ -35,8 +35,8 @@ func (f *fields) uint16() uint16 { return binary.NativeEndian.Uint16(f.next(2)) 
 func (f *fields) uint32() uint32 { return binary.NativeEndian.Uint32(f.next(4)) }
 func (f *fields) uint64() uint64 { return binary.NativeEndian.Uint64(f.next(8)) }
 
-// stack reads a call chain, without the marks in it and without what is a guest's:
-// its addresses mean something else here.
+// stack reads a call chain. It leaves out the marks, and the addresses of a guest, which mean
+// something else here.
 func (f *fields) stack() []uint64 {
 	n := f.uint64()
 	if n > uint64(len(f.rest)/8) {
@@ -67,17 +67,17 @@ func (f *fields) symbol() *Symbol {
 // program reads the body of a BPF_EVENT record.
 func (f *fields) program() *Program {
 	p := &Program{Event: ProgramEvent(f.uint16())}
-	f.uint16() // flags: none so far
+	f.uint16() // flags: none are defined so far
 	p.ID = f.uint32()
 	copy(p.Tag[:], f.next(len(p.Tag)))
 	return p
 }
 
-// name reads a name, which ends with a zero and is padded with more. The sample_id
-// comes right after it, and is not always the end of the record: where a KSYMBOL
-// record is written for several readers on a CPU, the kernel counts the length of the
-// sample_id of each into all that come after (perf_event_ksymbol_output in
-// kernel/events/core.c). Those bytes hold what was there before.
+// name reads a name, which ends with a zero byte and is padded with more. The sample_id comes
+// right after it, and is not always the end of the record. If the kernel writes a KSYMBOL
+// record for several readers on a CPU, it adds the length of each reader's sample_id to the
+// records of all readers after it (perf_event_ksymbol_output in kernel/events/core.c). These
+// additional bytes hold stale data.
 func (f *fields) name() string {
 	length := bytes.IndexByte(f.rest, 0)
 	if length < 0 {
@@ -88,7 +88,7 @@ func (f *fields) name() string {
 	return string(f.next(padded)[:length])
 }
 
-// sampleID reads what stands after the body of records that are not samples.
+// sampleID reads the fields after the body of records that are not samples.
 func (f *fields) sampleID(r *Record) {
 	r.PID, r.TID = f.uint32(), f.uint32()
 	r.Time = int64(f.uint64())

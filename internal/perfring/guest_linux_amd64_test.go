@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestGuest runs a guest: each sample of what it does says so, and has no stack.
+// TestGuest runs a guest: each sample taken in it says so, and has no stack.
 func TestGuest(t *testing.T) {
 	needKVM(t)
 	opts := options()
@@ -27,18 +27,18 @@ func TestGuest(t *testing.T) {
 	tid := runGuest(t)
 	inGuest := func(rec Record) bool { return rec.Type == TypeSample && rec.TID == tid && rec.Guest }
 	for _, rec := range readUntil(t, r, inGuest) {
-		if rec.Guest { // also those of other machines, which have other threads
+		if rec.Guest { // also in other virtual machines, which have other threads
 			assert.Equal(t, TypeSample, rec.Type)
 			assert.Empty(t, rec.Stack)
 		}
 	}
 }
 
-// needKVM skips the test where no guest can run on the CPU itself.
+// needKVM skips the test if no guest can run on the CPU itself.
 func needKVM(t *testing.T) {
 	t.Helper()
 	if kerneltest.InVM() {
-		require.NoError(t, kerneltest.LoadModule("kvm_amd")) // as qemu's CPU is
+		require.NoError(t, kerneltest.LoadModule("kvm_amd")) // qemu's CPU is an AMD
 		return
 	}
 	for _, module := range []string{"kvm_amd", "kvm_intel"} {
@@ -64,7 +64,7 @@ const (
 // guestCode counts down and halts, in real mode: mov ecx, 10000000; loop with ecx; hlt.
 const guestCode = "\x66\xb9\x80\x96\x98\x00\x67\xe2\xfd\xf4"
 
-// guestBase is where its code is in the memory of the guest.
+// guestBase is the address of the code in the memory of the guest.
 const guestBase = 0x1000
 
 // runGuest runs a guest until the test ends, and returns its thread.
@@ -99,7 +99,7 @@ func runVCPU(vcpu int) error {
 	if err != nil {
 		return err
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); { // a signal of Go's scheduler
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); { // Go's scheduler sends signals
 		_, err = ioctl(vcpu, kvmRun, nil)
 	}
 	return err

@@ -32,7 +32,7 @@ func testWaitIsInterrupted(t *testing.T, opts Options) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := open(t, opts)
-			kerneltest.Busy(t) // that there are records keeps no error back
+			kerneltest.Busy(t) // records must not hold back an error
 			if opts.Delay > 0 {
 				kerneltest.NeedBPF(t)
 				require.NoError(t, load(t, "interrupted", 1).Close())

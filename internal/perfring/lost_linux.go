@@ -9,25 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// losses is what is known of the records that a ring had no room for.
+// losses tracks the records that a ring had no room for.
 type losses struct {
 	announced uint64 // by LOST records
 	counted   uint64 // in batches
 
-	// Some may have been lost before the record at a position: that one tells.
+	// Records may have been lost before the record at a position. Reading that record answers
+	// it.
 	open bool
 	at   uint64
 }
 
-// more returns how many records no batch has counted yet, if so many were lost in all.
+// more returns how many of all lost records no batch has counted yet.
 func (l *losses) more(all uint64) uint64 {
 	before := l.counted
 	l.counted = max(all, before)
 	return l.counted - before
 }
 
-// noteCrowded notes that records may have been lost until now. If they were, the kernel says so
-// before the next record.
+// noteCrowded records that there may have been losses until now. If they were, the kernel says
+// so before the next record.
 func (r *ring) noteCrowded() { r.losses.open, r.losses.at = true, atomic.LoadUint64(r.head) }
 
 // notePosition notes that the record at a position was read, and with it any loss before it.
@@ -37,9 +38,10 @@ func (l *losses) notePosition(at uint64) {
 	}
 }
 
-// unannounced returns how many records were lost that no LOST record announced, which comes with
-// the next record only. It is for a ring that was just emptied for the last time. Where the
-// kernel does not count them, which it does since Linux 6.0, a loss that is possible is 1.
+// unannounced returns the number of lost records that no LOST record has announced; the kernel
+// writes one only with the next record. It is for a ring that was just emptied for the last
+// time. If the kernel does not count lost records (before Linux 6.0), a possible loss counts as
+// 1.
 func (r *ring) unannounced() uint64 {
 	if all, ok := r.lostInAll(); ok {
 		return r.losses.more(all)
@@ -51,7 +53,7 @@ func (r *ring) unannounced() uint64 {
 	return r.losses.more(r.losses.counted + 1)
 }
 
-// lostInAll asks the kernel for how many records the ring had no room since it was opened.
+// lostInAll asks the kernel how many records the ring has lost since it was opened.
 func (r *ring) lostInAll() (n uint64, ok bool) {
 	if !r.counts {
 		return 0, false

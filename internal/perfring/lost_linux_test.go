@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// runFull samples until no ring has room, and then no more.
+// runFull samples until no ring has room, and then stops sampling.
 func runFull(t *testing.T, opts Options) *Reader {
 	t.Helper()
 	kerneltest.NeedPerf(t)
@@ -30,8 +30,8 @@ func runFull(t *testing.T, opts Options) *Reader {
 	return r
 }
 
-// TestLossThatIsNeverAnnounced: records that are lost before the rings are read for the last time
-// are counted all the same, exactly where the kernel counts them.
+// TestLossThatIsNeverAnnounced: records lost before the rings are read for the last time are
+// counted all the same. The number is exact if the kernel counts lost records.
 func TestLossThatIsNeverAnnounced(t *testing.T) {
 	r := runFull(t, options())
 	b := r.Flush()
@@ -61,10 +61,10 @@ func TestLossOnACPUThatWentOffline(t *testing.T) {
 	assert.Positive(t, r.Drain().Lost)
 }
 
-// TestLossThatNobodyCounts: where the kernel does not say how many records were lost, a loss that is
-// possible counts as 1 when the ring is read for the last time, unless the record after it
-// tells that nothing was lost.
-func TestLossThatNobodyCounts(t *testing.T) {
+// TestLossThatIsNotCounted: if the kernel does not say how many records were lost, a possible
+// loss counts as 1 when the ring is read for the last time, unless the record after it proves
+// that nothing was lost.
+func TestLossThatIsNotCounted(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
 	reader := memoryReader(r)
 	fill := func() {
@@ -85,8 +85,8 @@ func TestLossThatNobodyCounts(t *testing.T) {
 	assert.Zero(t, reader.Flush().Lost, "a record without a LOST record before it")
 }
 
-// TestLossAfterTheRestWasRead: a record that was in the ring before the loss does not tell that
-// nothing was lost.
+// TestLossAfterTheRestWasRead: a record that was in the ring before the loss does not prove
+// that nothing was lost.
 func TestLossAfterTheRestWasRead(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
 	reader := memoryReader(r)

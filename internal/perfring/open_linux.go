@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What samples and the ends of other records hold. parse relies on it.
+// The fields of samples, and of the ends of other records. parse relies on them.
 const (
 	sampleIDType = unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU
 	sampleType   = sampleIDType | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_CALLCHAIN
@@ -47,8 +47,8 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 	}, nil
 }
 
-// openEvent opens an event on a CPU, with a count of the records that are lost where the kernel has
-// that: since Linux 6.0. Older ones refuse it.
+// openEvent opens an event on a CPU. The event counts lost records if the kernel supports that
+// (since Linux 6.0; older kernels refuse it).
 func openEvent(attr *unix.PerfEventAttr, cpu int) (fd int, err error) {
 	for _, attr.Read_format = range []uint64{unix.PERF_FORMAT_LOST, 0} {
 		fd, err = unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
@@ -59,7 +59,7 @@ func openEvent(attr *unix.PerfEventAttr, cpu int) (fd int, err error) {
 	return fd, err
 }
 
-// mapRing maps an event's page of metadata and so many bytes of records.
+// mapRing maps an event's page of metadata and that many bytes of records.
 func mapRing(fd, cpu, size int) (mapping []byte, page *unix.PerfEventMmapPage, err error) {
 	mapping, err = unix.Mmap(fd, 0, os.Getpagesize()+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -68,18 +68,18 @@ func mapRing(fd, cpu, size int) (mapping []byte, page *unix.PerfEventMmapPage, e
 		}
 		return nil, nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", cpu, size, err)
 	}
-	// The page of metadata is page aligned, and with it its fields of 64 bits.
+	// The page of metadata is page-aligned, so its 64-bit fields are aligned, too.
 	return mapping, (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping))), nil
 }
 
-// The bits of struct perf_event_attr that golang.org/x/sys does not have. Both came
-// with Linux 5.1.
+// The bits of struct perf_event_attr that golang.org/x/sys does not have. Both exist since
+// Linux 5.1.
 const (
 	bitKsymbol  = unix.CBitFieldMaskBit29
 	bitBPFEvent = unix.CBitFieldMaskBit30
 )
 
-// attrOf returns what to ask the kernel for.
+// attrOf returns the attributes of an event.
 func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
@@ -98,7 +98,7 @@ func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 	return attr, nil
 }
 
-// complete asks for samples and the names of threads.
+// complete adds the attributes for samples and thread names.
 func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 	attr.Sample_type = sampleType
 	attr.Sample_max_stack = s.MaxStack
@@ -115,7 +115,8 @@ func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 		s.completeCycles(attr, rate)
 		return nil
 	}
-	// What a timer interrupts in a guest is not user code for it: the CPU is in the kernel again.
+	// A timer that fires in a guest does not count as user code: by then, the CPU is back in
+	// the kernel.
 	attr.Config, attr.Sample = unix.PERF_COUNT_SW_CPU_CLOCK, s.Frequency
 	attr.Bits |= unix.PerfBitFreq
 	if !s.User {
@@ -124,11 +125,10 @@ func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 	return nil
 }
 
-// completeCycles asks for a sample each time that so many reference cycles were counted. With
-// a frequency (PerfBitFreq) the kernel would vary the number to have as many samples of a CPU
-// that has little to do as of a busy one: they would stand for less and less time
-// (perf_adjust_period in kernel/events/core.c). Without user code it would leave out that of
-// guests.
+// completeCycles asks for a sample after each fixed number of reference cycles. With a
+// frequency (PerfBitFreq), the kernel would vary the number, to take as many samples of a
+// mostly idle CPU as of a busy one: they would stand for less and less time (perf_adjust_period
+// in kernel/events/core.c). Excluding user code would also exclude the user code of guests.
 func (s Sampling) completeCycles(attr *unix.PerfEventAttr, rate uint64) {
 	attr.Type, attr.Config = unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_REF_CPU_CYCLES
 	attr.Sample = max(1, rate/s.Frequency)
@@ -141,7 +141,7 @@ func openError(event Event, cpu int, err error) error {
 		unix.ENOENT:     ErrUnsupported,
 		unix.ENOSYS:     ErrUnsupported,
 		unix.EOPNOTSUPP: ErrUnsupported,
-		unix.EINVAL:     event.refused(), // all else that is checked is constant
+		unix.EINVAL:     event.refused(), // everything else that the kernel checks is constant
 	}[err]
 	if known != nil {
 		err = fmt.Errorf("%w: %w", known, err)

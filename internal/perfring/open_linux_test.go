@@ -20,7 +20,7 @@ func TestOpenErrors(t *testing.T) {
 	_, err := Open(opts)
 	require.ErrorIs(t, err, ErrRate)
 
-	// Room for less and less files, until there is none for all rings.
+	// Allow fewer and fewer files, until there are too few for all rings.
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	err = nil
@@ -39,8 +39,7 @@ func TestOpenErrors(t *testing.T) {
 	assert.Equal(t, files, kerneltest.OpenFiles(t))
 }
 
-// TestRefusedEvents: what the kernel says of an event it does not know depends on
-// what was asked for.
+// TestRefusedEvents: the error for an event that the kernel refuses depends on the event.
 func TestRefusedEvents(t *testing.T) {
 	err := openError(Sampling{}, 3, unix.EINVAL)
 	require.ErrorIs(t, err, ErrRate)
@@ -74,7 +73,7 @@ func TestWithoutSysfs(t *testing.T) {
 	assert.Len(t, r.Drain().Blind, 1, "which CPU came or went is not known")
 }
 
-// TestWantedCPUs: nothing is recorded on other CPUs, wherever it is known from which there are.
+// TestWantedCPUs: nothing is recorded on other CPUs, with and without sysfs.
 func TestWantedCPUs(t *testing.T) {
 	first, second := twoCPUs(t)
 	for name, sysfs := range map[string]string{"sysfs": "/sys", "no sysfs": t.TempDir()} {

@@ -12,39 +12,40 @@ import (
 	"github.com/kernelsym/kernelsym/internal/poller"
 )
 
-// A Reader reads the rings of all CPUs. Wait and RefreshCPUs are for one goroutine; the
-// other methods are safe for concurrent use, also with those two.
+// A Reader reads the rings of all CPUs. Only one goroutine may call Wait and RefreshCPUs; the
+// other methods are safe for concurrent use, also with these two.
 type Reader struct {
 	opts   Options
 	clock  Clock
 	poller *poller.Poller
-	slept  func() (least, most int64) // for how long the machine has been suspended
+	slept  func() (least, most int64) // how long the machine has been suspended
 	open   func(*Options, cpu) (*ring, error)
 
 	mu sync.Mutex // not held while Wait waits
 	state
 }
 
-// state is what the mutex of a Reader guards.
+// state holds the fields that the mutex of a Reader guards.
 type state struct {
 	closed  bool
 	rings   []*ring
-	cpus    int   // the number of possible ones, where sysfs does not tell; 0 if not known
-	pending Batch // what was read, but not returned yet
+	cpus    int   // number of possible CPUs, if sysfs is not mounted; 0 if not known
+	pending Batch // read, but not returned yet
 	certain int64 // the Certain of the last batch
 
-	mostUsed uint64 // how many bytes of a ring were used at most, since Wait asked last
+	mostUsed uint64 // most bytes that were used of a ring since Wait last asked
 
-	looked     int64 // when the rings were compared with the CPUs that are online
-	incomplete bool  // they do not agree, or that is not known
+	looked     int64 // when the rings were last compared with the online CPUs
+	incomplete bool  // they do not agree, or it is not known whether they do
 
-	awake     int64 // when Drain last asked for how long the machine was suspended
+	awake     int64 // when Drain last asked how long the machine had been suspended
 	mostSlept int64 // the answer
 }
 
-// Open starts to record on all CPUs that are online, and wanted. It takes one file and BytesPerCPU
-// and a page of locked memory for each, three more files, and no goroutine. What happens after Open is
-// recorded. The errors that wrap those of this package say what an operator can do.
+// Open starts to record on all online CPUs that the options select. For each it takes one file,
+// and locked memory of BytesPerCPU and a page. It also takes three more files, and no
+// goroutine. Everything that happens after Open is recorded. Errors that wrap an error of this
+// package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
 		return nil, err
@@ -67,15 +68,15 @@ func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, e
 	return r, nil
 }
 
-// Wait waits until it is worth the trouble to call Drain, or to the deadline: with
-// [Sampling] until a ring is half full; with [Symbols] until there is any record, and then
-// for Options.Delay. It can return early. When ctx is done it returns its error, after
-// Close os.ErrClosed, also if that happens meanwhile.
+// Wait waits until a call of Drain is worthwhile, or for the deadline: with [Sampling], until a
+// ring is half full; with [Symbols], until there is any record, and then for Options.Delay. It
+// can return early. It returns the error of ctx when ctx is done, and os.ErrClosed after Close,
+// even if this happens while it waits.
 func (r *Reader) Wait(ctx context.Context, deadline time.Time) error {
 	if _, prompt := r.opts.Event.(Symbols); !prompt {
 		return r.poller.Wait(ctx, deadline, r.isReady)
 	}
-	// While records come, there will be more: it waits for the delay at once.
+	// While records keep coming, there will be more: wait for the delay at once.
 	used := r.takeMostUsed()
 	if used == 0 {
 		if err := r.poller.Wait(ctx, deadline, r.isReady); err != nil || !r.isReady() {
@@ -102,12 +103,12 @@ func (r *Reader) Wait(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// manyBytes is how much a ring is used by some programs more than come and go all the
-// time. After that, and after a time in which nothing came, a burst is likely, which would
-// fill a ring before the delay is over; so the first pauses are short.
+// manyBytes is the number of bytes that a few more programs than usual take in a ring. After
+// that many bytes, or after a time without records, a burst is likely. A burst would fill a
+// ring before the delay is over, so the first pauses are then short.
 const manyBytes = 1024
 
-// takeMostUsed returns how much of a ring was used at most in the batches since the last
+// takeMostUsed returns the most bytes that were used of a ring in the batches since the last
 // call.
 func (r *Reader) takeMostUsed() uint64 {
 	r.mu.Lock()
@@ -117,7 +118,7 @@ func (r *Reader) takeMostUsed() uint64 {
 	return used
 }
 
-// isReady reports whether a ring is full enough to be read, or symbols were held back.
+// isReady reports whether a ring is full enough to be read, or symbols are held back.
 func (r *Reader) isReady() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,10 +145,9 @@ func (r *Reader) CPUs() []int {
 	return cpus
 }
 
-// Close stops recording and frees the rings. It interrupts Wait. Closed twice, it does
-// nothing.
+// Close stops recording and frees the rings. It interrupts Wait. A second call does nothing.
 func (r *Reader) Close() error {
-	errs := []error{r.poller.Close()} // which waits for isReady
+	errs := []error{r.poller.Close()} // it waits for a running isReady, which locks mu
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

@@ -38,7 +38,7 @@ func options() Options {
 	}
 }
 
-// quiet returns options with rings that do not run full while a test stands still.
+// quiet returns options with rings that do not fill up while a test is stalled.
 func quiet() Options {
 	return Options{Event: Sampling{Frequency: 1}, BytesPerCPU: 256 << 10, SysFS: "/sys"}
 }
@@ -66,7 +66,7 @@ func online(t *testing.T) []int {
 	return cpus
 }
 
-// readFor returns the records of some time.
+// readFor returns the records of the given time.
 func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 	t.Helper()
 	for deadline := time.Now().Add(d); time.Now().Before(deadline); {
@@ -76,8 +76,8 @@ func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 	return all
 }
 
-// readUntil reads until a record is as wanted, and returns all of them. It fails
-// the test if none comes.
+// readUntil reads until it finds a wanted record, and returns all records. It fails the test if
+// none comes.
 func readUntil(t *testing.T, r *Reader, wanted func(Record) bool) (all []Record) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -152,7 +152,7 @@ func TestForkAndExit(t *testing.T) {
 	assert.True(t, seen[TypeFork] && seen[TypeComm] && seen[TypeExit], "%v", seen)
 }
 
-// TestLost lets a small ring run full.
+// TestLost lets a small ring fill up.
 func TestLost(t *testing.T) {
 	opts := options()
 	opts.BytesPerCPU = 1
@@ -162,7 +162,7 @@ func TestLost(t *testing.T) {
 	var lost uint64
 	for i := 0; i < 100 && lost == 0; i++ {
 		time.Sleep(300 * time.Millisecond)
-		// Reading makes room; the kernel tells with the next record.
+		// Reading makes room; the kernel announces the loss with the next record.
 		r.Drain()
 		time.Sleep(10 * time.Millisecond)
 		lost += r.Drain().Lost
@@ -192,8 +192,8 @@ func times(records []Record) (all []int64) {
 	return all
 }
 
-// TestHalfFullRingWakes waits again and again until a ring is half full. No
-// deadline comes to help.
+// TestHalfFullRingWakes waits again and again until a ring is half full. No deadline ends the
+// wait.
 func TestHalfFullRingWakes(t *testing.T) {
 	opts := options()
 	opts.BytesPerCPU = 1

@@ -12,8 +12,8 @@ import (
 type Type uint32
 
 // The types of records that are parsed (enum perf_event_type of
-// include/uapi/linux/perf_event.h). Others are left out. What TypeLost says is in a
-// Batch, not among its records.
+// include/uapi/linux/perf_event.h). Others are left out. A Batch has the number of lost records
+// in a field, and no record of TypeLost.
 const (
 	TypeLost     Type = 2
 	TypeComm     Type = 3
@@ -31,10 +31,10 @@ type Record struct {
 	CPU  uint32
 	Time int64 // in nanoseconds of the event's clock
 
-	// The process and thread that a sample or a throttled event interrupted,
-	// that changed its name, exited or was forked, as numbers of the PID
-	// namespace of this process. 0 is the idle task, or one of a namespace that
-	// is not visible here; NoTask is one that has all but exited.
+	// The process and thread that was interrupted by a sample or throttled event, changed its
+	// name, exited or was forked. The numbers are from the PID namespace of this process. 0 is
+	// the idle task, or a task of a namespace that is not visible here; NoTask is a task that
+	// has all but exited.
 	PID, TID uint32
 
 	Parent uint32   // Fork: the thread that forked
@@ -43,7 +43,7 @@ type Record struct {
 	Guest  bool     // Sample: the CPU was in a guest, in its kernel or its user code
 	Lost   uint64   // Lost: how many records
 
-	// Apart, so that samples, which are many, stay small.
+	// These are pointers, so that samples, the most frequent records, stay small.
 	Symbol  *Symbol  // Ksymbol: what is new or gone
 	Program *Program // BPFEvent: what happened to a program
 }
@@ -51,15 +51,15 @@ type Record struct {
 // A Symbol is code that the kernel has made or is about to free (struct
 // perf_record_ksymbol of tools/lib/perf/include/perf/event.h).
 type Symbol struct {
-	Addr       uint64 // of its first byte
-	Len        uint32 // in bytes, as announced: that of a trampoline is a whole page
+	Addr       uint64 // address of its first byte
+	Len        uint32 // in bytes, as announced: a whole page for a trampoline
 	Kind       SymbolKind
-	Unregister bool   // it goes; else it has come
-	Name       string // the kernel's, at most 511 bytes
+	Unregister bool   // the code is about to be freed; if false, it is new
+	Name       string // its name in the kernel, at most 511 bytes
 }
 
 // SymbolKind is the kind of code (enum perf_record_ksymbol_type of
-// include/uapi/linux/perf_event.h). The kernel may have others.
+// include/uapi/linux/perf_event.h). The kernel may have other kinds.
 type SymbolKind uint16
 
 // The kinds of code.
@@ -68,12 +68,12 @@ const (
 	KsymOOL SymbolKind = 2 // out of line: made for a kprobe or by ftrace
 )
 
-// A Program is what happened to a BPF program (struct perf_record_bpf_event of
-// tools/lib/perf/include/perf/event.h). The record of a load comes after those of the
+// A Program is an event in the life of a BPF program (struct perf_record_bpf_event of
+// tools/lib/perf/include/perf/event.h). The record of a load comes after the records of the
 // program's symbols.
 type Program struct {
 	Event ProgramEvent
-	ID    uint32 // not used again before all others were; some kernels of about 6.1 give 0 at an unload
+	ID    uint32 // not reused before all others were used; some kernels of about 6.1 report 0 for an unload
 	Tag   [8]byte
 }
 
@@ -87,8 +87,8 @@ const (
 	ProgramUnload ProgramEvent = 2
 )
 
-// NoTask stands for a process or thread whose number is not in use any more
-// (perf_event_pid_type in kernel/events/core.c gives -1).
+// NoTask stands for a process or thread whose number is no longer in use (perf_event_pid_type
+// in kernel/events/core.c gives -1).
 const NoTask = ^uint32(0)
 
 // ErrMalformed says that a record is not in the kernel's format.
@@ -103,15 +103,15 @@ const (
 // ksymbolUnregister is PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
 const ksymbolUnregister = 1
 
-// What the CPU did, of the header's field misc.
+// The CPU mode in the header's field misc.
 const (
 	cpuModeMask        = 7 // PERF_RECORD_MISC_CPUMODE_MASK
 	cpuModeGuestKernel = 4 // PERF_RECORD_MISC_GUEST_KERNEL
 	cpuModeGuestUser   = 5 // PERF_RECORD_MISC_GUEST_USER
 )
 
-// parse reads a record, header included, of an event whose samples have what
-// openRing asks for. It reports false for a type that is not passed on.
+// parse reads a record, header included. Its samples must have the fields that openRing asks
+// for. It reports false for a type that is left out.
 func parse(raw []byte) (r Record, ok bool, err error) {
 	if len(raw) < headerLen {
 		return Record{}, false, fmt.Errorf("%w: %d bytes", ErrMalformed, len(raw))
@@ -120,7 +120,7 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 	f := fields{raw[headerLen:], true}
 	switch r.Type {
 	case TypeSample:
-		f.uint64() // the address, which the stack begins with
+		f.uint64() // the address, with which the stack begins, too
 		r.PID, r.TID = f.uint32(), f.uint32()
 		r.Time = int64(f.uint64())
 		r.CPU = f.uint32()
@@ -161,11 +161,11 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 	return r, true, nil
 }
 
-// isGuest reports whether a sample is of a guest. The kernel does not unwind those: they
-// have no stack (perf_callchain_kernel in arch/x86/events/core.c). A timer goes off just
-// after the guest was left, and KVM says that it came from there (kvm_arch_pmi_in_guest in
-// arch/x86/include/asm/kvm_host.h). On arm64, all that happens while a guest's CPU is loaded
-// is the guest's, also what KVM does for it.
+// isGuest reports whether a sample was taken in a guest. The kernel does not unwind guests, so
+// these samples have no stack (perf_callchain_kernel in arch/x86/events/core.c). A timer fires
+// just after the CPU has left the guest, and KVM attributes it to the guest
+// (kvm_arch_pmi_in_guest in arch/x86/include/asm/kvm_host.h). On arm64, everything that happens
+// while a guest's CPU is loaded counts as the guest's, including the work that KVM does for it.
 func isGuest(raw []byte) bool {
 	mode := binary.NativeEndian.Uint16(raw[4:]) & cpuModeMask
 	return mode == cpuModeGuestKernel || mode == cpuModeGuestUser

@@ -41,10 +41,10 @@ const (
 	caller = uint64(0xffffffff81000020)
 )
 
-// stale is what stands behind a record that the kernel made too long.
+// stale is the stale data at the end of a record that the kernel made too long.
 var stale = strings.Repeat("\xff", sampleIDLen)
 
-// longest is a name of the greatest length, KSYM_NAME_LEN-1.
+// longest is a name of the maximum length, KSYM_NAME_LEN-1.
 var longest = strings.Repeat("n", 511)
 
 func sample(stack ...any) []byte {

@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu is a CPU from when it comes online to when it goes offline.
+// cpu is a CPU from the time it comes online until it goes offline.
 type cpu struct {
 	number int
 
-	// The inodes of directories in sysfs, 0 for one that is not there. A perf event
-	// dies with its CPU, and no sign of that can be read without interrupting the CPU.
-	// But whenever a CPU goes offline the kernel removes these directories, and when it
-	// comes back it makes new ones (drivers/base/topology.c; drivers/base/cacheinfo.c,
-	// which also does where going offline fails halfway). Inode numbers of sysfs are not
-	// used again before 2^32 others were.
+	// The inodes of directories in sysfs, 0 for a missing directory. A perf event dies with its
+	// CPU, and this cannot be found out without interrupting the CPU. But whenever a CPU goes
+	// offline, the kernel removes these directories, and when the CPU comes back, it makes new
+	// ones (drivers/base/topology.c; drivers/base/cacheinfo.c, which does so even if going
+	// offline fails halfway). An inode number of sysfs is not reused before 2^32 others were
+	// used.
 	topology, cache uint64
 }
 
-// look is what sysfs says about CPUs.
+// look is the information of sysfs about CPUs.
 type look struct {
-	at      int64 // before anything was read
+	at      int64 // time before anything was read
 	online  []cpu // sorted by number
-	guessed bool  // there is no sysfs: online is empty
+	guessed bool  // sysfs is not mounted: online is empty
 }
 
-// look asks which CPUs are online.
+// look finds out which CPUs are online.
 func (r *Reader) look() (look, error) {
 	l := look{at: r.clock.Now()}
 	numbers, err := OnlineCPUs(r.opts.SysFS)
@@ -58,14 +58,14 @@ func inode(dir string) uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-// RefreshCPUs opens rings on CPUs that came online, and closes those of CPUs that went
-// offline. It is to be called when the kernel says by a uevent that a CPU changed
-// (hotplug), and every some seconds, as uevents can get lost. If it fails, what Drain
-// calls certain stays as it is, until it succeeds.
+// RefreshCPUs opens rings on CPUs that came online, and closes the rings of CPUs that went
+// offline. Call it when a uevent of the kernel says that a CPU changed (hotplug), and every few
+// seconds, because uevents can get lost. If it fails, the Certain of later batches does not
+// advance until it succeeds.
 //
-// A uevent that the rings do not explain, as those of a CPU that came and went, or where
-// sysfs is not mounted, has all rings opened again. Without sysfs and without uevents, a
-// CPU that goes offline and comes back goes unnoticed.
+// If no ring has to change after a uevent, for example because a CPU went and came back, or if
+// sysfs is not mounted, all rings are reopened. Without sysfs and without uevents, a CPU that
+// goes offline and comes back goes unnoticed.
 func (r *Reader) RefreshCPUs(hotplug bool) error {
 	l, err := r.look()
 	r.mu.Lock()
@@ -86,9 +86,9 @@ func (r *Reader) RefreshCPUs(hotplug bool) error {
 	return err
 }
 
-// adjust closes the rings that a look does not show, or all, and opens those that are
-// missing. The time since the look before is blind if there are any. It reports whether
-// anything changed.
+// adjust closes the rings of CPUs that are not in a look, or all rings, and opens the missing
+// ones. If it opens any, the time since the previous look is blind. It reports whether anything
+// changed.
 func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	r.incomplete = true
 	r.drain()
@@ -127,11 +127,11 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 	for _, c := range cpus {
 		g, err := r.open(&r.opts, c)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-			some = some || !guessed // it is offline again, or anyway
+			some = some || !guessed // it is offline again, or was never online
 			continue
 		}
 		if guessed && len(r.opts.CPUs) == 0 && c.number > 0 && errors.Is(err, unix.EINVAL) {
-			r.cpus = c.number // there is none with this number, nor with a higher one
+			r.cpus = c.number // no CPU has this number or a higher one
 			return some, nil
 		}
 		if err != nil {
@@ -146,7 +146,7 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 	return some, nil
 }
 
-// possibleCPUs returns those that there can be, where sysfs does not tell.
+// possibleCPUs returns all CPUs that may exist. It is for systems without sysfs.
 func (r *Reader) possibleCPUs() []cpu {
 	const most = 8192 // NR_CPUS of arch/x86/Kconfig
 	if r.cpus == 0 {
@@ -159,9 +159,9 @@ func (r *Reader) possibleCPUs() []cpu {
 	return all
 }
 
-// reopenAfterSleep opens all rings again if the machine was suspended since the last
-// call: all CPUs but the first are offline meanwhile, and no uevent says so. The time
-// from that call to now is blind.
+// reopenAfterSleep reopens all rings if the machine was suspended since the last call: during a
+// suspend, all CPUs except the first are offline, and no uevent says so. The time from that
+// call to now is blind.
 func (r *Reader) reopenAfterSleep(now int64) {
 	least, most := r.slept()
 	if least > r.mostSlept && !r.closed {
@@ -172,14 +172,13 @@ func (r *Reader) reopenAfterSleep(now int64) {
 		}
 		if err != nil {
 			r.incomplete = true
-			return // and try again with the next Drain
+			return // the next Drain tries again
 		}
 	}
 	r.awake, r.mostSlept = now, most
 }
 
-// slept returns between which values the time lies for which the machine has been
-// suspended since it started.
+// slept returns bounds of the time for which the machine has been suspended since it started.
 func slept() (least, most int64) {
 	const rounding = int64(time.Microsecond)
 	before := time.Since(start)
@@ -188,6 +187,6 @@ func slept() (least, most int64) {
 	return boot - int64(after) - rounding, boot - int64(before)
 }
 
-// start is when the process started, on the clock that stands still in suspend. Any
-// instant does: only differences count.
+// start is when the process started, on the clock that stops during a suspend. Any instant
+// would do: only differences count.
 var start = time.Now()

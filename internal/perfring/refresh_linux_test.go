@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// twoCPUs returns two CPUs that are online. It skips the test if there is one.
+// twoCPUs returns two CPUs that are online. It skips the test if there is only one.
 func twoCPUs(t *testing.T) (first, second int) {
 	t.Helper()
 	cpus := online(t)
@@ -28,7 +28,7 @@ func twoCPUs(t *testing.T) (first, second int) {
 	return cpus[0], cpus[1]
 }
 
-// setOnline makes a sysfs say which CPUs are online.
+// setOnline writes to a sysfs which CPUs are online.
 func setOnline(t *testing.T, sysfs string, cpus ...int) {
 	t.Helper()
 	name := filepath.Join(sysfs, "devices/system/cpu/online")
@@ -37,17 +37,16 @@ func setOnline(t *testing.T, sysfs string, cpus ...int) {
 	require.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 }
 
-// setIncarnation makes a sysfs say that a CPU came online anew.
+// setIncarnation makes a sysfs look as if a CPU had gone offline and come back.
 func setIncarnation(t *testing.T, sysfs string, cpu int) {
 	t.Helper()
 	dir := filepath.Join(sysfs, "devices/system/cpu", fmt.Sprint("cpu", cpu), "topology")
-	require.NoError(t, os.MkdirAll(dir+"~", 0o755)) // before the old one is gone, and its inode free
+	require.NoError(t, os.MkdirAll(dir+"~", 0o755)) // before the old one is removed and its inode becomes free
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.Rename(dir+"~", dir))
 }
 
-// TestCPUsComeAndGo tells the reader of CPUs that come online and go offline. The
-// rings are real.
+// TestCPUsComeAndGo shows the reader CPUs that come online and go offline. The rings are real.
 func TestCPUsComeAndGo(t *testing.T) {
 	first, second := twoCPUs(t)
 	opts := options()
@@ -58,7 +57,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	for _, cpus := range [][]int{{first}, {first, second}, {second}, {first, second}} {
 		setOnline(t, opts.SysFS, cpus...)
 		require.NoError(t, r.RefreshCPUs(false))
-		r.Flush() // what was before
+		r.Flush() // earlier records
 		missing := slices.Clone(cpus)
 		readUntil(t, r, func(rec Record) bool {
 			require.Contains(t, cpus, int(rec.CPU))
@@ -68,8 +67,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestEventThatDied has an event that is not counted any more, as after its CPU
-// was offline for a moment.
+// TestEventThatDied has an event that no longer counts, as after its CPU was briefly offline.
 func TestEventThatDied(t *testing.T) {
 	first, _ := twoCPUs(t)
 	opts := options()
@@ -86,8 +84,8 @@ func TestEventThatDied(t *testing.T) {
 	readUntil(t, r, isSample)
 }
 
-// TestBlindCPU: the time in which a CPU had no ring, or may have had a dead one, is blind,
-// once; not that before Open.
+// TestBlindCPU: the time in which a CPU had no ring, or may have had a dead one, is blind, and
+// reported once. The time before Open is not blind.
 func TestBlindCPU(t *testing.T) {
 	first, second := twoCPUs(t)
 	opts := quiet()
@@ -101,7 +99,7 @@ func TestBlindCPU(t *testing.T) {
 		assert.Empty(t, r.Drain().Blind, "once")
 		return blind
 	}
-	// expect checks for an interval that begins with the look before.
+	// expect checks for an interval that begins with the previous look.
 	expect := func(blind []Interval, after, before int64) {
 		t.Helper()
 		require.Len(t, blind, 1)
@@ -130,8 +128,8 @@ func TestBlindCPU(t *testing.T) {
 	assert.Empty(t, refresh(true), "a CPU went")
 }
 
-// TestNothingIsCertainWithoutRings: while it is not known which CPUs are online, or a ring
-// is missing, what is certain stays.
+// TestNothingIsCertainWithoutRings: while it is not known which CPUs are online, or a ring is
+// missing, Certain does not advance.
 func TestNothingIsCertainWithoutRings(t *testing.T) {
 	first, second := twoCPUs(t)
 	opts := quiet()
@@ -151,8 +149,8 @@ func TestNothingIsCertainWithoutRings(t *testing.T) {
 	assert.Less(t, b.Blind[0].From, looked)
 }
 
-// TestSuspend: after it, all rings are opened again, and the time since the last batch is
-// blind. The machine is not suspended; it only says so.
+// TestSuspend: after a suspend, all rings are reopened, and the time since the last batch is
+// blind. The test only pretends to suspend the machine.
 func TestSuspend(t *testing.T) {
 	r := open(t, quiet())
 	r.Drain()
@@ -176,7 +174,7 @@ func TestSuspend(t *testing.T) {
 	assert.Empty(t, r.Drain().Blind, "once")
 }
 
-// TestSlept: a machine that has not been suspended says so, however often it is asked.
+// TestSlept: the bounds of a machine that has not been suspended never contradict each other.
 func TestSlept(t *testing.T) {
 	_, most := slept()
 	for range kerneltest.Sized(100_000, 10_000) {

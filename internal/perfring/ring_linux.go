@@ -19,36 +19,36 @@ type ring struct {
 	cpu cpu
 
 	mapping []byte
-	data    []byte // the records' part of mapping; its length is a power of two
+	data    []byte // the part of mapping for records; its length is a power of two
 	head    *uint64
 	tail    *uint64
-	wake    uint64 // the bytes that the kernel wakes us at
-	wrapped []byte // a record that reached over the end of data
+	wake    uint64 // number of bytes at which the kernel wakes us
+	wrapped []byte // a record that wrapped around the end of data
 	counts  bool   // whether the kernel counts the records that were lost
 	losses  losses
 	trail
 }
 
-// trail is what is known of a ring from when it was emptied before.
+// trail is the state of a ring from the time when it was last emptied.
 type trail struct {
-	last    int64  // the time of the last record, at first that of opening the ring
-	roomy   int64  // when there last was room for any record, all of this ring's being older
+	last    int64  // time of the last record; at first, the time of opening the ring
+	roomy   int64  // when there was last room for any record; the ring's records so far are older
 	roomyAt uint64 // the position of the first record after that
 }
 
-// largestSymbolRecord is the size of the KSYMBOL record of the longest name, after a
-// LOST record, and when there are some twenty other readers, which make it longer.
+// largestSymbolRecord is the size of a KSYMBOL record with the longest name and a LOST record
+// before it, with about twenty other readers, which make it longer.
 const largestSymbolRecord = headerLen + 16 + 512 + 21*sampleIDLen + headerLen + 16 + sampleIDLen
 
-// ringSize returns the least power of two of pages that holds that many bytes.
+// ringSize returns the size of the smallest power of two of pages that holds that many bytes.
 func ringSize(bytes int) int {
 	pages := max(1, (bytes+os.Getpagesize()-1)/os.Getpagesize())
 	return os.Getpagesize() << bits.Len(uint(pages-1))
 }
 
-// drain passes all records to emit and frees their place. The bytes are valid
-// until emit returns. It returns ErrMalformed if the positions or sizes in the
-// ring cannot be; what was in it then is gone.
+// drain passes all records to emit and frees their space. The bytes are valid until emit
+// returns. It returns ErrMalformed if the positions or sizes in the ring are impossible; the
+// content of the ring is then lost.
 func (r *ring) drain(emit func(raw []byte)) error {
 	head, tail := atomic.LoadUint64(r.head), *r.tail // only we write tail
 	defer func() { atomic.StoreUint64(r.tail, head) }()
@@ -72,34 +72,35 @@ func (r *ring) drain(emit func(raw []byte)) error {
 	return nil
 }
 
-// used returns the number of bytes that are to be read.
+// used returns the number of unread bytes.
 func (r *ring) used() uint64 { return atomic.LoadUint64(r.head) - *r.tail }
 
 func (r *ring) isEmpty() bool { return r.used() == 0 }
 
-// isReady reports whether the ring is as full as it has to be to wake us.
+// isReady reports whether the ring is full enough to wake us.
 func (r *ring) isReady() bool { return r.used() >= r.wake }
 
 // isFilling reports whether the ring should be emptied soon.
 func (r *ring) isFilling() bool { return r.used() > uint64(len(r.data)/4) }
 
-// wasCrowded reports whether a record may have found no room while what begins at a position was in
-// the ring. It is asked after that was read: until then, the kernel could not write there.
+// wasCrowded reports whether a record may have found no room while the records from a position
+// on were in the ring. Call it after reading them: until then, the kernel could not overwrite
+// them.
 func (r *ring) wasCrowded(from uint64) bool {
 	return atomic.LoadUint64(r.head)-from+largestSymbolRecord > uint64(len(r.data))
 }
 
-// noteRoom notes that the ring has room for any record, if it has.
+// noteRoom records the time if the ring has room for any record.
 func (r *ring) noteRoom(clock Clock) {
 	head := atomic.LoadUint64(r.head)
 	if head-*r.tail+largestSymbolRecord <= uint64(len(r.data)) {
-		r.roomyAt, r.roomy = head, clock.Now() // in this order: the room was there before
+		r.roomyAt, r.roomy = head, clock.Now() // in this order: there was room before that time
 	}
 }
 
-// lossEnd returns when the loss was over that a LOST record announces. The kernel writes
-// that just before the next record that fits. If it is the first one since there was
-// room for any record, nothing was lost after that: however long ago it is.
+// lossEnd returns the time at which the loss that a LOST record announces was over. The kernel
+// writes a LOST record just before the next record that fits. If it is the first record since
+// there was room for any record, nothing was lost after that time, however long ago it is.
 func (r *ring) lossEnd(at uint64, time int64) int64 {
 	if at == r.roomyAt {
 		return min(r.roomy, time)
@@ -107,7 +108,7 @@ func (r *ring) lossEnd(at uint64, time int64) int64 {
 	return time
 }
 
-// bytes returns a part of the ring, as one piece.
+// bytes returns a part of the ring in one piece.
 func (r *ring) bytes(at, length uint64) []byte {
 	if end := at + length; end <= uint64(len(r.data)) {
 		return r.data[at:end]

@@ -16,8 +16,8 @@ func memoryRing(size int, head, tail uint64) *ring {
 	return &ring{data: make([]byte, size), head: &head, tail: &tail}
 }
 
-// put writes a record where the kernel would. It may be called while the ring is
-// read.
+// put writes a record in the place where the kernel would write it. It may be called while the
+// ring is read.
 func (r *ring) put(raw []byte) {
 	head := *r.head
 	for _, b := range raw {
@@ -44,8 +44,8 @@ func (r *ring) records(t *testing.T) (all []Record) {
 	return all
 }
 
-// TestDrainWraps has records begin at every place of a ring, also at positions
-// above 32 bits and around the largest.
+// TestDrainWraps has records that begin at every offset of a ring, also at positions above 32
+// bits and near the largest.
 func TestDrainWraps(t *testing.T) {
 	for _, start := range []uint64{0, 1<<32 - 64, 1<<63 - 128} {
 		for at := range uint64(64) {
@@ -80,7 +80,7 @@ func TestDrainRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// memoryReader is a Reader of such rings.
+// memoryReader returns a Reader of such rings.
 func memoryReader(rings ...*ring) *Reader {
 	return &Reader{
 		clock: Boottime, opts: Options{Event: Symbols{}}, state: state{rings: rings},
@@ -88,13 +88,13 @@ func memoryReader(rings ...*ring) *Reader {
 	}
 }
 
-// at returns a record of a time.
+// at returns a record with a time.
 func at(time int64) []byte {
 	id := string(record(0, uint32(1), uint32(1), uint64(time), uint32(0), uint32(0))[headerLen:])
 	return record(TypeKsymbol, leaf, uint32(1), uint16(1), uint16(0), "x\x00\x00\x00\x00\x00\x00\x00", id)
 }
 
-// lostAt returns a LOST record of a time.
+// lostAt returns a LOST record with a time.
 func lostAt(time int64, n uint64) []byte {
 	id := string(record(0, uint32(1), uint32(1), uint64(time), uint32(0), uint32(0))[headerLen:])
 	return record(TypeLost, uint64(1), n, id)
@@ -125,7 +125,7 @@ func TestMalformedRecordsCountAsLost(t *testing.T) {
 	}
 }
 
-// FuzzDrain: whatever is in the ring, reading it ends, inside of it.
+// FuzzDrain: whatever the ring contains, reading it ends, and stays inside the ring.
 func FuzzDrain(f *testing.F) {
 	r := memoryRing(128, 0, 0)
 	r.put(record(TypeLost, uint64(1), uint64(1), id))

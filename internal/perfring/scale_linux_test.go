@@ -21,13 +21,13 @@ import (
 // manyCPUs is how many CPUs a large node has.
 const manyCPUs = 256
 
-// TestManyCPUs has as many rings as a large node, on the CPUs that there are: files, memory and
-// system calls are real, that they are of as many CPUs only sysfs says. It prints what they
-// cost.
+// TestManyCPUs has as many rings as a large node, on the CPUs of this machine. Files, memory
+// and system calls are real; only sysfs pretends that there are so many CPUs. It prints the
+// costs.
 //
-// The rings take samples, one a second, where those of Symbols take kernel symbols: with a
-// hundred of those on one CPU, the kernel would write every such record of the whole machine
-// a hundred times as long (see fields.name).
+// The rings record one sample per second instead of kernel symbols: with a hundred rings for
+// symbols on one CPU, the kernel would make every such record of the whole machine a hundred
+// times as long (see fields.name).
 func TestManyCPUs(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
@@ -55,7 +55,7 @@ func TestManyCPUs(t *testing.T) {
 	assert.Equal(t, uint64(manyCPUs*(64<<10+os.Getpagesize())), mapped)
 	kerneltest.Figure("node256_ring_bytes %d", mapped)
 
-	// What every message does, and what is done every ten seconds.
+	// The work for every message, and the work that is done every ten seconds.
 	kerneltest.Figure("node256_drain_us %.3f", microseconds(best(func() { r.Drain() })))
 	kerneltest.Figure("node256_refresh_us %.3f", microseconds(best(func() { require.NoError(t, r.RefreshCPUs(false)) })))
 	kerneltest.Figure("node256_wakeups_idle %.3f", idleWakeups(t, r))
@@ -63,7 +63,7 @@ func TestManyCPUs(t *testing.T) {
 	assert.Equal(t, opened, kerneltest.OpenFiles(t)-files, "none was opened again")
 }
 
-// manyInSysfs returns a sysfs with many CPUs.
+// manyInSysfs returns a sysfs that lists many CPUs.
 func manyInSysfs(t *testing.T) string {
 	sysfs := t.TempDir()
 	dir := filepath.Join(sysfs, "devices", "system", "cpu")
@@ -94,9 +94,9 @@ func mappedRings(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// idleWakeups returns how often a second the threads of this process go to sleep while it waits
-// for rings without records, as the source does, and compares them with the CPUs every ten
-// seconds.
+// idleWakeups returns how often per second the threads of this process go to sleep while it
+// does what the source does: wait for rings without records, and compare them with the CPUs
+// every ten seconds.
 func idleWakeups(t *testing.T, r *Reader) float64 {
 	for _, g := range r.rings {
 		require.NoError(t, unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
@@ -119,7 +119,7 @@ func sleeps(t *testing.T) int64 {
 	return usage.Nvcsw
 }
 
-// best returns how long f takes if nothing else is done meanwhile.
+// best returns the shortest time that f takes, without interference from other work.
 func best(f func()) time.Duration {
 	best := time.Hour
 	for range 50 {

@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// pin binds the goroutine to a CPU, and to a thread that ends with it.
+// pin binds the goroutine to a CPU, and to a thread that ends with the goroutine.
 func pin(cpu int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -29,20 +29,20 @@ func pin(cpu int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// roomy returns options for symbols, with rings that hold what other tests load and close while
-// this one stands still.
+// roomy returns options for symbols, with rings that can hold the records of other tests while
+// this one is stalled.
 func roomy() Options {
 	opts := SymbolOptions("/sys")
 	opts.BytesPerCPU = 8 << 20
 	return opts
 }
 
-// TestOrderAcrossCPUs loads programs on one CPU and closes them on another, so that
-// both have their records in different rings and addresses are used again. None may
-// seem to be loaded where another still is, even if nothing is held back.
+// TestOrderAcrossCPUs loads programs on one CPU and closes them on another, so that loads and
+// unloads are recorded in different rings and addresses are reused. No program may seem to be
+// loaded at the address of one that is still loaded, even if no records are held back.
 func TestOrderAcrossCPUs(t *testing.T) {
 	kerneltest.NeedBPF(t)
-	opts := roomy() // what is lost could not be told from what is late
+	opts := roomy() // lost records could not be distinguished from late ones
 	t.Run("window", func(t *testing.T) { testOrderAcrossCPUs(t, opts) })
 	opts.Window = 0
 	t.Run("no window", func(t *testing.T) { testOrderAcrossCPUs(t, opts) })
@@ -69,7 +69,7 @@ func testOrderAcrossCPUs(t *testing.T, opts Options) {
 		}
 	}
 	deadline := time.Now().Add(5 * time.Minute)
-	// On a busy machine, it can take seconds until the memory of a program is used again.
+	// On a busy machine, it can take seconds until the memory of a program is reused.
 	for want := 2 * n; reused == 0 && time.Now().Before(deadline); want += 2 * n {
 		closed := loadAndClose(t, name, n)
 		for seen < want && time.Now().Before(deadline) && !t.Failed() {
@@ -91,8 +91,8 @@ func testOrderAcrossCPUs(t *testing.T, opts Options) {
 		seen/2, len(used), reused, reads, cpus[false], cpus[true])
 }
 
-// loadAndClose loads n programs of a name on one CPU and closes them on another. The function
-// that it returns waits until they are closed.
+// loadAndClose loads n programs of a name on one CPU and closes them on another. The returned
+// function waits until they are closed.
 func loadAndClose(t *testing.T, name string, n int) (wait func()) {
 	t.Helper()
 	first, second := twoCPUs(t)
@@ -124,8 +124,7 @@ func loadAndClose(t *testing.T, name string, n int) (wait func()) {
 	return work.Wait
 }
 
-// TestSymbolsWakeTheReader waits for programs, again and again. No deadline comes to
-// help.
+// TestSymbolsWakeTheReader waits for programs, again and again. No deadline ends the wait.
 func TestSymbolsWakeTheReader(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	r := open(t, roomy())
@@ -141,8 +140,9 @@ func TestSymbolsWakeTheReader(t *testing.T) {
 	}
 }
 
-// TestLostSymbols has more happen on a CPU than its ring holds, and then nothing more: that
-// records were lost is known before the kernel announces it, and since Linux 6.0 also how many.
+// TestLostSymbols causes more records on a CPU than its ring holds, and then no more. The loss
+// is known before the kernel announces it and, since Linux 6.0, so is the number of lost
+// records.
 func TestLostSymbols(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	cpu := online(t)[0]
@@ -182,8 +182,8 @@ func TestLostSymbols(t *testing.T) {
 	t.Logf("%d records lost", lost)
 }
 
-// BenchmarkDelay measures the time from the return of a load to that of the Drain that
-// tells of it.
+// BenchmarkDelay measures the time from the return of a load to the return of the Drain that
+// has its record.
 func BenchmarkDelay(b *testing.B) {
 	kerneltest.NeedBPF(b)
 	r, err := Open(SymbolOptions("/sys"))

@@ -69,8 +69,8 @@ func TestProgramOfTheRunningKernel(t *testing.T) {
 	}
 }
 
-// lifeOf returns what a reader has of a program up to its end, all of it younger than
-// start. Its address can have been another's before and after.
+// lifeOf returns a reader's records of a program up to its end, all younger than start. Other
+// programs can have had its address before and after.
 func lifeOf(t *testing.T, r *Reader, name string, id uint32, start int64) (symbols []Symbol, programs []Program) {
 	t.Helper()
 	isUnload := func(rec Record) bool {

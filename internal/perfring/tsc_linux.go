@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capUserTime is cap_user_time of struct perf_event_mmap_page: the rate of the TSC is
-// known, and does not change.
+// capUserTime is cap_user_time of struct perf_event_mmap_page: the rate of the TSC is known and
+// does not change.
 const capUserTime = 1 << 3
 
-// tscRate returns the number of cycles that the TSC of x86 counts in a second. It is the
-// one by which the kernel makes nanoseconds of them: cycles * time_mult >> time_shift
-// (struct perf_event_mmap_page of include/uapi/linux/perf_event.h). That stands in the page of
-// any event, here one that never happens. The error wraps ErrUnsupported if no rate is known.
+// tscRate returns the number of cycles that the TSC of x86 counts per second. The kernel
+// converts cycles to nanoseconds by the same rate: cycles * time_mult >> time_shift (struct
+// perf_event_mmap_page of include/uapi/linux/perf_event.h). These numbers are in the page of
+// any event; tscRate uses one that never happens. The error wraps ErrUnsupported if the rate is
+// not known.
 func tscRate(cpu int) (rate uint64, err error) {
 	if runtime.GOARCH != "amd64" {
 		return 0, fmt.Errorf("%w: only x86-64 counts reference cycles at a known rate", ErrUnsupported)
@@ -43,5 +44,5 @@ func tscRate(cpu int) (rate uint64, err error) {
 	return rateOf(page.Time_mult, page.Time_shift), nil
 }
 
-// rateOf returns the cycles in a second where nanoseconds are cycles * mult >> shift.
+// rateOf returns the cycles per second if nanoseconds are cycles * mult >> shift.
 func rateOf(mult uint32, shift uint16) uint64 { return uint64(1e9) << shift / uint64(mult) }

@@ -18,8 +18,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestSamplingAttributes: a timer is asked for a frequency, the cycle counter for a fixed
-// number of cycles, also of user code, as guests have some.
+// TestSamplingAttributes: a timer samples at a frequency, the cycle counter after a fixed
+// number of cycles. The cycle counter includes user code, because guests have some.
 func TestSamplingAttributes(t *testing.T) {
 	timer, err := attrOf(Sampling{Frequency: 97}, 0, 8192)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestPeriod(t *testing.T) {
 	assert.Equal(t, 10309278*time.Nanosecond, Sampling{Frequency: 97, Cycles: true}.Period())
 }
 
-// TestRateOf has a TSC of 2.6 GHz.
+// TestRateOf verifies the rate of a TSC of 2.6 GHz.
 func TestRateOf(t *testing.T) {
 	assert.InDelta(t, 2.6e9, rateOf(825955249, 31), 10)
 	assert.InDelta(t, 2.6e9, rateOf(1651910498, 32), 10)

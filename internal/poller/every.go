@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Every calls f each time that an interval has passed, until ctx is done.
+// Every calls f each time an interval has passed, until ctx is done.
 func Every(ctx context.Context, interval time.Duration, f func()) {
 	if p, err := New(); err == nil {
 		defer p.Close() //nolint:errcheck // nothing was written
@@ -18,7 +18,8 @@ func Every(ctx context.Context, interval time.Duration, f func()) {
 	tick(ctx, interval, f) // on another system, or if too many files are open
 }
 
-// EveryOrStep is Every that also calls f when the wall clock is set, where the kernel says so.
+// EveryOrStep is like Every, but also calls f when the wall clock is set, if the kernel reports
+// that.
 func EveryOrStep(ctx context.Context, interval time.Duration, f func()) {
 	everyOrStep(ctx, interval, f)
 	Every(ctx, interval, f) // on another system, or if too many files are open

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Poller waits until a file becomes readable, or for a deadline. It takes three files and
-// no thread. Wait and Sleep are for one goroutine; Add and Close may be called meanwhile.
+// A Poller waits until a file becomes readable, or for a deadline. It takes three files and no
+// thread. Only one goroutine may call Wait and Sleep; others may call Add and Close at the same
+// time.
 type Poller struct {
 	outer *os.File        // watched by the runtime
 	calls syscall.RawConn // of outer; during its calls no file is closed
@@ -76,10 +77,10 @@ func (p *Poller) Add(fd int) error {
 	return err
 }
 
-// Wait waits until a file becomes readable, or for the deadline; if ready returns true it does
-// not wait. It can return early. It calls ready once, when nothing that happens can be missed
-// any more: that a file was readable before that, ready has to find out. The errors are that
-// of ctx, if it is done, and os.ErrClosed after Close, also if that happens meanwhile.
+// Wait waits until a file becomes readable, or for the deadline. If ready returns true, it does
+// not wait. It can return early. It calls ready once, when events can no longer be missed.
+// ready must find out whether a file was readable before. Wait returns the error of ctx if ctx
+// is done, and os.ErrClosed after Close, even if this happens while it waits.
 func (p *Poller) Wait(ctx context.Context, deadline time.Time, ready func() bool) error {
 	return p.wait(ctx, deadline, func(outer int) (done bool, err error) {
 		p.forget()
@@ -88,12 +89,12 @@ func (p *Poller) Wait(ctx context.Context, deadline time.Time, ready func() bool
 	})
 }
 
-// Sleep waits for the deadline only. It can return early; its errors are those of Wait.
+// Sleep waits for the deadline only. It can return early, and returns the same errors as Wait.
 func (p *Poller) Sleep(ctx context.Context, deadline time.Time) error {
 	return p.wait(ctx, deadline, func(int) (bool, error) { return false, nil })
 }
 
-// wait waits for the deadline and for what begin has the kernel watch.
+// wait waits for the deadline, and for the files that begin makes the kernel watch.
 func (p *Poller) wait(ctx context.Context, deadline time.Time, begin func(outer int) (done bool, err error)) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -126,7 +127,7 @@ func (p *Poller) wait(ctx context.Context, deadline time.Time, begin func(outer 
 	return beginErr
 }
 
-// longest is for how long Wait waits at most.
+// longest is the longest time for which Wait waits.
 const longest = time.Hour
 
 // interruptBy ends waiting when ctx is done, until release is called.
@@ -144,7 +145,7 @@ func (p *Poller) interruptBy(ctx context.Context) (release func()) {
 	}
 }
 
-// setTimer has the timer expire after some time, or never if that is 0.
+// setTimer makes the timer expire after some time, or never if the time is 0.
 func (p *Poller) setTimer(after time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(after))}
 	if err := unix.TimerfdSettime(p.timer, 0, &spec, nil); err != nil {
@@ -153,7 +154,7 @@ func (p *Poller) setTimer(after time.Duration) error {
 	return nil
 }
 
-// Close ends Wait and Sleep, waits for that, and frees the files. Closed twice, it does
+// Close ends Wait and Sleep, waits until they return, and frees the files. A second call does
 // nothing.
 func (p *Poller) Close() error {
 	if err := p.outer.Close(); err != nil {

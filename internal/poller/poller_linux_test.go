@@ -41,7 +41,7 @@ func open(t *testing.T) *Poller {
 // counter is an eventfd: readable when something was added to it.
 type counter int
 
-// count returns a counter that a Poller watches.
+// count returns a counter that the Poller watches.
 func (p *Poller) count(t *testing.T) counter {
 	t.Helper()
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -64,8 +64,8 @@ func (c counter) isReady() bool { return IsReady(int(c)) }
 
 func notReady() bool { return false }
 
-// waits fails unless Wait waits for its deadline. Once or twice it may return early: a change
-// of before can still be on its way through the runtime.
+// waits fails unless Wait waits for its deadline. It may return early once or twice: an earlier
+// change can still be on its way through the runtime.
 func (p *Poller) waits(t *testing.T) {
 	t.Helper()
 	early := 0
@@ -92,7 +92,7 @@ func (p *Poller) waitFor(t *testing.T, c counter) (early int) {
 }
 
 // TestWaitSeesEachChange adds to files at any moment: before Wait, while it begins and while it
-// waits. Nothing is missed, and no deadline comes to help.
+// waits. It must notice every change: no deadline ends the wait.
 func TestWaitSeesEachChange(t *testing.T) {
 	p := open(t)
 	counters := []counter{p.count(t), p.count(t), p.count(t)}
@@ -106,7 +106,7 @@ func TestWaitSeesEachChange(t *testing.T) {
 	}
 }
 
-// TestAChangeEndsWait though ready knows nothing of it.
+// TestAChangeEndsWait although ready does not report it.
 func TestAChangeEndsWait(t *testing.T) {
 	p := open(t)
 	c := p.count(t)
@@ -119,8 +119,8 @@ func TestAChangeEndsWait(t *testing.T) {
 	}
 }
 
-// TestWhatCameBeforeIsForReady: a file that was readable when Wait was called ends it only if
-// ready says so.
+// TestWhatCameBeforeIsForReady: a file that was already readable when Wait was called ends it
+// only if ready returns true.
 func TestWhatCameBeforeIsForReady(t *testing.T) {
 	p := open(t)
 	c := p.count(t)
@@ -131,7 +131,7 @@ func TestWhatCameBeforeIsForReady(t *testing.T) {
 	p.waits(t)
 }
 
-// TestManyFilesAreForgotten: more than fit into one answer of the kernel.
+// TestManyFilesAreForgotten has more files than fit into one answer of the kernel.
 func TestManyFilesAreForgotten(t *testing.T) {
 	p := open(t)
 	for range 200 {
@@ -140,7 +140,7 @@ func TestManyFilesAreForgotten(t *testing.T) {
 	p.waits(t)
 }
 
-// TestSleepIgnoresFiles that change before it or meanwhile.
+// TestSleepIgnoresFiles that change before or during it.
 func TestSleepIgnoresFiles(t *testing.T) {
 	p := open(t)
 	c := p.count(t)
@@ -154,7 +154,7 @@ func TestSleepIgnoresFiles(t *testing.T) {
 	require.NoError(t, p.Wait(t.Context(), never, c.isReady))
 }
 
-// TestADeadlineEndsWait, also one that has passed, and then Wait waits again.
+// TestADeadlineEndsWait, even one that has passed. After that, Wait waits again.
 func TestADeadlineEndsWait(t *testing.T) {
 	p := open(t)
 	c := p.count(t)
@@ -168,7 +168,7 @@ func TestADeadlineEndsWait(t *testing.T) {
 	assert.LessOrEqual(t, p.waitFor(t, c), 2, "no deadline of before ended it")
 }
 
-// TestContextEndsWait, and only the Wait that has it.
+// TestContextEndsWait, but only the call with that context.
 func TestContextEndsWait(t *testing.T) {
 	p := open(t)
 	c := p.count(t)
@@ -214,7 +214,7 @@ func TestCloseEndsWait(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreClosedAreForgotten, and new ones are watched.
+// TestFilesThatAreClosedAreForgotten, while new ones are watched.
 func TestFilesThatAreClosedAreForgotten(t *testing.T) {
 	p := open(t)
 	for range 10 {

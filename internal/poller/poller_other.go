@@ -22,5 +22,5 @@ func (*Poller) Sleep(context.Context, time.Time) error { return errors.ErrUnsupp
 // Close is never called: there is no Poller.
 func (*Poller) Close() error { return nil }
 
-// everyOrStep returns at once: nothing says when the clock is set.
+// everyOrStep returns at once: nothing reports when the clock is set.
 func everyOrStep(context.Context, time.Duration, func()) {}

@@ -8,20 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of golang.org/x/sys for what stands here are not raw.
+// The equivalent functions of golang.org/x/sys do not make raw calls.
 
-// IsReady reports whether a file may have something to read, or an error. What was there
-// before the call is found.
+// IsReady reports whether a file may have data to read, or an error. It finds everything that
+// arrived before the call.
 func IsReady(fd int) bool {
 	file := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	var atOnce unix.Timespec
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL,
 		uintptr(unsafe.Pointer(&file)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 0, 0)
-	return n != 0 || errno != 0 // which a signal can cause
+	return n != 0 || errno != 0 // a signal can cause an error
 }
 
-// forget takes back what the inner epoll instance has to say. A perf event says once that it
-// has become readable, to whoever asks first (perf_poll in kernel/events/core.c).
+// forget discards the events that the inner epoll instance has to report. A perf event reports
+// only once that it has become readable, to the first that asks (perf_poll in
+// kernel/events/core.c).
 func (p *Poller) forget() {
 	var events [64]unix.EpollEvent
 	for n := uintptr(len(events)); n == uintptr(len(events)); {

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everyOrStep is EveryOrStep. It returns early if the kernel does not say when the clock is set.
+// everyOrStep implements EveryOrStep. It returns early if the kernel does not report when the
+// clock is set.
 func everyOrStep(ctx context.Context, interval time.Duration, f func()) {
 	set, err := notifyOfSteps()
 	if err != nil {
@@ -36,8 +37,9 @@ func everyOrStep(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// notifyOfSteps returns a timer that is far away, but becomes readable when the wall clock is set
-// (TFD_TIMER_CANCEL_ON_SET, timerfd_create(2), since Linux 3.0), also by a suspend.
+// notifyOfSteps returns a timer that expires in the far future, but becomes readable when the
+// wall clock is set (TFD_TIMER_CANCEL_ON_SET, timerfd_create(2), since Linux 3.0), including by
+// a suspend.
 func notifyOfSteps() (fd int, err error) {
 	fd, err = unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {

@@ -37,12 +37,12 @@ func TestEachStep(t *testing.T) {
 		require.NoError(t, unix.ClockSettime(unix.CLOCK_REALTIME, &wall))
 	}
 	defer set(0)
-	for by := time.Second; calls.Load() == 0; by += time.Second { // until somebody listens
+	for by := time.Second; calls.Load() == 0; by += time.Second { // until EveryOrStep watches the clock
 		set(by)
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, by := range []time.Duration{3 * time.Second, 0, time.Second, 0} {
-		time.Sleep(10 * time.Millisecond) // what was called for the step before
+		time.Sleep(10 * time.Millisecond) // for the calls of the previous step
 		before := calls.Load()
 		set(by)
 		require.Eventually(t, func() bool { return calls.Load() > before }, time.Minute, time.Millisecond)

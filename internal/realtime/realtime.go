@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package realtime says which time of the kernel's own clock a Unix time was.
+// Package realtime converts Unix times to times of the kernel's own clock.
 //
-// Profiles have Unix times, those of the wall clock (CLOCK_REALTIME), which can be
-// set. Code is loaded and unloaded at times of CLOCK_BOOTTIME, which only goes on, also
-// while the machine is suspended. NTP makes both go faster or slower alike: the kernel
-// keeps one of them and adds a constant for the other, which changes only when the wall
-// clock is set (tk_set_wall_to_mono in kernel/time/timekeeping.c). So a [Clock] is the
-// difference, and the steps it made.
+// Profiles have Unix times: times of the wall clock (CLOCK_REALTIME), which can be set. Loads
+// and unloads of code have times of CLOCK_BOOTTIME, which only moves forward, even while the
+// machine is suspended. NTP speeds up or slows down both clocks alike: the kernel keeps one of
+// them and adds a constant to get the other. The constant changes only when the wall clock is
+// set (tk_set_wall_to_mono in kernel/time/timekeeping.c). So a [Clock] holds this difference,
+// and its steps.
 package realtime
 
 import (
@@ -21,33 +21,32 @@ import (
 
 // A Clock converts Unix times of this machine. It is immutable.
 type Clock struct {
-	spans  []span // in the order of their time; one more than there were steps
+	spans  []span // in the order of their times; one more than the number of steps
 	plain  int64  // from this Unix time on, only the last span is possible
-	forgot int64  // before this one, spans are possible that were forgotten
+	forgot int64  // before this one, forgotten spans are also possible
 }
 
-// span is a time between two steps.
+// span is the time between two steps.
 type span struct {
-	from, to int64 // on the kernel's clock; when the step was is not known exactly, so spans overlap
-	offset   int64 // how much more the wall clock shows
-	err      int64 // how wrong that can be
+	from, to int64 // on the kernel's clock; the times of steps are not known exactly, so spans overlap
+	offset   int64 // wall clock minus kernel's clock
+	err      int64 // maximum error of offset
 }
 
 const (
-	// settle is for how long after a step there can be times by the old difference:
-	// producers measure it now and then (see contract 5.3).
+	// settle is how long after a step times can still have the old difference: producers
+	// measure it only now and then (see contract 5.3).
 	settle = int64(5 * time.Minute)
 
-	// lag is how old a sample can be when a producer converts its time: after a step, by
-	// the new difference.
+	// lag is how old a sample can be when a producer converts its time. After a step, the
+	// producer uses the new difference.
 	lag = int64(10 * time.Second)
 
-	// worst is the error of a reading that is still of use.
+	// worst is the largest error of a usable reading.
 	worst = int64(200 * time.Microsecond)
 )
 
-// Fixed returns a clock of which the difference has always been the same, in
-// nanoseconds.
+// Fixed returns a clock whose difference, in nanoseconds, has never changed.
 func Fixed(offset int64) *Clock {
 	return newClock([]span{{from: math.MinInt64, to: math.MaxInt64, offset: offset}}, math.MinInt64)
 }
@@ -63,45 +62,45 @@ func newClock(spans []span, forgot int64) *Clock {
 	return c
 }
 
-// end returns the Unix time from which the span is not possible any more.
+// end returns the Unix time from which on the span is no longer possible.
 func (s *span) end() int64 { return add(add(s.to, settle), s.offset) }
 
-// Unix returns what the wall clock showed last of a time of the kernel's clock.
+// Unix returns the Unix time of a time of the kernel's clock, by the latest difference.
 func (c *Clock) Unix(boot int64) int64 { return boot + c.spans[len(c.spans)-1].offset }
 
-// Convert returns an interval of the kernel's clock that holds the time meant by a Unix
-// one, in nanoseconds since the epoch. It is wider by the error of reading the clocks,
-// and near a step it is the hull of what is possible. A time that no clock ever showed
-// gives the hull of what it would be by each difference. One of which steps were forgotten
-// can be any before the last of them.
+// Convert returns an interval of the kernel's clock that contains an interval of Unix time, in
+// nanoseconds since the epoch. The result is wider by the error of reading the clocks. Near a
+// step it covers all possible times. For a time that the wall clock never showed, it covers the
+// times by every difference. A time that may be from before a forgotten step can be any time
+// before the last forgotten step.
 func (c *Clock) Convert(unix timeline.Interval) timeline.Interval {
 	if unix.From >= c.plain {
 		return c.spans[len(c.spans)-1].convert(unix)
 	}
-	hull, all := never, never
+	union, all := empty, empty
 	for _, s := range c.spans {
 		at := s.convert(unix)
 		all = all.with(at)
 		if at.To > add(s.from, -lag) && at.From < add(s.to, settle) {
-			hull = hull.with(at)
+			union = union.with(at)
 		}
 	}
-	if hull == never {
-		hull = all
+	if union == empty {
+		union = all
 	}
 	if unix.From < c.forgot {
-		hull.From = math.MinInt64
+		union.From = math.MinInt64
 	}
-	return timeline.Interval(hull)
+	return timeline.Interval(union)
 }
 
-// interval has a method.
+// interval is a timeline.Interval with a method.
 type interval timeline.Interval
 
-// never is the hull of nothing.
-var never = interval{From: math.MaxInt64, To: math.MinInt64}
+// empty contains no time. Its with returns the other interval.
+var empty = interval{From: math.MaxInt64, To: math.MinInt64}
 
-// with returns the hull of two intervals.
+// with returns the smallest interval that contains two intervals.
 func (i interval) with(o timeline.Interval) interval {
 	return interval{From: min(i.From, o.From), To: max(i.To, o.To)}
 }
@@ -110,7 +109,7 @@ func (s *span) convert(unix timeline.Interval) timeline.Interval {
 	return timeline.Interval{From: add(unix.From, -s.offset-s.err), To: add(unix.To, -s.offset+s.err)}
 }
 
-// add returns a+b, or the nearest there is.
+// add returns a+b, or the nearest number if it overflows.
 func add(a, b int64) int64 {
 	sum := a + b
 	switch {
@@ -122,11 +121,11 @@ func add(a, b int64) int64 {
 	return sum
 }
 
-// A Reading is what both clocks showed at one moment.
+// A Reading is a reading of both clocks at one moment.
 type Reading struct {
 	Boot   int64 // the kernel's clock
-	Offset int64 // how much more the wall clock showed
-	Error  int64 // how wrong each of both can be
+	Offset int64 // wall clock minus kernel's clock
+	Error  int64 // maximum error of each of them
 }
 
 // A Tracker follows the wall clock. It is safe for concurrent use.
@@ -136,10 +135,10 @@ type Tracker struct {
 
 	mu    sync.Mutex
 	clock *Clock
-	last  int64 // until then there was no step that the clock does not know
+	last  int64 // clock has all steps up to this time
 }
 
-// NewTracker returns a Tracker. read reads the clocks. What was longer ago than keep is
+// NewTracker returns a Tracker. read reads the clocks. Steps that were longer ago than keep are
 // forgotten.
 func NewTracker(keep time.Duration, read func() Reading) *Tracker {
 	const tries = 10
@@ -155,8 +154,8 @@ func NewTracker(keep time.Duration, read func() Reading) *Tracker {
 	}
 }
 
-// Now returns the time of the kernel's clock, and a Clock that holds up to it. The longer
-// ago the last call is, the less is known of when a step was.
+// Now returns the time of the kernel's clock, and a Clock that is valid up to that time. The
+// longer ago the last call was, the less exactly the time of a step is known.
 func (t *Tracker) Now() (boot int64, c *Clock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +177,7 @@ func (t *Tracker) Now() (boot int64, c *Clock) {
 	return boot, t.clock
 }
 
-// step returns the clock after a step, which forgets spans that are too long ago.
+// step returns the clock after a step, without spans that are too old.
 func (t *Tracker) step(boot int64, r Reading) *Clock {
 	spans, forgot := slices.Clone(t.clock.spans), t.clock.forgot
 	spans[len(spans)-1].to = boot

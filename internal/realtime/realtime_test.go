@@ -16,13 +16,13 @@ import (
 const (
 	second = int64(time.Second)
 	hour   = int64(time.Hour)
-	epoch  = 1_700_000_000 * second // Unix time when the kernel's clock began
+	epoch  = 1_700_000_000 * second // Unix time at which the kernel's clock began
 )
 
-// machine is one with two clocks.
+// machine is a machine with two clocks.
 type machine struct {
 	boot, offset, err int64
-	wrong             int64 // by how much the offset is read wrong
+	wrong             int64 // error of readings of the offset
 	tracker           *Tracker
 }
 
@@ -34,7 +34,7 @@ func newMachine() *machine {
 	return m
 }
 
-// pass lets time pass, in which the clock is read every 10 s.
+// pass lets time pass, and reads the clock every 10 s.
 func (m *machine) pass(d time.Duration) *Clock {
 	var c *Clock
 	for end := m.boot + int64(d); m.boot < end; {
@@ -46,7 +46,7 @@ func (m *machine) pass(d time.Duration) *Clock {
 
 func (m *machine) unix() int64 { return m.boot + m.offset }
 
-// instant returns the shortest interval with t.
+// instant returns the shortest interval that contains t.
 func instant(t int64) timeline.Interval { return timeline.Interval{From: t, To: t + 1} }
 
 func TestClock(t *testing.T) {
@@ -63,7 +63,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestSuspend: CLOCK_BOOTTIME goes on, so nothing changes.
+// TestSuspend: CLOCK_BOOTTIME does not stop, so nothing changes.
 func TestSuspend(t *testing.T) {
 	m := newMachine()
 	before := m.unix()
@@ -72,9 +72,9 @@ func TestSuspend(t *testing.T) {
 	assert.Equal(t, instant(before-epoch), c.Convert(instant(before)))
 }
 
-// TestStep sets the clock, forward and back, by little and by much. Whatever a producer
-// knows of it, the time of a sample is in the interval, and it is exact long before and
-// long after.
+// TestStep sets the clock forward and back, in small and large steps. Whether a producer uses
+// the old or the new difference, the interval contains the time of a sample. Long before and
+// long after the step, the interval is exact.
 func TestStep(t *testing.T) {
 	for _, step := range []int64{
 		1_000, 1_000_000, -1_000_000, 3_000_000, -3_000_000, 5_000_000, second, -second, hour, -hour,
@@ -101,7 +101,7 @@ func TestStep(t *testing.T) {
 		holds(set-int64(9*time.Second), now)
 		holds(set+int64(4*time.Minute), old)
 		if max(step, -step) > second {
-			continue // these times the clock showed twice, or never
+			continue // the clock showed these times twice, or never
 		}
 		for _, at := range []int64{set - int64(time.Minute), set - hour} {
 			assert.Equal(t, instant(at), c.Convert(instant(at+old)), "step %d: long before", step)
@@ -124,7 +124,8 @@ func TestTimesThatWereShownTwice(t *testing.T) {
 	assert.Equal(t, instant(m.boot), c.Convert(instant(m.unix())))
 }
 
-// TestTimesThatWereNeverShown: the clock is set forward. It is some time, but not none.
+// TestTimesThatWereNeverShown: the clock is set forward. The skipped times still have an
+// interval.
 func TestTimesThatWereNeverShown(t *testing.T) {
 	m := newMachine()
 	m.pass(time.Minute)
@@ -136,7 +137,7 @@ func TestTimesThatWereNeverShown(t *testing.T) {
 	}
 }
 
-// TestWholeProfile: an interval over a step holds what it means by either difference.
+// TestWholeProfile: an interval across a step covers its times by both differences.
 func TestWholeProfile(t *testing.T) {
 	m := newMachine()
 	m.pass(time.Minute)
@@ -147,8 +148,8 @@ func TestWholeProfile(t *testing.T) {
 	assert.Equal(t, timeline.Interval{From: set - 6*second, To: set + 5*second}, c.Convert(unix))
 }
 
-// TestErrors: what is read within the error is no step, what is read badly is dropped, and
-// times are wider by the error of the best reading.
+// TestErrors: a change within the error is no step, bad readings are dropped, and intervals are
+// wider by the error of the best reading.
 func TestErrors(t *testing.T) {
 	m := newMachine()
 	m.err, m.wrong = 1000, 700
@@ -181,11 +182,12 @@ func TestWhatIsLongAgoIsForgotten(t *testing.T) {
 	assert.Equal(t, int64(math.MinInt64), c.Convert(instant(m.unix()-20*hour)).From)
 }
 
-// TestForgottenSteps: a time that is older than the last forgotten step can be any before that.
+// TestForgottenSteps: a time older than the last forgotten step can be any time before that
+// step.
 func TestForgottenSteps(t *testing.T) {
 	m := newMachine()
 	m.pass(time.Hour)
-	long := m.unix() - 10*60*second // as the clock went then
+	long := m.unix() - 10*60*second // by the difference at that time
 	m.offset -= 30 * second
 	c := m.pass(time.Hour)
 	at := timeline.Interval{From: m.boot - hour - 10*60*second, To: m.boot - hour - 10*60*second + 1}

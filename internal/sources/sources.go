@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sources has the one list of the sources of symbols.
+// Package sources has the list of all sources of symbols.
 package sources
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Options are the settings of the sources. Options that are equal make equal sources, so
-// processors with the same options share a cache.
+// Options are the settings of the sources. Equal options make equal sources, so processors with
+// the same options share a cache.
 type Options struct {
 	Procfs, Sysfs string // where /proc and /sys are mounted
 	Modules       Modules
@@ -36,10 +36,10 @@ type Modules struct {
 type BPF struct {
 	Enabled, SourceLines, Trampolines bool
 
-	Delay time.Duration // how long records may wait, 0 for some dozen milliseconds
+	Delay time.Duration // how long records may wait, 0 for a few dozen milliseconds
 }
 
-// Everything returns options with everything that has names, and no history.
+// Everything returns options with all sources of names, and no history.
 func Everything(procfs, sysfs string) Options {
 	return Options{
 		Procfs: procfs, Sysfs: sysfs,
@@ -47,7 +47,7 @@ func Everything(procfs, sysfs string) Options {
 	}
 }
 
-// List returns the sources, that of the core kernel first.
+// List returns the sources. The source of the core kernel comes first.
 func List(o Options) []symcache.Source {
 	return ListWith(o, func(b bpfprog.Options) symcache.Source { return bpfprog.NewSource(b) })
 }
@@ -68,8 +68,8 @@ func ListWith(o Options, bpf func(bpfprog.Options) symcache.Source) []symcache.S
 	return list
 }
 
-// ListOn is List on the operating system goos: it logs why there are no sources on
-// another one than Linux.
+// ListOn is List on the operating system goos: on any other system than Linux, it logs why it
+// returns no sources.
 func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
 	if goos != "linux" {
 		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
@@ -78,14 +78,14 @@ func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
 	return List(o)
 }
 
-// NewClock returns what converts Unix times to the clock of the sources.
+// NewClock returns the tracker that converts Unix times to the clock of the sources.
 func NewClock() *realtime.Tracker { return realtime.NewTracker(keepClock, readClock) }
 
-// keepClock is for how long steps of the wall clock are known. A history can be longer: of
-// times before a step that was forgotten, only the core kernel is certain.
+// keepClock is how long steps of the wall clock are kept. A history can be longer: for times
+// before a forgotten step, only the core kernel is certain.
 const keepClock = time.Hour
 
-// readClock reads the clock of the sources, and how much more the wall clock shows.
+// readClock reads the clock of the sources, and the difference of the wall clock.
 func readClock() realtime.Reading {
 	boot, offset, err := perfring.Boottime.UnixOffset()
 	return realtime.Reading{Boot: boot, Offset: offset, Error: err}

@@ -32,7 +32,7 @@ func TestSourcesCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestRefreshable: what comes and goes can be brought up to the present.
+// TestRefreshable: all sources of code that comes and goes can be refreshed.
 func TestRefreshable(t *testing.T) {
 	for _, s := range List(Everything("/proc", "/sys")) {
 		_, ok := s.(symcache.Refresher)

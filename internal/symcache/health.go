@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is how a source is.
+// State is the state of a source.
 type State uint8
 
 // The states of a source.
@@ -27,15 +27,15 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Health is how a source is, and why.
+// Health is the state of a source, and the reason for it.
 type Health struct {
 	Source string
 	State  State
 	Err    error // nil if the source is starting or up
 }
 
-// Health returns how each source is, in the order in which they were given to
-// Start. A nil Cache has no sources.
+// Health returns the health of each source, in the order in which they were given to Start. A
+// nil Cache has no sources.
 func (c *Cache) Health() []Health {
 	if c == nil {
 		return nil
@@ -45,7 +45,7 @@ func (c *Cache) Health() []Health {
 	return append([]Health(nil), c.health...)
 }
 
-// watcher is what somebody wants to be told; either can be nil.
+// watcher has the functions to call on a change or a delay; either can be nil.
 type watcher struct {
 	changed func([]Health)
 	delayed func(source string, kind Kind, delay time.Duration)
@@ -72,7 +72,7 @@ func (c *Cache) add(w *watcher) (remove func()) {
 	}
 }
 
-// setHealth is called with c.mu held. It logs and reports a change.
+// setHealth logs and reports a change. It is called with c.mu held.
 func (c *Cache) setHealth(i int, state State, err error) {
 	was := c.health[i]
 	if was.State == state && fmt.Sprint(was.Err) == fmt.Sprint(err) {

@@ -13,8 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// once is a source that publishes one table, if it has one, and then says why it
-// ends.
+// once is a source that publishes one table, if it has one, and then returns an error.
 type once struct {
 	name     string
 	table    *timeline.Table
@@ -33,8 +32,8 @@ func (o once) Run(ctx context.Context, publish func(Update)) error {
 	return ctx.Err()
 }
 
-// TestLoad verifies that what one source lacks does not keep the others' symbols
-// back, and is told.
+// TestLoad verifies that a problem of one source does not hold back the symbols of the others,
+// and is reported.
 func TestLoad(t *testing.T) {
 	refused, partial := errors.New("refused"), errors.New("partial")
 	snapshot, err := Load(t.Context(),
@@ -53,7 +52,7 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLoadEndsWithItsContext has a source that never gets to publish.
+// TestLoadEndsWithItsContext has a source that never publishes.
 func TestLoadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

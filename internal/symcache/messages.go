@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A source that changes its state all the time gets so many log messages at once, and
-// then one each interval.
+// A source that keeps changing its state gets messageBurst log messages at once, and then one
+// per interval.
 const (
 	messageBurst    = 10
 	messageInterval = time.Minute
@@ -27,8 +27,8 @@ func newMessages() messages {
 	return messages{limit: rate.NewLimiter(rate.Every(messageInterval), messageBurst)}
 }
 
-// log is called with c.mu held. It writes how source i is, now or, after too many
-// messages, when it may.
+// log logs the state of source i, now or, after too many messages, when the limit allows it. It
+// is called with c.mu held.
 func (c *Cache) log(i int) {
 	l := &c.messages[i]
 	if l.pending {
@@ -42,10 +42,10 @@ func (c *Cache) log(i int) {
 	}
 	l.unreported++
 	if c.ctx.Err() != nil {
-		return // nobody would wait for it
+		return // nothing would wait for the goroutine
 	}
 	l.pending = true
-	c.done.Go(func() { c.logLater(i, wait) }) // called by a source that runs: nobody is done waiting
+	c.done.Go(func() { c.logLater(i, wait) }) // a running source calls this, so done.Wait has not returned
 }
 
 func (c *Cache) logLater(i int, wait time.Duration) {
@@ -63,7 +63,7 @@ func (c *Cache) logLater(i int, wait time.Duration) {
 	c.write(i)
 }
 
-// write writes how source i is.
+// write logs the state of source i.
 func (s *state) write(i int) {
 	h, l := s.health[i], &s.messages[i]
 	log := s.logger.With(zap.String("source", h.Source), zap.Stringer("state", h.State))

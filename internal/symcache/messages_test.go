@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestContract_9_LinesAreLimited has a source change its state a thousand times, and
-// then rest: the last line says how it is.
+// TestContract_9_LinesAreLimited has a source that changes its state a thousand times and then
+// rests: the last line has the final state.
 func TestContract_9_LinesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, log := observer.New(zapcore.InfoLevel)
@@ -54,7 +54,7 @@ func TestContract_9_LinesAreLimited(t *testing.T) {
 	})
 }
 
-// TestStopWithALineToWrite stops a cache that still has something to say.
+// TestStopWithALineToWrite stops a cache that still has a line to log.
 func TestStopWithALineToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake("s")

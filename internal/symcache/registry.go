@@ -9,37 +9,39 @@ import (
 	"go.uber.org/zap"
 )
 
-// keepUnused is for how long a cache is kept that nobody uses. A collector that reloads
-// its configuration stops all of its components before it starts the new ones, and some
-// exporters take long to stop.
+// keepUnused is how long an unused cache is kept. A collector that reloads its configuration
+// stops all of its components before it starts the new ones, and some exporters take long to
+// stop.
 const keepUnused = time.Minute
 
-// Shared is a cache, or a struct that embeds one. Its methods do what those of [Cache] do.
+// Shared is a cache, or a struct that embeds one. Its methods behave like the methods of
+// [Cache].
 type Shared interface {
 	Resume(logger *zap.Logger)
 	Pause()
 	Stop()
 }
 
-// A Registry shares caches between those that want the same. It starts a cache for the
-// first that asks for its key. After the last one has released it, the cache is paused, and
-// a minute later stopped, unless somebody has asked for it again. Its zero value is ready for
-// use, and it is safe for concurrent use.
+// A Registry shares caches between users that ask for the same key. It starts a cache for the
+// first user. After the last user has released the cache, the registry pauses it, and a minute
+// later stops it, unless it was acquired again. The zero value is ready for use. A Registry is
+// safe for concurrent use.
 type Registry[K comparable, S Shared] struct {
 	mu     sync.Mutex
 	shared map[K]*lease[S]
 }
 
-// lease is a cache and who uses it.
+// lease is a cache and the number of its users.
 type lease[S Shared] struct {
 	cache S
 	users int
 	turn  int // how often the cache was paused
 }
 
-// Acquire returns the cache for key, which it starts by calling start if there is none.
-// Later messages about a cache that was paused go to the logger. release must be called
-// once, when the cache is no longer needed; it waits until a cache that it pauses has paused.
+// Acquire returns the cache for key. If there is none, it calls start to start one. If the
+// cache was paused, later messages about it go to the logger. release must be called once, when
+// the cache is no longer needed. If release pauses the cache, it waits until the cache has
+// paused.
 func (r *Registry[K, S]) Acquire(key K, logger *zap.Logger, start func() S) (cache S, release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +76,7 @@ func (r *Registry[K, S]) release(key K, l *lease[S]) {
 	})
 }
 
-// forget takes a cache out of the registry, unless somebody has used it since that turn.
+// forget removes a cache from the registry, unless it has been used since that turn.
 func (r *Registry[K, S]) forget(key K, l *lease[S], turn int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

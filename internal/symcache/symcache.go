@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package symcache runs the sources of kernel symbols and publishes what they
-// know as one snapshot.
+// Package symcache runs the sources of kernel symbols and publishes their tables as one
+// snapshot.
 package symcache
 
 import (
@@ -26,29 +26,28 @@ type Source interface {
 	// Name identifies the source in messages and metrics.
 	Name() string
 
-	// Run publishes a whole table, then a new one after every change, until ctx is
-	// done or it cannot vouch for its last table any more; then it says why. Run starts
-	// no goroutine that outlives the call and never changes a published table. publish
-	// is safe for concurrent use; later calls must have later tables.
+	// Run publishes a whole table, then a new one after every change, until ctx is done or it
+	// can no longer vouch for its last table; then its error says why. Run starts no goroutine
+	// that outlives the call and never changes a published table. publish is safe for
+	// concurrent use; later calls must have later tables.
 	//
-	// Run can be called again. If ctx is done because of ErrPaused, the kernel may go on
-	// recording for the source until then; a Run whose ctx is done already ends that.
+	// Run can be called again. If ctx is done because of ErrPaused, the kernel may continue to
+	// record for the source until then; a Run whose ctx is already done ends the recording.
 	Run(ctx context.Context, publish func(Update)) error
 }
 
-// ErrPaused is the cause of the end of a context after which sources will run again soon.
+// ErrPaused is the cause of a context's end if the sources will soon run again.
 var ErrPaused = errors.New("symcache: paused")
 
 // A Refresher is a source that can bring its table up to the present without waiting for
-// anything: it publishes what has happened until now before Refresh returns. Refresh is
-// safe for concurrent use, also while the source does not run.
+// anything: before Refresh returns, the source publishes everything that has happened so far.
+// Refresh is safe for concurrent use, even while the source does not run.
 type Refresher interface {
 	Source
 	Refresh()
 }
 
-// A Cache runs sources and holds what they published last. It is safe for
-// concurrent use.
+// A Cache runs sources and holds their last tables. It is safe for concurrent use.
 type Cache struct {
 	clock    *realtime.Tracker // may be nil
 	sources  []Source
@@ -58,26 +57,26 @@ type Cache struct {
 
 	newBackOff func() backoff.BackOff
 
-	mu sync.Mutex // guards what follows; held while watchers are called
+	mu sync.Mutex // guards the fields below; held while watchers are called
 	state
 }
 
-// state is what the mutex of a Cache guards. Its slices are by source.
+// state holds the fields that the mutex of a Cache guards. Its slices are indexed by source.
 type state struct {
 	ctx      context.Context // of the sources
 	ready    chan struct{}   // closed when every source has published or failed since Resume
-	begun    map[int]bool    // sources that have
+	begun    map[int]bool    // sources that have published or failed since Resume
 	logger   *zap.Logger
 	tables   []*timeline.Table
 	health   []Health
 	counts   []SourceCounts
-	messages []messages // in the log
+	messages []messages // the log messages about each source
 	watchers map[*watcher]struct{}
 }
 
-// Start returns a cache whose sources run until Stop is called. Which tables
-// come first in a snapshot is the order of the sources. Until then it also follows
-// the wall clock by the tracker, which may be nil.
+// Start returns a cache whose sources run until Stop is called. Until then it also follows the
+// wall clock with the tracker, which may be nil. The tables in a snapshot are in the order of
+// the sources.
 func Start(logger *zap.Logger, clock *realtime.Tracker, sources ...Source) *Cache {
 	return start(logger, clock, newBackOff, sources)
 }
@@ -98,7 +97,7 @@ func start(
 	return c
 }
 
-// Resume lets the sources run after Pause. From then on messages go to the logger.
+// Resume runs the sources again after Pause. From then on, messages go to the logger.
 func (c *Cache) Resume(logger *zap.Logger) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
@@ -109,7 +108,7 @@ func (c *Cache) Resume(logger *zap.Logger) {
 		close(c.ready)
 	}
 	for i := range c.messages {
-		c.messages[i].pending = false // nobody is waiting to write it any more
+		c.messages[i].pending = false // no goroutine is waiting to write it any more
 	}
 	c.mu.Unlock()
 	for i := range c.sources {
@@ -120,8 +119,8 @@ func (c *Cache) Resume(logger *zap.Logger) {
 	}
 }
 
-// Pause ends the sources and waits for them, but what they know stays and the kernel
-// goes on recording for them. Resume or Stop must follow soon.
+// Pause ends the sources and waits for them, but their tables stay, and the kernel continues to
+// record for them. Resume or Stop must follow soon.
 func (c *Cache) Pause() {
 	c.mu.Lock()
 	c.cancel(ErrPaused)
@@ -140,7 +139,7 @@ func (c *Cache) Stop() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for i, s := range c.sources {
-		_ = s.Run(ended, func(u Update) { c.publish(i, &u) }) // it ends what the kernel records
+		_ = s.Run(ended, func(u Update) { c.publish(i, &u) }) // it makes the kernel stop recording
 	}
 }
 
@@ -156,13 +155,13 @@ func (c *Cache) WaitReady(ctx context.Context) {
 	}
 }
 
-// readClock is the time between two readings of the clock: how exactly it is known when
-// the wall clock was set, where the kernel does not say so.
+// readClock is the time between two readings of the clock. If the kernel does not report when
+// the wall clock is set, this is how precisely that time is known.
 const readClock = 10 * time.Second
 
-// Load runs the sources until each has published once, and returns what they
-// know. What is missing from that, or which source failed or was not ready when ctx
-// was done, the error says; the snapshot holds the rest.
+// Load runs the sources until each has published once, and returns their tables as a snapshot.
+// The error says what is missing from the tables, and which source failed or was not ready when
+// ctx was done; the snapshot holds the rest.
 func Load(ctx context.Context, sources ...Source) (*timeline.Snapshot, error) {
 	tables := make([]*timeline.Table, len(sources))
 	errs := make([]error, len(sources))
@@ -187,7 +186,7 @@ func Load(ctx context.Context, sources ...Source) (*timeline.Snapshot, error) {
 	return timeline.NewSnapshot(tables...), errors.Join(errs...)
 }
 
-// Snapshot returns what is known now. It never waits. A nil Cache knows nothing.
+// Snapshot returns the current snapshot. It never waits. The snapshot of a nil Cache is nil.
 func (c *Cache) Snapshot() *timeline.Snapshot {
 	if c == nil {
 		return nil
@@ -195,7 +194,7 @@ func (c *Cache) Snapshot() *timeline.Snapshot {
 	return c.snapshot.Load()
 }
 
-// Tables returns what each source that has published knows now, by its name.
+// Tables returns the current table of each source that has published, by the source's name.
 func (c *Cache) Tables() map[string]*timeline.Table {
 	tables := make(map[string]*timeline.Table)
 	if c == nil {
@@ -211,8 +210,8 @@ func (c *Cache) Tables() map[string]*timeline.Table {
 	return tables
 }
 
-// Fresh brings the sources that can do that up to the present and returns what is known
-// then. It waits for nothing. A nil Cache knows nothing.
+// Fresh brings every [Refresher] among the sources up to the present, and returns the snapshot
+// after that. It never waits. The snapshot of a nil Cache is nil.
 func (c *Cache) Fresh() *timeline.Snapshot {
 	if c == nil {
 		return nil
@@ -225,8 +224,8 @@ func (c *Cache) Fresh() *timeline.Snapshot {
 	return c.snapshot.Load()
 }
 
-// Now returns the time on the clock of the snapshot, and what converts Unix times to
-// it, nil if there is no clock.
+// Now returns the time on the clock of the snapshot, and a Clock that converts Unix times to
+// it, or nil if there is no clock.
 func (c *Cache) Now() (int64, *realtime.Clock) {
 	if c == nil || c.clock == nil {
 		return 0, nil
@@ -234,8 +233,8 @@ func (c *Cache) Now() (int64, *realtime.Clock) {
 	return c.clock.Now()
 }
 
-// The time between two runs of a source that fails doubles from the first to the
-// last of these, half of it either way by chance.
+// The time between two runs of a failing source doubles from the first to the second of these.
+// It varies at random by up to half.
 const (
 	minRetry = time.Second
 	maxRetry = time.Minute

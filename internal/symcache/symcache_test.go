@@ -29,7 +29,7 @@ type fake struct {
 	runs atomic.Int32
 	do   chan func(publish func(Update)) error // a result ends the run, if not errGoOn
 
-	ended chan error // the causes of the ends of contexts
+	ended chan error // the causes of ended contexts
 }
 
 var errGoOn = errors.New("go on")
@@ -145,7 +145,7 @@ func TestSourceIsRunAgainWithBackOff(t *testing.T) {
 			assert.LessOrEqual(t, d, want*3/2, "retry %d", i)
 		}
 
-		// What it publishes makes it new.
+		// A publication resets the delay.
 		s.publish(table(t, "f", 1), nil)
 		s.fail(errors.New("broken"))
 		begin = time.Now()
@@ -214,7 +214,7 @@ func TestWaitReadyWaitsForEachSource(t *testing.T) {
 		c.WaitReady(limited)
 		require.Error(t, limited.Err(), "the other has not published yet")
 
-		go b.fail(errors.New("broken")) // it will not be better by waiting
+		go b.fail(errors.New("broken")) // waiting longer would not help
 		c.WaitReady(t.Context())
 		assert.Equal(t, []State{StateUp, StateDown}, []State{c.Health()[0].State, c.Health()[1].State})
 	})
@@ -226,7 +226,7 @@ func TestWithoutSourcesACacheIsReady(t *testing.T) {
 	c.WaitReady(t.Context())
 }
 
-// shared is a registry, and what it has started.
+// shared is a registry and the sources it has started.
 type shared struct {
 	Registry[string, *Cache]
 	sources []*fake
@@ -266,7 +266,7 @@ func TestRegistryShares(t *testing.T) {
 	})
 }
 
-// TestContract_6_4_ACacheOutlivesItsLastUser for a while, in which it is only paused.
+// TestContract_6_4_ACacheOutlivesItsLastUser for a while, during which it is only paused.
 func TestContract_6_4_ACacheOutlivesItsLastUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newShared()

@@ -9,26 +9,26 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// An Update is what a source publishes: what it knows, what is missing from that, and
-// what has changed since the last update.
+// An Update is published by a source. It has the source's table, the reason why the table is
+// incomplete, and the changes since the last update.
 type Update struct {
 	Table *timeline.Table
 
-	// Degraded says what is missing from the table, and what the operator can do about
-	// it; nil if nothing is.
+	// Degraded says what is missing from the table, and how the operator can fix that; nil if
+	// nothing is missing.
 	Degraded error
 
 	Changes Changes
 }
 
-// Kind is what a change of a source's table is about.
+// Kind is the kind of a change of a source's table.
 type Kind uint8
 
 // The kinds of changes.
 const (
-	KindLoad    Kind = iota // code was loaded: what it is and where, and its symbols if they come with that
+	KindLoad    Kind = iota // code was loaded: its identity and place, and its symbols if they are known by then
 	KindUnload              // code was unloaded
-	KindSymbols             // the symbols of code were read, later than what it is and where
+	KindSymbols             // the symbols of code were read, after its identity and place
 	NumKinds    = iota
 )
 
@@ -41,7 +41,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Changes are what happened since the last update. The zero value is nothing.
+// Changes are the changes since the last update. The zero value has none.
 type Changes struct {
 	Counts Counts
 
@@ -55,8 +55,8 @@ type Changes struct {
 
 // Counts are the sums of changes.
 type Counts struct {
-	Updates     [NumKinds]int64 // images that were loaded and so on
-	LostRecords int64           // of the kernel; where it does not say how many, 1 for each time
+	Updates     [NumKinds]int64 // images that were loaded, were unloaded, or got symbols
+	LostRecords int64           // lost by the kernel; 1 for each loss whose size it does not report
 	Resyncs     int64           // how often everything was listed again after a loss
 }
 
@@ -119,7 +119,7 @@ func (c *Cache) WatchDelays(delayed func(source string, kind Kind, delay time.Du
 	return c.add(&watcher{delayed: delayed})
 }
 
-// noteChanges counts the changes of source i, and tells of them.
+// noteChanges counts the changes of source i, and reports their delays.
 func (s *state) noteChanges(i int, changes *Changes) {
 	s.counts[i].Counts.add(&changes.Counts)
 	for kind, delays := range changes.delays {

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// delay is one that a cache reported.
+// delay is a delay that a cache reported.
 type delay struct {
 	source string
 	kind   Kind
@@ -72,7 +72,7 @@ func TestKindNames(t *testing.T) {
 	assert.Equal(t, "Kind(9)", Kind(9).String())
 }
 
-// lazy publishes a table with one function for each time it is refreshed.
+// lazy publishes a table with one function each time it is refreshed.
 type lazy struct {
 	t         *testing.T
 	running   chan struct{}
@@ -95,8 +95,8 @@ func (l *lazy) Refresh() {
 	l.publish(Update{Table: table(l.t, "f", uint64(n))})
 }
 
-// TestFreshIsUpToThePresent: what a source publishes when it is refreshed is in the
-// snapshot that Fresh returns, and Snapshot refreshes nothing.
+// TestFreshIsUpToThePresent: the snapshot that Fresh returns includes the table that a source
+// publishes when it is refreshed. Snapshot refreshes nothing.
 func TestFreshIsUpToThePresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lazy{t: t, running: make(chan struct{})}

@@ -15,22 +15,22 @@ import (
 	"github.com/kernelsym/kernelsym/internal/poller"
 )
 
-// A Conn receives events. Wait and Poll are for one goroutine each; Close may be called
-// meanwhile.
+// A Conn receives events. Only one goroutine at a time may call Wait, and only one Poll; others
+// may call Close at the same time.
 type Conn struct {
-	// socket is blocking, so that the runtime does not watch it: it would wake a thread for
-	// each event.
+	// socket is blocking, so that the runtime does not watch it: the runtime would wake a
+	// thread for each event.
 	socket *os.File
 	calls  syscall.RawConn
 	poller *poller.Poller
 	buf    []byte
 }
 
-// fromKernel is the group in which the kernel sends; udevd sends in another.
+// fromKernel is the group to which the kernel sends; udevd sends to another.
 const fromKernel = 1
 
-// Dial begins to receive events. The socket keeps some hundred of them until they
-// are read. It needs no privilege, but fails with ErrUnreachable where no event comes.
+// Dial begins to receive events. The socket keeps a few hundred of them until they are read.
+// Dial needs no privilege, but fails with ErrUnreachable if no events can arrive.
 func Dial() (*Conn, error) {
 	if err := reachable(); err != nil {
 		return nil, err
@@ -62,21 +62,21 @@ func (c *Conn) open() error {
 	return c.poller.Add(fd)
 }
 
-// firstUserNamespace is the inode of the first user namespace, PROC_USER_INIT_INO of
+// firstUserNamespace is the inode of the initial user namespace, PROC_USER_INIT_INO of
 // include/linux/proc_ns.h.
 const firstUserNamespace = 0xEFFFFFFD
 
-// reachable returns nil if the kernel sends events to this network namespace:
-// uevent_net_init in lib/kobject_uevent.c leaves out those that another user namespace
-// than the first owns, though a socket can be bound there.
+// reachable returns nil if the kernel sends events to this network namespace. uevent_net_init
+// in lib/kobject_uevent.c leaves out network namespaces that the initial user namespace does
+// not own, although a socket can be bound there.
 func reachable() error {
 	net, err := os.Open("/proc/self/ns/net")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer net.Close()
-	// It fails with EPERM if the owner is not this user namespace, nor one below it: then
-	// it may be the first one, but that cannot be found out.
+	// It fails with EPERM if the owner is neither this user namespace nor one below it. The
+	// owner may then be the initial user namespace, but that cannot be found out.
 	owner, err := unix.IoctlRetInt(int(net.Fd()), unix.NS_GET_USERNS)
 	if err != nil {
 		return fmt.Errorf("%w: asking for the owner of the network namespace: %w", ErrUnreachable, err)
@@ -92,8 +92,8 @@ func reachable() error {
 	return nil
 }
 
-// Wait waits until Poll has something to return, or for the deadline. It can return early. Its
-// errors are that of ctx, and os.ErrClosed if the Conn is closed.
+// Wait waits until Poll has something to return, or for the deadline. It can return early. It
+// returns the error of ctx if ctx is done, and os.ErrClosed if the Conn is closed.
 func (c *Conn) Wait(ctx context.Context, deadline time.Time) error {
 	return c.poller.Wait(ctx, deadline, func() (ready bool) {
 		err := c.calls.Control(func(fd uintptr) { ready = poller.IsReady(int(fd)) })
@@ -101,13 +101,13 @@ func (c *Conn) Wait(ctx context.Context, deadline time.Time) error {
 	})
 }
 
-// Poll returns an event that has come. It reports false if the socket was empty at an instant
-// during the call: every event that was sent before it was received. Other events
-// may have been sent since. Its errors are ErrLost and those that wrap ErrSyntax, after which
-// it can be called again, and those of the socket.
+// Poll returns the next event. It reports false if the socket was empty at an instant during
+// the call: every event sent before that instant has been received, but other events may have
+// been sent since. It can be called again after ErrLost, and after errors that wrap ErrSyntax.
+// All other errors come from the socket.
 func (c *Conn) Poll() (e Event, ok bool, err error) {
 	controlErr := c.calls.Control(func(fd uintptr) {
-		for !ok && err == nil && poller.IsReady(int(fd)) { // cheaper than to try
+		for !ok && err == nil && poller.IsReady(int(fd)) { // cheaper than trying
 			var n int
 			var from unix.Sockaddr
 			n, from, err = unix.Recvfrom(int(fd), c.buf, unix.MSG_DONTWAIT)
@@ -124,8 +124,8 @@ func (c *Conn) Poll() (e Event, ok bool, err error) {
 	return e, ok, errors.Join(controlErr, err)
 }
 
-// event makes an event of what was received. It reports false if that was no event of the
-// kernel's.
+// event makes an event from a received message. It reports false if the message was not an
+// event from the kernel.
 func (c *Conn) event(n int, from unix.Sockaddr, err error) (Event, bool, error) {
 	if errors.Is(err, unix.ENOBUFS) {
 		return Event{}, false, ErrLost
@@ -134,13 +134,13 @@ func (c *Conn) event(n int, from unix.Sockaddr, err error) (Event, bool, error) 
 		return Event{}, false, err
 	}
 	if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
-		return Event{}, false, nil // of a process, which may send what it likes
+		return Event{}, false, nil // from a process, which can send anything
 	}
 	e, err := parse(c.buf[:n])
 	return e, err == nil, err
 }
 
-// Close ends the reception, and Wait, for which it waits. Closed twice, it does nothing.
+// Close stops receiving. It ends Wait and waits until it returns. A second call does nothing.
 func (c *Conn) Close() error {
 	err := c.poller.Close()
 	if c.socket != nil {

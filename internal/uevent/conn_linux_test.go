@@ -19,7 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// provoke has the kernel send an event about the network interface "lo".
+// provoke makes the kernel send an event about the network interface "lo".
 func provoke(t *testing.T) {
 	t.Helper()
 	err := os.WriteFile("/sys/class/net/lo/uevent", []byte("change"), 0)
@@ -55,7 +55,7 @@ func receive(ctx context.Context, c *Conn) (Event, error) {
 	}
 }
 
-// receiveLo receives events until one is of lo. If it is lost among others, it provokes another.
+// receiveLo receives events until one is about lo. If events are lost, it provokes another.
 func receiveLo(t *testing.T, c *Conn) Event {
 	t.Helper()
 	for {
@@ -72,7 +72,8 @@ func receiveLo(t *testing.T, c *Conn) Event {
 	}
 }
 
-// drain reads what has come, and returns the number of events of lo and the last error.
+// drain reads all events that have arrived, and returns the number of events about lo and the
+// last error.
 func drain(c *Conn) (ours int, last error) {
 	for {
 		e, ok, err := c.Poll()
@@ -87,7 +88,7 @@ func drain(c *Conn) (ours int, last error) {
 	}
 }
 
-// limitRoom leaves the socket the least room there is.
+// limitRoom gives the socket the smallest possible buffer.
 func limitRoom(t *testing.T, c *Conn) {
 	t.Helper()
 	var err error
@@ -104,8 +105,8 @@ func TestReceive(t *testing.T) {
 	assert.Equal(t, Event{Action: "change", DevPath: "/devices/virtual/net/lo", Subsystem: "net", Synthetic: true}, receiveLo(t, c))
 }
 
-// TestLost sends more than the socket has room for, and goes on after it. Wait sees the loss,
-// although it is no event.
+// TestLost sends more events than the socket has room for, and goes on after the loss. The loss
+// ends Wait, although it is not an event.
 func TestLost(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
@@ -121,8 +122,8 @@ func TestLost(t *testing.T) {
 	receiveLo(t, c)
 }
 
-// TestEventsOfProcessesAreIgnored sends one as udevd does, but in the kernel's
-// group.
+// TestEventsOfProcessesAreIgnored sends an event from a process, as udevd does, but to the
+// kernel's group.
 func TestEventsOfProcessesAreIgnored(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
@@ -142,7 +143,7 @@ func TestEventsOfProcessesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestPoll empties the socket without waiting, and finds what came before.
+// TestPoll empties the socket without waiting, and finds all earlier events.
 func TestPoll(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
@@ -162,8 +163,7 @@ func TestPoll(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestUnreachable runs in other namespaces. Only where the kernel sends events, Dial
-// succeeds.
+// TestUnreachable runs in other namespaces. Dial succeeds only where the kernel sends events.
 func TestUnreachable(t *testing.T) {
 	const asked = "KERNELSYM_TEST_DIAL"
 	if os.Getenv(asked) != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestPollWhileWaiting: what the kernel sent before a call of Poll is there at once, also
+// TestPollWhileWaiting: Poll returns events that the kernel sent before the call at once, even
 // while Wait waits.
 func TestPollWhileWaiting(t *testing.T) {
 	kerneltest.NeedUevents(t)
@@ -32,8 +32,8 @@ func TestPollWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestWaitSeesWhatCameBefore: an event that was there when Wait was called ends it, again and
-// again, until it is read.
+// TestWaitSeesWhatCameBefore: an event that arrived before the call of Wait ends it, again and
+// again, until the event is read.
 func TestWaitSeesWhatCameBefore(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
@@ -53,14 +53,14 @@ func TestADeadlineEndsWait(t *testing.T) {
 	require.NoError(t, c.Wait(t.Context(), time.Now().Add(time.Millisecond)))
 }
 
-// TestContextEndsWait, and only that: the next one waits again.
+// TestContextEndsWait, but only that call: the next one waits again.
 func TestContextEndsWait(t *testing.T) {
 	kerneltest.NeedUevents(t)
 	c := dial(t)
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		for c.Wait(ctx, never) == nil { // events of others
+		for c.Wait(ctx, never) == nil { // events of other tests
 			_, _ = drain(c)
 		}
 		require.ErrorIs(t, c.Wait(ctx, never), context.Canceled)

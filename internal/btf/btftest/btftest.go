@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package btftest writes BTF for tests, as include/uapi/linux/btf.h has it.
+// Package btftest writes BTF for tests, in the format of include/uapi/linux/btf.h.
 package btftest
 
 import "encoding/binary"
@@ -18,8 +18,8 @@ func File(types []byte, strings string) []byte {
 	return append(append(b, types...), strings...)
 }
 
-// Type returns a struct btf_type of a kind that has so many members, and the words that
-// follow it.
+// Type returns a struct btf_type of a kind with that many members, and the words that follow
+// it.
 func Type(name uint32, kind uint8, members uint32, more ...uint32) []byte {
 	var b []byte
 	for _, word := range append([]uint32{name, uint32(kind)<<24 | members, 0}, more...) {

@@ -50,7 +50,7 @@ func run() error {
 	return out.Close()
 }
 
-// write writes a line of the table for each key that has no others below it.
+// write writes a line of the table for each key without nested keys.
 func write(out io.Writer, prefix string, s configkeys.Schema) {
 	for _, key := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[key]
@@ -62,7 +62,7 @@ func write(out io.Writer, prefix string, s configkeys.Schema) {
 	}
 }
 
-// byDefault returns the default value, empty if there is none.
+// byDefault returns the default value, or an empty string if there is none.
 func byDefault(s configkeys.Schema) string {
 	if s.Default == nil || s.Default == "" {
 		return ""
@@ -70,7 +70,7 @@ func byDefault(s configkeys.Schema) string {
 	return fmt.Sprintf("`%v`", s.Default)
 }
 
-// accepts says which values there are.
+// accepts describes the accepted values.
 func accepts(s configkeys.Schema) string {
 	switch {
 	case s.Enum != nil:
