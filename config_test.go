@@ -59,7 +59,7 @@ func TestContract_7_Defaults(t *testing.T) {
 		DebugInfo:  DebugInfo{Inline: true, MaxBytes: "64MiB", MaxDisk: "1GiB"},
 	}, got)
 	assert.Equal(t, rewrite.Options{History: 10 * time.Minute, Inline: true}, got.rewriteOptions())
-	assert.Equal(t, origin{sources: got.sourceOptions()}, got.origin(), "no packs")
+	assert.Equal(t, cacheKey{sources: got.sourceOptions()}, got.cacheKey(), "no packs")
 }
 
 func TestContract_7_EveryKey(t *testing.T) {
@@ -78,7 +78,7 @@ func TestContract_7_EveryKey(t *testing.T) {
 	assert.Equal(t, client.Timeout, got.DebugInfo.HTTP.Timeout)
 	assert.Equal(t, client.ProxyURL, got.DebugInfo.HTTP.ProxyURL)
 	assert.Equal(t, rewrite.Options{All: true, KeepAddresses: true, Label: true, DebugInfo: true, Gateway: true}, got.rewriteOptions())
-	from := got.origin()
+	from := got.cacheKey()
 	assert.Equal(t, packs.Options{
 		Directory: "/packs", URL: "https://packs.example/{build_id}.{format}", MaxBytes: 512 << 20, MaxDisk: 1_500_000_000, Gateway: true,
 	}, from.packs)

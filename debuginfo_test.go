@@ -97,7 +97,7 @@ func TestUnknownAuthenticator(t *testing.T) {
 // TestOrigins verifies that processors share a cache if, and only if, it has the same sources
 // and packs.
 func TestOrigins(t *testing.T) {
-	origins := make(map[origin]string)
+	keys := make(map[cacheKey]string)
 	for name, raw := range map[string]map[string]any{
 		"none":       nil,
 		"directory":  {"debug_info": map[string]any{"directory": "/packs"}},
@@ -112,11 +112,11 @@ func TestOrigins(t *testing.T) {
 		require.NoError(t, err)
 		again, err := load(raw)
 		require.NoError(t, err)
-		assert.Equal(t, config.origin(), again.origin())
-		assert.Empty(t, origins[config.origin()], name)
-		origins[config.origin()] = name
+		assert.Equal(t, config.cacheKey(), again.cacheKey())
+		assert.Empty(t, keys[config.cacheKey()], name)
+		keys[config.cacheKey()] = name
 	}
 	inline, err := load(packsWith("inline", false))
 	require.NoError(t, err)
-	assert.Equal(t, "url", origins[inline.origin()], "what is made of packs can differ")
+	assert.Equal(t, "url", keys[inline.cacheKey()], "what is made of packs can differ")
 }

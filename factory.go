@@ -39,24 +39,23 @@ func NewFactory() processor.Factory {
 
 // caches belongs to the process, not to a factory: a collector that reloads its configuration
 // makes new factories, too, and must not lose its caches (contract 6.4).
-var caches symcache.Registry[origin, kernelsymprocessor.Knowledge]
+var caches symcache.Registry[cacheKey, kernelsymprocessor.Sources]
 
-// origin identifies the sources and packs of a cache. Processors with the same origin share a
-// cache.
-type origin struct {
+// cacheKey identifies the sources and packs of a cache. Processors with the same key share a cache.
+type cacheKey struct {
 	sources sources.Options // zero on a gateway
 	packs   packs.Options   // zero without packs
 	http    string          // settings of the HTTP client, without secrets
 }
 
-// A factory makes one component for all processors with the same id.
+// A factory makes one shared part for all processors with the same id.
 type factory struct {
-	mu         sync.Mutex
-	components map[key]*kernelsymprocessor.Component
+	mu     sync.Mutex
+	shared map[sharedKey]*kernelsymprocessor.Shared
 }
 
-// key identifies a component. A collector has one configuration for each id.
-type key struct {
+// sharedKey identifies a shared part. A collector has one configuration for each id.
+type sharedKey struct {
 	id     component.ID
 	config *Config
 }
@@ -64,12 +63,12 @@ type key struct {
 func (f *factory) createProfiles(
 	ctx context.Context, set processor.Settings, config component.Config, next xconsumer.Profiles,
 ) (xprocessor.Profiles, error) {
-	//nolint:contextcheck // a component is in all its pipelines, so it outlives the context of each
-	c, err := f.component(set, config.(*Config))
+	//nolint:contextcheck // the shared part belongs to several pipelines, so it outlives the context of each
+	shared, err := f.sharedBy(set, config.(*Config))
 	if err != nil {
 		return nil, err
 	}
-	p := c.NewProcessor()
+	p := shared.NewProcessor()
 	return xprocessorhelper.NewProfiles(ctx, set, config, next, p.ProcessProfiles,
 		xprocessorhelper.WithStart(p.Start),
 		xprocessorhelper.WithShutdown(p.Shutdown),
@@ -77,13 +76,13 @@ func (f *factory) createProfiles(
 	)
 }
 
-// component returns the component with that id. It makes the component for the first pipeline.
-func (f *factory) component(set processor.Settings, config *Config) (*kernelsymprocessor.Component, error) {
+// sharedBy returns the shared part of the processors with an id. It makes one for the first pipeline.
+func (f *factory) sharedBy(set processor.Settings, config *Config) (*kernelsymprocessor.Shared, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k := key{set.ID, config}
-	if c := f.components[k]; c != nil {
-		return c, nil
+	key := sharedKey{set.ID, config}
+	if shared := f.shared[key]; shared != nil {
+		return shared, nil
 	}
 	opts := config.rewriteOptions()
 	if config.HostCheck && config.Local {
@@ -93,64 +92,63 @@ func (f *factory) component(set processor.Settings, config *Config) (*kernelsymp
 		}
 		opts.IsForeign = host.IsForeign
 	}
-	c, err := kernelsymprocessor.NewComponent(set.ID, set.TelemetrySettings, opts, config.acquireWith(set))
+	shared, err := kernelsymprocessor.NewShared(set.ID, set.TelemetrySettings, opts, config.openWith(set))
 	if err != nil {
 		return nil, err
 	}
-	if f.components == nil {
-		f.components = make(map[key]*kernelsymprocessor.Component)
+	if f.shared == nil {
+		f.shared = make(map[sharedKey]*kernelsymprocessor.Shared)
 	}
-	f.components[k] = c
-	return c, nil
+	f.shared[key] = shared
+	return shared, nil
 }
 
-// acquireWith returns the function by which the processors of a component acquire a cache and
-// packs.
-func (c *Config) acquireWith(set processor.Settings) kernelsymprocessor.Acquire {
-	from := c.origin()
-	return func(host component.Host) (kernelsymprocessor.Knowledge, func(), error) {
+// openWith returns the function by which processors open a cache and packs.
+func (c *Config) openWith(set processor.Settings) kernelsymprocessor.OpenSources {
+	key := c.cacheKey()
+	return func(host component.Host) (kernelsymprocessor.Sources, func(), error) {
 		var client *http.Client
 		if c.DebugInfo.URL != "" {
 			ctx := context.Background() // the client outlives the start of the processor
 			var err error
 			if client, err = c.DebugInfo.HTTP.ToClient(ctx, host.GetExtensions(), set.TelemetrySettings); err != nil {
-				return kernelsymprocessor.Knowledge{}, nil, fmt.Errorf("debug_info::http: %w", err)
+				return kernelsymprocessor.Sources{}, nil, fmt.Errorf("debug_info::http: %w", err)
 			}
 		}
-		known, release := caches.Acquire(from, set.Logger, func() kernelsymprocessor.Knowledge { return c.start(from, set.Logger) })
+		opened, release := caches.Acquire(key, set.Logger, func() kernelsymprocessor.Sources { return c.start(key, set.Logger) })
 		if client != nil { // the last processor's client wins: the clients can differ only in secrets
-			known.Packs.SetClient(client)
+			opened.Packs.SetClient(client)
 		}
-		return known, release, nil
+		return opened, release, nil
 	}
 }
 
-// origin returns the origin that the configuration describes.
-func (c *Config) origin() (from origin) {
+// cacheKey returns the key of the cache that the configuration describes.
+func (c *Config) cacheKey() (key cacheKey) {
 	if c.Local {
-		from.sources = c.sourceOptions()
+		key.sources = c.sourceOptions()
 	}
 	if c.DebugInfo.enabled() {
-		from.packs = c.packOptions()
+		key.packs = c.packOptions()
 	}
 	if c.DebugInfo.URL != "" {
 		settings := confmap.New()
 		_ = settings.Marshal(c.DebugInfo.HTTP) // it was read from a configuration, so it can be written as one
-		from.http = fmt.Sprint(settings.ToStringMap())
+		key.http = fmt.Sprint(settings.ToStringMap())
 	}
-	return from
+	return key
 }
 
-// start starts the sources and the packs of an origin.
-func (c *Config) start(from origin, logger *zap.Logger) (known kernelsymprocessor.Knowledge) {
+// start starts the sources and the packs of a cache.
+func (c *Config) start(key cacheKey, logger *zap.Logger) (started kernelsymprocessor.Sources) {
 	var list []symcache.Source
 	if c.Local {
-		list = sources.ListOn(runtime.GOOS, from.sources, logger)
+		list = sources.ListOn(runtime.GOOS, key.sources, logger)
 	}
 	if c.DebugInfo.enabled() {
-		known.Packs = packs.New(from.packs)
-		list = append(list, known.Packs)
+		started.Packs = packs.New(key.packs)
+		list = append(list, started.Packs)
 	}
-	known.Cache = symcache.Start(logger, sources.NewClock(), list...)
-	return known
+	started.Symbols = symcache.Start(logger, sources.NewClock(), list...)
+	return started
 }

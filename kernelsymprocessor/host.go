@@ -19,8 +19,7 @@ const (
 	nodeName = "k8s.node.name"
 )
 
-// A Host is what is known of the identity of the machine that this process runs
-// on.
+// A Host identifies the machine that this process runs on.
 type Host struct {
 	known map[string][]string // values by attribute
 }
@@ -116,9 +115,8 @@ func sameHost(key, a, b string) bool {
 	return strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
 }
 
-// canTell reports whether two values differ because the hosts do: a host ID
-// can be a machine ID, an ID that a cloud gives, and more, of which a host has
-// one each.
+// canTell reports whether two values differ because the hosts do. A host has several kinds of IDs, such as a machine ID
+// and the ID that a cloud gave it.
 func canTell(key, a, b string) bool {
 	return key != hostID || len(a) == len(b) && strings.Count(a, "-") == strings.Count(b, "-")
 }

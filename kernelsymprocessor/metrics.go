@@ -19,13 +19,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// metrics are those of one component (contract 9).
+// metrics are the metrics of the processors with one id (contract 9).
 type metrics struct {
-	*metadata.TelemetryBuilder
+	builder *metadata.TelemetryBuilder
 
 	processor attribute.KeyValue // the component's id, which every metric has
 
-	// Options for what is counted with each message, made once.
+	// The options of metrics that each message changes. They are made once.
 	frames   [rewrite.NumOutcomes][timeline.NumOrigins][]metric.AddOption
 	packs    [inline.NumResults][]metric.AddOption
 	rewrites []metric.RecordOption
@@ -36,7 +36,7 @@ func newMetrics(id component.ID, set component.TelemetrySettings) (*metrics, err
 	if err != nil {
 		return nil, err
 	}
-	m := &metrics{TelemetryBuilder: builder, processor: attribute.String("processor", id.String())}
+	m := &metrics{builder: builder, processor: attribute.String("processor", id.String())}
 	m.rewrites = []metric.RecordOption{m.with()}
 	for outcome := range m.frames {
 		for origin := range m.frames[outcome] {
@@ -67,50 +67,50 @@ func (m *metrics) withKind(source string, kind symcache.Kind) metric.Measurement
 
 // count counts the frames of a message that had some.
 func (m *metrics) count(ctx context.Context, result *rewrite.Result, took time.Duration) {
-	m.ProcessorKernelsymRewriteDuration.Record(ctx, took.Seconds(), m.rewrites...)
+	m.builder.ProcessorKernelsymRewriteDuration.Record(ctx, took.Seconds(), m.rewrites...)
 	for outcome := range result.Counts {
 		for origin, n := range result.Counts[outcome] {
 			if n > 0 {
-				m.ProcessorKernelsymFrames.Add(ctx, int64(n), m.frames[outcome][origin]...)
+				m.builder.ProcessorKernelsymFrames.Add(ctx, int64(n), m.frames[outcome][origin]...)
 			}
 		}
 	}
 	for gave, n := range result.Packs {
 		if n > 0 {
-			m.ProcessorKernelsymPackFrames.Add(ctx, int64(n), m.packs[gave]...)
+			m.builder.ProcessorKernelsymPackFrames.Add(ctx, int64(n), m.packs[gave]...)
 		}
 	}
 }
 
-// recordDelay records how long a change took to get into the table.
+// recordDelay records how long it took until a source had applied a change.
 func (m *metrics) recordDelay(source string, kind symcache.Kind, delay time.Duration) {
-	m.ProcessorKernelsymUpdateDelay.Record(context.Background(), delay.Seconds(), m.withKind(source, kind))
+	m.builder.ProcessorKernelsymUpdateDelay.Record(context.Background(), delay.Seconds(), m.withKind(source, kind))
 }
 
-// observe reports what is known, and what the rewriter counted, until stop is called.
-func (m *metrics) observe(known Knowledge, rewriter *rewrite.Rewriter) (stop func(), err error) {
-	if err := errors.Join(m.observeTables(known.Cache), m.observeSources(known.Cache), m.observePacks(known.Packs),
-		m.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
+// observe reports metrics of sources, and the counts of the rewriter, until stop is called.
+func (m *metrics) observe(of Sources, rewriter *rewrite.Rewriter) (stop func(), err error) {
+	if err := errors.Join(m.observeTables(of.Symbols), m.observeSources(of.Symbols), m.observePacks(of.Packs),
+		m.builder.RegisterProcessorKernelsymProfilesClockOffCallback(func(_ context.Context, o metric.Int64Observer) error {
 			o.Observe(rewriter.ClockOff(), m.with())
 			return nil
 		}),
 	); err != nil {
-		m.Shutdown()
+		m.builder.Shutdown()
 		return nil, err
 	}
-	unwatch := known.WatchDelays(m.recordDelay)
+	unwatch := of.Symbols.WatchDelays(m.recordDelay)
 	return func() {
 		unwatch()
-		m.Shutdown()
+		m.builder.Shutdown()
 	}, nil
 }
 
-// observeTables registers the metrics of what is known.
+// observeTables registers the metrics of the tables.
 func (m *metrics) observeTables(cache *symcache.Cache) error {
 	return errors.Join(
-		m.RegisterProcessorKernelsymSymbolsCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return int64(c.Symbols) })),
-		m.RegisterProcessorKernelsymMemoryCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return c.Memory })),
-		m.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
+		m.builder.RegisterProcessorKernelsymSymbolsCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return int64(c.Symbols) })),
+		m.builder.RegisterProcessorKernelsymMemoryCallback(byOrigin(m, cache, func(c timeline.Count) int64 { return c.Memory })),
+		m.builder.RegisterProcessorKernelsymHistoryEntriesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			n := 0
 			for _, t := range cache.Snapshot().Tables() {
 				n += t.Unloaded()
@@ -118,7 +118,7 @@ func (m *metrics) observeTables(cache *symcache.Cache) error {
 			o.Observe(int64(n), m.with())
 			return nil
 		}),
-		m.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, o metric.Float64Observer) error {
+		m.builder.RegisterProcessorKernelsymBlindTimeCallback(func(_ context.Context, o metric.Float64Observer) error {
 			for source, table := range cache.Tables() {
 				o.Observe(table.BlindTime().Seconds(), m.withSource(source))
 			}
@@ -127,7 +127,7 @@ func (m *metrics) observeTables(cache *symcache.Cache) error {
 	)
 }
 
-// byOrigin observes the sums of what the tables have of each origin.
+// byOrigin observes a count by origin, summed up over the tables.
 func byOrigin(m *metrics, cache *symcache.Cache, of func(timeline.Count) int64) metric.Int64Callback {
 	return func(_ context.Context, o metric.Int64Observer) error {
 		var sums [timeline.NumOrigins]int64
@@ -143,7 +143,7 @@ func byOrigin(m *metrics, cache *symcache.Cache, of func(timeline.Count) int64) 
 	}
 }
 
-// observeSources registers the metrics of how well sources work and what they counted.
+// observeSources registers the metrics of the health and the counts of the sources.
 func (m *metrics) observeSources(cache *symcache.Cache) error {
 	of := func(count func(c symcache.SourceCounts) int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
@@ -154,9 +154,9 @@ func (m *metrics) observeSources(cache *symcache.Cache) error {
 		}
 	}
 	return errors.Join(
-		m.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.LostRecords })),
-		m.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.Resyncs })),
-		m.RegisterProcessorKernelsymUpdatesCallback(func(_ context.Context, o metric.Int64Observer) error {
+		m.builder.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.LostRecords })),
+		m.builder.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.Resyncs })),
+		m.builder.RegisterProcessorKernelsymUpdatesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, c := range cache.Counts() {
 				for kind, n := range c.Counts.Updates {
 					o.Observe(n, m.withKind(c.Source, symcache.Kind(kind)))
@@ -164,7 +164,7 @@ func (m *metrics) observeSources(cache *symcache.Cache) error {
 			}
 			return nil
 		}),
-		m.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {
+		m.builder.RegisterProcessorKernelsymSourceUpCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, h := range cache.Health() {
 				up := int64(0)
 				if h.State == symcache.StateUp {
@@ -189,10 +189,10 @@ func (m *metrics) observePacks(store *packs.Store) error {
 		}
 	}
 	return errors.Join(
-		m.RegisterProcessorKernelsymPacksCallback(of(func(s packs.Stats) int64 { return int64(s.Open) })),
-		m.RegisterProcessorKernelsymPackBytesCallback(of(func(s packs.Stats) int64 { return s.Bytes })),
-		m.RegisterProcessorKernelsymPackFetchesCallback(of(func(s packs.Stats) int64 { return s.Fetches })),
-		m.RegisterProcessorKernelsymPackRefusedCallback(func(_ context.Context, o metric.Int64Observer) error {
+		m.builder.RegisterProcessorKernelsymPacksCallback(of(func(s packs.Stats) int64 { return int64(s.Open) })),
+		m.builder.RegisterProcessorKernelsymPackBytesCallback(of(func(s packs.Stats) int64 { return s.Bytes })),
+		m.builder.RegisterProcessorKernelsymPackFetchesCallback(of(func(s packs.Stats) int64 { return s.Fetches })),
+		m.builder.RegisterProcessorKernelsymPackRefusedCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for reason, n := range store.Stats().Refused {
 				o.Observe(n, m.with(attribute.String("reason", packs.Reason(reason).String())))
 			}

@@ -47,23 +47,23 @@ func packOf(t *testing.T, name, buildID string) []byte {
 
 // withPacks returns what has a processor know a kernel, or none if that is nil, and the packs
 // of a directory.
-func withPacks(dir string, kernel *timeline.Table) Acquire {
-	return func(component.Host) (Knowledge, func(), error) {
+func withPacks(dir string, kernel *timeline.Table) OpenSources {
+	return func(component.Host) (Sources, func(), error) {
 		store := packs.New(packs.Options{Directory: dir, MaxBytes: 1 << 20, Gateway: kernel == nil})
 		sources := []symcache.Source{store}
 		if kernel != nil {
 			sources = append(sources, still{kernel})
 		}
-		known := Knowledge{symcache.Start(zap.NewNop(), nil, sources...), store}
+		known := Sources{symcache.Start(zap.NewNop(), nil, sources...), store}
 		return known, known.Stop, nil
 	}
 }
 
 // startWithPacks starts a processor that uses packs.
-func startWithPacks(t *testing.T, h component.Host, opts rewrite.Options, acquire Acquire) *Processor {
+func startWithPacks(t *testing.T, h component.Host, opts rewrite.Options, acquire OpenSources) *Processor {
 	t.Helper()
 	opts.DebugInfo, opts.Inline = true, true
-	c, err := NewComponent(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(), opts, acquire)
+	c, err := NewShared(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(), opts, acquire)
 	require.NoError(t, err)
 	p := c.NewProcessor()
 	require.NoError(t, p.Start(t.Context(), h))
@@ -154,8 +154,8 @@ func TestBadPack(t *testing.T) {
 
 // TestStartFails where what is to be known cannot be acquired.
 func TestStartFails(t *testing.T) {
-	p := newProcessor(t, func(component.Host) (Knowledge, func(), error) {
-		return Knowledge{}, nil, errors.New("no such extension")
+	p := newProcessor(t, func(component.Host) (Sources, func(), error) {
+		return Sources{}, nil, errors.New("no such extension")
 	})
 	require.EqualError(t, p.Start(t.Context(), newHost()), "no such extension")
 	require.NoError(t, p.Shutdown(t.Context()))

@@ -25,70 +25,69 @@ import (
 // A Processor rewrites the profiles of one pipeline. Its methods are safe for
 // concurrent use.
 type Processor struct {
-	component *Component
+	shared *Shared
 
-	known atomic.Pointer[current] // nil while stopped
+	running atomic.Pointer[running] // nil while stopped
 
 	mu   sync.Mutex // held by Start and Shutdown
-	stop []func()   // what Shutdown has to call; nil while stopped
+	stop []func()   // what Shutdown must call; nil while stopped
 }
 
-// current is what is used, and the cache's method Fresh: as a value it is allocated once.
-type current struct {
-	Knowledge
-	fresh func() *timeline.Snapshot
+// running has the sources of a processor that runs.
+type running struct {
+	sources Sources
+	fresh   func() *timeline.Snapshot // the cache's method Fresh; as a value, it is allocated once
 }
 
-// now returns what is known when a message comes.
-func (c *current) now() rewrite.Sources {
-	known := rewrite.Sources{Snapshot: c.fresh}
-	known.Now, known.Clock = c.Now()
-	if c.Packs != nil {
-		view := c.Packs.View()
-		known.Packs = view.Packs
+// forMessage returns the sources for a message that has just arrived.
+func (r *running) forMessage() rewrite.Sources {
+	s := rewrite.Sources{Snapshot: r.fresh}
+	s.Now, s.Clock = r.sources.Symbols.Now()
+	if r.sources.Packs != nil {
+		view := r.sources.Packs.View()
+		s.Packs = view.Packs
 		if view.Snapshot != nil { // on a gateway
-			known.Snapshot = view.Snapshot
+			s.Snapshot = view.Snapshot
 		}
 	}
-	return known
+	return s
 }
 
-// readyWithin is for how long Start waits for symbols at most.
+// readyWithin is the longest time for which Start waits for symbols.
 const readyWithin = 2 * time.Second
 
-// Start begins to keep symbols, and to report as the component's status whether
-// they can be had. It waits until they are read, two seconds at most, so that the first
-// message has names (contract 6.2). Started twice, it does nothing.
+// Start opens the sources, and reports their health as the component's status. It waits until symbols are read, but at
+// most two seconds, so that the first message has names (contract 6.2). If the processor runs already, Start does
+// nothing.
 func (p *Processor) Start(ctx context.Context, host component.Host) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stop != nil {
 		return nil
 	}
-	known, release, err := p.component.acquire(host)
+	sources, release, err := p.shared.open(host)
 	if err != nil {
 		return err
 	}
-	unobserve, err := p.component.observe(known)
+	unobserve, err := p.shared.observe(sources)
 	if err != nil {
 		release()
 		return err
 	}
-	p.known.Store(&current{known, known.Fresh})
-	unwatch := known.Watch(func(health []symcache.Health) { reportStatus(host, health) })
+	p.running.Store(&running{sources, sources.Symbols.Fresh})
+	unwatch := sources.Symbols.Watch(func(health []symcache.Health) { reportStatus(host, health) })
 	p.stop = []func(){unwatch, unobserve, release}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	known.WaitReady(ctx)
+	sources.Symbols.WaitReady(ctx)
 	return nil
 }
 
-// Shutdown gives the symbols back. A processor that does not run, or not any
-// more, passes profiles on as they are.
+// Shutdown releases the sources. A processor that does not run passes profiles on as they are.
 func (p *Processor) Shutdown(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known.Store(nil)
+	p.running.Store(nil)
 	for _, stop := range p.stop {
 		stop()
 	}
@@ -99,26 +98,25 @@ func (p *Processor) Shutdown(context.Context) error {
 // ProcessProfiles puts names on the kernel frames of pd. It never fails.
 func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (pprofile.Profiles, error) {
 	start := time.Now()
-	current := p.known.Load()
-	known := rewrite.Sources{Snapshot: nothing}
-	if current != nil {
-		known = current.now()
+	running := p.running.Load()
+	sources := rewrite.Sources{Snapshot: noSnapshot}
+	if running != nil {
+		sources = running.forMessage()
 	}
-	result := p.component.rewriter.Rewrite(pd, known)
+	result := p.shared.rewriter.Rewrite(pd, sources)
 	if result.Counts != (rewrite.Counts{}) {
-		p.component.metrics.count(ctx, &result, time.Since(start))
+		p.shared.metrics.count(ctx, &result, time.Since(start))
 	}
-	if current != nil && current.Packs != nil {
-		current.Packs.Use(result.BuildIDs, result.FileIDs)
+	if running != nil && running.sources.Packs != nil {
+		running.sources.Packs.Use(result.BuildIDs, result.FileIDs)
 	}
 	return result.Profiles, nil
 }
 
-// nothing is what a processor knows that does not run.
-func nothing() *timeline.Snapshot { return nil }
+// noSnapshot is the snapshot of a processor that does not run.
+func noSnapshot() *timeline.Snapshot { return nil }
 
-// reportStatus reports what is wrong with the sources or, once all have begun, that
-// nothing is.
+// reportStatus reports the problems of the sources or, once all have started without any, that all is well.
 func reportStatus(host component.Host, health []symcache.Health) {
 	var errs []error
 	starting := false

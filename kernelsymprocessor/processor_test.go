@@ -58,9 +58,9 @@ func (s source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	}
 }
 
-func (s source) acquire(component.Host) (Knowledge, func(), error) {
+func (s source) acquire(component.Host) (Sources, func(), error) {
 	c := symcache.Start(zap.NewNop(), nil, s)
-	return Knowledge{Cache: c}, c.Stop, nil
+	return Sources{Symbols: c}, c.Stop, nil
 }
 
 const text = 0xffffffff81000000
@@ -121,14 +121,14 @@ func atOnce() context.Context {
 	return ctx
 }
 
-func newProcessor(t testing.TB, acquire Acquire) *Processor {
+func newProcessor(t testing.TB, acquire OpenSources) *Processor {
 	t.Helper()
 	return newProcessorIn(t, componenttest.NewNopTelemetrySettings(), acquire)
 }
 
-func newProcessorIn(t testing.TB, set component.TelemetrySettings, acquire Acquire) *Processor {
+func newProcessorIn(t testing.TB, set component.TelemetrySettings, acquire OpenSources) *Processor {
 	t.Helper()
-	c, err := NewComponent(component.MustNewIDWithName("kernelsym", "test"), set, rewrite.Options{}, acquire)
+	c, err := NewShared(component.MustNewIDWithName("kernelsym", "test"), set, rewrite.Options{}, acquire)
 	require.NoError(t, err)
 	return c.NewProcessor()
 }
@@ -225,9 +225,9 @@ func TestContract_8_StatusDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, slow := make(source), make(source)
 		h := newHost()
-		p := newProcessor(t, func(component.Host) (Knowledge, func(), error) {
+		p := newProcessor(t, func(component.Host) (Sources, func(), error) {
 			c := symcache.Start(zap.NewNop(), nil, broken, slow)
-			return Knowledge{Cache: c}, c.Stop, nil
+			return Sources{Symbols: c}, c.Stop, nil
 		})
 		require.NoError(t, p.Start(t.Context(), h))
 		broken <- published{err: errors.New("grant CAP_SYSLOG")}

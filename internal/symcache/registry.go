@@ -14,9 +14,9 @@ import (
 // stop.
 const keepUnused = time.Minute
 
-// Shared is a cache, or a struct that embeds one. Its methods behave like the methods of
+// Pausable is a cache, or a value that has one. Its methods behave like the methods of
 // [Cache].
-type Shared interface {
+type Pausable interface {
 	Resume(logger *zap.Logger)
 	Pause()
 	Stop()
@@ -26,13 +26,13 @@ type Shared interface {
 // first user. After the last user has released the cache, the registry pauses it, and a minute
 // later stops it, unless it was acquired again. The zero value is ready for use. A Registry is
 // safe for concurrent use.
-type Registry[K comparable, S Shared] struct {
+type Registry[K comparable, S Pausable] struct {
 	mu     sync.Mutex
 	shared map[K]*lease[S]
 }
 
 // lease is a cache and the number of its users.
-type lease[S Shared] struct {
+type lease[S Pausable] struct {
 	cache S
 	users int
 	turn  int // how often the cache was paused

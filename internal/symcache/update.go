@@ -69,7 +69,8 @@ func (c *Changes) Note(kind Kind, n int, since time.Time) {
 	}
 }
 
-// Applied records that lookups find the changes noted so far as soon as a table is asked for: their delay ends.
+// Applied ends the delay of the changes noted so far: a table has them as soon as a message asks for one. It need
+// not be called before an update, which ends the delay of the rest.
 func (c *Changes) Applied() {
 	for kind, since := range c.since {
 		if !since.IsZero() {
@@ -79,9 +80,8 @@ func (c *Changes) Applied() {
 	c.since = [NumKinds]time.Time{}
 }
 
-// Take returns the changes, which are applied now, and resets them.
+// Take returns the changes and resets them.
 func (c *Changes) Take() Changes {
-	c.Applied()
 	taken := *c
 	*c = Changes{}
 	return taken
@@ -122,6 +122,7 @@ func (c *Cache) WatchDelays(delayed func(source string, kind Kind, delay time.Du
 // noteChanges counts the changes of source i, and reports their delays.
 func (s *state) noteChanges(i int, changes *Changes) {
 	s.counts[i].Counts.add(&changes.Counts)
+	changes.Applied()
 	for kind, delays := range changes.delays {
 		for _, delay := range delays {
 			for w := range s.watchers {

@@ -34,10 +34,10 @@ func benchStart(rounds int) error {
 		task{
 			prepare: func() {
 				stop()
-				c, err := kernelsymprocessor.NewComponent(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
-					rewrite.Options{}, func(component.Host) (kernelsymprocessor.Knowledge, func(), error) {
+				c, err := kernelsymprocessor.NewShared(component.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
+					rewrite.Options{}, func(component.Host) (kernelsymprocessor.Sources, func(), error) {
 						cache := symcache.Start(zap.NewNop(), nil, list()...)
-						return kernelsymprocessor.Knowledge{Cache: cache}, cache.Stop, nil
+						return kernelsymprocessor.Sources{Symbols: cache}, cache.Stop, nil
 					})
 				note(err)
 				p = c.NewProcessor()

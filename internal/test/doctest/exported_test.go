@@ -30,7 +30,7 @@ var exported = map[string][]string{
 	},
 	root + "kernelstackreceiver": {"Config", "NewFactory"},
 	root + "kernelsymprocessor": {
-		"Acquire", "Component", "Host", "Knowledge", "NewComponent", "Processor", "ThisHost",
+		"Host", "NewShared", "OpenSources", "Processor", "Shared", "Sources", "ThisHost",
 	},
 }
 

@@ -56,15 +56,15 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 	t.Helper()
 	m := &member{t: t, source: make(source)}
 	clock := func() realtime.Reading { return realtime.Reading{Boot: now, Offset: unix - now} }
-	var caches symcache.Registry[string, Knowledge]
+	var caches symcache.Registry[string, Sources]
 	var cache *symcache.Cache
-	c, err := NewComponent(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
-		func(component.Host) (Knowledge, func(), error) {
-			known, release := caches.Acquire("", zap.NewNop(), func() Knowledge {
+	c, err := NewShared(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
+		func(component.Host) (Sources, func(), error) {
+			known, release := caches.Acquire("", zap.NewNop(), func() Sources {
 				store := packs.New(packs.Options{MaxBytes: 1 << 20})
 				still := still{timeline.NewTable(core(t, "came_with_it", strings.Repeat("ab", 20)))}
 				cache = symcache.Start(zap.NewNop(), realtime.NewTracker(time.Hour, clock), still, m.source, store)
-				return Knowledge{cache, store}
+				return Sources{cache, store}
 			})
 			return known, release, nil
 		})
