@@ -10,11 +10,12 @@ import (
 	"io"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
 // call calls bpf(2).
-func call[A idAttr | infoAttr | statsAttr](cmd uintptr, attr *A) (int, error) {
+func call[A idAttr | infoAttr](cmd uintptr, attr *A) (int, error) {
 	for {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, cmd, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 		switch errno {
@@ -22,13 +23,20 @@ func call[A idAttr | infoAttr | statsAttr](cmd uintptr, attr *A) (int, error) {
 			return int(r), nil
 		case unix.EINTR, unix.EAGAIN:
 			continue
-		case unix.EPERM, unix.EACCES:
-			return 0, fmt.Errorf("%w: %w", ErrPermission, errno)
-		case unix.ENOSYS, unix.EINVAL:
-			return 0, fmt.Errorf("%w: %w", ErrUnsupported, errno)
 		}
-		return 0, errno
+		return 0, classify(errno)
 	}
+}
+
+// classify adds ErrPermission or ErrUnsupported to an error of bpf(2) that means it.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w: %w", ErrPermission, err)
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
 }
 
 // idAttr is the struct for BPF_*_GET_*_ID of union bpf_attr.
@@ -47,15 +55,14 @@ type infoAttr struct {
 
 // Next returns the lowest id of a program above an id, or io.EOF if there is none.
 func (*Reader) Next(after uint32) (id uint32, err error) {
-	attr := idAttr{id: after}
-	_, err = call(unix.BPF_PROG_GET_NEXT_ID, &attr)
+	next, err := ebpf.ProgramGetNextID(ebpf.ProgramID(after))
 	if errors.Is(err, unix.ENOENT) {
 		return 0, io.EOF
 	}
 	if err != nil {
-		return 0, fmt.Errorf("listing BPF programs: %w", err)
+		return 0, fmt.Errorf("listing BPF programs: %w", classify(err))
 	}
-	return attr.next, nil
+	return uint32(next), nil
 }
 
 // open returns a file descriptor of the object with that id. The caller must close it.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpf makes the bpf(2) calls that find out which BPF programs are loaded, where their
-// code lies, and from which source lines it was compiled.
+// Package bpf lists the loaded BPF programs, and reads where their code lies and from which source lines it was compiled.
 //
-// It asks for no more than that, and reuses its buffers: reading a program through a library
-// takes six times as long, which matters with thousands of programs. Its structs are laid out
-// as in include/uapi/linux/bpf.h of Linux 6.12; older kernels leave out their ends.
+// It lists programs and counts their runs with github.com/cilium/ebpf, but makes the system calls that read one program
+// itself. ebpf.Program.Info copies the translated and the JITed code of a program, reads /proc/self/fdinfo, loads
+// programs to probe for features, and does not have the tags of functions: with it, a program takes six times as long,
+// which matters where thousands are loaded. This package asks only for what it needs, and reuses its buffers. Its
+// structs have the layout of include/uapi/linux/bpf.h in Linux 6.12; older kernels omit the last fields.
+//
+// Names and source lines come from package internal/btf. For a program of three functions with 67 source lines and 700
+// bytes of BTF, github.com/cilium/ebpf/btf takes 11 times as long as that package (54 µs) and 5 times the memory: it
+// makes Go values of all types and lines.
 //
 // # Glossary
 //

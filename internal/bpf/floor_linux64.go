@@ -6,7 +6,6 @@ package bpf
 
 import (
 	"errors"
-	"io"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,12 +15,14 @@ import (
 // returns the number of programs.
 func (r *Reader) Floor(want Want) (n int, err error) {
 	for id := uint32(0); ; n++ {
-		if id, err = r.Next(id); errors.Is(err, io.EOF) {
+		next := idAttr{id: id}
+		if _, err = call(unix.BPF_PROG_GET_NEXT_ID, &next); errors.Is(err, unix.ENOENT) {
 			return n, nil
 		}
 		if err != nil {
 			return n, err
 		}
+		id = next.next
 		fd, err := open(unix.BPF_PROG_GET_FD_BY_ID, id)
 		if err != nil {
 			return n, programError(id, err)
