@@ -43,7 +43,7 @@ func TestMemoryThatIsKept(t *testing.T) {
 
 // TestHostileMessages: what a message allocates is bounded in proportion to its size, and
 // grows with it, whatever it consists of. `make bench` measures the time. What comes out is
-// checked by TestModelHostile.
+// checked by TestModelHostile of internal/test/contract.
 func TestHostileMessages(t *testing.T) {
 	n := rewritetest.Rounds(20_000)
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.uber.org/goleak"
 
@@ -18,6 +20,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
+
+const ms = int64(time.Millisecond)
+
+// Keys of attributes.
+const (
+	keyHasFunctions = "pprof.mapping.has_functions"
+	keyHasFiles     = "pprof.mapping.has_filenames"
+	keyHasInlined   = "pprof.mapping.has_inline_frames"
+	keyHasLines     = "pprof.mapping.has_line_numbers"
+	keyFolded       = "pprof.location.is_folded"
+)
+
+// isOther reports whether a resource is of another host.
+func isOther(r pcommon.Resource) bool {
+	host, ok := r.Attributes().Get("host.name")
+	return ok && host.Str() == "other"
+}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
