@@ -20,7 +20,7 @@ type Sources struct {
 	Packs   *packs.Store // may be nil
 }
 
-// Resume, Pause and Stop do what those of the cache do.
+// Resume, Pause and Stop call the methods of the cache.
 func (s Sources) Resume(logger *zap.Logger) { s.Symbols.Resume(logger) }
 func (s Sources) Pause()                    { s.Symbols.Pause() }
 func (s Sources) Stop()                     { s.Symbols.Stop() }

@@ -17,7 +17,7 @@ import (
 )
 
 // topFlags holds the flags that select what is sampled, as given on the command line. Their letters
-// are those of perf top.
+// are the ones of perf top.
 type topFlags struct {
 	processes, threads []uint
 	cpus               string

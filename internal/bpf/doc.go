@@ -5,7 +5,7 @@
 // It lists programs and counts their runs with github.com/cilium/ebpf, but makes the system calls that read one program
 // itself. ebpf.Program.Info copies the translated and the JITed code of a program, reads /proc/self/fdinfo, loads
 // programs to probe for features, and does not have the tags of functions: with it, a program takes six times as long,
-// which matters where thousands are loaded. This package asks only for what it needs, and reuses its buffers. Its
+// which matters where thousands are loaded. This package asks for fewer details, and reuses its buffers. Its
 // structs have the layout of include/uapi/linux/bpf.h in Linux 6.12; older kernels omit the last fields.
 //
 // Names and source lines come from package internal/btf. For a program of three functions with 67 source lines and 700

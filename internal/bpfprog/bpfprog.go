@@ -60,7 +60,7 @@ type state struct {
 	wake       func() // ends the wait for records
 
 	publish   func(symcache.Update)
-	ready     bool      // Run has published; its first table has what a list shows, if the kernel permits one
+	ready     bool      // Run has published; its first table includes a list, if the kernel permits one
 	published time.Time // when the last table was
 	stale     bool      // a list was applied since
 	degraded  string    // what the last update said was missing
@@ -121,7 +121,7 @@ func (*Source) Name() string { return "bpf" }
 // Run publishes a table of the loaded code, and another one when something is missing from it, or is no longer, and
 // every ten seconds if code was loaded or unloaded; [Source.Refresh] publishes one at any time. Updates say
 // which privileges are missing (see section 8 of the contract); if the kernel refuses both records and lists, Run returns
-// the errors of both. Its other errors are those of reading records. A later run continues with what is known, as after
+// the errors of both. Otherwise it returns an error if reading records fails. A later run keeps all images, as after
 // lost records, unless the run before ended because of symcache.ErrPaused: then records wait
 // for the next one. One goroutine at a time may call Run.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
@@ -172,7 +172,7 @@ func (s *Source) follow(ctx context.Context) error {
 }
 
 // start begins to apply records, or to poll where the kernel refused them. Records
-// from before are lost, including those of a CPU that came online after rings were opened last.
+// from before are lost, including records of a CPU that came online after rings were opened last.
 func (s *Source) start(events EventSource, refused error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *Source) Refresh() {
 		return
 	}
 	st.drain()
-	st.pollCPUs() // after the rings, so that what is certain holds for the CPUs, too
+	st.pollCPUs() // after the rings: a CPU may have come online while they were read
 	st.publishTable()
 	if len(st.follower.toQuery) > 0 || !st.follower.ledger.Loss().IsEmpty() {
 		st.wake()
@@ -316,7 +316,7 @@ func (s *Source) finishRound() error {
 	return nil
 }
 
-// publishTable publishes what is known.
+// publishTable publishes a table of the ledger.
 func (s *state) publishTable() {
 	ledger, degraded := s.follower.ledger, s.missing.err()
 	ledger.SetPartial(s.missing.list != nil || s.missing.program != nil)

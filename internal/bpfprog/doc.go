@@ -20,9 +20,9 @@
 //
 // [Source] drives all of it. It subscribes to records, then lists the loaded programs, and then applies records as they
 // come. A mutex guards its state, because [Source.Refresh] empties the rings at any time. The lister makes the slow
-// system calls without the mutex: it lists programs, and queries those that records have announced. Only the end of
+// system calls without the mutex: it lists programs, and queries programs that records have announced. Only the end of
 // /proc/kallsyms lists trampolines and pages that were loaded before the start or during a loss. It is read when no
-// record was lost for a while, because that takes the kernel time that grows with the square of the number of programs.
+// record was lost for a while, because it costs the kernel time that grows with the square of the number of programs.
 //
 // # Certainty
 //

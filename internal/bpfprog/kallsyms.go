@@ -18,7 +18,7 @@ import (
 )
 
 // kallsymsTail decides when to read the end of /proc/kallsyms, the only list of trampolines and
-// pages. Reading it takes the kernel time that grows with the square of the number of programs:
+// pages. Reading it costs the kernel time that grows with the square of the number of programs:
 // 300 ms for some 3,000.
 type kallsymsTail struct {
 	procfs string

@@ -21,7 +21,7 @@ type lister struct {
 	drained  time.Time    // when it did last
 }
 
-// list lists the programs, and queries those that are not known. With confirm, it queries the known ones too: the kernel
+// list lists the programs, and queries the unknown ones. With confirm, it queries the known ones too: the kernel
 // removes the id of a program some time after it has recorded the unload, but refuses a query from before that on.
 func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) (*listing, error) {
 	list := &listing{began: l.now()}

@@ -36,7 +36,7 @@ func (l *loading) take(task uint32) []*timeline.Image {
 	return functions
 }
 
-// handleProgramLoad applies the record of a program's load, which the kernel writes after those of its functions.
+// handleProgramLoad applies the record of a program's load, which the kernel writes after the records of its functions.
 func (f *follower) handleProgramLoad(rec *perfring.Record) {
 	f.toQuery = append(f.toQuery, rec.Program.ID)
 	functions := f.loading.take(rec.TID)

@@ -17,7 +17,7 @@ type missing struct {
 	kallsyms error // the end of /proc/kallsyms could not be read
 }
 
-// mayEnd reports whether listing the programs again may show what is missing.
+// mayEnd reports whether listing the programs again may complete the table.
 func (m *missing) mayEnd() bool {
 	return m.program != nil || m.list != nil && !errors.Is(m.list, bpf.ErrUnsupported)
 }
@@ -27,7 +27,7 @@ func (m *missing) isEverything() bool {
 	return m.records != nil && isRefused(m.list) && !errors.Is(m.list, bpf.ErrUnsupported)
 }
 
-// err returns what is missing from the table, and what the operator can do about it.
+// err says why the table is incomplete, and what the operator can do about it.
 func (m *missing) err() error {
 	var errs []error
 	add := func(format string, err error) { errs = append(errs, fmt.Errorf(format, err)) }

@@ -189,7 +189,7 @@ func (s *Source) queryNewPrograms() {
 	}
 }
 
-// readKallsyms reads the end of /proc/kallsyms, and applies it if no record was lost meanwhile.
+// readKallsyms reads the end of /proc/kallsyms, and applies it if no record was lost in the meantime.
 func (s *Source) readKallsyms(ctx context.Context) {
 	s.mu.Lock()
 	s.state.follower.ledger.BeginList() // so that it keeps unloads

@@ -144,7 +144,7 @@ func (l *Ledger) dropStale(losses []timeline.Interval) {
 	}
 }
 
-// Complete records that all events up to an instant were applied, except for those that were lost.
+// Complete records that all events up to an instant were applied, except for lost ones.
 func (l *Ledger) Complete(until int64) {
 	certain := max(l.history.Certain(), until)
 	if loss := l.Loss(); !loss.IsEmpty() {

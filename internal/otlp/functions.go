@@ -117,7 +117,7 @@ func (f *Functions) intern(key functionKey) int32 {
 	return at
 }
 
-// find finds a function among those that were appended. A function that came with the message has only
+// find finds a function among the appended ones. A function that came with the message has only
 // strings that did, too.
 func (f *Functions) find(key functionKey, hash uint64) (int32, bool) {
 	is := func(i int32) bool { return keyOfFunction(f.table.At(int(i))) == key }

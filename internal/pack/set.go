@@ -9,7 +9,7 @@ type Set struct {
 	byBuild, byFile map[string]*Pack
 }
 
-// NewSet returns a set of packs. If several are of the same build, the set keeps the last one.
+// NewSet returns a set of packs. If several have the same build, the set keeps the last one.
 func NewSet(packs []*Pack) *Set {
 	s := &Set{byBuild: make(map[string]*Pack, len(packs)), byFile: make(map[string]*Pack, len(packs))}
 	for _, p := range packs {

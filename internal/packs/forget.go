@@ -19,7 +19,7 @@ func (s *Store) publish(ctx context.Context, publish func(symcache.Update)) {
 	var due <-chan time.Time
 	for {
 		s.mu.Lock()
-		if due == nil && s.isUnsettled() {
+		if due == nil && s.state.isUnsettled() {
 			due = time.After(forgetAfter)
 		}
 		s.mu.Unlock()
@@ -45,17 +45,17 @@ func (s *state) isUnsettled() bool {
 // whether packs can be kept again.
 func (s *Store) forget() {
 	s.mu.Lock()
-	builds := s.wishes.forget(time.Now().Add(-forgetAfter))
+	builds := s.state.wishes.forget(time.Now().Add(-forgetAfter))
 	if builds == 0 {
-		s.broken[placeURL] = nil
+		s.state.broken[placeURL] = nil
 	}
-	check := s.broken[placeDirectory] != nil && len(s.wishes) == 0
-	unkept := s.unkept != nil
+	check := s.state.broken[placeDirectory] != nil && len(s.state.wishes) == 0
+	unkept := s.state.unkept != nil
 	s.mu.Unlock()
 	if check {
 		err := s.dir.check()
 		s.mu.Lock()
-		s.broken[placeDirectory] = err
+		s.state.broken[placeDirectory] = err
 		s.mu.Unlock()
 	}
 	if unkept {
@@ -88,5 +88,5 @@ func (s *Store) noteKept(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unkept = err
+	s.state.unkept = err
 }

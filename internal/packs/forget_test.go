@@ -23,7 +23,7 @@ const long = 2*forgetAfter + time.Second
 func (r *running) wished() int {
 	r.Store.mu.Lock()
 	defer r.Store.mu.Unlock()
-	return len(r.wishes)
+	return len(r.state.wishes)
 }
 
 // TestProblemsAreForgotten has packs and places with problems that persist. The store reports
@@ -59,7 +59,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 				synctest.Wait()
 				assert.Zero(t, r.wished())
 				r.mu.Lock()
-				assert.False(t, r.isUnsettled(), "nothing wakes it")
+				assert.False(t, r.state.isUnsettled(), "nothing wakes it")
 				r.mu.Unlock()
 				r.stop()
 			})

@@ -77,7 +77,7 @@ func (s *Store) keep(d *draft, buildID string) error {
 	s.dir.keeping.Lock()
 	defer s.dir.keeping.Unlock()
 	s.mu.Lock()
-	used := s.open.uses()
+	used := s.state.open.uses()
 	s.mu.Unlock()
 	for id, at := range used {
 		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // it fails for packs that were not fetched

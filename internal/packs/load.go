@@ -37,7 +37,7 @@ func (s *Store) openKept(buildID string) error {
 		return err
 	}
 	s.mu.Lock()
-	isOpen := s.open.has(buildID, f) // an open pack needs no file
+	isOpen := s.state.open.has(buildID, f) // an open pack needs no file
 	s.mu.Unlock()
 	switch {
 	case isOpen:
@@ -81,8 +81,8 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open.add(o)
-	s.changes.Note(symcache.KindLoad, 1, time.Time{})
+	s.state.open.add(o)
+	s.state.changes.Note(symcache.KindLoad, 1, time.Time{})
 	return nil
 }
 
@@ -135,8 +135,8 @@ func ReasonOf(err error) Reason { return refusalOf(err).reason }
 func (s *Store) makeRoom(buildID string, bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	dropped, err := s.open.makeRoom(buildID, bytes, time.Now())
-	s.changes.Note(symcache.KindUnload, dropped, time.Time{})
+	dropped, err := s.state.open.makeRoom(buildID, bytes, time.Now())
+	s.state.changes.Note(symcache.KindUnload, dropped, time.Time{})
 	return err
 }
 
@@ -145,12 +145,12 @@ func (s *Store) settle(id wishID, at place, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.news.wake()
-	s.broken[at] = nil
+	s.state.broken[at] = nil
 	if err == nil {
-		delete(s.wishes, id)
+		delete(s.state.wishes, id)
 		return
 	}
-	w, r, now := s.wishes[id], refusalOf(err), time.Now()
+	w, r, now := s.state.wishes[id], refusalOf(err), time.Now()
 	w.step, w.look = stepNone, now.Add(lookAgain)
 	if at == placeDirectory && r.reason == NotFound && !r.broken && s.opts.URL != "" && !id.isFile {
 		if !now.Before(w.fetch) {
@@ -159,11 +159,11 @@ func (s *Store) settle(id wishID, at place, err error) {
 		}
 		return
 	}
-	s.refused[r.reason]++
+	s.state.refused[r.reason]++
 	w.problem = nil
 	switch {
 	case r.broken:
-		s.broken[at] = err
+		s.state.broken[at] = err
 	case r.reason != NotFound:
 		w.problem = err
 	}

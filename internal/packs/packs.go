@@ -37,8 +37,8 @@ type Store struct {
 	loading sync.Mutex // held while a pack is read, so that only one at a time takes memory for that
 	slot    uint32     // slot of the last image; guarded by loading
 
-	mu sync.Mutex // guards the fields below; locked after loading
-	state
+	mu    sync.Mutex // guards state; locked after loading
+	state state
 }
 
 // state holds the fields that the mutex of a Store guards.
@@ -85,7 +85,7 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Open: len(s.open.packs), Bytes: s.open.bytes, Fetches: s.from.sent.Load(), Refused: s.refused}
+	return Stats{Open: len(s.state.open.packs), Bytes: s.state.open.bytes, Fetches: s.from.sent.Load(), Refused: s.state.refused}
 }
 
 // Use says which builds are in use, by their build ids and file IDs (see contract 4.2). Their
@@ -98,13 +98,13 @@ func (s *Store) Use(buildIDs, fileIDs []string) {
 	defer s.mu.Unlock()
 	isNew := false
 	for _, id := range buildIDs {
-		isNew = s.use(wishID{text: id}, now) || isNew
+		isNew = s.state.use(wishID{text: id}, now) || isNew
 	}
 	for _, id := range fileIDs {
 		if p := set.ByFileID(id); p != nil {
-			isNew = s.use(wishID{text: p.Info().BuildID}, now) || isNew
+			isNew = s.state.use(wishID{text: p.Info().BuildID}, now) || isNew
 		} else {
-			isNew = s.use(wishID{text: id, isFile: true}, now) || isNew
+			isNew = s.state.use(wishID{text: id, isFile: true}, now) || isNew
 		}
 	}
 	if isNew {
@@ -127,9 +127,9 @@ func (s *Store) Name() string { return "packs" }
 func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	err := s.dir.check()
 	s.mu.Lock()
-	s.broken[placeDirectory] = err
+	s.state.broken[placeDirectory] = err
 	for at, q := range s.queues {
-		if s.wishes.wait(stepAt[at]) {
+		if s.state.wishes.wait(stepAt[at]) {
 			q.wake()
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 func (s *Store) work(ctx context.Context, at place, do func(context.Context, wishID)) {
 	for s.queues[at].wait(ctx) {
 		s.mu.Lock()
-		id, more := s.wishes.next(stepAt[at])
+		id, more := s.state.wishes.next(stepAt[at])
 		s.mu.Unlock()
 		if more {
 			s.queues[at].wake()
@@ -167,8 +167,8 @@ func (s *Store) work(ctx context.Context, at place, do func(context.Context, wis
 // calls it.
 func (s *Store) update() symcache.Update {
 	s.mu.Lock()
-	u := symcache.Update{Degraded: s.health(), Changes: s.changes.Take()}
-	open, changed := s.open.list()
+	u := symcache.Update{Degraded: s.state.health(), Changes: s.state.changes.Take()}
+	open, changed := s.state.open.list()
 	s.mu.Unlock()
 	if changed {
 		s.view.Store(newView(open, s.opts.Gateway))

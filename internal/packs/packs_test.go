@@ -136,7 +136,7 @@ func TestPacksOfTheDirectory(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, r.has(second), "by its file ID")
 		assert.Equal(t, int64(2), r.refusedFor(NotFound))
-		assert.Len(t, r.wishes, 2)
+		assert.Len(t, r.state.wishes, 2)
 		r.stop()
 	})
 }
@@ -351,7 +351,7 @@ func TestMadeUpBuilds(t *testing.T) {
 			}
 		}
 		assert.True(t, r.has(first))
-		assert.LessOrEqual(t, len(r.wishes), maxWishes)
+		assert.LessOrEqual(t, len(r.state.wishes), maxWishes)
 		seconds := int64(time.Since(began) / time.Second)
 		assert.LessOrEqual(t, r.Stats().Fetches, seconds+1)
 		r.stop()

@@ -24,10 +24,10 @@ func (r *Reader) Drain() Batch {
 	r.reopenAfterSleep(now)
 	r.drain()
 	horizon := now - int64(r.opts.Window)
-	if !r.incomplete && !r.closed {
-		r.certain = horizon
+	if !r.state.incomplete && !r.state.closed {
+		r.state.certain = horizon
 	}
-	return r.batch(now, horizon)
+	return r.state.batch(now, horizon)
 }
 
 // Flush is Drain without a window. It also counts lost records that the kernel has not
@@ -37,10 +37,10 @@ func (r *Reader) Flush() Batch {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.drain()
-	for _, g := range r.rings {
-		r.pending.Lost += g.unannounced()
+	for _, g := range r.state.rings {
+		r.state.pending.Lost += g.unannounced()
 	}
-	return r.batch(now, math.MaxInt64)
+	return r.state.batch(now, math.MaxInt64)
 }
 
 // batch returns everything that is pending, except for records from the horizon on.
@@ -62,7 +62,7 @@ func sortByTime(records []Record) {
 
 // drain appends the content of the rings to pending.
 func (r *Reader) drain() {
-	for _, g := range r.rings {
+	for _, g := range r.state.rings {
 		if !g.isEmpty() {
 			r.drainRing(g)
 		}
@@ -80,7 +80,7 @@ func (r *Reader) drainRing(g *ring) {
 			unknown, some = g.last, true
 		}
 	}
-	r.mostUsed = max(r.mostUsed, g.used())
+	r.state.mostUsed = max(r.state.mostUsed, g.used())
 	from := *g.tail
 	at := from
 	err := g.drain(func(raw []byte) {
@@ -88,14 +88,14 @@ func (r *Reader) drainRing(g *ring) {
 		rec, ok, err := parse(raw)
 		switch {
 		case err != nil:
-			r.pending.Lost++
+			r.state.pending.Lost++
 			loss()
 		case ok && rec.Type == TypeLost:
 			g.losses.announced += rec.Lost
-			r.pending.Lost += g.losses.more(g.losses.announced)
-			r.pending.addBlind(g.last, g.lossEnd(at, rec.Time))
+			r.state.pending.Lost += g.losses.more(g.losses.announced)
+			r.state.pending.addBlind(g.last, g.lossEnd(at, rec.Time))
 		case ok:
-			r.pending.Records = append(r.pending.Records, rec)
+			r.state.pending.Records = append(r.state.pending.Records, rec)
 		}
 		if ok {
 			g.last = rec.Time
@@ -103,7 +103,7 @@ func (r *Reader) drainRing(g *ring) {
 		at += uint64(len(raw))
 	})
 	if err != nil {
-		r.pending.Lost++
+		r.state.pending.Lost++
 	}
 	crowded := g.wasCrowded(from)
 	if crowded {
@@ -114,7 +114,7 @@ func (r *Reader) drainRing(g *ring) {
 	}
 	g.noteRoom(r.clock)
 	if some {
-		r.pending.addBlind(unknown, r.clock.Now())
+		r.state.pending.addBlind(unknown, r.clock.Now())
 	}
 }
 

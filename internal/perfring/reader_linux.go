@@ -21,8 +21,8 @@ type Reader struct {
 	slept  func() (least, most int64) // how long the machine has been suspended
 	open   func(*Options, cpu) (*ring, error)
 
-	mu sync.Mutex // not held while Wait waits
-	state
+	mu    sync.Mutex // guards state; not held while Wait waits
+	state state
 }
 
 // state holds the fields that the mutex of a Reader guards.
@@ -60,8 +60,8 @@ func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, e
 		return nil, filesError(err)
 	}
 	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept, open: open}
-	r.awake = r.clock.Now()
-	_, r.mostSlept = r.slept()
+	r.state.awake = r.clock.Now()
+	_, r.state.mostSlept = r.slept()
 	if err := r.RefreshCPUs(false); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -113,8 +113,8 @@ const manyBytes = 1024
 func (r *Reader) takeMostUsed() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	used := r.mostUsed
-	r.mostUsed = 0
+	used := r.state.mostUsed
+	r.state.mostUsed = 0
 	return used
 }
 
@@ -122,24 +122,24 @@ func (r *Reader) takeMostUsed() uint64 {
 func (r *Reader) isReady() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, prompt := r.opts.Event.(Symbols); prompt && len(r.pending.Records)+len(r.pending.Blind) > 0 {
+	if _, prompt := r.opts.Event.(Symbols); prompt && len(r.state.pending.Records)+len(r.state.pending.Blind) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.rings, (*ring).isReady)
+	return slices.ContainsFunc(r.state.rings, (*ring).isReady)
 }
 
 func (r *Reader) isFilling() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.rings, (*ring).isFilling)
+	return slices.ContainsFunc(r.state.rings, (*ring).isFilling)
 }
 
 // CPUs returns the numbers of the CPUs that are recorded.
 func (r *Reader) CPUs() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cpus := make([]int, 0, len(r.rings))
-	for _, g := range r.rings {
+	cpus := make([]int, 0, len(r.state.rings))
+	for _, g := range r.state.rings {
 		cpus = append(cpus, g.cpu.number)
 	}
 	return cpus
@@ -150,13 +150,13 @@ func (r *Reader) Close() error {
 	errs := []error{r.poller.Close()} // it waits for a running isReady, which locks mu
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.state.closed {
 		return nil
 	}
-	r.closed = true
-	for _, ring := range r.rings {
+	r.state.closed = true
+	for _, ring := range r.state.rings {
 		errs = append(errs, ring.close())
 	}
-	r.rings = nil
+	r.state.rings = nil
 	return errors.Join(errs...)
 }

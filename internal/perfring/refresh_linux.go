@@ -70,17 +70,17 @@ func (r *Reader) RefreshCPUs(hotplug bool) error {
 	l, err := r.look()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
+	if r.state.closed {
 		return os.ErrClosed
 	}
 	if err != nil {
-		r.incomplete = true
+		r.state.incomplete = true
 		return err
 	}
-	looked := r.looked
+	looked := r.state.looked
 	changed, err := r.adjust(l, false)
 	if err == nil && hotplug && (l.guessed || !changed) {
-		r.looked = looked
+		r.state.looked = looked
 		_, err = r.adjust(l, true)
 	}
 	return err
@@ -90,7 +90,7 @@ func (r *Reader) RefreshCPUs(hotplug bool) error {
 // ones. If it opens any, the time since the previous look is blind. It reports whether anything
 // changed.
 func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
-	r.incomplete = true
+	r.state.incomplete = true
 	r.drain()
 	missing := l.online
 	if l.guessed {
@@ -98,13 +98,13 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	}
 	missing = slices.DeleteFunc(slices.Clone(missing), func(c cpu) bool { return !r.opts.wants(c.number) })
 	var errs []error
-	r.rings = slices.DeleteFunc(r.rings, func(g *ring) bool {
+	r.state.rings = slices.DeleteFunc(r.state.rings, func(g *ring) bool {
 		if i := slices.Index(missing, g.cpu); i >= 0 && !all {
 			missing = slices.Delete(missing, i, i+1)
 			return false
 		}
 		changed = true
-		r.pending.Lost += g.unannounced()
+		r.state.pending.Lost += g.unannounced()
 		errs = append(errs, g.close())
 		return true
 	})
@@ -115,10 +115,10 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if opened && r.looked != 0 {
-		r.pending.addBlind(r.looked, r.clock.Now())
+	if opened && r.state.looked != 0 {
+		r.state.pending.addBlind(r.state.looked, r.clock.Now())
 	}
-	r.looked, r.incomplete = l.at, false
+	r.state.looked, r.state.incomplete = l.at, false
 	return changed || opened, nil
 }
 
@@ -131,7 +131,7 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 			continue
 		}
 		if guessed && len(r.opts.CPUs) == 0 && c.number > 0 && errors.Is(err, unix.EINVAL) {
-			r.cpus = c.number // no CPU has this number or a higher one
+			r.state.cpus = c.number // no CPU has this number or a higher one
 			return some, nil
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 			return some, errors.Join(err, g.close())
 		}
 		some = true
-		r.rings = append(r.rings, g)
+		r.state.rings = append(r.state.rings, g)
 	}
 	return some, nil
 }
@@ -149,10 +149,10 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 // possibleCPUs returns all CPUs that may exist. It is for systems without sysfs.
 func (r *Reader) possibleCPUs() []cpu {
 	const most = 8192 // NR_CPUS of arch/x86/Kconfig
-	if r.cpus == 0 {
-		r.cpus = most
+	if r.state.cpus == 0 {
+		r.state.cpus = most
 	}
-	all := make([]cpu, r.cpus)
+	all := make([]cpu, r.state.cpus)
 	for i := range all {
 		all[i].number = i
 	}
@@ -164,18 +164,18 @@ func (r *Reader) possibleCPUs() []cpu {
 // call to now is blind.
 func (r *Reader) reopenAfterSleep(now int64) {
 	least, most := r.slept()
-	if least > r.mostSlept && !r.closed {
+	if least > r.state.mostSlept && !r.state.closed {
 		l, err := r.look()
 		if err == nil {
-			r.looked = r.awake
+			r.state.looked = r.state.awake
 			_, err = r.adjust(l, true)
 		}
 		if err != nil {
-			r.incomplete = true
+			r.state.incomplete = true
 			return // the next Drain tries again
 		}
 	}
-	r.awake, r.mostSlept = now, most
+	r.state.awake, r.state.mostSlept = now, most
 }
 
 // slept returns bounds of the time for which the machine has been suspended since it started.

@@ -42,7 +42,7 @@ func (c *Cache) Health() []Health {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Health(nil), c.health...)
+	return append([]Health(nil), c.state.health...)
 }
 
 // watcher has the functions to call on a change or a delay; either can be nil.
@@ -61,28 +61,28 @@ func (c *Cache) Watch(changed func([]Health)) (stop func()) {
 func (c *Cache) add(w *watcher) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watchers[w] = struct{}{}
+	c.state.watchers[w] = struct{}{}
 	if w.changed != nil {
-		w.changed(c.health)
+		w.changed(c.state.health)
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.watchers, w)
+		delete(c.state.watchers, w)
 	}
 }
 
 // setHealth logs and reports a change. It is called with c.mu held.
 func (c *Cache) setHealth(i int, state State, err error) {
-	was := c.health[i]
+	was := c.state.health[i]
 	if was.State == state && fmt.Sprint(was.Err) == fmt.Sprint(err) {
 		return
 	}
-	c.health[i] = Health{Source: was.Source, State: state, Err: err}
+	c.state.health[i] = Health{Source: was.Source, State: state, Err: err}
 	c.log(i)
-	for w := range c.watchers {
+	for w := range c.state.watchers {
 		if w.changed != nil {
-			w.changed(c.health)
+			w.changed(c.state.health)
 		}
 	}
 }

@@ -30,18 +30,18 @@ func newMessages() messages {
 // log logs the state of source i, now or, after too many messages, when the limit allows it. It
 // is called with c.mu held.
 func (c *Cache) log(i int) {
-	l := &c.messages[i]
+	l := &c.state.messages[i]
 	if l.pending {
 		l.unreported++
 		return
 	}
 	wait := l.limit.Reserve().Delay()
 	if wait == 0 {
-		c.write(i)
+		c.state.write(i)
 		return
 	}
 	l.unreported++
-	if c.ctx.Err() != nil {
+	if c.state.ctx.Err() != nil {
 		return // nothing would wait for the goroutine
 	}
 	l.pending = true
@@ -50,7 +50,7 @@ func (c *Cache) log(i int) {
 
 func (c *Cache) logLater(i int, wait time.Duration) {
 	c.mu.Lock()
-	ended := c.ctx.Done()
+	ended := c.state.ctx.Done()
 	c.mu.Unlock()
 	select {
 	case <-ended:
@@ -59,8 +59,8 @@ func (c *Cache) logLater(i int, wait time.Duration) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.messages[i].pending = false
-	c.write(i)
+	c.state.messages[i].pending = false
+	c.state.write(i)
 }
 
 // write logs the state of source i.

@@ -57,8 +57,8 @@ type Cache struct {
 
 	newBackOff func() backoff.BackOff
 
-	mu sync.Mutex // guards the fields below; held while watchers are called
-	state
+	mu    sync.Mutex // guards state; held while watchers are called
+	state state
 }
 
 // state holds the fields that the mutex of a Cache guards. Its slices are indexed by source.
@@ -85,12 +85,12 @@ func start(
 	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
 ) *Cache {
 	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff}
-	c.tables = make([]*timeline.Table, len(sources))
-	c.watchers = make(map[*watcher]struct{})
+	c.state.tables = make([]*timeline.Table, len(sources))
+	c.state.watchers = make(map[*watcher]struct{})
 	for _, s := range sources {
-		c.health = append(c.health, Health{Source: s.Name()})
-		c.counts = append(c.counts, SourceCounts{Source: s.Name()})
-		c.messages = append(c.messages, newMessages())
+		c.state.health = append(c.state.health, Health{Source: s.Name()})
+		c.state.counts = append(c.state.counts, SourceCounts{Source: s.Name()})
+		c.state.messages = append(c.state.messages, newMessages())
 	}
 	c.snapshot.Store(timeline.NewSnapshot())
 	c.Resume(logger)
@@ -102,13 +102,13 @@ func (c *Cache) Resume(logger *zap.Logger) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
 	c.mu.Lock()
-	c.ctx, c.logger = ctx, logger
-	c.ready, c.begun = make(chan struct{}), make(map[int]bool)
+	c.state.ctx, c.state.logger = ctx, logger
+	c.state.ready, c.state.begun = make(chan struct{}), make(map[int]bool)
 	if len(c.sources) == 0 {
-		close(c.ready)
+		close(c.state.ready)
 	}
-	for i := range c.messages {
-		c.messages[i].pending = false // no goroutine is waiting to write it any more
+	for i := range c.state.messages {
+		c.state.messages[i].pending = false // no goroutine is waiting to write it any more
 	}
 	c.mu.Unlock()
 	for i := range c.sources {
@@ -147,7 +147,7 @@ func (c *Cache) Stop() {
 // resumed, or ctx is done.
 func (c *Cache) WaitReady(ctx context.Context) {
 	c.mu.Lock()
-	ready := c.ready
+	ready := c.state.ready
 	c.mu.Unlock()
 	select {
 	case <-ready:
@@ -202,9 +202,9 @@ func (c *Cache) Tables() map[string]*timeline.Table {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, t := range c.tables {
+	for i, t := range c.state.tables {
 		if t != nil {
-			tables[c.counts[i].Source] = t
+			tables[c.state.counts[i].Source] = t
 		}
 	}
 	return tables
@@ -274,10 +274,10 @@ func (c *Cache) run(ctx context.Context, i int) {
 func (c *Cache) publish(i int, u *Update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tables[i] = u.Table
-	c.snapshot.Store(timeline.NewSnapshot(c.tables...))
-	c.noteChanges(i, &u.Changes)
-	c.begin(i)
+	c.state.tables[i] = u.Table
+	c.snapshot.Store(timeline.NewSnapshot(c.state.tables...))
+	c.state.noteChanges(i, &u.Changes)
+	c.state.begin(i)
 	state := StateUp
 	if u.Degraded != nil {
 		state = StateDegraded
@@ -289,9 +289,9 @@ func (c *Cache) publish(i int, u *Update) {
 func (c *Cache) failed(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begin(i)
+	c.state.begin(i)
 	state := StateDown
-	if c.tables[i] != nil {
+	if c.state.tables[i] != nil {
 		state = StateDegraded
 	}
 	c.setHealth(i, state, err)

@@ -109,7 +109,7 @@ func (c *Cache) Counts() []SourceCounts {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]SourceCounts(nil), c.counts...)
+	return append([]SourceCounts(nil), c.state.counts...)
 }
 
 // WatchDelays calls delayed after each update with changes that the kernel announced: for each kind, with the times
