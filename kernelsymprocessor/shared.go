@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
-// Sources are what frames are named from: a running cache of symbols and, if packs are enabled, the store of packs, which
-// is one of the cache's sources.
+// Sources are what frames are named from: a running cache of symbols and, if packs are enabled, the store of packs,
+// which is one of the cache's sources.
 type Sources struct {
 	Symbols *symcache.Cache
 	Packs   *packs.Store // may be nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpf lists the loaded BPF programs, and reads where their code lies and from which source lines it was compiled.
+// Package bpf lists the loaded BPF programs, and reads where their code lies and from which source lines it was
+// compiled.
 //
 // It lists programs and counts their runs with github.com/cilium/ebpf, but makes the system calls that read one program
 // itself. ebpf.Program.Info copies the translated and the JITed code of a program, reads /proc/self/fdinfo, loads

@@ -66,8 +66,8 @@ type state struct {
 	degraded  string    // what the last update said was missing
 }
 
-// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Drain may be called
-// while Wait waits.
+// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Drain may be
+// called while Wait waits.
 type EventSource interface {
 	Wait(ctx context.Context, deadline time.Time) error
 	Drain() perfring.Batch
@@ -119,11 +119,11 @@ func NewSourceFrom(opts Options, open func() (EventSource, error), programs Prog
 func (*Source) Name() string { return "bpf" }
 
 // Run publishes a table of the loaded code, and another one when something is missing from it, or is no longer, and
-// every ten seconds if code was loaded or unloaded; [Source.Refresh] publishes one at any time. Updates say
-// which privileges are missing (see section 8 of the contract); if the kernel refuses both records and lists, Run returns
-// the errors of both. Otherwise it returns an error if reading records fails. A later run keeps all images, as after
-// lost records, unless the run before ended because of symcache.ErrPaused: then records wait
-// for the next one. One goroutine at a time may call Run.
+// every ten seconds if code was loaded or unloaded; [Source.Refresh] publishes one at any time. Updates say which
+// privileges are missing (see section 8 of the contract); if the kernel refuses both records and lists, Run returns the
+// errors of both. Otherwise it returns an error if reading records fails. A later run keeps all images, as after lost
+// records, unless the run before ended because of symcache.ErrPaused: then records wait for the next one. One goroutine
+// at a time may call Run.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	s.mu.Lock()
 	s.state.publish = publish
@@ -263,8 +263,8 @@ func (s *Source) maintain() error {
 	return nil
 }
 
-// Refresh applies the records that have come and publishes a table. It does not wait, so a program that the kernel must be
-// asked for is not described yet.
+// Refresh applies the records that have come and publishes a table. It does not wait, so a program that the kernel must
+// be asked for is not described yet.
 func (s *Source) Refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,16 +27,16 @@
 // # Certainty
 //
 // An image with records of its load and unload was loaded between them. An image that a list shows was loaded when the
-// list's last id was read, and an image that /proc/kallsyms shows when that file was read, unless a record from
-// then says that it was unloaded. A program has an id before the kernel writes the record of its load, and for some time
+// list's last id was read, and an image that /proc/kallsyms shows when that file was read, unless a record from then
+// says that it was unloaded. A program has an id before the kernel writes the record of its load, and for some time
 // after the record of its unload, but never without its code.
 //
 // A list is applied after the records from before its end. Programs that have the same id before a loss and after it
 // were loaded throughout. Lists take at most one tenth of the time.
 //
-// The records of a batch are in causal order: the record of a load comes before the record of the unload, and
-// that one before the load of the next image at the same address (package perfring reads the clock before the first ring).
-// So no record of a load displaces an image that was loaded later.
+// The records of a batch are in causal order: the record of a load comes before the record of the unload, and that one
+// before the load of the next image at the same address (package perfring reads the clock before the first ring). So no
+// record of a load displaces an image that was loaded later.
 //
 // The program of a function is known from a later record of the task that loaded it. If that task is in another PID
 // namespace, a list shows the program, by the function's address. Both are right only if no record was

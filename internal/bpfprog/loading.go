@@ -17,8 +17,8 @@ type loading struct {
 	lost   int64                        // records from before this instant may be missing
 }
 
-// add records that a task has loaded a function. Tasks of other PID namespaces have no number here, so nothing tells them
-// apart: a list shows which programs their functions belong to.
+// add records that a task has loaded a function. Tasks of other PID namespaces have no number here, so nothing tells
+// them apart: a list shows which programs their functions belong to.
 func (l *loading) add(rec *perfring.Record, m *timeline.Image) {
 	if rec.TID != 0 && rec.TID != perfring.NoTask {
 		l.byTask[rec.TID] = append(l.byTask[rec.TID], m)

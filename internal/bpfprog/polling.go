@@ -9,8 +9,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// polling stands in for a source of records where the kernel refuses them: programs may be loaded and unloaded unseen at
-// any time, so they are listed again and again.
+// polling stands in for a source of records where the kernel refuses them: programs may be loaded and unloaded unseen
+// at any time, so they are listed again and again.
 type polling struct {
 	now  func() int64
 	last int64

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTablesAreMadeWhenAMessageAsks verifies that a load is applied at once, and that a table is published for it when a
-// message asks, or after a while.
+// TestTablesAreMadeWhenAMessageAsks verifies that a load is applied at once, and that a table is published for it when
+// a message asks, or after a while.
 func TestTablesAreMadeWhenAMessageAsks(t *testing.T) {
 	r := newTestSource(t, newFakes())
 	r.publishEvery = time.Hour

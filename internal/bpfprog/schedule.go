@@ -165,8 +165,8 @@ func (s *Source) catchUp(ctx context.Context, until int64) bool {
 	return false
 }
 
-// queryNewPrograms queries the programs that records have announced. Where the functions of a program are not known from
-// records, it requests a list, which shows them.
+// queryNewPrograms queries the programs that records have announced. Where the functions of a program are not known
+// from records, it requests a list, which shows them.
 func (s *Source) queryNewPrograms() {
 	s.mu.Lock()
 	follower := s.state.follower

@@ -195,8 +195,8 @@ func (l *Ledger) AbortList() {
 	l.listing = false
 }
 
-// EndList settles the losses before a list, after all events up to the end of the list were applied. An image from before
-// the end of these losses that the list does not show was certainly loaded only until they began. EndList
+// EndList settles the losses before a list, after all events up to the end of the list were applied. An image from
+// before the end of these losses that the list does not show was certainly loaded only until they began. EndList
 // reports false, and settles nothing, if events that may be part of these losses were lost while the list was read.
 func (l *Ledger) EndList(list List) bool {
 	loss, missed := l.unsettled, l.missed

@@ -93,8 +93,8 @@ func TestDrawing(t *testing.T) {
 	assert.Zero(t, l.TakeCounts())
 }
 
-// TestUnloadAfterALoss verifies that the event of an unload, after a loss, ends the image when the loss began: it may be
-// about another one that was loaded in its place.
+// TestUnloadAfterALoss verifies that the event of an unload, after a loss, ends the image when the loss began: it may
+// be about another one that was loaded in its place.
 func TestUnloadAfterALoss(t *testing.T) {
 	l := newLedger()
 	l.Loaded(function("a", addrA, 1, 110*ms))
@@ -213,8 +213,8 @@ func TestMissedTakesBack(t *testing.T) {
 	}
 }
 
-// TestMissedEndsLaterUnloads verifies that an event after a loss that was not known does not prove how long an image was
-// loaded.
+// TestMissedEndsLaterUnloads verifies that an event after a loss that was not known does not prove how long an image
+// was loaded.
 func TestMissedEndsLaterUnloads(t *testing.T) {
 	l := newLedger()
 	l.Loaded(function("a", addrA, 1, 110*ms))

@@ -35,8 +35,8 @@ func withEntry0() pprofile.Profiles {
 	return pd
 }
 
-// TestIntern verifies for each table that what is interned twice has one entry, that the entry is behind entry 0 even if
-// the producer left the table empty, and that the next message finds it among those it came with.
+// TestIntern verifies for each table that what is interned twice has one entry, that the entry is behind entry 0 even
+// if the producer left the table empty, and that the next message finds it among those it came with.
 func TestIntern(t *testing.T) {
 	mapping := otlp.Mapping{
 		File: "vmlinux", BuildID: "ab12", FileID: "cd34", Start: 1, Limit: 2, Offset: 3,

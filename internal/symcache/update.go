@@ -60,8 +60,8 @@ type Counts struct {
 	Resyncs     int64           // how often everything was listed again after a loss
 }
 
-// Note counts n changes of a kind; n is 0 for changes that are counted elsewhere. since is when the kernel announced the
-// first of them, zero if that is not known.
+// Note counts n changes of a kind; n is 0 for changes that are counted elsewhere. since is when the kernel announced
+// the first of them, zero if that is not known.
 func (c *Changes) Note(kind Kind, n int, since time.Time) {
 	c.Counts.Updates[kind] += int64(n)
 	if !since.IsZero() && (c.since[kind].IsZero() || since.Before(c.since[kind])) {

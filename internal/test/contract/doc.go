@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contract compares the rewriter with a model: docs/contract.md written a second time, as simply as possible and
-// without a line of the product. The model answers one stack at one instant, by trying all rules in the order of the
-// page. It knows no tables, no caches and no intervals, so it is slow, and easy to read beside the page.
+// Package contract compares the rewriter with a model: docs/contract.md written a second time, as simply as possible
+// and without a line of the product. The model answers one stack at one instant, by trying all rules in the order of
+// the page. It knows no tables, no caches and no intervals, so it is slow, and easy to read beside the page.
 //
-// A test makes a random world and a random message, rewrites the message, and compares every sample and every count with
-// the model's answers. A world is a kernel in which modules and BPF programs come and go, and in which records are lost;
-// a message has frames in every form that the page knows, and many that are wrong. A seed that failed is repeated with
-// -model.seed.
+// A test makes a random world and a random message, rewrites the message, and compares every sample and every count
+// with the model's answers. A world is a kernel in which modules and BPF programs come and go, and in which records are
+// lost; a message has frames in every form that the page knows, and many that are wrong. A seed that failed is repeated
+// with -model.seed.
 //
 //	world_test.go      a random kernel: images, their lifetimes, blind time (rules 5.1, 5.2)
 //	kernel_test.go     the symbols of an image (rules 3.1 to 3.3)
