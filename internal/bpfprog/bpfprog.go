@@ -240,16 +240,15 @@ func (s *state) drain() {
 // maintain forgets images that were unloaded long ago, and opens rings on CPUs that came online.
 func (s *Source) maintain() error {
 	s.mu.Lock()
-	began, changed := s.state.now(), s.state.cpus.changed
-	isDue := time.Since(s.state.maintained) >= s.state.cpus.interval()
-	if isDue {
-		s.state.maintained = time.Now()
-		s.state.follower.ledger.Evict(began)
-	}
-	s.mu.Unlock()
+	changed, isDue := s.state.cpus.changed, time.Since(s.state.maintained) >= s.state.cpus.interval()
 	if !changed && !isDue {
+		s.mu.Unlock()
 		return nil
 	}
+	began := s.state.now()
+	s.state.maintained = time.Now()
+	s.state.follower.ledger.Evict(began)
+	s.mu.Unlock()
 	if err := s.state.events.RefreshCPUs(changed); err != nil {
 		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
 	}
