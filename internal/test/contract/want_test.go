@@ -54,7 +54,7 @@ func (a *asker) want(u *use) want {
 		return a.wantAs(u)
 	}
 	w, exact := a.wantAs(u), a.wantAs(u.other)
-	if key([]want{w}) == key([]want{exact}) && w.label == exact.label {
+	if key([]want{w}) == key([]want{exact}) && w.label == exact.label && group(w.why) == group(exact.why) {
 		if isNamed(u.frame) && !a.opts.All {
 			w = w.orUnchanged(u.frame, w.why) // the address is part of the answer, also where it stays
 		}
