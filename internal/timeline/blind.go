@@ -59,11 +59,12 @@ func (b *blindTime) firstEndingAfter(at int64) int {
 
 // with returns the blind time with another interval.
 func (b *blindTime) with(i Interval) blindTime {
-	if i.IsEmpty() {
-		return *b
-	}
 	if i.From == math.MinInt64 {
 		return b.startingAt(i.To)
+	}
+	i.From = max(i.From, b.before)
+	if i.IsEmpty() {
+		return *b
 	}
 	var earlier, later []Interval
 	total := b.total
