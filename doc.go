@@ -21,8 +21,8 @@
 //	/proc/modules, /sys/module ─►         │
 //	packs, in a directory or by HTTP ► packs ─ Set ──────────────────────────► rewrite
 //
-// Data flows one way. Each source follows one kind of code and publishes an immutable table
-// after every change. The cache runs the sources and holds their last tables. When a message
+// Data flows one way. Each source follows one kind of code and publishes immutable tables: at
+// the latest when a message asks for one. The cache runs the sources and holds their last tables. When a message
 // with kernel frames arrives, the sources read everything that the kernel has announced so far;
 // the message is then rewritten with the current snapshot, without waiting for anything. A
 // table also holds unloaded code, and when it was loaded, because the samples of a message are
@@ -57,10 +57,12 @@
 //
 // docs/contract.md (the rules that must hold; comments and tests cite them by number),
 // internal/symtab (the symbols of an image), internal/timeline (which image was at an address,
-// and when), internal/symbolize (what a frame of a stack is), internal/symcache (the cache of
-// their tables), internal/kallsyms (the simplest source), internal/bpfprog (the busiest one),
-// internal/realtime (clocks), internal/pack and internal/packs (debug information, and where it
-// comes from), internal/otlp (the tables of a message), internal/rewrite (the changes to a
-// message), kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver,
+// and when), internal/ledger (how events, lists and losses become lifetimes), internal/symbolize
+// (what a frame of a stack is), internal/symcache (the cache of tables), internal/kallsyms (the
+// simplest source), internal/kmod (modules), internal/perfring and internal/bpfprog (perf rings,
+// and BPF, the busiest source), internal/realtime (clocks), internal/pack and internal/packs
+// (debug information, and where it comes from), internal/inline (what packs add to a frame),
+// internal/otlp (the tables of a message), internal/rewrite (the changes to a message),
+// kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver,
 // which sample kernel stacks, and cmd/kernelsym, the operator's tool, can be read on their own.
 package kernelsym

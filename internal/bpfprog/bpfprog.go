@@ -40,14 +40,14 @@ type Source struct {
 	dialCPUs     func() (cpuEvents, error)
 	lister       lister
 
-	mu    sync.Mutex // guards state; no slow system call is made while it is held
+	mu    sync.Mutex // guards state, except where only Run writes it; no slow system call is made while it is held
 	state state
 }
 
 // state is everything about a Source that changes.
 type state struct {
 	follower *follower
-	events   EventSource // nil while Run does not run
+	events   EventSource // nil while Run does not run; Run reads it without the mutex
 	now      func() int64
 	complete int64 // all records up to this instant were applied, except for lost ones
 	cpus     cpus
@@ -62,7 +62,7 @@ type state struct {
 	publish   func(symcache.Update)
 	ready     bool      // Run has published; its first table includes a list, if the kernel permits one
 	published time.Time // when the last table was
-	stale     bool      // a list was applied since
+	stale     bool      // a list was read since
 	degraded  string    // what the last update said was missing
 }
 
@@ -258,7 +258,7 @@ func (s *Source) maintain() error {
 		s.state.cpus.refreshed = began
 	}
 	s.state.cpus.changed = s.state.cpus.changed && !changed // there may have been another event since
-	s.state.pollCPUs()
+	s.state.readCPUEvents()
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (s *Source) Refresh() {
 		return
 	}
 	st.drain()
-	st.pollCPUs() // after the rings: a CPU may have come online while they were read
+	st.readCPUEvents() // after the rings: a CPU may have come online while they were read
 	st.publishTable()
 	if len(st.follower.toQuery) > 0 || !st.follower.ledger.Loss().IsEmpty() {
 		st.wake()

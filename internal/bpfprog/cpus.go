@@ -36,9 +36,9 @@ type cpus struct {
 // noRings is the time at which rings were opened where records are refused: CPUs do not matter then.
 const noRings = math.MaxInt64
 
-// poll reads the events that have come, without waiting, and reports whether one may have been about a CPU.
-func (c *cpus) poll() bool {
-	if c.events == nil || !pollCPUs(c.events) {
+// readEvents reads the events that have come, without waiting, and reports whether one may have been about a CPU.
+func (c *cpus) readEvents() bool {
+	if c.events == nil || !hasCPUEvent(c.events) {
 		return false
 	}
 	c.changed = true
@@ -77,7 +77,7 @@ func (s *Source) connectCPUs() cpuEvents {
 	if s.state.cpus.events == nil {
 		s.state.cpus.events, _ = s.dialCPUs() // without events, CPUs are looked for every second
 	}
-	s.state.pollCPUs()
+	s.state.readCPUEvents()
 	return s.state.cpus.events
 }
 
@@ -85,21 +85,21 @@ func (s *Source) connectCPUs() cpuEvents {
 func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents) {
 	for conn != nil && conn.Wait(ctx, never) == nil {
 		s.mu.Lock()
-		s.state.pollCPUs()
+		s.state.readCPUEvents()
 		s.mu.Unlock()
 	}
 }
 
-// pollCPUs reads the events about CPUs that have come. After one, Run opens rings at once.
-func (s *state) pollCPUs() {
-	if s.cpus.poll() {
+// readCPUEvents reads the events about CPUs that have come. After one, Run opens rings at once.
+func (s *state) readCPUEvents() {
+	if s.cpus.readEvents() {
 		s.wake()
 	}
 	s.follower.ledger.Limit(s.cpus.limit())
 }
 
-// pollCPUs reads events, and reports whether one may have been about a CPU.
-func pollCPUs(conn cpuEvents) (some bool) {
+// hasCPUEvent reads events, and reports whether one may have been about a CPU.
+func hasCPUEvent(conn cpuEvents) (some bool) {
 	for {
 		switch event, ok, err := conn.Poll(); {
 		case ok:

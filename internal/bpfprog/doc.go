@@ -24,6 +24,9 @@
 // /proc/kallsyms lists trampolines and pages that were loaded before the start or during a loss. It is read when no
 // record was lost for a while, because it costs the kernel time that grows with the square of the number of programs.
 //
+// Each CPU has a ring. cpus.go reads uevents about CPUs that come online; until the source has opened a ring on such a
+// CPU, nothing is certain after the rings were opened last.
+//
 // # Certainty
 //
 // An image with records of its load and unload was loaded between them. An image that a list shows was loaded when the

@@ -16,13 +16,18 @@ type Ledger struct {
 	counts  Counts
 	changed bool
 
-	unsettled timeline.Interval // the union of the losses that the next list settles
-	missed    timeline.Interval // the union of the losses since the list that is being read began
-	settled   timeline.Interval // a list has confirmed what was loaded in all of it
-	listing   bool              // a list is being read
+	// Losses, as the union of their intervals. A loss goes from the first to the third of these; AbortList takes it back
+	// to the first:
+	//
+	//	Missed ─► beforeList ─ EndList ─► settled
+	//	Missed, between BeginList and EndList ─► duringList ─ EndList ─► beforeList
+	beforeList timeline.Interval // the next list settles them
+	duringList timeline.Interval // since the list that is being read began
+	settled    timeline.Interval // by the last list that confirmed all images
+	listing    bool              // a list is being read
 
 	limit         int64    // nothing is certain after it, even if all events up to later have arrived
-	learned       int64    // the last instant from which on Learn was certain of something
+	learned       int64    // the highest since of Learn
 	recentUnloads []unload // in the order in which they were applied
 }
 
@@ -119,14 +124,14 @@ func (l *Ledger) Missed(losses ...timeline.Interval) {
 
 func (l *Ledger) addLoss(loss timeline.Interval) {
 	if l.listing {
-		l.missed = union(l.missed, loss)
+		l.duringList = union(l.duringList, loss)
 	} else {
-		l.unsettled = union(l.unsettled, loss)
+		l.beforeList = union(l.beforeList, loss)
 	}
 }
 
-// dropStale ends the images about which something was learned only after a loss began that was not known then. The
-// next list brings them back.
+// dropStale ends the images about which something was learned after one of these losses began, before it was reported.
+// They were certainly loaded until then; the next list shows the ones that still are.
 func (l *Ledger) dropStale(losses []timeline.Interval) {
 	if !slices.ContainsFunc(losses, func(loss timeline.Interval) bool { return loss.From < l.learned }) {
 		return
@@ -148,7 +153,7 @@ func (l *Ledger) dropStale(losses []timeline.Interval) {
 func (l *Ledger) Complete(until int64) {
 	certain := max(l.history.Certain(), until)
 	if loss := l.Loss(); !loss.IsEmpty() {
-		certain = min(until, loss.From)
+		certain = min(until, loss.From) // which may be earlier than before: losses are reported late
 	}
 	l.history.SetCertain(min(certain, l.limit))
 	if !l.listing {
@@ -172,7 +177,7 @@ func (l *Ledger) Limit(at int64) {
 }
 
 // Loss returns the union of the losses that no list has settled, empty if there are none.
-func (l *Ledger) Loss() timeline.Interval { return union(l.unsettled, l.missed) }
+func (l *Ledger) Loss() timeline.Interval { return union(l.beforeList, l.duringList) }
 
 // A List is a list of the loaded images, as it was read.
 type List struct {
@@ -191,7 +196,7 @@ func (l *Ledger) BeginList() { l.listing = true }
 
 // AbortList records that the list was not read. The next one settles all losses up to then.
 func (l *Ledger) AbortList() {
-	l.unsettled, l.missed = l.Loss(), timeline.Interval{}
+	l.beforeList, l.duringList = l.Loss(), timeline.Interval{}
 	l.listing = false
 }
 
@@ -199,12 +204,12 @@ func (l *Ledger) AbortList() {
 // before the end of these losses that the list does not show was certainly loaded only until they began. EndList
 // reports false, and settles nothing, if events that may be part of these losses were lost while the list was read.
 func (l *Ledger) EndList(list List) bool {
-	loss, missed := l.unsettled, l.missed
-	if !missed.IsEmpty() && missed.From < loss.To {
+	loss, later := l.beforeList, l.duringList
+	if !later.IsEmpty() && later.From < loss.To {
 		l.AbortList()
 		return false
 	}
-	l.listing, l.unsettled, l.missed = false, missed, timeline.Interval{}
+	l.listing, l.beforeList, l.duringList = false, later, timeline.Interval{}
 	if loss.IsEmpty() {
 		return true
 	}

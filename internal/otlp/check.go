@@ -14,8 +14,8 @@ import (
 var ErrReference = errors.New("the message refers to an entry that is not in it")
 
 // Check returns ErrReference if anything in the message refers to an entry behind the end of a table
-// (contract 1.4). Once something was appended, such a reference would be valid, and a frame could get the name
-// of another.
+// (contract 1.4). The message then passes untouched, and its candidates count as invalid: once something was
+// appended, such a reference would be valid, and a frame could get the name of another.
 func (m *Message) Check() error {
 	c := checker{
 		strings: m.Strings.table.Len(), attributes: m.Attributes.table.Len(), mappings: m.Mappings.table.Len(),

@@ -93,8 +93,8 @@ func (p *pass) addProducer(samples pprofile.SampleSlice, producer symbolize.Prod
 	}
 }
 
-// noteRoles notes the roles in which a stack has the frames. Roles are noted for
-// locations without a frame, too, but never read.
+// noteRoles notes the roles in which a stack has the frames. A location without a frame passes like an ordinary frame: it
+// decides no role either, and the role that is noted for it is never read.
 func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)
@@ -124,13 +124,10 @@ func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(
 	}
 }
 
-// step passes the location at a position of a stack. It returns the frame and its role, noFrame if it is not selected.
+// step passes the special frame at a position of a stack. It returns the frame and its role, noFrame if it is not
+// selected.
 func (p *pass) step(walk *symbolize.Walk, stack []int32, position int) (frame int32, role symbolize.Role) {
 	frame = p.frameOf[stack[position]]
-	if frame == noFrame {
-		walk.Skip()
-		return noFrame, role
-	}
 	f := &p.frames[frame]
 	var caller *symbolize.Frame
 	if f.code.NeedsCaller() && position+1 < len(stack) {

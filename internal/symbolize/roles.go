@@ -40,7 +40,7 @@ type RoleKind uint8
 const (
 	Caller        RoleKind = iota // a return address, the byte after a call instruction
 	Exact                         // the address of the instruction that the CPU was about to execute
-	AfterThunk                    // exact if it is the first byte of a symbol, else a return address
+	AfterThunk                    // exact if it is the first byte of a symbol, which lookup.find decides, else a return address
 	Interruptible                 // exact or a return address, as entry code is not known
 	Unknown                       // one of the first two
 	numRoleKinds
@@ -116,13 +116,11 @@ func (k *Kernel) Walk(p Producer) Walk {
 	return w
 }
 
-// Skip passes a frame that is no kernel code.
-func (w *Walk) Skip() { w.before = ordinaryCode }
-
 // IsOrdinary reports whether a frame decides no role, and its own role needs no caller. Nearly all frames are ordinary.
 func (f *Frame) IsOrdinary() bool { return f.decides == decidesNothing && !f.mayBeTrampoline }
 
-// NextOrdinary passes an ordinary frame and returns its role.
+// NextOrdinary passes an ordinary frame and returns its role. It also passes a frame that is no kernel code; then the
+// role means nothing.
 func (w *Walk) NextOrdinary() Role {
 	role := Role{Kind: w.kinds[w.before], Producer: w.producer}
 	w.before = ordinaryCode

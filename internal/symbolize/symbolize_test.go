@@ -75,7 +75,7 @@ func rolesOf(k *symbolize.Kernel, p symbolize.Producer, stack ...uint64) (roles 
 	walk := k.Walk(p)
 	for _, addr := range stack {
 		if addr>>63 == 0 {
-			walk.Skip()
+			walk.NextOrdinary()
 			continue
 		}
 		roles = append(roles, walk.Next(frameAt(k, addr), nil).Kind)

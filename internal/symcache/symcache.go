@@ -26,8 +26,9 @@ type Source interface {
 	// Name identifies the source in messages and metrics.
 	Name() string
 
-	// Run publishes a whole table, then a new one after every change, until ctx is done or it
-	// can no longer vouch for its last table; then its error says why. Run starts no goroutine
+	// Run publishes a whole table, then a new one after changes, until ctx is done or it can no
+	// longer vouch for its last table; then its error says why. A source with many changes may
+	// publish less often if it is a Refresher. Run starts no goroutine
 	// that outlives the call and never changes a published table. publish is safe for
 	// concurrent use; later calls must have later tables.
 	//
