@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestHoldsEqualEntriesOnce: else a table of equal entries, as a producer
-// that does not look for duplicates makes, would take the square of its length.
+// TestHoldsEqualEntriesOnce verifies that the index holds equal entries once. Otherwise, a table of
+// equal entries, as a producer that does not look for duplicates makes, would take the square of
+// its length.
 func TestHoldsEqualEntriesOnce(t *testing.T) {
 	values := []int{7, 8, 7, 7, 9, 7, 8}
 	var x Index
@@ -21,11 +22,12 @@ func TestHoldsEqualEntriesOnce(t *testing.T) {
 	for v, want := range map[int]int32{7: 0, 8: 1, 9: 4} {
 		at, ok := x.Find(Mix(0, uint64(v)), func(pos int32) bool { return values[pos] == v })
 		assert.True(t, ok)
-		assert.Equal(t, want, at, "the first")
+		assert.Equal(t, want, at, "the first of the equal entries")
 	}
 }
 
-// TestGrows adds more than there was room for, all with one hash.
+// TestGrows verifies that the index grows beyond its initial room, even if all entries have one
+// hash.
 func TestGrows(t *testing.T) {
 	var x Index
 	x.Reset(0)

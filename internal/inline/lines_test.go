@@ -22,7 +22,7 @@ const (
 	text     = 0xffffffff81000000
 )
 
-// newKernel returns a kernel of four functions.
+// newKernel returns a kernel with four functions.
 func newKernel(t testing.TB) *timeline.Image {
 	t.Helper()
 	return timelinetest.NewImage(t, timelinetest.Text{
@@ -35,8 +35,9 @@ func newKernel(t testing.TB) *timeline.Image {
 	)
 }
 
-// newPacks returns the pack of that kernel: vfs_read has fdput inlined, with fput inlined into that; vfs_write has a
-// line of its own; what the pack says of renamed is another function; it knows nothing of bare.
+// newPacks returns the pack of that kernel. vfs_read has fdput inlined, which has fput inlined;
+// vfs_write has a line of its own. For the code of renamed, the pack has another function; for
+// bare, it has nothing.
 func newPacks(t testing.TB) *pack.Set {
 	t.Helper()
 	w := pack.NewWriter(pack.Info{
@@ -64,7 +65,7 @@ func newPacks(t testing.TB) *pack.Set {
 	return pack.NewSet([]*pack.Pack{p})
 }
 
-// linesAt returns the lines at an offset, as functions, files and numbers.
+// linesAt returns the lines at an offset: functions with their files, and line numbers.
 func linesAt(l *Lines, image *timeline.Image, offset uint64) (lines []string, numbers []uint32, result Result) {
 	chain, result := l.At(image, image.Lookup(text+offset), text+offset)
 	for line := range l.Of(chain) {
@@ -74,7 +75,7 @@ func linesAt(l *Lines, image *timeline.Image, offset uint64) (lines []string, nu
 	return lines, numbers, result
 }
 
-// TestContract_10_1_Chains has an address of each kind.
+// TestContract_10_1_Chains verifies the chain and the result for one address of each kind.
 func TestContract_10_1_Chains(t *testing.T) {
 	image, packs := newKernel(t), newPacks(t)
 	const read, put = "vfs_read fs/read_write.c", "fdput include/linux/file.h"
@@ -103,8 +104,8 @@ func TestContract_10_1_Chains(t *testing.T) {
 	}
 }
 
-// TestEqualChainsAreOne verifies that chains can be compared as numbers, and that the functions of one call are one
-// function.
+// TestEqualChainsAreOne verifies that chains can be compared as numbers, and that equal functions
+// have one number.
 func TestEqualChainsAreOne(t *testing.T) {
 	image, packs := newKernel(t), newPacks(t)
 	var l Lines
@@ -115,13 +116,13 @@ func TestEqualChainsAreOne(t *testing.T) {
 	}
 	assert.Equal(t, at(0x10), at(0x1f))
 	assert.NotEqual(t, at(0x10), at(0x20))
-	assert.Equal(t, l.Outermost(at(0x10)), l.Outermost(at(0x20)), "both were inlined by one call")
+	assert.Equal(t, l.Outermost(at(0x10)), l.Outermost(at(0x20)), "both are inlined into the same line of vfs_read")
 	assert.Equal(t, 3, l.NumFunctions())
 	assert.Len(t, slices.Collect(l.Inlined(at(0x10))), 2)
 	assert.Empty(t, slices.Collect(l.Inlined(at(0))))
 }
 
-// TestWithoutPack verifies that a pack is wanted before there is one.
+// TestWithoutPack verifies that a pack is wanted even if there is none yet.
 func TestWithoutPack(t *testing.T) {
 	image := newKernel(t)
 	for _, packs := range []*pack.Set{nil, pack.NewSet(nil)} {
@@ -135,8 +136,8 @@ func TestWithoutPack(t *testing.T) {
 	}
 }
 
-// TestRemembersWhilePacksAreOpen verifies that nothing is read twice from the same packs, and that what other packs said
-// is forgotten.
+// TestRemembersWhilePacksAreOpen verifies that nothing is read twice from the same packs, and that
+// answers from other packs are forgotten.
 func TestRemembersWhilePacksAreOpen(t *testing.T) {
 	image, packs := newKernel(t), newPacks(t)
 	var l Lines
@@ -155,10 +156,11 @@ func TestRemembersWhilePacksAreOpen(t *testing.T) {
 	assert.Empty(t, l.answers, "too much was remembered")
 	linesAt(&l, image, 0x18)
 	l.Open(newPacks(t), true)
-	assert.Empty(t, l.answers, "of other packs")
+	assert.Empty(t, l.answers, "answers of other packs were kept")
 }
 
-// TestKeepsNothingAlive verifies that packs and images which are gone elsewhere are gone here, too.
+// TestKeepsNothingAlive verifies that Lines does not keep packs and images alive that nothing else
+// uses.
 func TestKeepsNothingAlive(t *testing.T) {
 	var l Lines
 	packs, image := weak.Pointer[pack.Set]{}, weak.Pointer[timeline.Image]{}
@@ -175,7 +177,7 @@ func TestKeepsNothingAlive(t *testing.T) {
 	runtime.KeepAlive(&l)
 }
 
-// TestWanted verifies that only ids of builds are wanted, each once.
+// TestWanted verifies that only valid ids of builds and files are wanted, each once.
 func TestWanted(t *testing.T) {
 	const fileID = "ffffffffffffffffffffffffffffffff"
 	var w Wanted

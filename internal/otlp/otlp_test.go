@@ -12,7 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/otlp"
 )
 
-// opened returns a message as it is before anything is looked for.
+// opened returns a message that was opened and checked, with nothing interned yet.
 func opened(t *testing.T, pd pprofile.Profiles) *otlp.Message {
 	t.Helper()
 	m := new(otlp.Message)
@@ -22,7 +22,7 @@ func opened(t *testing.T, pd pprofile.Profiles) *otlp.Message {
 	return m
 }
 
-// withEntry0 returns a message whose tables have the entry for none, as the specification demands.
+// withEntry0 returns a message whose tables have the entry 0 that the specification demands.
 func withEntry0() pprofile.Profiles {
 	pd := pprofile.NewProfiles()
 	d := pd.Dictionary()
@@ -35,8 +35,9 @@ func withEntry0() pprofile.Profiles {
 	return pd
 }
 
-// TestIntern verifies for each table that what is interned twice has one entry, that the entry is behind entry 0 even
-// if the producer left the table empty, and that the next message finds it among those it came with.
+// TestIntern verifies for each table that interning a value twice makes one entry, that this entry
+// comes after entry 0 even if the producer left the table empty, and that the entry is found when
+// the message is opened again.
 func TestIntern(t *testing.T) {
 	mapping := otlp.Mapping{
 		File: "vmlinux", BuildID: "ab12", FileID: "cd34", Start: 1, Limit: 2, Offset: 3,
@@ -56,7 +57,7 @@ func TestIntern(t *testing.T) {
 	} {
 		for tables, pd := range map[string]pprofile.Profiles{"with entry 0": withEntry0(), "left out": pprofile.NewProfiles()} {
 			if name == "stack" && tables == "left out" {
-				continue // there is no location that it could have
+				continue // a stack cannot refer to a location table that was left out
 			}
 			t.Run(name+", "+tables, func(t *testing.T) {
 				m := opened(t, pd)
@@ -69,14 +70,14 @@ func TestIntern(t *testing.T) {
 				m.Open(pd)
 				m.Attributes.Read()
 				require.NoError(t, m.Check())
-				assert.Equal(t, first, intern(m), "it came with the message")
+				assert.Equal(t, first, intern(m), "it arrived with the message")
 				assert.Equal(t, entries, m.Entries())
 			})
 		}
 	}
 }
 
-// TestMappingReadsWhatItWrites verifies that a mapping which was appended says what it was made from.
+// TestMappingReadsWhatItWrites verifies that an appended mapping reads back as it was written.
 func TestMappingReadsWhatItWrites(t *testing.T) {
 	m := opened(t, withEntry0())
 	want := otlp.Mapping{File: "ext4", BuildID: "ab12", FileID: "cd34", Limit: 1 << 20, Flags: otlp.Flags{3: otlp.FlagTrue}}
@@ -86,10 +87,10 @@ func TestMappingReadsWhatItWrites(t *testing.T) {
 	assert.False(t, isAmbiguous)
 	assert.True(t, m.Mappings.CanCopy(at))
 	assert.True(t, m.Mappings.IsNone(0))
-	assert.True(t, m.Mappings.IsNone(at+1), "there is none")
+	assert.True(t, m.Mappings.IsNone(at+1), "no such mapping")
 }
 
-// TestContract_1_6_Entry0 verifies that an index 0 is ambiguous while entry 0 is not empty.
+// TestContract_1_6_Entry0 verifies that index 0 is ambiguous if entry 0 is not empty.
 func TestContract_1_6_Entry0(t *testing.T) {
 	pd := withEntry0()
 	pd.Dictionary().MappingTable().At(0).SetMemoryLimit(1)
@@ -101,7 +102,7 @@ func TestContract_1_6_Entry0(t *testing.T) {
 	assert.False(t, m.Mappings.CanCopy(0))
 }
 
-// TestSetAttribute verifies that an attribute takes the place of the one of its kind.
+// TestSetAttribute verifies that an attribute replaces the one of the same kind.
 func TestSetAttribute(t *testing.T) {
 	m := opened(t, withEntry0())
 	loc := m.Profiles.Dictionary().LocationTable().At(0)
@@ -116,10 +117,11 @@ func TestSetAttribute(t *testing.T) {
 	v, ok := m.Attributes.Find(indices, otlp.ProgramID)
 	assert.True(t, ok)
 	assert.Equal(t, otlp.NumberValue(2), v)
-	assert.False(t, m.Attributes.Uses(otlp.ProgramID), "the message did not come with it")
+	assert.False(t, m.Attributes.Uses(otlp.ProgramID), "the message arrived without it")
 }
 
-// TestLocationsAreInterned verifies that a location is found among those that can be equal to it.
+// TestLocationsAreInterned verifies that Intern finds an equal location among the candidates it is
+// given.
 func TestLocationsAreInterned(t *testing.T) {
 	pd := withEntry0()
 	other := pd.Dictionary().LocationTable().AppendEmpty()
@@ -137,7 +139,8 @@ func TestLocationsAreInterned(t *testing.T) {
 	assert.Equal(t, 3, m.Locations.Len())
 }
 
-// TestInternWithFile verifies that a function keeps the names that it certainly has, and gets those that it may lack.
+// TestInternWithFile verifies that a function keeps each name that it certainly has, and gets each
+// name that it may lack.
 func TestInternWithFile(t *testing.T) {
 	pd := withEntry0()
 	table := pd.Dictionary().StringTable()
@@ -161,7 +164,7 @@ func TestInternWithFile(t *testing.T) {
 	}
 }
 
-// TestReadOnlyMessage verifies that a message which is read-only is copied before it is changed.
+// TestReadOnlyMessage verifies that a read-only message is copied before it is changed.
 func TestReadOnlyMessage(t *testing.T) {
 	pd := withEntry0()
 	pd.MarkReadOnly()
@@ -172,7 +175,7 @@ func TestReadOnlyMessage(t *testing.T) {
 	assert.Equal(t, 2, m.Profiles.Dictionary().StringTable().Len())
 }
 
-// TestContract_1_4_References breaks one reference after the other.
+// TestContract_1_4_References verifies that Check finds each kind of dangling reference.
 func TestContract_1_4_References(t *testing.T) {
 	for name, spoil := range map[string]func(d pprofile.ProfilesDictionary, p pprofile.Profile){
 		"key":     func(d pprofile.ProfilesDictionary, _ pprofile.Profile) { d.AttributeTable().At(0).SetKeyStrindex(1) },

@@ -70,7 +70,7 @@ func frameAt(k *symbolize.Kernel, addr uint64) *symbolize.Frame {
 	return f
 }
 
-// rolesOf walks a stack and returns the roles. An address below the kernel half is no kernel code.
+// rolesOf walks a stack and returns the roles. An address below the kernel half is not kernel code.
 func rolesOf(k *symbolize.Kernel, p symbolize.Producer, stack ...uint64) (roles []symbolize.RoleKind) {
 	walk := k.Walk(p)
 	for _, addr := range stack {
@@ -83,7 +83,8 @@ func rolesOf(k *symbolize.Kernel, p symbolize.Producer, stack ...uint64) (roles 
 	return roles
 }
 
-// TestContract_2_3_Roles has one stack for each line of the table at [symbolize.Kernel.Walk].
+// TestContract_2_3_Roles verifies the roles of one stack for each line of the table at
+// [symbolize.Kernel.Walk].
 func TestContract_2_3_Roles(t *testing.T) {
 	const exact, caller, afterThunk = symbolize.Exact, symbolize.Caller, symbolize.AfterThunk
 	k := kernelOf(newCore(t))
@@ -93,24 +94,25 @@ func TestContract_2_3_Roles(t *testing.T) {
 		want  []symbolize.RoleKind
 	}{
 		{"leaf and callers", []uint64{core + 8, ksys + 8, ksys + 9}, []symbolize.RoleKind{exact, caller, caller}},
-		{"behind user code", []uint64{0x1234, core + 8}, []symbolize.RoleKind{caller}},
+		{"after user code", []uint64{0x1234, core + 8}, []symbolize.RoleKind{caller}},
 		{"interrupted", []uint64{hrtimer + 9, timer + 8, core + 8, ksys + 8}, []symbolize.RoleKind{exact, caller, exact, caller}},
 		{"entry code calls entry code", []uint64{fault + 4, timer + 8, core + 8}, []symbolize.RoleKind{exact, caller, exact}},
-		{"behind a thunk", []uint64{thunk + 4, core + 8}, []symbolize.RoleKind{exact, afterThunk}},
-		{"a caller returns to behind entry code", []uint64{core + 8, hrtimer, ksys + 8}, []symbolize.RoleKind{exact, caller, exact}},
+		{"after a thunk", []uint64{thunk + 4, core + 8}, []symbolize.RoleKind{exact, afterThunk}},
+		{"a caller returns to the first byte after entry code", []uint64{core + 8, hrtimer, ksys + 8}, []symbolize.RoleKind{exact, caller, exact}},
 	} {
 		assert.Equal(t, tt.want, rolesOf(k, symbolize.OtherProducer, tt.stack...), tt.name)
 		sent := make([]uint64, len(tt.stack))
 		for i, ip := range tt.stack {
 			sent[i] = ip - 1
 		}
-		assert.Equal(t, tt.want, rolesOf(k, symbolize.EBPFProfiler, sent...), "%s, of the eBPF profiler", tt.name)
+		assert.Equal(t, tt.want, rolesOf(k, symbolize.EBPFProfiler, sent...), "%s, from the eBPF profiler", tt.name)
 	}
 	assert.Equal(t, []symbolize.RoleKind{caller, caller}, rolesOf(k, symbolize.OtherHost, timer+8, core+8),
 		"all roles of another host's frames are the same")
 }
 
-// TestContract_2_3_UnknownRole has a frame of a core kernel of which nobody knows the build before the others.
+// TestContract_2_3_UnknownRole verifies the roles of frames that follow a frame of a core kernel
+// whose build is not known.
 func TestContract_2_3_UnknownRole(t *testing.T) {
 	k := kernelOf(newCore(t))
 	mapping := symbolize.NewMapping(symbolize.Mapping{File: "[kernel.kallsyms]", Limit: 1 << 20})
@@ -119,15 +121,16 @@ func TestContract_2_3_UnknownRole(t *testing.T) {
 	k.Locate(nowhere)
 	assert.Equal(t, symbolize.Exact, walk.Next(nowhere, nil).Kind)
 	assert.Equal(t, symbolize.Unknown, walk.Next(frameAt(k, core+8), nil).Kind)
-	assert.Equal(t, symbolize.Caller, walk.Next(frameAt(k, core+9), nil).Kind, "in both readings, the one before is ordinary code")
+	assert.Equal(t, symbolize.Caller, walk.Next(frameAt(k, core+9), nil).Kind, "in both readings, the frame before it is ordinary code")
 
 	walk = k.Walk(symbolize.OtherProducer)
 	walk.Next(nowhere, nil)
-	assert.Equal(t, symbolize.Caller, walk.Next(frameAt(k, timer+8), nil).Kind, "entry code is entered from entry code by a call alone")
+	assert.Equal(t, symbolize.Caller, walk.Next(frameAt(k, timer+8), nil).Kind, "only a call leads from entry code to entry code")
 }
 
-// TestContract_2_5_NamedBPF has a frame that the OTel eBPF profiler sends for a BPF program: named, with an offset for an
-// address, and without a mapping. It lies in no entry code, so that the frame behind it is a caller.
+// TestContract_2_5_NamedBPF verifies the role of the frame after a BPF frame of the OTel eBPF
+// profiler: one with a name, an offset for an address, and no mapping. It lies in no entry code, so
+// the frame after it is a caller.
 func TestContract_2_5_NamedBPF(t *testing.T) {
 	k := kernelOf(newCore(t))
 	for _, tt := range []struct {
@@ -136,9 +139,9 @@ func TestContract_2_5_NamedBPF(t *testing.T) {
 		named    bool
 		want     symbolize.RoleKind
 	}{
-		{"of the profiler", symbolize.EBPFProfiler, true, symbolize.Caller},
-		{"of the profiler, without a name", symbolize.EBPFProfiler, false, symbolize.Unknown},
-		{"of another producer", symbolize.OtherProducer, true, symbolize.Unknown},
+		{"from the profiler", symbolize.EBPFProfiler, true, symbolize.Caller},
+		{"from the profiler, without a name", symbolize.EBPFProfiler, false, symbolize.Unknown},
+		{"from another producer", symbolize.OtherProducer, true, symbolize.Unknown},
 	} {
 		walk := k.Walk(tt.producer)
 		program := &symbolize.Frame{Address: 0x18, Mapping: symbolize.NoMapping, Typed: true, Named: tt.named}
@@ -148,8 +151,8 @@ func TestContract_2_5_NamedBPF(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_LookedUpAddress has a function that ends with a call, so that the return address is the first byte of
-// the next function.
+// TestContract_2_3_LookedUpAddress verifies which address is looked up in each role. A function
+// ends with a call, so the return address is the first byte of the next function.
 func TestContract_2_3_LookedUpAddress(t *testing.T) {
 	k := kernelOf(newCore(t))
 	const ip = ksys // the first byte of ksys_read; the thunk's symbol covers the byte before
@@ -177,16 +180,17 @@ func TestContract_2_3_LookedUpAddress(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_WithoutCore verifies that nobody knows of a caller whether it was interrupted while the symbols of the
-// core kernel are not known.
+// TestContract_2_3_WithoutCore verifies that any frame except the leaf may have been interrupted as
+// long as the symbols of the core kernel are not known.
 func TestContract_2_3_WithoutCore(t *testing.T) {
 	k := kernelOf(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", module, 0x100, 0))
 	assert.Equal(t, []symbolize.RoleKind{symbolize.Exact, symbolize.Interruptible, symbolize.Interruptible},
 		rolesOf(k, symbolize.OtherProducer, module+8, module+0x10, timer+8))
 }
 
-// TestContract_2_3_FirstByteBehindCode has a caller at the first byte of a function. It is that function if nothing is
-// before it, and nobody's if that is code which names nothing: that can have called.
+// TestContract_2_3_FirstByteBehindCode verifies the answer for a caller at the first byte of a
+// function. It is that function if nothing precedes it. It is unresolved if unnamed code precedes
+// it, because that code can have made the call.
 func TestContract_2_3_FirstByteBehindCode(t *testing.T) {
 	program := func(name string, start uint64) *timeline.Image {
 		return timeline.NewFunction(timeline.OriginBPF, name, start, 0x40, 0)
@@ -211,8 +215,9 @@ func TestContract_2_3_FirstByteBehindCode(t *testing.T) {
 	}
 }
 
-// TestContract_3_5_PatchSiteAtTheTimeOfTheSample has a trampoline that a module's function calls. The module is loaded
-// twice, the second time where its function is elsewhere: what was a patch site before is none then.
+// TestContract_3_5_PatchSiteAtTheTimeOfTheSample verifies that a patch site counts only at the time
+// of the sample. A module's function calls a trampoline. The module is loaded twice, the second
+// time with its function elsewhere, so that the old patch site no longer is one.
 //
 //	module, first load   ══════════════╡         function at +0x100
 //	module, second load                  ╞══════ function at +0x180
@@ -249,11 +254,11 @@ func TestContract_3_5_PatchSiteAtTheTimeOfTheSample(t *testing.T) {
 		assert.False(t, same.Holds(timeline.Instant(20*second)), "the answer ends with the load of the module")
 	}
 	_, same := k.Resolve(f, role, timeline.Interval{From: 5 * second, To: 30 * second})
-	assert.Equal(t, timeline.Interval{}, same, "parts of the interval have other answers")
+	assert.Equal(t, timeline.Interval{}, same, "the answers differ within the interval")
 }
 
-// TestContract_10_2_WantedPacks verifies that the pack of a core kernel is wanted even for a frame that came with a name,
-// as it decides the role of the next one.
+// TestContract_10_2_WantedPacks verifies that the pack of a core kernel is wanted even for a frame
+// that arrived with a name, because it decides the role of the next frame.
 func TestContract_10_2_WantedPacks(t *testing.T) {
 	s := timeline.NewPackSnapshot(newCore(t))
 	k := symbolize.NewGateway(func() *timeline.Snapshot { return s })
@@ -277,14 +282,15 @@ func TestContract_10_2_WantedPacks(t *testing.T) {
 	}
 }
 
-// TestRoleNumbers verifies that each role without a caller has a number of its own.
+// TestRoleNumbers verifies that each role without a caller has its own number.
 func TestRoleNumbers(t *testing.T) {
 	for n := range symbolize.NumPlainRoles {
 		assert.Equal(t, n, symbolize.RoleNumber(n).Number())
 	}
 }
 
-// TestResolveDoesNotAllocate has a frame in the core kernel, and one for which the time matters.
+// TestResolveDoesNotAllocate verifies that resolving does not allocate, for a frame in the core
+// kernel and for one whose answer depends on the time.
 func TestResolveDoesNotAllocate(t *testing.T) {
 	k := kernelOf(newCore(t), timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", module, 0x100, 0))
 	for _, addr := range []uint64{core + 8, module + 8} {

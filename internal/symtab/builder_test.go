@@ -19,8 +19,8 @@ func kernelInfo(size uint64) TextInfo {
 	return TextInfo{Base: text, Start: text, End: text + size}
 }
 
-// rounds returns how many inputs a test tries: n, a tenth with -short, which is meant for the
-// race detector.
+// rounds returns how many inputs a test tries: n, or a tenth of that with -short, which is meant
+// for the race detector.
 func rounds(n int) int {
 	if testing.Short() {
 		return n / 10
@@ -28,7 +28,7 @@ func rounds(n int) int {
 	return n
 }
 
-// build builds a module with Builder or, if the lines are not sorted, Sorter.
+// build builds a text from lines in any order, and checks it.
 func build(t testing.TB, info TextInfo, lines ...line) *Text {
 	t.Helper()
 	var s Sorter
@@ -41,8 +41,8 @@ func build(t testing.TB, info TextInfo, lines ...line) *Text {
 	return m
 }
 
-// checkText checks the invariants of a module and that it agrees with the
-// oracle wherever it could not.
+// checkText checks the invariants of a text, and that it agrees with the oracle at every address
+// where a lookup could go wrong.
 func checkText(t testing.TB, m *Text, o oracle) {
 	t.Helper()
 	last := m.Start
@@ -67,7 +67,7 @@ func checkText(t testing.TB, m *Text, o oracle) {
 	}
 }
 
-// lookup returns the symbol at any address.
+// lookup returns the symbol at any address, inside the text or not.
 func lookup(m *Text, addr uint64) (s Symbol, ok bool) {
 	if m.Contains(addr) {
 		s = m.Lookup(addr)
@@ -112,7 +112,7 @@ func TestContract_3_2_Ranges(t *testing.T) {
 		{0x50, "second"}, {0x7f, "second"},
 		{0x80, ""},                       // data ends it
 		{0x90, "third"}, {0x9f, "third"}, //
-		{0xa0, ""}, {0xb0, ""}, {0xbf, ""}, // behind a section's mark; $x starts nothing
+		{0xa0, ""}, {0xb0, ""}, {0xbf, ""}, // after a section marker; $x starts nothing
 		{0xc0, "last"}, {0xfff, "last"}, // up to _etext
 		{0x1000, ""}, {0x2000, ""}, {1, ""}, // _etext and beyond
 	} {
@@ -152,7 +152,7 @@ func TestBuilderOfSortedAndSorterAgree(t *testing.T) {
 	for _, l := range lines {
 		b.Add(l.addr, l.typ, []byte(l.name))
 	}
-	// Backwards, but for lines with one address, whose order counts.
+	// In reverse order, except for lines with one address, whose order counts.
 	for i := len(lines) - 1; i >= 0; {
 		k := i
 		for k > 0 && lines[k-1].addr == lines[i].addr {
@@ -207,8 +207,8 @@ func TestBuilderAgreesWithOracle(t *testing.T) {
 }
 
 func TestBuilderKeepsExtremeSizes(t *testing.T) {
-	// Sizes around the limit of 16 bits, names around that of one length byte
-	// and of what two names can share, and the longest there is.
+	// Sizes around the limit of 16 bits. Names around the limit of one length byte, around the
+	// limit that two names can share, and the longest possible one.
 	lines := []line{}
 	addr := uint64(text)
 	for i, size := range []uint64{1, largeSize - 1, largeSize, largeSize + 1, 1 << 20, 3, 1 << 31} {
@@ -259,7 +259,7 @@ func TestBuildErrors(t *testing.T) {
 			_, err := b.Build(tt.info)
 			require.ErrorIs(t, err, tt.want)
 
-			// The builder is as new.
+			// The builder is ready for use again.
 			add(&b, text)
 			m, err := b.Build(kernelInfo(0x10))
 			require.NoError(t, err)
@@ -307,7 +307,8 @@ func TestStartAtForgetsWhatIsBelow(t *testing.T) {
 	}
 }
 
-// FuzzBuilder feeds a builder lists in which every byte means something.
+// FuzzBuilder verifies that a builder agrees with the oracle on lists in which every byte of the
+// input means something.
 func FuzzBuilder(f *testing.F) {
 	f.Add([]byte("\x00\x10Tf\x00\x10Tg"))
 	f.Add([]byte("\x00\x00Tmemcpy\x00\x00T__pi_memcpy\x01\x10t__pfx_x\xffAtx"))
@@ -325,8 +326,8 @@ func FuzzBuilder(f *testing.F) {
 	})
 }
 
-// TestLookupInCrowdedBucket has half of the symbols in one bucket of the index,
-// which is as wide as the average demands.
+// TestLookupInCrowdedBucket verifies lookups if half of the symbols are in one bucket of the index,
+// whose width is based on the average.
 func TestLookupInCrowdedBucket(t *testing.T) {
 	var lines []line
 	for i := range uint64(1000) {

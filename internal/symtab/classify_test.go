@@ -22,7 +22,7 @@ func TestContract_3_1_Classify(t *testing.T) {
 		"L1_cache_flush":               className,
 		"cfi":                          className,
 		"__x64_sys_read":               className,
-		"__mmu_notifier_range_start":   className, // a function, not a section's mark
+		"__mmu_notifier_range_start":   className, // a function, not a section marker
 		"__traceiter_contention_end":   className,
 		"__io_context_start":           className,
 		"__start_tty":                  className,

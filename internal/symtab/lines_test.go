@@ -14,8 +14,8 @@ func TestLines(t *testing.T) {
 	var b LinesBuilder
 	b.Add(0x20, 12<<10|3, "b.h")
 	b.Add(0x10, 10<<10|1, "a.c")
-	b.Add(0x18, 10<<10|1, "a.c") // says nothing new
-	b.Add(0x20, 13<<10|4, "b.h") // the last counts
+	b.Add(0x18, 10<<10|1, "a.c") // adds nothing
+	b.Add(0x20, 13<<10|4, "b.h") // the last one counts
 	lines := b.Build()
 	require.Equal(t, 2, lines.Len())
 	for offset, want := range map[uint32]Position{

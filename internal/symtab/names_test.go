@@ -22,7 +22,7 @@ func TestContract_3_4_NameForPeople(t *testing.T) {
 		"f.part.0":                               "f.part.0",
 		"f.llvm.1234567890":                      "f.llvm.1234567890",
 		"_R":                                     "_R",
-		"_Rx":                                    "_Rx", // begins like a Rust name, but is none
+		"_Rx":                                    "_Rx", // begins like a Rust name, but is not one
 		"_ZN":                                    "_ZN",
 		"_Znot_a_mangled_name":                   "_Znot_a_mangled_name",
 		"_RNvNtC4core3fmt5write":                 "core::fmt::write",
@@ -60,8 +60,8 @@ func TestNameCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestNamesOfMessagesAreKept asks for the same 6,000 of 60,000 names again and again, in order, as
-// messages do.
+// TestNamesOfMessagesAreKept verifies that the cache keeps most of 6,000 names out of 60,000 that
+// are read again and again, in order, as messages do.
 func TestNamesOfMessagesAreKept(t *testing.T) {
 	const symbols, asked = 60_000, 6_000
 	var c nameCache
@@ -82,8 +82,8 @@ func TestNamesOfMessagesAreKept(t *testing.T) {
 	assert.Greater(t, found, asked*4/5)
 }
 
-// TestNamesOfManyReaders has more symbols than the cache has room for, and reads
-// them from several goroutines.
+// TestNamesOfManyReaders verifies that names are right if several goroutines read more symbols than
+// the cache has room for.
 func TestNamesOfManyReaders(t *testing.T) {
 	const n = 1000
 	var lines []line

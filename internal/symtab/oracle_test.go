@@ -15,12 +15,12 @@ type line struct {
 	name string
 }
 
-// oracle answers lookups the slow and obvious way: rules 3.1 to 3.3 of the
-// contract, word by word, on the list itself.
+// oracle answers lookups the slow and obvious way: it applies rules 3.1 to 3.3 of the contract,
+// word by word, to the list itself.
 type oracle struct {
 	info    TextInfo
 	lines   []line
-	classes []class // theirs
+	classes []class // the class of each line
 }
 
 func newOracle(info TextInfo, lines []line) oracle {
@@ -39,7 +39,7 @@ func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
 	if addr < o.info.Start || addr >= o.info.End {
 		return "", 0, 0, false
 	}
-	// The nearest address at or below addr at which anything begins or ends.
+	// The nearest address at or below addr where anything begins or ends.
 	start = 0
 	found := false
 	for i, l := range o.lines {
@@ -63,7 +63,7 @@ func (o oracle) lookup(addr uint64) (name string, start, end uint64, ok bool) {
 	return names[0], start, end, true
 }
 
-// namesAt returns the names at an address, without the twins of others.
+// namesAt returns the names at an address, without the twins of other names.
 func (o oracle) namesAt(addr uint64) []string {
 	var all, left []string
 	for i, l := range o.lines {

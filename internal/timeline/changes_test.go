@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSince compares tables after a few and after many changes, with a
+// TestSince verifies the differences between tables, after few and after many changes, against a
 // comparison of all images.
 func TestSince(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// TestEvict: what is evicted leaves nothing but blind time.
+// TestEvict verifies that an evicted image leaves nothing but blind time.
 func TestEvict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits Limits
@@ -47,8 +47,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestMaxEntriesHoldsAtAnyTime verifies that the history never exceeds its limit, also between two
-// calls of Evict, and also where images are unloaded because others take their place.
+// TestMaxEntriesHoldsAtAnyTime verifies that the history never exceeds its limit, even between two
+// calls of Evict, and even if images are unloaded because others take their place.
 func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
 	h := newHistory(Limits{TTL: time.Hour, MaxEntries: 3}, 0)
 	for i := range int64(20) {
@@ -63,7 +63,8 @@ func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
 	assert.Equal(t, "f18", ask(h, 0x1000, Instant(182*ms)))
 }
 
-// TestEvictedImagesAreFreed, also while another is at their address.
+// TestEvictedImagesAreFreed verifies that evicted images are freed, even while another image is at
+// their address.
 func TestEvictedImagesAreFreed(t *testing.T) {
 	h := newHistory(Limits{TTL: time.Second, MaxEntries: 1 << 16}, 0)
 	const n = 2000
@@ -87,7 +88,8 @@ func TestEvictedImagesAreFreed(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// TestAtDoesNotGoThroughTheHistory of an address that many images had.
+// TestAtDoesNotGoThroughTheHistory verifies that a lookup visits few images at an address that many
+// images had.
 func TestAtDoesNotGoThroughTheHistory(t *testing.T) {
 	s := segment{start: 0x1000, end: 0x1100}
 	for i := range int64(50_000) {

@@ -12,7 +12,7 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// remember are limits that no test here reaches.
+// remember has limits that no test here reaches.
 var remember = Limits{TTL: time.Hour, MaxEntries: 1 << 20}
 
 func bpf(name string, start uint64, size uint32, since int64) *Image {
@@ -30,7 +30,7 @@ func newHistory(l Limits, certain int64) *History {
 	return h
 }
 
-// answer returns the name that a snapshot gives an address, or why it gives none.
+// answer returns the name that a snapshot gives an address, or the reason why it gives none.
 func answer(s *Snapshot, addr uint64, during Interval) string {
 	hit, _ := s.At(addr, during)
 	switch {
@@ -50,7 +50,7 @@ func symbols(t *Table) (n [NumOrigins]int) {
 	return n
 }
 
-// ask asks for an address in the table of a history.
+// ask looks an address up in the table of a history.
 func ask(h *History, addr uint64, during Interval) string {
 	return answer(NewSnapshot(h.Table()), addr, during)
 }
@@ -82,7 +82,7 @@ func TestContract_5_4_TheAnswer(t *testing.T) {
 		{Instant(304 * ms), "b"},
 		{Interval{204 * ms, 400 * ms}, "ambiguous"}, // a is near
 		{Interval{205 * ms, 400 * ms}, "unresolved"},
-		{Interval{300 * ms, 1000 * ms}, "b"}, // over blind time, too
+		{Interval{300 * ms, 1000 * ms}, "b"}, // even over blind time
 		{Interval{300 * ms, 1000*ms + 1}, "unobserved"},
 		{Present, "b"},
 		{Always, "ambiguous"},
@@ -96,7 +96,7 @@ func TestContract_5_4_TheAnswer(t *testing.T) {
 	assert.Equal(t, "a", answer(before, 0x1010, Present), "a table does not change")
 }
 
-// TestNeighboursAreAmbiguous: within 5 ms of another image, neither has a name.
+// TestNeighboursAreAmbiguous verifies that within 5 ms of another image, neither has a name.
 func TestNeighboursAreAmbiguous(t *testing.T) {
 	h := newHistory(remember, 1000*ms)
 	h.Load(bpf("a", 0x1000, 64, 100*ms))
@@ -109,7 +109,8 @@ func TestNeighboursAreAmbiguous(t *testing.T) {
 	}
 }
 
-// TestOneLoadThatIsRecordedTwice counts as one where the two adjoin, not over a gap.
+// TestOneLoadThatIsRecordedTwice verifies that two records of a load count as one if they adjoin,
+// but not over a gap.
 func TestOneLoadThatIsRecordedTwice(t *testing.T) {
 	program := &Program{ID: 7}
 	h := newHistory(remember, 1000*ms)
@@ -126,7 +127,8 @@ func TestOneLoadThatIsRecordedTwice(t *testing.T) {
 	assert.Equal(t, "ambiguous", ask(h, 0x1000, Instant(499*ms)), "the same name, but another program")
 }
 
-// TestDisplacedImage: when it was unloaded nobody saw, so it ends with what is certain.
+// TestDisplacedImage verifies that a displaced image, whose unload was not recorded, ends with the
+// last certain time.
 func TestDisplacedImage(t *testing.T) {
 	h := newHistory(remember, 150*ms)
 	h.Load(NewFunction(OriginOOL, "kprobe_insn_page", 0x1000, 0x1000, 100*ms))
@@ -143,7 +145,8 @@ func TestDisplacedImage(t *testing.T) {
 	assert.Equal(t, [NumOrigins]int{OriginBPF: 1}, symbols(h.Table()))
 }
 
-// TestWhatIsLoadedWasNotThereBefore what it displaces, whatever its record says.
+// TestWhatIsLoadedWasNotThereBefore verifies that an image was not loaded before the image at its
+// place was unloaded, whatever its record says.
 func TestWhatIsLoadedWasNotThereBefore(t *testing.T) {
 	h := newHistory(remember, 3000*ms)
 	h.Load(bpf("a", 0x1000, 0x100, 1000*ms))
@@ -154,8 +157,8 @@ func TestWhatIsLoadedWasNotThereBefore(t *testing.T) {
 	assert.Equal(t, "late", ask(h, 0x1004, Instant(2500*ms)))
 }
 
-// TestNoLifetimeIsEmpty: an image whose records have one time was there, and near what
-// followed.
+// TestNoLifetimeIsEmpty verifies that an image whose records have one time existed, and was near
+// the image that followed.
 func TestNoLifetimeIsEmpty(t *testing.T) {
 	h := newHistory(remember, 1000*ms)
 	h.Load(bpf("a", 0x1000, 64, 100*ms))
@@ -167,7 +170,7 @@ func TestNoLifetimeIsEmpty(t *testing.T) {
 }
 
 func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
-	t.Run("that came later", func(t *testing.T) {
+	t.Run("loaded later", func(t *testing.T) {
 		h := newHistory(remember, 1000*ms)
 		h.Load(trampoline("t", 0x1000, 50*ms))
 		h.Load(bpf("prog", 0x1100, 0x40, 100*ms))
@@ -180,7 +183,7 @@ func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
 		assert.Empty(t, h.Loaded())
 		assert.Equal(t, [NumOrigins]int{}, symbols(h.Table()))
 	})
-	t.Run("that was there", func(t *testing.T) {
+	t.Run("loaded before", func(t *testing.T) {
 		h := newHistory(remember, 1000*ms)
 		h.Load(bpf("prog", 0x1100, 0x40, 0))
 		h.Load(trampoline("t", 0x1000, 50*ms))
@@ -188,7 +191,7 @@ func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
 		assert.Equal(t, "prog", ask(h, 0x1100, Present))
 		assert.Equal(t, "unresolved", ask(h, 0x1140, Present))
 	})
-	t.Run("of another source", func(t *testing.T) {
+	t.Run("from another source", func(t *testing.T) {
 		h := newHistory(remember, 1000*ms)
 		h.Load(trampoline("t1", 0x0800, 50*ms))
 		h.Unload(h.At(0x800), 100*ms)
@@ -198,7 +201,7 @@ func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
 		assert.Equal(t, "m_init", answer(s, 0x1000, Instant(60*ms)))
 		assert.Equal(t, "m_init", answer(s, 0x1000, Instant(100*ms)))
 	})
-	t.Run("but not before that was there", func(t *testing.T) {
+	t.Run("but not before the image is loaded", func(t *testing.T) {
 		h := newHistory(remember, 1000*ms)
 		h.Load(trampoline("t", 0x0800, 50*ms))
 		h.Unload(h.At(0x800), 100*ms)

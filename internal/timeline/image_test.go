@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestEndKnown: a trampoline is announced with a page, of which it uses the beginning; a dispatcher has
-// its page for itself. A module's end may have been announced too high.
+// TestEndKnown verifies which images have a known end. A trampoline is announced with a page, but
+// uses only its beginning; a dispatcher has a page to itself. A module's end may have been
+// announced too high.
 func TestEndKnown(t *testing.T) {
 	for origin, names := range map[Origin][]string{
 		OriginBPF: {"bpf_prog_0123456789abcdef_x", ""}, OriginOOL: {"ftrace_trampoline"}, OriginTrampoline: {"bpf_dispatcher_xdp"},

@@ -23,7 +23,7 @@ func TestWidenedStaysInTime(t *testing.T) {
 	}
 }
 
-// TestAtTheEndsOfTime asks for intervals that begin with time or end with it.
+// TestAtTheEndsOfTime verifies the answers for intervals that begin or end with time itself.
 func TestAtTheEndsOfTime(t *testing.T) {
 	h := newHistory(remember, 1000)
 	h.Load(bpf("gone", 0x1000, 64, math.MinInt64))
@@ -78,7 +78,7 @@ func TestBlindTime(t *testing.T) {
 		h.AddBlind(Interval{From: 1000 + 10*i, To: 1005 + 10*i})
 	}
 	assert.Len(t, h.blind.intervals, maxBlind)
-	assert.True(t, blind(100, 200), "of too many, those that came first are not told apart")
+	assert.True(t, blind(100, 200), "the first of too many intervals are merged")
 	assert.False(t, blind(1000+10*(maxBlind+9)+5, 20_000))
 	assert.False(t, blind(1000+10*500+5, 1000+10*501))
 	assert.Equal(t, time.Duration(160+5*(maxBlind+10)), h.Table().BlindTime())

@@ -11,8 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestContract_5_1_LoadedImage has an image that is still loaded. Its lifetime ends, for now, with the last time at which
-// the source was certain; only the present is later.
+// TestContract_5_1_LoadedImage verifies the answers for an image that is still loaded. Its lifetime
+// ends, for now, with the last time at which the source was certain; only the present is later.
 //
 //	image      10 s ╞════════════ 20 s certain
 //	samples     5 s      15 s         25 s        the present
@@ -38,7 +38,7 @@ func TestContract_5_1_LoadedImage(t *testing.T) {
 	}
 }
 
-// TestContract_5_2_BlindTime looks up an address that no image is known to have had.
+// TestContract_5_2_BlindTime verifies the reason for an address that no image is known to have had.
 func TestContract_5_2_BlindTime(t *testing.T) {
 	const addr, second = 0xffffffffc0100000, int64(time.Second)
 	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})

@@ -16,8 +16,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// TestMemoryIsThatOfTheImages records changes of all kinds, and adds up what
-// is there and what is remembered.
+// TestMemoryIsThatOfTheImages verifies the counted memory, after changes of all kinds, against the
+// sum of all loaded and remembered images.
 func TestMemoryIsThatOfTheImages(t *testing.T) {
 	for _, limits := range []Limits{{TTL: 200 * time.Millisecond, MaxEntries: 20}, {}} {
 		r := rand.New(rand.NewPCG(5, uint64(limits.MaxEntries)))
@@ -33,10 +33,10 @@ func TestMemoryIsThatOfTheImages(t *testing.T) {
 			case r.IntN(2) == 0:
 				lines.Add(r.Uint32(), r.Uint32(), "a.c")
 				record.Replace(there, there.WithProgram(&Program{ID: 1, Since: now + r.Int64N(9)*ms}, lines.Build()))
-				record.Replace(there, there) // is not there any more
+				record.Replace(there, there) // no longer loaded
 			default:
 				record.Unload(there, now)
-				record.Unload(there, now) // is not there any more
+				record.Unload(there, now) // no longer loaded
 			}
 			if r.IntN(9) == 0 {
 				record.TruncateLifetimes(Interval{From: now - 5*ms, To: now})
@@ -73,8 +73,8 @@ func walked(record *History) (sum [NumOrigins]int64) {
 	return sum
 }
 
-// TestMemoryIsTheHeaps compares with what Go's memory grows by. A slice that
-// is not counted would be more than what it may be off.
+// TestMemoryIsTheHeaps verifies the counted memory against the growth of Go's heap. A slice that is
+// not counted would exceed the tolerance.
 func TestMemoryIsTheHeaps(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

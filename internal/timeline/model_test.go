@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// A model answers from the records of all sources, by going through all of them: sections
+// A model answers from the records of all sources by going through all of them. It applies sections
 // 3.5 and 5.1 to 5.4 of the contract, word by word.
 type model []*modelSource
 
@@ -21,16 +21,16 @@ type modelSource struct {
 	unloads int
 }
 
-// A load is an image of a model.
+// A load is an image in a model.
 type load struct {
-	what       string // two that are the same have the same answer
+	what       string // equal if two loads have the same answer
 	isModule   bool
 	name       string // empty if it names nothing
 	trampoline bool
-	cutShort   bool // if something begins in it
+	cutShort   bool // it ends where another image begins in it
 	start, end uint64
 	from, to   int64
-	unloaded   int // how many were before, 0 if it is there
+	unloaded   int // how many were unloaded by then; 0 while it is loaded
 }
 
 func (l *load) identity() string {
@@ -81,7 +81,7 @@ func (s *modelSource) end(l *load, at int64) {
 	l.to, l.unloaded = max(at, l.from+1), s.unloads
 }
 
-// evict drops what was unloaded before an instant, and what is too much.
+// evict drops loads that ended before an instant, and loads beyond the limit.
 func (s *modelSource) evict(oldest int64) {
 	var gone []*load
 	for _, l := range s.loads {
@@ -113,7 +113,7 @@ func (m model) isBlind(from, to int64) bool {
 	return slices.ContainsFunc(m, func(s *modelSource) bool { return s.isBlind(from, to) })
 }
 
-// near returns the loads that had an address at about a time, by their times.
+// near returns the loads that had an address at about a time, in the order of their times.
 func (m model) near(addr uint64, from, to int64) (near []load) {
 	for _, s := range m {
 		for _, l := range s.loads {
@@ -130,7 +130,8 @@ func (m model) near(addr uint64, from, to int64) (near []load) {
 	return near
 }
 
-// answer returns the identity and the name of what had an address, or why none.
+// answer returns the identity and the name of the load that had an address, or the reason why there
+// is none.
 func (m model) answer(addr uint64, during Interval) (identity, name string, reason Reason) {
 	near := m.near(addr, during.From, during.To)
 	for _, l := range near {
@@ -157,7 +158,8 @@ func (m model) answer(addr uint64, during Interval) (identity, name string, reas
 	return "", "", ReasonUnresolved
 }
 
-// until returns when a load certainly was there, at least until an instant.
+// until returns the time until which a load was certain. For a load that has not ended, it returns
+// at least least.
 func (m model) until(l *load, least int64) int64 {
 	if !l.isThere() {
 		return l.to

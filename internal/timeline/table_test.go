@@ -26,7 +26,7 @@ func TestAtOfATable(t *testing.T) {
 	s := NewSnapshot(NewTable(
 		module(t, "c", 0x3000, 0x3100, Always),
 		module(t, "a", 0x1000, 0x1100, Always),
-		module(t, "b", 0x1100, 0x1200, Always), // right behind a
+		module(t, "b", 0x1100, 0x1200, Always), // right after a
 	))
 	for addr, want := range map[uint64]string{
 		0x0fff: "unresolved", 0x1000: "a_init", 0x1008: "a_exit", 0x100b: "a_exit", 0x100c: "a without a symbol",
@@ -42,7 +42,8 @@ func TestAtOfATable(t *testing.T) {
 	assert.Equal(t, []string{"a", "b", "c"}, names)
 }
 
-// TestModuleEndsWhereAnImageBegins has a module that was announced longer than it is.
+// TestModuleEndsWhereAnImageBegins verifies that a module that was announced longer than it is ends
+// where another image begins.
 func TestModuleEndsWhereAnImageBegins(t *testing.T) {
 	long := newText(t, OriginModule, "long", symtab.TextInfo{Start: 0x1000, End: 0x3000}, Since(0),
 		line{0x1000, 't', "first"}, line{0x1800, 't', "last"})
@@ -67,7 +68,8 @@ func TestModuleEndsWhereAnImageBegins(t *testing.T) {
 	assert.Equal(t, ReasonUnresolved, reason)
 }
 
-// TestCoreGap: what lies between the text and the init text is not the core kernel's.
+// TestCoreGap verifies that what lies between the text and the init text does not belong to the
+// core kernel.
 func TestCoreGap(t *testing.T) {
 	core := newText(t, OriginKernel, KernelName, symtab.TextInfo{
 		Base: text, Start: text, End: text + 0x3000, Gap: symtab.Range{Start: text + 0x1000, End: text + 0x2000},
@@ -81,7 +83,7 @@ func TestCoreGap(t *testing.T) {
 	assert.Same(t, core, s.Core())
 }
 
-// TestNamed: which load a name means is a question of time, and it must be one.
+// TestNamed verifies that a name means a module only if it means one load in the queried interval.
 func TestNamed(t *testing.T) {
 	h := newHistory(remember, 1000*ms)
 	load := func(name string, start uint64, lifetime Interval) {
@@ -157,7 +159,7 @@ func TestEmptySnapshots(t *testing.T) {
 	assert.Equal(t, "unobserved", answer(NewSnapshot(NewHistory(remember).Table()), text, Instant(0)), "nothing is certain")
 }
 
-// TestAtDoesNotAllocate, whatever the answer.
+// TestAtDoesNotAllocate verifies that a lookup does not allocate, whatever the answer.
 func TestAtDoesNotAllocate(t *testing.T) {
 	core := newCore(t, 1<<14)
 	h := newHistory(remember, 1000*ms)
@@ -188,8 +190,8 @@ func TestOriginNames(t *testing.T) {
 	assert.Equal(t, "Origin(200)", Origin(200).String())
 }
 
-// TestLookUpsOfReusedAddresses: however many images had an address in the time that is asked for,
-// few of them are looked at.
+// TestLookUpsOfReusedAddresses verifies that a lookup visits few images, however many images had
+// the address in the queried interval.
 func TestLookUpsOfReusedAddresses(t *testing.T) {
 	const many = 1000
 	for _, origin := range []Origin{OriginBPF, OriginTrampoline} {
@@ -205,12 +207,12 @@ func TestLookUpsOfReusedAddresses(t *testing.T) {
 		assert.LessOrEqual(t, c.seen, maxSeen+1)
 		once := Instant(500 * int64(time.Second))
 		assert.Equal(t, "f500", answer(s, 0x1800, once))
-		assert.True(t, s.MayBeTrampoline(0x1800, 0x1801), "it does not look at all of them")
+		assert.True(t, s.MayBeTrampoline(0x1800, 0x1801), "it does not visit all of them")
 	}
 }
 
-// TestLookUpsOfCodeThatIsLoadedAgain: the same where all of them are of one name, none of which was
-// there for all of that time.
+// TestLookUpsOfCodeThatIsLoadedAgain verifies the same if all images have one name, and none was
+// loaded for all of that time.
 func TestLookUpsOfCodeThatIsLoadedAgain(t *testing.T) {
 	const many, each = 1000, int64(time.Second)
 	h := NewHistory(Limits{TTL: time.Hour, MaxEntries: many})

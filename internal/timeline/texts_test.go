@@ -10,7 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// text is where the core kernel begins.
+// text is the address where the core kernel begins.
 const text = 0xffff800081000000
 
 // rounds returns how many inputs a test tries: n, or a tenth of that with -short, which is meant for the race
@@ -29,7 +29,7 @@ type line struct {
 	name string
 }
 
-// newText returns an image with a text whose symbols are on the lines.
+// newText returns an image whose text has the symbols on the lines.
 func newText(t testing.TB, origin Origin, name string, info symtab.TextInfo, lifetime Interval, lines ...line) *Image {
 	t.Helper()
 	var s symtab.Sorter

@@ -63,7 +63,7 @@ func TestTreeAtTheLastAddress(t *testing.T) {
 	assert.Equal(t, "last", ask(h, math.MaxUint64-1, Present))
 	assert.Equal(t, "unresolved", ask(h, math.MaxUint64, Present))
 	assert.Nil(t, h.At(math.MaxUint64))
-	h.Load(bpf("none", math.MaxUint64, 1, 0)) // its end is no address
+	h.Load(bpf("none", math.MaxUint64, 1, 0)) // its end is not an address
 	h.Load(bpf("empty", 0x1000, 0, 0))
 	assert.Nil(t, h.At(math.MaxUint64))
 	assert.Len(t, h.Loaded(), 1)

@@ -12,22 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kernel is what really happens: programs come and go, announced or not, records of it
-// are lost, and lists show what is there. A follower records what a source would.
+// kernel is what really happens: programs come and go, announced or not, records of them are lost,
+// and lists show the loaded programs. Its history records what a source would.
 type kernel struct {
 	*rand.Rand
 	now     int64
 	loads   []*truth
 	nextID  uint32
 	pending []record // not read yet
-	lost    bool     // since then, records were lost
+	lost    bool     // records were lost since then
 
 	h      *History
-	last   int64 // when the ring was emptied last
+	last   int64 // when the ring was last emptied
 	listed bool
 }
 
-// truth is a program as it really was. Classic BPF is announced nowhere.
+// truth is a program as it really was. Classic BPF is never announced.
 type truth struct {
 	id         uint32
 	start, end uint64
@@ -50,7 +50,7 @@ func (k *kernel) there() (there []*truth) {
 	return there
 }
 
-// step loads or unloads a program, at an address that is free.
+// step unloads a program, or loads one if its address is free.
 func (k *kernel) step() {
 	k.now += 1 + k.Int64N(4*ms)
 	there := k.there()
@@ -74,12 +74,12 @@ func (k *kernel) record(r record) {
 	if r.what.classic || k.lost {
 		return
 	}
-	if k.lost = k.IntN(60) == 0; !k.lost { // the ring is full
+	if k.lost = k.IntN(60) == 0; !k.lost { // lost means that the ring is full
 		k.pending = append(k.pending, r)
 	}
 }
 
-// read empties the ring, and lists what is there if records were lost.
+// read empties the ring. If records were lost, it lists the loaded programs.
 func (k *kernel) read() {
 	for _, r := range k.pending {
 		m := k.h.At(r.what.start)
@@ -123,8 +123,8 @@ func (k *kernel) load(p *truth, since int64) {
 	k.h.Load(bpf(fmt.Sprint("p", p.id), p.start, uint32(p.end-p.start), since).WithProgram(&Program{ID: p.id}, nil))
 }
 
-// TestNothingIsNamedOutsideItsTime lets programs come and go, some of them unseen, and
-// holds every name against what really was there.
+// TestNothingIsNamedOutsideItsTime verifies every name against what was really loaded, while
+// programs come and go, some of them unseen.
 func TestNothingIsNamedOutsideItsTime(t *testing.T) {
 	named, right, asked := 0, 0, 0
 	for seed := range uint64(rounds(1000)) {
@@ -154,12 +154,12 @@ func TestNothingIsNamedOutsideItsTime(t *testing.T) {
 				continue
 			}
 			named++
-			require.GreaterOrEqual(t, i, 0, "seed %d: %#x in %v was nothing and is named %s", seed, addr, during, hit.Image.Name())
+			require.GreaterOrEqual(t, i, 0, "seed %d: %#x in %v had no owner and is named %s", seed, addr, during, hit.Image.Name())
 			require.Equal(t, k.loads[i].id, hit.Image.Program.ID, "seed %d: %#x in %v", seed, addr, during)
 			require.False(t, k.loads[i].classic)
 			right++
 		}
 	}
-	require.Greater(t, right, asked/4, "of %d programs that were there", asked)
+	require.Greater(t, right, asked/4, "of %d lookups in loaded programs", asked)
 	require.Equal(t, named, right)
 }

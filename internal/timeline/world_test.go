@@ -15,7 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// world records the same in a model and in histories: that of modules and that of the rest.
+// world makes the same records in a model and in two histories: one of modules, and one of
+// everything else.
 type world struct {
 	*testing.T
 	*rand.Rand
@@ -43,7 +44,7 @@ const (
 	areaSize  = 0x800
 )
 
-// step does something at random.
+// step makes a random change.
 func (w *world) step() {
 	w.now += w.Int64N([]int64{ms / 10, 3 * ms, 12 * ms}[w.IntN(3)])
 	s := w.model[w.IntN(2)]
@@ -126,7 +127,7 @@ func (w *world) unload(s *modelSource) {
 	s.unload(l, at)
 	h := w.history(s)
 	h.Unload(h.At(l.start), at)
-	if w.IntN(3) == 0 { // the same again, sometimes at once
+	if w.IntN(3) == 0 { // the same program again, sometimes at once
 		again := *l
 		again.unloaded, again.from = 0, l.to
 		if again.from += w.Int64N(2) * w.Int64N(3*ms); h.At(l.start) == nil && !again.cutShort {
@@ -138,7 +139,7 @@ func (w *world) unload(s *modelSource) {
 	}
 }
 
-// interval returns one of a time that somebody may ask for.
+// interval returns a random interval to ask for.
 func (w *world) interval() Interval {
 	from := w.now + 10*ms - w.Int64N(w.Int64N(400*ms)+1)
 	i := Interval{from, from + 1 + w.Int64N([]int64{1, 4 * ms, 60 * ms}[w.IntN(3)])}
@@ -169,7 +170,7 @@ func (w *world) check(s *Snapshot, m model) {
 	w.same(s, addr, hit, Interval{max(span.From, w.now-600*ms), min(span.To, w.now+300*ms)})
 }
 
-// same checks that there is the same answer for every interval within one.
+// same checks that every interval within all has the same answer.
 func (w *world) same(s *Snapshot, addr uint64, hit Hit, all Interval) {
 	if all.From >= all.To {
 		return
@@ -195,8 +196,8 @@ func (w *world) checkHit(hit Hit, addr uint64, name string) {
 	require.Equal(w, hit.Image.Lookup(addr), hit.Symbol)
 }
 
-// TestContract_5_AgreesWithModel records at random, and asks at random, also of the
-// tables that were before.
+// TestContract_5_AgreesWithModel verifies random lookups after random changes against the model, in
+// the current tables and in earlier ones.
 func TestContract_5_AgreesWithModel(t *testing.T) {
 	reasons := map[Reason]int{}
 	for seed := range uint64(rounds(2000)) {

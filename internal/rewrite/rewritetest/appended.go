@@ -10,11 +10,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// CheckRewritten returns an error for each promise about any message that a rewrite
-// breaks: entries of shared tables that were there are as they were; nothing that was
-// appended is there twice, was there before, or has no use; all sums are the same; nothing
-// valid becomes invalid, or the other way around (contract 1.4); and no backend refuses what
-// it would have taken.
+// CheckRewritten returns an error for each rule that the rewrite of a message breaks, valid or not:
+// existing entries of shared tables stay as they were; every appended entry is new and used; all
+// sums stay the same; nothing valid becomes invalid, or the other way around (contract 1.4); and no
+// backend refuses what it would have accepted before.
 func CheckRewritten(before, after pprofile.Profiles) error {
 	return errors.Join(
 		checkAppended(before, after),
@@ -49,7 +48,7 @@ func locationKey(l pprofile.Location) string {
 	return fmt.Sprint(namedKey(l), l.AttributeIndices().AsRaw())
 }
 
-// namedKey is locationKey without attributes.
+// namedKey is locationKey without the attributes.
 func namedKey(l pprofile.Location) string {
 	key := fmt.Sprint(l.MappingIndex(), l.Address())
 	for _, line := range l.Lines().All() {
@@ -63,12 +62,12 @@ type table[T any] interface {
 	At(i int) T
 }
 
-// checkTable checks what was appended to a table. shared says that nothing that
-// was there may change.
+// checkTable checks the entries that were appended to a table. If shared is set, no existing entry
+// may change.
 func checkTable[T any](name string, before, after table[T], key func(T) string, shared bool) error {
 	var errs []error
 	if after.Len() < before.Len() {
-		return fmt.Errorf("%s table: %d entries of %d are left", name, after.Len(), before.Len())
+		return fmt.Errorf("%s table: %d of %d entries are left", name, after.Len(), before.Len())
 	}
 	seen := make(map[string]int)
 	for i := range before.Len() {
@@ -88,8 +87,8 @@ func checkTable[T any](name string, before, after table[T], key func(T) string, 
 	return errors.Join(errs...)
 }
 
-// checkRest checks that nothing was changed outside of the dictionary, but which
-// stacks samples have, and that a sample may be divided by its timestamps.
+// checkRest checks that nothing changed outside the dictionary, except which stacks samples have
+// and that a sample may be divided by its timestamps.
 func checkRest(before, after pprofile.Profiles) error {
 	a, err := withoutStacks(before)
 	if err != nil {
@@ -102,8 +101,8 @@ func checkRest(before, after pprofile.Profiles) error {
 	return err
 }
 
-// withoutStacks returns what is outside of the dictionary, with a sample for each
-// timestamp, in order.
+// withoutStacks returns everything outside the dictionary as bytes, with one sample for each
+// timestamp, in order, and without stacks.
 func withoutStacks(pd pprofile.Profiles) ([]byte, error) {
 	c := pprofile.NewProfiles()
 	pd.ResourceProfiles().CopyTo(c.ResourceProfiles())
@@ -123,7 +122,8 @@ func withoutStacks(pd pprofile.Profiles) ([]byte, error) {
 	return (&pprofile.ProtoMarshaler{}).MarshalProfiles(c)
 }
 
-// divide appends a sample for each timestamp of s, if that is clear.
+// divide appends a sample for each timestamp of s. If its values do not match its timestamps, it
+// appends s as it is.
 func divide(s pprofile.Sample, to pprofile.SampleSlice) {
 	values, stamps := s.Values().AsRaw(), s.TimestampsUnixNano().AsRaw()
 	if len(stamps) == 0 || len(values) > 0 && len(values) != len(stamps) {

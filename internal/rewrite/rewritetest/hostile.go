@@ -11,17 +11,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// A Shape is a kind of message that is to cost much more than its size. New returns
-// one of about n entries with frames at kernel addresses, of which the first and the
-// second are of different functions, and the third has another answer as a leaf than
-// as a caller.
+// A Shape is a kind of message meant to cost much more than its size. New returns a message with
+// about n entries and with frames at the given kernel addresses. The first two addresses must lie
+// in different functions; the third must have another answer as a leaf than as a caller.
 type Shape struct {
 	Name string
 	New  func(n int, addresses [3]uint64) pprofile.Profiles
 }
 
-// HostileShapes are the shapes that are known. What they have in common is a table,
-// or a list, of n entries to which n others refer.
+// HostileShapes are the known shapes. Each has a table or a list of n entries to which n other
+// entries refer.
 var HostileShapes = []Shape{
 	{"many locations at one address", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
@@ -30,7 +29,7 @@ var HostileShapes = []Shape{
 		}
 		return h.Profiles
 	}},
-	{"many locations of which the role decides", func(n int, a [3]uint64) pprofile.Profiles {
+	{"many locations whose role decides", func(n int, a [3]uint64) pprofile.Profiles {
 		h := newHostile()
 		for range n {
 			loc := h.location(a[2])
@@ -241,7 +240,7 @@ var HostileShapes = []Shape{
 	}},
 }
 
-// hostile builds a message without a look at what is there already.
+// hostile builds a message without looking for equal entries.
 type hostile struct{ *Message }
 
 func newHostile() hostile {
@@ -280,7 +279,7 @@ func (h hostile) attribute(key, value string) {
 	pcommon.NewValueStr(value).MoveTo(a.Value())
 }
 
-// manyOf adds n locations, each in a sample of its own.
+// manyOf adds n locations, each in its own sample.
 func (h hostile) manyOf(n int, addr uint64, change func(pprofile.Location)) {
 	for range n {
 		at := h.location(addr)
@@ -289,7 +288,7 @@ func (h hostile) manyOf(n int, addr uint64, change func(pprofile.Location)) {
 	}
 }
 
-// manyMappings adds n locations, each with a mapping of its own to one file.
+// manyMappings adds n locations, each with its own mapping of one file.
 func (h hostile) manyMappings(n int, addr uint64, file string) pprofile.Profiles {
 	name, i := h.str(file), int32(0)
 	h.manyOf(n, addr, func(loc pprofile.Location) {

@@ -10,17 +10,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// A Frame is a Location with everything it refers to. Two frames are one
-// Location if they are equal.
+// A Frame is an OTLP Location with everything it refers to. Two equal frames are one Location.
 type Frame struct {
 	Address    uint64
 	Mapping    *Mapping // nil for none
 	Type       string   // the attribute profile.frame.type, empty for none
 	Lines      []Line
-	Attributes map[string]any // others: strings, bools and ints
+	Attributes map[string]any // all others: strings, bools and ints
 }
 
-// A Mapping is a Mapping with everything it refers to.
+// A Mapping is an OTLP Mapping with everything it refers to.
 type Mapping struct {
 	File         string
 	Start, Limit uint64
@@ -30,7 +29,7 @@ type Mapping struct {
 	Attributes   map[string]any
 }
 
-// A Line is a Line and its Function.
+// A Line is an OTLP Line and its Function.
 type Line struct {
 	Name, System, File string
 	Line, Column       int64
@@ -44,16 +43,15 @@ const (
 	keyFileID    = "process.executable.build_id.htlhash"
 )
 
-// A Message builds a message. Its tables are filled with the helpers of pdata,
-// which are slow and leave no duplicates.
+// A Message builds a message. It fills the tables with pdata's helpers, which are slow and leave no
+// duplicates.
 type Message struct {
 	Profiles pprofile.Profiles
 	dict     pprofile.ProfilesDictionary
 	profile  pprofile.Profile
 }
 
-// NewMessage returns a message without profiles, whose tables have their zero
-// values.
+// NewMessage returns a message without profiles. Each of its tables has only the zero value.
 func NewMessage() *Message {
 	m := &Message{Profiles: pprofile.NewProfiles()}
 	m.dict = m.Profiles.Dictionary()
@@ -67,8 +65,8 @@ func NewMessage() *Message {
 	return m
 }
 
-// Profile begins a profile, of a resource with these attributes and of a scope
-// with that name. What is added next goes there.
+// Profile begins a profile of a resource with the given attributes and of a scope with the given
+// name. Samples are added to this profile from then on.
 func (m *Message) Profile(resource map[string]any, scope string) *Message {
 	rp := m.Profiles.ResourceProfiles().AppendEmpty()
 	must(rp.Resource().Attributes().FromRaw(resource))
@@ -80,7 +78,7 @@ func (m *Message) Profile(resource map[string]any, scope string) *Message {
 	return m
 }
 
-// Sample adds a sample with the value 1 and that stack, leaf first.
+// Sample adds a sample with the value 1 and the given stack, leaf first.
 func (m *Message) Sample(stack ...Frame) *Message {
 	s := m.profile.Samples().AppendEmpty()
 	s.Values().Append(1)
@@ -88,16 +86,16 @@ func (m *Message) Sample(stack ...Frame) *Message {
 	return m
 }
 
-// LastProfile returns the profile that was added last, to be changed.
+// LastProfile returns the profile that was added last. The caller may change it.
 func (m *Message) LastProfile() pprofile.Profile { return m.profile }
 
-// LastSample returns the sample that was added last, to be changed.
+// LastSample returns the sample that was added last. The caller may change it.
 func (m *Message) LastSample() pprofile.Sample {
 	return m.profile.Samples().At(m.profile.Samples().Len() - 1)
 }
 
-// Stack returns the index of the stack, leaf first, which it adds if need be. No sample has
-// to use it.
+// Stack returns the index of the stack, leaf first, and adds the stack if necessary. No sample
+// needs to use it.
 func (m *Message) Stack(frames ...Frame) int32 {
 	s := pprofile.NewStack()
 	for _, f := range frames {
@@ -106,7 +104,7 @@ func (m *Message) Stack(frames ...Frame) int32 {
 	return index(pprofile.SetStack(m.dict.StackTable(), s))
 }
 
-// Location returns the index of the frame's location, which it adds if need be.
+// Location returns the index of the frame's location, and adds the location if necessary.
 func (m *Message) Location(f Frame) int32 {
 	loc := pprofile.NewLocation()
 	loc.SetAddress(f.Address)
@@ -157,7 +155,7 @@ func (m *Message) attributes(indices pcommon.Int32Slice, attributes map[string]a
 	}
 }
 
-// Attribute returns the index of an attribute, which it adds if need be.
+// Attribute returns the index of an attribute, and adds the attribute if necessary.
 func (m *Message) Attribute(key string, value any) int32 {
 	attr := pprofile.NewKeyValueAndUnit()
 	attr.SetKeyStrindex(m.string(key))
@@ -169,7 +167,7 @@ func (m *Message) string(s string) int32 {
 	return index(pprofile.SetString(m.dict.StringTable(), s))
 }
 
-// A Sample is a Sample with everything it refers to that a rewrite can change.
+// A Sample is an OTLP Sample with everything it refers to that a rewrite can change.
 type Sample struct {
 	Stack      []Frame
 	Values     []int64
@@ -195,7 +193,7 @@ func Samples(pd pprofile.Profiles) (samples []Sample) {
 	return samples
 }
 
-// entry returns an entry of a table, the zero value if the table was left out.
+// entry returns an entry of a table, or the zero value if the table was left out.
 func entry[T any](t table[T], i int32, zero func() T) T {
 	if i == 0 && t.Len() == 0 {
 		return zero()
@@ -203,7 +201,8 @@ func entry[T any](t table[T], i int32, zero func() T) T {
 	return t.At(int(i))
 }
 
-// FrameAt returns the frame of a location. Of attributes with one key it has the first.
+// FrameAt returns the frame of a location. If several attributes have one key, it uses the first of
+// them.
 func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
 	str := func(i int32) string { return entry(dict.StringTable(), i, func() string { return "" }) }
 	loc := dict.LocationTable().At(int(location))
@@ -243,7 +242,7 @@ func attributesOf(dict pprofile.ProfilesDictionary, indices pcommon.Int32Slice) 
 	return attributes
 }
 
-// cut removes a string from the attributes and returns it. An empty map becomes
+// cut removes a string from the attributes and returns it. If the map is then empty, it becomes
 // nil.
 func cut(attributes *map[string]any, key string) string {
 	value, _ := (*attributes)[key].(string)

@@ -10,16 +10,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// CheckTidy returns an error for each entry of a message that nothing refers to, or that is
-// there twice.
+// CheckTidy returns an error for each entry of a message that nothing refers to or that equals
+// another.
 func CheckTidy(pd pprofile.Profiles) error {
 	none := NewMessage().Profiles
 	return errors.Join(checkAppended(none, pd), checkUsed(none, pd))
 }
 
-// checkUsed returns an error for each entry that was appended to a table of a message
-// although nothing refers to it, and for each location and stack that was appended although
-// an equal one is there.
+// checkUsed returns an error for each entry that was appended to a table of a message although
+// nothing refers to it, and for each location and stack that was appended although an equal one
+// existed.
 func checkUsed(before, after pprofile.Profiles) error {
 	a, b := before.Dictionary(), after.Dictionary()
 	u := usedEntries(after)
@@ -37,7 +37,7 @@ func checkUsed(before, after pprofile.Profiles) error {
 	)
 }
 
-// checkEqual checks that what was appended to a table does not equal what stands before it.
+// checkEqual checks that no entry appended to a table equals an entry before it.
 func checkEqual[T any](name string, first int, t table[T], key func(T) string) error {
 	seen := make(map[string]int)
 	var errs []error
@@ -51,7 +51,7 @@ func checkEqual[T any](name string, first int, t table[T], key func(T) string) e
 	return errors.Join(errs...)
 }
 
-// indices are entries of a table that something refers to.
+// indices are the entries of a table that something refers to.
 type indices map[int32]bool
 
 func (u indices) add(list pcommon.Int32Slice) {
@@ -62,7 +62,7 @@ func (u indices) add(list pcommon.Int32Slice) {
 
 func (u indices) check(name string, first, length int) error {
 	var errs []error
-	for i := max(first, 1); i < length; i++ { // entry 0 has to be there
+	for i := max(first, 1); i < length; i++ { // entry 0 is mandatory
 		if !u[int32(i)] {
 			errs = append(errs, fmt.Errorf("%s table: nothing uses new entry %d", name, i))
 		}
@@ -72,7 +72,7 @@ func (u indices) check(name string, first, length int) error {
 
 type used struct{ strings, attributes, mappings, functions, locations, stacks indices }
 
-// usedEntries returns what is referred to in a valid message.
+// usedEntries returns the entries that a valid message refers to.
 func usedEntries(pd pprofile.Profiles) used {
 	u := used{indices{}, indices{}, indices{}, indices{}, indices{}, indices{}}
 	d := pd.Dictionary()

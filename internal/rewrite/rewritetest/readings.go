@@ -7,9 +7,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// Readings returns the two valid messages that a message can mean whose tables have another
-// entry 0 than the zero value (contract 1.6). In the first, the index 0 of a mapping, function or
-// string is none, but for the key of an attribute. In the second, it is the entry that is there.
+// Readings returns the two valid messages that a message can mean if entry 0 of a table is not the
+// zero value (contract 1.6). In the first, index 0 of a mapping, function or string means none,
+// except as the key of an attribute. In the second, it means the entry.
 func Readings(pd pprofile.Profiles) (none, entry pprofile.Profiles) {
 	none, entry = pprofile.NewProfiles(), pprofile.NewProfiles()
 	pd.CopyTo(none)
@@ -25,18 +25,18 @@ type entryTable[T any] interface {
 	AppendEmpty() T
 }
 
-// entryValue is an entry of one.
+// entryValue is an entry of such a table.
 type entryValue[T any] interface {
 	CopyTo(dest T)
 	Equal(other T) bool
 }
 
-// shifted is by how much the indices of a table grow: 1 if its entry 0 is another than the zero
-// value, which is then put before it.
+// shifted says by how much the indices of each table grow. They grow by 1 if entry 0 is not the
+// zero value, because the zero value is then inserted before it.
 type shifted struct {
 	strings, attributes, mappings, functions, locations, stacks int32
 
-	zero int32 // what index 0 of a mapping, function or string then is
+	zero int32 // 1 if index 0 of a mapping, function or string means the entry, 0 if it means none
 }
 
 func shift(pd pprofile.Profiles, zero int32) {
@@ -75,7 +75,7 @@ func shiftTable[T entryValue[T]](t entryTable[T], zero T) int32 {
 	return 1
 }
 
-// dictionary changes the indices in all entries but the zero values.
+// dictionary changes the indices in all entries except the zero values.
 func (by shifted) dictionary(d pprofile.ProfilesDictionary) {
 	for i := 1; i < d.AttributeTable().Len(); i++ {
 		a := d.AttributeTable().At(i)
@@ -106,7 +106,7 @@ func (by shifted) dictionary(d pprofile.ProfilesDictionary) {
 	}
 }
 
-// one returns an index that is not in a list.
+// one returns the new value of an index that is not in a list.
 func (by shifted) one(index, n int32) int32 {
 	if index == 0 {
 		return n * by.zero

@@ -12,23 +12,23 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// refused is why backends refuse a message or lose a part of it. The texts say only what
-// matters to the backend, so that those of a message before and after can be compared.
+// refused has the reasons why backends refuse a message or lose a part of it. The texts name only
+// what matters to the backend, so that the reasons before and after a rewrite can be compared.
 type refused map[string]bool
 
 func (r refused) addf(format string, args ...any) { r[fmt.Sprintf(format, args...)] = true }
 
 func (r refused) all() iter.Seq[string] { return maps.Keys(r) }
 
-// without returns what is not in other.
+// without returns the reasons that are not in other.
 func (r refused) without(other refused) refused {
 	rest := maps.Clone(r)
 	maps.DeleteFunc(rest, func(text string, _ bool) bool { return other[text] })
 	return rest
 }
 
-// refusals returns why a message is refused for its samples and for its kernel frames, or
-// for all frames.
+// refusals returns why backends refuse a message, because of its samples or its kernel frames. If
+// all is set, it considers all frames.
 func refusals(pd pprofile.Profiles, all bool) refused {
 	r := make(refused)
 	for i, rp := range pd.ResourceProfiles().All() {
@@ -56,9 +56,9 @@ func refusals(pd pprofile.Profiles, all bool) refused {
 	return r
 }
 
-// profile: Pyroscope takes no sample whose number of values is not that of the profile's
-// types, which is 1, and refuses the whole request if the profile has a period. Without
-// values, the timestamps are counted; the values of off_cpu are added up.
+// profile adds the reasons of Pyroscope. It accepts only samples with as many values as the profile
+// has types, which is 1, and refuses the whole request if the profile has a period. If a sample has
+// no values, Pyroscope counts its timestamps; it adds up the values of off_cpu.
 func (r refused) profile(name string, d pprofile.ProfilesDictionary, p pprofile.Profile) {
 	isOffCPU := p.Period() == 0 && textOf(d, p.SampleType().TypeStrindex()) == "off_cpu"
 	for _, s := range p.Samples().All() {
@@ -86,7 +86,7 @@ func (r refused) attributes(d pprofile.ProfilesDictionary, indices pcommon.Int32
 	}
 }
 
-// keysOf returns how often attributes have which keys.
+// keysOf returns how often each key occurs among attributes.
 func keysOf(d pprofile.ProfilesDictionary, indices pcommon.Int32Slice) map[string]int {
 	keys := make(map[string]int)
 	for _, i := range indices.All() {
@@ -97,9 +97,10 @@ func keysOf(d pprofile.ProfilesDictionary, indices pcommon.Int32Slice) map[strin
 
 var fileID = regexp.MustCompile("^[0-9a-f]{32}$")
 
-// mapping: a file ID is 128 bits in hex (Elastic's exporter); what a mapping says of its
-// lines must be true of the frame; and its range must cover the frame, the call before it, or
-// the byte behind it, as the OTel eBPF profiler subtracts 1.
+// mapping adds the reasons that lie in a frame's mapping. A file ID must be 128 bits in hex
+// (Elastic's exporter). What a mapping says about its lines must be true of the frame. Its range
+// must cover the frame, the call before it, or the byte after it, because the OTel eBPF profiler
+// subtracts 1.
 func (r refused) mapping(f *Frame) {
 	m := f.Mapping
 	if m.FileID != "" && !fileID.MatchString(m.FileID) {
@@ -114,10 +115,10 @@ func (r refused) mapping(f *Frame) {
 	}
 	for flag, is := range map[string]bool{"filenames": files, "line_numbers": numbers, "inline_frames": len(f.Lines) > 1} {
 		if said, ok := m.Attributes["pprof.mapping.has_"+flag].(bool); ok && said != is {
-			r.addf("contract 4.4: has_%s is %v of %#x", flag, said, f.Address) // not of the lines: it may have come untrue
+			r.addf("contract 4.4: has_%s is %v of %#x", flag, said, f.Address) // no lines: the flag may have arrived untrue
 		}
 	}
-	// It says of an image that it has symbols, of which there need not be one at the frame.
+	// The flag says that an image has symbols, but the frame itself may have none.
 	if said, ok := m.Attributes["pprof.mapping.has_functions"].(bool); ok && named && !said {
 		r.addf("contract 4.4: has_functions is false of %v", f.Lines)
 	}

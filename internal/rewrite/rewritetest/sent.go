@@ -15,13 +15,13 @@ import (
 // CheckSent is [Run.Check] for a run of one message.
 func CheckSent(pd pprofile.Profiles) error { return new(Run).Check(pd) }
 
-// A Run is all that is sent out between a start and an end. Backends keep what they were
-// told about a frame, so that its messages have to agree. The zero value is one of nothing.
+// A Run is everything that is sent out between a start and an end. Backends keep the name that they
+// first got for a frame, so messages must agree about it. The zero value is an empty run.
 type Run struct{ names frameNames }
 
-// Check returns an error for each rule of the format, and for each demand of a backend on
-// kernel frames, that a message breaks, and for each name of a frame that had another one
-// before. Frames of user space are their producer's.
+// Check returns an error for each rule of the format that a message breaks, for each demand of a
+// backend on its kernel frames that it does not meet, and for each frame that had another name
+// before in this run. User-space frames are up to their producer.
 func (r *Run) Check(pd pprofile.Profiles) error {
 	if err := CheckValid(pd); err != nil {
 		return err
@@ -46,10 +46,10 @@ func (r *Run) Check(pd pprofile.Profiles) error {
 	return errors.Join(errs...)
 }
 
-// CheckTyped returns an error for each frame of this kernel that has neither a name nor a
-// frame type although a sample has it, unless isForeign says that the sample's resource is
-// of another host: Elastic's exporter and devfiler refuse a whole profile for such a frame
-// (contract 4.1).
+// CheckTyped returns an error for each frame of this kernel that is part of a sample but has
+// neither a name nor a frame type: Elastic's exporter and devfiler refuse a whole profile for such
+// a frame (contract 4.1). Samples do not count if isForeign reports that their resource is another
+// host's.
 func CheckTyped(pd pprofile.Profiles, isForeign func(pprofile.ResourceProfiles) bool) error {
 	var errs []error
 	ours := usersOf(pd, func(rp pprofile.ResourceProfiles, _ pprofile.ScopeProfiles) bool {
@@ -62,14 +62,14 @@ func CheckTyped(pd pprofile.Profiles, isForeign func(pprofile.ResourceProfiles) 
 			continue
 		}
 		ids := keysOf(d, entry(d.MappingTable(), loc.MappingIndex(), pprofile.NewMapping).AttributeIndices())
-		if ids[keyBuildID]+ids[keyFileID] == 0 { // else it may be foreign
+		if ids[keyBuildID]+ids[keyFileID] == 0 { // otherwise, it may be foreign
 			errs = append(errs, fmt.Errorf("contract 4.1: no frame type: location %d, %+v", i, f))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// usersOf returns the locations that samples of certain scopes have.
+// usersOf returns the locations that occur in samples of the scopes for which is returns true.
 func usersOf(pd pprofile.Profiles, is func(pprofile.ResourceProfiles, pprofile.ScopeProfiles) bool) map[int32]bool {
 	users := make(map[int32]bool)
 	stacks := make(map[int32]bool)
@@ -96,16 +96,16 @@ func usersOf(pd pprofile.Profiles, is func(pprofile.ResourceProfiles, pprofile.S
 	return users
 }
 
-// isProfilers reports whether a scope is the OTel eBPF profiler's or a fork's, whose addresses
-// are ip-1 also where a frame is looked up at ip (contract 2.2, 4.1).
+// isProfilers reports whether a scope belongs to the OTel eBPF profiler or to a fork. Its addresses
+// are ip-1, even if a frame is looked up at ip (contract 2.2, 4.1).
 func isProfilers(_ pprofile.ResourceProfiles, sp pprofile.ScopeProfiles) bool {
 	name := sp.Scope().Name()
 	return strings.HasPrefix(name, "go.opentelemetry.io/ebpf-profiler") || name == "parca-agent" ||
 		name[strings.LastIndexByte(name, '/')+1:] == "ebpf-profiler"
 }
 
-// isKernel reports whether a frame is kernel code, by what it says itself, and not of a
-// virtual machine (contract 1.1).
+// isKernel reports whether a frame is kernel code according to its own data, and not of a virtual
+// machine (contract 1.1).
 func isKernel(f *Frame) bool {
 	file := ""
 	if f.Mapping != nil {
@@ -125,15 +125,15 @@ func isKernel(f *Frame) bool {
 		base == "vmlinux" || strings.HasPrefix(base, "vmlinux-") || strings.HasSuffix(base, ".ko")
 }
 
-// placeholder is what a name consists of that says nothing (contract 1.2).
+// placeholder matches a name that says nothing (contract 1.2).
 var placeholder = regexp.MustCompile(`^(UNKNOWN|\[unknown\]|\[symbolication_failed\]|\[?\[kernel\.kallsyms\]\]?|0x[[:xdigit:]]{0,64}|[[:xdigit:]]{16})?$`)
 
-// isNamed reports whether a frame has a name that is more than a placeholder.
+// isNamed reports whether a frame has a name that is not just a placeholder.
 func isNamed(f *Frame) bool {
 	return slices.ContainsFunc(f.Lines, func(l Line) bool { return !placeholder.MatchString(l.Name) })
 }
 
-// frameNames are the names of frames as Elastic and devfiler know frames.
+// frameNames maps frames to their names. A frame is identified as Elastic and devfiler identify it.
 type frameNames map[frameID]string
 
 type frameID struct {
@@ -141,9 +141,9 @@ type frameID struct {
 	address uint64
 }
 
-// add returns an error if a frame had another name before. Two frames at the address
-// where a function ends, a caller and an exact one, have two names: they have two addresses
-// if these are relative, and two files if each function has its own.
+// add returns an error if a frame had another name before. Two frames at the address where a
+// function ends, a caller and an exact one, have two names. They also have two addresses if these
+// are relative, and two files if each function has its own.
 func (n *frameNames) add(f *Frame) error {
 	m := f.Mapping
 	if m == nil || m.FileID == "" || m.Limit != 0 && !strings.HasPrefix(m.File, "[") || !isNamed(f) {
@@ -151,7 +151,7 @@ func (n *frameNames) add(f *Frame) error {
 	}
 	outermost := f.Lines[len(f.Lines)-1]
 	if outermost.System == "" {
-		return nil // none that kernelsym wrote
+		return nil // kernelsym did not write it
 	}
 	if *n == nil {
 		*n = make(frameNames)

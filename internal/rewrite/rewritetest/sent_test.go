@@ -23,7 +23,8 @@ func messageOf(frames ...Frame) *Message {
 	return NewMessage().Profile(nil, "scope").Sample(frames...)
 }
 
-// TestCheckSent: each demand is noticed if it is broken, and by nothing else.
+// TestCheckSent verifies that CheckSent notices each demand that is broken, and accepts what breaks
+// none.
 func TestCheckSent(t *testing.T) {
 	has := func(flag string, value bool) *Mapping {
 		return &Mapping{File: "vmlinux", FileID: someID, Attributes: map[string]any{"pprof.mapping.has_" + flag: value}}
@@ -59,14 +60,14 @@ func TestCheckSent(t *testing.T) {
 		messageOf(named(1, "a"), named(2, "b"), named(1, "a")),
 		messageOf(Frame{Address: 0xffffffffff600000}, Frame{Address: 1, Mapping: &Mapping{File: "app", BuildID: "ab"}}), // user space
 		messageOf(Frame{Address: addr, Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}}),
-		messageOf(Frame{Address: addr, Lines: []Line{{Name: "a", System: "a"}}}), // it came with a name
+		messageOf(Frame{Address: addr, Lines: []Line{{Name: "a", System: "a"}}}), // it arrived with a name
 		NewMessage().Profile(nil, "go.opentelemetry.io/ebpf-profiler").Sample(named(1, "a"), named(1, "b")),
 	} {
 		require.NoError(t, CheckSent(m.Profiles))
 	}
 }
 
-// TestRun: a name counts for as long as the run goes on.
+// TestRun verifies that the name of a frame counts for the whole run.
 func TestRun(t *testing.T) {
 	var run Run
 	require.NoError(t, run.Check(messageOf(named(1, "a")).Profiles))
@@ -74,8 +75,7 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, run.Check(messageOf(named(2, "a")).Profiles), "is b and a")
 }
 
-// TestCheckRewritten: what a rewrite must not do is noticed, also of a message that was not
-// valid.
+// TestCheckRewritten verifies that CheckRewritten notices what a rewrite must not do.
 func TestCheckRewritten(t *testing.T) {
 	for want, do := range map[string]func(m *Message){
 		"several values":             func(m *Message) { m.LastSample().Values().Append(1) },
@@ -96,7 +96,8 @@ func TestCheckRewritten(t *testing.T) {
 	}
 }
 
-// TestNothingBecomesValid: an index beyond its table stays there (contract 1.4).
+// TestNothingBecomesValid verifies that CheckRewritten notices if an index beyond its table becomes
+// valid (contract 1.4).
 func TestNothingBecomesValid(t *testing.T) {
 	m := messageOf(Frame{Address: addr, Type: "kernel"})
 	next := int32(m.Profiles.Dictionary().AttributeTable().Len())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rewritetest helps to test what is done to profiles: it builds small
-// messages, and checks that a message is valid.
+// Package rewritetest helps to test the rewriting of profiles: it builds small messages, and checks
+// that a message is valid.
 package rewritetest
 
 import (
@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// CheckValid returns an error for each rule of OTLP's profiles.proto that a
-// message breaks: index 0 of each table is the zero value, all indices are in
-// range, and a mapping's start is below its limit unless both are 0.
+// CheckValid returns an error for each rule of OTLP's profiles.proto that a message breaks: entry 0
+// of each table is the zero value, all indices are in range, and a mapping's start is below its
+// limit unless both are 0.
 func CheckValid(pd pprofile.Profiles) error { return errors.Join(validity(pd)...) }
 
 func validity(pd pprofile.Profiles) []error {
@@ -32,7 +32,7 @@ func validity(pd pprofile.Profiles) []error {
 	return c.errs
 }
 
-// dangling returns the references between the tables that lead nowhere.
+// dangling returns an error for each dangling reference between the tables.
 func dangling(pd pprofile.Profiles) []error {
 	c := checker{dict: pd.Dictionary()}
 	c.tables()
@@ -48,7 +48,7 @@ func (c *checker) failf(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
-// index checks an index. 0 may point to a table that was left out.
+// index checks an index. 0 may refer to a table that was left out.
 func (c *checker) index(i int32, length int, format string, args ...any) {
 	if i != 0 && uint(i) >= uint(length) {
 		c.failf("%s: index %d is beyond its table", fmt.Sprintf(format, args...), i)

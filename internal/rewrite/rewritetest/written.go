@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// checkValidity checks that what was wrong with a message still is, and nothing else.
+// checkValidity checks that all violations of the format are still there, and that there are no new
+// ones.
 func checkValidity(before, after pprofile.Profiles) error {
 	was, is := problems(before), problems(after)
 	var errs []error
@@ -33,7 +34,7 @@ func problems(pd pprofile.Profiles) refused {
 	return r
 }
 
-// checkWritten checks the frames and functions that were written.
+// checkWritten checks the frames and functions that a rewrite has written.
 func checkWritten(before, after pprofile.Profiles) error {
 	if len(dangling(before)) > 0 {
 		return checkUntouched(before, after)
@@ -50,7 +51,7 @@ func checkWritten(before, after pprofile.Profiles) error {
 	}
 	var names frameNames
 	profiler := usersOf(after, isProfilers)
-	came := make(map[string]bool) // what came with the message, as it came or as a copy
+	came := make(map[string]bool) // locations that arrived with the message, unchanged or copied
 	for _, loc := range before.Dictionary().LocationTable().All() {
 		came[namedKey(loc)] = true
 	}
@@ -64,7 +65,7 @@ func checkWritten(before, after pprofile.Profiles) error {
 	return errors.Join(errs...)
 }
 
-// checkUntouched checks that nothing was changed at all.
+// checkUntouched checks that nothing at all was changed.
 func checkUntouched(before, after pprofile.Profiles) error {
 	was, err := marshaled(before)
 	if err != nil {
@@ -77,7 +78,7 @@ func checkUntouched(before, after pprofile.Profiles) error {
 	return err
 }
 
-// marshaled returns a message's bytes. Marshaling changes a message, so that it is copied.
+// marshaled returns a message's bytes. It marshals a copy, because marshaling changes a message.
 func marshaled(pd pprofile.Profiles) ([]byte, error) {
 	c := pprofile.NewProfiles()
 	pd.CopyTo(c)

@@ -28,23 +28,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// An elastic is a stand-in for Elasticsearch that keeps what it gets.
+// An elastic is a stand-in for Elasticsearch that keeps the documents it receives.
 type elastic struct {
 	mu     sync.Mutex
 	events []document          // profiling-events-all
 	traces map[string]document // profiling-stacktraces, by id
 	frames map[string]document // profiling-stackframes, by id
-	wrong  []error             // what it did not understand
+	wrong  []error             // requests that it could not parse
 }
 
-// A document is what is asserted on of the documents.
+// A document has the fields of documents that the tests check.
 type document struct {
 	Trace     string   `json:"Stacktrace.id"`
 	FrameIDs  string   `json:"Stacktrace.frame.ids"`
 	Functions []string `json:"Stackframe.function.name"`
 }
 
-// An action is the line before a document of a bulk request.
+// An action is the line before a document in a bulk request.
 type action map[string]struct {
 	Index string `json:"_index"`
 	ID    string `json:"_id"`
@@ -68,7 +68,7 @@ func (e *elastic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"took": 1, "errors": false, "items": items})
 }
 
-// bulk takes the documents of a request and returns the answer to each.
+// bulk stores the documents of a request and returns the answer to each.
 func (e *elastic) bulk(r *http.Request) (items []any, err error) {
 	var body io.Reader = r.Body
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -97,7 +97,7 @@ func (e *elastic) bulk(r *http.Request) (items []any, err error) {
 	return items, nil
 }
 
-// stacks returns the names of the functions of each event, as stacksOf does.
+// stacks returns the function names of each event's stack, as stacksOf does.
 func (e *elastic) stacks() (stacks []string, err error) {
 	const idLength = 32 // 24 bytes in base64
 	for _, event := range e.events {
@@ -116,7 +116,7 @@ func (e *elastic) stacks() (stacks []string, err error) {
 	return stacks, nil
 }
 
-// stacksOf returns the names of the functions of a message for each of its events, sorted.
+// stacksOf returns the function names of the stack of each event in a message, sorted.
 func stacksOf(pd pprofile.Profiles) (stacks []string) {
 	for _, s := range rewritetest.Samples(pd) {
 		var names []string
@@ -148,7 +148,7 @@ func requireDelivered(t *testing.T, pd pprofile.Profiles) {
 	require.Equal(t, stacksOf(pd), got)
 }
 
-// deliver sends a message through Elastic's exporter. Its error is that of the exporter.
+// deliver sends a message through Elastic's exporter and returns the exporter's error.
 func deliver(t *testing.T, pd pprofile.Profiles) (*elastic, error) {
 	t.Helper()
 	e := &elastic{traces: make(map[string]document), frames: make(map[string]document)}
@@ -158,7 +158,7 @@ func deliver(t *testing.T, pd pprofile.Profiles) (*elastic, error) {
 	factory := elasticsearchexporter.NewFactory().(xexporter.Factory)
 	config := factory.CreateDefaultConfig().(*elasticsearchexporter.Config)
 	config.Endpoints = []string{server.URL}
-	config.QueueBatchConfig = configoptional.None[exporterhelper.QueueBatchConfig]() // errors come back
+	config.QueueBatchConfig = configoptional.None[exporterhelper.QueueBatchConfig]() // so that errors are returned
 	exp, err := factory.CreateProfiles(t.Context(), exporter.Settings{
 		ID: component.NewID(factory.Type()), TelemetrySettings: componenttest.NewNopTelemetrySettings(),
 	}, config)

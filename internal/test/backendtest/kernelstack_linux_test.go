@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// Elastic's exporter takes samples only, no cycles.
+// Elastic's exporter accepts only samples, no cycles.
 const kernelstackConfig = `
 receivers: {kernelstack: {event: cpu-clock, frequency: 997, interval: 500ms, idle: true}}
 processors: {kernelsym: {addresses: %s}}
@@ -30,8 +30,8 @@ service:
   pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [otlp_grpc]}}
 `
 
-// TestKernelstackShape: of what the built collector samples and names, every event arrives at
-// the backends, with all names.
+// TestKernelstackShape verifies that every event that the built collector samples and names arrives
+// at the backends, with all names.
 func TestKernelstackShape(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
@@ -44,7 +44,7 @@ func TestKernelstackShape(t *testing.T) {
 			var run rewritetest.Run
 			events, named := 0, 0
 			require.NoError(t, c.Eventually(t.Context(), "named samples arrive", func() error {
-				for range len(received) { // not those that come meanwhile, which may never end
+				for range len(received) { // only those received so far, because they may never end
 					pd := <-received
 					require.NoError(t, run.Check(pd))
 					requireDelivered(t, pd)
@@ -54,11 +54,11 @@ func TestKernelstackShape(t *testing.T) {
 				}
 				const enough = 1000
 				if named < enough {
-					return fmt.Errorf("%d frames with names are not %d", named, enough)
+					return fmt.Errorf("%d frames have names, not %d", named, enough)
 				}
 				return nil
 			}))
-			t.Logf("all of %d events arrived, with %d frames with names", events, named)
+			t.Logf("all %d events arrived, with %d named frames", events, named)
 		})
 	}
 }
@@ -74,8 +74,8 @@ func namesIn(pd pprofile.Profiles) (n int) {
 	return n
 }
 
-// startCollector starts the built collector, whose messages go to received. It is stopped when
-// the test ends.
+// startCollector starts the built collector, which sends its messages to received. The end of the
+// test stops it.
 func startCollector(t *testing.T, addresses string, received chan<- pprofile.Profiles) *otelcol.Process {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// requireTranslated translates a message to pprof and requires that the profile is valid, and
-// has each event with the names of all its frames.
+// requireTranslated translates a message to pprof and requires that the profile is valid and has
+// each event with the names of all its frames.
 func requireTranslated(t *testing.T, pd pprofile.Profiles) {
 	t.Helper()
 	p, err := pprof.ConvertPprofileToPprof(&pd)

@@ -29,14 +29,14 @@ const (
 	kernelID = "4a5a9b0affb66c437abcd455d2738af879985fa9"
 	ext4     = 0xffffffffc0200000
 	ext4ID   = "deadbeef00112233445566778899aabbccddeeff"
-	odd      = 0xffffffffc0300000 // a module without build id
+	odd      = 0xffffffffc0300000 // a module without a build id
 	program  = 0xffffffffc0400000
 	nowhere  = 0xffffffffc0500000
 
 	programName = "bpf_prog_0123456789abcdef_x"
 )
 
-// image returns an image with a symbol at every 256th byte.
+// image returns an image with a symbol every 256 bytes.
 func image(t *testing.T, text timelinetest.Text, names ...string) *timeline.Image {
 	t.Helper()
 	var symbols []timelinetest.Symbol
@@ -60,19 +60,19 @@ func snapshot(t *testing.T) *timeline.Snapshot {
 	)
 }
 
-// A file is what the profiler knows of a mapping.
+// file returns a mapping of a file, as the profiler makes it.
 func file(name, buildID string) libpf.FrameMapping {
 	data := libpf.FrameMappingFileData{FileName: libpf.Intern(name), GnuBuildID: buildID, FileID: libpf.FileIDFromKernelBuildID(buildID)}
 	return libpf.NewFrameMapping(libpf.FrameMappingData{File: libpf.NewFrameMappingFile(data)})
 }
 
-// kernelFrame is one as the profiler makes it: it subtracts 1 from each ip, and the base of
-// what it knows. What it does not know has no mapping.
+// kernelFrame returns a frame as the profiler makes it. The profiler subtracts 1 from each ip, and
+// the base of each image that it knows. A frame of an image that it does not know has no mapping.
 func kernelFrame(ip, base uint64, mapping libpf.FrameMapping) libpf.Frame {
 	return libpf.Frame{Type: libpf.KernelFrame, AddressOrLineno: libpf.AddressOrLineno(ip - 1 - base), Mapping: mapping}
 }
 
-// profilersStacks are stacks of the OTel eBPF profiler, which had no names of the kernel.
+// profilersStacks returns stacks of the OTel eBPF profiler, which had no names for the kernel.
 func profilersStacks() [][]libpf.Frame {
 	vmlinux, module := file("vmlinux", kernelID), file("ext4", ext4ID)
 	user := []libpf.Frame{
@@ -81,15 +81,16 @@ func profilersStacks() [][]libpf.Frame {
 	}
 	read := []libpf.Frame{
 		kernelFrame(text+0x205, text, vmlinux),
-		kernelFrame(text+0x300, text, vmlinux), // behind a call that does not return
+		kernelFrame(text+0x300, text, vmlinux), // after a call that does not return
 	}
 	bpf := libpf.Frame{Type: libpf.KernelFrame, AddressOrLineno: 0x40, FunctionName: libpf.Intern("bpf_prog_fedcba9876543210_y")}
 	return [][]libpf.Frame{
 		slices.Concat([]libpf.Frame{kernelFrame(text+0x105, text, vmlinux)}, read, user),
 		slices.Concat([]libpf.Frame{kernelFrame(ext4+0x110, ext4, module)}, read, user),
 		slices.Concat([]libpf.Frame{bpf, kernelFrame(program+0x20, 0, libpf.FrameMapping{})}, read, user),
-		// Without names: an owner that is not known, in the middle and as the leaf; padding; a
-		// module that the profiler does not know; and one of another kernel.
+		// An owner that is not known, in the middle and as the leaf; padding; a module that the
+		// profiler does not know; and a frame of another kernel. Only the module's frame gets a
+		// name.
 		slices.Concat([]libpf.Frame{kernelFrame(text+0x105, text, vmlinux), kernelFrame(nowhere, 0, libpf.FrameMapping{})}, read, user),
 		slices.Concat([]libpf.Frame{kernelFrame(nowhere+8, 0, libpf.FrameMapping{})}, read),
 		slices.Concat([]libpf.Frame{kernelFrame(text+0x405, text, vmlinux)}, read),
@@ -98,8 +99,8 @@ func profilersStacks() [][]libpf.Frame {
 	}
 }
 
-// profilersMessage has the OTel eBPF profiler's own code make a message of stacks, each of
-// which was seen several times.
+// profilersMessage makes a message from stacks with the OTel eBPF profiler's own code. Some stacks
+// occur several times.
 func profilersMessage(t *testing.T, stacks [][]libpf.Frame) pprofile.Profiles {
 	t.Helper()
 	sink := new(consumertest.ProfilesSink)
@@ -126,8 +127,8 @@ func profilersMessage(t *testing.T, stacks [][]libpf.Frame) pprofile.Profiles {
 	return sink.AllProfiles()[0]
 }
 
-// TestProfilerShape: of messages of the OTel eBPF profiler, in which some frames get a name and
-// some do not, every event arrives at the backends, with all names.
+// TestProfilerShape verifies that every event in messages of the OTel eBPF profiler arrives at the
+// backends, with all names, if some frames get a name and others do not.
 func TestProfilerShape(t *testing.T) {
 	for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}} {
 		pd := profilersMessage(t, profilersStacks())

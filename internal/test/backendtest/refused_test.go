@@ -12,13 +12,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// TestWhatElasticRefuses: the demands that rewritetest makes in its name are still its own, and
-// a refusal is noticed here.
+// TestWhatElasticRefuses verifies that Elastic's exporter still makes the demands that rewritetest
+// makes in its name, and that these tests notice a refusal.
 func TestWhatElasticRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(pd pprofile.Profiles)
 		refuses string
-		noticed bool // by the checker, too
+		noticed bool // by rewritetest, too
 	}{
 		"a frame without a type": {func(pd pprofile.Profiles) {
 			loc := pd.Dictionary().LocationTable().At(1)
@@ -27,7 +27,7 @@ func TestWhatElasticRefuses(t *testing.T) {
 			loc.SetMappingIndex(0)
 			loc.Lines().RemoveIf(func(pprofile.Line) bool { return true })
 		}, "profile.frame.type", true},
-		"a file ID that is none": {func(pd pprofile.Profiles) {
+		"an invalid file ID": {func(pd pprofile.Profiles) {
 			for _, a := range pd.Dictionary().AttributeTable().All() {
 				if pd.Dictionary().StringTable().At(int(a.KeyStrindex())) == "process.executable.build_id.htlhash" {
 					a.Value().SetStr("5a")

@@ -19,15 +19,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// synthetic is a kernel with BPF programs that are loaded and unloaded as the script
-// says; it says so in records.
+// synthetic is a kernel with BPF programs. It loads and unloads them as the script says, and
+// announces this in records.
 type synthetic struct {
 	programs map[uint32]*bpf.Program
 	btf      *btf.BTF
 	lines    int // of each program
 
 	at      int64
-	script  func() []perfring.Record // the next burst; nil when it is over
+	script  func() []perfring.Record // returns the next burst; nil when it is over
 	pending []perfring.Record
 	source  *bpfprog.Source
 	stop    func()
@@ -43,12 +43,12 @@ const (
 func newSynthetic(lines int) *synthetic {
 	types, err := btf.Parse(someBTF())
 	if err != nil {
-		panic(err) // it is constant
+		panic(err) // the input is constant
 	}
 	return &synthetic{programs: make(map[uint32]*bpf.Program), btf: types, lines: lines, at: perfring.Boottime.Now()}
 }
 
-// run has a source follow the script, and returns its last table.
+// run lets a source follow the script, and returns the last table.
 func (s *synthetic) run(script func() []perfring.Record) *timeline.Table {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -62,8 +62,8 @@ func (s *synthetic) run(script func() []perfring.Record) *timeline.Table {
 	return s.last
 }
 
-// Wait has the next burst. While there are programs to ask for, there is none. The last
-// table is of a time at which nothing happens any more.
+// Wait gets the next burst, unless the source still has programs to ask for. The last table
+// describes a time after everything has happened.
 func (s *synthetic) Wait(ctx context.Context, deadline time.Time) error {
 	if !deadline.After(time.Now()) {
 		return nil
@@ -87,7 +87,7 @@ func (*synthetic) RefreshCPUs(bool) error { return nil }
 
 func (*synthetic) Close() error { return nil }
 
-// Next returns none: records tell of all.
+// Next finds no programs: records announce all of them.
 func (*synthetic) Next(uint32) (uint32, error) { return 0, io.EOF }
 
 func (s *synthetic) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
@@ -99,8 +99,8 @@ func (s *synthetic) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 
 func (s *synthetic) BTF(uint32) (*btf.BTF, error) { return s.btf, nil }
 
-// load returns the records of program i, which is like those with the same remainder
-// to some number.
+// load loads program i and returns its records. Programs whose numbers are equal modulo different
+// have the same tag.
 func (s *synthetic) load(i int) []perfring.Record {
 	const different = 512
 	s.tick()
@@ -117,7 +117,7 @@ func (s *synthetic) load(i int) []perfring.Record {
 	return s.records(p, perfring.ProgramLoad)
 }
 
-// tick goes on to the present, or a bit more.
+// tick advances the time to the present, and at least by 1 ns.
 func (s *synthetic) tick() { s.at = max(s.at+1, perfring.Boottime.Now()) }
 
 func (s *synthetic) unload(i int) []perfring.Record {
@@ -139,7 +139,7 @@ func (s *synthetic) records(p *bpf.Program, event perfring.ProgramEvent) []perfr
 	}}
 }
 
-// loadAll returns the records of n programs.
+// loadAll loads n programs and returns their records.
 func (s *synthetic) loadAll(n int) (burst []perfring.Record) {
 	for i := range n {
 		burst = append(burst, s.load(i)...)
@@ -147,15 +147,15 @@ func (s *synthetic) loadAll(n int) (burst []perfring.Record) {
 	return burst
 }
 
-// cost is what a step of a script takes, and allocates.
+// cost has the times and the allocated bytes of the steps of a script.
 type cost struct {
 	times []time.Duration
 	bytes []uint64
 }
 
-// steps returns what each of n bursts costs, with that many programs there. What makes
-// a burst is not counted. The bytes are those of as many further bursts: to read the
-// allocator's numbers empties its caches.
+// steps returns what each of n bursts costs while that many programs are loaded. Making a burst
+// does not count. The bytes are measured in as many further bursts, because reading the allocator's
+// numbers empties its caches.
 func steps(programs, n int, burst func(s *synthetic, step int) []perfring.Record) (c cost) {
 	s := newSynthetic(0)
 	var began time.Duration
@@ -186,7 +186,7 @@ func steps(programs, n int, burst func(s *synthetic, step int) []perfring.Record
 	return c
 }
 
-// event is a burst of one program: in turn, one is loaded and one is unloaded.
+// event returns bursts of one program each, which is unloaded and loaded in turn.
 func event(programs int) func(*synthetic, int) []perfring.Record {
 	r := rand.New(rand.NewPCG(5, 6))
 	last := 0
@@ -199,7 +199,7 @@ func event(programs int) func(*synthetic, int) []perfring.Record {
 	}
 }
 
-// benchFollowing measures what an event costs, where many programs are loaded.
+// benchFollowing measures the cost of an event while many programs are loaded.
 func benchFollowing() {
 	const many, few, events = 50_000, 1_000, 2_000
 	large, small := steps(many, events, event(many)), steps(few, events, event(few))
@@ -220,8 +220,8 @@ func benchFollowing() {
 	report("bpf_burst_50k_ms_per_1k", float64(median(bursts.times).Microseconds())/1000)
 }
 
-// messages returns how long n messages each wait for the source to publish, if so many events, which
-// were applied before, precede each.
+// messages returns how long each of n messages waits for the source to publish. The given number of
+// events, already applied, precedes each message.
 func messages(programs, events, n int) (times []time.Duration) {
 	s := newSynthetic(0)
 	burst := event(programs)

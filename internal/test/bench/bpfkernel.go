@@ -30,7 +30,7 @@ func loadProgram(n int32) (*ebpf.Program, error) {
 	})
 }
 
-// silent is a recorder of nothing: it ends the source.
+// silent is an event source without events. It ends the run of the source.
 type silent struct{ stop func() }
 
 func (s silent) Wait(ctx context.Context, _ time.Time) error {
@@ -44,8 +44,8 @@ func (silent) RefreshCPUs(bool) error { return nil }
 
 func (silent) Close() error { return nil }
 
-// benchListing measures how a source lists a thousand programs of the kernel, against
-// the system calls that takes.
+// benchListing measures how a source lists a thousand programs of the kernel, compared with the
+// system calls for it.
 func benchListing(rounds int) error {
 	const programs = 1000
 	for i := range programs {
@@ -55,8 +55,8 @@ func benchListing(rounds int) error {
 		}
 		defer func() { _ = p.Close() }()
 	}
-	// The end of /proc/kallsyms, which a source reads if it lists other programs that may
-	// have no names, is not measured.
+	// The end of /proc/kallsyms is not measured. A source reads it if it lists other programs that
+	// may have no names.
 	procfs, err := os.MkdirTemp("", "kernelsym-bench")
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func benchListing(rounds int) error {
 	return errors.Join(errs...)
 }
 
-// benchDelay measures for how long a program that was loaded has no name yet, in messages
-// that come all the time.
+// benchDelay measures how long a program has no name yet after it is loaded, while messages arrive
+// all the time.
 func benchDelay() error {
 	cache := symcache.Start(zap.NewNop(), nil, bpfprog.NewSource(bpfprog.Options{
 		Procfs: "/proc", Sysfs: "/sys", SourceLines: true, History: timeline.Limits{TTL: time.Minute, MaxEntries: 1000},
@@ -116,7 +116,7 @@ func benchDelay() error {
 		}
 		for !isNamed(cache.Fresh(), info) {
 			if wall()-loaded > time.Minute {
-				return errors.New("a program that was loaded is not seen")
+				return errors.New("a loaded program gets no name")
 			}
 			time.Sleep(10 * time.Microsecond)
 		}
@@ -139,7 +139,7 @@ func idOf(p *ebpf.Program) (uint32, error) {
 	return uint32(id), nil
 }
 
-// isNamed reports whether the function at a program's address is the program's.
+// isNamed reports whether the function at a program's address belongs to the program.
 func isNamed(s *timeline.Snapshot, p *bpf.Program) bool {
 	hit, _ := s.At(p.Functions[0].Addr, timeline.Present)
 	m := hit.Image

@@ -23,8 +23,8 @@ func someBTF() []byte {
 	return append(header, strings...)
 }
 
-// tableOf returns the table of programs that were loaded one after the other, and, if
-// times is above 1, unloaded and loaded again so many times in all.
+// tableOf returns the table of programs that were loaded one after the other. If times is above 1,
+// each program was unloaded and loaded again, and was loaded that many times in all.
 func tableOf(programs, lines, times int) *timeline.Table {
 	s := newSynthetic(lines)
 	round, i := 0, 0
@@ -44,8 +44,8 @@ func tableOf(programs, lines, times int) *timeline.Table {
 	})
 }
 
-// benchTable measures what a table of many programs takes, and how long a lookup in it
-// does.
+// benchTable measures how much memory a table of many programs needs, and how long a lookup in it
+// takes.
 func benchTable(rounds int) {
 	const many, lines, old = 50_000, 64, 1 << 16
 	var table *timeline.Table
@@ -77,7 +77,7 @@ func benchTable(rounds int) {
 	t := medians(rounds, wall, task{run: look(table)}, task{run: search})
 	report("bpf_lookup_vs_binary_search", ratio(t[0], t[1]))
 
-	const space = old / 8 // of which each address has had eight programs before
+	const space = old / 8 // each address had eight programs before
 	plain := tableOf(space, 0, 1)
 	one, _ := memory(func() any { return tableOf(space, 0, 1) })
 	var past *timeline.Table
@@ -92,8 +92,8 @@ func benchTable(rounds int) {
 	runtime.KeepAlive(found)
 }
 
-// programAddresses returns random addresses inside of the functions of a table, and
-// where these begin.
+// programAddresses returns random addresses inside the functions of a table, and the starts of the
+// functions.
 func programAddresses(t *timeline.Table) (addrs, starts []uint64) {
 	for _, f := range t.Loaded() {
 		starts = append(starts, f.Start)

@@ -6,5 +6,5 @@ package main
 
 import "time"
 
-// cpu is the time that passed, where nothing better is at hand.
+// cpu returns the elapsed time, for lack of anything better.
 func cpu() time.Duration { return wall() }

@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// cpu is the time that all CPUs together spent on this process, in it and in the
-// kernel.
+// cpu returns the CPU time that this process has used on all CPUs, in user space and in the kernel.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // not for these arguments
+		panic(err) // cannot fail with these arguments
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

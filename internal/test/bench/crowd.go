@@ -17,18 +17,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A crowd is a kernel with many BPF programs, which were there before the source. It lists
-// them at once: what system calls take is not measured.
+// A crowd is a kernel with many BPF programs that were loaded before the source started. It lists
+// them at once, so the time of system calls is not measured.
 type crowd struct {
 	*synthetic
 	count uint32
-	lost  bool          // the next batch says that records were lost
-	began time.Duration // when the last list of programs began, in processor time
+	lost  bool          // the next batch reports lost records
+	began time.Duration // CPU time when the last listing of programs began
 }
 
 func newCrowd(programs int) *crowd {
 	c := &crowd{synthetic: newSynthetic(0), count: uint32(programs)}
-	c.loadAll(programs) // nobody reads these records
+	c.loadAll(programs) // these records are not read
 	return c
 }
 
@@ -62,8 +62,8 @@ func (c *crowd) Drain() perfring.Batch {
 	return b
 }
 
-// benchCrowd measures what the first table of many programs takes, what each message does when
-// nothing has changed, and what it takes to list all again after records were lost.
+// benchCrowd measures the cost of the first table of many programs, of each message while nothing
+// changes, and of listing all programs again after records were lost.
 func benchCrowd() (err error) {
 	const many = 50_000
 	procfs, err := os.MkdirTemp("", "kernelsym-bench")
@@ -118,7 +118,7 @@ func benchRefresh(source *bpfprog.Source) error {
 	return <-ended
 }
 
-// listOnce runs a source until it has listed all programs, and returns the CPU time of that.
+// listOnce runs a source until it has listed all programs, and returns the CPU time for that.
 func (c *crowd) listOnce(source *bpfprog.Source) (took time.Duration, err error) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
@@ -128,7 +128,7 @@ func (c *crowd) listOnce(source *bpfprog.Source) (took time.Duration, err error)
 			return
 		}
 		took, listed = cpu()-c.began, u.Table.Count()[timeline.OriginBPF].Symbols
-		stop(symcache.ErrPaused) // it keeps the recorder
+		stop(symcache.ErrPaused) // this keeps the event source
 	})
 	if err == nil && listed != int(c.count) {
 		err = fmt.Errorf("%d of %d programs are listed", listed, c.count)

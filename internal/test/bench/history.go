@@ -18,16 +18,16 @@ import (
 // last is five seconds later.
 const firstSample = int64(1_700_000_000_000_000_000)
 
-// Functions that come and go, all the time at the same addresses.
+// Functions come and go at the same addresses all the time.
 const (
 	places     = 600
 	firstPlace = uint64(0xffffffffc1000000)
 	placeSize  = 0x100
 )
 
-// knownWithHistory returns what is known of a kernel in which functions come and go:
-// the history is as full as it is by default, and while the samples of a message were
-// taken, each place had several owners.
+// knownWithHistory returns the sources of a kernel in which functions come and go. The history is
+// as full as it is by default, and each place had several owners while the samples of a message
+// were taken.
 func knownWithHistory(core *timeline.Image) rewrite.Sources {
 	const entries = 1 << 16
 	functions := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: entries})

@@ -11,10 +11,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// benchHostile measures messages that are to cost more than their size, each kind of a
-// size and of four times that. Of all kinds it reports the worst: how many times as
-// long as unmarshalling and marshalling it the rewrite takes, and how many times as
-// long, for its size, the larger message takes as the smaller.
+// benchHostile measures messages meant to cost more than their size. It measures each shape at one
+// size and at four times that size, and reports the worst results of all shapes: how many times as
+// long the rewrite takes as unmarshalling and marshalling, and how many times as long the larger
+// message takes as the smaller one, relative to its size.
 func benchHostile(core *timeline.Image, known rewrite.Sources, rounds int) error {
 	const n, times = 25_000, 4
 	addresses := hostileAddresses(core)
@@ -49,8 +49,8 @@ func benchHostile(core *timeline.Image, known rewrite.Sources, rounds int) error
 	return nil
 }
 
-// hostileAddresses returns addresses of two functions, and one where a function begins
-// right behind another: there, a leaf is of another function than a caller.
+// hostileAddresses returns addresses in two functions, and one where a function begins right after
+// another. There, a leaf belongs to another function than a caller.
 func hostileAddresses(core *timeline.Image) (a [3]uint64) {
 	a[0], a[1] = core.Text.Symbol(0).Start+1, core.Text.Symbol(core.Len()/2).Start+1
 	for i := 1; i < core.Len(); i++ {

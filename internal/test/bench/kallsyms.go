@@ -13,8 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// benchKallsyms measures how the core kernel's table is made, of the file and of
-// a copy in memory.
+// benchKallsyms measures building the core kernel's table, from the file and from a copy in memory.
 func benchKallsyms(list []byte, core *timeline.Image, rounds int) error {
 	var errs []error
 	load := func() {
@@ -27,8 +26,8 @@ func benchKallsyms(list []byte, core *timeline.Image, rounds int) error {
 		_, err = kallsyms.ParseCore(f, runtime.GOARCH, "", "")
 		errs = append(errs, err)
 	}
-	// What follows are data and modules, which the core's table does without: part
-	// of the ratios below.
+	// The rest of the file is data and modules, which the core's table does not need. It is part of
+	// the ratios below.
 	report("kallsyms_part_needed", float64(bytes.Index(list, []byte(" _einittext\n")))/float64(len(list)))
 	buf := make([]byte, 1<<16)
 	read := func() {
@@ -76,12 +75,11 @@ func benchKallsyms(list []byte, core *timeline.Image, rounds int) error {
 	return errors.Join(errs...)
 }
 
-// memory returns the bytes of heap that the result of f holds, and those that it
-// took to make it.
+// memory returns the bytes of heap that the result of f uses, and the bytes allocated to make it.
 func memory(f func() any) (held, allocated float64) {
 	var before, after runtime.MemStats
 	runtime.GC()
-	runtime.GC() // the first only finds what has a finalizer
+	runtime.GC() // the first only finds objects with finalizers
 	runtime.ReadMemStats(&before)
 	result := f()
 	runtime.ReadMemStats(&after)

@@ -14,9 +14,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// packOf returns a pack of the core kernel: rows of 12 bytes, of which half lie in functions
-// that were inlined, so that there are two functions at an address on average and 16 at
-// most, as in a real kernel. Some functions are inlined far more often than others.
+// packOf returns a pack of the core kernel, with rows of 12 bytes. Half of the rows lie in
+// functions that were inlined, so an address has two functions on average and 16 at most, as in a
+// real kernel. Some functions are inlined far more often than others.
 func packOf(r *rand.Rand, core *timeline.Image) (*pack.Pack, error) {
 	const files, rowLen, maxInlined = 3_500, 12, 15
 	text := func(addr uint64) uint32 { return uint32(addr - core.Start) }
@@ -54,8 +54,8 @@ func packOf(r *rand.Rand, core *timeline.Image) (*pack.Pack, error) {
 	return pack.Read(bytes.NewReader(data), int64(len(data)))
 }
 
-// benchLines measures a message whose frames get lines and inlined functions against the
-// same without packs.
+// benchLines measures a message whose frames get lines and inlined functions, compared with the
+// same message without packs.
 func benchLines(r *rand.Rand, core *timeline.Image, rounds int) error {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	ofBuild, text := *core, *core.Text

@@ -9,8 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// someAddresses returns random addresses inside of symbols, each symbol as likely
-// as another.
+// someAddresses returns random addresses inside symbols. Each symbol is equally likely.
 func someAddresses(r *rand.Rand, core *timeline.Image, n int) []uint64 {
 	addrs := make([]uint64, n)
 	for i := range addrs {
@@ -20,8 +19,8 @@ func someAddresses(r *rand.Rand, core *timeline.Image, n int) []uint64 {
 	return addrs
 }
 
-// benchLookup measures address to symbol, against a search for the same address
-// among the starts alone.
+// benchLookup measures the lookup of the symbol at an address, compared with a search for the same
+// address among the starts alone.
 func benchLookup(core *timeline.Image, rounds int) {
 	snapshot := timeline.NewSnapshot(timeline.NewTable(core))
 	starts := make([]uint64, core.Len())

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what this project promises of its speed and memory, on
-// the running kernel's own symbols. It prints a line "bench NAME VALUE" for each, and at
-// the end a table that says what they mean.
+// Command bench measures what this project promises about its speed and memory, on the running
+// kernel's own symbols. It prints a line "bench NAME VALUE" for each figure, and ends with a table
+// that explains them.
 //
-// A value is a ratio of medians, of the code measured and of a reference, taken in
-// turn in this one run; so it says the same on a fast machine, a slow one and a
-// busy one. The reference is what the work cannot do without, where there is
-// something like that. Those that are bytes or counts have that in
-// their name.
+// A value is a ratio of two medians: of the measured code and of a reference, which are measured in
+// turn in the same run. So it is the same on a fast machine, a slow one and a busy one. The
+// reference is the part of the work that cannot be avoided, where there is such a part. Values in
+// bytes and counts have their unit in their name.
 package main
 
 import (
@@ -24,10 +23,10 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 31, "number of measurements of each kind, of which the median counts")
+	rounds := flag.Int("rounds", 31, "number of measurements of each kind; the median counts")
 	only := flag.String("run", "", "measure only what this regular expression matches; the names are in main.go and rewrite.go")
-	scale := flag.String("scale", "", "file with what TestManyCPUs of package perfring printed")
-	tool := flag.String("tool", "", "path of the tool that was built, to measure its command top")
+	scale := flag.String("scale", "", "file with the output of TestManyCPUs of package perfring")
+	tool := flag.String("tool", "", "path of the built tool, to measure its command top")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
 	flag.Parse()
 	if *child {
@@ -40,7 +39,7 @@ func main() {
 	}
 }
 
-// bench is a group of measures that are taken together.
+// bench is a group of figures that are measured together.
 type bench struct {
 	name string
 	run  func(rounds int) error

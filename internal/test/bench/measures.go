@@ -9,23 +9,23 @@ import (
 	"text/tabwriter"
 )
 
-// A measure is what a figure means to whoever reads it.
+// A measure explains a figure to its reader.
 type measure struct {
 	what string
-	goal float64 // the figure should not be larger; noGoal if it is only printed
-	than string  // what it is compared to, or its unit
+	goal float64 // upper limit of the figure; noGoal if it is only printed
+	than string  // the reference it is compared with, or its unit
 }
 
 const noGoal = -1
 
-// What figures are compared to.
+// What figures are compared with.
 const (
 	thanCodec  = "decoding and encoding the message"
 	thanSearch = "a binary search in the sorted starts"
 	thanIdeal  = "writing the same names, all known"
 )
 
-// measures has each figure that is reported. A goal is what the issues of the project ask for.
+// measures explains each reported figure. The project's issues set the goals.
 var measures = map[string]measure{
 	"kallsyms_part_needed":   {"part of /proc/kallsyms that is read", noGoal, "the whole file"},
 	"kallsyms_load_vs_read":  {"CPU time to load the core kernel's symbols", 1.15, "reading all of /proc/kallsyms"},
@@ -112,13 +112,14 @@ type figure struct {
 // reported has the figures in the order in which they were measured.
 var reported []figure
 
-// report prints a figure, and keeps it for the table.
+// report prints a figure and keeps it for the table.
 func report(name string, value float64) {
 	fmt.Printf("bench %s %.3f\n", name, value)
 	reported = append(reported, figure{name, value})
 }
 
-// writeTable writes what the figures mean. It returns an error for those that are not described.
+// writeTable writes what the figures mean. It returns an error for each figure without a
+// description.
 func writeTable(out io.Writer, figures []figure) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nWHAT\tFIGURE\tGOAL\tCOMPARED TO, OR UNIT\tNAME")

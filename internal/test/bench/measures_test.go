@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reports returns the names of the figures that the code reports: whole ones, and the ends of
-// those that are put together.
+// reports returns the names of the figures that the code reports: complete names, and the ends of
+// names that it puts together.
 func reports(t *testing.T) (names, ends []string) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -48,8 +48,8 @@ func reports(t *testing.T) (names, ends []string) {
 	return names, ends
 }
 
-// TestMeasuresAreDescribed verifies that each figure is described, and each description is of a
-// figure. The program itself fails for a figure without one.
+// TestMeasuresAreDescribed verifies that each figure has a description, and that each description
+// belongs to a figure. The program itself fails for a figure without one.
 func TestMeasuresAreDescribed(t *testing.T) {
 	names, ends := reports(t)
 	require.NotEmpty(t, names)
@@ -83,8 +83,8 @@ func TestTable(t *testing.T) {
 	assert.ErrorContains(t, writeTable(&out, []figure{{"new_figure", 1}}), "new_figure")
 }
 
-// TestScale: figures come from what a test printed. It is an error if one is missing, but not
-// if there is none at all: the test was skipped.
+// TestScale verifies that figures are read from the output of a test. A missing figure is an error,
+// unless all are missing because the test was skipped.
 func TestScale(t *testing.T) {
 	before := reported
 	defer func() { reported = before }()

@@ -13,22 +13,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// callLen is the length of a call: a return address is that far from the
+// callLen is the length of a call instruction. A return address is at least that far from the
 // function's start.
 const callLen = 5
 
-// size is that of a message.
+// size is the size of a message.
 type size struct {
 	locations, stacks, depth, samples int
-	noKernel                          bool // none of the locations is the kernel's
+	noKernel                          bool // no location belongs to the kernel
 	mixed                             bool // a location is the leaf of some stacks and a caller in others
 }
 
-// newMessage returns a message as an agent for whole-system profiling sends it:
-// of its locations 30 % are the kernel's without a name, 40 % native without a
-// name and 30 % of interpreted or JITed code with a line. There is one kernel
-// function for every three of its locations: a function calls from several
-// places, and is interrupted at more.
+// newMessage returns a message as an agent for whole-system profiling sends it: 30 % of its
+// locations are kernel code without a name, 40 % are native code without a name, and 30 % are
+// interpreted or JITed code with a line. There is one kernel function for every three kernel
+// locations, because a function makes calls in several places, and is interrupted in more.
 func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	pd := pprofile.NewProfiles()
 	dict := pd.Dictionary()
@@ -62,7 +61,7 @@ func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	functions := make([]symtab.Symbol, max(1, s.locations/10))
 	for i := range functions {
 		for functions[i] = core.Text.Symbol(r.IntN(core.Len())); core.Text.Landmarks.Entry.Contains(functions[i].Start); {
-			functions[i] = core.Text.Symbol(r.IntN(core.Len())) // what is called by entry code was interrupted
+			functions[i] = core.Text.Symbol(r.IntN(core.Len())) // not entry code, whose callers were interrupted
 		}
 	}
 	for i := 1; i < s.locations; i++ {
@@ -89,7 +88,7 @@ func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	dict.StackTable().AppendEmpty()
 	for range s.stacks {
 		indices := dict.StackTable().AppendEmpty().LocationIndices()
-		// A return address is seldom where the CPU is interrupted.
+		// The CPU is seldom interrupted at a return address.
 		leaves, callers := int32(s.locations/5), int32(s.locations/5)
 		if s.mixed {
 			leaves, callers = int32(s.locations-1), 0
@@ -112,9 +111,9 @@ func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	return pd
 }
 
-// newRealistic returns a message shaped like those that agents send from a busy node every few
-// seconds: few locations, shallow stacks, and kernel frames at the leaf end, the last of which is in
-// entry code.
+// newRealistic returns a message shaped like the messages that agents send from a busy node every
+// few seconds. It has few locations and shallow stacks. The kernel frames are at the leaf end, and
+// the last one is in entry code.
 func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	const locations, functions, stacks, samples = 400, 280, 140, 160
 	pd := pprofile.NewProfiles()
@@ -187,7 +186,7 @@ func equal(a, b pprofile.Profiles) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// answers is all that a rewrite changed in a message, with all indices known.
+// answers holds everything that a rewrite changed in a message, with all indices known.
 type answers struct {
 	strings    []string
 	functions  []pprofile.Function
@@ -200,7 +199,7 @@ type answers struct {
 	inPlace    map[int][]int32
 }
 
-// change is one location's.
+// change is the change to one location.
 type change struct {
 	index    int
 	address  uint64
@@ -256,7 +255,7 @@ func samplesOf(pd pprofile.Profiles) pprofile.SampleSlice {
 	return pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
 }
 
-// write makes the changes in the fastest way there is: each table grows once.
+// write makes the changes in the fastest possible way: each table grows once.
 func (a *answers) write(pd pprofile.Profiles) {
 	d := pd.Dictionary()
 	d.StringTable().EnsureCapacity(d.StringTable().Len() + len(a.strings))

@@ -21,13 +21,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// modulesTree is what Linux 6.12 shows of a hundred modules. kmod's TestCapture
-// says how it was made.
+// modulesTree has the files in which Linux 6.12 describes a hundred modules. kmod's TestCapture
+// explains how it was made.
 //
 //go:embed testdata/modules.tar.zst
 var modulesTree []byte
 
-// benchModules measures the tables of modules.
+// benchModules measures loading the tables of modules.
 func benchModules(rounds int) error {
 	dir, err := os.MkdirTemp("", "kernelsym-bench")
 	if err != nil {
@@ -63,7 +63,7 @@ func benchModules(rounds int) error {
 	return errors.Join(errs...)
 }
 
-// readModules reads once what a table of modules is made of.
+// readModules reads each file that is needed for a table of modules once.
 func readModules(dir string) error {
 	sys := filepath.Join(dir, "sys/module")
 	modules, err := os.ReadDir(sys)
@@ -78,7 +78,7 @@ func readModules(dir string) error {
 			return err
 		}
 		for _, s := range sections {
-			if strings.HasSuffix(s.Name(), ".text") { // of init text, too
+			if strings.HasSuffix(s.Name(), ".text") { // also of init text
 				files = append(files, filepath.Join(sys, m.Name(), "sections", s.Name()))
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// options are the defaults.
+// options are the default options.
 var options = rewrite.Options{History: 10 * time.Minute}
 
 var errMessage = errors.New("the message was not rewritten as expected")
@@ -23,8 +23,8 @@ var errMessage = errors.New("the message was not rewritten as expected")
 // large is the size of the messages of most measures.
 var large = size{locations: 20_000, stacks: 5_000, depth: 40, samples: 10_000}
 
-// rewriteBenches measure the rewrite of messages against unmarshalling and marshalling
-// them, and of some against writing the same with all answers known.
+// rewriteBenches returns the measurements of rewriting messages. All compare with unmarshalling and
+// marshalling the message; some also compare with writing the same answers when all are known.
 func rewriteBenches(core *timeline.Image) []bench {
 	known := sync.OnceValue(func() rewrite.Sources { return knownWithHistory(core) })
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
@@ -74,7 +74,7 @@ func newSplit(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 	return pd
 }
 
-// newSplit4 returns one whose samples have four timestamps each.
+// newSplit4 returns such a message whose samples have four timestamps each.
 func newSplit4(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	pd := newSplit(r, core, large)
 	for _, s := range samplesOf(pd).All() {
@@ -86,8 +86,7 @@ func newSplit4(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	return pd
 }
 
-// codec returns the message as it goes over the wire, and a task that takes it
-// from there and puts it back.
+// codec returns the encoded message, and a task that decodes and encodes it.
 func codec(pd pprofile.Profiles, times int) (wire []byte, t task, err error) {
 	wire, err = (&pprofile.ProtoMarshaler{}).MarshalProfiles(copyOf(pd))
 	if err != nil {
@@ -150,7 +149,8 @@ func benchMessage(name string, pd pprofile.Profiles, known rewrite.Sources, roun
 	return nil
 }
 
-// benchCodec measures a message against unmarshalling and marshalling it alone.
+// benchCodec measures the rewrite of a message, compared with unmarshalling and marshalling it
+// only.
 func benchCodec(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
 	wire, through, err := codec(pd, 1)
 	if err != nil {
@@ -163,8 +163,8 @@ func benchCodec(name string, pd pprofile.Profiles, known rewrite.Sources, rounds
 	return nil
 }
 
-// benchLarge measures messages 16 times as large, of 96,000 kernel frames, and one that is
-// split against one of which it is 16 times the size.
+// benchLarge measures messages of 16 times the size, with 96,000 kernel frames. The one that is
+// split is compared with one of normal size that is split.
 func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
 	const times = 16
 	huge := size{locations: times * large.locations, stacks: times * large.stacks, depth: large.depth, samples: times * large.samples}
@@ -194,8 +194,8 @@ func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Sources, round
 	return nil
 }
 
-// benchSplitFew measures a message of which 0.2 % of the kernel frames must be split against the same
-// without these.
+// benchSplitFew measures a message in which 0.2 % of the kernel frames must be split, compared with
+// the same message without these.
 func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
 	few, none := newMessage(r, core, large), newMessage(r, core, large)
 	reuse(r, few, 500)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// benchScale reports what TestManyCPUs of package perfring measured, from a file with what it
-// printed: a test can simulate CPUs, this program cannot.
+// benchScale reports what TestManyCPUs of package perfring measured, from a file with its output. A
+// test can simulate CPUs; this program cannot.
 func benchScale(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -35,7 +35,7 @@ func benchScale(file string) error {
 	value := func(name string) float64 {
 		v, ok := figures[name]
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: there is no %s", file, name))
+			errs = append(errs, fmt.Errorf("%s has no %s", file, name))
 		}
 		return v
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // benchStart measures how long a processor's Start takes, which waits for the first tables,
-// against reading them and no more.
+// compared with only reading them.
 func benchStart(rounds int) error {
 	ctx := context.Background()
 	list := func() []symcache.Source { return sources.List(sources.Everything("/proc", "/sys")) }

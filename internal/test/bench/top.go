@@ -22,11 +22,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kernelload"
 )
 
-// topStarts is how often top is started, of which the median counts.
+// topStarts is how often top is started; the median counts.
 const topStarts = 5
 
-// benchTop measures what `kernelsym top` costs, and how soon it shows something, without flags
-// and on a terminal, as it is used. While it is measured, all CPUs run kernel code.
+// benchTop measures what `kernelsym top` costs and how soon it shows something, as people use it:
+// without flags and on a terminal. All CPUs run kernel code during the measurement.
 func benchTop(tool string, rounds int) (err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	loaded := make(chan error, 1)
@@ -49,7 +49,7 @@ func benchTop(tool string, rounds int) (err error) {
 	return benchTopCPU(ctx, tool, duration(rounds))
 }
 
-// benchTopCPU measures the CPU time that it takes during some refreshes.
+// benchTopCPU measures the CPU time of top during some refreshes.
 func benchTopCPU(ctx context.Context, tool string, during time.Duration) error {
 	t, err := startTop(ctx, tool)
 	if err != nil {
@@ -76,7 +76,7 @@ type topRun struct {
 	cmd     *exec.Cmd
 	control *os.File
 	began   time.Duration
-	shown   chan time.Duration // when the first table was on the terminal
+	shown   chan time.Duration // receives the time when the first table was on the terminal
 	reading sync.WaitGroup
 }
 
@@ -91,14 +91,14 @@ func startTop(ctx context.Context, tool string) (*topRun, error) {
 	return t, nil
 }
 
-// read reads what is written to the terminal until the command ends.
+// read reads the output on the terminal until the command ends.
 func (t *topRun) read() {
 	defer close(t.shown)
 	var output []byte
 	buf := make([]byte, 1<<12)
 	for found := false; ; {
 		n, err := t.control.Read(buf)
-		if err != nil { // EIO: nobody has it open any more
+		if err != nil { // EIO: no process has it open any more
 			return
 		}
 		if found {
@@ -111,8 +111,8 @@ func (t *topRun) read() {
 	}
 }
 
-// waitForTable waits for the first table, and returns how long after the start a sample had
-// been taken on each CPU that ran kernel code since, and how long after it there was a table.
+// waitForTable waits for the first table. It returns how long after the start each CPU that ran
+// kernel code since then had been sampled, and how long after the start there was a table.
 func (t *topRun) waitForTable() (sampling, table time.Duration, err error) {
 	rings := 2 * runtime.NumCPU() // for BPF programs as well
 	for n := 0; n < rings; time.Sleep(100 * time.Microsecond) {
@@ -136,7 +136,7 @@ func (t *topRun) waitForTable() (sampling, table time.Duration, err error) {
 	}
 }
 
-// rings returns how many perf events it has open.
+// rings returns how many perf events top has open.
 func (t *topRun) rings() (n int, err error) {
 	dir := fmt.Sprintf("/proc/%d/fd", t.cmd.Process.Pid)
 	fds, err := os.ReadDir(dir)
@@ -148,7 +148,7 @@ func (t *topRun) rings() (n int, err error) {
 	return n, err
 }
 
-// cpu returns the CPU time it has taken so far.
+// cpu returns the CPU time that top has used so far.
 func (t *topRun) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.cmd.Process.Pid))
 	if err != nil {
@@ -168,7 +168,7 @@ func (t *topRun) cpu() (time.Duration, error) {
 	return sum, nil
 }
 
-// quit ends it as a user does.
+// quit ends top as a user does.
 func (t *topRun) quit() error {
 	_, err := io.WriteString(t.control, "q")
 	err = errors.Join(err, t.cmd.Wait())

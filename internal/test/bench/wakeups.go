@@ -23,8 +23,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// runSources runs all sources, as a collector does, until in ends. It says on standard
-// output when each has published.
+// runSources runs all sources, as a collector does, until in ends. It prints a line when all have
+// published.
 func runSources(in io.Reader) {
 	opts := sources.Everything("/proc", "/sys")
 	opts.Modules.Settle = 50 * time.Millisecond
@@ -43,9 +43,8 @@ func runSources(in io.Reader) {
 	_, _ = io.Copy(io.Discard, in)
 }
 
-// benchWakeups measures how often the threads of a process that runs the sources, with
-// perf events, go to sleep: when nothing happens, and with 20 programs loaded and 20
-// unloaded each second.
+// benchWakeups measures how often the threads of a process that runs the sources with perf events
+// go to sleep: when nothing happens, and while 20 programs are loaded and 20 unloaded each second.
 func benchWakeups(rounds int) (err error) {
 	child := exec.CommandContext(context.Background(), "/proc/self/exe", "-sources")
 	in, err := child.StdinPipe()
@@ -64,7 +63,7 @@ func benchWakeups(rounds int) (err error) {
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // until it has read what it reads at the start
+	time.Sleep(2 * time.Second) // until everything that it reads at the start was read
 	idle, err := wakeups(child.Process.Pid, 0, duration(rounds))
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func benchWakeups(rounds int) (err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	churning := make(chan error)
 	go func() { churning <- churn(ctx, each) }()
-	// A load or an unload is two records. The machine may be late with some.
+	// Each load and each unload makes two records. The machine may be late with some.
 	busy, err := wakeups(child.Process.Pid, 4*each+4, duration(rounds))
 	stop()
 	if err := errors.Join(err, <-churning); err != nil {
@@ -84,7 +83,7 @@ func benchWakeups(rounds int) (err error) {
 	return nil
 }
 
-// churn loads so many programs a second, and unloads them.
+// churn loads and unloads that many programs a second.
 func churn(ctx context.Context, each int) error {
 	tick := time.NewTicker(time.Second / time.Duration(each))
 	defer tick.Stop()
@@ -101,9 +100,9 @@ func churn(ctx context.Context, each int) error {
 	return nil
 }
 
-// wakeups returns how often a second the threads of a process go to sleep. Others may use
-// the machine: seconds in which the kernel announced more than that many loads and unloads
-// count only if there are no others.
+// wakeups returns how often a second the threads of a process go to sleep. Others may use the
+// machine, so a second in which the kernel announced more loads and unloads than that counts only
+// if there are no quieter ones.
 func wakeups(pid, records int, during time.Duration) (float64, error) {
 	wanted := int(during.Seconds())
 	most := 4 * wanted

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo is what `make run` does: it runs the collector on this machine's
-// own kernel stacks for some seconds, while it keeps the kernel busy, and shows
-// the functions in which the kernel spent its time.
+// Command demo implements `make run`: it runs the collector on this machine's own kernel stacks for
+// some seconds while it keeps the kernel busy, and shows the functions in which the kernel spent
+// its time.
 package main
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	collector, config, tool string // files
-	output                  string // what the collector writes
+	output                  string // file that the collector writes
 	duration                time.Duration
 	stdout                  io.Writer
 }
@@ -55,9 +55,9 @@ func run(ctx context.Context, o options) error {
 	if err := check(ctx); err != nil {
 		hint := "Run it as root: sudo make run"
 		if os.Geteuid() == 0 {
-			hint = "Being root here does not do: in a container, it is up to what started that."
+			hint = "Root is not enough here: in a container, the rights depend on what started it."
 		}
-		return fmt.Errorf("The kernel does not let itself be sampled:\n\n%w\n\n%s", err, hint) //nolint:staticcheck // a text for a person
+		return fmt.Errorf("The kernel cannot be sampled:\n\n%w\n\n%s", err, hint) //nolint:staticcheck // a text for a person
 	}
 	if err := os.MkdirAll(filepath.Dir(o.output), 0o755); err != nil {
 		return err
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Fprintln(o.stdout)
-	// An interrupt ends the sampling; what there is can be shown.
+	// An interrupt ends the sampling; what was collected by then can be shown.
 	top := exec.CommandContext(context.WithoutCancel(ctx), o.tool, "top", o.output)
 	top.Stdout, top.Stderr = o.stdout, os.Stderr
 	if err := top.Run(); err != nil {
@@ -76,7 +76,8 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// check returns all that is missing to sample the kernel and to know its symbols.
+// check returns an error for everything that is missing to sample the kernel and to read its
+// symbols.
 func check(ctx context.Context) error {
 	_, symbols := symcache.Load(ctx, kallsyms.NewSource("/proc", "/sys"))
 	rings, perf := perfring.Open(perfring.Options{
@@ -88,10 +89,10 @@ func check(ctx context.Context) error {
 	return errors.Join(symbols, perf)
 }
 
-// grace is the time that the collector has to end when it is told to.
+// grace is the time that the collector has to end after it is asked to.
 const grace = time.Minute
 
-// collect runs the collector while it makes load.
+// collect runs the collector while it generates load.
 func collect(ctx context.Context, o options) error {
 	log, err := os.Create(o.output + ".log")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestRunWithoutPrivilege names all that is missing, and how to get it.
+// TestRunWithoutPrivilege verifies that the error names everything that is missing, and how to get
+// it.
 func TestRunWithoutPrivilege(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedRestrictedPerf(t)

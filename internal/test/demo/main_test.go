@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testOptions are those of `make run`.
+// testOptions returns the options of `make run`.
 func testOptions(t *testing.T) options {
 	t.Helper()
 	return options{
@@ -28,12 +28,12 @@ func testOptions(t *testing.T) options {
 		config:    "../../../deploy/examples/local.yaml",
 		tool:      kerneltest.Built(t, kerneltest.Tool),
 		output:    filepath.Join(t.TempDir(), "run", "profiles.json"),
-		duration:  5 * time.Minute, // if nothing ends it
+		duration:  5 * time.Minute, // unless something ends it
 		stdout:    io.Discard,
 	}
 }
 
-// TestRun does what `make run` does, and sees that there is something to show.
+// TestRun verifies that `make run` has something to show.
 func TestRun(t *testing.T) {
 	o := testOptions(t)
 	kerneltest.NeedPerf(t)
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 		info, err := os.Stat(o.output)
 		return err == nil && info.Size() > 0 || len(ended) > 0
 	}, o.duration, 10*time.Millisecond)
-	cancel() // what there is is shown
+	cancel() // what was collected by then is shown
 	require.NoError(t, <-ended)
 	shown := stdout.String()
 	assert.Contains(t, shown, " kernel frames have a name")
@@ -57,7 +57,7 @@ func TestRun(t *testing.T) {
 	assert.Contains(t, shown, o.output)
 }
 
-// TestCollectorThatEnds gives the collector a configuration that it refuses.
+// TestCollectorThatEnds verifies the error if the collector refuses its configuration.
 func TestCollectorThatEnds(t *testing.T) {
 	o := testOptions(t)
 	o.config = filepath.Join(t.TempDir(), "none.yaml")

@@ -34,7 +34,7 @@ func alertRules(t *testing.T) map[string]rulefmt.Rule {
 	return rules
 }
 
-// summary returns the summary of an alert as Prometheus would write it.
+// summary returns the summary of an alert as Prometheus would render it.
 func summary(t *testing.T, rule *rulefmt.Rule, of promql.Sample) string {
 	t.Helper()
 	const names = "{{$labels := .Labels}}{{$value := .Value}}"
@@ -44,8 +44,8 @@ func summary(t *testing.T, rule *rulefmt.Rule, of promql.Sample) string {
 	return text
 }
 
-// firing returns which alerts fire, for which processor and on which node. It fails for a
-// summary that does not say so.
+// firing returns which alerts fire, for which processor and on which node. It fails the test if a
+// summary does not name both.
 func firing(t *testing.T, exposed memory) (fire []string) {
 	t.Helper()
 	for name, rule := range alertRules(t) {
@@ -63,14 +63,14 @@ func firing(t *testing.T, exposed memory) (fire []string) {
 	return fire
 }
 
-// An alertCase is what collectors expose and which alerts fire.
+// An alertCase is what collectors expose, and which alerts fire.
 type alertCase struct {
 	exposed memory
 	want    []string
 }
 
-// troubles are those of all kinds. Nodes a and b each have a collector with two processors.
-// Where something is wrong, it is so for one of them only.
+// troubles returns the cases of all kinds. Nodes a and b each have a collector with two processors.
+// If something is wrong, it is wrong for only one of them.
 func troubles() map[string]alertCase {
 	all := troublesOfSources()
 	maps.Copy(all, troublesOfFrames())
@@ -129,11 +129,11 @@ func troublesOfFrames() map[string]alertCase {
 		},
 		"few are unresolved":  {node("a", counter(frames("a", other, "unresolved"), 300)), nil},
 		"all come with names": {node("a", counter(frames("a", other, named), 1e6)), nil},
-		"hardly any frames": {
+		"very few frames": {
 			with(node("a", counter(frames("a", other, "unresolved"), 30), counter(frames("a", other, "foreign"), 30)),
 				counter(frames("a", other, "resolved"), 0)), nil,
 		},
-		"of other hosts": {
+		"frames of other hosts": {
 			node("a", counter(frames("a", other, "foreign"), 9000), counter(frames("a", other, named), 1e6)),
 			[]string{"KernelsymFramesForeign kernelsym/other node-a"},
 		},
@@ -158,30 +158,30 @@ func troublesOfCollectors() map[string]alertCase {
 			both(except(other, node("a")), only(other, between(now-20, now, "a")), only(main, between(0, now-20, "b"))),
 			[]string{"KernelsymGone node-b"},
 		},
-		"nobody sends any more":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles node-b"}},
-		"nobody has sent anything": {without(node("a"), accepted("a")), []string{"KernelsymNoProfiles node-a"}},
+		"profiles have stopped":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles node-b"}},
+		"no profiles ever arrived": {without(node("a"), accepted("a")), []string{"KernelsymNoProfiles node-a"}},
 	}
 }
 
-// both puts nodes together.
+// both joins the series of nodes.
 func both(list ...[]series) memory { return slices.Concat(list...) }
 
 func (s series) isOf(processor string) bool {
 	return strings.Contains(s.name, `processor="`+processor+`"`)
 }
 
-// only keeps what a processor exposes.
+// only returns the series that a processor exposes.
 func only(processor string, all []series) []series {
 	return slices.DeleteFunc(all, func(s series) bool { return !s.isOf(processor) })
 }
 
-// except leaves it out.
+// except returns all other series.
 func except(processor string, all []series) []series {
 	return slices.DeleteFunc(all, func(s series) bool { return s.isOf(processor) })
 }
 
-// TestAlertsFire verifies which alerts fire when, for which processor and on which node.
-// Each fires once at least; where it does not, the other cases say that it must not.
+// TestAlertsFire verifies which alerts fire when, for which processor and on which node. Each alert
+// fires in at least one case; the other cases verify that it does not.
 func TestAlertsFire(t *testing.T) {
 	fired := make(map[string]bool)
 	for name, tt := range troubles() {
@@ -201,7 +201,7 @@ func TestAlertsFire(t *testing.T) {
 
 var nodeLabel = regexp.MustCompile(` node="[^"]*",`)
 
-// TestAlertsWithoutNodes has metrics that do not say the node: alerts name the instance.
+// TestAlertsWithoutNodes verifies that alerts name the instance if metrics do not name the node.
 func TestAlertsWithoutNodes(t *testing.T) {
 	for name, tt := range troubles() {
 		t.Run(name, func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestAlertsWithoutNodes(t *testing.T) {
 	}
 }
 
-// TestRunbooks verifies that each alert links to its section of docs/troubleshooting.md, and
-// that there is no other in the chapter about alerts.
+// TestRunbooks verifies that each alert links to its section of docs/troubleshooting.md, and that
+// the chapter about alerts has no other sections.
 func TestRunbooks(t *testing.T) {
 	const page = "docs/troubleshooting.md"
 	text, err := os.ReadFile(repository + "/" + page)
@@ -230,7 +230,7 @@ func TestRunbooks(t *testing.T) {
 		sections[heading[1]] = true
 	}
 	for name, rule := range alertRules(t) {
-		// GitHub makes the anchor of one word of it in lower case.
+		// GitHub's anchor for a heading of one word is that word in lower case.
 		want := "https://github.com/kernelsym/kernelsym/blob/main/" + page + "#" + strings.ToLower(name)
 		assert.Equal(t, want, rule.Annotations["runbook_url"], name)
 		assert.True(t, sections[name], "%s has no section", name)

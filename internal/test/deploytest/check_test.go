@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countOf runs the command by which deploy/README.md counts frames, on the metrics of a pod.
+// countOf runs the command from deploy/README.md that counts frames, on the metrics of a pod.
 func countOf(t *testing.T, metrics string) string {
 	t.Helper()
 	fetch, count, found := strings.Cut(block(t, "sh", "awk"), " | ")
@@ -24,15 +24,15 @@ func countOf(t *testing.T, metrics string) string {
 	return string(out)
 }
 
-// TestCountOfTheReadme verifies that it answers in every case. TestContainer runs it on the
-// metrics of an agent.
+// TestCountOfTheReadme verifies that the command prints a count in every case. TestContainer runs
+// it on the metrics of an agent.
 func TestCountOfTheReadme(t *testing.T) {
 	const frames = `otelcol_processor_kernelsym_frames{origin="kernel",outcome="`
 	for name, tt := range map[string]struct{ metrics, want string }{
 		"no collector": {"", "0 of 0"},
 		"no profiles":  {"# HELP otelcol_processor_kernelsym_frames Frames\notelcol_processor_kernelsym_source_up{source=\"bpf\"} 1\n", "0 of 0"},
 		"no names":     {frames + "unresolved\"} 7\n" + frames + "foreign\"} 1\n", "0 of 8"},
-		"names that came": {
+		"names that arrived": {
 			frames + "named\"} 5\n" + frames + "resolved\"} 1.5e+06\n" + frames + "unresolved\"} 2\n",
 			"1500005 of 1500007",
 		},
@@ -43,7 +43,7 @@ func TestCountOfTheReadme(t *testing.T) {
 	}
 }
 
-// TestQueryOfTheReadme verifies that Prometheus answers, too.
+// TestQueryOfTheReadme verifies that the query for Prometheus has an answer in every case, too.
 func TestQueryOfTheReadme(t *testing.T) {
 	query := block(t, "promql", "kernelsym_frames")
 	unnamed := node("a", counter(frames("a", main, "unresolved"), 60))
@@ -52,7 +52,7 @@ func TestQueryOfTheReadme(t *testing.T) {
 		want    float64
 	}{
 		"nothing is scraped": {nil, 0},
-		"nobody sends":       {with(node("a"), always(frames("a", main, "resolved"), 5), always(frames("a", other, "resolved"), 5)), 0},
+		"nothing arrives":    {with(node("a"), always(frames("a", main, "resolved"), 5), always(frames("a", other, "resolved"), 5)), 0},
 		"no names":           {without(unnamed, frames("a", main, "resolved"), frames("a", other, "resolved")), 0},
 		"all have names":     {node("a", counter(frames("a", main, "named"), 60)), 1},
 		"half": {

@@ -20,8 +20,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// environment returns that of a container, with values in place of what only a
-// cluster knows. The last of a name counts.
+// environment returns the environment of a container, with made-up values where only a cluster has
+// real ones. If a name occurs twice, the last one counts.
 func (m *manifest) environment(t *testing.T, list []corev1.EnvVar) (pairs []string) {
 	t.Helper()
 	fields := map[string]string{"status.podIP": "127.0.0.1", "spec.nodeName": "some-node"}
@@ -40,12 +40,12 @@ func (m *manifest) environment(t *testing.T, list []corev1.EnvVar) (pairs []stri
 	return pairs
 }
 
-// variable is one without a default in a configuration.
+// variable matches a variable without a default in a configuration.
 var variable = regexp.MustCompile(`\$\{env:(\w+)\}`)
 
-// validate has the built collector check a configuration, in that environment only,
-// which must have all variables: for the collector, those that it lacks are empty.
-// More arguments can say what else it reads.
+// validate has the built collector check a configuration in the given environment and no other. The
+// environment must have all variables, because the collector takes missing ones to be empty. More
+// arguments can name what else the collector reads.
 func validate(t *testing.T, config string, environment []string, more ...string) {
 	t.Helper()
 	for _, v := range variable.FindAllStringSubmatch(config, -1) {
@@ -62,7 +62,7 @@ func validate(t *testing.T, config string, environment []string, more ...string)
 	require.NoError(t, err, "%s", out)
 }
 
-// arguments returns those of a container's command: its own, or else its image's.
+// arguments returns the arguments of a container's command: its own, or else its image's.
 func arguments(t *testing.T, c corev1.Container) (args []string) {
 	t.Helper()
 	if c.Args != nil {
@@ -77,11 +77,11 @@ func arguments(t *testing.T, c corev1.Container) (args []string) {
 	return args
 }
 
-// inline begins an argument that has a configuration in itself.
+// inline is the prefix of an argument that contains a configuration.
 const inline = "--config=yaml:"
 
-// config returns the configuration file that a container reads, and the arguments
-// that say what else it reads.
+// config returns the configuration file that a container reads, and the arguments that name what
+// else it reads.
 func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) (text string, more []string) {
 	t.Helper()
 	file := ""
@@ -103,8 +103,8 @@ func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 	return "", nil
 }
 
-// TestConfigurations has the built collector check the configuration of each
-// container, with the variables that it is given.
+// TestConfigurations verifies that the built collector accepts the configuration of each container,
+// with the variables of that container.
 func TestConfigurations(t *testing.T) {
 	for _, name := range kustomizations(t) {
 		m := render(t, name)

@@ -27,7 +27,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// A container is one that runs.
+// A container is a running container.
 type container struct {
 	*otelcol.Process
 	t *testing.T
@@ -44,9 +44,9 @@ func needSandbox(t *testing.T) {
 	}
 }
 
-// startContainer does what a kubelet and a container runtime do with the agent's
-// container of a manifest: it has the files of the image, the mounts, variables and
-// rights that the manifest says, and namespaces of its own.
+// startContainer does what a kubelet and a container runtime do with the agent's container of a
+// manifest. The container has the files of the image, the mounts, variables and rights of the
+// manifest, and its own namespaces.
 func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	t.Helper()
 	pod := m.pods()["kernelsym"].Spec
@@ -59,7 +59,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 		UID:  int(*spec.SecurityContext.RunAsUser), GID: int(*spec.SecurityContext.RunAsGroup),
 		Mounts: m.mounts(t, pod, spec),
 	}
-	for _, mount := range box.Mounts { // it has to find what is mounted for it, not its own
+	for _, mount := range box.Mounts { // it must find what is mounted for it, not its own files
 		if own, ok := strings.CutPrefix(mount.Target, "/host"); ok {
 			box.Hidden = append(box.Hidden, own)
 		}
@@ -75,7 +75,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	cmd := exec.Command("/proc/self/exe") //nolint:noctx // it is ended in its own way
 	cmd.Env = []string{sandboxEnv + "=" + string(text)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces(t, pod), Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread() // or Pdeathsig comes with the end of some thread
+	runtime.LockOSThread() // otherwise, Pdeathsig comes with the end of some thread
 	process, err := otelcol.Start(cmd)
 	require.NoError(t, err)
 	c := &container{process, t}
@@ -83,11 +83,11 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	return c
 }
 
-// namespaces returns those that a pod has of its own.
+// namespaces returns the namespaces that a pod has of its own, as flags of clone(2).
 func namespaces(t *testing.T, pod corev1.PodSpec) uintptr {
 	t.Helper()
-	require.False(t, pod.HostNetwork, "its ports would be this machine's")
-	require.Nil(t, pod.HostUsers, "a user namespace is not made here")
+	require.False(t, pod.HostNetwork, "its ports would be those of this machine")
+	require.Nil(t, pod.HostUsers, "this test does not make user namespaces")
 	flags := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET)
 	if !pod.HostPID {
 		flags |= unix.CLONE_NEWPID
@@ -95,7 +95,7 @@ func namespaces(t *testing.T, pod corev1.PodSpec) uintptr {
 	return flags
 }
 
-// mounts returns the mounts of a container. Files of configurations are written.
+// mounts returns the mounts of a container. It writes the files of its configurations.
 func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) (list []mount) {
 	t.Helper()
 	for _, v := range c.VolumeMounts {
@@ -132,15 +132,14 @@ func (c *container) stop() {
 	}
 }
 
-// eventually tries until there is no error. It fails the test if there always is
-// one, or if the container ends.
+// eventually tries until there is no error. It fails the test if there always is one, or if the
+// container ends.
 func (c *container) eventually(what string, try func() error) {
 	c.t.Helper()
 	require.NoError(c.t, c.Eventually(c.t.Context(), what, try))
 }
 
-// inside calls f in the network namespace of the container: sockets that it makes
-// are of that.
+// inside calls f in the network namespace of the container: sockets that f makes belong to it.
 func (c *container) inside(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -21,8 +21,8 @@ type instruction struct {
 	args  string
 }
 
-// readDockerfile returns the instructions of the Dockerfile. It takes no here
-// documents or escapes, and variables only where a shell or the builder has them.
+// readDockerfile returns the instructions of the Dockerfile. It does not support here documents or
+// escapes, and supports variables only where a shell or the builder expands them.
 func readDockerfile(t *testing.T) (list []instruction) {
 	t.Helper()
 	text, err := os.ReadFile(repository + "/deploy/Dockerfile")
@@ -50,28 +50,28 @@ func readDockerfile(t *testing.T) (list []instruction) {
 	return list
 }
 
-// An image is what a stage of a Dockerfile makes.
+// An image is the result of a stage of a Dockerfile.
 type image struct {
 	root    string // directory
-	host    bool   // what it is made of is not here: this machine's files stand for it
+	host    bool   // its base image is not here: this machine's files stand in for it
 	workdir string
 
-	args []string // NAME=VALUE, that commands get
+	args []string // NAME=VALUE, the environment of commands
 
 	user            string
 	entrypoint, cmd []string
 	labels          map[string]string
 }
 
-// A dockerfile is being built, without Docker.
+// A dockerfile is a build in progress, without Docker.
 type dockerfile struct {
 	context, dir string // directories
-	arch         string // of the machine that the image is for
+	arch         string // architecture that the image is for
 	stages       []*image
 	names        map[string]*image
 }
 
-// apply does what an instruction says. It fails for all that it does not know.
+// apply does what an instruction says. It fails for everything that it does not support.
 func (d *dockerfile) apply(i instruction) error {
 	if i.name == "FROM" {
 		return d.from(strings.Fields(i.args))
@@ -82,7 +82,7 @@ func (d *dockerfile) apply(i instruction) error {
 		for name := range strings.FieldsSeq(i.args) {
 			value, ok := map[string]string{"TARGETOS": "linux", "TARGETARCH": d.arch}[name]
 			if !ok {
-				return fmt.Errorf("ARG %s is not known here", name)
+				return fmt.Errorf("ARG %s is not supported here", name)
 			}
 			stage.args = append(stage.args, name+"="+value)
 		}
@@ -107,7 +107,7 @@ func (d *dockerfile) apply(i instruction) error {
 	case "CMD":
 		return json.Unmarshal([]byte(i.args), &stage.cmd)
 	}
-	return fmt.Errorf("what %s does is not known here", i.name)
+	return fmt.Errorf("%s is not supported here", i.name)
 }
 
 // from begins a stage.
@@ -121,7 +121,7 @@ func (d *dockerfile) from(args []string) error {
 	}
 	stage := &image{root: root, host: args[0] != "scratch", workdir: "/"}
 	if d.names[args[0]] != nil {
-		return fmt.Errorf("stages that go on from others are not known here: %s", args[0])
+		return fmt.Errorf("stages based on other stages are not supported here: %s", args[0])
 	}
 	if len(args) == 3 {
 		d.names[args[2]] = stage
@@ -140,14 +140,14 @@ func (i *image) label(args string) error {
 	for args != "" {
 		match := label.FindStringSubmatch(args)
 		if match == nil {
-			return fmt.Errorf("LABEL %s is not known here", args)
+			return fmt.Errorf("LABEL %s is not supported here", args)
 		}
 		i.labels[match[1]], args = match[2], args[len(match[0]):]
 	}
 	return nil
 }
 
-// path returns where a file of an image is.
+// path returns the path of a file of an image on this machine.
 func (i *image) path(name string) string {
 	if !path.IsAbs(name) {
 		name = path.Join(i.workdir, name)
@@ -155,7 +155,7 @@ func (i *image) path(name string) string {
 	return path.Join(i.root, name)
 }
 
-// source returns a file to copy from: for what an image came with, this machine's.
+// source returns the file to copy from. A file of the base image is taken from this machine.
 func (i *image) source(name string) string {
 	file := i.path(name)
 	if _, err := os.Lstat(file); err != nil && i.host && path.IsAbs(name) {

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// run runs a command with the tools of this machine, and its Go caches, where the
-// image has mounted those.
+// run runs a command with the tools of this machine, and with its Go caches in place of the image's
+// cache mounts.
 func (i *image) run(step instruction) error {
 	for _, mount := range step.flags["mount"] {
 		if !strings.HasPrefix(mount, "type=cache,") {
-			return fmt.Errorf("RUN --mount=%s is not known here", mount)
+			return fmt.Errorf("RUN --mount=%s is not supported here", mount)
 		}
 	}
 	cmd := exec.Command("sh", "-ec", step.args) //nolint:noctx // no test waits for it only
@@ -28,7 +28,7 @@ func (i *image) run(step instruction) error {
 		switch {
 		case name == "PATH", name == "HOME":
 		case name == "GOFLAGS" || !strings.HasPrefix(name, "GO"):
-			continue // such as make's own, of the one that runs this test
+			continue // such as the variables of the make that runs this test
 		}
 		cmd.Env = append(cmd.Env, pair)
 	}
@@ -39,8 +39,8 @@ func (i *image) run(step instruction) error {
 	return nil
 }
 
-// copy copies files from the context, without what .dockerignore names, or from
-// another stage.
+// copy copies files from another stage, or from the context without the files that .dockerignore
+// names.
 func (d *dockerfile) copy(to *image, step instruction) error {
 	files := strings.Fields(step.args)
 	destination, files := files[len(files)-1], files[:len(files)-1]
@@ -59,7 +59,7 @@ func (d *dockerfile) copy(to *image, step instruction) error {
 		}
 	}
 	if len(files) > 1 && !strings.HasSuffix(destination, "/") {
-		return errors.New("several files are copied to what is no directory")
+		return errors.New("several files are copied to something other than a directory")
 	}
 	for _, file := range files {
 		from, target := source(file), to.path(destination)
@@ -77,8 +77,7 @@ func (d *dockerfile) copy(to *image, step instruction) error {
 	return nil
 }
 
-// readIgnored reads names of files and directories in the context: patterns are
-// not known here.
+// readIgnored reads names of files and directories in the context. It does not support patterns.
 func readIgnored(file string) (map[string]bool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +87,7 @@ func readIgnored(file string) (map[string]bool, error) {
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if strings.ContainsAny(line, "*?!#") {
-			return nil, fmt.Errorf("%s: %q is not known here", file, line)
+			return nil, fmt.Errorf("%s: %q is not supported here", file, line)
 		}
 		ignored[line] = true
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// values are those of the Helm chart that are used. The parts that the chart puts
-// into a pod as they are have the types of Kubernetes.
+// values are the values of the Helm chart that we use. The parts that the chart copies to a pod
+// have the types of Kubernetes.
 type values struct {
 	Mode      string `json:"mode"`
 	Name      string `json:"fullnameOverride"`
@@ -70,17 +70,17 @@ func TestHelmValues(t *testing.T) {
 	assert.Equal(t, c.ReadinessProbe.HTTPGet.Path, v.ReadinessProbe.HTTPGet.Path)
 	assert.Equal(t, pod.Tolerations, v.Tolerations)
 	assert.Equal(t, pod.NodeSelector, v.NodeSelector)
-	assert.Equal(t, m.services[0].Name, v.Name, "where profilers send to")
+	assert.Equal(t, m.services[0].Name, v.Name, "the name that profilers send to")
 	for _, name := range []string{"prometheus.io/scrape", "prometheus.io/port"} {
 		require.NotEmpty(t, template.Annotations[name])
 		assert.Equal(t, template.Annotations[name], v.PodAnnotations[name])
 	}
-	for _, port := range []string{"otlp", "otlp-http"} { // for which the chart takes ports of the node
+	for _, port := range []string{"otlp", "otlp-http"} { // the chart uses ports of the node for these
 		if assert.NotNil(t, v.Ports[port].HostPort, port) {
 			assert.Zero(t, *v.Ports[port].HostPort, port)
 		}
 	}
-	assert.Len(t, c.VolumeMounts, 1, "that of the configuration, which is the chart's")
+	assert.Len(t, c.VolumeMounts, 1, "only the mount of the configuration, which the chart makes")
 	assert.Subset(t, m.environment(t, c.Env), m.environment(t, v.ExtraEnvs))
 	assert.Equal(t, c.Image, v.Image.Repository+":"+v.Image.Tag)
 	assert.Equal(t, *m.services[0].Spec.InternalTrafficPolicy, v.Service.InternalTrafficPolicy)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// builds are the images that were built, by what machine they are for.
+// builds has the images built so far, by architecture.
 var builds struct {
 	mu  sync.Mutex
 	dir string
@@ -41,7 +41,7 @@ type build struct {
 	err   error
 }
 
-// buildImage does what the Dockerfile says, once, for this machine.
+// buildImage builds the image for this machine as the Dockerfile says, once.
 func buildImage(t *testing.T) *image {
 	t.Helper()
 	return buildImageFor(t, runtime.GOARCH)
@@ -76,8 +76,8 @@ func buildImageFor(t *testing.T, arch string) *image {
 	return b.image
 }
 
-// TestImageForAnotherMachine builds the image for other machines than this, of which
-// a cluster can have nodes.
+// TestImageForAnotherMachine verifies that the image can be built for another architecture than
+// this machine's, because a cluster can have nodes of both.
 func TestImageForAnotherMachine(t *testing.T) {
 	arch, machine := "arm64", elf.EM_AARCH64
 	if runtime.GOARCH == arch {
@@ -92,7 +92,7 @@ func TestImageForAnotherMachine(t *testing.T) {
 	}
 }
 
-// TestImage builds the image and looks at what is in it.
+// TestImage verifies which files the image has, and that they can run in it.
 func TestImage(t *testing.T) {
 	image := buildImage(t)
 	var files []string
@@ -107,11 +107,11 @@ func TestImage(t *testing.T) {
 		f, err := elf.Open(path.Join(image.root, program))
 		require.NoError(t, err)
 		for _, header := range f.Progs {
-			assert.NotEqual(t, elf.PT_INTERP, header.Type, "%s is not static: there is no other file in the image", program)
+			assert.NotEqual(t, elf.PT_INTERP, header.Type, "%s is not static, and the image has no other files", program)
 		}
 		require.NoError(t, f.Close())
 	}
-	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.user, "runAsNonRoot believes numbers only")
+	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.user, "runAsNonRoot accepts only numbers")
 	assert.Contains(t, files, image.entrypoint[0])
 }
 
@@ -154,7 +154,8 @@ func version(t *testing.T) string {
 	return string(match[1])
 }
 
-// TestImageHasTheGoOfTheModule verifies that the compiler is new enough.
+// TestImageHasTheGoOfTheModule verifies that the image is built with the version of Go that the
+// module needs.
 func TestImageHasTheGoOfTheModule(t *testing.T) {
 	module, err := os.ReadFile(repository + "/go.mod")
 	require.NoError(t, err)

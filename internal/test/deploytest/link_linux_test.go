@@ -23,7 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// backendAddress is where the container sends to, in its own network.
+// backendAddress is the address to which the container sends, in its own network.
 const backendAddress = "127.0.0.1:14317"
 
 // A link sends profiles through a container.
@@ -51,8 +51,8 @@ func connect(c *container) *link {
 	return l
 }
 
-// pass sends a leaf for each address through the container, sampled just now, and returns
-// the frames that come out.
+// pass sends a sample for each address through the container, with a leaf at that address, taken
+// just now. It returns the frames that come out.
 func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 	l.t.Helper()
 	l.eventually("a message is taken", func() error {
@@ -75,7 +75,7 @@ func (l *link) pass(addresses []uint64) (frames []rewritetest.Frame) {
 			}
 			return nil
 		default:
-			return errors.New("it has not yet")
+			return errors.New("it has not arrived yet")
 		}
 	})
 	require.Len(l.t, frames, len(addresses))
@@ -107,14 +107,14 @@ func (c *container) get(port int, path string) string {
 	return string(text)
 }
 
-// metrics returns what the container tells Prometheus.
+// metrics returns the metrics that the container exposes to Prometheus.
 func (c *container) metrics() string {
 	c.t.Helper()
 	return c.get(8888, "/metrics")
 }
 
-// checkHealth does what the kubelet's probes do, and waits for a status of the processor: what
-// could not be read of a busy kernel is read again.
+// checkHealth does what the kubelet's probes do, and waits until the processor has a status. A
+// source that cannot be read while the kernel is busy is read again.
 func (c *container) checkHealth(m *manifest, status, why string) {
 	c.t.Helper()
 	spec := collectorOf(c.t, m.pods()["kernelsym"].Spec)
@@ -135,7 +135,7 @@ func (c *container) checkHealth(m *manifest, status, why string) {
 	})
 }
 
-// sources returns the metric source_up.
+// sources returns the values of the metric source_up by source.
 func (l *link) sources() map[string]string {
 	l.t.Helper()
 	up := make(map[string]string)

@@ -26,8 +26,8 @@ const kubernetes = repository + "/deploy/kubernetes/"
 // everything stands for the base with all components.
 const everything = "components/*"
 
-// kustomizations are the base, the overlays, and what can be made of the base and
-// the components: each that is in no overlay, and all together.
+// kustomizations returns the base, the overlays, and the combinations of the base with components:
+// with each component that is in no overlay, and with all together.
 func kustomizations(t *testing.T) (list []string) {
 	t.Helper()
 	for _, pattern := range []string{"base", "overlays/*", "components/*"} {
@@ -45,7 +45,7 @@ func kustomizations(t *testing.T) (list []string) {
 	return append(list, everything)
 }
 
-// directory returns the one to render: for components one that has the base, too.
+// directory returns the directory to render. For components, this is one that also has the base.
 func directory(t *testing.T, name string) string {
 	t.Helper()
 	if !strings.HasPrefix(name, "components/") {
@@ -68,7 +68,7 @@ func directory(t *testing.T, name string) string {
 	return dir
 }
 
-// relative returns how to name a file or directory from another directory.
+// relative returns the path of a file or directory relative to another directory.
 func relative(t *testing.T, from, target string) string {
 	t.Helper()
 	absolute, err := filepath.Abs(target)
@@ -78,7 +78,7 @@ func relative(t *testing.T, from, target string) string {
 	return path
 }
 
-// A manifest is what kustomize makes of a directory.
+// A manifest is what kustomize makes from a directory.
 type manifest struct {
 	namespaces  []corev1.Namespace
 	accounts    []corev1.ServiceAccount
@@ -92,7 +92,7 @@ type manifest struct {
 	rules       []prometheusRule
 }
 
-// render makes a manifest. It fails for a key that the type does not have.
+// render makes a manifest. It fails the test for a key that the type does not have.
 func render(t *testing.T, name string) *manifest {
 	t.Helper()
 	return renderDirectory(t, directory(t, name))
@@ -130,7 +130,7 @@ func renderDirectory(t *testing.T, dir string) *manifest {
 		case "PrometheusRule":
 			m.rules = append(m.rules, decode[prometheusRule](t, id, text))
 		default:
-			t.Fatalf("%s: a kind that the tests do not know", id)
+			t.Fatalf("%s: the tests do not support this kind", id)
 		}
 	}
 	return m
@@ -143,7 +143,7 @@ func decode[T any](t *testing.T, what string, text []byte) (value T) {
 	return value
 }
 
-// pods returns the pods of a manifest by the name of what makes them.
+// pods returns the pods of a manifest by the name of their owner.
 func (m *manifest) pods() map[string]corev1.PodTemplateSpec {
 	pods := make(map[string]corev1.PodTemplateSpec)
 	for _, d := range m.daemonSets {
@@ -155,8 +155,8 @@ func (m *manifest) pods() map[string]corev1.PodTemplateSpec {
 	return pods
 }
 
-// TestManifests renders and decodes all manifests, and checks what the types do not
-// say: that names lead to what is there.
+// TestManifests verifies that all manifests can be rendered and decoded, and that their names refer
+// to existing objects, which the types do not guarantee.
 func TestManifests(t *testing.T) {
 	for _, name := range kustomizations(t) {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestManifests(t *testing.T) {
 				selectors = append(selectors, d.Spec.Selector.MatchLabels)
 				collectorOf(t, d.Spec.Template.Spec)
 				assert.Equal(t, "otelcol", d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"],
-					"the container that kubectl exec and logs take")
+					"the container that kubectl exec and logs use")
 				assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 			}
 			for _, d := range m.deployments {
@@ -194,8 +194,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkScaler verifies that it scales a deployment, by what the pods ask for, and that nobody
-// else does.
+// checkScaler verifies that s scales a deployment by the resources that its pods request, and that
+// nothing else scales it.
 func checkScaler(t *testing.T, s autoscalingv2.HorizontalPodAutoscaler, d appsv1.Deployment) {
 	t.Helper()
 	target := s.Spec.ScaleTargetRef
@@ -204,12 +204,12 @@ func checkScaler(t *testing.T, s autoscalingv2.HorizontalPodAutoscaler, d appsv1
 	assert.Nil(t, d.Spec.Replicas)
 	for _, metric := range s.Spec.Metrics {
 		for _, c := range d.Spec.Template.Spec.Containers {
-			assert.Contains(t, c.Resources.Requests, metric.Resource.Name, "what the share is of")
+			assert.Contains(t, c.Resources.Requests, metric.Resource.Name, "the share is relative to this request")
 		}
 	}
 }
 
-// checkService verifies that one kind of pod serves it, with the ports that it names.
+// checkService verifies that one kind of pod serves s, with the ports that s names.
 func (m *manifest) checkService(t *testing.T, s corev1.Service) {
 	t.Helper()
 	served := 0
@@ -250,7 +250,7 @@ func containsAll(labels, wanted map[string]string) bool {
 	return true
 }
 
-// checkPod verifies that what it mounts and runs as is there.
+// checkPod verifies that the volumes a pod mounts and the account it runs as exist.
 func (m *manifest) checkPod(t *testing.T, owner string, pod corev1.PodSpec) {
 	t.Helper()
 	assert.Equal(t, m.accounts[0].Name, pod.ServiceAccountName, owner)
@@ -269,7 +269,7 @@ func (m *manifest) checkPod(t *testing.T, owner string, pod corev1.PodSpec) {
 	}
 }
 
-// TestDocumentsAreStrict verifies that a key which is not known is refused.
+// TestDocumentsAreStrict verifies that an unknown key is refused.
 func TestDocumentsAreStrict(t *testing.T) {
 	text, err := os.ReadFile(kubernetes + "base/daemonset.yaml")
 	require.NoError(t, err)
@@ -278,8 +278,8 @@ func TestDocumentsAreStrict(t *testing.T) {
 	require.Error(t, yaml.UnmarshalStrict(append(text, "surprise: 1\n"...), &d))
 }
 
-// TestComponentsCombine verifies that what each component changes is there when all
-// are taken together.
+// TestComponentsCombine verifies that the changes of all components are present when they are
+// combined.
 func TestComponentsCombine(t *testing.T) {
 	all := render(t, everything)
 	assert.NotEmpty(t, all.deployments, "gateway")

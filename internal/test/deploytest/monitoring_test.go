@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A dashboard is what is used of Grafana's.
+// A dashboard has the fields of Grafana's dashboards that the tests use.
 type dashboard struct {
 	Panels []struct {
 		Title       string                   `json:"title"`
@@ -38,7 +38,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	text, err := os.ReadFile(repository + "/deploy/grafana/kernelsym.json")
 	require.NoError(t, err)
-	require.NotContains(t, string(text), "allValue", "all instances are those with kernelsym, not all that there are")
+	require.NotContains(t, string(text), "allValue", "All must mean the instances with kernelsym, not every instance")
 	require.NoError(t, json.Unmarshal(text, &d))
 	return d
 }
@@ -68,8 +68,8 @@ func dashboardQueries(t *testing.T) map[string][]string {
 	return queries
 }
 
-// TestDashboardKnowsProcessorsAndOutcomes verifies that each panel is of the processors that
-// are selected, and that the panel of outcomes says what each of them means.
+// TestDashboardKnowsProcessorsAndOutcomes verifies that each panel shows the selected processors,
+// and that the panel of outcomes explains each outcome.
 func TestDashboardKnowsProcessorsAndOutcomes(t *testing.T) {
 	_, values := exposedNames(t)
 	explained := false
@@ -102,8 +102,8 @@ func alertQueries(t *testing.T) map[string][]string {
 	return queries
 }
 
-// metricsOf returns the names of the metrics that a query reads, and the values of
-// labels that it asks for.
+// metricsOf returns the names of the metrics that a query reads, and the label values that it asks
+// for.
 func metricsOf(t *testing.T, query string) (names []string, labels map[string][]string) {
 	t.Helper()
 	expr, err := parser.ParseExpr(query)
@@ -121,7 +121,7 @@ func metricsOf(t *testing.T, query string) (names []string, labels map[string][]
 	return names, labels
 }
 
-// exposedNames returns how Prometheus sees the metrics of metadata.yaml, and the
+// exposedNames returns the names under which Prometheus has the metrics of metadata.yaml, and the
 // values of their attributes.
 func exposedNames(t *testing.T) (names []string, values map[string][]string) {
 	t.Helper()
@@ -151,8 +151,8 @@ func exposedNames(t *testing.T) (names []string, values map[string][]string) {
 	return names, values
 }
 
-// TestMonitoring verifies that dashboard and alerts parse, read metrics and labels
-// that there are, and that the dashboard shows each metric.
+// TestMonitoring verifies that the dashboard and the alerts parse, that they read only existing
+// metrics and labels, and that a panel or an alert reads each metric.
 func TestMonitoring(t *testing.T) {
 	exposed, values := exposedNames(t)
 	dashboard := dashboardQueries(t)
@@ -162,7 +162,7 @@ func TestMonitoring(t *testing.T) {
 				names, labels := metricsOf(t, query)
 				require.NotEmpty(t, names, where)
 				for _, name := range names {
-					if strings.HasPrefix(name, "otelcol_processor_kernelsym_") { // TestContainer looks for the collector's own
+					if strings.HasPrefix(name, "otelcol_processor_kernelsym_") { // TestContainer checks the collector's own metrics
 						assert.Contains(t, exposed, name, where)
 					}
 				}
@@ -180,7 +180,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// usedMetrics returns the metrics that dashboard and alerts read.
+// usedMetrics returns the metrics that the dashboard and the alerts read.
 func usedMetrics(t *testing.T) (used []string) {
 	t.Helper()
 	for _, all := range []map[string][]string{dashboardQueries(t), alertQueries(t)} {

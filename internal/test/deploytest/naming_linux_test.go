@@ -19,8 +19,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// coreFunctions returns the starts of some functions of the kernel, each with a name
-// that nothing else has.
+// coreFunctions returns the starts of some functions of the kernel, each with exactly one name, and
+// their names.
 func coreFunctions(t *testing.T) (addresses []uint64, names []string) {
 	t.Helper()
 	list := kerneltest.ReadSymbols(t)
@@ -34,7 +34,7 @@ func coreFunctions(t *testing.T) (addresses []uint64, names []string) {
 	return addresses, names
 }
 
-// program loads a program and returns where it is, and the kernel's name for it.
+// program loads a program and returns its address and the kernel's name for it.
 func program(t *testing.T, name string) (address uint64, symbol string) {
 	t.Helper()
 	prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram(name, 1, 5))
@@ -43,9 +43,8 @@ func program(t *testing.T, name string) (address uint64, symbol string) {
 	return kerneltest.CodeOf(t, prog)[0].Start, "bpf_prog_" + info.Tag + "_" + name
 }
 
-// TestContainer runs the agent of each manifest in a container that is made of it
-// and sends it kernel frames: of the kernel, and of BPF programs that were loaded
-// before it started and after.
+// TestContainer verifies that the agent of each manifest, in a container made from it, names kernel
+// frames: of the kernel, and of BPF programs that were loaded before it started and after.
 func TestContainer(t *testing.T) {
 	needSandbox(t)
 	for _, name := range kustomizations(t) {
@@ -58,7 +57,7 @@ func TestContainer(t *testing.T) {
 			before, symbol := program(t, "before")
 			m := render(t, name)
 			l := connect(startContainer(t, m))
-			if !noSysAdmin { // else nobody lists it
+			if !noSysAdmin { // otherwise, it is not listed
 				addresses, names = append(addresses, before), append(names, symbol)
 			}
 			l.eventually("names", func() error { return firstUnnamed(l.pass(addresses), names) })
@@ -86,11 +85,11 @@ func TestContainer(t *testing.T) {
 			l.checkRights(m, rightsOf(name))
 			for _, metric := range usedMetrics(t) {
 				switch {
-				case strings.Contains(metric, "_kernelsym_pack"): // of collectors with packs, which these are not
+				case strings.Contains(metric, "_kernelsym_pack"): // only collectors with packs have it
 					continue
-				case metric == "otelcol_exporter_send_failed_profile_samples": // begins with the first failure
+				case metric == "otelcol_exporter_send_failed_profile_samples": // it appears with the first failure
 					continue
-				case strings.HasPrefix(metric, "otelcol_processor_internal_duration"): // of the level detailed
+				case strings.HasPrefix(metric, "otelcol_processor_internal_duration"): // only at the level detailed
 					continue
 				}
 				assert.Regexp(t, `(?m)^`+metric+`[{ ]`, l.metrics())
@@ -99,7 +98,7 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// firstUnnamed says which frame does not have its name.
+// firstUnnamed returns an error for the first frame that does not have its name.
 func firstUnnamed(frames []rewritetest.Frame, names []string) error {
 	for i, f := range frames {
 		if len(f.Lines) == 0 || f.Lines[0].System != names[i] {
@@ -109,7 +108,7 @@ func firstUnnamed(frames []rewritetest.Frame, names []string) error {
 	return nil
 }
 
-// checkRights looks at the process itself: what it may do, and what it sees.
+// checkRights checks what the process itself may do, and which files it sees.
 func (c *container) checkRights(m *manifest, want []corev1.Capability) {
 	c.t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", c.PID())
@@ -143,8 +142,8 @@ func (c *container) checkRights(m *manifest, want []corev1.Capability) {
 	}
 }
 
-// TestContainerWithoutSyslog takes one right away: then the kernel shows no
-// addresses, and frames pass through as they came.
+// TestContainerWithoutSyslog verifies that without CAP_SYSLOG, the kernel shows no addresses, and
+// frames pass through as they arrived.
 func TestContainerWithoutSyslog(t *testing.T) {
 	needSandbox(t)
 	addresses, _ := coreFunctions(t)

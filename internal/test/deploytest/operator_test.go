@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-var update = flag.Bool("update", false, "write the rules of the Prometheus operator anew")
+var update = flag.Bool("update", false, "update the rules of the Prometheus operator")
 
-// A podMonitor is what is used of the kind of the Prometheus operator.
+// A podMonitor has the fields of this kind of the Prometheus operator that the tests use.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -33,7 +33,7 @@ type podMonitor struct {
 	} `json:"spec"`
 }
 
-// A prometheusRule is another kind of it.
+// A prometheusRule is another kind of the Prometheus operator.
 type prometheusRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -54,7 +54,8 @@ metadata:
 spec:
 `
 
-// TestOperatorRules verifies that the operator gets the same rules.
+// TestOperatorRules verifies that the Prometheus operator gets the rules of
+// deploy/prometheus/alerts.yaml.
 func TestOperatorRules(t *testing.T) {
 	const file = kubernetes + "components/prometheus-operator/rules.yaml"
 	text, err := os.ReadFile(repository + "/deploy/prometheus/alerts.yaml")
@@ -90,12 +91,12 @@ func TestPodMonitor(t *testing.T) {
 			assert.True(t, hasPort(t, pod.Spec, endpoint.Port), owner)
 			require.Len(t, endpoint.Relabelings, 1)
 			assert.Equal(t, []string{"__meta_kubernetes_pod_node_name"}, endpoint.Relabelings[0].SourceLabels)
-			assert.Equal(t, "node", endpoint.Relabelings[0].TargetLabel, "by which alerts name the node")
+			assert.Equal(t, "node", endpoint.Relabelings[0].TargetLabel, "the label by which alerts name the node")
 		}
 	}
 }
 
-// TestNetworkPolicy verifies that it is about all pods and knows their ports.
+// TestNetworkPolicy verifies that the policy applies to all pods and allows their ports.
 func TestNetworkPolicy(t *testing.T) {
 	m := render(t, everything)
 	require.Len(t, m.policies, 1)

@@ -22,20 +22,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A series is what Prometheus has of a metric: a sample a minute.
+// A series is a metric in Prometheus, with a sample every minute.
 type series struct {
 	name        string // with labels
 	first, last int    // minutes
 	value, more float64
 }
 
-// now is the minute as of which queries are answered.
+// now is the minute for which queries are answered.
 const now = 120
 
-// always is a gauge that is there all the time.
+// always returns a gauge that has a value all the time.
 func always(name string, value float64) series { return series{name, 0, now, value, 0} }
 
-// counter is one that has grown each minute.
+// counter returns a counter that has grown each minute.
 func counter(name string, more float64) series { return series{name, 0, now, 0, more} }
 
 // The processors of each collector.
@@ -44,8 +44,8 @@ const (
 	other = "kernelsym/other"
 )
 
-// exposed is the name of a metric of a processor, with further labels in pairs. The scrape
-// job has set the label node.
+// exposed returns the name of a metric of a processor, with further labels in pairs. The scrape job
+// has set the label node.
 func exposed(instance, processor, metric string, more ...string) string {
 	name := fmt.Sprintf(`otelcol_processor_kernelsym_%s{instance=%q, node=%q, processor=%q`, metric, instance, "node-"+instance, processor)
 	for i := 0; i < len(more); i += 2 {
@@ -54,7 +54,7 @@ func exposed(instance, processor, metric string, more ...string) string {
 	return name + "}"
 }
 
-// source is the metric of whether a source works.
+// source returns the name of the metric that says whether a source works.
 func source(instance, processor, name string) string {
 	return exposed(instance, processor, "source_up", "source", name)
 }
@@ -71,7 +71,7 @@ func accepted(instance string) string {
 	return fmt.Sprintf(`otelcol_receiver_accepted_profile_samples{instance=%q, node=%q, receiver="otlp"}`, instance, "node-"+instance)
 }
 
-// node is what a node exposes on which all is well.
+// node returns the series that a node exposes if all is well.
 func node(instance string, more ...series) []series {
 	all := []series{counter(accepted(instance), 600)}
 	for _, p := range []string{main, other} {
@@ -81,7 +81,7 @@ func node(instance string, more ...series) []series {
 	return append(all, more...)
 }
 
-// with replaces series of the same names.
+// with replaces the series that have the same names.
 func with(all []series, others ...series) []series {
 	for _, other := range others {
 		i := slices.IndexFunc(all, func(s series) bool { return s.name == other.name })
@@ -90,7 +90,7 @@ func with(all []series, others ...series) []series {
 	return all
 }
 
-// between is a node that was there from one minute to another.
+// between returns the series of a node that existed from one minute to another.
 func between(first, last int, instance string) []series {
 	all := node(instance)
 	for i := range all {
@@ -157,13 +157,13 @@ func answer(t *testing.T, query string, from memory) promql.Vector {
 	return vector
 }
 
-// without leaves metrics out.
+// without removes series by name.
 func without(all []series, names ...string) []series {
 	return slices.DeleteFunc(all, func(s series) bool { return slices.Contains(names, s.name) })
 }
 
-// TestDashboardNumbers verifies what the dashboard shows at first sight, also where
-// there is nothing to count.
+// TestDashboardNumbers verifies the main numbers of the dashboard, even if there is nothing to
+// count.
 func TestDashboardNumbers(t *testing.T) {
 	dashboard := dashboardQueries(t)
 	for name, tt := range map[string]struct {
@@ -173,7 +173,7 @@ func TestDashboardNumbers(t *testing.T) {
 		"all is well": {slices.Concat(node("a"), node("b")), map[string]float64{
 			"Kernel frames with a name": 1, "Sources that do not work as they should": 0, "Nodes reporting": 2,
 		}},
-		"most came with a name": {
+		"most arrived with a name": {
 			node("a", counter(frames("a", main, "named"), 60000), counter(frames("a", other, "unresolved"), 12000)),
 			map[string]float64{"Kernel frames with a name": 0.5, "Sources that do not work as they should": 0, "Nodes reporting": 1},
 		},

@@ -19,7 +19,7 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// kustomizationsOf returns those that a page has: whole ones and parts, to be added to one.
+// kustomizationsOf returns the kustomizations on a page: whole ones, and parts to add to one.
 func kustomizationsOf(t *testing.T, page string) (list []types.Kustomization) {
 	t.Helper()
 	text, err := os.ReadFile(repository + page)
@@ -32,11 +32,11 @@ func kustomizationsOf(t *testing.T, page string) (list []types.Kustomization) {
 	return list
 }
 
-// remote is where a page has the manifests of a release.
+// remote matches the address at which a page has the manifests of a release.
 var remote = regexp.MustCompile(`^https://github\.com/kernelsym/kernelsym//deploy/kubernetes/(.*)\?ref=VERSION$`)
 
-// apply renders parts of a kustomization, with the manifests that are here in place of those of
-// a release, and with a configuration of one's own beside it.
+// apply renders parts of a kustomization. The manifests in this repository stand in for a
+// release's, and the user's own configuration is beside them.
 func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -64,7 +64,8 @@ func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 	return renderDirectory(t, dir)
 }
 
-// TestKustomizationsOfTheReadme applies all that deploy/README.md has for that.
+// TestKustomizationsOfTheReadme verifies that each kustomization in deploy/README.md does what the
+// page says.
 func TestKustomizationsOfTheReadme(t *testing.T) {
 	all := kustomizationsOf(t, "/deploy/README.md")
 	require.Len(t, all, 5)
@@ -107,13 +108,13 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		require.Len(t, patches, 1)
 		c := collectorOf(t, apply(t, whole, patches[0]).pods()["kernelsym"].Spec)
 		assert.Equal(t, "spc_t", c.SecurityContext.SELinuxOptions.Type)
-		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "all else stays")
+		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "everything else stays")
 	})
 }
 
-// TestPodsOnPages decodes the parts of pods that pages show.
+// TestPodsOnPages verifies that the parts of pods on pages can be decoded.
 func TestPodsOnPages(t *testing.T) {
-	blocks := func(page, key string) (list [][]byte) { // those that begin with a key
+	blocks := func(page, key string) (list [][]byte) { // the blocks that begin with a key
 		text, err := os.ReadFile(repository + page)
 		require.NoError(t, err)
 		for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
@@ -132,8 +133,8 @@ func TestPodsOnPages(t *testing.T) {
 	}
 }
 
-// TestLabelsOfTheReadme verifies that the labels by which the pages select pods are those of the
-// manifests and of what the Helm chart makes of our values: its label name is nameOverride.
+// TestLabelsOfTheReadme verifies that the manifests, and the Helm chart with our values, have the
+// labels by which the pages select pods. The label name of the chart is nameOverride.
 func TestLabelsOfTheReadme(t *testing.T) {
 	text, err := os.ReadFile(repository + "/deploy/README.md")
 	require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestLabelsOfTheReadme(t *testing.T) {
 		assert.Equal(t, s[2], chart[s[1]])
 	}
 	assert.Equal(t, m.pods()["kernelsym"].Labels["app.kubernetes.io/component"], v.PodLabels["app.kubernetes.io/component"])
-	assert.NotContains(t, string(text), "-c otelcol", "the chart's container has another name, and kubectl takes the right one")
+	assert.NotContains(t, string(text), "-c otelcol", "the chart's container has another name, and kubectl chooses the right one")
 }
 
 // block returns the block of a language in deploy/README.md that contains a text.

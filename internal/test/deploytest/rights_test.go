@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rights are the capabilities that the agent has; where none stand here, those of
+// rights are the capabilities of the agent. A manifest that is not listed has the capabilities of
 // the base.
 var rights = map[string][]corev1.Capability{
 	"base":                  {"SYSLOG", "PERFMON", "SYS_ADMIN"},
@@ -35,7 +35,7 @@ func TestRights(t *testing.T) {
 				assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 				assert.False(t, pod.Spec.HostNetwork)
 				assert.False(t, pod.Spec.HostIPC)
-				// The profiler next to it wants to see all processes.
+				// The profiler beside it must see all processes.
 				assert.Equal(t, owner == "kernelsym" && (name == "overlays/ebpf-profiler" || name == everything), pod.Spec.HostPID)
 				if owner == "kernelsym" && (name == "components/host-mounts" || name == everything) {
 					checkHostPaths(t, pod.Spec, read...)
@@ -59,8 +59,8 @@ func TestRights(t *testing.T) {
 // read are the files and directories of the node that the agent reads.
 var read = []string{"/proc/kallsyms", "/proc/modules", "/sys/module", "/sys/kernel/notes", "/sys/devices/system/cpu"}
 
-// checkHostPaths verifies which of the node's files our container sees. Only what is
-// in a component may mount any.
+// checkHostPaths verifies which of the node's files our container sees. Only components may mount
+// any.
 func checkHostPaths(t *testing.T, pod corev1.PodSpec, want ...string) {
 	t.Helper()
 	paths := make(map[string]string) // by volume

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxEnv makes the test binary what a container runtime starts: it shuts itself
-// in and becomes the container's command.
+// sandboxEnv makes the test binary act as what a container runtime starts: it confines itself and
+// becomes the container's command.
 const sandboxEnv = "KERNELSYM_TEST_SANDBOX"
 
-// A sandbox says what to shut in, and where. The namespaces are new already.
+// A sandbox says how a process confines itself. It already runs in new namespaces.
 type sandbox struct {
 	Root         string
 	Mounts       []mount
 	Hidden       []string // files and directories that the container finds empty
-	Capabilities []string // as SYS_ADMIN
+	Capabilities []string // such as SYS_ADMIN
 	UID, GID     int
 	Args, Env    []string
 }
@@ -38,7 +38,7 @@ func init() {
 	if text == "" {
 		return
 	}
-	runtime.LockOSThread() // whose capabilities it is about
+	runtime.LockOSThread() // capabilities belong to the thread
 	var s sandbox
 	err := json.Unmarshal([]byte(text), &s)
 	if err == nil {
@@ -48,7 +48,7 @@ func init() {
 	os.Exit(1)
 }
 
-// enter does not return if all goes well.
+// enter returns only if something fails.
 func (s *sandbox) enter() error {
 	for _, step := range []func() error{s.network, s.mount, s.pivot, s.drop} {
 		if err := step(); err != nil {
@@ -58,7 +58,7 @@ func (s *sandbox) enter() error {
 	return unix.Exec(s.Args[0], s.Args, s.Env)
 }
 
-// network has the loopback interface up, as in every pod.
+// network brings the loopback interface up, as in every pod.
 func (s *sandbox) network() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *sandbox) network() error {
 	return err
 }
 
-// mount mounts what every container has, and what its manifest says.
+// mount makes the mounts that every container has, and the manifest's own.
 func (s *sandbox) mount() error {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	at := func(name string) string { return filepath.Join(s.Root, name) }
@@ -115,7 +115,7 @@ func (s *sandbox) mount() error {
 	return errors.Join(err, unix.Mount("", s.Root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
-// makeLike makes a directory, or a file, for another to be mounted there.
+// makeLike makes a directory or a file on which another can be mounted.
 func makeLike(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -127,7 +127,7 @@ func makeLike(source, target string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(target), 0o755), os.WriteFile(target, nil, 0o600))
 }
 
-// pivot leaves nothing of the host's files.
+// pivot leaves none of the host's files.
 func (s *sandbox) pivot() error {
 	return errors.Join(
 		unix.Chdir(s.Root),
@@ -137,7 +137,7 @@ func (s *sandbox) pivot() error {
 	)
 }
 
-// drop gives up all rights but those of the manifest, for good.
+// drop gives up all rights except the manifest's, for good.
 func (s *sandbox) drop() error {
 	caps, err := capability.NewPid2(0)
 	if err != nil {

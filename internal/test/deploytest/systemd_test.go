@@ -21,7 +21,7 @@ import (
 
 const systemd = repository + "/deploy/systemd/"
 
-// readUnit returns the settings of unit files, as later ones change earlier ones.
+// readUnit returns the settings of unit files. Later files change the settings of earlier ones.
 func readUnit(t *testing.T, files ...string) map[string]string {
 	t.Helper()
 	settings := make(map[string]string)
@@ -42,8 +42,8 @@ func readUnit(t *testing.T, files ...string) map[string]string {
 	return settings
 }
 
-// TestUnitHasTheRightsOfTheManifests compares the capabilities, and that no setting
-// takes away what they are for.
+// TestUnitHasTheRightsOfTheManifests verifies that the unit has the same capabilities, and that no
+// setting takes away what they are for.
 func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
 	for overlay, files := range map[string][]string{
 		"base":                  {"otelcol-kernelsym.service"},
@@ -65,8 +65,8 @@ func TestUnitHasTheRightsOfTheManifests(t *testing.T) {
 	}
 }
 
-// TestHeaderOfTheUnit verifies that it installs what it runs, and runs doctor with the
-// unit's capabilities.
+// TestHeaderOfTheUnit verifies that the commands in the header install what the unit runs, and run
+// doctor with the unit's capabilities.
 func TestHeaderOfTheUnit(t *testing.T) {
 	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
 	require.NoError(t, err)
@@ -78,8 +78,8 @@ func TestHeaderOfTheUnit(t *testing.T) {
 	}
 }
 
-// TestConfigurationOfTheUnit verifies that the collector begins to refuse before the
-// unit is killed for its memory, and that it says nothing of a node that there is not.
+// TestConfigurationOfTheUnit verifies that the collector begins to refuse data before the unit is
+// killed for its memory, and that its configuration does not mention a Kubernetes node.
 func TestConfigurationOfTheUnit(t *testing.T) {
 	text, err := os.ReadFile(repository + "/deploy/examples/agent.yaml")
 	require.NoError(t, err)
@@ -95,17 +95,17 @@ func TestConfigurationOfTheUnit(t *testing.T) {
 	allowed, err := strconv.Atoi(strings.TrimSuffix(readUnit(t, "otelcol-kernelsym.service")["MemoryMax"], "M"))
 	require.NoError(t, err)
 	limiter := config.Processors.MemoryLimiter
-	assert.Positive(t, limiter.Limit, "a percentage counts for cgroups of containers only")
+	assert.Positive(t, limiter.Limit, "a percentage only works for cgroups of containers")
 	assert.Less(t, limiter.Limit, allowed)
 	assert.Less(t, limiter.Spike, limiter.Limit)
 	assert.NotContains(t, string(text), "k8s.node.name")
 }
 
-// TestUnitVerifies has systemd read the unit: it warns of what it does not know.
+// TestUnitVerifies verifies that systemd reads the unit without a warning about unknown settings.
 func TestUnitVerifies(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd is not installed: it does not read the unit")
+		t.Skip("systemd is not installed, so it cannot read the unit")
 	}
 	binary := kerneltest.Built(t, kerneltest.Collector)
 	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")

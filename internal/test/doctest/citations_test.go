@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A citation is the number of a rule of the contract, and the line it is cited in.
+// A citation is the number of a rule of the contract, and the line that cites it.
 type citation struct {
 	rule string
 	line int
 }
 
-// Parts of the expressions below. A citation can go on in the next line of a comment.
+// Parts of the expressions below. A citation can continue in the next line of a comment.
 const (
 	gap  = `(?:\s|//)+`
 	more = `(?:,|,?` + gap + `(?:and|or|to)|–)(?:\s|//)*` // between two numbers
@@ -26,12 +26,12 @@ const (
 )
 
 var (
-	// "section 5.2 of the contract", "rules 3.1 to 3.3"; also those of an RFC.
+	// "section 5.2 of the contract", "rules 3.1 to 3.3"; also sections of an RFC.
 	bySection = regexp.MustCompile(`(RFC` + gap + `\d+,` + gap + `)?\b(?i:section|rule)s?` + gap + num + `(?:` + more + num + `)*`)
-	// What follows a section of the standard of debug information.
+	// The words after a section of the DWARF standard.
 	ofDWARF = regexp.MustCompile(`^` + gap + `of` + gap + `DWARF\b`)
-	// "contract 5.2", "contract 5.1 and 5.2". What follows is a number of its own if it
-	// has no point: "contract 5.2, 3 of them".
+	// "contract 5.2", "contract 5.1 and 5.2". A number without a point after that is not a
+	// citation: "contract 5.2, 3 of them".
 	byName = regexp.MustCompile(`\b(?i:contract)` + gap + num + `(?:` + more + sub + `)*`)
 	// The name of a test: TestContract_4_6_NothingToDo, TestContract_7_Defaults.
 	byTest = regexp.MustCompile(`\bTestContract_(\d+(?:_\d+)?)`)
@@ -39,12 +39,11 @@ var (
 	number = regexp.MustCompile(num)
 )
 
-// citations returns the citations of the contract in a text, those of one form after
-// those of another.
+// citations returns the citations of the contract in a text, one form after the other.
 func citations(text string) (all []citation) {
 	for _, form := range []struct {
 		*regexp.Regexp
-		words []string // it has one of these: most files do not
+		words []string // a match has one of these words; most files have none
 	}{{bySection, []string{"ection", "ule"}}, {byName, []string{"ontract"}}} {
 		if !slices.ContainsFunc(form.words, func(word string) bool { return strings.Contains(text, word) }) {
 			continue
@@ -68,7 +67,7 @@ func citations(text string) (all []citation) {
 // lineOf returns the number of the line that has the byte at an offset.
 func lineOf(text string, offset int) int { return 1 + strings.Count(text[:offset], "\n") }
 
-// unknown returns the citations of what is none of the rules.
+// unknown returns the citations of rules that do not exist.
 func unknown(all []citation, rules []string) []citation {
 	return slices.DeleteFunc(slices.Clone(all), func(c citation) bool { return slices.Contains(rules, c.rule) })
 }

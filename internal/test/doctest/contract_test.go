@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCitationsOfTheContract verifies that each number by which the code, its tests
-// and the other pages cite a rule is one of docs/contract.md.
+// TestCitationsOfTheContract verifies that docs/contract.md has every rule that the code, its tests
+// and the other pages cite by number.
 func TestCitationsOfTheContract(t *testing.T) {
 	needRepository(t)
 	rules := readRules(t)
@@ -46,11 +46,10 @@ func TestCitationsOfTheContract(t *testing.T) {
 	assert.NotZero(t, cited)
 }
 
-// The forms in which docs/contract.md has the numbers of its sections, rules and the
-// items of rules.
+// The forms in which docs/contract.md numbers its sections, its rules and the items of rules.
 var rule = regexp.MustCompile(`(?m)^(?:## (\d+)\. |### (\d+\.\d+) |- \*\*(\d+\.\d+[a-z])\*\* )`)
 
-// readRules returns the numbers that docs/contract.md has, in its order.
+// readRules returns the numbers in docs/contract.md, in order.
 func readRules(t *testing.T) (rules []string) {
 	t.Helper()
 	page, err := os.ReadFile(root + "docs/contract.md")

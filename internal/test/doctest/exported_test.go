@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exported has what others can import, by package. mdatagen exports the parts of a configuration.
-// kernelsymprocessor is not meant for others (docs/contrib.md); what the root package needs of it is
-// listed, so that no more comes to it unnoticed.
+// exported lists what others can import, by package. mdatagen exports the parts of a configuration.
+// kernelsymprocessor is not meant for others (docs/contrib.md). What the root package needs from it
+// is listed, so that nothing is added unnoticed.
 var exported = map[string][]string{
 	root: {
 		"Config", "NewFactory",
@@ -34,7 +34,8 @@ var exported = map[string][]string{
 	},
 }
 
-// TestExported compares what others can import with the list, as contrib's checkapi does.
+// TestExported verifies that others can import what the list has and no more, as contrib's checkapi
+// does.
 func TestExported(t *testing.T) {
 	needRepository(t)
 	var dirs []string
@@ -55,8 +56,8 @@ func TestExported(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(exported)), dirs)
 }
 
-// exportedIn returns the exported names of a package, without methods and tests, and
-// whether there is a package that others can import.
+// exportedIn returns the exported names of a package, without methods and tests, and whether others
+// can import the package.
 func exportedIn(t *testing.T, dir string) (names []string, importable bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -96,10 +97,11 @@ func exportedIn(t *testing.T, dir string) (names []string, importable bool) {
 	return names, importable
 }
 
-// movedTo names packages that docs/contrib.md says something about.
+// movedTo names packages that docs/contrib.md mentions.
 var movedTo = []string{"kernelsymprocessor", "kernelstackreceiver", "cmd/kernelsym", "internal/rewrite"}
 
-// TestContribPage holds the page for maintainers of contrib to what there is.
+// TestContribPage verifies that the page for maintainers of contrib names the packages and modules
+// that exist.
 func TestContribPage(t *testing.T) {
 	needRepository(t)
 	page, err := os.ReadFile("../../../docs/contrib.md")
@@ -123,8 +125,9 @@ func TestContribPage(t *testing.T) {
 	}
 }
 
-// TestVersionOfMdatagen verifies that generated files are made by the version that docs/contrib.md names,
-// which is not the collector's: an update of the tools must not bring another one.
+// TestVersionOfMdatagen verifies that generated files are made by the version of mdatagen that
+// docs/contrib.md names. It is not the collector's version, and an update of the tools must not
+// change it.
 func TestVersionOfMdatagen(t *testing.T) {
 	needRepository(t)
 	page, err := os.ReadFile("../../../docs/contrib.md")

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGlobsMatch verifies that each glob of .golangci.yml matches a file, and that each directory of
-// dependabot.yml has a module: one that a move has left behind would open a wall, or end an update,
-// without a word.
+// TestGlobsMatch verifies that each glob of .golangci.yml matches a file, and that each directory
+// of dependabot.yml has a module. If a move left a stale entry behind, an import rule would no
+// longer apply, or updates would end, without any message.
 func TestGlobsMatch(t *testing.T) {
 	needRepository(t)
 	list := exec.CommandContext(t.Context(), "git", "ls-files")
@@ -43,7 +43,7 @@ func TestGlobsMatch(t *testing.T) {
 	}
 }
 
-// matches reports whether a glob that begins with **, and may have it once more, matches a file.
+// matches reports whether a glob matches a file. The glob begins with ** and may have it once more.
 func matches(glob, file string) bool {
 	pattern := regexp.QuoteMeta(glob)
 	pattern = strings.ReplaceAll(pattern, `\*\*/`, `(?:.*/)?`)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/homes"
 )
 
-// A comment is a comment of product code.
+// A comment is a comment in product code.
 type comment struct {
 	file     string
 	function string // the function whose doc comment it is, as in homes.Home; empty for any other
@@ -26,7 +26,7 @@ type comment struct {
 	line     int
 }
 
-// readComments returns the comments of the product: neither those of tests nor those of the overview of a package.
+// readComments returns the comments of product code, except in tests and in package overviews.
 func readComments(t *testing.T) (comments []comment) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -73,10 +73,10 @@ func commentsOf(t *testing.T, path, name string) (comments []comment) {
 	return comments
 }
 
-// seeBefore is what stands before a citation that only refers to a rule.
+// seeBefore matches the words before a citation that only refers to a rule.
 var seeBefore = regexp.MustCompile(`(?i)\bsee(?:\s|//)*$`)
 
-// claims returns the rules of which a comment says that they are decided there: those that it cites other than as "see
+// claims returns the rules that a comment claims to decide: those it cites other than as "see
 // contract N".
 func claims(text string) (rules []string) {
 	for _, at := range byName.FindAllStringIndex(text, -1) {

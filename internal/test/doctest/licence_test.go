@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLicenceHeaders: each Go file that somebody wrote says what licence it has.
+// TestLicenceHeaders verifies that each Go file states its licence, unless it is generated.
 func TestLicenceHeaders(t *testing.T) {
 	needRepository(t)
 	found := 0

@@ -45,7 +45,7 @@ func TestLinks(t *testing.T) {
 	assert.NotZero(t, total)
 }
 
-// follow says what is wrong with a link of a page.
+// follow returns an error that says what is wrong with a link of a page.
 func follow(pages map[string]string, page, link string) error {
 	file, anchor, _ := strings.Cut(link, "#")
 	target := page
@@ -69,11 +69,11 @@ var (
 	// [text](target), [name]: target
 	linked  = regexp.MustCompile(`\]\(([^)\s]+)\)|(?m:^\[[^\]]+\]: (\S+)$)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	// What GitHub drops of a heading when it makes an anchor of it.
+	// The characters that GitHub drops from a heading to make its anchor.
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}\p{M} _-]`)
 )
 
-// linksOf returns the links of a page to what is in this repository.
+// linksOf returns the links of a page that lead to something in this repository.
 func linksOf(page string) (links []string) {
 	page = inline.ReplaceAllString(code.ReplaceAllString(page, ""), "")
 	for _, m := range linked.FindAllStringSubmatch(page, -1) {
@@ -86,7 +86,7 @@ func linksOf(page string) (links []string) {
 	return links
 }
 
-// anchorsOf returns those of the headings of a page.
+// anchorsOf returns the anchors of the headings of a page.
 func anchorsOf(page string) map[string]bool {
 	anchors := make(map[string]bool)
 	for _, m := range heading.FindAllStringSubmatch(code.ReplaceAllString(page, ""), -1) {

@@ -20,23 +20,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// childEnv holds what the child of TestPrivileges knows of the kernel.
+// childEnv is the variable in which the child of TestPrivileges receives its witness.
 const childEnv = "KERNELSYM_TEST_PRIVILEGES"
 
-// witness is what is to be named.
+// witness has the code that the child must name.
 type witness struct {
 	Core, Module, Before place
 }
 
-// child looks what the sources name.
+// child checks what the sources name.
 type child struct {
 	t     *testing.T
 	cache *symcache.Cache
 }
 
-// TestPrivilegesChild is the other half of TestPrivileges: it runs the sources with
-// the rights that it has, says when they have begun, reads which programs were
-// loaded since, and tells what is named.
+// TestPrivilegesChild is the child process of TestPrivileges. It runs the sources with the rights
+// that it has, reports when they have begun, reads which programs were loaded since then, and
+// reports what is named.
 func TestPrivilegesChild(t *testing.T) {
 	knows := os.Getenv(childEnv)
 	if knows == "" {
@@ -76,12 +76,12 @@ func TestPrivilegesChild(t *testing.T) {
 			o.Status[h.Source] = status
 		}
 	}
-	// Where the list of names is read with interruptions, its budget does not suffice.
+	// If the list of names is read with interruptions, its budget is not enough.
 	o.Disturbed = strings.Contains(o.Status["bpf"], "read budget")
 	for _, counts := range c.cache.Counts() {
 		o.Disturbed = o.Disturbed || counts.Counts.LostRecords > 0
 	}
-	// A crowded ring makes blind time, too, without a lost record.
+	// A crowded ring also makes blind time, without a lost record.
 	for _, table := range c.cache.Snapshot().Tables() {
 		unsure := strings.HasSuffix(o.Since, atNextPoll) && !strings.Contains(o.Status["bpf"], "perf event")
 		o.Disturbed = o.Disturbed || unsure && table.BlindTime() > 0
@@ -96,14 +96,14 @@ func yes(is bool) string {
 	return "no"
 }
 
-// eventually waits for what takes a moment, much longer than it needs, as other tests may load
-// thousands of programs meanwhile.
+// eventually waits for something that takes a moment. It waits much longer than that, because other
+// tests may load thousands of programs at the same time.
 func (c *child) eventually(what string, is func() bool) {
 	c.t.Helper()
 	require.Eventually(c.t, is, 5*time.Minute, time.Millisecond, what)
 }
 
-// status returns the state of a source and why, empty if it is up.
+// status returns the state of a source and the reason, or "" if the source is up.
 func (c *child) status(source string) string {
 	for _, h := range c.cache.Health() {
 		if h.Source == source && h.State != symcache.StateUp {
@@ -128,7 +128,7 @@ func (c *child) knows(p place) bool {
 	return ok
 }
 
-// detail says how much is known of a BPF function.
+// detail returns how much is known about a BPF function.
 func (c *child) detail(p place) string {
 	hit, ok := c.find(p)
 	switch {
@@ -142,20 +142,20 @@ func (c *child) detail(p place) string {
 	return "exact"
 }
 
-// atNextPoll says when a program is known that was not known at once.
+// atNextPoll says that a program is only known if it is loaded at the next poll.
 const atNextPoll = "if loaded at the next poll"
 
-// since says how much is known of a program that was loaded since, and stays, and of
-// others that were unloaded at once.
+// since returns how much is known about programs that were loaded since the sources began: about
+// one that stays, and about others that were unloaded at once.
 func (c *child) since(stays place, brief []place) string {
-	c.eventually("the program is named, or there is no hope", func() bool {
+	c.eventually("the program is named, or never will be", func() bool {
 		switch c.detail(stays) {
 		case "no":
 			return strings.HasPrefix(c.status("bpf"), "down")
 		case "exact":
 			return true
 		}
-		return c.status("bpf") != "" // else its lines come in a moment
+		return c.status("bpf") != "" // otherwise, its lines come in a moment
 	})
 	detail := c.detail(stays)
 	if detail == "no" {
@@ -180,7 +180,7 @@ func (c *child) since(stays place, brief []place) string {
 // ago returns how long ago an instant was.
 func ago(at int64) time.Duration { return time.Duration(perfring.Boottime.Now() - at) }
 
-// certainty says up to when tables are certain, how much blind time they have, and whether an
+// certainty returns until when tables are certain, how much blind time they have, and whether an
 // instant is in it.
 func (c *child) certainty(at int64) (text string) {
 	for _, table := range c.cache.Snapshot().Tables() {

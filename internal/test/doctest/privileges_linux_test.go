@@ -25,23 +25,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// A place is code of which the test knows the name.
+// A place is code whose name the test knows.
 type place struct {
 	Addr, End uint64
 	Name      string // or a part of it
-	At        int64  // on the boot clock, when it was there; 0 if it is now
+	At        int64  // on the boot clock, when it was loaded; 0 if it still is
 }
 
-// TestPrivileges starts the sources with each setting that the running kernel can
-// have, and compares what is named with the table of docs/privileges.md. Modules
-// and the sysctls can only be had in the virtual machines of `make test-vm`, which share
-// the settings; what it prints there, `make privileges` puts into the table.
+// TestPrivileges starts the sources with each setting that the running kernel can have, and
+// verifies the named code against the table of docs/privileges.md. Modules and the sysctls need the
+// virtual machines of `make test-vm`, which share the settings. `make privileges` puts what the
+// test prints there into the table.
 func TestPrivileges(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
 	inVM := kerneltest.InVM()
 	all := readPrivileges(t)
-	// Which of its files is asked for first is up to the kernel.
+	// The kernel decides which of a module's files is read first.
 	section := regexp.MustCompile(`(/sys/module/)\w+/sections/[^:]+`)
 	before := kerneltest.LoadBPF(t, kerneltest.HotProgram(t))
 	code := kerneltest.CodeOf(t, before)[0]
@@ -61,7 +61,7 @@ func TestPrivileges(t *testing.T) {
 			continue
 		}
 		if s.Sysctls == closedPerf && (kerneltest.OlderThan(t, 6, 12) || !kerneltest.OlderThan(t, 6, 13)) {
-			continue // the patch that it is about differs between kernels
+			continue // the patch that matters differs between kernels
 		}
 		t.Run(s.String(), func(t *testing.T) {
 			if inVM {
@@ -71,7 +71,7 @@ func TestPrivileges(t *testing.T) {
 			for source, status := range got.Status {
 				got.Status[source] = section.ReplaceAllString(status, "$1*/sections/*")
 			}
-			if w.Module.Addr == 0 { // this kernel does not tell
+			if w.Module.Addr == 0 { // outside a virtual machine, the test loads no module
 				got.Modules = all[s.String()].Modules
 				if status, ok := all[s.String()].Status["modules"]; ok {
 					got.Status["modules"] = status
@@ -83,7 +83,7 @@ func TestPrivileges(t *testing.T) {
 			line, err := json.Marshal(measured{s, got})
 			require.NoError(t, err)
 			t.Logf(measuredMark+"%s", line)
-			assert.Equal(t, all[s.String()], got, "of docs/privileges.md")
+			assert.Equal(t, all[s.String()], got, "docs/privileges.md")
 		})
 	}
 	if *update && !inVM {
@@ -91,7 +91,7 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
-// setSysctls sets the sysctls as named, in a virtual machine.
+// setSysctls sets the sysctls of a setting, in a virtual machine.
 func setSysctls(t *testing.T, sysctls string) {
 	t.Helper()
 	kptr, paranoid := "1", "2"
@@ -107,7 +107,8 @@ func setSysctls(t *testing.T, sysctls string) {
 	case openAll:
 		kptr, paranoid = "0", "0"
 	default:
-		// With these rights, 0 is as 1. Each value is measured in some kernel: both in one would take minutes more.
+		// With these rights, 0 is the same as 1. Each value is measured in some kernel: both in one
+		// would take minutes more.
 		if kerneltest.OlderThan(t, 6, 12) {
 			kptr = "0"
 		}
@@ -115,7 +116,7 @@ func setSysctls(t *testing.T, sysctls string) {
 	for name, value := range map[string]string{"kptr_restrict": kptr, "perf_event_paranoid": paranoid} {
 		require.NoError(t, os.WriteFile("/proc/sys/kernel/"+name, []byte(value), 0))
 	}
-	t.Cleanup(func() { // as the virtual machine has it
+	t.Cleanup(func() { // the values of the virtual machine
 		_ = os.WriteFile("/proc/sys/kernel/kptr_restrict", []byte("1"), 0)
 		_ = os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0)
 	})
@@ -126,8 +127,8 @@ var capsByName = map[string]capability.Cap{
 	"BPF": capability.CAP_BPF, "SYS_ADMIN": capability.CAP_SYS_ADMIN,
 }
 
-// measureAmongFew measures while there are few BPF programs. Other tests load thousands,
-// and then the kernel takes longer to list their names than the sources wait.
+// measureAmongFew measures while few BPF programs are loaded. Other tests load thousands, and then
+// the kernel takes longer to list their names than the sources wait.
 func measureAmongFew(t *testing.T, binary string, s setting, w witness) outcome {
 	t.Helper()
 	for range 20 {
@@ -135,13 +136,13 @@ func measureAmongFew(t *testing.T, binary string, s setting, w witness) outcome 
 		if o := measure(t, binary, s, w); fewPrograms() && !o.Disturbed {
 			return o
 		}
-		t.Log("disturbed by other programs: once more")
+		t.Log("disturbed by other programs: trying again")
 	}
 	t.Fatal("other tests load BPF programs all the time")
 	return outcome{}
 }
 
-// fewPrograms reports whether there are few BPF programs. /proc/kallsyms would tell, too, but
+// fewPrograms reports whether few BPF programs are loaded. /proc/kallsyms would show that, too, but
 // reading it takes a second in a virtual machine.
 func fewPrograms() bool {
 	const few = 200
@@ -155,7 +156,7 @@ func fewPrograms() bool {
 	return false
 }
 
-// measure runs TestPrivilegesChild with a setting, and loads programs meanwhile.
+// measure runs TestPrivilegesChild with a setting, and loads programs while it runs.
 func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestPrivilegesChild$", "-test.v")
@@ -182,12 +183,12 @@ func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 		for _, c := range caps {
 			cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, uintptr(c))
 		}
-		caps = append(caps, capability.CAP_SETUID, capability.CAP_SETGID, capability.CAP_SETPCAP) // gone with the user
+		caps = append(caps, capability.CAP_SETUID, capability.CAP_SETGID, capability.CAP_SETPCAP) // lost with the user
 	}
 	require.NoError(t, kerneltest.StartWith(cmd, caps...))
 	_ = result.Close()
 	answers := bufio.NewReader(results)
-	_, err = answers.ReadString('\n') // the sources have said how they are
+	_, err = answers.ReadString('\n') // the sources have reported their states
 	if err == nil {
 		since, brief, ok := loadMore(t)
 		if !ok {
@@ -201,7 +202,7 @@ func measure(t *testing.T, binary string, s setting, w witness) (o outcome) {
 	_ = stdin.Close()
 	require.NoError(t, cmd.Wait(), out.String())
 	require.NoError(t, err, out.String())
-	t.Log(out.String()) // why it is so
+	t.Log(out.String()) // explains the outcome
 	return o
 }
 
@@ -218,7 +219,7 @@ func coreFunction(t *testing.T) place {
 	return place{}
 }
 
-// moduleFunction loads a module and returns a function of it.
+// moduleFunction loads a module and returns one of its functions.
 func moduleFunction(t *testing.T) (p place) {
 	t.Helper()
 	kerneltest.NeedModules(t)

@@ -16,25 +16,25 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// loadMore loads programs, of which the last one stays until the test ends, and returns
-// where they lie, as the kernel's records say. ok is false if records were lost.
+// loadMore loads programs and unloads all but the last one, which stays until the test ends. It
+// returns their addresses from the kernel's records. ok is false if records were lost.
 func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 	t.Helper()
 	reader, err := perfring.Open(perfring.SymbolOptions("/sys"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, reader.Close()) }()
 	var tags []string
-	var during []int64 // an instant of the life of each
+	var during []int64 // an instant at which each was loaded
 	tagOf := func(p *ebpf.Program) string {
 		info, err := p.Info()
 		require.NoError(t, err)
 		return info.Tag
 	}
-	const several = 5 // no list of programs, made four times a second, has them all
+	const several = 5 // too many for a list of programs, made four times a second, to have them all
 	for n := range int32(several) {
 		p := kerneltest.LoadBPF(t, kerneltest.SmallProgram("kernelsym_brief", 4711+n, 0))
 		tags = append(tags, tagOf(p))
-		time.Sleep(30 * time.Millisecond)                // what was there until just before makes it ambiguous (contract 5.4)
+		time.Sleep(30 * time.Millisecond)                // code loaded until just before makes it ambiguous (contract 5.4)
 		during = append(during, perfring.Boottime.Now()) // not from the records: their times can differ much between readers
 		time.Sleep(30 * time.Millisecond)
 		require.NoError(t, p.Close())
@@ -43,18 +43,18 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 	info, err := kerneltest.LoadBPF(t, spec).Info()
 	require.NoError(t, err)
 	hot, _ := info.ID()
-	mains := make(map[uint32]place) // of programs like that one, by the thread that loads them
+	mains := make(map[uint32]place) // the main functions of programs like that one, by the thread that loads them
 	found := make(map[string]place)
 	for stays.Addr == 0 || len(found) < several {
 		deadline := time.Now().Add(time.Minute)
 		require.NoError(t, reader.Wait(t.Context(), deadline))
-		require.True(t, time.Now().Before(deadline), "the kernel tells of programs")
+		require.True(t, time.Now().Before(deadline), "records of the programs arrive")
 		batch := reader.Drain()
 		if len(batch.Blind) > 0 {
 			return place{}, nil, false
 		}
 		for _, r := range batch.Records {
-			if r.Type != perfring.TypeKsymbol { // which come before that of their program
+			if r.Type != perfring.TypeKsymbol { // another kind of record, which comes after the symbols of its program
 				if r.Program != nil && r.Program.ID == uint32(hot) {
 					stays = mains[r.TID]
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPrivilegesPage verifies that the page is made of what was measured, and that
-// all of it was.
+// TestPrivilegesPage verifies that the page agrees with the measurements, and that everything was
+// measured.
 func TestPrivilegesPage(t *testing.T) {
 	needRepository(t)
 	all := readPrivileges(t)
@@ -52,7 +52,7 @@ column stand for the messages in the component's status and log, which are liste
 
 `
 
-// page returns the table of what was measured.
+// page returns the page with everything that was measured.
 func page(all map[string]outcome) string {
 	var b strings.Builder
 	b.WriteString(pageHead)
@@ -96,8 +96,8 @@ var headings = map[string]string{
 	confidentiality: "In a kernel that is locked down: `lockdown=confidentiality`",
 }
 
-// numbers returns the numbers of the notes that say what an outcome's status does,
-// "up" if all is well. It adds notes that are new.
+// numbers returns the numbers of the notes about an outcome's status, or "up" if all is well. It
+// adds new notes.
 func numbers(o outcome, notes *[]string) string {
 	var list []string
 	for _, source := range []string{"kallsyms", "bpf", "modules"} {

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "write docs/privileges.md, and what the running kernel can measure of it")
-	merge  = flag.String("measured", "", "with -update, also take what was measured in a virtual machine, from what it printed")
+	update = flag.Bool("update", false, "measure what the running kernel can, and write docs/privileges.md")
+	merge  = flag.String("measured", "", "with -update, also use what was measured in a virtual machine: a file with its output")
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	privilegesPage = root + "docs/privileges.md"
 )
 
-// A setting is what a process is started with, a row of the table.
+// A setting is how a process is started; it is a row of the table.
 type setting struct {
 	Sysctls string   // a key of sysctls
 	User    string   // "root" or "another"
@@ -34,12 +34,12 @@ func (s setting) String() string {
 	return s.Sysctls + "; " + s.User + "; " + strings.Join(s.Caps, ",")
 }
 
-// outcome is what is named with a setting.
+// outcome says which code gets names with a setting.
 type outcome struct {
 	Core, Modules, Before, Since string
 	// Status is the state of each source that is not up, and why.
 	Status map[string]string
-	// Disturbed says that records were lost or the list of names was cut short, as others
+	// Disturbed says that records were lost or the list of names was cut short, because others
 	// loaded many programs or kept the CPUs busy.
 	Disturbed bool `json:",omitempty"`
 }
@@ -59,7 +59,8 @@ const (
 	closedPerf = "perf_event_paranoid is 3"
 )
 
-// The modes of the kernel's lockdown, in place of sysctls, which are the usual ones then.
+// The modes of the kernel's lockdown. They stand in place of sysctls, which then have their usual
+// values.
 const (
 	integrity       = "lockdown=integrity"
 	confidentiality = "lockdown=confidentiality"
@@ -73,16 +74,16 @@ func (s setting) lockdown() string {
 	return "none"
 }
 
-// isMeasuredElsewhere reports whether only the other kernel of `make test-vm` measures a
-// setting: no kernel makes a difference to it, and all settings in both take minutes more.
+// isMeasuredElsewhere reports whether only the other kernel of `make test-vm` measures a setting,
+// because it is the same in each kernel, and measuring all settings in both takes minutes more.
 func (s setting) isMeasuredElsewhere(isOlder bool) bool {
 	if isOlder {
-		return s.Sysctls == usual && slices.Contains(s.Caps, "BPF") // with which nothing is different
+		return s.Sysctls == usual && slices.Contains(s.Caps, "BPF") // CAP_BPF makes no difference
 	}
 	return s.Sysctls == hidden && (len(s.Caps) == 2 || len(s.Caps) == 3)
 }
 
-// settings returns all rows of the table, in their order.
+// settings returns all rows of the table, in order.
 func settings() (all []setting) {
 	names := []string{"SYSLOG", "PERFMON", "BPF", "SYS_ADMIN"}
 	for _, sysctls := range []string{usual, hidden} {
@@ -121,7 +122,7 @@ func settings() (all []setting) {
 	return all
 }
 
-// readPrivileges returns what was measured on all kernels, by setting.
+// readPrivileges returns the measurements on all kernels, by setting.
 func readPrivileges(t *testing.T) map[string]outcome {
 	t.Helper()
 	data, err := os.ReadFile(privilegesData)
@@ -135,7 +136,7 @@ func readPrivileges(t *testing.T) map[string]outcome {
 	return all
 }
 
-// measuredMark stands before what TestPrivileges prints of a setting.
+// measuredMark precedes what TestPrivileges prints about a setting.
 const measuredMark = "measured: "
 
 // readMeasured adds what a virtual machine has printed.

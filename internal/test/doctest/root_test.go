@@ -8,10 +8,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// root is the root of the repository, seen from here.
+// root is the root of the repository, relative to this directory.
 const root = "../../../"
 
-// needRepository skips a test that reads pages or code where there are none.
+// needRepository skips a test that reads pages or code if they are not available.
 func needRepository(t *testing.T) {
 	t.Helper()
 	if kerneltest.InVM() {

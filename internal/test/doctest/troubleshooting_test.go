@@ -21,15 +21,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
 
-// TestTroubleshootingHasEveryMessage looks in the code of the sources, and of what
-// logs about them, for what they say: all errors without arguments, what others say
-// at length, and all lines of the log. docs/troubleshooting.md must have each.
+// TestTroubleshootingHasEveryMessage verifies that docs/troubleshooting.md has each message of the
+// sources and of the code that logs about them: all errors without arguments, the long parts of
+// other errors, and all log messages.
 func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	needRepository(t)
 	content, err := os.ReadFile(root + "docs/troubleshooting.md")
 	require.NoError(t, err)
 	page := strings.Join(strings.Fields(string(content)), " ")
-	messages := make(map[string]string) // where each comes from
+	messages := make(map[string]string) // the file that each comes from
 	for _, dir := range []string{
 		"kernelsymprocessor", "kernelstackreceiver", "internal/sources", "internal/symcache", "internal/kallsyms", "internal/kmod",
 		"internal/bpfprog", "internal/bpf", "internal/perfring", "internal/uevent", "internal/buildid", "internal/symtab",
@@ -43,11 +43,11 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 				messagesOf(t, file, messages)
 			}
 		}
-		if dir != "kernelsymprocessor" { // which has nothing to say of its own
+		if dir != "kernelsymprocessor" { // it has no messages of its own
 			assert.Greater(t, len(messages), before, dir)
 		}
 	}
-	delete(messages, symcache.ErrPaused.Error()) // no operator sees it
+	delete(messages, symcache.ErrPaused.Error()) // operators do not see it
 	for _, message := range slices.Sorted(maps.Keys(messages)) {
 		if !strings.Contains(page, message) {
 			t.Errorf("docs/troubleshooting.md does not say what to do about this of %s: %s", messages[message], message)
@@ -55,7 +55,7 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	}
 }
 
-// verb is where a message has an argument.
+// verb matches the place of an argument in a message.
 var verb = regexp.MustCompile(`%[#+.0-9]*[a-zA-Z]`)
 
 // messagesOf adds the messages in a file.
@@ -65,7 +65,7 @@ func messagesOf(t *testing.T, file string, messages map[string]string) {
 	require.NoError(t, err)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.AssignStmt: // to a part of a message
+		case *ast.AssignStmt: // it can assign a part of a message
 			for _, value := range n.Rhs {
 				if text, ok := literal(value); ok && strings.Count(text, " ") > 2 && !strings.Contains(text, "%") {
 					messages[strings.Trim(text, ", ")] = file
@@ -87,7 +87,7 @@ func messagesOfCall(call *ast.CallExpr, file string, messages map[string]string)
 	if !ok {
 		return
 	}
-	const sentence = 24 // what is shorter says where, not what
+	const sentence = 24 // shorter parts say where, not what
 	switch function.Sel.Name {
 	case "New", "Info", "Warn", "Error":
 		messages[text] = file
@@ -100,7 +100,7 @@ func messagesOfCall(call *ast.CallExpr, file string, messages map[string]string)
 	}
 }
 
-// literal returns the value of string literals that are put together.
+// literal returns the value of a string literal, or of several that are joined.
 func literal(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

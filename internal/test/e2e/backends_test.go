@@ -19,10 +19,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestBackendsPage: docs/backends.md begins with a whole configuration. That, and what
-// comes of it with the exporters and settings for each backend, is valid. In place of an
-// exporter that the built collector does not have stands one that it has, so that the rest
-// is checked.
+// TestBackendsPage verifies that the complete configuration at the beginning of docs/backends.md is
+// valid, and remains so with the exporters and settings for each backend. An exporter that the
+// built collector does not have is replaced, so that the rest is still checked.
 func TestBackendsPage(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the page is not in the virtual machine")
@@ -35,13 +34,13 @@ func TestBackendsPage(t *testing.T) {
 		config := parseYAML(t, block)
 		switch {
 		case config.IsSet("service"):
-			require.Empty(t, pipeline, "a second whole configuration")
+			require.Empty(t, pipeline, "a second complete configuration")
 			pipeline = block
 		case config.IsSet("exporters"):
 			backends++
 			config = withBackend(t, parseYAML(t, pipeline), config)
 		default:
-			continue // it is a backend's own
+			continue // it belongs to a backend itself
 		}
 		requireValid(t, config, available)
 	}
@@ -64,8 +63,8 @@ func withBackend(t *testing.T, config, backend *confmap.Conf) *confmap.Conf {
 	return config
 }
 
-// requireValid has the built collector check a configuration, with its debug exporter in
-// place of those that are not available.
+// requireValid has the built collector check a configuration. The debug exporter replaces exporters
+// that are not available.
 func requireValid(t *testing.T, config *confmap.Conf, available []string) {
 	t.Helper()
 	all := config.ToStringMap()
@@ -78,7 +77,7 @@ func requireValid(t *testing.T, config *confmap.Conf, available []string) {
 		}
 	}
 	config = withBackend(t, confmap.NewFromStringMap(all), confmap.NewFromStringMap(map[string]any{"exporters": exporters}))
-	text, err := json.Marshal(config.ToStringMap()) // which is YAML, too
+	text, err := json.Marshal(config.ToStringMap()) // JSON is YAML, too
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))

@@ -20,8 +20,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestContract_3_2_BootIdleStack samples the boot CPU until it is idle: at the root of that stack
-// are the functions that run only while the kernel starts.
+// TestContract_3_2_BootIdleStack verifies the names at the root of the boot CPU's idle stack, where
+// the functions are that run only while the kernel starts.
 func TestContract_3_2_BootIdleStack(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
@@ -60,7 +60,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 		require.NoError(t, err)
 		root := `^start_kernel x86_64_start_reservations x86_64_start_kernel \w*startup_64\w*$`
 		if old := string(release); strings.HasPrefix(old, "5.") || strings.HasPrefix(old, "6.1.") {
-			root = `^start_kernel \w*startup_64\w*$` // there, the two jump to start_kernel
+			root = `^start_kernel \w*startup_64\w*$` // in these, the two jump to start_kernel
 		}
 		assert.Regexp(t, root, strings.Join(names[start:], " "))
 	}
@@ -83,12 +83,12 @@ func functionNames(stack []rewritetest.Frame) (names []string) {
 }
 
 // waitUntilIdle waits until the boot CPU has been idle for a second. It skips the test if other
-// processes do not let it.
+// processes keep the CPU busy.
 func waitUntilIdle(t *testing.T) {
 	t.Helper()
 	idle, deadline := bootCPUIdle(t), time.Now().Add(20*time.Second)
 	for bootCPUIdle(t)-idle < time.Second {
-		if time.Now().After(deadline) && !kerneltest.InVM() { // where nothing else runs
+		if time.Now().After(deadline) && !kerneltest.InVM() { // in a virtual machine, nothing else runs
 			t.Skip("the boot CPU is busy: its idle stack is not tested")
 		}
 		time.Sleep(100 * time.Millisecond)

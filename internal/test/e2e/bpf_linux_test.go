@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestSampledBPFCode runs a BPF program in a loop, loaded while the collector follows,
-// and finds its functions in the collector's output, with file and line.
+// TestSampledBPFCode verifies that the functions of a BPF program are in the collector's output
+// with file and line. The program is loaded while the collector follows, and runs in a loop.
 func TestSampledBPFCode(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedBPF(t)
@@ -79,7 +79,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 	}
 }
 
-// functionOf returns the name in the kernel's symbol for a function of a program.
+// functionOf returns the name of a function from the kernel's symbol for it.
 func functionOf(symbol string) string {
 	return symbol[min(len(symbol), len("bpf_prog_0123456789abcdef_")):]
 }

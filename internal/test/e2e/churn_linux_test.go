@@ -29,8 +29,8 @@ import (
 	"github.com/kernelsym/kernelsym/kernelsymprocessor"
 )
 
-// observed is a source of which each publication is told once it is in the
-// cache's snapshot.
+// observed is a source that calls published after each publication, once the cache's snapshot has
+// it.
 type observed struct {
 	*kmod.Source
 	published func()
@@ -43,14 +43,13 @@ func (o observed) Run(ctx context.Context, publish func(symcache.Update)) error 
 	})
 }
 
-// TestChurn loads and unloads modules, which take each other's addresses, while
-// messages with frames at all these addresses pass through the processor. Each
-// frame that comes out as one of a module is held against the ledger, which says
-// which modules it could be of at that time. In the end the table is as that of a
-// source that has just begun, and nothing is left open.
+// TestChurn verifies names while modules are loaded and unloaded, and take each other's addresses.
+// Messages with frames at all these addresses pass through the processor. Each frame that comes out
+// in a module is checked against the ledger, which lists the loads that it can belong to at that
+// time. In the end, the table equals the table of a new source, and nothing is left open.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedModules(t)
-	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, timeline.Limits{})) // what Go opens once and for all
+	_, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, timeline.Limits{})) // opens what Go opens once
 	require.NoError(t, err)
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 
@@ -81,13 +80,13 @@ func TestChurn(t *testing.T) {
 	cycle(t, l, cache)
 	close(stop)
 	profiles.Wait()
-	t.Logf("%d loads at %d addresses; %d frames had a name and %d only their module, none of one that was not there",
+	t.Logf("%d loads at %d addresses; %d frames had a name and %d only their module, none a module that was not loaded",
 		len(l.loads), len(l.bases()), l.named, l.nameless)
 	assert.Positive(t, l.named)
 	assert.Less(t, len(l.bases()), len(l.loads), "addresses are used again")
 
 	require.NoError(t, kerneltest.LoadModule("veth"))
-	waitFor(t, "a table as that of a source that has just begun", func() bool {
+	waitFor(t, "a table equal to that of a new source", func() bool {
 		fresh, err := symcache.Load(t.Context(), kmod.NewSource("/proc", "/sys", 0, timeline.Limits{}))
 		return err == nil && slices.Equal(described(fresh), described(cache.Snapshot()))
 	})
@@ -96,8 +95,7 @@ func TestChurn(t *testing.T) {
 	assert.Equal(t, files, openFiles(t), "open files")
 }
 
-// cycle loads and unloads modules. Mostly at once, but now and then it waits until
-// the source knows.
+// cycle loads and unloads modules. It mostly does not wait, but now and then waits for the source.
 func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 	t.Helper()
 	const cycles = 50
@@ -117,7 +115,7 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 			})
 		}
 		if i%7 == 0 {
-			loaded = append(loaded, ld) // and another one takes a new place
+			loaded = append(loaded, ld) // so that another one gets a new address
 			continue
 		}
 		l.unload(t, ld)
@@ -133,7 +131,7 @@ func cycle(t *testing.T, l *ledger, cache *symcache.Cache) {
 	}
 }
 
-// pass has a message pass through the processor, and judges what comes out.
+// pass sends a message through the processor, and judges what comes out.
 func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
 	t.Helper()
 	m := rewritetest.NewMessage().Profile(nil, "")
@@ -156,7 +154,7 @@ func pass(t *testing.T, p *kernelsymprocessor.Processor, l *ledger) {
 	}
 }
 
-// described describes all modules and symbols, but for since when they are there.
+// described describes all modules and symbols, except their lifetimes.
 func described(s *timeline.Snapshot) (all []string) {
 	for _, table := range s.Tables() {
 		for _, m := range table.Loaded() {
@@ -186,7 +184,7 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// textOf returns where the kernel says that a module's .text is.
+// textOf returns the kernel's address for the .text of a module.
 func textOf(t *testing.T, module string) uint64 {
 	t.Helper()
 	addr, err := kerneltest.TextOf(module)

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A collector is one that runs.
+// A collector is a running collector.
 type collector struct {
 	*otelcol.Process
 	t       *testing.T
@@ -36,19 +36,19 @@ type collector struct {
 	exports map[string]*export // by file
 }
 
-// hertz returns how often a collector is to sample, for its configuration.
+// hertz returns the sampling frequency for a collector's configuration.
 func hertz() string { return strconv.Itoa(kerneltest.Hertz(499)) }
 
-// startCollector starts the built collector with a configuration, to which it
-// adds the health check, and waits until it is ready. It is stopped when the test
-// ends, if not before.
+// startCollector starts the built collector with a configuration, to which it adds the health
+// check, and waits until it is ready. The end of the test stops the collector, unless it was
+// stopped before.
 func startCollector(t *testing.T, config string) *collector {
 	t.Helper()
 	return startCollectorBy(t, (*exec.Cmd).Start, config, "yaml:service::telemetry::metrics::level: none")
 }
 
-// startCollectorBy is startCollector, by a function that starts the command, and with
-// further configurations.
+// startCollectorBy is startCollector with a function that starts the command, and with further
+// configurations.
 func startCollectorBy(t *testing.T, start func(*exec.Cmd) error, config string, more ...string) *collector {
 	t.Helper()
 	binary := kerneltest.Built(t, kerneltest.Collector)
@@ -86,7 +86,7 @@ func (c *collector) waitUntilReady() {
 	})
 }
 
-// waitUntilFollowed waits until all sources of symbols have said that they have a table.
+// waitUntilFollowed waits until all sources of symbols have logged that they have a table.
 func (c *collector) waitUntilFollowed() {
 	c.t.Helper()
 	for _, source := range []string{"kallsyms", "bpf", "modules"} {
@@ -94,8 +94,9 @@ func (c *collector) waitUntilFollowed() {
 	}
 }
 
-// waitForSource waits until a source has said that it has a table. One of BPF programs is not up,
-// but degraded, if other tests have loaded so many that it does not look for trampolines.
+// waitForSource waits until a source has logged that it has a table. The source of BPF programs is
+// degraded, not up, if other tests have loaded so many programs that it does not look for
+// trampolines.
 func (c *collector) waitForSource(source string) {
 	c.t.Helper()
 	c.eventually(source+" has a table", func() error {
@@ -104,7 +105,7 @@ func (c *collector) waitForSource(source string) {
 				return nil
 			}
 		}
-		return errors.New("it has not said so")
+		return errors.New("it has not logged that")
 	})
 }
 
@@ -115,9 +116,9 @@ func (c *collector) eventually(what string, try func() error) {
 	require.NoError(c.t, c.Eventually(c.t.Context(), what, try))
 }
 
-// waitForSymbols waits until an address of the core kernel comes out with a name: a
-// collector that has just started passes profiles on before it has read the
-// kernel's symbols. It returns the number of messages sent.
+// waitForSymbols waits until an address of the core kernel comes out with a name, because a
+// collector that has just started passes profiles on before it has read the kernel's symbols. It
+// returns the number of messages sent.
 func waitForSymbols(c *collector, k *kernel, send send, file string) (n int) {
 	c.t.Helper()
 	return waitForFrame(c, "names", send, file, 0, k.function.start, hasName)
@@ -125,8 +126,8 @@ func waitForSymbols(c *collector, k *kernel, send send, file string) (n int) {
 
 func hasName(f frame) bool { return len(f.Lines) > 0 }
 
-// waitForFrame sends an address of the kernel, as a sample of now, until it comes out as wanted.
-// It returns the number of messages sent, with the n that were sent before.
+// waitForFrame sends an address of the kernel, sampled now, until it comes out as wanted. It
+// returns the number of messages sent, including the n that were sent before.
 func waitForFrame(c *collector, what string, send send, file string, n int, addr uint64, wanted func(frame) bool) int {
 	c.t.Helper()
 	c.eventually(what, func() error {
@@ -144,13 +145,13 @@ func waitForFrame(c *collector, what string, send send, file string, n int, addr
 	return n
 }
 
-// stop ends the collector, which has to end well.
+// stop ends the collector, and requires that it ends without an error.
 func (c *collector) stop() {
 	c.t.Helper()
 	require.NoError(c.t, c.Stop())
 }
 
-// freeAddress returns a local address on which nothing listens.
+// freeAddress returns a local address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := otelcol.FreeAddress(t.Context())
@@ -158,14 +159,14 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// exported returns the messages that a file exporter wrote as JSON. It fails for those
-// that a backend would refuse, and for a frame that has two names in them.
+// exported returns the messages that a file exporter wrote as JSON. It fails the test if a backend
+// would refuse a message, or if a frame has two names.
 func exported(t *testing.T, file string) []pprofile.Profiles {
 	t.Helper()
 	return (&export{file: file}).read(t)
 }
 
-// exported is exported for a file that is read again and again.
+// exported is like the function exported, for a file that is read again and again.
 func (c *collector) exported(file string) []pprofile.Profiles {
 	c.t.Helper()
 	if c.exports[file] == nil {
@@ -177,7 +178,7 @@ func (c *collector) exported(file string) []pprofile.Profiles {
 // An export is a file that grows. Each message is parsed once.
 type export struct {
 	file     string
-	size     int // of what was parsed
+	size     int // bytes that were parsed
 	run      rewritetest.Run
 	messages []pprofile.Profiles
 }
@@ -192,7 +193,7 @@ func (e *export) read(t *testing.T) []pprofile.Profiles {
 	require.NoError(t, err)
 	for line := range bytes.Lines(content[e.size:]) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // it is just being written
+			break // it is still being written
 		}
 		pd, err := (&pprofile.JSONUnmarshaler{}).UnmarshalProfiles(line)
 		require.NoError(t, err)

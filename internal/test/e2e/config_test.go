@@ -41,9 +41,8 @@ func TestExampleConfigurationsAreValid(t *testing.T) {
 	}
 }
 
-// TestConfigurationErrors verifies that the built collector refuses a key that it
-// does not know, and a value that it cannot take, with a message that names the
-// key and what can stand there.
+// TestConfigurationErrors verifies that the built collector refuses an unknown key and an invalid
+// value, with a message that names the key and the allowed values.
 func TestConfigurationErrors(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	for name, tt := range map[string]struct {
@@ -92,8 +91,8 @@ service:
     profiles/keep: {receivers: [otlp], processors: [kernelsym/keep], exporters: [file/keep]}
 `
 
-// TestTwoPipelinesShareTheSymbols sends one message through two pipelines that
-// want different addresses: each gets its own, of one cache.
+// TestTwoPipelinesShareTheSymbols verifies that two pipelines with different settings for addresses
+// each get their own addresses for one message, from one cache.
 func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
@@ -115,7 +114,7 @@ func TestTwoPipelinesShareTheSymbols(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(c.Log(), `"source": "kallsyms", "state": "up"`), "one cache reads the symbols once")
 }
 
-// nthMessage waits for message n, from 0.
+// nthMessage waits for message n, counted from 0.
 func nthMessage(c *collector, file string, n int) (pd pprofile.Profiles) {
 	c.t.Helper()
 	c.eventually("the message comes out", func() error {
@@ -136,8 +135,8 @@ func leafOf(t *testing.T, pd pprofile.Profiles) frame {
 	return samples[0].Stack[0]
 }
 
-// TestReload has the running collector read another configuration: other
-// addresses, and another place of /proc, which needs another cache.
+// TestReload verifies that the running collector applies another configuration: other addresses,
+// and another path of /proc, which needs another cache.
 func TestReload(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)

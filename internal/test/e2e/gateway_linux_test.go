@@ -23,8 +23,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// packTheCore writes a pack of the running core kernel to a directory: with its symbols, and
-// with lines that are made up: the second half of each function is inlined into it.
+// packTheCore writes a pack of the running core kernel to a directory. The symbols are real, but
+// the lines are made up: the second half of each function is inlined into it.
 func packTheCore(t *testing.T, dir string) *pack.Pack {
 	t.Helper()
 	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys"))
@@ -101,9 +101,9 @@ exporters: {file: {path: %[2]s/gateway.json, flush_interval: 50ms}}
 service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [file]}}}
 `
 
-// TestContract_10_PacksOnNodeAndGateway samples this machine's kernel. On the node, frames of
-// the core kernel have the lines of its pack. A gateway that is sent the same profiles, with
-// names and without, has the same.
+// TestContract_10_PacksOnNodeAndGateway samples this machine's kernel. It verifies that on the
+// node, frames of the core kernel have the lines of its pack, and that a gateway gives the same
+// profiles the same lines, whether they arrive with names or without.
 func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
@@ -113,14 +113,14 @@ func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	require.NoError(t, os.Mkdir(packs, 0o755))
 	p := packTheCore(t, packs)
 	var node, plain pprofile.Profiles
-	// The rest is to have the CPUs for itself.
+	// The rest needs the CPUs for itself.
 	if !t.Run("sample", func(t *testing.T) { node, plain = sampleWithPacks(t, packs, dir) }) {
 		return
 	}
 	checkLines(t, p, node)
 	t.Logf("%d frames of the core kernel", len(coreFrames(node)))
 	if kerneltest.InVM() {
-		return // the kernel of its machine makes no difference to a gateway
+		return // a gateway does not depend on the kernel of its machine
 	}
 
 	endpoint := freeAddress(t)
@@ -144,8 +144,8 @@ func TestContract_10_PacksOnNodeAndGateway(t *testing.T) {
 	assert.NotContains(t, g.Log(), "kallsyms", "a gateway reads nothing of the kernel")
 }
 
-// sampleWithPacks samples the busy kernel on a node, and returns a message as it is with packs, and
-// without.
+// sampleWithPacks samples the busy kernel on a node, and returns one message as it is with packs
+// and without.
 func sampleWithPacks(t *testing.T, packs, dir string) (node, plain pprofile.Profiles) {
 	t.Helper()
 	kerneltest.Busy(t)
@@ -161,7 +161,7 @@ func sampleWithPacks(t *testing.T, packs, dir string) (node, plain pprofile.Prof
 				return nil
 			}
 		}
-		return errors.New("there are none yet")
+		return errors.New("no lines yet")
 	})
 	c.stop()
 	return node, plain
@@ -179,7 +179,7 @@ func coreFrames(pd pprofile.Profiles) (frames []frame) {
 	return frames
 }
 
-// lined returns how many frames of the core kernel have line numbers, of those with names.
+// lined returns how many frames of the core kernel have line numbers, and how many have names.
 func lined(pd pprofile.Profiles) (n, named int) {
 	for _, f := range coreFrames(pd) {
 		if last := len(f.Lines) - 1; last >= 0 {
@@ -192,8 +192,8 @@ func lined(pd pprofile.Profiles) (n, named int) {
 	return n, named
 }
 
-// checkLines verifies that frames have what the pack has for their addresses, and that some
-// have inlined functions.
+// checkLines verifies that frames have the pack's lines for their addresses, and that some have
+// inlined functions.
 func checkLines(t *testing.T, p *pack.Pack, pd pprofile.Profiles) {
 	t.Helper()
 	inlined := 0

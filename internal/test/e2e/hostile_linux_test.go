@@ -24,9 +24,9 @@ exporters: {file: {path: %s, flush_interval: 50ms}}
 service: {pipelines: {profiles: {receivers: [otlp], processors: [%s], exporters: [file]}}}
 `
 
-// TestHostileLoad sends messages that are to cost more than their size through two
-// collectors, one with the processor and one without, and compares the memory that
-// they took at most. The one with it names frames as before.
+// TestHostileLoad verifies the memory that hostile messages cost. It sends messages meant to cost
+// more than their size through two collectors, one with the processor and one without, and compares
+// their peak memory. The collector with the processor must still name frames afterwards.
 func TestHostileLoad(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
@@ -45,7 +45,7 @@ func TestHostileLoad(t *testing.T) {
 		}
 		if processor != "" {
 			require.NoError(t, send(t, rewritetest.NewMessage().Profile(nil, "").Sample(frame{Address: k.function.start}).Profiles))
-			// What came before is not valid, so only the last line is read.
+			// The messages before it are not valid, so only the last line is read.
 			c.eventually("a frame is named", func() error {
 				text, err := os.ReadFile(file)
 				if err != nil {

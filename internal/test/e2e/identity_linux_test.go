@@ -20,15 +20,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// identity is what backends know a frame by.
+// identity is what identifies a frame for backends.
 type identity struct {
 	file    string // its ID
 	address uint64
 }
 
-// TestIdentityInEachBoot sends the same functions of the core kernel and of a module through
-// two processors, and prints what backends will know them by. With `addresses: relative` that is
-// the same in each boot, in spite of KASLR, with `keep` another (section 4 of the contract).
+// TestIdentityInEachBoot sends the same functions of the core kernel and of a module through two
+// processors, and prints what identifies them for backends. With `addresses: relative`, that is the
+// same in each boot, in spite of KASLR; with `keep`, it is different (section 4 of the contract).
 // The runner of virtual machines compares the boots.
 func TestIdentityInEachBoot(t *testing.T) {
 	kerneltest.NeedVM(t)
@@ -67,7 +67,8 @@ func TestIdentityInEachBoot(t *testing.T) {
 	}
 }
 
-// identitiesOf sends addresses through a collector.
+// identitiesOf sends addresses through a collector, and returns the identities of the frames that
+// come out.
 func identitiesOf(t *testing.T, mode string, in map[string]uint64) map[string]identity {
 	t.Helper()
 	file, endpoint := filepath.Join(t.TempDir(), "profiles.json"), freeAddress(t)

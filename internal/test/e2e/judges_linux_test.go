@@ -84,7 +84,7 @@ func init() {
 	}
 }
 
-// runningKernel returns what the sources know of the running kernel.
+// runningKernel returns a snapshot of the running kernel.
 func runningKernel(t *testing.T) *timeline.Snapshot {
 	t.Helper()
 	kerneltest.NeedAddresses(t)
@@ -93,9 +93,8 @@ func runningKernel(t *testing.T) *timeline.Snapshot {
 	return snapshot
 }
 
-// TestContract_3_3_NamesOfTheKernel holds the names against those that the kernel
-// itself prints, in /proc/PID/stack of all threads, and of processes that sleep
-// in known places.
+// TestContract_3_3_NamesOfTheKernel verifies names against the names that the kernel itself prints
+// in /proc/PID/stack, for all threads and for processes that sleep in known places.
 func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 	snapshot := runningKernel(t)
 	if !kerneltest.Has(t, capability.CAP_SYS_ADMIN) {
@@ -124,10 +123,10 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 
 	places, aliased, agreed := 0, 0, 0
 	for line := range printed {
-		// [<0>] name+0xOFFSET/0xSIZE, of a return address: what %pB prints.
+		// [<0>] name+0xOFFSET/0xSIZE of a return address, as %pB prints it.
 		name, offsets, ok := strings.Cut(strings.TrimPrefix(line, "[<0>] "), "+")
 		if !ok || len(starts[name]) == 0 || strings.Contains(line, " [") {
-			continue // in no symbol, or of a module or a BPF program
+			continue // in no symbol, or in a module or a BPF program
 		}
 		places++
 		text, _, _ := strings.Cut(offsets, "/")
@@ -159,7 +158,7 @@ func TestContract_3_3_NamesOfTheKernel(t *testing.T) {
 	}
 }
 
-// sleeper starts a process that sleeps in that place, and returns its stack.
+// sleeper starts a process that sleeps in a known place, and returns its stack.
 func sleeper(t *testing.T, name string) (stack []string) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -173,7 +172,7 @@ func sleeper(t *testing.T, name string) (stack []string) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err, name)
 	require.Equal(t, "asleep\n", line)
-	// Its first thread is the one that sleeps.
+	// Its first thread sleeps.
 	task := fmt.Sprintf("/proc/%d/task/%[1]d/", cmd.Process.Pid)
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile(task + "stat")
@@ -185,7 +184,7 @@ func sleeper(t *testing.T, name string) (stack []string) {
 	return stack
 }
 
-// stackLines returns the lines of a file, none if the thread has ended.
+// stackLines returns the lines of a file, or none if the thread has ended.
 func stackLines(file string) []string {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -201,10 +200,10 @@ type perfFrame struct {
 	caller bool
 }
 
-// TestNamesOfPerf samples the running kernel with perf and holds the names against
-// those of perf script. They differ only where the contract says so: of aliases
-// perf takes another one, it names a call that does not return after what follows
-// it, and padding after what precedes it.
+// TestNamesOfPerf samples the running kernel with perf and verifies names against the names of perf
+// script. They differ only where the contract says so: perf chooses another alias, names a call
+// that does not return after the function that follows it, and names padding after the function
+// that precedes it.
 func TestNamesOfPerf(t *testing.T) {
 	perf, err := exec.LookPath("perf")
 	if err != nil {
@@ -228,7 +227,7 @@ func TestNamesOfPerf(t *testing.T) {
 			differences["none"]++
 		case got == "" && (strings.HasPrefix(f.symbol, "__pfx_") || strings.HasSuffix(f.symbol, "_start") || strings.HasSuffix(f.symbol, "_end")):
 			differences["padding"]++
-		case assert.Contains(t, append(names, "[unknown]"), f.symbol, "perf's name for %x is of another address", f.addr):
+		case assert.Contains(t, append(names, "[unknown]"), f.symbol, "perf's name for %x belongs to another address", f.addr):
 			_, before := list.Below(f.addr - 1)
 			switch {
 			case f.caller && start == f.addr && assert.Contains(t, list.Names[before], got, "%x", f.addr):
@@ -242,7 +241,7 @@ func TestNamesOfPerf(t *testing.T) {
 	assert.Greater(t, differences["none"], 100)
 }
 
-// nameOf has a message with the frame rewritten.
+// nameOf rewrites a message with the frame and returns the frame's name.
 func nameOf(t *testing.T, snapshot *timeline.Snapshot, f perfFrame) string {
 	t.Helper()
 	stack := []frame{{Address: f.addr, Type: "kernel"}}
@@ -261,7 +260,7 @@ func nameOf(t *testing.T, snapshot *timeline.Snapshot, f perfFrame) string {
 	return lines[0].System
 }
 
-// perfScript has perf record for some seconds and print what it has recorded.
+// perfScript has perf record for some seconds, and returns the output of perf script.
 func perfScript(t *testing.T, perf string) (text []byte, err error) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
@@ -276,13 +275,13 @@ func perfScript(t *testing.T, perf string) (text []byte, err error) {
 	return text, err
 }
 
-// perfFrames returns the different kernel frames of some seconds. perf cannot read all
-// records of BPF programs: where several read them, the kernel writes some too long.
+// perfFrames returns the distinct kernel frames of some seconds. perf cannot always read the
+// records of BPF programs: if there are several readers, the kernel writes some records too long.
 func perfFrames(t *testing.T, perf string) map[perfFrame]bool {
 	t.Helper()
 	text, err := perfScript(t, perf)
 	for tries := 1; err != nil && tries < 5; tries++ {
-		t.Log("once more, as perf says: ", err)
+		t.Log("trying again, because perf failed: ", err)
 		text, err = perfScript(t, perf)
 	}
 	require.NoError(t, err)

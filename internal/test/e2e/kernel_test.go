@@ -18,8 +18,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// A kernel is what the tests know of the running one, without the code under
-// test.
+// A kernel describes the running kernel. It is read without the code under test.
 type kernel struct {
 	*kerneltest.Symbols
 	base    uint64
@@ -31,12 +30,12 @@ type kernel struct {
 }
 
 type function struct {
-	name       string // that the kernel prints
+	name       string // as the kernel prints it
 	start, end uint64
 }
 
-// readKernel picks functions of the running kernel. It skips the test where the
-// kernel does not show them.
+// readKernel picks functions of the running kernel. It skips the test if the kernel does not show
+// them.
 func readKernel(t *testing.T) *kernel {
 	t.Helper()
 	kerneltest.NeedAddresses(t)

@@ -17,16 +17,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestKernelStacksAreNamed samples this machine's kernel with the built
-// collector. Of the frames inside core text at least 99 % get a name (the rest may
-// have been interrupted in padding), and each name is one that the kernel lists
-// for the function: the list is read with a parser of the test's own.
+// TestKernelStacksAreNamed samples this machine's kernel with the built collector. It verifies that
+// at least 99 % of the frames inside core text get a name (the rest may have been interrupted in
+// padding), and that each name is one that the kernel lists for the function. The list is read with
+// the test's own parser.
 func TestKernelStacksAreNamed(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
 	k := readKernel(t)
 	file := filepath.Join(t.TempDir(), "profiles.json")
-	t.Run("sample", func(t *testing.T) { sampleKernel(t, file) }) // what comes after that is to have the CPUs for itself
+	t.Run("sample", func(t *testing.T) { sampleKernel(t, file) }) // the rest needs the CPUs for itself
 	inText, named := 0, 0
 	for _, pd := range exported(t, file) {
 		if knowsCore(pd) {
@@ -68,8 +68,8 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 	c.stop()
 }
 
-// checkStacks verifies the frames of a message, and returns how many are in core text, and how
-// many of those have names.
+// checkStacks verifies the frames of a message, and returns how many are in core text, and how many
+// of these have names.
 func checkStacks(t *testing.T, k *kernel, pd pprofile.Profiles) (inText, named int) {
 	t.Helper()
 	for _, s := range rewritetest.Samples(pd) {
@@ -99,9 +99,9 @@ func knowsCore(pd pprofile.Profiles) bool {
 	return false
 }
 
-// possible returns the names that the kernel lists for an address: those of the
-// function it lies in. That of a caller is a return address, which can be the
-// first byte of what comes after the function (contract 2.3).
+// possible returns the names that the kernel lists for an address: the names of the function it
+// lies in. The address of a caller is a return address, which can be the first byte after the
+// function (contract 2.3).
 func possible(list *kerneltest.Symbols, addr uint64, caller bool) []string {
 	names, start := list.Below(addr)
 	if caller && start == addr {

@@ -17,15 +17,15 @@ type load struct {
 	module   string
 	base     uint64 // 0 until it is known
 	unloaded bool
-	tables   int // published since then
+	tables   int // published since it was unloaded
 }
 
-// A ledger has all loads that a test made. It says at any time of which of them
-// code can be named: from when the kernel is asked to load the module until two
-// tables were published after the kernel had unloaded it. Before the first of
-// these, the list of modules may have been read while the module was there; for
-// the second it was read after the first was published. In between nobody has
-// told the source, and the frames of a profile are of a moment before it passes.
+// A ledger has all loads that a test made. At any time, it lists the loads whose code can be named.
+// They can be named from when the kernel is asked to load the module until two tables were
+// published after the kernel had unloaded it. For the first of these tables, the list of modules
+// may have been read while the module was loaded; for the second, it was read after the first was
+// published. The source may not have been notified in between. The frames of a profile belong to a
+// moment before it passes.
 type ledger struct {
 	files map[string]*kerneltest.ModuleCode // by module; only the test's own goroutine writes
 
@@ -62,7 +62,7 @@ func (l *ledger) load(t *testing.T, module string) *load {
 	return ld
 }
 
-// unload unloads it.
+// unload unloads the module of a load.
 func (l *ledger) unload(t *testing.T, ld *load) {
 	t.Helper()
 	require.NoError(t, kerneltest.UnloadModule(ld.module))
@@ -71,7 +71,7 @@ func (l *ledger) unload(t *testing.T, ld *load) {
 	ld.unloaded = true
 }
 
-// published notes that there is a new table.
+// published records that there is a new table.
 func (l *ledger) published() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,8 +82,8 @@ func (l *ledger) published() {
 	}
 }
 
-// now returns the addresses to look up, and a function that says whether code can
-// be named as that of a load between this call and that.
+// now returns the addresses to look up, and a function that reports whether code can be named as
+// part of a load between the two calls.
 func (l *ledger) now() (addresses []uint64, could func(*load) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *ledger) now() (addresses []uint64, could func(*load) bool) {
 	return slices.Clone(l.addresses), func(ld *load) bool { return !gone[ld] }
 }
 
-// bases returns where modules were loaded.
+// bases returns the addresses at which modules were loaded.
 func (l *ledger) bases() (all []uint64) {
 	for _, ld := range l.loads {
 		all = append(all, ld.base)
@@ -103,15 +103,14 @@ func (l *ledger) bases() (all []uint64) {
 	return slices.Compact(all)
 }
 
-// judge holds a frame that came out as one of a module against the loads it could
-// be of.
+// judge checks a frame that came out in a module against the loads that it can belong to.
 func (l *ledger) judge(t *testing.T, f frame, could func(*load) bool) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	file := l.files[f.Mapping.File]
 	if file == nil || l.failed {
-		return // another module, that is always there; or enough was said
+		return // another module, which is always loaded; or a failure was already reported
 	}
 	if len(f.Lines) == 0 {
 		l.nameless++

@@ -27,7 +27,7 @@ import (
 // refusals are what other agents do: the table of docs/platforms/lockdown.md.
 var refusals = []struct {
 	what string
-	from int // the first of lockdownModes that refuses it, 0 for none
+	from int // the first of lockdownModes that refuses it; 0 for none
 	try  func(t *testing.T) error
 }{
 	{"perf: sample kernel stacks", 0, func(*testing.T) error { return openPerf(unix.PERF_SAMPLE_CALLCHAIN) }},
@@ -46,15 +46,16 @@ var refusals = []struct {
 	{"/proc/kcore", 2, func(*testing.T) error { return readByte("/proc/kcore") }},
 }
 
-// lockdownModes are the modes of the kernel's lockdown. Each refuses what those before it do.
+// lockdownModes are the modes of the kernel's lockdown. Each refuses everything that the modes
+// before it refuse.
 var lockdownModes = []string{"none", "integrity", "confidentiality"}
 
-// refused reports whether a mode refuses what is refused from another on.
+// refused reports whether a mode refuses something that is refused starting with the mode from.
 func refused(from, mode int) bool { return from > 0 && mode >= from }
 
-// TestLockdown tries what a kernel that is locked down refuses to root (enum lockdown_reason of
-// include/linux/security.h), and what it does not. In a kernel that is not locked down it
-// verifies that all of it works there.
+// TestLockdown verifies what a locked-down kernel refuses to root (enum lockdown_reason of
+// include/linux/security.h), and what it allows. In a kernel that is not locked down, it verifies
+// that everything works.
 func TestLockdown(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.NeedBPF(t)
@@ -76,10 +77,10 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
-// TestLockdownPage verifies that the page says what TestLockdown does.
+// TestLockdownPage verifies that the page agrees with what TestLockdown expects.
 func TestLockdownPage(t *testing.T) {
 	if kerneltest.InVM() {
-		t.Skip("the page is not in the virtual machine: it is compared with the code outside of it")
+		t.Skip("the page is not in the virtual machine: it is compared with the code outside")
 	}
 	page, err := os.ReadFile("../../../docs/platforms/lockdown.md")
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestLockdownPage(t *testing.T) {
 	}
 }
 
-// openPerf opens an event that samples the kernel and that has what a sample type says.
+// openPerf opens an event that samples the kernel with the given sample type.
 func openPerf(sample uint64) error {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
@@ -136,12 +137,12 @@ func loadCalling(t *testing.T, helper asm.BuiltinFunc) error {
 	return loadKprobe(t, append(insns, helper.Call(), asm.Mov.Imm(asm.R0, 0), asm.Return()))
 }
 
-// loadKprobe loads a BPF program as it is: cilium/ebpf puts bpf_probe_read in the place of
-// bpf_probe_read_user where it may not read the kernel's memory.
+// loadKprobe loads a BPF program unchanged. cilium/ebpf would replace bpf_probe_read_user with
+// bpf_probe_read if it may not read the kernel's memory.
 func loadKprobe(t *testing.T, insns asm.Instructions) error {
 	t.Helper()
 	var code bytes.Buffer
-	require.NoError(t, insns.Marshal(&code, binary.LittleEndian)) // as all machines of the tests
+	require.NoError(t, insns.Marshal(&code, binary.LittleEndian)) // all machines of the tests are little-endian
 	license := []byte("GPL\x00")
 	attr := struct { // the beginning of union bpf_attr (include/uapi/linux/bpf.h)
 		kind, instructions uint32
@@ -153,7 +154,7 @@ func loadKprobe(t *testing.T, insns asm.Instructions) error {
 		license: uint64(reflect.ValueOf(license).Pointer()),
 	}
 	fd, errno := uintptr(0), unix.EAGAIN
-	for errno == unix.EAGAIN { // the verifier gives up when a signal comes, and Go's scheduler sends them
+	for errno == unix.EAGAIN { // the verifier gives up on a signal, and Go's scheduler sends signals
 		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, reflect.ValueOf(&attr).Pointer(), reflect.TypeOf(attr).Size())
 	}
 	runtime.KeepAlive(&code)

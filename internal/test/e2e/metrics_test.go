@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// scrape returns what a collector tells Prometheus about the processors in it.
+// scrape returns the metrics of processors that a collector exposes to Prometheus.
 func scrape(t *testing.T, address string) (lines []string) {
 	t.Helper()
 	lines, err := tryScrape(t, address)
@@ -28,8 +28,8 @@ func scrape(t *testing.T, address string) (lines []string) {
 	return lines
 }
 
-// tryScrape is scrape where the collector may be too slow to read a request: it then closes
-// the connection.
+// tryScrape is scrape for a collector that may be too slow to read a request. The collector then
+// closes the connection.
 func tryScrape(t *testing.T, address string) (lines []string, err error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
@@ -50,8 +50,8 @@ func tryScrape(t *testing.T, address string) (lines []string, err error) {
 	return lines, nil
 }
 
-// TestContract_9_PrometheusSeesEachProcessor has a processor in two pipelines, and another one
-// that sees a kernel of its own.
+// TestContract_9_PrometheusSeesEachProcessor verifies that each processor has its own metrics: one
+// in two pipelines, and another with a different kernel.
 func TestContract_9_PrometheusSeesEachProcessor(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	procfs := map[string]string{"first": t.TempDir(), "second": t.TempDir()}
@@ -102,7 +102,7 @@ service:
 	}
 }
 
-// valueOf returns the value of the metric that has these labels, "" if there is none.
+// valueOf returns the value of the metric that has these labels, or "" if there is none.
 func valueOf(lines []string, metric string, labels ...string) string {
 	for _, line := range lines {
 		has := strings.HasPrefix(line, "otelcol_processor_kernelsym_"+metric+"{")

@@ -67,10 +67,9 @@ func keepEncrypting(t *testing.T, cipher string) {
 	})
 }
 
-// TestSampledModuleCode drives a cipher that is a module, and finds its functions
-// in the collector's output, with what its file says of them. AES is what kernels
-// offer to user space also where they keep most other ciphers to themselves, as
-// Linux 7 does.
+// TestSampledModuleCode verifies that the functions of a busy cipher module are in the collector's
+// output, and agree with the module's file. It uses AES because kernels offer it to user space even
+// if they reserve most other ciphers for themselves, as Linux 7 does.
 func TestSampledModuleCode(t *testing.T) {
 	kerneltest.NeedModules(t)
 	kerneltest.Built(t, kerneltest.Collector)
@@ -86,7 +85,7 @@ processors: {kernelsym: }
 exporters: {file: {path: `+file+`, flush_interval: 100ms}}
 service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [file]}}}
 `)
-	// Only now, while the collector follows.
+	// Load it only now, while the collector follows.
 	require.NoError(t, kerneltest.LoadModule(name))
 	keepEncrypting(t, "cbc(aes)")
 
@@ -114,7 +113,7 @@ service: {pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsy
 		assert.Equal(t, fileID(module.BuildID), f.Mapping.FileID)
 		assert.Zero(t, f.Mapping.Start)
 		assert.Zero(t, f.Mapping.Limit)
-		// A return address can be that behind the function.
+		// A return address can be the first byte after the function.
 		assert.True(t, module.Has(function, f.Address) || module.Has(function, f.Address-1),
 			"%s is not at %#x of .text", function, f.Address)
 	}

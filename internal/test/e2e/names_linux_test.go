@@ -16,14 +16,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// A namedProgram is a BPF program and the name that its code has to get.
+// A namedProgram is a BPF program and the name that its code must get.
 type namedProgram struct {
 	prog   *ebpf.Program
 	code   kerneltest.Code
 	symbol string
 }
 
-// loadNamed loads program n of many: ten tags, and each name and tag twice.
+// loadNamed loads program n of all. The programs have ten tags, and each name and tag occurs twice.
 func loadNamed(t *testing.T, n, all int) namedProgram {
 	t.Helper()
 	name := fmt.Sprintf("kernelsym_%d", n%(all/2))
@@ -34,8 +34,8 @@ func loadNamed(t *testing.T, n, all int) namedProgram {
 	return namedProgram{prog, kerneltest.CodeOf(t, prog)[0], "bpf_prog_" + info.Tag + "_" + name}
 }
 
-// samplesOf adds a sample for each way in which a program's code can be met: at its first
-// byte, in its middle, and as the caller whose call was its last instruction.
+// samplesOf adds a sample for each way in which a program's code can occur: at its first byte, in
+// its middle, and as the caller whose call was its last instruction.
 func (p namedProgram) samplesOf(m *rewritetest.Message) {
 	user := frame{Address: 0x1000, Type: "native"}
 	for _, stack := range [][]frame{
@@ -49,9 +49,9 @@ func (p namedProgram) samplesOf(m *rewritetest.Message) {
 	}
 }
 
-// TestContract_4_1_OneNameForAFileIDAndAnAddress loads programs of few tags, twice, so that
-// they take each other's addresses. Whatever comes out in the whole run, a file ID and an
-// address have one name, which is right.
+// TestContract_4_1_OneNameForAFileIDAndAnAddress loads programs with few tags, twice, so that they
+// take each other's addresses. It verifies that in the whole run, a file ID and an address have one
+// name, and that the name is right.
 func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedBPF(t)
@@ -79,7 +79,7 @@ func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 			programs[i] = p
 		}
 		named := make(map[string]bool)
-		c.eventually("all programs have had their names", func() error { // what was loaded just now is not certain
+		c.eventually("all programs have had their names", func() error { // a program that was just loaded is not certain
 			sent = sendNamed(c, endpoint, files, programs, sent)
 			return checkNamed(c, files, programs, named)
 		})
@@ -87,8 +87,8 @@ func TestContract_4_1_OneNameForAFileIDAndAnAddress(t *testing.T) {
 			require.NoError(t, p.prog.Close())
 		}
 	}
-	t.Logf("%d programs at a time, at %d addresses, of which %d had another one before", all, len(was), again)
-	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
+	t.Logf("%d programs at a time, at %d addresses, and %d times at the address of another one", all, len(was), again)
+	if !kerneltest.OlderThan(t, 5, 18) { // before 5.18, programs have pages of their own
 		assert.Positive(t, again)
 	}
 }
@@ -113,14 +113,14 @@ func sendNamed(c *collector, endpoint string, files []string, programs []namedPr
 	return sent
 }
 
-// checkNamed compares the names in the last messages, and notes which samples had one. Its
-// error is that some have not had any so far.
+// checkNamed compares the names in the last messages, and records which samples had one. It returns
+// an error if some have not had a name so far.
 func checkNamed(c *collector, files []string, programs []namedProgram, named map[string]bool) error {
 	c.t.Helper()
 	messages := (len(programs) + programsPerMessage - 1) / programsPerMessage
 	all := 0
 	for _, file := range files {
-		out := c.exported(file) // checks all together
+		out := c.exported(file) // checks all messages together
 		var samples []rewritetest.Sample
 		for _, pd := range out[len(out)-messages:] {
 			samples = append(samples, rewritetest.Samples(pd)...)

@@ -64,7 +64,7 @@ func overHTTP(endpoint string) send {
 	}
 }
 
-// A rewritten is a frame before and after.
+// A rewritten is a frame before and after the rewrite.
 type rewritten struct {
 	what    string
 	in, out frame
@@ -72,7 +72,7 @@ type rewritten struct {
 
 func same(what string, f frame) rewritten { return rewritten{what, f, f} }
 
-// named returns the frame that an address in a function becomes.
+// named returns the frame that an address in a function must become.
 func (k *kernel) named(addr uint64, f function) frame {
 	return frame{
 		Address: addr - k.base, Type: "kernel", Mapping: k.relative(),
@@ -80,7 +80,7 @@ func (k *kernel) named(addr uint64, f function) frame {
 	}
 }
 
-// userStack are frames that have to come out as they came.
+// userStack has frames that must come out as they arrived.
 var userStack = []rewritten{
 	same("native", frame{Address: 0x1234, Type: "native", Mapping: &mapping{
 		File: "libc.so.6", Start: 0x7f0000000000, Limit: 0x7f0000100000, BuildID: "00ff", FileID: "aa55",
@@ -90,10 +90,10 @@ var userStack = []rewritten{
 		{Name: "inlined", System: "_Zinlined", File: "app.cc", Line: 7}, {Name: "main", File: "app.cc", Line: 70},
 	}}),
 	same("interpreted", frame{Type: "cpython", Lines: []line{{Name: "run", File: "run.py", Line: 3}}}),
-	same("of the vsyscall page", frame{Address: 0xffffffffff600000}),
+	same("in the vsyscall page", frame{Address: 0xffffffffff600000}),
 }
 
-// producers are the forms of section 2 of the contract, a stack each, leaf first.
+// producers returns the forms in section 2 of the contract, a stack for each, leaf first.
 func producers(k *kernel) map[string][]rewritten {
 	f, next := k.function, k.next
 	call := f.start + 8
@@ -146,8 +146,8 @@ func producers(k *kernel) map[string][]rewritten {
 	}
 }
 
-// message returns one of a profile for each producer, of two samples each: one
-// with all its frames, and one of user code only.
+// message returns a message with a profile for each producer. Each profile has two samples: one
+// with all its frames, and one with user code only.
 func message(all map[string][]rewritten) (in pprofile.Profiles, out []rewritetest.Sample) {
 	m := rewritetest.NewMessage()
 	stack := func(list []rewritten) (in, out []frame) {
@@ -176,8 +176,8 @@ exporters: {file: {path: %s, flush_interval: 50ms}}
 service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [file]}}}
 `
 
-// TestProducersOverOTLP sends what the known producers of kernel frames make, and
-// checks each frame that comes out.
+// TestProducersOverOTLP verifies each frame that comes out for the messages of the known producers
+// of kernel frames.
 func TestProducersOverOTLP(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)

@@ -31,7 +31,7 @@ const (
 	fileWithoutPacks = "without-packs.json"
 )
 
-// outOfVM returns the directory of the files that TestPackStacks handed out.
+// outOfVM returns the directory with the files that TestPackStacks handed out.
 func outOfVM(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv(kerneltest.OutEnv)
@@ -41,9 +41,10 @@ func outOfVM(t *testing.T) string {
 	return dir
 }
 
-// TestGatewayElsewhere sends messages of another machine to a gateway, that machine's build
-// and no more: as its collector named them without packs, and without names. Both get the
-// names, lines and inlined functions that its collector gave them with packs.
+// TestGatewayElsewhere sends messages of another machine to a gateway that has no other information
+// about that machine than its build: messages as its collector named them without packs, and
+// without names. It verifies that both get the names, lines and inlined functions that its
+// collector gave them with packs.
 func TestGatewayElsewhere(t *testing.T) {
 	dir := outOfVM(t)
 	file, endpoint := filepath.Join(t.TempDir(), "profiles.json"), freeAddress(t)
@@ -59,7 +60,7 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 	want := exported(t, filepath.Join(dir, fileWithPacks))
 	named := exported(t, filepath.Join(dir, fileWithoutPacks))
 	require.Len(t, named, len(want))
-	// The packs are read when they are first asked for.
+	// Packs are read when they are first needed.
 	c.eventually("lines", func() error {
 		require.NoError(t, client.Send(t.Context(), copied(named[0])))
 		content, err := os.ReadFile(file)
@@ -103,7 +104,7 @@ func copied(pd pprofile.Profiles) pprofile.Profiles {
 	return c
 }
 
-// withoutNames returns a message with the names of kernel code taken out.
+// withoutNames returns a copy of a message without the names of kernel code.
 func withoutNames(pd pprofile.Profiles) pprofile.Profiles {
 	c := copied(pd)
 	for i, loc := range c.Dictionary().LocationTable().All() {
@@ -114,7 +115,7 @@ func withoutNames(pd pprofile.Profiles) pprofile.Profiles {
 	return c
 }
 
-// TestChainsElsewhere compares the lines that a collector gave with packs with those of
+// TestChainsElsewhere verifies the lines that a collector gave with packs against the lines of
 // llvm-symbolizer, for the addresses of the core kernel.
 func TestChainsElsewhere(t *testing.T) {
 	dir, root := outOfVM(t), os.Getenv("KERNELSYM_DEBUG_ROOT")
@@ -158,14 +159,14 @@ func TestChainsElsewhere(t *testing.T) {
 	assert.Len(t, frames, judged)
 }
 
-// symbolized is a frame of llvm-symbolizer's.
+// symbolized is a frame in the output of llvm-symbolizer.
 type symbolized struct {
 	FunctionName string
 	FileName     string
 	Line         int64
 }
 
-// symbolize asks llvm-symbolizer.
+// symbolize has llvm-symbolizer look up the frames, and passes each result to judge.
 func symbolize(t *testing.T, vmlinux string, frames map[uint64]frame, judge func(frame, []symbolized)) {
 	t.Helper()
 	program, err := exec.LookPath("llvm-symbolizer")
@@ -198,8 +199,9 @@ func symbolize(t *testing.T, vmlinux string, frames map[uint64]frame, judge func
 	require.NoError(t, cmd.Wait())
 }
 
-// chainsAgree reports whether a frame has the functions and lines that llvm-symbolizer says.
-// The outermost has the kernel's symbol. Without a function llvm-symbolizer says the symbol.
+// chainsAgree reports whether a frame has the functions and lines that llvm-symbolizer found. The
+// outermost function has the kernel's symbol. If there is no function, llvm-symbolizer returns the
+// symbol.
 func chainsAgree(f frame, chain []symbolized) bool {
 	if len(f.Lines) != len(chain) {
 		return false

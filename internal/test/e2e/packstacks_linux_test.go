@@ -17,9 +17,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestPackStacks samples the kernel and a module at work, with KASLR, and verifies that each
-// frame has the lines that its pack has for its address. It hands the messages out, for
-// TestGatewayElsewhere and TestChainsElsewhere.
+// TestPackStacks samples the kernel and a busy module, with KASLR, and verifies that each frame has
+// the lines that its pack has for its address. It hands the messages out, for TestGatewayElsewhere
+// and TestChainsElsewhere.
 func TestPackStacks(t *testing.T) {
 	kerneltest.NeedVM(t)
 	packs := kerneltest.Packs(t)
@@ -41,14 +41,14 @@ service:
     profiles/without: {receivers: [kernelstack], processors: [kernelsym/without], exporters: [file/without]}
 `)
 	c.waitUntilFollowed()
-	// The packs are read when they are first asked for.
+	// Packs are read when they are first needed.
 	last := func(file string) [][]byte {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil
 		}
 		lines := bytes.SplitAfter(content, []byte("\n"))
-		return lines[max(0, len(lines)-6) : len(lines)-1] // whole ones
+		return lines[max(0, len(lines)-6) : len(lines)-1] // complete lines
 	}
 	c.eventually("messages with lines of the core kernel and of the module", func() error {
 		messages := last(with)
@@ -96,7 +96,7 @@ service:
 	assert.Positive(t, modules)
 }
 
-// encryptMuch has a cipher that is a module encrypt until the test ends.
+// encryptMuch has a cipher module encrypt until the test ends.
 func encryptMuch(t *testing.T) {
 	t.Helper()
 	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
@@ -105,13 +105,13 @@ func encryptMuch(t *testing.T) {
 	keepEncrypting(t, "ecb(camellia-generic)")
 }
 
-// checkChain verifies that a frame has what its pack says: the file and line of each function,
-// the names of all but the outermost.
+// checkChain verifies that a frame has what its pack has: the file and line of each function, and
+// the names of all except the outermost.
 func checkChain(t *testing.T, p *pack.Pack, f frame, chain []pack.Frame) {
 	t.Helper()
 	outermost := f.Lines[len(f.Lines)-1]
 	if len(chain) == 0 || chain[0].Function != "" && !pack.Agree(outermost.System, chain[len(chain)-1].Function) {
-		require.Len(t, f.Lines, 1, "%+v has more than %s knows", f, p.Info().Name)
+		require.Len(t, f.Lines, 1, "%+v has more than the pack of %s", f, p.Info().Name)
 		require.Zero(t, f.Lines[0].Line)
 		return
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestContract_6_3_WithoutPrivileges sends profiles through a collector of a user
-// who may not see anything of the kernel: they come out as they came, and the log
-// says once for each source what to grant.
+// TestContract_6_3_WithoutPrivileges verifies that profiles come out as they arrived from the
+// collector of a user who may not read anything of the kernel, and that the log says once for each
+// source what to grant.
 func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	t.Setenv(kerneltest.Collector, kerneltest.Shared(t, kerneltest.Built(t, kerneltest.Collector)))
@@ -49,7 +49,7 @@ func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 			sent := pprofile.NewProfiles()
 			pd.CopyTo(sent)
 			require.NoError(t, overGRPC(endpoint)(t, sent))
-			assert.Equal(t, toJSON(t, want), toJSON(t, nthMessage(c, file, n)), "but for the frame type")
+			assert.Equal(t, toJSON(t, want), toJSON(t, nthMessage(c, file, n)), "except for the frame type")
 		}
 		c.stop()
 		for source, remedies := range map[string][]string{
@@ -57,7 +57,7 @@ func TestContract_6_3_WithoutPrivileges(t *testing.T) {
 			"bpf":      {"CAP_PERFMON", "kernel.perf_event_paranoid", "CAP_SYS_ADMIN"},
 		} {
 			lines := linesOf(c, source)
-			require.Len(t, lines, 1, "one line, however often it is tried")
+			require.Len(t, lines, 1, "one line, however often the source retries")
 			for _, remedy := range remedies {
 				assert.Contains(t, lines[0], remedy)
 			}

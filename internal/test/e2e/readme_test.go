@@ -20,8 +20,8 @@ var (
 	component = regexp.MustCompile(`(?m)gomod: (\S+ v\S+)$`)
 )
 
-// TestReadme: what the README and docs/collector.md have to be copied is valid, and the
-// components of the manifest are those that the built collector is made of.
+// TestReadme verifies that the configurations to copy from the README and docs/collector.md are
+// valid, and that the components in them are the ones that the built collector is made of.
 func TestReadme(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the pages are not in the virtual machine")
@@ -32,7 +32,7 @@ func TestReadme(t *testing.T) {
 	for _, page := range []string{"../../../README.md", "../../../docs/collector.md"} {
 		for _, block := range yamlBlocks(t, page) {
 			for _, m := range component.FindAllStringSubmatch(block, -1) {
-				if !strings.HasPrefix(m[1], "github.com/kernelsym/") { // the last release here, the source there
+				if !strings.HasPrefix(m[1], "github.com/kernelsym/") { // these are the last release here, and the source there
 					components++
 					assert.Contains(t, string(manifest), m[1]+"\n")
 				}

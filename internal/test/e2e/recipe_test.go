@@ -18,8 +18,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestRecipePerf runs the recipe "perf record to names" as docs/producers.md has it, but for the
-// rate, the time, the address and the files.
+// TestRecipePerf verifies the recipe "perf record to names" of docs/producers.md. It changes only
+// the rate, the time, the address and the files.
 func TestRecipePerf(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("neither the page nor perf is in the virtual machine")

@@ -18,15 +18,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// status returns what the health check extension says, or an error if that is not
-// that the collector is healthy.
+// status returns the status from the health check extension. It returns an error if the collector
+// is not healthy.
 func (c *collector) status() (*otelcol.Status, error) {
 	return otelcol.ReadStatus(c.t.Context(), &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, c.health)
 }
 
-// TestContract_8_Recovery has a collector with a /proc in which the kernel hides its
-// addresses, until it does not any more: frames, log and status say so. It is healthy
-// all the time, as a restart would not help.
+// TestContract_8_Recovery runs a collector with a /proc in which the kernel first hides its
+// addresses and then shows them. It verifies that frames, log and status follow. The collector is
+// healthy all the time, because a restart would not help.
 func TestContract_8_Recovery(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	procfs, endpoint, file := t.TempDir(), freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
@@ -34,7 +34,7 @@ func TestContract_8_Recovery(t *testing.T) {
 		hidden = "0000000000000000 T _text\n0000000000000000 T work\n0000000000000000 T _etext\n"
 		shown  = "ffffffff81000000 T _text\nffffffff81000010 T work\nffffffff81000100 T _etext\n"
 	)
-	write := func(list string) { // all at once
+	write := func(list string) { // atomically
 		next := filepath.Join(procfs, "next")
 		require.NoError(t, os.WriteFile(next, []byte(list), 0o600))
 		require.NoError(t, os.Rename(next, filepath.Join(procfs, "kallsyms")))
@@ -48,7 +48,7 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 `, endpoint, procfs, file))
 	told := func(n int, state, what string) {
 		t.Helper()
-		c.eventually("the log tells of "+state, func() error {
+		c.eventually("the log reports "+state, func() error {
 			if lines := linesOf(c, "kallsyms"); len(lines) != n || !strings.Contains(lines[n-1], `"state": "`+state+`"`) {
 				return fmt.Errorf("lines: %q", lines)
 			}

@@ -41,14 +41,14 @@ func tell(t *testing.T, prog *ebpf.Program, name string) chapter {
 	return c
 }
 
-// chapterTime is long enough for samples also in a virtual machine, which gets fewer when its
+// chapterTime is long enough for samples, even in a virtual machine, which gets fewer while its
 // host is busy.
 func chapterTime() time.Duration {
 	return time.Duration(kerneltest.Sized(700, 2000)) * time.Millisecond
 }
 
-// whileRunning returns a function that is true until this goroutine has had a CPU for so long:
-// that is when it is sampled. From then on, other goroutines can have its thread again.
+// whileRunning returns a function that returns true until this goroutine has had a CPU for d,
+// because it is only sampled then. After that, other goroutines can use its thread again.
 func whileRunning(d time.Duration) func() bool {
 	runtime.LockOSThread()
 	cpuTime := func() time.Duration {
@@ -68,11 +68,11 @@ func whileRunning(d time.Duration) func() bool {
 	}
 }
 
-// loadOver loads programs until one lies where another one was, for the most part. It returns
-// nil if others have taken the place.
+// loadOver loads programs until most of one lies where another one was. It returns nil if others
+// have taken the address.
 func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf.Program {
 	t.Helper()
-	var others []*ebpf.Program // which stay where they are: the next takes another place
+	var others []*ebpf.Program // they stay, so that the next one gets another address
 	for range 2000 {
 		prog := kerneltest.LoadBPF(t, spec)
 		is := kerneltest.CodeOf(t, prog)[0]
@@ -82,7 +82,7 @@ func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf
 			}
 		}
 		others = append(others, prog)
-		time.Sleep(time.Millisecond) // the kernel frees late
+		time.Sleep(time.Millisecond) // the kernel frees memory late
 	}
 	for _, prog := range others {
 		require.NoError(t, prog.Close())
@@ -90,8 +90,8 @@ func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf
 	return nil
 }
 
-// In a story, the receiver keeps its samples to the end. What comes over OTLP shows what the
-// processor knows.
+// In a story, the receiver keeps its samples to the end. Messages over OTLP show what the processor
+// has learned so far.
 const storyConfig = `
 receivers: {kernelstack: {frequency: %d, interval: 1h}, otlp: {protocols: {grpc: {endpoint: "%s"}}}}
 processors: {kernelsym: {addresses: %s}}
@@ -125,9 +125,9 @@ func (s *story) waitUntil(what string, addr uint64, wanted func(frame) bool) {
 	s.sent = waitForFrame(s.collector, what, overGRPC(s.endpoint), s.file, s.sent, addr, wanted)
 }
 
-// TestStory is what this project is for: two programs have the same address, one
-// after the other, and are gone before the profile leaves the receiver. Each sample
-// says which it was.
+// TestStory verifies what this project is for. Two programs have the same address, one after the
+// other, and are gone before the profile leaves the receiver. Each sample must have the name of the
+// right one.
 func TestStory(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Collector)
 	kerneltest.NeedPerf(t)
@@ -145,8 +145,8 @@ func TestStory(t *testing.T) {
 	t.Fatal("each time, other programs were in the way")
 }
 
-// tellStory reports whether the story came to its end: the programs of other tests can take the
-// place, or be so many that records are lost.
+// tellStory reports whether the story came to its end. Programs of other tests can take the
+// address, or be so many that records are lost.
 func tellStory(t *testing.T) (told bool) {
 	t.Helper()
 	s := startStory(t, "keep")
@@ -156,7 +156,7 @@ func tellStory(t *testing.T) (told bool) {
 	require.NoError(t, progA.Close())
 	progB := loadOver(t, kerneltest.LoopProgram("kernelsym_b", 1, 0), a.code)
 	if progB == nil {
-		t.Log("no program took the place of the other")
+		t.Log("no program took the address of the other")
 		s.stop()
 		return false
 	}
@@ -165,7 +165,7 @@ func tellStory(t *testing.T) (told bool) {
 	require.NoError(t, progB.Close())
 	metrics := scrape(t, s.metrics)
 	lost, blind := valueOf(metrics, "lost_records", `source="bpf"`), valueOf(metrics, "blind_time", `source="bpf"`)
-	s.stop() // the receiver sends what it has
+	s.stop() // the receiver sends its samples
 
 	inA, inB := a.check(t, s.file), b.check(t, s.file)
 	t.Logf("%d samples of A at %x, %d of B at %x; records lost: %s, blind for %s s", inA, a.code, inB, b.code, lost, blind)
@@ -178,8 +178,8 @@ func tellStory(t *testing.T) (told bool) {
 	return true
 }
 
-// check checks all samples that were taken in a program while it ran, and returns how many of
-// them have its name. None may have another.
+// check checks all samples that were taken in a program while it ran, and returns how many of them
+// have its name. None may have another name.
 func (c chapter) check(t *testing.T, file string) (n int) {
 	t.Helper()
 	for _, pd := range exported(t, file) {

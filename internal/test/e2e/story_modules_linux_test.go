@@ -23,7 +23,7 @@ type moduleChapter struct {
 	from, to time.Time
 }
 
-// tellModule has a cipher's module work for a while.
+// tellModule has a cipher module work for a while.
 func (s *story) tellModule(t *testing.T, module, cipher string) moduleChapter {
 	t.Helper()
 	fd, err := openCipher(cipher, 16)
@@ -41,14 +41,14 @@ func (s *story) tellModule(t *testing.T, module, cipher string) moduleChapter {
 	return c
 }
 
-// unload unloads a module that the kernel may still be giving up.
+// unload unloads a module, which the kernel may still be using.
 func unload(t *testing.T, module string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return kerneltest.UnloadModule(module) == nil }, otelcol.Patience, 10*time.Millisecond)
 }
 
-// loadModuleAt loads modules until one begins where another one had code, and returns
-// it and its cipher.
+// loadModuleAt loads modules until one begins where another one had code. It returns that module
+// and its cipher.
 func loadModuleAt(t *testing.T, base, size uint64) (module, cipher string) {
 	t.Helper()
 	ciphers := map[string]string{
@@ -65,16 +65,16 @@ func loadModuleAt(t *testing.T, base, size uint64) (module, cipher string) {
 			unload(t, module)
 		}
 	}
-	t.Skip("no module took the place of the other: the story of two modules is not tested")
+	t.Skip("no module took the address of the other: the story of two modules is not tested")
 	return "", ""
 }
 
-// TestStoryOfModules is TestStory with two modules that have one address.
+// TestStoryOfModules is TestStory with two modules at one address.
 func TestStoryOfModules(t *testing.T) {
 	kerneltest.NeedModules(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	require.NoError(t, kerneltest.LoadModule("algif_skcipher"))
-	if err := kerneltest.LoadModule("ecb"); !errors.Is(err, os.ErrNotExist) { // else it is built in
+	if err := kerneltest.LoadModule("ecb"); !errors.Is(err, os.ErrNotExist) { // otherwise, it is built in
 		require.NoError(t, err)
 	}
 	s := startStory(t, "relative")
@@ -84,7 +84,7 @@ func TestStoryOfModules(t *testing.T) {
 	a := s.tellModule(t, first, "ecb(camellia-generic)")
 	second, cipher := loadModuleAt(t, base, kerneltest.ReadModuleCode(t, first).TextSize)
 	b := s.tellModule(t, second, cipher)
-	s.stop() // the receiver sends what it has
+	s.stop() // the receiver sends its samples
 
 	inA, inB := a.check(t, s.file, second), b.check(t, s.file, first)
 	t.Logf("%d samples of %s at %#x, %d of %s in its place", inA, first, base, inB, second)
@@ -92,8 +92,8 @@ func TestStoryOfModules(t *testing.T) {
 	assert.Greater(t, inB, 5)
 }
 
-// check checks all samples that were taken while a module ran, and returns how many
-// were taken in it. None may be of the other module.
+// check checks all samples that were taken while a module ran, and returns how many frames lie in
+// it. None may lie in the other module.
 func (c moduleChapter) check(t *testing.T, file, other string) (n int) {
 	t.Helper()
 	module := kerneltest.ReadModuleCode(t, c.module)

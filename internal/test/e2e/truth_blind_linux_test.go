@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// pin has this thread run on one CPU. It reports whether that is online.
+// pin makes this thread run on one CPU. It returns false if the CPU is not online.
 func pin(cpu int) bool {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -34,14 +34,14 @@ func anyCPU(t *testing.T) {
 	require.NoError(t, unix.SchedSetaffinity(0, &set))
 }
 
-// flood has programs come and go on each CPU, many more than a ring has room for.
+// flood loads and unloads programs on each CPU, many more than a ring has room for.
 func flood(t *testing.T) {
 	t.Helper()
 	programs := kerneltest.Sized(1000, 500) // a ring has room for about 250
 	var running sync.WaitGroup
 	for cpu := range runtime.NumCPU() {
 		running.Go(func() {
-			runtime.LockOSThread() // for good: the thread ends with its CPU
+			runtime.LockOSThread() // for good: the thread ends with its affinity
 			pin(cpu)
 			for n := range programs {
 				p, err := kerneltest.NewBPF(kerneltest.SmallProgram("truth_flood", int32(n), n%4*20))
@@ -66,8 +66,7 @@ func loadSome(t *testing.T, from, programs int) (all []program) {
 	return all
 }
 
-// churn runs programs one after the other at addresses that are used again, and returns
-// their samples.
+// churn runs programs one after the other at addresses that are reused, and returns their samples.
 func churn(t *testing.T, s *sampler, kind string, from, programs int) (rows []knownRow) {
 	t.Helper()
 	for n := range programs {
@@ -78,14 +77,14 @@ func churn(t *testing.T, s *sampler, kind string, from, programs int) (rows []kn
 	return rows
 }
 
-// whileStopped stops the collector for 1.5 s, in which programs that were there go, and so
-// many others come and go that records are lost. It returns the samples of that time and
-// a program that came then.
+// whileStopped stops the collector for 1.5 s. In that time, it unloads existing programs, and loads
+// and unloads so many others that records are lost. It returns the samples of that time and a
+// program that was loaded then.
 func whileStopped(t *testing.T, tr *truth, s *sampler, base int, over []program) (blind []knownRow, came program) {
 	t.Helper()
 	from := time.Now()
 	require.NoError(t, tr.Signal(syscall.SIGSTOP))
-	over = append(over, loadSome(t, base+500, 8)...) // of these, the rings have the load
+	over = append(over, loadSome(t, base+500, 8)...) // the rings have the records of these loads
 	blind = s.run(over[len(over)-1], "blind", 20)
 	flood(t)
 	for _, p := range over {
@@ -99,10 +98,10 @@ func whileStopped(t *testing.T, tr *truth, s *sampler, base int, over []program)
 	return blind, came
 }
 
-// testTruthStopped stops the collector for 1.5 s at a time, in which so many programs
-// come and go that records are lost. What is sampled until a program that was loaded
-// meanwhile has its name again is in blind time, and may have no name. Nothing has a
-// wrong one, and the rest has the right one.
+// testTruthStopped stops the collector for 1.5 s at a time, in which so many programs are loaded
+// and unloaded that records are lost. Samples are in blind time, and may have no name, until a
+// program that was loaded in that time has its name. No sample may have a wrong name, and all
+// others must have the right one.
 func testTruthStopped(t *testing.T, tr *truth) {
 	s := tr.begin(t)
 	programs, stops := kerneltest.Sized(40, 10), kerneltest.Sized(6, 2)
@@ -117,7 +116,7 @@ func testTruthStopped(t *testing.T, tr *truth) {
 			tr.send(tr.unlessBlind(sure, blindTime))
 			sure = nil
 		}
-		over := loadSome(t, base+400, 8) // they go while the collector is stopped
+		over := loadSome(t, base+400, 8) // they are unloaded while the collector is stopped
 		sure = append(sure, s.run(over[0], "clear, before it goes in blind time", 20)...)
 		sure = tr.unlessBlind(sure, blindTime)
 
@@ -152,9 +151,8 @@ func testTruthStopped(t *testing.T, tr *truth) {
 	assert.Zero(t, tr.of("clear, before it goes in blind time").unnamed)
 }
 
-// testTruthCPUs takes a CPU offline and online, on which programs are loaded and given
-// up as soon as it is there. From when one that was loaded then has its name, all have
-// the right one.
+// testTruthCPUs takes a CPU offline and online. Programs are loaded and closed on that CPU as soon
+// as it is online. Once a program that was loaded then has its name, all must have the right one.
 func testTruthCPUs(t *testing.T, tr *truth) {
 	kerneltest.SwitchCPU(t, 1, true)
 	s := tr.begin(t)
@@ -163,9 +161,9 @@ func testTruthCPUs(t *testing.T, tr *truth) {
 	var last []knownRow
 	visit := func(kind string, from int) {
 		for n := range programs {
-			pin(1) // if it is there
+			pin(1) // if it is online
 			p := loadNth(t, from+n)
-			require.True(t, pin(0)) // the sampler may have no ring of the other yet
+			require.True(t, pin(0)) // the sampler may have no ring of the other CPU yet
 			last = append(last, s.run(p, kind, 5)...)
 			pin(1)
 			p.close(t)
@@ -198,8 +196,8 @@ func withoutPerf(cmd *exec.Cmd) error {
 	return kerneltest.StartRefused(cmd, unix.SYS_PERF_EVENT_OPEN)
 }
 
-// TestTruthPolled has a collector that may not use perf events, and asks for the programs
-// now and then. What was sampled between two lists that have the program has its name.
+// TestTruthPolled runs a collector that may not use perf events, and lists programs now and then.
+// It verifies that a program's samples between two lists that have the program get its name.
 func TestTruthPolled(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	needTruth(t)
@@ -217,14 +215,14 @@ func TestTruthPolled(t *testing.T) {
 		stays = next
 	}
 	for n := range 4 {
-		tr.liveFor(s, 3*time.Second, loadNth(t, 1<<22+n), "lives for 3 s") // how many have names is luck
+		tr.liveFor(s, 3*time.Second, loadNth(t, 1<<22+n), "lives for 3 s") // how many get a name is up to chance
 	}
 	tr.report()
 	assert.GreaterOrEqual(t, tr.of("stays").right, 20*programs)
 	assert.Zero(t, tr.of("stays").unnamed)
 }
 
-// liveFor samples a program again and again until it is unloaded after that time, and sends
+// liveFor samples a program again and again until it is unloaded after the given time, and sends
 // each sample 0.3 s later.
 func (tr *truth) liveFor(s *sampler, life time.Duration, p program, kind string) {
 	tr.t.Helper()

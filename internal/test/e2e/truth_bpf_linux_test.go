@@ -10,8 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// needTruth skips the test where programs cannot be loaded and sampled, or no collector
-// is built.
+// needTruth skips the test if programs cannot be loaded and sampled, or if no collector is built.
 func needTruth(t *testing.T) {
 	t.Helper()
 	kerneltest.Built(t, kerneltest.Collector)
@@ -19,13 +18,13 @@ func needTruth(t *testing.T) {
 	kerneltest.NeedBPF(t)
 }
 
-// old is what was there before the collector started.
+// old has the code that was loaded before the collector started.
 type old struct {
 	programs []program
 	filters  []*socketFilter
 }
 
-// loadOld loads programs, and classic filters right behind small programs.
+// loadOld loads programs, and classic filters right after small programs.
 func loadOld(t *testing.T, programs int) old {
 	t.Helper()
 	o := old{programs: loadSome(t, 0, programs)}
@@ -37,8 +36,9 @@ func loadOld(t *testing.T, programs int) old {
 	return o
 }
 
-// TestTruth has one collector for all that follows, as it takes long to start in a virtual
-// machine: with what was there before it, and then with what comes and goes.
+// TestTruth uses one collector for all its subtests, because starting one takes long in a virtual
+// machine. It first tests code that was loaded before the collector started, and then code that
+// comes and goes.
 func TestTruth(t *testing.T) {
 	needTruth(t)
 	o := loadOld(t, kerneltest.Sized(2000, 40))
@@ -65,9 +65,9 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// testTruthPlain runs programs one after the other at addresses that are used again.
-// Their samples are sent while the program is there, when it is gone, and in the end.
-// All frames have the right name.
+// testTruthPlain runs programs one after the other at addresses that are reused. It sends their
+// samples while the program is loaded, after it is gone, or at the end. All frames must have the
+// right name.
 func testTruthPlain(t *testing.T, tr *truth) {
 	s := tr.begin(t)
 	addresses := make(map[uint64]bool)
@@ -92,15 +92,15 @@ func testTruthPlain(t *testing.T, tr *truth) {
 	tr.send(last)
 	tr.report()
 	t.Logf("%d programs at %d addresses", rounds, len(addresses))
-	if !kerneltest.OlderThan(t, 5, 18) { // before, programs have pages of their own
+	if !kerneltest.OlderThan(t, 5, 18) { // before 5.18, programs have pages of their own
 		assert.Less(t, len(addresses), rounds, "addresses are used again")
 	}
 	assert.GreaterOrEqual(t, tr.of("plain").right+tr.of("plain").unnamed, samples*rounds)
 	tr.allNamed("plain")
 }
 
-// testManyPrograms has many programs that were there before the collector started, and as
-// many that came after.
+// testManyPrograms verifies names if many programs were loaded before the collector started, and as
+// many after that.
 func (o old) testManyPrograms(t *testing.T, tr *truth) {
 	s := tr.begin(t)
 	samples := kerneltest.Sized(10, 3)

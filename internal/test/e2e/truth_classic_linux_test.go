@@ -18,22 +18,22 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// A text is the core kernel's code, by which frames of filters are known.
+// A text is the core kernel's code. Frames of filters are recognized by it.
 type text struct{ *kerneltest.Symbols }
 
-// inEntry reports whether an address lies in the code by which the kernel is entered.
+// inEntry reports whether an address lies in the kernel's entry code.
 func (x text) inEntry(addr uint64) bool {
 	return x.Address["__entry_text_start"] <= addr && addr < x.Address["__entry_text_end"]
 }
 
-// isPatchSite reports whether an address is where a trampoline of a function that begins
-// at start returns to: behind the instruction that calls it.
+// isPatchSite reports whether an address is where the trampoline of a function that begins at start
+// returns to: right after the instruction that calls it.
 func isPatchSite(addr, start uint64) bool {
-	return addr == start+5 || addr == start+9 // behind endbr64
+	return addr == start+5 || addr == start+9 // after endbr64
 }
 
-// filters returns the frames of a sample that lie in a filter: in no code of the core
-// kernel, and called by the function that runs filters. None must be named.
+// filters returns the frames of a sample that lie in a filter: outside the core kernel's code, and
+// called by the function that runs filters. None may be named.
 func (x text) filters(sm sample, kind string) (all []known) {
 	for i := range len(sm.stack) - 1 {
 		if x.InText(sm.stack[i]) || !x.InText(sm.stack[i+1]) {
@@ -41,7 +41,7 @@ func (x text) filters(sm sample, kind string) (all []known) {
 		}
 		names, start := x.Below(sm.stack[i+1] - 1)
 		runs := slices.ContainsFunc(names, func(name string) bool {
-			return strings.HasPrefix(name, "sk_filter_trim_cap") || // of sockets
+			return strings.HasPrefix(name, "sk_filter_trim_cap") || // socket filters
 				strings.HasPrefix(name, "__seccomp_filter") || strings.HasPrefix(name, "seccomp_run_filters")
 		})
 		if runs && !isPatchSite(sm.stack[i+1], start) {
@@ -51,12 +51,12 @@ func (x text) filters(sm sample, kind string) (all []known) {
 	return all
 }
 
-// filterInstructions is so many that a filter is sampled often, and few enough for the
-// memory that a socket may take.
+// filterInstructions is large enough for a filter to be sampled often, and small enough for the
+// memory that a socket may use.
 const filterInstructions = 600
 
-// classicCode returns the code of a classic filter that takes a while, and now and then
-// loads a word from somewhere.
+// classicCode returns the code of a classic filter that takes a while and regularly loads a word
+// from an offset.
 func classicCode(from, result uint32) *unix.SockFprog {
 	var code []unix.SockFilter
 	for i := range uint32(filterInstructions) {
@@ -73,11 +73,11 @@ func classicCode(from, result uint32) *unix.SockFprog {
 	return &unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
 }
 
-// A socketFilter is a pair of sockets of which one has a filter, which drops all packets.
+// A socketFilter is a pair of sockets. One of them has a filter that drops all packets.
 type socketFilter struct{ filtered, other int }
 
-// openSockets returns sockets without a filter. They are closed when the test ends, if
-// not before.
+// openSockets returns sockets without a filter. The end of the test closes them, unless they were
+// closed before.
 func openSockets(t *testing.T) *socketFilter {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -106,7 +106,7 @@ func (f *socketFilter) close(t *testing.T) {
 	f.filtered = -1
 }
 
-// run has the filter run many times.
+// run runs the filter many times.
 func (f *socketFilter) run(t testing.TB) {
 	t.Helper()
 	for range kerneltest.Sized(300, 30) {
@@ -115,14 +115,13 @@ func (f *socketFilter) run(t testing.TB) {
 	}
 }
 
-// sample runs a filter on this thread until there are so many samples of it.
+// sample runs a filter on this thread until there are that many samples of it.
 func (f *socketFilter) sample(s *sampler, x text, kind string, samples int) []knownRow {
 	s.t.Helper()
 	return s.collect(samples, func() { f.run(s.t) }, func(sm sample) []known { return x.filters(sm, kind) })
 }
 
-// fillHoles loads programs of many sizes, which stay, so that what is loaded next
-// lies side by side.
+// fillHoles loads programs of many sizes. They stay, so that code loaded next lies side by side.
 func fillHoles(t *testing.T) {
 	t.Helper()
 	for n := range kerneltest.Sized(300, 30) {
@@ -130,7 +129,7 @@ func fillHoles(t *testing.T) {
 	}
 }
 
-// waitUntilFreed gives the kernel time to free the memory of a program that was closed: it does
+// waitUntilFreed gives the kernel time to free the memory of a closed program. The kernel does so
 // after a grace period of RCU, for which this system call waits.
 func waitUntilFreed() {
 	const global = 1 // MEMBARRIER_CMD_GLOBAL (include/uapi/linux/membarrier.h)
@@ -139,7 +138,7 @@ func waitUntilFreed() {
 	}
 }
 
-// nearest returns the last symbol of code made as the kernel runs, up to an address.
+// nearest returns the last BPF symbol at or below an address.
 func nearest(parts []kerneltest.PartSymbol, addr uint64) (best kerneltest.PartSymbol) {
 	for _, p := range parts {
 		if p.Part == "bpf" && p.Addr <= addr && p.Addr > best.Addr {
@@ -149,7 +148,8 @@ func nearest(parts []kerneltest.PartSymbol, addr uint64) (best kerneltest.PartSy
 	return best
 }
 
-// behind says of filter frames of which code they lie behind, within a page.
+// behind changes the kind of filter frames that lie after other code, within a page. The name of
+// that code has the prefix.
 func behind(rows []knownRow, parts []kerneltest.PartSymbol, prefix, kind string) (n int) {
 	for _, row := range rows {
 		for i, k := range row.known {
@@ -174,7 +174,7 @@ func withoutAdmin(cmd *exec.Cmd) error {
 	})...)
 }
 
-// testFilters samples the filters.
+// testFilters verifies that no frame of a filter is named.
 func (o old) testFilters(t *testing.T, tr *truth) {
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	var rows []knownRow
@@ -186,22 +186,24 @@ func (o old) testFilters(t *testing.T, tr *truth) {
 	tr.sendUndated(labeled("no timestamp", rows))
 	tr.report()
 	t.Logf("%d frames of filters that lie behind programs", n)
-	// Before 5.18, programs have pages of their own; elsewhere, other tests have programs, too.
+	// Before 5.18, programs have pages of their own. Outside a virtual machine, other tests have
+	// programs, too.
 	if kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
 		assert.Positive(t, n, "filters lie behind programs")
 	}
 }
 
-// TestTruthFilterBehindProgram has classic filters right behind small programs when a
-// collector starts that may not list programs, so that it does not know how long they are.
+// TestTruthFilterBehindProgram verifies that classic filters get no name if they lie right after
+// small programs when a collector starts. The collector may not list programs, so it does not know
+// how long they are.
 func TestTruthFilterBehindProgram(t *testing.T) {
 	needTruth(t)
 	o := loadOld(t, 0)
 	o.testFilters(t, startTruth(t, withoutAdmin))
 }
 
-// testTruthFiltersAmongPrograms has classic filters and programs at the same addresses,
-// one after the other, and sends their samples with and without timestamps.
+// testTruthFiltersAmongPrograms verifies names if classic filters and programs have the same
+// addresses, one after the other. It sends their samples with and without timestamps.
 func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	fillHoles(t)
@@ -211,14 +213,15 @@ func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
 	deadline := time.Now().Add(otelcol.Patience)
 	for n := 0; n < kerneltest.Sized(tries, 10) || reused(all, loads, reusedSoon) == 0; n++ {
 		if n >= tries && time.Now().After(deadline) && reused(all, loads, reusedSoon) == 0 {
-			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
+			// Before 5.18, programs have pages of their own. In a virtual machine, memory is freed
+			// late.
 			if !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) {
-				t.Fatal("no filter takes the place of a program")
+				t.Fatal("no filter takes the address of a program")
 			}
 			break
 		}
 		from := time.Now()
-		p := loadSized(t, n, 2*filterInstructions) // longer than a filter, which then fits into its place
+		p := loadSized(t, n, 2*filterInstructions) // longer than a filter, so that the filter fits into its memory
 		programs := s.run(p, "program", 5)
 		loads = append(loads, p.closeSince(t, from))
 		waitUntilFreed()
@@ -226,7 +229,7 @@ func testTruthFiltersAmongPrograms(t *testing.T, tr *truth) {
 		filters := f.sample(s, x, "filter", kerneltest.Sized(10, 5))
 		if reused(filters, loads, reusedSoon) > 0 {
 			f.close(t)
-		} // else it stays in a hole that no program fits into, so that the next one gets another place
+		} // otherwise, it stays in a hole that no program fits into, so that the next one gets another address
 		if n%2 == 0 {
 			tr.send(append(slices.Clone(programs), filters...))
 			tr.sendUndated(labeled("no timestamp, alone", filters))

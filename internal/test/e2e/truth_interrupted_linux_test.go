@@ -23,7 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// code reads the code of the running kernel.
+// code is the code of the running kernel.
 type code struct{ *elf.File }
 
 // openCode opens /proc/kcore, or skips the test.
@@ -53,10 +53,10 @@ func (c code) before(t *testing.T, addr uint64) (b [7]byte) {
 	return b
 }
 
-// returnsTo reports whether an address of the core kernel is one that the frame before it
-// returns to: an instruction that calls ends there. A function's last instruction can be a
-// call that never returns; then the address is also the first byte of the next function, and
-// an interrupt there is no return, as entry code is only called by its symbols.
+// returnsTo reports whether the frame before it returns to an address of the core kernel: a call
+// instruction ends there. A function's last instruction can be a call that never returns. Then the
+// address is also the first byte of the next function. An interrupt there is not a return, because
+// entry code is only called by its symbols.
 func (c code) returnsTo(t *testing.T, x text, addr, from uint64) bool {
 	t.Helper()
 	b := c.before(t, addr)
@@ -70,8 +70,8 @@ func (c code) returnsTo(t *testing.T, x text, addr, from uint64) bool {
 	return indirect && !x.inEntry(from)
 }
 
-// firstBytes returns the frames of a sample that are a function's first byte, and what
-// the code before them says that they are.
+// firstBytes returns the frames of a sample at the first byte of a function, with the names that
+// the code before them implies.
 func (c code) firstBytes(t *testing.T, x text, sm sample) (all []known) {
 	t.Helper()
 	for i, addr := range sm.stack {
@@ -88,11 +88,11 @@ func (c code) firstBytes(t *testing.T, x text, sm sample) (all []known) {
 	return all
 }
 
-// timerStacks has a program record the stack of each timer that expires, with what the
-// timer's interrupt interrupted. It returns what reads the next stack.
+// timerStacks has a program record the stack of each timer that expires, including the code that
+// the timer's interrupt interrupted. It returns a function that reads the next stack.
 func timerStacks(t *testing.T) (next func() []uint64) {
 	t.Helper()
-	const frames = 127 // and their length
+	const frames = 127 // the length precedes them
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 8 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ring.Close() })
@@ -139,22 +139,22 @@ func timerStacks(t *testing.T) (next func() []uint64) {
 	}
 }
 
-// testTruthFirstBytes takes real stacks with frames that are the first byte of a
-// function, and reads the code before it: behind a call the caller is named, else the
-// function that was interrupted there.
+// testTruthFirstBytes takes real stacks with frames at the first byte of a function, and reads the
+// code before it. After a call, the caller must be named; otherwise, the function that was
+// interrupted there.
 func testTruthFirstBytes(t *testing.T, tr *truth) {
-	kerneltest.NeedVM(t) // others may have what is in the kernel's memory
+	kerneltest.NeedVM(t) // elsewhere, the kernel's memory may hold the data of others
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the test knows the calls of x86 only: names of interrupted functions are not compared with the kernel's code")
 	}
 	x, c := text{kerneltest.ReadSymbols(t)}, openCode(t)
-	tr.begin(t) // a sampler, whose timers expire
+	tr.begin(t) // a sampler has timers that expire
 	next := timerStacks(t)
 	kerneltest.Busy(t)
 	const enough = 100
 	var rows []knownRow
 	for last := time.Now(); len(rows) < enough; {
-		require.Less(t, time.Since(last), otelcol.Patience, "%d frames were a function's first byte, and no other for a long time", len(rows))
+		require.Less(t, time.Since(last), otelcol.Patience, "%d frames are at a function's first byte, and no other for a long time", len(rows))
 		sm := sample{at: time.Now().UnixNano(), stack: next()}
 		if found := find([]sample{sm}, func(sm sample) []known { return c.firstBytes(t, x, sm) }); len(found) > 0 {
 			rows, last = append(rows, found...), time.Now()

@@ -23,35 +23,34 @@ import (
 
 // A known frame is one whose name the test knows.
 type known struct {
-	frame int      // of the stack
+	frame int      // position in the stack
 	kind  string   // frames of one kind are counted together
-	name  string   // "" must not be named
-	other []string // names of the same code
+	name  string   // "" if the frame must not be named
+	other []string // other names of the same code
 }
 
-// A verdict is what became of the frames of a kind. A frame that must not be named is
-// right without a name.
+// A verdict counts what became of the frames of a kind. A frame that must not be named is right
+// without a name.
 type verdict struct{ right, unnamed, wrong int }
 
 func (v verdict) String() string {
 	return fmt.Sprintf("%d right, %d unnamed, %d wrong", v.right, v.unnamed, v.wrong)
 }
 
-// A truth sends real samples through a collector and compares the names of the known
-// frames.
+// A truth sends real samples through a collector and checks the names of the known frames.
 type truth struct {
 	*collector
 	client  *otelcol.Client
 	metrics string // address
 
 	mu       sync.Mutex
-	run      rewritetest.Run       // what has come out
+	run      rewritetest.Run       // checks everything that comes out
 	messages int                   // sent
-	sent     map[string][]knownRow // that have not come out, by message
+	sent     map[string][]knownRow // samples that have not come out yet, by message
 	verdicts map[string]*verdict   // by kind
 	wrong    []string              // the first wrong names
 
-	counted   map[string]float64 // what metrics were when the test began
+	counted   map[string]float64 // the metrics when the test began
 	disturbed string             // why frames may have no names
 }
 
@@ -73,7 +72,7 @@ service:
 `
 )
 
-// startTruth starts a collector by a function that starts its command.
+// startTruth starts a collector with a function that starts its command.
 func startTruth(t *testing.T, start func(*exec.Cmd) error) *truth {
 	t.Helper()
 	tr := &truth{
@@ -103,8 +102,7 @@ func startWhole(t *testing.T) *truth {
 // send sends samples with their timestamps.
 func (tr *truth) send(rows []knownRow) { tr.t.Helper(); tr.sendAs(rows, true) }
 
-// sendUndated sends samples as a profile that says when it began and how long it was,
-// and no more.
+// sendUndated sends samples as a profile that has only a start and a duration.
 func (tr *truth) sendUndated(rows []knownRow) { tr.t.Helper(); tr.sendAs(rows, false) }
 
 func (tr *truth) sendAs(rows []knownRow, dated bool) {
@@ -132,13 +130,14 @@ func (tr *truth) sendAs(rows []knownRow, dated bool) {
 		first, last := slices.MinFunc(rows, byTime).at, slices.MaxFunc(rows, byTime).at
 		profile.SetTime(pcommon.Timestamp(first))
 		profile.SetDurationNano(uint64(last - first))
-		// What is sent at once is as old as the clocks may differ (section 5.3 of the contract).
+		// Even the newest sample must be as old as the clocks may differ (section 5.3 of the
+		// contract).
 		time.Sleep(time.Millisecond - time.Since(time.Unix(0, last)))
 		require.NoError(tr.t, tr.client.Send(tr.t.Context(), m.Profiles))
 	}
 }
 
-// receive compares a message that comes out.
+// receive judges a message that comes out.
 func (tr *truth) receive(pd pprofile.Profiles) {
 	resource := pd.ResourceProfiles().At(0).Resource()
 	id, _ := resource.Attributes().Get(truthKey)
@@ -147,7 +146,7 @@ func (tr *truth) receive(pd pprofile.Profiles) {
 	defer tr.mu.Unlock()
 	rows, ok := tr.sent[id.Str()]
 	if delete(tr.sent, id.Str()); !ok {
-		return // sent again
+		return // it was sent again
 	}
 	if err := tr.run.Check(pd); err != nil || len(samples) != len(rows) {
 		tr.t.Errorf("a message came out wrong: %d samples of %d, %v", len(samples), len(rows), err)

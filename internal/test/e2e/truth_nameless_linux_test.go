@@ -19,7 +19,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// loadSized loads a program of so many instructions. With filterInstructions, it is about as long as a classic filter.
+// loadSized loads a program with that many instructions. With filterInstructions, it is about as
+// long as a classic filter.
 func loadSized(t *testing.T, n, instructions int) program {
 	t.Helper()
 	return loadKnown(t, &ebpf.ProgramSpec{
@@ -27,8 +28,8 @@ func loadSized(t *testing.T, n, instructions int) program {
 	})
 }
 
-// testTruthFilterOfThread has threads with a seccomp filter exit while programs are
-// loaded: the filter's memory is free at once.
+// testTruthFilterOfThread has threads with a seccomp filter exit while programs are loaded, because
+// the filter's memory is then free at once.
 func testTruthFilterOfThread(t *testing.T, tr *truth) {
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
 	fillHoles(t)
@@ -39,9 +40,10 @@ func testTruthFilterOfThread(t *testing.T, tr *truth) {
 	deadline := time.Now().Add(2 * otelcol.Patience)
 	for n := 0; len(rows) < enough || reused(rows, loads, reusedSoon) == 0; n++ {
 		if time.Now().After(deadline) {
-			// Before 5.18, programs have pages of their own; in a virtual machine, memory is freed late.
+			// Before 5.18, programs have pages of their own. In a virtual machine, memory is freed
+			// late.
 			if len(rows) == 0 || !kerneltest.InVM() && !kerneltest.OlderThan(t, 5, 18) && reused(rows, loads, reusedSoon) == 0 {
-				t.Fatalf("no program takes the place of a filter, with %d samples of filters", len(rows))
+				t.Fatalf("no program takes the address of a filter, with %d samples of filters", len(rows))
 			}
 			break
 		}
@@ -82,8 +84,8 @@ func testTruthFilterOfThread(t *testing.T, tr *truth) {
 	logReused(t, rows, loads)
 }
 
-// testTruthNameless has programs that were loaded without CAP_BPF, between others. The
-// kernel has no symbols for them.
+// testTruthNameless verifies that programs that were loaded without CAP_BPF, between others, get no
+// name. The kernel has no symbols for them.
 func testTruthNameless(t *testing.T, tr *truth) {
 	allowEveryone(t)
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
@@ -131,7 +133,7 @@ func loadUnprivileged(t *testing.T, n int) *ebpf.Program {
 	t.Helper()
 	code := asm.Instructions{asm.Mov.Imm(asm.R0, int32(n))}
 	for i := range int32(filterInstructions) {
-		if code = append(code, asm.Mul.Imm(asm.R0, i)); i%16 == 0 { // no loop, which takes CAP_BPF
+		if code = append(code, asm.Mul.Imm(asm.R0, i)); i%16 == 0 { // no loop, which would need CAP_BPF
 			code = append(code, asm.FnGetPrandomU32.Call())
 		}
 	}

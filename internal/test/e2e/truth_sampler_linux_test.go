@@ -26,14 +26,13 @@ type sample struct {
 	stack []uint64
 }
 
-// A sampler samples the kernel, so that what a thread runs is found in its samples.
+// A sampler samples the kernel. Its samples show the code that a thread runs.
 type sampler struct {
 	t     *testing.T
 	rings *perfring.Reader
 }
 
-// startSampler starts to sample. The calling goroutine keeps its thread until the test
-// ends.
+// startSampler starts sampling. The calling goroutine keeps its thread until the test ends.
 func startSampler(t *testing.T) *sampler {
 	t.Helper()
 	runtime.LockOSThread()
@@ -46,10 +45,10 @@ func startSampler(t *testing.T) *sampler {
 	return &sampler{t, rings}
 }
 
-// take returns the samples since the last call, of one thread or, for 0, of all.
+// take returns the samples since the last call: of one thread, or of all threads if tid is 0.
 func (s *sampler) take(tid uint32) (samples []sample) {
 	_, offset, uncertain := perfring.Monotonic.UnixOffset()
-	for uncertain > int64(100*time.Microsecond) { // this thread stood still meanwhile
+	for uncertain > int64(100*time.Microsecond) { // this thread was interrupted in between
 		_, offset, uncertain = perfring.Monotonic.UnixOffset()
 	}
 	for _, r := range s.rings.Flush().Records {
@@ -80,9 +79,9 @@ func describe(t *testing.T, p *ebpf.Program) program {
 	return program{p, kerneltest.CodeOf(t, p)[0], fmt.Sprintf("bpf_prog_%s_%s", info.Tag, info.Name)}
 }
 
-// loadNth loads a program that keeps a CPU busy, unlike the last ones. Many have its
-// size. Not everyone may load its type: so a list tells its name, and not /proc/kallsyms,
-// which is not read to its end where other tests load thousands of programs.
+// loadNth loads a program that keeps a CPU busy and differs from the last ones. Many programs have
+// its size. Not everyone may load its type, so a list gives its name. /proc/kallsyms is not read to
+// its end if other tests load thousands of programs.
 func loadNth(t *testing.T, n int) program {
 	t.Helper()
 	return loadKnown(t, &ebpf.ProgramSpec{
@@ -90,8 +89,8 @@ func loadNth(t *testing.T, n int) program {
 	})
 }
 
-// spinning returns the code of a program that takes a while and returns 0. It depends on
-// n, its length on pad. The verifier runs through the loop, too: so it is short.
+// spinning returns the code of a program that takes a while and returns 0. The code depends on n,
+// its length on pad. The loop is short, because the verifier runs through it, too.
 func spinning(n, pad int) asm.Instructions {
 	const rounds = 100
 	insns := asm.Instructions{
@@ -107,7 +106,7 @@ func spinning(n, pad int) asm.Instructions {
 	return append(insns, asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
 
-// close gives a program up. It can be called again.
+// close closes a program. It can be called again.
 func (p program) close(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.Close())
@@ -116,22 +115,22 @@ func (p program) close(t *testing.T) {
 // has reports whether an address lies in the code of a program.
 func (p program) has(addr uint64) bool { return p.code.Start <= addr && addr < p.code.End }
 
-// run runs a program on this thread until there are so many samples of it. All of them
-// were taken while the program was loaded: its frames are certain.
+// run runs a program on this thread until there are that many samples of it. All samples were taken
+// while the program was loaded, so its frames are certain.
 func (s *sampler) run(p program, kind string, samples int) (rows []knownRow) {
 	s.t.Helper()
 	return s.collect(samples, func() { kerneltest.RunBPF(s.t, p.Program, uint32(kerneltest.Sized(3000, 300))) },
 		func(sm sample) []known { return p.in(sm, kind) })
 }
 
-// collect runs something on this thread until there are so many samples with known frames.
+// collect calls run on this thread until there are that many samples with known frames.
 func (s *sampler) collect(samples int, run func(), in func(sample) []known) (rows []knownRow) {
 	s.t.Helper()
 	tid := uint32(unix.Gettid())
 	s.take(tid)
 	for last := time.Now(); len(rows) < samples; {
 		if time.Since(last) > otelcol.Patience {
-			s.t.Fatalf("what runs was found in %d samples of %d, and in no other for a long time", len(rows), samples)
+			s.t.Fatalf("the code was found in %d samples of %d, and in no other for a long time", len(rows), samples)
 		}
 		run()
 		if found := find(s.take(tid), in); len(found) > 0 {
@@ -173,20 +172,20 @@ func labeled(label string, rows []knownRow) []knownRow {
 	return rows
 }
 
-// A lifetime is when a program was loaded, and where.
+// A lifetime is the time and the address at which a program was loaded.
 type lifetime struct {
 	code     kerneltest.Code
 	from, to int64
 }
 
-// closeSince gives a program up that was loaded after an instant.
+// closeSince closes a program that was loaded after an instant, and returns its lifetime.
 func (p program) closeSince(t *testing.T, from time.Time) lifetime {
 	t.Helper()
 	p.close(t)
 	return lifetime{p.code, from.UnixNano(), time.Now().UnixNano()}
 }
 
-// reusedSoon is how long an address is free, at most, between a program and a filter there.
+// reusedSoon is the longest time for which an address is free between a program and a filter there.
 const reusedSoon = 10 * time.Second
 
 // logReused logs how many filters had the address of a program.

@@ -15,10 +15,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// begun is what a collector writes when it has started, or started again.
+// begun is the message that a collector logs when it has started, or started again.
 const begun = "Everything is ready"
 
-// testStart sends samples as soon as the collector has started (contract 6.2).
+// testStart verifies the names in samples that are sent as soon as the collector has started
+// (contract 6.2).
 func (o old) testStart(t *testing.T, tr *truth) {
 	tr.forTest(t)
 	tr.count()
@@ -36,8 +37,8 @@ func (o old) testStart(t *testing.T, tr *truth) {
 	tr.allNamed("at the start")
 }
 
-// testTruthReload has a collector read its configuration again while programs come and go.
-// Nothing is forgotten, and nothing missed (contract 6.4).
+// testTruthReload has a collector read its configuration again while programs come and go. It
+// verifies that nothing is forgotten, and nothing missed (contract 6.4).
 func testTruthReload(t *testing.T, tr *truth) {
 	s := tr.begin(t)
 	stays := loadSome(t, 1<<21, kerneltest.Sized(10, 4))
@@ -50,11 +51,11 @@ func testTruthReload(t *testing.T, tr *truth) {
 		return append(rows, churn(t, s, kind, from, come)...)
 	}
 	rows := sample("before", 0)
-	tr.waitUntilNamed(s, stays[0]) // the collector knows that programs went
+	tr.waitUntilNamed(s, stays[0]) // the collector has seen that programs were unloaded
 
 	tr.checkLosses()
 	require.NoError(t, tr.Reload())
-	deadline := time.Now().Add(5 * otelcol.Patience) // it samples meanwhile
+	deadline := time.Now().Add(5 * otelcol.Patience) // long enough to sample as well
 	for n := 1; n == 1 || strings.Count(tr.Log(), begun) < 2; n++ {
 		require.True(t, time.Now().Before(deadline), "the collector starts again")
 		rows = append(rows, sample("meanwhile", n*100)...)

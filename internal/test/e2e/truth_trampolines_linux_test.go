@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// needTrampolines skips the test where the test cannot know trampolines.
+// needTrampolines skips the test if it cannot recognize trampolines.
 func needTrampolines(t *testing.T) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -29,9 +29,9 @@ func needTrampolines(t *testing.T) {
 	}
 }
 
-// traced returns the frames of a sample that lie in the trampoline of a function: called
-// from its patch site, and in no program. Linux 7 jumps from there to trampolines that call
-// the function themselves.
+// traced returns the frames of a sample that lie in the trampoline of a function: they are called
+// from its patch site, and lie in no program. Linux 7 jumps from there to trampolines that call the
+// function themselves.
 func (x text) traced(sm sample, function, kind string, p program, parts []kerneltest.PartSymbol) (all []known) {
 	at := func(addr uint64) (isOf, isPatch bool) {
 		names, start := x.Below(addr)
@@ -71,7 +71,7 @@ type tracer struct {
 	typ      ebpf.ProgramType
 	attach   ebpf.AttachType
 	function string // of the kernel
-	target   string // what the program says that it attaches to
+	target   string // what the program names as its target
 	run      func()
 }
 
@@ -126,8 +126,8 @@ func needBPFModule(t *testing.T) {
 	}
 }
 
-// testTruthTrampolines has programs called by trampolines. Frames of trampolines that
-// are callers have their names, but for one in twenty, where the kernel calls them.
+// testTruthTrampolines verifies the names of trampolines that call programs. Where the kernel calls
+// trampolines, at least 95 % of their frames that are callers must have names.
 func testTruthTrampolines(t *testing.T, tr *truth) {
 	needTrampolines(t)
 	x := text{kerneltest.ReadSymbols(t)}
@@ -153,7 +153,8 @@ func testTruthTrampolines(t *testing.T, tr *truth) {
 			switch jumped := tr.of(tc.name + jumpedTo); {
 			case tr.disturbed != "":
 			case v.right+v.unnamed == 0 && jumped.right+jumped.unnamed > 0 && !kerneltest.OlderThan(t, 6, 13):
-				// It jumps, so that nothing decides; that no name is wrong was checked.
+				// The kernel jumps, so nothing decides the name. The report has checked that no
+				// name is wrong.
 			default:
 				assert.Positive(t, v.right)
 				assert.GreaterOrEqual(t, 100*v.right, 95*(v.right+v.unnamed))
@@ -162,8 +163,8 @@ func testTruthTrampolines(t *testing.T, tr *truth) {
 	}
 }
 
-// testTruthFilterBehindTrampoline has classic filters in the page that a trampoline is
-// announced with, after it.
+// testTruthFilterBehindTrampoline verifies that classic filters get no name if they lie after a
+// trampoline, in the page that it is announced with.
 func testTruthFilterBehindTrampoline(t *testing.T, tr *truth) {
 	needTrampolines(t)
 	s, x := tr.begin(t), text{kerneltest.ReadSymbols(t)}
@@ -182,7 +183,7 @@ func testTruthFilterBehindTrampoline(t *testing.T, tr *truth) {
 			found++
 		}
 		all = append(all, rows...)
-		if found == wanted || n == wanted && kerneltest.OlderThan(t, 6, 8) { // they have pages of their own
+		if found == wanted || n == wanted && kerneltest.OlderThan(t, 6, 8) { // before 6.8, each has its own pages
 			break
 		}
 	}
@@ -190,7 +191,7 @@ func testTruthFilterBehindTrampoline(t *testing.T, tr *truth) {
 	tr.sendUndated(labeled("no timestamp", all))
 	tr.report()
 	t.Logf("%d filters lie behind trampolines", found)
-	if kerneltest.InVM() && !kerneltest.OlderThan(t, 6, 8) { // elsewhere, other tests have programs, too
+	if kerneltest.InVM() && !kerneltest.OlderThan(t, 6, 8) { // outside a virtual machine, other tests have programs, too
 		assert.Positive(t, found, "filters lie behind trampolines")
 	}
 }

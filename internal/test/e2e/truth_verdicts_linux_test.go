@@ -18,8 +18,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// begin has a collector tell a test the truth, when it follows programs. It returns a
-// sampler. When the test ends, what it has sent is forgotten.
+// begin prepares a collector for a test, and waits until it follows programs. It returns a sampler.
+// When the test ends, everything it has sent is forgotten.
 func (tr *truth) begin(t *testing.T) *sampler {
 	t.Helper()
 	tr.forTest(t)
@@ -29,20 +29,20 @@ func (tr *truth) begin(t *testing.T) *sampler {
 	return s
 }
 
-// waitUntilFollowed waits until a program has its name, and the kernel has said what it has
-// lost before: it does with the next record of each CPU.
+// waitUntilFollowed waits until a program has its name and the kernel has reported what it lost
+// before, which it does with the next record of each CPU.
 func (tr *truth) waitUntilFollowed(s *sampler, p program) {
 	tr.t.Helper()
 	tr.waitUntilNamed(s, p)
 	for cpu := range runtime.NumCPU() {
-		pin(cpu) // if it is there
+		pin(cpu) // if it is online
 		loadNth(tr.t, cpu).close(tr.t)
 	}
 	anyCPU(tr.t)
 	tr.waitUntilNamed(s, p)
 }
 
-// forTest has what follows be of another test, until it ends.
+// forTest attributes everything that follows to another test, until that test ends.
 func (tr *truth) forTest(t *testing.T) {
 	t.Helper()
 	was := tr.t
@@ -56,16 +56,16 @@ func (tr *truth) forTest(t *testing.T) {
 	reset(t)
 	t.Cleanup(func() {
 		tr.mu.Lock()
-		assert.Empty(t, tr.wrong) // also of a test that was skipped
+		assert.Empty(t, tr.wrong) // even if the test was skipped
 		tr.mu.Unlock()
 		reset(was)
 	})
 }
 
-// Where these metrics grow, frames have no names.
+// While these metrics grow, frames may have no names.
 var disturbing = []string{"lost_records", "blind_time"}
 
-// count notes what was lost so far.
+// count records how much was lost so far.
 func (tr *truth) count() {
 	tr.t.Helper()
 	for _, name := range disturbing {
@@ -73,14 +73,14 @@ func (tr *truth) count() {
 	}
 }
 
-// checkLosses notes if something was lost since it was counted, as other tests load many
-// programs, too. All messages have come out.
+// checkLosses records whether anything was lost since count was called, because other tests load
+// many programs, too. All messages must have come out.
 func (tr *truth) checkLosses() {
 	tr.t.Helper()
 	for _, name := range disturbing {
 		is := tr.metric(name)
 		if is < tr.counted[name] {
-			tr.counted[name] = 0 // the collector has begun anew
+			tr.counted[name] = 0 // the collector has restarted
 		}
 		if more := is - tr.counted[name]; more > 0 {
 			tr.disturbed = fmt.Sprintf("%s is %v more", name, more)
@@ -136,8 +136,8 @@ func (tr *truth) report() {
 	}
 }
 
-// waitUntilNamed runs a program until one of its samples comes out with its name, at once
-// or later. Messages that were sent before have come out then.
+// waitUntilNamed runs a program until one of its samples comes out with its name, at once or later.
+// By then, earlier messages have come out.
 func (tr *truth) waitUntilNamed(s *sampler, p program) {
 	tr.t.Helper()
 	kind := "until " + p.symbol + " is named"
@@ -159,12 +159,12 @@ func (tr *truth) waitUntilNamed(s *sampler, p program) {
 	}
 }
 
-// metric returns the value of a metric of the source of BPF programs, or of all sources, 0
-// if it has none.
+// metric returns the value of a metric of the source of BPF programs, or of a metric without a
+// source. It returns 0 if there is none.
 func (tr *truth) metric(name string) (value float64) {
 	tr.t.Helper()
 	var lines []string
-	tr.eventually("the metrics are there", func() (err error) {
+	tr.eventually("the metrics can be read", func() (err error) {
 		lines, err = tryScrape(tr.t, tr.metrics)
 		return err
 	})
@@ -179,11 +179,11 @@ func (tr *truth) metric(name string) (value float64) {
 	return value
 }
 
-// unlessBlind returns samples of a time in which blind time was so much before: if it has
-// grown since, as other tests load programs, too, they are of another kind.
+// unlessBlind returns samples that were taken while the blind time was still the value before. If
+// it has grown since then, because other tests load programs, too, the samples get another kind.
 func (tr *truth) unlessBlind(rows []knownRow, before float64) []knownRow {
 	tr.t.Helper()
-	tr.send(labeled("sent twice", rows[:1])) // has records read
+	tr.send(labeled("sent twice", rows[:1])) // makes the source read records
 	tr.settle()
 	if tr.metric("blind_time") == before {
 		return rows

@@ -14,8 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestContract_4_5_SecondKernelsym: one behind another changes nothing of what the first has
-// rewritten, over OTLP and in one collector.
+// TestContract_4_5_SecondKernelsym verifies that a second kernelsym changes nothing that the first
+// has rewritten, over OTLP and in one collector.
 func TestContract_4_5_SecondKernelsym(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package homes reads from docs/contract.md where each rule is decided.
+// Package homes reads from docs/contract.md which code decides each rule.
 package homes
 
 import (
@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// A Home is where a rule of the contract is decided.
+// A Home is the code that decides a rule of the contract.
 type Home struct {
-	Rule     string // as in "2.3"
+	Rule     string // such as "2.3"
 	File     string // from the root of the repository
-	Function string // as in "Kernel.Resolve"; empty if the whole file is the home
+	Function string // such as "Kernel.Resolve"; empty if the whole file is the home
 }
 
 // String returns the home as docs/contract.md names it.
@@ -28,14 +28,16 @@ func (h Home) String() string {
 	return h.Function + " in " + h.File
 }
 
-// decidedBy is the line below a heading that names the home of a rule, keptEverywhere the one that names what checks it.
+// decidedBy matches the line below a heading that names the home of a rule. keptEverywhere matches
+// the line that names what checks it.
 var (
 	headingOfRule  = regexp.MustCompile(`^### (\d+\.\d+) `)
 	decidedBy      = regexp.MustCompile(`^\*Decided by (?:\x60([A-Za-z.]+)\x60 in )?\[([a-z/_.]+\.go)\]\(\.\./([a-z/_.]+\.go)\)\.\*$`)
 	keptEverywhere = regexp.MustCompile(`^\*Kept everywhere: .+\*$`)
 )
 
-// decided are the sections whose rules are decided in one place each, but for the rules that are kept everywhere.
+// decided has the sections in which each rule is decided in one place, except for rules that are
+// kept everywhere.
 var decided = map[string]bool{"1": true, "2": true, "3": true, "4": true, "5": true, "10": true}
 
 // Errors of Read.
@@ -44,8 +46,8 @@ var (
 	ErrLink   = errors.New("the link leads elsewhere")
 )
 
-// Read returns the homes that docs/contract.md names. root is the root of the repository. The error joins all that is
-// wrong with the page.
+// Read returns the homes that docs/contract.md names. root is the root of the repository. The error
+// joins everything that is wrong with the page.
 func Read(root string) (homes []Home, err error) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "contract.md"))
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelload keeps the kernel busy, with file reads, pipes and a socket
-// on the loopback interface: something to sample.
+// Package kernelload keeps the kernel busy with file reads, pipes and a socket on the loopback
+// interface, so that there is something to sample.
 package kernelload
 
 import (
@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// Run makes n loads of each kind until ctx is done. It returns when all of them
-// have ended, with the errors of those that could not go on.
+// Run runs n loads of each kind until ctx is done. It returns when all of them have ended, with the
+// errors of the loads that failed.
 func Run(ctx context.Context, n int) error {
 	kinds := []struct {
 		name string
@@ -44,7 +44,7 @@ func readFiles(ctx context.Context) error {
 		}
 		for _, entry := range entries {
 			if entry.Type().IsRegular() && ctx.Err() == nil {
-				_, _ = os.ReadFile("/etc/" + entry.Name()) // some are secret
+				_, _ = os.ReadFile("/etc/" + entry.Name()) // some are not readable
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func useSocket(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
-	// It takes no time, and a deadline that passes meanwhile is no error of the load.
+	// Dialing takes no time, and it is not an error of the load if a deadline passes during it.
 	client, err := new(net.Dialer).DialContext(context.WithoutCancel(ctx), "tcp", listener.Addr().String())
 	if err != nil {
 		return err
@@ -107,6 +107,6 @@ func pump(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	return err
 }
 
-// onlyReader hides the other methods of a reader, with which io.Copy would have
-// the kernel move the bytes by itself.
+// onlyReader hides the other methods of a reader. With them, io.Copy would have the kernel move the
+// bytes by itself.
 type onlyReader struct{ io.Reader }

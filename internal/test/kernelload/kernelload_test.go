@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEachKind verifies that each kind of load goes on until it is told to stop,
-// and leaves nothing open behind.
+// TestEachKind verifies that each kind of load goes on until it is told to stop, and leaves nothing
+// open.
 func TestEachKind(t *testing.T) {
 	for name, load := range map[string]func(context.Context) error{
 		"files": readFiles, "pipe": usePipe, "socket": useSocket,

@@ -20,8 +20,8 @@ import (
 	"github.com/moby/sys/capability"
 )
 
-// SmallProgram describes a BPF program of one function, without BTF, whose
-// instructions and with them its tag depend on n, and its length on pad.
+// SmallProgram describes a BPF program of one function, without BTF. Its instructions, and so its
+// tag, depend on n; its length depends on pad.
 func SmallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	insns := asm.Instructions{asm.Mov.Imm(asm.R0, n)}
 	for range pad {
@@ -33,7 +33,7 @@ func SmallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	}
 }
 
-// LoadBPF loads a program. It is closed when the test ends, if it is not before.
+// LoadBPF loads a program. The end of the test closes it, unless it was closed before.
 func LoadBPF(t testing.TB, spec *ebpf.ProgramSpec) *ebpf.Program {
 	t.Helper()
 	prog, err := NewBPF(spec)
@@ -46,7 +46,7 @@ func LoadBPF(t testing.TB, spec *ebpf.ProgramSpec) *ebpf.Program {
 
 // NewBPF loads a program.
 func NewBPF(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
-	if err := rlimit.RemoveMemlock(); err != nil { // which counts before Linux 5.11
+	if err := rlimit.RemoveMemlock(); err != nil { // the limit applies before Linux 5.11
 		return nil, err
 	}
 	return ebpf.NewProgram(spec)
@@ -55,8 +55,8 @@ func NewBPF(spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 //go:embed testdata/bpf/hot.o
 var hotObject []byte
 
-// HotProgram describes a BPF program of three functions with BTF and source lines
-// of two files, which keeps a CPU busy: testdata/bpf/hot.c.
+// HotProgram describes a BPF program that keeps a CPU busy: testdata/bpf/hot.c. It has three
+// functions, BTF, and source lines in two files.
 func HotProgram(t testing.TB) *ebpf.ProgramSpec {
 	t.Helper()
 	collection, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(hotObject))
@@ -66,8 +66,8 @@ func HotProgram(t testing.TB) *ebpf.ProgramSpec {
 	return collection.Programs["kernelsym_test_hot_program"]
 }
 
-// Distinct gives a program a tag of its own, by an instruction that loads n and does nothing
-// else: other tests can load the same program at the same time.
+// Distinct gives a program its own tag, by an instruction that loads n and does nothing else. Other
+// tests can load the same program at the same time.
 func Distinct(spec *ebpf.ProgramSpec, n int32) *ebpf.ProgramSpec {
 	first := spec.Instructions[0]
 	head := asm.Mov.Imm(asm.R0, n).WithMetadata(first.Metadata) // the symbol and the line
@@ -76,7 +76,7 @@ func Distinct(spec *ebpf.ProgramSpec, n int32) *ebpf.ProgramSpec {
 	return spec
 }
 
-// RunBPF runs a program that takes a packet so many times in the kernel.
+// RunBPF runs a program in the kernel that many times. The program must take a packet.
 func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
 	t.Helper()
 	if _, err := prog.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: times}); err != nil {
@@ -84,18 +84,18 @@ func RunBPF(t testing.TB, prog *ebpf.Program, times uint32) {
 	}
 }
 
-// SyscallFunction returns the kernel's name of the function of a system call.
+// SyscallFunction returns the kernel's name for the function of a system call.
 func SyscallFunction(t testing.TB, name string) string {
 	t.Helper()
 	prefix, ok := map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH]
 	if !ok {
-		t.Skipf("it is not known how the functions of system calls are called on %s: tracing them is not tested", runtime.GOARCH)
+		t.Skipf("the names of the functions of system calls are not known on %s: tracing them is not tested", runtime.GOARCH)
 	}
 	return prefix + name
 }
 
-// AttachFentry attaches a program, which does nothing, to the entry of a kernel
-// function: by a trampoline. It is detached when the test ends, if it is not before.
+// AttachFentry attaches a program that does nothing to the entry of a kernel function, by a
+// trampoline. The end of the test detaches it, unless it was detached before.
 func AttachFentry(t testing.TB, name, function string) link.Link {
 	t.Helper()
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -118,23 +118,25 @@ func AttachFentry(t testing.TB, name, function string) link.Link {
 	return l
 }
 
-// NeedTracing skips the test if err, of loading a program that traces the kernel, says
-// that the kernel lets nobody do that.
+// NeedTracing skips the test if err, from loading a program that traces the kernel, shows that even
+// root may not do that.
 func NeedTracing(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, os.ErrPermission) && Has(t, capability.CAP_SYS_ADMIN) && !InVM() {
-		t.Skipf("this kernel is locked down, also for root (%v): trampolines are not tested", err)
+		t.Skipf("this kernel is locked down, even for root (%v): trampolines are not tested", err)
 	}
 }
 
-// A PartSymbol is a line of the running kernel's symbol list that is of no module.
+// A PartSymbol is a line of the running kernel's symbol list for code that the kernel has made
+// while it runs.
 type PartSymbol struct {
 	Addr uint64
 	Name string
 	Part string // "bpf", "__builtin__ftrace", "__builtin__kprobes"
 }
 
-// ReadParts returns the end of /proc/kallsyms: what the kernel made as it runs.
+// ReadParts returns the end of /proc/kallsyms: the symbols of code that the kernel has made while
+// it runs.
 func ReadParts(t testing.TB) (symbols []PartSymbol) {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
@@ -161,8 +163,8 @@ func ReadParts(t testing.TB) (symbols []PartSymbol) {
 	return symbols
 }
 
-// LoopProgram describes a BPF program of one function that keeps a CPU busy, without
-// BTF. Its tag depends on n, its length on pad.
+// LoopProgram describes a BPF program of one function that keeps a CPU busy, without BTF. Its tag
+// depends on n, its length on pad.
 func LoopProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	const rounds = 4000
 	insns := asm.Instructions{
@@ -182,10 +184,10 @@ func LoopProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	}
 }
 
-// A Code is where a function of a program lies.
+// A Code is the address range of a function of a program.
 type Code struct{ Start, End uint64 }
 
-// CodeOf returns where the functions of a program lie, the main one first.
+// CodeOf returns the address ranges of the functions of a program, the main one first.
 func CodeOf(t testing.TB, prog *ebpf.Program) (code []Code) {
 	t.Helper()
 	info, err := prog.Info()

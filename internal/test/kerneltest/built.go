@@ -14,8 +14,8 @@ const (
 	Tool      = "KERNELSYM_TOOL"
 )
 
-// Built returns the file name of a binary. It skips the test if the environment
-// does not name one, and fails it if that is not there.
+// Built returns the file name of a binary. It skips the test if the environment does not name one,
+// and fails it if the file does not exist.
 func Built(t testing.TB, binary string) string {
 	t.Helper()
 	name := os.Getenv(binary)

@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartWith starts a command, whose process has those capabilities and no others.
-// It needs root.
+// StartWith starts a command whose process has the given capabilities and no others. It needs root.
 func StartWith(cmd *exec.Cmd, caps ...capability.Cap) error {
 	return StartWithin(cmd, func() error { return nil }, caps...)
 }
 
-// StartWithin is StartWith within a further limit, which is set for the calling thread and has
-// to leave it what StartWith does.
+// StartWithin is StartWith within a further limit, which is set for the calling thread and must
+// allow what StartWith does.
 func StartWithin(cmd *exec.Cmd, limit func() error, caps ...capability.Cap) error {
 	keep := make(map[capability.Cap]bool)
 	for _, c := range caps {
@@ -44,8 +43,8 @@ func StartWithin(cmd *exec.Cmd, limit func() error, caps ...capability.Cap) erro
 	})
 }
 
-// StartRefused starts a command, whose process has those system calls fail with EPERM,
-// as the filters of containers have it. It needs root.
+// StartRefused starts a command in whose process the given system calls fail with EPERM, as with
+// the filters of containers. It needs root.
 func StartRefused(cmd *exec.Cmd, calls ...uint32) error {
 	return startLimited(cmd, func() error { return refuse(calls) })
 }
@@ -57,7 +56,7 @@ func startLimited(cmd *exec.Cmd, limit func() error) error {
 		runtime.LockOSThread() // for good: the thread is limited, and ends with the goroutine
 		err := limit()
 		if err == nil {
-			err = cmd.Start() // from this thread, whose limits go with it
+			err = cmd.Start() // from this thread, whose limits the process inherits
 		}
 		ended <- err
 	}()

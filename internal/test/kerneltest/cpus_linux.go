@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// SwitchCPU takes a CPU offline or online. When the test ends, it is online.
+// SwitchCPU takes a CPU offline or online. The end of the test takes it online.
 func SwitchCPU(t testing.TB, cpu int, online bool) {
 	t.Helper()
 	NeedVM(t)

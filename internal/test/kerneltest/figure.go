@@ -7,23 +7,23 @@ import (
 	"fmt"
 )
 
-// Figure prints a measure that a test took, as "bench ...". The first process of
-// a virtual machine passes it on also if the test succeeds and is not verbose.
+// Figure prints what a test has measured, as "bench ...". The first process of a virtual machine
+// passes it on even if the test succeeds and is not verbose.
 func Figure(format string, args ...any) {
 	fmt.Println("bench " + fmt.Sprintf(format, args...))
 }
 
-// What a test prints after one of these is compared between the boots of a kernel, if there
-// are several (see the flag -boots of internal/test/kerneltest/vm).
+// If a kernel is booted several times, text that a test prints after one of these is compared
+// between the boots (see the flag -boots of internal/test/kerneltest/vm).
 const (
 	SameInEachBoot  = "bench same in each boot: "
 	OtherInEachBoot = "bench other in each boot: "
 )
 
-// BootsEnv is a variable of the environment in a virtual machine: how often it is booted.
+// BootsEnv is the environment variable with which a virtual machine learns how often it is booted.
 const BootsEnv = "KERNELSYM_VM_BOOTS"
 
-// FileOut comes before a part of a file that a test hands out of a virtual machine: its name
+// FileOut precedes a part of a file that a test hands out of a virtual machine: the file's name,
 // and bytes in base 64 (see the flag -out of internal/test/kerneltest/vm).
 const FileOut = "bench file: "
 

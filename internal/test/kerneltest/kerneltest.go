@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kerneltest helps tests that need a real kernel: it says what they lack
-// to run, and only if that is really so.
+// Package kerneltest helps tests that need a real kernel. It reports what a test lacks to run, and
+// only if that is really so.
 package kerneltest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/moby/sys/capability"
 )
 
-// NeedAddresses skips the test unless the kernel shows this process the
-// addresses of its symbols. It fails the test if the kernel should.
+// NeedAddresses skips the test unless the kernel shows this process the addresses of its symbols.
+// It fails the test if the kernel hides them but should not.
 func NeedAddresses(t testing.TB) {
 	t.Helper()
 	needLinux(t)
@@ -56,8 +56,8 @@ func NeedPerf(t testing.TB) {
 	}
 }
 
-// NeedRestrictedPerf skips the test if the kernel lets every user sample it, and
-// see the addresses of its symbols for that.
+// NeedRestrictedPerf skips the test if the kernel lets every user sample it, and then also shows
+// the addresses of its symbols to every user.
 func NeedRestrictedPerf(t testing.TB) {
 	t.Helper()
 	needLinux(t)
@@ -82,8 +82,8 @@ func NeedUevents(t testing.TB) {
 // InVM reports whether this is a virtual machine of `make test-vm`, which is slow.
 func InVM() bool { return os.Getenv("KERNELSYM_VM") != "" }
 
-// Has reports whether the process has a capability that the kernel itself
-// respects: those of root in another user namespace mean nothing to it.
+// Has reports whether the process has a capability that the kernel itself respects. Capabilities of
+// root in another user namespace do not count.
 func Has(t testing.TB, c capability.Cap) bool {
 	t.Helper()
 	needLinux(t)

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitedEnv tells a test binary that it was started by Limited.
+// limitedEnv marks a test binary that was started by Limited.
 const limitedEnv = "KERNELSYM_TEST_LIMITED"
 
-// Limits are what a process has to do without.
+// Limits say what a process must do without.
 type Limits struct {
-	Need   func(testing.TB) // asks, without the limits, for what the test needs
-	Drop   []capability.Cap // capabilities that it does not have and cannot get
-	Refuse []uint32         // numbers of system calls that fail with EPERM, as the filters of containers have it
+	Need   func(testing.TB) // checks, without the limits, what the test needs
+	Drop   []capability.Cap // capabilities that the process does not have and cannot get
+	Refuse []uint32         // numbers of system calls that fail with EPERM, as with the filters of containers
 }
 
 // Limited runs test in a second process, which runs only the calling test, within
@@ -58,14 +58,14 @@ func Limited(t *testing.T, limits Limits, test func(t *testing.T)) {
 	t.Logf("in a process with limits:\n%s", out.String())
 }
 
-// only returns what -test.run has to be to run only the calling test.
+// only returns the value of -test.run that runs only the calling test.
 func only(t *testing.T) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^") + "$"
 }
 
-// apply limits the calling thread, and what it starts.
+// apply limits the calling thread, and everything that it starts.
 func (l Limits) apply() error {
-	if err := refuse(l.Refuse); err != nil { // first: it takes CAP_SYS_ADMIN
+	if err := refuse(l.Refuse); err != nil { // first, because it needs CAP_SYS_ADMIN
 		return err
 	}
 	for _, c := range l.Drop {
@@ -76,7 +76,7 @@ func (l Limits) apply() error {
 	return nil
 }
 
-// refuse has system calls of the calling thread fail.
+// refuse makes system calls of the calling thread fail.
 func refuse(calls []uint32) error {
 	if len(calls) == 0 {
 		return nil

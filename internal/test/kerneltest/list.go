@@ -13,24 +13,25 @@ import (
 	"testing"
 )
 
-// Symbols is the code of the running kernel's symbol list without modules, read
-// without the code under test.
+// Symbols is the code in the running kernel's symbol list, without modules. It is read without the
+// code under test.
 type Symbols struct {
 	Names        map[uint64][]string // of type t, T, w or W, by address, in order
 	Stext, Etext uint64              // first and end of core text
-	Address      map[string]uint64   // of the last symbol of a name
+	Address      map[string]uint64   // address of the last symbol with a name
 
 	starts []uint64
 }
 
-// symbols is what ReadSymbols has read: it stays the same until the next boot, and to read it
+// symbols has what ReadSymbols has read. It stays the same until the next boot, and reading it
 // takes several seconds in a virtual machine.
 var symbols struct {
 	sync.Mutex
 	*Symbols
 }
 
-// ReadSymbols reads /proc/kallsyms, once for all tests of a process. It is not to be changed.
+// ReadSymbols reads /proc/kallsyms, once for all tests of a process. The caller must not change the
+// result.
 func ReadSymbols(t testing.TB) *Symbols {
 	t.Helper()
 	symbols.Lock()

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// Lockdown returns the mode of the kernel's lockdown that is in force: "none", "integrity" or
-// "confidentiality" (security/lockdown/lockdown.c). It is "none" also where the kernel does not
+// Lockdown returns the current mode of the kernel's lockdown: "none", "integrity" or
+// "confidentiality" (security/lockdown/lockdown.c). It also returns "none" if the kernel does not
 // say. It fails the test if a virtual machine was booted with another mode.
 func Lockdown(t testing.TB) string {
 	t.Helper()
 	mode := "none"
 	if list, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil {
-		// The mode in force stands in brackets, as in "none [integrity] confidentiality".
+		// The current mode is in brackets, as in "none [integrity] confidentiality".
 		_, rest, _ := strings.Cut(string(list), "[")
 		mode, _, _ = strings.Cut(rest, "]")
 	}
@@ -38,7 +38,7 @@ func NeedLockdown(t testing.TB) string {
 	t.Helper()
 	mode := Lockdown(t)
 	if mode == "none" {
-		t.Skip("the kernel is not locked down: what it refuses then is not tested; `make test-lockdown` does")
+		t.Skip("the kernel is not locked down: what a locked-down kernel refuses is not tested; `make test-lockdown` does")
 	}
 	return mode
 }

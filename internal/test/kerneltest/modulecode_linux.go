@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// ModuleCode is what the file of a module says of its code.
+// ModuleCode describes the code of a module, from its file.
 type ModuleCode struct {
 	BuildID   string     // in hex
 	Functions []Function // in .text, from its start, each up to the next
@@ -24,7 +24,7 @@ type ModuleCode struct {
 	elsewhere []string   // functions in other sections
 }
 
-// A Function is one of a ModuleCode.
+// A Function is a function of a ModuleCode.
 type Function struct {
 	Name       string
 	Start, End uint64
@@ -74,7 +74,7 @@ func (m *ModuleFile) Code() (*ModuleCode, error) {
 	return code, nil
 }
 
-// Has reports whether an offset from .text can be one of the function.
+// Has reports whether an offset from .text can belong to the function.
 func (c *ModuleCode) Has(name string, offset uint64) bool {
 	if offset >= c.TextSize {
 		return slices.Contains(c.elsewhere, name)
@@ -84,7 +84,7 @@ func (c *ModuleCode) Has(name string, offset uint64) bool {
 	})
 }
 
-// TextOf returns where the kernel says that the .text of a loaded module is.
+// TextOf returns the kernel's address for the .text of a loaded module.
 func TextOf(module string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join("/sys/module", module, "sections/.text"))
 	if err != nil {

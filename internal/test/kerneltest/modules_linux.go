@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedModules skips the test unless it runs in a virtual machine of `make
-// test-vm`: it loads and unloads modules.
+// NeedModules skips the test unless it runs in a virtual machine of `make test-vm`, because it
+// loads and unloads modules.
 func NeedModules(t testing.TB) {
 	t.Helper()
 	if !InVM() {
@@ -26,8 +26,8 @@ func NeedModules(t testing.TB) {
 	}
 }
 
-// NeedVM skips the test unless it runs in a virtual machine of `make test-vm`, of
-// which it changes the kernel's state.
+// NeedVM skips the test unless it runs in a virtual machine of `make test-vm`, because it changes
+// the state of the kernel.
 func NeedVM(t testing.TB) {
 	t.Helper()
 	if !InVM() {
@@ -59,7 +59,7 @@ var moduleFiles = sync.OnceValues(func() (map[string]*ModuleFile, error) {
 	return all, err
 })
 
-// ModuleNames returns the names of all modules that there are, sorted.
+// ModuleNames returns the names of all available modules, sorted.
 func ModuleNames(t testing.TB) (names []string) {
 	t.Helper()
 	files, err := moduleFiles()
@@ -97,14 +97,14 @@ func LookModule(name string) (*ModuleFile, error) {
 	return m, nil
 }
 
-// LoadModule loads a module and those that it depends on. That it is loaded
-// already is no error.
+// LoadModule loads a module and the modules that it depends on. It is not an error if it is loaded
+// already.
 func LoadModule(name string) error {
 	m, err := LookModule(name)
 	if err != nil {
 		return err
 	}
-	// The kernel would read the file and check its signature before it finds that out.
+	// Otherwise, the kernel reads the file and checks its signature before it finds that out.
 	if state, err := os.ReadFile(filepath.Join("/sys/module", name, "initstate")); err == nil && string(state) == "live\n" {
 		return nil
 	}

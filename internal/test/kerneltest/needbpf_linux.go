@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeedBPF skips the test unless this process may load BPF programs and see where
-// the kernel puts them. It lifts the limit of the
-// memory they take, if it can.
+// NeedBPF skips the test unless this process may load BPF programs and see their addresses. It
+// lifts the limit on their memory, if it can.
 func NeedBPF(t testing.TB) {
 	t.Helper()
 	needLinux(t)
@@ -23,7 +22,7 @@ func NeedBPF(t testing.TB) {
 	}
 	NeedPerf(t)
 	NeedAddresses(t)
-	// Before Linux 5.11 programs count as locked memory, as rings do.
+	// Before Linux 5.11, programs count as locked memory, as rings do.
 	if !Has(t, capability.CAP_SYS_RESOURCE) {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// OpenFiles returns how many files this process has open, one of which is the list of them.
+// OpenFiles returns how many files this process has open, including the list of them.
 func OpenFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

@@ -14,8 +14,8 @@ import (
 // kernel, which `make test-packs` makes.
 const PacksEnv = "KERNELSYM_PACKS"
 
-// Packs opens the packs of the running kernel that `make test-packs` made, by build id. Without
-// them it skips the test.
+// Packs opens the packs of the running kernel that `make test-packs` made, by build id. It skips
+// the test if there are none.
 func Packs(t testing.TB) map[string]*pack.Pack {
 	t.Helper()
 	dir := os.Getenv(PacksEnv)
@@ -25,7 +25,7 @@ func Packs(t testing.TB) map[string]*pack.Pack {
 	return PacksIn(t, dir)
 }
 
-// PacksIn opens the packs in a directory, of which there are some, by build id.
+// PacksIn opens the packs in a directory, by build id. It fails the test if there are none.
 func PacksIn(t testing.TB, dir string) map[string]*pack.Pack {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"+pack.Ext))

@@ -13,15 +13,15 @@ func Sized(here, inVM int) int {
 	return here
 }
 
-// Hertz returns how often to sample: less often in a virtual machine, whose kernel needs up to
+// Hertz returns the sampling frequency. It is lower in a virtual machine, whose kernel needs up to
 // two milliseconds for a sample.
 func Hertz(here int) int { return Sized(here, min(here, 97)) }
 
-// SameInEachKernel skips a test in a virtual machine: it is slow, and no kernel makes a
-// difference to it.
+// SameInEachKernel skips a test in a virtual machine, which is slow, because the test does not
+// depend on the kernel.
 func SameInEachKernel(t testing.TB) {
 	t.Helper()
 	if InVM() {
-		t.Skip("no kernel makes a difference: tested outside of the virtual machine")
+		t.Skip("does not depend on the kernel: tested outside the virtual machine")
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// SmallFileEnv says in a virtual machine what TimeSmallFile returned on the
-// machine that runs it.
+// SmallFileEnv is the environment variable of a virtual machine with the result of TimeSmallFile on
+// the machine that runs it.
 const SmallFileEnv = "KERNELSYM_VM_SMALL_FILE"
 
-// TimeSmallFile returns how long it takes to open and read a small file of the
-// kernel's: the best of many times.
+// TimeSmallFile returns how long it takes to open and read a small file of the kernel: the best of
+// many times.
 func TimeSmallFile() (best time.Duration, err error) {
 	const rounds, files = 20, 50
 	for range rounds {
@@ -30,8 +30,8 @@ func TimeSmallFile() (best time.Duration, err error) {
 	return best, nil
 }
 
-// Slowness returns how many times longer than on the machine that runs this
-// virtual machine it takes in it to read a small file of the kernel's.
+// Slowness returns how many times as long it takes to read a small file of the kernel in this
+// virtual machine as on the machine that runs it.
 func Slowness(t testing.TB) float64 {
 	t.Helper()
 	outside, err := time.ParseDuration(os.Getenv(SmallFileEnv))

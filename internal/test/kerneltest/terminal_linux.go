@@ -28,8 +28,8 @@ type Terminal struct {
 	output bytes.Buffer
 }
 
-// StartOnTerminal starts a command on a terminal of its own, of 100 columns and 30 rows.
-// The test has to call Ended.
+// StartOnTerminal starts a command on a terminal of its own, with 100 columns and 30 rows. The test
+// must call Ended.
 func StartOnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 	t.Helper()
 	control, tty, err := pty.Open()
@@ -53,7 +53,7 @@ func StartOnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 			term.mu.Lock()
 			term.output.Write(buf[:n])
 			term.mu.Unlock()
-			if err != nil { // EIO: nobody has it open any more
+			if err != nil { // EIO: no process has it open any more
 				return
 			}
 		}
@@ -70,7 +70,7 @@ func (term *Terminal) settings() unix.Termios {
 	return *settings
 }
 
-// Output returns all that was written to the terminal so far.
+// Output returns everything that was written to the terminal so far.
 func (term *Terminal) Output() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
@@ -96,8 +96,8 @@ func (term *Terminal) Type(keys string) {
 	}
 }
 
-// Ended waits until the command has ended, and returns all that it wrote and whether the
-// settings of the terminal are as they were.
+// Ended waits until the command has ended. It returns everything that the command wrote, and
+// whether the settings of the terminal are as they were.
 func (term *Terminal) Ended() (output string, restored bool, err error) {
 	term.t.Helper()
 	err = term.cmd.Wait()

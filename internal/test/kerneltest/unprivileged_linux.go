@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// unprivilegedEnv tells a test binary that it was started by Unprivileged.
+// unprivilegedEnv marks a test binary that was started by Unprivileged.
 const unprivilegedEnv = "KERNELSYM_TEST_UNPRIVILEGED"
 
-// Unprivileged runs test as a user without any privilege: at once if this
-// process has none, else in a second process that runs only the calling test.
+// Unprivileged runs test as a user without any privilege: in this process if it has none, otherwise
+// in a second process that runs only the calling test.
 func Unprivileged(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(unprivilegedEnv) != "" || os.Getuid() != 0 || !inFirstUserNamespace() {
@@ -31,7 +31,7 @@ func Unprivileged(t *testing.T, test func(t *testing.T)) {
 		t.Fatal(err)
 	}
 	name := "/proc/self/exe"
-	if !InVM() { // where others can execute it, and a copy takes seconds
+	if !InVM() { // in a virtual machine, others can execute it, and a copy takes seconds
 		name = Shared(t, name)
 	}
 	cmd := exec.CommandContext(t.Context(), name, "-test.run="+only(t), "-test.v")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate verifies that the tests notice if a rule of the contract is not decided. It builds the tests of each
-// rule with an overlay in which the home of the rule does nothing: its functions return zero values. It fails if the tests
-// pass. Run it in the root of the repository.
+// Command mutate verifies that the tests notice if a rule of the contract is not decided. It builds
+// the tests of each rule with an overlay in which the functions of the rule's home do nothing and
+// return zero values. It fails if the tests pass. Run it in the root of the repository.
 package main
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/homes"
 )
 
-// pure are packages whose tests need no kernel. They have tests of all rules that are decided.
+// pure has the packages whose tests need no kernel. Together, they test all rules that are decided
+// in one place.
 var pure = []string{
 	"./internal/symtab", "./internal/timeline", "./internal/symbolize", "./internal/otlp", "./internal/inline",
 	"./internal/rewrite", "./internal/pack", "./internal/packs", "./internal/packimage",
@@ -75,7 +76,7 @@ func run(ctx context.Context, only string) error {
 
 var errNotNoticed = errors.New("the tests pass without the home of a rule")
 
-// withoutBody returns the file of a home, in which the functions of the home do nothing.
+// withoutBody returns the file of a home, changed so that the functions of the home do nothing.
 func withoutBody(h homes.Home) (changed []byte, err error) {
 	source, err := os.ReadFile(h.File)
 	if err != nil {
@@ -95,7 +96,7 @@ func withoutBody(h homes.Home) (changed []byte, err error) {
 		}
 		changed = append(changed, source[done:offset(f.Body.Lbrace)+1]...)
 		done = offset(f.Body.Lbrace) + 1
-		// What follows is never reached, but keeps imports in use.
+		// The original body is never reached, but keeps imports in use.
 		results := nothing(f.Type.Results, func(n ast.Node) string { return string(source[offset(n.Pos()):offset(n.End())]) })
 		changed = append(changed, "\nif doesNothing {\n"+results+"\n}\n"...)
 	}
@@ -117,8 +118,8 @@ func nothing(results *ast.FieldList, text func(ast.Node) string) string {
 	return "return " + strings.Join(zeros, ", ")
 }
 
-// isNoticed reports whether a test of a rule fails while the home of the rule has another source. A source that does not
-// build is an error.
+// isNoticed reports whether a test of a rule fails if the rule's home has another source. It is an
+// error if that source does not build.
 func isNoticed(ctx context.Context, h homes.Home, source []byte) (is bool, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // as exporters compress
 )
 
-// A Backend takes profiles over OTLP/gRPC.
+// A Backend receives profiles over OTLP/gRPC.
 type Backend struct {
 	pprofileotlp.UnimplementedGRPCServer
 	server  *grpc.Server
 	receive func(pprofile.Profiles)
 }
 
-// Serve has receive called with each message that comes in over l, from several
-// goroutines; the message is its own. Stop closes l.
+// Serve calls receive with each message that arrives over l, from several goroutines. receive owns
+// the message. Stop closes l.
 func Serve(l net.Listener, receive func(pprofile.Profiles)) *Backend {
 	b := &Backend{server: grpc.NewServer(), receive: receive}
 	pprofileotlp.RegisterGRPCServer(b.server, b)
@@ -44,7 +44,7 @@ type Client struct {
 	client pprofileotlp.GRPCClient
 }
 
-// NewClient returns a client of who listens, or will listen, on an address.
+// NewClient returns a client for a server that listens, or will listen, on an address.
 func NewClient(address string, opts ...grpc.DialOption) (*Client, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -54,7 +54,7 @@ func NewClient(address string, opts ...grpc.DialOption) (*Client, error) {
 	return &Client{conn, pprofileotlp.NewGRPCClient(conn)}, nil
 }
 
-// Send sends a message, which it leaves as it is.
+// Send sends a message and leaves it as it is.
 func (c *Client) Send(ctx context.Context, pd pprofile.Profiles) error {
 	_, err := c.client.Export(ctx, pprofileotlp.NewExportRequestFromProfiles(pd))
 	return err

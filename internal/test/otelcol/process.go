@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otelcol runs a built collector for those who test and measure it.
+// Package otelcol runs a built collector for tests and measurements.
 package otelcol
 
 import (
@@ -22,11 +22,11 @@ import (
 // health check extension show the status of components.
 const FeatureGates = "--feature-gates=service.profilesSupport,extension.healthcheck.useComponentStatus"
 
-// Patience is how long to wait for what takes a moment: much longer than a busy
+// Patience is how long to wait for something that takes a moment. It is much longer than a busy
 // machine needs.
 const Patience = time.Minute
 
-// A Process is a collector that runs. Its methods are safe for concurrent use.
+// A Process is a running collector. Its methods are safe for concurrent use.
 type Process struct {
 	cmd   *exec.Cmd
 	log   log
@@ -52,10 +52,10 @@ func (l *log) String() string {
 	return l.b.String()
 }
 
-// Start starts a command that becomes a collector. What it prints is its log.
+// Start starts a command that becomes a collector. The collector's output is its log.
 func Start(cmd *exec.Cmd) (*Process, error) { return StartBy((*exec.Cmd).Start, cmd) }
 
-// StartBy is Start, by a function that starts the command.
+// StartBy is Start with a function that starts the command.
 func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
@@ -69,10 +69,10 @@ func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Log returns what it has printed so far.
+// Log returns the collector's output so far.
 func (p *Process) Log() string { return p.log.String() }
 
-// PID returns its process ID.
+// PID returns the process ID of the collector.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Eventually calls try until it returns no error. It gives up after several times Patience, or
@@ -96,36 +96,37 @@ func (p *Process) Eventually(ctx context.Context, what string, try func() error)
 	}
 }
 
-// Signal sends it a signal.
+// Signal sends a signal to the collector.
 func (p *Process) Signal(signal syscall.Signal) error { return p.cmd.Process.Signal(signal) }
 
-// Stop has it end, and returns an error if it does not end well. Called again, it
-// returns the same.
+// Stop ends the collector, and returns an error if it does not end cleanly. Later calls return the
+// same error.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(os.Interrupt) // if it still runs
 	select {
 	case <-p.ended:
 		return p.err
 	case <-time.After(5 * Patience):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log says what it does
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows what it is doing
 		<-p.ended
 		return fmt.Errorf("the collector did not stop: %w", p.err)
 	}
 }
 
-// Reload has it read its configuration again.
+// Reload has the collector read its configuration again.
 func (p *Process) Reload() error { return p.cmd.Process.Signal(syscall.SIGHUP) }
 
-// ports is what FreeAddress tried last, from a beginning that differs between processes. It is
-// below the ports that the kernel gives to connections: one of those, or one that somebody
-// makes to a port at which nobody listens yet, can take a port that was free just before.
+// ports is the number that FreeAddress tried last. The first one differs between processes. The
+// ports are below the ports that the kernel assigns to connections. A connection, even to a port
+// without a listener, could otherwise take a port that was free just before.
 var ports = func() *atomic.Uint32 {
 	var p atomic.Uint32
 	p.Store(rand.Uint32())
 	return &p
 }()
 
-// FreeAddress returns a local address on which nothing listens. It returns none twice soon.
+// FreeAddress returns a local address without a listener. It does not soon return the same one
+// again.
 func FreeAddress(ctx context.Context) (string, error) {
 	const first, n, tries = 16 << 10, 16 << 10, 100
 	for try := 1; ; try++ {

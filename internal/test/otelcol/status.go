@@ -9,16 +9,16 @@ import (
 	"net/http"
 )
 
-// A Status is what the health check extension says of a component, or of several: then
-// these stand below it.
+// A Status is the status of a component in the health check extension, or of several, which are
+// then in Components.
 type Status struct {
-	Status     string             `json:"status"` // as StatusOK
+	Status     string             `json:"status"` // such as StatusOK
 	Error      string             `json:"error"`
 	Components map[string]*Status `json:"components"`
 }
 
-// Of returns the status of what has these names, one below the other, and an empty one
-// if there is nothing like that.
+// Of returns the status with these names, each one level below the one before. It returns an empty
+// status if there is none.
 func (s *Status) Of(names ...string) *Status {
 	for _, name := range names {
 		if s = s.Components[name]; s == nil {
@@ -28,9 +28,9 @@ func (s *Status) Of(names ...string) *Status {
 	return s
 }
 
-// ReadStatus reads the status of a collector and all its components from the health
-// check extension, which listens on an address. Its error is that the collector does
-// not answer, or says that it is not healthy.
+// ReadStatus reads the status of a collector and all its components from the health check
+// extension, which listens on an address. It returns an error if the collector does not answer, or
+// is not healthy.
 func ReadStatus(ctx context.Context, client *http.Client, address string) (*Status, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/status?verbose", nil)
 	if err != nil {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilertest has the tests that run the OTel eBPF profiler, as the receiver of a
-// collector, in kernels that are locked down: what stands in docs/platforms/lockdown.md of it.
+// Package profilertest tests what docs/platforms/lockdown.md says about the OTel eBPF profiler: it
+// runs the profiler, as the receiver of a collector, in kernels that are locked down.
 //
-// It is a module of its own so that those who build a collector with kernelsym do not get the
-// profiler. Its go.mod is kept by hand: go mod tidy fails at the tests of the profiler's
+// It is a module of its own so that a collector built with kernelsym does not depend on the
+// profiler. Its go.mod is maintained by hand: go mod tidy fails on the tests of the profiler's
 // dependencies.
 package profilertest

@@ -22,8 +22,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestLockdown starts the OTel eBPF profiler. Profiles come from it, unless the kernel's lockdown
-// keeps BPF programs from reading the kernel's memory: then it does not start.
+// TestLockdown verifies that the OTel eBPF profiler starts and delivers profiles, unless the
+// kernel's lockdown keeps BPF programs from reading the kernel's memory. In that case, it must not
+// start.
 func TestLockdown(t *testing.T) {
 	kerneltest.NeedVM(t)
 	mode := kerneltest.Lockdown(t)
@@ -40,7 +41,7 @@ func TestLockdown(t *testing.T) {
 	defer func() { _ = r.Shutdown(context.WithoutCancel(t.Context())) }()
 	t.Logf("lockdown=%s: %v", mode, err)
 	if mode == "confidentiality" {
-		require.ErrorContains(t, err, "invalid argument") // how the kernel explains that depends on its version
+		require.ErrorContains(t, err, "invalid argument") // the kernel's explanation depends on its version
 		require.ErrorContains(t, err, "bpf_probe_read#4")
 		return
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// BenchmarkLookup looks the same random addresses of the core kernel up, here and in the
-// profiler: docs/figures.md has what it prints. The profiler needs the name to know the symbol.
+// BenchmarkLookup looks up the same random addresses of the core kernel here and in the profiler.
+// docs/figures.md has the results. The profiler needs the name to find the symbol.
 func BenchmarkLookup(b *testing.B) {
 	kerneltest.NeedAddresses(b)
 	from := sources.Everything("/proc", "/sys")
-	from.BPF.Trampolines = false // the time to read them has a limit
+	from.BPF.Trampolines = false // reading them has a time limit
 	snapshot, err := symcache.Load(b.Context(), sources.List(from)...)
 	require.NoError(b, err)
 	profiler, err := kallsyms.NewSymbolizer()
@@ -33,7 +33,7 @@ func BenchmarkLookup(b *testing.B) {
 	for len(addrs) < 1<<17 {
 		s := core.Text.Symbol(r.IntN(core.Len()))
 		addr := s.Start + r.Uint64N(s.End()-s.Start)
-		if _, err := theirs.GetModuleByAddress(libpf.Address(addr)); err == nil { // not so in init text
+		if _, err := theirs.GetModuleByAddress(libpf.Address(addr)); err == nil { // fails in init text
 			addrs = append(addrs, addr)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // registers itself
 	"github.com/goreleaser/nfpm/v2/files"
-	_ "github.com/goreleaser/nfpm/v2/rpm" // likewise
+	_ "github.com/goreleaser/nfpm/v2/rpm" // registers itself
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -41,7 +41,7 @@ func packageFile(t *testing.T, name, format string) string {
 		return filepath.Join(dir, name+"_"+version(t)+"_linux_"+runtime.GOARCH+"."+format)
 	}
 	info := packageInfo(t, name)
-	info.Deb.Compression, info.RPM.Compression = "none", "gzip:1" // fast: nobody keeps it
+	info.Deb.Compression, info.RPM.Compression = "none", "gzip:1" // fast, because the file is not kept
 	info.Contents = append(info.Contents, &files.Content{
 		Source:      kerneltest.Built(t, built[name]),
 		Destination: "/usr/bin/" + name,

@@ -31,8 +31,8 @@ func supported(t *testing.T, row string) [2][]string {
 	return [2][]string{split(cells[1]), split(cells[2])}
 }
 
-// TestSupportedKernels verifies that the kernels in the table are those that run: with every
-// change those of `make test-vm`, every night those of .ci/nightly.
+// TestSupportedKernels verifies that the table has the kernels that run: with every change, in
+// `make test-vm`; every night, in .ci/nightly.
 func TestSupportedKernels(t *testing.T) {
 	assert.Contains(t, read(t, ".ci/run"), "\nstep tests make test-vm\n")
 	columns := [2]string{
@@ -59,8 +59,8 @@ func TestSupportedKernels(t *testing.T) {
 	}
 }
 
-// TestSupportedCollectors verifies that the versions of the collector are those that the
-// module requires, and that it is the Go version of the module.
+// TestSupportedCollectors verifies that the table has the versions of the collector that the module
+// requires, and the Go version of the module.
 func TestSupportedCollectors(t *testing.T) {
 	file, err := modfile.Parse("go.mod", []byte(read(t, "go.mod")), nil)
 	require.NoError(t, err)
@@ -101,8 +101,8 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 	assert.ElementsMatch(t, modules, config.Updates[0].Directories)
 }
 
-// TestRegistryEntries verifies that the entries for the registry of OpenTelemetry have what
-// its schema requires, and that they are of packages that are here.
+// TestRegistryEntries verifies that the entries for the registry of OpenTelemetry have what its
+// schema requires, and that they describe existing packages.
 func TestRegistryEntries(t *testing.T) {
 	for name, kind := range map[string]string{"processor-kernelsym": "processor", "receiver-kernelstack": "receiver"} {
 		var entry struct {

@@ -121,7 +121,7 @@ func makeIn(t *testing.T, dir string, args ...string) (string, error) {
 	write(t, dir, "Makefile", read(t, "Makefile"))
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-s"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "MAKEFILES=", "VERSION=") // not those of the make that runs this test
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "MAKEFILES=", "VERSION=") // none from the make that runs this test
 	out, err := cmd.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seccomptest has the tests that run the sources within the default seccomp profiles
-// of container runtimes: what stands in docs/platforms/seccomp.md.
+// Package seccomptest tests what docs/platforms/seccomp.md says: it runs the sources within the
+// default seccomp profiles of container runtimes.
 //
-// It is a module of its own so that those who build a collector with kernelsym do not get the
+// It is a module of its own so that a collector built with kernelsym does not depend on the
 // runtimes.
 package seccomptest

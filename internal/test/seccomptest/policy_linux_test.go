@@ -37,7 +37,7 @@ func podmansProfile(s *specs.Spec) (*specs.LinuxSeccomp, error) {
 	return moby.LoadProfile(string(text), s)
 }
 
-// policy returns a runtime's filter for a container with capabilities, of names as SYSLOG.
+// policy returns a runtime's filter for a container with capabilities, which are named like SYSLOG.
 func (r runtime) policy(caps []string) (seccomp.Policy, error) {
 	var full []string
 	for _, name := range caps {
@@ -62,7 +62,7 @@ func policyOf(profile *specs.LinuxSeccomp) (p seccomp.Policy, err error) {
 	if profile.DefaultAction != specs.ActErrno {
 		return p, fmt.Errorf("no translation of the default action %s", profile.DefaultAction)
 	}
-	p.DefaultAction = seccomp.ActionErrno // with EPERM, also for ENOSYS: what assembles it knows no other
+	p.DefaultAction = seccomp.ActionErrno // with EPERM, even for ENOSYS: what assembles it supports no other
 	for _, call := range profile.Syscalls {
 		group := seccomp.SyscallGroup{}
 		if group.Action, err = actionOf(call.Action, call.ErrnoRet); err != nil {
@@ -98,7 +98,7 @@ func actionOf(action specs.LinuxSeccompAction, errno *uint) (seccomp.Action, err
 	return 0, fmt.Errorf("no translation of the action %s", action)
 }
 
-// conditionsOf translates conditions that all have to be true.
+// conditionsOf translates conditions that must all be true.
 func conditionsOf(args []specs.LinuxSeccompArg) (list seccomp.ArgumentConditions, err error) {
 	for _, arg := range args {
 		c := seccomp.Condition{Argument: uint32(arg.Index), Value: arg.Value}

@@ -25,14 +25,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// childEnv makes the test binary say what it can do, and nothing else.
+// childEnv makes the test binary print what it can do, and do nothing else.
 const childEnv = "KERNELSYM_TEST_SECCOMP"
 
-// found is what a process within a profile finds.
+// found is the result of a process within a profile.
 type found struct {
 	Perf, BPF bool              // whether the system call reaches the kernel
-	Sources   map[string]string // state of each
-	TooSlow   bool              // to read the kernel's symbols within the time that a source takes for them
+	Sources   map[string]string // state of each source
+	TooSlow   bool              // reading the kernel's symbols exceeds the time limit of a source
 }
 
 var capsByName = map[string]capability.Cap{
@@ -58,8 +58,8 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// TestDefaultProfiles runs the sources within the default profile of each runtime, as it is
-// for a container with the capabilities of a row: docs/platforms/seccomp.md has the table.
+// TestDefaultProfiles verifies the table of docs/platforms/seccomp.md. It runs the sources within
+// the default profile of each runtime for a container with the capabilities of a row.
 func TestDefaultProfiles(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	kerneltest.NeedRestrictedPerf(t)
@@ -80,14 +80,14 @@ func TestDefaultProfiles(t *testing.T) {
 	}
 	t.Log("\n" + table.String())
 	if kerneltest.InVM() {
-		return // the page is not there
+		return // the page is not in the virtual machine
 	}
 	content, err := os.ReadFile(page)
 	require.NoError(t, err)
 	assert.Contains(t, string(content), table.String())
 }
 
-// filter returns what puts the calling thread within the profile for a container.
+// filter returns a function that puts the calling thread within the profile for a container.
 func (r runtime) filter(t *testing.T, caps []string) func() error {
 	t.Helper()
 	policy, err := r.policy(caps)
@@ -95,7 +95,7 @@ func (r runtime) filter(t *testing.T, caps []string) func() error {
 	return func() error { return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Policy: policy}) }
 }
 
-// calls says which system calls reach the kernel.
+// calls returns which system calls reach the kernel.
 func calls(f found) string {
 	switch {
 	case f.Perf && f.BPF:
@@ -108,11 +108,11 @@ func calls(f found) string {
 	return "none"
 }
 
-// states says what is named of the core kernel and of BPF.
+// states returns the states of the sources for the core kernel and for BPF.
 func states(f found) string { return f.Sources["kallsyms"] + ", " + f.Sources["bpf"] }
 
 // TestOpenSysctls verifies that a runtime's profile refuses perf events to a process without
-// capabilities also where the sysctl allows them to everybody.
+// capabilities even if the sysctl allows them to every user.
 func TestOpenSysctls(t *testing.T) {
 	kerneltest.NeedVM(t)
 	const paranoid = "/proc/sys/kernel/perf_event_paranoid"
@@ -126,8 +126,8 @@ func TestOpenSysctls(t *testing.T) {
 	}
 }
 
-// runWithin runs the other half of the test with capabilities and a limit, until the machine is
-// not too busy for it. A virtual machine always can be too slow.
+// runWithin runs the child process of the test with capabilities and a limit, until the machine is
+// not too busy for it. A virtual machine may always be too slow.
 func runWithin(t *testing.T, caps []string, limit func() error) found {
 	t.Helper()
 	for range 20 {
@@ -157,7 +157,7 @@ func runOnce(t *testing.T, caps []string, limit func() error) (f found) {
 	return f
 }
 
-// TestMain runs the other half where it is asked for.
+// TestMain acts as the child process if the environment asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
 		os.Exit(m.Run())
@@ -168,9 +168,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// find looks what this process can do.
+// find finds out what this process can do.
 func find() (f found) {
-	// The kernel looks at the arguments before it looks at rights.
+	// The kernel checks the arguments before it checks rights.
 	_, err := unix.PerfEventOpen(nil, 0, -1, -1, 0)
 	f.Perf = errors.Is(err, unix.EFAULT)
 	const noCommand = 1 << 16

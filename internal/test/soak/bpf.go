@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// bpfChurn has BPF programs come and go, one at a time, 40 ms each.
+// bpfChurn loads and unloads BPF programs, one at a time. Each is loaded for 40 ms.
 func bpfChurn() *churn {
 	return &churn{name: "BPF programs", mayMiss: mayMiss(), visit: func(_ context.Context, _ *collector, n int) (*visit, error) {
 		prog, p, err := loadProgram(n)
@@ -29,8 +29,8 @@ func bpfChurn() *churn {
 	}}
 }
 
-// mayMiss returns the share of programs that may have no name. A virtual machine can be
-// so slow that they are forgotten before a profile of them comes.
+// mayMiss returns the share of programs that may have no name. A virtual machine can be so slow
+// that programs are forgotten before a profile of them arrives.
 func mayMiss() float64 {
 	if kerneltest.InVM() {
 		return 0.5
@@ -38,7 +38,7 @@ func mayMiss() float64 {
 	return 0.05
 }
 
-// loadProgram loads a program unlike the last ones, of a size that many have.
+// loadProgram loads a program that differs from the last ones and has a common size.
 func loadProgram(n int) (*ebpf.Program, place, error) {
 	name := fmt.Sprintf("soak_%d", n%1000)
 	insns := asm.Instructions{asm.Mov.Imm(asm.R0, int32(n))}

@@ -13,13 +13,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// A churn has code of one kind come and go.
+// A churn loads and unloads code of one kind.
 type churn struct {
 	name    string
 	mayMiss float64 // share of the frames that may have no name
 
-	// visit has the kernel take code and give it up while a collector runs, and returns
-	// what was there. It is called with 0, 1, ...
+	// visit has the kernel load and unload code while a collector runs, and returns where and when
+	// the code was loaded. It is called with n = 0, 1, ...
 	visit func(ctx context.Context, c *collector, n int) (*visit, error)
 
 	visits, frames, unnamed atomic.Int64
@@ -29,21 +29,21 @@ func (c *churn) String() string {
 	return fmt.Sprintf("%d frames of %s %s gone (%d of them without a name)", c.frames.Load(), c.name, late, c.unnamed.Load())
 }
 
-// A visit is code that was there for a while.
+// A visit is code that was loaded for a while.
 type visit struct {
 	of     *churn
-	at     time.Time // when it was there
+	at     time.Time // when it was loaded
 	places []place
 }
 
-// A place is an address of which is known whose it was.
+// A place is an address with a known owner.
 type place struct {
 	addr   uint64
-	module string              // "" of a BPF program
-	isName func(n string) bool // what it can be called
+	module string              // "" for a BPF program
+	isName func(n string) bool // whether the code can have a name
 }
 
-// message returns a profile of a sample in each of the places.
+// message returns a profile with a sample in each of the places.
 func (v *visit) message(id string) pprofile.Profiles {
 	m := rewritetest.NewMessage().Profile(map[string]any{idKey: id}, "")
 	for _, p := range v.places {
@@ -53,11 +53,10 @@ func (v *visit) message(id string) pprofile.Profiles {
 	return m.Profiles
 }
 
-// check checks the frame that one of the places has become: their addresses have had
-// many owners.
+// check checks what the frame in one of the places has become. The addresses have had many owners.
 func (v *visit) check(i int, f rewritetest.Frame) error {
 	p := v.places[i]
-	defer v.of.frames.Add(1) // last: the difference is what has names
+	defer v.of.frames.Add(1) // last, so that frames minus unnamed never exceeds the frames with names
 	switch {
 	case len(f.Lines) == 0 && (f.Mapping == nil || f.Mapping.File == p.module):
 		v.of.unnamed.Add(1)

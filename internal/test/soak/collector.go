@@ -23,7 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// A collector is one that runs, with a connection to it and one from it.
+// A collector is a running collector, with a connection to it and one from it.
 type collector struct {
 	*otelcol.Process
 	dir     string
@@ -34,8 +34,8 @@ type collector struct {
 	receive atomic.Pointer[func(pprofile.Profiles)]
 }
 
-// start starts a collector. The configuration takes the addresses to listen on, to
-// send to, of its pprof and of its metrics.
+// start starts a collector. The configuration is a format for the address to listen on, the address
+// to send to, the address of pprof, and the port of the metrics.
 func start(ctx context.Context, binary, config string) (*collector, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,8 +70,7 @@ func start(ctx context.Context, binary, config string) (*collector, error) {
 	return c, err
 }
 
-// to has what the collector sends go to a function, which is called by several
-// goroutines.
+// to passes what the collector sends to a function, which several goroutines call.
 func (c *collector) to(receive func(pprofile.Profiles)) { c.receive.Store(&receive) }
 
 // ready waits until kernel frames come back with names, and has the flow receive them
@@ -96,16 +95,16 @@ func (c *collector) ready(ctx context.Context, f *flow) error {
 	return err
 }
 
-// stop ends the collector, which has to end well.
+// stop ends the collector, and returns an error if it does not end cleanly.
 func (c *collector) stop() error {
 	err := errors.Join(c.Stop(), c.client.Close(), os.RemoveAll(c.dir))
 	c.backend.Stop()
 	return err
 }
 
-// A sample is how large the collector is.
+// A sample is the size of the collector.
 type sample struct {
-	memory            int // bytes that are resident
+	memory            int // resident bytes
 	files, goroutines int
 }
 
@@ -149,8 +148,8 @@ func (c *collector) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(userErr, systemErr)
 }
 
-// checkGrowth compares the last quarter of the time with the second one: the least of each,
-// as what is in flight comes on top.
+// checkGrowth compares the last quarter of the time with the second one. It compares the minima,
+// because data in flight comes on top.
 func (r *result) checkGrowth(say func(string)) error {
 	n := len(r.samples) / 4
 	if n == 0 {

@@ -16,11 +16,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// idKey is the resource attribute by which a message is known again.
+// idKey is the resource attribute that identifies a message.
 const idKey = "soak.id"
 
-// A flow has code of the kernel come and go, sends profiles through a collector, and
-// checks those that come out.
+// A flow loads and unloads kernel code, sends profiles through a collector, and checks the profiles
+// that come out.
 type flow struct {
 	truth *truth
 	churn []*churn
@@ -32,7 +32,7 @@ type flow struct {
 	wrong    []error
 
 	profiles     atomic.Int64
-	core, stacks atomic.Int64 // frames that were checked, besides those of visits
+	core, stacks atomic.Int64 // frames that were checked, not counting visits
 }
 
 func newFlow(t *truth, sends bool, churn ...*churn) *flow {
@@ -45,11 +45,11 @@ func (f *flow) isComplete() bool {
 		!slices.ContainsFunc(f.churn, func(c *churn) bool { return c.frames.Load() <= c.unnamed.Load() })
 }
 
-// late is how long after code is gone its samples are sent.
+// late is how long after code is unloaded its samples are sent.
 const late = 2 * time.Second
 
-// run has code come and go until ctx is done, and sends profiles of the kernel, and of
-// what has come after it is gone.
+// run loads and unloads code until ctx is done. It sends profiles of the kernel, and of loaded code
+// after it is gone.
 func (f *flow) run(ctx context.Context, c *collector) error {
 	var running sync.WaitGroup
 	errs := make(chan error, len(f.churn))
@@ -78,7 +78,7 @@ func (f *flow) run(ctx context.Context, c *collector) error {
 	return all
 }
 
-// follow has one kind of code come and go, and sends samples of it some time later.
+// follow loads and unloads one kind of code, and sends samples of it some time later.
 func (f *flow) follow(ctx context.Context, churn *churn, c *collector, running *sync.WaitGroup) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		v, err := churn.visit(ctx, c, n)
@@ -107,7 +107,7 @@ func (f *flow) follow(ctx context.Context, churn *churn, c *collector, running *
 	return nil
 }
 
-// pause waits, and reports whether ctx is not done.
+// pause waits, and returns false if ctx is done first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -117,7 +117,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send sends a profile, also when the time is over meanwhile.
+// send sends a profile, even if the time ends while it does.
 func (f *flow) send(ctx context.Context, c *collector, pd pprofile.Profiles) {
 	if err := c.client.Send(context.WithoutCancel(ctx), pd); err != nil {
 		f.fail(fmt.Errorf("a profile is refused: %w", err))
@@ -158,7 +158,7 @@ func (f *flow) receive(pd pprofile.Profiles) {
 		delete(f.expected, id.Str())
 		f.mu.Unlock()
 		if v == nil {
-			return // it has come before: the exporter sends again what takes long
+			return // it came out before: the exporter resends what takes long
 		}
 		for i, s := range samples {
 			if err := v.check(i, s.Stack[0]); err != nil {
@@ -168,7 +168,7 @@ func (f *flow) receive(pd pprofile.Profiles) {
 	}
 }
 
-// checkStack checks a stack that was really taken.
+// checkStack checks a stack that was really sampled.
 func (f *flow) checkStack(stack []rewritetest.Frame) {
 	for _, frame := range stack {
 		if len(frame.Lines) == 0 || frame.Address < f.truth.starts[0] || frame.Address >= f.truth.end {
@@ -181,8 +181,8 @@ func (f *flow) checkStack(stack []rewritetest.Frame) {
 	}
 }
 
-// check fails for a wrong name, and where next to nothing was named: a share is one of so many
-// frames at least.
+// check returns an error for a wrong name, or if too few frames have names. A share counts only
+// with enough frames.
 func (f *flow) check(say func(string)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command soak is what `make soak` does: it runs the collector for a while under a
-// steady flow of profiles, as BPF programs and modules come and go, and looks at it.
-// It fails if a name is wrong, or if memory, open files or goroutines keep growing; and
-// it prints what that took.
+// Command soak implements `make soak`: it runs the collector for a while under a steady flow of
+// profiles, while BPF programs and modules come and go, and observes it. It fails if a name is
+// wrong, or if memory, open files or goroutines keep growing. It prints what the collector used.
 package main
 
 import (
@@ -18,12 +17,12 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	collector string // file
 	duration  time.Duration
-	idle      bool // runs without profiles first, for a fifth of the duration
-	modules   bool // come and go, too
+	idle      bool // run without profiles first, for a fifth of the duration
+	modules   bool // load and unload modules, too
 	say       func(string)
 }
 
@@ -31,7 +30,7 @@ func main() {
 	o := options{idle: true}
 	flag.StringVar(&o.collector, "collector", "build/otelcol-kernelsym", "the collector")
 	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to run")
-	flag.BoolVar(&o.modules, "modules", false, "load and unload modules, too: only where nobody else does")
+	flag.BoolVar(&o.modules, "modules", false, "load and unload modules, too: only where nothing else does")
 	flag.Parse()
 	o.say = func(line string) { fmt.Println(line) }
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -43,7 +42,7 @@ func main() {
 	}
 }
 
-// The configurations of the two parts. The history is short, so that it is full soon.
+// The configurations of the two parts. The history is short, so that it fills up soon.
 const (
 	common = `
 processors: {kernelsym: {addresses: keep, history: {ttl: 10s}}}
@@ -61,7 +60,7 @@ receivers: {otlp: {protocols: {grpc: {endpoint: %[1]q}}}, kernelstack: {interval
 `
 )
 
-// run spends the time with profiles, and some of it without them before.
+// run runs the collector with profiles, and for some time before that without them.
 func run(ctx context.Context, o options) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("not root? %w", err)
@@ -91,7 +90,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(busy.flow.check(o.say), busy.checkGrowth(o.say))
 }
 
-// background returns the share of a core that the collector takes without profiles.
+// background returns the share of a core that the collector uses without profiles.
 func (o options) background(ctx context.Context, f *flow) (share float64, err error) {
 	r, err := spend(ctx, o.collector, background, o.duration/5, f)
 	if err != nil {
@@ -106,7 +105,7 @@ func (o options) background(ctx context.Context, f *flow) (share float64, err er
 	return share, nil
 }
 
-// churn returns what comes and goes.
+// churn returns the kinds of code that come and go.
 func (o options) churn() ([]*churn, error) {
 	all := []*churn{bpfChurn()}
 	if !o.modules {
@@ -116,7 +115,7 @@ func (o options) churn() ([]*churn, error) {
 	return append(all, modules), err
 }
 
-// A result is what a run of the collector has shown.
+// A result has the observations of a run of the collector.
 type result struct {
 	flow    *flow
 	took    time.Duration
@@ -126,7 +125,7 @@ type result struct {
 	rewriting float64 // seconds, by the processor's own metric
 }
 
-// spend runs the collector for that long.
+// spend runs the collector for the given duration.
 func spend(ctx context.Context, binary, config string, duration time.Duration, f *flow) (*result, error) {
 	c, err := start(ctx, binary, config)
 	if err != nil {
@@ -143,8 +142,8 @@ func spend(ctx context.Context, binary, config string, duration time.Duration, f
 	return r, nil
 }
 
-// observe looks at the collector once a second, while the flow goes on: for that long, or
-// until there is something of each kind to check.
+// observe samples the collector once a second while the flow goes on: for the given duration, and
+// longer if there is not yet something of each kind to check.
 func (r *result) observe(ctx context.Context, c *collector, duration time.Duration) error {
 	const enough, most = 8, 5 * time.Minute
 	ctx, cancel := context.WithCancel(ctx)

@@ -22,8 +22,8 @@ func get(url string) (string, error) {
 	return string(text), err
 }
 
-// metric returns the sum of a metric of the processor, of the points that have the labels:
-// 0 if it has none yet. A metric without any points is an error: its name may be wrong.
+// metric returns the sum of a metric of the processor over the points that have the labels, or 0 if
+// there are none. A metric without any points is an error, because its name may be wrong.
 func (c *collector) metric(name string, labels ...string) (sum float64, err error) {
 	text, err := get("http://" + c.metrics + "/metrics")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// moduleChurn has modules come and go that do nothing unless they are asked to, one at
-// a time. Those that are loaded already are left alone. They stay until the collector has
-// read their names, but every third: its names are lost.
+// moduleChurn loads and unloads modules that do nothing unless they are asked to, one at a time. It
+// leaves modules alone that are already loaded. A module stays until the collector has read its
+// names. Every third does not stay, and its names are lost.
 func moduleChurn() (*churn, error) {
 	var names []string
 	code := make(map[string]*kerneltest.ModuleCode)
@@ -59,7 +59,7 @@ func (c *collector) namedModules() (float64, error) {
 	return c.metric("updates", `kind="symbols"`, `source="modules"`)
 }
 
-// awaitNamedModules waits until namedModules returns that many.
+// awaitNamedModules waits until namedModules returns at least the given number.
 func (c *collector) awaitNamedModules(ctx context.Context, want float64) error {
 	return c.Eventually(ctx, "names of a module", func() error {
 		known, err := c.namedModules()
@@ -70,8 +70,8 @@ func (c *collector) awaitNamedModules(ctx context.Context, want float64) error {
 	})
 }
 
-// visitModule loads a module for a while. Each function of its .text is a place, but
-// not the padding before functions, which has symbols that are no functions.
+// visitModule loads a module for a while. Each function of its .text is a place. The padding before
+// functions is not: its symbols are not functions.
 func visitModule(name string, code *kerneltest.ModuleCode, await func() error) (*visit, error) {
 	if err := kerneltest.LoadModule(name); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func visitModule(name string, code *kerneltest.ModuleCode, await func() error) (
 	return v, unloadModule(name)
 }
 
-// unloadModule unloads a module, of which the kernel may still hold something.
+// unloadModule unloads a module. It tries again, because the kernel may still be using the module.
 func unloadModule(name string) (err error) {
 	for range 100 {
 		if err = kerneltest.UnloadModule(name); err == nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// durationEnv is how long TestSoak takes.
+// durationEnv is the environment variable with the duration of TestSoak.
 const durationEnv = "KERNELSYM_SOAK"
 
-// TestSoak is `make soak` with modules, which only a virtual machine has to spare. Unless it is
-// told how long to take, it goes on for as long as it needs to check something of each kind.
+// TestSoak is `make soak` with modules, which only a virtual machine can spare. Without a given
+// duration, it goes on until it has checked something of each kind.
 func TestSoak(t *testing.T) {
 	kerneltest.NeedModules(t)
 	o := options{collector: kerneltest.Built(t, kerneltest.Collector), modules: true,

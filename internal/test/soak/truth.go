@@ -21,17 +21,17 @@ import (
 // framesPerProfile is the number of kernel frames in each profile that is sent.
 var framesPerProfile = kerneltest.Sized(1000, 100)
 
-// truth is what is known of the kernel without the code that is tested.
+// truth has the kernel's functions. It is read without the code under test.
 type truth struct {
 	starts []uint64
 	names  map[uint64][]string // by start
-	end    uint64              // of core text
+	end    uint64              // end of core text
 
 	sent  []uint64 // starts of functions
 	wants []string // their names
 }
 
-// readTruth reads the core of the kernel's list, of symbols of code.
+// readTruth reads the code symbols of the core kernel from the kernel's list.
 func readTruth() (*truth, error) {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
@@ -71,13 +71,13 @@ func readTruth() (*truth, error) {
 	return t, nil
 }
 
-// isPlain reports whether a name is a function's, and no mark of something else.
+// isPlain reports whether a name belongs to a function, and is not a marker.
 func isPlain(name string) bool {
 	return !strings.ContainsAny(name, ".$") && !strings.Contains(name, "__") && !strings.HasPrefix(name, "_") &&
 		!strings.HasSuffix(name, "_start") && !strings.HasSuffix(name, "_end")
 }
 
-// message returns a profile of kernel functions. Its resource says which it is.
+// message returns a profile of kernel functions. Its resource has the id.
 func (t *truth) message(id string) pprofile.Profiles {
 	m := rewritetest.NewMessage().Profile(map[string]any{idKey: id}, "")
 	for _, addr := range t.sent {
@@ -86,8 +86,8 @@ func (t *truth) message(id string) pprofile.Profiles {
 	return m.Profiles
 }
 
-// isName reports whether an address of core text can have that name: of the function
-// that it lies in, or, as a return address, of the one before.
+// isName reports whether an address of core text can have a name. It must be the name of the
+// function that the address lies in or, for a return address, of the function before it.
 func (t *truth) isName(addr uint64, name string) bool {
 	i, exact := slices.BinarySearch(t.starts, addr)
 	if !exact {

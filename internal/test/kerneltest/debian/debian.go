@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debian gets kernels of Debian, in their packages, for tests and measures.
+// Package debian downloads kernels of Debian, in their packages, for tests and measurements.
 package debian
 
 import (
@@ -24,9 +24,9 @@ type Apt struct {
 	args []string
 }
 
-// New returns the package manager for packages of the suite, for machines of an
-// architecture, of the mirror that this machine uses. Without a suite they are those of the
-// machine's own sources. Files are downloaded to dir.
+// New returns the package manager for packages of a suite and an architecture. It uses the mirror
+// that this machine uses. Without a suite, it uses the machine's own sources. Files are downloaded
+// to dir.
 func New(ctx context.Context, dir, suite, arch string) (*Apt, error) {
 	a := &Apt{dir: dir}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -41,7 +41,7 @@ func New(ctx context.Context, dir, suite, arch string) (*Apt, error) {
 	}
 	site, _, ok := strings.Cut(sites, "\n")
 	if !ok {
-		return nil, errors.New("apt-get knows no mirror")
+		return nil, errors.New("apt-get has no mirror")
 	}
 	state := filepath.Join(dir, "apt-"+suite+"-"+arch)
 	for _, sub := range []string{"lists/partial", "archives/partial"} {
@@ -71,8 +71,7 @@ func (a *Apt) run(ctx context.Context, program string, args ...string) (string, 
 // Release returns the release, as uname -r prints it, of the kernel in a package.
 func Release(pkg string) string { return strings.TrimPrefix(pkg, "linux-image-") }
 
-// KernelOf returns the package of the kernel that a package without files stands
-// for.
+// KernelOf returns the package of the kernel that a metapackage stands for.
 func (a *Apt) KernelOf(ctx context.Context, pkg string) (string, error) {
 	for try := 0; ; try++ {
 		names, err := a.dependencies(ctx, pkg)
@@ -98,8 +97,8 @@ func (a *Apt) dependencies(ctx context.Context, pkg string) (names []string, err
 	return names, err
 }
 
-// Unpack unpacks packages of kernels to a directory, unless that has been done. Since Linux 7 the
-// package of a kernel consists of others, which have the same version in their names.
+// Unpack unpacks packages of kernels to a directory, unless that was done before. Since Linux 7,
+// the package of a kernel consists of others, which have the same version in their names.
 func (a *Apt) Unpack(ctx context.Context, tree string, pkgs ...string) error {
 	complete := filepath.Join(tree, "complete")
 	if _, err := os.Stat(complete); err == nil {
@@ -142,7 +141,7 @@ func (a *Apt) unpackOne(ctx context.Context, pkg, tree string) error {
 	return err
 }
 
-// check compares a file with the hash that the signed list of packages has.
+// check compares a file with the hash in the signed list of packages.
 func (a *Apt) check(ctx context.Context, pkg, file string) error {
 	shown, err := a.run(ctx, "apt-cache", "show", "--no-all-versions", pkg)
 	if err != nil {
@@ -158,12 +157,12 @@ func (a *Apt) check(ctx context.Context, pkg, file string) error {
 		return err
 	}
 	if !strings.Contains(shown, "SHA256: "+hex.EncodeToString(sum.Sum(nil))) {
-		return fmt.Errorf("%s is not what the list of packages says", file)
+		return fmt.Errorf("%s does not have the hash in the list of packages", file)
 	}
 	return nil
 }
 
-// Output runs a program in a directory and returns what it prints.
+// Output runs a program in a directory and returns its standard output.
 func Output(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// A Kernel is one of Debian's: the package that depends on its present version, the suite that
-// has it, and its architecture. No suite means that the machine's own sources have it (Debian 12).
+// A Kernel is a kernel of Debian: the package that depends on its present version, the suite that
+// has it, and its architecture. Without a suite, the machine's own sources have it (Debian 12).
 type Kernel struct{ MetaPackage, Suite, Arch string }
 
-// Kernels are those that tests can boot, by the names that they have on command lines.
+// Kernels are the kernels that tests can boot, by the names that they have on command lines.
 var Kernels = map[string]Kernel{
 	"5.10":           {"linux-image-cloud-amd64", "bullseye", "amd64"},
 	"6.1":            {"linux-image-cloud-amd64", "", "amd64"},
@@ -38,8 +38,8 @@ func KernelByName(name string) (Kernel, error) {
 	return k, nil
 }
 
-// Find returns the package of the kernel's present version, and the package manager that has it
-// and downloads to dir.
+// Find returns the package of the kernel's present version, and the package manager that has the
+// package and downloads to dir.
 func (k Kernel) Find(ctx context.Context, dir string) (*Apt, string, error) {
 	apt, err := New(ctx, dir, k.Suite, k.Arch)
 	if err != nil {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command packs makes packs of real kernels with debug information, measures that, and runs the
-// tests that compare packs with other tools. `make test-packs` runs it.
+// Command packs makes packs of real kernels with debug information, measures what that costs, and
+// runs the tests that compare packs with other tools. `make test-packs` runs it.
 //
-// The kernels are those that KERNELSYM_DEBUG_ROOT names: directories, separated as in PATH, into
-// which a distribution's kernel and its debug package were unpacked. Without it, it gets Debian's.
-// It prints a line "bench NAME VALUE" for each measure.
+// KERNELSYM_DEBUG_ROOT names the kernels: directories, separated as in PATH, into which a
+// distribution's kernel and its debug package were unpacked. Without it, the command downloads
+// Debian's. It prints a line "bench NAME VALUE" for each figure.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.tool, "tool", "build/kernelsym", "the built tool")
 	flag.StringVar(&o.collector, "collector", "build/otelcol-kernelsym", "the built collector")
-	flag.StringVar(&o.cache, "cache", defaultCache(), "directory for packages, of which two kernels need 6 GB")
+	flag.StringVar(&o.cache, "cache", defaultCache(), "directory for packages; two kernels need 6 GB")
 	kernels := flag.String("kernel", "6.1,6.12", "kernels of Debian to get, separated by commas: "+debian.KernelNames())
 	flag.BoolVar(&o.measureOnly, "measure-only", false, "do not run the tests")
 	flag.Parse()
@@ -92,7 +92,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// get downloads and unpacks kernels and their debug packages, and returns where they are.
+// get downloads and unpacks kernels and their debug packages, and returns their directories.
 func get(ctx context.Context, o options) (roots []string, err error) {
 	for _, name := range o.kernels {
 		kernel, err := debian.KernelByName(name)

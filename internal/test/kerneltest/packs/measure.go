@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// measure makes the packs of a kernel and says what that takes and what they are.
+// measure makes the packs of a kernel, and prints what they cost and how large they are.
 func measure(ctx context.Context, tool, root string) error {
 	names, err := filepath.Glob(filepath.Join(root, "usr/lib/debug/boot/vmlinux-*"))
 	if err != nil || len(names) != 1 {
@@ -74,10 +74,10 @@ func modules(dir string) (files []string, err error) {
 	return files, err
 }
 
-// usage is what a run of the tool took, and how much it wrote.
+// usage has the resources that a run of the tool used, and how much it wrote.
 type usage struct {
 	cpu   time.Duration
-	rss   int64 // bytes, at its highest
+	rss   int64 // peak, in bytes
 	bytes int64
 }
 
@@ -102,7 +102,8 @@ func runTool(ctx context.Context, tool, dir string, args ...string) (u usage, er
 	return u, err
 }
 
-// lookUp measures the pack in a directory: how long it takes to open, and to look addresses up.
+// lookUp measures how long it takes to open the pack in a directory, and to look addresses up in
+// it.
 func lookUp(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+pack.Ext))
 	if err != nil || len(names) != 1 {
@@ -115,7 +116,7 @@ func lookUp(dir string) error {
 	}
 	kerneltest.Figure("pack_open_ms %.1f", float64(took.Microseconds())/1000)
 
-	var addrs []uint32 // one of each 7th row
+	var addrs []uint32 // one in every 7th row
 	i := 0
 	for r := range p.Rows() {
 		if i++; i%7 == 0 {
@@ -139,7 +140,7 @@ func lookUp(dir string) error {
 	return nil
 }
 
-// best returns the shortest of the times of a CPU that something takes: others disturb it.
+// best returns the shortest CPU time of several calls of f, because other processes disturb them.
 func best(f func()) time.Duration {
 	shortest := time.Duration(math.MaxInt64)
 	for range 11 {

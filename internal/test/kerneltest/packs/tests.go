@@ -25,8 +25,8 @@ func runTests(ctx context.Context, roots []string) error {
 		"test", "-count=1", "-v", "-timeout=2h", "-p=1", "./cmd/kernelsym/internal/kelf", "./cmd/kernelsym/internal/dwarfpack")
 }
 
-// runMachine compares the packs of a kernel with that kernel, in a virtual machine: its symbols,
-// and the stacks of a load, which a gateway on this machine names, too.
+// runMachine compares the packs of a kernel with that kernel in a virtual machine: its symbols, and
+// the stacks of a load, which a gateway on this machine names, too.
 func runMachine(ctx context.Context, o options, kernel, root string) error {
 	dir, err := os.MkdirTemp("", "kernelsym-packs")
 	if err != nil {
@@ -64,7 +64,8 @@ func runMachine(ctx context.Context, o options, kernel, root string) error {
 	}, "test", "-count=1", "-v", "-run", "Elsewhere$", "./internal/test/e2e")
 }
 
-// compareSymbols compares the packs in a directory with those with symbols only in another.
+// compareSymbols compares the symbols of the packs in one directory with the packs in another,
+// which have only symbols.
 func compareSymbols(packs, symbolsOnly string) error {
 	names, err := filepath.Glob(filepath.Join(packs, "*"+pack.Ext))
 	if err != nil {
@@ -84,12 +85,12 @@ func compareSymbols(packs, symbolsOnly string) error {
 	}
 	kerneltest.Figure("pack_symbol_only_differences %d of %d packs with %d symbols", different, len(names), total)
 	if different > 0 || total == 0 {
-		return errors.New("packs with symbols only have other symbols")
+		return errors.New("packs with only symbols have other symbols")
 	}
 	return nil
 }
 
-// told is what is printed of what tests say.
+// told matches the lines of the tests' output that are printed.
 var told = regexp.MustCompile(`^(bench |=== kernel|ok|FAIL|panic:|--- (FAIL|SKIP)|\s+\S+_test\.go:|\s+\t)`)
 
 // runGo runs the go command, with more in its environment.

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// cpu is the time that all CPUs together spent on this process.
+// cpu returns the CPU time that this process has used on all CPUs.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // not for these arguments
+		panic(err) // cannot fail with these arguments
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// maxRSS returns how many bytes of memory a process that ended had at its highest.
+// maxRSS returns the peak memory of a process that has ended, in bytes.
 func maxRSS(state *os.ProcessState) (int64, error) {
 	u, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {

@@ -18,8 +18,8 @@ import (
 type archive struct {
 	w    *bufio.Writer
 	dirs map[string]bool
-	err  error // the first one
-	n    int   // entries
+	err  error // the first error
+	n    int   // number of entries
 }
 
 func newArchive(w io.Writer) *archive {
@@ -57,7 +57,7 @@ func (a *archive) parents(name string) {
 	a.entry(dir, 0o040755, 0, nil)
 }
 
-// file adds a file of this machine, which can be executed.
+// file adds an executable file with the content of a file of this machine.
 func (a *archive) file(name, from string) {
 	if a.err != nil {
 		return
@@ -77,7 +77,7 @@ func (a *archive) file(name, from string) {
 	a.entry(name, 0o100755, info.Size(), f)
 }
 
-// tree adds the files below a directory that are wanted, if there is one.
+// tree adds the wanted files below a directory, if the directory exists.
 func (a *archive) tree(name, from string, wanted func(name string) bool) {
 	err := filepath.WalkDir(from, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *archive) tree(name, from string, wanted func(name string) bool) {
 	}
 }
 
-// content adds a file.
+// content adds a file with the given content.
 func (a *archive) content(name string, content []byte) {
 	a.parents(name)
 	a.entry(name, 0o100644, int64(len(content)), bytes.NewReader(content))

@@ -15,14 +15,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// record passes on what the tests in a machine print, keeps what is said for a comparison
-// with other boots of the kernel, and writes the files that they hand out.
+// record passes on what the tests in a machine print, keeps what must be compared with other boots
+// of the kernel, and writes the files that the tests hand out.
 type record struct {
 	io.Writer
 	same, other []string
-	dir         string          // for files, empty to leave them out
-	begun       map[string]bool // files
-	err         error           // the first of a file
+	dir         string          // for files; empty to drop them
+	begun       map[string]bool // files that have been written to
+	err         error           // the first error of a file
 }
 
 // Write is called with a whole line.
@@ -56,7 +56,7 @@ func (r *record) keep(part string) {
 	}
 	var f *os.File
 	if flags := os.O_CREATE | os.O_APPEND | os.O_WRONLY; err == nil {
-		if !r.begun[name] { // it can be that of an earlier machine
+		if !r.begun[name] { // it may be left over from an earlier machine
 			flags |= os.O_TRUNC
 			r.begun[name] = true
 		}
@@ -73,7 +73,7 @@ func (r *record) keep(part string) {
 func compare(boots []*record) error {
 	first := boots[0]
 	if len(boots) > 1 && len(first.same) == 0 {
-		return errors.New("nothing was printed to be compared between boots")
+		return errors.New("nothing was printed that can be compared between boots")
 	}
 	var errs []error
 	for _, r := range boots[1:] {

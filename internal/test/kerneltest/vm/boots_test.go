@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// boots returns the records of boots in which tests printed these values.
+// boots returns the records of boots in which tests printed the given values.
 func boots(t *testing.T, same, other []string) (all []*record) {
 	t.Helper()
 	for i := range same {
@@ -36,7 +36,7 @@ func TestBootsAreCompared(t *testing.T) {
 	require.NoError(t, compare([]*record{{}}), "one boot is not compared")
 }
 
-// TestFilesAreHandedOut verifies that the parts of a file come together.
+// TestFilesAreHandedOut verifies that the parts of a file are put together.
 func TestFilesAreHandedOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := &record{Writer: io.Discard, dir: dir}

@@ -14,9 +14,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest/debian"
 )
 
-// A kernel is one that is there to be booted.
+// A kernel is a kernel that can be booted.
 type kernel struct {
-	release string // as uname -r has it
+	release string // as uname -r prints it
 	image   string // file
 	modules string // directory of its modules, not compressed
 	*platform
@@ -24,7 +24,7 @@ type kernel struct {
 
 var errCannotInstall = errors.New("no apt-get, or not root, to get qemu and kernels")
 
-// install installs what is needed for kernels that is not there.
+// install installs what the kernels need and this machine lacks.
 func install(ctx context.Context, names []string) error {
 	needed := map[string]string{"xz": "xz-utils"} // packages by program
 	for _, name := range names {
@@ -56,8 +56,8 @@ func install(ctx context.Context, names []string) error {
 	return err
 }
 
-// getKernel returns a kernel by its name in debian.Kernels, which it downloads unless
-// the present version is in dir.
+// getKernel returns a kernel by its name in debian.Kernels. It downloads the kernel unless dir has
+// the present version.
 func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 	from, err := debian.KernelByName(name)
 	if err != nil {
@@ -83,17 +83,17 @@ func getKernel(ctx context.Context, dir, name string) (*kernel, error) {
 	return &kernel{release, image, modules, platforms[from.Arch]}, errors.Join(modulesErr, imageErr)
 }
 
-// firstOf returns the first file that is there.
+// firstOf returns the first file that exists.
 func firstOf(files ...string) (string, error) {
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("none of %v is there", files)
+	return "", fmt.Errorf("none of %v exists", files)
 }
 
-// decompress decompresses modules that are compressed.
+// decompress decompresses compressed modules.
 func decompress(ctx context.Context, dir string) error {
 	var files []string
 	err := filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {

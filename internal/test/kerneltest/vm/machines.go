@@ -14,33 +14,33 @@ import (
 	"sync"
 )
 
-// A job is to run the tests in one kernel. What its machines print comes after what the
-// machines of the jobs before it print.
+// A job runs the tests in one kernel. The output of its machines follows the output of the jobs
+// before it.
 type job struct {
 	name   string
 	kernel *kernel
 	initrd string
-	boots  []*queue // each time that all tests are run
-	err    error    // why there are none
+	boots  []*queue // one for each time that all tests are run
+	err    error    // why there are no boots
 	ended  chan error
 
 	mu      sync.Mutex
-	now     bool         // what it prints is to be seen at once
-	printed bytes.Buffer // until then
+	now     bool         // its output is shown at once
+	printed bytes.Buffer // output until then
 }
 
-// A queue is the packages that the machines of a boot share.
+// A queue has the packages that the machines of a boot share.
 type queue struct {
 	*record
-	machines int // not started, or running
+	machines int // how many share it
 
 	mu   sync.Mutex
 	todo []string
 	errs []error
 }
 
-// newJob returns what is to be done in a kernel. A machine keeps one CPU busy, so that as many
-// machines as there are CPUs share the packages. Where boots are compared, each is one machine.
+// newJob returns the job for a kernel. A machine keeps one CPU busy, so as many machines as there
+// are CPUs share the packages. If boots are compared, each uses one machine.
 func newJob(name string, k *kernel, initrd string, packages []string, o options) *job {
 	j := &job{name: name, kernel: k, initrd: initrd, ended: make(chan error, 1)}
 	machines := min(runtime.NumCPU(), len(packages))
@@ -76,8 +76,8 @@ func runAll(ctx context.Context, jobs []*job, o options) {
 	}
 }
 
-// run runs a machine, if there is something left to do. One that does not boot is started
-// again; a test that fails is not.
+// run runs a machine, if any package is left. A machine that does not boot is started again; a test
+// that fails is not.
 func (q *queue) run(ctx context.Context, j *job, o options) {
 	if q.isEmpty() {
 		return
@@ -94,7 +94,7 @@ func (q *queue) run(ctx context.Context, j *job, o options) {
 	// Another machine may do its work.
 }
 
-// ended notes how a machine ended.
+// ended records how a machine ended.
 func (q *queue) ended(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,7 +107,7 @@ func (q *queue) isEmpty() bool {
 	return len(q.todo) == 0
 }
 
-// next returns the next package to test, empty if there is none.
+// next returns the next package to test, or "" if there is none.
 func (q *queue) next() (pkg string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,7 +117,8 @@ func (q *queue) next() (pkg string) {
 	return pkg
 }
 
-// print passes lines of a machine on at once: those of several machines do not mix.
+// print passes the lines of a machine on together, so that the lines of several machines do not
+// mix.
 func (q *queue) print(lines string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +127,7 @@ func (q *queue) print(lines string) {
 	}
 }
 
-// result returns what went wrong in a job that has ended.
+// result returns the errors of a job that has ended.
 func (j *job) result() error {
 	if j.err != nil {
 		return j.err
@@ -146,7 +147,7 @@ func (j *job) result() error {
 	return compare(records)
 }
 
-// Write prints, or keeps for later.
+// Write prints text, or keeps it for later.
 func (j *job) Write(text []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -156,7 +157,7 @@ func (j *job) Write(text []byte) (int, error) {
 	return j.printed.Write(text)
 }
 
-// printNow prints what was kept, and what comes at once.
+// printNow prints what was kept, and from then on prints at once.
 func (j *job) printNow() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

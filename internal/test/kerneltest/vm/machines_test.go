@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// follow has a machine that asks so for packages print these lines.
+// follow simulates a machine that prints these lines. It returns the packages that the machine is
+// given.
 func follow(t *testing.T, q *queue, lines ...string) (given string, err error) {
 	t.Helper()
 	var in bytes.Buffer
@@ -22,8 +23,8 @@ func follow(t *testing.T, q *queue, lines ...string) (given string, err error) {
 	return in.String(), m.result()
 }
 
-// TestMachinesSharePackages verifies that each package is given to one machine, that what it
-// prints is passed on, and that a machine that ends early says so.
+// TestMachinesSharePackages verifies that each package is given to one machine, that the machine's
+// output is passed on, and that a machine that ends early is an error.
 func TestMachinesSharePackages(t *testing.T) {
 	j := newJob("6.1", nil, "", []string{"a", "b", "c"}, options{boots: 1})
 	q := j.boots[0]
@@ -44,7 +45,7 @@ func TestMachinesSharePackages(t *testing.T) {
 	require.ErrorIs(t, err, errNotBooted)
 }
 
-// TestComparedBootsShareNothing verifies that each of them has all packages.
+// TestComparedBootsShareNothing verifies that each of the boots has all packages.
 func TestComparedBootsShareNothing(t *testing.T) {
 	j := newJob("6.1", nil, "", []string{"a", "b"}, options{boots: 2})
 	require.Len(t, j.boots, 2)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command vm runs this module's tests inside the kernels of a distribution, in
-// virtual machines: the machine that runs the tests may have no modules, and has
-// only one kernel. `make test-vm` runs it.
+// Command vm runs this module's tests inside the kernels of a distribution, in virtual machines,
+// because the machine that runs the tests may have no modules, and has only one kernel. `make
+// test-vm` runs it.
 //
-// The machine is qemu's, in software: slow, but it runs everywhere. It has no
-// disk; its first process is ours, and the tests, the kernel's modules and the
-// built collector are files of its memory. What the tests print comes over a
-// serial port.
+// qemu emulates the machine in software, which is slow but works everywhere. The machine has no
+// disk: its first process is ours, and the tests, the kernel's modules and the built collector are
+// files in its memory. The output of the tests comes over a serial port.
 package main
 
 import (
@@ -29,15 +28,15 @@ import (
 func main() {
 	var o options
 	names := flag.String("kernel", "6.1,6.12", "kernels, separated by commas: "+debian.KernelNames())
-	flag.StringVar(&o.run, "run", "", "run only tests that match, as go test has it")
-	flag.BoolVar(&o.verbose, "v", false, "print what each test says, not only those that fail")
+	flag.StringVar(&o.run, "run", "", "run only the tests that match, as with go test")
+	flag.BoolVar(&o.verbose, "v", false, "print the output of each test, not only of tests that fail")
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
 	flag.StringVar(&o.dir, "cache", defaultCache(), "directory for kernels and test binaries")
-	flag.StringVar(&o.env, "env", "", "a variable of the environment of the tests, NAME=VALUE")
-	flag.StringVar(&o.packs, "packs", "", "directory with packs, which the tests find by "+kerneltest.PacksEnv)
+	flag.StringVar(&o.env, "env", "", "an environment variable for the tests, NAME=VALUE")
+	flag.StringVar(&o.packs, "packs", "", "directory with packs; the tests find them by "+kerneltest.PacksEnv)
 	flag.StringVar(&o.out, "out", "", "directory for the files that tests hand out")
-	flag.StringVar(&o.append, "append", "", "what to add to the kernels' command line")
-	flag.IntVar(&o.boots, "boots", 1, "how often each kernel is booted; what tests say to be the same, or another, in each boot is compared")
+	flag.StringVar(&o.append, "append", "", "text to add to the kernels' command line")
+	flag.IntVar(&o.boots, "boots", 1, "how often each kernel is booted; compares what tests report to be the same, or different, in each boot")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "for the tests of one package")
 	flag.Parse()
 	o.packages = flag.Args()
@@ -51,7 +50,7 @@ func main() {
 	}
 }
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	kernels   []string
 	packages  []string // patterns of go list, all by default
@@ -59,7 +58,7 @@ type options struct {
 	verbose   bool
 	collector string
 	dir       string
-	runDir    string // below dir, of this run: others can run at the same time
+	runDir    string // below dir, for this run: others can run at the same time
 	timeout   time.Duration
 	env       string
 	append    string
@@ -127,7 +126,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// prepare gets a kernel and makes what it boots with.
+// prepare gets a kernel and makes the initial RAM disk that it boots with.
 func prepare(ctx context.Context, o options, name string, tests map[string]*testTree) (k *kernel, initrd string, err error) {
 	k, err = getKernel(ctx, o.dir, name)
 	if err != nil {

@@ -14,18 +14,17 @@ import (
 	"time"
 )
 
-// errNotBooted says that the machine ended, or did nothing, before its first
-// process ran.
+// errNotBooted means that the machine ended, or did nothing, before its first process ran.
 var errNotBooted = errors.New("the machine did not boot")
 
 var errTests = errors.New("tests failed")
 
-// bootTime is how long a machine may take until its first process runs: a
-// multiple of what it takes on a busy one.
+// bootTime is how long a machine may take until its first process runs. It is a multiple of the
+// time on a busy machine.
 const bootTime = 5 * time.Minute
 
-// boot starts a machine, which tests packages of a queue until there are none left. Its
-// exit status says nothing: it is 0 also after a panic.
+// boot starts a machine, which tests packages of a queue until none are left. The exit status of
+// qemu does not matter, because it is 0 even after a panic.
 func boot(ctx context.Context, j *job, q *queue, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,7 +38,7 @@ func boot(ctx context.Context, j *job, q *queue, o options) error {
 		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", j.kernel.image, "-initrd", j.initrd,
-		"-append", "console=" + j.kernel.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + j.kernel.port + // its environment
+		"-append", "console=" + j.kernel.console + " panic=-1 quiet loglevel=4 rdinit=/init KERNELSYM_PORT=" + j.kernel.port + // in the environment of the first process
 			" " + j.kernel.options + " " + o.append,
 		"-serial", "file:" + console.Name(), "-chardev", "stdio,id=port",
 	}, j.kernel.machine...)...)
@@ -58,7 +57,7 @@ func boot(ctx context.Context, j *job, q *queue, o options) error {
 	m := &machine{queue: q, in: in, silent: o.timeout + bootTime, watchdog: time.AfterFunc(bootTime, cancel)}
 	m.follow(out)
 	m.watchdog.Stop()
-	_ = cmd.Process.Kill() // when it is done it only has to be switched off
+	_ = cmd.Process.Kill() // a machine that is done only needs to be switched off
 	_ = cmd.Wait()
 	if err = m.result(); err == nil || errors.Is(err, errTests) {
 		return err
@@ -67,19 +66,19 @@ func boot(ctx context.Context, j *job, q *queue, o options) error {
 	return fmt.Errorf("%w; its console:\n%s", err, log)
 }
 
-// machine is a machine that runs.
+// machine is a running machine.
 type machine struct {
 	queue    *queue
 	in       io.Writer
 	watchdog *time.Timer
-	silent   time.Duration // how long it may say nothing: the tests of a package have a shorter limit
+	silent   time.Duration // how long it may print nothing: the tests of a package have a shorter limit
 
 	booted, done, ok bool
 	testing          string // package
 	printed          strings.Builder
 }
 
-// follow prints what the tests in the machine print, and gives it packages, until it is done.
+// follow passes on what the tests in the machine print, and gives it packages, until it is done.
 func (m *machine) follow(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<26)
@@ -91,7 +90,7 @@ func (m *machine) follow(out io.Reader) {
 			m.booted = true
 			m.flush()
 			m.testing = m.queue.next()
-			_, _ = io.WriteString(m.in, m.testing+"\n") // where it fails, the machine has ended
+			_, _ = io.WriteString(m.in, m.testing+"\n") // if this fails, the machine has ended
 		case strings.HasPrefix(line, markDone):
 			m.done, m.ok = true, line == markDone+"ok"
 		default:
@@ -101,7 +100,7 @@ func (m *machine) follow(out io.Reader) {
 	m.flush()
 }
 
-// flush prints what was printed since the last package.
+// flush passes on what was printed since the last package.
 func (m *machine) flush() {
 	m.queue.print(m.printed.String())
 	m.printed.Reset()
@@ -120,7 +119,7 @@ func (m *machine) result() error {
 	return fmt.Errorf("the machine ended, or hung, before the tests did: FAIL %s", m.testing)
 }
 
-// What the first process of the machine says; see init/main_linux.go.
+// What the first process of the machine prints; see init/main_linux.go.
 const (
 	markNext = "vm: next"
 	markDone = "vm: done: "

@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest/debian"
 )
 
-// A testTree is what is built to be run in machines of an architecture.
+// A testTree has the binaries for the machines of an architecture.
 type testTree struct {
 	init      string // the first process
 	collector string // empty for none
@@ -30,13 +30,13 @@ type testTree struct {
 // A test is the tests of one package.
 type test struct {
 	pkg    string // import path
-	dir    string // of its source, for what it reads there
+	dir    string // directory of its source, for the files it reads there
 	binary string
-	files  int // of which the tests consist
+	files  int // number of files with tests
 }
 
-// buildTests builds the tests of all packages that use kerneltest: those that
-// need a real kernel.
+// buildTests builds the tests of all packages that use kerneltest, because these need a real
+// kernel.
 func buildTests(ctx context.Context, o options, arch string) (*testTree, error) {
 	patterns := o.packages
 	if len(patterns) == 0 {
@@ -53,7 +53,7 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 		return nil, err
 	}
 	if o.collector != "" && arch != runtime.GOARCH {
-		// What it is made of stands beside it.
+		// Its source is in the same directory.
 		tree.collector = filepath.Join(o.dir, arch, "otelcol")
 		if err := build(ctx, arch, "build", tree.collector, ".", "-C", filepath.Dir(o.collector)); err != nil {
 			return nil, err
@@ -79,7 +79,8 @@ func buildTests(ctx context.Context, o options, arch string) (*testTree, error) 
 	if len(tree.tests) == 0 {
 		return nil, fmt.Errorf("no package in %v has tests that need a kernel", patterns)
 	}
-	// What is likely to take long comes first, so that the machines end at about the same time.
+	// Packages that are likely to take long come first, so that the machines end at about the same
+	// time.
 	slices.SortStableFunc(tree.tests, func(a, b test) int { return cmp.Compare(b.files, a.files) })
 	return tree, nil
 }
@@ -92,8 +93,7 @@ func (tree *testTree) packages() (all []string) {
 	return all
 }
 
-// build builds a static binary: the machine has no libraries. -C comes first among the
-// flags.
+// build builds a static binary, because the machine has no libraries. -C must be the first flag.
 func build(ctx context.Context, arch, command, binary, pkg string, flags ...string) error {
 	args := append(append([]string{command}, flags...), "-trimpath", "-ldflags=-s -w", "-o", binary)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
@@ -104,12 +104,12 @@ func build(ctx context.Context, arch, command, binary, pkg string, flags ...stri
 	return nil
 }
 
-// root is where the packages' directories are in the machine.
+// root is the directory of the packages in the machine.
 const root = "/src"
 
-// writeInitrd writes the files that the machine begins with: the first process,
-// the tests with their testdata and what else of the module they read, the
-// kernel's modules, and the collector.
+// writeInitrd writes the files that the machine begins with: the first process, the tests with
+// their testdata and the other files of the module that they read, the kernel's modules, and the
+// collector.
 func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) {
 	f, err := os.Create(file)
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command init is the first process of a machine that `make test-vm` starts: it
-// asks on the second serial port for packages, one after the other, runs their tests
-// and prints there what they print.
+// Command init is the first process of a machine that `make test-vm` starts. It asks for packages
+// on the second serial port, one after the other, runs their tests, and prints the output of the
+// tests on that port.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 		result = "ok"
 	}
 	fmt.Println("vm: done: " + result)
-	time.Sleep(time.Second) // for the port
+	time.Sleep(time.Second) // until the port has sent everything
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
@@ -76,7 +76,7 @@ func run() (ok bool, err error) {
 	}
 }
 
-// withoutEcho has the port not send back what it receives.
+// withoutEcho keeps the port from sending back what it receives.
 func withoutEcho(port *os.File) error {
 	settings, err := unix.IoctlGetTermios(int(port.Fd()), unix.TCGETS)
 	if err != nil {
@@ -86,7 +86,7 @@ func withoutEcho(port *os.File) error {
 	return unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, settings)
 }
 
-// runTests runs the tests of a package, and ends as go test does.
+// runTests runs the tests of a package, and ends with a result line as go test does.
 func runTests(pkg string, args, env []string) bool {
 	start := time.Now()
 	cmd := exec.Command("./test", args...) //nolint:noctx // the machine ends with its tests
@@ -97,7 +97,7 @@ func runTests(pkg string, args, env []string) bool {
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Minute // for what it has started and not ended
+	cmd.WaitDelay = time.Minute // for processes that it started and did not end
 	err := cmd.Run()
 	seconds := time.Since(start).Seconds()
 	all := err != nil || slices.Contains(args, "-test.v=true")
@@ -144,7 +144,7 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// limits has root see addresses, and everybody else not.
+// limits allows root, and no other user, to see addresses.
 func limits() error {
 	return errors.Join(
 		os.WriteFile("/proc/sys/kernel/kptr_restrict", []byte("1"), 0),
