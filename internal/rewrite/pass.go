@@ -126,7 +126,7 @@ func (p *pass) close() {
 // the types of the slices that grow with these things.
 func (p *pass) noteMemory() {
 	s := &p.split
-	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.answers) + 60*len(s.stackAnswers)
+	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.frameAnswers) + 60*len(s.stackAnswers)
 	rest := 8*p.locations + 150*len(p.frames) + 80*len(p.questions.all) + 100*len(p.questions.callers) +
 		4*p.message.Stacks.Entries() + 24*p.entries + 17*len(p.producers) + 100*p.lines.Remembered()
 	p.memory.split, p.memory.rest = max(p.memory.split, split), max(p.memory.rest, rest)

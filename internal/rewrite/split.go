@@ -40,14 +40,14 @@ type splitter struct {
 	samples   []splitSample
 	instants  []instant
 
-	spans             []answerSpan // by question
-	answers           []frameAnswer
-	answersByChange   index.Index
-	stackAnswers      []stackAnswer
-	chosen            []int32     // positions in answers
-	stackAnswersByUse index.Index // by the use and all answers
-	counted           index.Index // answers that were counted
-	sorter            sorter
+	spans                []answerSpan // by question
+	frameAnswers         []frameAnswer
+	frameAnswersByChange index.Index
+	stackAnswers         []stackAnswer
+	chosen               []int32     // frame answers, by their positions
+	stackAnswersByUse    index.Index // by the use and all answers
+	counted              index.Index // answers that were counted
+	sorter               sorter
 
 	parts  []int32 // the stacks of the parts of a sample
 	partOf []int32 // by stack, the position in parts; noPart for none
@@ -68,9 +68,9 @@ type stackUse struct {
 	copyCost int // of the stack and its varying locations, in entries
 	budget   int // entries that may still be looked up or copied
 
-	span     timeline.Interval // in which the stack answer is the one that was found last,
-	answer   int32             // which this is
-	fallback int32             // the stack answer for which times do not count, noStack if it is not known yet
+	span        timeline.Interval // in which the stack answer is the one that was found last,
+	stackAnswer int32             // which this is
+	fallback    int32             // the stack answer for which times do not count, noStack if it is not known yet
 }
 
 // A stackPosition is a varying frame in a stack.
@@ -86,15 +86,15 @@ type splitSample struct {
 
 // An instant is a time at which a sample is looked up.
 type instant struct {
-	at     timeline.Interval
-	use    int32
-	answer int32 // a stack answer
+	at          timeline.Interval
+	use         int32
+	stackAnswer int32
 }
 
 // An answerSpan is the last answer to a question, and the interval in which it is valid.
 type answerSpan struct {
-	span   timeline.Interval
-	answer int32
+	span        timeline.Interval
+	frameAnswer int32
 }
 
 // A frameAnswer is one of the answers of a frame.
@@ -150,18 +150,18 @@ func (s *splitter) open(p *pass) bool {
 			questions += max(1, bits.OnesCount16(uint16(p.rolesOf(f))))
 		}
 	}
-	s.answers = slices.Grow(s.answers, questions)
+	s.frameAnswers = slices.Grow(s.frameAnswers, questions)
 	return questions > 0
 }
 
 func (s *splitter) close() {
 	clear(s.samples)
-	clear(s.answers)
-	s.answersByChange.Clear()
+	clear(s.frameAnswers)
+	s.frameAnswersByChange.Clear()
 	s.stackAnswersByUse.Clear()
 	s.counted.Clear()
 	s.uses, s.positions, s.samples, s.instants = s.uses[:0], s.positions[:0], s.samples[:0], s.instants[:0]
-	s.answers, s.stackAnswers, s.chosen = s.answers[:0], s.stackAnswers[:0], s.chosen[:0]
+	s.frameAnswers, s.stackAnswers, s.chosen = s.frameAnswers[:0], s.stackAnswers[:0], s.chosen[:0]
 }
 
 // listUses lists the stacks that have varying frames.
@@ -187,7 +187,7 @@ func (s *splitter) hasVarying(stack int32) bool {
 
 func (s *splitter) listUse(stack int32, producer symbolize.Producer) {
 	p := s.pass
-	u := stackUse{stack: stack, first: len(s.positions), answer: noStack, fallback: noStack}
+	u := stackUse{stack: stack, first: len(s.positions), stackAnswer: noStack, fallback: noStack}
 	u.copyCost = len(p.message.Stacks.At(stack))
 	u.budget = budgetPerEntry * u.copyCost
 	p.walkSpecial(stack, producer, func(position, frame int32, role symbolize.Role) {
@@ -211,7 +211,7 @@ func (s *splitter) positionsOf(u *stackUse) []stackPosition {
 // listInstants lists the samples that have these stacks, and their instants.
 func (s *splitter) listInstants() {
 	p := s.pass
-	p.times.whole()
+	p.times.whole() // reads the times of the samples, which appendTimes needs
 	var at []timeline.Interval
 	for of := range p.message.EachProfile() {
 		producer := int(p.producers[of.Number])
@@ -254,21 +254,21 @@ func (s *splitter) findAnswers() {
 	for _, item := range order {
 		in := &s.instants[item.position]
 		u := &s.uses[in.use]
-		if u.answer == noStack || !u.span.Holds(in.at) {
+		if u.stackAnswer == noStack || !u.span.Holds(in.at) {
 			s.answerStack(u, in.use, in.at)
 		}
-		in.answer = u.answer
+		in.stackAnswer = u.stackAnswer
 	}
 }
 
 // answerStack finds the stack answer of a use for an interval.
 func (s *splitter) answerStack(u *stackUse, use int32, during timeline.Interval) {
 	if u.budget < 0 {
-		u.answer, u.span = s.fallbackOf(use), timeline.Always
+		u.stackAnswer, u.span = s.fallbackOf(use), timeline.Always
 		return
 	}
 	before := len(s.stackAnswers)
-	u.answer, u.span = s.stackAnswerAt(use, during)
+	u.stackAnswer, u.span = s.stackAnswerAt(use, during)
 	u.budget -= u.positions
 	if len(s.stackAnswers) > before {
 		u.budget -= u.copyCost
@@ -302,7 +302,7 @@ func (s *splitter) internStackAnswer(use int32, first int) int32 {
 	hash := index.Ints(uint64(use), answers)
 	at, ok := s.stackAnswersByUse.Find(hash, func(i int32) bool {
 		other := &s.stackAnswers[i]
-		return other.use == use && slices.Equal(s.answersOf(other), answers)
+		return other.use == use && slices.Equal(s.frameAnswersOf(other), answers)
 	})
 	if ok {
 		s.chosen = s.chosen[:first]
@@ -314,8 +314,8 @@ func (s *splitter) internStackAnswer(use int32, first int) int32 {
 	return at
 }
 
-// answersOf returns the answers of a stack answer, one for each position of its use.
-func (s *splitter) answersOf(a *stackAnswer) []int32 {
+// frameAnswersOf returns the frame answers of a stack answer, one for each position of its use.
+func (s *splitter) frameAnswersOf(a *stackAnswer) []int32 {
 	return s.chosen[a.first:][:s.uses[a.use].positions]
 }
 
@@ -323,7 +323,7 @@ func (s *splitter) answersOf(a *stackAnswer) []int32 {
 func (s *splitter) answerAt(question int32, during timeline.Interval) (at int32, span timeline.Interval) {
 	last := &s.spans[question]
 	if last.span.Holds(during) {
-		return last.answer, last.span
+		return last.frameAnswer, last.span
 	}
 	q := &s.pass.questions.all[question]
 	var a answer
@@ -337,13 +337,13 @@ func (s *splitter) answerAt(question int32, during timeline.Interval) (at int32,
 
 func (s *splitter) internAnswer(frame int32, a *answer) int32 {
 	hash := index.Mix(uint64(frame), index.Comparable(a.change))
-	at, ok := s.answersByChange.Find(hash, func(i int32) bool {
-		return s.answers[i].frame == frame && s.answers[i].answer.change == a.change
+	at, ok := s.frameAnswersByChange.Find(hash, func(i int32) bool {
+		return s.frameAnswers[i].frame == frame && s.frameAnswers[i].answer.change == a.change
 	})
 	if !ok {
-		at = int32(len(s.answers))
-		s.answers = append(s.answers, frameAnswer{frame: frame, answer: *a})
-		s.answersByChange.AddNew(hash, at)
+		at = int32(len(s.frameAnswers))
+		s.frameAnswers = append(s.frameAnswers, frameAnswer{frame: frame, answer: *a})
+		s.frameAnswersByChange.AddNew(hash, at)
 	}
 	return at
 }
@@ -354,17 +354,17 @@ func (s *splitter) chooseAnswers() {
 		if s.uses[sample.use].budget < 0 || s.isTooDear(sample, instants) {
 			fallback := s.fallbackOf(sample.use)
 			for i := range instants {
-				instants[i].answer = fallback
+				instants[i].stackAnswer = fallback
 			}
 		}
 		for i := range instants {
-			s.stackAnswers[instants[i].answer].isUsed = true
+			s.stackAnswers[instants[i].stackAnswer].isUsed = true
 		}
 	}
 	for i := range s.stackAnswers {
 		if of := &s.stackAnswers[i]; of.isUsed {
-			for _, answer := range s.answersOf(of) {
-				s.answers[answer].isUsed = true
+			for _, answer := range s.frameAnswersOf(of) {
+				s.frameAnswers[answer].isUsed = true
 			}
 		}
 	}
@@ -374,7 +374,7 @@ func (s *splitter) chooseAnswers() {
 func (s *splitter) isTooDear(sample *splitSample, instants []instant) bool {
 	changes := 0
 	for i := 1; i < len(instants); i++ {
-		if instants[i].answer != instants[i-1].answer {
+		if instants[i].stackAnswer != instants[i-1].stackAnswer {
 			changes++
 		}
 	}
@@ -384,12 +384,12 @@ func (s *splitter) isTooDear(sample *splitSample, instants []instant) bool {
 // writeAnswers gives each answer that is in use a location: one keeps the location of the frame, the others get
 // copies. The copies become new locations after all frames are written, as a copy can be equal to one of these.
 func (s *splitter) writeAnswers() {
-	byFrame := s.sorter.sorted(len(s.answers), func(i int) uint64 { return uint64(s.answers[i].frame) })
+	byFrame := s.sorter.sorted(len(s.frameAnswers), func(i int) uint64 { return uint64(s.frameAnswers[i].frame) })
 	for answers := range s.eachFrame(byFrame) {
 		s.writeFrame(answers)
 	}
-	for i := range s.answers {
-		if a := &s.answers[i]; a.isUsed {
+	for i := range s.frameAnswers {
+		if a := &s.frameAnswers[i]; a.isUsed {
 			s.placeAnswer(a)
 			s.countAnswer(int32(i))
 		}
@@ -406,7 +406,7 @@ func (s *splitter) writeFrame(answers []sortItem) {
 	f := &p.frames[own.frame]
 	loc := p.message.Locations.At(f.location)
 	for _, item := range answers {
-		if a := &s.answers[item.position]; a.isUsed && a != own {
+		if a := &s.frameAnswers[item.position]; a.isUsed && a != own {
 			a.copied = pprofile.NewLocation()
 			loc.CopyTo(a.copied)
 			a.packCounts = p.writer.write(a.copied, f, &a.answer)
@@ -436,7 +436,7 @@ func (s *splitter) eachFrame(byFrame []sortItem) iter.Seq[[]sortItem] {
 // one, and nil if none is in use.
 func (s *splitter) ownAnswer(answers []sortItem) (own *frameAnswer) {
 	for _, item := range answers {
-		switch a := &s.answers[item.position]; {
+		switch a := &s.frameAnswers[item.position]; {
 		case !a.isUsed:
 		case a.answer.change.kind == leaveUntouched:
 			return a
@@ -473,12 +473,12 @@ func (p *pass) frameLocations() iter.Seq[int32] {
 // the answers read the same, as for two loads of one module.
 func (s *splitter) countAnswer(at int32) {
 	p := s.pass
-	a := &s.answers[at]
+	a := &s.frameAnswers[at]
 	f := &p.frames[a.frame]
 	outcome := f.outcome(&a.answer)
 	hash := index.Ints(0, []int32{a.frame, a.location, int32(outcome)})
 	if _, ok := s.counted.Find(hash, func(i int32) bool {
-		other := &s.answers[i]
+		other := &s.frameAnswers[i]
 		return other.frame == a.frame && other.location == a.location && f.outcome(&other.answer) == outcome
 	}); ok {
 		return
@@ -509,9 +509,9 @@ func (s *splitter) stackWith(of *stackAnswer) int32 {
 	u := &s.uses[of.use]
 	s.buffer = append(s.buffer[:0], p.message.Stacks.At(u.stack)...)
 	isChanged, isNew := false, false
-	answers := s.answersOf(of)
+	answers := s.frameAnswersOf(of)
 	for i, at := range s.positionsOf(u) {
-		location := s.answers[answers[i]].location
+		location := s.frameAnswers[answers[i]].location
 		isChanged = isChanged || location != s.buffer[at.position]
 		isNew = isNew || int(location) >= len(p.frameOf)
 		s.buffer[at.position] = location
@@ -529,7 +529,7 @@ func (s *splitter) stackWith(of *stackAnswer) int32 {
 func (s *splitter) pointSample(sample *splitSample, instants []instant) {
 	s.parts = s.parts[:0]
 	for i := range instants {
-		stack := s.stackAnswers[instants[i].answer].stack
+		stack := s.stackAnswers[instants[i].stackAnswer].stack
 		if s.partOf[stack] == noPart {
 			s.partOf[stack] = int32(len(s.parts))
 			s.parts = append(s.parts, stack)
@@ -563,7 +563,7 @@ func (s *splitter) divide(of *splitSample, instants []instant) {
 	}
 	for i := range instants {
 		part := sample
-		if n := int(s.partOf[s.stackAnswers[instants[i].answer].stack]); n > 0 {
+		if n := int(s.partOf[s.stackAnswers[instants[i].stackAnswer].stack]); n > 0 {
 			part = others.At(first + n)
 		}
 		part.TimestampsUnixNano().Append(stamps[i])
