@@ -39,14 +39,14 @@ func (l *loaders) begin() {
 	}
 }
 
-// noting is a recorder that passes its records on to loaders.
+// noting is a source of records that passes them on to loaders, too.
 type noting struct {
 	bpfprog.EventSource
 	loaders *loaders
 }
 
-func (n noting) Drain() perfring.Batch {
-	b := n.EventSource.Drain()
+func (n noting) Poll() perfring.Batch {
+	b := n.EventSource.Poll()
 	n.loaders.note(b.Records)
 	return b
 }

@@ -20,7 +20,7 @@ type benchRec struct {
 }
 
 func (b *benchRec) Wait(ctx context.Context, _ time.Time) error { return ctx.Err() }
-func (b *benchRec) Drain() perfring.Batch {
+func (b *benchRec) Poll() perfring.Batch {
 	r := b.burst
 	b.burst = nil
 	at := now()

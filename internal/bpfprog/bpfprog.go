@@ -66,11 +66,11 @@ type state struct {
 	degraded  string    // what the last update said was missing
 }
 
-// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Drain may be
+// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Poll may be
 // called while Wait waits.
 type EventSource interface {
 	Wait(ctx context.Context, deadline time.Time) error
-	Drain() perfring.Batch
+	Poll() perfring.Batch
 	RefreshCPUs(hotplug bool) error
 	Close() error
 }
@@ -229,7 +229,7 @@ func (s *Source) drain() int64 {
 
 func (s *state) drain() {
 	wall := time.Now()
-	b := s.events.Drain()
+	b := s.events.Poll()
 	s.complete = b.Certain
 	s.follower.apply(&b, wall)
 	if len(b.Blind) > 0 && !s.polls() {

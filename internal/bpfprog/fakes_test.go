@@ -154,7 +154,7 @@ func (r *tape) Wait(ctx context.Context, _ time.Time) error {
 	return ctx.Err()
 }
 
-func (r *tape) Drain() perfring.Batch {
+func (r *tape) Poll() perfring.Batch {
 	certain := r.certain()
 	if r.fill != nil {
 		r.batch = r.fill(r)
@@ -191,8 +191,10 @@ func (c *fakeCPUs) online() {
 	c.events = append(c.events, uevent.Event{Action: "online", DevPath: "/devices/system/cpu/cpu1", Subsystem: "cpu"})
 }
 
-// testSource is a source of fakes, which does a round when it is told to.
+// A testSource is a source of fakes. It does a round when a test tells it to, and has a clock that only the test sets.
 type testSource struct {
+	clock atomic.Int64 // of records; each reading advances it by tick
+	tick  atomic.Int64
 	*Source
 	*tape
 	events *fakeCPUs
@@ -231,7 +233,9 @@ func (r *testSource) setUnprivileged(value string) {
 // newUnstarted returns a source that has not begun.
 func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	t.Helper()
-	r := &testSource{tape: &tape{certain: now}, events: new(fakeCPUs), t: t}
+	r := &testSource{tape: new(tape), events: new(fakeCPUs), t: t}
+	r.clock.Store(perfring.Boottime.Now()) // later than 0, as on any machine
+	r.tick.Store(int64(time.Microsecond))
 	procfs := t.TempDir()
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
@@ -239,11 +243,24 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (EventSource, error) { return r.tape, nil }, p)
+	r.certain, r.state.now, r.lister.now = r.now, r.now, r.now
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
 	r.publishEvery = 0
 	r.state.kallsyms.budget = time.Hour // also where this process has no CPU for a while
 	r.kallsyms("")
 	return r
+}
+
+// now reads the clock.
+func (r *testSource) now() int64 { return r.clock.Add(r.tick.Load()) }
+
+// pass has time pass.
+func (r *testSource) pass(nanoseconds int64) { r.clock.Add(nanoseconds) }
+
+// setClock stops the clock at an instant.
+func (r *testSource) setClock(at int64) {
+	r.tick.Store(0)
+	r.clock.Store(at)
 }
 
 // round does one.

@@ -25,15 +25,15 @@ func TestRecordsNameFunctions(t *testing.T) {
 	r := newTestSource(t, all)
 	r.expect(a)
 	all.loaded[b.ID] = b
-	loaded := now()
+	loaded := r.now()
 	r.emit(loads(loaded, b)...)
 	r.expect(a, b)
 	assert.Equal(t, symbolOf(b, 0), r.nameAt(0x303f))
 	assert.Empty(t, r.nameAt(0x3040))
 	assert.Equal(t, timeline.Since(loaded), r.image(0x3000).Lifetime)
 	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
-	time.Sleep(10 * time.Millisecond)
-	gone := now()
+	r.pass(10 * ms)
+	gone := r.now()
 	r.emit(unloads(gone, a)...)
 	r.expect(b)
 	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, timeline.Instant(gone-1)))
@@ -56,7 +56,7 @@ func TestBeforeItIsAskedFor(t *testing.T) {
 	all.err = bpf.ErrPermission
 	r := newTestSource(t, all)
 	p := prog(1, 1, 0, 0x1000, 0x1100)
-	r.emit(loads(now(), p)...)
+	r.emit(loads(r.now(), p)...)
 	assert.Equal(t, timeline.Program{ID: 1, Tag: "0000000000000001"}, programOf(r.image(0x1100)))
 	assert.Empty(t, all.asked)
 	require.ErrorIs(t, r.err, bpf.ErrPermission)
@@ -72,9 +72,9 @@ func TestProgramsThatVanish(t *testing.T) {
 	r := newTestSource(t, all)
 	require.NoError(t, r.err)
 	r.expect(b)
-	r.emit(loads(now(), c)...)
+	r.emit(loads(r.now(), c)...)
 	assert.Equal(t, symbolOf(c, 0), r.nameAt(0x3000), "it has a name, until a record says that it is gone")
-	r.emit(unloads(now(), c)...)
+	r.emit(unloads(r.now(), c)...)
 	assert.Empty(t, r.nameAt(0x3000))
 }
 
@@ -82,11 +82,11 @@ func TestRecordsOfWhatIsNotThere(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
 	for _, records := range [][]perfring.Record{
-		unloads(now(), prog(2, 2, 0, 0x5000)), // unknown
-		unloads(now(), prog(2, 1, 0, 0x1010)), // not a start
-		unloads(-1, a),                        // of the past
-		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: 0x7000, Kind: perfring.KsymBPF, Name: "empty"}}},
-		{{Type: perfring.TypeKsymbol, Time: now(), Symbol: &perfring.Symbol{Addr: ^uint64(0), Len: 2, Name: "wraps"}}},
+		unloads(r.now(), prog(2, 2, 0, 0x5000)), // unknown
+		unloads(r.now(), prog(2, 1, 0, 0x1010)), // not a start
+		unloads(-1, a),                          // of the past
+		{{Type: perfring.TypeKsymbol, Time: r.now(), Symbol: &perfring.Symbol{Addr: 0x7000, Kind: perfring.KsymBPF, Name: "empty"}}},
+		{{Type: perfring.TypeKsymbol, Time: r.now(), Symbol: &perfring.Symbol{Addr: ^uint64(0), Len: 2, Name: "wraps"}}},
 	} {
 		r.emit(records...)
 		r.expect(a)
@@ -100,7 +100,7 @@ func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 		r := newUnstarted(t, all)
 		all.onNext = func() {
 			all.onNext = nil
-			r.batch.Records = append(r.batch.Records, records(now())...)
+			r.batch.Records = append(r.batch.Records, records(r.now())...)
 		}
 		r.begin()
 		r.round(t.Context())
@@ -115,7 +115,7 @@ func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 	t.Run("listed, and recorded later", func(t *testing.T) {
 		r := newTestSource(t, newFakes(a))
 		was := r.image(0x1000)
-		r.emit(loads(now(), a)...)
+		r.emit(loads(r.now(), a)...)
 		assert.Same(t, was, r.image(0x1000), "it is the same load")
 	})
 	t.Run("one before it", func(t *testing.T) {
@@ -144,13 +144,13 @@ func TestLateRecords(t *testing.T) {
 	t.Run("a load", func(t *testing.T) {
 		r := newTestSource(t, newFakes(a))
 		r.programsAre(newFakes())
-		came := now() - 20*ms
+		came := r.now() - 20*ms
 		r.emit(loads(came, prog(9, 9, 0, 0x9000))...)
 		assert.Equal(t, came, r.image(0x9000).Lifetime.From)
 	})
 	t.Run("an unload of what was displaced", func(t *testing.T) {
 		r := newTestSource(t, newFakes())
-		came := now()
+		came := r.now()
 		r.emit(loads(came, a)...)
 		r.emit(loads(came+20*ms, b)...)
 		r.emit(unloads(came+10*ms, a)...)
@@ -177,9 +177,9 @@ func TestOldKernelsNames(t *testing.T) {
 		}
 		return append(records[:1:1], records...)
 	}
-	r.emit(old(now(), perfring.ProgramLoad)...)
+	r.emit(old(r.now(), perfring.ProgramLoad)...)
 	r.expect(a)
-	r.emit(old(now(), perfring.ProgramUnload)...)
+	r.emit(old(r.now(), perfring.ProgramUnload)...)
 	r.expect()
 }
 
@@ -188,7 +188,7 @@ func TestOldKernelsNames(t *testing.T) {
 func TestMainFunctionOfTwoTags(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000)
 	r := newTestSource(t, newFakes(a))
-	gone := unloads(now(), a)
+	gone := unloads(r.now(), a)
 	gone[0].Symbol.Name = strings.Replace(gone[0].Symbol.Name, "0000", "ffff", 1)
 	r.emit(gone...)
 	r.expect()
@@ -201,7 +201,7 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 	all := newFakes()
 	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
-	records := slices.Concat(loads(now(), a), loads(now(), b))
+	records := slices.Concat(loads(r.now(), a), loads(r.now(), b))
 	for i := range records {
 		records[i].TID = 7
 	}
@@ -211,7 +211,7 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 	r.expect(a, b)
 	c := prog(3, 3, 0, 0x3000)
 	all.loaded[c.ID] = c
-	records = loads(now(), c)
+	records = loads(r.now(), c)
 	for i := range records {
 		records[i].TID = 0
 	}
@@ -228,7 +228,7 @@ func TestTasksOfOtherNamespaces(t *testing.T) {
 	all := newFakes()
 	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
-	ofA, ofB := loads(now(), a), loads(now(), b)
+	ofA, ofB := loads(r.now(), a), loads(r.now(), b)
 	records := []perfring.Record{ofA[0], ofB[0], ofB[1], ofA[1]}
 	for i := range records {
 		records[i].TID = 0
@@ -246,7 +246,7 @@ func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
 	all := newFakes()
 	r := newTestSource(t, all)
 	all.loaded[a.ID], all.loaded[b.ID] = a, b
-	at := now()
+	at := r.now()
 	records := []perfring.Record{loads(at, a)[0], loads(at+4, b)[1]}
 	for i := range records {
 		records[i].TID = 7
@@ -269,15 +269,15 @@ func TestProgramsThatAreNotCompiled(t *testing.T) {
 
 // TestABurstIsOneTable has a thousand programs come and half of them go at once.
 func TestABurstIsOneTable(t *testing.T) {
+	r := newTestSource(t, newFakes())
 	var burst []perfring.Record
 	for i := range 1000 {
 		p := prog(uint32(i+1), i%8, 0, uint64(i+1)*0x1000)
-		burst = append(burst, loads(now(), p)...)
+		burst = append(burst, loads(r.now(), p)...)
 		if i%2 == 0 {
-			burst = append(burst, unloads(now(), p)...)
+			burst = append(burst, unloads(r.now(), p)...)
 		}
 	}
-	r := newTestSource(t, newFakes())
 	tables := r.tables
 	r.emit(burst...)
 	assert.Equal(t, tables+1, r.tables)
@@ -295,8 +295,8 @@ func TestRefresh(t *testing.T) {
 	r := newTestSource(t, all)
 	all.loaded[a.ID] = a
 	all.onNext = func() { t.Error("nothing may be listed") }
-	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
-	loaded := now()
+	r.pass(10 * ms) // what was there unseen can run on for some milliseconds
+	loaded := r.now()
 	r.batch.Records = loads(loaded, a)
 	woken := 0
 	r.state.wake = func() { woken++ }
@@ -369,7 +369,7 @@ func TestTwoSymbolsOfAProgram(t *testing.T) {
 			if c.asked {
 				all.loaded[1] = p
 			}
-			loaded := now()
+			loaded := r.now()
 			records := loads(loaded, p)
 			records[0].Symbol.Name = first + c.suffix
 			for i := range records {

@@ -18,12 +18,6 @@ import (
 // In these tests a CPU came online after the last look and has no ring yet. What happens on it
 // leaves no record until it is found, and all since that look is blind then (contract 5.2).
 
-// clockIs sets the clock of records, which are complete until then.
-func (r *testSource) setClock(at int64) {
-	clock := func() int64 { return at }
-	r.certain, r.state.now, r.lister.now = clock, clock, clock
-}
-
 // lookForCPUs has the source do so.
 func (r *testSource) refreshCPUs() {
 	r.state.maintained = time.Time{}
@@ -45,7 +39,7 @@ func (r *testSource) loadedElsewhere(at int64, p *bpf.Program) {
 func TestContract_5_2_EventOfACPU(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(p))
-	looked := now()
+	looked := r.now()
 	r.setClock(looked)
 	r.refreshCPUs()
 	r.setClock(looked + 30*ms)
@@ -72,7 +66,7 @@ func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
 	r.begin()
 	deadline := r.round(t.Context())
 	assert.LessOrEqual(t, time.Until(deadline), maintainWithoutEvents)
-	looked := now()
+	looked := r.now()
 	r.setClock(looked)
 	r.refreshCPUs()
 	r.setClock(looked + 50*ms)
@@ -91,7 +85,7 @@ func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
 	r := newTestSource(t, all)
-	looked := now()
+	looked := r.now()
 	delete(all.loaded, 1)
 	r.setClock(looked + 40*ms)
 	r.emit(unloads(looked+30*ms, prog(2, 2, 0, 0x1000))...)
@@ -107,7 +101,7 @@ func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 	p, q := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x1000)
 	all := newFakes(p)
 	r := newTestSource(t, all)
-	looked := now()
+	looked := r.now()
 	r.setClock(looked + 25*ms)
 	r.Refresh() // a message came
 	delete(all.loaded, 1)
@@ -126,7 +120,7 @@ func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
 	r := newTestSource(t, all)
-	looked := now()
+	looked := r.now()
 	r.setClock(looked)
 	r.refreshCPUs()
 	r.setClock(looked + 50*ms)
@@ -147,7 +141,7 @@ func TestListOfAnotherInItsPlace(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	all := newFakes()
 	r := newTestSource(t, all)
-	loaded := now()
+	loaded := r.now()
 	all.loaded[1] = a
 	r.setClock(loaded + 10*ms)
 	r.loadedElsewhere(loaded, a)
@@ -172,7 +166,7 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 			a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000)
 			all := newFakes()
 			r := newTestSource(t, all)
-			loaded := now()
+			loaded := r.now()
 			all.loaded[1] = a
 			r.setClock(loaded + 10*ms)
 			r.loadedElsewhere(loaded, a)
@@ -209,7 +203,7 @@ func TestEventOfTheTasksNextProgram(t *testing.T) {
 			p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 			all := newFakes()
 			r := newTestSource(t, all)
-			looked := now()
+			looked := r.now()
 			all.loaded[1], all.loaded[2] = p, q
 			function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
 			event.TID = function.TID // one task
@@ -242,7 +236,7 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 	q.Name = "other"
 	all := newFakes()
 	r := newTestSource(t, all)
-	looked := now()
+	looked := r.now()
 	all.loaded[2] = q
 	function, event := loads(looked+10*ms, p)[0], loads(looked+30*ms, q)[1]
 	event.TID = function.TID // one task
@@ -263,7 +257,7 @@ func TestPartOfAProgramIsDoubted(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000, 0x2000)
 	all := newFakes()
 	r := newTestSource(t, all)
-	looked := now()
+	looked := r.now()
 	all.loaded[1] = p
 	records := loads(looked+10*ms, p)
 	for i := range records {
@@ -293,7 +287,7 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 			x.Type, y.Type = 1, 1 // may be loaded without CAP_BPF
 			all := newFakes(x)
 			r := newTestSource(t, all)
-			listed := now()
+			listed := r.now()
 			r.setClock(listed + 50*ms)
 			delete(all.loaded, 1)
 			all.loaded[2] = y
@@ -324,7 +318,7 @@ func TestLoadAfterTheLoss(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes())
 	r.programsAre(newFakes(p))
-	looked := now()
+	looked := r.now()
 	r.setClock(looked + 70*ms)
 	r.emit(loads(looked+60*ms, p)...)
 	r.loseRecords(looked, looked+50*ms)
@@ -346,7 +340,7 @@ func TestBlindUntilTheList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := newFakes()
 			r := newTestSource(t, all)
-			looked := now()
+			looked := r.now()
 			all.loaded[2] = prog(2, 2, 0, 0x1000)
 			lose(r, looked)
 			r.setClock(looked + 80*ms)

@@ -29,13 +29,13 @@ func TestLoss(t *testing.T) {
 	r := newTestSource(t, all)
 	since := r.image(0x1000).Lifetime.From
 	inPlace, elsewhere := prog(3, 3, 0, 0x2000), prog(4, 4, 0, 0x4000)
-	time.Sleep(10 * time.Millisecond)
-	from := now()
-	time.Sleep(10 * time.Millisecond)
+	r.pass(10 * ms)
+	from := r.now()
+	r.pass(10 * ms)
 	delete(all.loaded, goes.ID)
 	all.loaded[inPlace.ID], all.loaded[elsewhere.ID] = inPlace, elsewhere
 	all.asked = nil
-	to := now()
+	to := r.now()
 	r.loseRecords(from, to)
 	r.state.listAt = time.Now().Add(time.Hour)
 	r.emit()
@@ -68,9 +68,9 @@ func TestLossOfAnID(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes()
 	r := newTestSource(t, all)
-	r.emit(loads(now(), a)[:1]...)
+	r.emit(loads(r.now(), a)[:1]...)
 	all.loaded[a.ID] = a
-	from := now()
+	from := r.now()
 	r.loseRecords(from, from+1)
 	r.listNow()
 	r.expect(a)
@@ -85,7 +85,7 @@ func TestEventsAfterALoss(t *testing.T) {
 	all := newFakes(b)
 	r := newTestSource(t, newFakes())
 	r.programsAre(all)
-	at := now()
+	at := r.now()
 	r.emit(loads(at, a)[0])
 	r.loseRecords(at+1, at+3)
 	r.state.listAt = time.Now().Add(time.Hour)
@@ -99,8 +99,8 @@ func TestEventsAfterALoss(t *testing.T) {
 func TestUnloadAfterALoss(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
-	time.Sleep(10 * time.Millisecond)
-	from := now()
+	r.pass(10 * ms)
+	from := r.now()
 	r.loseRecords(from, from+1)
 	r.state.listAt = time.Now().Add(time.Hour)
 	r.emit(unloads(from+2, a)...)
@@ -119,15 +119,15 @@ func TestLossesWhileListing(t *testing.T) {
 			a := prog(1, 1, 0, 0x1000)
 			all := newFakes(a)
 			r := newTestSource(t, all)
-			from := now()
+			from := r.now()
 			r.loseRecords(from, from+1)
 			second := from
 			all.onNext = func() {
 				all.onNext = nil
 				if !before {
-					second = now()
+					second = r.now()
 				}
-				r.loseRecords(second, now())
+				r.loseRecords(second, r.now())
 			}
 			r.listNow()
 			assert.Equal(t, second, r.table.Certain())
@@ -147,7 +147,7 @@ func TestListedAndUnloaded(t *testing.T) {
 	all := newFakes(a)
 	r := newTestSource(t, all)
 	all.hidden[a.ID] = true
-	r.loseRecords(now(), now())
+	r.loseRecords(r.now(), r.now())
 	r.listNow()
 	r.expect()
 }
@@ -157,20 +157,20 @@ func TestListedAndUnloaded(t *testing.T) {
 func TestResyncsRest(t *testing.T) {
 	const takes = 10 * time.Millisecond
 	all := newFakes()
+	r := newTestSource(t, all)
 	lists := 0
 	all.onNext = func() {
 		lists++
-		time.Sleep(takes)
+		time.Sleep(takes) // how long a list takes is measured
 	}
-	r := newTestSource(t, all)
 	for range 3 {
-		r.loseRecords(now(), now())
+		r.loseRecords(r.now(), r.now())
 		began := time.Now()
 		lists = 0
 		r.listNow()
 		require.Equal(t, 1, lists)
 		require.GreaterOrEqual(t, r.state.listAt.Sub(began), (restFor+1)*takes)
-		r.loseRecords(now(), now())
+		r.loseRecords(r.now(), r.now())
 		deadline := r.round(t.Context())
 		require.Equal(t, 1, lists, "not yet")
 		require.Equal(t, r.state.listAt, deadline, "but then")
@@ -183,8 +183,8 @@ func TestListingFails(t *testing.T) {
 	all := newFakes(a)
 	r := newTestSource(t, all)
 	all.err = errors.New("broken")
-	from := now()
-	r.loseRecords(from, now())
+	from := r.now()
+	r.loseRecords(from, r.now())
 	r.listNow()
 	require.ErrorIs(t, r.err, all.err)
 	r.expect(a)
@@ -205,7 +205,7 @@ func TestAskingFails(t *testing.T) {
 	r := newTestSource(t, busy)
 	for _, p := range []*bpf.Program{a, b} {
 		all.loaded[p.ID] = p
-		r.emit(loads(now(), p)...)
+		r.emit(loads(r.now(), p)...)
 	}
 	require.ErrorIs(t, r.err, busy.err)
 	assert.True(t, r.state.listDue().After(time.Now()), "after a while")
@@ -249,7 +249,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	assert.Empty(t, r.nameAt(0x2000))
 
 	all.loaded[recorded.ID] = recorded
-	records := loads(now(), recorded)
+	records := loads(r.now(), recorded)
 	records[0].Symbol.Name = name(recorded)
 	r.emit(records...)
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
@@ -278,12 +278,12 @@ func TestRefusedListEndsNothing(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
 	r := newTestSource(t, all)
-	from := now()
+	from := r.now()
 	r.loseRecords(from, from+1)
 	r.state.listAt = time.Now().Add(time.Hour)
 	r.emit()
 	p := prog(2, 2, 0, 0x2000)
-	r.emit(loads(now(), p)...)
+	r.emit(loads(r.now(), p)...)
 	require.NotNil(t, r.image(0x2000).Program)
 	r.listNow()
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
@@ -295,7 +295,7 @@ func TestALaterRun(t *testing.T) {
 	stays, goes, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(stays, goes)
 	r := newTestSource(t, all)
-	time.Sleep(10 * time.Millisecond)
+	r.pass(10 * ms)
 	r.Refresh()
 	ended := r.table.Certain()
 	r.refreshCPUs()
@@ -319,12 +319,12 @@ func TestWithoutList(t *testing.T) {
 	r := newTestSource(t, all)
 	r.expect()
 	p := prog(2, 2, 0, 0x2000)
-	r.emit(loads(now(), p)...)
+	r.emit(loads(r.now(), p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
-	r.loseRecords(now(), now())
+	r.loseRecords(r.now(), r.now())
 	r.listNow()
 	assert.Empty(t, r.nameAt(0x2000))
-	r.emit(loads(now(), p)...)
+	r.emit(loads(r.now(), p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
 }
 
@@ -346,13 +346,13 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	nameless := prog(5, 5, 0, 0x5000)
 	nameless.Type = 1
 	all.loaded[5] = nameless
-	records := loads(now(), nameless)
+	records := loads(r.now(), nameless)
 	records[0].Symbol.Name = ""
 	r.emit(records...)
 	assert.Empty(t, r.nameAt(0x5000), "also if the kernel is asked for it")
 	assert.Equal(t, "socket_filter", r.image(0x5000).Program.Type)
 	assert.False(t, r.image(0x5000).MayBeNameless, "its record says so")
-	r.emit(records[0], unloads(now(), nameless)[0])
+	r.emit(records[0], unloads(r.now(), nameless)[0])
 	assert.Nil(t, r.image(0x5000))
 
 	r = newTestSourceWith(t, all, "2\n")
@@ -365,7 +365,7 @@ func TestContract_3_5_RecordAfterTheList(t *testing.T) {
 	p.Type = 1
 	r := newTestSource(t, newFakes(p))
 	listed := r.image(0x1000).Lifetime.From
-	at := now()
+	at := r.now()
 	r.emit(loads(at, p)...)
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x1000))
 	assert.Equal(t, listed, r.image(0x1000).Lifetime.From)
@@ -381,8 +381,8 @@ func trampoline(at int64, addr uint64, unregister bool) perfring.Record {
 // TestTrampolineIsReplaced has the new one come before the old one goes.
 func TestTrampolineIsReplaced(t *testing.T) {
 	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
-	r.emit(trampoline(now(), 0x1000, false), trampoline(now(), 0x5000, false))
-	r.emit(trampoline(now(), 0x1000, true))
+	r.emit(trampoline(r.now(), 0x1000, false), trampoline(r.now(), 0x5000, false))
+	r.emit(trampoline(r.now(), 0x1000, true))
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x5fff))
 	assert.Empty(t, r.nameAt(0x1000))
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
@@ -391,12 +391,12 @@ func TestTrampolineIsReplaced(t *testing.T) {
 // TestTrampolineBesidePrograms has one come where programs lie.
 func TestTrampolineBesidePrograms(t *testing.T) {
 	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
-	r.emit(trampoline(now(), 0x1000, false))
+	r.emit(trampoline(r.now(), 0x1000, false))
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x10ff))
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
 	assert.Empty(t, r.nameAt(0x1140))
 	assert.True(t, r.image(0x1000).Yields())
-	dispatcher := ksymbol(now(), 0x8000, "bpf_dispatcher_xdp", false)
+	dispatcher := ksymbol(r.now(), 0x8000, "bpf_dispatcher_xdp", false)
 	r.emit(dispatcher)
 	assert.False(t, r.image(0x8000).Yields(), "its length is true")
 	assert.Equal(t, timeline.OriginTrampoline, r.image(0x8000).Origin)
@@ -406,13 +406,13 @@ func TestTrampolineBesidePrograms(t *testing.T) {
 // shows them, which is read when it is quiet.
 func TestTrampolinesAfterALoss(t *testing.T) {
 	r := newTestSource(t, newFakes())
-	time.Sleep(10 * time.Millisecond) // what was there unseen can run on for some milliseconds
-	loaded := now()
+	r.pass(10 * ms) // what was there unseen can run on for some milliseconds
+	loaded := r.now()
 	page := ksymbol(loaded, 0x9000, "kprobe_insn_page", false)
 	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
 	r.emit(trampoline(loaded, 0x5000, false), trampoline(loaded, 0x7000, false), page)
-	time.Sleep(10 * time.Millisecond)
-	from := now()
+	r.pass(10 * ms)
+	from := r.now()
 	r.loseRecords(from, from+1)
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n0000000000009000 t kprobe_insn_page\t[__builtin__kprobes]\n")
 	r.listNow()
@@ -441,7 +441,7 @@ func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
 	lost := false
 	r.certain = func() int64 {
-		at := now()
+		at := r.now()
 		if r.listed() && !lost {
 			lost = true
 			r.batch.Records = []perfring.Record{trampoline(at-1, 0x7000, true)}
@@ -461,12 +461,12 @@ func (r *testSource) listed() bool { return !r.state.listAt.IsZero() }
 // of what comes later.
 func TestPagesGiveWay(t *testing.T) {
 	r := newTestSource(t, newFakes())
-	page := ksymbol(now(), 0x1000, "kprobe_insn_page", false)
+	page := ksymbol(r.now(), 0x1000, "kprobe_insn_page", false)
 	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
 	r.emit(page)
 	assert.Equal(t, "kprobe_insn_page", r.nameAt(0x1200))
 	a := prog(1, 1, 0, 0x1200)
-	r.emit(loads(now(), a)...)
+	r.emit(loads(r.now(), a)...)
 	assert.Equal(t, symbolOf(a, 0), r.nameAt(0x1200))
 	assert.Empty(t, r.nameAt(0x1000))
 	assert.Empty(t, r.nameAt(0x1240))
@@ -497,7 +497,7 @@ func TestAddressesAreUsedAgain(t *testing.T) {
 			r := newTestSource(t, all)
 			delete(all.loaded, a.ID)
 			all.loaded[next.ID] = next
-			at := now()
+			at := r.now()
 			r.loseRecords(at, at+1)
 			r.state.listAt = time.Now().Add(time.Hour)
 			r.emit(loads(at+2, next)...)
@@ -517,7 +517,7 @@ func TestLossWhileListed(t *testing.T) {
 			x := prog(1, 1, 0, 0x3000)
 			all := newFakes()
 			r := newTestSource(t, all)
-			base := now()
+			base := r.now()
 			clock := base
 			get := func() int64 { return clock }
 			r.certain, r.state.now, r.lister.now = get, get, get
@@ -596,7 +596,7 @@ func TestLossAnnouncedAgain(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
 	all := newFakes()
 	r := newTestSource(t, all)
-	base := now()
+	base := r.now()
 	r.setClock(base + 50*ms)
 	r.loseRecords(base+10*ms, base+50*ms) // a ring was full
 	r.setClock(base + 60*ms)
@@ -622,7 +622,7 @@ func TestLossBetweenALossAndItsList(t *testing.T) {
 	t.Run("unload", func(t *testing.T) {
 		p := prog(1, 1, 0, 0x1000)
 		r := newTestSource(t, newFakes())
-		base := now()
+		base := r.now()
 		r.setClock(base + 10*ms)
 		r.loseRecords(base, base+10*ms)
 		r.state.listAt = time.Now().Add(time.Hour)
@@ -642,7 +642,7 @@ func TestLossBetweenALossAndItsList(t *testing.T) {
 		p, q := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 		all := newFakes()
 		r := newTestSource(t, all)
-		base := now()
+		base := r.now()
 		r.setClock(base + 10*ms)
 		r.loseRecords(base, base+10*ms)
 		r.state.listAt = time.Now().Add(time.Hour)
@@ -673,7 +673,7 @@ func TestPartOfAProgramIsSkipped(t *testing.T) {
 			p := prog(1, 1, 0, 0x3100, 0x9000)
 			all := newFakes()
 			r := newTestSource(t, all)
-			base := now()
+			base := r.now()
 			clock := base
 			get := func() int64 { return clock }
 			r.certain, r.state.now, r.lister.now = get, get, get

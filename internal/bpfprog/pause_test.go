@@ -41,15 +41,15 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	}
 	began := int64(0)
 	run(func() {
-		began = now()
+		began = r.now()
 		record(trampoline(began, 0x5000, false))
 		r.Refresh()
 	})
 	assert.Zero(t, r.closed.Load())
-	came := now()
+	came := r.now()
 	record(loads(came, comes)...)
 	record(unloads(came+ms, comes)...)
-	time.Sleep(10 * time.Millisecond)
+	r.pass(10 * ms)
 	run(func() {
 		looked := func() bool { return r.refreshed.Load() >= 2 }
 		require.Eventually(t, looked, time.Minute, time.Millisecond, "CPUs may have come online")
@@ -73,7 +73,7 @@ func TestContract_6_4_NamesDoNotWaitForAListAfterAPause(t *testing.T) {
 	all := newFakes(stays)
 	r := newTestSource(t, all)
 	r.state.ready, r.state.relist, r.state.listAt = false, true, time.Time{} // as if a pause had interrupted a list
-	came := now()
+	came := r.now()
 	r.batch.Records = loads(came, comes)
 	listing := make(chan struct{})
 	all.onNext = func() { <-listing }
@@ -97,7 +97,7 @@ func TestAListThatIsInterruptedDidNotFail(t *testing.T) {
 	a, all := prog(1, 1, 0, 0x1000), newFakes()
 	r := newTestSource(t, all)
 	all.loaded[1] = a
-	at := now()
+	at := r.now()
 	r.loseRecords(at-ms, at)
 	ctx, cancel := context.WithCancel(t.Context())
 	all.onNext = cancel

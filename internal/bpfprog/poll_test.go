@@ -69,10 +69,10 @@ func TestPollingNeedsAList(t *testing.T) {
 func TestPollingAfterRecords(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
-	time.Sleep(10 * time.Millisecond)
-	loaded := now()
+	r.pass(10 * ms)
+	loaded := r.now()
 	r.emit(trampoline(loaded, 0x5000, false))
-	time.Sleep(10 * time.Millisecond)
+	r.pass(10 * ms)
 	r.Refresh()
 	ended := r.table.Certain()
 	r.refreshCPUs()

@@ -33,7 +33,7 @@ func (*polling) Wait(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-func (p *polling) Drain() perfring.Batch {
+func (p *polling) Poll() perfring.Batch {
 	at := p.now()
 	b := perfring.Batch{Blind: []perfring.Interval{{From: p.last, To: at}}, At: at, Certain: at}
 	p.last = at

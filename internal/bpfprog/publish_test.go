@@ -17,7 +17,7 @@ func TestTablesAreMadeWhenAMessageAsks(t *testing.T) {
 	r := newTestSource(t, newFakes())
 	r.publishEvery = time.Hour
 	require.Equal(t, 1, r.tables)
-	r.emit(loads(now(), prog(1, 1, 0, 0x1000))...)
+	r.emit(loads(r.now(), prog(1, 1, 0, 0x1000))...)
 	assert.NotNil(t, r.image(0x1000))
 	assert.Equal(t, 1, r.tables)
 	r.Refresh()
@@ -27,7 +27,7 @@ func TestTablesAreMadeWhenAMessageAsks(t *testing.T) {
 	r.publishEvery = 0
 	r.emit()
 	assert.Equal(t, 2, r.tables, "nothing has changed")
-	r.emit(loads(now(), prog(2, 2, 0, 0x2000))...)
+	r.emit(loads(r.now(), prog(2, 2, 0, 0x2000))...)
 	assert.Equal(t, 3, r.tables)
 }
 
@@ -37,7 +37,7 @@ func TestHealthIsPublishedAtOnce(t *testing.T) {
 	r := newTestSource(t, all)
 	r.publishEvery = time.Hour
 	all.err = errors.New("broken")
-	r.loseRecords(now()-ms, now())
+	r.loseRecords(r.now()-ms, r.now())
 	r.listNow()
 	require.ErrorIs(t, r.err, all.err)
 	assert.Equal(t, 2, r.tables)

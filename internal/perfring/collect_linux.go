@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Drain empties all rings by reading memory, and returns the records that are older than
-// Options.Window; the next Drain returns the younger ones. It makes no system calls except to
-// read clocks, unless the machine was suspended since the last Drain: then it reopens all
+// Poll empties all rings by reading memory, and returns the records that are older than
+// Options.Window; the next Poll returns the younger ones. It makes no system calls except to
+// read clocks, unless the machine was suspended since the last Poll: then it reopens all
 // rings. It never waits for Wait.
 //
-// Batches must be applied in the order in which Drain returned them.
-func (r *Reader) Drain() Batch {
+// Batches must be applied in the order in which Poll returned them.
+func (r *Reader) Poll() Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Read the clock before the first ring. A record that enters a ring just after the ring was
@@ -30,7 +30,7 @@ func (r *Reader) Drain() Batch {
 	return r.state.batch(now, horizon)
 }
 
-// Flush is Drain without a window. It also counts lost records that the kernel has not
+// Flush is Poll without a window. It also counts lost records that the kernel has not
 // announced. Call it only at the end: later records may be causes of records that it returned.
 func (r *Reader) Flush() Batch {
 	r.mu.Lock()

@@ -47,7 +47,7 @@ func TestCauseComesFirst(t *testing.T) {
 	defer writer.Wait()
 	defer stop.Store(true)
 	for next := uint64(0); next < n; {
-		for _, rec := range r.Drain().Records { // these rings are full most of the time, and it says so
+		for _, rec := range r.Poll().Records { // these rings are full most of the time, and it says so
 			if !assert.Equal(t, next, rec.Symbol.Addr) {
 				return
 			}
@@ -91,7 +91,7 @@ func TestFullRing(t *testing.T) {
 		r.put(record(1000, strings.Repeat("\x00", rest-headerLen)))
 		reader := memoryReader(r)
 		before := Boottime.Now()
-		b := reader.Drain()
+		b := reader.Poll()
 		after := Boottime.Now()
 		if full {
 			require.Len(t, b.Blind, 1, "%d bytes are free", free)
@@ -101,7 +101,7 @@ func TestFullRing(t *testing.T) {
 			assert.Empty(t, b.Blind, "%d bytes are free", free)
 		}
 		assert.Zero(t, b.Lost, "how many is not known")
-		assert.Empty(t, reader.Drain().Blind, "once")
+		assert.Empty(t, reader.Poll().Blind, "once")
 	}
 }
 
@@ -112,18 +112,18 @@ func TestLostRecord(t *testing.T) {
 	r.last, r.roomyAt = 50, 1 // the time of opening; it is not known when there was room
 	reader := memoryReader(r)
 	r.put(lostAt(90, 2))
-	b := reader.Drain()
+	b := reader.Poll()
 	assert.Equal(t, []Interval{{From: 50, To: 91}}, b.Blind, "from when the ring was opened")
 	assert.Equal(t, uint64(2), b.Lost)
 	assert.Empty(t, b.Records)
 
 	r.put(at(100))
-	require.Len(t, reader.Drain().Records, 1)
+	require.Len(t, reader.Poll().Records, 1)
 	r.roomyAt++ // as if a large record had not fit when it was emptied
 	r.put(lostAt(200, 3))
 	r.put(at(201))
 	r.put(lostAt(300, 4))
-	b = reader.Drain()
+	b = reader.Poll()
 	assert.Equal(t, []Interval{{From: 100, To: 201}, {From: 201, To: 301}}, b.Blind)
 	assert.Equal(t, uint64(7), b.Lost)
 }
@@ -134,12 +134,12 @@ func TestLossThatIsAnnouncedLate(t *testing.T) {
 	r := memoryRing(4096, 0, 0)
 	reader := memoryReader(r)
 	r.put(at(100))
-	reader.Drain() // and now there is room
+	reader.Poll() // and now there is room
 	emptied := Boottime.Now()
 	late := emptied + int64(time.Hour)
 	r.put(lostAt(late, 5))
 	r.put(at(late))
-	b := reader.Drain()
+	b := reader.Poll()
 	require.Len(t, b.Blind, 1)
 	assert.Equal(t, int64(100), b.Blind[0].From)
 	assert.LessOrEqual(t, b.Blind[0].To, emptied+1)
@@ -156,14 +156,14 @@ func TestBatch(t *testing.T) {
 	now := Boottime.Now()
 	r.put(at(now))
 	r.put(at(now - int64(time.Hour)))
-	b := reader.Drain()
+	b := reader.Poll()
 	require.Len(t, b.Records, 1)
 	assert.Equal(t, now-int64(time.Hour), b.Records[0].Time)
 	assert.GreaterOrEqual(t, b.Certain, now-int64(time.Minute))
 	assert.LessOrEqual(t, b.Certain, Boottime.Now()-int64(time.Minute))
 	assert.True(t, reader.isReady(), "Wait does not wait for more than what is held back")
 	reader.opts.Window = 0
-	b = reader.Drain()
+	b = reader.Poll()
 	require.Len(t, b.Records, 1)
 	assert.Equal(t, now, b.Records[0].Time)
 	assert.Greater(t, b.Certain, now)

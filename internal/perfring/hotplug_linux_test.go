@@ -34,7 +34,7 @@ func TestCPUHotplug(t *testing.T) {
 		kerneltest.SwitchCPU(t, cpu, true)
 		online := r.clock.Now()
 		require.NoError(t, r.RefreshCPUs(false))
-		blind := r.Drain().Blind
+		blind := r.Poll().Blind
 		require.Len(t, blind, 1)
 		assert.Greater(t, blind[0].From, before)
 		assert.Greater(t, blind[0].To, online)

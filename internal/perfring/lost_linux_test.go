@@ -58,7 +58,7 @@ func TestLossOnACPUThatWentOffline(t *testing.T) {
 	r := runFull(t, opts)
 	setOnline(t, opts.SysFS, second)
 	require.NoError(t, r.RefreshCPUs(false))
-	assert.Positive(t, r.Drain().Lost)
+	assert.Positive(t, r.Poll().Lost)
 }
 
 // TestLossThatIsNotCounted: if the kernel does not say how many records were lost, a possible
@@ -73,14 +73,14 @@ func TestLossThatIsNotCounted(t *testing.T) {
 		}
 	}
 	fill()
-	assert.Zero(t, reader.Drain().Lost, "the kernel may still announce it")
+	assert.Zero(t, reader.Poll().Lost, "the kernel may still announce it")
 	assert.Equal(t, uint64(1), reader.Flush().Lost)
 	assert.Zero(t, reader.Flush().Lost, "once")
 	r.put(lostAt(20, 5))
 	assert.Equal(t, uint64(4), reader.Flush().Lost, "one of the five was counted")
 
 	fill()
-	assert.Zero(t, reader.Drain().Lost)
+	assert.Zero(t, reader.Poll().Lost)
 	r.put(at(30))
 	assert.Zero(t, reader.Flush().Lost, "a record without a LOST record before it")
 }

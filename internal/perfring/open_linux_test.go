@@ -67,10 +67,10 @@ func TestWithoutSysfs(t *testing.T) {
 		}
 		assert.Equal(t, online, cpus)
 		require.NoError(t, r.RefreshCPUs(false))
-		assert.Empty(t, r.Drain().Blind)
+		assert.Empty(t, r.Poll().Blind)
 	}
 	require.NoError(t, r.RefreshCPUs(true))
-	assert.Len(t, r.Drain().Blind, 1, "which CPU came or went is not known")
+	assert.Len(t, r.Poll().Blind, 1, "which CPU came or went is not known")
 }
 
 // TestWantedCPUs: nothing is recorded on other CPUs, with and without sysfs.

@@ -38,7 +38,7 @@ type state struct {
 	looked     int64 // when the rings were last compared with the online CPUs
 	incomplete bool  // they do not agree, or it is not known whether they do
 
-	awake     int64 // when Drain last asked how long the machine had been suspended
+	awake     int64 // when Poll last asked how long the machine had been suspended
 	mostSlept int64 // the answer
 }
 
@@ -68,7 +68,7 @@ func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, e
 	return r, nil
 }
 
-// Wait waits until a call of Drain is worthwhile, or for the deadline: with [Sampling], until a
+// Wait waits until a call of Poll is worthwhile, or for the deadline: with [Sampling], until a
 // ring is half full; with [Symbols], until there is any record, and then for Options.Delay. It
 // can return early. It returns the error of ctx when ctx is done, and os.ErrClosed after Close,
 // even if this happens while it waits.

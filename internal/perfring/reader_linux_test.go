@@ -71,7 +71,7 @@ func readFor(t *testing.T, r *Reader, d time.Duration) (all []Record) {
 	t.Helper()
 	for deadline := time.Now().Add(d); time.Now().Before(deadline); {
 		require.NoError(t, r.Wait(t.Context(), deadline))
-		all = append(all, r.Drain().Records...)
+		all = append(all, r.Poll().Records...)
 	}
 	return all
 }
@@ -163,9 +163,9 @@ func TestLost(t *testing.T) {
 	for i := 0; i < 100 && lost == 0; i++ {
 		time.Sleep(300 * time.Millisecond)
 		// Reading makes room; the kernel announces the loss with the next record.
-		r.Drain()
+		r.Poll()
 		time.Sleep(10 * time.Millisecond)
-		lost += r.Drain().Lost
+		lost += r.Poll().Lost
 	}
 	assert.Positive(t, lost)
 }
@@ -179,7 +179,7 @@ func TestFlushHoldsNothingBack(t *testing.T) {
 	for !r.isReady() { // then there are records
 		require.NoError(t, r.Wait(t.Context(), time.Now().Add(time.Hour)))
 	}
-	assert.Empty(t, r.Drain().Records)
+	assert.Empty(t, r.Poll().Records)
 	records := r.Flush().Records
 	assert.NotEmpty(t, records)
 	assert.IsNonDecreasing(t, times(records))
@@ -200,7 +200,7 @@ func TestHalfFullRingWakes(t *testing.T) {
 	r := open(t, opts)
 	kerneltest.Busy(t)
 	for range kerneltest.Sized(30, 10) {
-		r.Drain()
+		r.Poll()
 		time.Sleep(time.Millisecond) // what happens now must not be missed either
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		require.NoError(t, r.Wait(ctx, time.Now().Add(time.Hour)))

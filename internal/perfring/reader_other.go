@@ -22,8 +22,8 @@ func Open(Options) (*Reader, error) {
 // Wait is never called: there is no Reader.
 func (*Reader) Wait(context.Context, time.Time) error { return ErrUnsupported }
 
-// Drain is never called: there is no Reader.
-func (*Reader) Drain() Batch { return Batch{} }
+// Poll is never called: there is no Reader.
+func (*Reader) Poll() Batch { return Batch{} }
 
 // Flush is never called: there is no Reader.
 func (*Reader) Flush() Batch { return Batch{} }

@@ -172,7 +172,7 @@ func (r *Reader) reopenAfterSleep(now int64) {
 		}
 		if err != nil {
 			r.state.incomplete = true
-			return // the next Drain tries again
+			return // the next Poll tries again
 		}
 	}
 	r.state.awake, r.state.mostSlept = now, most

@@ -95,8 +95,8 @@ func TestBlindCPU(t *testing.T) {
 	refresh := func(hotplug bool) (blind []Interval) {
 		t.Helper()
 		require.NoError(t, r.RefreshCPUs(hotplug))
-		blind = r.Drain().Blind
-		assert.Empty(t, r.Drain().Blind, "once")
+		blind = r.Poll().Blind
+		assert.Empty(t, r.Poll().Blind, "once")
 		return blind
 	}
 	// expect checks for an interval that begins with the previous look.
@@ -136,14 +136,14 @@ func TestNothingIsCertainWithoutRings(t *testing.T) {
 	opts.SysFS = t.TempDir()
 	setOnline(t, opts.SysFS, first)
 	r := open(t, opts)
-	certain, looked := r.Drain().Certain, r.clock.Now()
+	certain, looked := r.Poll().Certain, r.clock.Now()
 	name := filepath.Join(opts.SysFS, "devices/system/cpu/online")
 	require.NoError(t, os.WriteFile(name, []byte("nonsense"), 0o600))
 	require.Error(t, r.RefreshCPUs(false))
-	assert.Equal(t, certain, r.Drain().Certain)
+	assert.Equal(t, certain, r.Poll().Certain)
 	setOnline(t, opts.SysFS, first, second)
 	require.NoError(t, r.RefreshCPUs(false))
-	b := r.Drain()
+	b := r.Poll()
 	assert.Greater(t, b.Certain, certain)
 	require.Len(t, b.Blind, 1)
 	assert.Less(t, b.Blind[0].From, looked)
@@ -153,9 +153,9 @@ func TestNothingIsCertainWithoutRings(t *testing.T) {
 // blind. The test only pretends to suspend the machine.
 func TestSuspend(t *testing.T) {
 	r := open(t, quiet())
-	r.Drain()
+	r.Poll()
 	before := r.clock.Now()
-	assert.Empty(t, r.Drain().Blind)
+	assert.Empty(t, r.Poll().Blind)
 	awake := r.clock.Now()
 	old := slices.Clone(r.state.rings)
 	truly := r.slept
@@ -163,7 +163,7 @@ func TestSuspend(t *testing.T) {
 		least, most = truly()
 		return least + int64(time.Second), most + int64(time.Second)
 	}
-	b := r.Drain()
+	b := r.Poll()
 	require.Len(t, b.Blind, 1)
 	assert.True(t, before <= b.Blind[0].From && b.Blind[0].From <= awake, "since the last batch")
 	assert.True(t, awake <= b.Blind[0].To && b.Blind[0].To <= r.clock.Now())
@@ -171,7 +171,7 @@ func TestSuspend(t *testing.T) {
 	for i, g := range r.state.rings {
 		assert.NotSame(t, old[i], g)
 	}
-	assert.Empty(t, r.Drain().Blind, "once")
+	assert.Empty(t, r.Poll().Blind, "once")
 }
 
 // TestSlept: the bounds of a machine that has not been suspended never contradict each other.

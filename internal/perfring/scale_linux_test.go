@@ -56,7 +56,7 @@ func TestManyCPUs(t *testing.T) {
 	kerneltest.Figure("node256_ring_bytes %d", mapped)
 
 	// The work for every message, and the work that is done every ten seconds.
-	kerneltest.Figure("node256_drain_us %.3f", microseconds(best(func() { r.Drain() })))
+	kerneltest.Figure("node256_drain_us %.3f", microseconds(best(func() { r.Poll() })))
 	kerneltest.Figure("node256_refresh_us %.3f", microseconds(best(func() { require.NoError(t, r.RefreshCPUs(false)) })))
 	kerneltest.Figure("node256_wakeups_idle %.3f", idleWakeups(t, r))
 	assert.Len(t, r.state.rings, manyCPUs)
@@ -106,7 +106,7 @@ func idleWakeups(t *testing.T, r *Reader) float64 {
 	end, before := time.Now().Add(seconds*time.Second), sleeps(t)
 	for time.Now().Before(end) {
 		require.NoError(t, r.Wait(t.Context(), end))
-		assert.Empty(t, r.Drain().Records)
+		assert.Empty(t, r.Poll().Records)
 	}
 	require.NoError(t, r.RefreshCPUs(false))
 	return float64(sleeps(t)-before) / seconds

@@ -74,7 +74,7 @@ func testOrderAcrossCPUs(t *testing.T, opts Options) {
 		closed := loadAndClose(t, name, n)
 		for seen < want && time.Now().Before(deadline) && !t.Failed() {
 			require.NoError(t, r.Wait(t.Context(), time.Now().Add(100*time.Millisecond)))
-			b := r.Drain()
+			b := r.Poll()
 			require.Empty(t, b.Blind)
 			reads++
 			for _, rec := range b.Records {
@@ -133,7 +133,7 @@ func TestSymbolsWakeTheReader(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		for seen := false; !seen; {
 			require.NoError(t, r.Wait(ctx, time.Now().Add(time.Hour)))
-			seen = slices.ContainsFunc(r.Drain().Records, isDelayed)
+			seen = slices.ContainsFunc(r.Poll().Records, isDelayed)
 		}
 		cancel()
 		require.NoError(t, prog.Close())
@@ -153,7 +153,7 @@ func TestLostSymbols(t *testing.T) {
 	var lost, announced uint64
 	for range 3 {
 		before := Boottime.Now()
-		lost += r.Drain().Lost
+		lost += r.Poll().Lost
 		for i := range 100 {
 			require.NoError(t, load(t, "lost", int32(i)).Close())
 		}
@@ -182,7 +182,7 @@ func TestLostSymbols(t *testing.T) {
 	t.Logf("%d records lost", lost)
 }
 
-// BenchmarkDelay measures the time from the return of a load to the return of the Drain that
+// BenchmarkDelay measures the time from the return of a load to the return of the Poll that
 // has its record.
 func BenchmarkDelay(b *testing.B) {
 	kerneltest.NeedBPF(b)
@@ -198,7 +198,7 @@ func BenchmarkDelay(b *testing.B) {
 				close(read)
 				return
 			}
-			if slices.ContainsFunc(r.Drain().Records, isDelayed) {
+			if slices.ContainsFunc(r.Poll().Records, isDelayed) {
 				read <- Boottime.Now()
 			}
 		}

@@ -76,7 +76,7 @@ func (s *synthetic) Wait(ctx context.Context, deadline time.Time) error {
 	return ctx.Err()
 }
 
-func (s *synthetic) Drain() perfring.Batch {
+func (s *synthetic) Poll() perfring.Batch {
 	at := perfring.Boottime.Now()
 	b := perfring.Batch{Records: s.pending, At: at, Certain: at}
 	s.pending = nil

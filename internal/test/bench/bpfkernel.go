@@ -38,7 +38,7 @@ func (s silent) Wait(ctx context.Context, _ time.Time) error {
 	return ctx.Err()
 }
 
-func (silent) Drain() perfring.Batch { return perfring.Batch{Certain: perfring.Boottime.Now()} }
+func (silent) Poll() perfring.Batch { return perfring.Batch{Certain: perfring.Boottime.Now()} }
 
 func (silent) RefreshCPUs(bool) error { return nil }
 

@@ -52,9 +52,9 @@ func (c *crowd) Wait(ctx context.Context, deadline time.Time) error {
 	return ctx.Err()
 }
 
-// Drain implements [bpfprog.EventSource].
-func (c *crowd) Drain() perfring.Batch {
-	b := c.synthetic.Drain()
+// Poll implements [bpfprog.EventSource].
+func (c *crowd) Poll() perfring.Batch {
+	b := c.synthetic.Poll()
 	if c.lost {
 		c.lost = false
 		b.Blind = []perfring.Interval{{From: b.At - 1, To: b.At}}

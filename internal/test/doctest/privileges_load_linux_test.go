@@ -49,7 +49,7 @@ func loadMore(t *testing.T) (stays place, brief []place, ok bool) {
 		deadline := time.Now().Add(time.Minute)
 		require.NoError(t, reader.Wait(t.Context(), deadline))
 		require.True(t, time.Now().Before(deadline), "records of the programs arrive")
-		batch := reader.Drain()
+		batch := reader.Poll()
 		if len(batch.Blind) > 0 {
 			return place{}, nil, false
 		}

@@ -155,7 +155,7 @@ func (r *Registry) watch(ctx context.Context, ring bpfprog.EventSource) {
 	err := topview.Recovered(func() (err error) {
 		for refresh := time.Now(); err == nil; {
 			err = ring.Wait(ctx, time.Now().Add(refreshInterval))
-			r.note(ring.Drain().Records)
+			r.note(ring.Poll().Records)
 			if now := time.Now(); err == nil && now.After(refresh) {
 				refresh = now.Add(refreshInterval)
 				err = ring.RefreshCPUs(false)
