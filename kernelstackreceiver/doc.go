@@ -23,5 +23,10 @@
 // perf does: a mostly idle CPU would then get as many samples as a busy one, and the time that
 // each of them stands for would not be known.
 //
+// While a CPU is idle, the kernel runs the idle task on it, and on top of that the interrupts and softirqs of the CPU.
+// The timer samples all of this, and a sample is left out if its stack, by the addresses in kallsyms, has nothing but
+// the idle loop. Without CAP_SYSLOG, kallsyms has no addresses. Then the idle task is not sampled at all, and the
+// receiver's status says so.
+//
 // Package kernelstack takes the samples; kernelStacks forwards and counts its messages.
 package kernelstackreceiver

@@ -88,17 +88,22 @@ func (r *kernelStacks) Shutdown(context.Context) error {
 
 // run calls sample until ctx is done. The error of sample says why it cannot sample.
 func (r *kernelStacks) run(
-	ctx context.Context, host component.Host, sample func(ctx context.Context, started func()) error,
+	ctx context.Context, host component.Host, sample func(ctx context.Context, started func(missing error)) error,
 ) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
 	for {
 		began := time.Now()
-		err := sample(ctx, func() {
+		err := sample(ctx, func(missing error) {
 			if reported != "" {
 				r.logger.Info("Sampling kernel stacks again")
 				reported = ""
+			}
+			if missing != nil {
+				r.logger.Warn("Kernel stacks are incomplete", zap.Error(missing))
+				componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(missing))
+				return
 			}
 			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
 		})
@@ -122,17 +127,17 @@ func (r *kernelStacks) run(
 }
 
 // sample samples until ctx is done or the rings cannot be read. It calls started when they
-// are open.
-func (r *kernelStacks) sample(ctx context.Context, started func()) error {
+// are open; the error says which samples will be missing.
+func (r *kernelStacks) sample(ctx context.Context, started func(missing error)) error {
 	s := kernelstack.Sampler{
 		Options: r.config.options(),
 		Scope:   metadata.ScopeName,
 		Version: r.version,
 		Send:    r.send,
-		Started: func(event string) {
+		Started: func(event string, missing error) {
 			r.logger.Info("Sampling kernel stacks",
 				zap.Bool("cycles", event == kernelstack.EventCycles), zap.Int("frequency", r.config.Frequency))
-			started()
+			started(missing)
 		},
 	}
 	return s.Run(ctx)

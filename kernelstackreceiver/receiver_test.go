@@ -32,11 +32,11 @@ func TestContract_6_3_ItTriesAgain(t *testing.T) {
 		r := &kernelStacks{logger: zap.New(log)}
 		began, tries := time.Now(), 0
 		ctx, cancel := context.WithCancel(t.Context())
-		r.run(ctx, componenttest.NewNopHost(), func(_ context.Context, started func()) error {
+		r.run(ctx, componenttest.NewNopHost(), func(_ context.Context, started func(missing error)) error {
 			if tries++; tries < 4 {
 				return errors.New("not permitted")
 			}
-			started()
+			started(nil)
 			cancel()
 			return ctx.Err()
 		})

@@ -42,8 +42,8 @@ func newTop() *cobra.Command {
 			"events, without BPF, and refreshes the table every two seconds; press ? for its keys. It needs\n" +
 			"root, or CAP_PERFMON and CAP_SYSLOG; CAP_SYS_ADMIN adds the names of BPF programs loaded before.\n\n" +
 			"SELF is the time in the function itself, TOTAL includes the functions it called. Both are shares\n" +
-			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; idle time has\n" +
-			"none. The table covers the last five refreshes.\n\n" +
+			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; the idle loop\n" +
+			"has none. The table covers the last five refreshes.\n\n" +
 			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
 			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
 			"the source line with most of TOTAL.\n\n" +

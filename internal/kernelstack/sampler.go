@@ -16,8 +16,8 @@ import (
 type Options struct {
 	Event      string // EventClock, EventCycles, or EventAuto
 	Frequency  int    // samples per second on each CPU
-	Idle       bool
-	Buffer     int // size of each CPU's ring, in bytes
+	Idle       bool   // sample the idle loop, too
+	Buffer     int    // size of each CPU's ring, in bytes
 	Interval   time.Duration
 	MaxSamples int // per message
 
@@ -42,8 +42,9 @@ type Sampler struct {
 	// its number is not known, and perf reports -1.
 	Keep func(pid, tid uint32) bool
 
-	// Started is called when the rings are open, with the event that opened them.
-	Started func(event string)
+	// Started is called when the rings are open, with the event that opened them. The error says which
+	// samples will be missing, and why; it is nil if none will be.
+	Started func(event string, missing error)
 
 	// Send receives each message, even one without samples. Run calls it.
 	Send func(context.Context, *Message)
@@ -70,11 +71,11 @@ const (
 // window is how long samples are held back, so that samples of all CPUs can be sorted.
 const window = 2 * time.Millisecond
 
-// events returns the events to sample by, in the order in which to try them.
-func (o *Options) events() []perfring.Sampling {
-	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle}
-	cycles := clock
-	cycles.Cycles = true
+// events returns the events to sample by, in the order in which to try them. The timer samples the idle task, unless its
+// idle loop cannot be told from its other work. The cycle counter need not: a halted CPU counts nothing.
+func (o *Options) events(idle *idle) []perfring.Sampling {
+	cycles := perfring.Sampling{Frequency: uint64(o.Frequency), Cycles: true, Idle: o.Idle}
+	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle || idle != nil}
 	switch o.Event {
 	case EventCycles:
 		return []perfring.Sampling{cycles}
@@ -90,24 +91,33 @@ func (s *Sampler) ringOptions(event perfring.Sampling) perfring.Options {
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
 func (s *Sampler) Run(ctx context.Context) error {
+	idle, missing := s.readIdle()
 	start := time.Now()
-	rings, event, err := s.open()
+	rings, event, err := s.open(idle)
 	if err != nil {
 		return err
 	}
 	name := EventClock
 	if event.Cycles {
-		name = EventCycles
+		name, idle, missing = EventCycles, nil, nil
 	}
-	s.Started(name)
-	err = newSession(s, rings, event, start).run(ctx)
+	s.Started(name, missing)
+	err = newSession(s, rings, event, idle, start).run(ctx)
 	return errors.Join(err, rings.Close())
 }
 
+// readIdle returns what tells the idle loop, nil if it need not be told. If it cannot be told, the error says so.
+func (s *Sampler) readIdle() (*idle, error) {
+	if s.Idle || s.Event == EventCycles {
+		return nil, nil //nolint:nilnil // no stack is left out
+	}
+	return readIdle(s.Procfs)
+}
+
 // open opens the rings with the first event that this machine supports.
-func (s *Sampler) open() (*perfring.Reader, perfring.Sampling, error) {
+func (s *Sampler) open(idle *idle) (*perfring.Reader, perfring.Sampling, error) {
 	var errs []error
-	for _, event := range s.events() {
+	for _, event := range s.events(idle) {
 		event.User = s.User
 		rings, err := perfring.Open(s.ringOptions(event))
 		if err == nil {
@@ -126,6 +136,7 @@ type session struct {
 	*Sampler
 	rings   *perfring.Reader
 	event   perfring.Sampling
+	idle    *idle // whose loop is left out; nil if no sample of it is
 	threads *threads
 	message *message
 	counts  Message   // the counts of message, without its profiles and its end
@@ -141,8 +152,8 @@ const pollInterval = 200 * time.Millisecond
 const refreshInterval = time.Second
 
 // newSession returns a session with rings of the event, which were opened after start.
-func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, start time.Time) *session {
-	n := &session{Sampler: s, rings: rings, event: event, threads: newThreads(s.Procfs)}
+func newSession(s *Sampler, rings *perfring.Reader, event perfring.Sampling, idle *idle, start time.Time) *session {
+	n := &session{Sampler: s, rings: rings, event: event, idle: idle, threads: newThreads(s.Procfs)}
 	n.begin(start)
 	if s.First > 0 {
 		n.flush = start.Add(s.First)
@@ -165,7 +176,7 @@ func (s *session) run(ctx context.Context) error {
 			deadline = s.flush
 		}
 		err := s.rings.Wait(ctx, deadline)
-		s.add(ctx, s.rings.Drain())
+		s.add(ctx, s.rings.Poll())
 		if now := time.Now(); err == nil && now.After(s.refresh) {
 			s.refresh = now.Add(refreshInterval)
 			err = s.rings.RefreshCPUs(false)
@@ -211,6 +222,9 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	}
 	if len(r.Stack) == 0 && !r.Guest {
 		s.counts.NoStack++
+		return
+	}
+	if s.idle != nil && s.idle.isLoop(r.Stack) {
 		return
 	}
 	if s.message.events == s.MaxSamples {

@@ -32,7 +32,7 @@ func TestSampler(t *testing.T) {
 		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now())
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now())
 	s.add(t.Context(), perfring.Batch{Records: records, Lost: 42})
 	s.send(t.Context(), time.Now())
 
@@ -59,7 +59,7 @@ func TestFullMessage(t *testing.T) {
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
 	start := time.Now()
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, start)
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, start)
 	first := perfring.Record{Type: perfring.TypeSample, Time: perfring.Monotonic.Now(), Stack: []uint64{leaf}}
 	second := first
 	second.Time += int64(time.Minute)
@@ -70,15 +70,24 @@ func TestFullMessage(t *testing.T) {
 	assert.Equal(t, sent[0].End, s.counts.Start)
 }
 
-// TestEvents verifies which events the sampler tries, and in which order.
+// TestEvents verifies which events the sampler tries, and in which order. Only the timer needs the idle task to sample
+// other work on idle CPUs.
 func TestEvents(t *testing.T) {
-	for event, want := range map[string][]perfring.Sampling{
-		EventClock:  {{Frequency: 10, Idle: true}},
-		EventCycles: {{Frequency: 10, Cycles: true, Idle: true}},
-		EventAuto:   {{Frequency: 10, Cycles: true, Idle: true}, {Frequency: 10, Idle: true}},
+	for _, c := range []struct {
+		name string
+		opts Options
+		idle *idle
+		want []perfring.Sampling
+	}{
+		{"timer", Options{Event: EventClock, Idle: true}, nil, []perfring.Sampling{{Frequency: 10, Idle: true}}},
+		{"cycles", Options{Event: EventCycles, Idle: true}, nil, []perfring.Sampling{{Frequency: 10, Cycles: true, Idle: true}}},
+		{"auto", Options{Event: EventAuto}, new(idle), []perfring.Sampling{{Frequency: 10, Cycles: true}, {Frequency: 10, Idle: true}}},
+		{"timer, no symbols", Options{Event: EventClock}, nil, []perfring.Sampling{{Frequency: 10}}},
 	} {
-		o := Options{Event: event, Frequency: 10, Idle: true}
-		assert.Equal(t, want, o.events())
+		t.Run(c.name, func(t *testing.T) {
+			c.opts.Frequency = 10
+			assert.Equal(t, c.want, c.opts.events(c.idle))
+		})
 	}
 }
 
@@ -86,7 +95,7 @@ func TestEvents(t *testing.T) {
 // that is not sampled.
 func TestNoNamesOnSomeCPUs(t *testing.T) {
 	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: t.TempDir()}, CPUs: []int{0}}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now())
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now())
 	s.add(t.Context(), perfring.Batch{Records: records})
 	assert.Equal(t, []string{"", ""}, threadNames(s))
 }

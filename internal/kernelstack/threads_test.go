@@ -24,7 +24,7 @@ func nameSession(t *testing.T) (s *session, setName func(string)) {
 	}
 	dir := filepath.Join(sampler.Procfs, "11")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	return newSession(sampler, nil, perfring.Sampling{Frequency: 97}, time.Now()), func(name string) {
+	return newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now()), func(name string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "comm"), []byte(name+"\n"), 0o600))
 	}
 }

@@ -82,18 +82,20 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	if !s.waitReady(ctx) {
 		return nil
 	}
-	if o.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Duration)
-		defer cancel()
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	sampler := kernelstack.Sampler{
 		Options: o.sampling(),
 		First:   o.First,
 		User:    true,
 		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
-		Started: func(event string) { s.event = event },
+		Started: func(event string, missing error) {
+			s.event, s.unsampled = event, missing
+			if o.Duration > 0 {
+				time.AfterFunc(o.Duration, cancel)
+			}
+		},
 		Send:    s.name,
 	}
 	err := sampler.Run(ctx)
@@ -132,6 +134,8 @@ type session struct {
 	rewriter *rewrite.Rewriter
 	visit    func(*Batch)
 	event    string
+
+	unsampled error // says which samples are missing; nil if none are
 }
 
 // waitReady waits until names are available. It returns false if ctx is done.
@@ -155,12 +159,12 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	})
 }
 
-// missing returns the name and error of the first source that does not work.
+// missing returns the name and error of the first source that does not work, or says which samples are missing.
 func (s *session) missing() error {
 	for _, h := range s.cache.Health() {
 		if h.Err != nil {
 			return fmt.Errorf("%s: %w", h.Source, h.Err)
 		}
 	}
-	return nil
+	return s.unsampled
 }

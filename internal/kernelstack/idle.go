@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// idleLoop are the functions of which one is on every stack of an idle task (kernel/sched/idle.c). Its thread number does
+// not tell the idle task: in a PID namespace of its own, a process sees the number 0 for all other tasks.
+var idleLoop = []string{"do_idle", "cpu_startup_entry"}
+
+// idleWork are the functions and the section of which one is on the stack of an idle task if it does more than wait: the
+// code that the CPU enters by an interrupt, and what runs without one where idle CPUs poll, or on the way out of an
+// interrupt. flush_smp_call_function_from_idle is the name of flush_smp_call_function_queue up to Linux 5.18.
+var idleWork = []string{
+	"__entry_text", "asm_fred_entrypoint_kernel", "handle_softirqs", "__do_softirq",
+	"flush_smp_call_function_queue", "flush_smp_call_function_from_idle",
+}
+
+// ErrIdleWork says that interrupts and softirqs on idle CPUs are not sampled, because they cannot be told from the idle
+// loop.
+var ErrIdleWork = errors.New("interrupts and softirqs on idle CPUs are not sampled: " +
+	"the addresses of the idle loop cannot be read from kallsyms")
+
+// idle distinguishes the idle loop from other work of an idle CPU, by the stack.
+type idle struct{ loop, work []symtab.Range }
+
+// readIdle reads the addresses of the idle loop and of work. Its errors wrap ErrIdleWork.
+func readIdle(procfs string) (*idle, error) {
+	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdleWork, err)
+	}
+	defer file.Close()
+	found, err := kallsyms.Extents(file, slices.Concat(idleLoop, idleWork)...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdleWork, err)
+	}
+	i := new(idle)
+	for _, name := range idleLoop {
+		i.loop = append(i.loop, found[name]...)
+	}
+	for _, name := range idleWork {
+		i.work = append(i.work, found[name]...)
+	}
+	if len(i.loop) == 0 || len(found["__entry_text"]) == 0 {
+		return nil, fmt.Errorf("%w: it lacks do_idle or __entry_text_start", ErrIdleWork)
+	}
+	return i, nil
+}
+
+// isLoop reports whether a stack, leaf first, is of an idle task that only waits for work.
+func (i *idle) isLoop(stack []uint64) bool {
+	return isOnStack(i.loop, stack) && !isOnStack(i.work, stack)
+}
+
+// isOnStack reports whether a frame of a stack lies in one of some ranges. Its frames are return addresses, but for the
+// leaf.
+func isOnStack(ranges []symtab.Range, stack []uint64) bool {
+	for n := len(stack) - 1; n >= 0; n-- { // the idle loop is at the root
+		addr := stack[n]
+		if n > 0 {
+			addr--
+		}
+		if slices.ContainsFunc(ranges, func(r symtab.Range) bool { return r.Contains(addr) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// TestWorkOnIdleCPUs has CPU 1 send packets whose softirqs run on CPU 0, which is idle. It compares the samples of this work
+// with those of a ring that samples the idle task, told by the names on their stacks. A ring that does not, as perf's
+// exclude_idle has it, sees none of the work.
+func TestWorkOnIdleCPUs(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU cannot be idle while another sends: work on idle CPUs is not tested")
+	}
+	const sender, worker = 1, 0
+	frequency := kerneltest.Sized(997, 97)
+	duration := kerneltest.Sized(int(5*time.Second), int(20*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(duration))
+	defer cancel()
+
+	var sent []*Message
+	sampler := &Sampler{
+		Options: Options{
+			Event: EventClock, Frequency: frequency, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
+			Procfs: "/proc", Sysfs: "/sys",
+		},
+		CPUs:    []int{worker},
+		Started: func(_ string, missing error) { assert.NoError(t, missing) },
+		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	sampling := func(idle bool) (stacks *[][]uint64, run func()) {
+		r, err := perfring.Open(perfring.Options{
+			Event: perfring.Sampling{Frequency: uint64(frequency), Idle: idle}, BytesPerCPU: 1 << 20, CPUs: []int{worker}, SysFS: "/sys",
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, r.Close()) })
+		stacks = new([][]uint64)
+		return stacks, func() {
+			for ctx.Err() == nil {
+				_ = r.Wait(ctx, time.Now().Add(100*time.Millisecond))
+				for _, rec := range r.Poll().Records {
+					if rec.Type == perfring.TypeSample {
+						*stacks = append(*stacks, slices.Clone(rec.Stack))
+					}
+				}
+			}
+		}
+	}
+	withIdle, readWithIdle := sampling(true)
+	withoutIdle, readWithoutIdle := sampling(false)
+	var wait sync.WaitGroup
+	wait.Go(readWithIdle)
+	wait.Go(readWithoutIdle)
+	wait.Go(func() { assert.ErrorIs(t, sampler.Run(ctx), context.DeadlineExceeded) })
+	wait.Go(func() { sendPackets(ctx, t, sender, worker) })
+	wait.Wait()
+
+	symbols := kerneltest.ReadSymbols(t)
+	count := func(stacks [][]uint64) (work, loop int) {
+		for _, stack := range stacks {
+			names := namesOn(symbols, stack)
+			switch {
+			case !slices.Contains(names, "do_idle") && !slices.Contains(names, "cpu_startup_entry"):
+			case slices.Contains(names, "handle_softirqs"), slices.Contains(names, "__do_softirq"):
+				work++
+			case !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "asm_") || strings.HasPrefix(name, "flush_smp") }):
+				loop++
+			}
+		}
+		return work, loop
+	}
+	var own [][]uint64
+	for _, m := range sent {
+		own = append(own, stacksOf(m.Profiles)...)
+	}
+	work, loop := count(own)
+	judged, halted := count(*withIdle)
+	before, _ := count(*withoutIdle)
+	t.Logf("softirqs on the idle CPU: %d samples, %d by the other ring, %d without idle; the idle loop: %d and %d", work, judged, before, loop, halted)
+	if judged < 50 {
+		t.Skipf("the kernel ran softirqs on the idle CPU in %d samples: work on idle CPUs is not tested", judged)
+	}
+	assert.InEpsilon(t, judged, work, 0.1+2/float64(judged))
+	assert.Zero(t, before)
+	assert.Less(t, loop, 1+halted/100, "the idle loop itself is left out")
+}
+
+// namesOn returns the names of the functions on a stack.
+func namesOn(symbols *kerneltest.Symbols, stack []uint64) (names []string) {
+	for i, addr := range stack {
+		if i > 0 {
+			addr--
+		}
+		below, _ := symbols.Below(addr)
+		names = append(names, below...)
+	}
+	return names
+}
+
+// stacksOf returns the stacks of a message, one for each event.
+func stacksOf(pd pprofile.Profiles) (stacks [][]uint64) {
+	d := pd.Dictionary()
+	for _, s := range pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+		var stack []uint64
+		for _, location := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+			stack = append(stack, d.LocationTable().At(int(location)).Address())
+		}
+		for range s.TimestampsUnixNano().Len() {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}
+
+// sendPackets sends packets over the loopback device of a network namespace of its own, until ctx is done. It sends on
+// one CPU; the kernel processes what arrives on another.
+func sendPackets(ctx context.Context, t *testing.T, sender, worker int) {
+	runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
+		t.Errorf("making a network namespace: %v", err)
+		return
+	}
+	sysfs := t.TempDir()
+	for _, err := range []error{
+		unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""),
+		unix.Mount("sysfs", sysfs, "sysfs", 0, ""),
+		os.WriteFile(sysfs+"/class/net/lo/queues/rx-0/rps_cpus", fmt.Appendf(nil, "%x", 1<<worker), 0o600),
+		unix.Unmount(sysfs, unix.MNT_DETACH),
+		bringUp("lo"),
+	} {
+		if err != nil {
+			t.Errorf("preparing the network namespace: %v", err)
+			return
+		}
+	}
+	var cpus unix.CPUSet
+	cpus.Set(sender)
+	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
+		t.Errorf("moving to CPU %d: %v", sender, err)
+		return
+	}
+	to, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Errorf("opening a socket: %v", err)
+		return
+	}
+	defer to.Close()
+	from, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Errorf("opening a socket: %v", err)
+		return
+	}
+	defer unix.Close(from) //nolint:errcheck // what is lost is not read anyway
+	packet := make([]byte, 1000)
+	address := &unix.SockaddrInet4{Port: to.LocalAddr().(*net.UDPAddr).Port, Addr: [4]byte{127, 0, 0, 1}}
+	for ctx.Err() == nil {
+		for range 8 {
+			_ = unix.Sendto(from, packet, 0, address) // nothing reads the socket, so its buffer is full
+		}
+		pause := unix.Timespec{Nsec: 20_000}
+		_ = unix.Nanosleep(&pause, nil)
+	}
+}
+
+// bringUp brings a network device up.
+func bringUp(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(request)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

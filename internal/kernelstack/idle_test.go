@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// The addresses in idleSymbols.
+const (
+	inEntry   = 0xffffffff81000040
+	inFred    = 0xffffffff81000108
+	inSoftirq = 0xffffffff81000210
+	inHalt    = 0xffffffff81000310
+	inIdle    = 0xffffffff81000410
+	inStartup = 0xffffffff81000510
+	inFlush   = 0xffffffff81000610
+	inOther   = 0xffffffff81000710
+)
+
+const idleSymbols = `ffffffff81000000 T _text
+ffffffff81000010 T __entry_text_start
+ffffffff81000080 T __entry_text_end
+ffffffff81000100 t asm_fred_entrypoint_kernel
+ffffffff81000180 t behind
+ffffffff81000200 t handle_softirqs
+ffffffff81000300 t pv_native_safe_halt
+ffffffff81000400 t do_idle
+ffffffff81000500 T cpu_startup_entry
+ffffffff81000600 T flush_smp_call_function_queue
+ffffffff81000700 T vfs_read
+ffffffff81001000 T _etext
+`
+
+// writeKallsyms writes a list of kernel symbols to a directory that stands for /proc.
+func writeKallsyms(t *testing.T, list string) (procfs string) {
+	t.Helper()
+	procfs = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(procfs, "kallsyms"), []byte(list), 0o600))
+	return procfs
+}
+
+// TestIdleLoop verifies which stacks are left out: those of an idle task that only waits.
+func TestIdleLoop(t *testing.T) {
+	i, err := readIdle(writeKallsyms(t, idleSymbols))
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name   string
+		stack  []uint64
+		isLoop bool
+	}{
+		{"halted", []uint64{inHalt, inIdle, inStartup}, true},
+		{"do_idle inlined", []uint64{inHalt, inStartup}, true},
+		{"at its first byte", []uint64{inIdle - 0x10, inStartup}, true},
+		{"returned to behind a call at its end", []uint64{inOther, inIdle + 0xf0, inStartup}, true},
+		{"softirq after an interrupt", []uint64{inOther, inSoftirq, inEntry, inHalt, inIdle, inStartup}, false},
+		{"interrupt", []uint64{inOther, inEntry, inHalt, inIdle, inStartup}, false},
+		{"interrupt with FRED", []uint64{inOther, inFred, inHalt, inIdle, inStartup}, false},
+		{"calls from other CPUs while polling", []uint64{inOther, inFlush, inIdle, inStartup}, false},
+		{"another task", []uint64{inOther, inEntry}, false},
+		{"another task, in the kernel only", []uint64{inHalt}, false},
+		{"no stack", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.isLoop, i.isLoop(c.stack)) })
+	}
+}
+
+// TestIdleLoopIsLeftOut verifies that samples of the idle loop are in no message and in no count, and that other samples
+// of an idle CPU are.
+func TestIdleLoopIsLeftOut(t *testing.T) {
+	var sent []*Message
+	sampler := &Sampler{
+		Options: Options{MaxSamples: 100, Procfs: writeKallsyms(t, idleSymbols)},
+		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	i, err := sampler.readIdle()
+	require.NoError(t, err)
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, i, time.Now())
+	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
+		{Type: perfring.TypeSample, Time: 6, Stack: []uint64{inHalt, inIdle, inStartup}},
+		{Type: perfring.TypeSample, Time: 7, Stack: []uint64{inOther, inEntry, inHalt, inIdle, inStartup}},
+		{Type: perfring.TypeSample, Time: 8, Guest: true},
+	}})
+	s.send(t.Context(), time.Now())
+	require.Len(t, sent, 1)
+	assert.Equal(t, 2, sent[0].Samples)
+	assert.Zero(t, sent[0].NoStack)
+}
+
+// TestIdleLoopIsNotKnown verifies that the idle task is not sampled if its loop cannot be told from work, and that the
+// error says why.
+func TestIdleLoopIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		name, list string
+		want       error
+	}{
+		{"hidden", "0000000000000000 T _text\n0000000000000000 t do_idle\n", kallsyms.ErrRestricted},
+		{"without entry code", "ffffffff81000000 t do_idle\nffffffff81001000 T _etext\n", ErrIdleWork},
+		{"without the loop", "ffffffff81000000 T __entry_text_start\nffffffff81001000 T __entry_text_end\n", ErrIdleWork},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i, err := readIdle(writeKallsyms(t, c.list))
+			require.ErrorIs(t, err, ErrIdleWork)
+			require.ErrorIs(t, err, c.want)
+			assert.Nil(t, i)
+		})
+	}
+	_, err := readIdle(t.TempDir())
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestIdleNeedNotBeKnown verifies that kallsyms is not read if the idle loop is sampled, or only cycles are.
+func TestIdleNeedNotBeKnown(t *testing.T) {
+	for _, opts := range []Options{{Event: EventClock, Idle: true}, {Event: EventCycles}} {
+		opts.Procfs = t.TempDir()
+		i, err := (&Sampler{Options: opts}).readIdle()
+		require.NoError(t, err)
+		assert.Nil(t, i)
+	}
+}
