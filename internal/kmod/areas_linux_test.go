@@ -13,14 +13,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// area is a line of /proc/vmallocinfo: memory that was allocated at once.
+// An area is a line of /proc/vmallocinfo: memory that was allocated in one piece.
 type area struct {
 	start, end uint64
-	by         string // function that did it
+	by         string // the function that allocated it
 }
 
-// areas reads /proc/vmallocinfo: "0xSTART-0xEND SIZE CALLER+0x.../0x... ...".
-func areas(t *testing.T) (all []area) {
+// readAreas reads /proc/vmallocinfo. A line is "0xSTART-0xEND SIZE CALLER+0x.../0x... ...".
+func readAreas(t *testing.T) (all []area) {
 	t.Helper()
 	for line := range strings.Lines(string(readFile(t, "/proc/vmallocinfo"))) {
 		var a area
@@ -35,16 +35,16 @@ func areas(t *testing.T) (all []area) {
 	return all
 }
 
-// TestModulesStayInTheirAreas holds what the table takes for modules' code against
-// the kernel's own list of memory: it reaches into no other area than that of the
-// module's text. It can end behind that, where nothing is. On Linux 7 modules share
-// an area, and it is TestNoAddressIsOfTheWrongModule that tells them apart.
+// TestModulesStayInTheirAreas compares the ranges of the modules' code in the table with the
+// kernel's own list of memory: no range extends into any area other than the one of the module's
+// text. A range can end beyond that area, where nothing lies. On Linux 7 modules share an area, and
+// TestNoAddressIsInTheWrongModule verifies that they are not confused.
 func TestModulesStayInTheirAreas(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
-	table, all := running(t), areas(t)
+	table, all := runningTable(t), readAreas(t)
 	modules := make(map[area]int)
-	behind := 0
+	beyond := 0
 	for _, m := range table.Loaded() {
 		var in []area
 		for _, a := range all {
@@ -55,12 +55,12 @@ func TestModulesStayInTheirAreas(t *testing.T) {
 		require.Len(t, in, 1, "%s at %#x-%#x", m.Name(), m.Start, m.End)
 		assert.GreaterOrEqual(t, m.Start, in[0].start, m.Name())
 		if m.End > in[0].end {
-			behind++
+			beyond++
 		}
 		modules[in[0]]++
 	}
 	for a, n := range modules {
 		assert.True(t, n == 1 || a.by != "load_module", "%d modules in one area of %s", n, a.by)
 	}
-	t.Logf("%d modules in %d areas, %d end behind theirs", len(table.Loaded()), len(modules), behind)
+	t.Logf("%d modules in %d areas, %d end beyond theirs", len(table.Loaded()), len(modules), beyond)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// times are measured times.
+// times are durations that were measured.
 type times []time.Duration
 
 func (d times) median() time.Duration {
@@ -27,9 +27,9 @@ func (d times) median() time.Duration {
 
 func (d times) maximum() time.Duration { return slices.Max(d).Round(time.Millisecond) }
 
-// timeOfReading reads /proc/kallsyms, only as far as to the first symbol of a
-// module or all of it, without looking at the rest.
-func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
+// timeToRead returns how long it takes to read /proc/kallsyms without parsing it: all of it, or only
+// up to the first symbol of a module.
+func timeToRead(t *testing.T, onlyCore bool) time.Duration {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
 	require.NoError(t, err)
@@ -45,9 +45,9 @@ func timeOfReading(t *testing.T, onlyCore bool) time.Duration {
 	}
 }
 
-// TestDelay loads and unloads a module again and again, and prints how long it
-// took until it was known, and what that could be at best: the kernel lists all
-// of its own symbols before those of modules, each time.
+// TestDelay loads and unloads a module several times. It prints how long it took until the module
+// was known, and how long it would take at best: each time, the kernel lists all of its own symbols
+// before any symbols of modules.
 func TestDelay(t *testing.T) {
 	kerneltest.NeedModules(t)
 	const name, settle, cycles = "veth", 50 * time.Millisecond, 4
@@ -60,8 +60,8 @@ func TestDelay(t *testing.T) {
 	var core, whole, metadata, names, gone times
 	for i := range cycles {
 		if i%2 == 0 {
-			core = append(core, timeOfReading(t, true))
-			whole = append(whole, timeOfReading(t, false))
+			core = append(core, timeToRead(t, true))
+			whole = append(whole, timeToRead(t, false))
 		}
 		require.NoError(t, kerneltest.LoadModule(name))
 		start := time.Now()
@@ -73,12 +73,15 @@ func TestDelay(t *testing.T) {
 		gone = append(gone, f.until(t, "removal", func(t *timeline.Table) bool { return find(t, name) == nil }))
 	}
 	slowness := kerneltest.Slowness(t)
-	kerneltest.Figure("kallsyms_read: core part median %s, maximum %s; all of it median %s", core.median(), core.maximum(), whole.median())
-	kerneltest.Figure("module_metadata_delay: median %s, maximum %s; goal %s, as files are read %.0f times slower than outside",
+	kerneltest.Figure("kallsyms_read: core part median %s, maximum %s; all of it median %s",
+		core.median(), core.maximum(), whole.median())
+	kerneltest.Figure("module_metadata_delay: median %s, maximum %s; "+
+		"goal %s, as files are read %.0f times slower than outside",
 		metadata.median(), metadata.maximum(),
 		(settle + time.Duration(slowness*float64(20*time.Millisecond))).Round(time.Millisecond), slowness)
 	goal := func(core time.Duration) time.Duration { return settle + core*11/10 }
-	kerneltest.Figure("module_names_delay: median %s, maximum %s; goal %s with the median core part, %s with the maximum",
+	kerneltest.Figure("module_names_delay: median %s, maximum %s; "+
+		"goal %s with the median core part, %s with the maximum",
 		names.median(), names.maximum(), goal(core.median()), goal(core.maximum()))
 	kerneltest.Figure("module_removal_delay: median %s, maximum %s", gone.median(), gone.maximum())
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// TestDelayFromTheFirstEvent loads two modules and unloads one, in a time that
-// only passes while something waits: what is measured is the time for which the
-// source settles, from the first event on. An unload needs no list.
+// TestDelayFromTheFirstEvent loads two modules and unloads one, on a clock that only advances while
+// all goroutines wait. So the measured delay is the settling time, from the first event on. An
+// unload has no delay, because it needs no list.
 func TestDelayFromTheFirstEvent(t *testing.T) {
 	k := newKernel(t)
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("b", "", sections{".text": 0xffffffffc0210000})
 	synctest.Test(t, func(t *testing.T) {
 		s := k.source()
-		conn := newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
+		conn := newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
 		s.settle = time.Second
 		cache := symcache.Start(zap.NewNop(), nil, s)
 		type seen struct {
@@ -38,7 +38,7 @@ func TestDelayFromTheFirstEvent(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
 		k.write("proc/modules", "b 4096 0 - Live 0xffffffffc0210000\na 4096 0 - Live 0xffffffffc0200000\n")
-		conn.send(uevent.Event{Action: "add", Subsystem: "net"}) // none of a module
+		conn.send(uevent.Event{Action: "add", Subsystem: "net"}) // not about a module
 		time.Sleep(time.Second)
 		conn.send(added("a"))
 		time.Sleep(time.Second / 2)
@@ -54,21 +54,21 @@ func TestDelayFromTheFirstEvent(t *testing.T) {
 	})
 }
 
-// TestDelayOfWhatIsReadAgain: when modules came or went while symbols were read,
-// the time until they are read again counts, too.
-func TestDelayOfWhatIsReadAgain(t *testing.T) {
+// TestDelayIncludesReadingAgain verifies that when modules may have been loaded or unloaded while
+// symbols were read, the delay includes the time until the symbols have been read again.
+func TestDelayIncludesReadingAgain(t *testing.T) {
 	k := newKernel(t)
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
 	const key = "ffffffffc0200800 b __key.0\t[a]\n"
-	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n") // seems torn the first time
+	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n") // seems inconsistent the first time
 	synctest.Test(t, func(t *testing.T) {
 		f := k.stepper()
-		defer f.stop()
+		defer f.source.stop()
 		f.scan()
 		k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
-		f.events.send(added("a"))
+		f.conn.send(added("a"))
 		begin := time.Now()
-		assert.False(t, f.once())
+		assert.False(t, f.scanOnce())
 		time.Sleep(time.Minute)
 		f.scan()
 		var changes symcache.Changes

@@ -22,71 +22,71 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually waits until a condition holds. what describes it.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain: ", what)
 		}
 	}
 }
 
-// named reports whether a module is known with its symbols.
-func named(c *symcache.Cache, module string) bool {
+// hasSymbols reports whether a module is known with its symbols.
+func hasSymbols(c *symcache.Cache, module string) bool {
 	m, _ := c.Snapshot().Module(module, timeline.Present)
 	return m != nil && m.Len() > 0
 }
 
-// gated are events that nothing receives before the gate is open.
-type gated struct {
-	events
+// A gatedConn is a connection from which nothing is received before the gate is open.
+type gatedConn struct {
+	connection
 	gate <-chan struct{}
 }
 
-func (g gated) Poll() (uevent.Event, bool, error) {
+func (g gatedConn) Poll() (uevent.Event, bool, error) {
 	select {
 	case <-g.gate:
-		return g.events.Poll()
+		return g.connection.Poll()
 	default:
 		return uevent.Event{}, false, nil
 	}
 }
 
-func (g gated) Wait(ctx context.Context, deadline time.Time) error {
+func (g gatedConn) Wait(ctx context.Context, deadline time.Time) error {
 	select {
 	case <-g.gate:
-		return g.events.Wait(ctx, deadline)
+		return g.connection.Wait(ctx, deadline)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// TestStorm has the kernel send more events than the socket has room for while
-// nothing receives them. A module that is loaded after that, that no event announces,
-// is known all the same.
-func TestStorm(t *testing.T) {
+// TestEventsOverflowTheSocket has the kernel send more events than the socket has room for while
+// nothing receives them. A module that is loaded after that, which no event announces, becomes known
+// nevertheless.
+func TestEventsOverflowTheSocket(t *testing.T) {
 	kerneltest.NeedModules(t)
 	_ = kerneltest.UnloadModule("veth")
 	require.NoError(t, kerneltest.LoadModule("dummy"))
 	gate := make(chan struct{})
 	s := NewSource("/proc", "/sys", time.Millisecond, timeline.Limits{})
-	s.feed.dial = func() (events, error) {
+	s.state.feed.dial = func() (connection, error) {
 		conn, err := uevent.Dial()
-		return gated{conn, gate}, err
+		return gatedConn{conn, gate}, err
 	}
 	c := symcache.Start(zap.NewNop(), nil, s)
 	defer c.Stop()
-	eventually(t, "the first table", func() bool { return named(c, "dummy") })
+	eventually(t, "the first table", func() bool { return hasSymbols(c, "dummy") })
 	assert.Zero(t, c.Counts()[0].Counts.LostRecords)
 
-	for range 500 { // the socket has room for some 200
+	for range 500 { // the socket has room for about 200
 		require.NoError(t, os.WriteFile("/sys/module/dummy/uevent", []byte("change"), 0))
 	}
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	close(gate)
 	eventually(t, "the loss is known", func() bool { return c.Counts()[0].Counts.LostRecords > 0 })
-	eventually(t, "names", func() bool { return named(c, "veth") && c.Counts()[0].Counts.Resyncs > 0 })
+	eventually(t, "names", func() bool { return hasSymbols(c, "veth") && c.Counts()[0].Counts.Resyncs > 0 })
 	counts := c.Counts()[0]
 	assert.Equal(t, []symcache.Health{{Source: "modules", State: symcache.StateUp}}, c.Health())
 	t.Logf("%+v", counts)
@@ -101,8 +101,8 @@ func hasModule(c *symcache.Cache, name string) bool {
 	return m != nil
 }
 
-// TestContract_8_WithoutSysfs: names are right, but the ranges are those that the
-// list of modules has.
+// TestContract_8_WithoutSysfs verifies that names are right without sysfs, although the ranges of
+// modules come from the list.
 func TestContract_8_WithoutSysfs(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
@@ -113,24 +113,24 @@ func TestContract_8_WithoutSysfs(t *testing.T) {
 	assert.Equal(t, symcache.StateDegraded, health.State)
 	require.ErrorContains(t, health.Err, "no file ID")
 	require.ErrorContains(t, health.Err, "check that sysfs is mounted there")
-	code, with := 0, 0
+	functions, named := 0, 0
 	for _, l := range moduleLines(t) {
 		if !l.isName() || !isModule(l.module) {
 			continue
 		}
-		code++
+		functions++
 		if hit, _ := c.Snapshot().At(l.addr, timeline.Present); hit.Symbol.Exists() {
-			with++
+			named++
 			require.Equal(t, l.module, hit.Image.Name(), "%x %s", l.addr, l.name)
 			require.Empty(t, hit.Image.Text.FileID)
 		}
 	}
-	t.Logf("%d of %d functions have a name", with, code)
-	assert.Greater(t, with*10, code*9)
+	t.Logf("%d of %d functions have a name", named, functions)
+	assert.Greater(t, named*10, functions*9)
 }
 
-// TestHiddenAddressesOfTheKernel has the kernel hide all addresses before the
-// source begins, and while it runs.
+// TestHiddenAddressesOfTheKernel has the kernel hide all addresses before the source starts, and
+// again while it runs.
 func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	kerneltest.NeedModules(t)
 	restrict := func(level string) {
@@ -142,28 +142,28 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	restrict("2")
 	c := symcache.Start(zap.NewNop(), nil, NewSource("/proc", "/sys", time.Millisecond, timeline.Limits{}))
 	defer c.Stop()
-	is := func(state symcache.State) func() bool {
+	hasState := func(state symcache.State) func() bool {
 		return func() bool { return c.Health()[0].State == state }
 	}
-	eventually(t, "its state", is(symcache.StateDown))
+	eventually(t, "its state", hasState(symcache.StateDown))
 	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
 	require.ErrorContains(t, c.Health()[0].Err, "kernel.kptr_restrict")
 	restrict("1")
-	eventually(t, "names", func() bool { return named(c, "dummy") })
-	assert.True(t, is(symcache.StateUp)())
+	eventually(t, "names", func() bool { return hasSymbols(c, "dummy") })
+	assert.True(t, hasState(symcache.StateUp)())
 
 	restrict("2")
 	require.NoError(t, kerneltest.LoadModule("veth"))
-	eventually(t, "its state", is(symcache.StateDegraded))
+	eventually(t, "its state", hasState(symcache.StateDegraded))
 	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
-	assert.True(t, named(c, "dummy"), "6.2: what was known stays")
+	assert.True(t, hasSymbols(c, "dummy"), "6.2: what was known stays")
 	restrict("1")
-	eventually(t, "names", func() bool { return named(c, "veth") })
-	assert.True(t, is(symcache.StateUp)())
+	eventually(t, "names", func() bool { return hasSymbols(c, "veth") })
+	assert.True(t, hasState(symcache.StateUp)())
 }
 
-// TestFilesThatVanish reads what sysfs has of a module while it is unloaded:
-// what was read in part does not count as something to complain of.
+// TestFilesThatVanish reads a module's files in sysfs while the module is unloaded. Files that vanish
+// because of that are not an error.
 func TestFilesThatVanish(t *testing.T) {
 	kerneltest.NeedModules(t)
 	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
@@ -185,30 +185,30 @@ func TestFilesThatVanish(t *testing.T) {
 			}
 		}
 	})
-	vanished, whole := 0, 0
-	for began := time.Now(); whole == 0 || vanished == 0 && time.Since(began) < 20*time.Second; {
+	vanished, complete := 0, 0
+	for began := time.Now(); complete == 0 || vanished == 0 && time.Since(began) < 20*time.Second; {
 		before := unloaded.Load()
-		list, err := s.list()
+		list, err := s.roots.readList()
 		require.NoError(t, err)
-		for _, is := range list {
-			if is.name != "veth" || !is.live {
+		for _, entry := range list {
+			if entry.name != "veth" || !entry.live {
 				continue
 			}
-			l := s.describe(is, s.endRule())
+			l := s.roots.readLoad(entry, s.roots.endRule())
 			if l == nil {
 				vanished++
 				continue
 			}
 			if unloaded.Load() > before {
-				continue // it may be there again, which an event says
+				continue // it may be loaded again, which an event would announce
 			}
 			require.NoError(t, l.err)
-			whole++
+			complete++
 			require.Len(t, l.info.BuildID, 40)
 		}
 	}
-	t.Logf("%d times it vanished while it was read, %d times not", vanished, whole)
-	if vanished == 0 { // it is a matter of chance
-		t.Skip("the module never went while it was read: that is not tested")
+	t.Logf("it vanished while it was read %d times, and did not %d times", vanished, complete)
+	if vanished == 0 { // this depends on chance
+		t.Skip("the module never vanished while it was read: that is not tested")
 	}
 }

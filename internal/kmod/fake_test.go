@@ -17,18 +17,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// fake is a socket in which a test puts events.
-type fake struct {
+// A fakeConn is a connection whose events come from the test.
+type fakeConn struct {
 	mu     sync.Mutex
 	queue  []any // events and errors
 	ready  chan struct{}
 	closed chan struct{}
 }
 
-func newFake() *fake { return &fake{ready: make(chan struct{}, 1), closed: make(chan struct{})} }
+func newFakeConn() *fakeConn {
+	return &fakeConn{ready: make(chan struct{}, 1), closed: make(chan struct{})}
+}
 
-// send puts events and errors into the socket.
-func (f *fake) send(events ...any) {
+// send appends events and errors to the queue.
+func (f *fakeConn) send(events ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue = append(f.queue, events...)
@@ -38,7 +40,7 @@ func (f *fake) send(events ...any) {
 	}
 }
 
-func (f *fake) Poll() (uevent.Event, bool, error) {
+func (f *fakeConn) Poll() (uevent.Event, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queue) == 0 {
@@ -52,7 +54,7 @@ func (f *fake) Poll() (uevent.Event, bool, error) {
 	return next.(uevent.Event), true, nil
 }
 
-func (f *fake) Wait(ctx context.Context, deadline time.Time) error {
+func (f *fakeConn) Wait(ctx context.Context, deadline time.Time) error {
 	select {
 	case <-time.After(time.Until(deadline)):
 		return nil
@@ -65,7 +67,7 @@ func (f *fake) Wait(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-func (f *fake) Close() error {
+func (f *fakeConn) Close() error {
 	close(f.closed)
 	return nil
 }
@@ -77,25 +79,29 @@ func eventOf(action, module string) uevent.Event {
 	return uevent.Event{Action: action, DevPath: "/module/" + module, Subsystem: "module"}
 }
 
-// stepper makes the scans of a source, one by one.
+// A stepper makes the scans of a source one by one.
 type stepper struct {
-	*reader
 	t         *testing.T
-	events    *fake // nil if events are refused
+	source    *Source
+	reader    *reader
+	conn      *fakeConn // nil if events are refused
 	last      symcache.Update
-	published int
+	published int // number of updates
 	counts    symcache.Counts
 }
 
-// stepper returns what follows the kernel by events.
-func (k kernel) stepper() *stepper { return k.stepperBy(newFake()) }
+func newStepper(t *testing.T, s *Source) *stepper {
+	return &stepper{t: t, source: s, reader: newReader(s)}
+}
 
-// stepperBy returns what follows the kernel by events, if they are not nil.
-func (k kernel) stepperBy(events *fake) *stepper {
-	s := k.source()
-	f := &stepper{reader: newReader(s), t: k.t, events: events}
-	if events != nil {
-		s.feed.conn = events
+// stepper returns a stepper that follows the kernel with events.
+func (k kernel) stepper() *stepper { return k.stepperWith(newFakeConn()) }
+
+// stepperWith returns a stepper that receives events from conn, or that polls if conn is nil.
+func (k kernel) stepperWith(conn *fakeConn) *stepper {
+	f := newStepper(k.t, k.source())
+	if f.conn = conn; conn != nil {
+		f.source.state.feed.conn = conn
 	}
 	return f
 }
@@ -110,34 +116,35 @@ func (f *stepper) publish(u symcache.Update) {
 	f.counts.Resyncs += u.Changes.Counts.Resyncs
 }
 
-// once makes a scan, and reports whether it was whole.
-func (f *stepper) once() bool {
+// scanOnce makes a scan, and reports whether it was complete.
+func (f *stepper) scanOnce() bool {
 	f.t.Helper()
-	whole, err := f.reader.scan(f.publish)
+	complete, err := f.reader.scan(f.publish)
 	require.NoError(f.t, err)
-	return whole
+	return complete
 }
 
-// scan makes scans until one is whole.
+// scan makes scans until one is complete.
 func (f *stepper) scan() {
 	f.t.Helper()
-	for whole := false; !whole; {
-		whole = f.once()
+	for complete := false; !complete; {
+		complete = f.scanOnce()
 	}
 }
 
-// at names who had the place at an instant.
+// at returns the name of the function that certainly was at textAddr at an instant, empty if there is
+// none.
 func (f *stepper) at(instant int64) string {
-	hit, _ := timeline.NewSnapshot(f.last.Table).At(place+8, timeline.Instant(instant))
+	hit, _ := timeline.NewSnapshot(f.last.Table).At(textAddr+8, timeline.Instant(instant))
 	if !hit.Symbol.Exists() {
 		return ""
 	}
 	return hit.Name().System
 }
 
-// pause lets time pass, in which clocks cannot be mistaken, and returns an instant in
-// the middle.
-func pause() int64 {
+// passTime sleeps, long enough for every clock to advance, and returns an instant in the middle of that
+// time.
+func passTime() int64 {
 	time.Sleep(12 * time.Millisecond)
 	at := now()
 	time.Sleep(12 * time.Millisecond)
@@ -145,27 +152,27 @@ func pause() int64 {
 }
 
 const (
-	place = 0xffffffffc0200000
-	aLine = "a 4096 0 - Live 0xffffffffc0200000\n"
-	bLine = "b 4096 0 - Live 0xffffffffc0200000\n"
+	textAddr = 0xffffffffc0200000
+	aLine    = "a 4096 0 - Live 0xffffffffc0200000\n"
+	bLine    = "b 4096 0 - Live 0xffffffffc0200000\n"
 )
 
-// showA has module a at the place, showB b.
+// showA has the kernel show only module a, at textAddr; showB, only module b.
 func (k kernel) showA() { k.show("a", "\xaa\xaa\xaa\xaa", aLine) }
 func (k kernel) showB() { k.show("b", "\xbb\xbb\xbb\xbb", bLine) }
 
+// show has the kernel show only one module, at textAddr. list is the content of /proc/modules.
 func (k kernel) show(module, buildID, list string) {
-	k.sysfs(module, buildID, sections{".text": place})
+	k.writeSysfs(module, buildID, sections{".text": textAddr})
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t in_"+module+"\t["+module+"]\n")
 	k.write("proc/modules", list)
 }
 
-// publications are what a source published: the numbers of modules with and
-// without symbols, without repetitions.
+// publications are the updates that a source published.
 type publications struct {
 	mu       sync.Mutex
-	all      [][2]int
-	degraded []string
+	all      [][2]int // the numbers of modules with and without symbols; equal ones in a row count once
+	degraded []string // the errors; equal ones in a row count once
 	counts   symcache.Counts
 }
 
@@ -216,12 +223,12 @@ func run(t *testing.T, s *Source) (p *publications, stop func()) {
 	}
 }
 
-// line returns a line of /proc/modules.
+// line returns a line of /proc/modules for a module that is live.
 func line(name string, size, addr uint64) string {
 	return fmt.Sprintf("%s %d 0 - Live 0x%016x\n", name, size, addr)
 }
 
-// symbol returns a line of /proc/kallsyms.
+// symbol returns a line of /proc/kallsyms for a function.
 func symbol(addr uint64, name, module string) string {
 	return fmt.Sprintf("%016x t %s\t[%s]\n", addr, name, module)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,44 +14,44 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// events is what says that modules come and go; *uevent.Conn is one.
-type events interface {
+// A connection receives the kernel's events about modules; *uevent.Conn is one.
+type connection interface {
 	Poll() (e uevent.Event, ok bool, err error)
 	Wait(ctx context.Context, deadline time.Time) error
 	Close() error
 }
 
-// Without events, the list is read at each look. With events, a look only asks whether any
-// have come, and the list is read every few looks, as a safety net.
+// Without events, Run reads the list at every poll. With events, a poll only reads the events that
+// have arrived, and Run reads the list every few polls, as a safety net.
 const (
-	lookInterval = time.Second
-	scanInterval = 10 * lookInterval
+	pollInterval = time.Second
+	scanInterval = 10 * pollInterval
 )
 
-// feed is the connection from which events are read. Its methods need the lock of the
-// source, but for its goroutine.
+// A feed is the connection from which events are read. Its caller holds the lock of the source. Only
+// the goroutine that open starts does not hold it.
 type feed struct {
-	dial    func() (events, error)
-	now     func() int64 // reads the clock of lifetimes
-	conn    events       // nil if there is none
-	err     error        // why not
-	redial  time.Time
-	scanned time.Time // when the last scan began
-	watched bool      // a goroutine waits for events
-	waiting sync.WaitGroup
+	dial      func() (connection, error)
+	now       func() int64 // reads the clock of lifetimes
+	conn      connection   // nil if there is none
+	err       error        // why there is no connection
+	redialAt  time.Time    // when open may dial again
+	scannedAt time.Time    // when the last scan began
+	hasWaiter bool         // a goroutine waits for events
+	waiters   sync.WaitGroup
 }
 
-func newFeed(dial func() (events, error)) *feed {
+func newFeed(dial func() (connection, error)) *feed {
 	return &feed{dial: dial, now: perfring.Boottime.Now}
 }
 
-// open begins to receive events, if there is no connection and it is time to try. Until ctx
-// is done, look is called, without the lock, whenever there may be something to read, and at each
-// interval; or failed, if there will be no more. It reports whether the reception begins with this
-// call.
-func (f *feed) open(ctx context.Context, look func(), failed func(conn events, err error)) (begins bool) {
+// open begins to receive events, if there is no connection and it is time to try. It reports whether
+// this call opened a connection. Until ctx is done, a goroutine calls poll, without the lock, whenever
+// there may be events to read, and at every pollInterval. If the connection fails, the goroutine calls
+// failed and ends.
+func (f *feed) open(ctx context.Context, poll func(), failed func(conn connection, err error)) (opened bool) {
 	if f.conn == nil {
-		if time.Now().Before(f.redial) {
+		if time.Now().Before(f.redialAt) {
 			return false
 		}
 		conn, err := f.dial()
@@ -58,61 +59,67 @@ func (f *feed) open(ctx context.Context, look func(), failed func(conn events, e
 			f.fail(err)
 			return false
 		}
-		f.conn, f.err, begins = conn, nil, true
+		f.conn, f.err, opened = conn, nil, true
 	}
-	if conn := f.conn; !f.watched {
-		f.watched = true
-		f.waiting.Go(func() {
+	if conn := f.conn; !f.hasWaiter {
+		f.hasWaiter = true
+		f.waiters.Go(func() {
 			for {
-				if err := conn.Wait(ctx, time.Now().Add(lookInterval)); ctx.Err() != nil {
+				if err := conn.Wait(ctx, time.Now().Add(pollInterval)); ctx.Err() != nil {
 					return
 				} else if err != nil {
 					failed(conn, err)
 					return
 				}
-				look()
+				poll()
 			}
 		})
 	}
-	return begins
+	return opened
 }
 
-// isScanDue reports whether the list is to be read although no event says so.
-func (f *feed) isScanDue() bool { return time.Since(f.scanned) >= scanInterval }
+// isScanDue reports whether Run must read the list even if no event asks for it.
+func (f *feed) isScanDue() bool { return time.Since(f.scannedAt) >= scanInterval }
 
-// fail does without events for a while.
+// fail closes the connection. For a while, the source does without events.
 func (f *feed) fail(err error) {
 	f.disconnect()
 	f.err = fmt.Errorf("falling back to polling modules every second: %w", err)
-	f.redial = time.Now().Add(lookInterval)
+	f.redialAt = time.Now().Add(pollInterval)
 }
 
-// disconnect ends the reception.
+// disconnect closes the connection, if there is one.
 func (f *feed) disconnect() {
 	if f.conn != nil {
 		_ = f.conn.Close() // nothing was written
 	}
-	f.conn, f.watched, f.redial = nil, false, time.Time{}
+	f.conn, f.hasWaiter, f.redialAt = nil, false, time.Time{}
 }
 
-// drain reads the events that have come, without waiting, and applies them.
-func (f *feed) drain(r *record) {
+// drain applies the events that have arrived, without waiting for more.
+func (f *feed) drain(t *tracker) {
 	for f.conn != nil {
 		at := f.now()
 		switch e, ok, err := f.conn.Poll(); {
 		case ok:
 			if name, ok := moduleOf(e); ok {
-				r.event(e.Action, name, f.now(), time.Now())
+				t.applyEvent(e.Action, name, f.now(), time.Now())
 			}
 		case err == nil:
-			r.emptied(at)
+			t.applyEmpty(at)
 			return
 		case errors.Is(err, uevent.ErrLost):
-			r.changes.Counts.LostRecords++
-			r.lost()
+			t.changes.Counts.LostRecords++
+			t.applyLoss()
 		case !errors.Is(err, uevent.ErrSyntax):
 			f.fail(err)
-			r.lost()
+			t.applyLoss()
 		}
 	}
+}
+
+// moduleOf returns the name of the module that was loaded or unloaded according to an event. ok is false
+// for other events, and if the kernel sent the event because a program in user space asked for it.
+func moduleOf(e uevent.Event) (name string, ok bool) {
+	return strings.TrimPrefix(e.DevPath, "/module/"), e.Subsystem == "module" && !e.Synthetic
 }

@@ -15,16 +15,16 @@ import (
 type File struct {
 	Name    string // as the kernel writes it
 	BuildID string
-	Arch    string // as GOARCH has it
-	Release string // of the kernel it is built for, empty if it is not known
+	Arch    string // named as in GOARCH
+	Release string // of the kernel that the module was built for, empty if it is not known
 
-	// Sections are the executable sections that stay loaded, in their order, at the addresses
-	// at which they would be: the first begins with a page.
+	// Sections are the executable sections that stay loaded, in ascending order, at the addresses
+	// that they would have: the first begins at the start of a page.
 	Sections []FileSection
 
-	// PLTFollows says that the kernel lays .plt out behind the sections, as long as the module
-	// needs it (arm64, arch/arm64/kernel/module-plts.c). If it does not on arm64, .plt is before
-	// them: where in a page they begin is not known then.
+	// PLTFollows says that the kernel places .plt behind the sections, if the module needs it (arm64,
+	// arch/arm64/kernel/module-plts.c). If it does not on arm64, .plt lies before the sections, and it
+	// is not known where in a page they begin.
 	PLTFollows bool
 }
 
@@ -34,15 +34,15 @@ type FileSection struct {
 	Start, End uint64
 }
 
-// Image makes the image that a Source would publish for the module, loaded at the addresses of
-// its sections. symbols calls its argument for the symbols in the order of the file, with a
-// type as the kernel gives it. It returns nil if the module has no code.
+// Image makes the image that a Source would publish for the module, if it were loaded at the
+// addresses of its sections. symbols calls its argument for every symbol, in the order of the file,
+// with a type as the kernel gives it. If the module has no code, Image returns nil.
 func (f *File) Image(symbols func(add func(addr uint64, typ byte, name []byte))) (*timeline.Image, error) {
 	l := f.load()
 	if !l.hasCode() {
-		return nil, nil //nolint:nilnil // nothing is wrong with a module without code
+		return nil, nil //nolint:nilnil // a module without code is not an error
 	}
-	l.settle(l.others)
+	l.fixEnd(l.layout.others)
 	var sorter symtab.Sorter
 	last := uint64(0)
 	symbols(func(addr uint64, typ byte, name []byte) {
@@ -57,42 +57,44 @@ func (f *File) Image(symbols func(add func(addr uint64, typ byte, name []byte)))
 	return l.image(&sorter, last)
 }
 
-// load returns what describe finds out once the module is loaded.
+// load returns the load that readLoad would return once the module is loaded.
 func (f *File) load() *load {
-	l := &load{ends: endRuleOf(f.Arch, f.Release)}
-	l.name = f.Name
-	l.info = symtab.TextInfo{BuildID: f.BuildID, FileID: buildid.FileID(f.BuildID)}
-	l.initial = math.MaxUint64
+	l := &load{
+		name: f.Name, ends: endRuleOf(f.Arch, f.Release),
+		info: symtab.TextInfo{BuildID: f.BuildID, FileID: buildid.FileID(f.BuildID)},
+	}
+	at := &l.layout
+	at.initial = math.MaxUint64
 	end := uint64(0)
 	for _, s := range f.Sections {
 		end = max(end, s.End)
 		switch {
 		case s.Start == s.End:
 		case isCode(s.Name):
-			l.code = append(l.code, s.Start)
+			at.code = append(at.code, s.Start)
 			if s.Name == ".text" {
-				l.text = s.Start
+				at.text = s.Start
 			}
 		case l.ends == endsAtNext:
-			l.others = append(l.others, s.Start)
+			at.others = append(at.others, s.Start)
 		}
 	}
-	if len(l.code) == 0 {
+	if len(at.code) == 0 {
 		return l
 	}
 	if f.PLTFollows {
 		const cacheLine = 64
 		end = (end + cacheLine - 1) &^ (cacheLine - 1)
-		l.code = append(l.code, end)
+		at.code = append(at.code, end)
 	}
-	slices.Sort(l.code)
-	slices.Sort(l.others)
-	if l.text == 0 {
-		l.text = l.code[0]
+	slices.Sort(at.code)
+	slices.Sort(at.others)
+	if at.text == 0 {
+		at.text = at.code[0]
 	}
-	l.info.Base, l.info.Start = l.text, l.code[0]
-	if l.size = end - l.text; f.Arch != "arm64" || f.PLTFollows {
-		l.size = pageEnd(end-1) - l.text // what is not text begins with another page
+	l.info.Base, l.info.Start = at.text, at.code[0]
+	if l.size = end - at.text; f.Arch != "arm64" || f.PLTFollows {
+		l.size = pageEnd(end-1) - at.text // everything other than text begins on another page
 	}
 	return l
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestContract_3_2_ModuleFiles: what a module's file says is what the loaded module would show.
+// TestContract_3_2_ModuleFiles verifies that the image of a module's file has the symbols and ranges that the
+// loaded module would have.
 func TestContract_3_2_ModuleFiles(t *testing.T) {
 	const at = 0xffffffffc0000000
 	type symbol struct {
@@ -27,13 +28,16 @@ func TestContract_3_2_ModuleFiles(t *testing.T) {
 		pltFollows    bool
 		last          symbol
 	}{
-		{"amd64", "6.12.0", false, symbol{"exit", at + 0x1100, at + 0x2000}}, // its page
+		{"amd64", "6.12.0", false, symbol{"exit", at + 0x1100, at + 0x2000}}, // at the end of its page
 		{"amd64", "", false, symbol{"exit", at + 0x1100, at + 0x2000}},
-		{"amd64", "6.1.0", false, symbol{"exit", at + 0x1100, at + 0x1120}}, // the next thing
-		{"arm64", "6.12.0", true, symbol{"exit", at + 0x1100, at + 0x1140}}, // .plt
+		{"amd64", "6.1.0", false, symbol{"exit", at + 0x1100, at + 0x1120}}, // at the next section
+		{"arm64", "6.12.0", true, symbol{"exit", at + 0x1100, at + 0x1140}}, // at .plt
 		{"arm64", "6.12.0", false, symbol{"exit", at + 0x1100, at + 0x1120}},
 	} {
-		f := File{Name: "m", BuildID: "0123", Arch: tt.arch, Release: tt.release, PLTFollows: tt.pltFollows, Sections: sections}
+		f := File{
+			Name: "m", BuildID: "0123", Arch: tt.arch, Release: tt.release,
+			PLTFollows: tt.pltFollows, Sections: sections,
+		}
 		m, err := f.Image(func(add func(uint64, byte, []byte)) {
 			add(at+0x1000, 't', []byte("second"))
 			add(at+0x1000, 't', []byte("alias"))

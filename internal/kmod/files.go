@@ -17,16 +17,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
-// roots are where /proc and /sys are mounted, and the architecture.
+// roots are the directories where /proc and /sys are mounted, and the architecture. Its methods read
+// files below them.
 type roots struct {
 	procfs, sysfs string
-	arch          string // as GOARCH
+	arch          string // named as in GOARCH
 }
 
-// list returns the modules in the kernel's list. A kernel that was built without modules
-// has no such file. If the kernel hides all addresses, it returns
-// kallsyms.ErrRestricted.
-func (r *roots) list() ([]listed, error) {
+// readList reads the kernel's list of modules. A kernel that was built without modules has no such
+// file. If the kernel hides all addresses, readList returns kallsyms.ErrRestricted.
+func (r *roots) readList() ([]listEntry, error) {
 	f, err := os.Open(filepath.Join(r.procfs, "modules"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -39,15 +39,15 @@ func (r *roots) list() ([]listed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if len(list) > 0 && !slices.ContainsFunc(list, func(l listed) bool { return l.addr != 0 }) {
-		// They are hidden, or all modules have only data.
-		return list, r.parse(newParser(nil, nil))
+	if len(list) > 0 && !slices.ContainsFunc(list, func(e listEntry) bool { return e.addr != 0 }) {
+		// Either the addresses are hidden, or all modules contain only data.
+		return list, r.readKallsyms(newParser(nil, nil))
 	}
 	return list, nil
 }
 
-// parse reads the symbols.
-func (r *roots) parse(p *parser) error {
+// readKallsyms has a parser read /proc/kallsyms.
+func (r *roots) readKallsyms(p *parser) error {
 	f, err := os.Open(filepath.Join(r.procfs, "kallsyms"))
 	if err != nil {
 		return err
@@ -62,24 +62,24 @@ func (r *roots) parse(p *parser) error {
 // endRule returns the rule for where modules of the running kernel end.
 func (r *roots) endRule() endRule {
 	release, err := os.ReadFile(filepath.Join(r.procfs, "sys/kernel/osrelease"))
-	if err != nil { // not all of the host's /proc is there: it is the same kernel
+	if err != nil { // the host's /proc is only mounted in part; this /proc belongs to the same kernel
 		release, _ = os.ReadFile("/proc/sys/kernel/osrelease")
 	}
 	return endRuleOf(r.arch, string(release))
 }
 
-// isLoaded reports whether a module is still there.
-func (r *roots) isLoaded(is listed) bool {
-	list, err := r.list()
-	return err == nil && slices.ContainsFunc(list, func(l listed) bool { return l.live && l.name == is.name })
+// isLoaded reports whether the kernel's list shows that a module is live.
+func (r *roots) isLoaded(module string) bool {
+	list, err := r.readList()
+	return err == nil && slices.ContainsFunc(list, func(e listEntry) bool { return e.live && e.name == module })
 }
 
-// dir returns the directory of a module.
-func (r *roots) dir(module string) string { return r.sysfs + "/module/" + module }
+// moduleDir returns the directory of a module in sysfs.
+func (r *roots) moduleDir(module string) string { return r.sysfs + "/module/" + module }
 
 // readBuildID returns a module's build id, empty if it has none.
 func (r *roots) readBuildID(module string) (string, error) {
-	name := r.dir(module) + "/notes/.note.gnu.build-id"
+	name := r.moduleDir(module) + "/notes/.note.gnu.build-id"
 	notes, err := read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -94,15 +94,15 @@ func (r *roots) readBuildID(module string) (string, error) {
 	return id, nil
 }
 
-// readCoreSize returns a module's coresize, or 0. The size in /proc/modules is larger
-// until what was only there to initialize the module has been freed.
+// readCoreSize returns a module's coresize, 0 if it cannot be read. The size in /proc/modules is
+// larger until the kernel has freed the memory that only served to initialize the module.
 func (r *roots) readCoreSize(module string) uint64 {
-	text, _ := read(r.dir(module) + "/coresize")
+	text, _ := read(r.moduleDir(module) + "/coresize")
 	size, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return size
 }
 
-// readAddr reads a file that holds an address, as "0x%px\n".
+// readAddr reads a file that contains an address, as "0x%px\n".
 func readAddr(name string) (uint64, error) {
 	text, err := read(name)
 	if err != nil {
@@ -117,7 +117,7 @@ func readAddr(name string) (uint64, error) {
 
 // readNames returns the names in a directory.
 func readNames(dir string) ([]string, error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // as in read
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // for the same reason as in read
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +125,8 @@ func readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// read reads a small file of sysfs, which gives all of it at once. Package os takes several
-// times the system calls, to find out if it makes a reader wait.
+// read reads a small file of sysfs, which the kernel returns in a single read. Package os would make
+// several times as many system calls, to find out whether reading the file can block.
 func read(name string) ([]byte, error) {
 	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

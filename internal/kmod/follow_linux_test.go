@@ -5,6 +5,7 @@ package kmod
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,8 +29,9 @@ func loadMany(t *testing.T) {
 	}
 	for _, name := range kerneltest.ModuleNames(t) {
 		dir := kerneltest.FindModule(t, name).File
-		if !strings.Contains(dir, "/net/") && !strings.Contains(dir, "/crypto/") && !strings.Contains(dir, "/fs/") && !strings.Contains(dir, "/lib/") {
-			continue // the others want devices
+		isOfKind := func(kind string) bool { return strings.Contains(dir, kind) }
+		if !slices.ContainsFunc([]string{"/net/", "/crypto/", "/fs/", "/lib/"}, isOfKind) {
+			continue // the others need devices
 		}
 		_ = kerneltest.LoadModule(name) // some are for other CPUs
 		if count() >= many {
@@ -39,17 +41,17 @@ func loadMany(t *testing.T) {
 	t.Fatalf("%d modules can be loaded", count())
 }
 
-// running returns what is known of the running kernel's modules.
-func running(t *testing.T) *timeline.Table {
+// runningTable returns a table of the running kernel's modules.
+func runningTable(t *testing.T) *timeline.Table {
 	t.Helper()
 	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
-	f := &stepper{reader: newReader(s), t: t}
+	f := newStepper(t, s)
 	f.scan()
-	require.NoError(t, s.record.degraded())
+	require.NoError(t, s.state.tracker.degraded())
 	return f.last.Table
 }
 
-// follower runs a source on the running kernel and has its last table.
+// A follower runs a source on the running kernel and keeps its last table.
 type follower struct {
 	mu      sync.Mutex
 	table   *timeline.Table
@@ -79,8 +81,9 @@ func followRunning(t *testing.T, settle time.Duration) *follower {
 	return f
 }
 
-// until waits until a table is as wanted, and returns how long that took.
-func (f *follower) until(t *testing.T, what string, wanted func(*timeline.Table) bool) time.Duration {
+// until waits until a condition holds for the last table, and returns how long that took. what describes
+// the condition.
+func (f *follower) until(t *testing.T, what string, holds func(*timeline.Table) bool) time.Duration {
 	t.Helper()
 	start := time.Now()
 	deadline := time.After(5 * time.Minute)
@@ -88,7 +91,7 @@ func (f *follower) until(t *testing.T, what string, wanted func(*timeline.Table)
 		f.mu.Lock()
 		table, updated := f.table, f.updated
 		f.mu.Unlock()
-		if table != nil && wanted(table) {
+		if table != nil && holds(table) {
 			return time.Since(start)
 		}
 		select {
@@ -99,6 +102,7 @@ func (f *follower) until(t *testing.T, what string, wanted func(*timeline.Table)
 	}
 }
 
+// find returns the image of a loaded module, nil if it is not loaded.
 func find(table *timeline.Table, name string) *timeline.Image {
 	for _, m := range table.Loaded() {
 		if m.Name() == name {

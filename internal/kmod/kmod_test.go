@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kernel is a fixture tree: what a kernel shows of its modules.
+// A kernel is a fixture tree: the files in which a kernel shows its modules.
 type kernel struct {
 	t    *testing.T
 	root string
@@ -42,11 +42,12 @@ func newKernel(t *testing.T) kernel {
 
 const core = "ffffffff81000000 T _text\nffffffff81000000 T f\nffffffff81001000 T _etext\n"
 
+// write writes a file of the tree.
 func (k kernel) write(name, text string) {
 	k.t.Helper()
 	name = filepath.Join(k.root, name)
 	require.NoError(k.t, os.MkdirAll(filepath.Dir(name), 0o755))
-	// At once, as the kernel shows it.
+	// The rename makes the content change at once, as the kernel's files do.
 	require.NoError(k.t, os.WriteFile(name+"~", []byte(text), 0o600))
 	require.NoError(k.t, os.Rename(name+"~", name))
 }
@@ -54,34 +55,36 @@ func (k kernel) write(name, text string) {
 // sections are the addresses of a module's sections.
 type sections map[string]uint64
 
-// sysfs writes a module's directory.
-func (k kernel) sysfs(name, buildID string, at sections) {
+// writeSysfs writes a module's directory in sysfs.
+func (k kernel) writeSysfs(name, buildID string, at sections) {
 	dir := filepath.Join("sys/module", name)
 	for section, addr := range at {
 		k.write(filepath.Join(dir, "sections", section), fmt.Sprintf("0x%016x\n", addr))
 	}
 	if buildID != "" {
-		k.write(filepath.Join(dir, "notes/.note.gnu.build-id"), "\x04\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00"+buildID)
+		k.write(filepath.Join(dir, "notes/.note.gnu.build-id"),
+			"\x04\x00\x00\x00\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00"+buildID)
 	}
 }
 
 func (k kernel) source() *Source {
 	s := NewSource(filepath.Join(k.root, "proc"), filepath.Join(k.root, "sys"), time.Millisecond,
 		timeline.Limits{TTL: time.Hour, MaxEntries: 100})
-	s.arch = "amd64"
-	s.feed.dial = func() (events, error) { return newFake(), nil }
+	s.roots.arch = "amd64"
+	s.state.feed.dial = func() (connection, error) { return newFakeConn(), nil }
 	return s
 }
 
-// load returns what is known in the end.
-func (k kernel) load() (*timeline.Table, error) {
+// readTable returns the table after one complete scan, and why it is degraded.
+func (k kernel) readTable() (*timeline.Table, error) {
 	k.t.Helper()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
 	return f.last.Table, f.last.Degraded
 }
 
+// lookup returns MODULE:FUNCTION at an address, empty if there is none.
 func lookup(t *timeline.Table, addr uint64) string {
 	hit, _ := timeline.NewSnapshot(t).At(addr, timeline.Present)
 	if !hit.Symbol.Exists() {
@@ -93,7 +96,7 @@ func lookup(t *timeline.Table, addr uint64) string {
 func TestModule(t *testing.T) {
 	k := newKernel(t)
 	k.write("proc/modules", "nf_tables 12288 2 nft_compat,nft_chain_nat, Live 0xffffffffc0200000\n")
-	k.sysfs("nf_tables", "\xde\xad\xbe\xef",
+	k.writeSysfs("nf_tables", "\xde\xad\xbe\xef",
 		sections{".text": 0xffffffffc0200000, ".text.unlikely": 0xffffffffc0200800, ".data": 0xffffffffc0300000,
 			".init.text": 0xffffffffc0100000, ".rodata": 0xffffffffc0201000, ".noinstr.text": 0})
 	k.write("proc/kallsyms", core+
@@ -104,7 +107,7 @@ func TestModule(t *testing.T) {
 		"ffffffffc0200800 t second.cold\t[nf_tables]\n"+
 		"ffffffffc0201000 t ftrace_trampoline\t[__builtin__ftrace]\n"+
 		"ffffffffc0200900 t bpf_prog_0123456789abcdef_f\t[bpf]\n")
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.NoError(t, degraded)
 	require.Len(t, table.Loaded(), 1)
 	m := table.Loaded()[0]
@@ -132,10 +135,10 @@ func TestModuleEndsAtTheNext(t *testing.T) {
 	k := newKernel(t)
 	k.write("proc/sys/kernel/osrelease", "6.1.0-1-amd64\n")
 	k.write("proc/modules", "a 1048576 0 - Live 0xffffffffc0200000\nb 4096 0 - Live 0xffffffffc0200800\n")
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("b", "", sections{".text": 0xffffffffc0200800})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("b", "", sections{".text": 0xffffffffc0200800})
 	k.write("proc/kallsyms", core+"ffffffffc0200800 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.NoError(t, degraded)
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc02007ff))
 	assert.Equal(t, "b:g", lookup(table, 0xffffffffc0200800))
@@ -148,38 +151,39 @@ func TestTextBelowDotText(t *testing.T) {
 	// Before Linux 6.4 other code sections could lie below .text.
 	k := newKernel(t)
 	k.write("proc/modules", "a 8192 0 - Live 0xffffffffc0200000\n")
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200400, ".noinstr.text": 0xffffffffc0200000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200400, ".noinstr.text": 0xffffffffc0200000})
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\nffffffffc0200400 t g\t[a]\n")
-	table, _ := k.load()
+	table, _ := k.readTable()
 	m := table.Loaded()[0]
 	assert.Equal(t, uint64(0xffffffffc0200400), m.Base())
 	assert.Equal(t, uint64(0xffffffffc0200000), m.Start)
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200000))
 }
 
-// TestRelocationsAreNoCode: those of a livepatch are in sections whose names end
-// in .text.
-func TestRelocationsAreNoCode(t *testing.T) {
+// TestRelocationsAreNotCode verifies that the relocations of a livepatch do not count as code, although
+// their sections have names that end in .text.
+func TestRelocationsAreNotCode(t *testing.T) {
 	k := newKernel(t)
 	k.write("proc/modules", "patch 8192 0 - Live 0xffffffffc0300000\nother 4096 0 - Live 0xffffffffc0200000\n")
-	k.sysfs("other", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("patch", "", sections{".text": 0xffffffffc0300000, ".klp.rela.vmlinux..text": 0xffffffffc0100000})
+	k.writeSysfs("other", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("patch", "", sections{".text": 0xffffffffc0300000, ".klp.rela.vmlinux..text": 0xffffffffc0100000})
 	k.write("proc/kallsyms", core+"ffffffffc0300000 t fixed\t[patch]\nffffffffc0200000 t f\t[other]\n")
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.NoError(t, degraded)
 	assert.Equal(t, "patch:fixed", lookup(table, 0xffffffffc0300000))
 	assert.Equal(t, "other:f", lookup(table, 0xffffffffc0200000))
 }
 
-// TestContract_8_WithoutSectionsThereAreNoOffsets: on arm64, .text does not begin where /proc/modules
-// says that the module does, and a build id promises offsets from there.
+// TestContract_8_WithoutSectionsThereAreNoOffsets verifies that a module without readable sections has no
+// build id. A build id promises offsets from .text, and on arm64 .text does not begin at the address in
+// /proc/modules.
 func TestContract_8_WithoutSectionsThereAreNoOffsets(t *testing.T) {
 	k := newKernel(t)
 	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
-	k.sysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("a", "\x01\x02\x03\x04", sections{".text": 0xffffffffc0200000})
 	k.write("sys/module/a/sections/.text", "hidden\n")
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.ErrorIs(t, degraded, ErrSyntax)
 	m := table.Loaded()[0]
 	assert.Empty(t, m.BuildID())
@@ -195,15 +199,15 @@ func TestModulesThatAreLeftOut(t *testing.T) {
 		"data_only 4096 0 - Live 0x0000000000000000\n"+
 		"no_symbols 4096 0 - Live 0xffffffffc0230000\n"+
 		"good 4096 0 - Live 0xffffffffc0240000\n")
-	k.sysfs("loading", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("unloading", "", sections{".text": 0xffffffffc0210000})
-	k.sysfs("data_only", "", sections{".data": 0xffffffffc0300000})
-	k.sysfs("no_symbols", "", sections{".text": 0xffffffffc0230000})
-	k.sysfs("good", "", sections{".text": 0xffffffffc0240000})
+	k.writeSysfs("loading", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("unloading", "", sections{".text": 0xffffffffc0210000})
+	k.writeSysfs("data_only", "", sections{".data": 0xffffffffc0300000})
+	k.writeSysfs("no_symbols", "", sections{".text": 0xffffffffc0230000})
+	k.writeSysfs("good", "", sections{".text": 0xffffffffc0240000})
 	k.write("proc/kallsyms", core+
 		"ffffffffc0200000 t f\t[loading]\nffffffffc0210000 t f\t[unloading]\nffffffffc0300000 d f\t[data_only]\n"+
 		"ffffffffc0250000 t f\t[just_loaded]\nffffffffc0240000 t f\t[good]\n")
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.NoError(t, degraded)
 	require.Len(t, table.Loaded(), 2)
 	assert.Equal(t, "no_symbols", table.Loaded()[0].Name())
@@ -216,7 +220,7 @@ func TestContract_8_WithoutSysfsThereAreNames(t *testing.T) {
 	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	require.NoError(t, os.RemoveAll(filepath.Join(k.root, "sys")))
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.ErrorContains(t, degraded, "no file ID")
 	require.ErrorContains(t, degraded, "mounted")
 	assert.Equal(t, "a:f", lookup(table, 0xffffffffc0200010))
@@ -225,7 +229,7 @@ func TestContract_8_WithoutSysfsThereAreNames(t *testing.T) {
 func TestKernelWithoutModules(t *testing.T) {
 	k := newKernel(t)
 	require.NoError(t, os.Remove(filepath.Join(k.root, "proc/modules")))
-	table, degraded := k.load()
+	table, degraded := k.readTable()
 	require.NoError(t, degraded)
 	assert.Empty(t, table.Loaded())
 }
@@ -239,11 +243,11 @@ func TestHiddenAddresses(t *testing.T) {
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
 }
 
-// TestTheFirstTableIsWhole: whoever only wants to know what there is now, as the
-// tool does, takes the first.
-func TestTheFirstTableIsWhole(t *testing.T) {
+// TestTheFirstTableIsComplete verifies that the first table has the symbols. A caller that needs only
+// the present state, as the kernelsym tool does, reads only the first table.
+func TestTheFirstTableIsComplete(t *testing.T) {
 	k := newKernel(t)
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
 	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\nffffffffc0210000 t g\t[not_in_the_list]\n")
 	snapshot, err := symcache.Load(t.Context(), k.source())
@@ -252,44 +256,44 @@ func TestTheFirstTableIsWhole(t *testing.T) {
 	assert.Equal(t, "a:f", lookup(snapshot.Tables()[0], 0xffffffffc0200000))
 }
 
-// TestListThatWasShifted reads lists as the kernel gives them when modules come
-// and go meanwhile.
-func TestListThatWasShifted(t *testing.T) {
+// TestListWithShiftedLines parses lists as the kernel returns them when modules are loaded and unloaded
+// during the reading.
+func TestListWithShiftedLines(t *testing.T) {
 	const a1, a2, b1, b2, m = "0000000000001000 t a1\t[a]\n", "0000000000001010 t a2\t[a]\n",
 		"0000000000002000 t b1\t[b]\n", "0000000000002010 t b2\t[b]\n", "0000000000003000 t m\t[m]\n"
 	for name, tt := range map[string]struct {
-		list string
-		torn bool
+		list         string
+		inconsistent bool
 	}{
-		"quiet":                                  {a1 + a2 + b1 + b2, false},
-		"one came, with one symbol":              {a1 + a1 + a2 + b1 + b2, true},
-		"one came, with two":                     {a1 + a2 + a1 + a2 + b1 + b2, true},
-		"one came, at the border":                {a1 + a2 + a2 + b1 + b2, true},
-		"one came, with more than a module":      {a1 + a2 + b1 + a2 + b1 + b2, true},
-		"one was there that was not in the list": {m + a1 + a2 + b2, true},
+		"no change":                                 {a1 + a2 + b1 + b2, false},
+		"a module with one symbol was loaded":       {a1 + a1 + a2 + b1 + b2, true},
+		"a module with two symbols was loaded":      {a1 + a2 + a1 + a2 + b1 + b2, true},
+		"a module was loaded, at the end of a":      {a1 + a2 + a2 + b1 + b2, true},
+		"a module was loaded: lines of two modules": {a1 + a2 + b1 + a2 + b1 + b2, true},
+		"a module that is not in the list":          {m + a1 + a2 + b2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := []listed{{name: "a"}, {name: "b"}}
+			list := []listEntry{{name: "a"}, {name: "b"}}
 			p := newParser(list, []*load{loadAt("b", 0x2000, 0x1000)})
 			require.NoError(t, p.parse(strings.NewReader(core+tt.list)))
-			assert.Equal(t, tt.torn, p.torn)
+			assert.Equal(t, tt.inconsistent, p.inconsistent)
 		})
 	}
 }
 
-// TestLinesThatStandThereTwiceForGood: what could be a shift, but is the same
-// when it is read again, is none.
-func TestLinesThatStandThereTwiceForGood(t *testing.T) {
+// TestLinesThatAlwaysOccurTwice verifies that an inconsistent list counts as consistent if it is the
+// same when it is read again.
+func TestLinesThatAlwaysOccurTwice(t *testing.T) {
 	k := newKernel(t)
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
 	k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
 	const key = "ffffffffc0200800 b __key.0\t[a]\n"
 	k.write("proc/kallsyms", core+key+key+"ffffffffc0200000 t f\t[a]\n")
 	f := k.stepper()
-	defer f.stop()
-	assert.False(t, f.once())
+	defer f.source.stop()
+	assert.False(t, f.scanOnce())
 	assert.Zero(t, f.published)
-	assert.True(t, f.once())
+	assert.True(t, f.scanOnce())
 	assert.Equal(t, "a:f", lookup(f.last.Table, 0xffffffffc0200000))
 }
 
@@ -303,7 +307,7 @@ func TestSourceErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel(t)
 			k.write("proc/modules", "a 4096 0 - Live 0xffffffffc0200000\n")
-			k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
+			k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
 			spoil(k)
 			err := k.source().Run(t.Context(), func(symcache.Update) { t.Error("published") })
 			require.Error(t, err)
@@ -323,10 +327,10 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// FuzzParser: whatever the list says, no module has symbols outside of its
-// range.
+// FuzzParser verifies that no module has symbols outside its range, whatever the list contains.
 func FuzzParser(f *testing.F) {
-	f.Add(uint64(0xffffffffc0200000), uint64(4096), []byte(core+"ffffffffc0200000 t f\t[m]\nffffffffc0200010 T g\t[m]\n"))
+	f.Add(uint64(0xffffffffc0200000), uint64(4096),
+		[]byte(core+"ffffffffc0200000 t f\t[m]\nffffffffc0200010 T g\t[m]\n"))
 	f.Add(uint64(math.MaxUint64-4096), uint64(8192), []byte("ffffffffffffffff t f\t[m]\n0000000000000000 t f\t[m]\n"))
 	f.Fuzz(func(t *testing.T, start, size uint64, data []byte) {
 		l := loadAt("m", start, size)
@@ -339,18 +343,24 @@ func FuzzParser(f *testing.F) {
 				continue
 			}
 			for i := range image.Len() {
-				if s := image.Text.Symbol(i); s.Start < start || s.End() > l.info.End || s.Start >= s.End() || strings.Contains(image.Text.Name(s).System, "\n") {
-					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End(), image.Text.Name(s).System, start, start+size)
+				s := image.Text.Symbol(i)
+				name := image.Text.Name(s).System
+				isInRange := s.Start >= start && s.End() <= l.info.End && s.Start < s.End()
+				if !isInRange || strings.Contains(name, "\n") {
+					t.Fatalf("%#x-%#x %q in %#x-%#x", s.Start, s.End(), name, start, start+size)
 				}
 			}
 		}
 	})
 }
 
-// loadAt returns a load whose end is known.
+// loadAt returns a load whose end is fixed.
 func loadAt(name string, start, size uint64) *load {
-	l := &load{listed: listed{name: name, addr: start, size: size}, layout: layout{text: start, code: []uint64{start}, initial: math.MaxUint64}}
-	l.info = symtab.TextInfo{Base: start, Start: start}
-	l.settle(nil)
+	l := &load{
+		name: name, addr: start, size: size,
+		layout: layout{text: start, code: []uint64{start}, initial: math.MaxUint64},
+		info:   symtab.TextInfo{Base: start, Start: start},
+	}
+	l.fixEnd(nil)
 	return l
 }

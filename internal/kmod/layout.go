@@ -9,34 +9,37 @@ import (
 	"strings"
 )
 
-// layout is where the sections of a module are.
+// A layout is where the sections of a module lie.
 type layout struct {
-	text    uint64   // address of .text, to which offsets refer
-	code    []uint64 // addresses of the sections of code, in their order
-	others  []uint64 // of other sections, if the rule for ends needs them
-	initial uint64   // of the lowest code above that is only there until the module is live; or the highest address
+	text   uint64   // address of .text; offsets are relative to it
+	code   []uint64 // addresses of the sections of code, in ascending order
+	others []uint64 // addresses of other sections, if the endRule needs them
+
+	// initial is the lowest address of code above code[0] that the kernel frees once the module is
+	// live. If there is no such code, it is the highest address.
+	initial uint64
 }
 
 // readLayout reads the directory /sys/module/NAME/sections.
 func (r *roots) readLayout(module string, ends endRule) (layout, error) {
 	l := layout{initial: math.MaxUint64}
-	dir := r.dir(module) + "/sections"
+	dir := r.moduleDir(module) + "/sections"
 	sections, err := readNames(dir)
 	if err != nil {
 		return l, err
 	}
 	var initial []uint64
 	for _, section := range sections {
-		where := &l.others
+		list := &l.others
 		switch {
 		case section == ".symtab" || section == ".strtab":
-			continue // in memory that was freed, as is that of all .init sections
+			continue // in memory that was freed, as is the memory of all .init sections
 		case strings.HasPrefix(section, ".init"):
-			if where = &initial; !strings.HasPrefix(section, ".init.text") {
+			if list = &initial; !strings.HasPrefix(section, ".init.text") {
 				continue
 			}
 		case isCode(section):
-			where = &l.code
+			list = &l.code
 		case ends == endsWithPage:
 			continue
 		}
@@ -44,10 +47,10 @@ func (r *roots) readLayout(module string, ends endRule) (layout, error) {
 		if err != nil {
 			return l, err
 		}
-		if addr == 0 { // empty, or hidden
+		if addr == 0 { // the section is empty, or its address is hidden
 			continue
 		}
-		if *where = append(*where, addr); section == ".text" {
+		if *list = append(*list, addr); section == ".text" {
 			l.text = addr
 		}
 	}
@@ -66,9 +69,9 @@ func (r *roots) readLayout(module string, ends endRule) (layout, error) {
 	return l, nil
 }
 
-// isCode reports whether a section holds code. (What a livepatch has in sections
-// that begin with .klp. are relocations, .plt has the veneers of arm64, and .fixup,
-// before Linux 5.17, where x86 goes on after a fault: code without symbols.)
+// isCode reports whether a section holds code. The sections of a livepatch whose names begin with
+// .klp. hold relocations. .plt holds the veneers of arm64. .fixup, before Linux 5.17, holds the code
+// at which x86 continues after a fault; it has no symbols.
 func isCode(section string) bool {
 	switch {
 	case strings.HasPrefix(section, ".klp."):
@@ -79,21 +82,21 @@ func isCode(section string) bool {
 	return strings.HasSuffix(section, ".text")
 }
 
-// An endRule says where the last text symbol of a module ends (see
-// contract 3.2). All others end at a symbol or at a section of code.
+// An endRule decides where the last text symbol of a module ends (see contract 3.2). Every other
+// text symbol ends at the next symbol or section of code.
 type endRule uint8
 
 const (
-	// endsWithPage: with the page in which it begins. The text is an allocation of its
-	// own, in whole pages, and what comes behind can be code that nobody announces.
+	// endsWithPage ends the symbol with the page in which it begins. The text is an allocation of
+	// its own, in whole pages. Code that the kernel does not announce can follow it.
 	endsWithPage endRule = iota
 
-	// endsAtNext: at text+coresize, or where anything else is known to begin.
+	// endsAtNext ends the symbol at text+coresize, or where anything else is known to begin.
 	endsAtNext
 )
 
-// endRuleOf returns the rule for an architecture, as GOARCH has it, and a release of
-// Linux. A release without numbers counts as a new one.
+// endRuleOf returns the rule for an architecture, named as in GOARCH, and a release of Linux. A
+// release without numbers counts as a new one.
 func endRuleOf(arch, release string) endRule {
 	var major, minor int
 	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
@@ -103,11 +106,11 @@ func endRuleOf(arch, release string) endRule {
 	return endsAtNext
 }
 
-// limit returns where the code of a load ends at the latest. others are addresses at
-// which something else begins, sorted.
+// limit returns the highest address at which the code of a load of a given size can end. others are
+// the addresses at which anything else begins, sorted.
 func (l *layout) limit(size uint64, others []uint64) uint64 {
 	limit := min(l.text+size, l.initial)
-	if limit < l.text { // beyond the highest address
+	if limit < l.text { // the sum overflowed
 		limit = math.MaxUint64
 	}
 	last := l.code[len(l.code)-1]
@@ -117,7 +120,7 @@ func (l *layout) limit(size uint64, others []uint64) uint64 {
 	return limit
 }
 
-// pageEnd returns the end of the page of an address.
+// pageEnd returns the end of the page that an address lies in.
 func pageEnd(addr uint64) uint64 {
 	const page = 4096
 	return addr&^(page-1) + page

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// byBuild returns a load that is there or in the history.
+// byBuild returns the image with a build id, which is loaded or in the history.
 func (f *stepper) byBuild(id string) *timeline.Image {
 	f.t.Helper()
 	m, ok := timeline.NewSnapshot(f.last.Table).ByBuildID(id)
@@ -21,161 +21,168 @@ func (f *stepper) byBuild(id string) *timeline.Image {
 	return m
 }
 
-// TestContract_5_1_EventsBoundALifetime: it begins when "add" was read, and ends when the
-// socket was known to be empty before "remove".
+// TestContract_5_1_EventsBoundALifetime verifies that a lifetime begins when "add" was read, and ends when
+// the socket was last known to be empty before "remove".
 func TestContract_5_1_EventsBoundALifetime(t *testing.T) {
 	k := newKernel(t)
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
 	k.showA()
-	before := pause()
-	f.Refresh()
-	f.events.send(added("a"))
-	unread := pause()
-	f.Refresh() // reads the event, not the list
+	before := passTime()
+	f.source.Refresh()
+	f.conn.send(added("a"))
+	unread := passTime()
+	f.source.Refresh() // reads the event, but not the list
 	assert.Less(t, f.last.Table.Certain(), unread, "nothing is certain until the list was read")
 	read := now()
 	f.scan()
-	inA := pause()
-	f.Refresh()
+	inA := passTime()
+	f.source.Refresh()
 	empty := now()
 	assert.Equal(t, "in_a", f.at(inA))
 	assert.Empty(t, f.at(unread))
 	assert.Empty(t, f.at(before))
-	assert.Equal(t, timeline.Interval{From: f.byBuild("aaaaaaaa").Lifetime.From, To: timeline.Forever}, f.byBuild("aaaaaaaa").Lifetime)
-	assert.True(t, unread < f.byBuild("aaaaaaaa").Lifetime.From && f.byBuild("aaaaaaaa").Lifetime.From <= read, "read when the event was")
+	lifetime := f.byBuild("aaaaaaaa").Lifetime
+	assert.Equal(t, timeline.Interval{From: lifetime.From, To: timeline.Forever}, lifetime)
+	assert.True(t, unread < lifetime.From && lifetime.From <= read, "begins when the event was read")
 
-	f.events.send(removed("a"))
-	gone := pause()
-	f.Refresh()
+	f.conn.send(removed("a"))
+	gone := passTime()
+	f.source.Refresh()
 	a := f.byBuild("aaaaaaaa")
-	assert.True(t, inA < a.Lifetime.To && a.Lifetime.To <= empty, "ends when the socket was empty last")
-	assert.Greater(t, f.last.Table.Certain(), gone, "no list is needed to know that it went")
+	assert.True(t, inA < a.Lifetime.To && a.Lifetime.To <= empty, "ends when the socket was last empty")
+	assert.Greater(t, f.last.Table.Certain(), gone, "no list is needed to know that it was unloaded")
 	assert.Empty(t, f.at(gone))
 	assert.Equal(t, 1, f.last.Table.Unloaded())
 }
 
-// TestEventsThatUserSpaceAsksFor says of no module that it has come or gone.
-func TestEventsThatUserSpaceAsksFor(t *testing.T) {
+// TestSyntheticEvents verifies that an event that user space asked for loads and unloads no module.
+func TestSyntheticEvents(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
 	for _, e := range []uevent.Event{removed("a"), added("a"), added("b")} {
 		e.Synthetic = true
-		f.events.send(e)
+		f.conn.send(e)
 	}
-	f.Refresh()
-	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
+	f.source.Refresh()
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, textAddr))
 	assert.Zero(t, f.last.Table.Unloaded())
-	assert.False(t, f.pending(), "no list has to confirm it")
+	assert.False(t, f.source.needsList(), "no list has to confirm it")
 }
 
-// TestModulesThatTakeEachOthersPlace: one goes and another comes between two readings of
-// the socket.
-func TestModulesThatTakeEachOthersPlace(t *testing.T) {
+// TestModuleReplacedByAnother has a module unloaded, and another one loaded at the same address, between
+// two readings of the socket.
+func TestModuleReplacedByAnother(t *testing.T) {
 	k := newKernel(t)
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	k.showA()
 	f.scan()
-	inA := pause()
-	f.Refresh()
-	between := pause()
+	inA := passTime()
+	f.source.Refresh()
+	between := passTime()
 	k.showB()
-	f.events.send(removed("a"), added("b"))
+	f.conn.send(removed("a"), added("b"))
 	f.scan()
-	inB := pause()
-	f.Refresh()
+	inB := passTime()
+	f.source.Refresh()
 	assert.Equal(t, "in_a", f.at(inA))
-	assert.Empty(t, f.at(between), "either")
+	assert.Empty(t, f.at(between), "either of them")
 	assert.Equal(t, "in_b", f.at(inB))
 	assert.LessOrEqual(t, f.byBuild("aaaaaaaa").Lifetime.To, f.byBuild("bbbbbbbb").Lifetime.From)
 }
 
-// TestFirstListBeginsALifetime: of what was there before, nothing is certain before the
-// list showed it.
+// TestFirstListBeginsALifetime verifies that a module which was loaded before the start is certain only
+// since the list showed it.
 func TestFirstListBeginsALifetime(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
-	before := pause()
+	before := passTime()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
-	after := pause()
-	f.Refresh()
+	after := passTime()
+	f.source.Refresh()
 	assert.Empty(t, f.at(before))
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(before)))
 	assert.Equal(t, "in_a", f.at(after))
 }
 
-// TestEventIsReadAfterTheList that shows the module: it is one load.
+// TestEventIsReadAfterTheList reads an "add" event after the list that shows the module: both are about
+// the same load.
 func TestEventIsReadAfterTheList(t *testing.T) {
 	k := newKernel(t)
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	k.showA()
 	f.scan()
 	from := f.byBuild("aaaaaaaa").Lifetime.From
-	f.events.send(added("a"))
+	f.conn.send(added("a"))
 	f.scan()
 	assert.Equal(t, timeline.Since(from), f.byBuild("aaaaaaaa").Lifetime)
 	assert.Zero(t, f.last.Table.Unloaded())
 	assert.Greater(t, f.last.Table.Certain(), from)
 }
 
-// TestCameAndWent: a module is loaded and unloaded before any list shows it. Where it was
-// is not known.
-func TestCameAndWent(t *testing.T) {
+// TestUnloadedBeforeAnyList has a module loaded and unloaded before any list shows it. Its addresses are
+// not known, so the time is blind.
+func TestUnloadedBeforeAnyList(t *testing.T) {
 	k := newKernel(t)
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
-	f.events.send(added("a"))
-	f.Refresh()
-	at := pause()
-	f.events.send(removed("a"))
-	f.Refresh()
+	f.conn.send(added("a"))
+	f.source.Refresh()
+	at := passTime()
+	f.conn.send(removed("a"))
+	f.source.Refresh()
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(at)))
-	after := pause()
-	f.Refresh()
+	after := passTime()
+	f.source.Refresh()
 	assert.False(t, f.last.Table.IsBlind(timeline.Instant(after)))
 }
 
-// TestContract_5_2_LostEvents: one load has the same build id and base before and after,
-// another not, and one has no build id.
+// TestContract_5_2_LostEvents has three modules before and after a loss: one has the same build id and base,
+// one has another build id, and one has no build id. A fourth is unloaded.
 func TestContract_5_2_LostEvents(t *testing.T) {
 	const other, third = 0xffffffffc0210000, 0xffffffffc0220000
 	k := newKernel(t)
-	list := aLine + "b 4096 0 - Live 0xffffffffc0210000\nc 4096 0 - Live 0xffffffffc0220000\nd 4096 0 - Live 0xffffffffc0230000\n"
-	k.sysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": place})
-	k.sysfs("b", "\xbb\xbb\xbb\xbb", sections{".text": other})
-	k.sysfs("c", "", sections{".text": third})
-	k.sysfs("d", "\xdd\xdd\xdd\xdd", sections{".text": 0xffffffffc0230000})
-	k.write("proc/kallsyms", core+"ffffffffc0200000 t in_a\t[a]\nffffffffc0210000 t in_b\t[b]\nffffffffc0220000 t in_c\t[c]\nffffffffc0230000 t in_d\t[d]\n")
+	const bToD = "b 4096 0 - Live 0xffffffffc0210000\n" +
+		"c 4096 0 - Live 0xffffffffc0220000\n" +
+		"d 4096 0 - Live 0xffffffffc0230000\n"
+	list := aLine + bToD
+	k.writeSysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": textAddr})
+	k.writeSysfs("b", "\xbb\xbb\xbb\xbb", sections{".text": other})
+	k.writeSysfs("c", "", sections{".text": third})
+	k.writeSysfs("d", "\xdd\xdd\xdd\xdd", sections{".text": 0xffffffffc0230000})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t in_a\t[a]\nffffffffc0210000 t in_b\t[b]\n"+
+		"ffffffffc0220000 t in_c\t[c]\nffffffffc0230000 t in_d\t[d]\n")
 	k.write("proc/modules", list)
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
-	before := pause()
-	f.Refresh()
+	before := passTime()
+	f.source.Refresh()
 	lastEmpty := f.last.Table.Certain()
 
-	k.sysfs("b", "\xbc\xbc\xbc\xbc", sections{".text": other})
-	k.write("proc/kallsyms", core+"ffffffffc0200000 t in_a\t[a]\nffffffffc0210000 t in_b2\t[b]\nffffffffc0220000 t in_c2\t[c]\n")
+	k.writeSysfs("b", "\xbc\xbc\xbc\xbc", sections{".text": other})
+	k.write("proc/kallsyms", core+"ffffffffc0200000 t in_a\t[a]\nffffffffc0210000 t in_b2\t[b]\n"+
+		"ffffffffc0220000 t in_c2\t[c]\n")
 	k.write("proc/modules", list[:len(list)-len("d 4096 0 - Live 0xffffffffc0230000\n")])
-	f.events.send(uevent.ErrLost)
-	blind := pause()
-	f.Refresh()
+	f.conn.send(uevent.ErrLost)
+	blind := passTime()
+	f.source.Refresh()
 	assert.Equal(t, lastEmpty, f.last.Table.Certain(), "until a list has been read")
 	f.scan()
-	after := pause()
-	f.Refresh()
+	after := passTime()
+	f.source.Refresh()
 
 	answers := func(at int64) (names []string) {
-		for _, addr := range []uint64{place, other, third, 0xffffffffc0230000} {
+		for _, addr := range []uint64{textAddr, other, third, 0xffffffffc0230000} {
 			hit, _ := timeline.NewSnapshot(f.last.Table).At(addr, timeline.Instant(at))
 			if !hit.Symbol.Exists() {
 				names = append(names, "")
@@ -197,60 +204,61 @@ func TestContract_5_2_LostEvents(t *testing.T) {
 	assert.EqualValues(t, 1, f.counts.Resyncs)
 }
 
-// TestLossWhileTheListIsRead: the list confirms nothing.
+// TestLossWhileTheListIsRead verifies that a list confirms nothing if events were lost while it was read.
 func TestLossWhileTheListIsRead(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	f := k.stepper()
-	defer f.stop()
-	k2 := f.begin()
-	list, err := f.list()
+	defer f.source.stop()
+	scan := f.reader.beginScan()
+	list, err := f.source.roots.readList()
 	require.NoError(t, err)
-	loads := f.find(k2, list)
-	f.events.send(uevent.ErrLost)
-	_, ok := f.apply(k2, list, loads)
+	loads := f.reader.readLoads(scan, list)
+	f.conn.send(uevent.ErrLost)
+	_, ok := f.reader.applyScan(scan, list, loads)
 	assert.False(t, ok)
 	f.scan()
-	assert.Equal(t, "a:in_a", lookup(f.last.Table, place))
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, textAddr))
 }
 
-// TestEventsHavePrecedenceOverTheList that was read before them.
-func TestEventsHavePrecedenceOverTheList(t *testing.T) {
+// TestEventsTakePrecedenceOverTheList verifies that an event takes precedence over a list that was read
+// before it.
+func TestEventsTakePrecedenceOverTheList(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	for range 2 { // the module is new, then known
-		k2 := f.begin()
-		list, err := f.list()
+		scan := f.reader.beginScan()
+		list, err := f.source.roots.readList()
 		require.NoError(t, err)
-		loads := f.find(k2, list)
-		f.events.send(removed("a"))
-		_, ok := f.apply(k2, list, loads)
+		loads := f.reader.readLoads(scan, list)
+		f.conn.send(removed("a"))
+		_, ok := f.reader.applyScan(scan, list, loads)
 		require.True(t, ok)
-		assert.Empty(t, f.record.table(now()).Loaded())
+		assert.Empty(t, f.source.state.tracker.table(now()).Loaded())
 		f.scan()
 	}
 }
 
-// TestContract_5_2_Polled: without events a load is certain from the first list that
-// shows it to the last, if it has a build id.
+// TestContract_5_2_Polled verifies that without events, a load with a build id is certain from the first
+// list that shows it to the last.
 func TestContract_5_2_Polled(t *testing.T) {
 	k := newKernel(t)
-	f := k.stepperBy(nil)
-	defer f.stop()
-	before := pause()
+	f := k.stepperWith(nil)
+	defer f.source.stop()
+	before := passTime()
 	f.scan()
 	k.showA()
-	unseen := pause()
+	unseen := passTime()
 	f.scan()
-	inA := pause()
+	inA := passTime()
 	assert.Empty(t, f.at(inA), "until the next list shows it")
 	f.scan()
-	late := pause()
+	late := passTime()
 	k.showB()
 	f.scan()
-	inB := pause()
+	inB := passTime()
 	f.scan()
 	for at, want := range map[int64]string{before: "", unseen: "", inA: "in_a", late: "", inB: "in_b"} {
 		assert.Equal(t, want, f.at(at))
@@ -259,65 +267,68 @@ func TestContract_5_2_Polled(t *testing.T) {
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(inA)))
 }
 
-// TestPolledWithoutBuildID: nothing is certain of it, and nothing is read anew.
+// TestPolledWithoutBuildID verifies that without events, nothing is certain about a module without a
+// build id, and that its symbols are not read again.
 func TestPolledWithoutBuildID(t *testing.T) {
 	k := newKernel(t)
 	k.show("a", "", aLine)
-	f := k.stepperBy(nil)
-	defer f.stop()
+	f := k.stepperWith(nil)
+	defer f.source.stop()
 	f.scan()
 	k.write("proc/kallsyms", "?\n")
 	var instants []int64
 	for range 3 {
-		instants = append(instants, pause())
+		instants = append(instants, passTime())
 		f.scan()
 	}
 	for _, at := range instants {
 		assert.Empty(t, f.at(at))
 	}
-	assert.Equal(t, "a:in_a", lookup(f.last.Table, place), "as last seen")
+	assert.Equal(t, "a:in_a", lookup(f.last.Table, textAddr), "as last seen")
 	assert.Zero(t, f.last.Table.Unloaded())
 	assert.EqualValues(t, 1, f.counts.Updates[0])
 }
 
-// TestEventThatNeverCame: the list does not show a module any more, and no event said so.
-// It was there for as long as a list showed it.
-func TestEventThatNeverCame(t *testing.T) {
+// TestEventThatNeverArrives has a module that is no longer in the list, although no event announced that.
+// It was certainly loaded for as long as a list showed it.
+func TestEventThatNeverArrives(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
-	inA := pause()
+	inA := passTime()
 	f.scan()
-	listed := f.record.listed
+	lastScan := f.source.state.tracker.lastScan
 	k.write("proc/modules", "")
-	at := pause()
+	at := passTime()
 	f.scan()
 	assert.Equal(t, "in_a", f.at(inA))
 	assert.Empty(t, f.at(at))
-	assert.Equal(t, listed, f.byBuild("aaaaaaaa").Lifetime.To)
+	assert.Equal(t, lastScan, f.byBuild("aaaaaaaa").Lifetime.To)
 	assert.True(t, f.last.Table.IsBlind(timeline.Instant(at)))
 }
 
-// TestModuleThatIsAboutToGo is there until its event says that it went.
-func TestModuleThatIsAboutToGo(t *testing.T) {
+// TestModuleThatIsBeingUnloaded verifies that a module in state "Unloading" counts as loaded until its event
+// is read.
+func TestModuleThatIsBeingUnloaded(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
 	k.write("proc/modules", "a 4096 0 - Unloading 0xffffffffc0200000\n")
 	f.scan()
-	inA := pause()
-	f.Refresh()
-	f.events.send(removed("a"))
+	inA := passTime()
+	f.source.Refresh()
+	f.conn.send(removed("a"))
 	f.scan()
 	assert.Equal(t, "in_a", f.at(inA))
 	assert.Empty(t, f.last.Table.Loaded())
 }
 
-// TestHistoryIsEvicted: when it is too old, and when it is too much.
+// TestHistoryIsEvicted verifies that unloaded modules are forgotten when they are too old, and when there
+// are too many.
 func TestHistoryIsEvicted(t *testing.T) {
 	for name, limits := range map[string]timeline.Limits{
 		"too old":  {TTL: 30 * time.Millisecond, MaxEntries: 10},
@@ -327,20 +338,20 @@ func TestHistoryIsEvicted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel(t)
 			f := k.stepper()
-			defer f.stop()
-			f.record = newRecord(limits)
+			defer f.source.stop()
+			f.source.state.tracker = newTracker(limits)
 			f.scan()
 			var inA int64
 			for range 2 {
 				k.showA()
-				f.events.send(added("a"))
+				f.conn.send(added("a"))
 				f.scan()
 				if inA == 0 {
-					inA = pause()
+					inA = passTime()
 				}
-				f.Refresh()
-				f.events.send(removed("a"))
-				f.Refresh()
+				f.source.Refresh()
+				f.conn.send(removed("a"))
+				f.source.Refresh()
 				k.write("proc/modules", "")
 			}
 			time.Sleep(40 * time.Millisecond)

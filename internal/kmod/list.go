@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// ErrSyntax says that a file is not what the kernel writes.
+// ErrSyntax is returned for a file whose content is not in the format that the kernel writes.
 var ErrSyntax = errors.New("not in the kernel's format")
 
-// listed is a line of /proc/modules.
-type listed struct {
+// A listEntry is a line of /proc/modules.
+type listEntry struct {
 	name string
 	size uint64 // in bytes: text, data and read-only data together
 	addr uint64 // of the text; 0 if the module has none or the kernel hides it
 	live bool   // initialized, and not being removed
 }
 
-// parseList reads /proc/modules: "NAME SIZE REFERENCES USERS STATE ADDRESS", and
+// parseList reads /proc/modules. A line is "NAME SIZE REFERENCES USERS STATE ADDRESS", followed by
 // the taints that the module causes (m_show in kernel/module/procfs.c).
-func parseList(r io.Reader) ([]listed, error) {
-	var list []listed
+func parseList(r io.Reader) ([]listEntry, error) {
+	var list []listEntry
 	scanner := bufio.NewScanner(r)
 	for scanner.Scan() {
 		fields := strings.Fields(scanner.Text())
@@ -37,8 +37,8 @@ func parseList(r io.Reader) ([]listed, error) {
 		if err := errors.Join(sizeErr, addrErr); err != nil {
 			return nil, fmt.Errorf("line %d: %w: %w", len(list)+1, ErrSyntax, err)
 		}
-		name := strings.Clone(fields[0]) // not the whole line with it
-		list = append(list, listed{name: name, size: size, addr: addr, live: fields[4] == "Live"})
+		name := strings.Clone(fields[0]) // so that the rest of the line can be freed
+		list = append(list, listEntry{name: name, size: size, addr: addr, live: fields[4] == "Live"})
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("after %d lines: %w", len(list), err)

@@ -15,87 +15,91 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// load is a module from when it is loaded until it is unloaded.
+// A load is a module from when it is loaded until it is unloaded.
 type load struct {
-	listed
-	layout
-	buildID string          // which build it is, empty if it has no build id
-	info    symtab.TextInfo // its end is the limit of its symbols
-	ends    endRule
-	named   bool      // its symbols were read, or it has no code
-	err     error     // what is missing from it
-	since   time.Time // when its "add" event was read; zero if none was
+	name   string
+	size   uint64 // in bytes, from the list; from coresize if the end depends on it
+	addr   uint64 // as in the list
+	layout layout
+
+	buildID     string          // which build it is, empty if it has no build id
+	info        symtab.TextInfo // its end is the limit of the load's symbols
+	ends        endRule
+	symbolsRead bool      // the symbols were read, or the load has no code
+	err         error     // why the build id or the layout is missing
+	added       time.Time // when the "add" event was read; zero if none was
 }
 
-// describe finds out where a module lies and which build it is. It returns nil if the
-// module has gone meanwhile.
-func (r *roots) describe(is listed, ends endRule) *load {
-	l := &load{listed: is, ends: ends}
-	if is.addr == 0 && ends == endsWithPage {
-		l.named = true
+// readLoad reads from sysfs where a module in the list lies and which build it is. It returns nil
+// if the module is no longer live.
+func (r *roots) readLoad(entry listEntry, ends endRule) *load {
+	l := &load{name: entry.name, size: entry.size, addr: entry.addr, ends: ends}
+	if l.addr == 0 && ends == endsWithPage {
+		l.symbolsRead = true
 		return l
 	}
 	var sectionsErr, notesErr error
-	l.layout, sectionsErr = r.readLayout(is.name, ends)
-	l.buildID, notesErr = r.readBuildID(is.name)
+	l.layout, sectionsErr = r.readLayout(l.name, ends)
+	l.buildID, notesErr = r.readBuildID(l.name)
 	err := errors.Join(sectionsErr, notesErr)
 	switch {
-	case (err != nil || l.buildID == "") && !r.isLoaded(is):
-		return nil // the notes go first
+	case (err != nil || l.buildID == "") && !r.isLoaded(l.name):
+		return nil // the kernel removes the notes first
 	case errors.Is(err, fs.ErrNotExist):
 		l.err = fmt.Errorf("module frames get no build id and no file ID: %w: check that sysfs is mounted there", err)
 	case err != nil:
 		l.err = fmt.Errorf("module frames get no build id and no file ID: %w", err)
 	}
 	if sectionsErr != nil {
-		l.layout = layout{text: is.addr, code: []uint64{is.addr}, initial: l.initial}
-	} else { // a build id promises offsets, and those count from .text
-		l.info.BuildID, l.info.FileID, l.info.Base = l.buildID, buildid.FileID(l.buildID), l.text
+		l.layout = layout{text: l.addr, code: []uint64{l.addr}, initial: l.layout.initial}
+	} else { // a build id promises offsets, and offsets are relative to .text
+		l.info.BuildID, l.info.FileID, l.info.Base = l.buildID, buildid.FileID(l.buildID), l.layout.text
 	}
-	if l.named = len(l.code) == 0 || l.code[0] == 0; l.named {
+	if l.symbolsRead = len(l.layout.code) == 0 || l.layout.code[0] == 0; l.symbolsRead {
 		return l
 	}
-	l.info.Start = l.code[0]
+	l.info.Start = l.layout.code[0]
 	if ends == endsAtNext {
-		l.size = cmp.Or(r.readCoreSize(is.name), l.size)
+		l.size = cmp.Or(r.readCoreSize(l.name), l.size)
 	}
 	return l
 }
 
-// is reports whether the load is the one that a list shows with a build id (see contract
-// 5.2).
-func (l *load) is(shown listed, buildID string) bool {
-	return buildID != "" && l.buildID == buildID && l.addr == shown.addr
+// matches reports whether a list shows this load, if the module in the list has the given build id
+// (see contract 5.2).
+func (l *load) matches(entry listEntry, buildID string) bool {
+	return buildID != "" && l.buildID == buildID && l.addr == entry.addr
 }
 
 // hasCode reports whether the load has an image.
 func (l *load) hasCode() bool { return l.info.Start != 0 }
 
-// settle decides for good where the load ends, given where anything else begins.
-func (l *load) settle(starts []uint64) {
+// fixEnd determines where the load ends, once and for all. starts are the addresses at which
+// anything else begins, sorted.
+func (l *load) fixEnd(starts []uint64) {
 	if l.hasCode() {
-		l.info.End = l.limit(l.size, starts)
+		l.info.End = l.layout.limit(l.size, starts)
 	}
 }
 
-// starts returns the addresses at which other modules cannot go on.
+// starts returns the addresses at which the code of another module below them ends at the latest.
 func (l *load) starts() []uint64 {
 	if !l.hasCode() {
-		return l.others
+		return l.layout.others
 	}
-	return append(slices.Clip(l.others), l.code[0])
+	return append(slices.Clip(l.layout.others), l.layout.code[0])
 }
 
-// image makes the load's image of its symbols, the last of which begins at an address; 0
-// if they were not read.
+// image builds the load's image from its symbols. last is the highest address of a symbol of code, 0
+// if the symbols have not been read.
 func (l *load) image(symbols *symtab.Sorter, last uint64) (*timeline.Image, error) {
 	info := l.info
 	if l.ends == endsWithPage {
-		info.End = min(info.End, pageEnd(max(last, l.code[len(l.code)-1])))
+		info.End = min(info.End, pageEnd(max(last, l.layout.code[len(l.layout.code)-1])))
 	}
 	if last != 0 {
-		for _, addr := range l.code {
-			symbols.Add(addr, 'd', []byte("section")) // only a bound
+		for _, addr := range l.layout.code {
+			symbols.Add(addr, 'd', []byte("section")) // ends the symbol before it, and gives no name
 		}
 	}
 	text, err := symbols.Build(info)

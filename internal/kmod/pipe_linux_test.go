@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestListThatChangesMeanwhile has the kernel load a module while the symbols
-// are read: what was read then is not published.
-func TestListThatChangesMeanwhile(t *testing.T) {
+// TestListChangesWhileSymbolsAreRead has a module unloaded while the symbols are read. These symbols are
+// not published.
+func TestListChangesWhileSymbolsAreRead(t *testing.T) {
 	k := newKernel(t)
-	// A pipe for each time that the symbols are read.
+	// There is one pipe for each reading of the symbols.
 	kallsyms := filepath.Join(k.root, "proc/kallsyms")
 	newPipe := func() {
 		require.NoError(t, unix.Mkfifo(kallsyms+"~", 0o600))
@@ -26,15 +26,15 @@ func TestListThatChangesMeanwhile(t *testing.T) {
 	newPipe()
 	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
 	k.write("proc/modules", a)
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
-	s, conn := k.source(), newFake()
-	s.feed.dial = func() (events, error) { return conn, nil }
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("b", "", sections{".text": 0xffffffffc0210000})
+	s, conn := k.source(), newFakeConn()
+	s.state.feed.dial = func() (connection, error) { return conn, nil }
 	published, stop := run(t, s)
 	symbols := map[string]string{
 		a: "ffffffffc0200000 t f\t[a]\n", b + a: "ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n",
 	}
-	give := func(list, after string, events ...any) {
+	giveSymbols := func(list, after string, events ...any) {
 		f, err := os.OpenFile(kallsyms, os.O_WRONLY, 0) // waits for the reader
 		require.NoError(t, err)
 		newPipe()
@@ -44,38 +44,39 @@ func TestListThatChangesMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	give(a, a)
-	wait := func(n int) {
+	giveSymbols(a, a)
+	waitForUpdates := func(n int) {
 		require.Eventually(t, func() bool { return len(published.get()) == n }, time.Minute, time.Millisecond)
 	}
-	wait(1)
+	waitForUpdates(1)
 	k.write("proc/modules", b+a)
 	conn.send(added("b"))
-	give(b+a, a, removed("b")) // b is gone when its symbols have been read
-	wait(3)
+	giveSymbols(b+a, a, removed("b")) // b is unloaded before its symbols have been read
+	waitForUpdates(3)
 	stop()
 	assert.Equal(t, [][2]int{{1, 0}, {1, 1}, {1, 0}}, published.get(), "b never had symbols")
 }
 
-// TestLinesThatAreLeftOut has x, which the kernel lists first, go while the symbols are read,
-// so that the kernel leaves out a line of y, and come back before the list is read again.
-// Symbols are not in the order of their addresses: y2 would end where y3 begins.
+// TestLinesThatAreLeftOut unloads x, which the kernel lists first, while the symbols are read, so the
+// kernel leaves out a line of y. x is loaded again before the list is read again. The symbols are not in
+// the order of their addresses: without y1, y2 would end where y3 begins.
 func TestLinesThatAreLeftOut(t *testing.T) {
 	const x, y = 0xffffffffc0210000, 0xffffffffc0200000
-	ofX, ofY := symbol(x, "x1", "x")+symbol(x+0x10, "x2", "x"), []string{symbol(y+0x10, "y1", "y"), symbol(y, "y2", "y"), symbol(y+0x20, "y3", "y")}
+	x1, x2 := symbol(x, "x1", "x"), symbol(x+0x10, "x2", "x")
+	y1, y2, y3 := symbol(y+0x10, "y1", "y"), symbol(y, "y2", "y"), symbol(y+0x20, "y3", "y")
 	for name, tt := range map[string]struct {
-		state  string
-		events *fake
-		sent   []any
+		state  string // of x
+		conn   *fakeConn
+		events []any
 	}{
-		"it is loaded again":     {"Live", newFake(), []any{removed("x"), added("x")}},
-		"its start fails, twice": {"Loading", newFake(), nil},
+		"it is loaded again":     {"Live", newFakeConn(), []any{removed("x"), added("x")}},
+		"its start fails, twice": {"Loading", newFakeConn(), nil},
 		"there are no events":    {"Live", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel(t)
-			k.sysfs("x", "\xbb\xbb\xbb\xbb", sections{".text": x})
-			k.sysfs("y", "\xaa\xaa\xaa\xaa", sections{".text": y})
+			k.writeSysfs("x", "\xbb\xbb\xbb\xbb", sections{".text": x})
+			k.writeSysfs("y", "\xaa\xaa\xaa\xaa", sections{".text": y})
 			k.write("proc/modules", "x 4096 0 - "+tt.state+" 0xffffffffc0210000\n"+line("y", 4096, y))
 			kallsyms := filepath.Join(k.root, "proc/kallsyms")
 			require.NoError(t, os.Remove(kallsyms))
@@ -87,16 +88,16 @@ func TestLinesThatAreLeftOut(t *testing.T) {
 				if !assert.NoError(t, err) {
 					return
 				}
-				k.write("proc/kallsyms", core+ofX+ofY[0]+ofY[1]+ofY[2])
-				if tt.events != nil {
-					tt.events.send(tt.sent...)
+				k.write("proc/kallsyms", core+x1+x2+y1+y2+y3)
+				if tt.conn != nil {
+					tt.conn.send(tt.events...)
 				}
-				_, err = f.WriteString(core + symbol(x, "x1", "x") + ofY[1] + ofY[2])
+				_, err = f.WriteString(core + x1 + y2 + y3)
 				assert.NoError(t, err)
 				assert.NoError(t, f.Close())
 			}()
-			f := k.stepperBy(tt.events)
-			assert.False(t, f.once())
+			f := k.stepperWith(tt.conn)
+			assert.False(t, f.scanOnce())
 			<-done
 			f.scan()
 			assert.Equal(t, "y:y2", lookup(f.last.Table, y))

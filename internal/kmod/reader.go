@@ -10,86 +10,83 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// scan is reading the list, and what is new in it. It begins with what was known.
-type scan struct {
-	from   int64 // when it began: the list was read later
-	polled bool  // no events are read
-	blind  bool  // known loads count only if their build shows that they are the same
-	losses int
-	known  map[string]*load
-}
-
-// reader is what one run has to remember between scans.
+// A reader makes the scans of one run, and remembers what the next scan needs.
 type reader struct {
-	*Source
-	ends    endRule
-	tornSum uint64 // of the last list of symbols that may have been torn
+	source *Source
+	ends   endRule
+
+	// unconfirmed is the sum of the last symbol list that counts only if the next one has the same sum.
+	unconfirmed uint64
 }
 
-func newReader(s *Source) *reader { return &reader{Source: s, ends: s.endRule()} }
+func newReader(s *Source) *reader { return &reader{source: s, ends: s.roots.endRule()} }
 
-// scan reads the list, what is new in it, and the symbols of that. It reports whether
-// nothing is missing then.
-func (s *reader) scan(publish func(symcache.Update)) (whole bool, err error) {
-	k := s.begin()
-	list, err := s.list()
+// scan reads the list, whatever is new in it, and the symbols of the new modules. It reports whether
+// that is complete; if not, the caller must scan again.
+func (r *reader) scan(publish func(symcache.Update)) (complete bool, err error) {
+	scan := r.beginScan()
+	list, err := r.source.roots.readList()
 	if err != nil {
 		return false, err
 	}
-	loads := s.find(k, list)
-	unnamed, ok := s.apply(k, list, loads)
+	loads := r.readLoads(scan, list)
+	withoutSymbols, ok := r.applyScan(scan, list, loads)
 	if !ok {
 		return false, nil
 	}
-	var symbols map[*load]*timeline.Image
-	if len(unnamed) > 0 {
-		var same bool
-		if symbols, same, err = s.readSymbols(k, list, unnamed); err != nil || !same {
+	var images map[*load]*timeline.Image
+	if len(withoutSymbols) > 0 {
+		var unchanged bool
+		if images, unchanged, err = r.readSymbols(scan, list, withoutSymbols); err != nil || !unchanged {
 			return false, err
 		}
 	}
+	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drain()
-	if len(symbols) > 0 && len(s.record.removed) > 0 {
-		return false, nil // lines may be missing; the module can be back, at the same address
+	if len(images) > 0 && len(s.state.tracker.removed) > 0 {
+		return false, nil // lines may be missing; the module may be loaded again, at the same address
 	}
-	s.record.name(symbols)
-	s.publish = publish
-	s.flush()
+	s.state.tracker.applySymbols(images)
+	s.state.publish = publish
+	s.state.publishTable()
 	return true, nil
 }
 
-// begin begins a scan with the events that have come until then.
-func (s *reader) begin() scan {
+// beginScan applies the events that have arrived, and begins a scan.
+func (r *reader) beginScan() scan {
+	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-s.wanted: // this scan
+	case <-s.scanRequests: // this scan answers it
 	default:
 	}
-	s.feed.scanned = time.Now()
-	s.feed.drain(s.record)
-	return s.record.begin(now(), s.feed.conn == nil)
+	st := &s.state
+	st.feed.scannedAt = time.Now()
+	st.feed.drain(st.tracker)
+	return st.tracker.beginScan(now(), st.feed.conn == nil)
 }
 
-// find returns the loads of the modules that are live: of those that were known, what is
-// known of them. If something is missing from that, it is tried again, as sysfs may have been
-// mounted since; after one that is still the same, no others, as each try costs a reading of the list.
-func (s *reader) find(k scan, list []listed) (loads []*load) {
+// readLoads returns the loads of the modules that are live. A load that was known before the scan
+// stays the same load, unless something is missing from it: then readLoads tries again, because sysfs
+// may have been mounted since. If one of these attempts changes nothing, readLoads makes no more of
+// them in this scan, because each costs a reading of the list.
+func (r *reader) readLoads(scan scan, list []listEntry) (loads []*load) {
 	retry := true
-	for _, is := range list {
-		if !is.live {
+	for _, entry := range list {
+		if !entry.live {
 			continue
 		}
-		l := k.known[is.name]
-		isKnown := l != nil && l.addr == is.addr && (!k.blind || s.isSame(k, l, is))
+		l := scan.known[entry.name]
+		isKnown := l != nil && l.addr == entry.addr && (!scan.blind || r.isSameLoad(scan, l, entry))
 		switch {
 		case !isKnown:
-			l = s.describe(is, s.ends)
+			l = r.source.roots.readLoad(entry, r.ends)
 		case l.err != nil && retry:
-			if again := s.describe(is, s.ends); again != nil && again.err == nil {
-				l = again // another load, as its frames are written in another way
+			if again := r.source.roots.readLoad(entry, r.ends); again != nil && again.err == nil {
+				l = again // counts as another load, because its frames are written differently
 			} else {
 				retry = false
 			}
@@ -101,60 +98,65 @@ func (s *reader) find(k scan, list []listed) (loads []*load) {
 	return loads
 }
 
-// isSame reports whether a load is the one that a list shows after a blind interval.
-func (s *reader) isSame(k scan, l *load, is listed) bool {
+// isSameLoad reports whether, after a blind interval, a list shows a load that was known before it.
+func (r *reader) isSameLoad(scan scan, l *load, entry listEntry) bool {
 	if !l.hasCode() {
 		return true // nothing depends on it
 	}
-	id, err := s.readBuildID(is.name)
-	return err == nil && (l.is(is, id) || k.polled && l.buildID == "" && id == "")
+	id, err := r.source.roots.readBuildID(entry.name)
+	return err == nil && (l.matches(entry, id) || scan.polled && l.buildID == "" && id == "")
 }
 
-// apply ends the reading of the list, and returns the loads without symbols.
-func (s *reader) apply(k scan, list []listed, loads []*load) (unnamed []*load, ok bool) {
+// applyScan applies the list and the loads in it, and returns the loads whose symbols must be read. ok
+// is false if events were lost since the scan began.
+func (r *reader) applyScan(scan scan, list []listEntry, loads []*load) (withoutSymbols []*load, ok bool) {
 	shown := make(map[string]bool, len(list))
-	for _, is := range list {
-		shown[is.name] = true
+	for _, entry := range list {
+		shown[entry.name] = true
 	}
 	until := now()
+	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.feed.drain(s.record)
-	if ok = s.record.apply(k, shown, loads, until); !ok {
+	st := &s.state
+	st.feed.drain(st.tracker)
+	if ok = st.tracker.applyScan(scan, shown, loads, until); !ok {
 		return nil, false
 	}
-	unnamed = s.record.unnamed()
-	if len(unnamed) > 0 && s.record.changed {
-		s.flush() // what they are, and where
+	withoutSymbols = st.tracker.withoutSymbols()
+	if len(withoutSymbols) > 0 && st.tracker.changed {
+		st.publishTable() // their builds and addresses
 	}
-	return unnamed, true
+	return withoutSymbols, true
 }
 
-// readSymbols reads the symbols of loads, given the list that showed them, and reports
-// whether no module came or went meanwhile.
-func (s *reader) readSymbols(
-	k scan, list []listed, loads []*load,
-) (symbols map[*load]*timeline.Image, same bool, err error) {
+// readSymbols reads the symbols of loads that a list has shown. unchanged reports whether it is certain
+// that no module was loaded or unloaded since that list.
+func (r *reader) readSymbols(
+	scan scan, list []listEntry, loads []*load,
+) (images map[*load]*timeline.Image, unchanged bool, err error) {
+	roots := &r.source.roots
 	p := newParser(list, loads)
-	if err := s.parse(p); err != nil {
+	if err := roots.readKallsyms(p); err != nil {
 		return nil, false, err
 	}
-	after, err := s.list()
+	after, err := roots.readList()
 	if err != nil {
 		return nil, false, err
 	}
-	same = slices.Equal(list, after)
+	unchanged = slices.Equal(list, after)
 	for _, l := range loads {
-		if !same || !k.polled {
+		if !unchanged || !scan.polled {
 			break
 		}
-		id, err := s.readBuildID(l.name)
-		same = err == nil && id == l.buildID // else it is another load
+		id, err := roots.readBuildID(l.name)
+		unchanged = err == nil && id == l.buildID // otherwise it is another load
 	}
-	// Where no event would tell that a module went, or that it failed to start, two readings must agree.
-	unseen := k.polled || slices.ContainsFunc(list, func(is listed) bool { return !is.live })
-	if (p.torn || unseen) && p.sum != s.tornSum {
-		s.tornSum, same = p.sum, false
+	// If no event would announce that a module was unloaded, or that it failed to start, two readings
+	// must agree.
+	unannounced := scan.polled || slices.ContainsFunc(list, func(e listEntry) bool { return !e.live })
+	if (p.inconsistent || unannounced) && p.sum != r.unconfirmed {
+		r.unconfirmed, unchanged = p.sum, false
 	}
-	return p.images, same, nil
+	return p.images, unchanged, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// loadPrograms loads BPF programs, which are JITed and listed.
+// loadPrograms loads n BPF programs, which the kernel JITs and lists.
 func loadPrograms(t *testing.T, n int) {
 	t.Helper()
 	require.NoError(t, rlimit.RemoveMemlock())
@@ -31,8 +31,8 @@ func loadPrograms(t *testing.T, n int) {
 	}
 	listed := func() int { return bytes.Count(readFile(t, "/proc/kallsyms"), []byte("\t[bpf]\n")) }
 	before := listed()
-	t.Cleanup(func() { // after those below
-		eventually(t, "they are gone", func() bool { return listed() <= before })
+	t.Cleanup(func() { // runs after the cleanups below
+		eventually(t, "the programs are unloaded", func() bool { return listed() <= before })
 	})
 	for range n {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -45,7 +45,7 @@ func loadPrograms(t *testing.T, n int) {
 	require.GreaterOrEqual(t, listed(), n)
 }
 
-// cpuTime is the CPU time that this process took so far.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var usage unix.Rusage
@@ -53,20 +53,20 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// readWhole makes all tables anew, of one read of everything that the kernel
-// lists: what has to be done at least without following modules.
-func readWhole(t *testing.T) {
+// readEverything makes all tables from one reading of all that the kernel lists. Without following modules,
+// a change would take at least that.
+func readEverything(t *testing.T) {
 	t.Helper()
 	list := readFile(t, "/proc/kallsyms")
 	_, err := kallsyms.ParseCore(bytes.NewReader(list), runtime.GOARCH, "", "")
 	require.NoError(t, err)
 	r := newReader(NewSource("/proc", "/sys", 0, timeline.Limits{}))
-	modules, err := r.list()
+	modules, err := r.source.roots.readList()
 	require.NoError(t, err)
-	scan := r.begin()
-	unnamed, ok := r.apply(scan, modules, r.find(scan, modules))
+	scan := r.beginScan()
+	withoutSymbols, ok := r.applyScan(scan, modules, r.readLoads(scan, modules))
 	require.True(t, ok)
-	require.NoError(t, newParser(modules, unnamed).parse(bytes.NewReader(list)))
+	require.NoError(t, newParser(modules, withoutSymbols).parse(bytes.NewReader(list)))
 	scanner := kallsyms.NewScanner(bytes.NewReader(list))
 	err = scanner.SkipToModules()
 	for line := (kallsyms.Line{}); err == nil; {
@@ -75,18 +75,17 @@ func readWhole(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// TestReload prints how much CPU it takes to take over one module that was
-// loaded, over what a whole reload takes, with a hundred modules and some hundred
-// BPF programs.
+// TestReload loads one module, with a hundred modules and a few hundred BPF programs loaded. It prints the
+// ratio of two CPU times: to read that module, and to read everything again.
 func TestReload(t *testing.T) {
 	kerneltest.NeedModules(t)
 	const name = "macvlan"
 	loadMany(t)
 	loadPrograms(t, 300)
 	s := NewSource("/proc", "/sys", 0, timeline.Limits{})
-	require.True(t, s.feed.open(t.Context(), func() {}, func(events, error) {}))
+	require.True(t, s.state.feed.open(t.Context(), func() {}, func(connection, error) {}))
 	defer s.stop()
-	f := &stepper{reader: newReader(s), t: t}
+	f := newStepper(t, s)
 	measure := func(f func()) time.Duration {
 		start := cpuTime(t)
 		f()
@@ -99,7 +98,7 @@ func TestReload(t *testing.T) {
 		require.NoError(t, kerneltest.LoadModule(name))
 		one = append(one, measure(f.scan))
 		require.Positive(t, find(f.last.Table, name).Len())
-		whole = append(whole, measure(func() { readWhole(t) }))
+		whole = append(whole, measure(func() { readEverything(t) }))
 	}
 	slices.Sort(one)
 	slices.Sort(whole)

@@ -21,8 +21,8 @@ import (
 func TestSourceFollows(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
+		s, conn := k.source(), newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		var table *timeline.Table
@@ -53,18 +53,18 @@ func TestSourceFollows(t *testing.T) {
 	})
 }
 
-// TestSettle loads a second module while the source waits after the first: both
-// are read at once. What they are is published before their symbols.
+// TestSettle loads a second module while the source waits for further changes after the first one. Both
+// are read at once. Their builds and addresses are published before their symbols.
 func TestSettle(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
+		s, conn := k.source(), newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
 		s.settle = time.Second
 		published, stop := run(t, s)
 		time.Sleep(time.Millisecond)
-		k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-		k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+		k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
+		k.writeSysfs("b", "", sections{".text": 0xffffffffc0210000})
 		k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
 		const a = "a 4096 0 - Live 0xffffffffc0200000\n"
 		k.write("proc/modules", a)
@@ -81,13 +81,14 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// TestRemovalIsKnownBeforeItHappens: the module is in the list for a while yet.
+// TestRemovalIsKnownBeforeItHappens has a module that stays in the list for a while after its "remove"
+// event.
 func TestRemovalIsKnownBeforeItHappens(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
+		s, conn := k.source(), newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
 		published, stop := run(t, s)
 		time.Sleep(time.Millisecond)
 		k.write("proc/modules", "a 4096 0 - Unloading 0xffffffffc0200000\n")
@@ -100,32 +101,32 @@ func TestRemovalIsKnownBeforeItHappens(t *testing.T) {
 	})
 }
 
-// TestQuietEventsAreEvidence: a module that goes after a quiet time, in which nobody asked,
-// certainly was there until a second before.
-func TestQuietEventsAreEvidence(t *testing.T) {
+// TestSilenceIsEvidence verifies that without events and calls of Refresh, all modules are certain until
+// at most a second ago: a module that is then unloaded was certainly loaded until that instant.
+func TestSilenceIsEvidence(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
-		s.feed.now = func() int64 { return time.Now().UnixNano() }
+		s, conn := k.source(), newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
+		s.state.feed.now = func() int64 { return time.Now().UnixNano() }
 		_, stop := run(t, s)
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		s.mu.Lock()
-		quiet := time.Since(time.Unix(0, s.record.empty))
+		silence := time.Since(time.Unix(0, s.state.tracker.lastEmpty))
 		s.mu.Unlock()
-		assert.Equal(t, 500*time.Millisecond, quiet)
+		assert.Equal(t, 500*time.Millisecond, silence)
 		stop()
 	})
 }
 
-// TestContract_6_4_NothingIsMissedInAPause has a module go, and another come, between two runs.
+// TestContract_6_4_NothingIsMissedInAPause has a module unloaded, and another one loaded, between two runs.
 func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	k := newKernel(t)
 	k.showA()
 	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFake()
-		s.feed.dial = func() (events, error) { return conn, nil }
+		s, conn := k.source(), newFakeConn()
+		s.state.feed.dial = func() (connection, error) { return conn, nil }
 		p := &publications{}
 		run := func(cause error) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -153,8 +154,8 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	})
 }
 
-// TestASlowPollAlwaysRuns: a module comes, and no event.
-func TestASlowPollAlwaysRuns(t *testing.T) {
+// TestListIsReadWithoutEvents has a module loaded that no event announces. The safety net shows it.
+func TestListIsReadWithoutEvents(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
 		published, stop := run(t, k.source())
@@ -169,16 +170,16 @@ func TestASlowPollAlwaysRuns(t *testing.T) {
 	})
 }
 
-// TestContract_8_WithoutEventsTheListIsPolled has the socket refused, then break,
-// then lose events.
+// TestContract_8_WithoutEventsTheListIsPolled has the kernel refuse the socket. Later one socket breaks,
+// and the next one loses events.
 func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := k.source()
 		refused, broken := errors.New("refused"), errors.New("broken")
-		breaks, loses := newFake(), newFake()
-		conns := []*fake{nil, nil, nil, breaks, loses}
-		s.feed.dial = func() (events, error) {
+		breaks, loses := newFakeConn(), newFakeConn()
+		conns := []*fakeConn{nil, nil, nil, breaks, loses}
+		s.state.feed.dial = func() (connection, error) {
 			conn := conns[0]
 			conns = conns[1:]
 			if conn == nil {
@@ -202,22 +203,23 @@ func TestContract_8_WithoutEventsTheListIsPolled(t *testing.T) {
 			"falling back to polling modules every second: broken", "<nil>",
 		}, published.degraded)
 		assert.EqualValues(t, 1, published.counts.LostRecords)
-		assert.EqualValues(t, 3, published.counts.Resyncs, "the loss, and two sockets that are new")
+		assert.EqualValues(t, 3, published.counts.Resyncs, "the loss, and two new sockets")
 		assert.EqualValues(t, 1, published.counts.Updates[symcache.KindLoad], "the module has a build id")
 	})
 }
 
-// unwaitable is a socket that cannot be waited for, though it can be read.
-type unwaitable struct{ *fake }
+// An unwaitable is a connection from which events can be read, but for which Wait fails.
+type unwaitable struct{ *fakeConn }
 
 func (unwaitable) Wait(context.Context, time.Time) error { return errors.New("cannot wait") }
 
-// TestAFailedWaitIsNoSilence: a module that comes after it is known all the same.
-func TestAFailedWaitIsNoSilence(t *testing.T) {
+// TestFailedWaitIsNotSilence verifies that a module which is loaded after Wait failed becomes known
+// nevertheless.
+func TestFailedWaitIsNotSilence(t *testing.T) {
 	k := newKernel(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := k.source()
-		s.feed.dial = func() (events, error) { return unwaitable{newFake()}, nil }
+		s.state.feed.dial = func() (connection, error) { return unwaitable{newFakeConn()}, nil }
 		published, stop := run(t, s)
 		time.Sleep(5 * time.Second)
 		k.showA()
@@ -229,17 +231,17 @@ func TestAFailedWaitIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatIsNewIsRead has a list of symbols that is damaged behind the newest
-// module: it is not read so far.
-func TestOnlyWhatIsNewIsRead(t *testing.T) {
+// TestOnlyNewSymbolsAreRead has a list of symbols with a syntax error behind the newest module. The
+// source does not read that far.
+func TestOnlyNewSymbolsAreRead(t *testing.T) {
 	k := newKernel(t)
 	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
-	k.sysfs("a", "", sections{".text": 0xffffffffc0200000})
-	k.sysfs("b", "", sections{".text": 0xffffffffc0210000})
+	k.writeSysfs("a", "", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("b", "", sections{".text": 0xffffffffc0210000})
 	k.write("proc/modules", a)
 	k.write("proc/kallsyms", core+"ffffffffc0200000 t f\t[a]\n")
 	f := k.stepper()
-	defer f.stop()
+	defer f.source.stop()
 	f.scan()
 	k.write("proc/modules", b+a)
 	k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n?\n")
@@ -248,43 +250,43 @@ func TestOnlyWhatIsNewIsRead(t *testing.T) {
 	assert.Equal(t, "a:f", lookup(f.last.Table, 0xffffffffc0200000))
 }
 
-// TestRunGoesOn has a source fail, and run again after another module was loaded.
-func TestRunGoesOn(t *testing.T) {
+// TestRunAfterAFailure has a source fail, and run again after another module was loaded.
+func TestRunAfterAFailure(t *testing.T) {
 	k := newKernel(t)
 	s := k.source()
-	f := &stepper{reader: newReader(s), t: t}
-	var react func()
-	proceed := func() error {
+	f := newStepper(t, s)
+	var onUpdate func()
+	runAgain := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		return s.Run(ctx, func(u symcache.Update) {
-			if f.publish(u); react == nil {
+			if f.publish(u); onUpdate == nil {
 				cancel()
 				return
 			}
-			react()
+			onUpdate()
 		})
 	}
 	k.showA()
-	conn := newFake()
-	s.feed.dial = func() (events, error) { return conn, nil }
+	conn := newFakeConn()
+	s.state.feed.dial = func() (connection, error) { return conn, nil }
 	var inA int64
-	react = func() {
-		react = func() {}
+	onUpdate = func() {
+		onUpdate = func() {}
 		go func() {
-			inA = pause()
+			inA = passTime()
 			s.Refresh()
 			k.write("proc/modules", "?\n")
 			conn.send(added("x"))
 		}()
 	}
-	require.ErrorIs(t, proceed(), ErrSyntax)
+	require.ErrorIs(t, runAgain(), ErrSyntax)
 	certain := f.last.Table.Certain()
 	assert.Equal(t, "in_a", f.at(inA))
 
 	k.showB()
-	react, conn = nil, newFake()
-	require.NoError(t, proceed())
+	onUpdate, conn = nil, newFakeConn()
+	require.NoError(t, runAgain())
 	b := f.last.Table.Loaded()[0]
 	assert.Equal(t, "b", b.Name())
 	assert.Equal(t, "in_a", f.at(inA))
@@ -293,8 +295,8 @@ func TestRunGoesOn(t *testing.T) {
 	assert.Equal(t, certain, a.Lifetime.To, "up to what was certain")
 	assert.True(t, f.last.Table.IsBlind(timeline.Interval{From: certain + 1, To: b.Lifetime.From}))
 
-	conn = newFake()
-	require.NoError(t, proceed())
-	assert.Equal(t, b.Lifetime, f.last.Table.Loaded()[0].Lifetime, "it has a build id: it stays what it was")
+	conn = newFakeConn()
+	require.NoError(t, runAgain())
+	assert.Equal(t, b.Lifetime, f.last.Table.Loaded()[0].Lifetime, "it has a build id, so it is the same load")
 	assert.Equal(t, 1, f.last.Table.Unloaded())
 }

@@ -17,37 +17,37 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// simulation is a kernel in which modules come and go by chance while a record is made of
-// what it shows. Nothing happens but in tick, which is called between any two steps of
-// both, so that each can come between any two steps of the other.
+// A simulation is a kernel in which modules are loaded and unloaded at random, while a tracker follows
+// them. Modules change only in tick, which is called between any two steps of the tracker and of the
+// kernel. So each can take a step between any two steps of the other.
 type simulation struct {
 	*rand.Rand
 	t       *testing.T
 	time    int64
-	modules []*simulated // that are there
-	all     []*simulated
-	socket  *simSocket
-	quiet   bool
+	modules []*simModule // the ones that have memory
+	all     []*simModule // including the ones that were unloaded
+	socket  *simSocket   // nil if there is none
+	quiet   bool         // modules do not change any more
 
-	feed   *feed
-	record *record
+	feed    *feed
+	tracker *tracker
 }
 
-// simulated is a load in the simulation.
-type simulated struct {
-	listed
+// A simModule is a load in the simulation.
+type simModule struct {
+	entry     listEntry
 	id, build string
-	from, to  int64 // when its memory was there; to is 0 while it is
-	state     int   // loading, live, "add" sent, unloading, "remove" sent
+	from, to  int64 // when it had memory; to is 0 while it still has
+	state     int   // 0: loading, 1: live, 2: "add" was sent, 3: unloading, 4: "remove" was sent
 }
 
-// simSocket is a netlink socket with room for some events.
+// A simSocket is a netlink socket with room for a few events.
 type simSocket struct {
 	s         *simulation
 	queue     []uevent.Event
 	room      int
-	overrun   bool // not said yet
-	congested bool // drops everything until it is empty
+	overrun   bool // Poll has not reported it yet
+	congested bool // drops all events until it is empty
 }
 
 func (c *simSocket) send(e uevent.Event) {
@@ -80,37 +80,37 @@ func (c *simSocket) Poll() (uevent.Event, bool, error) {
 func (*simSocket) Wait(context.Context, time.Time) error { return nil }
 func (*simSocket) Close() error                          { return nil }
 
-// tick lets some time pass, in which something may happen.
+// tick lets some time pass, during which modules may change.
 func (s *simulation) tick() {
 	s.time += int64(time.Millisecond) * (10 + s.Int64N(100))
 	for !s.quiet && s.IntN(6) == 0 {
-		s.happen()
+		s.changeModule()
 	}
 }
 
-// happen does one thing to one module.
-func (s *simulation) happen() {
+// changeModule loads a module or takes one a step further.
+func (s *simulation) changeModule() {
 	if len(s.modules) < 3 && s.IntN(2) == 0 {
-		s.begin()
+		s.beginLoading()
 	}
 	if len(s.modules) == 0 {
 		return
 	}
 	m := s.modules[s.IntN(len(s.modules))]
 	if m.state == 2 && s.IntN(8) > 0 {
-		return // most of the time nothing happens to a module
+		return // modules stay live for a while
 	}
 	m.state++
-	m.live = m.state == 1 || m.state == 2
+	m.entry.live = m.state == 1 || m.state == 2
 	switch m.state {
 	case 2:
-		s.socket.send(added(m.name))
+		s.socket.send(added(m.entry.name))
 	case 4:
-		s.socket.send(removed(m.name))
+		s.socket.send(removed(m.entry.name))
 	case 5:
 		m.to = s.time
-		for i, is := range s.modules {
-			if is == m {
+		for i, other := range s.modules {
+			if other == m {
 				s.modules = append(s.modules[:i], s.modules[i+1:]...)
 				return
 			}
@@ -118,16 +118,16 @@ func (s *simulation) happen() {
 	}
 }
 
-// begin begins to load a module, of a name and at a place that is free.
-func (s *simulation) begin() {
-	m := &simulated{id: fmt.Sprint("load ", len(s.all)), from: s.time}
-	m.listed = listed{name: string(rune('a' + s.IntN(4))), addr: place + s.Uint64N(4)*0x1000, size: 0x1000}
-	if len(s.all) > 0 && s.IntN(2) == 0 { // again where it was before
-		m.listed = s.all[len(s.all)-1-s.IntN(min(len(s.all), 3))].listed
-		m.live = false
+// beginLoading begins to load a module, with a name and at an address that are free.
+func (s *simulation) beginLoading() {
+	m := &simModule{id: fmt.Sprint("load ", len(s.all)), from: s.time}
+	m.entry = listEntry{name: string(rune('a' + s.IntN(4))), addr: textAddr + s.Uint64N(4)*0x1000, size: 0x1000}
+	if len(s.all) > 0 && s.IntN(2) == 0 { // a module from before, at the same address
+		m.entry = s.all[len(s.all)-1-s.IntN(min(len(s.all), 3))].entry
+		m.entry.live = false
 	}
-	for _, is := range s.modules {
-		if is.name == m.name || is.addr == m.addr {
+	for _, other := range s.modules {
+		if other.entry.name == m.entry.name || other.entry.addr == m.entry.addr {
 			return
 		}
 	}
@@ -137,10 +137,10 @@ func (s *simulation) begin() {
 	s.modules, s.all = append(s.modules, m), append(s.all, m)
 }
 
-// find returns the load of a name that is there.
-func (s *simulation) find(name string) *simulated {
+// loaded returns the module with a name that has memory, nil if there is none.
+func (s *simulation) loaded(name string) *simModule {
 	for _, m := range s.modules {
-		if m.name == name {
+		if m.entry.name == name {
 			return m
 		}
 	}
@@ -149,33 +149,33 @@ func (s *simulation) find(name string) *simulated {
 
 // scan does what reader.scan does.
 func (s *simulation) scan() {
-	s.feed.drain(s.record)
-	k := s.record.begin(s.time, s.feed.conn == nil)
+	s.feed.drain(s.tracker)
+	scan := s.tracker.beginScan(s.time, s.feed.conn == nil)
 	s.tick()
-	var list []listed
+	var list []listEntry
 	for _, m := range s.modules {
-		list = append(list, m.listed)
+		list = append(list, m.entry)
 	}
 	s.tick()
 	shown := make(map[string]bool)
 	var loads []*load
-	for _, is := range list {
-		shown[is.name] = true
-		if !is.live {
+	for _, entry := range list {
+		shown[entry.name] = true
+		if !entry.live {
 			continue
 		}
 		s.tick()
-		m := s.find(is.name)
-		l := k.known[is.name]
-		isSame := l != nil && l.addr == is.addr
-		if isSame && k.blind {
-			isSame = m != nil && (l.is(is, m.build) || k.polled && l.info.BuildID == "" && m.build == "")
+		m := s.loaded(entry.name)
+		l := scan.known[entry.name]
+		isSame := l != nil && l.addr == entry.addr
+		if isSame && scan.blind {
+			isSame = m != nil && (l.matches(entry, m.build) || scan.polled && l.info.BuildID == "" && m.build == "")
 		}
 		if !isSame {
-			if m == nil || m.addr != is.addr {
-				continue // it has gone
+			if m == nil || m.entry.addr != entry.addr {
+				continue // it was unloaded
 			}
-			l = loadAt(is.name, is.addr, is.size)
+			l = loadAt(entry.name, entry.addr, entry.size)
 			l.info.BuildID, l.info.FileID = m.build, m.id
 		}
 		loads = append(loads, l)
@@ -185,24 +185,24 @@ func (s *simulation) scan() {
 	}
 	until := s.time
 	s.tick()
-	s.feed.drain(s.record)
-	s.record.apply(k, shown, loads, until)
+	s.feed.drain(s.tracker)
+	s.tracker.applyScan(scan, shown, loads, until)
 }
 
-// step does something that a source does.
+// step takes a step that a source can take.
 func (s *simulation) step() {
 	switch n := s.IntN(40); {
 	case n == 0 && s.feed.conn != nil:
 		s.feed.conn, s.socket = nil, nil
-		s.record.lost()
+		s.tracker.applyLoss()
 	case n < 4 && s.feed.conn == nil:
 		s.socket = &simSocket{s: s, room: 1 + s.IntN(4)}
 		s.feed.conn = s.socket
-		s.record.lost()
+		s.tracker.applyLoss()
 	case n < 15:
 		s.scan()
 	case n < 30:
-		s.feed.drain(s.record)
+		s.feed.drain(s.tracker)
 	default:
 		for range s.IntN(30) {
 			s.tick()
@@ -210,17 +210,17 @@ func (s *simulation) step() {
 	}
 }
 
-// check holds answers for times in the past against what was true, and returns how many
-// there were, and how many there could have been.
+// check compares answers for instants in the past with the truth. It returns the number of answers, and
+// the number of answers that were possible.
 func (s *simulation) check() (answered, possible int) {
-	snapshot := timeline.NewSnapshot(s.record.table(s.time))
+	snapshot := timeline.NewSnapshot(s.tracker.table(s.time))
 	for range 50 {
 		from := s.Int64N(s.time)
 		during := timeline.Interval{From: from, To: from + 1 + s.Int64N(int64(300*time.Millisecond))}
-		addr := place + s.Uint64N(4)*0x1000 + 8
-		var truth *simulated
+		addr := textAddr + s.Uint64N(4)*0x1000 + 8
+		var truth *simModule
 		for _, m := range s.all {
-			if m.addr == addr-8 && m.from <= during.From && (m.to == 0 || during.To <= m.to) {
+			if m.entry.addr == addr-8 && m.from <= during.From && (m.to == 0 || during.To <= m.to) {
 				truth = m
 			}
 		}
@@ -239,7 +239,7 @@ func (s *simulation) check() (answered, possible int) {
 	return answered, possible
 }
 
-// TestSimulation: whatever happens, every claimed lifetime lies within the true one.
+// TestSimulation verifies that every claimed lifetime lies within the true one, whatever happens.
 func TestSimulation(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	const seeds = 100
@@ -248,7 +248,7 @@ func TestSimulation(t *testing.T) {
 		s := &simulation{Rand: rand.New(rand.NewPCG(uint64(seed), 1)), t: t, time: int64(time.Second)}
 		s.feed = newFeed(nil)
 		s.feed.now = func() int64 { return s.time }
-		s.record = newRecord(timeline.Limits{TTL: 1 << 60, MaxEntries: 1 << 20})
+		s.tracker = newTracker(timeline.Limits{TTL: 1 << 60, MaxEntries: 1 << 20})
 		s.socket = &simSocket{s: s, room: 1 + s.IntN(4)}
 		s.feed.conn = s.socket
 		for range 200 {
@@ -259,22 +259,22 @@ func TestSimulation(t *testing.T) {
 				t.Fatalf("seed %d", seed)
 			}
 		}
-		// In the end all that is there is known.
+		// In the end, all live modules are known.
 		if s.feed.conn == nil {
 			s.socket = &simSocket{s: s, room: 1 + s.IntN(4)}
 			s.feed.conn = s.socket
-			s.record.lost()
+			s.tracker.applyLoss()
 		}
 		s.quiet = true
 		s.scan()
 		s.scan()
 		from := s.time
 		s.tick()
-		s.feed.drain(s.record)
-		snapshot := timeline.NewSnapshot(s.record.table(s.time))
+		s.feed.drain(s.tracker)
+		snapshot := timeline.NewSnapshot(s.tracker.table(s.time))
 		for _, m := range s.modules {
-			if m.live {
-				hit, _ := snapshot.At(m.addr, timeline.Instant(from))
+			if m.entry.live {
+				hit, _ := snapshot.At(m.entry.addr, timeline.Instant(from))
 				require.NotNil(t, hit.Image, "seed %d: %s", seed, m.id)
 				assert.Equal(t, m.id, hit.Image.Text.FileID)
 			}

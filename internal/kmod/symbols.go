@@ -15,49 +15,53 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// parser builds the images of loads of the kernel's list of symbols.
+// A parser builds the images of loads from the kernel's list of symbols.
 //
-// The kernel finds the place of a line by counting lines from the start, so that
-// a module that comes while the list is read makes it repeat some, and one that
-// goes makes it leave some out. What the parser can see of that, it calls torn: a
-// module or a line that stands there twice, and a module that was not loaded. What
-// it cannot see is that a module went that was there before. Lines can also stand
-// there twice for good: variables of no size have one address, and can have one
-// name. Then the next read gives the same sum.
+// The kernel finds its position in the list by counting lines from the start. So if a module is loaded
+// while the list is read, the kernel repeats some lines; if a module is unloaded, the kernel leaves
+// some out:
+//
+//	lines of the list          a1 a2 b1 b2      the first two have been read
+//	... after x was loaded     x1 x2 a1 a2 ...  the kernel goes on with the third: a1 and a2 are repeated
+//	... after a was unloaded   b1 b2            there is no third: b1 and b2 are left out
+//
+// The parser calls a list inconsistent if it shows signs of that: a module or a line that occurs twice, or
+// a module that was not loaded. There is no sign if a module earlier in the list was unloaded. And a line
+// can also occur twice without any change: variables of size zero share an address, and can share a
+// name. Then the next reading gives the same sum.
 type parser struct {
-	listed  map[string]*load          // modules that are listed and did not come yet: the load if it is wanted
-	images  map[*load]*timeline.Image // of those that are wanted; nil if there are no symbols of it
-	missing int                       // how many of them did not come yet
-	torn    bool
-	sum     uint64 // of all lines, in their order
+	unread       map[string]*load          // modules that were not reached yet; nil for those not wanted
+	images       map[*load]*timeline.Image // of the wanted loads; nil if a load has no symbols
+	missing      int                       // how many of the wanted loads were not reached yet
+	inconsistent bool
+	sum          uint64 // of all lines, in their order
 
 	module string // the one being read
 	load   *load  // its load, nil if it is not wanted
-	last   uint64 // its highest symbol of code
-	lines  lines
+	last   uint64 // the highest address of a symbol of code in it
+	lines  lineSet
 	sorter symtab.Sorter
 }
 
-func newParser(list []listed, wanted []*load) *parser {
+func newParser(list []listEntry, wanted []*load) *parser {
 	p := &parser{
-		listed: make(map[string]*load), images: make(map[*load]*timeline.Image), missing: len(wanted),
-		lines: lines{hashes: make([]uint64, 0, 1<<13), places: make([]uint64, 0, 1<<14)},
+		unread: make(map[string]*load), images: make(map[*load]*timeline.Image), missing: len(wanted),
+		lines: lineSet{hashes: make([]uint64, 0, 1<<13), slots: make([]uint64, 0, 1<<14)},
 	}
-	for _, is := range list {
-		p.listed[is.name] = nil
+	for _, entry := range list {
+		p.unread[entry.name] = nil
 	}
 	for _, l := range wanted {
-		p.listed[l.name], p.images[l] = l, nil
+		p.unread[l.name], p.images[l] = l, nil
 	}
 	return p
 }
 
-// parse reads a list of kernel symbols, no further than to the last of the
-// wanted modules. It returns kallsyms.ErrRestricted if it hides all addresses of
-// modules.
+// parse reads a list of kernel symbols, up to and including the last of the wanted modules. If the
+// list hides all addresses of modules, parse returns kallsyms.ErrRestricted.
 func (p *parser) parse(r io.Reader) error {
 	var line kallsyms.Line
-	hidden, shown := false, false
+	hidden, shown := false, false // lines without and with an address were read
 	scanner := kallsyms.NewScanner(r)
 	err := scanner.SkipToModules()
 	for err == nil {
@@ -65,11 +69,11 @@ func (p *parser) parse(r io.Reader) error {
 			break
 		}
 		if string(line.Module) != p.module {
-			p.finish()
+			p.endModule()
 			if !isModule(string(line.Module)) {
 				break
 			}
-			if p.begin(string(line.Module)); shown && p.missing == 0 {
+			if p.beginModule(string(line.Module)); shown && p.missing == 0 {
 				break
 			}
 		}
@@ -82,21 +86,21 @@ func (p *parser) parse(r io.Reader) error {
 	case hidden && !shown:
 		return kallsyms.ErrRestricted
 	}
-	p.finish()
+	p.endModule()
 	return nil
 }
 
-// isModule reports whether a name in brackets is that of a module. Those that
-// are not come last.
+// isModule reports whether a name in brackets is the name of a module. The kernel lists the names
+// that are not (of BPF programs and of its own generated code) after all modules.
 func isModule(name string) bool {
 	return name != "bpf" && !strings.HasPrefix(name, "__builtin__")
 }
 
-// begin begins a module.
-func (p *parser) begin(module string) {
-	l, ok := p.listed[module]
-	delete(p.listed, module)
-	p.torn = p.torn || !ok
+// beginModule begins the lines of a module.
+func (p *parser) beginModule(module string) {
+	l, ok := p.unread[module]
+	delete(p.unread, module)
+	p.inconsistent = p.inconsistent || !ok
 	p.module, p.load, p.last = module, l, 0
 }
 
@@ -119,35 +123,38 @@ func (p *parser) add(line *kallsyms.Line) {
 	p.sorter.Add(line.Addr, line.Type, line.Name)
 }
 
-// finish ends the module being read.
-func (p *parser) finish() {
-	p.torn = p.lines.anyTwice() || p.torn
+// endModule ends the module being read, and builds its image if that is wanted.
+func (p *parser) endModule() {
+	p.inconsistent = p.lines.hasDuplicate() || p.inconsistent
 	if p.load == nil {
 		return
 	}
-	// The first image of the load was in order, and this one is not shorter.
+	// There is no error: the first image of this load was built without one, and this one is not shorter.
 	p.images[p.load], _ = p.load.image(&p.sorter, p.last)
 	p.missing--
 	p.load = nil
 }
 
-// lines are those of one module.
-type lines struct{ hashes, places []uint64 }
+// A lineSet holds the lines of one module.
+type lineSet struct {
+	hashes []uint64 // one for each line, in the order of the list
+	slots  []uint64 // a hash table with open addressing, kept to reuse its memory
+}
 
-// anyTwice reports whether one stands there twice, and forgets them.
-func (l *lines) anyTwice() bool {
-	mask := uint64(2)<<bits.Len(uint(len(l.hashes))) - 1
-	l.places = slices.Grow(l.places[:0], int(mask+1))[:mask+1]
-	clear(l.places)
-	defer func() { l.hashes = l.hashes[:0] }()
-	for _, hash := range l.hashes {
-		at := hash & mask
-		for ; l.places[at] != 0; at = (at + 1) & mask {
-			if l.places[at] == hash {
+// hasDuplicate reports whether a line occurs twice, and empties the set.
+func (s *lineSet) hasDuplicate() bool {
+	mask := uint64(2)<<bits.Len(uint(len(s.hashes))) - 1
+	s.slots = slices.Grow(s.slots[:0], int(mask+1))[:mask+1]
+	clear(s.slots)
+	defer func() { s.hashes = s.hashes[:0] }()
+	for _, hash := range s.hashes {
+		slot := hash & mask
+		for ; s.slots[slot] != 0; slot = (slot + 1) & mask {
+			if s.slots[slot] == hash {
 				return true
 			}
 		}
-		l.places[at] = hash
+		s.slots[slot] = hash
 	}
 	return false
 }

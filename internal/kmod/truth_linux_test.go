@@ -21,7 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// kernelLine is a line of /proc/kallsyms.
+// A kernelLine is a line of /proc/kallsyms.
 type kernelLine struct {
 	addr              uint64
 	typ, name, module string
@@ -31,13 +31,13 @@ func (l kernelLine) isCode() bool {
 	return l.typ == "t" || l.typ == "T" || l.typ == "w" || l.typ == "W"
 }
 
-// isName reports whether code has this name: the others only say where it ends.
+// isName reports whether the symbol names code: the others only mark where code ends.
 func (l kernelLine) isName() bool {
 	return l.isCode() && !strings.HasPrefix(l.name, "__pfx_") && !strings.HasPrefix(l.name, "__cfi_") &&
-		!strings.HasPrefix(l.name, "$") // of arm64's linker, within functions
+		!strings.HasPrefix(l.name, "$") // symbols of arm64's linker, within functions
 }
 
-// moduleLines reads the part of /proc/kallsyms that is not the core kernel's.
+// moduleLines reads the part of /proc/kallsyms after the core kernel.
 func moduleLines(t *testing.T) (lines []kernelLine) {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
@@ -59,13 +59,12 @@ func moduleLines(t *testing.T) (lines []kernelLine) {
 	return lines
 }
 
-// TestNoAddressIsOfTheWrongModule loads a hundred modules and holds every line of
-// the kernel's list, and every byte of the code that their files have, against
-// the table.
-func TestNoAddressIsOfTheWrongModule(t *testing.T) {
+// TestNoAddressIsInTheWrongModule loads a hundred modules. It compares the table with every line of the
+// kernel's list, and with the code in the modules' files.
+func TestNoAddressIsInTheWrongModule(t *testing.T) {
 	kerneltest.NeedModules(t)
 	loadMany(t)
-	table := running(t)
+	table := runningTable(t)
 
 	names := make(map[uint64][]string)
 	lines := moduleLines(t)
@@ -106,14 +105,14 @@ func TestNoAddressIsOfTheWrongModule(t *testing.T) {
 		len(table.Loaded()), code, data, others, size)
 }
 
-// imageAt returns the module that is at an address.
+// imageAt returns the module at an address.
 func imageAt(table *timeline.Table, addr uint64) (*timeline.Image, bool) {
 	hit, _ := timeline.NewSnapshot(table).At(addr, timeline.Present)
 	return hit.Image, hit.Image != nil
 }
 
-// checkCode holds the sections of code in the module's file against the table,
-// and returns their size.
+// checkCode compares the table with the sections of code in a module's file, and returns the size of
+// these sections.
 func checkCode(t *testing.T, table *timeline.Table, name string) (size uint64) {
 	t.Helper()
 	f, err := elf.Open(kerneltest.FindModule(t, name).File)
@@ -121,18 +120,19 @@ func checkCode(t *testing.T, table *timeline.Table, name string) (size uint64) {
 	defer func() { _ = f.Close() }()
 	end := find(table, name).End
 	for _, section := range f.Sections {
-		if section.Flags&elf.SHF_EXECINSTR == 0 || section.Size == 0 || !isCode(section.Name) || strings.HasPrefix(section.Name, ".init") {
-			continue // .altinstr_replacement is copied, not run
+		isInit := strings.HasPrefix(section.Name, ".init")
+		if section.Flags&elf.SHF_EXECINSTR == 0 || section.Size == 0 || !isCode(section.Name) || isInit {
+			continue // .altinstr_replacement is copied, but not run
 		}
 		addr, err := readAddr(filepath.Join("/sys/module", name, "sections", section.Name))
 		if os.IsNotExist(err) {
-			continue // the kernel does without it
+			continue // the kernel did not load it
 		}
 		require.NoError(t, err)
 		for _, at := range append(every16(addr, section.Size), addr+section.Size-1) {
 			m, ok := imageAt(table, at)
 			if !ok && at >= end && end%4096 == 0 {
-				continue // of the last function, what is not in its first page (section 3.2)
+				continue // the part of the last function that is not in its first page (section 3.2)
 			}
 			require.True(t, ok, "%s%s+%#x of %#x is in no module", name, section.Name, at-addr, section.Size)
 			require.Equal(t, name, m.Name())
@@ -142,7 +142,7 @@ func checkCode(t *testing.T, table *timeline.Table, name string) (size uint64) {
 	return size
 }
 
-// every16 returns each sixteenth address of a section.
+// every16 returns every sixteenth address of a section.
 func every16(addr, size uint64) (all []uint64) {
 	for at := addr; at < addr+size; at += 16 {
 		all = append(all, at)
@@ -150,6 +150,7 @@ func every16(addr, size uint64) (all []uint64) {
 	return all
 }
 
+// checkBuildID compares a module's build id with the one in its file.
 func checkBuildID(t *testing.T, m *timeline.Image) {
 	t.Helper()
 	f, err := elf.Open(kerneltest.FindModule(t, m.Name()).File)
@@ -159,7 +160,7 @@ func checkBuildID(t *testing.T, m *timeline.Image) {
 	require.NotNil(t, section)
 	note, err := section.Data()
 	require.NoError(t, err)
-	id := hex.EncodeToString(note[16:]) // behind the header and "GNU\0"
+	id := hex.EncodeToString(note[16:]) // after the header and "GNU\0"
 	assert.Equal(t, id, m.BuildID())
 	assert.Equal(t, buildid.FileID(id), m.Text.FileID)
 }
