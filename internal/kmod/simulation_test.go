@@ -169,14 +169,14 @@ func (s *simulation) scan() {
 		l := scan.known[entry.name]
 		isSame := l != nil && l.addr == entry.addr
 		if isSame && scan.blind {
-			isSame = m != nil && (l.matches(entry, m.build) || scan.polled && l.info.BuildID == "" && m.build == "")
+			isSame = m != nil && (l.matches(entry, m.build) || scan.polled && l.buildID == "" && m.build == "")
 		}
 		if !isSame {
 			if m == nil || m.entry.addr != entry.addr {
 				continue // it was unloaded
 			}
 			l = loadAt(entry.name, entry.addr, entry.size)
-			l.info.BuildID, l.info.FileID = m.build, m.id
+			l.buildID, l.info.BuildID, l.info.FileID = m.build, m.build, m.id
 		}
 		loads = append(loads, l)
 	}
