@@ -20,10 +20,14 @@ type Sources struct {
 	Packs   *packs.Store // may be nil
 }
 
-// Resume, Pause and Stop call the methods of the cache.
+// Resume resumes the cache.
 func (s Sources) Resume(logger *zap.Logger) { s.Symbols.Resume(logger) }
-func (s Sources) Pause()                    { s.Symbols.Pause() }
-func (s Sources) Stop()                     { s.Symbols.Stop() }
+
+// Pause pauses the cache.
+func (s Sources) Pause() { s.Symbols.Pause() }
+
+// Stop stops the cache.
+func (s Sources) Stop() { s.Symbols.Stop() }
 
 // OpenSources returns running sources. Until release is called, further calls return the same ones. The host has the
 // extensions that fetching packs may need.

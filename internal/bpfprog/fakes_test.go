@@ -254,8 +254,8 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 // now reads the clock.
 func (r *testSource) now() int64 { return r.clock.Add(r.tick.Load()) }
 
-// pass has time pass.
-func (r *testSource) pass(nanoseconds int64) { r.clock.Add(nanoseconds) }
+// passTime has more time pass than code that was loaded unseen can still run on for.
+func (r *testSource) passTime() { r.clock.Add(10 * ms) }
 
 // setClock stops the clock at an instant.
 func (r *testSource) setClock(at int64) {

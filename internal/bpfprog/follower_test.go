@@ -32,7 +32,7 @@ func TestRecordsNameFunctions(t *testing.T) {
 	assert.Empty(t, r.nameAt(0x3040))
 	assert.Equal(t, timeline.Since(loaded), r.image(0x3000).Lifetime)
 	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
-	r.pass(10 * ms)
+	r.passTime()
 	gone := r.now()
 	r.emit(unloads(gone, a)...)
 	r.expect(b)
@@ -295,7 +295,7 @@ func TestRefresh(t *testing.T) {
 	r := newTestSource(t, all)
 	all.loaded[a.ID] = a
 	all.onNext = func() { t.Error("nothing may be listed") }
-	r.pass(10 * ms) // what was there unseen can run on for some milliseconds
+	r.passTime()
 	loaded := r.now()
 	r.batch.Records = loads(loaded, a)
 	woken := 0

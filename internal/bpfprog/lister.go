@@ -55,29 +55,37 @@ func (l *lister) list(ctx context.Context, known map[uint32]bool, confirm bool) 
 	return list, nil
 }
 
-// query queries a program, and adds the functions of one that is not known to a list. An error is returned if
-// the list cannot be completed without an answer; if only this program cannot be queried, the list notes it.
+// query queries a program, and adds the functions of one that is not known to a list. An error means that the list
+// cannot be completed.
 func (l *lister) query(list *listing, id uint32, isKnown bool) (isLoaded bool, err error) {
 	want := l.querier.want
 	if isKnown {
 		want = 0
 	}
 	p, err := l.programs.Program(id, want)
-	switch {
-	case errors.Is(err, bpf.ErrGone):
-		return false, nil
-	case err != nil && (isRefused(err) || isKnown):
-		return false, err
-	case err != nil:
-		list.err = err
-		return false, nil
-	case isKnown:
+	if err != nil {
+		return false, list.failed(err, isKnown)
+	}
+	if isKnown {
 		return true, nil
 	}
 	if list.found, err = l.querier.appendFunctions(list.found, p, list.read); isFailure(err) {
 		list.err = err
 	}
 	return true, nil
+}
+
+// failed handles the error of a query, and returns it if the list cannot be completed. A program that was unloaded in
+// the meantime is no error.
+func (l *listing) failed(err error, isKnown bool) error {
+	switch {
+	case errors.Is(err, bpf.ErrGone):
+		return nil
+	case isRefused(err), isKnown:
+		return err
+	}
+	l.err = err
+	return nil
 }
 
 // ids returns the ids of all programs, in order.

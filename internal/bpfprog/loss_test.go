@@ -29,9 +29,9 @@ func TestLoss(t *testing.T) {
 	r := newTestSource(t, all)
 	since := r.image(0x1000).Lifetime.From
 	inPlace, elsewhere := prog(3, 3, 0, 0x2000), prog(4, 4, 0, 0x4000)
-	r.pass(10 * ms)
+	r.passTime()
 	from := r.now()
-	r.pass(10 * ms)
+	r.passTime()
 	delete(all.loaded, goes.ID)
 	all.loaded[inPlace.ID], all.loaded[elsewhere.ID] = inPlace, elsewhere
 	all.asked = nil
@@ -99,7 +99,7 @@ func TestEventsAfterALoss(t *testing.T) {
 func TestUnloadAfterALoss(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
-	r.pass(10 * ms)
+	r.passTime()
 	from := r.now()
 	r.loseRecords(from, from+1)
 	r.state.listAt = time.Now().Add(time.Hour)
@@ -295,7 +295,7 @@ func TestALaterRun(t *testing.T) {
 	stays, goes, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(stays, goes)
 	r := newTestSource(t, all)
-	r.pass(10 * ms)
+	r.passTime()
 	r.Refresh()
 	ended := r.table.Certain()
 	r.refreshCPUs()
@@ -406,12 +406,12 @@ func TestTrampolineBesidePrograms(t *testing.T) {
 // shows them, which is read when it is quiet.
 func TestTrampolinesAfterALoss(t *testing.T) {
 	r := newTestSource(t, newFakes())
-	r.pass(10 * ms) // what was there unseen can run on for some milliseconds
+	r.passTime()
 	loaded := r.now()
 	page := ksymbol(loaded, 0x9000, "kprobe_insn_page", false)
 	page.Symbol.Kind, page.Symbol.Len = perfring.KsymOOL, pageSize
 	r.emit(trampoline(loaded, 0x5000, false), trampoline(loaded, 0x7000, false), page)
-	r.pass(10 * ms)
+	r.passTime()
 	from := r.now()
 	r.loseRecords(from, from+1)
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n0000000000009000 t kprobe_insn_page\t[__builtin__kprobes]\n")

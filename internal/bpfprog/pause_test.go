@@ -49,7 +49,7 @@ func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
 	came := r.now()
 	record(loads(came, comes)...)
 	record(unloads(came+ms, comes)...)
-	r.pass(10 * ms)
+	r.passTime()
 	run(func() {
 		looked := func() bool { return r.refreshed.Load() >= 2 }
 		require.Eventually(t, looked, time.Minute, time.Millisecond, "CPUs may have come online")

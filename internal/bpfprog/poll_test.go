@@ -69,10 +69,10 @@ func TestPollingNeedsAList(t *testing.T) {
 func TestPollingAfterRecords(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
-	r.pass(10 * ms)
+	r.passTime()
 	loaded := r.now()
 	r.emit(trampoline(loaded, 0x5000, false))
-	r.pass(10 * ms)
+	r.passTime()
 	r.Refresh()
 	ended := r.table.Certain()
 	r.refreshCPUs()

@@ -4,6 +4,7 @@ package kernelstack
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -147,7 +147,7 @@ func sendPackets(ctx context.Context, t *testing.T, sender, worker int) {
 		unix.Mount("sysfs", sysfs, "sysfs", 0, ""),
 		os.WriteFile(sysfs+"/class/net/lo/queues/rx-0/rps_cpus", fmt.Appendf(nil, "%x", 1<<worker), 0o600),
 		unix.Unmount(sysfs, unix.MNT_DETACH),
-		bringUp("lo"),
+		bringUpLoopback(),
 	} {
 		if err != nil {
 			t.Errorf("preparing the network namespace: %v", err)
@@ -165,7 +165,7 @@ func sendPackets(ctx context.Context, t *testing.T, sender, worker int) {
 		t.Errorf("opening a socket: %v", err)
 		return
 	}
-	defer to.Close()
+	defer to.Close() //nolint:errcheck // nothing was written
 	from, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		t.Errorf("opening a socket: %v", err)
@@ -183,21 +183,23 @@ func sendPackets(ctx context.Context, t *testing.T, sender, worker int) {
 	}
 }
 
-// bringUp brings a network device up.
-func bringUp(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+// bringUpLoopback brings the first network device up, by a request of rtnetlink(7).
+func bringUpLoopback() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written
-	request, err := unix.NewIfreq(name)
-	if err != nil {
-		return err
+	defer unix.Close(fd) //nolint:errcheck // the request was sent at once
+	const loopback = 1
+	var request []byte
+	for _, field := range []any{
+		uint32(unix.SizeofNlMsghdr + unix.SizeofIfInfomsg), // struct nlmsghdr
+		uint16(unix.RTM_NEWLINK), uint16(unix.NLM_F_REQUEST), uint32(0), uint32(0),
+		uint32(unix.AF_UNSPEC), int32(loopback), uint32(unix.IFF_UP), uint32(unix.IFF_UP), // struct ifinfomsg
+	} {
+		if request, err = binary.Append(request, binary.NativeEndian, field); err != nil {
+			return err
+		}
 	}
-	request.SetUint16(unix.IFF_UP)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(request)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }

@@ -181,7 +181,7 @@ func (b *busy) Wait(context.Context, time.Time) error {
 	return nil
 }
 
-func (b *busy) Poll() perfring.Batch  { return perfring.Batch{} }
+func (b *busy) Poll() perfring.Batch   { return perfring.Batch{} }
 func (b *busy) RefreshCPUs(bool) error { b.refreshes++; return nil }
 func (b *busy) Close() error           { return nil }
 

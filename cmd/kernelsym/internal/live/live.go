@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 				time.AfterFunc(o.Duration, cancel)
 			}
 		},
-		Send:    s.name,
+		Send: s.name,
 	}
 	err := sampler.Run(ctx)
 	if ctx.Err() != nil {
