@@ -306,6 +306,13 @@ func (r *testSource) loseRecords(from, to int64) {
 	r.batch.Lost += 17
 }
 
+// listOnce reads one list, and publishes a table. Even if another list is needed, it is not read.
+func (r *testSource) listOnce() {
+	r.drain()
+	r.list(r.t.Context())
+	r.Refresh()
+}
+
 // listNow lists again as soon as it is allowed.
 func (r *testSource) listNow() {
 	r.state.listAt = time.Time{}

@@ -129,7 +129,7 @@ func TestLossesWhileListing(t *testing.T) {
 				}
 				r.loseRecords(second, r.now())
 			}
-			r.listNow()
+			r.listOnce()
 			assert.Equal(t, second, r.table.Certain())
 			assert.EqualValues(t, map[bool]int{false: 1, true: 0}[before], r.counts.Resyncs)
 			r.listNow()

@@ -85,7 +85,7 @@ func TestContract_10_2_Candidates(t *testing.T) {
 	}
 }
 
-// TestContract_10_2_UnknownCore: what a frame was entered from may be entry code or a thunk if
+// TestContract_10_2_UnknownCore: what was entered from a frame may be entry code or a thunk if
 // it is in a core kernel without a pack. Then the frame of a module stays as it came.
 func TestContract_10_2_UnknownCore(t *testing.T) {
 	w := pack.NewWriter(pack.Info{
