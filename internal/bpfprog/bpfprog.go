@@ -37,6 +37,7 @@ type Source struct {
 	open         func() (EventSource, error)
 	retryRecords time.Duration // until records are tried again after the kernel refused them
 	publishEvery time.Duration // between two tables while no message asks for one
+	minRest      time.Duration // between two lists, at least
 	dialCPUs     func() (cpuEvents, error)
 	lister       lister
 
@@ -95,7 +96,7 @@ func NewSource(opts Options) *Source {
 
 // NewSourceFrom returns a source that reads from others. open starts to record; its result is closed when Run ends.
 func NewSourceFrom(opts Options, open func() (EventSource, error), programs ProgramReader) *Source {
-	s := &Source{open: open, retryRecords: time.Minute, publishEvery: publishEvery, dialCPUs: dialCPUs}
+	s := &Source{open: open, retryRecords: time.Minute, publishEvery: publishEvery, minRest: minRest, dialCPUs: dialCPUs}
 	if opts.PublishChanges {
 		s.publishEvery = 0
 	}

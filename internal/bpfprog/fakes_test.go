@@ -245,8 +245,8 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	}, func() (EventSource, error) { return r.tape, nil }, p)
 	r.certain, r.state.now, r.lister.now = r.now, r.now, r.now
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
-	r.publishEvery = 0
-	r.state.kallsyms.budget = time.Hour // also where this process has no CPU for a while
+	r.publishEvery, r.minRest = 0, time.Hour // a round reads no second list
+	r.state.kallsyms.budget = time.Hour      // also where this process has no CPU for a while
 	r.kallsyms("")
 	return r
 }
@@ -304,13 +304,6 @@ func (r *testSource) emit(records ...perfring.Record) {
 func (r *testSource) loseRecords(from, to int64) {
 	r.batch.Blind = append(r.batch.Blind, perfring.Interval{From: from, To: to})
 	r.batch.Lost += 17
-}
-
-// listOnce reads one list, and publishes a table. Even if another list is needed, it is not read.
-func (r *testSource) listOnce() {
-	r.drain()
-	r.list(r.t.Context())
-	r.Refresh()
 }
 
 // listNow lists again as soon as it is allowed.

@@ -129,7 +129,7 @@ func TestLossesWhileListing(t *testing.T) {
 				}
 				r.loseRecords(second, r.now())
 			}
-			r.listOnce()
+			r.listNow()
 			assert.Equal(t, second, r.table.Certain())
 			assert.EqualValues(t, map[bool]int{false: 1, true: 0}[before], r.counts.Resyncs)
 			r.listNow()
@@ -158,6 +158,7 @@ func TestResyncsRest(t *testing.T) {
 	const takes = 10 * time.Millisecond
 	all := newFakes()
 	r := newTestSource(t, all)
+	r.minRest = 0
 	lists := 0
 	all.onNext = func() {
 		lists++

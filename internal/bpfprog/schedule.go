@@ -17,8 +17,9 @@ const (
 	maintainWithoutEvents = time.Second
 
 	// restFor is how many times as long as a list took it is until the next one, so that losses that follow each other
-	// do not take a whole CPU.
+	// do not take a whole CPU. It is at least minRest.
 	restFor = 10
+	minRest = time.Millisecond
 
 	// retryEvery is the time until something that failed is tried again.
 	retryEvery = 10 * time.Second
@@ -109,7 +110,7 @@ func (s *Source) list(ctx context.Context) {
 	}
 	s.state.missing.list, s.state.missing.program = err, l.err
 	s.state.endList(l, isComplete, loss)
-	s.state.listAt = time.Now().Add(s.state.restAfterList(time.Since(began), len(l.ids)))
+	s.state.listAt = time.Now().Add(max(s.minRest, s.state.restAfterList(time.Since(began), len(l.ids))))
 }
 
 // beginList returns the programs that are known when a list begins, and the losses that it may settle.

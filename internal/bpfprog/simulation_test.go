@@ -375,6 +375,7 @@ func simulate(t *testing.T, seed uint64, room int) *simulation {
 	w.r.state.follower.ledger = ledger.New(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
 	w.r.state.now = func() int64 { return w.at }
 	w.r.lister.now = w.r.state.now
+	w.r.minRest = 0
 	w.r.fill = w.fill
 	w.r.certain = w.r.state.now
 	return w
