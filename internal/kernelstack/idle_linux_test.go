@@ -96,9 +96,10 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 	judged, halted := count(*withIdle)
 	before, _ := count(*withoutIdle)
 	t.Logf("softirqs on the idle CPU: %d samples, %d by the other ring, %d without idle; the idle loop: %d and %d", work, judged, before, loop, halted)
-	if judged < 50 {
+	if judged < 50 && !kerneltest.InVM() { // the other CPU was busy
 		t.Skipf("the kernel ran softirqs on the idle CPU in %d samples: work on idle CPUs is not tested", judged)
 	}
+	require.GreaterOrEqual(t, judged, 50)
 	filter, err := readIdle("/proc")
 	require.NoError(t, err)
 	for _, stack := range *withIdle { // each sample that has a clear answer by its names

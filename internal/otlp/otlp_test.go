@@ -77,6 +77,18 @@ func TestIntern(t *testing.T) {
 	}
 }
 
+// TestCheckOfStacks verifies that an index behind the end of the location table is refused, also one that is negative.
+func TestCheckOfStacks(t *testing.T) {
+	for _, index := range []int32{1, 1 << 30, -1, -1 << 31} {
+		pd := withEntry0()
+		pd.Dictionary().StackTable().AppendEmpty().LocationIndices().Append(0, index)
+		m := new(otlp.Message)
+		m.Open(pd)
+		m.Attributes.Read()
+		require.ErrorIs(t, m.Check(), otlp.ErrReference, "%d", index)
+	}
+}
+
 // TestMappingReadsWhatItWrites verifies that an appended mapping reads back as it was written.
 func TestMappingReadsWhatItWrites(t *testing.T) {
 	m := opened(t, withEntry0())

@@ -61,7 +61,7 @@ func (s *Stacks) read(locations int) bool {
 		}
 		s.ends = append(s.ends, len(s.locations))
 	}
-	return len(s.locations) == 0 || int(highest) < locations
+	return len(s.locations) == 0 || uint64(highest) < uint64(locations)
 }
 
 // Intern returns the index of a stack. isNew says that one of its locations was appended, so that no stack
