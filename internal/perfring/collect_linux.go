@@ -85,7 +85,7 @@ func (r *Reader) drainRing(g *ring) {
 	at := from
 	err := g.drain(func(raw []byte) {
 		g.losses.notePosition(at)
-		rec, ok, err := parse(raw)
+		rec, ok, err := parse(raw, g.cgroups)
 		switch {
 		case err != nil:
 			r.state.pending.Lost++

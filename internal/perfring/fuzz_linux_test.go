@@ -13,19 +13,34 @@ func FuzzParse(f *testing.F) {
 	f.Add(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(1), "bpf_prog_x\x00\x00\x00\x00\x00\x00", id))
 	f.Add(record(TypeBPFEvent, uint16(1), uint16(0), uint32(99), "12345678", id))
 	addDumps(f)
+	f.Add(sampleInCgroup)
+	f.Add(newCgroup)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, ok, err := parse(raw)
-		if ok && err != nil {
-			t.Fatal("both a record and an error")
-		}
-		if len(r.Stack) > len(raw)/8 || len(r.Comm) > len(raw) {
-			t.Fatalf("%d addresses and a name of %d in %d bytes", len(r.Stack), len(r.Comm), len(raw))
-		}
-		if ok && (r.Symbol != nil) != (r.Type == TypeKsymbol) || ok && (r.Program != nil) != (r.Type == TypeBPFEvent) {
-			t.Fatalf("record %+v", r)
-		}
-		if r.Symbol != nil && len(r.Symbol.Name) > len(raw)-headerLen-16-sampleIDLen {
-			t.Fatalf("a name of %d in %d bytes", len(r.Symbol.Name), len(raw))
+		for _, cgroups := range []bool{false, true} {
+			fuzzParse(t, raw, cgroups)
 		}
 	})
+}
+
+func fuzzParse(t *testing.T, raw []byte, cgroups bool) {
+	t.Helper()
+	r, ok, err := parse(raw, cgroups)
+	if ok && err != nil {
+		t.Fatal("both a record and an error")
+	}
+	if len(r.Stack) > len(raw)/8 || len(r.Comm) > len(raw) {
+		t.Fatalf("%d addresses and a name of %d in %d bytes", len(r.Stack), len(r.Comm), len(raw))
+	}
+	if ok && (r.Symbol != nil) != (r.Type == TypeKsymbol) || ok && (r.Program != nil) != (r.Type == TypeBPFEvent) {
+		t.Fatalf("record %+v", r)
+	}
+	if r.Symbol != nil && len(r.Symbol.Name) > len(raw)-headerLen-16-sampleIDLen {
+		t.Fatalf("a name of %d in %d bytes", len(r.Symbol.Name), len(raw))
+	}
+	if ok && (r.Cgroup != nil) != (r.Type == TypeCgroup) || !cgroups && r.InCgroup != 0 {
+		t.Fatalf("record %+v", r)
+	}
+	if r.Cgroup != nil && len(r.Cgroup.Path) > len(raw)-headerLen-8-sampleIDLen {
+		t.Fatalf("a path of %d in %d bytes", len(r.Cgroup.Path), len(raw))
+	}
 }

@@ -5,7 +5,9 @@ package perfring
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,9 +44,18 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		head:    &page.Data_head,
 		tail:    &page.Data_tail,
 		wake:    uint64(attr.Wakeup),
+		largest: largestRecord(attr.Bits),
 		counts:  attr.Read_format != 0,
+		cgroups: attr.Sample_type&sampleCgroup != 0,
 		trail:   trail{last: opened, roomy: opened},
 	}, nil
+}
+
+func largestRecord(bits uint64) uint64 {
+	if bits&bitCgroup != 0 {
+		return largestCgroupRecord
+	}
+	return largestSymbolRecord
 }
 
 // openEvent opens an event on a CPU. The event counts lost records if the kernel supports that
@@ -72,12 +83,36 @@ func mapRing(fd, cpu, size int) (mapping []byte, page *unix.PerfEventMmapPage, e
 	return mapping, (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping))), nil
 }
 
-// The bits of struct perf_event_attr that golang.org/x/sys does not have. Both exist since
-// Linux 5.1.
+// The bits of struct perf_event_attr that golang.org/x/sys does not have.
 const (
-	bitKsymbol  = unix.CBitFieldMaskBit29
-	bitBPFEvent = unix.CBitFieldMaskBit30
+	bitKsymbol  = unix.CBitFieldMaskBit29 // since Linux 5.1
+	bitBPFEvent = unix.CBitFieldMaskBit30 // since Linux 5.1
+	bitCgroup   = unix.CBitFieldMaskBit32 // since Linux 5.7
 )
+
+// sampleCgroup is PERF_SAMPLE_CGROUP (Linux 5.7). In a sample, the id follows the stack.
+const sampleCgroup = 1 << 21
+
+// CgroupID returns the id that a cgroup has in records, by its directory. On a 32-bit kernel, it is no record's id.
+func CgroupID(directory fs.FileInfo) uint64 { return directory.Sys().(*syscall.Stat_t).Ino }
+
+// CheckCgroups returns ErrUnsupported if this kernel cannot record the cgroups of samples, or another error if it cannot
+// be asked. It needs the same privileges as Open.
+func CheckCgroups() error {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
+		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Sample_type: sampleCgroup, Bits: unix.PerfBitDisabled | bitCgroup,
+	}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: the cgroups of samples need Linux 5.7", ErrUnsupported)
+	case err != nil:
+		return filesError(fmt.Errorf("opening a perf event: %w", err))
+	}
+	return unix.Close(fd)
+}
 
 // attrOf returns the attributes of an event.
 func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
@@ -104,6 +139,10 @@ func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
 	attr.Sample_max_stack = s.MaxStack
 	attr.Wakeup = uint32(ringBytes / 2) // a watermark, in bytes
 	attr.Bits |= unix.PerfBitComm | unix.PerfBitTask | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
+	if s.Cgroups {
+		attr.Sample_type |= sampleCgroup
+		attr.Bits |= bitCgroup
+	}
 	if !s.Idle {
 		attr.Bits |= unix.PerfBitExcludeIdle
 	}

@@ -77,6 +77,10 @@ type Sampling struct {
 	// Idle also samples the idle task.
 	Idle bool
 
+	// Cgroups also records the cgroup of each sample, and TypeCgroup for each new cgroup. It needs Linux 5.7: see
+	// CheckCgroups.
+	Cgroups bool
+
 	// MaxStack is how many addresses of a stack are kept, 0 for as many as the sysctl
 	// kernel.perf_event_max_stack allows.
 	MaxStack uint16

@@ -7,6 +7,7 @@ package perfring
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"time"
 )
@@ -18,6 +19,12 @@ type Reader struct{}
 func Open(Options) (*Reader, error) {
 	return nil, fmt.Errorf("%w: %s is not Linux", ErrUnsupported, runtime.GOOS)
 }
+
+// CheckCgroups returns ErrUnsupported.
+func CheckCgroups() error { return ErrUnsupported }
+
+// CgroupID is never called: there are no records.
+func CgroupID(fs.FileInfo) uint64 { return 0 }
 
 // Wait is never called: there is no Reader.
 func (*Reader) Wait(context.Context, time.Time) error { return ErrUnsupported }

@@ -23,6 +23,7 @@ const (
 	TypeSample   Type = 9
 	TypeKsymbol  Type = 17
 	TypeBPFEvent Type = 18
+	TypeCgroup   Type = 19
 )
 
 // A Record is one record of a ring. Which fields are set depends on the type.
@@ -37,15 +38,17 @@ type Record struct {
 	// has all but exited.
 	PID, TID uint32
 
-	Parent uint32   // Fork: the thread that forked
-	Comm   string   // Comm: the thread's new name, at most 15 bytes
-	Stack  []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
-	Guest  bool     // Sample: the CPU was in a guest, in its kernel or its user code
-	Lost   uint64   // Lost: how many records
+	Parent   uint32   // Fork: the thread that forked
+	Comm     string   // Comm: the thread's new name, at most 15 bytes
+	Stack    []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
+	Guest    bool     // Sample: the CPU was in a guest, in its kernel or its user code
+	InCgroup uint64   // Sample: the id of the interrupted task's cgroup, see [Sampling.Cgroups]; 0 without
+	Lost     uint64   // Lost: how many records
 
 	// These are pointers, so that samples, the most frequent records, stay small.
 	Symbol  *Symbol  // Ksymbol: what is new or gone
 	Program *Program // BPFEvent: what happened to a program
+	Cgroup  *Cgroup  // Cgroup: the new cgroup
 }
 
 // A Symbol is code that the kernel has made or is about to free (struct
@@ -87,6 +90,17 @@ const (
 	ProgramUnload ProgramEvent = 2
 )
 
+// A Cgroup is a new cgroup of the hierarchy that perf events use: the one of cgroup v2, unless the controller perf_event
+// is mounted as v1 (struct perf_record_cgroup of tools/lib/perf/include/perf/event.h).
+type Cgroup struct {
+	ID   uint64 // number of its directory's inode, on a 64-bit kernel; not reused
+	Path string // from the root of the hierarchy, in whatever namespace this process is; see MaxCgroupPath
+}
+
+// MaxCgroupPath is the length in bytes that a cgroup's path in a record cannot reach. Of a longer one, the end is
+// missing (perf_event_cgroup in kernel/events/core.c).
+const MaxCgroupPath = 4096 - 8
+
 // NoTask stands for a process or thread whose number is no longer in use (perf_event_pid_type
 // in kernel/events/core.c gives -1).
 const NoTask = ^uint32(0)
@@ -111,8 +125,8 @@ const (
 )
 
 // parse reads a record, header included. Its samples must have the fields that openRing asks
-// for. It reports false for a type that is left out.
-func parse(raw []byte) (r Record, ok bool, err error) {
+// for; cgroups is [Sampling.Cgroups]. It reports false for a type that is left out.
+func parse(raw []byte, cgroups bool) (r Record, ok bool, err error) {
 	if len(raw) < headerLen {
 		return Record{}, false, fmt.Errorf("%w: %d bytes", ErrMalformed, len(raw))
 	}
@@ -126,6 +140,9 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		r.CPU = f.uint32()
 		f.uint32()
 		r.Stack = f.stack()
+		if cgroups {
+			r.InCgroup = f.uint64()
+		}
 		r.Guest = isGuest(raw)
 	case TypeLost:
 		f.uint64()
@@ -151,6 +168,9 @@ func parse(raw []byte) (r Record, ok bool, err error) {
 		f.sampleID(&r)
 	case TypeBPFEvent:
 		r.Program = f.program()
+		f.sampleID(&r)
+	case TypeCgroup:
+		r.Cgroup = &Cgroup{ID: f.uint64(), Path: f.name()}
 		f.sampleID(&r)
 	default:
 		return Record{}, false, nil

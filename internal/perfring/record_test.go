@@ -51,6 +51,12 @@ func sample(stack ...any) []byte {
 	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0)}, stack...)...)
 }
 
+// sampleInCgroup is a sample of a ring that records cgroups, and newCgroup a record of a cgroup.
+var (
+	sampleInCgroup = sample(uint64(2), contextKernel, leaf, uint64(99))
+	newCgroup      = record(TypeCgroup, uint64(99), "/a/b\x00\x00\x00\x00", id)
+)
+
 // inMode sets the field misc of a record's header.
 func inMode(misc uint16, raw []byte) []byte {
 	binary.NativeEndian.PutUint16(raw[4:], misc)
@@ -65,6 +71,26 @@ const (
 )
 
 func TestParse(t *testing.T) {
+	type test struct {
+		name    string
+		raw     []byte
+		want    Record
+		cgroups bool
+	}
+	tests := []test{
+		{
+			"sample in a cgroup", sampleInCgroup,
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf}, InCgroup: 99}, true,
+		},
+		{
+			"cgroup", newCgroup,
+			Record{Type: TypeCgroup, Time: 12, CPU: 3, PID: 10, TID: 11, Cgroup: &Cgroup{ID: 99, Path: "/a/b"}}, true,
+		},
+		{
+			"cgroup whose path has all but the maximum length", record(TypeCgroup, uint64(99), "/"+strings.Repeat("p", MaxCgroupPath-2)+"\x00", id),
+			Record{Type: TypeCgroup, Time: 12, CPU: 3, PID: 10, TID: 11, Cgroup: &Cgroup{ID: 99, Path: "/" + strings.Repeat("p", MaxCgroupPath-2)}}, true,
+		},
+	}
 	for _, tt := range []struct {
 		name string
 		raw  []byte
@@ -145,14 +171,17 @@ func TestParse(t *testing.T) {
 			Record{Type: TypeThrottle, Time: 12, CPU: 3, PID: 10, TID: 11},
 		},
 	} {
+		tests = append(tests, test{tt.name, tt.raw, tt.want, false})
+	}
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok, err := parse(tt.raw)
+			got, ok, err := parse(tt.raw, tt.cgroups)
 			require.NoError(t, err)
 			assert.True(t, ok)
 			assert.Equal(t, tt.want, got)
 
 			for n := range len(tt.raw) - bytes.Count(tt.raw, []byte(stale))*len(stale) {
-				_, ok, err := parse(tt.raw[:n])
+				_, ok, err := parse(tt.raw[:n], tt.cgroups)
 				require.ErrorIs(t, err, ErrMalformed, "cut to %d bytes", n)
 				assert.False(t, ok)
 			}
@@ -161,8 +190,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseOfOtherTypes(t *testing.T) {
-	for _, typ := range []Type{0, 1, 6, 10, 19, 1000, 1 << 31} {
-		_, ok, err := parse(record(typ, uint64(1)))
+	for _, typ := range []Type{0, 1, 6, 10, 20, 1000, 1 << 31} {
+		_, ok, err := parse(record(typ, uint64(1)), false)
 		require.NoError(t, err)
 		assert.False(t, ok)
 	}
@@ -170,16 +199,16 @@ func TestParseOfOtherTypes(t *testing.T) {
 
 func TestParseNameWithoutEnd(t *testing.T) {
 	for _, name := range []string{"", "eightchr", longest + "x"} {
-		_, _, err := parse(record(TypeComm, uint32(20), uint32(21), name, stale))
+		_, _, err := parse(record(TypeComm, uint32(20), uint32(21), name, stale), false)
 		require.ErrorIs(t, err, ErrMalformed)
-		_, _, err = parse(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(0), name, stale))
+		_, _, err = parse(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(0), name, stale), false)
 		require.ErrorIs(t, err, ErrMalformed)
 	}
 }
 
 func TestParseImpossibleStack(t *testing.T) {
 	for _, n := range []uint64{4, 1 << 20, 1<<61 + 3, ^uint64(0)} {
-		_, _, err := parse(sample(n, leaf, leaf, leaf))
+		_, _, err := parse(sample(n, leaf, leaf, leaf), false)
 		assert.ErrorIs(t, err, ErrMalformed, "%d addresses", n)
 	}
 }

@@ -24,7 +24,9 @@ type ring struct {
 	tail    *uint64
 	wake    uint64 // number of bytes at which the kernel wakes us
 	wrapped []byte // a record that wrapped around the end of data
+	largest uint64 // size of the largest record, with a LOST record before it
 	counts  bool   // whether the kernel counts the records that were lost
+	cgroups bool   // whether samples have their cgroup
 	losses  losses
 	trail
 }
@@ -36,9 +38,13 @@ type trail struct {
 	roomyAt uint64 // the position of the first record after that
 }
 
-// largestSymbolRecord is the size of a KSYMBOL record with the longest name and a LOST record
-// before it, with about twenty other readers, which make it longer.
-const largestSymbolRecord = headerLen + 16 + 512 + 21*sampleIDLen + headerLen + 16 + sampleIDLen
+// The sizes of the largest records: of KSYMBOL with the longest name and about twenty other readers, which make it
+// longer; and of CGROUP with the longest path.
+const (
+	lostRecord          = headerLen + 16 + sampleIDLen
+	largestSymbolRecord = lostRecord + headerLen + 16 + 512 + 21*sampleIDLen
+	largestCgroupRecord = lostRecord + headerLen + 8 + MaxCgroupPath + sampleIDLen
+)
 
 // ringSize returns the size of the smallest power of two of pages that holds that many bytes.
 func ringSize(bytes int) int {
@@ -87,13 +93,13 @@ func (r *ring) isFilling() bool { return r.used() > uint64(len(r.data)/4) }
 // on were in the ring. Call it after reading them: until then, the kernel could not overwrite
 // them.
 func (r *ring) wasCrowded(from uint64) bool {
-	return atomic.LoadUint64(r.head)-from+largestSymbolRecord > uint64(len(r.data))
+	return atomic.LoadUint64(r.head)-from+r.largest > uint64(len(r.data))
 }
 
 // noteRoom records the time if the ring has room for any record.
 func (r *ring) noteRoom(clock Clock) {
 	head := atomic.LoadUint64(r.head)
-	if head-*r.tail+largestSymbolRecord <= uint64(len(r.data)) {
+	if head-*r.tail+r.largest <= uint64(len(r.data)) {
 		r.roomyAt, r.roomy = head, clock.Now() // in this order: there was room before that time
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // memoryRing is a ring that is not shared with a kernel.
 func memoryRing(size int, head, tail uint64) *ring {
-	return &ring{data: make([]byte, size), head: &head, tail: &tail}
+	return &ring{data: make([]byte, size), head: &head, tail: &tail, largest: largestSymbolRecord}
 }
 
 // put writes a record in the place where the kernel would write it. It may be called while the
@@ -35,7 +35,7 @@ func (r *ring) hasRoom(n int) bool {
 func (r *ring) records(t *testing.T) (all []Record) {
 	t.Helper()
 	require.NoError(t, r.drain(func(raw []byte) {
-		rec, ok, err := parse(raw)
+		rec, ok, err := parse(raw, false)
 		require.NoError(t, err)
 		require.True(t, ok)
 		all = append(all, rec)
@@ -137,7 +137,7 @@ func FuzzDrain(f *testing.F) {
 		total := 0
 		err := r.drain(func(raw []byte) {
 			total += len(raw)
-			_, _, _ = parse(raw)
+			_, _, _ = parse(raw, false)
 		})
 		if total > len(r.data) {
 			t.Fatalf("%d bytes of a ring of %d", total, len(r.data))
