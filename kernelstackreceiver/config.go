@@ -43,6 +43,7 @@ func (c *Config) options() kernelstack.Options {
 	buffer, _ := c.bufferSize() // the configuration was validated
 	return kernelstack.Options{
 		Event: c.Event, Frequency: c.Frequency, Idle: c.Idle, Buffer: buffer,
-		Interval: c.Interval, MaxSamples: c.MaxSamples, Procfs: c.Procfs, Sysfs: c.Sysfs,
+		Interval: c.Interval, MaxSamples: c.MaxSamples,
+		Containers: c.Containers, Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs,
 	}
 }

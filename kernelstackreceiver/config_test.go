@@ -25,14 +25,14 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		Buffer: "64KiB", Procfs: "/proc", Sysfs: "/sys",
+		Buffer: "64KiB", Procfs: "/proc", Sysfs: "/sys", Cgroupfs: "/sys/fs/cgroup",
 	}, c)
 
-	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true})
+	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true, "containers": true, "cgroupfs": "/host/cgroup"})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{
 		Event: kernelstack.EventAuto, Frequency: 10, Idle: true, Buffer: 65536,
-		Interval: 5 * time.Second, MaxSamples: 20000, Procfs: "/proc", Sysfs: "/sys",
+		Interval: 5 * time.Second, MaxSamples: 20000, Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/host/cgroup",
 	}, c.options())
 
 	for want, wrong := range map[string]map[string]any{

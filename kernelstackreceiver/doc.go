@@ -28,5 +28,9 @@
 // the idle loop. Without CAP_SYSLOG, kallsyms has no addresses. Then the idle task is not sampled at all, and the
 // receiver's status says so.
 //
+// With containers, each sample has the id of the cgroup of the interrupted thread (PERF_SAMPLE_CGROUP, Linux 5.7), and the
+// samples of a container are on a resource with the attribute container.id. The receiver knows the path of a cgroup from
+// the record that the kernel writes for a new one, and from the directories of cgroup v2.
+//
 // Package kernelstack takes the samples; kernelStacks forwards and counts its messages.
 package kernelstackreceiver

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receiverhelper"
 	"go.opentelemetry.io/collector/receiver/receiverhelper/xreceiverhelper"
@@ -134,10 +135,10 @@ func (r *kernelStacks) sample(ctx context.Context, started func(missing error)) 
 		Scope:   metadata.ScopeName,
 		Version: r.version,
 		Send:    r.send,
-		Started: func(event string, missing error) {
+		Started: func(event string, missing kernelstack.Missing) {
 			r.logger.Info("Sampling kernel stacks",
 				zap.Bool("cycles", event == kernelstack.EventCycles), zap.Int("frequency", r.config.Frequency))
-			started(missing)
+			started(missing.Err())
 		},
 	}
 	return s.Run(ctx)
@@ -158,16 +159,20 @@ func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	r.telemetry.ReceiverKernelstackNoStack.Add(ctx, int64(m.NoStack))
-	if m.Samples == 0 {
-		return
+	r.telemetry.ReceiverKernelstackNoContainer.Add(ctx, int64(m.NoContainer))
+	for _, pd := range m.Profiles {
+		r.sendProfiles(context.WithoutCancel(ctx), pd)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+}
+
+func (r *kernelStacks) sendProfiles(ctx context.Context, pd pprofile.Profiles) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	samples := xreceiverhelper.ProfileSampleCountsByType(m.Profiles) // before the next component changes it
+	all, byType := pd.SampleCount(), xreceiverhelper.ProfileSampleCountsByType(pd) // before the next component changes it
 	ctx = r.report.StartProfilesOp(ctx)
-	err := r.next.ConsumeProfiles(ctx, m.Profiles)
-	r.report.EndProfilesOpBySampleType(ctx, format, samples, err)
+	err := r.next.ConsumeProfiles(ctx, pd)
+	r.report.EndProfilesOpBySampleType(ctx, format, byType, err)
 	if err != nil && r.warnings.Allow() {
-		r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", m.Samples), zap.Error(err))
+		r.logger.Warn("The next component refused kernel stacks", zap.Int("samples", all), zap.Error(err))
 	}
 }

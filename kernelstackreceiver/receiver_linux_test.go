@@ -190,7 +190,7 @@ func TestRefusalsAreNotAllLogged(t *testing.T) {
 	r, err := newReceiver(set, config(), consumertest.NewErr(errors.New("no room")))
 	require.NoError(t, err)
 	for range 1000 {
-		r.send(t.Context(), &kernelstack.Message{Profiles: pprofile.NewProfiles(), Samples: 1})
+		r.send(t.Context(), &kernelstack.Message{Profiles: []pprofile.Profiles{pprofile.NewProfiles()}, Samples: 1})
 	}
 	lines := log.All()
 	require.Len(t, lines, 10)

@@ -60,8 +60,10 @@ func TestSend(t *testing.T) {
 		sink := &sink{err: next}
 		r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 		require.NoError(t, err)
-		r.send(t.Context(), &kernelstack.Message{Profiles: twoSamples(), Samples: 2, NoStack: 1, Lost: 42, Throttled: 2})
-		r.send(t.Context(), &kernelstack.Message{Profiles: pprofile.NewProfiles()})
+		r.send(t.Context(), &kernelstack.Message{
+			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, Throttled: 2,
+		})
+		r.send(t.Context(), &kernelstack.Message{})
 		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
 
 		sum := func(name string) (total int64) {
@@ -75,6 +77,7 @@ func TestSend(t *testing.T) {
 		assert.EqualValues(t, 42, sum("kernelstack_lost_records"))
 		assert.EqualValues(t, 2, sum("kernelstack_throttled"))
 		assert.EqualValues(t, 1, sum("kernelstack_no_stack"))
+		assert.EqualValues(t, 3, sum("kernelstack_no_container"))
 		for _, other := range []string{"accepted", "refused"} {
 			assert.EqualValues(t, map[bool]int{true: 2}[other == outcome], sum(other+"_profile_samples"), other)
 		}

@@ -3,5 +3,6 @@
 // Package kernelstack samples the stacks of the kernel on all CPUs and turns them into
 // profiles. The receiver "kernelstack" sends these on, and the tool's command top counts them.
 //
-// A Sampler reads the perf rings, names threads (threads), and collects samples in a message.
+// A Sampler reads the perf rings, leaves out the idle loop (idle), names threads (threads), finds the container of each
+// sample (cgroups, by the paths that container.go reads), and collects samples in a message.
 package kernelstack

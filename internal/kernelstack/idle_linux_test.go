@@ -46,7 +46,7 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 			Procfs: "/proc", Sysfs: "/sys",
 		},
 		CPUs:    []int{worker},
-		Started: func(_ string, missing error) { assert.NoError(t, missing) },
+		Started: func(_ string, missing Missing) { assert.NoError(t, missing.Err()) },
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
 	sampling := func(idle bool) (stacks *[][]uint64, run func()) {
@@ -90,7 +90,9 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 	}
 	var own [][]uint64
 	for _, m := range sent {
-		own = append(own, stacksOf(m.Profiles)...)
+		for _, pd := range m.Profiles {
+			own = append(own, stacksOf(pd)...)
+		}
 	}
 	work, loop := count(own)
 	judged, halted := count(*withIdle)

@@ -85,8 +85,8 @@ func TestIdleLoopIsLeftOut(t *testing.T) {
 	}
 	i, err := sampler.readIdle()
 	require.NoError(t, err)
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, i, time.Now())
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, i, nil, time.Now())
+	addAll(t, s, perfring.Batch{Records: []perfring.Record{
 		{Type: perfring.TypeSample, Time: 6, Stack: []uint64{inHalt, inIdle, inStartup}},
 		{Type: perfring.TypeSample, Time: 7, Stack: []uint64{inOther, inEntry, inHalt, inIdle, inStartup}},
 		{Type: perfring.TypeSample, Time: 8, Guest: true},

@@ -4,7 +4,6 @@ package kernelstack
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -12,29 +11,28 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// message collects samples in a profile.
+// message collects the samples of an interval, in a profile for each container and one for the host.
 type message struct {
-	profiles pprofile.Profiles
-	profile  pprofile.Profile
-	dict     pprofile.ProfilesDictionary
+	event     perfring.Sampling
+	scopeName string
+	version   string
+
+	parts    []*dictionary // each of them is sent on its own
+	profiles map[string]*profile
 	events   int // samples added so far
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
-
-	// The indices of entries in the tables.
-	strings    map[string]int32
-	attributes map[attributeKey]int32
-	locations  map[uint64]int32
-	stacks     map[string]int32 // by their addresses, eight bytes each
-	samples    map[sampleKey]int
-
-	key []byte
 }
 
-type attributeKey struct {
-	key   string
-	text  string
-	value int64
+// maxResources is the number of resources that a part has at most. Messages of many resources are large, and consumers
+// may do work for each of them.
+const maxResources = 256
+
+// profile is the profile of one resource.
+type profile struct {
+	dictionary *dictionary
+	profile    pprofile.Profile
+	samples    map[sampleKey]int // the indices of samples
 }
 
 // sampleKey identifies samples that are merged into one.
@@ -44,59 +42,50 @@ type sampleKey struct {
 	name          string
 }
 
-// The attributes of samples and locations, by the semantic conventions.
+// The attributes of resources and samples, by the semantic conventions.
 const (
-	keyFrameType  = "profile.frame.type"
+	keyContainer  = "container.id"
 	keyPID        = "process.pid"
 	keyThreadID   = "thread.id"
 	keyThreadName = "thread.name"
 	keyCPU        = "cpu.logical_number"
 )
 
-// guest stands in a stack for the work of a CPU in a guest. It is not an address of the kernel.
-const guest uint64 = 0
-
-var guestStack = []uint64{guest}
-
-// guestName is the function of the frame that stands for a guest. kernelsym does not change a
-// frame that has a name (see contract 1.2, 2.5).
-const guestName = "[guest]"
-
-// newMessage returns an empty message for samples of the event. It uses the sample type and
-// period type of the OTel eBPF profiler: not all consumers interpret others as time.
+// newMessage returns an empty message for samples of the event.
 func newMessage(event perfring.Sampling, scopeName, version string) *message {
-	m := &message{
-		profiles:   pprofile.NewProfiles(),
-		strings:    map[string]int32{"": 0},
-		attributes: make(map[attributeKey]int32),
-		locations:  make(map[uint64]int32),
-		stacks:     make(map[string]int32),
-		samples:    make(map[sampleKey]int),
-	}
-	// Index 0 of each table is the zero value.
-	m.dict = m.profiles.Dictionary()
-	m.dict.StringTable().Append("")
-	m.dict.AttributeTable().AppendEmpty()
-	m.dict.MappingTable().AppendEmpty()
-	m.dict.FunctionTable().AppendEmpty()
-	m.dict.LocationTable().AppendEmpty()
-	m.dict.StackTable().AppendEmpty()
-	m.dict.LinkTable().AppendEmpty()
-
-	scope := m.profiles.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty()
-	scope.Scope().SetName(scopeName)
-	scope.Scope().SetVersion(version)
-	m.profile = scope.Profiles().AppendEmpty()
-	m.profile.SetProfileID(newProfileID())
-	m.setType(m.profile.SampleType(), "samples", "count")
-	m.setType(m.profile.PeriodType(), "cpu", "nanoseconds")
-	m.profile.SetPeriod(event.Period().Nanoseconds())
-	return m
+	return &message{event: event, scopeName: scopeName, version: version, profiles: make(map[string]*profile)}
 }
 
-func (m *message) setType(t pprofile.ValueType, typ, unit string) {
-	t.SetTypeStrindex(m.string(typ))
-	t.SetUnitStrindex(m.string(unit))
+// of returns the profile of a container, or of the host if its id is empty.
+func (m *message) of(container string) *profile {
+	p, ok := m.profiles[container]
+	if !ok {
+		p = m.newProfile(container)
+		m.profiles[container] = p
+	}
+	return p
+}
+
+// newProfile returns an empty profile. It uses the sample type and period type of the OTel eBPF profiler: not all
+// consumers interpret others as time.
+func (m *message) newProfile(container string) *profile {
+	if len(m.profiles)%maxResources == 0 {
+		m.parts = append(m.parts, newDictionary())
+	}
+	d := m.parts[len(m.parts)-1]
+	resource := d.profiles.ResourceProfiles().AppendEmpty()
+	if container != "" {
+		resource.Resource().Attributes().PutStr(keyContainer, container)
+	}
+	scope := resource.ScopeProfiles().AppendEmpty()
+	scope.Scope().SetName(m.scopeName)
+	scope.Scope().SetVersion(m.version)
+	p := scope.Profiles().AppendEmpty()
+	p.SetProfileID(newProfileID())
+	d.setType(p.SampleType(), "samples", "count")
+	d.setType(p.PeriodType(), "cpu", "nanoseconds")
+	p.SetPeriod(m.event.Period().Nanoseconds())
+	return &profile{dictionary: d, profile: p, samples: make(map[sampleKey]int)}
 }
 
 func newProfileID() (id pprofile.ProfileID) {
@@ -104,34 +93,10 @@ func newProfileID() (id pprofile.ProfileID) {
 	return id
 }
 
-// add adds a sample. unixNano is the time when it was taken; name is the thread's name, or
+// add adds a sample of a container, or of the host. unixNano is the time when it was taken; name is the thread's name, or
 // empty. The sample gets no values: without values, each timestamp counts as one.
-func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
-	addrs := r.Stack
-	if r.Guest {
-		addrs = guestStack
-	}
-	key := sampleKey{stack: m.stack(addrs), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
-	at, ok := m.samples[key]
-	samples := m.profile.Samples()
-	if !ok {
-		at = samples.Len()
-		m.samples[key] = at
-		s := samples.AppendEmpty()
-		s.SetStackIndex(key.stack)
-		indices := s.AttributeIndices()
-		if hasNumber(r.PID) {
-			indices.Append(m.attribute(keyPID, "", int64(r.PID)))
-		}
-		if hasNumber(r.TID) {
-			indices.Append(m.attribute(keyThreadID, "", int64(r.TID)))
-		}
-		if name != "" {
-			indices.Append(m.attribute(keyThreadName, name, 0))
-		}
-		indices.Append(m.attribute(keyCPU, "", int64(r.CPU)))
-	}
-	samples.At(at).TimestampsUnixNano().Append(unixNano)
+func (m *message) add(r *perfring.Record, unixNano uint64, name, container string) {
+	m.of(container).sample(r, name).TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
 		m.first = unixNano
 	}
@@ -139,86 +104,41 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name string) {
 	m.events++
 }
 
+// sample returns the sample of a record's stack, thread and CPU.
+func (p *profile) sample(r *perfring.Record, name string) pprofile.Sample {
+	d, samples := p.dictionary, p.profile.Samples()
+	key := sampleKey{stack: d.stack(addressesOf(r)), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
+	if at, ok := p.samples[key]; ok {
+		return samples.At(at)
+	}
+	p.samples[key] = samples.Len()
+	s := samples.AppendEmpty()
+	s.SetStackIndex(key.stack)
+	indices := s.AttributeIndices()
+	if hasNumber(r.PID) {
+		indices.Append(d.attribute(keyPID, "", int64(r.PID)))
+	}
+	if hasNumber(r.TID) {
+		indices.Append(d.attribute(keyThreadID, "", int64(r.TID)))
+	}
+	if name != "" {
+		indices.Append(d.attribute(keyThreadName, name, 0))
+	}
+	indices.Append(d.attribute(keyCPU, "", int64(r.CPU)))
+	return s
+}
+
 // finish returns the message, with samples taken from start up to, but not including, end. A
 // sample can lie outside, because the wall clock was set or because of the error of the
-// conversion. It then widens the profile's time, which always covers all samples.
-func (m *message) finish(startUnixNano, endUnixNano int64) pprofile.Profiles {
-	start, end := uint64(startUnixNano), uint64(endUnixNano)
-	if m.events > 0 {
-		start, end = min(start, m.first), max(end, m.last+1)
+// conversion. It then widens the profiles' time, which always covers all samples.
+func (m *message) finish(startUnixNano, endUnixNano int64) (parts []pprofile.Profiles) {
+	start, end := min(uint64(startUnixNano), m.first), max(uint64(endUnixNano), m.last+1)
+	for _, p := range m.profiles {
+		p.profile.SetTime(pcommon.Timestamp(start))
+		p.profile.SetDurationNano(end - start)
 	}
-	m.profile.SetTime(pcommon.Timestamp(start))
-	m.profile.SetDurationNano(max(start, end) - start)
-	return m.profiles
-}
-
-func (m *message) stack(addrs []uint64) int32 {
-	m.key = m.key[:0]
-	for _, addr := range addrs {
-		m.key = binary.NativeEndian.AppendUint64(m.key, addr)
+	for _, d := range m.parts {
+		parts = append(parts, d.profiles)
 	}
-	if at, ok := m.stacks[string(m.key)]; ok {
-		return at
-	}
-	at := int32(m.dict.StackTable().Len())
-	m.stacks[string(m.key)] = at
-	indices := m.dict.StackTable().AppendEmpty().LocationIndices()
-	indices.EnsureCapacity(len(addrs))
-	for _, addr := range addrs {
-		indices.Append(m.location(addr))
-	}
-	return at
-}
-
-func (m *message) location(addr uint64) int32 {
-	if at, ok := m.locations[addr]; ok {
-		return at
-	}
-	at := int32(m.dict.LocationTable().Len())
-	m.locations[addr] = at
-	loc := m.dict.LocationTable().AppendEmpty()
-	if addr == guest {
-		loc.Lines().AppendEmpty().SetFunctionIndex(m.function(guestName))
-	}
-	loc.SetAddress(addr)
-	loc.AttributeIndices().Append(m.attribute(keyFrameType, "kernel", 0))
-	return at
-}
-
-// function adds a function and returns its index.
-func (m *message) function(name string) int32 {
-	at := int32(m.dict.FunctionTable().Len())
-	f := m.dict.FunctionTable().AppendEmpty()
-	f.SetNameStrindex(m.string(name))
-	f.SetSystemNameStrindex(m.string(name))
-	return at
-}
-
-// attribute returns the index of an attribute with that text, or with that value
-// if there is no text.
-func (m *message) attribute(key, text string, value int64) int32 {
-	k := attributeKey{key, text, value}
-	if at, ok := m.attributes[k]; ok {
-		return at
-	}
-	at := int32(m.dict.AttributeTable().Len())
-	m.attributes[k] = at
-	a := m.dict.AttributeTable().AppendEmpty()
-	a.SetKeyStrindex(m.string(key))
-	if text != "" {
-		a.Value().SetStr(text)
-	} else {
-		a.Value().SetInt(value)
-	}
-	return at
-}
-
-func (m *message) string(s string) int32 {
-	if at, ok := m.strings[s]; ok {
-		return at
-	}
-	at := int32(m.dict.StringTable().Len())
-	m.strings[s] = at
-	m.dict.StringTable().Append(s)
-	return at
+	return parts
 }

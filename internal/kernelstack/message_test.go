@@ -28,17 +28,25 @@ func checkSent(t *testing.T, pd pprofile.Profiles) {
 	require.NoError(t, rewritetest.CheckTidy(pd))
 }
 
+// finish returns a message that has one part.
+func finish(t *testing.T, m *message, start, end int64) pprofile.Profiles {
+	t.Helper()
+	parts := m.finish(start, end)
+	require.Len(t, parts, 1)
+	return parts[0]
+}
+
 func TestMessage(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
-	m.add(&r, 1000, "worker")
-	m.add(&r, 2000, "worker")
+	m.add(&r, 1000, "worker", "")
+	m.add(&r, 2000, "worker", "")
 	other := r
 	other.CPU = 0
-	m.add(&other, 3000, "worker")
+	m.add(&other, 3000, "worker", "")
 	r.Stack = []uint64{caller}
-	m.add(&r, 4000, "")
-	pd := m.finish(500, 5000)
+	m.add(&r, 4000, "", "")
+	pd := finish(t, m, 500, 5000)
 
 	checkSent(t, pd)
 	frame := func(addr uint64) rewritetest.Frame { return rewritetest.Frame{Address: addr, Type: "kernel"} }
@@ -62,20 +70,57 @@ func TestMessage(t *testing.T) {
 		str(profile.PeriodType().TypeStrindex()), " ", str(profile.PeriodType().UnitStrindex())))
 }
 
+// TestResources verifies that each container has a resource, and that a message of many is sent in parts.
+func TestResources(t *testing.T) {
+	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "1.2.3")
+	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
+	const containers = 2*maxResources + 10
+	id := func(n int) string { return fmt.Sprintf("%064x", n) }
+	for round := range 3 {
+		for n := range containers {
+			m.add(&r, uint64(1000*round+n), "worker", id(n))
+		}
+	}
+	m.add(&r, 9000, "worker", "")
+
+	parts := m.finish(0, 10_000)
+	require.Len(t, parts, 3)
+	seen, ofHost := make(map[string]int), 0
+	for _, pd := range parts {
+		checkSent(t, pd)
+		assert.LessOrEqual(t, pd.ResourceProfiles().Len(), maxResources)
+		assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "resources of a part share its tables")
+		for _, resource := range pd.ResourceProfiles().All() {
+			profile := resource.ScopeProfiles().At(0).Profiles().At(0)
+			assert.Equal(t, uint64(10_000), profile.DurationNano())
+			require.Equal(t, 1, profile.Samples().Len())
+			if events := profile.Samples().At(0).TimestampsUnixNano().Len(); resource.Resource().Attributes().Len() == 0 {
+				ofHost += events
+			} else {
+				seen[resource.Resource().Attributes().AsRaw()["container.id"].(string)] += events
+			}
+		}
+	}
+	assert.Equal(t, 1, ofHost)
+	assert.Len(t, seen, containers)
+	for n := range containers {
+		assert.Equal(t, 3, seen[id(n)])
+	}
+}
+
 // TestProfileCoversItsSamples has samples outside the interval in which a message was
 // collected, as happens when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
-	m.add(&r, 2000, "")
-	m.add(&r, 400, "")
-	m.add(&r, 6000, "")
-	profile := m.finish(500, 5000).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	m.add(&r, 2000, "", "")
+	m.add(&r, 400, "", "")
+	m.add(&r, 6000, "", "")
+	profile := finish(t, m, 500, 5000).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5601), profile.DurationNano(), "the last is before the end")
 
-	empty := newMessage(perfring.Sampling{Frequency: 100}, "scope", "").finish(500, 400).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
-	assert.Zero(t, empty.DurationNano())
+	assert.Empty(t, newMessage(perfring.Sampling{Frequency: 100}, "scope", "").finish(500, 400))
 }
 
 // TestCyclesAreTime: a sample of the cycle counter stands for as much time as a timer's, and
@@ -84,9 +129,9 @@ func TestCyclesAreTime(t *testing.T) {
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	of := func(event perfring.Sampling) pprofile.Profiles {
 		m := newMessage(event, "scope", "")
-		m.profile.SetProfileID(pprofile.ProfileID{})
-		m.add(&r, 1, "")
-		return m.finish(1, 2)
+		m.of("").profile.SetProfileID(pprofile.ProfileID{})
+		m.add(&r, 1, "", "")
+		return finish(t, m, 1, 2)
 	}
 	assert.Equal(t, of(perfring.Sampling{Frequency: 97}), of(perfring.Sampling{Frequency: 97, Cycles: true}))
 }
@@ -96,10 +141,10 @@ func TestCyclesAreTime(t *testing.T) {
 // in the kernel.
 func TestGuest(t *testing.T) {
 	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM")
-	pd := m.finish(1, 3)
+	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM", "")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM", "")
+	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM", "")
+	pd := finish(t, m, 1, 3)
 
 	checkSent(t, pd)
 	inGuest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]", System: "[guest]"}}}
@@ -113,8 +158,8 @@ func TestGuest(t *testing.T) {
 func TestTaskWithoutNumber(t *testing.T) {
 	for _, number := range []uint32{0, perfring.NoTask} {
 		m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
-		m.add(&perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "")
-		pd := m.finish(1, 2)
+		m.add(&perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "", "")
+		pd := finish(t, m, 1, 2)
 		s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
 		attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
 		require.NoError(t, err)
@@ -127,6 +172,7 @@ func TestThreads(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(procfs, "7"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(procfs, "7/comm"), []byte("from before\n"), 0o600))
 	threads := newThreads(procfs)
+	threads.now = func() int64 { return 0 }
 	note := func(r perfring.Record) { threads.note(&r) }
 
 	assert.Equal(t, "from before", threads.name(7, 0))

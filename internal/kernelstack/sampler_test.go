@@ -14,6 +14,12 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
+// addAll adds the records of a batch to a session.
+func addAll(t *testing.T, s *session, b perfring.Batch) {
+	t.Helper()
+	require.NoError(t, s.add(t.Context(), b))
+}
+
 // records has some records of each kind.
 var records = []perfring.Record{
 	{Type: perfring.TypeThrottle, Time: 3},
@@ -32,17 +38,19 @@ func TestSampler(t *testing.T) {
 		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now())
-	s.add(t.Context(), perfring.Batch{Records: records, Lost: 42})
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	addAll(t, s, perfring.Batch{Records: records, Lost: 42})
 	s.send(t.Context(), time.Now())
 
 	require.Len(t, sent, 1)
 	m := sent[0]
 	assert.Equal(t, []uint64{2, 1, 42, 2}, []uint64{uint64(m.Samples), uint64(m.NoStack), m.Lost, uint64(m.Throttled)})
-	checkSent(t, m.Profiles)
-	samples := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
+	require.Len(t, m.Profiles, 1)
+	pd := m.Profiles[0]
+	checkSent(t, pd)
+	samples := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
 	require.Equal(t, 2, samples.Len())
-	dict := m.Profiles.Dictionary()
+	dict := pd.Dictionary()
 	attributes, err := pprofile.FromAttributeIndices(dict.AttributeTable(), samples.At(0), dict)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{
@@ -59,11 +67,11 @@ func TestFullMessage(t *testing.T) {
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
 	start := time.Now()
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, start)
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, start)
 	first := perfring.Record{Type: perfring.TypeSample, Time: perfring.Monotonic.Now(), Stack: []uint64{leaf}}
 	second := first
 	second.Time += int64(time.Minute)
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{first, second}})
+	addAll(t, s, perfring.Batch{Records: []perfring.Record{first, second}})
 	require.Len(t, sent, 1)
 	assert.Contains(t, sent[0].End.String(), " m=+", "a monotonic reading")
 	assert.GreaterOrEqual(t, sent[0].End.Sub(start), time.Minute)
@@ -86,7 +94,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Frequency = 10
-			assert.Equal(t, c.want, c.opts.events(c.idle))
+			assert.Equal(t, c.want, c.opts.events(c.idle, nil))
 		})
 	}
 }
@@ -95,16 +103,17 @@ func TestEvents(t *testing.T) {
 // that is not sampled.
 func TestNoNamesOnSomeCPUs(t *testing.T) {
 	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: t.TempDir()}, CPUs: []int{0}}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now())
-	s.add(t.Context(), perfring.Batch{Records: records})
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	addAll(t, s, perfring.Batch{Records: records})
 	assert.Equal(t, []string{"", ""}, threadNames(s))
 }
 
 // threadNames returns the thread name of each sample in the message; it is empty if there is
 // none.
 func threadNames(s *session) (names []string) {
-	dict := s.message.dict
-	for _, sample := range s.message.profile.Samples().All() {
+	p := s.message.profiles[""]
+	dict := p.dictionary.tables
+	for _, sample := range p.profile.Samples().All() {
 		attributes, _ := pprofile.FromAttributeIndices(dict.AttributeTable(), sample, dict)
 		name := ""
 		if v, ok := attributes.Get(keyThreadName); ok {

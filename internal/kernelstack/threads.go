@@ -12,14 +12,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// threads holds the names of threads. They come from records of the kernel and, for threads
-// that were named before recording began, from /proc.
+// threads holds the names of threads. They come from records of the kernel and, for threads that were named before
+// recording began, from /proc. What /proc says is true from the moment when it was read: a sample that was taken before
+// may have been taken under another name, whose record is yet to come.
 type threads struct {
 	procfs string
-	names  map[uint32]string // by thread id; empty if the name cannot be found
+	now    func() int64          // the clock of the records
+	names  map[uint32]threadName // by thread id
 	exited []uint32
-	coming map[uint32]int // by thread id: the number of naming records not noted yet
-	since  int64          // the time since which no record was lost
+	since  int64 // the time since which no record was lost
+}
+
+// threadName is the name of a thread from a time on, until a later record says otherwise.
+type threadName struct {
+	name  string // empty if it cannot be found
+	since int64
 }
 
 // maxThreads bounds the number of names, in case records of exits are lost. It is the number of
@@ -27,12 +34,22 @@ type threads struct {
 const maxThreads = 1 << 16
 
 func newThreads(procfs string) *threads {
-	return &threads{procfs: procfs, names: make(map[uint32]string), coming: make(map[uint32]int)}
+	return &threads{procfs: procfs, now: perfring.Monotonic.Now, names: make(map[uint32]threadName)}
 }
 
 // hasNumber reports whether a number identifies a process or thread. 0 stands for the idle task
 // of each CPU and for all tasks of PID namespaces that are not visible here.
 func hasNumber(id uint32) bool { return id != 0 && id != perfring.NoTask }
+
+// readAll reads the names of all threads. Records must have begun.
+func (t *threads) readAll() {
+	tasks, _ := filepath.Glob(filepath.Join(t.procfs, "[0-9]*", "task", "[0-9]*")) // the pattern is well-formed
+	for _, task := range tasks {
+		if tid, err := strconv.ParseUint(filepath.Base(task), 10, 32); err == nil {
+			t.read(uint32(tid))
+		}
+	}
+}
 
 // begin prepares for the records of a batch. After a loss, threads may have new names.
 func (t *threads) begin(b *perfring.Batch) {
@@ -42,70 +59,63 @@ func (t *threads) begin(b *perfring.Batch) {
 	for _, blind := range b.Blind {
 		t.since = max(t.since, blind.To)
 	}
-	clear(t.coming)
-	for i := range b.Records {
-		if r := &b.Records[i]; isNaming(r) {
-			t.coming[r.TID]++
-		}
-	}
-}
-
-// isNaming reports whether a record announces a new name, or a new thread with that number.
-func isNaming(r *perfring.Record) bool {
-	return r.Type == perfring.TypeComm || r.Type == perfring.TypeFork
 }
 
 // note applies a record about a thread. It must be called for each such record of a batch, in
 // order.
 func (t *threads) note(r *perfring.Record) {
-	if isNaming(r) {
-		t.coming[r.TID]--
-	}
-	if !hasNumber(r.TID) || isNaming(r) && r.Time < t.since {
+	if !hasNumber(r.TID) {
 		return
 	}
-	switch r.Type {
-	case perfring.TypeComm:
-		t.set(r.TID, r.Comm)
-	case perfring.TypeFork:
-		if name, ok := t.names[r.Parent]; ok {
-			t.set(r.TID, name)
-		} else {
-			delete(t.names, r.TID) // the id can be reused
-		}
-	case perfring.TypeExit:
+	if r.Type == perfring.TypeExit {
 		t.exited = append(t.exited, r.TID) // it still runs for a moment
+		return
+	}
+	if r.Time < max(t.since, t.names[r.TID].since) {
+		return
+	}
+	switch parent, ok := t.names[r.Parent]; {
+	case r.Type == perfring.TypeComm:
+		t.set(r.TID, threadName{r.Comm, r.Time})
+	case r.Type == perfring.TypeFork && ok && parent.since <= r.Time:
+		t.set(r.TID, threadName{parent.name, r.Time})
+	case r.Type == perfring.TypeFork:
+		delete(t.names, r.TID) // the id can be reused
 	}
 }
 
 // set stores a thread's name as valid UTF-8. A name can hold any bytes, and the kernel may cut
 // a long one in the middle of a character. Receivers refuse messages with strings that are not
 // UTF-8.
-func (t *threads) set(tid uint32, name string) {
+func (t *threads) set(tid uint32, n threadName) threadName {
 	if len(t.names) >= maxThreads {
 		clear(t.names)
 	}
-	t.names[tid] = strings.ToValidUTF8(name, "\uFFFD")
+	n.name = strings.ToValidUTF8(n.name, "\uFFFD")
+	t.names[tid] = n
+	return n
 }
 
-// name returns the name that a thread had at a time, or an empty string if it cannot be found.
-// /proc has only the current name, so it is not read if a later record has a different one.
+// name returns the name that a thread had at a time, or an empty string if it is not known.
 func (t *threads) name(tid uint32, at int64) string {
-	if at < t.since {
+	n, ok := t.names[tid]
+	if !ok && hasNumber(tid) {
+		n = t.read(tid)
+	}
+	if at < max(n.since, t.since) {
 		return ""
 	}
-	if _, ok := t.names[tid]; !ok && hasNumber(tid) && t.coming[tid] <= 0 {
-		t.set(tid, t.read(tid))
-	}
-	return t.names[tid]
+	return n.name
 }
 
-func (t *threads) read(tid uint32) string {
+// read reads the name that a thread has now.
+func (t *threads) read(tid uint32) threadName {
+	// A thread's files are where those of a process are, but only those of processes are listed.
 	comm, err := os.ReadFile(filepath.Join(t.procfs, strconv.FormatUint(uint64(tid), 10), "comm"))
 	if err != nil {
-		return "" // it has exited
+		comm = nil // it has exited
 	}
-	return string(bytes.TrimSuffix(comm, []byte("\n")))
+	return t.set(tid, threadName{string(bytes.TrimSuffix(comm, []byte("\n"))), t.now()})
 }
 
 // forgetExited drops the names of threads that have exited.

@@ -15,17 +15,19 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// nameSession returns a session, and a function that sets the name of thread 11 in /proc.
-func nameSession(t *testing.T) (s *session, setName func(string)) {
+// nameSession returns a session, and a function that sets the name of thread 11 in /proc, and the time when it is read.
+func nameSession(t *testing.T) (s *session, setName func(name string, now int64)) {
 	t.Helper()
 	sampler := &Sampler{
 		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
 		Send:    func(context.Context, *Message) {},
 	}
-	dir := filepath.Join(sampler.Procfs, "11")
-	require.NoError(t, os.Mkdir(dir, 0o755))
-	return newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, time.Now()), func(name string) {
+	dir := filepath.Join(sampler.Options.Procfs, "11")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "11"), 0o755))
+	s = newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	return s, func(name string, now int64) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "comm"), []byte(name+"\n"), 0o600))
+		s.threads.now = func() int64 { return now }
 	}
 }
 
@@ -35,56 +37,92 @@ func sampleAt(time int64) perfring.Record {
 	return perfring.Record{Type: perfring.TypeSample, Time: time, PID: 11, TID: 11, Stack: []uint64{leaf + uint64(time)}}
 }
 
-// TestNameBeforeExec: the name that a thread had before the one in /proc is not known.
-func TestNameBeforeExec(t *testing.T) {
-	s, setName := nameSession(t)
-	setName("ls")
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
-		{Type: perfring.TypeFork, Time: 1, PID: 11, TID: 11, Parent: 5},
-		sampleAt(2),
-		{Type: perfring.TypeComm, Time: 3, PID: 11, TID: 11, Comm: "ls"},
-		sampleAt(4),
-	}})
-	assert.Equal(t, []string{"", "ls"}, threadNames(s))
+// commAt returns the record of a new name of thread 11, and forkAt that of a new thread 11.
+func commAt(time int64, name string) perfring.Record {
+	return perfring.Record{Type: perfring.TypeComm, Time: time, PID: 11, TID: 11, Comm: name}
 }
 
-// TestNameOfANumberUsedAnew: /proc can hold the name of a later thread with the same number.
-func TestNameOfANumberUsedAnew(t *testing.T) {
-	s, setName := nameSession(t)
-	setName("new")
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
-		sampleAt(1),
-		{Type: perfring.TypeExit, Time: 2, PID: 11, TID: 11},
-		{Type: perfring.TypeFork, Time: 3, PID: 11, TID: 11, Parent: 5},
-		sampleAt(4),
-	}})
-	assert.Equal(t, []string{"", "new"}, threadNames(s))
+func forkAt(time int64, parent uint32) perfring.Record {
+	return perfring.Record{Type: perfring.TypeFork, Time: time, PID: 11, TID: 11, Parent: parent}
 }
 
-// TestNameThatIsNotUTF8: the kernel may cut a name in the middle of a character.
-func TestNameThatIsNotUTF8(t *testing.T) {
-	name := "RenderThread-Göttingen"[:15]
-	s, setName := nameSession(t)
-	setName(name)
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{sampleAt(1)}})
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{
-		{Type: perfring.TypeComm, Time: 2, PID: 11, TID: 11, Comm: "\xff\xffsh"}, sampleAt(3),
-	}})
-	assert.Equal(t, []string{"RenderThread-G\uFFFD", "\uFFFDsh"}, threadNames(s))
-}
-
-// TestNamesAfterALoss: a record with a new name may be lost. Until the loss is over, /proc does
-// not help either: the name there may be newer than the sample.
-func TestNamesAfterALoss(t *testing.T) {
-	s, setName := nameSession(t)
-	setName("bash")
-	s.add(t.Context(), perfring.Batch{Records: []perfring.Record{sampleAt(1)}})
-	setName("ls")
-	s.add(t.Context(), perfring.Batch{
-		Lost: 1, Blind: []perfring.Interval{{From: 2, To: 10}},
-		Records: []perfring.Record{
-			{Type: perfring.TypeComm, Time: 2, PID: 11, TID: 11, Comm: "sh"}, sampleAt(9), sampleAt(10),
+// TestNames gives a session batches of records of thread 11. Its name in /proc may be newer than a sample.
+func TestNames(t *testing.T) {
+	type read struct {
+		name string
+		at   int64
+	}
+	for _, c := range []struct {
+		name    string
+		first   read // before any batch
+		reads   []read
+		batches []perfring.Batch
+		want    []string
+	}{
+		{
+			"before recording began", read{"bash", 1}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "ls"), sampleAt(4)}}},
+			[]string{"bash", "ls"},
 		},
-	})
-	assert.Equal(t, []string{"bash", "", "ls"}, threadNames(s))
+		{
+			"a record of before it was read", read{"ls", 5}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "sh"), sampleAt(4), sampleAt(6)}}},
+			[]string{"", "", "ls"},
+		},
+		{
+			"the record comes in the next batch", read{}, []read{{"ls", 10}},
+			[]perfring.Batch{
+				{Records: []perfring.Record{sampleAt(2)}},
+				{Records: []perfring.Record{sampleAt(3), commAt(4, "ls"), sampleAt(12)}},
+			},
+			[]string{"", "", "ls"},
+		},
+		{
+			"a new thread of a known one", read{"bash", 1}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{forkAt(2, 11), sampleAt(3)}}},
+			[]string{"bash"},
+		},
+		{
+			"a new thread of one that is not known", read{"old", 1}, []read{{"new", 10}},
+			[]perfring.Batch{
+				{Records: []perfring.Record{sampleAt(2), forkAt(3, 5), sampleAt(4)}},
+				{Records: []perfring.Record{sampleAt(11)}},
+			},
+			[]string{"old", "", "new"},
+		},
+		{
+			"the record of a new thread comes after it was read", read{"new", 5}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{forkAt(3, 5), sampleAt(4), sampleAt(6)}}},
+			[]string{"", "new"},
+		},
+		{
+			"it is not UTF-8", read{"RenderThread-Göttingen"[:15], 1}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "\xff\xffsh"), sampleAt(4)}}},
+			[]string{"RenderThread-G\uFFFD", "\uFFFDsh"},
+		},
+		{
+			"records were lost", read{"bash", 1}, []read{{"bash", 1}, {"ls", 12}},
+			[]perfring.Batch{
+				{Records: []perfring.Record{sampleAt(2)}},
+				{Lost: 1, Blind: []perfring.Interval{{From: 3, To: 10}}, Records: []perfring.Record{commAt(4, "sh"), sampleAt(9), sampleAt(11)}},
+				{Records: []perfring.Record{sampleAt(13)}},
+			},
+			[]string{"bash", "", "", "ls"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, setName := nameSession(t)
+			if c.first.at > 0 {
+				setName(c.first.name, c.first.at)
+				s.threads.readAll()
+			}
+			for i, batch := range c.batches {
+				if i < len(c.reads) {
+					setName(c.reads[i].name, c.reads[i].at)
+				}
+				addAll(t, s, batch)
+			}
+			assert.Equal(t, c.want, threadNames(s))
+		})
+	}
 }

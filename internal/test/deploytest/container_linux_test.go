@@ -109,14 +109,14 @@ func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 					t.Log("this kernel has no modules: their list is not mounted")
 					continue
 				}
-				list = append(list, mount{volume.HostPath.Path, v.MountPath})
+				list = append(list, mount{volume.HostPath.Path, v.MountPath, v.RecursiveReadOnly != nil})
 				continue
 			}
 			dir := t.TempDir()
 			for name, text := range m.configs[volume.ConfigMap.Name].Data {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) //nolint:gosec // as a kubelet does
 			}
-			list = append(list, mount{dir, v.MountPath})
+			list = append(list, mount{Source: dir, Target: v.MountPath})
 		}
 	}
 	return list

@@ -289,4 +289,7 @@ func TestComponentsCombine(t *testing.T) {
 	assert.Contains(t, c.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: "kernelsym-gateway:4317"}, "gateway")
 	assert.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "kallsyms", MountPath: "/host/proc/kallsyms", ReadOnly: true}, "host-mounts")
 	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "no-sys-admin")
+	for _, argument := range []string{"processors::kernelsym: {procfs", "receivers::kernelstack: {containers: true", "[otlp, kernelstack]"} {
+		assert.Len(t, slices.DeleteFunc(slices.Clone(c.Args), func(a string) bool { return !strings.Contains(a, argument) }), 1, argument)
+	}
 }

@@ -37,11 +37,14 @@ func TestRights(t *testing.T) {
 				assert.False(t, pod.Spec.HostIPC)
 				// The profiler beside it must see all processes.
 				assert.Equal(t, owner == "kernelsym" && (name == "overlays/ebpf-profiler" || name == everything), pod.Spec.HostPID)
+				var want []string
 				if owner == "kernelsym" && (name == "components/host-mounts" || name == everything) {
-					checkHostPaths(t, pod.Spec, read...)
-				} else {
-					checkHostPaths(t, pod.Spec)
+					want = append(want, read...)
 				}
+				if owner == "kernelsym" && (name == "components/kernelstack" || name == everything) {
+					want = append(want, "/sys/fs/cgroup")
+				}
+				checkHostPaths(t, pod.Spec, want...)
 				container := collectorOf(t, pod.Spec)
 				require.Equal(t, "otelcol-kernelsym:"+version(t), container.Image)
 				checkRights(t, container.SecurityContext)

@@ -31,7 +31,10 @@ type sandbox struct {
 }
 
 // A mount is a file or directory that the container sees, read only.
-type mount struct{ Source, Target string }
+type mount struct {
+	Source, Target string
+	ReadOnlyBelow  bool // mounts below it are read-only, too
+}
 
 func init() {
 	text := os.Getenv(sandboxEnv)
@@ -102,6 +105,10 @@ func (s *sandbox) mount() error {
 	}
 	for _, m := range s.Mounts {
 		err = errors.Join(err, makeLike(m.Source, at(m.Target)), bind(m.Source, at(m.Target)))
+		if m.ReadOnlyBelow {
+			readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+			err = errors.Join(err, unix.MountSetattr(unix.AT_FDCWD, at(m.Target), unix.AT_RECURSIVE, &readOnly))
+		}
 	}
 	for _, name := range s.Hidden { // as container runtimes do
 		if info, statErr := os.Stat(at(name)); statErr != nil {

@@ -27,6 +27,7 @@ type TelemetryBuilder struct {
 	mu                             sync.Mutex
 	registrations                  []metric.Registration
 	ReceiverKernelstackLostRecords metric.Int64Counter
+	ReceiverKernelstackNoContainer metric.Int64Counter
 	ReceiverKernelstackNoStack     metric.Int64Counter
 	ReceiverKernelstackThrottled   metric.Int64Counter
 }
@@ -64,6 +65,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_kernelstack_lost_records",
 		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKernelstackNoContainer, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_no_container",
+		metric.WithDescription("Samples of which it is not known whether they are a container's, although `containers` is on. They are sent with the samples of the host. It is a part of the accepted and refused samples. [Development]"),
+		metric.WithUnit("{sample}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackNoStack, err = builder.meter.Int64Counter(

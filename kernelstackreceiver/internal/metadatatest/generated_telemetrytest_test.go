@@ -10,8 +10,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
-	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 	"go.opentelemetry.io/collector/component/componenttest"
+
+	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
 func TestSetupTelemetry(t *testing.T) {
@@ -20,9 +21,13 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ReceiverKernelstackLostRecords.Add(context.Background(), 1)
+	tb.ReceiverKernelstackNoContainer.Add(context.Background(), 1)
 	tb.ReceiverKernelstackNoStack.Add(context.Background(), 1)
 	tb.ReceiverKernelstackThrottled.Add(context.Background(), 1)
 	AssertEqualReceiverKernelstackLostRecords(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKernelstackNoContainer(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackNoStack(t, testTel,

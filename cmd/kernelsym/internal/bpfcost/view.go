@@ -3,6 +3,7 @@
 package bpfcost
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,11 +85,14 @@ func (v *View) Add(b *live.Batch) error {
 		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")
 		return nil
 	}
-	err := one.counter.Add(b.Profiles, b.Core)
+	var errs []error
+	for _, pd := range b.Profiles {
+		errs = append(errs, one.counter.Add(pd, b.Core))
+	}
 	v.window.Add(b, one)
 	sum := v.window.Sum
 	v.sources.Counter, v.sources.PerCPU, v.sources.Gaps, v.sources.From = sum.counter, sum.perCPU, sum.gaps, sum.before
-	return err
+	return errors.Join(errs...)
 }
 
 // Skip implements topview.View. The kernel goes on counting; Add leaves these counts out.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
@@ -32,7 +33,7 @@ func batchOf(seconds int64, stacks ...[]rewritetest.Frame) *live.Batch {
 		m.Sample(s...)
 	}
 	return &live.Batch{
-		Profiles: m.Profiles, Kernel: len(stacks), Core: core, CPUs: 2, Frequency: 10, Event: "cpu-clock",
+		Profiles: []pprofile.Profiles{m.Profiles}, Kernel: len(stacks), Core: core, CPUs: 2, Frequency: 10, Event: "cpu-clock",
 		Start: time.Unix(seconds-1, 0), End: time.Unix(seconds, 0),
 	}
 }

@@ -47,7 +47,7 @@ func newBatch(second int, stacks ...[]rewritetest.Frame) *live.Batch {
 	}
 	start := epoch.Add(time.Duration(second) * time.Second)
 	return &live.Batch{
-		Profiles: m.Profiles, Kernel: len(stacks), User: 20, Start: start, End: start.Add(time.Second),
+		Profiles: []pprofile.Profiles{m.Profiles}, Kernel: len(stacks), User: 20, Start: start, End: start.Add(time.Second),
 		Event: "cpu-clock", Frequency: 50, CPUs: 2,
 	}
 }
@@ -107,7 +107,7 @@ func TestUserSpaceHasItsPlace(t *testing.T) {
 func TestPlaceholdersAreNotNamed(t *testing.T) {
 	c := NewCounts()
 	require.NoError(t, c.Add(newBatch(0,
-		stack(leaf, root), stack(frame("[unknown]", "vmlinux")), stack(frame("vmlinux+0x1000", "vmlinux"))).Profiles))
+		stack(leaf, root), stack(frame("[unknown]", "vmlinux")), stack(frame("vmlinux+0x1000", "vmlinux"))).Profiles[0]))
 	assert.Equal(t, int64(4), c.Frames)
 	assert.Equal(t, int64(2), c.Named)
 	assert.Equal(t, []Function{{NoName, "vmlinux"}, {"leaf", "vmlinux"}, {"root", "vmlinux"}}, c.sorted(BySelf))
@@ -250,7 +250,7 @@ func TestJSON(t *testing.T) {
 // TestFileWithoutNames verifies that the output explains what to do if no frame has a name.
 func TestFileWithoutNames(t *testing.T) {
 	c := NewCounts()
-	require.NoError(t, c.Add(newBatch(0, stack(unnamed)).Profiles))
+	require.NoError(t, c.Add(newBatch(0, stack(unnamed)).Profiles[0]))
 	var out bytes.Buffer
 	require.NoError(t, c.Print(&out, BySelf, 0))
 	assert.Contains(t, out.String(), "kernelsym doctor")
@@ -265,7 +265,7 @@ func TestInvalidMessages(t *testing.T) {
 	}
 	for name, spoil := range spoil {
 		b := newBatch(0, stack(leaf))
-		spoil(b.Profiles)
+		spoil(b.Profiles[0])
 		assert.ErrorIs(t, NewFunctions(0, BySelf).Add(b), profilefile.ErrInvalid, name)
 	}
 }

@@ -3,6 +3,7 @@
 package hot
 
 import (
+	"errors"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -23,8 +24,11 @@ func newSums() *sums { return &sums{Counts: NewCounts()} }
 // count returns the sums of a batch.
 func count(b *live.Batch) (*sums, error) {
 	counts := NewCounts()
-	err := counts.Add(b.Profiles)
-	return &sums{counts, int64(b.User), b.Lost, b.Throttled, b.Possible(), b.End.Sub(b.Start)}, err
+	var errs []error
+	for _, pd := range b.Profiles {
+		errs = append(errs, counts.Add(pd))
+	}
+	return &sums{counts, int64(b.User), b.Lost, b.Throttled, b.Possible(), b.End.Sub(b.Start)}, errors.Join(errs...)
 }
 
 // Merge adds other sums.

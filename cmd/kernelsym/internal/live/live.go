@@ -39,11 +39,11 @@ type Filter struct {
 
 // A Batch has the samples of an interval.
 type Batch struct {
-	Profiles   pprofile.Profiles // kernel stacks, with the names that are certain
-	Kernel     int               // samples in Profiles
-	User       int               // samples of user code, of the same threads and CPUs
-	Lost       uint64            // samples and other records that the kernel had no room for
-	Throttled  int               // times that the kernel stopped sampling a CPU for the rest of a tick
+	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain
+	Kernel     int                 // samples in Profiles
+	User       int                 // samples of user code, of the same threads and CPUs
+	Lost       uint64              // samples and other records that the kernel had no room for
+	Throttled  int                 // times that the kernel stopped sampling a CPU for the rest of a tick
 	Start, End time.Time
 	Event      string
 	Frequency  int
@@ -90,8 +90,8 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		User:    true,
 		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
-		Started: func(event string, missing error) {
-			s.event, s.unsampled = event, missing
+		Started: func(event string, missing kernelstack.Missing) {
+			s.event, s.unsampled = event, missing.Err()
 			if o.Duration > 0 {
 				time.AfterFunc(o.Duration, cancel)
 			}
@@ -150,9 +150,12 @@ func (s *session) waitReady(ctx context.Context) bool {
 func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	known := rewrite.Sources{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()
-	result := s.rewriter.Rewrite(m.Profiles, known)
+	named := make([]pprofile.Profiles, 0, len(m.Profiles))
+	for _, pd := range m.Profiles {
+		named = append(named, s.rewriter.Rewrite(pd, known).Profiles)
+	}
 	s.visit(&Batch{
-		Profiles: result.Profiles, Kernel: m.Samples, User: m.NoStack,
+		Profiles: named, Kernel: m.Samples, User: m.NoStack,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
 		Event: s.event, Frequency: s.options.Frequency, CPUs: len(m.CPUs), Missing: s.missing(),

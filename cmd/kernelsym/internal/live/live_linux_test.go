@@ -44,10 +44,12 @@ func run(t *testing.T, o Options, more func(*Batch) bool) {
 // names returns the number of stacks that each function was on.
 func names(b *Batch) map[string]int {
 	all := make(map[string]int)
-	for _, s := range rewritetest.Samples(b.Profiles) {
-		for _, f := range s.Stack {
-			for _, l := range f.Lines {
-				all[l.Name] += len(s.Timestamps)
+	for _, pd := range b.Profiles {
+		for _, s := range rewritetest.Samples(pd) {
+			for _, f := range s.Stack {
+				for _, l := range f.Lines {
+					all[l.Name] += len(s.Timestamps)
+				}
 			}
 		}
 	}
@@ -101,8 +103,10 @@ func TestBatch(t *testing.T) {
 		assert.Positive(t, b.CPUs)
 		assert.Positive(t, b.Possible())
 		events := 0
-		for _, s := range rewritetest.Samples(b.Profiles) {
-			events += len(s.Timestamps)
+		for _, pd := range b.Profiles {
+			for _, s := range rewritetest.Samples(pd) {
+				events += len(s.Timestamps)
+			}
 		}
 		assert.Equal(t, events, b.Kernel)
 		batches++

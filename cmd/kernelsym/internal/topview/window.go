@@ -5,8 +5,6 @@ package topview
 import (
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 )
 
@@ -30,7 +28,7 @@ func NewWindow[S interface{ Merge(S) }](length time.Duration, empty func() S) Wi
 // Note keeps a batch's description of how this machine is sampled.
 func (w *Window[S]) Note(b *live.Batch) {
 	about := *b
-	about.Profiles = pprofile.Profiles{} // which may be large
+	about.Profiles = nil // which may be large
 	w.Last = &about
 }
 

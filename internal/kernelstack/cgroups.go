@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// ErrContainers says that samples have no container, or not all of them.
+var ErrContainers = errors.New("containers are not known")
+
+// rootCgroup is the id of the root of a hierarchy (cgroup_setup_root in kernel/cgroup/cgroup.c).
+const rootCgroup = 1
+
+// cgroups holds the owners of cgroups, by their ids. An id is the number of its directory's inode, and is not used again;
+// the directory cannot be renamed. So an owner never changes, and is still right when the cgroup is gone.
+//
+// A cgroup comes to it by the record that perf writes when the cgroup is made, or by a scan of the directories: one at
+// the start, and more if samples have ids that are not known, since their records may have been lost.
+//
+//	records   ──────────●─────●──●─────────●────▶  note
+//	scan      ●──────────────────────?──────────▶  all cgroups that exist
+//	samples   ─────○──────○──○───○─────○──○──○──▶  owner
+type cgroups struct {
+	mount  string // where the hierarchy is mounted
+	procfs string
+
+	// Cgroups that are gone are forgotten in two steps: when there are many, the owners become the old ones, and a scan
+	// begins new ones. So a sample finds its cgroup even if it was gone before that.
+	owners, old map[uint64]owner
+	scanned     int // how many owners there were after the last scan
+
+	nextScan time.Time // an id that is not known is no reason for a scan before that
+}
+
+// maxNew is the number of cgroups that become known by records before those that are gone are forgotten. With the longest
+// id, a cgroup takes about 150 bytes.
+const maxNew = 1 << 14
+
+// The time between two scans for ids that are not known is at least scanInterval, and so long that scans take a hundredth
+// of it.
+const (
+	scanInterval = time.Second
+	scanShare    = 100
+)
+
+// newCgroups returns cgroups that knows none yet. Errors wrap ErrContainers: this kernel does not record cgroups, or
+// containers are not in the hierarchy that it records.
+func newCgroups(mount, procfs string) (*cgroups, error) {
+	c := &cgroups{mount: filepath.Clean(mount), procfs: procfs, owners: make(map[uint64]owner)}
+	if err := errors.Join(perfring.CheckCgroups(), c.checkMount(), c.check()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrContainers, err)
+	}
+	return c, nil
+}
+
+// checkMount returns an error if the hierarchy of cgroup v2 is not mounted where it should be. Container runtimes use
+// cgroup v2 only if the host has it at /sys/fs/cgroup itself: elsewhere, they use v1.
+func (c *cgroups) checkMount() error {
+	list, err := os.ReadFile(filepath.Join(c.procfs, "self", "mountinfo"))
+	if err != nil {
+		return err
+	}
+	fsType := ""
+	for line := range strings.Lines(string(list)) { // of several mounts at one place, the last hides the others
+		mount, device, _ := strings.Cut(line, " - ") // show_mountinfo in fs/proc_namespace.c
+		if of, fields := strings.Fields(mount), strings.Fields(device); len(of) > 4 && len(fields) > 0 && of[4] == c.mount {
+			fsType = fields[0]
+		}
+	}
+	if fsType != "cgroup2" {
+		return fmt.Errorf("%s is not a mount of cgroup v2", c.mount)
+	}
+	return nil
+}
+
+// check returns an error if perf records the cgroups of another hierarchy than that of cgroup v2, where containers are.
+// This happens when somebody mounts the controller perf_event as v1, at any time: the kernel then moves all tasks.
+func (c *cgroups) check() error {
+	list, err := os.ReadFile(filepath.Join(c.procfs, "self", "cgroup"))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(list)) { // hierarchy:controllers:path
+		if fields := strings.SplitN(line, ":", 3); len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), "perf_event") {
+			return errors.New("the controller perf_event is mounted as cgroup v1: unmount it")
+		}
+	}
+	return nil
+}
+
+// note adds a new cgroup.
+func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, ownerOf(g.Path)) }
+
+func (c *cgroups) add(id uint64, o owner) {
+	if len(c.owners)-c.scanned >= maxNew {
+		c.old, c.owners = c.owners, make(map[uint64]owner)
+		_ = c.scan() // samples of cgroups that it cannot see are counted
+	}
+	c.owners[id] = o
+}
+
+// owner returns the owner of a cgroup.
+func (c *cgroups) owner(id uint64) owner {
+	if c == nil {
+		return owner{}
+	}
+	o, ok := c.find(id)
+	if !ok && !time.Now().Before(c.nextScan) {
+		_ = c.scan()
+		if o, ok = c.find(id); !ok {
+			c.add(id, owner{}) // it is gone, so there is no need to look again
+		}
+	}
+	return o
+}
+
+func (c *cgroups) find(id uint64) (o owner, ok bool) {
+	if o, ok = c.owners[id]; !ok {
+		o, ok = c.old[id]
+	}
+	return o, ok
+}
+
+// scan adds all cgroups that exist below the mount. Its error says that this is not all of them.
+func (c *cgroups) scan() error {
+	began := time.Now()
+	defer func() {
+		c.nextScan = time.Now().Add(max(scanInterval, scanShare*time.Since(began)))
+		c.scanned = len(c.owners)
+	}()
+	isRoot := false
+	_ = filepath.WalkDir(c.mount, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() { // a cgroup that cannot be read is gone
+			if info, err := d.Info(); err == nil {
+				isRoot = c.found(perfring.CgroupID(info), strings.TrimPrefix(path, c.mount), isRoot)
+			}
+		}
+		return nil
+	})
+	switch {
+	case !isRoot:
+		return fmt.Errorf("%w outside of the cgroup that is mounted at %s: mount the host's /sys/fs/cgroup there", ErrContainers, c.mount)
+	case !c.recordsAll():
+		return fmt.Errorf("%w: no controller is enabled in %s, so perf may see its root only: "+
+			"enable one, as systemd does", ErrContainers, filepath.Join(c.mount, controllers))
+	}
+	return nil
+}
+
+// found adds a cgroup that a scan found below the mount. It reports whether the mount is of the root, which comes first.
+func (c *cgroups) found(id uint64, path string, isRoot bool) bool {
+	isRoot = isRoot || id == rootCgroup
+	o := ownerOf(path)
+	_, known := c.owners[id]
+	switch {
+	case known, !isRoot && o == host: // above the mount, there may be a container
+	case id == rootCgroup && !c.recordsAll():
+	default:
+		c.owners[id] = o
+	}
+	return isRoot
+}
+
+// controllers is the file of a cgroup that says which controllers those below it have.
+const controllers = "cgroup.subtree_control"
+
+// recordsAll reports whether perf sees the cgroups below the root, which is mounted. Until a controller is enabled for
+// them, perf_event may not be either, although it is meant to always be: then samples of all tasks have the root's id
+// (cgroup_calc_subtree_ss_mask in kernel/cgroup/cgroup.c counts it in only when it is called for the root).
+func (c *cgroups) recordsAll() bool {
+	enabled, err := os.ReadFile(filepath.Join(c.mount, controllers))
+	return err == nil && len(bytes.TrimSpace(enabled)) > 0
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// emptyCgroups returns cgroups that has found no directory.
+func emptyCgroups(t *testing.T) *cgroups {
+	t.Helper()
+	return &cgroups{mount: t.TempDir(), procfs: t.TempDir(), owners: make(map[uint64]owner)}
+}
+
+func dockerPath(n int) string { return fmt.Sprintf("/docker/%064x", n) }
+
+// TestManyContainers has as many containers come and go as a busy build machine has in some minutes. The number of owners
+// that are kept is bounded, and containers that came last are among them.
+func TestManyContainers(t *testing.T) {
+	c := emptyCgroups(t)
+	last := kerneltest.Sized(100_000, 40_000)
+	for n := 2; n <= last; n++ {
+		c.note(&perfring.Cgroup{ID: uint64(n), Path: dockerPath(n)})
+		if len(c.owners)+len(c.old) > 2*maxNew+2 {
+			t.Fatalf("%d and %d owners", len(c.owners), len(c.old))
+		}
+		for _, before := range []int{0, 1000, maxNew - 1} {
+			if id := n - before; id > 1 && c.owner(uint64(id)) != ownerOf(dockerPath(id)) {
+				t.Fatalf("%+v of %d, after %d", c.owner(uint64(id)), id, n)
+			}
+		}
+	}
+	assert.Equal(t, owner{}, c.owner(2), "forgotten, which is not the host")
+}
+
+// TestCgroupThatIsGone: an id without a record and without a directory has no owner. It is looked for once.
+func TestCgroupThatIsGone(t *testing.T) {
+	c := emptyCgroups(t)
+	assert.Equal(t, owner{}, c.owner(99))
+	assert.Contains(t, c.owners, uint64(99), "the directories were read")
+	assert.Equal(t, owner{}, c.owner(100))
+	assert.NotContains(t, c.owners, uint64(100), "they are not read again at once")
+	c.nextScan = time.Time{}
+	assert.Equal(t, owner{}, c.owner(99))
+	assert.True(t, c.nextScan.IsZero(), "they are not read again for the same id")
+}
+
+// TestHierarchyOfPerf verifies what is made of /proc/self/cgroup.
+func TestHierarchyOfPerf(t *testing.T) {
+	c := emptyCgroups(t)
+	require.ErrorIs(t, c.check(), os.ErrNotExist)
+	require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
+	for list, ok := range map[string]bool{
+		"0::/\n": true,
+		"4:memory:/docker/perf_event\n1:name=systemd:/perf_event\n0::/init.scope\n": true,
+		"3:perf_event:/\n0::/\n":                  false,
+		"3:cpu,perf_event:/a:b\n0::/init.scope\n": false,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(c.procfs, "self/cgroup"), []byte(list), 0o600))
+		if err := c.check(); ok {
+			require.NoError(t, err, list)
+		} else {
+			require.ErrorContains(t, err, "mounted as cgroup v1", list)
+		}
+	}
+}
+
+// TestHierarchyChanges: if perf_event is mounted as v1, the ids in the records that were read last may be of other
+// cgroups. They get no container, and are counted.
+func TestHierarchyChanges(t *testing.T) {
+	c := emptyCgroups(t)
+	c.add(7, ownerOf(dockerPath(7)))
+	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: c.procfs, Containers: true}}
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
+	require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
+	list := filepath.Join(c.procfs, "self/cgroup")
+	batch := perfring.Batch{Records: []perfring.Record{{Type: perfring.TypeSample, Stack: []uint64{leaf}, InCgroup: 7}}}
+
+	require.NoError(t, os.WriteFile(list, []byte("0::/\n"), 0o600))
+	addAll(t, s, batch)
+	assert.Zero(t, s.counts.NoContainer)
+	require.NoError(t, os.WriteFile(list, []byte("3:perf_event:/\n0::/\n"), 0o600))
+	require.ErrorIs(t, s.add(t.Context(), batch), ErrContainers)
+	assert.Equal(t, 1, s.counts.NoContainer)
+	assert.Equal(t, 1, s.message.of(ownerOf(dockerPath(7)).container).profile.Samples().Len())
+	assert.Equal(t, 1, s.message.of("").profile.Samples().Len())
+}

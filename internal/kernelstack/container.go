@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// owner is whose work the samples of a cgroup are: a container's, or that of the host. The zero value says that it is not
+// known.
+type owner struct {
+	known     bool
+	container string // its id; empty for the host
+}
+
+var host = owner{known: true}
+
+// runtimes are the prefixes of the cgroups that container runtimes make. After the prefix comes the container's id, and
+// with the systemd driver, the suffix .scope. A name can begin with several of them; the longest comes first.
+var runtimes = []string{
+	"cri-containerd-", // containerd, for Kubernetes
+	"nerdctl-",        // containerd, by nerdctl
+	"crio-",           // CRI-O
+	"docker-",         // Docker
+	"libpod-payload-", // podman, with --cgroups=split, as quadlets have it
+	"libpod-",         // podman
+}
+
+// monitor stands between the prefix and the id in the cgroup of conmon, which watches a container of CRI-O or podman and
+// is not part of it.
+const monitor = "conmon-"
+
+// ownerOf returns the owner of a cgroup, by its path from the root of the hierarchy: the innermost container.
+func ownerOf(path string) owner {
+	if strings.HasPrefix(path, "//") || len(path) >= perfring.MaxCgroupPath-1 {
+		return owner{} // the kernel had no memory for the path, or may have cut it
+	}
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for n := len(names); n > 0; n-- {
+		if o, ok := ownerByName(names[:n]); ok {
+			return o
+		}
+	}
+	return host
+}
+
+// ownerByName returns the owner of a cgroup if its own name decides. Its ancestors' names precede its own.
+func ownerByName(names []string) (o owner, ok bool) {
+	ancestors, name := names[:len(names)-1], names[len(names)-1]
+	bare, isScope := strings.CutSuffix(name, ".scope")
+	for _, prefix := range runtimes {
+		id, ok := strings.CutPrefix(bare, prefix)
+		switch {
+		case ok && isContainerID(id):
+			return owner{known: true, container: id}, true
+		case ok && strings.HasPrefix(id, monitor):
+			return owner{}, false
+		case ok && isScope:
+			return owner{}, true // a runtime that names its containers differently
+		}
+	}
+	inPod := isPod(ancestors)
+	inDocker := len(ancestors) > 0 && ancestors[len(ancestors)-1] == "docker"
+	if (inPod || inDocker) && isContainerID(name) { // the driver cgroupfs
+		return owner{known: true, container: name}, true
+	}
+	return owner{}, inPod // in a pod, it may be a container of another runtime
+}
+
+// isPod reports whether a cgroup is one that the kubelet makes for a pod. With the systemd driver it is called
+// kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>.
+func isPod(names []string) bool {
+	if len(names) == 0 {
+		return false
+	}
+	ancestors, name := names[:len(names)-1], names[len(names)-1]
+	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
+		return strings.Contains(slice, "kubepods") && strings.Contains(slice, "-pod")
+	}
+	return strings.HasPrefix(name, "pod") && slices.Contains(ancestors, "kubepods")
+}
+
+// isContainerID reports whether a text has the form of the ids that all of these runtimes make.
+func isContainerID(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
+}
