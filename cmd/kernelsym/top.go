@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,7 +32,13 @@ type top struct {
 	duration   time.Duration
 	count      int
 	cumulative bool
+	by         string // a key of topGroupings; empty for functions
 	output     string
+}
+
+// topGroupings are the values of --by.
+var topGroupings = map[string]hot.Grouping{
+	"process": hot.ByProcess, "thread": hot.ByThread, "container": hot.ByContainer, "cpu": hot.ByCPU,
 }
 
 func newTop() *cobra.Command {
@@ -44,6 +52,7 @@ func newTop() *cobra.Command {
 			"SELF is the time in the function itself, TOTAL includes the functions it called. Both are shares\n" +
 			"of the time of all sampled CPUs, idle or not. User code is one row, [user space]; the idle loop\n" +
 			"has none. The table covers the last five refreshes.\n\n" +
+			"With --by, the table is of processes, threads, containers or CPUs; Enter shows the functions of one.\n\n" +
 			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
 			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
 			"the source line with most of TOTAL.\n\n" +
@@ -54,6 +63,7 @@ func newTop() *cobra.Command {
 			"kernel. " + filesHelp,
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
+			"  kernelsym top --by container\n" +
 			"  kernelsym top -p 1234 --cum\n" +
 			"  kernelsym top --duration 10s --output json | jq -r '.functions[].function'",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,6 +79,8 @@ func newTop() *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVarP(&t.count, "count", "n", 25, "number of functions to print, 0 for all")
 	flags.BoolVar(&t.cumulative, "cum", false, "sort by the time that includes what the function called")
+	flags.StringVar(&t.by, "by", "", "show processes, threads, containers or CPUs, not functions: process, thread, container, cpu; the key g changes it")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(groupingNames(), cobra.ShellCompDirectiveNoFileComp))
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
 	t.flags.add(cmd, &t.options)
 	outputFlag(cmd, &t.output)
@@ -86,19 +98,25 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", t.count)
 	case t.duration < 0:
 		return fmt.Errorf("--duration is %s: it takes a time, such as 10s", t.duration)
+	case t.by != "" && topGroupings[t.by] == "":
+		return fmt.Errorf("--by is %q: it takes %s", t.by, strings.Join(groupingNames(), ", "))
+	case t.by != "" && t.bpf.first:
+		return errors.New("--by and --bpf are different tables: use one of them")
 	case t.bpf.stats && !t.bpf.first:
 		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
 	if len(args) == 0 {
 		return t.flags.apply(&t.options)
 	}
-	for _, name := range slices.Concat([]string{"duration"}, topFlagNames, topBPFNames) {
+	for _, name := range slices.Concat([]string{"duration", "by"}, topFlagNames, topBPFNames) {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s %w", name, errOnlyLive)
 		}
 	}
 	return nil
 }
+
+func groupingNames() []string { return slices.Sorted(maps.Keys(topGroupings)) }
 
 // sort returns the order of the functions.
 func (t *top) sort() string {
@@ -139,10 +157,14 @@ func (t *top) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer counting.Close()
-	views := []topview.View{t.functions(window), programs}
-	if t.bpf.first {
-		slices.Reverse(views)
+	views := []topview.View{t.functions(window), programs, t.groups(window)}
+	switch {
+	case t.bpf.first:
+		views = append(views[1:], views[0])
+	case t.by != "":
+		views = append(views[2:], views[:2]...)
 	}
+	t.options.Containers = true
 	return topui.Run(ctx, topui.Terminal{In: in, Out: out}, views,
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
@@ -163,6 +185,10 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 		t.duration = t.options.Interval
 	}
 	view := t.functions(0)
+	if t.by != "" {
+		view = t.groups(0)
+		t.options.Containers = topGroupings[t.by] == hot.ByContainer
+	}
 	if t.bpf.first {
 		programs, counting, err := t.programs(ctx, 0)
 		if err != nil {

@@ -170,7 +170,7 @@ func TestTopOnATerminal(t *testing.T) {
 			term := kerneltest.StartOnTerminal(t, cmd)
 			term.WaitFor("function", func(output string) bool { return strings.Contains(output, "vmlinux") })
 			term.Type("?")
-			term.WaitFor("help", func(output string) bool { return strings.Contains(output, "callers of the selected function") })
+			term.WaitFor("help", func(output string) bool { return strings.Contains(output, "samples of the pause are not counted") })
 			require.NoError(t, end(term, cmd.Process))
 			output, restored, err := term.Ended()
 			require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bpfcost"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -32,6 +33,15 @@ func (f *topBPF) add(flags *pflag.FlagSet) {
 // length is 0.
 func (t *top) functions(length time.Duration) topview.View {
 	return hot.NewFunctions(length, t.sort())
+}
+
+// groups returns the view of processes, threads, containers or CPUs.
+func (t *top) groups(length time.Duration) topview.View {
+	grouping := hot.ByProcess
+	if t.by != "" {
+		grouping = topGroupings[t.by]
+	}
+	return hot.NewGroups(grouping, length, procname.In(t.options.Procfs))
 }
 
 // programs returns the view of BPF programs, and its data source, which the caller must close.

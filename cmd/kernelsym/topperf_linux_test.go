@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -110,24 +111,73 @@ func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (d
 	return differ, ""
 }
 
+// TestThreadsAgreeWithPerf samples the same time with perf. No command's share of the samples outside of the idle task may
+// differ by more than three points.
+func TestThreadsAgreeWithPerf(t *testing.T) {
+	needTop(t)
+	perf, err := exec.LookPath("perf")
+	if err != nil {
+		t.Skip("perf is not installed: that the shares of threads are those of perf is not tested")
+	}
+	kerneltest.Busy(t)
+	for try := 1; ; try++ {
+		ours, theirs := make(map[string]float64), make(map[string]float64)
+		var all int64
+		data := filepath.Join(t.TempDir(), "perf.data")
+		beside(t, perf, data, "cpu-clock", func() {
+			for _, g := range topGroups(t, "--by", "thread", "--duration", "10s", "-F", "1999") {
+				ours[g.Name] += float64(g.Samples)
+				all += g.Samples
+			}
+		})
+		out, lost := perfScript(t, perf, data, "pid,comm")
+		samples := 0
+		for line := range strings.Lines(out) {
+			line = strings.TrimSpace(line)
+			at := strings.LastIndexByte(line, ' ') // a command can have spaces
+			if comm, pid := line[:at], line[at+1:]; pid != "0" {
+				theirs[strings.TrimSpace(comm)]++
+				samples++
+			}
+		}
+		if (lost || all < 10000 || samples < 10000) && try < tries {
+			t.Logf("sampling again: %d and %d samples", all, samples)
+			continue
+		}
+		worst := 0.0
+		for comm := range theirs {
+			ours, theirs := 100*ours[comm]/float64(all), 100*theirs[comm]/float64(samples)
+			worst = max(worst, math.Abs(ours-theirs))
+			if try == tries {
+				assert.InDelta(t, theirs, ours, 3, comm)
+			}
+		}
+		kerneltest.Figure("top and perf: %d and %d samples, %d commands, largest difference %.2f points", all, samples, len(theirs), worst)
+		if worst <= 3 || try == tries {
+			return
+		}
+	}
+}
+
+// topGroups samples this machine and returns the groups.
+func topGroups(t *testing.T, args ...string) []hot.JSONGroup {
+	t.Helper()
+	out, errs, err := execute(t, "", append([]string{"top", "--output", "json", "-n", "0"}, args...)...)
+	require.NoError(t, err, errs)
+	var j hot.GroupsJSON
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&j))
+	assert.Equal(t, "all CPU time", j.PercentOf)
+	return j.Groups
+}
+
 // sampleWithPerf samples the same time with top and with perf. If something makes the shares
 // differ, it returns what that is.
 func sampleWithPerf(t *testing.T, perf string) (j hot.JSON, addresses []uint64, disturbed string) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
-	// With the same frequency, the timers would run in step, and one would always interrupt the
-	// other.
-	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", "cpu-clock:k", "-F", "1873", "--no-buildid", "--no-bpf-event", "-o", data)
-	record.Env = append(os.Environ(), "HOME="+t.TempDir())
-	var said bytes.Buffer
-	record.Stderr = &said
-	require.NoError(t, record.Start())
-	waitForRings(t, record.Process.Pid)
-	began := time.Now()
-	j = topJSON(t, "--duration", "15s", "-F", "1999")
-	took := time.Since(began).Seconds()
-	require.NoError(t, record.Process.Signal(syscall.SIGINT))
-	_ = record.Wait() // its status is the signal
+	took := beside(t, perf, data, "cpu-clock:k", func() { j = topJSON(t, "--duration", "15s", "-F", "1999") }).Seconds()
 	addresses, lost := perfAddresses(t, perf, data)
 	const enough, mostApart, mostLost = 10000, 3.0, 0.01 // samples, seconds, of one
 	switch {
@@ -141,6 +191,23 @@ func sampleWithPerf(t *testing.T, perf string) (j hot.JSON, addresses []uint64, 
 		disturbed = "samples were lost"
 	}
 	return j, addresses, disturbed
+}
+
+// beside has perf record an event while something runs, and returns how long that took.
+func beside(t *testing.T, perf, data, event string, run func()) time.Duration {
+	t.Helper()
+	// With the same frequency, the timers would run in step, and one would always interrupt the
+	// other.
+	record := exec.CommandContext(t.Context(), perf, "record", "-q", "-a", "-e", event, "-F", "1873", "--no-buildid", "--no-bpf-event", "-o", data)
+	record.Env = append(os.Environ(), "HOME="+t.TempDir())
+	require.NoError(t, record.Start())
+	waitForRings(t, record.Process.Pid)
+	began := time.Now()
+	run()
+	took := time.Since(began)
+	require.NoError(t, record.Process.Signal(syscall.SIGINT))
+	_ = record.Wait() // its status is the signal
+	return took
 }
 
 // waitForRings waits until a process has opened perf events.
@@ -202,18 +269,11 @@ func (s *functionStarts) at(addr uint64) uint64 {
 // whether perf lost samples.
 func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", "pid,ip")
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	// The kernel's records of BPF programs can be longer than perf expects. Another test may have
-	// loaded programs.
-	if err != nil && strings.Contains(said.String(), "failed to process type: 17") {
+	out, lost := perfScript(t, perf, data, "pid,ip")
+	if out == "" {
 		return nil, true
 	}
-	require.NoError(t, err, said.String())
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		require.Len(t, fields, 2, lines.Text())
 		if fields[0] == "0" {
@@ -223,5 +283,22 @@ func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 		require.NoError(t, err)
 		list = append(list, addr)
 	}
-	return list, strings.Contains(said.String(), " lost ")
+	return list, lost
+}
+
+// perfScript returns some fields of the samples in perf's file, a line for each, and whether perf lost samples.
+func perfScript(t *testing.T, perf, data, fields string) (lines string, lost bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), perf, "script", "-i", data, "-F", fields)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	// The kernel's records of BPF programs can be longer than perf expects. Another test may have
+	// loaded programs.
+	if err != nil && strings.Contains(said.String(), "failed to process type: 17") {
+		return "", true
+	}
+	require.NoError(t, err, said.String())
+	return string(out), strings.Contains(said.String(), " lost ")
 }

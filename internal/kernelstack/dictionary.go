@@ -33,19 +33,31 @@ type attributeKey struct {
 // keyFrameType is the attribute of locations, by the semantic conventions.
 const keyFrameType = "profile.frame.type"
 
-// guest stands in a stack for the work of a CPU in a guest. It is not an address of the kernel.
-const guest uint64 = 0
+// These stand in a stack for the work of a CPU outside of the kernel. They are no addresses of the kernel.
+const (
+	guest uint64 = iota
+	user
+)
 
-var guestStack = []uint64{guest}
+var (
+	guestStack = []uint64{guest}
+	userStack  = []uint64{user}
+)
 
-// guestName is the function of the frame that stands for a guest. kernelsym does not change a
-// frame that has a name (see contract 1.2, 2.5).
-const guestName = "[guest]"
+// The functions of the frames that stand for a guest and for user code. kernelsym does not change a frame that has a name
+// (see contract 1.2, 2.5). A guest's frame is a kernel frame, because not all consumers accept frames without a type.
+const (
+	guestName = "[guest]"
+	userName  = "[user space]"
+)
 
 // addressesOf returns the stack of a sample, as stack takes it.
 func addressesOf(r *perfring.Record) []uint64 {
-	if r.Guest {
+	switch {
+	case r.Guest:
 		return guestStack
+	case len(r.Stack) == 0:
+		return userStack
 	}
 	return r.Stack
 }
@@ -100,7 +112,11 @@ func (d *dictionary) location(addr uint64) int32 {
 	at := int32(d.tables.LocationTable().Len())
 	d.locations[addr] = at
 	loc := d.tables.LocationTable().AppendEmpty()
-	if addr == guest {
+	switch addr {
+	case user:
+		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(userName))
+		return at
+	case guest:
 		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(guestName))
 	}
 	loc.SetAddress(addr)

@@ -36,7 +36,7 @@ type Sampler struct {
 	Scope, Version string        // name and version of the scope in messages
 	First          time.Duration // interval of the first message, 0 for Interval
 
-	// User makes the timer also sample user code. Messages only count these samples.
+	// User makes the timer also sample user code. These samples have a stack of one frame, which has a name.
 	User bool
 
 	// CPUs are the numbers of the CPUs to sample; empty for all. If it is set, threads have no
@@ -68,7 +68,7 @@ type Message struct {
 	Profiles    []pprofile.Profiles // each with at most maxResources resources, which are all different
 	Samples     int                 // in Profiles
 	NoContainer int                 // of these, samples of which it is not known whether a container's work was sampled
-	NoStack     int                 // samples of neither the kernel nor a guest: of user code
+	NoStack     int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
 	Lost        uint64              // records that the rings had no room for
 	Throttled   int                 // times that the kernel stopped a CPU's event
 	CPUs        []int               // the CPUs sampled last
@@ -278,7 +278,9 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	}
 	if len(r.Stack) == 0 && !r.Guest {
 		s.counts.NoStack++
-		return
+		if !s.sampler.User {
+			return
+		}
 	}
 	if s.idle != nil && s.idle.isLoop(r.Stack) {
 		return

@@ -4,7 +4,6 @@ package bpfcost
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -63,24 +62,14 @@ func (c *Counter) Add(pd pprofile.Profiles, core *timeline.Image) error {
 	for i := range frames {
 		parts[i] = c.part(&frames[i])
 	}
-	stacks := pd.Dictionary().StackTable()
-	for _, rp := range pd.ResourceProfiles().All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, p := range sp.Profiles().All() {
-				for _, s := range p.Samples().All() {
-					if uint(s.StackIndex()) >= uint(stacks.Len()) {
-						return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
-					}
-					stack, err := partsOf(stacks.At(int(s.StackIndex())), parts)
-					if err != nil {
-						return err
-					}
-					c.addStack(stack, profilefile.Weight(s))
-				}
-			}
+	return profilefile.EachSample(pd, func(s *profilefile.Sample) error {
+		stack, err := partsOf(s.Stack, parts)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		c.addStack(stack, profilefile.Weight(s.Sample))
+		return nil
+	})
 }
 
 // Merge adds the counts of another counter.

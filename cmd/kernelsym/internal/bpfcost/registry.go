@@ -66,11 +66,9 @@ func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, err
 		programs: new(bpf.Reader), known: make(map[uint32]Details),
 	}
 	if stats {
-		counting, err := bpf.EnableStats()
-		if err != nil {
+		if err := r.count(); err != nil {
 			return nil, err
 		}
-		r.counting = counting
 	}
 	opts := perfring.SymbolOptions(sysfs)
 	opts.Delay = time.Millisecond
@@ -89,10 +87,22 @@ func Open(ctx context.Context, procfs, sysfs string, stats bool) (*Registry, err
 // Close stops recording and counting.
 func (r *Registry) Close() error {
 	r.stop()
+	return r.stopCounting()
+}
+
+// count makes the kernel count runs.
+func (r *Registry) count() (err error) {
+	r.counting, err = bpf.EnableStats()
+	return err
+}
+
+// stopCounting ends it.
+func (r *Registry) stopCounting() (err error) {
 	if r.counting != nil {
-		return r.counting.Close()
+		err = r.counting.Close()
 	}
-	return nil
+	r.counting = nil
+	return err
 }
 
 // List asks the kernel for all programs. The error explains why the kernel does not list them.

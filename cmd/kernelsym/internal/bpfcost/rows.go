@@ -72,17 +72,17 @@ const (
 	ByKernel = "kernel" // by Counted.Percent
 )
 
-// Rows returns the programs and trampolines that have samples, and the programs that have runs in
-// the kernel's count, the greatest first.
+// Rows returns all loaded programs, and what else has samples: trampolines and programs that were unloaded. The greatest
+// comes first.
 func (s *Sources) Rows(by string) []Row {
 	var rows []Row
 	for key, cost := range s.Counter.costs {
-		if cost.Self+cost.Total+cost.Interrupted > 0 || s.ran(key.ID) {
+		if _, loaded := s.To.Stats[key.ID]; loaded || cost.Self+cost.Total+cost.Interrupted > 0 {
 			rows = append(rows, s.row(key, cost))
 		}
 	}
 	for id := range s.To.Stats {
-		if key := (Key{ID: id}); s.Counter.costs[key] == nil && s.ran(id) {
+		if key := (Key{ID: id}); s.Counter.costs[key] == nil {
 			rows = append(rows, s.row(key, &Cost{}))
 		}
 	}
@@ -130,12 +130,6 @@ func (s *Sources) share(samples int64) Share {
 		return Share{Samples: samples}
 	}
 	return Share{samples, 100 * float64(samples) / s.PerCPU}
-}
-
-// ran reports whether the kernel counted runs of a program.
-func (s *Sources) ran(id uint32) bool {
-	c := s.counted(id)
-	return c != nil && c.Runs > 0
 }
 
 // counted returns the kernel's count of a program's runs. It is nil for a program that was

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 )
 
 // Title implements topview.Table.
@@ -22,15 +23,20 @@ func (v *View) Header() []string {
 	}
 	_, running := v.sources.Counter.Samples()
 	lines := []string{
-		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %d samples in BPF, %s of one CPU", v.window.Last.Event, v.window.Last.Frequency,
-			plural.Of(v.window.Last.CPUs, "CPU"), v.seconds(), running, v.sources.share(running)),
+		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s in BPF, %s of one CPU", v.window.Last.Event, v.window.Last.Frequency,
+			plural.Of(v.window.Last.CPUs, "CPU"), v.seconds(), plural.Of(int(running), "sample"), v.sources.share(running)),
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
 	if v.sources.Counter.OnlySelf() {
 		lines[1] = "Percent of one CPU. TOTAL and INTR are not known: nor is the kernel's entry code."
 	}
-	if v.registry.counting != nil {
+	switch isClock := v.window.Last.Event == kernelstack.EventClock; {
+	case v.registry.counting != nil && isClock:
+		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, also of runs with interrupts off.")
+	case v.registry.counting != nil:
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
+	case isClock:
+		lines = append(lines, "Runs with interrupts off are not sampled; --stats or key c counts them.")
 	}
 	return append(lines, v.allProblems()...)
 }
@@ -48,7 +54,7 @@ func (v *View) Columns() []topview.Column {
 			topview.Column{Name: "RUNS/S", Right: true}, topview.Column{Name: "NS/RUN", Right: true})
 	}
 	return append(columns, topview.Column{Name: "ID", Right: true},
-		topview.Column{Name: "TYPE"}, topview.Column{Name: "NAME"}, topview.Column{Name: "LINE"},
+		topview.Column{Name: "NAME"}, topview.Column{Name: "TYPE"}, topview.Column{Name: "LINE"},
 		topview.Column{Name: "UID"}, topview.Column{Name: "LOADED BY"})
 }
 
@@ -95,7 +101,7 @@ func (v *View) cells(r *Row) []string {
 	if r.Gone {
 		name = strings.TrimSpace(name + " (unloaded)")
 	}
-	return append(cells, id, orUnknown(r.Type), orUnknown(name), line, uid, by)
+	return append(cells, id, orUnknown(name), orUnknown(r.Type), line, uid, by)
 }
 
 func orUnknown(text string) string {

@@ -22,6 +22,8 @@ type View struct {
 	sources  Sources
 	problems []string // what is unknown, and why
 	skipped  *Reading // the kernel's counts at the last call of Skip since Add; nil without one
+	length   time.Duration
+	refused  error // why the kernel does not count runs; nil if it was not asked, or counts
 }
 
 // Gaps counts missing samples.
@@ -52,12 +54,28 @@ func (b *batch) Merge(o *batch) {
 
 // NewView returns a view over the last length of time, or since the start if length is 0.
 func NewView(r *Registry, length time.Duration) *View {
-	v := &View{
-		registry: r, window: topview.NewWindow(length, newBatch),
-		sources: Sources{Counter: NewCounter(), Counting: r.counting != nil},
-	}
-	v.ask()
+	v := &View{registry: r, length: length}
+	v.begin()
 	return v
+}
+
+// begin begins the window.
+func (v *View) begin() {
+	v.window = topview.NewWindow(v.length, newBatch)
+	v.sources = Sources{Counter: NewCounter(), Counting: v.registry.counting != nil}
+	v.ask()
+}
+
+// ToggleCounting implements topview.Counter. The window begins anew, so that the kernel's counts and the samples are of the
+// same time.
+func (v *View) ToggleCounting() {
+	if v.registry.counting != nil {
+		v.refused = v.registry.stopCounting()
+	} else {
+		v.refused = v.registry.count()
+	}
+	v.skipped = nil
+	v.begin()
 }
 
 // ask asks the kernel for all programs.
@@ -132,6 +150,9 @@ func (r Reading) plus(from, to Reading) Reading {
 // allProblems lists the reasons for unknown values and wrong numbers.
 func (v *View) allProblems() []string {
 	lines := slices.Clone(v.problems)
+	if v.refused != nil {
+		lines = append(lines, "The kernel does not count runs: "+firstLine(v.refused))
+	}
 	if n := v.sources.Gaps.Lost; n > 0 {
 		lines = append(lines, fmt.Sprintf("The kernel had no room for %s: shares can be too small. Lower -F.",
 			plural.Of(int(n), "sample")))

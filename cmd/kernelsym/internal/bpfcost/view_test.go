@@ -16,8 +16,10 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -60,7 +62,7 @@ func TestView(t *testing.T) {
 	assert.Equal(t, []string{
 		"cpu-clock at 10 Hz on 2 CPUs, 2.0s: 4 samples in BPF, 20.00% of one CPU",
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
-		"KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.",
+		"KERNEL, RUNS/S, NS/RUN: the kernel's count, also of runs with interrupts off.",
 	}, v.Header())
 	rows := v.Rows(ByTotal)
 	require.Len(t, rows, 3)
@@ -68,13 +70,13 @@ func TestView(t *testing.T) {
 		require.Len(t, r.Cells, len(v.Columns()))
 	}
 	assert.Equal(t, []string{
-		"10.00%", "15.00%", "5.00%", "0.00%", "0.0", "-", "1", "xdp", "main", "prog.c:10", "1000", "-",
+		"10.00%", "15.00%", "5.00%", "0.00%", "0.0", "-", "1", "main", "xdp", "prog.c:10", "1000", "-",
 	}, rows[0].Cells)
 	assert.InDelta(t, 0.15, rows[0].Share, 1e-9)
 	assert.Equal(t, []string{
-		"5.00%", "5.00%", "0.00%", "-", "-", "-", "2", "xdp", "other (unloaded)", "-", "-", "agent[42]",
+		"5.00%", "5.00%", "0.00%", "-", "-", "-", "2", "other (unloaded)", "xdp", "-", "-", "agent[42]",
 	}, rows[1].Cells)
-	assert.Equal(t, []string{"0.00%", "0.00%", "0.00%", "0.00%", "0.0", "200", "7", "kprobe", "unseen", "-", "0", "-"}, rows[2].Cells)
+	assert.Equal(t, []string{"0.00%", "0.00%", "0.00%", "0.00%", "0.0", "200", "7", "unseen", "kprobe", "-", "0", "-"}, rows[2].Cells)
 	assert.Equal(t, rows[2].Key, v.Rows(ByKernel)[0].Key)
 
 	// A detail belongs to a row, and shows its source lines.
@@ -130,9 +132,11 @@ func TestViewOfAWhile(t *testing.T) {
 
 func TestViewBeforeTheFirstBatch(t *testing.T) {
 	v := NewView(newRegistry(t, t.TempDir(), programs{1: {}}), 0)
+	assert.Empty(t, NewView(newRegistry(t, t.TempDir(), programs{}), 0).Rows(ByTotal))
 	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
-	assert.Empty(t, v.Rows(ByTotal))
-	encoded, err := json.Marshal(v.JSON(0))
+	require.Len(t, v.Rows(ByTotal), 1)
+	assert.Equal(t, "0.00%", v.Rows(ByTotal)[0].Cells[0])
+	encoded, err := json.Marshal(NewView(newRegistry(t, t.TempDir(), programs{}), 0).JSON(0))
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "lost": 0, "throttled": 0, "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
 }
@@ -147,7 +151,8 @@ func TestViewWithoutStatistics(t *testing.T) {
 	assert.Equal(t, []string{ByTotal, BySelf}, v.Sorts())
 	assert.NotContains(t, v.Columns(), topview.Column{Name: "KERNEL", Right: true})
 	assert.Contains(t, v.Header()[1], "not known")
-	assert.Empty(t, v.Rows(ByTotal), "only leaves are certain")
+	require.Len(t, v.Rows(ByTotal), 1)
+	assert.Equal(t, []string{"0.00%", "-"}, v.Rows(ByTotal)[0].Cells[:2], "only leaves are certain")
 }
 
 func TestJSON(t *testing.T) {
@@ -180,10 +185,11 @@ func TestViewBeforeTheSymbols(t *testing.T) {
 	early := batchOf(101, stack{helper, a})
 	early.Core = nil
 	require.NoError(t, v.Add(early))
-	assert.Contains(t, v.Header()[2], "symbols are not known")
-	assert.Empty(t, v.Rows(ByTotal))
+	assert.Contains(t, v.Header()[3], "symbols are not known")
+	require.Len(t, v.Rows(ByTotal), 1)
+	assert.Equal(t, "0.00%", v.Rows(ByTotal)[0].Cells[1])
 	require.NoError(t, v.Add(batchOf(102, stack{helper, a})))
-	assert.Len(t, v.Header(), 2)
+	assert.Len(t, v.Header(), 3)
 	rows := v.Rows(ByTotal)
 	require.Len(t, rows, 1)
 	assert.Equal(t, "10.00%", rows[0].Cells[1])
@@ -203,13 +209,13 @@ func TestProblems(t *testing.T) {
 		"The kernel paused sampling 2 times: shares are too small. Lower -F.",
 		"Names are missing: kallsyms: hidden; grant CAP_SYSLOG",
 	}
-	assert.Equal(t, want, v.Header()[2:])
+	assert.Equal(t, want, v.Header()[3:])
 	j, ok := v.JSON(0).(JSON)
 	require.True(t, ok)
 	assert.Equal(t, want, j.Problems)
 	assert.Equal(t, Gaps{14, 2}, j.Gaps)
 	require.NoError(t, v.Add(batchOf(104, stack{helper, a})))
-	assert.Len(t, v.Header(), 2)
+	assert.Len(t, v.Header(), 3)
 }
 
 // TestSkip verifies that the table leaves out both the kernel's count and the time of skipped
@@ -235,4 +241,36 @@ func TestSkip(t *testing.T) {
 		assert.InDelta(t, 200, v.sources.counted(7).NanosPerRun, 1e-9)
 		assert.Zero(t, v.sources.counted(8).Runs)
 	}
+}
+
+// TestToggleCounting: the kernel begins and ends to count, and the table has its columns meanwhile. What was sampled before
+// is dropped, since the kernel did not count then.
+func TestToggleCounting(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	registry, err := Open(t.Context(), "/proc", "/sys", false)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, registry.Close()) }()
+	v := NewView(registry, time.Minute)
+	prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram("counted", 1, 5))
+	run := func() Row {
+		start := time.Now()
+		kerneltest.RunBPF(t, prog, 1000)
+		require.NoError(t, v.Add(&live.Batch{Core: core, CPUs: 1, Frequency: 1, Start: start, End: time.Now(), Event: kernelstack.EventClock}))
+		for _, r := range v.sources.Rows(ByTotal) {
+			if r.Name == "counted" {
+				return r
+			}
+		}
+		t.Fatal("a loaded program is not in the table")
+		return Row{}
+	}
+	assert.Nil(t, run().Counted)
+	assert.Len(t, v.Sorts(), 2)
+	assert.Contains(t, v.Header(), "Runs with interrupts off are not sampled; --stats or key c counts them.")
+	v.ToggleCounting()
+	assert.GreaterOrEqual(t, run().Counted.Runs, uint64(1000))
+	assert.Len(t, v.Sorts(), 3)
+	v.ToggleCounting()
+	assert.Nil(t, run().Counted)
+	assert.Empty(t, v.allProblems())
 }

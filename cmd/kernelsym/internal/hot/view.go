@@ -3,12 +3,7 @@
 package hot
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -100,75 +95,20 @@ func (v *Functions) span() string {
 }
 
 // Columns implements topview.Table.
-func (v *Functions) Columns() []topview.Column {
-	return []topview.Column{{Name: "SELF", Right: true}, {Name: "TOTAL", Right: true}, {Name: "FUNCTION"}, {Name: "MODULE"}}
-}
+func (v *Functions) Columns() []topview.Column { return v.table().Columns() }
 
 // Sorts implements topview.Table.
-func (v *Functions) Sorts() []string {
-	if v.by == ByTotal {
-		return []string{ByTotal, BySelf}
-	}
-	return []string{BySelf, ByTotal}
-}
+func (v *Functions) Sorts() []string { return v.table().Sorts() }
 
-// Rows implements topview.Table. User code and guests are sorted in among the functions, but have
-// no bars, because bars compare functions.
-func (v *Functions) Rows(by string) []topview.Row {
-	s := v.window.Sum
-	rows := make([]topview.Row, 0, len(s.functions)+2)
-	others := s.others()
-	for _, fn := range s.sorted(by) {
-		f := s.functions[fn]
-		count := f.self
-		if by == ByTotal {
-			count = f.total
-		}
-		for len(others) > 0 && others[0].count > count {
-			rows = append(rows, v.row(Function{Name: others[0].name}, others[0].count, others[0].count, 0))
-			others = others[1:]
-		}
-		rows = append(rows, v.row(fn, f.self, f.total, count))
-	}
-	for _, o := range others {
-		rows = append(rows, v.row(Function{Name: o.name}, o.count, o.count, 0))
-	}
-	return rows
-}
-
-// other is a row that stands for no function.
-type other struct {
-	name  string
-	count int64
-}
-
-// others returns the other rows that have samples, the one with the most first.
-func (s *sums) others() []other {
-	list := []other{{UserSpace, s.user}, {Guests, s.Guest}}
-	slices.SortStableFunc(list, func(a, b other) int { return cmp.Compare(b.count, a.count) })
-	return slices.DeleteFunc(list, func(o other) bool { return o.count == 0 })
-}
-
-func (v *Functions) row(fn Function, self, total, bar int64) topview.Row {
-	of := v.window.Sum.possible
-	return topview.Row{
-		Key:   key(fn),
-		Cells: []string{format(self, of), format(total, of), fn.Name, fn.Module},
-		Share: percent(bar, of) / 100,
-	}
-}
-
-func format(part int64, of float64) string { return fmt.Sprintf("%.2f%%", percent(part, of)) }
-
-func key(fn Function) string { return fn.Name + "\x00" + fn.Module }
+// Rows implements topview.Table.
+func (v *Functions) Rows(by string) []topview.Row { return v.table().Rows(by) }
 
 // Detail implements topview.Table. It returns the callers of a function.
-func (v *Functions) Detail(key string) topview.Table {
-	name, module, _ := strings.Cut(key, "\x00")
-	if name == UserSpace || name == Guests || name == "" {
-		return nil
-	}
-	return &callers{v, Function{name, module}}
+func (v *Functions) Detail(key string) topview.Table { return v.table().Detail(key) }
+
+// table returns the table of the functions in the window.
+func (v *Functions) table() *functionTable {
+	return &functionTable{by: v.by, sums: func() *sums { return v.window.Sum }}
 }
 
 // JSON implements topview.View.
@@ -184,52 +124,3 @@ func (v *Functions) JSON(count int) any {
 	}
 	return j
 }
-
-// callers is the table of the callers of a function. Shares are relative to the samples with the
-// function.
-type callers struct {
-	view *Functions
-	of   Function
-}
-
-func (c *callers) Title() string { return "callers of " + c.of.String() }
-
-func (c *callers) Header() []string {
-	f := c.view.window.Sum.functions[c.of]
-	if f == nil {
-		return []string{"No samples now of " + c.of.String() + "."}
-	}
-	return []string{
-		fmt.Sprintf("It was on the stack of %d samples, %s of all CPU time.",
-			f.total, format(f.total, c.view.window.Sum.possible)),
-		"Percent of these samples. With recursion a sample can have several callers.",
-	}
-}
-
-func (c *callers) Columns() []topview.Column {
-	return []topview.Column{{Name: "SAMPLES", Right: true}, {Name: "SHARE", Right: true}, {Name: "CALLER"}, {Name: "MODULE"}}
-}
-
-func (c *callers) Sorts() []string { return []string{ByTotal} }
-
-func (c *callers) Rows(string) []topview.Row {
-	f := c.view.window.Sum.functions[c.of]
-	if f == nil {
-		return nil
-	}
-	list := slices.SortedFunc(maps.Keys(f.callers), func(a, b Function) int {
-		return cmp.Or(cmp.Compare(f.callers[b], f.callers[a]), compareFunctions(a, b))
-	})
-	rows := make([]topview.Row, 0, len(list))
-	for _, fn := range list {
-		n, of := f.callers[fn], float64(f.total)
-		rows = append(rows, topview.Row{
-			Key:   key(fn),
-			Cells: []string{strconv.FormatInt(n, 10), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
-			Share: percent(n, of) / 100,
-		})
-	}
-	return rows
-}
-
-func (c *callers) Detail(key string) topview.Table { return c.view.Detail(key) }

@@ -7,6 +7,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ type Options struct {
 	First         time.Duration // the interval of the first batch, 0 for Interval
 	Duration      time.Duration // how long to sample, 0 for until the context is done
 	Filter        Filter
+	Containers    bool // tell samples of containers apart
 }
 
 // A Filter selects what is sampled. An empty list allows all.
@@ -39,9 +41,9 @@ type Filter struct {
 
 // A Batch has the samples of an interval.
 type Batch struct {
-	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain
-	Kernel     int                 // samples in Profiles
-	User       int                 // samples of user code, of the same threads and CPUs
+	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain; user code is one frame
+	Kernel     int                 // samples of the kernel and of guests in Profiles
+	User       int                 // samples of user code in Profiles
 	Lost       uint64              // samples and other records that the kernel had no room for
 	Throttled  int                 // times that the kernel stopped sampling a CPU for the rest of a tick
 	Start, End time.Time
@@ -50,6 +52,9 @@ type Batch struct {
 	CPUs       int             // number of sampled CPUs
 	Core       *timeline.Image // the kernel that was sampled, nil if unknown
 	Missing    error           // which names are unavailable, and a remedy; nil if none
+
+	NoContainer int   // samples of which it is not known whether they are a container's
+	Containers  error // why; nil if the containers of almost all samples are known
 }
 
 // Possible returns the number of samples that would have been taken if no CPU had been idle.
@@ -91,7 +96,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
 		Started: func(event string, missing kernelstack.Missing) {
-			s.event, s.unsampled = event, missing.Err()
+			s.event, s.missing = event, missing
 			if o.Duration > 0 {
 				time.AfterFunc(o.Duration, cancel)
 			}
@@ -119,6 +124,7 @@ func (o *Options) sampling() kernelstack.Options {
 	return kernelstack.Options{
 		Event: o.Event, Frequency: o.Frequency, Interval: o.Interval, MaxSamples: maxSamples,
 		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
+		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
 }
 
@@ -135,7 +141,7 @@ type session struct {
 	visit    func(*Batch)
 	event    string
 
-	unsampled error // says which samples are missing; nil if none are
+	missing kernelstack.Missing
 }
 
 // waitReady waits until names are available. It returns false if ctx is done.
@@ -155,19 +161,20 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 		named = append(named, s.rewriter.Rewrite(pd, known).Profiles)
 	}
 	s.visit(&Batch{
-		Profiles: named, Kernel: m.Samples, User: m.NoStack,
+		Profiles: named, Kernel: m.Samples - m.NoStack, User: m.NoStack,
+		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
-		Event: s.event, Frequency: s.options.Frequency, CPUs: len(m.CPUs), Missing: s.missing(),
+		Event: s.event, Frequency: s.options.Frequency, CPUs: len(m.CPUs), Missing: s.missingNames(),
 	})
 }
 
-// missing returns the name and error of the first source that does not work, or says which samples are missing.
-func (s *session) missing() error {
+// missingNames returns the name and error of the first source that does not work, or says which samples are missing.
+func (s *session) missingNames() error {
 	for _, h := range s.cache.Health() {
 		if h.Err != nil {
 			return fmt.Errorf("%s: %w", h.Source, h.Err)
 		}
 	}
-	return s.unsampled
+	return s.missing.IdleWork
 }

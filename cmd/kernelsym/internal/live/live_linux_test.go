@@ -108,7 +108,7 @@ func TestBatch(t *testing.T) {
 				events += len(s.Timestamps)
 			}
 		}
-		assert.Equal(t, events, b.Kernel)
+		assert.Equal(t, events, b.Kernel+b.User)
 		batches++
 		return batches < 3 || b.User == 0 || len(names(b)) == 0
 	})

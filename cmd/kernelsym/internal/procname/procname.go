@@ -86,17 +86,22 @@ func (n Names) Process(pid uint32) *Process {
 }
 
 // of returns the name of a process. It is empty if the process has ended or the name is uncertain.
-// Unprintable characters are replaced, because a process chooses its own name, which must not
+// Its unprintable characters are replaced, because a process chooses its own name, which must not
 // control the terminal.
 func (n Names) of(pid uint32) string {
 	if n.procfs == "" {
 		return ""
 	}
 	text, _ := os.ReadFile(filepath.Join(n.procfs, strconv.FormatUint(uint64(pid), 10), "comm"))
+	return Printable(strings.TrimSpace(string(text)))
+}
+
+// Printable returns the name of a process or thread with its unprintable characters replaced.
+func Printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, strings.TrimSpace(string(text)))
+	}, name)
 }

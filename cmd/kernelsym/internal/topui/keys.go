@@ -4,21 +4,26 @@ package topui
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
 // help describes the keys.
 var help = [][2]string{
 	{"q, Ctrl-C", "quit"},
-	{"p, space", "pause: samples taken meanwhile are not counted"},
-	{"/", "show rows that match a regular expression; Esc shows all"},
+	{"p, space", "pause; samples of the pause are not counted"},
+	{"/", "show rows that match an expression; Esc: all"},
 	{"s", "sort by the next column"},
-	{"up, down, PgUp, PgDn, Home, End", "select a row"},
-	{"Enter", "callers of the selected function; details of another row"},
+	{"arrows, PgUp, PgDn, Home, End", "select a row"},
+	{"Enter", "open the row: callers, functions or lines"},
 	{"Esc, Backspace", "back"},
-	{"b", "next view"},
+	{"b", "next view: functions, BPF programs, processes"},
+	{"g", "group by process, thread, container or CPU"},
+	{"c", "BPF programs: the kernel's count, on or off"},
 	{"?", "this help; any key closes it"},
 }
 
@@ -39,8 +44,13 @@ func (m *model) press(key string) tea.Cmd {
 	case "s":
 		m.sortByNext()
 	case "b":
-		m.views = append(m.views[1:], m.views[0])
-		m.details, m.selected = nil, selection{}
+		m.nextView()
+	case "g":
+		return m.group()
+	case "c":
+		if counter, ok := m.views[0].(topview.Counter); ok {
+			counter.ToggleCounting()
+		}
 	case "?":
 		m.help = true
 	case "enter":
@@ -49,6 +59,31 @@ func (m *model) press(key string) tea.Cmd {
 		m.back(key)
 	default:
 		m.move(key)
+	}
+	return nil
+}
+
+func isGrouper(v topview.View) bool {
+	_, ok := v.(topview.Grouper)
+	return ok
+}
+
+func (m *model) nextView() {
+	m.views = append(m.views[1:], m.views[0])
+	m.details, m.selected = nil, selection{}
+}
+
+// group shows groups of samples. If it shows them already, it groups them by something else.
+func (m *model) group() tea.Cmd {
+	if groups, ok := m.views[0].(topview.Grouper); ok {
+		m.details, m.selected = nil, selection{}
+		if m.err = groups.NextGrouping(); m.err != nil {
+			return tea.Quit
+		}
+		return nil
+	}
+	for slices.ContainsFunc(m.views, isGrouper) && !isGrouper(m.views[0]) {
+		m.nextView()
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ COUNT                NAME   KIND
    10  ████          pear   sweet
     5  ▎             lemon  sour
 
-q quit  p pause  / filter  s sort  Enter details  b vegetab…`, screen(newTest()))
+q quit  p pause  / filter  s sort  Enter open  b next view …`, screen(newTest()))
 }
 
 // TestSmallScreens verifies that nothing is wider or longer than the screen.
@@ -295,4 +295,73 @@ func TestBadBatch(t *testing.T) {
 	_, cmd := m.Update(&live.Batch{})
 	assert.NotNil(t, cmd)
 	assert.Equal(t, bad, m.err)
+}
+
+// people is a view of groups, whose counts can be toggled.
+type people struct {
+	fake
+	grouping, toggled int
+}
+
+func (p *people) Title() string               { return "people by " + []string{"country", "city"}[p.grouping%2] }
+func (p *people) NextGrouping() error         { p.grouping++; return p.err }
+func (p *people) ToggleCounting()             { p.toggled++ }
+func (p *people) Detail(string) topview.Table { return &fake{of: "someone"} }
+
+// TestGroup: g goes to the view of groups, then to the next grouping, also out of a detail.
+func TestGroup(t *testing.T) {
+	groups := &people{}
+	m := newTest(&fake{}, &other{}, groups)
+	assert.Contains(t, screen(m), "g group")
+	press(m, "enter", "g")
+	assert.Contains(t, screen(m), "people by country")
+	press(m, "enter", "g")
+	assert.Contains(t, screen(m), "people by city")
+	press(m, "b")
+	assert.Contains(t, screen(m), "fruit", "after the last comes the first")
+	groups.err = errors.New("no")
+	press(m, "g")
+	assert.True(t, press(m, "g"), "it ends with the error")
+	require.ErrorIs(t, m.err, groups.err)
+
+	m = newTest()
+	press(m, "g", "c")
+	assert.Contains(t, screen(m), "fruit", "there is nothing to group or count")
+	assert.NotContains(t, screen(m), "g group")
+}
+
+// TestToggle: c is for the shown view only.
+func TestToggle(t *testing.T) {
+	counted := &people{}
+	m := newTest(&fake{}, counted)
+	press(m, "c")
+	assert.Zero(t, counted.toggled)
+	press(m, "b", "c", "c")
+	assert.Equal(t, 2, counted.toggled)
+}
+
+// TestHelpFits: no line is cut at 80 columns.
+func TestHelpFits(t *testing.T) {
+	m := newTest(&fake{}, &other{}, &people{})
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	assert.NotContains(t, screen(m), "…")
+	press(m, "?")
+	assert.NotContains(t, screen(m), "…")
+	for _, h := range help {
+		assert.Contains(t, screen(m), h[1])
+	}
+}
+
+// TestWidths: on a narrow screen, bars give way to the numbers and the first column of text.
+func TestWidths(t *testing.T) {
+	for width, want := range map[int]string{
+		14: "   30  apple …", 20: "   30  ████  apple …", 28: "   30  ████████████  apple …", 80: "   30  ████████████  apple  sweet",
+	} {
+		m := newTest()
+		m.Update(tea.WindowSizeMsg{Width: width, Height: 9})
+		assert.Equal(t, want, strings.Split(screen(m), "\n")[4], width)
+		for _, line := range strings.Split(screen(m), "\n") {
+			assert.LessOrEqual(t, ansi.StringWidth(line), width)
+		}
+	}
 }

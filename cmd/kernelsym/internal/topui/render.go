@@ -4,6 +4,7 @@ package topui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -21,7 +22,8 @@ var (
 	alert    = ansi.NewStyle().ForegroundColor(ansi.Yellow).Bold()
 )
 
-// barWidth is the length of the longest bar.
+// barWidth is the length of the longest bar. A bar is shorter, or left out, where the screen has no room for it beside the
+// numbers and the first column of text.
 const barWidth = 12
 
 // View implements tea.Model.
@@ -36,7 +38,7 @@ func (m *model) lines() []string {
 	lines := []string{bold.Styled(m.title())}
 	if m.help {
 		for _, h := range help {
-			lines = append(lines, fmt.Sprintf("  %-32s  %s", h[0], h[1]))
+			lines = append(lines, fmt.Sprintf("  %-29s  %s", h[0], h[1]))
 		}
 	} else {
 		lines = append(lines, m.table().Header()...)
@@ -74,11 +76,13 @@ func (m *model) footer() string {
 	case m.filter.typing:
 		return "/" + m.filter.text
 	case len(m.details) > 0:
-		return "q quit  p pause  / filter  Enter details  Esc back  ? help"
+		return "q quit  p pause  / filter  Enter open  Esc back  ? help"
+	case slices.ContainsFunc(m.views, isGrouper):
+		return "q quit  p pause  / filter  s sort  g group  Enter open  b next view  ? help"
 	case len(m.views) > 1:
-		return "q quit  p pause  / filter  s sort  Enter details  b " + m.views[1].Title() + "  ? help"
+		return "q quit  p pause  / filter  s sort  Enter open  b next view  ? help"
 	}
-	return "q quit  p pause  / filter  s sort  Enter details  ? help"
+	return "q quit  p pause  / filter  s sort  Enter open  ? help"
 }
 
 // room returns the number of rows that fit on the screen.
@@ -99,39 +103,57 @@ func (m *model) body() []string {
 		most = max(most, r.Share)
 	}
 	cells := topview.Cells(columns, shown)
-	lines := []string{bold.Styled(join(columns, cells[0], strings.Repeat(" ", barWidth)))}
+	width := m.barWidth(columns, cells[0])
+	lines := []string{bold.Styled(join(columns, cells[0], strings.Repeat(" ", width)))}
 	for i, r := range shown {
 		if first+i == m.selected.index {
-			lines = append(lines, selected.Styled(join(columns, cells[i+1], bar(r.Share, most))))
+			lines = append(lines, selected.Styled(join(columns, cells[i+1], bar(r.Share, most, width))))
 			continue
 		}
-		lines = append(lines, join(columns, cells[i+1], heat(r.Share).Styled(bar(r.Share, most))))
+		lines = append(lines, join(columns, cells[i+1], heat(r.Share).Styled(bar(r.Share, most, width))))
 	}
 	return lines
 }
 
-// join puts the bar between numbers and text.
-func join(columns []topview.Column, cells []string, bar string) string {
-	numbers := 0
-	for numbers < len(columns) && columns[numbers].Right {
-		numbers++
+// barWidth returns the room for bars, given the cells of the headings, which are as wide as their columns.
+func (m *model) barWidth(columns []topview.Column, headings []string) int {
+	numbers := numbersOf(columns)
+	others := len("  ")
+	for _, cell := range headings[:min(numbers+1, len(headings))] {
+		others += len([]rune(cell)) + len("  ")
 	}
-	return strings.TrimRight(strings.Join(cells[:numbers], "  ")+"  "+bar+"  "+strings.Join(cells[numbers:], "  "), " ")
+	return max(0, min(barWidth, m.width-others))
 }
 
-// bar returns a bar of barWidth cells. A row with the greatest share fills all of them.
-func bar(share, most float64) string {
+// numbersOf returns the number of columns with numbers, which come first.
+func numbersOf(columns []topview.Column) (n int) {
+	for n < len(columns) && columns[n].Right {
+		n++
+	}
+	return n
+}
+
+// join puts the bar, if there is one, between numbers and text.
+func join(columns []topview.Column, cells []string, bar string) string {
+	if n := numbersOf(columns); bar != "" {
+		cells = slices.Insert(slices.Clone(cells), n, bar)
+	}
+	return strings.TrimRight(strings.Join(cells, "  "), " ")
+}
+
+// bar returns a bar of a width. A row with the greatest share fills it.
+func bar(share, most float64, width int) string {
 	if most <= 0 {
 		most = 1
 	}
-	eighths := int(share/most*8*barWidth + 0.5)
-	full := min(barWidth, eighths/8)
+	eighths := int(share/most*8*float64(width) + 0.5)
+	full := min(width, eighths/8)
 	b := strings.Repeat("█", full)
-	if rest := eighths % 8; full < barWidth && rest > 0 {
+	if rest := eighths % 8; full < width && rest > 0 {
 		b += string([]rune(" ▏▎▍▌▋▊▉")[rest])
 		full++
 	}
-	return b + strings.Repeat(" ", barWidth-full)
+	return b + strings.Repeat(" ", width-full)
 }
 
 func heat(share float64) ansi.Style {

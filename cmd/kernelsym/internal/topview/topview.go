@@ -51,6 +51,19 @@ type View interface {
 	JSON(rows int) any
 }
 
+// A Grouper is a view whose rows are groups of samples. NextGrouping groups them by something else.
+type Grouper interface {
+	View
+	NextGrouping() error
+}
+
+// A Counter is a view to which the kernel can add counts of its own. ToggleCounting makes it begin or end that. Its header
+// says so if the kernel refuses.
+type Counter interface {
+	View
+	ToggleCounting()
+}
+
 // Sampling describes how this machine was sampled.
 type Sampling struct {
 	Event     string `json:"event,omitempty"`

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"cmp"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+)
+
+// A Grouping is what samples are grouped by.
+type Grouping string
+
+// The groupings.
+const (
+	ByProcess   Grouping = "process"
+	ByThread    Grouping = "thread"
+	ByContainer Grouping = "container"
+	ByCPU       Grouping = "CPU"
+)
+
+// Groupings are all groupings, in the order in which a key goes through them.
+var Groupings = []Grouping{ByProcess, ByThread, ByContainer, ByCPU}
+
+func (by Grouping) plural() string {
+	if by == ByProcess {
+		return "processes"
+	}
+	return string(by) + "s"
+}
+
+// count returns a number of groups as text.
+func (by Grouping) count(n int) string {
+	if n == 1 {
+		return plural.Of(1, string(by))
+	}
+	return fmt.Sprintf("%d %s", n, by.plural())
+}
+
+// task is what was interrupted by a sample: the attributes that the receiver "kernelstack" gives it.
+type task struct {
+	pid, tid, cpu   int64 // pid and tid are 0 if not known
+	name, container string
+}
+
+func readTask(d pprofile.ProfilesDictionary, s *profilefile.Sample) (t task, err error) {
+	if id, ok := s.Resource.Resource().Attributes().Get("container.id"); ok {
+		t.container = id.AsString()
+	}
+	attributes, keys := d.AttributeTable(), d.StringTable()
+	for _, i := range s.Sample.AttributeIndices().All() {
+		if uint(i) >= uint(attributes.Len()) || uint(attributes.At(int(i)).KeyStrindex()) >= uint(keys.Len()) {
+			return task{}, fmt.Errorf("%w: attribute %d", profilefile.ErrInvalid, i)
+		}
+		a := attributes.At(int(i))
+		switch keys.At(int(a.KeyStrindex())) {
+		case "process.pid":
+			t.pid = a.Value().Int()
+		case "thread.id":
+			t.tid = a.Value().Int()
+		case "thread.name":
+			t.name = procname.Printable(a.Value().AsString())
+		case "cpu.logical_number":
+			t.cpu = a.Value().Int()
+		}
+	}
+	return t, nil
+}
+
+// member identifies a group, by the fields that belong to the grouping.
+type member struct {
+	pid, tid, cpu int64
+	container     string
+}
+
+func (m member) String() string { return fmt.Sprintf("%d %d %d %s", m.pid, m.tid, m.cpu, m.container) }
+
+func (m member) compare(o member) int {
+	return cmp.Or(cmp.Compare(m.pid, o.pid), cmp.Compare(m.tid, o.tid), cmp.Compare(m.cpu, o.cpu), cmp.Compare(m.container, o.container))
+}
+
+func (by Grouping) memberOf(t *task) member {
+	switch by {
+	case ByThread:
+		return member{pid: t.pid, tid: t.tid}
+	case ByContainer:
+		return member{container: t.container}
+	case ByCPU:
+		return member{cpu: t.cpu}
+	}
+	return member{pid: t.pid}
+}
+
+// nameIn returns the name that a sample gives its group: to a thread its own, and to a process that of its first thread.
+func (by Grouping) nameIn(t *task) string {
+	if by == ByThread || by == ByProcess && t.tid == t.pid {
+		return t.name
+	}
+	return ""
+}
+
+// ids returns the columns of ids.
+func (by Grouping) ids() []string {
+	switch by {
+	case ByProcess:
+		return []string{"PID"}
+	case ByThread:
+		return []string{"PID", "TID"}
+	}
+	return nil
+}
+
+// idsOf returns the cells of these columns.
+func (by Grouping) idsOf(m member) []string {
+	switch by {
+	case ByProcess:
+		return []string{strconvID(m.pid)}
+	case ByThread:
+		return []string{strconvID(m.pid), strconvID(m.tid)}
+	}
+	return nil
+}
+
+// nameOf returns the text that identifies a group to a reader, beside its ids.
+func (by Grouping) nameOf(m member, names map[member]string) string {
+	switch {
+	case by == ByContainer:
+		return cmp.Or(m.container, "[host]")
+	case by == ByCPU:
+		return fmt.Sprintf("CPU %d", m.cpu)
+	case m.pid == 0: // the idle task, a task that has all but exited, or one of another PID namespace
+		return "[no process]"
+	}
+	return cmp.Or(names[m], NoName)
+}
+
+// labelOf returns the text that identifies a group to a reader, on its own.
+func (by Grouping) labelOf(m member, names map[member]string) string {
+	label := by.nameOf(m, names)
+	switch {
+	case by == ByThread && m.tid != 0:
+		return fmt.Sprintf("%s[%d]", label, m.tid)
+	case by == ByProcess && m.pid != 0:
+		return fmt.Sprintf("%s[%d]", label, m.pid)
+	}
+	return label
+}

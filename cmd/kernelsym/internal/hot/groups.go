@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// The keys that groups can be sorted by.
+const (
+	ByTime   = "total"
+	ByKernel = "kernel"
+)
+
+// Groups is the view of processes, threads, containers or CPUs, and of the functions of each of them.
+type Groups struct {
+	grouping Grouping
+	names    procname.Names
+	length   time.Duration // of the window, 0 for all since the start
+	window   topview.Window[*groups]
+	batches  []*live.Batch // of the window, for another grouping; not kept without a length
+}
+
+// NewGroups returns a view over the last length of time, or since the start if length is 0. Processes that no sample names
+// get their names from names.
+func NewGroups(grouping Grouping, length time.Duration, names procname.Names) *Groups {
+	return &Groups{grouping: grouping, names: names, length: length, window: topview.NewWindow(length, newGroups)}
+}
+
+// NextGrouping implements topview.Grouper. It groups the samples of the window anew.
+func (v *Groups) NextGrouping() error {
+	v.grouping = Groupings[(slices.Index(Groupings, v.grouping)+1)%len(Groupings)]
+	v.window = topview.NewWindow(v.length, newGroups)
+	var errs []error
+	for _, b := range v.batches {
+		errs = append(errs, v.count(b))
+	}
+	return errors.Join(errs...)
+}
+
+// Title implements topview.Table.
+func (v *Groups) Title() string { return v.grouping.plural() }
+
+// Add implements topview.View.
+func (v *Groups) Add(b *live.Batch) error {
+	if v.length > 0 {
+		v.batches = append(slices.DeleteFunc(v.batches, func(old *live.Batch) bool { return b.End.Sub(old.End) >= v.length }), b)
+	}
+	return v.count(b)
+}
+
+func (v *Groups) count(b *live.Batch) error {
+	counted, err := v.grouping.countBatch(b, v.names)
+	v.window.Add(b, counted)
+	return err
+}
+
+// Skip implements topview.View.
+func (v *Groups) Skip() {}
+
+// Header implements topview.Table.
+func (v *Groups) Header() []string {
+	s, last := v.window.Sum, v.window.Last
+	if last == nil {
+		return []string{"Waiting for the first samples."}
+	}
+	lines := []string{
+		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s, of %s", last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"),
+			s.elapsed.Seconds(), plural.Of(int(s.samples()), "sample"), v.grouping.count(len(s.all))),
+		"Percent of all CPU time. TOTAL has KERNEL and USER, and what ran in guests.",
+	}
+	return append(lines, v.problems()...)
+}
+
+// problems describes what is wrong with the numbers.
+func (v *Groups) problems() (lines []string) {
+	s := v.window.Sum
+	if s.lost > 0 {
+		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
+	}
+	if s.throttled > 0 {
+		lines = append(lines, topview.Throttled(s.throttled))
+	}
+	last := v.window.Last
+	switch {
+	case v.grouping == ByContainer && last.Containers != nil:
+		lines = append(lines, "[host] may have samples of containers: "+last.Containers.Error())
+	case v.grouping == ByContainer && s.noContainer > 0:
+		lines = append(lines, fmt.Sprintf("[host] may have samples of containers: %d.", s.noContainer))
+	}
+	if last.Missing != nil {
+		lines = append(lines, topview.Missing(last.Missing))
+	}
+	return lines
+}
+
+// Columns implements topview.Table.
+func (v *Groups) Columns() []topview.Column {
+	columns := []topview.Column{{Name: "TOTAL", Right: true}, {Name: "KERNEL", Right: true}, {Name: "USER", Right: true}}
+	for _, id := range v.grouping.ids() {
+		columns = append(columns, topview.Column{Name: id, Right: true})
+	}
+	return append(columns, topview.Column{Name: strings.ToUpper(string(v.grouping))})
+}
+
+// Sorts implements topview.Table.
+func (v *Groups) Sorts() []string { return []string{ByTime, ByKernel} }
+
+// Rows implements topview.Table.
+func (v *Groups) Rows(by string) []topview.Row {
+	s := v.window.Sum
+	rows := make([]topview.Row, 0, len(s.all))
+	for _, m := range s.sorted(by) {
+		g := s.all[m]
+		count := g.All
+		if by == ByKernel {
+			count = g.Kernel
+		}
+		cells := []string{format(g.All, s.possible), format(g.Kernel, s.possible), format(g.user(), s.possible)}
+		cells = append(cells, v.grouping.idsOf(m)...)
+		rows = append(rows, topview.Row{
+			Key: m.String(), Cells: append(cells, v.grouping.nameOf(m, s.names)), Share: percent(count, s.possible) / 100,
+		})
+	}
+	return rows
+}
+
+// Detail implements topview.Table. It returns the functions of a group.
+func (v *Groups) Detail(key string) topview.Table {
+	for m := range v.window.Sum.all {
+		if m.String() == key {
+			return &functionTable{of: v.grouping.labelOf(m, v.window.Sum.names), by: BySelf, sums: func() *sums { return v.window.Sum.of(m) }}
+		}
+	}
+	return nil
+}
+
+// GroupsJSON is the output of a Groups view for other programs.
+type GroupsJSON struct {
+	topview.Sampling
+	Seconds   float64     `json:"seconds"`
+	PercentOf string      `json:"percent_of"`
+	By        Grouping    `json:"by"`
+	Possible  float64     `json:"possible"` // samples, if no CPU had been idle
+	Lost      uint64      `json:"lost"`
+	Throttled int         `json:"throttled"`
+	Problems  []string    `json:"problems,omitempty"`
+	Groups    []JSONGroup `json:"groups"`
+}
+
+// JSONGroup is one row. What is not known, or does not belong to the grouping, is left out.
+type JSONGroup struct {
+	PID       int64   `json:"pid,omitempty"`
+	TID       int64   `json:"tid,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Container string  `json:"container_id,omitempty"`
+	CPU       *int64  `json:"cpu,omitempty"`
+	Samples   int64   `json:"samples"`
+	Kernel    int64   `json:"kernel"`
+	Guest     int64   `json:"guest,omitempty"`
+	User      int64   `json:"user"`
+	Percent   float64 `json:"percent"`
+}
+
+// JSON implements topview.View.
+func (v *Groups) JSON(count int) any {
+	s := v.window.Sum
+	j := GroupsJSON{
+		Seconds: s.elapsed.Seconds(), PercentOf: "all CPU time", By: v.grouping, Possible: s.possible, Lost: s.lost,
+		Throttled: s.throttled, Groups: []JSONGroup{},
+	}
+	if last := v.window.Last; last != nil {
+		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
+		j.Problems = v.problems()
+	}
+	for _, m := range topview.Limit(s.sorted(ByTime), count) {
+		g := s.all[m]
+		row := JSONGroup{
+			PID: m.pid, TID: m.tid, Name: s.names[m], Container: m.container,
+			Samples: g.All, Kernel: g.Kernel, Guest: g.Guest, User: g.user(), Percent: percent(g.All, s.possible),
+		}
+		if v.grouping == ByCPU {
+			row.CPU = &m.cpu
+		}
+		j.Groups = append(j.Groups, row)
+	}
+	return j
+}
+
+// groups are the samples of each group.
+type groups struct {
+	all         map[member]*Counts
+	names       map[member]string // of processes and threads, the last ones
+	lost        uint64
+	throttled   int
+	noContainer int
+	possible    float64 // number of samples if no CPU had been idle
+	elapsed     time.Duration
+}
+
+func newGroups() *groups {
+	return &groups{all: make(map[member]*Counts), names: make(map[member]string)}
+}
+
+// Merge adds other groups, which are later.
+func (s *groups) Merge(o *groups) {
+	for m, from := range o.all {
+		s.counts(m).merge(from)
+	}
+	maps.Copy(s.names, o.names)
+	s.lost, s.throttled, s.noContainer = s.lost+o.lost, s.throttled+o.throttled, s.noContainer+o.noContainer
+	s.possible, s.elapsed = s.possible+o.possible, s.elapsed+o.elapsed
+}
+
+func (s *groups) counts(m member) *Counts {
+	c := s.all[m]
+	if c == nil {
+		c = NewCounts()
+		s.all[m] = c
+	}
+	return c
+}
+
+// of returns the sums of a group, as a share of all CPU time.
+func (s *groups) of(m member) *sums {
+	c := s.all[m]
+	if c == nil { // no longer in the window
+		c = NewCounts()
+	}
+	return &sums{Counts: c, user: c.user(), possible: s.possible, elapsed: s.elapsed}
+}
+
+// user returns the number of samples of user code.
+func (c *Counts) user() int64 { return c.All - c.Kernel - c.Guest }
+
+func (s *groups) samples() (n int64) {
+	for _, c := range s.all {
+		n += c.All
+	}
+	return n
+}
+
+// sorted returns the groups in descending order of samples.
+func (s *groups) sorted(by string) []member {
+	return slices.SortedFunc(maps.Keys(s.all), func(a, b member) int {
+		x, y := s.all[a], s.all[b]
+		all, kernel := cmp.Compare(y.All, x.All), cmp.Compare(y.Kernel, x.Kernel)
+		if by == ByKernel {
+			all, kernel = kernel, all
+		}
+		return cmp.Or(all, kernel, a.compare(b))
+	})
+}
+
+// countBatch returns the groups of a batch.
+func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, error) {
+	s := newGroups()
+	s.lost, s.throttled, s.noContainer, s.possible, s.elapsed = b.Lost, b.Throttled, b.NoContainer, b.Possible(), b.End.Sub(b.Start)
+	for _, pd := range b.Profiles {
+		frames, err := profilefile.KernelFrames(pd)
+		if err != nil {
+			return s, err
+		}
+		err = profilefile.EachSample(pd, func(sample *profilefile.Sample) error {
+			task, err := readTask(pd.Dictionary(), sample)
+			if err != nil {
+				return err
+			}
+			m := by.memberOf(&task)
+			if name := by.nameIn(&task); name != "" {
+				s.names[m] = name
+			}
+			return s.counts(m).addStack(sample.Stack, frames, profilefile.Weight(sample.Sample))
+		})
+		if err != nil {
+			return s, err
+		}
+	}
+	for m := range s.all {
+		if by == ByProcess && s.names[m] == "" && m.pid != 0 {
+			s.names[m] = names.Process(uint32(m.pid)).Name
+		}
+	}
+	return s, nil
+}
+
+// strconvID returns an id as text, or a dash if there is none.
+func strconvID(id int64) string {
+	if id == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(id, 10)
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+var container = strings.Repeat("0a", 32)
+
+var userSpace = rewritetest.Frame{Lines: []rewritetest.Line{{Name: UserSpace, System: UserSpace}}}
+
+// newTasks returns the samples of the second with this number: of two threads of a process in a container, of a process of
+// the host, and of an idle CPU. 100 samples were possible.
+func newTasks(t *testing.T, second int) *live.Batch {
+	t.Helper()
+	m := rewritetest.NewMessage()
+	task := func(pid, tid, cpu int64, name string, frames ...rewritetest.Frame) {
+		indices := m.Sample(frames...).LastSample().AttributeIndices()
+		indices.Append(m.Attribute("cpu.logical_number", cpu))
+		if pid != 0 {
+			indices.Append(m.Attribute("process.pid", pid), m.Attribute("thread.id", tid), m.Attribute("thread.name", name))
+		}
+	}
+	m.Profile(map[string]any{"container.id": container}, "")
+	task(10, 10, 0, "nginx", leaf, root)
+	task(10, 10, 0, "nginx", userSpace)
+	task(10, 11, 1, "worker\x1b[1m", middle, root)
+	m.Profile(nil, "")
+	task(20, 21, 1, "thread", leaf)
+	task(0, 0, 0, "", root)
+	start := epoch.Add(time.Duration(second) * time.Second)
+	return &live.Batch{
+		Profiles: []pprofile.Profiles{m.Profiles}, Kernel: 4, User: 1, Start: start, End: start.Add(time.Second),
+		Event: "cpu-clock", Frequency: 50, CPUs: 2, NoContainer: 1,
+	}
+}
+
+// procfsOf returns a procfs of this PID namespace that has the name of a process.
+func procfsOf(t *testing.T, pid, name string) procname.Names {
+	t.Helper()
+	procfs := t.TempDir()
+	self, err := os.Readlink("/proc/self")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(procfs, "self")))
+	for dir, file := range map[string]string{self: "status", pid: "comm"} {
+		require.NoError(t, os.Mkdir(filepath.Join(procfs, dir), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(procfs, dir, file), []byte(name+"\n"), 0o600))
+	}
+	return procname.In(procfs)
+}
+
+func TestGroups(t *testing.T) {
+	names := procfsOf(t, "20", "sshd")
+	for _, c := range []struct {
+		by      Grouping
+		columns []string
+		rows    [][]string
+	}{
+		{ByProcess, []string{"TOTAL", "KERNEL", "USER", "PID", "PROCESS"}, [][]string{
+			{"3.00%", "2.00%", "1.00%", "10", "nginx"},
+			{"1.00%", "1.00%", "0.00%", "-", "[no process]"},
+			{"1.00%", "1.00%", "0.00%", "20", "sshd"},
+		}},
+		{ByThread, []string{"TOTAL", "KERNEL", "USER", "PID", "TID", "THREAD"}, [][]string{
+			{"2.00%", "1.00%", "1.00%", "10", "10", "nginx"},
+			{"1.00%", "1.00%", "0.00%", "-", "-", "[no process]"},
+			{"1.00%", "1.00%", "0.00%", "10", "11", "worker\uFFFD[1m"},
+			{"1.00%", "1.00%", "0.00%", "20", "21", "thread"},
+		}},
+		{ByContainer, []string{"TOTAL", "KERNEL", "USER", "CONTAINER"}, [][]string{
+			{"3.00%", "2.00%", "1.00%", container},
+			{"2.00%", "2.00%", "0.00%", "[host]"},
+		}},
+		{ByCPU, []string{"TOTAL", "KERNEL", "USER", "CPU"}, [][]string{
+			{"3.00%", "2.00%", "1.00%", "CPU 0"},
+			{"2.00%", "2.00%", "0.00%", "CPU 1"},
+		}},
+	} {
+		t.Run(string(c.by), func(t *testing.T) {
+			v := NewGroups(c.by, 0, names)
+			assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
+			require.NoError(t, v.Add(newTasks(t, 0)))
+			require.NoError(t, v.Add(newTasks(t, 1)))
+			var columns []string
+			for _, column := range v.Columns() {
+				columns = append(columns, column.Name)
+			}
+			assert.Equal(t, c.columns, columns)
+			assert.Equal(t, c.rows, cells(v, ByTime))
+			text, err := json.Marshal(v.JSON(1))
+			require.NoError(t, err)
+			assert.Contains(t, string(text), `"by":"`+string(c.by)+`"`)
+			assert.Equal(t, 1, strings.Count(string(text), `"percent":`))
+		})
+	}
+}
+
+// TestFunctionsOfAGroup: Enter goes into a group, and from there to the callers of a function, of its samples only.
+func TestFunctionsOfAGroup(t *testing.T) {
+	v := NewGroups(ByProcess, 0, procname.Names{})
+	require.NoError(t, v.Add(newTasks(t, 0)))
+	functions := v.Detail(v.Rows(ByTime)[0].Key)
+	assert.Equal(t, "kernel functions of nginx[10]", functions.Title())
+	assert.Equal(t, "2 kernel samples, 2.00% of all CPU time; 1.00% in user space.", functions.Header()[0])
+	assert.Equal(t, [][]string{
+		{"1.00%", "1.00%", "leaf", "vmlinux"},
+		{"1.00%", "1.00%", "middle", "ext4"},
+		{"1.00%", "1.00%", "[user space]", ""},
+		{"0.00%", "2.00%", "root", "vmlinux"},
+	}, cells(functions, BySelf))
+	callers := functions.Detail("leaf\x00vmlinux")
+	assert.Equal(t, "callers of leaf [vmlinux] in nginx[10]", callers.Title())
+	assert.Equal(t, [][]string{{"1", "100.00%", "root", "vmlinux"}}, cells(callers, ByTotal))
+	assert.Nil(t, v.Detail("none"))
+}
+
+// TestNextGrouping: the samples of the window are grouped anew, not only those to come.
+func TestNextGrouping(t *testing.T) {
+	v := NewGroups(ByProcess, 2*time.Second, procname.Names{})
+	for second := range 4 {
+		require.NoError(t, v.Add(newTasks(t, second)))
+	}
+	for _, want := range []string{"threads", "containers", "CPUs", "processes"} {
+		require.NoError(t, v.NextGrouping())
+		assert.Equal(t, want, v.Title())
+		assert.Equal(t, int64(10), v.window.Sum.samples(), "of two seconds")
+	}
+	v.Skip()
+}
+
+// TestContainersAreNotKnown: the header says what [host] may have.
+func TestContainersAreNotKnown(t *testing.T) {
+	v := NewGroups(ByContainer, 0, procname.Names{})
+	b := newTasks(t, 0)
+	require.NoError(t, v.Add(b))
+	assert.Contains(t, v.Header(), "[host] may have samples of containers: 1.")
+	b.Containers, b.Lost, b.Throttled, b.Missing = errors.New("no cgroup v2"), 1, 1, errors.New("hidden")
+	require.NoError(t, v.Add(b))
+	assert.Equal(t, []string{
+		"Samples were lost: shares are too small. Lower -F.", "The kernel paused sampling 1 time: shares are too small. Lower -F.",
+		"[host] may have samples of containers: no cgroup v2", "Names are missing: hidden",
+	}, v.Header()[2:])
+}
+
+// TestInvalidTasks: a message that breaks the rules is an error, not a panic.
+func TestInvalidTasks(t *testing.T) {
+	for name, spoil := range map[string]func(pprofile.ProfilesDictionary, pprofile.Sample){
+		"attribute": func(_ pprofile.ProfilesDictionary, s pprofile.Sample) { s.AttributeIndices().Append(999) },
+		"key":       func(d pprofile.ProfilesDictionary, _ pprofile.Sample) { d.AttributeTable().At(2).SetKeyStrindex(999) },
+		"stack":     func(_ pprofile.ProfilesDictionary, s pprofile.Sample) { s.SetStackIndex(999) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTasks(t, 0)
+			pd := b.Profiles[0]
+			spoil(pd.Dictionary(), pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0))
+			require.ErrorIs(t, NewGroups(ByThread, 0, procname.Names{}).Add(b), profilefile.ErrInvalid)
+		})
+	}
+}
