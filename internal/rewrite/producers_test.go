@@ -29,7 +29,8 @@ var update = flag.Bool("update", false, "write the golden files of the producers
 //     go.opentelemetry.io/ebpf-profiler v0.0.202633, for frames as
 //     processmanager/kernelsymbolization.go makes them: with the name of each, of none
 //     (kallsyms shows no names), or of every other stack. That code looks a frame up at its
-//     return address.
+//     return address. off_cpu and probe have the types of tracer/systemconfig.go and
+//     probes/kprobe, two events for each stack, and no names. off_cpu has a value for each.
 //   - perf_pprof_*.json by pprof.ConvertPprofToProfiles of
 //     github.com/open-telemetry/opentelemetry-collector-contrib/pkg/translator/pprof v0.158.0, for
 //     a profile as perf_to_profile makes it (google/perf_data_converter e2c2da7,
@@ -40,7 +41,7 @@ func producers(t *testing.T) map[string]pprofile.Profiles {
 	all := make(map[string]pprofile.Profiles)
 	files, err := filepath.Glob("testdata/producers/*.json")
 	require.NoError(t, err)
-	require.Len(t, files, 6)
+	require.Len(t, files, 8)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
