@@ -72,6 +72,10 @@ test-release: export KERNELSYM_DIST := $(abspath $(DIST))
 test-release: build release-files ## test the packages, the module and the versions; DIST=build/dist tests the packages of `make snapshot`
 	go test -C internal/test/releasetest -count=1 ./...
 
+.PHONY: test-k8sattributes
+test-k8sattributes: ## run the tests with the processor k8sattributes; compiling it takes minutes
+	go test -C internal/test/k8sattributestest -count=1 ./...
+
 .PHONY: test-seccomp
 test-seccomp: ## run the tests of what the default profiles of container runtimes allow
 	go test -C internal/test/seccomptest -count=1 ./...

@@ -20,7 +20,10 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err := configkeys.Unmarshal(conf, c, configSchema); err != nil {
 		return err
 	}
-	_, err := c.bufferSize()
+	size, err := c.bufferSize()
+	if err == nil && c.Containers && size < minContainersBuffer {
+		return fmt.Errorf("buffer is %q: with containers, it must be at least 16KiB, as records of new cgroups are large", c.Buffer)
+	}
 	return err
 }
 
@@ -28,6 +31,8 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 1 << 30
+
+	minContainersBuffer = 16 << 10
 )
 
 // bufferSize returns the size of a ring buffer in bytes.

@@ -4,11 +4,10 @@ package kernelstackreceiver
 
 import (
 	"errors"
+	"go.opentelemetry.io/collector/component"
 	"regexp"
 	"slices"
 	"time"
-
-	"go.opentelemetry.io/collector/component"
 )
 
 // Config defines the configuration for Kernel stack receiver component.
@@ -19,7 +18,7 @@ type Config struct {
 	// Cgroupfs path where the host's /sys/fs/cgroup is mounted, for containers.
 	Cgroupfs string `mapstructure:"cgroupfs"`
 
-	// Containers whether the samples of each container get a resource of their own, with container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman. Samples of which it is not known whether they are a container's stay with those of the host, and are counted.
+	// Containers whether the samples of each container get a resource of their own, with container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman. Samples of which it is not known whether they are a container's stay with those of the host, and are counted. buffer must be at least 16KiB then.
 	Containers bool `mapstructure:"containers"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.
@@ -34,7 +33,7 @@ type Config struct {
 	// Interval time after which the samples are sent on as a profile.
 	Interval time.Duration `mapstructure:"interval"`
 
-	// MaxSamples maximum number of samples in a profile. A profile that reaches it is sent on early.
+	// MaxSamples maximum number of samples of an interval. When there are as many, they are sent on early.
 	MaxSamples int `mapstructure:"max_samples"`
 
 	// Procfs path where the /proc of this process's PID namespace is mounted.

@@ -77,7 +77,7 @@ func newTop() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&t.count, "count", "n", 25, "number of functions to print, 0 for all")
+	flags.IntVarP(&t.count, "count", "n", 25, "number of rows to print, 0 for all")
 	flags.BoolVar(&t.cumulative, "cum", false, "sort by the time that includes what the function called")
 	flags.StringVar(&t.by, "by", "", "show processes, threads, containers or CPUs, not functions: process, thread, container, cpu; the key g changes it")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(groupingNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -95,11 +95,13 @@ var errOnlyLive = errors.New("is about sampling this machine: it cannot be used 
 func (t *top) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case t.count < 0:
-		return fmt.Errorf("-n is %d: it takes a number of functions, 0 for all", t.count)
+		return fmt.Errorf("-n is %d: it takes a number of rows, 0 for all", t.count)
 	case t.duration < 0:
 		return fmt.Errorf("--duration is %s: it takes a time, such as 10s", t.duration)
 	case t.by != "" && topGroupings[t.by] == "":
 		return fmt.Errorf("--by is %q: it takes %s", t.by, strings.Join(groupingNames(), ", "))
+	case t.by != "" && t.cumulative:
+		return errors.New("--cum is about functions: --by has none")
 	case t.by != "" && t.bpf.first:
 		return errors.New("--by and --bpf are different tables: use one of them")
 	case t.bpf.stats && !t.bpf.first:

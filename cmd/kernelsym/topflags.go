@@ -14,6 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // topFlags holds the flags that select what is sampled, as given on the command line. Their letters
@@ -61,7 +62,7 @@ func (f *topFlags) apply(o *live.Options) error {
 		return fmt.Errorf("-F is %d: it takes 1 to %d samples a second", o.Frequency, maxFrequency)
 	case !slices.Contains(topEvents, o.Event):
 		return fmt.Errorf("--event is %q: it takes cpu-clock, cycles or auto", o.Event)
-	case len(f.processes)+len(f.threads) > 0 && !procname.IsOurs(o.Procfs):
+	case len(f.processes)+len(f.threads) > 0 && !procfs.IsOurs(o.Procfs):
 		return fmt.Errorf("-p and -t take ids of this process's PID namespace: --procfs %s is of another one", o.Procfs)
 	}
 	o.Interval = time.Duration(f.delay * float64(time.Second))

@@ -38,13 +38,12 @@ type cgroups struct {
 	// Cgroups that are gone are forgotten in two steps: when there are many, the owners become the old ones, and a scan
 	// begins new ones. So a sample finds its cgroup even if it was gone before that.
 	owners, old map[uint64]owner
-	scanned     int // how many owners there were after the last scan
+	scanned     int // how many owners there were at the beginning
 
 	nextScan time.Time // an id that is not known is no reason for a scan before that
 }
 
-// maxNew is the number of cgroups that become known by records before those that are gone are forgotten. With the longest
-// id, a cgroup takes about 150 bytes.
+// maxNew is how many new cgroups are recorded before the ones that no longer exist are forgotten. Each takes about 150 bytes.
 const maxNew = 1 << 14
 
 // The time between two scans for ids that are not known is at least scanInterval, and so long that scans take a hundredth
@@ -85,7 +84,8 @@ func (c *cgroups) checkMount() error {
 }
 
 // check returns an error if perf records the cgroups of another hierarchy than that of cgroup v2, where containers are.
-// This happens when somebody mounts the controller perf_event as v1, at any time: the kernel then moves all tasks.
+// This happens when the controller perf_event is mounted as v1, which is possible at any time: the kernel then moves all
+// tasks to the root of the new hierarchy.
 func (c *cgroups) check() error {
 	list, err := os.ReadFile(filepath.Join(c.procfs, "self", "cgroup"))
 	if err != nil {
@@ -104,10 +104,17 @@ func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, ownerOf(g.Path)) }
 
 func (c *cgroups) add(id uint64, o owner) {
 	if len(c.owners)-c.scanned >= maxNew {
-		c.old, c.owners = c.owners, make(map[uint64]owner)
-		_ = c.scan() // samples of cgroups that it cannot see are counted
+		_ = c.begin() // samples of cgroups that it cannot see are counted
 	}
 	c.owners[id] = o
+}
+
+// begin begins new owners with the cgroups that exist. Its error says that these are not all.
+func (c *cgroups) begin() error {
+	c.old, c.owners = c.owners, make(map[uint64]owner)
+	err := c.scan()
+	c.scanned = len(c.owners)
+	return err
 }
 
 // owner returns the owner of a cgroup.
@@ -135,10 +142,7 @@ func (c *cgroups) find(id uint64) (o owner, ok bool) {
 // scan adds all cgroups that exist below the mount. Its error says that this is not all of them.
 func (c *cgroups) scan() error {
 	began := time.Now()
-	defer func() {
-		c.nextScan = time.Now().Add(max(scanInterval, scanShare*time.Since(began)))
-		c.scanned = len(c.owners)
-	}()
+	defer func() { c.nextScan = time.Now().Add(max(scanInterval, scanShare*time.Since(began))) }()
 	isRoot := false
 	_ = filepath.WalkDir(c.mount, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() { // a cgroup that cannot be read is gone
@@ -158,7 +162,7 @@ func (c *cgroups) scan() error {
 	return nil
 }
 
-// found adds a cgroup that a scan found below the mount. It reports whether the mount is of the root, which comes first.
+// found adds a cgroup that a scan found below the mount. It reports whether the mount shows the root, which comes first.
 func (c *cgroups) found(id uint64, path string, isRoot bool) bool {
 	isRoot = isRoot || id == rootCgroup
 	o := ownerOf(path)

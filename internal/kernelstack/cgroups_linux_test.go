@@ -67,13 +67,22 @@ func enableController(t *testing.T, mount string) {
 	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, []byte("-"+controller), 0o600)) })
 }
 
+// dirOf returns the directory of a cgroup of this test, or of the root. The cgroups are below one of this process, as others
+// may have cgroups of the same names.
+func dirOf(mount, path string) string {
+	if path == "/" {
+		return mount
+	}
+	return filepath.Join(mount, fmt.Sprintf("kernelsym-test-%d", os.Getpid()), path)
+}
+
 // makeCgroup makes a cgroup for threads, with those above it, and removes all of them when the test ends.
 func makeCgroup(t *testing.T, mount, path string) {
 	t.Helper()
 	dir := mount
-	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+	for name := range strings.SplitSeq(strings.TrimPrefix(dirOf(mount, path), mount), "/") {
 		if name == "" {
-			return
+			continue
 		}
 		dir = filepath.Join(dir, name)
 		err := os.Mkdir(dir, 0o755)
@@ -104,7 +113,7 @@ func workIn(t *testing.T, mount, path, name string, duration time.Duration) {
 		tid := strconv.Itoa(unix.Gettid())
 		enter := func(dir string) error { return os.WriteFile(filepath.Join(dir, "cgroup.threads"), []byte(tid), 0o600) }
 		rename := func(name string) error { return os.WriteFile("/proc/self/task/"+tid+"/comm", []byte(name), 0o600) }
-		err := errors.Join(enter(filepath.Join(mount, path)), rename(name)) // its samples are told by the name
+		err := errors.Join(enter(dirOf(mount, path)), rename(name)) // its samples are told by the name
 		random, openErr := os.Open("/dev/urandom")
 		err = errors.Join(err, openErr)
 		for end := time.Now().Add(duration); err == nil && time.Now().Before(end); {
@@ -225,7 +234,7 @@ func TestContainers(t *testing.T) {
 				}
 				workIn(t, mount, w.path, w.thread, lifetime)
 				if i >= existing && w.path != "/" {
-					removeCgroup(t, filepath.Join(mount, w.path))
+					removeCgroup(t, dirOf(mount, w.path))
 				}
 				<-lanes
 			})
@@ -296,7 +305,7 @@ func TestContainersInAContainer(t *testing.T) {
 	makeCgroup(t, whole, node+inner)
 	makeCgroup(t, whole, node+"/system.slice")
 	part := t.TempDir()
-	require.NoError(t, unix.Mount(whole+node, part, "", unix.MS_BIND, ""))
+	require.NoError(t, unix.Mount(dirOf(whole, node), part, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(part, 0)) })
 
 	m, missing := sampleWhile(t, part, func() {
@@ -328,19 +337,24 @@ func TestContainersInAContainer(t *testing.T) {
 func TestRecordsOfContainersAreLost(t *testing.T) {
 	mount := mountCgroup2(t)
 	makeCgroup(t, mount, "/docker")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var sent []*Message
-	started, ended := make(chan error, 1), make(chan error, 1)
-	sampler := containerSampler(mount, &sent, func(missing error) { started <- missing })
+	sampler := containerSampler(mount, &sent, nil)
 	sampler.Options.Buffer = os.Getpagesize()
-	go func() { ended <- sampler.Run(ctx) }()
-	require.NoError(t, <-started)
+	cgroups, err := newCgroups(mount, "/proc")
+	require.NoError(t, err)
+	rings, event, err := sampler.open(nil, cgroups)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rings.Close()) }()
+	require.NoError(t, cgroups.begin())
 	const many = 500
-	for n := range many {
+	for n := range many { // while nothing reads the rings
 		makeCgroup(t, mount, dockerPath(n))
 	}
-	time.Sleep(scanInterval) // after the scan at the start
+	cgroups.nextScan = time.Time{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- newSession(sampler, rings, event, nil, cgroups, time.Now()).run(ctx) }()
 	workIn(t, mount, dockerPath(many-1), "last", time.Second)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -376,7 +390,7 @@ func TestLongPath(t *testing.T) {
 	remove = append(remove, func() { require.NoError(t, unix.Close(parent)) })
 	const depth = 20
 	for n, above := 0, parent; n < depth; n++ {
-		name, in := strings.Repeat("d", 250), above
+		name, in := strings.Repeat("x", 250), above
 		if n == 0 {
 			name = container
 		}
@@ -398,7 +412,7 @@ func TestLongPath(t *testing.T) {
 	}
 	require.Len(t, owners, depth)
 	assert.Less(t, longest, perfring.MaxCgroupPath)
-	whole := (perfring.MaxCgroupPath - len("/"+container)) / len("/"+strings.Repeat("d", 250))
+	whole := (perfring.MaxCgroupPath - len("/"+container)) / len("/"+strings.Repeat("x", 250))
 	for n, o := range owners {
 		if n <= whole {
 			assert.Equal(t, owner{known: true, container: container[len("docker-") : len("docker-")+64]}, o, n)

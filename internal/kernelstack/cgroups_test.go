@@ -43,6 +43,22 @@ func TestManyContainers(t *testing.T) {
 	assert.Equal(t, owner{}, c.owner(2), "forgotten, which is not the host")
 }
 
+// TestCgroupsThatAreLost: owners are also forgotten if ids without records make the directories be read again and again.
+func TestCgroupsThatAreLost(t *testing.T) {
+	c := emptyCgroups(t)
+	id := uint64(1 << 32)
+	for n := 2; n < 4*maxNew; n++ {
+		c.note(&perfring.Cgroup{ID: uint64(n), Path: dockerPath(n)})
+		if n%1000 == 0 {
+			c.nextScan = time.Time{}
+			id++
+			require.Equal(t, owner{}, c.owner(id))
+		}
+	}
+	assert.LessOrEqual(t, len(c.owners), maxNew+1)
+	assert.NotEmpty(t, c.old)
+}
+
 // TestCgroupThatIsGone: an id without a record and without a directory has no owner. It is looked for once.
 func TestCgroupThatIsGone(t *testing.T) {
 	c := emptyCgroups(t)

@@ -19,7 +19,9 @@ type owner struct {
 var host = owner{known: true}
 
 // runtimes are the prefixes of the cgroups that container runtimes make. After the prefix comes the container's id, and
-// with the systemd driver, the suffix .scope. A name can begin with several of them; the longest comes first.
+// with the systemd driver, the suffix .scope. If the kubelet has the systemd driver and the runtime has not, prefix and id
+// are the last parts of a name like slice:cri-containerd:id. A name can begin with several of the prefixes; the longest
+// comes first.
 var runtimes = []string{
 	"cri-containerd-", // containerd, for Kubernetes
 	"nerdctl-",        // containerd, by nerdctl
@@ -51,6 +53,9 @@ func ownerOf(path string) owner {
 func ownerByName(names []string) (o owner, ok bool) {
 	ancestors, name := names[:len(names)-1], names[len(names)-1]
 	bare, isScope := strings.CutSuffix(name, ".scope")
+	if parts := strings.Split(name, ":"); len(parts) == 3 {
+		bare = parts[1] + "-" + parts[2]
+	}
 	for _, prefix := range runtimes {
 		id, ok := strings.CutPrefix(bare, prefix)
 		switch {
@@ -67,8 +72,18 @@ func ownerByName(names []string) (o owner, ok bool) {
 	if (inPod || inDocker) && isContainerID(name) { // the driver cgroupfs
 		return owner{known: true, container: name}, true
 	}
-	return owner{}, inPod // in a pod, it may be a container of another runtime
+	return owner{}, inPod || endsInID(name) // it may be a container of another runtime
 }
+
+// endsInID reports whether a name ends in what may be the id of a container.
+func endsInID(name string) bool {
+	name = strings.TrimSuffix(name, ".scope")
+	start := max(0, len(name)-idLength)
+	return isContainerID(name[start:]) && (start == 0 || !isContainerID(name[start-1:len(name)-1]))
+}
+
+// idLength is the length of a container's id.
+const idLength = 64
 
 // isPod reports whether a cgroup is one that the kubelet makes for a pod. With the systemd driver it is called
 // kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>.
@@ -85,5 +100,5 @@ func isPod(names []string) bool {
 
 // isContainerID reports whether a text has the form of the ids that all of these runtimes make.
 func isContainerID(s string) bool {
-	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
+	return len(s) == idLength && strings.Trim(s, "0123456789abcdef") == ""
 }

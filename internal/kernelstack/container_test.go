@@ -28,7 +28,6 @@ var ownersByPath = map[string]owner{
 	"/kubepods.slice":                     host,
 	"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice": host,
 	"/kubepods/burstable/pod12-34":   host,
-	"/system.slice/" + idA:           host, // of this name, but no runtime's
 	"/docker/buildkit/sh1wa4n4v8vqz": host,
 
 	// The systemd driver.
@@ -62,7 +61,16 @@ var ownersByPath = map[string]owner{
 	"/docker/" + idA + "/system.slice/libpod-conmon-" + idB + ".scope":                      in(idA),
 	"/system.slice/docker-" + idA + ".scope/kubepods/burstable/pod12-34/" + idB + "/worker": in(idB),
 
+	// The kubelet has the systemd driver, the runtime has not.
+	"/system.slice/containerd.service/kubepods-burstable-pod12_34.slice:cri-containerd:" + idA: in(idA),
+	"/kubepods.slice/kubepods-pod12_34.slice:cri-containerd:" + idA:                            in(idA),
+
 	// What may be a container.
+	"/system.slice/" + idA:                                       {}, // of an unknown runtime
+	"/default/" + idA:                                            {},
+	"/parent/" + idA + "/worker":                                 {},
+	"/machine.slice/other-" + idA + ".scope":                     {},
+	"/a:b:" + idA:                                                {},
 	"/system.slice/docker-compose.scope":                         {},
 	"/system.slice/docker-" + strings.ToUpper(idA) + ".scope":    {},
 	"/system.slice/docker-" + idA[1:] + ".scope":                 {},

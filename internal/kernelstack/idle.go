@@ -13,20 +13,20 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// idleLoop are the functions of which one is on every stack of an idle task (kernel/sched/idle.c). Its thread number does
-// not tell the idle task: in a PID namespace of its own, a process sees the number 0 for all other tasks.
+// idleLoop lists functions: every stack of an idle task has one of them (kernel/sched/idle.c). The idle task cannot be
+// recognized by its thread id: in a PID namespace of its own, a process sees the id 0 for all other tasks.
 var idleLoop = []string{"do_idle", "cpu_startup_entry"}
 
-// idleWork are the functions and the section of which one is on the stack of an idle task if it does more than wait: the
-// code that the CPU enters by an interrupt, and what runs without one where idle CPUs poll, or on the way out of an
-// interrupt. flush_smp_call_function_from_idle is the name of flush_smp_call_function_queue up to Linux 5.18.
+// idleWork lists functions and a section. If an idle task does more than wait, its stack has one of them: the code by which
+// an interrupt enters the kernel, and the functions that run without an interrupt where idle CPUs poll, or on the way out of
+// one. flush_smp_call_function_from_idle is the name of flush_smp_call_function_queue up to Linux 5.18.
 var idleWork = []string{
 	"__entry_text", "asm_fred_entrypoint_kernel", "handle_softirqs", "__do_softirq",
 	"flush_smp_call_function_queue", "flush_smp_call_function_from_idle",
 }
 
-// ErrIdleWork says that interrupts and softirqs on idle CPUs are not sampled, because they cannot be told from the idle
-// loop.
+// ErrIdleWork says that interrupts and softirqs on idle CPUs are not sampled, because they cannot be distinguished
+// from the idle loop.
 var ErrIdleWork = errors.New("interrupts and softirqs on idle CPUs are not sampled: " +
 	"the addresses of the idle loop cannot be read from kallsyms")
 
@@ -57,7 +57,7 @@ func readIdle(procfs string) (*idle, error) {
 	return i, nil
 }
 
-// isLoop reports whether a stack, leaf first, is of an idle task that only waits for work.
+// isLoop reports whether a stack, leaf first, belongs to an idle task that only waits for work.
 func (i *idle) isLoop(stack []uint64) bool {
 	return isOnStack(i.loop, stack) && !isOnStack(i.work, stack)
 }

@@ -183,7 +183,7 @@ func TestThreads(t *testing.T) {
 	}
 	note(perfring.Record{Type: perfring.TypeComm, TID: 7, Comm: "new name"})
 	assert.Equal(t, "new name", threads.name(7, 0))
-	note(perfring.Record{Type: perfring.TypeFork, TID: 9, Parent: 7})
+	note(perfring.Record{Type: perfring.TypeFork, PID: 9, TID: 9, Parent: 7})
 	assert.Equal(t, "new name", threads.name(9, 0), "as its parent")
 	note(perfring.Record{Type: perfring.TypeExit, TID: 9})
 	assert.Equal(t, "new name", threads.name(9, 0), "it still runs")

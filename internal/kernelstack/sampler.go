@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // Options say what to sample. See the receiver's configuration for the values.
@@ -67,7 +68,7 @@ func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Containers) }
 type Message struct {
 	Profiles    []pprofile.Profiles // each with at most maxResources resources, which are all different
 	Samples     int                 // in Profiles
-	NoContainer int                 // of these, samples of which it is not known whether a container's work was sampled
+	NoContainer int                 // of these, samples whose container, if any, is not known
 	NoStack     int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
 	Lost        uint64              // records that the rings had no room for
 	Throttled   int                 // times that the kernel stopped a CPU's event
@@ -86,7 +87,7 @@ const (
 const window = 2 * time.Millisecond
 
 // events returns the events to sample by, in the order in which to try them. The timer samples the idle task, unless its
-// idle loop cannot be told from its other work. The cycle counter need not: a halted CPU counts nothing.
+// idle loop cannot be distinguished from its other work. The cycle counter need not: a halted CPU counts nothing.
 func (o *Options) events(idle *idle, cgroups *cgroups) []perfring.Sampling {
 	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle || idle != nil, Cgroups: cgroups != nil}
 	cycles := clock
@@ -117,7 +118,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 		return err
 	}
 	if cgroups != nil {
-		missing.Containers = cgroups.scan() // new ones are recorded by now
+		missing.Containers = cgroups.begin() // new ones are recorded by now
 	}
 	name := EventClock
 	if event.Cycles {
@@ -128,7 +129,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 	return errors.Join(err, rings.Close())
 }
 
-// readIdle returns what tells the idle loop, nil if it need not be told. If it cannot be told, the error says so.
+// readIdle returns the filter for the idle loop, or nil if none is needed. The error says why the loop cannot be recognized.
 func (s *Sampler) readIdle() (*idle, error) {
 	if s.Options.Idle || s.Options.Event == EventCycles {
 		return nil, nil //nolint:nilnil // no stack is left out
@@ -136,7 +137,8 @@ func (s *Sampler) readIdle() (*idle, error) {
 	return readIdle(s.Options.Procfs)
 }
 
-// readCgroups returns what tells the containers, nil if they are not wanted. If they cannot be told, the error says so.
+// readCgroups returns the cgroups that identify containers, or nil if containers are not wanted. The error says why they
+// cannot be identified.
 func (s *Sampler) readCgroups() (*cgroups, error) {
 	if !s.Options.Containers {
 		return nil, nil //nolint:nilnil // no sample has a container
@@ -203,6 +205,9 @@ func (s *session) begin(start time.Time) {
 // run reads records until ctx is done; then it sends the rest.
 func (s *session) run(ctx context.Context) error {
 	s.counts.CPUs = s.rings.CPUs()
+	if !procfs.IsOurs(s.sampler.Options.Procfs) {
+		s.threads.procfs = "" // its thread ids belong to other threads
+	}
 	if len(s.sampler.CPUs) == 0 {
 		s.threads.readAll()
 	}
@@ -276,11 +281,10 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	if s.sampler.Keep != nil && !s.sampler.Keep(r.PID, r.TID) {
 		return
 	}
-	if len(r.Stack) == 0 && !r.Guest {
+	noStack := len(r.Stack) == 0 && !r.Guest
+	if noStack && !s.sampler.User {
 		s.counts.NoStack++
-		if !s.sampler.User {
-			return
-		}
+		return
 	}
 	if s.idle != nil && s.idle.isLoop(r.Stack) {
 		return
@@ -288,6 +292,9 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	if s.message.events == s.sampler.Options.MaxSamples {
 		age := time.Duration(perfring.Monotonic.Now() - r.Time)
 		s.send(ctx, time.Now().Add(-age)) // not by unixNano: the wall clock may have been set
+	}
+	if noStack {
+		s.counts.NoStack++
 	}
 	name := ""
 	if len(s.sampler.CPUs) == 0 {

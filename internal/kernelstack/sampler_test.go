@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
 // addAll adds the records of a batch to a session.
@@ -76,6 +77,30 @@ func TestFullMessage(t *testing.T) {
 	assert.Contains(t, sent[0].End.String(), " m=+", "a monotonic reading")
 	assert.GreaterOrEqual(t, sent[0].End.Sub(start), time.Minute)
 	assert.Equal(t, sent[0].End, s.counts.Start)
+}
+
+// TestUserCode: with User, samples of user code are in the message that they are counted in.
+func TestUserCode(t *testing.T) {
+	var sent []*Message
+	sampler := &Sampler{
+		Options: Options{MaxSamples: 2, Procfs: t.TempDir()}, User: true,
+		Send: func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	addAll(t, s, perfring.Batch{Records: []perfring.Record{
+		{Type: perfring.TypeSample, Stack: []uint64{leaf}}, {Type: perfring.TypeSample},
+		{Type: perfring.TypeSample}, {Type: perfring.TypeSample},
+	}})
+	s.send(t.Context(), time.Now())
+	require.Len(t, sent, 2)
+	for i, noStack := range []int{1, 2} {
+		assert.Equal(t, 2, sent[i].Samples)
+		assert.Equal(t, noStack, sent[i].NoStack)
+		checkSent(t, sent[i].Profiles[0])
+	}
+	user := rewritetest.Samples(sent[1].Profiles[0])
+	require.Len(t, user, 1)
+	assert.Equal(t, []rewritetest.Frame{{Lines: []rewritetest.Line{{Name: "[user space]", System: "[user space]"}}}}, user[0].Stack)
 }
 
 // TestEvents verifies which events the sampler tries, and in which order. Only the timer needs the idle task to sample

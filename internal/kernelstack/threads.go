@@ -16,7 +16,7 @@ import (
 // recording began, from /proc. What /proc says is true from the moment when it was read: a sample that was taken before
 // may have been taken under another name, whose record is yet to come.
 type threads struct {
-	procfs string
+	procfs string                // of this PID namespace; empty if there is none, and only records have names
 	now    func() int64          // the clock of the records
 	names  map[uint32]threadName // by thread id
 	exited []uint32
@@ -25,8 +25,9 @@ type threads struct {
 
 // threadName is the name of a thread from a time on, until a later record says otherwise.
 type threadName struct {
-	name  string // empty if it cannot be found
-	since int64
+	name   string // empty if it cannot be found
+	before int64  // records up to then have no say: their names are older
+	since  int64
 }
 
 // maxThreads bounds the number of names, in case records of exits are lost. It is the number of
@@ -43,6 +44,9 @@ func hasNumber(id uint32) bool { return id != 0 && id != perfring.NoTask }
 
 // readAll reads the names of all threads. Records must have begun.
 func (t *threads) readAll() {
+	if t.procfs == "" {
+		return
+	}
 	tasks, _ := filepath.Glob(filepath.Join(t.procfs, "[0-9]*", "task", "[0-9]*")) // the pattern is well-formed
 	for _, task := range tasks {
 		if tid, err := strconv.ParseUint(filepath.Base(task), 10, 32); err == nil {
@@ -71,18 +75,26 @@ func (t *threads) note(r *perfring.Record) {
 		t.exited = append(t.exited, r.TID) // it still runs for a moment
 		return
 	}
-	if r.Time < max(t.since, t.names[r.TID].since) {
+	if r.Time < max(t.since, t.names[r.TID].before) {
 		return
 	}
 	switch parent, ok := t.names[r.Parent]; {
 	case r.Type == perfring.TypeComm:
-		t.set(r.TID, threadName{r.Comm, r.Time})
-	case r.Type == perfring.TypeFork && ok && parent.since <= r.Time:
-		t.set(r.TID, threadName{parent.name, r.Time})
+		t.set(r.TID, threadName{r.Comm, r.Time, r.Time})
+	case r.Type == perfring.TypeFork && ok && parent.since <= r.Time && inheritsName(r):
+		t.set(r.TID, threadName{parent.name, r.Time, r.Time})
 	case r.Type == perfring.TypeFork:
 		delete(t.names, r.TID) // the id can be reused
 	}
 }
+
+// kthreadd is the thread that makes all threads of the kernel.
+const kthreadd = 2
+
+// inheritsName reports whether a new thread has the name of the thread that made it, until a record says otherwise. The
+// kernel names its own threads, and threads that it adds to a process (vhost workers, for example), without a record
+// (copy_process in kernel/fork.c, since Linux 6.4).
+func inheritsName(r *perfring.Record) bool { return r.TID == r.PID && r.Parent != kthreadd }
 
 // set stores a thread's name as valid UTF-8. A name can hold any bytes, and the kernel may cut
 // a long one in the middle of a character. Receivers refuse messages with strings that are not
@@ -110,12 +122,16 @@ func (t *threads) name(tid uint32, at int64) string {
 
 // read reads the name that a thread has now.
 func (t *threads) read(tid uint32) threadName {
-	// A thread's files are where those of a process are, but only those of processes are listed.
+	if t.procfs == "" {
+		return threadName{}
+	}
+	// A thread has a directory like that of a process, although only processes are listed.
+	before := t.now() // it may be renamed while it is read, which only a record then says
 	comm, err := os.ReadFile(filepath.Join(t.procfs, strconv.FormatUint(uint64(tid), 10), "comm"))
 	if err != nil {
 		comm = nil // it has exited
 	}
-	return t.set(tid, threadName{string(bytes.TrimSuffix(comm, []byte("\n"))), t.now()})
+	return t.set(tid, threadName{string(bytes.TrimSuffix(comm, []byte("\n"))), before, t.now()})
 }
 
 // forgetExited drops the names of threads that have exited.

@@ -27,7 +27,11 @@ func nameSession(t *testing.T) (s *session, setName func(name string, now int64)
 	s = newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
 	return s, func(name string, now int64) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "comm"), []byte(name+"\n"), 0o600))
-		s.threads.now = func() int64 { return now }
+		times := []int64{now, now - 2} // after it is read, and before
+		s.threads.now = func() int64 {
+			times[0], times[1] = times[1], times[0]
+			return times[0]
+		}
 	}
 }
 
@@ -65,8 +69,8 @@ func TestNames(t *testing.T) {
 			[]string{"bash", "ls"},
 		},
 		{
-			"a record of before it was read", read{"ls", 5}, nil,
-			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "sh"), sampleAt(4), sampleAt(6)}}},
+			"a record of before it was read", read{"ls", 6}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "sh"), sampleAt(4), sampleAt(7)}}},
 			[]string{"", "", "ls"},
 		},
 		{
@@ -91,9 +95,35 @@ func TestNames(t *testing.T) {
 			[]string{"old", "", "new"},
 		},
 		{
-			"the record of a new thread comes after it was read", read{"new", 5}, nil,
-			[]perfring.Batch{{Records: []perfring.Record{forkAt(3, 5), sampleAt(4), sampleAt(6)}}},
+			"the record of a new thread comes after it was read", read{"new", 6}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{forkAt(3, 5), sampleAt(4), sampleAt(7)}}},
 			[]string{"", "new"},
+		},
+		{
+			"renamed while it was read", read{"old", 5}, nil,
+			[]perfring.Batch{{Records: []perfring.Record{commAt(4, "new"), sampleAt(6)}}},
+			[]string{"new"},
+		},
+		{
+			"a new thread of the kernel", read{"kworker/1:1", 1}, []read{{"kworker/2:2", 10}},
+			[]perfring.Batch{
+				{Records: []perfring.Record{
+					{Type: perfring.TypeComm, Time: 2, PID: kthreadd, TID: kthreadd, Comm: "kthreadd"}, forkAt(3, kthreadd), sampleAt(4),
+				}},
+				{Records: []perfring.Record{sampleAt(11)}},
+			},
+			[]string{"", "kworker/2:2"},
+		},
+		{
+			"a new thread of a process, which the kernel may have named", read{"vhost-5", 1}, []read{{"vhost-9", 10}},
+			[]perfring.Batch{
+				{Records: []perfring.Record{
+					{Type: perfring.TypeComm, Time: 2, PID: 5, TID: 5, Comm: "qemu"},
+					{Type: perfring.TypeFork, Time: 3, PID: 5, TID: 11, Parent: 5}, sampleAt(4),
+				}},
+				{Records: []perfring.Record{sampleAt(11)}},
+			},
+			[]string{"", "vhost-9"},
 		},
 		{
 			"it is not UTF-8", read{"RenderThread-Göttingen"[:15], 1}, nil,

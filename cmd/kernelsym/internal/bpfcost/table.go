@@ -30,12 +30,10 @@ func (v *View) Header() []string {
 	if v.sources.Counter.OnlySelf() {
 		lines[1] = "Percent of one CPU. TOTAL and INTR are not known: nor is the kernel's entry code."
 	}
-	switch isClock := v.window.Last.Event == kernelstack.EventClock; {
-	case v.registry.counting != nil && isClock:
-		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, also of runs with interrupts off.")
+	switch {
 	case v.registry.counting != nil:
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
-	case isClock:
+	case v.window.Last.Event == kernelstack.EventClock:
 		lines = append(lines, "Runs with interrupts off are not sampled; --stats or key c counts them.")
 	}
 	return append(lines, v.allProblems()...)

@@ -71,8 +71,8 @@ func (v *View) begin() {
 func (v *View) ToggleCounting() {
 	if v.registry.counting != nil {
 		v.refused = v.registry.stopCounting()
-	} else {
-		v.refused = v.registry.count()
+	} else if v.refused = v.registry.count(); v.refused != nil {
+		return
 	}
 	v.skipped = nil
 	v.begin()

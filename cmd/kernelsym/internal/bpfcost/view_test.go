@@ -62,7 +62,7 @@ func TestView(t *testing.T) {
 	assert.Equal(t, []string{
 		"cpu-clock at 10 Hz on 2 CPUs, 2.0s: 4 samples in BPF, 20.00% of one CPU",
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
-		"KERNEL, RUNS/S, NS/RUN: the kernel's count, also of runs with interrupts off.",
+		"KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.",
 	}, v.Header())
 	rows := v.Rows(ByTotal)
 	require.Len(t, rows, 3)

@@ -99,16 +99,9 @@ func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, f
 	if start, end, ok := profilefile.TimeOf(p); ok {
 		c.span.add(span{start, end})
 	}
-	stacks := d.StackTable()
-	for _, s := range p.Samples().All() {
-		if uint(s.StackIndex()) >= uint(stacks.Len()) {
-			return fmt.Errorf("%w: stack %d", profilefile.ErrInvalid, s.StackIndex())
-		}
-		if err := c.addStack(stacks.At(int(s.StackIndex())), frames, profilefile.Weight(s)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return profilefile.EachSampleOf(d, p, func(s pprofile.Sample, stack pprofile.Stack) error {
+		return c.addStack(stack, frames, profilefile.Weight(s))
+	})
 }
 
 // addStack adds samples with a stack. A function that occurs several times on the stack counts

@@ -31,7 +31,6 @@ type Groups struct {
 	names    procname.Names
 	length   time.Duration // of the window, 0 for all since the start
 	window   topview.Window[*groups]
-	batches  []*live.Batch // of the window, for another grouping; not kept without a length
 }
 
 // NewGroups returns a view over the last length of time, or since the start if length is 0. Processes that no sample names
@@ -43,10 +42,11 @@ func NewGroups(grouping Grouping, length time.Duration, names procname.Names) *G
 // NextGrouping implements topview.Grouper. It groups the samples of the window anew.
 func (v *Groups) NextGrouping() error {
 	v.grouping = Groupings[(slices.Index(Groupings, v.grouping)+1)%len(Groupings)]
+	parts := v.window.Parts
 	v.window = topview.NewWindow(v.length, newGroups)
 	var errs []error
-	for _, b := range v.batches {
-		errs = append(errs, v.count(b))
+	for _, p := range parts {
+		errs = append(errs, v.Add(p.batch))
 	}
 	return errors.Join(errs...)
 }
@@ -56,13 +56,6 @@ func (v *Groups) Title() string { return v.grouping.plural() }
 
 // Add implements topview.View.
 func (v *Groups) Add(b *live.Batch) error {
-	if v.length > 0 {
-		v.batches = append(slices.DeleteFunc(v.batches, func(old *live.Batch) bool { return b.End.Sub(old.End) >= v.length }), b)
-	}
-	return v.count(b)
-}
-
-func (v *Groups) count(b *live.Batch) error {
 	counted, err := v.grouping.countBatch(b, v.names)
 	v.window.Add(b, counted)
 	return err
@@ -202,6 +195,7 @@ func (v *Groups) JSON(count int) any {
 
 // groups are the samples of each group.
 type groups struct {
+	batch       *live.Batch // for another grouping; nil for several
 	all         map[member]*Counts
 	names       map[member]string // of processes and threads, the last ones
 	lost        uint64
@@ -268,6 +262,7 @@ func (s *groups) sorted(by string) []member {
 // countBatch returns the groups of a batch.
 func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, error) {
 	s := newGroups()
+	s.batch = b
 	s.lost, s.throttled, s.noContainer, s.possible, s.elapsed = b.Lost, b.Throttled, b.NoContainer, b.Possible(), b.End.Sub(b.Start)
 	for _, pd := range b.Profiles {
 		frames, err := profilefile.KernelFrames(pd)
@@ -291,7 +286,9 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, err
 	}
 	for m := range s.all {
 		if by == ByProcess && s.names[m] == "" && m.pid != 0 {
-			s.names[m] = names.Process(uint32(m.pid)).Name
+			if name := names.Process(uint32(m.pid)).Name; name != "" { // it may have ended
+				s.names[m] = name
+			}
 		}
 	}
 	return s, nil

@@ -144,6 +144,15 @@ func TestNextGrouping(t *testing.T) {
 	v.Skip()
 }
 
+// TestNameOfAProcessThatHasEnded: a process keeps the name that it had.
+func TestNameOfAProcessThatHasEnded(t *testing.T) {
+	v := NewGroups(ByProcess, 0, procfsOf(t, "20", "sshd"))
+	require.NoError(t, v.Add(newTasks(t, 0)))
+	v.names = procfsOf(t, "21", "other")
+	require.NoError(t, v.Add(newTasks(t, 1)))
+	assert.Equal(t, "sshd", v.Rows(ByTime)[2].Cells[4])
+}
+
 // TestContainersAreNotKnown: the header says what [host] may have.
 func TestContainersAreNotKnown(t *testing.T) {
 	v := NewGroups(ByContainer, 0, procname.Names{})

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // A Process is a process that did something.
@@ -35,44 +36,20 @@ type Names struct {
 
 // In returns the names in procfs. Records have the process ids of this process's PID namespace. In
 // the procfs of another namespace, these ids belong to other processes, so no name is certain.
-func In(procfs string) Names {
-	if !IsOurs(procfs) {
+func In(mount string) Names {
+	if !procfs.IsOurs(mount) {
 		return Names{}
 	}
-	return Names{procfs}
-}
-
-// IsOurs reports whether procfs belongs to this process's PID namespace.
-func IsOurs(procfs string) bool {
-	self, err := os.Readlink(filepath.Join(procfs, "self"))
-	if err != nil || self != strconv.Itoa(os.Getpid()) {
-		return false
-	}
-	// The link is not enough, because both ids can be the same number. The status has an id for
-	// each namespace from that of procfs to the process's own (task_state in fs/proc/array.c). A
-	// kernel without PID namespaces has none.
-	ids, err := status(procfs, self, "NSpid:")
-	return err == nil && len(ids) <= 1
+	return Names{mount}
 }
 
 // Leader returns the process that a process or thread belongs to, or 0 if procfs does not have it.
-func Leader(procfs string, id uint) uint {
+func Leader(mount string, id uint) uint {
 	var leader uint64
-	if ids, _ := status(procfs, strconv.FormatUint(uint64(id), 10), "Tgid:"); len(ids) == 1 {
+	if ids, _ := procfs.Status(mount, strconv.FormatUint(uint64(id), 10), "Tgid:"); len(ids) == 1 {
 		leader, _ = strconv.ParseUint(ids[0], 10, 32)
 	}
 	return uint(leader)
-}
-
-// status returns a field of the status of a process or thread, or nil if it has no such field.
-func status(procfs, id, field string) (values []string, err error) {
-	text, err := os.ReadFile(filepath.Join(procfs, id, "status"))
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, field); ok {
-			return strings.Fields(value), nil
-		}
-	}
-	return nil, err
 }
 
 // Process returns the process of a record, or nil if the record names none. This is the case for

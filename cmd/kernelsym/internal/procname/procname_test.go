@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// procfs returns a directory with a process 77, and with an id and a status for this process.
-func procfs(t *testing.T, self, status, comm string) string {
+// mountOf returns a directory with a process 77, and with an id and a status for this process.
+func mountOf(t *testing.T, self, status, comm string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{self + "/status": status, "77/comm": comm} {
@@ -30,21 +30,21 @@ func procfs(t *testing.T, self, status, comm string) string {
 
 func TestNames(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
-	assert.Equal(t, "loader", In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n")).of(77))
-	assert.Equal(t, "old", In(procfs(t, pid, "Name:\tx\n", "old\n")).of(77), "a kernel without namespaces")
-	assert.Empty(t, In(procfs(t, pid, "", "loader\n")).of(78), "it has ended")
-	assert.Empty(t, In(procfs(t, pid+"0", "NSpid:\t"+pid+"0\t"+pid+"\n", "wrong\n")).of(77), "another namespace")
-	assert.Empty(t, In(procfs(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).of(77), "another, with the same id by chance")
+	assert.Equal(t, "loader", In(mountOf(t, pid, "NSpid:\t"+pid+"\n", "loader\n")).of(77))
+	assert.Equal(t, "old", In(mountOf(t, pid, "Name:\tx\n", "old\n")).of(77), "a kernel without namespaces")
+	assert.Empty(t, In(mountOf(t, pid, "", "loader\n")).of(78), "it has ended")
+	assert.Empty(t, In(mountOf(t, pid+"0", "NSpid:\t"+pid+"0\t"+pid+"\n", "wrong\n")).of(77), "another namespace")
+	assert.Empty(t, In(mountOf(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).of(77), "another, with the same id by chance")
 	assert.Empty(t, In(t.TempDir()).of(77))
 	assert.Empty(t, Names{}.of(77))
 
 	const r = "\uFFFD"
-	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(procfs(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).of(77))
+	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(mountOf(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).of(77))
 }
 
 func TestProcess(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
-	names := In(procfs(t, pid, "NSpid:\t"+pid+"\n", "loader\n"))
+	names := In(mountOf(t, pid, "NSpid:\t"+pid+"\n", "loader\n"))
 	assert.Equal(t, "loader[77]", names.Process(77).String())
 	assert.Equal(t, "78", names.Process(78).String(), "it has ended")
 	assert.Equal(t, &Process{PID: 77}, Names{}.Process(77))
@@ -54,7 +54,7 @@ func TestProcess(t *testing.T) {
 }
 
 func TestLeader(t *testing.T) {
-	assert.Equal(t, uint(70), Leader(procfs(t, "77", "Name:\tx\nTgid:\t70\nNgid:\t0\n", ""), 77))
+	assert.Equal(t, uint(70), Leader(mountOf(t, "77", "Name:\tx\nTgid:\t70\nNgid:\t0\n", ""), 77))
 	assert.Zero(t, Leader(t.TempDir(), 77))
 	assert.Equal(t, uint(os.Getpid()), Leader("/proc", uint(os.Getpid())))
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package procfs reads what the files of processes in /proc say of them (proc(5)).
+package procfs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// IsOurs reports whether a procfs belongs to this process's PID namespace. In that of another, the numbers that this
+// process knows belong to other processes.
+func IsOurs(mount string) bool {
+	self, err := os.Readlink(filepath.Join(mount, "self"))
+	if err != nil || self != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	// The link is not enough, because both ids can be the same number. The status has an id for
+	// each namespace from that of procfs to the process's own (task_state in fs/proc/array.c). A
+	// kernel without PID namespaces has none.
+	ids, err := Status(mount, self, "NSpid:")
+	return err == nil && len(ids) <= 1
+}
+
+// Status returns the values of a field of the status of a process or thread, or nil if it has no such field.
+func Status(mount, id, field string) (values []string, err error) {
+	text, err := os.ReadFile(filepath.Join(mount, id, "status"))
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field); ok {
+			return strings.Fields(value), nil
+		}
+	}
+	return nil, err
+}
