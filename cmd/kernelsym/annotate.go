@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/addresses"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -147,5 +148,5 @@ func (a *answer) annotation() addresses.Name {
 		b.WriteString(" [" + a.Image + "]")
 	}
 	b.WriteString(a.sourceLine.String())
-	return addresses.Name{Text: b.String(), Function: a.Function}
+	return addresses.Name{Text: printable.Text(b.String()), Function: a.Function}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -117,19 +118,20 @@ func (a *answer) text(p palette) string {
 	}
 	before := address
 	line := func(what, where string) {
-		fmt.Fprintln(&b, before+" "+what+where)
+		fmt.Fprintln(&b, before+" "+what+printable.Text(where))
 		before = strings.Repeat(" ", len(address))
 	}
 	for _, f := range a.Inlined {
-		line(p.strong(f.Function), f.String()+" (inlined)")
+		line(p.strong(printable.Text(f.Function)), f.String()+" (inlined)")
 	}
-	name := p.strong(a.name())
+	style := p.strong
 	if a.Function == "" {
-		name = p.faint(a.name())
+		style = p.faint
 	}
-	line(name, p.faint(a.imageName.String())+a.sourceLine.String())
+	image := p.faint(printable.Text(a.imageName.String()))
+	line(style(printable.Text(a.name()))+image, a.sourceLine.String())
 	for _, c := range a.Candidates {
-		line(c.Address.String()+" "+c.name(), c.imageName.String())
+		line(c.Address.String()+" "+printable.Text(c.name()), c.imageName.String())
 	}
 	return b.String()
 }

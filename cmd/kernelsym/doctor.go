@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bundle"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/newfile"
 )
 
 // statusError ends the command with an exit status. It prints nothing.
@@ -90,7 +90,7 @@ func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
 		_, err := cmd.OutOrStdout().Write(content.Bytes())
 		return err
 	}
-	if err := os.WriteFile(name, content.Bytes(), 0o600); err != nil {
+	if err := newfile.Write(name, content.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("--bundle: %w", err)
 	}
 	cmd.PrintErrf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/btfinline"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -165,7 +166,7 @@ func writePlaces(w io.Writer, places []place) error {
 		if p.call != nil {
 			from = strings.TrimLeft(position(p.File, p.Line)+" in "+p.Caller, " ")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, p.Inlined, cmp.Or(p.Function, "?"), from)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, printable.Text(p.Inlined), printable.Text(cmp.Or(p.Function, "?")), printable.Text(from))
 		if p.Function != "" {
 			functions[[3]string{p.Image, p.BuildID, p.Function}] = true
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -227,7 +228,7 @@ func writeList(w io.Writer, list []listed) error {
 		if l.Program != 0 {
 			program = strconv.FormatUint(uint64(l.Program), 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, unnamedCode))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, printable.Text(cmp.Or(l.Name, unnamedCode)))
 	}
 	return table.Flush()
 }

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 func main() {
@@ -40,6 +42,7 @@ const version = "0.1.0-dev"
 // itself is wrong.
 func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
+	root.SetErr(printable.Writer(root.ErrOrStderr())) // errors have names of files and answers of servers
 	addBuiltins(root, args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

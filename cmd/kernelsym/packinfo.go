@@ -8,6 +8,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -62,7 +63,7 @@ func describePack(p *pack.Pack) packDescription {
 
 func writePackText(w io.Writer, p *pack.Pack) error {
 	info := p.Info()
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(printable.Writer(w), 0, 0, 2, ' ', 0)
 	row := func(key, format string, args ...any) { fmt.Fprintf(t, key+"\t"+format+"\n", args...) }
 	row("build id", "%s", info.BuildID)
 	row("name", "%s", info.Name)

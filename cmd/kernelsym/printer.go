@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // A printer prints changes below a heading.
@@ -102,7 +104,7 @@ func (p textPrinter) print(c *change) error {
 		color = p.colors.faint
 	}
 	event := color(fmt.Sprintf("%-6s", c.Event))
-	name := cmp.Or(c.Name, unnamedCode)
+	name := printable.Text(cmp.Or(c.Name, unnamedCode))
 	if !p.wide {
 		_, err := fmt.Fprintf(p.w, narrowColumns, c.Time.Format("15:04:05"), event, process, name)
 		return err

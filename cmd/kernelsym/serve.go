@@ -10,11 +10,32 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// contentPolicy lets the page use its own script and style, and nothing else.
+const contentPolicy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+// isServed reports whether a request may be answered, by the host that it names: the one of the address, this machine, or a
+// number. A page elsewhere could otherwise read the profile in the user's browser, by a name of its own that leads to this
+// machine (DNS rebinding).
+func isServed(requested, address string) bool {
+	host := hostOf(requested)
+	return host == hostOf(address) || host == "localhost" || net.ParseIP(host) != nil
+}
+
+// hostOf returns the host of an address, with or without a port.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = strings.Trim(address, "[]")
+	}
+	return strings.ToLower(host)
+}
 
 // serve serves an SVG page until it is interrupted.
 func serve(cmd *cobra.Command, address string, write func(io.Writer) error) error {
@@ -31,8 +52,15 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer) error) erro
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if !isServed(r.Host, address) {
+			http.Error(w, "The page is served at "+address+" only. To use another name, start the command with --http NAME:PORT.",
+				http.StatusMisdirectedRequest)
+			return
+		}
 		w.Header().Set("Content-Type", "image/svg+xml")
+		w.Header().Set("Content-Security-Policy", contentPolicy)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(page.Bytes()) // an error means that the browser has gone
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/newfile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
@@ -112,5 +112,5 @@ func writeFile(cmd *cobra.Command, name string, write func(io.Writer) error) err
 	if err := write(&b); err != nil {
 		return err
 	}
-	return os.WriteFile(name, b.Bytes(), 0o644)
+	return newfile.Write(name, b.Bytes(), 0o644)
 }

@@ -12,6 +12,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // A Kind is the kind of code in a frame. Each kind has a color.
@@ -74,7 +76,8 @@ func (n *node) sorted() []*node {
 
 // Folded writes a line for each stack, in the format of the scripts of
 // https://github.com/brendangregg/FlameGraph: the names of its frames, outermost first and
-// separated by semicolons, then a space and its value. A semicolon in a name becomes a colon.
+// separated by semicolons, then a space and its value. A semicolon in a name becomes a colon, and what cannot be printed is
+// replaced.
 func (g *Graph) Folded(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	g.root.fold(b, nil)
@@ -86,8 +89,6 @@ func (n *node) fold(w io.Writer, path []string) {
 		fmt.Fprintf(w, "%s %d\n", strings.Join(path, ";"), n.self)
 	}
 	for _, child := range n.sorted() {
-		child.fold(w, append(path, oneLine.Replace(child.Name)))
+		child.fold(w, append(path, printable.Text(strings.ReplaceAll(child.Name, ";", ":"))))
 	}
 }
-
-var oneLine = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -40,7 +41,7 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 	fmt.Fprint(table, "\nflat\tflat%\tcum\tcum%\t  function\n")
 	for _, fn := range topview.Limit(c.sorted(by), count) {
 		f, of := c.functions[fn], float64(c.Kernel)
-		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", f.self, percent(f.self, of), f.total, percent(f.total, of), fn)
+		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", f.self, percent(f.self, of), f.total, percent(f.total, of), printable.Text(fn.String()))
 	}
 	return table.Flush()
 }

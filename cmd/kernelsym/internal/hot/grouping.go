@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
@@ -64,7 +63,7 @@ func readTask(d pprofile.ProfilesDictionary, s *profilefile.Sample) (t task, err
 		case "thread.id":
 			t.tid = a.Value().Int()
 		case "thread.name":
-			t.name = procname.Printable(a.Value().AsString())
+			t.name = a.Value().AsString()
 		case "cpu.logical_number":
 			t.cpu = a.Value().Int()
 		}

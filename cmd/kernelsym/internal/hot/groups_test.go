@@ -80,7 +80,7 @@ func TestGroups(t *testing.T) {
 		{ByThread, []string{"TOTAL", "KERNEL", "USER", "PID", "TID", "THREAD"}, [][]string{
 			{"2.00%", "1.00%", "1.00%", "10", "10", "nginx"},
 			{"1.00%", "1.00%", "0.00%", "-", "-", "[no process]"},
-			{"1.00%", "1.00%", "0.00%", "10", "11", "worker\uFFFD[1m"},
+			{"1.00%", "1.00%", "0.00%", "10", "11", "worker\x1b[1m"},
 			{"1.00%", "1.00%", "0.00%", "20", "21", "thread"},
 		}},
 		{ByContainer, []string{"TOTAL", "KERNEL", "USER", "CONTAINER"}, [][]string{

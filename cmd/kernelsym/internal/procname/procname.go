@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 )
@@ -70,15 +70,5 @@ func (n Names) of(pid uint32) string {
 		return ""
 	}
 	text, _ := os.ReadFile(filepath.Join(n.procfs, strconv.FormatUint(uint64(pid), 10), "comm"))
-	return Printable(strings.TrimSpace(string(text)))
-}
-
-// Printable returns the name of a process or thread with its unprintable characters replaced.
-func Printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, name)
+	return printable.Text(strings.TrimSpace(string(text)))
 }

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -41,7 +42,7 @@ func (m *model) lines() []string {
 			lines = append(lines, fmt.Sprintf("  %-29s  %s", h[0], h[1]))
 		}
 	} else {
-		lines = append(lines, m.table().Header()...)
+		lines = append(lines, topview.Header(m.table())...)
 		lines = append(lines, "")
 		lines = append(lines, m.body()...)
 	}
@@ -56,7 +57,7 @@ func (m *model) lines() []string {
 }
 
 func (m *model) title() string {
-	t := "kernelsym top: " + m.table().Title()
+	t := "kernelsym top: " + printable.Text(m.table().Title())
 	if len(m.table().Sorts()) > 1 {
 		t += " by " + m.sortedBy()
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // A Table is a table that top can show. Its methods are called from one goroutine.
@@ -101,8 +102,10 @@ func Filter(columns []Column, rows []Row, expression *regexp.Regexp) []Row {
 
 // Print prints a table once, with at most rows rows, or all if rows is 0.
 func Print(w io.Writer, t Table, sort string, rows int) error {
-	if _, err := fmt.Fprintln(w, strings.Join(t.Header(), "\n")+"\n"); err != nil {
-		return err
+	for _, line := range append(Header(t), "") {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
 	}
 	for _, row := range Cells(t.Columns(), Limit(t.Rows(sort), rows)) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " ")); err != nil {
@@ -112,12 +115,22 @@ func Print(w io.Writer, t Table, sort string, rows int) error {
 	return nil
 }
 
-// Cells returns the column headings, followed by the cells of each row. All are padded to the width
+// Header returns the header of a table as it can be printed.
+func Header(t Table) (lines []string) {
+	for _, line := range t.Header() {
+		lines = append(lines, printable.Text(line))
+	}
+	return lines
+}
+
+// Cells returns the column headings, followed by the cells of each row, as they can be printed. All are padded to the width
 // of their column.
 func Cells(columns []Column, rows []Row) [][]string {
 	cells := make([][]string, len(rows)+1)
 	for i := range rows {
-		cells[i+1] = slices.Clone(rows[i].Cells)
+		for _, cell := range rows[i].Cells {
+			cells[i+1] = append(cells[i+1], printable.Text(cell))
+		}
 	}
 	for i, c := range columns {
 		cells[0] = append(cells[0], c.Name)
@@ -139,6 +152,7 @@ func Cells(columns []Column, rows []Row) [][]string {
 // EncodeJSON prints the result of View.JSON.
 func EncodeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false) // it is not for a page
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package procfs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestIsOurs(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	for _, c := range []struct {
+		name, self, status string
+		want               bool
+	}{
+		{"ours", pid, "NSpid:\t" + pid + "\n", true},
+		{"a kernel without namespaces", pid, "Name:\tx\n", true},
+		{"another namespace", pid + "0", "NSpid:\t" + pid + "0\t" + pid + "\n", false},
+		{"another, with the same id by chance", pid, "NSpid:\t" + pid + "\t" + pid + "\n", false},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.Symlink(c.self, filepath.Join(dir, "self")))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, c.self), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, c.self, "status"), []byte(c.status), 0o600))
+		assert.Equal(t, c.want, IsOurs(dir), c.name)
+	}
+	assert.False(t, IsOurs(t.TempDir()))
+	if _, err := os.Stat("/proc/self"); err == nil {
+		assert.True(t, IsOurs("/proc"))
+	}
+}
