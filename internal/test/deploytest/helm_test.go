@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -39,11 +40,16 @@ type values struct {
 	PodSecurityContext corev1.PodSecurityContext   `json:"podSecurityContext"`
 	SecurityContext    corev1.SecurityContext      `json:"securityContext"`
 	Resources          corev1.ResourceRequirements `json:"resources"`
-	LivenessProbe      corev1.Probe                `json:"livenessProbe"`
-	ReadinessProbe     corev1.Probe                `json:"readinessProbe"`
-	UseGOMEMLIMIT      bool                        `json:"useGOMEMLIMIT"`
-	ExtraEnvs          []corev1.EnvVar             `json:"extraEnvs"`
-	Service            struct {
+	Rollout            struct {
+		Strategy      appsv1.DaemonSetUpdateStrategyType `json:"strategy"`
+		RollingUpdate *appsv1.RollingUpdateDaemonSet     `json:"rollingUpdate"`
+	} `json:"rollout"`
+	LifecycleHooks *corev1.Lifecycle `json:"lifecycleHooks"`
+	LivenessProbe  corev1.Probe      `json:"livenessProbe"`
+	ReadinessProbe corev1.Probe      `json:"readinessProbe"`
+	UseGOMEMLIMIT  bool              `json:"useGOMEMLIMIT"`
+	ExtraEnvs      []corev1.EnvVar   `json:"extraEnvs"`
+	Service        struct {
 		Enabled               bool                                `json:"enabled"`
 		InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy"`
 	} `json:"service"`
@@ -66,6 +72,8 @@ func TestHelmValues(t *testing.T) {
 	assert.Equal(t, *c.SecurityContext, v.SecurityContext)
 	assert.Equal(t, c.Resources, v.Resources)
 	assert.Equal(t, []string{otelcol.FeatureGates}, v.Command.ExtraArgs)
+	assert.Equal(t, m.daemonSets[0].Spec.UpdateStrategy.RollingUpdate, v.Rollout.RollingUpdate)
+	assert.Equal(t, c.Lifecycle, v.LifecycleHooks)
 	assert.Equal(t, c.LivenessProbe.HTTPGet.Path, v.LivenessProbe.HTTPGet.Path)
 	assert.Equal(t, c.ReadinessProbe.HTTPGet.Path, v.ReadinessProbe.HTTPGet.Path)
 	assert.Equal(t, pod.Tolerations, v.Tolerations)

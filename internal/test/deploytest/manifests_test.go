@@ -15,6 +15,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -87,6 +88,7 @@ type manifest struct {
 	daemonSets  []appsv1.DaemonSet
 	deployments []appsv1.Deployment
 	scalers     []autoscalingv2.HorizontalPodAutoscaler
+	budgets     []policyv1.PodDisruptionBudget
 	policies    []networkingv1.NetworkPolicy
 	podMonitors []podMonitor
 	rules       []prometheusRule
@@ -123,6 +125,8 @@ func renderDirectory(t *testing.T, dir string) *manifest {
 			m.deployments = append(m.deployments, decode[appsv1.Deployment](t, id, text))
 		case "HorizontalPodAutoscaler":
 			m.scalers = append(m.scalers, decode[autoscalingv2.HorizontalPodAutoscaler](t, id, text))
+		case "PodDisruptionBudget":
+			m.budgets = append(m.budgets, decode[policyv1.PodDisruptionBudget](t, id, text))
 		case "NetworkPolicy":
 			m.policies = append(m.policies, decode[networkingv1.NetworkPolicy](t, id, text))
 		case "PodMonitor":
@@ -191,6 +195,69 @@ func TestManifests(t *testing.T) {
 				m.checkPod(t, owner, pod.Spec)
 			}
 		})
+	}
+}
+
+// TestRollingUpdates verifies that a sender always reaches a pod of its node, and that no node is sampled by two.
+func TestRollingUpdates(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		t.Run(name, func(t *testing.T) {
+			m := render(t, name)
+			strategy := m.daemonSets[0].Spec.UpdateStrategy.RollingUpdate
+			if name == "components/kernelstack" || name == everything {
+				assert.Equal(t, []string{"0", "10%"}, []string{strategy.MaxSurge.String(), strategy.MaxUnavailable.String()})
+			} else {
+				assert.Equal(t, []string{"10%", "0"}, []string{strategy.MaxSurge.String(), strategy.MaxUnavailable.String()})
+			}
+			for owner, pod := range m.pods() {
+				assert.Equal(t, int64(5), collectorOf(t, pod.Spec).Lifecycle.PreStop.Sleep.Seconds, owner)
+			}
+			for _, d := range m.deployments {
+				require.Len(t, m.budgets, 1)
+				assert.Equal(t, d.Spec.Selector, m.budgets[0].Spec.Selector)
+				assert.Equal(t, d.Spec.Selector, d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector)
+			}
+		})
+	}
+}
+
+// TestNothingIsPatchedTwice verifies that no field has the value that it has without the manifest and that the API server
+// leaves out: a second `kubectl apply` would patch it each time. What says no to a right stays.
+func TestNothingIsPatchedTwice(t *testing.T) {
+	for _, name := range kustomizations(t) {
+		resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory(t, name))
+		require.NoError(t, err)
+		for _, resource := range resources.Resources() {
+			if resource.GetKind() == "ConfigMap" {
+				for file, text := range resource.GetDataMap() { // in a resource of the operator, the API server prunes null
+					if strings.HasSuffix(file, ".yaml") {
+						checkNoNull(t, file, decode[any](t, file, []byte(text)))
+					}
+				}
+				continue
+			}
+			text, err := resource.AsYAML()
+			require.NoError(t, err)
+			assert.NotRegexp(t, `(?m)^ *(- )?(hostNetwork|hostPID|hostIPC): false$`, string(text), name)
+			assert.NotRegexp(t, `(?m): (""|null|~)$`, string(text), name)
+		}
+	}
+}
+
+// checkNoNull verifies that no key has an empty value.
+func checkNoNull(t *testing.T, path string, value any) {
+	t.Helper()
+	switch v := value.(type) {
+	case nil:
+		t.Errorf("%s is null: write {}", path)
+	case map[string]any:
+		for key, value := range v {
+			checkNoNull(t, path+"::"+key, value)
+		}
+	case []any:
+		for _, value := range v {
+			checkNoNull(t, path, value)
+		}
 	}
 }
 

@@ -68,8 +68,8 @@ func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 // page says.
 func TestKustomizationsOfTheReadme(t *testing.T) {
 	all := kustomizationsOf(t, "/deploy/README.md")
-	require.Len(t, all, 5)
-	whole, own, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4]
+	require.Len(t, all, 6)
+	whole, own, older, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4], all[5]
 
 	t.Run("agents", func(t *testing.T) {
 		m := apply(t, whole)
@@ -83,6 +83,11 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		pod := m.pods()["kernelsym"].Spec
 		config, _ := m.config(t, pod, collectorOf(t, pod))
 		assert.Equal(t, "mine", config)
+	})
+	t.Run("before Kubernetes 1.30", func(t *testing.T) {
+		c := collectorOf(t, apply(t, whole, older).pods()["kernelsym"].Spec)
+		assert.Nil(t, c.Lifecycle)
+		assert.NotNil(t, c.LivenessProbe)
 	})
 	t.Run("a gateway", func(t *testing.T) {
 		m := apply(t, whole, gateway, byURL)
