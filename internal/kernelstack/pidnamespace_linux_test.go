@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// ksm is where the kernel has a thread that looks for equal pages of memory, if it is told to.
+const ksm = "/sys/kernel/mm/ksm"
+
+// keepKSMBusy has that thread, ksmd, work until the test ends.
+func keepKSMBusy(t *testing.T) {
+	t.Helper()
+	for _, setting := range [][2]string{{"sleep_millisecs", "0"}, {"pages_to_scan", "100000"}, {"run", "1"}} {
+		file := filepath.Join(ksm, setting[0])
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Skipf("this kernel has no KSM (%v): threads of the kernel are not tested in a PID namespace", err)
+		}
+		require.NoError(t, os.WriteFile(file, []byte(setting[1]), 0o600))
+		t.Cleanup(func() { require.NoError(t, os.WriteFile(file, []byte(strings.TrimSpace(string(before))), 0o600)) })
+	}
+	memory, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(memory)) })
+	require.NoError(t, unix.Madvise(memory, unix.MADV_MERGEABLE))
+	for i := 0; i < len(memory); i += os.Getpagesize() {
+		memory[i] = byte(i >> 12)
+	}
+}
+
+// samplesOfKSM samples for a while and returns how many samples are of ksmd, by a sampler and by rings beside it, which
+// leave nothing out.
+func samplesOfKSM(t *testing.T) (sampled, judged int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	frequency := kerneltest.Hertz(997)
+	symbols := kerneltest.ReadSymbols(t)
+	ofKSM := func(stack []uint64) int {
+		if slices.Contains(namesOn(symbols, stack), "ksm_scan_thread") {
+			return 1
+		}
+		return 0
+	}
+	rings, err := perfring.Open(perfring.Options{
+		Event: perfring.Sampling{Frequency: uint64(frequency), Idle: true}, BytesPerCPU: 1 << 20, SysFS: "/sys",
+	})
+	require.NoError(t, err)
+	sampler := &Sampler{
+		Options: Options{
+			Event: EventClock, Frequency: frequency, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
+			Procfs: "/proc", Sysfs: "/sys",
+		},
+		Started: func(_ string, missing Missing) { assert.NoError(t, missing.Err()) },
+		Send: func(_ context.Context, m *Message) {
+			for _, pd := range m.Profiles {
+				for _, stack := range stacksOf(pd) {
+					sampled += ofKSM(stack)
+				}
+			}
+		},
+	}
+	require.ErrorIs(t, sampler.Run(ctx), context.DeadlineExceeded)
+	for _, rec := range rings.Flush().Records {
+		if rec.Type == perfring.TypeSample {
+			judged += ofKSM(rec.Stack)
+		}
+	}
+	require.NoError(t, rings.Close())
+	return sampled, judged
+}
+
+const inPIDNamespace = "KERNELSYM_TEST_IN_PID_NAMESPACE"
+
+// TestKernelThreadsInAPIDNamespace samples in a PID namespace of its own, as pods have it. There, all threads of the kernel
+// have the number 0, as the idle tasks have. None of their samples is taken for one of an idle CPU.
+func TestKernelThreadsInAPIDNamespace(t *testing.T) {
+	if os.Getenv(inPIDNamespace) != "" {
+		sampled, judged := samplesOfKSM(t)
+		t.Logf("samples of ksmd in a PID namespace: %d, %d by rings beside", sampled, judged)
+		require.Positive(t, judged)
+		assert.InEpsilon(t, judged, sampled, 0.2, "the timers do not fire at the same instants")
+		return
+	}
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	keepKSMBusy(t)
+	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestKernelThreadsInAPIDNamespace$", "-test.v")
+	child.Env = append(os.Environ(), inPIDNamespace+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := child.CombinedOutput()
+	t.Logf("%s", out)
+	require.NoError(t, err)
+}
