@@ -49,7 +49,7 @@ func keepKSMBusy(t *testing.T) {
 // leave nothing out.
 func samplesOfKSM(t *testing.T) (sampled, judged int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(kerneltest.Sized(int(3*time.Second), int(10*time.Second))))
 	defer cancel()
 	frequency := kerneltest.Hertz(997)
 	symbols := kerneltest.ReadSymbols(t)
@@ -96,7 +96,7 @@ func TestKernelThreadsInAPIDNamespace(t *testing.T) {
 		sampled, judged := samplesOfKSM(t)
 		t.Logf("samples of ksmd in a PID namespace: %d, %d by rings beside", sampled, judged)
 		require.Positive(t, judged)
-		assert.InEpsilon(t, judged, sampled, 0.2, "the timers do not fire at the same instants")
+		assert.InEpsilon(t, judged, sampled, 0.3, "the timers do not fire at the same instants")
 		return
 	}
 	kerneltest.NeedPerf(t)
