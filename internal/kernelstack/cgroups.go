@@ -25,8 +25,8 @@ const rootCgroup = 1
 // cgroups holds the owners of cgroups, by their ids. An id is the number of its directory's inode, and is not used again;
 // the directory cannot be renamed. So an owner never changes, and is still right when the cgroup is gone.
 //
-// A cgroup comes to it by the record that perf writes when the cgroup is made, or by a scan of the directories: one at
-// the start, and more if samples have ids that are not known, since their records may have been lost.
+// It learns of a cgroup from the record that perf writes when the cgroup is made, or from a scan of the directories: one
+// at the start, and more when samples have unknown ids, because records may have been lost.
 //
 //	records   ──────────●─────●──●─────────●────▶  note
 //	scan      ●──────────────────────?──────────▶  all cgroups that exist
@@ -40,7 +40,7 @@ type cgroups struct {
 	owners, old map[uint64]owner
 	scanned     int // how many owners there were at the beginning
 
-	nextScan time.Time // an id that is not known is no reason for a scan before that
+	nextScan time.Time // when an unknown id may cause a scan again
 }
 
 // maxNew is how many new cgroups are recorded before the ones that no longer exist are forgotten. Each takes about 150 bytes.
@@ -109,7 +109,7 @@ func (c *cgroups) add(id uint64, o owner) {
 	c.owners[id] = o
 }
 
-// begin begins new owners with the cgroups that exist. Its error says that these are not all.
+// begin begins new owners with the cgroups that exist. Its error is that of scan.
 func (c *cgroups) begin() error {
 	c.old, c.owners = c.owners, make(map[uint64]owner)
 	err := c.scan()
@@ -139,7 +139,7 @@ func (c *cgroups) find(id uint64) (o owner, ok bool) {
 	return o, ok
 }
 
-// scan adds all cgroups that exist below the mount. Its error says that this is not all of them.
+// scan adds all cgroups that exist below the mount. Its error says which others are missing.
 func (c *cgroups) scan() error {
 	began := time.Now()
 	defer func() { c.nextScan = time.Now().Add(max(scanInterval, scanShare*time.Since(began))) }()

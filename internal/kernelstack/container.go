@@ -9,7 +9,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// owner is whose work the samples of a cgroup are: a container's, or that of the host. The zero value says that it is not
+// owner says whose work the samples of a cgroup are: a container's or the host's. The zero value is an owner that is not
 // known.
 type owner struct {
 	known     bool
@@ -19,8 +19,8 @@ type owner struct {
 var host = owner{known: true}
 
 // runtimes are the prefixes of the cgroups that container runtimes make. After the prefix comes the container's id, and
-// with the systemd driver, the suffix .scope. If the kubelet has the systemd driver and the runtime has not, prefix and id
-// are the last parts of a name like slice:cri-containerd:id. A name can begin with several of the prefixes; the longest
+// with the systemd driver, the suffix .scope. If the kubelet uses the systemd driver and the runtime does not, prefix and
+// id are the last parts of a name like slice:cri-containerd:id. A name can begin with several of the prefixes; the longest
 // comes first.
 var runtimes = []string{
 	"cri-containerd-", // containerd, for Kubernetes
