@@ -16,10 +16,8 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
-	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
-	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -241,36 +239,4 @@ func TestSkip(t *testing.T) {
 		assert.InDelta(t, 200, v.sources.counted(7).NanosPerRun, 1e-9)
 		assert.Zero(t, v.sources.counted(8).Runs)
 	}
-}
-
-// TestToggleCounting: the kernel begins and ends to count, and the table has its columns meanwhile. What was sampled before
-// is dropped, since the kernel did not count then.
-func TestToggleCounting(t *testing.T) {
-	kerneltest.NeedBPF(t)
-	registry, err := Open(t.Context(), "/proc", "/sys", false)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, registry.Close()) }()
-	v := NewView(registry, time.Minute)
-	prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram("counted", 1, 5))
-	run := func() Row {
-		start := time.Now()
-		kerneltest.RunBPF(t, prog, 1000)
-		require.NoError(t, v.Add(&live.Batch{Core: core, CPUs: 1, Frequency: 1, Start: start, End: time.Now(), Event: kernelstack.EventClock}))
-		for _, r := range v.sources.Rows(ByTotal) {
-			if r.Name == "counted" {
-				return r
-			}
-		}
-		t.Fatal("a loaded program is not in the table")
-		return Row{}
-	}
-	assert.Nil(t, run().Counted)
-	assert.Len(t, v.Sorts(), 2)
-	assert.Contains(t, v.Header(), "Runs with interrupts off are not sampled; --stats or key c counts them.")
-	v.ToggleCounting()
-	assert.GreaterOrEqual(t, run().Counted.Runs, uint64(1000))
-	assert.Len(t, v.Sorts(), 3)
-	v.ToggleCounting()
-	assert.Nil(t, run().Counted)
-	assert.Empty(t, v.allProblems())
 }
