@@ -69,8 +69,8 @@ func arguments(t *testing.T, c corev1.Container) (args []string) {
 		return c.Args
 	}
 	for _, i := range readDockerfile(t) {
-		if i.name == "CMD" {
-			require.NoError(t, json.Unmarshal([]byte(i.args), &args))
+		if i.Name == "CMD" {
+			require.NoError(t, json.Unmarshal([]byte(i.Args), &args))
 		}
 	}
 	require.NotEmpty(t, args, "the image has no command")

@@ -54,7 +54,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	image := buildImage(t)
 	box := &sandbox{
 		Root: filepath.Join(t.TempDir(), "root"),
-		Args: append(slices.Clone(image.entrypoint), arguments(t, spec)...),
+		Args: append(slices.Clone(image.Entrypoint), arguments(t, spec)...),
 		Env:  m.environment(t, append(spec.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: backendAddress})),
 		UID:  int(*spec.SecurityContext.RunAsUser), GID: int(*spec.SecurityContext.RunAsGroup),
 		Mounts: m.mounts(t, pod, spec),
@@ -64,7 +64,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 			box.Hidden = append(box.Hidden, own)
 		}
 	}
-	require.NoError(t, copyTree(image.root, box.Root, nil))
+	require.NoError(t, os.CopyFS(box.Root, os.DirFS(image.Root)))
 	for _, c := range spec.SecurityContext.Capabilities.Add {
 		if len(without) == 0 || string(c) != without[0] {
 			box.Capabilities = append(box.Capabilities, string(c))

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernelsym/kernelsym/internal/test/deploytest/dockerfile"
 )
 
 const repository = "../../.."
@@ -37,22 +39,29 @@ var builds struct {
 }
 
 type build struct {
-	image *image
+	image *dockerfile.Image
 	err   error
 }
 
+// readDockerfile returns the instructions of our Dockerfile.
+func readDockerfile(t *testing.T) []dockerfile.Instruction {
+	t.Helper()
+	list, err := dockerfile.Read(repository + "/deploy/Dockerfile")
+	require.NoError(t, err)
+	return list
+}
+
 // buildImage builds the image for this machine as the Dockerfile says, once.
-func buildImage(t *testing.T) *image {
+func buildImage(t *testing.T) *dockerfile.Image {
 	t.Helper()
 	return buildImageFor(t, runtime.GOARCH)
 }
 
-func buildImageFor(t *testing.T, arch string) *image {
+func buildImageFor(t *testing.T, arch string) *dockerfile.Image {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("building the image takes a minute")
 	}
-	list := readDockerfile(t)
 	builds.mu.Lock()
 	defer builds.mu.Unlock()
 	if builds.dir == "" {
@@ -64,13 +73,7 @@ func buildImageFor(t *testing.T, arch string) *image {
 	if b == nil {
 		b = new(build)
 		builds.all[arch] = b
-		d := &dockerfile{context: repository, dir: builds.dir, arch: arch, names: make(map[string]*image)}
-		for _, i := range list {
-			if b.err = d.apply(i); b.err != nil {
-				break
-			}
-		}
-		b.image = d.stages[len(d.stages)-1]
+		b.image, b.err = dockerfile.Build(repository+"/deploy/Dockerfile", repository, builds.dir, arch)
 	}
 	require.NoError(t, b.err)
 	return b.image
@@ -85,7 +88,7 @@ func TestImageForAnotherMachine(t *testing.T) {
 	}
 	image := buildImageFor(t, arch)
 	for _, program := range []string{"kernelsym", "otelcol-kernelsym"} {
-		f, err := elf.Open(path.Join(image.root, program))
+		f, err := elf.Open(path.Join(image.Root, program))
 		require.NoError(t, err)
 		assert.Equal(t, machine, f.Machine, program)
 		require.NoError(t, f.Close())
@@ -96,34 +99,29 @@ func TestImageForAnotherMachine(t *testing.T) {
 func TestImage(t *testing.T) {
 	image := buildImage(t)
 	var files []string
-	require.NoError(t, filepath.WalkDir(image.root, func(file string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(image.Root, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
-			files = append(files, strings.TrimPrefix(file, image.root))
+			files = append(files, strings.TrimPrefix(file, image.Root))
 		}
 		return err
 	}))
 	assert.Equal(t, []string{"/etc/ssl/certs/ca-certificates.crt", "/kernelsym", "/otelcol-kernelsym"}, files)
 	for _, program := range []string{"/kernelsym", "/otelcol-kernelsym"} {
-		f, err := elf.Open(path.Join(image.root, program))
+		f, err := elf.Open(path.Join(image.Root, program))
 		require.NoError(t, err)
 		for _, header := range f.Progs {
 			assert.NotEqual(t, elf.PT_INTERP, header.Type, "%s is not static, and the image has no other files", program)
 		}
 		require.NoError(t, f.Close())
 	}
-	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.user, "runAsNonRoot accepts only numbers")
-	assert.Contains(t, files, image.entrypoint[0])
+	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.User, "runAsNonRoot accepts only numbers")
+	assert.Contains(t, files, image.Entrypoint[0])
 }
 
 // TestLabelsOfTheImage verifies that the image has the predefined labels of the OCI image
 // specification, and that they agree with builder-config.yaml.
 func TestLabelsOfTheImage(t *testing.T) {
-	labels := new(image)
-	for _, i := range readDockerfile(t) {
-		if i.name == "LABEL" {
-			require.NoError(t, labels.label(i.args))
-		}
-	}
+	labels := buildImage(t).Labels
 	builder, err := os.ReadFile(repository + "/builder-config.yaml")
 	require.NoError(t, err)
 	var config struct {
@@ -140,7 +138,7 @@ func TestLabelsOfTheImage(t *testing.T) {
 		"org.opencontainers.image.source":        home,
 		"org.opencontainers.image.documentation": home + "/blob/main/deploy/README.md",
 		"org.opencontainers.image.licenses":      "Apache-2.0",
-	}, labels.labels)
+	}, labels)
 	assert.Equal(t, version(t), config.Dist.Version)
 }
 
@@ -162,8 +160,8 @@ func TestImageHasTheGoOfTheModule(t *testing.T) {
 	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
 	require.NotNil(t, wanted)
 	for _, i := range readDockerfile(t) {
-		if i.name == "FROM" && strings.HasPrefix(i.args, "golang") {
-			assert.Equal(t, "golang:"+string(wanted[1])+" AS build", i.args)
+		if i.Name == "FROM" && strings.HasPrefix(i.Args, "golang") {
+			assert.Equal(t, "golang:"+string(wanted[1])+" AS build", i.Args)
 			return
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deploytest
+package dockerfile
 
 import (
 	"errors"
@@ -15,13 +15,13 @@ import (
 
 // run runs a command with the tools of this machine, and with its Go caches in place of the image's
 // cache mounts.
-func (i *image) run(step instruction) error {
-	for _, mount := range step.flags["mount"] {
+func (i *Image) run(step Instruction) error {
+	for _, mount := range step.Flags["mount"] {
 		if !strings.HasPrefix(mount, "type=cache,") {
 			return fmt.Errorf("RUN --mount=%s is not supported here", mount)
 		}
 	}
-	cmd := exec.Command("sh", "-ec", step.args) //nolint:noctx // no test waits for it only
+	cmd := exec.Command("sh", "-ec", step.Args) //nolint:noctx // no test waits for it only
 	cmd.Dir = i.path(".")
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
@@ -34,27 +34,27 @@ func (i *image) run(step instruction) error {
 	}
 	cmd.Env = append(cmd.Env, i.args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", step.args, err, out)
+		return fmt.Errorf("%s: %w\n%s", step.Args, err, out)
 	}
 	return nil
 }
 
 // copy copies files from another stage, or from the context without the files that .dockerignore
 // names.
-func (d *dockerfile) copy(to *image, step instruction) error {
-	files := strings.Fields(step.args)
+func (b *build) copy(to *Image, step Instruction) error {
+	files := strings.Fields(step.Args)
 	destination, files := files[len(files)-1], files[:len(files)-1]
-	source := func(name string) string { return path.Join(d.context, name) }
+	source := func(name string) string { return path.Join(b.context, name) }
 	var ignored map[string]bool
-	if from := step.flags["from"]; from != nil {
-		stage := d.names[from[0]]
+	if from := step.Flags["from"]; from != nil {
+		stage := b.names[from[0]]
 		if stage == nil {
 			return fmt.Errorf("no stage %s", from[0])
 		}
 		source = stage.source
 	} else {
 		var err error
-		if ignored, err = readIgnored(path.Join(d.context, ".dockerignore")); err != nil {
+		if ignored, err = readIgnored(path.Join(b.context, ".dockerignore")); err != nil {
 			return err
 		}
 	}
