@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,20 +35,23 @@ func newDoctor() *cobra.Command {
 		Short: "Check this machine: what works, what is lost, and what to change",
 		Long: "Do what the processor \"kernelsym\" does, with the rights of this process, and report what works,\n" +
 			"what is lost, and what to change. Run it as root, or as the collector's user in its container.\n\n" +
+			"With --metrics, also watch a running collector for up to 25 s: do samples arrive, and does each\n" +
+			"exporter send them?\n\n" +
 			"With --bundle, also write what a bug report needs to a .tar.gz file: this report, versions,\n" +
 			"settings, limits, and numbers of symbols. Kernel addresses and the host's names are removed.\n\n" +
 			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
 			"names at all, 64 if the command line is wrong, and 130 after an interrupt.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
+			"  kernelsym doctor --metrics http://localhost:8888/metrics\n" +
 			"  kernelsym doctor --bundle bundle.tar.gz --metrics http://localhost:8888/metrics --log otelcol.log\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" && (collect.Metrics != "" || collect.Log != "") {
-				return usage(cmd, errors.New("--metrics and --log need --bundle"))
+			if file == "" && collect.Log != "" {
+				return usage(cmd, errors.New("--log needs --bundle"))
 			}
-			report := doctor.Run(cmd.Context(), procfs, sysfs, packs)
+			report := doctor.Run(cmd.Context(), doctor.Options{Procfs: procfs, Sysfs: sysfs, Packs: packs, Metrics: collect.Metrics})
 			if cmd.Context().Err() != nil { // some checks are missing
 				return context.Cause(cmd.Context())
 			}
@@ -72,7 +76,7 @@ func newDoctor() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&packs, "packs", "", "directory of packs: check which running builds have one")
 	flags.StringVar(&file, "bundle", "", "write a .tar.gz file for a bug report, or - for standard output")
-	flags.StringVar(&collect.Metrics, "metrics", "", "URL of the collector's metrics, to include in the bundle")
+	flags.StringVar(&collect.Metrics, "metrics", "", "URL of the collector's metrics: check that it delivers, and include them in the bundle")
 	flags.StringVar(&collect.Log, "log", "", "log file of the collector, whose end to include in the bundle")
 	_ = cmd.MarkFlagDirname("packs")
 	machineFlags(cmd, &procfs, &sysfs)
@@ -90,7 +94,10 @@ func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
 		_, err := cmd.OutOrStdout().Write(content.Bytes())
 		return err
 	}
-	if err := newfile.Write(name, content.Bytes(), 0o600); err != nil {
+	err := newfile.Write(name, content.Bytes(), 0o600)
+	if errors.Is(err, syscall.EROFS) { // as in a pod
+		return fmt.Errorf("--bundle: %w: write it to standard output with --bundle -", err)
+	} else if err != nil {
 		return fmt.Errorf("--bundle: %w", err)
 	}
 	cmd.PrintErrf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)

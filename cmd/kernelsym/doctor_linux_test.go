@@ -133,7 +133,7 @@ func TestDoctorBundle(t *testing.T) {
 	assert.Contains(t, errs, "--bundle: open /nowhere/bundle.tar.gz: no such file")
 	_, errs, code = runTool(t, nil, "doctor", "--log", "otelcol.log")
 	assert.Equal(t, 64, code)
-	assert.Contains(t, errs, "--metrics and --log need --bundle")
+	assert.Contains(t, errs, "--log needs --bundle")
 }
 
 // TestDoctorPage runs the commands of doctor in docs/tool.md.

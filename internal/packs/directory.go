@@ -80,7 +80,7 @@ func closeAll(dirs []*os.Root) {
 func openDirectory(path string) (*os.Root, error) {
 	dir, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refuseAll(NotFound, err)
+		return nil, refuseAll(NotFound, fmt.Errorf("%w: create it, or set debug_info::url to fetch packs", err))
 	} else if err != nil {
 		return nil, refuseAll(Unreadable, err)
 	}

@@ -108,7 +108,11 @@ func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 func TestConfigurations(t *testing.T) {
 	for _, name := range kustomizations(t) {
 		m := render(t, name)
-		for owner, pod := range m.pods() {
+		pods := m.pods()
+		for _, d := range m.daemonSets {
+			pods[d.Name] = d.Spec.Template
+		}
+		for owner, pod := range pods {
 			for _, c := range pod.Spec.Containers {
 				t.Run(name+"/"+owner+"/"+c.Name, func(t *testing.T) {
 					config, more := m.config(t, pod.Spec, c)

@@ -147,10 +147,18 @@ func decode[T any](t *testing.T, what string, text []byte) (value T) {
 	return value
 }
 
-// pods returns the pods of a manifest by the name of their owner.
+// profiler is the DaemonSet of the component ebpf-profiler.
+const profiler = "kernelsym-ebpf-profiler"
+
+// agents returns the DaemonSets that run our collector.
+func (m *manifest) agents() []appsv1.DaemonSet {
+	return slices.DeleteFunc(slices.Clone(m.daemonSets), func(d appsv1.DaemonSet) bool { return d.Name == profiler })
+}
+
+// pods returns the pods that run our collector, by the name of their owner.
 func (m *manifest) pods() map[string]corev1.PodTemplateSpec {
 	pods := make(map[string]corev1.PodTemplateSpec)
-	for _, d := range m.daemonSets {
+	for _, d := range m.agents() {
 		pods[d.Name] = d.Spec.Template
 	}
 	for _, d := range m.deployments {
@@ -166,9 +174,9 @@ func TestManifests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := render(t, name)
 			require.Len(t, m.namespaces, 1)
-			require.Len(t, m.daemonSets, 1)
 			var selectors []map[string]string
-			for _, d := range m.daemonSets {
+			require.Len(t, m.agents(), 1)
+			for _, d := range m.agents() {
 				selectors = append(selectors, d.Spec.Selector.MatchLabels)
 				collectorOf(t, d.Spec.Template.Spec)
 				assert.Equal(t, "otelcol", d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"],
@@ -194,6 +202,9 @@ func TestManifests(t *testing.T) {
 			for owner, pod := range m.pods() {
 				m.checkPod(t, owner, pod.Spec)
 			}
+			for _, d := range m.daemonSets {
+				m.checkPod(t, d.Name, d.Spec.Template.Spec)
+			}
 		})
 	}
 }
@@ -203,7 +214,7 @@ func TestRollingUpdates(t *testing.T) {
 	for _, name := range kustomizations(t) {
 		t.Run(name, func(t *testing.T) {
 			m := render(t, name)
-			strategy := m.daemonSets[0].Spec.UpdateStrategy.RollingUpdate
+			strategy := m.agents()[0].Spec.UpdateStrategy.RollingUpdate
 			if name == "components/kernelstack" || name == everything {
 				assert.Equal(t, []string{"0", "10%"}, []string{strategy.MaxSurge.String(), strategy.MaxUnavailable.String()})
 			} else {
@@ -350,8 +361,8 @@ func TestDocumentsAreStrict(t *testing.T) {
 func TestComponentsCombine(t *testing.T) {
 	all := render(t, everything)
 	assert.NotEmpty(t, all.deployments, "gateway")
-	agent := all.daemonSets[0].Spec.Template.Spec
-	assert.Len(t, agent.Containers, 2, "ebpf-profiler")
+	assert.Len(t, all.daemonSets, 2, "ebpf-profiler")
+	agent := all.agents()[0].Spec.Template.Spec
 	c := collectorOf(t, agent)
 	assert.Contains(t, c.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: "kernelsym-gateway:4317"}, "gateway")
 	assert.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "kallsyms", MountPath: "/host/proc/kallsyms", ReadOnly: true}, "host-mounts")

@@ -71,9 +71,25 @@ func accepted(instance string) string {
 	return fmt.Sprintf(`otelcol_receiver_accepted_profile_samples{instance=%q, node=%q, receiver="otlp"}`, instance, "node-"+instance)
 }
 
+// sentBy returns the name of the metric that counts what an exporter has sent.
+func sentBy(instance, exporter string) string {
+	return fmt.Sprintf(`otelcol_exporter_sent_profile_samples{instance=%q, node=%q, exporter=%q, server_address="backend", server_port="4317"}`,
+		instance, "node-"+instance, exporter)
+}
+
+func failedBy(instance, exporter string) string {
+	return fmt.Sprintf(`otelcol_exporter_send_failed_profile_samples{instance=%q, node=%q, exporter=%q}`, instance, "node-"+instance, exporter)
+}
+
+func queueOf(instance, exporter string) string {
+	return fmt.Sprintf(`otelcol_exporter_queue_size{instance=%q, node=%q, exporter=%q, data_type="profiles"}`, instance, "node-"+instance, exporter)
+}
+
 // node returns the series that a node exposes if all is well.
 func node(instance string, more ...series) []series {
-	all := []series{counter(accepted(instance), 600)}
+	all := []series{
+		counter(accepted(instance), 600), counter(sentBy(instance, "otlp_grpc"), 600), always(queueOf(instance, "otlp_grpc"), 0),
+	}
 	for _, p := range []string{main, other} {
 		all = append(all, always(source(instance, p, "kallsyms"), 1), always(source(instance, p, "modules"), 1),
 			always(source(instance, p, "bpf"), 1), always(symbols(instance, p), 100000), counter(frames(instance, p, "resolved"), 6000))

@@ -68,8 +68,8 @@ func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 // page says.
 func TestKustomizationsOfTheReadme(t *testing.T) {
 	all := kustomizationsOf(t, "/deploy/README.md")
-	require.Len(t, all, 6)
-	whole, own, older, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4], all[5]
+	require.Len(t, all, 8)
+	whole, own, pyroscope, older, noModules, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7]
 
 	t.Run("agents", func(t *testing.T) {
 		m := apply(t, whole)
@@ -84,10 +84,33 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		config, _ := m.config(t, pod, collectorOf(t, pod))
 		assert.Equal(t, "mine", config)
 	})
+	t.Run("the eBPF profiler with Pyroscope", func(t *testing.T) {
+		m := apply(t, whole, pyroscope)
+		pod := m.pods()["kernelsym"].Spec
+		c := collectorOf(t, pod)
+		config, more := m.config(t, pod, c)
+		require.Len(t, more, 2)
+		validate(t, config, m.environment(t, c.Env), more...)
+	})
 	t.Run("before Kubernetes 1.30", func(t *testing.T) {
 		c := collectorOf(t, apply(t, whole, older).pods()["kernelsym"].Spec)
 		assert.Nil(t, c.Lifecycle)
 		assert.NotNil(t, c.LivenessProbe)
+	})
+	t.Run("host-mounts on a kernel without modules", func(t *testing.T) {
+		const component = "https://github.com/kernelsym/kernelsym//deploy/kubernetes/components/host-mounts?ref=VERSION"
+		mounts := func(patches types.Kustomization) (list []string) {
+			pod := apply(t, whole, types.Kustomization{Components: []string{component}}, patches).pods()["kernelsym"].Spec
+			for _, v := range pod.Volumes {
+				if v.HostPath != nil {
+					list = append(list, v.HostPath.Path)
+				}
+			}
+			checkHostPaths(t, pod, list...)
+			return list
+		}
+		assert.ElementsMatch(t, read, mounts(types.Kustomization{}))
+		assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(read), func(p string) bool { return p == "/proc/modules" }), mounts(noModules))
 	})
 	t.Run("a gateway", func(t *testing.T) {
 		m := apply(t, whole, gateway, byURL)

@@ -35,8 +35,7 @@ func TestRights(t *testing.T) {
 				assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 				assert.False(t, pod.Spec.HostNetwork)
 				assert.False(t, pod.Spec.HostIPC)
-				// The profiler beside it must see all processes.
-				assert.Equal(t, owner == "kernelsym" && (name == "overlays/ebpf-profiler" || name == everything), pod.Spec.HostPID)
+				assert.False(t, pod.Spec.HostPID)
 				var want []string
 				if owner == "kernelsym" && (name == "components/host-mounts" || name == everything) {
 					want = append(want, read...)
@@ -80,9 +79,7 @@ func checkHostPaths(t *testing.T, pod corev1.PodSpec, want ...string) {
 		}
 	}
 	assert.ElementsMatch(t, want, got)
-	if len(pod.Containers) == 1 {
-		assert.Len(t, paths, len(want))
-	}
+	assert.Len(t, paths, len(want))
 }
 
 func checkRights(t *testing.T, c *corev1.SecurityContext) {

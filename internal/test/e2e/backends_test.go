@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -33,7 +35,7 @@ func TestBackendsPage(t *testing.T) {
 	for _, block := range yamlBlocks(t, "../../../docs/backends.md") {
 		config := parseYAML(t, block)
 		switch {
-		case config.IsSet("service"):
+		case config.IsSet("receivers"):
 			require.Empty(t, pipeline, "a second complete configuration")
 			pipeline = block
 		case config.IsSet("exporters"):
@@ -110,4 +112,39 @@ func parseYAML(t *testing.T, text string) *confmap.Conf {
 	config, err := retrieved.AsConf()
 	require.NoError(t, err, text)
 	return config
+}
+
+// TestPyroscopeTakesTheProfiler verifies that with the configuration for Pyroscope, no resource attribute is a number, and
+// that all others stay as they are: Pyroscope refuses each message of the OTel eBPF profiler otherwise.
+func TestPyroscopeTakesTheProfiler(t *testing.T) {
+	if kerneltest.InVM() {
+		t.Skip("the page is not in the virtual machine")
+	}
+	var processors any
+	for _, block := range yamlBlocks(t, "../../../docs/backends.md") {
+		if config := parseYAML(t, block); strings.Contains(block, "pyroscope:4040") {
+			require.Equal(t, []any{"kernelsym", "resource"}, config.Get("service::pipelines::profiles::processors"))
+			processors = config.Get("processors::resource")
+		}
+	}
+	require.NotNil(t, processors)
+	resource, err := json.Marshal(processors)
+	require.NoError(t, err)
+	endpoint, file := freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
+	c := startCollector(t, fmt.Sprintf(`
+receivers: {otlp: {protocols: {grpc: {endpoint: %q}}}}
+processors: {resource: %s}
+exporters: {file: {path: %s, flush_interval: 50ms}}
+service: {pipelines: {profiles: {receivers: [otlp], processors: [resource], exporters: [file]}}}
+`, endpoint, resource, file))
+	pd := pprofile.NewProfiles()
+	r := pd.ResourceProfiles().AppendEmpty()
+	require.NoError(t, r.Resource().Attributes().FromRaw(map[string]any{
+		"process.pid": 4711, "process.executable.name": "app", "host.name": "node",
+	}))
+	r.ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty().TimestampsUnixNano().Append(1)
+	require.NoError(t, overGRPC(endpoint)(t, pd))
+	got := nthMessage(c, file, 0)
+	assert.Equal(t, map[string]any{"process.pid": "4711", "process.executable.name": "app", "host.name": "node"},
+		got.ResourceProfiles().At(0).Resource().Attributes().AsRaw())
 }

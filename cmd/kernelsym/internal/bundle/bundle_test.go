@@ -101,7 +101,7 @@ func TestWrite(t *testing.T) {
 	log := filepath.Join(dir, "otelcol.log")
 	require.NoError(t, os.WriteFile(log, []byte("starting on "+host+" at 0x"+address+"\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "abcd.kspack"), []byte("12345"), 0o600))
-	report := doctor.Run(t.Context(), "/proc", "/sys", "")
+	report := doctor.Run(t.Context(), doctor.Options{Procfs: "/proc", Sysfs: "/sys"})
 	var out bytes.Buffer
 	require.NoError(t, Write(t.Context(), &out, Options{
 		Version: "1.2.3", Report: &report, Packs: dir, Metrics: serveMetrics(t), Log: log,

@@ -65,12 +65,18 @@ func (r *Report) Code() int {
 	return 0
 }
 
-// Run checks the machine whose /proc and /sys are mounted at procfs and sysfs. Unless packs is
-// empty, Run also checks which running builds have a pack in that directory.
-func Run(ctx context.Context, procfs, sysfs, packs string) Report {
+// Options say what to check.
+type Options struct {
+	Procfs, Sysfs string // where the machine's /proc and /sys are mounted
+	Packs         string // a directory: check which running builds have a pack in it; or empty
+	Metrics       string // URL of a collector's metrics: check for up to 25 s that it delivers samples; or empty
+}
+
+// Run checks a machine.
+func Run(ctx context.Context, o Options) Report {
 	return run(ctx, &machine{
-		procfs: procfs, sysfs: sysfs, own: "/proc", packs: packs, kernel: running{sysfs: sysfs},
-		sources: sources.List(sources.Everything(procfs, sysfs)),
+		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, metrics: o.Metrics, pace: usualPace,
+		kernel: running{sysfs: o.Sysfs}, sources: sources.List(sources.Everything(o.Procfs, o.Sysfs)),
 	})
 }
 
@@ -79,6 +85,8 @@ type machine struct {
 	procfs, sysfs string
 	own           string // the /proc of this process
 	packs         string // a directory, or empty
+	metrics       string // a URL, or empty
+	pace          pace
 	kernel        kernel
 	sources       []symcache.Source // the core kernel's source is first
 
@@ -127,7 +135,8 @@ func run(ctx context.Context, m *machine) Report {
 		checkUser, checkKernel, checkWhoseKernel, checkUserNamespace, checkBuildID,
 		checkPointers, checkLockdown, checkParanoia,
 		checkPerf, checkBPF, checkEvents, checkModules, checkClocks,
-		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkNameless, checkPacks, checkCapabilities,
+		func(m *machine) []Finding { return checkSymbols(ctx, m) }, checkBlindTime, checkNameless, checkPacks,
+		func(m *machine) []Finding { return checkDelivery(ctx, m) }, checkCapabilities,
 	} {
 		for _, f := range check(m) {
 			m.found.WriteString(f.Found + "\n")

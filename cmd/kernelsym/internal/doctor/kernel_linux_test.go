@@ -30,7 +30,7 @@ import (
 func runUndisturbed(t *testing.T) Report {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; {
-		r := Run(t.Context(), "/proc", "/sys", "")
+		r := Run(t.Context(), Options{Procfs: "/proc", Sysfs: "/sys"})
 		i := slices.IndexFunc(r.Findings, func(f Finding) bool {
 			return f.Check == "blind time" || strings.Contains(f.Found, "read budget")
 		})
@@ -72,7 +72,7 @@ func TestRunningKernel(t *testing.T) {
 // TestSeccomp checks this machine with a filter that refuses perf events even to root.
 func TestSeccomp(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{Need: kerneltest.NeedBPF, Refuse: []uint32{unix.SYS_PERF_EVENT_OPEN}}, func(t *testing.T) {
-		f := finding(t, Run(t.Context(), "/proc", "/sys", ""), perfCheck)
+		f := finding(t, Run(t.Context(), Options{Procfs: "/proc", Sysfs: "/sys"}), perfCheck)
 		assert.Contains(t, f.Found, perfring.ErrPermission.Error())
 		require.Len(t, f.Remedy, 1)
 		assert.Contains(t, f.Remedy[0], "a seccomp filter is active: allow perf_event_open in the seccomp profile")
@@ -85,7 +85,7 @@ const namespaceEnv = "KERNELSYM_TEST_DOCTOR_NAMESPACE"
 // TestUserNamespace checks this machine as the root of a user namespace, as in rootless containers.
 func TestUserNamespace(t *testing.T) {
 	if os.Getenv(namespaceEnv) != "" {
-		r := Run(t.Context(), "/proc", "/sys", "")
+		r := Run(t.Context(), Options{Procfs: "/proc", Sysfs: "/sys"})
 		assert.Equal(t, namespaceCheck, r.Findings[0].Check, "the cause comes first")
 		for _, f := range r.Findings {
 			assert.NotContains(t, f.Remedy, "grant CAP_SYSLOG", "which would not help")
@@ -110,7 +110,7 @@ func TestUserNamespace(t *testing.T) {
 func TestUnprivileged(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
-		r := Run(t.Context(), "/proc", "/sys", "")
+		r := Run(t.Context(), Options{Procfs: "/proc", Sysfs: "/sys"})
 		assert.Equal(t, 2, r.Code())
 		assert.Equal(t, userCheck, r.Findings[0].Check, "the first thing to do is to become root")
 		assert.Contains(t, finding(t, r, "capabilities").Found, "CAP_SYSLOG")
@@ -163,7 +163,7 @@ func TestLimited(t *testing.T) {
 	if !limited {
 		t.Skip("run by TestEachCapability")
 	}
-	r := Run(t.Context(), "/proc", "/sys", "")
+	r := Run(t.Context(), Options{Procfs: "/proc", Sysfs: "/sys"})
 	assert.Equal(t, code, string(rune('0'+r.Code())))
 	var works []string
 	for _, check := range []string{"symbols: kallsyms", perfCheck, programsCheck} {
@@ -184,7 +184,7 @@ func TestMountedElsewhere(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Symlink("/proc", filepath.Join(root, "p")))
 	require.NoError(t, os.Symlink("/sys", filepath.Join(root, "s")))
-	r := Run(t.Context(), root+"/p", root+"/s", "")
+	r := Run(t.Context(), Options{Procfs: root + "/p", Sysfs: root + "/s"})
 	assert.Equal(t, OK, finding(t, r, "symbols: kallsyms").Level)
 	assert.Equal(t, root+"/p", r.Procfs)
 }
