@@ -3,16 +3,21 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
@@ -62,8 +67,19 @@ func TestRecipePerf(t *testing.T) {
 	})
 	c.stop()
 
+	pd := exported(t, file)[0]
+	require.NoError(t, rewritetest.CheckSent(pd), "backends take it")
+	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	assert.Equal(t, int64(time.Second)/999, profile.Period())
+	text := pd.Dictionary().StringTable()
+	assert.Equal(t, []string{"cpu", "nanoseconds"},
+		[]string{text.At(int(profile.PeriodType().TypeStrindex())), text.At(int(profile.PeriodType().UnitStrindex()))})
+	checkConversion(t, docs+"/recipes/perf_to_otlp.py", dir)
+
 	inCore, named := 0, 0
-	for _, s := range rewritetest.Samples(exported(t, file)[0]) {
+	for _, s := range rewritetest.Samples(pd) {
+		assert.GreaterOrEqual(t, s.Timestamps[0], uint64(profile.Time()))
+		assert.Less(t, s.Timestamps[0], uint64(profile.Time())+profile.DurationNano())
 		require.Len(t, s.Timestamps, 1)
 		for _, f := range s.Stack {
 			if f.Mapping == nil || f.Mapping.File != "vmlinux" {
@@ -77,4 +93,49 @@ func TestRecipePerf(t *testing.T) {
 	t.Logf("%d of %d frames in the core kernel have names", named, inCore)
 	assert.Positive(t, inCore)
 	assert.GreaterOrEqual(t, named*100, inCore*99)
+}
+
+// checkConversion verifies what the script of the recipe does with perf's output if user stacks contain garbage, and if
+// perf's conversion stopped early.
+func checkConversion(t *testing.T, script, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "perf.json"))
+	require.NoError(t, err)
+	var perf map[string]any
+	require.NoError(t, json.Unmarshal(text, &perf))
+	samples, ok := perf["samples"].([]any)
+	require.True(t, ok)
+	convert := func() (pprofile.Profiles, error) {
+		changed, err := json.Marshal(perf)
+		require.NoError(t, err)
+		file := filepath.Join(dir, "changed.json")
+		require.NoError(t, os.WriteFile(file, changed, 0o600))
+		var said bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), script, filepath.Join(dir, "perf.data"), file)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			return pprofile.Profiles{}, fmt.Errorf("%w: %s", err, &said)
+		}
+		return new(pprofile.JSONUnmarshaler).UnmarshalProfiles(out)
+	}
+
+	first, ok := samples[0].(map[string]any)
+	require.True(t, ok)
+	var chain []any
+	for _, ip := range []string{"0xffffffffffffff80", "0xffffffff81000010", "0xfffffffffffffe00", "0x401000", "0x0", "0xffffffff81000020", "0x402000"} {
+		chain = append(chain, map[string]any{"ip": ip})
+	}
+	first["callchain"] = chain
+	pd, err := convert()
+	require.NoError(t, err)
+	var frames []string
+	for _, f := range rewritetest.Samples(pd)[0].Stack {
+		frames = append(frames, fmt.Sprintf("%s %#x", f.Type, f.Address))
+	}
+	assert.Equal(t, []string{"kernel 0xffffffff81000010", "native 0x401000", "native 0x402000"}, frames)
+
+	perf["samples"] = samples[:len(samples)-1]
+	_, err = convert()
+	require.ErrorContains(t, err, fmt.Sprintf("perf data convert stopped early: %d of %d samples", len(samples)-1, len(samples)))
 }
