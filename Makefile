@@ -76,6 +76,17 @@ test-release: build release-files ## test the packages, the module and the versi
 test-k8sattributes: ## run the tests with the processor k8sattributes; compiling it takes minutes
 	go test -C internal/test/k8sattributestest -count=1 ./...
 
+# Kubernetes, by its version.
+KUBERNETES = $(BUILD)/kubernetes/$(shell go list -C internal/tools/kubernetes -m -f '{{.Version}}' k8s.io/kubernetes)
+
+.PHONY: test-kubernetes
+test-kubernetes: ## test the manifests in a Kubernetes of two nodes (as root, on Debian); the first time, Kubernetes is compiled for minutes
+	@mkdir -p $(KUBERNETES)
+	go build -C internal/tools/kubernetes -trimpath -o $(abspath $(KUBERNETES))/ \
+		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(notdir $(KUBERNETES))' tool
+	GOBIN=$(abspath $(KUBERNETES)) go install github.com/cloudnativelabs/kube-router/v2/cmd/kube-router@v2.1.0 # enforces NetworkPolicies
+	KERNELSYM_KUBERNETES=$(abspath $(KUBERNETES)) go test -C internal/test/kubernetestest -count=1 -timeout 20m ./...
+
 .PHONY: test-seccomp
 test-seccomp: ## run the tests of what the default profiles of container runtimes allow
 	go test -C internal/test/seccomptest -count=1 ./...
@@ -139,6 +150,7 @@ lint: $(TOOLS)/golangci-lint ## check the code; for Linux, macOS and Windows; fo
 	cd internal/test/releasetest && $(TOOLS)/golangci-lint run
 	cd internal/test/seccomptest && $(TOOLS)/golangci-lint run
 	cd internal/test/profilertest && $(TOOLS)/golangci-lint run
+	cd internal/test/kubernetestest && $(TOOLS)/golangci-lint run
 	GOOS=darwin go vet ./...
 	GOOS=windows go vet ./...
 	GOARCH=arm64 go vet ./...
