@@ -43,7 +43,7 @@ func (s *Store) fetch(ctx context.Context, id wishID) {
 	if err != nil && ctx.Err() != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.state.wishes[id].step = stepFetch // for the next run of the store
+		s.state.wishes.all[id].step = stepFetch // for the next run of the store
 		return
 	}
 	switch {

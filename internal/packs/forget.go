@@ -37,7 +37,7 @@ func (s *Store) publish(ctx context.Context, publish func(symcache.Update)) {
 
 // isUnsettled reports whether there is something to forget.
 func (s *state) isUnsettled() bool {
-	return len(s.wishes) > 0 || s.broken != [numPlaces]error{} || s.unkept != nil
+	return len(s.wishes.all) > 0 || s.broken != [numPlaces]error{} || s.unkept != nil
 }
 
 // forget drops unused wishes. If no wish is left that would find out whether a place is still
@@ -49,7 +49,7 @@ func (s *Store) forget() {
 	if builds == 0 {
 		s.state.broken[placeURL] = nil
 	}
-	check := s.state.broken[placeDirectory] != nil && len(s.state.wishes) == 0
+	check := s.state.broken[placeDirectory] != nil && len(s.state.wishes.all) == 0
 	unkept := s.state.unkept != nil
 	s.mu.Unlock()
 	if check {
@@ -69,11 +69,11 @@ func (s *Store) forget() {
 
 // forget drops the wishes that were last used before a time, and returns how many wishes for
 // build ids are left.
-func (w wishes) forget(before time.Time) (builds int) {
-	for id, wish := range w {
+func (w *wishes) forget(before time.Time) (builds int) {
+	for id, wish := range w.all {
 		switch {
 		case wish.step != stepBusy && wish.used.Before(before):
-			delete(w, id)
+			w.remove(id)
 		case !id.isFile:
 			builds++
 		}

@@ -23,7 +23,7 @@ const long = 2*forgetAfter + time.Second
 func (r *running) wished() int {
 	r.Store.mu.Lock()
 	defer r.Store.mu.Unlock()
-	return len(r.state.wishes)
+	return len(r.state.wishes.all)
 }
 
 // TestProblemsAreForgotten has packs and places with problems that persist. The store reports
@@ -44,12 +44,12 @@ func TestProblemsAreForgotten(t *testing.T) {
 				}))
 				for range 60 {
 					r.use(first)
-					r.Use(nil, []string{buildid.FileID(made)})
+					r.Use(Sender{}, nil, []string{buildid.FileID(made)})
 					time.Sleep(time.Minute)
 					assert.Contains(t, r.health(), tt.says)
 				}
 				for range 10 { // others are in use
-					r.Use(nil, []string{buildid.FileID(made)})
+					r.Use(Sender{}, nil, []string{buildid.FileID(made)})
 					time.Sleep(long / 10)
 				}
 				synctest.Wait()

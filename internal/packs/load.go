@@ -22,9 +22,14 @@ func (s *Store) look(_ context.Context, id wishID) {
 		return
 	}
 	buildID, err := s.dir.buildOf(id.text)
+	s.mu.Lock()
+	senders := s.state.wishes.all[id].senders
+	s.mu.Unlock()
 	s.settle(id, placeDirectory, err)
 	if err == nil {
-		s.Use([]string{buildID}, nil)
+		for _, from := range senders {
+			s.Use(from, []string{buildID}, nil)
+		}
 	}
 }
 
@@ -147,10 +152,10 @@ func (s *Store) settle(id wishID, at place, err error) {
 	defer s.news.wake()
 	s.state.broken[at] = nil
 	if err == nil {
-		delete(s.state.wishes, id)
+		s.state.wishes.remove(id)
 		return
 	}
-	w, r, now := s.state.wishes[id], refusalOf(err), time.Now()
+	w, r, now := s.state.wishes.all[id], refusalOf(err), time.Now()
 	w.step, w.look = stepNone, now.Add(lookAgain)
 	if at == placeDirectory && r.reason == NotFound && !r.broken && s.opts.URL != "" && !id.isFile {
 		if !now.Before(w.fetch) {

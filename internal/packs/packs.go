@@ -59,7 +59,7 @@ func New(opts Options) *Store {
 		from:   fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
 		queues: [numPlaces]queue{placeDirectory: newQueue(rate.Inf), placeURL: newQueue(rate.Every(fetchInterval))},
 		news:   newQueue(rate.Inf),
-		state:  state{open: newLibrary(opts.MaxBytes), wishes: make(wishes)},
+		state:  state{open: newLibrary(opts.MaxBytes), wishes: newWishes()},
 	}
 	s.view.Store(newView(nil, opts.Gateway))
 	s.SetClient(http.DefaultClient)
@@ -88,23 +88,23 @@ func (s *Store) Stats() Stats {
 	return Stats{Open: len(s.state.open.packs), Bytes: s.state.open.bytes, Fetches: s.from.sent.Load(), Refused: s.state.refused}
 }
 
-// Use says which builds are in use, by their build ids and file IDs (see contract 4.2). Their
+// Use says which builds a sender uses, by their build ids and file IDs (see contract 4.2). Their
 // packs are added to the set later, if they can be found. Use never waits, and ignores strings
 // that cannot be ids.
-func (s *Store) Use(buildIDs, fileIDs []string) {
+func (s *Store) Use(from Sender, buildIDs, fileIDs []string) {
 	now := time.Now()
 	set := s.View().Packs
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isNew := false
 	for _, id := range buildIDs {
-		isNew = s.state.use(wishID{text: id}, now) || isNew
+		isNew = s.state.use(from, wishID{text: id}, now) || isNew
 	}
 	for _, id := range fileIDs {
 		if p := set.ByFileID(id); p != nil {
-			isNew = s.state.use(wishID{text: p.Info().BuildID}, now) || isNew
+			isNew = s.state.use(from, wishID{text: p.Info().BuildID}, now) || isNew
 		} else {
-			isNew = s.state.use(wishID{text: id, isFile: true}, now) || isNew
+			isNew = s.state.use(from, wishID{text: id, isFile: true}, now) || isNew
 		}
 	}
 	if isNew {
@@ -113,11 +113,11 @@ func (s *Store) Use(buildIDs, fileIDs []string) {
 }
 
 // use records that a build is in use, and reports whether to look for its pack now.
-func (s *state) use(id wishID, now time.Time) bool {
+func (s *state) use(from Sender, id wishID, now time.Time) bool {
 	if !id.isFile && s.open.use(id.text, now) {
 		return false
 	}
-	return pack.IsBuildID(id.text) && s.wishes.add(id, now)
+	return pack.IsBuildID(id.text) && s.wishes.add(from, id, now)
 }
 
 // Name implements [symcache.Source].
@@ -129,7 +129,7 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	s.mu.Lock()
 	s.state.broken[placeDirectory] = err
 	for at, q := range s.queues {
-		if s.state.wishes.wait(stepAt[at]) {
+		if s.state.wishes.wait(place(at)) {
 			q.wake()
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 func (s *Store) work(ctx context.Context, at place, do func(context.Context, wishID)) {
 	for s.queues[at].wait(ctx) {
 		s.mu.Lock()
-		id, more := s.state.wishes.next(stepAt[at])
+		id, more := s.state.wishes.next(at)
 		s.mu.Unlock()
 		if more {
 			s.queues[at].wake()

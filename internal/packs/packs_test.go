@@ -4,6 +4,7 @@ package packs
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -104,7 +105,7 @@ func (r *running) has(buildID string) bool { return r.View().Packs.ByBuildID(bui
 
 // use says that builds are in use, and waits until the store is idle.
 func (r *running) use(buildIDs ...string) {
-	r.Use(buildIDs, nil)
+	r.Use(Sender{}, buildIDs, nil)
 	synctest.Wait()
 }
 
@@ -132,11 +133,11 @@ func TestPacksOfTheDirectory(t *testing.T) {
 		assert.Equal(t, int64(len(packOf(t, first))), stats.Bytes)
 		assert.Zero(t, stats.Fetches)
 
-		r.Use(nil, []string{buildid.FileID(first), buildid.FileID(second), buildid.FileID(made)})
+		r.Use(Sender{}, nil, []string{buildid.FileID(first), buildid.FileID(second), buildid.FileID(made)})
 		synctest.Wait()
 		assert.True(t, r.has(second), "by its file ID")
 		assert.Equal(t, int64(2), r.refusedFor(NotFound))
-		assert.Len(t, r.state.wishes, 2)
+		assert.Len(t, r.state.wishes.all, 2)
 		r.stop()
 	})
 }
@@ -147,7 +148,7 @@ func TestLaterFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, New(Options{Directory: dir, MaxBytes: plenty}))
 		r.use(first)
-		r.Use(nil, []string{buildid.FileID(second)})
+		r.Use(Sender{}, nil, []string{buildid.FileID(second)})
 		synctest.Wait()
 		put(t, dir, first, packOf(t, first))
 		put(t, dir, second, packOf(t, second))
@@ -155,7 +156,7 @@ func TestLaterFiles(t *testing.T) {
 		assert.False(t, r.has(first), "it is not looked for again so soon")
 		time.Sleep(lookAgain)
 		r.use(first)
-		r.Use(nil, []string{buildid.FileID(second)})
+		r.Use(Sender{}, nil, []string{buildid.FileID(second)})
 		synctest.Wait()
 		assert.True(t, r.has(first))
 		assert.True(t, r.has(second))
@@ -318,10 +319,10 @@ func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 		hostile := []string{
 			"", "../" + first, strings.ToUpper(first), first[:15], first + "\n", first + "/..", strings.Repeat("a", 65), "{build_id}", "..", first + "\x00",
 		}
-		r.Use(hostile, hostile)
+		r.Use(Sender{}, hostile, hostile)
 		r.use(second)
 		time.Sleep(time.Hour)
-		r.Use(hostile, hostile)
+		r.Use(Sender{}, hostile, hostile)
 		synctest.Wait()
 		r.stop()
 		assert.Equal(t, []string{"/" + second}, asked)
@@ -344,14 +345,14 @@ func TestMadeUpBuilds(t *testing.T) {
 		r := run(t, s)
 		began := time.Now()
 		for i := range 20 * maxWishes {
-			r.Use([]string{buildid.FileID(time.Duration(i).String())}, nil)
+			r.Use(Sender{}, []string{buildid.FileID(time.Duration(i).String())}, nil)
 			if i%maxWishes == 0 {
-				r.Use([]string{first}, nil)
+				r.Use(Sender{}, []string{first}, nil)
 				time.Sleep(time.Second)
 			}
 		}
 		assert.True(t, r.has(first))
-		assert.LessOrEqual(t, len(r.state.wishes), maxWishes)
+		assert.LessOrEqual(t, len(r.state.wishes.all), maxWishes)
 		seconds := int64(time.Since(began) / time.Second)
 		assert.LessOrEqual(t, r.Stats().Fetches, seconds+1)
 		r.stop()
@@ -360,15 +361,91 @@ func TestMadeUpBuilds(t *testing.T) {
 
 // TestWishesInUseStay although others are made up.
 func TestWishesInUseStay(t *testing.T) {
-	w, now := make(wishes), time.Now()
-	for range 2 {
-		w.add(wishID{text: first}, now)
+	for name, tt := range map[string]struct{ honest, other Sender }{
+		"of the same connection, which asked once more": {Sender{}, Sender{}},
+		"of another connection":                         {Sender{"10.0.0.1", "1"}, Sender{"10.0.0.1", "2"}},
+		"of another host":                               {Sender{"10.0.0.1", "1"}, Sender{"10.0.0.2", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := newWishes(), time.Now()
+			w.add(tt.honest, wishID{text: first}, now)
+			if tt.honest == tt.other {
+				w.add(tt.honest, wishID{text: first}, now)
+			}
+			for i := range 20 * maxWishes {
+				w.add(tt.other, wishID{text: buildid.FileID(strconv.Itoa(i))}, now)
+			}
+			assert.Len(t, w.all, maxWishes)
+			assert.Contains(t, w.all, wishID{text: first})
+			for id := range w.all {
+				w.remove(id)
+			}
+			assert.Empty(t, w.held)
+		})
 	}
-	for i := range 20 * maxWishes {
-		w.add(wishID{text: buildid.FileID(strconv.Itoa(i))}, now)
+}
+
+// TestSendersTakeTurns has one sender use 1,000 builds that it made up, in 30 messages. A pack that is there comes within
+// 10 s: if another host or connection uses it, or another host has confirmed that it exists.
+func TestSendersTakeTurns(t *testing.T) {
+	hostile := Sender{"10.0.0.1", "1"}
+	for name, tt := range map[string]struct {
+		connections int // of the hostile host
+		honest      []Sender
+		inTime      bool
+	}{
+		"another host":            {1, []Sender{{"10.0.0.2", "1"}}, true},
+		"another connection":      {1, []Sender{{"10.0.0.1", "2"}}, true},
+		"many connections":        {100, []Sender{{"10.0.0.2", "1"}}, true},
+		"confirmed by another":    {1, []Sender{hostile, {"10.0.0.2", "1"}}, true},
+		"the collector itself":    {100, []Sender{{}}, true},
+		"only the hostile sender": {1, []Sender{hostile}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
+				s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+					if req.URL.Path == "/"+first {
+						return answer(http.StatusOK, packOf(t, first)), nil
+					}
+					return answer(http.StatusNotFound, nil), nil
+				})})
+				r := run(t, s)
+				var made []string
+				for i := range 1000 {
+					made = append(made, buildid.FileID(strconv.Itoa(i)))
+				}
+				for i := range 30 {
+					r.Use(Sender{hostile.Host, strconv.Itoa(1 + i%tt.connections)}, made, nil)
+					time.Sleep(100 * time.Millisecond)
+				}
+				for _, from := range tt.honest {
+					r.Use(from, []string{first}, nil)
+				}
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, tt.inTime, r.has(first))
+				r.stop()
+			})
+		})
 	}
-	assert.Len(t, w, maxWishes)
-	assert.Contains(t, w, wishID{text: first})
+}
+
+// TestTurnsAreBounded has very many connections, of which each has its turn.
+func TestTurnsAreBounded(t *testing.T) {
+	var all turns
+	for i := range 10 * maxServed {
+		all.take(Sender{"10.0.0.1", strconv.Itoa(i)})
+		require.LessOrEqual(t, len(all.served), maxServed+1)
+	}
+}
+
+// TestSenderAt reads the addresses that receivers give.
+func TestSenderAt(t *testing.T) {
+	assert.Equal(t, Sender{}, SenderAt(nil))
+	assert.Equal(t, Sender{"10.0.0.1", "80"}, SenderAt(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}))
+	assert.Equal(t, Sender{"fe80::1%eth0", "80"}, SenderAt(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"}))
+	assert.Equal(t, Sender{Host: "10.0.0.1"}, SenderAt(&net.IPAddr{IP: net.IPv4(10, 0, 0, 1)}), "confighttp's")
+	assert.Equal(t, Sender{Host: "@agent"}, SenderAt(&net.UnixAddr{Name: "@agent", Net: "unix"}))
 }
 
 // TestRunAgain ends a store and runs it again, as when the configuration is reloaded.
@@ -406,7 +483,7 @@ func TestManyUsers(t *testing.T) {
 			users.Go(func() {
 				for k := range 200 {
 					id := ids[(i/4+k/50)%len(ids)]
-					r.Use([]string{id}, []string{buildid.FileID(id)})
+					r.Use(Sender{}, []string{id}, []string{buildid.FileID(id)})
 					if p := r.View().Packs.ByBuildID(id); p != nil {
 						assert.Equal(t, id, p.Info().BuildID)
 					}

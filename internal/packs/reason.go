@@ -88,7 +88,7 @@ func (s *state) health() error {
 		}
 	}
 	var problems []string
-	for _, wish := range s.wishes {
+	for _, wish := range s.wishes.all {
 		if wish.problem != nil {
 			problems = append(problems, wish.problem.Error())
 		}

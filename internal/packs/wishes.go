@@ -2,7 +2,11 @@
 
 package packs
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // maxWishes is how many wishes are kept. Senders of profiles can make up build ids.
 const maxWishes = 1024
@@ -37,25 +41,46 @@ type wishID struct {
 type wish struct {
 	step    step
 	asked   int       // how often it was asked for since the last step
+	senders []Sender  // who asked for it: the first maxSenders
 	look    time.Time // do not look before this time
 	fetch   time.Time // do not fetch before this time
 	used    time.Time // when it was last asked for
 	problem error     // problem with its pack; nil if the pack is merely missing
 }
 
-// wishes has at most maxWishes entries.
-type wishes map[wishID]*wish
+// maxSenders is how many senders of a wish are remembered.
+const maxSenders = 4
 
-// add records that a build is in use, and reports whether to look for its pack now. If there
-// are too many wishes, it replaces another: a build that is in use will be added again.
-func (w wishes) add(id wishID, now time.Time) bool {
-	found := w[id]
+// isConfirmed reports whether messages from several hosts had the build.
+func (w *wish) isConfirmed() bool {
+	return slices.ContainsFunc(w.senders, func(s Sender) bool { return s.Host != w.senders[0].Host })
+}
+
+// wishes has at most maxWishes wishes. Senders can make up builds, so they are served in turn: first each host, then each
+// connection of that host. In its turn, a sender gets what others asked for as well, and then what it asked for most often.
+type wishes struct {
+	all   map[wishID]*wish
+	held  map[Sender]int // how many wishes a connection, or a host, asked for first
+	turns [numPlaces]turns
+}
+
+func newWishes() wishes { return wishes{all: make(map[wishID]*wish), held: make(map[Sender]int)} }
+
+// add records that a sender uses a build, and reports whether to look for its pack now. If there are too many wishes, it
+// replaces another: a build that is in use will be added again.
+func (w *wishes) add(from Sender, id wishID, now time.Time) bool {
+	found := w.all[id]
 	if found == nil {
-		if len(w) >= maxWishes {
+		if len(w.all) >= maxWishes {
 			w.drop()
 		}
 		found = new(wish)
-		w[id] = found
+		w.all[id] = found
+		w.held[from]++
+		w.held[from.host()]++
+	}
+	if len(found.senders) < maxSenders && !slices.Contains(found.senders, from) {
+		found.senders = append(found.senders, from)
 	}
 	found.asked++
 	found.used = now
@@ -66,53 +91,72 @@ func (w wishes) add(id wishID, now time.Time) bool {
 	return true
 }
 
-// drop drops a wish that is not busy: the one that was asked for least, among a few chosen at
-// random. So made-up builds rarely replace builds in use.
-func (w wishes) drop() {
+// remove removes a wish.
+func (w *wishes) remove(id wishID) {
+	first := w.all[id].senders[0]
+	for _, s := range []Sender{first, first.host()} {
+		if w.held[s]--; w.held[s] == 0 {
+			delete(w.held, s)
+		}
+	}
+	delete(w.all, id)
+}
+
+// drop drops a wish that is not busy, among a few chosen at random: one of the host, and the connection, that asked for
+// most others, and the one that was asked for least. So made-up builds rarely replace builds in use.
+func (w *wishes) drop() {
 	const few = 8
-	var least wishID
+	var victim wishID
 	n := 0
-	for id, other := range w { // in random order
+	for id, other := range w.all { // in random order
 		if other.step == stepBusy {
 			continue
 		}
-		if n++; n == 1 || other.asked < w[least].asked {
-			least = id
+		if n++; n == 1 || w.compareVictims(other, w.all[victim]) < 0 {
+			victim = id
 		}
 		if n == few {
 			break
 		}
 	}
 	if n > 0 {
-		delete(w, least)
+		w.remove(victim)
 	}
 }
 
-// wait reports whether a wish waits for a step.
-func (w wishes) wait(of step) bool {
-	for _, wish := range w {
-		if wish.step == of {
+func (w *wishes) compareVictims(a, b *wish) int {
+	from, other := a.senders[0], b.senders[0]
+	return cmp.Or(
+		cmp.Compare(w.held[other.host()], w.held[from.host()]), cmp.Compare(w.held[other], w.held[from]), cmp.Compare(a.asked, b.asked),
+	)
+}
+
+// wait reports whether a wish waits for a place.
+func (w *wishes) wait(at place) bool {
+	for _, wish := range w.all {
+		if wish.step == stepAt[at] {
 			return true
 		}
 	}
 	return false
 }
 
-// next returns the wish that waits for a step and was asked for most often, so that made-up
-// builds do not keep others waiting. It marks the wish as busy. more reports whether others
+// next returns the wish that is the next to be looked for in a place, and marks it as busy. more reports whether others
 // wait.
-func (w wishes) next(of step) (id wishID, more bool) {
+func (w *wishes) next(at place) (id wishID, more bool) {
 	n := 0
-	for other, wish := range w {
-		if wish.step != of {
+	turns := &w.turns[at]
+	for other, wish := range w.all {
+		if wish.step != stepAt[at] {
 			continue
 		}
-		if n++; n == 1 || wish.asked > w[id].asked {
+		if n++; n == 1 || turns.compare(wish, w.all[id]) < 0 {
 			id = other
 		}
 	}
 	if n > 0 {
-		w[id].step, w[id].asked = stepBusy, 0
+		turns.take(turns.whose(w.all[id]))
+		w.all[id].step, w.all[id].asked = stepBusy, 0
 	}
 	return id, n > 1
 }
