@@ -104,6 +104,16 @@ type kustomization struct {
 // apply applies the base with components, as deploy/README.md says, and waits until all pods are ready.
 func (d *deployment) apply(k kustomization) {
 	d.Helper()
+	dir := d.write(k)
+	d.cluster.kubectl("apply", "-k", dir)
+	d.cluster.updateDNS()
+	d.checkUnchanged(dir)
+	d.ready()
+}
+
+// write writes a kustomization.yaml to a new directory.
+func (d *deployment) write(k kustomization) (dir string) {
+	d.Helper()
 	dir, err := filepath.EvalSymlinks(d.TempDir())
 	require.NoError(d, err)
 	relative := func(name string) string {
@@ -126,10 +136,7 @@ func (d *deployment) apply(k kustomization) {
 	})
 	require.NoError(d, err)
 	require.NoError(d, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
-	d.cluster.kubectl("apply", "-k", dir)
-	d.cluster.updateDNS()
-	d.checkUnchanged(dir)
-	d.ready()
+	return dir
 }
 
 // checkUnchanged verifies that applying the same again changes nothing.
@@ -586,10 +593,8 @@ func (d *deployment) crashingProfiler() {
 
 // removal verifies that `kubectl delete -k` leaves nothing.
 func (d *deployment) removal() {
-	dir, err := filepath.Abs(repository + "/deploy/kubernetes/base")
-	require.NoError(d, err)
-	d.cluster.kubectl("delete", "-k", dir, "--timeout=60s")
-	_, err = d.cluster.try("get", "namespace", "kernelsym")
+	d.cluster.kubectl("delete", "-k", d.write(kustomization{components: []string{"ebpf-profiler"}}), "--timeout=60s")
+	_, err := d.cluster.try("get", "namespace", "kernelsym")
 	require.ErrorContains(d, err, "not found")
 	out, _ := exec.CommandContext(d.Context(), "pgrep", "-f", "config=/etc/otelcol-kernelsym").CombinedOutput()
 	assert.Empty(d, string(out))

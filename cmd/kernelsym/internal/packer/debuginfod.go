@@ -22,7 +22,7 @@ var (
 	ErrNoServers = errors.New("no debuginfod server: set DEBUGINFOD_URLS to URLs of servers, " +
 		"separated by spaces")
 	ErrNotServed = errors.New("no server has the file")
-	ErrSilent    = errors.New("the server sent nothing")
+	ErrSlow      = errors.New("the server sends too little")
 )
 
 // Debuginfod fetches files from servers, as debuginfod(8) specifies.
@@ -30,9 +30,9 @@ type Debuginfod struct {
 	URLs   []string // of the servers; the first one that has a file is used
 	Client *http.Client
 
-	// Silence is how long a server may send nothing before the next one is asked. 0 stands for 90
-	// seconds.
-	Silence time.Duration
+	// Patience is the time in which a server must send 100 KiB, again and again, or else the next one is asked. 0 stands
+	// for 90 seconds.
+	Patience time.Duration
 }
 
 // ParseURLs returns the servers in the value of DEBUGINFOD_URLS.

@@ -91,13 +91,13 @@ func TestDebuginfod(t *testing.T) {
 	assert.Empty(t, files(t, os.TempDir()), "what was fetched is removed")
 }
 
-// TestDebuginfodSilentServers verifies that the next server is asked after one that accepts a
-// request and sends nothing, and after one that stops in the middle of a file.
-func TestDebuginfodSilentServers(t *testing.T) {
+// TestDebuginfodSlowServers verifies that the next server is asked after one that accepts a request and sends nothing, after
+// one that stops in the middle of a file, and after one that sends a few bytes again and again.
+func TestDebuginfodSlowServers(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	buildCore(t, filepath.Join(dir, "buildid", coreID, "debuginfo"))
 	d, requests := serve(t, dir)
-	const silence = time.Second
+	const patience = time.Second
 	silent := func(begin func(w http.ResponseWriter)) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			begin(w)
@@ -113,15 +113,24 @@ func TestDebuginfodSilentServers(t *testing.T) {
 			_, _ = w.Write([]byte("\x7fELF"))
 			_ = http.NewResponseController(w).Flush()
 		}),
+		silent(func(w http.ResponseWriter) {
+			for range 1000 {
+				_, _ = w.Write(make([]byte, 100))
+				if http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}),
 	}
-	alone := packer.Debuginfod{URLs: urls, Client: d.Client, Silence: silence}
+	alone := packer.Debuginfod{URLs: urls, Client: d.Client, Patience: patience}
 	_, err := alone.Run(t.Context(), []packer.Build{{ID: coreID}}, packer.Options{Dir: out})
 	require.ErrorIs(t, err, packer.ErrNotServed)
 	for _, url := range urls {
-		require.ErrorContains(t, err, url+"/buildid/"+coreID+"/debuginfo: the server sent nothing for 1s")
+		require.ErrorContains(t, err, url+"/buildid/"+coreID+"/debuginfo: the server sends too little: ")
 	}
 
-	d.URLs, d.Silence = append(urls, d.URLs...), silence
+	d.URLs, d.Patience = append(urls, d.URLs...), patience
 	result, err := d.Run(t.Context(), []packer.Build{{ID: coreID}}, packer.Options{Dir: out})
 	require.NoError(t, err)
 	assert.Equal(t, 1, result.Packs)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
@@ -19,27 +20,43 @@ import (
 // gigabyte.
 const maxFetched = 8 << 30
 
-// maxSilence is how long elfutils waits for a server (debuginfod-client-config(7),
-// DEBUGINFOD_TIMEOUT).
-const maxSilence = 90 * time.Second
+// A server must send minArrived bytes in each interval of that length, as elfutils demands it
+// (debuginfod-client-config(7), DEBUGINFOD_TIMEOUT).
+const (
+	patience   = 90 * time.Second
+	minArrived = 100 << 10
+)
 
-// get downloads a URL to a file. The error wraps [ErrSilent] if nothing arrived for too long,
-// either between the request and the first byte or between two bytes.
+// get downloads a URL to a file. The error wraps [ErrSlow] if too little arrived in an interval. The first interval begins
+// with the request; the last need not be a whole one.
 func (d *Debuginfod) get(ctx context.Context, from, to string, o *Options) (module string, err error) {
-	silence := cmp.Or(d.Silence, maxSilence)
+	interval := cmp.Or(d.Patience, patience)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(silence, func() { cancel(fmt.Errorf("%s: %w for %v", from, ErrSilent, silence)) })
-	defer timer.Stop()
-	module, err = d.download(ctx, from, to, arrivals{o, func() { timer.Reset(silence) }})
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrSilent) {
+	a := &arrivals{o: o}
+	go func() {
+		intervals := time.NewTicker(interval)
+		defer intervals.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-intervals.C:
+				if n := a.recent.Swap(0); n < minArrived {
+					cancel(fmt.Errorf("%s: %w: %d bytes in %v", from, ErrSlow, n, interval))
+				}
+			}
+		}
+	}()
+	module, err = d.download(ctx, from, to, a)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrSlow) {
 		return "", cause
 	}
 	return module, err
 }
 
 // download downloads a URL to a file.
-func (d *Debuginfod) download(ctx context.Context, from, to string, a arrivals) (module string, err error) {
+func (d *Debuginfod) download(ctx context.Context, from, to string, a *arrivals) (module string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return "", err
@@ -49,7 +66,6 @@ func (d *Debuginfod) download(ctx context.Context, from, to string, a arrivals) 
 		return "", err
 	}
 	defer response.Body.Close()
-	a.arrived()
 	if response.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: %s", from, response.Status)
 	}
@@ -73,14 +89,14 @@ func (d *Debuginfod) download(ctx context.Context, from, to string, a arrivals) 
 	return module, nil
 }
 
-// arrivals counts the bytes that are written to it, and calls arrived each time.
+// arrivals counts the bytes that are written to it.
 type arrivals struct {
-	o       *Options
-	arrived func()
+	o      *Options
+	recent atomic.Int64 // bytes in the current interval
 }
 
-func (a arrivals) Write(p []byte) (int, error) {
-	a.arrived()
+func (a *arrivals) Write(p []byte) (int, error) {
+	a.recent.Add(int64(len(p)))
 	a.o.add(int64(len(p)))
 	return len(p), nil
 }

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -53,6 +54,12 @@ func defaultCache() string {
 	return filepath.Join(dir, "kernelsym-packs")
 }
 
+// lastGreen has the kernels with which all tests passed. The kernels of a distribution move: if a later one fails, what it
+// changed is the first question.
+var lastGreen = map[string]string{
+	"6.12": "linux-image-6.12.117+deb12-cloud-amd64",
+}
+
 // rootsEnv names the directories with kernels.
 const rootsEnv = "KERNELSYM_DEBUG_ROOT"
 
@@ -85,6 +92,7 @@ func run(ctx context.Context, o options) error {
 		return nil
 	}
 	for i, root := range roots {
+		fmt.Printf("=== %s; this was last green with %s\n", filepath.Base(root), cmp.Or(lastGreen[o.kernels[i]], "none"))
 		if err := runMachine(ctx, o, o.kernels[i], root); err != nil {
 			return fmt.Errorf("kernel %s: %w", o.kernels[i], err)
 		}
