@@ -46,7 +46,7 @@ func newAnnotate() *cobra.Command {
 				stop, err := r.running.follow(cmd.Context())
 				defer stop()
 				if err != nil {
-					return err
+					return errors.Join(missingInputs(args), err)
 				}
 			}
 			out := cmd.OutOrStdout()

@@ -69,7 +69,7 @@ func newInlined() *cobra.Command {
 				return usage(cmd, err)
 			}
 			var failed []error
-			places, err := i.find(cmd.Context(), names.match, func(err error) { cmd.PrintErrln("Warning:", err) },
+			places, err := i.find(cmd.Context(), names.match, func(err error) { warn(cmd, err) },
 				func(err error) { failed = append(failed, err) })
 			if err == nil {
 				err = i.print(cmd.OutOrStdout(), places)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 
@@ -42,6 +43,17 @@ func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) 
 	}
 	cmd.SilenceErrors = true // each error was already printed
 	return errors.Join(failed...)
+}
+
+// missingInputs returns an error for each file that does not exist.
+func missingInputs(names []string) error {
+	var missing []error
+	for _, name := range names {
+		if _, err := os.Stat(name); name != "-" && errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, err)
+		}
+	}
+	return errors.Join(missing...)
 }
 
 func visitInput(cmd *cobra.Command, name string, visit func(io.Reader) error) error {

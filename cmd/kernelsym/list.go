@@ -105,7 +105,7 @@ func newList() *cobra.Command {
 			"  sudo kernelsym list --kind bpf --kind trampoline\n" +
 			"  sudo kernelsym list 'nf_*' 'bpf_prog_*_cil_*' --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.warn = func(err error) { cmd.PrintErrln("Warning:", err) }
+			r.warn = func(err error) { warn(cmd, err) }
 			wanted, err := newListFilter(kinds, args)
 			if err != nil {
 				return usage(cmd, err)

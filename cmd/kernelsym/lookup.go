@@ -96,7 +96,7 @@ const readText = "grep ' _text$' /proc/kallsyms"
 // resolver returns the resolver that the flags describe.
 func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
 	r := resolver{caller: f.caller, running: running{
-		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { cmd.PrintErrln("Warning:", err) },
+		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { warn(cmd, err) },
 	}}
 	var err error
 	if cmd.Flags().Changed("text") {

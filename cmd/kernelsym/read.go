@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"golang.org/x/term"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
@@ -46,15 +47,20 @@ func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles)
 		return errors.Join(empty...)
 	}
 	for _, err := range empty {
-		cmd.PrintErrln("Warning:", err)
+		warn(cmd, err)
 	}
 	return nil
+}
+
+// warn prints an error, in one line, that does not end a command.
+func warn(cmd *cobra.Command, err error) {
+	cmd.PrintErrln("Warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // warnSkipped warns that n profiles were left out.
 func warnSkipped(cmd *cobra.Command, n int) {
 	if n > 0 {
-		cmd.PrintErrf("Warning: %d profiles are left out: their values are of another type than those of the first.\n", n)
+		cmd.PrintErrf("Warning: left out %s: their values are of another type than those of the first.\n", plural.Of(n, "profile"))
 	}
 }
 

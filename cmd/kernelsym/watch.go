@@ -190,7 +190,7 @@ func (w *watch) warn(s symcache.Source, err error, said *string) {
 	*said = err.Error()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fmt.Fprintf(w.errs, "Warning: %s: %v\n", s.Name(), err)
+	fmt.Fprintf(w.errs, "Warning: %s: %s\n", s.Name(), strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // print prints changes, and the number of changes that it cannot show. It reports whether printing

@@ -315,7 +315,7 @@ func (d *deployment) checkDelivery(pod *corev1.Pod) {
 	require.NoError(d, err)
 	content, err := io.ReadAll(files)
 	require.NoError(d, err)
-	assert.Contains(d, string(content), "otelcol_exporter_sent_profile_samples")
+	assert.Contains(d, string(content), "otelcol_processor_kernelsym_frames")
 
 	d.cluster.kubectl("scale", "-n", "backend", "deployment/backend", "--replicas=0")
 	defer d.cluster.kubectl("rollout", "status", "-n", "backend", "deployment/backend", "--timeout=60s")

@@ -53,7 +53,7 @@ func collect(ctx context.Context, o Options) []file {
 		files = append(files, file{"packs.json", "the directory of packs", encode(listPacks(o.Packs))})
 	}
 	if o.Metrics != "" {
-		files = append(files, file{"metrics.txt", "metrics of kernelsym, of receivers and exporters, and of the collector's process", fetchMetrics(ctx, o.Metrics)})
+		files = append(files, file{"metrics.txt", "metrics of kernelsym and of the collector's process", fetchMetrics(ctx, o.Metrics)})
 	}
 	if o.Log != "" {
 		files = append(files, file{"collector.log", "end of the collector's log", readEnd(o.Log)})

@@ -16,8 +16,8 @@ import (
 // maxLog bounds what is read of a log.
 const maxLog = 1 << 20
 
-// ours matches the lines of kernelsym's metrics, of what is received and sent, and of the process's metrics.
-var ours = regexp.MustCompile(`^(# (HELP|TYPE) )?(otelcol_processor_kernelsym_|otelcol_receiver_|otelcol_exporter_|otelcol_process_)`)
+// ours matches the lines of kernelsym's metrics, and of the process's metrics.
+var ours = regexp.MustCompile(`^(# (HELP|TYPE) )?(otelcol_processor_kernelsym_|otelcol_receiver_kernelstack_|otelcol_process_)`)
 
 // fetchMetrics returns the metrics of kernelsym that a collector serves, or why there are none.
 func fetchMetrics(ctx context.Context, address string) []byte {
