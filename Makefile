@@ -51,6 +51,10 @@ test: build test-deploy test-backends test-release test-seccomp ## run the tests
 	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short ./... # what the kernel says is in no cache of results
 	go test -count=1 ./internal/symtab ./internal/timeline ./internal/symbolize ./internal/otlp ./internal/inline ./internal/rewrite # all that they try, which takes minutes under the race detector
 
+.PHONY: test-user
+test-user: ## run the tests as an ordinary user, with what `make test` has compiled (as root)
+	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short -exec $(CURDIR)/internal/tools/as-nobody.sh ./...
+
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test-deploy: build ## run the tests of the files in deploy/: image, manifests, container

@@ -39,7 +39,7 @@ tests() { "$@" 2>&1 | tee -a "$tests"; }
 # is_root reports whether this is root, and says what is not done if not.
 is_root() {
 	[ "$(id -u)" = 0 ] && return
-	echo "=== not root: the kernel hides its symbols, nothing is measured"
+	echo "=== not root: the kernel hides its symbols"
 	return 1
 }
 
