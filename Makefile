@@ -1,6 +1,12 @@
 # kernelsym: build, run and test. `make help` lists the targets.
 
+ifneq ($(words $(CURDIR)),1)
+$(error make cannot build in a directory whose path has spaces: $(CURDIR))
+endif
+
 MAKEFLAGS += --no-builtin-rules
+# sudo leaves it out.
+export PATH := $(PATH):/usr/local/go/bin
 BUILD := build
 comma := ,
 TOOLS := $(CURDIR)/$(BUILD)/tools
@@ -16,7 +22,7 @@ PROFILES := $(BUILD)/run/profiles.json
 SOURCES := $(shell find . -path ./$(BUILD) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 
 # The race detector needs a C compiler.
-RACE := $(if $(shell command -v $$(go env CC)),-race)
+RACE := $(if $(shell PATH='$(PATH)'; command -v $$(go env CC)),-race)
 
 .PHONY: help
 help: ## list the targets
@@ -25,8 +31,17 @@ help: ## list the targets
 .PHONY: build
 build: $(COLLECTOR) $(TOOL) ## build the collector and the operator's tool
 
+.PHONY: need-go
+need-go: # a later Go gets the one that go.mod asks for
+	@command -v go >/dev/null || { echo "Go is neither in PATH nor in /usr/local/go/bin: see https://go.dev/doc/install" >&2; exit 1; }
+	@go version | awk '{ split(substr($$3, 3), v, "."); exit v[1] == 1 && v[2] < 21 }' || { echo "Go 1.21 or later is needed, not $$(go version)" >&2; exit 1; }
+
+.PHONY: ready
+ready: need-go $(DEMO) # says at once what `make run` lacks: compiling the rest takes minutes
+	@$(DEMO) -check
+
 .PHONY: run
-run: build $(DEMO) ## sample this machine's kernel for 10 s and print the hottest functions (as root)
+run: ready build $(DEMO) ## sample this machine's kernel for 10 s and print the hottest functions (as root)
 	@$(DEMO) -collector $(COLLECTOR) -tool $(TOOL) -output $(PROFILES)
 
 .PHONY: view
@@ -266,16 +281,19 @@ collector-sources: $(TOOLS)/builder ## generate the sources of the collector in 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
+GO_BUILD := internal/tools/gobuild.sh
+
 $(COLLECTOR): builder-config.yaml $(SOURCES) | $(TOOLS)/builder
-	@echo "Compiling a collector. The first time this takes minutes, in which nothing is printed."
-	$(TOOLS)/builder --config builder-config.yaml
+	@echo "Compiling a collector. The first time this takes minutes."
+	$(TOOLS)/builder --config builder-config.yaml --skip-compilation
+	$(GO_BUILD) "the collector" -C $(BUILD) -trimpath -ldflags '-s -w' -o $(notdir $@) .
 	@touch $@
 
-$(TOOL): $(SOURCES)
-	go build -trimpath -o $@ ./cmd/kernelsym
+$(TOOL): $(SOURCES) | need-go
+	$(GO_BUILD) "the tool" -trimpath -o $@ ./cmd/kernelsym
 
-$(DEMO): $(SOURCES)
-	go build -trimpath -o $@ ./internal/test/demo
+$(DEMO): $(SOURCES) | need-go
+	$(GO_BUILD) "the demonstration" -trimpath -o $@ ./internal/test/demo
 
 $(TOOLS)/builder: PACKAGE := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/mdatagen: PACKAGE := go.opentelemetry.io/collector/cmd/mdatagen
@@ -290,6 +308,6 @@ $(TOOLS)/goreleaser: Makefile
 $(TOOLS)/actionlint: Makefile
 	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-$(TOOLS)/%: internal/tools/pinned/go.mod
+$(TOOLS)/%: internal/tools/pinned/go.mod | need-go
 	@mkdir -p $(TOOLS)
-	GOOS= GOARCH= go build -C internal/tools/pinned -o $@ $(PACKAGE) # it runs here, whatever the rest is built for
+	GOOS= GOARCH= $(GO_BUILD) "$(notdir $@)" -C internal/tools/pinned -o $@ $(PACKAGE) # it runs here, whatever the rest is built for

@@ -30,6 +30,7 @@ type options struct {
 	collector, config, tool string // files
 	output                  string // file that the collector writes
 	duration                time.Duration
+	checkOnly               bool
 	stdout                  io.Writer
 }
 
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&o.tool, "tool", "build/kernelsym", "the operator's tool")
 	flag.StringVar(&o.output, "output", "build/run/profiles.json", "file for the profiles")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long to sample")
+	flag.BoolVar(&o.checkOnly, "check", false, "only check whether the kernel can be sampled")
 	flag.Parse()
 	o.stdout = os.Stdout
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,6 +60,9 @@ func run(ctx context.Context, o options) error {
 			hint = "Root is not enough here: in a container, the rights depend on what started it."
 		}
 		return fmt.Errorf("The kernel cannot be sampled:\n\n%w\n\n%s", err, hint) //nolint:staticcheck // a text for a person
+	}
+	if o.checkOnly {
+		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(o.output), 0o755); err != nil {
 		return err
