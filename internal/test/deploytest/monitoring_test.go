@@ -144,7 +144,7 @@ func exposedNames(t *testing.T) (names []string, values map[string][]string) {
 		}
 		names = append(names, "otelcol_"+name)
 	}
-	values = map[string][]string{"source": {"kallsyms", "modules", "bpf", "packs"}}
+	values = map[string][]string{"source": {"kallsyms", "modules", "bpf", "packs"}, "data_type": {"profiles"}} // exporterhelper has the latter
 	for name, attribute := range metadata.Attributes {
 		values[name] = append(values[name], attribute.Enum...)
 	}
