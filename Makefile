@@ -229,7 +229,8 @@ RELEASE := $(BUILD)/release
 VERSION_NOW := $(shell sed -n 's/^const version = "\(.*\)"$$/\1/p' cmd/kernelsym/main.go)
 
 # The files that contain the version. A test compares them.
-VERSIONED := cmd/kernelsym/main.go builder-config.yaml deploy/Dockerfile deploy/README.md deploy/helm/values.yaml \
+VERSIONED := cmd/kernelsym/main.go builder-config.yaml deploy/Dockerfile deploy/README.md deploy/helm/values.yaml deploy/helm/kube-stack-values.yaml \
+	deploy/operator/collector.yaml \
 	deploy/kubernetes/base/kustomization.yaml deploy/kubernetes/components/gateway/kustomization.yaml
 
 # The manifests that users copy. They have the last release: until the next one, nothing else can be downloaded.

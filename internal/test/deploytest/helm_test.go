@@ -4,6 +4,7 @@ package deploytest
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -99,4 +100,85 @@ func TestHelmValues(t *testing.T) {
 	config, err := yaml.Marshal(v.AlternateConfig)
 	require.NoError(t, err)
 	validate(t, string(config), m.environment(t, v.ExtraEnvs))
+}
+
+// collectorSpec has the fields that we use of the spec of the operator's OpenTelemetryCollector (v1beta1). The chart
+// kube-stack takes the same fields, an image of another form, and those at the end.
+type collectorSpec struct {
+	Image             any                            `json:"image"`
+	Mode              string                         `json:"mode"`
+	Args              map[string]string              `json:"args"`
+	PodAnnotations    map[string]string              `json:"podAnnotations"`
+	NodeSelector      map[string]string              `json:"nodeSelector"`
+	Tolerations       []corev1.Toleration            `json:"tolerations"`
+	SecurityContext   corev1.SecurityContext         `json:"securityContext"`
+	DaemonSetStrategy appsv1.DaemonSetUpdateStrategy `json:"daemonSetUpdateStrategy"`
+	Lifecycle         *corev1.Lifecycle              `json:"lifecycle"`
+	Resources         corev1.ResourceRequirements    `json:"resources"`
+	Env               []corev1.EnvVar                `json:"env"`
+	Config            map[string]any                 `json:"config"`
+
+	Enabled            bool            `json:"enabled"`
+	Name               string          `json:"fullnameOverride"`
+	ClusterRoleBinding map[string]bool `json:"clusterRoleBinding"`
+}
+
+// TestOperatorsCollectors verifies that the OpenTelemetry operator and the chart kube-stack make the same agent as the base.
+func TestOperatorsCollectors(t *testing.T) {
+	read := func(name string) []byte {
+		text, err := os.ReadFile(repository + "/deploy/" + name)
+		require.NoError(t, err)
+		return text
+	}
+	type resource struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   map[string]string `json:"metadata"`
+		Spec       collectorSpec     `json:"spec"`
+	}
+	r := decode[resource](t, "collector.yaml", read("operator/collector.yaml"))
+	stack := decode[map[string]map[string]collectorSpec](t, "kube-stack-values.yaml", read("helm/kube-stack-values.yaml"))["collectors"]["kernelsym"]
+	m := render(t, "base")
+	pod := m.pods()["kernelsym"].Spec
+	c := collectorOf(t, pod)
+	assert.Equal(t, c.Image, r.Spec.Image)
+	repo, tag, _ := strings.Cut(c.Image, ":")
+	assert.Equal(t, map[string]any{"repository": repo, "tag": tag}, stack.Image)
+	assert.Equal(t, m.daemonSets[0].Name, r.Metadata["name"])
+	assert.Equal(t, r.Metadata["name"], stack.Name)
+	assert.True(t, stack.Enabled)
+	assert.Equal(t, map[string]bool{"enabled": false}, stack.ClusterRoleBinding)
+	assert.Equal(t, "2", stack.Resources.Limits.Cpu().String(), "the chart has a lower default")
+	delete(stack.Resources.Limits, corev1.ResourceCPU)
+	for _, v := range c.Env {
+		if v.Name == "K8S_NODE_NAME" { // the chart adds it
+			stack.Env = append(stack.Env, v)
+		}
+	}
+	for name, spec := range map[string]collectorSpec{"operator": r.Spec, "kube-stack": stack} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, "daemonset", spec.Mode)
+			assert.Equal(t, map[string]string{"feature-gates": "service.profilesSupport"}, spec.Args)
+			assert.Equal(t, *c.SecurityContext, spec.SecurityContext)
+			assert.Equal(t, c.Resources, spec.Resources)
+			assert.Equal(t, m.daemonSets[0].Spec.UpdateStrategy, spec.DaemonSetStrategy)
+			assert.Equal(t, c.Lifecycle, spec.Lifecycle)
+			assert.Equal(t, pod.Tolerations, spec.Tolerations)
+			assert.Equal(t, pod.NodeSelector, spec.NodeSelector)
+			assert.Subset(t, m.pods()["kernelsym"].Annotations, spec.PodAnnotations)
+			environment := m.environment(t, spec.Env)
+			assert.ElementsMatch(t, m.environment(t, c.Env), environment)
+
+			file, _ := m.config(t, pod, c)
+			base := decode[map[string]any](t, "config.yaml", []byte(file))
+			extensions, ok := base["extensions"].(map[string]any)
+			require.True(t, ok)
+			// The operator asks for / unless the extension has the fields of its first version.
+			extensions["health_check"] = map[string]any{"endpoint": "[${env:POD_IP}]:13133"}
+			assert.Equal(t, base, spec.Config)
+			config, err := yaml.Marshal(spec.Config)
+			require.NoError(t, err)
+			validate(t, string(config), environment)
+		})
+	}
 }
