@@ -31,26 +31,35 @@ func newAnnotate() *cobra.Command {
 			"offset in it; for a module, its name, too. An address is 16 hexadecimal digits, with or without\n" +
 			"0x. Everything else is copied byte for byte: addresses that already have a name, those that are not\n" +
 			"known, and lines of more than a megabyte.\n\n" +
+			"With --pack, the source line and the functions inlined there are put behind each address, and behind\n" +
+			"each offset in a function, as the kernel prints it in its log: ksys_read+0x6f/0xf0. Packs alone\n" +
+			"suffice for the latter. In a kernel log, use --caller: it does not apply to RIP and pc.\n\n" +
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
 			"code that has it when its line is read, unless other code had it since the command started. So the\n" +
 			"text must be of this boot; with --pack and --text it can be that of another machine.",
 		Example: "  sudo bpftrace -e 'kprobe:vfs_read { printf(\"%lx\\n\", reg(\"ip\")) }' | sudo kernelsym annotate\n" +
 			"  dmesg | sudo kernelsym annotate --caller\n" +
+			"  kernelsym annotate --caller --pack vmlinux.kspack oops.txt\n" +
 			"  kernelsym annotate --pack vmlinux.kspack --text ffffffff8be00000 crash.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := flags.resolver(cmd)
 			if err != nil {
 				return err
 			}
+			a := annotator{lookup: lookup{resolver: r}, addresses: true}
 			if r.text == 0 {
-				stop, err := r.running.follow(cmd.Context())
+				stop, err := a.lookup.running.follow(cmd.Context())
 				defer stop()
-				if err != nil {
+				switch {
+				case err != nil && (r.packs == nil || cmd.Context().Err() != nil):
 					return errors.Join(missingInputs(args), err)
+				case err != nil: // packs alone name offsets in functions
+					warn(cmd, fmt.Errorf("addresses get no names: %w", err))
+					a.addresses = false
 				}
 			}
 			out := cmd.OutOrStdout()
-			return eachInput(cmd, args, func(in io.Reader) error { return annotate(cmd.Context(), &r, in, out) })
+			return eachInput(cmd, args, func(in io.Reader) error { return a.annotate(cmd.Context(), in, out) })
 		},
 	}
 	flags.add(cmd)
@@ -98,25 +107,41 @@ func (r *running) replaced(s *timeline.Snapshot, hit timeline.Hit, addr uint64) 
 // maxLine is the length of the longest line that is searched for addresses.
 const maxLine = 1 << 20
 
-// annotate copies text and names the addresses in it. It flushes its output before it waits for
-// more input.
-func annotate(ctx context.Context, r *resolver, from io.Reader, to io.Writer) error {
+// annotator names what it finds in text.
+type annotator struct {
+	lookup    lookup
+	addresses bool // whether addresses get names
+}
+
+// line names what is in a line.
+func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
+	var wrong error
+	if a.addresses {
+		a.lookup.running.outdated()
+		line = addresses.Annotate(line, func(addr uint64) addresses.Name {
+			found, err := a.lookup.at(ctx, addr)
+			if err != nil {
+				wrong = err
+				return addresses.Name{}
+			}
+			return found.annotation()
+		})
+	}
+	if wrong != nil {
+		return line, wrong
+	}
+	return a.lookup.annotateOffsets(ctx, line)
+}
+
+// annotate copies text and names what is in it. It flushes its output before it waits for more input.
+func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) error {
 	in, out := bufio.NewReaderSize(from, maxLine), bufio.NewWriter(to)
 	var wrong error
-	name := func(addr uint64) addresses.Name {
-		a, err := r.at(ctx, addr)
-		if err != nil {
-			wrong = err
-			return addresses.Name{}
-		}
-		return a.annotation()
-	}
 	for tooLong := false; ; {
 		line, err := in.ReadSlice('\n')
 		isPart := errors.Is(err, bufio.ErrBufferFull)
 		if !tooLong && !isPart {
-			r.running.outdated()
-			line = addresses.Annotate(line, name)
+			line, wrong = a.line(ctx, line)
 		}
 		tooLong = isPart
 		_, failed := out.Write(line)

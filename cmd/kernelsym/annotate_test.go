@@ -98,7 +98,7 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errPipe }
 
 func TestAnnotateEndsWhenNobodyReads(t *testing.T) {
 	forever := io.MultiReader(strings.NewReader("a\n"), neverEnding{})
-	assert.ErrorIs(t, annotate(t.Context(), new(resolver), forever, failingWriter{}), errPipe)
+	assert.ErrorIs(t, new(annotator).annotate(t.Context(), forever, failingWriter{}), errPipe)
 }
 
 type neverEnding struct{}
@@ -147,8 +147,39 @@ func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	}}}
 	var out strings.Builder
 	const line = "ffffffffc0200000 ffffffffc0200004 ffffffffc0300000\n"
-	require.NoError(t, annotate(t.Context(), &r, strings.NewReader(line+"nothing\n"+line), &out))
+	require.NoError(t, (&annotator{lookup: lookup{resolver: r}, addresses: true}).annotate(t.Context(), strings.NewReader(line+"nothing\n"+line), &out))
 	assert.Equal(t, "ffffffffc0200000 f1+0x0 [bpf] ffffffffc0200004 f1+0x4 [bpf] ffffffffc0300000\nnothing\n"+
 		"ffffffffc0200000 f2+0x0 [bpf] ffffffffc0200004 f2+0x4 [bpf] ffffffffc0300000\n", out.String())
 	assert.Equal(t, 2, refreshed)
+}
+
+// TestAnnotateOffsets annotates a kernel log of another machine, by packs alone.
+func TestAnnotateOffsets(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	run := func(text string, args ...string) (out, errs string) {
+		out, errs, err := execute(t, text, append([]string{"annotate", "--procfs", empty, "--sysfs", empty, "--pack", dir}, args...)...)
+		require.NoError(t, err)
+		return out, errs
+	}
+	const inlined = " (core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) init/main.c:14)"
+	for _, tt := range []struct{ text, args, want string }{
+		{"RIP: 0010:main_loop+0xc/0x40\n", "", "RIP: 0010:main_loop+0xc/0x40" + inlined + "\n"},
+		{" main_loop+0x10/0x40\n", "--caller", " main_loop+0x10/0x40" + inlined + "\n"},
+		{"RIP: 0010:main_loop+0xc/0x40", "--caller", "RIP: 0010:main_loop+0xc/0x40" + inlined},
+		{"main_loop+0xc/0x40 main_loop+0x4/0x40.", "", "main_loop+0xc/0x40" + inlined + " main_loop+0x4/0x40 (init/main.c:11)."},
+		{"another size: main_loop+0xc/0x44, no such function: nothing+0x1/0x2, of a module: main_loop+0xc/0x40 [xfs]", "", ""},
+		{"no size: main_loop+0xc, too far: main_loop+0x41/0x40, too large: main_loop+0x123456789/0x40", "", ""},
+	} {
+		args := strings.Fields(tt.args)
+		out, errs := run(tt.text, args...)
+		want := tt.want
+		if want == "" {
+			want = tt.text
+		}
+		assert.Equal(t, want, out)
+		assert.Contains(t, errs, "Warning: addresses get no names: ", "they are those of another machine, or of one that hides its own")
+		again, _ := run(out, args...)
+		assert.Equal(t, want, again, "once more changes nothing")
+	}
 }

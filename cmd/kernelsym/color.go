@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/term"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
 )
 
 // palette colors text if it is true.
@@ -31,4 +33,14 @@ func (p palette) paint(color, s string) string {
 		return s
 	}
 	return color + s + "\x1b[0m"
+}
+
+// columnsOf returns the width of a terminal, or else that of a report.
+func columnsOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return doctor.Columns
 }

@@ -108,7 +108,7 @@ func write(report *doctor.Report, w io.Writer, output string) error {
 	if output == outputJSON {
 		return report.WriteJSON(w)
 	}
-	return report.WriteText(w, wantsColor(w))
+	return report.WriteText(w, wantsColor(w), columnsOf(w))
 }
 
 // usage prints a command-line error and returns errUsage. It does nothing if err is nil.

@@ -169,5 +169,5 @@ func TestDoctorPage(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "bundle.tar.gz")))
 		}
 	}
-	assert.Equal(t, 4, commands)
+	assert.Equal(t, 5, commands)
 }

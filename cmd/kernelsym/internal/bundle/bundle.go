@@ -41,7 +41,7 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 // collect collects the files of a bundle. A file whose data cannot be read contains the reason.
 func collect(ctx context.Context, o Options) []file {
 	var text, report bytes.Buffer
-	_ = o.Report.WriteText(&text, false) // a bytes.Buffer never fails
+	_ = o.Report.WriteText(&text, false, doctor.Columns) // a bytes.Buffer never fails
 	_ = o.Report.WriteJSON(&report)
 	files := []file{
 		{"doctor.txt", "output of kernelsym doctor", text.Bytes()},

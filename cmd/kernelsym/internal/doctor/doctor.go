@@ -162,14 +162,16 @@ func rank(f Finding) int {
 		return 0
 	case lost && (f.Check == whoseCheck || f.Check == namespaceCheck):
 		return 1
-	case lost && f.Check == programsCheck:
+	case f.Check == pointersCheck && f.Level == Note: // it hides symbols even from those who may read them
 		return 2
-	case lost:
+	case lost && f.Check == programsCheck:
 		return 3
-	case f.Check == capabilitiesCheck && f.Level == Note: // which says how to grant them
+	case lost:
 		return 4
+	case f.Check == capabilitiesCheck && f.Level == Note: // which says how to grant them
+		return 5
 	}
-	return 5
+	return 6
 }
 
 // running is the running kernel.

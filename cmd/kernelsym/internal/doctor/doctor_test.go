@@ -52,8 +52,8 @@ func TestFindings(t *testing.T) {
 		"how to grant it": {
 			files: map[string]string{"proc/self/status": withCapabilities(perfmon, sysAdmin), "proc/kallsyms": hiddenList},
 			want: Finding{Check: "capabilities", Level: Note, Found: "not effective: CAP_SYSLOG", Remedy: []string{
-				"securityContext: {capabilities: {add: [SYSLOG]}}",
-				"CapabilityBoundingSet=CAP_SYSLOG (for a user other than root, also AmbientCapabilities= with the same)",
+				"securityContext: {capabilities: {add: [SYSLOG, PERFMON, SYS_ADMIN]}}",
+				"CapabilityBoundingSet=CAP_SYSLOG CAP_PERFMON CAP_SYS_ADMIN (for a user other than root, also AmbientCapabilities= with the same)",
 			}},
 			code: 2,
 		},
@@ -61,7 +61,7 @@ func TestFindings(t *testing.T) {
 			files:  map[string]string{"proc/self/status": withCapabilities(syslog)},
 			kernel: fake{record: errPerf, list: errPrograms},
 			want: Finding{Check: "capabilities", Level: Note, Remedy: []string{
-				"{add: [PERFMON, SYS_ADMIN]}", "CapabilityBoundingSet=CAP_PERFMON CAP_SYS_ADMIN",
+				"{add: [SYSLOG, PERFMON, SYS_ADMIN]}", "CapabilityBoundingSet=CAP_SYSLOG CAP_PERFMON CAP_SYS_ADMIN",
 			}},
 			code: 1,
 		},

@@ -32,8 +32,11 @@ var summary = map[Level]string{
 	Fail: "The core kernel has no names: see the lines marked fail.",
 }
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer, color bool) error {
+// Columns is the width of a report that is not for a terminal.
+const Columns = 110
+
+// WriteText writes the report for people, in lines of so many columns if words are not longer.
+func (r *Report) WriteText(w io.Writer, color bool, columns int) error {
 	paint := func(code, text string) string {
 		if !color {
 			return text
@@ -49,27 +52,26 @@ func (r *Report) WriteText(w io.Writer, color bool) error {
 	indent := strings.Repeat(" ", len("warn  ")+width+2)
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "%s  %-*s  %s\n", paint(colors[f.Level], fmt.Sprintf("%-4s", f.Level)), width, f.Check,
-			wrap(f.Found, indent))
+			wrap(f.Found, indent, columns))
 		if f.Lost != "" {
-			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), wrap(f.Lost, indent+"        "))
+			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), wrap(f.Lost, indent+"        ", columns))
 		}
 		label := "remedy:"
 		for _, line := range f.Remedy {
 			if !said[line] {
-				fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, label), line)
+				fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, label), wrap(line, indent+"        ", columns))
 				label = "       "
 			}
 			said[line] = true
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", paint(colors[r.Result], summary[r.Result]))
+	fmt.Fprintf(&b, "\n%s\n", paint(colors[r.Result], wrap(summary[r.Result], "", columns)))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // wrap breaks the lines of a text, which begins in the column where indent ends.
-func wrap(text, indent string) string {
-	const columns = 110
+func wrap(text, indent string, columns int) string {
 	var b strings.Builder
 	for i, line := range strings.Split(text, "\n") {
 		column := 0

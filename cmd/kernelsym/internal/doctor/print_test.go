@@ -35,13 +35,19 @@ func TestForms(t *testing.T) {
 			r := run(t.Context(), m)
 			normalize(&r, m)
 			var text, color, programs strings.Builder
-			require.NoError(t, r.WriteText(&text, false))
-			require.NoError(t, r.WriteText(&color, true))
+			require.NoError(t, r.WriteText(&text, false, Columns))
+			require.NoError(t, r.WriteText(&color, true, Columns))
 			require.NoError(t, r.WriteJSON(&programs))
 			golden(t, name+".txt", text.String())
 			golden(t, name+".color.txt", color.String())
 			golden(t, name+".json", programs.String())
 			assert.NotContains(t, text.String(), "\x1b")
+			var narrow strings.Builder
+			require.NoError(t, r.WriteText(&narrow, false, 80))
+			for line := range strings.Lines(narrow.String()) {
+				assert.True(t, len(line) <= 80 || len(strings.Fields(line)) <= 2, "%s could be broken", line)
+			}
+			assert.Equal(t, strings.Fields(text.String()), strings.Fields(narrow.String()))
 
 			var back Report
 			require.NoError(t, json.Unmarshal([]byte(programs.String()), &back))

@@ -5,6 +5,7 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -128,16 +129,28 @@ func checkCapabilities(m *machine) []Finding {
 	case m.rights.userNamespace:
 		f.Found = "they do not count in this user namespace"
 	case len(m.wanted) > 0:
+		all := m.allWanted()
 		f.Found = "not effective: " + names(m.wanted, "CAP_", ", ")
 		f.Remedy = []string{
-			"in a container: securityContext: {capabilities: {add: [" + names(m.wanted, "", ", ") + "]}}",
-			"in a systemd unit: CapabilityBoundingSet=" + names(m.wanted, "CAP_", " ") +
+			"in a container: securityContext: {capabilities: {add: [" + names(all, "", ", ") + "]}}",
+			"in a systemd unit: CapabilityBoundingSet=" + names(all, "CAP_", " ") +
 				" (for a user other than root, also AmbientCapabilities= with the same)",
 		}
 	default:
 		f.Level, f.Found = OK, "all that are needed here are effective"
 	}
 	return []Finding{f}
+}
+
+// allWanted returns all capabilities that the processor needs here, those that are effective included: what it is given
+// must name all.
+func (m *machine) allWanted() (all []right) {
+	for _, c := range []right{syslog, perfmon, sysAdmin, ipcLock} {
+		if slices.Contains(m.wanted, c) || c != ipcLock && m.rights.has(c) {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // names joins the names of capabilities.

@@ -127,8 +127,10 @@ func checkUserNamespace(m *machine) []Finding {
 	}}
 }
 
+const pointersCheck = "kptr_restrict"
+
 func checkPointers(m *machine) []Finding {
-	f := Finding{Check: "kptr_restrict", Level: OK}
+	f := Finding{Check: pointersCheck, Level: OK}
 	v, ok := m.sysctl("kernel.kptr_restrict")
 	switch {
 	case !ok:
