@@ -361,10 +361,12 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	require.Len(t, sent, 1)
 	assert.Positive(t, sent[0].Lost)
 	last := 0 // names of threads are lost, too
-	for _, ids := range samplesByThread(t, sent[0]) {
+	threads := samplesByThread(t, sent[0])
+	for _, ids := range threads {
 		last += ids[filepath.Base(dockerPath(many-1))]
 	}
-	t.Logf("%d records lost; %d samples of the last container", sent[0].Lost, last)
+	t.Logf("%d records lost; of %d samples, %d of the last container, %d of none that is known, %d without a stack; by thread: %v",
+		sent[0].Lost, sent[0].Samples, last, sent[0].NoContainer, sent[0].NoStack, threads)
 	assert.Positive(t, last)
 }
 
