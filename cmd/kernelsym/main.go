@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 
@@ -54,6 +55,18 @@ func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 	return err
 }
 
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kernelsym version", version) // as --version
+			return err
+		},
+	}
+}
+
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kernelsym",
@@ -66,7 +79,7 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(newMan(root))
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(newDoctor(), newLookup(), newAnnotate(), newList(), newInlined(), newWatch(), newTop(), newView(), newPack())
+	root.AddCommand(newDoctor(), newLookup(), newAnnotate(), newList(), newInlined(), newWatch(), newTop(), newView(), newPack(), newVersion())
 	for _, cmd := range root.Commands() {
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
