@@ -30,7 +30,7 @@ type pace struct {
 
 var usualPace = pace{arrive: 20 * time.Second, send: 5 * time.Second, poll: time.Second}
 
-// traffic is what a collector has received and sent since it started, in samples of profiles.
+// traffic counts the samples that a collector has received and sent since it started.
 type traffic struct {
 	arrived   float64         // whether or not all of the pipeline accepted them
 	exporters map[string]sent // by the id of the exporter
@@ -149,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// judge judges an exporter by what it did while samples arrived.
+// judge compares the counts of an exporter before and after samples arrived.
 func judge(id string, before, after sent, arrived float64, waited time.Duration) Finding {
 	f := Finding{Check: deliveryCheck, Level: Warn, Lost: lostSamples, Remedy: deliveryRemedy}
 	switch {

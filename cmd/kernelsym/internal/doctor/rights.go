@@ -142,8 +142,8 @@ func checkCapabilities(m *machine) []Finding {
 	return []Finding{f}
 }
 
-// allWanted returns all capabilities that the processor needs here, those that are effective included: what it is given
-// must name all.
+// allWanted returns all capabilities that the processor needs here, including those that are effective: a manifest or a
+// unit must name them all.
 func (m *machine) allWanted() (all []right) {
 	for _, c := range []right{syslog, perfmon, sysAdmin, ipcLock} {
 		if slices.Contains(m.wanted, c) || c != ipcLock && m.rights.has(c) {
