@@ -33,7 +33,7 @@ func newAnnotate() *cobra.Command {
 			"known, and lines of more than a megabyte.\n\n" +
 			"With --pack, the source line and the functions inlined there are put behind each address, and behind\n" +
 			"each offset in a function, as the kernel prints it in its log: ksys_read+0x6f/0xf0. Packs alone\n" +
-			"suffice for the latter. In a kernel log, use --caller: it does not apply to RIP and pc.\n\n" +
+			"suffice for the latter. In a kernel log, use --caller: it does not apply to RIP, pc, WARNING.\n\n" +
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
 			"code that has it when its line is read, unless other code had it since the command started. So the\n" +
 			"text must be of this boot; with --pack and --text it can be that of another machine.",
@@ -46,7 +46,7 @@ func newAnnotate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a := annotator{lookup: lookup{resolver: r}, addresses: true}
+			a := annotator{lookup: lookup{resolver: r}, addresses: true, offsets: r.packs != nil, warn: r.running.warn}
 			if r.text == 0 {
 				stop, err := a.lookup.running.follow(cmd.Context())
 				defer stop()
@@ -110,7 +110,9 @@ const maxLine = 1 << 20
 // annotator names what it finds in text.
 type annotator struct {
 	lookup    lookup
-	addresses bool // whether addresses get names
+	addresses bool        // whether addresses get names
+	offsets   bool        // whether offsets in functions get source lines
+	warn      func(error) // prints why they get none any more
 }
 
 // line names what is in a line.
@@ -130,7 +132,16 @@ func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
 	if wrong != nil {
 		return line, wrong
 	}
-	return a.lookup.annotateOffsets(ctx, line)
+	if !a.offsets {
+		return line, nil
+	}
+	annotated, err := a.lookup.annotateOffsets(ctx, line)
+	if err != nil && ctx.Err() == nil { // such as a damaged pack, without which the rest is not certain
+		a.warn(fmt.Errorf("offsets in functions get no source lines: %w", err))
+		a.offsets = false
+		return line, nil
+	}
+	return annotated, err
 }
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -169,6 +170,7 @@ func TestAnnotateOffsets(t *testing.T) {
 		{"RIP: 0010:main_loop+0xc/0x40", "--caller", "RIP: 0010:main_loop+0xc/0x40" + inlined},
 		{"main_loop+0xc/0x40 main_loop+0x4/0x40.", "", "main_loop+0xc/0x40" + inlined + " main_loop+0x4/0x40 (init/main.c:11)."},
 		{"another size: main_loop+0xc/0x44, no such function: nothing+0x1/0x2, of a module: main_loop+0xc/0x40 [xfs]", "", ""},
+		{"WARNING: CPU: 0 PID: 1 at init/main.c:14 main_loop+0xc/0x40", "--caller", "WARNING: CPU: 0 PID: 1 at init/main.c:14 main_loop+0xc/0x40" + inlined},
 		{"no size: main_loop+0xc, too far: main_loop+0x41/0x40, too large: main_loop+0x123456789/0x40", "", ""},
 	} {
 		args := strings.Fields(tt.args)
@@ -182,4 +184,37 @@ func TestAnnotateOffsets(t *testing.T) {
 		again, _ := run(out, args...)
 		assert.Equal(t, want, again, "once more changes nothing")
 	}
+}
+
+// TestAnnotateOffsetsOfModules verifies that code without a module is the core kernel's, and that the build id which the
+// log has for a module must be that of the pack. A damaged pack ends that, and nothing of the text is lost.
+func TestAnnotateOffsetsOfModules(t *testing.T) {
+	dir, empty := t.TempDir(), t.TempDir()
+	w := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "xfs", Extent: pack.Range{End: 0x100}})
+	file := w.File("fs/xfs/xfs_super.c")
+	w.Row(0x10, w.Node(0, w.Function("spin", file, 1), 0, 0), file, 7)
+	w.Row(0x50, 0, 0, 0)
+	w.Symbol(symbol(0x10, 0x50, "spin"))
+	writePack(t, dir, moduleID, w)
+	run := func(text string) (out, errs string) {
+		out, errs, err := execute(t, text, "annotate", "--procfs", empty, "--sysfs", empty, "--pack", dir)
+		require.NoError(t, err)
+		return out, errs
+	}
+	const line = " (fs/xfs/xfs_super.c:7)"
+	for text, want := range map[string]string{
+		"spin+0x4/0x40":                            "spin+0x4/0x40",
+		"spin+0x4/0x40 [xfs]":                      "spin+0x4/0x40 [xfs]" + line,
+		"spin+0x4/0x40 [xfs " + moduleID + "]\n":   "spin+0x4/0x40 [xfs " + moduleID + "]" + line + "\n",
+		"spin+0x4/0x40 [xfs " + kernelID + "]\n":   "spin+0x4/0x40 [xfs " + kernelID + "]\n",
+		"spin+0x4/0x40 [ext4] spin+0x4/0x40 [xfs]": "spin+0x4/0x40 [ext4] spin+0x4/0x40 [xfs]" + line,
+	} {
+		out, _ := run(text)
+		assert.Equal(t, want, out)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, kernelID+pack.Ext), []byte("damaged"), 0o600))
+	const text = "first\nspin+0x4/0x40 [xfs]\nspin+0x4/0x40 [xfs]\n"
+	out, errs := run(text)
+	assert.Equal(t, text, out)
+	assert.Equal(t, 1, strings.Count(errs, "offsets in functions get no source lines: "), errs)
 }

@@ -10,16 +10,18 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // offsetInFunction matches an offset in a function as the kernel prints it (%pS in lib/vsprintf.c), with its module if it
 // has one. Behind that is the build id, if the kernel has CONFIG_STACKTRACE_BUILD_ID.
 var offsetInFunction = regexp.MustCompile(
-	`([A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+)(?: \[([A-Za-z0-9_]+)(?: [0-9a-f]{16,64})?\])?`)
+	`([A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+)(?: \[([A-Za-z0-9_]+)(?: ([0-9a-f]{16,64}))?\])?`)
 
-// registers begin the lines of an oops or a warning that have the place itself. Other lines have what called it
-// (show_iret_regs in arch/x86/kernel/dumpstack_64.c, __show_regs in arch/arm64/kernel/process.c).
-var registers = [][]byte{[]byte("RIP: "), []byte("pc : ")}
+// exact are in the lines of an oops or a warning that have the place itself. Other lines have what called it
+// (show_iret_regs in arch/x86/kernel/dumpstack_64.c, __show_regs in arch/arm64/kernel/process.c, __warn in kernel/panic.c
+// with the address of a trap).
+var exact = [][]byte{[]byte("RIP: "), []byte("pc : "), []byte("WARNING: ")}
 
 // annotateOffsets returns a line with the source lines of the offsets in functions that are in it, as far as the packs
 // have them. It returns line itself if there is nothing to insert.
@@ -27,9 +29,9 @@ func (l *lookup) annotateOffsets(ctx context.Context, line []byte) ([]byte, erro
 	if l.packs == nil {
 		return line, nil
 	}
-	exact := *l
-	for _, register := range registers {
-		exact.caller = exact.caller && !bytes.Contains(line, register)
+	place := *l
+	for _, mark := range exact {
+		place.caller = place.caller && !bytes.Contains(line, mark)
 	}
 	var out []byte
 	copied := 0
@@ -39,12 +41,16 @@ func (l *lookup) annotateOffsets(ctx context.Context, line []byte) ([]byte, erro
 		if err != nil {
 			continue // such as an offset of more than 4 GiB
 		}
+		q.module = timeline.KernelName // the kernel names the module of any other code
 		if at[4] >= 0 {
 			q.module = string(line[at[4]:at[5]])
 		}
-		text, err := exact.sourceOf(ctx, &q)
+		if at[6] >= 0 {
+			q.build = string(line[at[6]:at[7]])
+		}
+		text, err := place.sourceOf(ctx, &q)
 		if err != nil {
-			return nil, err
+			return line, err
 		}
 		if text != "" && !bytes.HasPrefix(line[end:], []byte(text)) {
 			out = append(append(out, line[copied:end]...), text...)

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -48,25 +50,54 @@ func (f *packFunction) at(offset int64, caller bool) *answer {
 
 // functions returns the functions in the packs that a query names.
 func (p *packs) functions(q *query) (found []packFunction, err error) {
+	symbols, err := p.symbols()
+	if err != nil {
+		return nil, err
+	}
+	add := func(functions []packFunction) {
+		for _, f := range functions {
+			info := f.image.pack.Info()
+			if (q.module == "" || info.Name == q.module) && (q.build == "" || info.BuildID == q.build) {
+				found = append(found, f)
+			}
+		}
+	}
+	if functions := symbols[q.name]; functions != nil {
+		add(functions)
+		return found, nil
+	}
 	wanted, err := newPatterns(q.name)
 	if err != nil {
 		return nil, err
+	}
+	for name, functions := range symbols {
+		if wanted.match(name) {
+			add(functions)
+		}
+	}
+	slices.SortFunc(found, func(a, b packFunction) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.start(), b.start()))
+	})
+	return found, nil
+}
+
+// symbols returns the functions of all packs by the kernel's name.
+func (p *packs) symbols() (map[string][]packFunction, error) {
+	if p.bySymbol != nil {
+		return p.bySymbol, nil
 	}
 	images, err := p.everyImage()
 	if err != nil {
 		return nil, err
 	}
+	p.bySymbol = make(map[string][]packFunction)
 	for _, f := range images {
-		if q.module != "" && f.image.pack.Info().Name != q.module {
-			continue
-		}
 		for f.symbol = range f.image.image.Symbols() {
-			if wanted.match(f.image.image.SymbolName(f.symbol).System) {
-				found = append(found, f)
-			}
+			name := f.image.image.SymbolName(f.symbol).System
+			p.bySymbol[name] = append(p.bySymbol[name], f)
 		}
 	}
-	return found, nil
+	return p.bySymbol, nil
 }
 
 // everyImage returns the images of all packs, each with the name by which lookup finds it.

@@ -26,6 +26,8 @@ type packs struct {
 	images  map[string]*packImage // by build id, and by each name that was asked for
 	missing map[string]bool       // build ids already reported to have no pack
 	every   []packFunction        // the images of all packs; nil until needed
+
+	bySymbol map[string][]packFunction // the functions of all packs, by the kernel's name; nil until needed
 }
 
 // openPacks opens the packs at paths. It returns nil if there are no paths.

@@ -27,7 +27,8 @@ type query struct {
 	text      string // as it was given
 	addr, end uint64
 	name      string // of an image or a function, or a pattern
-	module    string // the function's module; empty if not given
+	module    string // the function's module, or vmlinux; empty if not given
+	build     string // the build id of that; empty if not given
 	offset    int64
 	size      uint64 // the function's size; 0 if not given
 }

@@ -17,7 +17,7 @@ SECOND = 10**9  # in nanoseconds
 
 # tools/perf/Documentation/perf.data-file-format.txt and include/uapi/linux/perf_event.h
 RECORD_SAMPLE, RECORD_AUXTRACE, RECORD_COMPRESSED = 9, 71, (81, 83)
-TYPE_SOFTWARE, CPU_CLOCK, FREQ = 1, 0, 1 << 10
+TYPE_SOFTWARE, CPU_CLOCK, DUMMY, FREQ = 1, 0, 9, 1 << 10
 
 
 class Table:
@@ -39,9 +39,18 @@ def read_data(name):
         content = file.read()
     if content[:8] != b"PERFILE2":
         sys.exit(f"{name} is not written by perf record, or by a machine of the other byte order")
-    attrs, _, at, size = struct.unpack_from("<4Q", content, 24)
-    kind, _, config, rate = struct.unpack_from("<2I2Q", content, attrs)
-    flags, = struct.unpack_from("<Q", content, attrs + 40)
+    attr_size, attrs, attrs_size, at, size = struct.unpack_from("<5Q", content, 16)
+    if size == 0:
+        sys.exit(f"{name} is incomplete: perf record did not end by itself")
+    events = []
+    for attr in range(attrs, attrs + attrs_size, attr_size):
+        kind, _, config, rate = struct.unpack_from("<2I2Q", content, attr)
+        flags, = struct.unpack_from("<Q", content, attr + 40)
+        if (kind, config) != (TYPE_SOFTWARE, DUMMY):  # which perf adds, and which samples nothing
+            events.append((kind, config, rate, flags))
+    if len(events) != 1:
+        sys.exit(f"{name} has {len(events)} events: record one")
+    (kind, config, rate, flags), = events
     samples, end = 0, at + size
     while at < end:
         record, _, length = struct.unpack_from("<I2H", content, at)

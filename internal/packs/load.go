@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
@@ -23,7 +24,7 @@ func (s *Store) look(_ context.Context, id wishID) {
 	}
 	buildID, err := s.dir.buildOf(id.text)
 	s.mu.Lock()
-	senders := s.state.wishes.all[id].senders
+	senders := slices.Clone(s.state.wishes.all[id].senders)
 	s.mu.Unlock()
 	s.settle(id, placeDirectory, err)
 	if err == nil {
@@ -159,7 +160,7 @@ func (s *Store) settle(id wishID, at place, err error) {
 	w.step, w.look = stepNone, now.Add(lookAgain)
 	if at == placeDirectory && r.reason == NotFound && !r.broken && s.opts.URL != "" && !id.isFile {
 		if !now.Before(w.fetch) {
-			w.step = stepFetch
+			s.state.wishes.queue(w, placeURL)
 			s.queues[placeURL].wake()
 		}
 		return

@@ -430,6 +430,61 @@ func TestSendersTakeTurns(t *testing.T) {
 	}
 }
 
+// TestNewSendersDoNotComeFirst has a new connection, or host, for each build that is made up. A sender that was served
+// before gets its pack all the same.
+func TestNewSendersDoNotComeFirst(t *testing.T) {
+	for name, made := range map[string]func(i int) Sender{
+		"connections": func(i int) Sender { return Sender{"10.0.0.1", strconv.Itoa(i)} },
+		"hosts":       func(i int) Sender { return Sender{"10.0.1." + strconv.Itoa(i), "1"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
+				s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+					if req.URL.Path == "/"+first {
+						return answer(http.StatusOK, packOf(t, first)), nil
+					}
+					return answer(http.StatusNotFound, nil), nil
+				})})
+				r := run(t, s)
+				honest := Sender{"10.0.0.1", "honest"}
+				r.Use(honest, []string{second}, nil)
+				time.Sleep(3 * time.Second)
+				use := func(n int) {
+					for i := range n {
+						r.Use(made(i), []string{buildid.FileID(time.Now().String() + strconv.Itoa(i))}, nil)
+					}
+				}
+				use(5)
+				r.Use(honest, []string{first}, nil)
+				for range 10 {
+					use(3)
+					time.Sleep(time.Second)
+				}
+				assert.True(t, r.has(first))
+				r.stop()
+			})
+		})
+	}
+}
+
+// TestOtherHostsConfirm verifies that a wish is confirmed by another host, however many connections of one host asked for
+// it before.
+func TestOtherHostsConfirm(t *testing.T) {
+	w, now := newWishes(), time.Now()
+	for i := range 2 * maxSenders {
+		w.add(Sender{"10.0.0.1", strconv.Itoa(i)}, wishID{text: first}, now)
+	}
+	found := w.all[wishID{text: first}]
+	assert.False(t, found.isConfirmed())
+	for i := range 2 * maxSenders {
+		w.add(Sender{"10.0.0." + strconv.Itoa(2+i), "1"}, wishID{text: first}, now)
+		assert.True(t, found.isConfirmed())
+		assert.Equal(t, Sender{"10.0.0.1", "0"}, found.senders[0], "whose wish it is")
+		assert.LessOrEqual(t, len(found.senders), maxSenders)
+	}
+}
+
 // TestTurnsAreBounded has very many connections, of which each has its turn.
 func TestTurnsAreBounded(t *testing.T) {
 	var all turns

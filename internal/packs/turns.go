@@ -46,16 +46,20 @@ func (t *turns) take(from Sender) {
 	t.served[from], t.served[from.host()] = t.n, t.n
 }
 
-// compareSenders compares how long ago senders were served.
-func (t *turns) compareSenders(a, b Sender) int {
-	return cmp.Or(cmp.Compare(t.served[a.host()], t.served[b.host()]), cmp.Compare(t.served[a], t.served[b]))
+// compareSenders compares since when senders have waited: since each was last served, its host first, but not longer than
+// its wish waits. Otherwise those who were never served, of whom there can be any number, would come before all others.
+func (t *turns) compareSenders(a Sender, since uint64, b Sender, sinceB uint64) int {
+	return cmp.Or(
+		cmp.Compare(max(t.served[a.host()], since), max(t.served[b.host()], sinceB)),
+		cmp.Compare(max(t.served[a], since), max(t.served[b], sinceB)),
+	)
 }
 
 // whose returns the sender of a wish whose turn comes first.
 func (t *turns) whose(w *wish) Sender {
 	first := w.senders[0]
 	for _, s := range w.senders[1:] {
-		if t.compareSenders(s, first) < 0 {
+		if t.compareSenders(s, w.since, first, w.since) < 0 {
 			first = s
 		}
 	}
@@ -64,13 +68,8 @@ func (t *turns) whose(w *wish) Sender {
 
 // compare compares which of two wishes comes first.
 func (t *turns) compare(a, b *wish) int {
-	confirmed := func(w *wish) int {
-		if w.isConfirmed() {
-			return 0
-		}
-		return 1
-	}
 	return cmp.Or(
-		t.compareSenders(t.whose(a), t.whose(b)), cmp.Compare(confirmed(a), confirmed(b)), cmp.Compare(b.asked, a.asked),
+		t.compareSenders(t.whose(a), a.since, t.whose(b), b.since),
+		compareConfirmed(a, b), cmp.Compare(b.asked, a.asked),
 	)
 }

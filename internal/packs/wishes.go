@@ -41,7 +41,8 @@ type wishID struct {
 type wish struct {
 	step    step
 	asked   int       // how often it was asked for since the last step
-	senders []Sender  // who asked for it: the first maxSenders
+	senders []Sender  // some of those who asked for it, the first one among them, and of as many hosts as possible
+	since   uint64    // the turn in which it began to wait for its step
 	look    time.Time // do not look before this time
 	fetch   time.Time // do not fetch before this time
 	used    time.Time // when it was last asked for
@@ -54,6 +55,17 @@ const maxSenders = 4
 // isConfirmed reports whether messages from several hosts had the build.
 func (w *wish) isConfirmed() bool {
 	return slices.ContainsFunc(w.senders, func(s Sender) bool { return s.Host != w.senders[0].Host })
+}
+
+// compareConfirmed compares wishes so that confirmed ones are less.
+func compareConfirmed(a, b *wish) int {
+	switch {
+	case a.isConfirmed() == b.isConfirmed():
+		return 0
+	case a.isConfirmed():
+		return -1
+	}
+	return 1
 }
 
 // wishes has at most maxWishes wishes. Senders can make up builds, so they are served in turn: first each host, then each
@@ -79,16 +91,44 @@ func (w *wishes) add(from Sender, id wishID, now time.Time) bool {
 		w.held[from]++
 		w.held[from.host()]++
 	}
-	if len(found.senders) < maxSenders && !slices.Contains(found.senders, from) {
-		found.senders = append(found.senders, from)
-	}
+	found.askedBy(from)
 	found.asked++
 	found.used = now
 	if found.step != stepNone || now.Before(found.look) {
 		return false
 	}
-	found.step = stepLook
+	w.queue(found, placeDirectory)
 	return true
+}
+
+// queue lets a wish wait for a place. Who was not served yet does not come before those who already wait.
+func (w *wishes) queue(wish *wish, at place) {
+	wish.step, wish.since = stepAt[at], w.turns[at].n
+}
+
+// askedBy records a sender, if there is room or it is the first of its host. Then it replaces another one of a host that
+// has several.
+func (w *wish) askedBy(from Sender) {
+	if slices.Contains(w.senders, from) {
+		return
+	}
+	if len(w.senders) < maxSenders {
+		w.senders = append(w.senders, from)
+		return
+	}
+	hosts := make(map[string]int, maxSenders)
+	for _, s := range w.senders {
+		hosts[s.Host]++
+	}
+	if hosts[from.Host] > 0 {
+		return
+	}
+	for i, s := range w.senders[1:] {
+		if hosts[s.Host] > 1 {
+			w.senders[1+i] = from
+			return
+		}
+	}
 }
 
 // remove removes a wish.
@@ -102,8 +142,8 @@ func (w *wishes) remove(id wishID) {
 	delete(w.all, id)
 }
 
-// drop drops a wish that is not busy, among a few chosen at random: one of the host, and the connection, that asked for
-// most others, and the one that was asked for least. So made-up builds rarely replace builds in use.
+// drop drops a wish that is not busy, among a few chosen at random: one that no other host confirmed, of the host, and the
+// connection, that asked for most others, and the one that was asked for least. So made-up builds rarely replace builds in use.
 func (w *wishes) drop() {
 	const few = 8
 	var victim wishID
@@ -127,6 +167,7 @@ func (w *wishes) drop() {
 func (w *wishes) compareVictims(a, b *wish) int {
 	from, other := a.senders[0], b.senders[0]
 	return cmp.Or(
+		compareConfirmed(b, a),
 		cmp.Compare(w.held[other.host()], w.held[from.host()]), cmp.Compare(w.held[other], w.held[from]), cmp.Compare(a.asked, b.asked),
 	)
 }

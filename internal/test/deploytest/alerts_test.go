@@ -169,6 +169,14 @@ func troublesOfCollectors() map[string]alertCase {
 			without(node("a", counter(failedBy("a", "file"), 600)), sentBy("a", "otlp_grpc"), queueOf("a", "otlp_grpc")),
 			[]string{"KernelsymNothingDelivered node-a"},
 		},
+		"the queue is full, and nothing is accepted": {
+			append(with(node("a"), always(accepted("a"), 600), always(sentBy("a", "otlp_grpc"), 600)),
+				counter(strings.Replace(accepted("a"), "accepted", "refused", 1), 600)),
+			[]string{"KernelsymNothingDelivered node-a"},
+		},
+		"some find the queue full": {
+			node("a", counter(strings.Replace(failedBy("a", "otlp_grpc"), "send", "enqueue", 1), 1)), []string{"KernelsymNothingDelivered node-a"},
+		},
 		"some requests fail":         {node("a", counter(failedBy("a", "otlp_grpc"), 1)), []string{"KernelsymNothingDelivered node-a"}},
 		"requests failed once":       {node("a", always(failedBy("a", "otlp_grpc"), 7)), nil},
 		"nothing to deliver":         {with(node("a"), always(accepted("a"), 600), always(sentBy("a", "otlp_grpc"), 600)), []string{"KernelsymNoProfiles node-a"}},
