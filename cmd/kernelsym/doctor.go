@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -94,11 +93,8 @@ func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
 		_, err := cmd.OutOrStdout().Write(content.Bytes())
 		return err
 	}
-	err := newfile.Write(name, content.Bytes(), 0o600)
-	if errors.Is(err, syscall.EROFS) { // as in a pod
+	if err := newfile.Write(name, content.Bytes(), 0o600); err != nil { // as in a pod, which is read-only
 		return fmt.Errorf("--bundle: %w: write it to standard output with --bundle -", err)
-	} else if err != nil {
-		return fmt.Errorf("--bundle: %w", err)
 	}
 	cmd.PrintErrf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)
 	return nil

@@ -160,17 +160,17 @@ func troublesOfCollectors() map[string]alertCase {
 		},
 		"profiles have stopped":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles node-b"}},
 		"no profiles ever arrived": {without(node("a"), accepted("a")), []string{"KernelsymNoProfiles node-a"}},
-		"no backend":               {without(node("a"), sentBy("a", "otlp_grpc")), []string{"KernelsymNothingDelivered node-a"}},
-		"the backend is gone":      {with(node("a"), always(sentBy("a", "otlp_grpc"), 600)), []string{"KernelsymNothingDelivered node-a"}},
+		"no backend":               {without(node("a"), sent("a")), []string{"KernelsymNothingDelivered node-a"}},
+		"the backend is gone":      {with(node("a"), always(sent("a"), 600)), []string{"KernelsymNothingDelivered node-a"}},
 		"one of two exporters sends": {
 			node("a", always(queueOf("a", "otlp_grpc/second"), 7)), []string{"KernelsymNothingDelivered node-a"},
 		},
 		"the disk is full": {
-			without(node("a", counter(failedBy("a", "file"), 600)), sentBy("a", "otlp_grpc"), queueOf("a", "otlp_grpc")),
+			without(node("a", counter(failedBy("a", "file"), 600)), sent("a"), queueOf("a", "otlp_grpc")),
 			[]string{"KernelsymNothingDelivered node-a"},
 		},
 		"the queue is full, and nothing is accepted": {
-			append(with(node("a"), always(accepted("a"), 600), always(sentBy("a", "otlp_grpc"), 600)),
+			append(with(node("a"), always(accepted("a"), 600), always(sent("a"), 600)),
 				counter(strings.Replace(accepted("a"), "accepted", "refused", 1), 600)),
 			[]string{"KernelsymNothingDelivered node-a"},
 		},
@@ -179,7 +179,7 @@ func troublesOfCollectors() map[string]alertCase {
 		},
 		"some requests fail":         {node("a", counter(failedBy("a", "otlp_grpc"), 1)), []string{"KernelsymNothingDelivered node-a"}},
 		"requests failed once":       {node("a", always(failedBy("a", "otlp_grpc"), 7)), nil},
-		"nothing to deliver":         {with(node("a"), always(accepted("a"), 600), always(sentBy("a", "otlp_grpc"), 600)), []string{"KernelsymNoProfiles node-a"}},
+		"nothing to deliver":         {with(node("a"), always(accepted("a"), 600), always(sent("a"), 600)), []string{"KernelsymNoProfiles node-a"}},
 		"a collector for other data": {both(node("a"), []series{counter(accepted("b"), 600), counter(failedBy("b", "otlp_grpc"), 1)}), nil},
 	}
 }

@@ -71,10 +71,10 @@ func accepted(instance string) string {
 	return fmt.Sprintf(`otelcol_receiver_accepted_profile_samples{instance=%q, node=%q, receiver="otlp"}`, instance, "node-"+instance)
 }
 
-// sentBy returns the name of the metric that counts what an exporter has sent.
-func sentBy(instance, exporter string) string {
-	return fmt.Sprintf(`otelcol_exporter_sent_profile_samples{instance=%q, node=%q, exporter=%q, server_address="backend", server_port="4317"}`,
-		instance, "node-"+instance, exporter)
+// sent returns the name of the metric that counts what an exporter has sent.
+func sent(instance string) string {
+	return fmt.Sprintf(`otelcol_exporter_sent_profile_samples{instance=%q, node=%q, exporter="otlp_grpc", server_address="backend", server_port="4317"}`,
+		instance, "node-"+instance)
 }
 
 func failedBy(instance, exporter string) string {
@@ -88,7 +88,7 @@ func queueOf(instance, exporter string) string {
 // node returns the series that a node exposes if all is well.
 func node(instance string, more ...series) []series {
 	all := []series{
-		counter(accepted(instance), 600), counter(sentBy(instance, "otlp_grpc"), 600), always(queueOf(instance, "otlp_grpc"), 0),
+		counter(accepted(instance), 600), counter(sent(instance), 600), always(queueOf(instance, "otlp_grpc"), 0),
 	}
 	for _, p := range []string{main, other} {
 		all = append(all, always(source(instance, p, "kallsyms"), 1), always(source(instance, p, "modules"), 1),

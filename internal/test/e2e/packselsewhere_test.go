@@ -207,7 +207,7 @@ func readAliases(t *testing.T, vmlinux string) aliases {
 	t.Helper()
 	f, err := elf.Open(vmlinux)
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { require.NoError(t, f.Close()) }()
 	symbols, err := f.Symbols()
 	require.NoError(t, err)
 	all := make(aliases)
