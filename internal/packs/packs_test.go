@@ -331,18 +331,24 @@ func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 	})
 }
 
+// storeOfFirst returns a store that fetches packs from a server with that of first only.
+func storeOfFirst(t *testing.T) *Store {
+	t.Helper()
+	s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
+	s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path == "/"+first {
+			return answer(http.StatusOK, packOf(t, first)), nil
+		}
+		return answer(http.StatusNotFound, nil), nil
+	})})
+	return s
+}
+
 // TestMadeUpBuilds has a sender that makes up build ids, in one message and in many. Packs of
 // builds in use are found all the same.
 func TestMadeUpBuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
-		s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			if req.URL.Path == "/"+first {
-				return answer(http.StatusOK, packOf(t, first)), nil
-			}
-			return answer(http.StatusNotFound, nil), nil
-		})})
-		r := run(t, s)
+		r := run(t, storeOfFirst(t))
 		began := time.Now()
 		for i := range 20 * maxWishes {
 			r.Use(Sender{}, []string{buildid.FileID(time.Duration(i).String())}, nil)
@@ -403,14 +409,7 @@ func TestSendersTakeTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
-				s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-					if req.URL.Path == "/"+first {
-						return answer(http.StatusOK, packOf(t, first)), nil
-					}
-					return answer(http.StatusNotFound, nil), nil
-				})})
-				r := run(t, s)
+				r := run(t, storeOfFirst(t))
 				var made []string
 				for i := range 1000 {
 					made = append(made, buildid.FileID(strconv.Itoa(i)))
@@ -439,14 +438,7 @@ func TestNewSendersDoNotComeFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := New(Options{URL: "https://packs.example/{build_id}", MaxBytes: plenty})
-				s.SetClient(&http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-					if req.URL.Path == "/"+first {
-						return answer(http.StatusOK, packOf(t, first)), nil
-					}
-					return answer(http.StatusNotFound, nil), nil
-				})})
-				r := run(t, s)
+				r := run(t, storeOfFirst(t))
 				honest := Sender{"10.0.0.1", "honest"}
 				r.Use(honest, []string{second}, nil)
 				time.Sleep(3 * time.Second)

@@ -46,30 +46,36 @@ func (t *turns) take(from Sender) {
 	t.served[from], t.served[from.host()] = t.n, t.n
 }
 
-// compareSenders compares since when senders have waited: since each was last served, its host first, but not longer than
-// its wish waits. Otherwise those who were never served, of whom there can be any number, would come before all others.
-func (t *turns) compareSenders(a Sender, since uint64, b Sender, sinceB uint64) int {
-	return cmp.Or(
-		cmp.Compare(max(t.served[a.host()], since), max(t.served[b.host()], sinceB)),
-		cmp.Compare(max(t.served[a], since), max(t.served[b], sinceB)),
-	)
+// A turn says when a wish is served: the lowest first.
+type turn struct {
+	host, conn uint64 // since when the sender has waited, by the last turns of its host and of its connection
+	confirmed  bool
+	asked      int
 }
 
-// whose returns the sender of a wish whose turn comes first.
-func (t *turns) whose(w *wish) Sender {
-	first := w.senders[0]
-	for _, s := range w.senders[1:] {
-		if t.compareSenders(s, w.since, first, w.since) < 0 {
-			first = s
+// compare compares which of two turns comes first.
+func (a turn) compare(b turn) int {
+	if order := cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.conn, b.conn)); order != 0 {
+		return order
+	}
+	if a.confirmed != b.confirmed {
+		if a.confirmed {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(b.asked, a.asked)
+}
+
+// of returns the turn of a wish, and the sender whose turn that is: the one of its senders that has waited longest. A
+// sender has waited since it was last served, but not longer than its wish. Otherwise those who were never served, of whom
+// there can be any number, would come before all others.
+func (t *turns) of(w *wish) (first turn, whose Sender) {
+	for i, s := range w.senders {
+		at := turn{max(t.served[s.host()], w.since), max(t.served[s], w.since), w.isConfirmed(), w.asked}
+		if i == 0 || at.compare(first) < 0 {
+			first, whose = at, s
 		}
 	}
-	return first
-}
-
-// compare compares which of two wishes comes first.
-func (t *turns) compare(a, b *wish) int {
-	return cmp.Or(
-		t.compareSenders(t.whose(a), a.since, t.whose(b), b.since),
-		compareConfirmed(a, b), cmp.Compare(b.asked, a.asked),
-	)
+	return first, whose
 }

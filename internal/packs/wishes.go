@@ -57,17 +57,6 @@ func (w *wish) isConfirmed() bool {
 	return slices.ContainsFunc(w.senders, func(s Sender) bool { return s.Host != w.senders[0].Host })
 }
 
-// compareConfirmed compares wishes so that confirmed ones are less.
-func compareConfirmed(a, b *wish) int {
-	switch {
-	case a.isConfirmed() == b.isConfirmed():
-		return 0
-	case a.isConfirmed():
-		return -1
-	}
-	return 1
-}
-
 // wishes has at most maxWishes wishes. Senders can make up builds, so they are served in turn: first each host, then each
 // connection of that host. In its turn, a sender gets what others asked for as well, and then what it asked for most often.
 type wishes struct {
@@ -101,7 +90,7 @@ func (w *wishes) add(from Sender, id wishID, now time.Time) bool {
 	return true
 }
 
-// queue lets a wish wait for a place. Who was not served yet does not come before those who already wait.
+// queue lets a wish wait for a place.
 func (w *wishes) queue(wish *wish, at place) {
 	wish.step, wish.since = stepAt[at], w.turns[at].n
 }
@@ -116,16 +105,15 @@ func (w *wish) askedBy(from Sender) {
 		w.senders = append(w.senders, from)
 		return
 	}
-	hosts := make(map[string]int, maxSenders)
-	for _, s := range w.senders {
-		hosts[s.Host]++
+	has := func(senders []Sender, host string) bool {
+		return slices.ContainsFunc(senders, func(s Sender) bool { return s.Host == host })
 	}
-	if hosts[from.Host] > 0 {
+	if has(w.senders, from.Host) {
 		return
 	}
-	for i, s := range w.senders[1:] {
-		if hosts[s.Host] > 1 {
-			w.senders[1+i] = from
+	for i, s := range w.senders {
+		if has(w.senders[:i], s.Host) {
+			w.senders[i] = from
 			return
 		}
 	}
@@ -164,10 +152,16 @@ func (w *wishes) drop() {
 	}
 }
 
+// compareVictims compares which of two wishes is dropped first.
 func (w *wishes) compareVictims(a, b *wish) int {
+	if a.isConfirmed() != b.isConfirmed() {
+		if b.isConfirmed() {
+			return -1
+		}
+		return 1
+	}
 	from, other := a.senders[0], b.senders[0]
 	return cmp.Or(
-		compareConfirmed(b, a),
 		cmp.Compare(w.held[other.host()], w.held[from.host()]), cmp.Compare(w.held[other], w.held[from]), cmp.Compare(a.asked, b.asked),
 	)
 }
@@ -186,17 +180,19 @@ func (w *wishes) wait(at place) bool {
 // wait.
 func (w *wishes) next(at place) (id wishID, more bool) {
 	n := 0
-	turns := &w.turns[at]
+	var first turn
+	var whose Sender
 	for other, wish := range w.all {
 		if wish.step != stepAt[at] {
 			continue
 		}
-		if n++; n == 1 || turns.compare(wish, w.all[id]) < 0 {
-			id = other
+		turn, sender := w.turns[at].of(wish)
+		if n++; n == 1 || turn.compare(first) < 0 {
+			id, first, whose = other, turn, sender
 		}
 	}
 	if n > 0 {
-		turns.take(turns.whose(w.all[id]))
+		w.turns[at].take(whose)
 		w.all[id].step, w.all[id].asked = stepBusy, 0
 	}
 	return id, n > 1

@@ -19,7 +19,7 @@ while kill -0 $build 2>/dev/null; do
 	sleep 1
 	seconds=$(($(date +%s) - began))
 	if [ $((seconds % 10)) = 0 ] && [ $seconds -gt 0 ]; then
-		echo "Compiling $what for $seconds s: $(grep -vc '^go: ' "$log") packages are done, $(grep -c '^go: downloading' "$log") modules downloaded."
+		echo "Compiling $what for $seconds s: $(grep -vc '^go: ' "$log") packages compiled, $(grep -c '^go: downloading' "$log") modules downloaded."
 	fi
 done
 wait $build
