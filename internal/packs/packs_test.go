@@ -442,9 +442,11 @@ func TestNewSendersDoNotComeFirst(t *testing.T) {
 				honest := Sender{"10.0.0.1", "honest"}
 				r.Use(honest, []string{second}, nil)
 				time.Sleep(3 * time.Second)
+				senders := 0
 				use := func(n int) {
-					for i := range n {
-						r.Use(made(i), []string{buildid.FileID(time.Now().String() + strconv.Itoa(i))}, nil)
+					for range n {
+						r.Use(made(senders), []string{buildid.FileID(strconv.Itoa(senders))}, nil)
+						senders++
 					}
 				}
 				use(5)
