@@ -4,6 +4,7 @@ package kernelstack
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,8 +14,12 @@ import (
 )
 
 // threads holds the names of threads. They come from records of the kernel and, for threads that were named before
-// recording began, from /proc. What /proc says is true from the moment when it was read: a sample that was taken before
-// may have been taken under another name, whose record is yet to come.
+// recording began, from /proc. What /proc says is true from the moment when it was read until a later record. Before that
+// moment, a thread may have had another name, whose record is yet to come.
+//
+//	records  ───"bash"───────"sh"───────"ls"──────────▶
+//	/proc                            "sh"
+//	name     ?  │ bash       │ sh       │ ls
 type threads struct {
 	procfs string                // of this PID namespace; empty if there is none, and only records have names
 	now    func() int64          // the clock of the records
@@ -23,11 +28,30 @@ type threads struct {
 	since  int64 // the time since which no record was lost
 }
 
-// threadName is the name of a thread from a time on, until a later record says otherwise.
+// threadName is what is known of the name of a thread.
 type threadName struct {
-	name   string // empty if it cannot be found
-	before int64  // records up to then have no say: their names are older
-	since  int64
+	recorded, read since
+	before         int64 // records up to then are older than what was read
+}
+
+// since is a name from a time on.
+type since struct {
+	name string // empty if it is not known
+	time int64
+}
+
+// unknown is a name that was not recorded, or not read.
+var unknown = since{time: math.MaxInt64}
+
+// at returns the name at a time, up to which all records were applied.
+func (n *threadName) at(time int64) string {
+	if time >= n.read.time {
+		return n.read.name
+	}
+	if time >= n.recorded.time {
+		return n.recorded.name
+	}
+	return ""
 }
 
 // maxThreads bounds the number of names, in case records of exits are lost. It is the number of
@@ -75,17 +99,39 @@ func (t *threads) note(r *perfring.Record) {
 		t.exited = append(t.exited, r.TID) // it still runs for a moment
 		return
 	}
-	if r.Time < max(t.since, t.names[r.TID].before) {
+	if r.Time < t.since {
 		return
 	}
-	switch parent, ok := t.names[r.Parent]; {
+	switch parent := t.find(r.Parent); {
 	case r.Type == perfring.TypeComm:
-		t.set(r.TID, threadName{r.Comm, r.Time, r.Time})
-	case r.Type == perfring.TypeFork && ok && parent.since <= r.Time && inheritsName(r):
-		t.set(r.TID, threadName{parent.name, r.Time, r.Time})
+		t.record(r, since{r.Comm, r.Time})
+	case r.Type == perfring.TypeFork && inheritsName(r) && parent.at(r.Time) != "":
+		t.record(r, since{parent.at(r.Time), r.Time})
 	case r.Type == perfring.TypeFork:
-		delete(t.names, r.TID) // the id can be reused
+		t.record(r, unknown) // the id can be reused
 	}
+}
+
+// find returns what is known of a name.
+func (t *threads) find(tid uint32) threadName {
+	if n, ok := t.names[tid]; ok {
+		return n
+	}
+	return threadName{recorded: unknown, read: unknown}
+}
+
+// record stores the name that a thread has after a record. What was read before the record no longer holds.
+func (t *threads) record(r *perfring.Record, name since) {
+	n := t.find(r.TID)
+	n.recorded = name
+	if r.Time >= n.before {
+		n.read = unknown
+	}
+	if n.recorded == unknown && n.read == unknown {
+		delete(t.names, r.TID)
+		return
+	}
+	t.set(r.TID, n)
 }
 
 // kthreadd is the thread that makes all threads of the kernel.
@@ -103,7 +149,9 @@ func (t *threads) set(tid uint32, n threadName) threadName {
 	if len(t.names) >= maxThreads {
 		clear(t.names)
 	}
-	n.name = strings.ToValidUTF8(n.name, "\uFFFD")
+	for _, name := range []*string{&n.recorded.name, &n.read.name} {
+		*name = strings.ToValidUTF8(*name, "\uFFFD")
+	}
 	t.names[tid] = n
 	return n
 }
@@ -114,16 +162,16 @@ func (t *threads) name(tid uint32, at int64) string {
 	if !ok && hasNumber(tid) {
 		n = t.read(tid)
 	}
-	if at < max(n.since, t.since) {
+	if at < t.since {
 		return ""
 	}
-	return n.name
+	return n.at(at)
 }
 
 // read reads the name that a thread has now.
 func (t *threads) read(tid uint32) threadName {
 	if t.procfs == "" {
-		return threadName{}
+		return threadName{recorded: unknown, read: unknown}
 	}
 	// A thread has a directory like that of a process, although only processes are listed.
 	before := t.now() // it may be renamed while it is read, which only a record then says
@@ -131,7 +179,8 @@ func (t *threads) read(tid uint32) threadName {
 	if err != nil {
 		comm = nil // it has exited
 	}
-	return t.set(tid, threadName{string(bytes.TrimSuffix(comm, []byte("\n"))), before, t.now()})
+	name := string(bytes.TrimSuffix(comm, []byte("\n")))
+	return t.set(tid, threadName{recorded: unknown, read: since{name, t.now()}, before: before})
 }
 
 // forgetExited drops the names of threads that have exited.

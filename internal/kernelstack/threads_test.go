@@ -71,7 +71,7 @@ func TestNames(t *testing.T) {
 		{
 			"a record of before it was read", read{"ls", 6}, nil,
 			[]perfring.Batch{{Records: []perfring.Record{sampleAt(2), commAt(3, "sh"), sampleAt(4), sampleAt(7)}}},
-			[]string{"", "", "ls"},
+			[]string{"", "sh", "ls"},
 		},
 		{
 			"the record comes in the next batch", read{}, []read{{"ls", 10}},
