@@ -25,6 +25,10 @@ type Batch struct {
 	// this batch and all earlier ones are applied. A CPU that came online is noticed only by
 	// RefreshCPUs: the blind interval that this causes can begin before an earlier Certain.
 	Certain int64
+
+	// Looked is an instant before the rings were last compared with the CPUs that are online. A blind interval in a later
+	// batch can begin before Certain, but not before Looked.
+	Looked int64
 }
 
 // An Interval is the time from From up to, but not including, To, in nanoseconds of the

@@ -52,7 +52,7 @@ func (s *state) batch(at, horizon int64) Batch {
 	b := s.pending
 	b.Records = b.Records[:n:n]
 	s.pending = Batch{Records: slices.Clone(s.pending.Records[n:])}
-	b.At, b.Certain = at, s.certain
+	b.At, b.Certain, b.Looked = at, s.certain, s.looked
 	return b
 }
 

@@ -15,6 +15,7 @@ func FuzzParse(f *testing.F) {
 	addDumps(f)
 	f.Add(sampleInCgroup)
 	f.Add(newCgroup)
+	f.Add(switchWith(switchOut))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, cgroups := range []bool{false, true} {
 			fuzzParse(t, raw, cgroups)
@@ -38,6 +39,9 @@ func fuzzParse(t *testing.T, raw []byte, cgroups bool) {
 		t.Fatalf("a name of %d in %d bytes", len(r.Symbol.Name), len(raw))
 	}
 	if ok && (r.Cgroup != nil) != (r.Type == TypeCgroup) || !cgroups && r.InCgroup != 0 {
+		t.Fatalf("record %+v", r)
+	}
+	if ok && (r.Switch != 0) != (r.Type == TypeSwitch) {
 		t.Fatalf("record %+v", r)
 	}
 	if r.Cgroup != nil && len(r.Cgroup.Path) > len(raw)-headerLen-8-sampleIDLen {

@@ -123,26 +123,37 @@ func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 		Clockid:     int32(event.Clock()),
 		Bits:        unix.PerfBitWatermark | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,
 	}
-	if sampling, ok := event.(Sampling); ok {
-		err := sampling.complete(&attr, cpu, ringBytes)
+	switch event := event.(type) {
+	case Sampling:
+		completeStacks(&attr, ringBytes, event.Cgroups)
+		err := event.complete(&attr, cpu)
 		return attr, err
+	case Switches:
+		completeStacks(&attr, ringBytes, event.Cgroups)
+		attr.Config, attr.Sample = unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1
+		attr.Bits |= unix.PerfBitContextSwitch
+	default:
+		attr.Config = unix.PERF_COUNT_SW_DUMMY // which never happens
+		attr.Wakeup = 1                        // each record; wakeup_events counts samples only
+		attr.Bits |= bitKsymbol | bitBPFEvent
 	}
-	attr.Config = unix.PERF_COUNT_SW_DUMMY // which never happens
-	attr.Wakeup = 1                        // each record; wakeup_events counts samples only
-	attr.Bits |= bitKsymbol | bitBPFEvent
 	return attr, nil
 }
 
-// complete adds the attributes for samples and thread names.
-func (s Sampling) complete(attr *unix.PerfEventAttr, cpu, ringBytes int) error {
+// completeStacks adds the attributes for samples with stacks and cgroups, and for thread names.
+func completeStacks(attr *unix.PerfEventAttr, ringBytes int, cgroups bool) {
 	attr.Sample_type = sampleType
-	attr.Sample_max_stack = s.MaxStack
 	attr.Wakeup = uint32(ringBytes / 2) // a watermark, in bytes
 	attr.Bits |= unix.PerfBitComm | unix.PerfBitTask | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
-	if s.Cgroups {
+	if cgroups {
 		attr.Sample_type |= sampleCgroup
 		attr.Bits |= bitCgroup
 	}
+}
+
+// complete adds the attributes that say when a sample is taken, and how long its stack is.
+func (s Sampling) complete(attr *unix.PerfEventAttr, cpu int) error {
+	attr.Sample_max_stack = s.MaxStack
 	if !s.Idle {
 		attr.Bits |= unix.PerfBitExcludeIdle
 	}

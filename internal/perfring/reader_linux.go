@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernelsym/kernelsym/internal/poller"
 )
 
@@ -37,6 +39,8 @@ type state struct {
 
 	looked     int64 // when the rings were last compared with the online CPUs
 	incomplete bool  // they do not agree, or it is not known whether they do
+
+	paused int64 // when the rings last stopped recording
 
 	awake     int64 // when Poll last asked how long the machine had been suspended
 	mostSlept int64 // the answer
@@ -132,6 +136,32 @@ func (r *Reader) isFilling() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.state.rings, (*ring).isFilling)
+}
+
+// Pause stops recording until Resume, which the kernel does at almost no cost. The time between is blind.
+func (r *Reader) Pause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.paused = r.clock.Now()
+	return r.state.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0) })
+}
+
+// Resume records again after Pause.
+func (r *Reader) Resume() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.state.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_ENABLE, 0) })
+	r.state.pending.addBlind(r.state.paused, r.clock.Now())
+	return err
+}
+
+// each calls a function for each ring.
+func (s *state) each(do func(*ring) error) error {
+	var errs []error
+	for _, g := range s.rings {
+		errs = append(errs, do(g))
+	}
+	return errors.Join(errs...)
 }
 
 // CPUs returns the numbers of the CPUs that are recorded.

@@ -38,6 +38,12 @@ func (*Reader) Flush() Batch { return Batch{} }
 // RefreshCPUs is never called: there is no Reader.
 func (*Reader) RefreshCPUs(bool) error { return ErrUnsupported }
 
+// Pause is never called: there is no Reader.
+func (*Reader) Pause() error { return ErrUnsupported }
+
+// Resume is never called: there is no Reader.
+func (*Reader) Resume() error { return ErrUnsupported }
+
 // CPUs is never called: there is no Reader.
 func (*Reader) CPUs() []int { return nil }
 

@@ -21,6 +21,7 @@ const (
 	TypeThrottle Type = 5
 	TypeFork     Type = 7
 	TypeSample   Type = 9
+	TypeSwitch   Type = 15 // PERF_RECORD_SWITCH_CPU_WIDE, since Linux 4.3
 	TypeKsymbol  Type = 17
 	TypeBPFEvent Type = 18
 	TypeCgroup   Type = 19
@@ -32,8 +33,8 @@ type Record struct {
 	CPU  uint32
 	Time int64 // in nanoseconds of the event's clock
 
-	// The process and thread that was interrupted by a sample or throttled event, changed its
-	// name, exited or was forked. The numbers are from the PID namespace of this process. 0 is
+	// The process and thread that was interrupted by a sample or throttled event, left a CPU or returned
+	// to it, changed its name, exited or was forked. The numbers are from the PID namespace of this process. 0 is
 	// the idle task, or a task of a namespace that is not visible here; NoTask is a task that
 	// has all but exited.
 	PID, TID uint32
@@ -42,6 +43,7 @@ type Record struct {
 	Comm     string   // Comm: the thread's new name, at most 15 bytes
 	Stack    []uint64 // Sample: the addresses of the kernel's stack, leaf first; can be empty
 	Guest    bool     // Sample: the CPU was in a guest, in its kernel or its user code
+	Switch   Switch   // Switch: what the thread did
 	InCgroup uint64   // Sample: the id of the interrupted task's cgroup, see [Sampling.Cgroups]; 0 without
 	Lost     uint64   // Lost: how many records
 
@@ -50,6 +52,16 @@ type Record struct {
 	Program *Program // BPFEvent: what happened to a program
 	Cgroup  *Cgroup  // Cgroup: the new cgroup
 }
+
+// Switch is what a thread did when its CPU switched threads.
+type Switch uint8
+
+// The kinds of switches.
+const (
+	SwitchIn       Switch = 1 + iota // it began to run on the CPU
+	SwitchBlocked                    // it left the CPU to wait for something
+	SwitchRunnable                   // it left the CPU, but could have gone on: it was preempted, or yielded. Since Linux 4.17
+)
 
 // A Symbol is code that the kernel has made or is about to free (struct
 // perf_record_ksymbol of tools/lib/perf/include/perf/event.h).
@@ -158,6 +170,11 @@ func parse(raw []byte, cgroups bool) (r Record, ok bool, err error) {
 		f.uint64()
 		f.sampleID(&r)
 		r.PID, r.TID, r.Parent = pid, tid, parent
+	case TypeSwitch:
+		f.uint32() // the process and thread on the other side of the switch
+		f.uint32()
+		f.sampleID(&r)
+		r.Switch = switchOf(raw)
 	case TypeThrottle:
 		f.uint64()
 		f.uint64()
@@ -189,4 +206,20 @@ func parse(raw []byte, cgroups bool) (r Record, ok bool, err error) {
 func isGuest(raw []byte) bool {
 	mode := binary.NativeEndian.Uint16(raw[4:]) & cpuModeMask
 	return mode == cpuModeGuestKernel || mode == cpuModeGuestUser
+}
+
+// The flags of switches in the header's field misc.
+const (
+	switchOut        = 1 << 13 // PERF_RECORD_MISC_SWITCH_OUT
+	switchOutPreempt = 1 << 14 // PERF_RECORD_MISC_SWITCH_OUT_PREEMPT
+)
+
+func switchOf(raw []byte) Switch {
+	switch misc := binary.NativeEndian.Uint16(raw[4:]); {
+	case misc&switchOut == 0:
+		return SwitchIn
+	case misc&switchOutPreempt == 0:
+		return SwitchBlocked
+	}
+	return SwitchRunnable
 }

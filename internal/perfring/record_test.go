@@ -57,6 +57,11 @@ var (
 	newCgroup      = record(TypeCgroup, uint64(99), "/a/b\x00\x00\x00\x00", id)
 )
 
+// switchWith is a switch from or to thread 21, with flags in the field misc.
+func switchWith(misc uint16) []byte {
+	return inMode(misc, record(TypeSwitch, uint32(20), uint32(21), id))
+}
+
 // inMode sets the field misc of a record's header.
 func inMode(misc uint16, raw []byte) []byte {
 	binary.NativeEndian.PutUint16(raw[4:], misc)
@@ -165,6 +170,17 @@ func TestParse(t *testing.T) {
 		{
 			"BPF event", record(TypeBPFEvent, uint16(2), uint16(0), uint32(99), "12345678", id),
 			Record{Type: TypeBPFEvent, Time: 12, CPU: 3, PID: 10, TID: 11, Program: &Program{Event: ProgramUnload, ID: 99, Tag: [8]byte([]byte("12345678"))}},
+		},
+		{
+			"switch to a thread", switchWith(0), Record{Type: TypeSwitch, Time: 12, CPU: 3, PID: 10, TID: 11, Switch: SwitchIn},
+		},
+		{
+			"switch from a thread that blocks", switchWith(switchOut),
+			Record{Type: TypeSwitch, Time: 12, CPU: 3, PID: 10, TID: 11, Switch: SwitchBlocked},
+		},
+		{
+			"switch from a thread that could go on", switchWith(switchOut | switchOutPreempt),
+			Record{Type: TypeSwitch, Time: 12, CPU: 3, PID: 10, TID: 11, Switch: SwitchRunnable},
 		},
 		{
 			"throttle", record(TypeThrottle, uint64(1), uint64(2), uint64(3), id),
