@@ -4,6 +4,7 @@ package kernelstackreceiver
 
 import (
 	_ "embed" // of the schema
+	"errors"
 	"fmt"
 
 	"go.opentelemetry.io/collector/confmap"
@@ -20,11 +21,7 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err := configkeys.Unmarshal(conf, c, configSchema); err != nil {
 		return err
 	}
-	size, err := c.bufferSize()
-	if err == nil && c.Containers && size < minContainersBuffer {
-		return fmt.Errorf("buffer is %q: with containers, it must be at least 16KiB, as records of new cgroups are large", c.Buffer)
-	}
-	return err
+	return errors.Join(c.checkBuffer("buffer", c.Buffer), c.checkBuffer("off_cpu::buffer", c.OffCPU.Buffer))
 }
 
 // The sizes that a ring buffer can have, in bytes.
@@ -35,20 +32,37 @@ const (
 	minContainersBuffer = 16 << 10
 )
 
-// bufferSize returns the size of a ring buffer in bytes.
-func (c *Config) bufferSize() (int, error) {
-	n, err := configkeys.ParseSizeBetween(c.Buffer, minBuffer, maxBuffer)
-	if err != nil {
-		return 0, fmt.Errorf("buffer is %q: %w", c.Buffer, err)
+// checkBuffer returns an error if the value of a key is not the size of a ring buffer.
+func (c *Config) checkBuffer(key, value string) error {
+	size, err := configkeys.ParseSizeBetween(value, minBuffer, maxBuffer)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is %q: %w", key, value, err)
+	case c.Containers && size < minContainersBuffer:
+		return fmt.Errorf("%s is %q: with containers, it must be at least 16KiB, as records of new cgroups are large", key, value)
 	}
-	return int(n), nil
+	return nil
 }
 
+// options returns what to sample of threads that run.
 func (c *Config) options() kernelstack.Options {
-	buffer, _ := c.bufferSize() // the configuration was validated
+	o := c.common(c.Buffer)
+	o.Event, o.Frequency, o.Idle = c.Event, c.Frequency, c.Idle
+	return o
+}
+
+// waitOptions returns what to sample of threads that wait.
+func (c *Config) waitOptions() kernelstack.Options {
+	o := c.common(c.OffCPU.Buffer)
+	o.Event, o.Threshold, o.MaxSwitches = kernelstack.EventWait, c.OffCPU.Threshold, c.OffCPU.MaxSwitches
+	return o
+}
+
+// common returns the options of both, with a size of ring buffers that was checked.
+func (c *Config) common(buffer string) kernelstack.Options {
+	size, _ := configkeys.ParseSizeBetween(buffer, minBuffer, maxBuffer)
 	return kernelstack.Options{
-		Event: c.Event, Frequency: c.Frequency, Idle: c.Idle, Buffer: buffer,
-		Interval: c.Interval, MaxSamples: c.MaxSamples,
+		Buffer: int(size), Interval: c.Interval, MaxSamples: c.MaxSamples,
 		Containers: c.Containers, Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs,
 	}
 }

@@ -25,6 +25,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
+		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Buffer: "256KiB"},
 		Buffer: "64KiB", Procfs: "/proc", Sysfs: "/sys", Cgroupfs: "/sys/fs/cgroup",
 	}, c)
 
@@ -34,6 +35,15 @@ func TestConfig(t *testing.T) {
 		Event: kernelstack.EventAuto, Frequency: 10, Idle: true, Buffer: 65536,
 		Interval: 5 * time.Second, MaxSamples: 20000, Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/host/cgroup",
 	}, c.options())
+
+	c, err = load(map[string]any{"containers": true, "interval": "10s", "off_cpu": map[string]any{
+		"enabled": true, "threshold": "0s", "max_switches": 1000, "buffer": "1MiB",
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, kernelstack.Options{
+		Event: kernelstack.EventWait, Threshold: 0, MaxSwitches: 1000, Buffer: 1 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
+		Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/sys/fs/cgroup",
+	}, c.waitOptions())
 
 	for want, wrong := range map[string]map[string]any{
 		"frequency is 0: it must be an integer from 1 to 100000":        {"frequency": 0},
@@ -50,6 +60,9 @@ func TestConfig(t *testing.T) {
 		`procfs is "proc": it must be an absolute path, such as /proc`:  {"procfs": "proc"},
 		`sysfs is "sys": it must be an absolute path, such as /sys`:     {"sysfs": "sys"},
 		"frequencies": {"frequencies": 97},
+		"off_cpu::threshold is -1ms: it must be a duration of at least 0s": {"off_cpu": map[string]any{"threshold": "-1ms"}},
+		"off_cpu::max_switches is 0: it must be an integer of at least 1":  {"off_cpu": map[string]any{"max_switches": 0}},
+		`off_cpu::buffer is "1": it must be a size with a unit`:            {"off_cpu": map[string]any{"buffer": "1"}},
 	} {
 		_, err := load(wrong)
 		require.ErrorContains(t, err, want)

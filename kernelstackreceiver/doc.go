@@ -32,5 +32,11 @@
 // samples of a container are on a resource with the attribute container.id. The receiver knows the path of a cgroup from
 // the record that the kernel writes for a new one, and from the directories of cgroup v2.
 //
+// With off_cpu, the receiver also records all context switches (PERF_COUNT_SW_CONTEXT_SWITCHES with a sample for each, and
+// PERF_RECORD_SWITCH_CPU_WIDE), and sends the time for which threads are off the CPU in profiles of their own. Their type is
+// off_cpu/nanoseconds, without a period; a sample is one wait, with one value and one timestamp, its end, and the attribute
+// process.context_switch.type: "voluntary", or "involuntary" for a thread that could have gone on. A wait that lasts longer
+// than its profile has a sample in each profile. It needs the initial PID namespace, where all threads have numbers.
+//
 // Package kernelstack takes the samples; kernelStacks forwards and counts its messages.
 package kernelstackreceiver

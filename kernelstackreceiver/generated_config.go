@@ -10,6 +10,49 @@ import (
 	"time"
 )
 
+// OffCPU how the time is sampled that threads spend off the CPU, blocked or preempted.
+type OffCPU struct {
+	// Buffer size of each CPU's ring buffer of context switches, as buffer. A switch takes about 300 bytes.
+	Buffer string `mapstructure:"buffer"`
+
+	// Enabled whether the time that threads are off the CPU is sampled, too, with the stack by which they left it. It is sent in messages of their own, of the type off_cpu/nanoseconds. It needs the initial PID namespace (hostPID on Kubernetes), and costs time with every context switch.
+	Enabled bool `mapstructure:"enabled"`
+
+	// MaxSwitches maximum number of context switches per second of all CPUs, on average over an interval. When there are more, time is sampled in parts, and what lies between them is left out. The duration of a profile says how much it covers.
+	MaxSwitches int `mapstructure:"max_switches"`
+
+	// Threshold waits that are shorter than this are left out. 0 leaves none out.
+	Threshold time.Duration `mapstructure:"threshold"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// Validate validates the OffCPU fields according to schema annotations.
+func (c *OffCPU) Validate() error {
+	var err error
+
+	if c.MaxSwitches < 1 {
+		err = errors.Join(err, errors.New("max_switches value must be greater than or equal to 1"))
+	}
+
+	if c.Threshold < 0 {
+		err = errors.Join(err, errors.New("threshold value must be greater than or equal to 0"))
+	}
+
+	return err
+}
+
+// NewDefaultOffCPU returns a new OffCPU with default values consistent with the annotations in the schema.
+func NewDefaultOffCPU() OffCPU {
+	return OffCPU{
+		Buffer:      "256KiB",
+		Enabled:     false,
+		MaxSwitches: 50000,
+		Threshold:   1 * time.Millisecond,
+	}
+}
+
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
 	// Buffer size of each CPU's ring buffer, with a unit, from 4KiB to 1GiB. It is rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
@@ -35,6 +78,9 @@ type Config struct {
 
 	// MaxSamples maximum number of samples of an interval. When there are as many, they are sent on early.
 	MaxSamples int `mapstructure:"max_samples"`
+
+	// OffCPU how the time is sampled that threads spend off the CPU, blocked or preempted.
+	OffCPU OffCPU `mapstructure:"off_cpu"`
 
 	// Procfs path where the /proc of this process's PID namespace is mounted.
 	Procfs string `mapstructure:"procfs"`
@@ -94,6 +140,7 @@ func createDefaultConfig() component.Config {
 		Idle:       false,
 		Interval:   5 * time.Second,
 		MaxSamples: 20000,
+		OffCPU:     NewDefaultOffCPU(),
 		Procfs:     "/proc",
 		Sysfs:      "/sys",
 	}

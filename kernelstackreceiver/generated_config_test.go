@@ -54,3 +54,23 @@ func TestConfigValidate_MinimumMaxSamples(t *testing.T) {
 
 	require.ErrorContains(t, cfg.Validate(), "max_samples value must be greater than or equal to 1")
 }
+
+func TestOffCPUValidate_DefaultValid(t *testing.T) {
+	cfg := NewDefaultOffCPU()
+
+	require.NoError(t, cfg.Validate())
+}
+
+func TestOffCPUValidate_MinimumMaxSwitches(t *testing.T) {
+	cfg := NewDefaultOffCPU()
+	cfg.MaxSwitches = 1 - 1
+
+	require.ErrorContains(t, cfg.Validate(), "max_switches value must be greater than or equal to 1")
+}
+
+func TestOffCPUValidate_MinimumThreshold(t *testing.T) {
+	cfg := NewDefaultOffCPU()
+	cfg.Threshold = 0 - 1
+
+	require.ErrorContains(t, cfg.Validate(), "threshold value must be greater than or equal to 0")
+}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/consumer/xconsumer"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/receiver"
@@ -22,8 +21,8 @@ import (
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
-// kernelStacks samples kernel stacks and sends them to the next component. Its methods are safe
-// for concurrent use.
+// kernelStacks samples kernel stacks, of threads that run and of threads that wait, and sends them to the next component.
+// Its methods are safe for concurrent use.
 type kernelStacks struct {
 	config    *Config
 	next      xconsumer.Profiles
@@ -71,7 +70,15 @@ func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with the start
 	r.cancel = cancel
-	r.done.Go(func() { r.run(ctx, host, r.sample) })
+	status := newStatus(host)
+	sample := func(what string, options kernelstack.Options) {
+		of := status.of(what)
+		r.done.Go(func() { r.run(ctx, of, r.sampling(what, options)) })
+	}
+	sample("kernel stacks", r.config.options())
+	if r.config.OffCPU.Enabled {
+		sample("off-CPU time", r.config.waitOptions())
+	}
 	return nil
 }
 
@@ -89,7 +96,7 @@ func (r *kernelStacks) Shutdown(context.Context) error {
 
 // run calls sample until ctx is done. The error of sample says why it cannot sample.
 func (r *kernelStacks) run(
-	ctx context.Context, host component.Host, sample func(ctx context.Context, started func(missing error)) error,
+	ctx context.Context, status statusOf, sample func(ctx context.Context, started func(missing error)) error,
 ) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
@@ -98,15 +105,13 @@ func (r *kernelStacks) run(
 		began := time.Now()
 		err := sample(ctx, func(missing error) {
 			if reported != "" {
-				r.logger.Info("Sampling kernel stacks again")
+				r.logger.Info("Sampling " + status.what + " again")
 				reported = ""
 			}
 			if missing != nil {
-				r.logger.Warn("Kernel stacks are incomplete", zap.Error(missing))
-				componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(missing))
-				return
+				r.logger.Warn("Samples of "+status.what+" are incomplete", zap.Error(missing))
 			}
-			componentstatus.ReportStatus(host, componentstatus.NewEvent(componentstatus.StatusOK))
+			status.report(missing)
 		})
 		if ctx.Err() != nil {
 			return
@@ -116,8 +121,8 @@ func (r *kernelStacks) run(
 		}
 		if err.Error() != reported {
 			reported = err.Error()
-			r.logger.Error("Cannot sample kernel stacks", zap.Error(err))
-			componentstatus.ReportStatus(host, componentstatus.NewRecoverableErrorEvent(err))
+			r.logger.Error("Cannot sample "+status.what, zap.Error(err))
+			status.report(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -127,21 +132,22 @@ func (r *kernelStacks) run(
 	}
 }
 
-// sample samples until ctx is done or the rings cannot be read. It calls started when they
+// sampling returns a function that samples until ctx is done or the rings cannot be read. It calls started when they
 // are open; the error says which samples will be missing.
-func (r *kernelStacks) sample(ctx context.Context, started func(missing error)) error {
-	s := kernelstack.Sampler{
-		Options: r.config.options(),
-		Scope:   metadata.ScopeName,
-		Version: r.version,
-		Send:    r.send,
-		Started: func(event string, missing kernelstack.Missing) {
-			r.logger.Info("Sampling kernel stacks",
-				zap.Bool("cycles", event == kernelstack.EventCycles), zap.Int("frequency", r.config.Frequency))
-			started(missing.Err())
-		},
+func (r *kernelStacks) sampling(what string, options kernelstack.Options) func(ctx context.Context, started func(missing error)) error {
+	return func(ctx context.Context, started func(missing error)) error {
+		s := kernelstack.Sampler{
+			Options: options,
+			Scope:   metadata.ScopeName,
+			Version: r.version,
+			Send:    r.send,
+			Started: func(event string, missing kernelstack.Missing) {
+				r.logger.Info("Sampling "+what, zap.String("event", event), zap.Int("frequency", options.Frequency))
+				started(missing.Err())
+			},
+		}
+		return s.Run(ctx)
 	}
-	return s.Run(ctx)
 }
 
 // transport and format describe the samples' origin in the receiver's metrics and spans.
@@ -160,6 +166,9 @@ func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	r.telemetry.ReceiverKernelstackNoStack.Add(ctx, int64(m.NoStack))
 	r.telemetry.ReceiverKernelstackNoContainer.Add(ctx, int64(m.NoContainer))
+	r.telemetry.ReceiverKernelstackShortWaits.Add(ctx, int64(m.Short))
+	r.telemetry.ReceiverKernelstackLostWaits.Add(ctx, int64(m.Unknown))
+	r.telemetry.ReceiverKernelstackOffCPUPause.Add(ctx, m.Paused.Seconds())
 	for _, pd := range m.Profiles {
 		r.sendProfiles(context.WithoutCancel(ctx), pd)
 	}

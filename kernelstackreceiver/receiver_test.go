@@ -32,7 +32,7 @@ func TestContract_6_3_ItTriesAgain(t *testing.T) {
 		r := &kernelStacks{logger: zap.New(log)}
 		began, tries := time.Now(), 0
 		ctx, cancel := context.WithCancel(t.Context())
-		r.run(ctx, componenttest.NewNopHost(), func(_ context.Context, started func(missing error)) error {
+		r.run(ctx, newStatus(componenttest.NewNopHost()).of("kernel stacks"), func(_ context.Context, started func(missing error)) error {
 			if tries++; tries < 4 {
 				return errors.New("not permitted")
 			}
@@ -62,6 +62,7 @@ func TestSend(t *testing.T) {
 		require.NoError(t, err)
 		r.send(t.Context(), &kernelstack.Message{
 			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, Throttled: 2,
+			Short: 5, Unknown: 6, Paused: time.Second,
 		})
 		r.send(t.Context(), &kernelstack.Message{})
 		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
@@ -78,6 +79,11 @@ func TestSend(t *testing.T) {
 		assert.EqualValues(t, 2, sum("kernelstack_throttled"))
 		assert.EqualValues(t, 1, sum("kernelstack_no_stack"))
 		assert.EqualValues(t, 3, sum("kernelstack_no_container"))
+		assert.EqualValues(t, 5, sum("kernelstack_short_waits"))
+		assert.EqualValues(t, 6, sum("kernelstack_lost_waits"))
+		paused, err := telemetry.GetMetric("otelcol_receiver_kernelstack_off_cpu_pause")
+		require.NoError(t, err)
+		assert.InDelta(t, 1, paused.Data.(metricdata.Sum[float64]).DataPoints[0].Value, 0)
 		for _, other := range []string{"accepted", "refused"} {
 			assert.EqualValues(t, map[bool]int{true: 2}[other == outcome], sum(other+"_profile_samples"), other)
 		}

@@ -4,16 +4,15 @@ package kernelstack
 
 import (
 	"crypto/rand"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
 // message collects the samples of an interval, in a profile for each container and one for the host.
 type message struct {
-	event     perfring.Sampling
+	kind      kind
 	scopeName string
 	version   string
 
@@ -22,6 +21,26 @@ type message struct {
 	events   int // samples added so far
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
+}
+
+// kind says what the samples of a message mean.
+type kind struct {
+	sampleType, unit string
+	period           time.Duration // the time that each of them stands for; 0 if they have values
+}
+
+// kindOfWaits is the kind of samples that stand for waits. Consumers know the OTel eBPF profiler's samples by this type.
+var kindOfWaits = kind{sampleType: "off_cpu", unit: "nanoseconds"}
+
+// A sample says where in the kernel a thread was interrupted, or how long it waited.
+type sample struct {
+	stack         []uint64 // leaf first; or guestStack or userStack
+	pid, tid, cpu uint32
+	name          string // of the thread; empty if it is not known
+	owner         owner
+	at            int64 // when it was taken, or the end of the wait, on the clock of the records
+	waited        int64 // nanoseconds; 0 if it was interrupted
+	preempted     bool  // it waited although it could have gone on
 }
 
 // maxResources is the number of resources that a part has at most. Messages of many resources are large, and consumers
@@ -49,11 +68,18 @@ const (
 	keyThreadID   = "thread.id"
 	keyThreadName = "thread.name"
 	keyCPU        = "cpu.logical_number"
+	keySwitch     = "process.context_switch.type"
 )
 
-// newMessage returns an empty message for samples of the event.
-func newMessage(event perfring.Sampling, scopeName, version string) *message {
-	return &message{event: event, scopeName: scopeName, version: version, profiles: make(map[string]*profile)}
+// The values of keySwitch, of threads that waited for something and of those that were preempted.
+const (
+	voluntary   = "voluntary"
+	involuntary = "involuntary"
+)
+
+// newMessage returns an empty message for samples of a kind.
+func newMessage(k kind, scopeName, version string) *message {
+	return &message{kind: k, scopeName: scopeName, version: version, profiles: make(map[string]*profile)}
 }
 
 // of returns the profile of a container, or of the host if its id is empty.
@@ -66,7 +92,7 @@ func (m *message) of(container string) *profile {
 	return p
 }
 
-// newProfile returns an empty profile. It uses the sample type and period type of the OTel eBPF profiler: not all
+// newProfile returns an empty profile. It uses the sample types and the period type of the OTel eBPF profiler: not all
 // consumers interpret others as time.
 func (m *message) newProfile(container string) *profile {
 	if len(m.profiles)%maxResources == 0 {
@@ -82,9 +108,11 @@ func (m *message) newProfile(container string) *profile {
 	scope.Scope().SetVersion(m.version)
 	p := scope.Profiles().AppendEmpty()
 	p.SetProfileID(newProfileID())
-	d.setType(p.SampleType(), "samples", "count")
-	d.setType(p.PeriodType(), "cpu", "nanoseconds")
-	p.SetPeriod(m.event.Period().Nanoseconds())
+	d.setType(p.SampleType(), m.kind.sampleType, m.kind.unit)
+	if m.kind.period > 0 {
+		d.setType(p.PeriodType(), "cpu", "nanoseconds")
+		p.SetPeriod(m.kind.period.Nanoseconds())
+	}
 	return &profile{dictionary: d, profile: p, samples: make(map[sampleKey]int)}
 }
 
@@ -93,10 +121,19 @@ func newProfileID() (id pprofile.ProfileID) {
 	return id
 }
 
-// add adds a sample of a container, or of the host. unixNano is the time when it was taken; name is the thread's name, or
-// empty. The sample gets no values: without values, each timestamp counts as one.
-func (m *message) add(r *perfring.Record, unixNano uint64, name, container string) {
-	m.of(container).sample(r, name).TimestampsUnixNano().Append(unixNano)
+// add adds a sample, with its time in nanoseconds since the Unix epoch. Samples of the same place are merged, without
+// values: each timestamp then counts as one. A wait stays a sample of its own, because there are consumers that refuse
+// several values beside timestamps.
+func (m *message) add(s *sample, unixNano uint64) {
+	p := m.of(s.owner.container)
+	var to pprofile.Sample
+	if s.waited > 0 {
+		to = p.newSample(s)
+		to.Values().Append(s.waited)
+	} else {
+		to = p.merged(s)
+	}
+	to.TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
 		m.first = unixNano
 	}
@@ -104,28 +141,40 @@ func (m *message) add(r *perfring.Record, unixNano uint64, name, container strin
 	m.events++
 }
 
-// sample returns the sample of a record's stack, thread and CPU.
-func (p *profile) sample(r *perfring.Record, name string) pprofile.Sample {
-	d, samples := p.dictionary, p.profile.Samples()
-	key := sampleKey{stack: d.stack(addressesOf(r)), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name}
-	if at, ok := p.samples[key]; ok {
-		return samples.At(at)
+// merged returns the sample of a stack, thread and CPU.
+func (p *profile) merged(s *sample) pprofile.Sample {
+	key := sampleKey{stack: p.dictionary.stack(s.stack), pid: s.pid, tid: s.tid, cpu: s.cpu, name: s.name}
+	at, ok := p.samples[key]
+	if !ok {
+		p.samples[key] = p.profile.Samples().Len()
+		return p.newSample(s)
 	}
-	p.samples[key] = samples.Len()
-	s := samples.AppendEmpty()
-	s.SetStackIndex(key.stack)
-	indices := s.AttributeIndices()
-	if hasNumber(r.PID) {
-		indices.Append(d.attribute(keyPID, "", int64(r.PID)))
+	return p.profile.Samples().At(at)
+}
+
+// newSample adds a sample without a time.
+func (p *profile) newSample(s *sample) pprofile.Sample {
+	d, to := p.dictionary, p.profile.Samples().AppendEmpty()
+	to.SetStackIndex(d.stack(s.stack))
+	indices := to.AttributeIndices()
+	if hasNumber(s.pid) {
+		indices.Append(d.attribute(keyPID, "", int64(s.pid)))
 	}
-	if hasNumber(r.TID) {
-		indices.Append(d.attribute(keyThreadID, "", int64(r.TID)))
+	if hasNumber(s.tid) {
+		indices.Append(d.attribute(keyThreadID, "", int64(s.tid)))
 	}
-	if name != "" {
-		indices.Append(d.attribute(keyThreadName, name, 0))
+	if s.name != "" {
+		indices.Append(d.attribute(keyThreadName, s.name, 0))
 	}
-	indices.Append(d.attribute(keyCPU, "", int64(r.CPU)))
-	return s
+	indices.Append(d.attribute(keyCPU, "", int64(s.cpu)))
+	if s.waited > 0 {
+		how := voluntary
+		if s.preempted {
+			how = involuntary
+		}
+		indices.Append(d.attribute(keySwitch, how, 0))
+	}
+	return to
 }
 
 // finish returns the message, with samples taken from start up to, but not including, end. A

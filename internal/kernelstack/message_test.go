@@ -36,16 +36,23 @@ func finish(t *testing.T, m *message, start, end int64) pprofile.Profiles {
 	return parts[0]
 }
 
+var testKind = kindOfSamples(perfring.Sampling{Frequency: 100})
+
+// addRecord adds the sample of a record, with a thread's name and a container.
+func addRecord(m *message, r *perfring.Record, unixNano uint64, name, container string) {
+	m.add(&sample{stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name, owner: owner{true, container}}, unixNano)
+}
+
 func TestMessage(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "1.2.3")
+	m := newMessage(testKind, "scope", "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
-	m.add(&r, 1000, "worker", "")
-	m.add(&r, 2000, "worker", "")
+	addRecord(m, &r, 1000, "worker", "")
+	addRecord(m, &r, 2000, "worker", "")
 	other := r
 	other.CPU = 0
-	m.add(&other, 3000, "worker", "")
+	addRecord(m, &other, 3000, "worker", "")
 	r.Stack = []uint64{caller}
-	m.add(&r, 4000, "", "")
+	addRecord(m, &r, 4000, "", "")
 	pd := finish(t, m, 500, 5000)
 
 	checkSent(t, pd)
@@ -72,16 +79,16 @@ func TestMessage(t *testing.T) {
 
 // TestResources verifies that each container has a resource, and that a message of many is sent in parts.
 func TestResources(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "1.2.3")
+	m := newMessage(testKind, "scope", "1.2.3")
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	const containers = 2*maxResources + 10
 	id := func(n int) string { return fmt.Sprintf("%064x", n) }
 	for round := range 3 {
 		for n := range containers {
-			m.add(&r, uint64(1000*round+n), "worker", id(n))
+			addRecord(m, &r, uint64(1000*round+n), "worker", id(n))
 		}
 	}
-	m.add(&r, 9000, "worker", "")
+	addRecord(m, &r, 9000, "worker", "")
 
 	parts := m.finish(0, 10_000)
 	require.Len(t, parts, 3)
@@ -111,16 +118,16 @@ func TestResources(t *testing.T) {
 // TestProfileCoversItsSamples has samples outside the interval in which a message was
 // collected, as happens when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
+	m := newMessage(testKind, "scope", "")
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
-	m.add(&r, 2000, "", "")
-	m.add(&r, 400, "", "")
-	m.add(&r, 6000, "", "")
+	addRecord(m, &r, 2000, "", "")
+	addRecord(m, &r, 400, "", "")
+	addRecord(m, &r, 6000, "", "")
 	profile := finish(t, m, 500, 5000).ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5601), profile.DurationNano(), "the last is before the end")
 
-	assert.Empty(t, newMessage(perfring.Sampling{Frequency: 100}, "scope", "").finish(500, 400))
+	assert.Empty(t, newMessage(testKind, "scope", "").finish(500, 400))
 }
 
 // TestCyclesAreTime: a sample of the cycle counter stands for as much time as a timer's, and
@@ -128,9 +135,9 @@ func TestProfileCoversItsSamples(t *testing.T) {
 func TestCyclesAreTime(t *testing.T) {
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	of := func(event perfring.Sampling) pprofile.Profiles {
-		m := newMessage(event, "scope", "")
+		m := newMessage(kindOfSamples(event), "scope", "")
 		m.of("").profile.SetProfileID(pprofile.ProfileID{})
-		m.add(&r, 1, "", "")
+		addRecord(m, &r, 1, "", "")
 		return finish(t, m, 1, 2)
 	}
 	assert.Equal(t, of(perfring.Sampling{Frequency: 97}), of(perfring.Sampling{Frequency: 97, Cycles: true}))
@@ -140,10 +147,10 @@ func TestCyclesAreTime(t *testing.T) {
 // because Elastic accepts no frame without a type, and because from the outside the thread is
 // in the kernel.
 func TestGuest(t *testing.T) {
-	m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM", "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM", "")
-	m.add(&perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM", "")
+	m := newMessage(testKind, "scope", "")
+	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM", "")
+	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM", "")
+	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM", "")
 	pd := finish(t, m, 1, 3)
 
 	checkSent(t, pd)
@@ -157,8 +164,8 @@ func TestGuest(t *testing.T) {
 // TestTaskWithoutNumber: a task that has all but exited has no number, and 0 stands for many.
 func TestTaskWithoutNumber(t *testing.T) {
 	for _, number := range []uint32{0, perfring.NoTask} {
-		m := newMessage(perfring.Sampling{Frequency: 100}, "scope", "")
-		m.add(&perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "", "")
+		m := newMessage(testKind, "scope", "")
+		addRecord(m, &perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "", "")
 		pd := finish(t, m, 1, 2)
 		s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)
 		attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())

@@ -16,12 +16,14 @@ import (
 
 // Options say what to sample. See the receiver's configuration for the values.
 type Options struct {
-	Event      string // EventClock, EventCycles, or EventAuto
-	Frequency  int    // samples per second on each CPU
-	Idle       bool   // sample the idle loop, too
-	Buffer     int    // size of each CPU's ring, in bytes
-	Interval   time.Duration
-	MaxSamples int // per message
+	Event       string        // EventClock, EventCycles, EventAuto, or EventWait
+	Frequency   int           // samples per second on each CPU; not for EventWait
+	Idle        bool          // sample the idle loop, too; not for EventWait
+	Threshold   time.Duration // of waits; only for EventWait
+	MaxSwitches int           // per second, on all CPUs, on average; only for EventWait
+	Buffer      int           // size of each CPU's ring, in bytes
+	Interval    time.Duration
+	MaxSamples  int // per message
 
 	// Containers gives each container's samples a resource of their own, with the container's id. It takes the cgroups
 	// of cgroup v2, which Cgroupfs is a mount of.
@@ -41,7 +43,7 @@ type Sampler struct {
 	User bool
 
 	// CPUs are the numbers of the CPUs to sample; empty for all. If it is set, threads have no
-	// names, because renames on other CPUs are not recorded.
+	// names, because renames on other CPUs are not recorded. EventWait needs all.
 	CPUs []int
 
 	// Keep reports whether to keep a sample of a thread; nil keeps all. While a thread exits,
@@ -66,14 +68,16 @@ func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Containers) }
 
 // A Message holds the samples of an interval.
 type Message struct {
-	Profiles    []pprofile.Profiles // each with at most maxResources resources, which are all different
-	Samples     int                 // in Profiles
-	NoContainer int                 // of these, samples whose container, if any, is not known
-	NoStack     int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
-	Lost        uint64              // records that the rings had no room for
-	Throttled   int                 // times that the kernel stopped a CPU's event
-	CPUs        []int               // the CPUs sampled last
-	Start, End  time.Time           // End is not part of the interval
+	Profiles       []pprofile.Profiles // each with at most maxResources resources, which are all different
+	Samples        int                 // in Profiles
+	NoContainer    int                 // of these, samples whose container, if any, is not known
+	NoStack        int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
+	Lost           uint64              // records that the rings had no room for
+	Throttled      int                 // times that the kernel stopped a CPU's event
+	Short, Unknown int                 // waits that are shorter than the threshold, or of which records are missing
+	Paused         time.Duration       // the time before Start in which nothing was recorded, because of too many switches
+	CPUs           []int               // the CPUs sampled last
+	Start, End     time.Time           // End is not part of the interval
 }
 
 // The events to sample by.
@@ -81,6 +85,10 @@ const (
 	EventCycles = "cycles"
 	EventClock  = "cpu-clock"
 	EventAuto   = "auto" // cycles, or cpu-clock if there is no cycle counter
+
+	// EventWait samples what threads wait for, not what runs: each time that a thread is off the CPU is a sample. It needs
+	// the initial PID namespace, as other namespaces do not show the numbers of all threads.
+	EventWait = "wait"
 )
 
 // window is how long samples are held back, so that samples of all CPUs can be sorted.
@@ -88,26 +96,34 @@ const window = 2 * time.Millisecond
 
 // events returns the events to sample by, in the order in which to try them. The timer samples the idle task, unless its
 // idle loop cannot be distinguished from its other work. The cycle counter need not: a halted CPU counts nothing.
-func (o *Options) events(idle *idle, cgroups *cgroups) []perfring.Sampling {
+func (o *Options) events(idle *idle, cgroups *cgroups) []perfring.Event {
+	if o.Event == EventWait {
+		return []perfring.Event{perfring.Switches{Cgroups: cgroups != nil}}
+	}
 	clock := perfring.Sampling{Frequency: uint64(o.Frequency), Idle: o.Idle || idle != nil, Cgroups: cgroups != nil}
 	cycles := clock
 	cycles.Cycles, cycles.Idle = true, o.Idle
 	switch o.Event {
 	case EventCycles:
-		return []perfring.Sampling{cycles}
+		return []perfring.Event{cycles}
 	case EventClock:
-		return []perfring.Sampling{clock}
+		return []perfring.Event{clock}
 	}
-	return []perfring.Sampling{cycles, clock}
+	return []perfring.Event{cycles, clock}
 }
 
-func (s *Sampler) ringOptions(event perfring.Sampling) perfring.Options {
+func (s *Sampler) ringOptions(event perfring.Event) perfring.Options {
 	return perfring.Options{Event: event, BytesPerCPU: s.Options.Buffer, Window: window, CPUs: s.CPUs, SysFS: s.Options.Sysfs}
 }
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
 func (s *Sampler) Run(ctx context.Context) error {
 	var missing Missing
+	if s.Options.Event == EventWait {
+		if err := procfs.CheckInitialPIDNamespace(s.Options.Procfs); err != nil {
+			return fmt.Errorf("waits cannot be sampled: %w", err)
+		}
+	}
 	idle, err := s.readIdle()
 	missing.IdleWork = err
 	cgroups, err := s.readCgroups()
@@ -120,18 +136,39 @@ func (s *Sampler) Run(ctx context.Context) error {
 	if cgroups != nil {
 		missing.Containers = cgroups.begin() // new ones are recorded by now
 	}
-	name := EventClock
-	if event.Cycles {
-		name, idle, missing.IdleWork = EventCycles, nil, nil
+	name := nameOf(event)
+	if name != EventClock {
+		idle, missing.IdleWork = nil, nil
 	}
 	s.Started(name, missing)
 	err = newSession(s, rings, event, idle, cgroups, start).run(ctx)
 	return errors.Join(err, rings.Close())
 }
 
+// nameOf returns the name of an event that was opened.
+func nameOf(event perfring.Event) string {
+	switch event := event.(type) {
+	case perfring.Switches:
+		return EventWait
+	case perfring.Sampling:
+		if event.Cycles {
+			return EventCycles
+		}
+	}
+	return EventClock
+}
+
+// kindOfSamples returns the kind of an event's samples.
+func kindOfSamples(event perfring.Event) kind {
+	if sampling, ok := event.(perfring.Sampling); ok {
+		return kind{sampleType: "samples", unit: "count", period: sampling.Period()}
+	}
+	return kindOfWaits
+}
+
 // readIdle returns the filter for the idle loop, or nil if none is needed. The error says why the loop cannot be recognized.
 func (s *Sampler) readIdle() (*idle, error) {
-	if s.Options.Idle || s.Options.Event == EventCycles {
+	if s.Options.Idle || s.Options.Event == EventCycles || s.Options.Event == EventWait {
 		return nil, nil //nolint:nilnil // no stack is left out
 	}
 	return readIdle(s.Options.Procfs)
@@ -147,10 +184,13 @@ func (s *Sampler) readCgroups() (*cgroups, error) {
 }
 
 // open opens the rings with the first event that this machine supports.
-func (s *Sampler) open(idle *idle, cgroups *cgroups) (*perfring.Reader, perfring.Sampling, error) {
+func (s *Sampler) open(idle *idle, cgroups *cgroups) (*perfring.Reader, perfring.Event, error) {
 	var errs []error
 	for _, event := range s.Options.events(idle, cgroups) {
-		event.User = s.User
+		if sampling, ok := event.(perfring.Sampling); ok {
+			sampling.User = s.User
+			event = sampling
+		}
 		rings, err := perfring.Open(s.ringOptions(event))
 		if err == nil {
 			return rings, event, nil
@@ -160,21 +200,24 @@ func (s *Sampler) open(idle *idle, cgroups *cgroups) (*perfring.Reader, perfring
 			break
 		}
 	}
-	return nil, perfring.Sampling{}, errors.Join(errs...)
+	return nil, nil, errors.Join(errs...)
 }
 
 // session turns the records of one set of rings into messages.
 type session struct {
-	sampler *Sampler
-	rings   *perfring.Reader
-	event   perfring.Sampling
-	idle    *idle    // whose loop is left out; nil if no sample of it is
-	cgroups *cgroups // whose owners get the samples; nil if they are not known
-	threads *threads
-	message *message
-	counts  Message   // the counts of message, without its profiles and its end
-	flush   time.Time // when to send message
-	refresh time.Time // when to look for CPUs that came online
+	sampler  *Sampler
+	rings    *perfring.Reader
+	kind     kind
+	idle     *idle    // whose loop is left out; nil if no sample of it is
+	waits    *waits   // nil if what runs is sampled
+	cgroups  *cgroups // whose owners get the samples; nil if they are not known
+	threads  *threads
+	message  *message
+	counts   Message   // the counts of message, without its profiles and its end
+	flush    time.Time // when the interval ends, and message is sent
+	refresh  time.Time // when to look for CPUs that came online
+	switches int       // times that a thread left a CPU in this interval, idle tasks included; counted for waits only
+	offset   int64     // from the clock of the records to nanoseconds since the Unix epoch
 }
 
 // pollInterval is the time after which the rings are read even if none is half
@@ -186,20 +229,30 @@ const refreshInterval = time.Second
 
 // newSession returns a session with rings of the event, which were opened after start.
 func newSession(
-	s *Sampler, rings *perfring.Reader, event perfring.Sampling, idle *idle, cgroups *cgroups, start time.Time,
+	s *Sampler, rings *perfring.Reader, event perfring.Event, idle *idle, cgroups *cgroups, start time.Time,
 ) *session {
-	n := &session{sampler: s, rings: rings, event: event, idle: idle, cgroups: cgroups, threads: newThreads(s.Options.Procfs)}
+	n := &session{sampler: s, rings: rings, kind: kindOfSamples(event), idle: idle, cgroups: cgroups, threads: newThreads(s.Options.Procfs)}
+	if nameOf(event) == EventWait {
+		n.waits = newWaits(s.Options.Threshold)
+	}
 	n.begin(start)
+	n.beginInterval()
 	if s.First > 0 {
 		n.flush = start.Add(s.First)
 	}
 	return n
 }
 
-func (s *session) begin(start time.Time) {
-	s.message = newMessage(s.event, s.sampler.Scope, s.sampler.Version)
-	s.counts = Message{Start: start, CPUs: s.counts.CPUs}
+// beginInterval begins an interval, which can take several messages.
+func (s *session) beginInterval() {
 	s.flush = time.Now().Add(s.sampler.Options.Interval)
+	s.switches = 0
+}
+
+// begin begins a message.
+func (s *session) begin(start time.Time) {
+	s.message = newMessage(s.kind, s.sampler.Scope, s.sampler.Version)
+	s.counts = Message{Start: start, CPUs: s.counts.CPUs}
 }
 
 // run reads records until ctx is done; then it sends the rest.
@@ -218,39 +271,70 @@ func (s *session) run(ctx context.Context) error {
 		}
 		err := s.rings.Wait(ctx, deadline)
 		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
-		if now := time.Now(); err == nil && now.After(s.refresh) {
-			s.refresh = now.Add(refreshInterval)
-			err = s.rings.RefreshCPUs(false)
-			s.counts.CPUs = s.rings.CPUs()
+		switch now := time.Now(); {
+		case err != nil:
+		case s.hasTooManySwitches():
+			err = s.pause(ctx)
+		case !now.Before(s.flush):
+			err = s.endInterval(ctx)
+		case now.After(s.refresh):
+			err = s.refreshCPUs()
 		}
 		if err != nil {
 			s.finish(ctx)
 			return err
 		}
-		if !time.Now().Before(s.flush) {
-			s.send(ctx, time.Now().Add(-window))
-		}
 	}
+}
+
+func (s *session) refreshCPUs() error {
+	s.refresh = time.Now().Add(refreshInterval)
+	err := s.rings.RefreshCPUs(false)
+	s.counts.CPUs = s.rings.CPUs()
+	return err
+}
+
+// endInterval sends the message with all samples up to now, but for the window.
+func (s *session) endInterval(ctx context.Context) error {
+	if err := s.refreshCPUs(); err != nil {
+		return err
+	}
+	b := s.rings.Poll()
+	err := s.add(ctx, b)
+	s.addOpenWaits(ctx, min(b.Certain, b.Looked))
+	s.send(ctx, timeOf(b.Certain))
+	s.beginInterval()
+	return err
 }
 
 // finish sends the samples that are still in the rings and in the message.
 func (s *session) finish(ctx context.Context) {
+	if s.waits != nil {
+		_ = s.endInterval(ctx)
+	}
 	_ = s.add(ctx, s.rings.Flush()) // nothing follows
 	s.send(ctx, time.Now())
 }
+
+// timeOf returns the time of a reading of the records' clock. It has a monotonic reading, too: the wall clock may be set.
+func timeOf(at int64) time.Time { return time.Now().Add(time.Duration(at - perfring.Monotonic.Now())) }
 
 // add adds samples to the message and counts lost records. Its error says that cgroups are not what they were when the
 // session began.
 func (s *session) add(ctx context.Context, b perfring.Batch) error {
 	err := s.checkCgroups()
-	_, offset, _ := perfring.Monotonic.UnixOffset()
+	_, s.offset, _ = perfring.Monotonic.UnixOffset()
 	s.counts.Lost += b.Lost
 	s.threads.begin(&b)
 	for i := range b.Records {
 		r := &b.Records[i]
+		if s.waits != nil && r.Time < b.Certain {
+			s.noteWait(r)
+		}
 		switch r.Type {
 		case perfring.TypeSample:
-			s.addSample(ctx, r, r.Time+offset)
+			s.addSample(ctx, r)
+		case perfring.TypeSwitch:
 		case perfring.TypeThrottle:
 			s.counts.Throttled++
 		case perfring.TypeCgroup:
@@ -261,6 +345,7 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 			s.threads.note(r)
 		}
 	}
+	s.addWaits(ctx, &b)
 	return err
 }
 
@@ -277,8 +362,9 @@ func (s *session) checkCgroups() error {
 	return nil
 }
 
-func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano int64) {
-	if s.sampler.Keep != nil && !s.sampler.Keep(r.PID, r.TID) {
+// addSample adds the sample of a thread that was interrupted.
+func (s *session) addSample(ctx context.Context, r *perfring.Record) {
+	if s.waits != nil || !s.keeps(r.PID, r.TID) {
 		return
 	}
 	noStack := len(r.Stack) == 0 && !r.Guest
@@ -289,10 +375,7 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	if s.idle != nil && s.idle.isLoop(r.Stack) {
 		return
 	}
-	if s.message.events == s.sampler.Options.MaxSamples {
-		age := time.Duration(perfring.Monotonic.Now() - r.Time)
-		s.send(ctx, time.Now().Add(-age)) // not by unixNano: the wall clock may have been set
-	}
+	s.makeRoom(ctx, r.Time)
 	if noStack {
 		s.counts.NoStack++
 	}
@@ -300,18 +383,36 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record, unixNano in
 	if len(s.sampler.CPUs) == 0 {
 		name = s.threads.name(r.TID, r.Time)
 	}
-	owner := s.cgroups.owner(r.InCgroup)
-	if s.sampler.Options.Containers && !owner.known {
-		s.counts.NoContainer++
-	}
-	s.message.add(r, uint64(unixNano), name, owner.container)
+	s.put(&sample{
+		stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name, owner: s.cgroups.owner(r.InCgroup), at: r.Time,
+	})
 }
 
-// send sends the message, with samples up to end, and begins the next one.
+func (s *session) keeps(pid, tid uint32) bool {
+	return s.sampler.Keep == nil || s.sampler.Keep(pid, tid)
+}
+
+// makeRoom sends the message if it is full. The next sample is of a time.
+func (s *session) makeRoom(ctx context.Context, at int64) {
+	if s.message.events == s.sampler.Options.MaxSamples {
+		s.send(ctx, timeOf(at))
+	}
+}
+
+// put puts a sample into the message, which has room for it.
+func (s *session) put(of *sample) {
+	if s.sampler.Options.Containers && !of.owner.known {
+		s.counts.NoContainer++
+	}
+	s.message.add(of, uint64(of.at+s.offset))
+}
+
+// send sends the message, with samples up to end, and begins the next one of the interval.
 func (s *session) send(ctx context.Context, end time.Time) {
 	m := s.counts
 	m.Profiles = s.message.finish(m.Start.UnixNano(), end.UnixNano())
 	m.Samples, m.End = s.message.events, end
+	s.countWaits(&m)
 	s.sampler.Send(ctx, &m)
 	s.threads.forgetExited()
 	s.begin(end)

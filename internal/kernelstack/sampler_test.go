@@ -110,12 +110,12 @@ func TestEvents(t *testing.T) {
 		name string
 		opts Options
 		idle *idle
-		want []perfring.Sampling
+		want []perfring.Event
 	}{
-		{"timer", Options{Event: EventClock, Idle: true}, nil, []perfring.Sampling{{Frequency: 10, Idle: true}}},
-		{"cycles", Options{Event: EventCycles, Idle: true}, nil, []perfring.Sampling{{Frequency: 10, Cycles: true, Idle: true}}},
-		{"auto", Options{Event: EventAuto}, new(idle), []perfring.Sampling{{Frequency: 10, Cycles: true}, {Frequency: 10, Idle: true}}},
-		{"timer, no symbols", Options{Event: EventClock}, nil, []perfring.Sampling{{Frequency: 10}}},
+		{"timer", Options{Event: EventClock, Idle: true}, nil, []perfring.Event{perfring.Sampling{Frequency: 10, Idle: true}}},
+		{"cycles", Options{Event: EventCycles, Idle: true}, nil, []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true, Idle: true}}},
+		{"auto", Options{Event: EventAuto}, new(idle), []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true}, perfring.Sampling{Frequency: 10, Idle: true}}},
+		{"timer, no symbols", Options{Event: EventClock}, nil, []perfring.Event{perfring.Sampling{Frequency: 10}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Frequency = 10

@@ -4,11 +4,16 @@
 package procfs
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
+
+// ErrPIDNamespace says that this process cannot see the numbers of all threads.
+var ErrPIDNamespace = errors.New("this process must be in the initial PID namespace: in a container, share the host's (hostPID: true)")
 
 // IsOurs reports whether a procfs belongs to this process's PID namespace. In that of another, the numbers that this
 // process knows belong to other processes.
@@ -33,4 +38,20 @@ func Status(mount, id, field string) (values []string, err error) {
 		}
 	}
 	return nil, err
+}
+
+// CheckInitialPIDNamespace returns an error unless this process is in the initial PID namespace, which shows the numbers
+// of all threads, and a procfs is that namespace's.
+func CheckInitialPIDNamespace(mount string) error {
+	const initial = "pid:[4026531836]" // PID_NS_INIT_INO of include/uapi/linux/nsfs.h; the same since Linux 3.8
+	namespaces := filepath.Join(mount, "self", "ns")
+	namespace, err := os.Readlink(filepath.Join(namespaces, "pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(namespaces)
+		return err // a kernel without PID namespaces
+	}
+	if err == nil && (namespace != initial || !IsOurs(mount)) {
+		return ErrPIDNamespace
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/translator/pprof"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -20,9 +21,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// Elastic's exporter accepts only samples, no cycles.
+// Elastic's exporter accepts only samples: neither cycles nor off-CPU time.
 const kernelstackConfig = `
-receivers: {kernelstack: {event: cpu-clock, frequency: 997, interval: 500ms, idle: true}}
+receivers: {kernelstack: {event: cpu-clock, frequency: 997, interval: 500ms, idle: true, off_cpu: {enabled: %t, threshold: 0s}}}
 processors: {kernelsym: {addresses: %s}}
 exporters: {otlp_grpc: {endpoint: %q, compression: none, tls: {insecure: true}}}
 service:
@@ -40,7 +41,7 @@ func TestKernelstackShape(t *testing.T) {
 		t.Run(addresses, func(t *testing.T) {
 			kerneltest.Busy(t)
 			received := make(chan pprofile.Profiles, 1000)
-			c := startCollector(t, addresses, received)
+			c := startCollector(t, false, addresses, received)
 			var run rewritetest.Run
 			events, named := 0, 0
 			require.NoError(t, c.Eventually(t.Context(), "named samples arrive", func() error {
@@ -63,6 +64,49 @@ func TestKernelstackShape(t *testing.T) {
 	}
 }
 
+// TestOffCPUShape verifies that profiles of off-CPU time, which the built collector takes and names, are as backends accept
+// them. Elastic's exporter accepts none. They are messages of their own, so it still gets the others.
+func TestOffCPUShape(t *testing.T) {
+	kerneltest.Built(t, kerneltest.Collector)
+	kerneltest.NeedPerf(t)
+	kerneltest.NeedAddresses(t)
+	kerneltest.Busy(t)
+	received := make(chan pprofile.Profiles, 1000)
+	c := startCollector(t, true, "relative", received)
+	var run rewritetest.Run
+	waits, interrupted, named := 0, 0, 0
+	require.NoError(t, c.Eventually(t.Context(), "named waits arrive", func() error {
+		for range len(received) {
+			pd := <-received
+			require.NoError(t, run.Check(pd))
+			if sampleType(pd) == "samples" {
+				interrupted += pd.SampleCount()
+				requireDelivered(t, pd)
+				continue
+			}
+			require.Equal(t, "off_cpu", sampleType(pd))
+			waits += pd.SampleCount()
+			named += namesIn(pd)
+			p, err := pprof.ConvertPprofileToPprof(&pd)
+			require.NoError(t, err)
+			require.NoError(t, p.CheckValid())
+			_, err = deliver(t, pd)
+			require.ErrorContains(t, err, "off_cpu")
+		}
+		const enough = 1000
+		if named < enough || interrupted == 0 {
+			return fmt.Errorf("%d frames of waits have names, not %d, beside %d other samples", named, enough, interrupted)
+		}
+		return nil
+	}))
+	t.Logf("%d waits with %d named frames, %d other samples", waits, named, interrupted)
+}
+
+func sampleType(pd pprofile.Profiles) string {
+	at := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SampleType().TypeStrindex()
+	return pd.Dictionary().StringTable().At(int(at))
+}
+
 func namesIn(pd pprofile.Profiles) (n int) {
 	for _, s := range rewritetest.Samples(pd) {
 		for _, f := range s.Stack {
@@ -76,13 +120,13 @@ func namesIn(pd pprofile.Profiles) (n int) {
 
 // startCollector starts the built collector, which sends its messages to received. The end of the
 // test stops it.
-func startCollector(t *testing.T, addresses string, received chan<- pprofile.Profiles) *otelcol.Process {
+func startCollector(t *testing.T, offCPU bool, addresses string, received chan<- pprofile.Profiles) *otelcol.Process {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(otelcol.Serve(listener, func(pd pprofile.Profiles) { received <- pd }).Stop)
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kernelstackConfig, addresses, listener.Addr()), 0o600))
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kernelstackConfig, offCPU, addresses, listener.Addr()), 0o600))
 	c, err := otelcol.Start(exec.CommandContext(context.WithoutCancel(t.Context()),
 		kerneltest.Built(t, kerneltest.Collector), otelcol.FeatureGates, "--config", config))
 	require.NoError(t, err)

@@ -27,6 +27,14 @@ const kubernetes = repository + "/deploy/kubernetes/"
 // everything stands for the base with all components.
 const everything = "components/*"
 
+// samplesKernel reports whether the agent of a manifest has the receiver kernelstack.
+func samplesKernel(name string) bool {
+	return name == "components/kernelstack" || samplesWaits(name)
+}
+
+// samplesWaits reports whether it samples off-CPU time, too.
+func samplesWaits(name string) bool { return name == "components/off-cpu" || name == everything }
+
 // kustomizations returns the base, the overlays, and the combinations of the base with components:
 // with each component that is in no overlay, and with all together.
 func kustomizations(t *testing.T) (list []string) {
@@ -61,6 +69,9 @@ func directory(t *testing.T, name string) string {
 		Resources: []string{relative(t, dir, kubernetes+"base")},
 	}
 	for _, component := range components {
+		if name == everything && filepath.Base(component) == "kernelstack" {
+			continue // off-cpu contains it
+		}
 		k.Components = append(k.Components, relative(t, dir, component))
 	}
 	text, err := yaml.Marshal(k)
@@ -215,7 +226,7 @@ func TestRollingUpdates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := render(t, name)
 			strategy := m.agents()[0].Spec.UpdateStrategy.RollingUpdate
-			if name == "components/kernelstack" || name == everything {
+			if samplesKernel(name) {
 				assert.Equal(t, []string{"0", "10%"}, []string{strategy.MaxSurge.String(), strategy.MaxUnavailable.String()})
 			} else {
 				assert.Equal(t, []string{"10%", "0"}, []string{strategy.MaxSurge.String(), strategy.MaxUnavailable.String()})
@@ -367,7 +378,10 @@ func TestComponentsCombine(t *testing.T) {
 	assert.Contains(t, c.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: "kernelsym-gateway:4317"}, "gateway")
 	assert.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "kallsyms", MountPath: "/host/proc/kallsyms", ReadOnly: true}, "host-mounts")
 	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "no-sys-admin")
-	for _, argument := range []string{"processors::kernelsym: {procfs", "receivers::kernelstack: {containers: true", "[otlp, kernelstack]"} {
+	assert.True(t, agent.HostPID, "off-cpu")
+	for _, argument := range []string{
+		"processors::kernelsym: {procfs", "receivers::kernelstack: {containers: true", "[otlp, kernelstack]", "off_cpu::enabled: true",
+	} {
 		assert.Len(t, slices.DeleteFunc(slices.Clone(c.Args), func(a string) bool { return !strings.Contains(a, argument) }), 1, argument)
 	}
 }

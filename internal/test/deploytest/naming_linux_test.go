@@ -77,9 +77,9 @@ func TestContainer(t *testing.T) {
 			} else {
 				l.checkHealth(m, "StatusOK", "")
 			}
-			if name == "components/kernelstack" {
-				l.eventually("samples of the kernel", func() error {
-					if !regexp.MustCompile(`(?m)^otelcol_receiver_accepted_profile_samples[^\n]*receiver="kernelstack"[^\n]* [1-9]`).MatchString(l.metrics()) {
+			for _, sampleType := range sampleTypes(name) {
+				l.eventually("samples of "+sampleType, func() error {
+					if !regexp.MustCompile(`(?m)^otelcol_receiver_accepted_profile_samples[^\n]*receiver="kernelstack"[^\n]*sample_type="` + sampleType + `"[^\n]* [1-9]`).MatchString(l.metrics()) {
 						return errors.New("none")
 					}
 					return nil
@@ -105,6 +105,17 @@ func TestContainer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sampleTypes returns the types of samples that the agent of a manifest takes itself.
+func sampleTypes(name string) (types []string) {
+	if samplesKernel(name) {
+		types = append(types, "samples:count")
+	}
+	if samplesWaits(name) {
+		types = append(types, "off_cpu:nanoseconds")
+	}
+	return types
 }
 
 // firstUnnamed returns an error for the first frame that does not have its name.

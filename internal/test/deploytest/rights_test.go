@@ -35,12 +35,12 @@ func TestRights(t *testing.T) {
 				assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 				assert.False(t, pod.Spec.HostNetwork)
 				assert.False(t, pod.Spec.HostIPC)
-				assert.False(t, pod.Spec.HostPID)
+				assert.Equal(t, owner == "kernelsym" && samplesWaits(name), pod.Spec.HostPID)
 				var want []string
 				if owner == "kernelsym" && (name == "components/host-mounts" || name == everything) {
 					want = append(want, read...)
 				}
-				if owner == "kernelsym" && (name == "components/kernelstack" || name == everything) {
+				if owner == "kernelsym" && samplesKernel(name) {
 					want = append(want, "/sys/fs/cgroup")
 				}
 				checkHostPaths(t, pod.Spec, want...)

@@ -28,7 +28,7 @@ var exported = map[string][]string{
 		"Bpf", "DebugInfo", "History", "Modules",
 		"NewDefaultBpf", "NewDefaultDebugInfo", "NewDefaultHistory", "NewDefaultModules",
 	},
-	root + "kernelstackreceiver": {"Config", "NewFactory"},
+	root + "kernelstackreceiver": {"Config", "NewFactory", "OffCPU", "NewDefaultOffCPU"},
 	root + "kernelsymprocessor": {
 		"Host", "NewShared", "OpenSources", "Processor", "Shared", "Sources", "ThisHost",
 	},

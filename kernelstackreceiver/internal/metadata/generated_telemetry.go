@@ -27,8 +27,11 @@ type TelemetryBuilder struct {
 	mu                             sync.Mutex
 	registrations                  []metric.Registration
 	ReceiverKernelstackLostRecords metric.Int64Counter
+	ReceiverKernelstackLostWaits   metric.Int64Counter
 	ReceiverKernelstackNoContainer metric.Int64Counter
 	ReceiverKernelstackNoStack     metric.Int64Counter
+	ReceiverKernelstackOffCPUPause metric.Float64Counter
+	ReceiverKernelstackShortWaits  metric.Int64Counter
 	ReceiverKernelstackThrottled   metric.Int64Counter
 }
 
@@ -63,8 +66,14 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverKernelstackLostRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_lost_records",
-		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. [Development]"),
+		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]"),
 		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKernelstackLostWaits, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_lost_waits",
+		metric.WithDescription("Waits of threads off the CPU that are not sent, because records of context switches were lost meanwhile, or because more than 65,536 threads waited at once. [Development]"),
+		metric.WithUnit("{wait}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackNoContainer, err = builder.meter.Int64Counter(
@@ -77,6 +86,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_kernelstack_no_stack",
 		metric.WithDescription("Samples that are dropped because they have no stack of the kernel or of a guest. With the event cycles, samples of user code are among them. [Development]"),
 		metric.WithUnit("{sample}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKernelstackOffCPUPause, err = builder.meter.Float64Counter(
+		"otelcol_receiver_kernelstack_off_cpu_pause",
+		metric.WithDescription("Time for which off-CPU time was not sampled, because there were more context switches than `off_cpu::max_switches`. [Development]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKernelstackShortWaits, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_short_waits",
+		metric.WithDescription("Waits of threads off the CPU that are not sent, because they are shorter than `off_cpu::threshold`. [Development]"),
+		metric.WithUnit("{wait}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackThrottled, err = builder.meter.Int64Counter(

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_lost_records",
-		Description: "Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. [Development]",
+		Description: "Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -33,6 +33,22 @@ func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.T
 		},
 	}
 	got, err := tt.GetMetric("otelcol_receiver_kernelstack_lost_records")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualReceiverKernelstackLostWaits(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelstack_lost_waits",
+		Description: "Waits of threads off the CPU that are not sent, because records of context switches were lost meanwhile, or because more than 65,536 threads waited at once. [Development]",
+		Unit:        "{wait}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_lost_waits")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
@@ -65,6 +81,38 @@ func AssertEqualReceiverKernelstackNoStack(t *testing.T, tt *componenttest.Telem
 		},
 	}
 	got, err := tt.GetMetric("otelcol_receiver_kernelstack_no_stack")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualReceiverKernelstackOffCPUPause(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelstack_off_cpu_pause",
+		Description: "Time for which off-CPU time was not sampled, because there were more context switches than `off_cpu::max_switches`. [Development]",
+		Unit:        "s",
+		Data: metricdata.Sum[float64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_off_cpu_pause")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualReceiverKernelstackShortWaits(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelstack_short_waits",
+		Description: "Waits of threads off the CPU that are not sent, because they are shorter than `off_cpu::threshold`. [Development]",
+		Unit:        "{wait}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_short_waits")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

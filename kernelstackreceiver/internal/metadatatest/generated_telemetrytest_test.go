@@ -20,16 +20,28 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ReceiverKernelstackLostRecords.Add(context.Background(), 1)
+	tb.ReceiverKernelstackLostWaits.Add(context.Background(), 1)
 	tb.ReceiverKernelstackNoContainer.Add(context.Background(), 1)
 	tb.ReceiverKernelstackNoStack.Add(context.Background(), 1)
+	tb.ReceiverKernelstackOffCPUPause.Add(context.Background(), 1)
+	tb.ReceiverKernelstackShortWaits.Add(context.Background(), 1)
 	tb.ReceiverKernelstackThrottled.Add(context.Background(), 1)
 	AssertEqualReceiverKernelstackLostRecords(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKernelstackLostWaits(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackNoContainer(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackNoStack(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKernelstackOffCPUPause(t, testTel,
+		[]metricdata.DataPoint[float64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKernelstackShortWaits(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackThrottled(t, testTel,

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// noteWait applies a record to the waits. The thread is looked up now, because names and cgroups are those of this time.
+func (s *session) noteWait(r *perfring.Record) {
+	if r.Switch == perfring.SwitchBlocked || r.Switch == perfring.SwitchRunnable {
+		s.switches++
+	}
+	if ended, ok := s.waits.note(r); ok {
+		s.waits.done = append(s.waits.done, interval{s.sampleOf(&ended, r.Time), ended.from})
+	}
+}
+
+// sampleOf returns the sample of the part of a wait that was not reported yet, up to a time.
+func (s *session) sampleOf(t *wait, at int64) sample {
+	return sample{
+		stack: t.stack, pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
+		owner: s.cgroups.owner(t.cgroup), at: at, waited: at - t.reported, preempted: t.preempted,
+	}
+}
+
+// addWaits adds the waits that are certain after a batch.
+func (s *session) addWaits(ctx context.Context, b *perfring.Batch) {
+	if s.waits == nil {
+		return
+	}
+	s.waits.forget(b.Blind)
+	for _, ended := range s.waits.confirmed(b.Looked) {
+		s.addWait(ctx, &ended.sample)
+	}
+}
+
+// addOpenWaits adds the parts of waits up to a time. They go on in the next message.
+func (s *session) addOpenWaits(ctx context.Context, at int64) {
+	if s.waits == nil {
+		return
+	}
+	for _, t := range s.waits.report(at) {
+		part := s.sampleOf(&t, at)
+		part.at-- // the end of an interval is not part of it
+		s.addWait(ctx, &part)
+	}
+}
+
+func (s *session) addWait(ctx context.Context, part *sample) {
+	if s.keeps(part.pid, part.tid) {
+		s.makeRoom(ctx, part.at)
+		s.put(part)
+	}
+}
+
+// countWaits moves the counts of waits to a message.
+func (s *session) countWaits(m *Message) {
+	if s.waits != nil {
+		counts := s.waits.takeCounts()
+		m.Short, m.Unknown, m.NoStack = counts.short, counts.lost, counts.noStack
+	}
+}
+
+// hasTooManySwitches reports whether there were as many switches in this interval as a whole one may have on average.
+func (s *session) hasTooManySwitches() bool {
+	return s.waits != nil && float64(s.switches) >= float64(s.sampler.Options.MaxSwitches)*s.sampler.Options.Interval.Seconds()
+}
+
+// pause ends an interval early and records nothing for a while, so that an interval and the pause after it take the time of
+// an interval on average. The length of the pause is random: what happens at regular times is then neither always in it, nor
+// never. Of what is recorded, nothing is left out, so a message stays true for the time that it covers.
+//
+//	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
+//	recorded  ├──────┤          ├──────┤  ├──────┤
+//	message   ───────▶          ───────▶  ───────▶
+func (s *session) pause(ctx context.Context) error {
+	began := time.Now()
+	rest := s.flush.Sub(began)
+	if err := s.endInterval(ctx); err != nil || rest <= 0 {
+		return err
+	}
+	if err := s.rings.Pause(); err != nil {
+		return err
+	}
+	s.waits.forgetAll() // they were reported up to now
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(2 * rest)):
+	}
+	err := s.rings.Resume()
+	s.begin(time.Now())
+	s.beginInterval()
+	s.counts.Paused = time.Since(began)
+	return err
+}

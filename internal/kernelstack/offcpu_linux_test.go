@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/procfs"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// realWait is a wait of a thread of the running kernel.
+type realWait struct {
+	tid    int
+	thread string
+	how    string
+	waited time.Duration
+	at     time.Time // its end
+	stack  []uint64
+}
+
+func waitOptions() Options {
+	return Options{
+		Event: EventWait, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20, MaxSwitches: 1 << 30,
+		Procfs: "/proc", Sysfs: "/sys",
+	}
+}
+
+// waitsWhile samples while a function works, and returns the messages.
+func waitsWhile(t *testing.T, o Options, work func()) (sent []*Message) {
+	t.Helper()
+	kerneltest.NeedPerf(t)
+	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
+		t.Skipf("%v: off-CPU time is not tested", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started := make(chan struct{})
+	sampler := &Sampler{
+		Options: o,
+		Started: func(event string, missing Missing) {
+			assert.Equal(t, EventWait, event)
+			assert.NoError(t, missing.Err())
+			close(started)
+		},
+		Send: func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sampler.Run(ctx) }()
+	select {
+	case <-started:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	work()
+	time.Sleep(5 * window) // later records of the work are not certain
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	return sent
+}
+
+func realWaits(t *testing.T, sent []*Message) (waits []realWait) {
+	t.Helper()
+	for _, m := range sent {
+		for _, pd := range m.Profiles {
+			checkSent(t, pd)
+			d := pd.Dictionary()
+			profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+			from := uint64(profile.Time())
+			stacks := stacksOf(pd)
+			for i, sample := range profile.Samples().All() {
+				at := sample.TimestampsUnixNano().At(0)
+				require.True(t, from <= at && at < from+profile.DurationNano())
+				attributes, err := pprofile.FromAttributeIndices(d.AttributeTable(), sample, d)
+				require.NoError(t, err)
+				raw := attributes.AsRaw()
+				name, _ := raw[keyThreadName].(string)
+				waits = append(waits, realWait{
+					int(raw[keyThreadID].(int64)), name, raw[keySwitch].(string), time.Duration(sample.Values().At(0)),
+					time.Unix(0, int64(at)), stacks[i],
+				})
+			}
+		}
+	}
+	return waits
+}
+
+// onThread runs a function on a thread of its own, and returns the thread's id.
+func onThread(work func()) (tid int) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		tid = unix.Gettid()
+		work()
+	}()
+	<-done
+	return tid
+}
+
+func median(list []time.Duration) time.Duration {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// TestSleepers compares the waits of threads that sleep with what their own clocks say.
+func TestSleepers(t *testing.T) {
+	type sleeper struct {
+		tid    int
+		pause  time.Duration
+		slept  []time.Duration
+		waited []time.Duration
+	}
+	sleepers := []*sleeper{{pause: 10 * time.Millisecond}, {pause: 100 * time.Millisecond}, {pause: time.Second}}
+	o := waitOptions()
+	o.Threshold = time.Millisecond
+	sent := waitsWhile(t, o, func() {
+		var all sync.WaitGroup
+		for _, s := range sleepers {
+			all.Go(func() {
+				s.tid = onThread(func() {
+					for begin := time.Now(); time.Since(begin) < 3500*time.Millisecond; {
+						pause := unix.NsecToTimespec(s.pause.Nanoseconds())
+						before := time.Now()
+						if unix.Nanosleep(&pause, nil) == nil {
+							s.slept = append(s.slept, time.Since(before))
+						}
+					}
+				})
+			})
+		}
+		all.Wait()
+	})
+	for _, w := range realWaits(t, sent) {
+		for _, s := range sleepers {
+			if w.tid == s.tid && w.how == voluntary && w.waited > s.pause/2 {
+				s.waited = append(s.waited, w.waited)
+			}
+		}
+	}
+	for _, s := range sleepers {
+		require.NotEmpty(t, s.waited, s.pause)
+		clock, waited := median(s.slept), median(s.waited)
+		t.Logf("%v: %d of %d, by its own clock %v, off the CPU %v (%+.2f %%)",
+			s.pause, len(s.waited), len(s.slept), clock, waited, 100*(waited.Seconds()/clock.Seconds()-1))
+		assert.InEpsilon(t, clock.Seconds(), waited.Seconds(), 0.02, s.pause)
+	}
+}
+
+// TestWaitsAddUp has a thread sleep and work, and verifies that it is off the CPU when it is not on it: over many messages,
+// into which a sleep is cut, and with what preempts it.
+func TestWaitsAddUp(t *testing.T) {
+	o := waitOptions()
+	o.Interval = 150 * time.Millisecond
+	var elapsed, worked time.Duration
+	var begin time.Time
+	var tid int
+	sent := waitsWhile(t, o, func() {
+		time.Sleep(50 * time.Millisecond)
+		tid = onThread(func() {
+			begin = time.Now()
+			before := threadTime(t)
+			for time.Since(begin) < 2*time.Second {
+				pause := unix.NsecToTimespec(int64(40 * time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil)
+				for spin := time.Now(); time.Since(spin) < 7*time.Millisecond; {
+				}
+			}
+			elapsed, worked = time.Since(begin), threadTime(t)-before
+		})
+	})
+	assert.Greater(t, len(sent), 5)
+	var off time.Duration
+	for _, w := range realWaits(t, sent) {
+		if w.tid == tid && w.at.After(begin) { // the thread may have waited for work before
+			off += w.waited
+		}
+	}
+	for _, m := range sent {
+		require.Zero(t, m.Lost, "records")
+	}
+	t.Logf("%v passed, %v of it on a CPU, and %v off it, in %d messages", elapsed, worked, off, len(sent))
+	assert.InEpsilon(t, elapsed.Seconds(), (off + worked).Seconds(), 0.02)
+}
+
+// threadTime returns how long the calling thread has been on a CPU.
+func threadTime(t *testing.T) time.Duration {
+	t.Helper()
+	var now unix.Timespec
+	require.NoError(t, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now))
+	return time.Duration(now.Nano())
+}
+
+// TestWhatThreadsWaitFor verifies the stacks and the names of waits: of a sleep, a lock, a disk, and of threads of the kernel.
+func TestWhatThreadsWaitFor(t *testing.T) {
+	kerneltest.NeedAddresses(t)
+	dir := t.TempDir()
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &fs))
+	onDisk := fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC && fs.Type != unix.OVERLAYFS_SUPER_MAGIC
+	var sleeper, waiter int
+	sent := waitsWhile(t, waitOptions(), func() {
+		sleeper = onThread(func() {
+			pause := unix.NsecToTimespec(int64(20 * time.Millisecond))
+			_ = unix.Nanosleep(&pause, nil)
+		})
+		waiter = onThread(func() { waitForLock(20 * time.Millisecond) })
+		if onDisk {
+			dd := exec.CommandContext(t.Context(), "dd", "if=/dev/zero", "of="+filepath.Join(dir, "file"), "bs=1M", "count=16", "conv=fsync")
+			out, err := dd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+	})
+	symbols := kerneltest.ReadSymbols(t)
+	longest := map[string]time.Duration{}
+	for _, w := range realWaits(t, sent) {
+		names := strings.Join(namesOn(symbols, w.stack), " ")
+		for what, is := range map[string]bool{
+			"a sleep":                w.tid == sleeper && strings.Contains(names, "do_nanosleep"),
+			"a lock":                 w.tid == waiter && strings.Contains(names, "futex_wait"),
+			"a disk":                 w.thread == "dd" && strings.Contains(names, "fsync"),
+			"a thread of the kernel": strings.Contains(names, "kthread"),
+		} {
+			if is {
+				longest[what] = max(longest[what], w.waited)
+			}
+		}
+	}
+	t.Logf("the longest waits: %v", longest)
+	assert.Greater(t, longest["a sleep"], 19*time.Millisecond)
+	assert.Greater(t, longest["a lock"], 19*time.Millisecond)
+	assert.Positive(t, longest["a thread of the kernel"])
+	if onDisk {
+		assert.Positive(t, longest["a disk"])
+	}
+}
+
+// waitForLock waits for a futex that nobody wakes.
+func waitForLock(d time.Duration) {
+	var word uint32
+	const wait = 0 // FUTEX_WAIT
+	timeout := unix.NsecToTimespec(d.Nanoseconds())
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wait, 0, uintptr(unsafe.Pointer(&timeout)), 0, 0)
+}
+
+// alternate has two threads on one CPU wake each other for a time. It returns their ids, and how often they did.
+func alternate(t *testing.T, d time.Duration) (tids [2]int, turns int) {
+	t.Helper()
+	var there, back [2]int
+	require.NoError(t, unix.Pipe(there[:]))
+	require.NoError(t, unix.Pipe(back[:]))
+	pin := func() {
+		var one unix.CPUSet
+		one.Set(runtime.NumCPU() - 1)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			t.Errorf("pinning a thread: %v", err)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		tids[0] = onThread(func() {
+			pin()
+			b := []byte{1}
+			for begin := time.Now(); time.Since(begin) < d; turns++ {
+				_, _ = unix.Write(there[1], b)
+				_, _ = unix.Read(back[0], b)
+			}
+			_ = unix.Close(there[1])
+		})
+	})
+	both.Go(func() {
+		tids[1] = onThread(func() {
+			pin()
+			b := []byte{1}
+			for {
+				if n, err := unix.Read(there[0], b); n == 0 || err != nil {
+					return
+				}
+				_, _ = unix.Write(back[1], b)
+			}
+		})
+	})
+	both.Wait()
+	for _, fd := range []int{there[0], back[0], back[1]} {
+		_ = unix.Close(fd)
+	}
+	return tids, turns
+}
+
+// TestTooManySwitches has two threads that strictly alternate switch more often than is allowed. Of the time that is covered,
+// each gets its share, and the rest is counted.
+func TestTooManySwitches(t *testing.T) {
+	o := waitOptions()
+	o.Interval, o.MaxSwitches = 200*time.Millisecond, kerneltest.Sized(20_000, 1000)
+	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
+	var tids [2]int
+	var turns int
+	began := time.Now()
+	sent := waitsWhile(t, o, func() { tids, turns = alternate(t, duration) })
+	elapsed := time.Since(began)
+	var covered, paused time.Duration
+	lost := uint64(0)
+	for _, m := range sent {
+		covered, paused, lost = covered+m.End.Sub(m.Start), paused+m.Paused, lost+m.Lost
+	}
+	var counts [2]int
+	for _, w := range realWaits(t, sent) {
+		if i := slices.Index(tids[:], w.tid); i >= 0 {
+			counts[i]++
+		}
+	}
+	expected := float64(turns) * covered.Seconds() / elapsed.Seconds()
+	t.Logf("%d turns in %v, of which %v were covered and %v were not: %d and %d waits, %.0f by the time covered; %d records lost",
+		turns, elapsed, covered, paused, counts[0], counts[1], expected, lost)
+	require.Greater(t, paused, elapsed/10, "there were too few switches")
+	assert.InDelta(t, elapsed.Seconds(), (covered + paused).Seconds(), 0.1)
+	assert.InEpsilon(t, counts[0], counts[1], 0.05)
+	assert.Less(t, float64(counts[0]+counts[1])/duration.Seconds(), 1.5*float64(o.MaxSwitches))
+}
+
+const asOther = "KERNELSYM_TEST_OFF_CPU"
+
+// runAgain runs the calling test again in a process with attributes of its own.
+func runAgain(t *testing.T, binary string, attributes *syscall.SysProcAttr) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), binary, "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Dir = "/"
+	child.Env = append(os.Environ(), asOther+"=1")
+	child.SysProcAttr = attributes
+	out, err := child.CombinedOutput()
+	t.Logf("%s", out)
+	require.NoError(t, err)
+}
+
+// TestWaitsInAPIDNamespace: where the numbers of other threads are not visible, no wait is sampled.
+func TestWaitsInAPIDNamespace(t *testing.T) {
+	if os.Getenv(asOther) == "" {
+		kerneltest.NeedPerf(t)
+		runAgain(t, "/proc/self/exe", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID})
+		return
+	}
+	sampler := &Sampler{Options: waitOptions()}
+	err := sampler.Run(t.Context())
+	require.ErrorIs(t, err, procfs.ErrPIDNamespace)
+	assert.ErrorContains(t, err, "hostPID")
+}
+
+// TestWaitsWithPerfmonAlone samples as another user with the capability CAP_PERFMON and no other.
+func TestWaitsWithPerfmonAlone(t *testing.T) {
+	if os.Getenv(asOther) != "" {
+		o := waitOptions()
+		o.Buffer = 256 << 10 // what CAP_IPC_LOCK is not needed for
+		var tid int
+		sent := waitsWhile(t, o, func() {
+			tid = onThread(func() {
+				pause := unix.NsecToTimespec(int64(20 * time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil)
+			})
+		})
+		waits := realWaits(t, sent)
+		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool { return w.tid == tid && w.waited > 19*time.Millisecond }))
+		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool { return w.tid != os.Getpid() && w.thread != "" }), "of others")
+		fmt.Println(len(waits), "waits, as user", os.Getuid())
+		return
+	}
+	kerneltest.NeedPerf(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can give up all capabilities but one: not tested")
+	}
+	binary := "/proc/self/exe"
+	if !kerneltest.InVM() {
+		binary = kerneltest.Shared(t, binary)
+	}
+	const nobody = 65534
+	runAgain(t, binary, &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_PERFMON},
+	})
+}

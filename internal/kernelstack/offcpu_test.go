@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// waitSession returns a session that samples what threads wait for, and the messages that it sends. Waits of at least 10 ns
+// are reported.
+func waitSession(t *testing.T) (s *session, sent *[]*Message) {
+	t.Helper()
+	sent = new([]*Message)
+	sampler := &Sampler{
+		Options: Options{Event: EventWait, Threshold: 10, MaxSamples: 100, MaxSwitches: 1000, Interval: time.Hour, Procfs: t.TempDir()},
+		Send:    func(_ context.Context, m *Message) { *sent = append(*sent, m) },
+	}
+	return newSession(sampler, nil, perfring.Switches{}, nil, nil, time.Now()), sent
+}
+
+// The records of a switch, of thread tid of process 1 on a CPU.
+
+func leaves(cpu, tid uint32, at int64, how perfring.Switch) []perfring.Record {
+	return []perfring.Record{
+		{Type: perfring.TypeSample, Time: at - 1, CPU: cpu, PID: 1, TID: tid, Stack: []uint64{leaf + uint64(tid), caller}},
+		{Type: perfring.TypeSwitch, Time: at, CPU: cpu, PID: 1, TID: tid, Switch: how},
+	}
+}
+
+func blocks(cpu, tid uint32, at int64) []perfring.Record {
+	return leaves(cpu, tid, at, perfring.SwitchBlocked)
+}
+
+func runs(cpu, tid uint32, at int64) []perfring.Record {
+	return []perfring.Record{{Type: perfring.TypeSwitch, Time: at, CPU: cpu, PID: 1, TID: tid, Switch: perfring.SwitchIn}}
+}
+
+func about(typ perfring.Type, tid uint32, at int64) []perfring.Record {
+	return []perfring.Record{{Type: typ, Time: at, PID: 1, TID: tid}}
+}
+
+// sure returns a batch of records of which none is missing.
+func sure(records ...[]perfring.Record) perfring.Batch {
+	b := perfring.Batch{Certain: 1 << 40, Looked: 1 << 40}
+	for _, r := range records {
+		b.Records = append(b.Records, r...)
+	}
+	return b
+}
+
+// sentWait is a sample of a message about waits.
+type sentWait struct {
+	tid, waited, at int64
+	how             string
+}
+
+// waitsIn returns the samples of messages, with the session's offset taken from their times.
+func waitsIn(t *testing.T, s *session, sent []*Message) (waits []sentWait) {
+	t.Helper()
+	for _, m := range sent {
+		for _, pd := range m.Profiles {
+			checkSent(t, pd)
+			d := pd.Dictionary()
+			for _, rp := range pd.ResourceProfiles().All() {
+				for _, sample := range rp.ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+					require.Equal(t, []int{1, 1}, []int{sample.Values().Len(), sample.TimestampsUnixNano().Len()})
+					attributes, err := pprofile.FromAttributeIndices(d.AttributeTable(), sample, d)
+					require.NoError(t, err)
+					raw := attributes.AsRaw()
+					waits = append(waits, sentWait{
+						raw["thread.id"].(int64), sample.Values().At(0), int64(sample.TimestampsUnixNano().At(0)) - s.offset,
+						raw["process.context_switch.type"].(string),
+					})
+				}
+			}
+		}
+	}
+	return waits
+}
+
+// TestWaits feeds a session records that cannot be produced at will, and looks at what it reports and counts.
+func TestWaits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		batches []perfring.Batch
+		want    []sentWait
+		counts  waitCounts
+	}{
+		{
+			name: "blocked, and preempted", batches: []perfring.Batch{sure(
+				blocks(0, 7, 100), runs(0, 8, 101), leaves(0, 8, 120, perfring.SwitchRunnable), runs(0, 7, 121), runs(1, 8, 150),
+			)},
+			want: []sentWait{{7, 21, 121, "voluntary"}, {8, 30, 150, "involuntary"}},
+		},
+		{
+			name:    "shorter than the threshold",
+			batches: []perfring.Batch{sure(blocks(0, 7, 100), runs(0, 7, 109), blocks(0, 7, 200), runs(0, 7, 210))},
+			want:    []sentWait{{7, 10, 210, "voluntary"}}, counts: waitCounts{short: 1},
+		},
+		{
+			name: "the idle task, and threads without a number", batches: []perfring.Batch{sure(
+				blocks(0, 0, 100), runs(0, 0, 200), blocks(1, perfring.NoTask, 100), runs(0, perfring.NoTask, 200),
+			)},
+		},
+		{
+			name: "threads that waited before the beginning", batches: []perfring.Batch{sure(runs(0, 7, 100))},
+		},
+		{
+			name: "the sample is of another thread", batches: []perfring.Batch{sure(
+				blocks(0, 8, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200),
+			)},
+			counts: waitCounts{lost: 1},
+		},
+		{
+			name:    "no sample",
+			batches: []perfring.Batch{sure(blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: 1},
+		},
+		{
+			name:    "the sample is of another CPU",
+			batches: []perfring.Batch{sure(blocks(1, 7, 90)[:1], blocks(0, 7, 100)[1:], runs(0, 7, 200))}, counts: waitCounts{lost: 1},
+		},
+		{
+			name: "no stack", batches: []perfring.Batch{sure(
+				[]perfring.Record{{Type: perfring.TypeSample, TID: 7}, {Type: perfring.TypeSwitch, TID: 7, Switch: perfring.SwitchBlocked}},
+				runs(0, 7, 200),
+			)},
+			counts: waitCounts{noStack: 1},
+		},
+		{
+			name:    "it left twice",
+			batches: []perfring.Batch{sure(blocks(0, 7, 100), blocks(0, 7, 200), runs(0, 7, 300))}, counts: waitCounts{lost: 1},
+		},
+		{
+			name: "it exits, and its number is reused", batches: []perfring.Batch{sure(
+				about(perfring.TypeExit, 7, 90), blocks(0, 7, 100), about(perfring.TypeFork, 7, 200), runs(0, 7, 210), blocks(0, 7, 300),
+				runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "another thread calls execve, and gets the number of the first", batches: []perfring.Batch{sure(
+				about(perfring.TypeExit, 7, 90), blocks(0, 7, 100), about(perfring.TypeComm, 7, 200), blocks(0, 7, 300), runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "records are lost on another CPU", batches: []perfring.Batch{
+				{
+					Records: sure(blocks(0, 7, 100), runs(0, 7, 150), blocks(0, 7, 160), runs(0, 7, 260), blocks(0, 7, 300), runs(0, 7, 350)).Records,
+					Lost:    1, Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000,
+				},
+			},
+			want: []sentWait{{7, 50, 150, "voluntary"}, {7, 50, 350, "voluntary"}}, counts: waitCounts{lost: 1},
+		},
+		{
+			name: "records are lost while it waits", batches: []perfring.Batch{
+				sure(blocks(0, 7, 100)), {Lost: 1, Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000},
+				sure(runs(0, 7, 300)),
+			},
+			counts: waitCounts{lost: 1},
+		},
+		{
+			name: "it left in a blind interval", batches: []perfring.Batch{
+				{Records: blocks(0, 7, 220), Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 1000, Looked: 1000},
+				sure(runs(0, 7, 300)),
+			},
+			counts: waitCounts{lost: 1},
+		},
+		{
+			name: "a CPU was online before this was noticed", batches: []perfring.Batch{
+				{Records: sure(blocks(0, 7, 100), runs(0, 7, 200)).Records, Certain: 1000, Looked: 90},
+				{Blind: []perfring.Interval{{From: 90, To: 1100}}, Certain: 1200, Looked: 1100},
+			},
+			counts: waitCounts{lost: 1},
+		},
+		{
+			name: "no CPU came online", batches: []perfring.Batch{
+				{Records: sure(blocks(0, 7, 100), runs(0, 7, 200)).Records, Certain: 1000, Looked: 90}, {Certain: 1200, Looked: 1100},
+			},
+			want: []sentWait{{7, 100, 200, "voluntary"}},
+		},
+		{
+			name: "records that others may precede", batches: []perfring.Batch{
+				{Records: sure(blocks(0, 7, 100), runs(0, 7, 200)).Records, Certain: 200, Looked: 1000},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sent := waitSession(t)
+			for _, b := range c.batches {
+				addAll(t, s, b)
+			}
+			s.send(t.Context(), time.Now())
+			assert.Equal(t, c.want, waitsIn(t, s, *sent))
+			m := (*sent)[0]
+			assert.Equal(t, c.counts, waitCounts{m.Short, m.Unknown, m.NoStack})
+		})
+	}
+}
+
+// TestOpenWaits verifies that a wait that goes on is reported in parts, whose sum is its length, and a part never ends
+// before it is known that the wait is long enough.
+func TestOpenWaits(t *testing.T) {
+	s, sent := waitSession(t)
+	end := func(at int64) []sentWait {
+		*sent = nil
+		s.addOpenWaits(t.Context(), at)
+		s.send(t.Context(), time.Now())
+		return waitsIn(t, s, *sent)
+	}
+	addAll(t, s, sure(blocks(0, 7, 100), blocks(1, 8, 195)))
+	assert.Equal(t, []sentWait{{7, 100, 199, "voluntary"}}, end(200), "the time of the part lies in the message")
+	assert.Equal(t, []sentWait{{7, 100, 299, "voluntary"}, {8, 105, 299, "voluntary"}}, end(300))
+	addAll(t, s, sure(runs(0, 7, 305), runs(0, 8, 340)))
+	assert.Equal(t, []sentWait{{7, 5, 305, "voluntary"}, {8, 40, 340, "voluntary"}}, end(400), "the rest is reported, however short")
+	assert.Empty(t, end(500))
+
+	// The thread runs again at a time when this is not certain yet.
+	addAll(t, s, sure(blocks(0, 7, 600)))
+	addAll(t, s, perfring.Batch{Records: runs(0, 7, 650), Certain: 700, Looked: 640})
+	assert.Empty(t, end(640))
+	addAll(t, s, perfring.Batch{Certain: 800, Looked: 800})
+	assert.Equal(t, []sentWait{{7, 50, 650, "voluntary"}}, end(800))
+}
+
+// TestWaitsFillMessages has more waits that go on than a message holds.
+func TestWaitsFillMessages(t *testing.T) {
+	s, sent := waitSession(t)
+	s.sampler.Options.MaxSamples = 2
+	addAll(t, s, sure(blocks(0, 1, 100), blocks(0, 2, 100), blocks(0, 3, 100), blocks(0, 4, 100), blocks(0, 5, 100)))
+	s.addOpenWaits(t.Context(), 200)
+	s.send(t.Context(), time.Now())
+	assert.Len(t, *sent, 3)
+	assert.Len(t, waitsIn(t, s, *sent), 5)
+}
+
+// TestWaitMessage verifies the type of a message about waits, and that equal waits are not merged: no backend accepts
+// several values beside timestamps.
+func TestWaitMessage(t *testing.T) {
+	s, sent := waitSession(t)
+	addAll(t, s, sure(blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)))
+	s.send(t.Context(), time.Now())
+	require.Len(t, *sent, 1)
+	pd := (*sent)[0].Profiles[0]
+	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	str := func(i int32) string { return pd.Dictionary().StringTable().At(int(i)) }
+	assert.Equal(t, []string{"off_cpu", "nanoseconds", "", ""}, []string{
+		str(profile.SampleType().TypeStrindex()), str(profile.SampleType().UnitStrindex()),
+		str(profile.PeriodType().TypeStrindex()), str(profile.PeriodType().UnitStrindex()),
+	})
+	assert.Zero(t, profile.Period())
+	assert.Equal(t, 2, profile.Samples().Len())
+	assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "their stack is the same")
+}
+
+// TestWaitsKeepNames: a thread that waited has the name that it had at the end of its wait.
+func TestWaitsKeepNames(t *testing.T) {
+	s, _ := waitSession(t)
+	named := about(perfring.TypeComm, 7, 50)
+	named[0].Comm = "before"
+	renamed := about(perfring.TypeComm, 7, 250)
+	renamed[0].Comm = "after"
+	b := sure(named, blocks(0, 7, 100), runs(0, 7, 200), renamed)
+	b.Looked = 0
+	addAll(t, s, b)
+	addAll(t, s, sure())
+	assert.Equal(t, []string{"before"}, threadNames(s))
+}
+
+// TestWaitsAreBounded has more threads wait than are remembered.
+func TestWaitsAreBounded(t *testing.T) {
+	w := newWaits(0)
+	for tid := range uint32(maxThreads + 10) {
+		for _, r := range blocks(0, tid+1, 100) {
+			w.note(&r)
+		}
+		w.exit(tid + 1<<20)
+	}
+	assert.Len(t, w.open, maxThreads)
+	assert.Equal(t, 10, w.counts.lost)
+	assert.LessOrEqual(t, len(w.exited), maxThreads)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// waits finds out how long threads are off the CPU, and where in the kernel they left it. A thread that leaves a CPU has
+// three records: a sample with its stack and right after it, a switch; and another switch where it runs again, on any CPU.
+//
+//	CPU 0   ──sample─out═══╗                                open ──▶ done ──▶ confirmed
+//	CPU 1   ───────────────╚═══════════in──────────▶            in      looked
+//	                       ◀── wait ──▶
+//
+// A wait is certain only if no record between its ends is missing: a lost one could be that of another switch of the thread.
+// This is known once the CPUs were looked at again after its end, because a CPU that came online has no records before.
+type waits struct {
+	threshold int64 // in nanoseconds; shorter waits are not reported
+
+	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
+	open    map[uint32]wait            // by thread: of those that are off the CPU
+	done    []interval                 // those that ended, and were not confirmed yet
+	exited  map[uint32]struct{}        // threads after whose exit there is no wait: they may never run again
+	counts  waitCounts
+}
+
+// A wait is the time that a thread is off the CPU, in nanoseconds of the records' clock.
+type wait struct {
+	stack         []uint64
+	cgroup        uint64
+	pid, tid, cpu uint32 // the CPU that it left
+	preempted     bool   // it could have gone on
+	from          int64
+	reported      int64 // the time up to which it was reported; from if it was not
+}
+
+// interval is a part of a wait that ended, with what is known of the thread at that time.
+type interval struct {
+	sample sample
+	from   int64 // of the wait
+}
+
+// waitCounts are numbers since the last message.
+type waitCounts struct {
+	short   int // waits below the threshold
+	lost    int // waits that are not known, because of lost records, or because there were more than maxThreads
+	noStack int // waits without a stack
+}
+
+func newWaits(threshold time.Duration) *waits {
+	w := &waits{threshold: threshold.Nanoseconds()}
+	w.forgetAll()
+	return w
+}
+
+// forgetAll forgets all threads, as when recording begins.
+func (w *waits) forgetAll() {
+	w.leaving = make(map[uint32]perfring.Record)
+	w.open = make(map[uint32]wait)
+	w.exited = make(map[uint32]struct{})
+	w.counts.lost += len(w.done)
+	w.done = nil
+}
+
+// note applies a record. It returns the wait that ended with it, if it is to be reported. It must be called for each
+// record of a batch, in order.
+func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
+	switch r.Type {
+	case perfring.TypeSample:
+		w.leaving[r.CPU] = *r
+	case perfring.TypeSwitch:
+		if r.Switch == perfring.SwitchIn {
+			return w.end(r)
+		}
+		w.begin(r)
+	case perfring.TypeExit:
+		w.exit(r.TID)
+	case perfring.TypeFork, perfring.TypeComm: // a new thread; or one that became its process's first by calling execve
+		delete(w.exited, r.TID)
+	default:
+	}
+	return wait{}, false
+}
+
+// begin begins the wait of a thread that leaves a CPU.
+func (w *waits) begin(r *perfring.Record) {
+	sample, ok := w.leaving[r.CPU]
+	delete(w.leaving, r.CPU)
+	_, exited := w.exited[r.TID]
+	if exited || !hasNumber(r.TID) {
+		return // the idle task, or the last switch of a thread
+	}
+	_, again := w.open[r.TID] // its return is missing
+	delete(w.open, r.TID)
+	switch {
+	case again, !ok, sample.TID != r.TID, len(w.open) >= maxThreads:
+		w.counts.lost++
+	case len(sample.Stack) == 0:
+		w.counts.noStack++
+	default:
+		w.open[r.TID] = wait{
+			stack: sample.Stack, cgroup: sample.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
+			preempted: r.Switch == perfring.SwitchRunnable, from: r.Time, reported: r.Time,
+		}
+	}
+}
+
+// end ends the wait of a thread that runs again. If its beginning is not known, there is none.
+func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
+	ended, ok = w.open[r.TID]
+	delete(w.open, r.TID)
+	if ok && ended.reported == ended.from && !w.isLong(&ended, r.Time) {
+		w.counts.short++
+		return wait{}, false
+	}
+	return ended, ok
+}
+
+// isLong reports whether a wait is to be reported, if it lasts up to a time at least.
+func (w *waits) isLong(t *wait, to int64) bool { return to > t.from && to-t.from >= w.threshold }
+
+func (w *waits) exit(tid uint32) {
+	if len(w.exited) >= maxThreads {
+		clear(w.exited)
+	}
+	w.exited[tid] = struct{}{}
+}
+
+// forget forgets the waits that lie, in part, in a time of which records may be missing.
+func (w *waits) forget(blind []perfring.Interval) {
+	for _, b := range blind {
+		known := len(w.open) + len(w.done)
+		for tid, t := range w.open {
+			if t.from < b.To {
+				delete(w.open, tid)
+			}
+		}
+		w.done = slices.DeleteFunc(w.done, func(i interval) bool { return i.from < b.To && b.From <= i.sample.at })
+		w.counts.lost += known - len(w.open) - len(w.done)
+	}
+}
+
+// confirmed returns the waits that ended before the CPUs were looked at, sorted by their ends, and removes them.
+func (w *waits) confirmed(looked int64) []interval {
+	n := slices.IndexFunc(w.done, func(i interval) bool { return i.sample.at >= looked })
+	if n < 0 {
+		n = len(w.done)
+	}
+	list := slices.Clone(w.done[:n])
+	w.done = slices.Delete(w.done, 0, n)
+	return list
+}
+
+// report returns the waits that are still open at a time and long enough to be reported, and notes that they are reported
+// up to then. They are sorted by thread.
+func (w *waits) report(at int64) (parts []wait) {
+	for tid, t := range w.open {
+		if t.reported < at && w.isLong(&t, at) {
+			parts = append(parts, t)
+			t.reported = at
+			w.open[tid] = t
+		}
+	}
+	slices.SortFunc(parts, func(a, b wait) int { return int(a.tid) - int(b.tid) })
+	return parts
+}
+
+// takeCounts returns the counts, and begins new ones.
+func (w *waits) takeCounts() waitCounts {
+	counts := w.counts
+	w.counts = waitCounts{}
+	return counts
+}

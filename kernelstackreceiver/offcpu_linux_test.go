@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstackreceiver
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/procfs"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// sampleType returns the type of a message's samples.
+func sampleType(pd pprofile.Profiles) string {
+	at := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SampleType()
+	return pd.Dictionary().StringTable().At(int(at.TypeStrindex())) + "/" + pd.Dictionary().StringTable().At(int(at.UnitStrindex()))
+}
+
+// TestOffCPUTime samples the running kernel: what runs and what waits come in messages of their own.
+func TestOffCPUTime(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
+		t.Skipf("%v: off-CPU time is not tested", err)
+	}
+	kerneltest.Busy(t)
+	for enabled, want := range map[bool][]string{false: {"samples/count"}, true: {"samples/count", "off_cpu/nanoseconds"}} {
+		c := config()
+		c.OffCPU.Enabled = enabled
+		sink := new(consumertest.ProfilesSink)
+		r, h := start(t, c, sink)
+		types := map[string]bool{}
+		require.Eventually(t, func() bool {
+			for _, pd := range sink.AllProfiles() {
+				types[sampleType(pd)] = true
+			}
+			return len(types) >= len(want)
+		}, time.Minute, 10*time.Millisecond)
+		time.Sleep(2 * c.Interval)
+		require.NoError(t, r.Shutdown(context.Background()))
+		for range want {
+			assert.Equal(t, componentstatus.StatusOK, (<-h.events).Status())
+		}
+		for _, pd := range sink.AllProfiles() {
+			assert.Contains(t, want, sampleType(pd))
+			require.NoError(t, rewritetest.CheckSent(pd))
+			require.NoError(t, rewritetest.CheckTidy(pd))
+		}
+	}
+}

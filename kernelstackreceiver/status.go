@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstackreceiver
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+)
+
+// status is the component's status, which has the errors of all that is sampled. It is safe for concurrent use.
+type status struct {
+	host component.Host
+
+	mu   sync.Mutex // held while the host is told, so that it is told in order
+	errs []error    // of each statusOf; nil if it works
+}
+
+func newStatus(host component.Host) *status { return &status{host: host} }
+
+// statusOf is the part of the status that one sampler has.
+type statusOf struct {
+	status *status
+	index  int
+	what   string // is sampled
+}
+
+// of adds a part.
+func (s *status) of(what string) statusOf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, nil)
+	return statusOf{s, len(s.errs) - 1, what}
+}
+
+// report replaces the error of a part, nil if it works.
+func (o statusOf) report(err error) {
+	s := o.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs[o.index] = err
+	event := componentstatus.NewEvent(componentstatus.StatusOK)
+	if all := errors.Join(slices.Clone(s.errs)...); all != nil {
+		event = componentstatus.NewRecoverableErrorEvent(all)
+	}
+	componentstatus.ReportStatus(s.host, event)
+}
