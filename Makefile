@@ -128,8 +128,8 @@ VM := github.com/kernelsym/kernelsym/internal/test/kerneltest/vm -kernel $(LOCKD
 test-lockdown: build ## run the tests in kernels that are locked down, in virtual machines: LOCKDOWN=integrity LOCKDOWN_KERNEL=6.12 V=1
 	@for mode in $(LOCKDOWN); do \
 		go run $(VM) -append lockdown=$$mode -collector $(COLLECTOR) \
-			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode)$$' \
-			./internal/test/e2e ./internal/test/doctest ./cmd/kernelsym/internal/doctor && \
+			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode|Sleepers)$$' \
+			./internal/test/e2e ./internal/test/doctest ./cmd/kernelsym/internal/doctor ./internal/kernelstack && \
 		go run -C internal/test/profilertest $(VM) -append lockdown=$$mode . && \
 		go run -C internal/test/seccomptest $(VM) -append lockdown=$$mode . || exit 1; \
 	done

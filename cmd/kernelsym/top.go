@@ -56,6 +56,9 @@ func newTop() *cobra.Command {
 			"With --bpf, the table is of BPF programs, in shares of one CPU: SELF is the time in a program,\n" +
 			"TOTAL includes what it called, and INTR is the time in interrupts that arrived meanwhile. LINE is\n" +
 			"the source line with most of TOTAL.\n\n" +
+			"With --off-cpu, the table is of what threads wait for, in numbers of threads on average: SELF is in\n" +
+			"waits of the function itself, not counting the scheduler. Waits include the time until a thread gets\n" +
+			"a CPU. This records every context switch, in the initial PID namespace only.\n\n" +
 			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
 			"all samples.\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
@@ -64,6 +67,7 @@ func newTop() *cobra.Command {
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
 			"  kernelsym top --by container\n" +
+			"  kernelsym top --off-cpu -p 1234\n" +
 			"  kernelsym top -p 1234 --cum\n" +
 			"  kernelsym top --duration 10s --output json | jq -r '.functions[].function'",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,6 +112,9 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
 	if len(args) == 0 {
+		if err := t.flags.checkOffCPU(cmd, &t.options); err != nil {
+			return err
+		}
 		return t.flags.apply(&t.options)
 	}
 	for _, name := range slices.Concat([]string{"duration", "by"}, topFlagNames, topBPFNames) {
@@ -154,18 +161,24 @@ func (t *top) run(cmd *cobra.Command) error {
 		return t.printOnce(ctx, cmd)
 	}
 	window := refreshes * t.options.Interval
-	programs, counting, err := t.programs(ctx, window)
-	if err != nil {
-		return err
+	views := []topview.View{t.functions(window)}
+	if !t.options.OffCPU { // BPF programs do not wait
+		programs, counting, err := t.programs(ctx, window)
+		if err != nil {
+			return err
+		}
+		defer counting.Close()
+		views = append(views, programs)
 	}
-	defer counting.Close()
-	views := []topview.View{t.functions(window), programs, t.groups(window)}
+	views = append(views, t.groups(window))
+	first := 0
 	switch {
 	case t.bpf.first:
-		views = append(views[1:], views[0])
+		first = 1
 	case t.by != "":
-		views = append(views[2:], views[:2]...)
+		first = len(views) - 1
 	}
+	views = slices.Concat(views[first:], views[:first])
 	t.options.Containers = true
 	return topui.Run(ctx, topui.Terminal{In: in, Out: out}, views,
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })

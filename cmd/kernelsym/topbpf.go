@@ -32,7 +32,7 @@ func (f *topBPF) add(flags *pflag.FlagSet) {
 // functions returns the view of functions over the last length of time, or since the start if
 // length is 0.
 func (t *top) functions(length time.Duration) topview.View {
-	return hot.NewFunctions(length, t.sort())
+	return hot.NewFunctions(t.measure(), length, t.sort())
 }
 
 // groups returns the view of processes, threads, containers or CPUs.
@@ -41,7 +41,15 @@ func (t *top) groups(length time.Duration) topview.View {
 	if t.by != "" {
 		grouping = topGroupings[t.by]
 	}
-	return hot.NewGroups(grouping, length, procname.In(t.options.Procfs))
+	return hot.NewGroups(t.measure(), grouping, length, procname.In(t.options.Procfs))
+}
+
+// measure says what is counted.
+func (t *top) measure() *hot.Measure {
+	if t.options.OffCPU {
+		return hot.WaitTime
+	}
+	return hot.CPUTime
 }
 
 // programs returns the view of BPF programs, and its data source, which the caller must close.

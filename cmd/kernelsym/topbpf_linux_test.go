@@ -23,12 +23,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-func TestTopBPFFlags(t *testing.T) {
+func TestTopFlagsThatExcludeEachOther(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	for args, want := range map[string]string{
-		"top --stats":   "--stats is about BPF programs: it needs --bpf",
-		"top a --bpf":   "--bpf is about sampling this machine",
-		"top a --stats": "--stats is about BPF programs: it needs --bpf",
+		"top --off-cpu --bpf":          "--bpf is about what runs: it cannot be used with --off-cpu",
+		"top --off-cpu -F 10":          "--freq is about what runs: it cannot be used with --off-cpu",
+		"top --off-cpu -C 0":           "--cpu is about what runs: it cannot be used with --off-cpu",
+		"top --threshold 1ms":          "--threshold is about waits: it needs --off-cpu",
+		"top --off-cpu --threshold=-1": "invalid argument",
+		"top --off-cpu a":              "--off-cpu is about sampling this machine",
+		"top --stats":                  "--stats is about BPF programs: it needs --bpf",
+		"top a --bpf":                  "--bpf is about sampling this machine",
+		"top a --stats":                "--stats is about BPF programs: it needs --bpf",
 	} {
 		_, errs, err := execute(t, "", strings.Fields(args)...)
 		require.Error(t, err, args)

@@ -26,7 +26,7 @@ type topFlags struct {
 }
 
 // topFlagNames are the names of those flags.
-var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs"}
+var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs", "off-cpu", "threshold"}
 
 // topEvents are the values of --event.
 var topEvents = []string{"cpu-clock", "cycles", "auto"}
@@ -41,7 +41,32 @@ func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	flags.StringVarP(&o.Event, "event", "e", "cpu-clock",
 		"cpu-clock is a timer; cycles is the CPU's counter, which also samples code with interrupts disabled; auto is cycles where there is one")
 	_ = cmd.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(topEvents, cobra.ShellCompDirectiveNoFileComp))
+	flags.BoolVar(&o.OffCPU, "off-cpu", false, "show what threads wait for, not what runs")
+	flags.DurationVar(&o.Threshold, "threshold", time.Millisecond, "with --off-cpu, leave out shorter waits")
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
+}
+
+// onCPUFlags are the flags that do not apply with --off-cpu.
+var onCPUFlags = []string{"cpu", "freq", "event", "bpf"}
+
+// checkOffCPU checks the flags that do not apply to what is sampled.
+func (f *topFlags) checkOffCPU(cmd *cobra.Command, o *live.Options) error {
+	changed := cmd.Flags().Changed
+	if !o.OffCPU {
+		if changed("threshold") {
+			return errors.New("--threshold is about waits: it needs --off-cpu")
+		}
+		return nil
+	}
+	for _, name := range onCPUFlags {
+		if changed(name) {
+			return fmt.Errorf("--%s is about what runs: it cannot be used with --off-cpu", name)
+		}
+	}
+	if o.Threshold < 0 {
+		return fmt.Errorf("--threshold is %s: it takes a time, such as 1ms, or 0", o.Threshold)
+	}
+	return nil
 }
 
 // first is the time until the first table, unless the delay is shorter.

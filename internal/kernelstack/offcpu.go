@@ -5,9 +5,14 @@ package kernelstack
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // noteWait applies a record to the waits. The thread is looked up now, because names and cgroups are those of this time.
@@ -23,7 +28,7 @@ func (s *session) noteWait(r *perfring.Record) {
 // sampleOf returns the sample of the part of a wait that was not reported yet, up to a time.
 func (s *session) sampleOf(t *wait, at int64) sample {
 	return sample{
-		stack: t.stack, pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
+		stack: withoutScheduler(t.stack, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
 		owner: s.cgroups.owner(t.cgroup), at: at, waited: at - t.reported, preempted: t.preempted,
 	}
 }
@@ -97,4 +102,31 @@ func (s *session) pause(ctx context.Context) error {
 	s.beginInterval()
 	s.counts.Paused = time.Since(began)
 	return err
+}
+
+// readScheduler returns the addresses of functions that only wait for others, and are marked with __sched in the kernel's
+// source. It returns none if they are not known, or not asked for.
+func (s *Sampler) readScheduler() []symtab.Range {
+	const section = "__sched_text" // see in_sched_functions in kernel/sched/core.c
+	if !s.AtWait {
+		return nil
+	}
+	file, err := os.Open(filepath.Join(s.Options.Procfs, "kallsyms"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	found, _ := kallsyms.Extents(file, section) // without them, stacks are longer
+	return found[section]
+}
+
+// withoutScheduler returns a stack from the first function on that is none of some functions, or all of it if there is no
+// other.
+func withoutScheduler(stack []uint64, functions []symtab.Range) []uint64 {
+	for i, addr := range stack {
+		if !slices.ContainsFunc(functions, func(r symtab.Range) bool { return r.Contains(addr - 1) }) { // a return address, but for the leaf
+			return stack[i:]
+		}
+	}
+	return stack
 }

@@ -46,6 +46,12 @@ func waitOptions() Options {
 // waitsWhile samples while a function works, and returns the messages.
 func waitsWhile(t *testing.T, o Options, work func()) (sent []*Message) {
 	t.Helper()
+	return waitsBy(t, &Sampler{Options: o}, work)
+}
+
+// waitsBy is waitsWhile with a sampler, whose callbacks it sets.
+func waitsBy(t *testing.T, sampler *Sampler, work func()) (sent []*Message) {
+	t.Helper()
 	kerneltest.NeedPerf(t)
 	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
 		t.Skipf("%v: off-CPU time is not tested", err)
@@ -53,15 +59,12 @@ func waitsWhile(t *testing.T, o Options, work func()) (sent []*Message) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := make(chan struct{})
-	sampler := &Sampler{
-		Options: o,
-		Started: func(event string, missing Missing) {
-			assert.Equal(t, EventWait, event)
-			assert.NoError(t, missing.Err())
-			close(started)
-		},
-		Send: func(_ context.Context, m *Message) { sent = append(sent, m) },
+	sampler.Started = func(event string, missing Missing) {
+		assert.Equal(t, EventWait, event)
+		assert.NoError(t, missing.Err())
+		close(started)
 	}
+	sampler.Send = func(_ context.Context, m *Message) { sent = append(sent, m) }
 	ended := make(chan error, 1)
 	go func() { ended <- sampler.Run(ctx) }()
 	select {
@@ -249,6 +252,53 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	assert.Positive(t, longest["a thread of the kernel"])
 	if onDisk {
 		assert.Positive(t, longest["a disk"])
+	}
+}
+
+// TestWaitChannel compares the function that a thread waits in with what the kernel says while it waits.
+func TestWaitChannel(t *testing.T) {
+	kerneltest.NeedAddresses(t)
+	for what, wait := range map[string]func(time.Duration){
+		"a sleep": func(d time.Duration) { pause := unix.NsecToTimespec(d.Nanoseconds()); _ = unix.Nanosleep(&pause, nil) },
+		"a lock":  waitForLock,
+	} {
+		var tid int
+		var channel string
+		sent := waitsBy(t, &Sampler{Options: waitOptions(), AtWait: true}, func() {
+			started := make(chan int)
+			go func() {
+				channels := map[string]int{}
+				tid := <-started
+				for range 20 {
+					text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/wchan", tid))
+					channels[string(text)]++
+					time.Sleep(5 * time.Millisecond)
+				}
+				delete(channels, "0") // it ran
+				for name, n := range channels {
+					if n > channels[channel] {
+						channel = name
+					}
+				}
+				close(started)
+			}()
+			tid = onThread(func() { started <- unix.Gettid(); wait(200 * time.Millisecond) })
+			<-started
+		})
+		if channel == "" {
+			t.Skip("the kernel does not say what threads wait for: functions are not compared")
+		}
+		symbols := kerneltest.ReadSymbols(t)
+		var longest realWait
+		for _, w := range realWaits(t, sent) {
+			if w.tid == tid && w.waited > longest.waited {
+				longest = w
+			}
+		}
+		require.NotEmpty(t, longest.stack)
+		names, _ := symbols.Below(longest.stack[0])
+		t.Logf("%s: %s", what, channel)
+		assert.Contains(t, names, channel, what)
 	}
 }
 

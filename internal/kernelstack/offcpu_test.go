@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // waitSession returns a session that samples what threads wait for, and the messages that it sends. Waits of at least 10 ns
@@ -273,6 +274,20 @@ func TestWaitsKeepNames(t *testing.T) {
 	addAll(t, s, b)
 	addAll(t, s, sure())
 	assert.Equal(t, []string{"before"}, threadNames(s))
+}
+
+// TestWithoutScheduler verifies where the stack of a wait begins if the functions of the scheduler are left out.
+func TestWithoutScheduler(t *testing.T) {
+	scheduler := []symtab.Range{{Start: 0x1000, End: 0x2000}}
+	for _, c := range []struct{ stack, want []uint64 }{
+		{[]uint64{0x1010, 0x1020, 0x3000, 0x1030}, []uint64{0x3000, 0x1030}},
+		{[]uint64{0x1010, 0x2000, 0x3000}, []uint64{0x3000}}, // the return address of a call that ends the section
+		{[]uint64{0x1010}, []uint64{0x1010}},
+		{[]uint64{0x3000}, []uint64{0x3000}},
+	} {
+		assert.Equal(t, c.want, withoutScheduler(c.stack, scheduler))
+	}
+	assert.Equal(t, []uint64{0x1010}, withoutScheduler([]uint64{0x1010}, nil))
 }
 
 // TestWaitsAreBounded has more threads wait than are remembered.

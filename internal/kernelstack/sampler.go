@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
 // Options say what to sample. See the receiver's configuration for the values.
@@ -41,6 +42,10 @@ type Sampler struct {
 
 	// User makes the timer also sample user code. These samples have a stack of one frame, which has a name.
 	User bool
+
+	// AtWait leaves the functions of the scheduler out of the stacks of waits, as /proc/PID/wchan does: the first function is
+	// then the one that waits. It needs the addresses in kallsyms.
+	AtWait bool
 
 	// CPUs are the numbers of the CPUs to sample; empty for all. If it is set, threads have no
 	// names, because renames on other CPUs are not recorded. EventWait needs all.
@@ -205,19 +210,20 @@ func (s *Sampler) open(idle *idle, cgroups *cgroups) (*perfring.Reader, perfring
 
 // session turns the records of one set of rings into messages.
 type session struct {
-	sampler  *Sampler
-	rings    *perfring.Reader
-	kind     kind
-	idle     *idle    // whose loop is left out; nil if no sample of it is
-	waits    *waits   // nil if what runs is sampled
-	cgroups  *cgroups // whose owners get the samples; nil if they are not known
-	threads  *threads
-	message  *message
-	counts   Message   // the counts of message, without its profiles and its end
-	flush    time.Time // when the interval ends, and message is sent
-	refresh  time.Time // when to look for CPUs that came online
-	switches int       // times that a thread left a CPU in this interval, idle tasks included; counted for waits only
-	offset   int64     // from the clock of the records to nanoseconds since the Unix epoch
+	sampler   *Sampler
+	rings     *perfring.Reader
+	kind      kind
+	idle      *idle          // whose loop is left out; nil if no sample of it is
+	waits     *waits         // nil if what runs is sampled
+	scheduler []symtab.Range // functions that waits are not attributed to
+	cgroups   *cgroups       // whose owners get the samples; nil if they are not known
+	threads   *threads
+	message   *message
+	counts    Message   // the counts of message, without its profiles and its end
+	flush     time.Time // when the interval ends, and message is sent
+	refresh   time.Time // when to look for CPUs that came online
+	switches  int       // times that a thread left a CPU in this interval, idle tasks included; counted for waits only
+	offset    int64     // from the clock of the records to nanoseconds since the Unix epoch
 }
 
 // pollInterval is the time after which the rings are read even if none is half
@@ -234,6 +240,7 @@ func newSession(
 	n := &session{sampler: s, rings: rings, kind: kindOfSamples(event), idle: idle, cgroups: cgroups, threads: newThreads(s.Options.Procfs)}
 	if nameOf(event) == EventWait {
 		n.waits = newWaits(s.Options.Threshold)
+		n.scheduler = s.readScheduler()
 	}
 	n.begin(start)
 	n.beginInterval()

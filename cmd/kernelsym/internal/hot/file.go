@@ -53,6 +53,7 @@ type JSON struct {
 	Samples   JSONSamples    `json:"samples"`
 	Frames    JSONFrames     `json:"kernel_frames"`
 	PercentOf string         `json:"percent_of"`
+	Unit      string         `json:"unit,omitempty"` // of samples and functions: nanoseconds of waits; empty for numbers of samples
 	Problems  []string       `json:"problems,omitempty"`
 	Functions []JSONFunction `json:"functions"`
 }

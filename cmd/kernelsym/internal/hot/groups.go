@@ -27,6 +27,7 @@ const (
 
 // Groups is the view of processes, threads, containers or CPUs, and of the functions of each of them.
 type Groups struct {
+	measure  *Measure
 	grouping Grouping
 	names    procname.Names
 	length   time.Duration // of the window, 0 for all since the start
@@ -35,8 +36,8 @@ type Groups struct {
 
 // NewGroups returns a view over the last length of time, or since the start if length is 0. Processes that no sample names
 // get their names from names.
-func NewGroups(grouping Grouping, length time.Duration, names procname.Names) *Groups {
-	return &Groups{grouping: grouping, names: names, length: length, window: topview.NewWindow(length, newGroups)}
+func NewGroups(measure *Measure, grouping Grouping, length time.Duration, names procname.Names) *Groups {
+	return &Groups{measure: measure, grouping: grouping, names: names, length: length, window: topview.NewWindow(length, newGroups)}
 }
 
 // NextGrouping implements topview.Grouper. It groups the samples of the window anew.
@@ -70,9 +71,16 @@ func (v *Groups) Header() []string {
 	if last == nil {
 		return []string{"Waiting for the first samples."}
 	}
+	if last.OffCPU {
+		return append([]string{
+			fmt.Sprintf("off-CPU time on %s, %.1fs: waits of at least %s, of %s",
+				plural.Of(last.CPUs, "CPU"), s.elapsed.Seconds(), last.Threshold, v.grouping.count(len(s.all))),
+			v.measure.legend,
+		}, v.problems()...)
+	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s, of %s", last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"),
-			s.elapsed.Seconds(), plural.Of(int(s.samples()), "sample"), v.grouping.count(len(s.all))),
+			s.elapsed.Seconds(), plural.Of(int(s.sum()), "sample"), v.grouping.count(len(s.all))),
 		"Percent of all CPU time. TOTAL has KERNEL and USER, and what ran in guests.",
 	}
 	return append(lines, v.problems()...)
@@ -80,14 +88,8 @@ func (v *Groups) Header() []string {
 
 // problems describes what is wrong with the numbers.
 func (v *Groups) problems() (lines []string) {
-	s := v.window.Sum
-	if s.lost > 0 {
-		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
-	}
-	if s.throttled > 0 {
-		lines = append(lines, topview.Throttled(s.throttled))
-	}
-	last := v.window.Last
+	s, last := v.window.Sum, v.window.Last
+	lines = s.losses.problems(last.OffCPU, s.elapsed)
 	switch {
 	case v.grouping == ByContainer && last.Containers != nil:
 		lines = append(lines, "[host] may have samples of containers: "+last.Containers.Error())
@@ -102,7 +104,10 @@ func (v *Groups) problems() (lines []string) {
 
 // Columns implements topview.Table.
 func (v *Groups) Columns() []topview.Column {
-	columns := []topview.Column{{Name: "TOTAL", Right: true}, {Name: "KERNEL", Right: true}, {Name: "USER", Right: true}}
+	columns := []topview.Column{{Name: "TOTAL", Right: true}}
+	if v.measure == CPUTime {
+		columns = append(columns, topview.Column{Name: "KERNEL", Right: true}, topview.Column{Name: "USER", Right: true})
+	}
 	for _, id := range v.grouping.ids() {
 		columns = append(columns, topview.Column{Name: id, Right: true})
 	}
@@ -110,22 +115,31 @@ func (v *Groups) Columns() []topview.Column {
 }
 
 // Sorts implements topview.Table.
-func (v *Groups) Sorts() []string { return []string{ByTime, ByKernel} }
+func (v *Groups) Sorts() []string {
+	if v.measure == CPUTime {
+		return []string{ByTime, ByKernel}
+	}
+	return []string{ByTime}
+}
 
 // Rows implements topview.Table.
 func (v *Groups) Rows(by string) []topview.Row {
 	s := v.window.Sum
 	rows := make([]topview.Row, 0, len(s.all))
+	full := max(s.possible, float64(s.sum())) // many threads can wait at once
 	for _, m := range s.sorted(by) {
 		g := s.all[m]
 		count := g.All
 		if by == ByKernel {
 			count = g.Kernel
 		}
-		cells := []string{format(g.All, s.possible), format(g.Kernel, s.possible), format(g.user(), s.possible)}
+		cells := []string{v.measure.share(g.All, s.possible)}
+		if v.measure == CPUTime {
+			cells = append(cells, format(g.Kernel, s.possible), format(g.user(), s.possible))
+		}
 		cells = append(cells, v.grouping.idsOf(m)...)
 		rows = append(rows, topview.Row{
-			Key: m.String(), Cells: append(cells, v.grouping.nameOf(m, s.names)), Share: percent(count, s.possible) / 100,
+			Key: m.String(), Cells: append(cells, v.grouping.nameOf(m, s.names)), Share: percent(count, full) / 100,
 		})
 	}
 	return rows
@@ -135,7 +149,7 @@ func (v *Groups) Rows(by string) []topview.Row {
 func (v *Groups) Detail(key string) topview.Table {
 	for m := range v.window.Sum.all {
 		if m.String() == key {
-			return &functionTable{of: v.grouping.labelOf(m, v.window.Sum.names), by: BySelf, sums: func() *sums { return v.window.Sum.of(m) }}
+			return &functionTable{measure: v.measure, of: v.grouping.labelOf(m, v.window.Sum.names), by: BySelf, sums: func() *sums { return v.window.Sum.of(m) }}
 		}
 	}
 	return nil
@@ -146,6 +160,7 @@ type GroupsJSON struct {
 	topview.Sampling
 	Seconds   float64     `json:"seconds"`
 	PercentOf string      `json:"percent_of"`
+	Unit      string      `json:"unit,omitempty"` // of groups: nanoseconds of waits; empty for numbers of samples
 	By        Grouping    `json:"by"`
 	Possible  float64     `json:"possible"` // samples, if no CPU had been idle
 	Lost      uint64      `json:"lost"`
@@ -172,8 +187,8 @@ type JSONGroup struct {
 func (v *Groups) JSON(count int) any {
 	s := v.window.Sum
 	j := GroupsJSON{
-		Seconds: s.elapsed.Seconds(), PercentOf: "all CPU time", By: v.grouping, Possible: s.possible, Lost: s.lost,
-		Throttled: s.throttled, Groups: []JSONGroup{},
+		Seconds: s.elapsed.Seconds(), PercentOf: v.measure.whole, Unit: v.measure.jsonUnit, By: v.grouping, Possible: s.possible, Lost: s.losses.records,
+		Throttled: s.losses.throttled, Groups: []JSONGroup{},
 	}
 	if last := v.window.Last; last != nil {
 		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
@@ -198,10 +213,9 @@ type groups struct {
 	batch       *live.Batch // for another grouping; nil for several
 	all         map[member]*Counts
 	names       map[member]string // of processes and threads, the last ones
-	lost        uint64
-	throttled   int
+	losses      losses
 	noContainer int
-	possible    float64 // number of samples if no CPU had been idle
+	possible    float64 // the whole that shares are relative to
 	elapsed     time.Duration
 }
 
@@ -215,7 +229,8 @@ func (s *groups) Merge(o *groups) {
 		s.counts(m).merge(from)
 	}
 	maps.Copy(s.names, o.names)
-	s.lost, s.throttled, s.noContainer = s.lost+o.lost, s.throttled+o.throttled, s.noContainer+o.noContainer
+	s.losses.add(o.losses)
+	s.noContainer += o.noContainer
 	s.possible, s.elapsed = s.possible+o.possible, s.elapsed+o.elapsed
 }
 
@@ -228,7 +243,7 @@ func (s *groups) counts(m member) *Counts {
 	return c
 }
 
-// of returns the sums of a group, as a share of all CPU time.
+// of returns the sums of a group.
 func (s *groups) of(m member) *sums {
 	c := s.all[m]
 	if c == nil { // no longer in the window
@@ -240,7 +255,8 @@ func (s *groups) of(m member) *sums {
 // user returns the number of samples of user code.
 func (c *Counts) user() int64 { return c.All - c.Kernel - c.Guest }
 
-func (s *groups) samples() (n int64) {
+// sum returns the values of all samples.
+func (s *groups) sum() (n int64) {
 	for _, c := range s.all {
 		n += c.All
 	}
@@ -263,7 +279,7 @@ func (s *groups) sorted(by string) []member {
 func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, error) {
 	s := newGroups()
 	s.batch = b
-	s.lost, s.throttled, s.noContainer, s.possible, s.elapsed = b.Lost, b.Throttled, b.NoContainer, b.Possible(), b.End.Sub(b.Start)
+	s.losses, s.noContainer, s.possible, s.elapsed = lossesOf(b), b.NoContainer, possible(b), b.End.Sub(b.Start)
 	for _, pd := range b.Profiles {
 		frames, err := profilefile.KernelFrames(pd)
 		if err != nil {

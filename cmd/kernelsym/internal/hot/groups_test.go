@@ -93,7 +93,7 @@ func TestGroups(t *testing.T) {
 		}},
 	} {
 		t.Run(string(c.by), func(t *testing.T) {
-			v := NewGroups(c.by, 0, names)
+			v := NewGroups(CPUTime, c.by, 0, names)
 			assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
 			require.NoError(t, v.Add(newTasks(t, 0)))
 			require.NoError(t, v.Add(newTasks(t, 1)))
@@ -113,7 +113,7 @@ func TestGroups(t *testing.T) {
 
 // TestFunctionsOfAGroup: Enter goes into a group, and from there to the callers of a function, of its samples only.
 func TestFunctionsOfAGroup(t *testing.T) {
-	v := NewGroups(ByProcess, 0, procname.Names{})
+	v := NewGroups(CPUTime, ByProcess, 0, procname.Names{})
 	require.NoError(t, v.Add(newTasks(t, 0)))
 	functions := v.Detail(v.Rows(ByTime)[0].Key)
 	assert.Equal(t, "kernel functions of nginx[10]", functions.Title())
@@ -132,21 +132,21 @@ func TestFunctionsOfAGroup(t *testing.T) {
 
 // TestNextGrouping: the samples of the window are grouped anew, not only those to come.
 func TestNextGrouping(t *testing.T) {
-	v := NewGroups(ByProcess, 2*time.Second, procname.Names{})
+	v := NewGroups(CPUTime, ByProcess, 2*time.Second, procname.Names{})
 	for second := range 4 {
 		require.NoError(t, v.Add(newTasks(t, second)))
 	}
 	for _, want := range []string{"threads", "containers", "CPUs", "processes"} {
 		require.NoError(t, v.NextGrouping())
 		assert.Equal(t, want, v.Title())
-		assert.Equal(t, int64(10), v.window.Sum.samples(), "of two seconds")
+		assert.Equal(t, int64(10), v.window.Sum.sum(), "of two seconds")
 	}
 	v.Skip()
 }
 
 // TestNameOfAProcessThatHasEnded: a process keeps the name that it had.
 func TestNameOfAProcessThatHasEnded(t *testing.T) {
-	v := NewGroups(ByProcess, 0, procfsOf(t, "20", "sshd"))
+	v := NewGroups(CPUTime, ByProcess, 0, procfsOf(t, "20", "sshd"))
 	require.NoError(t, v.Add(newTasks(t, 0)))
 	v.names = procfsOf(t, "21", "other")
 	require.NoError(t, v.Add(newTasks(t, 1)))
@@ -155,7 +155,7 @@ func TestNameOfAProcessThatHasEnded(t *testing.T) {
 
 // TestContainersAreNotKnown: the header says what [host] may have.
 func TestContainersAreNotKnown(t *testing.T) {
-	v := NewGroups(ByContainer, 0, procname.Names{})
+	v := NewGroups(CPUTime, ByContainer, 0, procname.Names{})
 	b := newTasks(t, 0)
 	require.NoError(t, v.Add(b))
 	assert.Contains(t, v.Header(), "[host] may have samples of containers: 1.")
@@ -178,7 +178,7 @@ func TestInvalidTasks(t *testing.T) {
 			b := newTasks(t, 0)
 			pd := b.Profiles[0]
 			spoil(pd.Dictionary(), pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0))
-			require.ErrorIs(t, NewGroups(ByThread, 0, procname.Names{}).Add(b), profilefile.ErrInvalid)
+			require.ErrorIs(t, NewGroups(CPUTime, ByThread, 0, procname.Names{}).Add(b), profilefile.ErrInvalid)
 		})
 	}
 }

@@ -65,7 +65,7 @@ func cells(t topview.Table, by string) (all [][]string) {
 // TestShares verifies that shares are relative to all CPU time, and that a function on a stack
 // several times counts once.
 func TestShares(t *testing.T) {
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	require.NoError(t, v.Add(newBatch(0,
 		stack(leaf, middle, root), stack(leaf, leaf, middle, root), stack(leaf, root), stack(middle, root), stack(unnamed, root))))
 	assert.Equal(t, [][]string{
@@ -91,7 +91,7 @@ func TestShares(t *testing.T) {
 
 // TestUserSpaceHasItsPlace verifies that user space is sorted in among the functions.
 func TestUserSpaceHasItsPlace(t *testing.T) {
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	b := newBatch(0, stack(leaf), stack(leaf), stack(root))
 	b.User = 2
 	require.NoError(t, v.Add(b))
@@ -114,7 +114,7 @@ func TestPlaceholdersAreNotNamed(t *testing.T) {
 }
 
 func TestCallers(t *testing.T) {
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	require.NoError(t, v.Add(newBatch(0,
 		stack(leaf, middle, root), stack(leaf, leaf, middle, root), stack(leaf, root), stack(leaf))))
 	callers := v.Detail(v.Rows(BySelf)[1].Key)
@@ -139,7 +139,7 @@ func TestCallers(t *testing.T) {
 func TestInlined(t *testing.T) {
 	inlined := frame("inner", "vmlinux")
 	inlined.Lines = append(inlined.Lines, rewritetest.Line{Name: "outer", System: "outer"})
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	b := newBatch(0, stack(inlined, root), stack(leaf, inlined, root))
 	b.User = 0
 	require.NoError(t, v.Add(b))
@@ -156,7 +156,7 @@ func TestInlined(t *testing.T) {
 // TestGuests verifies that the time of a CPU in a guest is not the kernel's time.
 func TestGuests(t *testing.T) {
 	guest := rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: "[guest]", System: "[guest]"}}}
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	b := newBatch(0, stack(guest), stack(guest), stack(leaf))
 	b.User = 3
 	require.NoError(t, v.Add(b))
@@ -184,7 +184,7 @@ func TestOtherValuesAreLeftOut(t *testing.T) {
 
 // TestWindow verifies that batches older than the window no longer count.
 func TestWindow(t *testing.T) {
-	v := NewFunctions(3*time.Second, BySelf)
+	v := NewFunctions(CPUTime, 3*time.Second, BySelf)
 	assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
 	assert.Empty(t, v.Rows(BySelf))
 	require.NoError(t, v.Add(newBatch(0, stack(root))))
@@ -194,7 +194,7 @@ func TestWindow(t *testing.T) {
 	assert.Equal(t, [][]string{{"20.00%", "20.00%", "[user space]", ""}, {"1.00%", "1.00%", "leaf", "vmlinux"}}, cells(v, BySelf))
 	assert.Contains(t, v.Header()[0], "last 3s: 3 kernel samples, 0 lost")
 
-	all := NewFunctions(0, BySelf)
+	all := NewFunctions(CPUTime, 0, BySelf)
 	for second := range 10 {
 		require.NoError(t, all.Add(newBatch(second, stack(leaf))))
 	}
@@ -217,7 +217,7 @@ func TestElapsedIsOfProfilesWithATime(t *testing.T) {
 // TestHeaderSaysWhatIsWrong verifies the messages about lost samples, throttling and unavailable
 // names.
 func TestHeaderSaysWhatIsWrong(t *testing.T) {
-	v := NewFunctions(0, BySelf)
+	v := NewFunctions(CPUTime, 0, BySelf)
 	b := newBatch(0, stack(unnamed))
 	b.CPUs, b.Lost, b.Throttled, b.Missing = 1, 7, 2, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")
 	require.NoError(t, v.Add(b))
@@ -235,7 +235,7 @@ func TestHeaderSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	v := NewFunctions(0, ByTotal)
+	v := NewFunctions(CPUTime, 0, ByTotal)
 	require.NoError(t, v.Add(newBatch(0, stack(leaf, root), stack(root))))
 	text, err := json.Marshal(v.JSON(1))
 	require.NoError(t, err)
@@ -266,6 +266,6 @@ func TestInvalidMessages(t *testing.T) {
 	for name, spoil := range spoil {
 		b := newBatch(0, stack(leaf))
 		spoil(b.Profiles[0])
-		assert.ErrorIs(t, NewFunctions(0, BySelf).Add(b), profilefile.ErrInvalid, name)
+		assert.ErrorIs(t, NewFunctions(CPUTime, 0, BySelf).Add(b), profilefile.ErrInvalid, name)
 	}
 }

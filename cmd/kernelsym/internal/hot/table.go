@@ -7,27 +7,30 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// functionTable is a table of functions. Shares are relative to the time of all sampled CPUs.
+// functionTable is a table of functions.
 type functionTable struct {
-	of   string // whose functions they are; empty for those of the whole machine
-	by   string // the default sort key
-	sums func() *sums
+	measure *Measure
+	of      string // whose functions they are; empty for those of the whole machine
+	by      string // the default sort key
+	sums    func() *sums
 }
 
 func (t *functionTable) Title() string { return "kernel functions of " + t.of }
 
 func (t *functionTable) Header() []string {
 	s := t.sums()
+	if t.measure == WaitTime {
+		return []string{t.measure.amount(s.Kernel) + ".", t.measure.legend}
+	}
 	return []string{
 		fmt.Sprintf("%d kernel samples, %s of all CPU time; %s in user space.",
 			s.Kernel, format(s.Kernel, s.possible), format(s.user, s.possible)),
-		"Percent of all CPU time.",
+		t.measure.legend,
 	}
 }
 
@@ -55,13 +58,13 @@ func (t *functionTable) Rows(by string) []topview.Row {
 			count = f.total
 		}
 		for len(others) > 0 && others[0].count > count {
-			rows = append(rows, s.row(Function{Name: others[0].name}, others[0].count, others[0].count, 0))
+			rows = append(rows, t.row(s, Function{Name: others[0].name}, others[0].count, others[0].count, 0))
 			others = others[1:]
 		}
-		rows = append(rows, s.row(fn, f.self, f.total, count))
+		rows = append(rows, t.row(s, fn, f.self, f.total, count))
 	}
 	for _, o := range others {
-		rows = append(rows, s.row(Function{Name: o.name}, o.count, o.count, 0))
+		rows = append(rows, t.row(s, Function{Name: o.name}, o.count, o.count, 0))
 	}
 	return rows
 }
@@ -88,11 +91,11 @@ func (s *sums) others() []other {
 	return slices.DeleteFunc(list, func(o other) bool { return o.count == 0 })
 }
 
-func (s *sums) row(fn Function, self, total, bar int64) topview.Row {
+func (t *functionTable) row(s *sums, fn Function, self, total, bar int64) topview.Row {
 	return topview.Row{
 		Key:   key(fn),
-		Cells: []string{format(self, s.possible), format(total, s.possible), fn.Name, fn.Module},
-		Share: percent(bar, s.possible) / 100,
+		Cells: []string{t.measure.share(self, s.possible), t.measure.share(total, s.possible), fn.Name, fn.Module},
+		Share: percent(bar, max(s.possible, float64(s.All))) / 100, // many threads can wait at once
 	}
 }
 
@@ -121,14 +124,14 @@ func (c *callers) Header() []string {
 		return []string{"No samples now of " + c.of.String() + "."}
 	}
 	return []string{
-		fmt.Sprintf("It was on the stack of %d samples, %s of all CPU time.",
-			f.total, format(f.total, s.possible)),
+		fmt.Sprintf("It was on the stack of %s, %s of %s.",
+			c.table.measure.amount(f.total), format(f.total, s.possible), c.table.measure.whole),
 		"Percent of these samples. With recursion a sample can have several callers.",
 	}
 }
 
 func (c *callers) Columns() []topview.Column {
-	return []topview.Column{{Name: "SAMPLES", Right: true}, {Name: "SHARE", Right: true}, {Name: "CALLER"}, {Name: "MODULE"}}
+	return []topview.Column{{Name: c.table.measure.unit, Right: true}, {Name: "SHARE", Right: true}, {Name: "CALLER"}, {Name: "MODULE"}}
 }
 
 func (c *callers) Sorts() []string { return []string{ByTotal} }
@@ -146,7 +149,7 @@ func (c *callers) Rows(string) []topview.Row {
 		n, of := f.callers[fn], float64(f.total)
 		rows = append(rows, topview.Row{
 			Key:   key(fn),
-			Cells: []string{strconv.FormatInt(n, 10), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
+			Cells: []string{c.table.measure.number(n), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
 			Share: percent(n, of) / 100,
 		})
 	}

@@ -17,22 +17,27 @@ const (
 	Guests    = "[guest]"
 )
 
-// Functions is the view of the hottest functions. Shares are relative to the time of all sampled
-// CPUs, idle or not.
+// Functions is the view of the functions in which most time is spent, running or waiting.
 type Functions struct {
-	window topview.Window[*sums]
-	length time.Duration // of the window, 0 for all since the start
-	by     string
+	measure *Measure
+	window  topview.Window[*sums]
+	length  time.Duration // of the window, 0 for all since the start
+	by      string
 }
 
 // NewFunctions returns a view over the last length of time, or since the start if length is 0. by
 // is the default sort key.
-func NewFunctions(length time.Duration, by string) *Functions {
-	return &Functions{topview.NewWindow(length, newSums), length, by}
+func NewFunctions(measure *Measure, length time.Duration, by string) *Functions {
+	return &Functions{measure, topview.NewWindow(length, newSums), length, by}
 }
 
 // Title implements topview.Table.
-func (v *Functions) Title() string { return "kernel functions" }
+func (v *Functions) Title() string {
+	if v.measure == WaitTime {
+		return "functions that wait"
+	}
+	return "kernel functions"
+}
 
 // Add implements topview.View.
 func (v *Functions) Add(b *live.Batch) error {
@@ -50,9 +55,15 @@ func (v *Functions) Header() []string {
 	if last == nil {
 		return []string{"Waiting for the first samples."}
 	}
+	if last.OffCPU {
+		return append([]string{
+			fmt.Sprintf("off-CPU time on %s, %s: %s of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "wait"), last.Threshold),
+			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.Kernel, s.possible), percent(s.Named, float64(s.Frames))),
+		}, v.problems()...)
+	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
-			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), s.Kernel, s.lost),
+			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), s.Kernel, s.losses.records),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
 			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
 	}
@@ -62,12 +73,7 @@ func (v *Functions) Header() []string {
 // problems describes what is wrong with the numbers.
 func (v *Functions) problems() (lines []string) {
 	s := v.window.Sum
-	if s.lost > 0 {
-		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
-	}
-	if s.throttled > 0 {
-		lines = append(lines, topview.Throttled(s.throttled))
-	}
+	lines = s.losses.problems(v.window.Last.OffCPU, s.elapsed)
 	if s.Nameless() {
 		lines = append(lines, NoNames)
 	}
@@ -108,16 +114,16 @@ func (v *Functions) Detail(key string) topview.Table { return v.table().Detail(k
 
 // table returns the table of the functions in the window.
 func (v *Functions) table() *functionTable {
-	return &functionTable{by: v.by, sums: func() *sums { return v.window.Sum }}
+	return &functionTable{measure: v.measure, by: v.by, sums: func() *sums { return v.window.Sum }}
 }
 
 // JSON implements topview.View.
 func (v *Functions) JSON(count int) any {
 	s := v.window.Sum
 	j := s.json(s.possible, v.by, count)
-	j.PercentOf, j.Seconds = "all CPU time", s.elapsed.Seconds()
-	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.lost, s.possible
-	j.Samples.Throttled = s.throttled
+	j.PercentOf, j.Unit, j.Seconds = v.measure.whole, v.measure.jsonUnit, s.elapsed.Seconds()
+	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.losses.records, s.possible
+	j.Samples.Throttled = s.losses.throttled
 	if last := v.window.Last; last != nil {
 		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
 		j.Problems = v.problems()

@@ -12,11 +12,11 @@ import (
 // sums are numbers of samples.
 type sums struct {
 	*Counts
-	user      int64
-	lost      uint64
-	throttled int
-	possible  float64 // number of samples if no CPU had been idle
-	elapsed   time.Duration
+	samples  int   // with kernel frames, or of guests
+	user     int64 // samples of user code
+	losses   losses
+	possible float64 // the whole that shares are relative to
+	elapsed  time.Duration
 }
 
 func newSums() *sums { return &sums{Counts: NewCounts()} }
@@ -28,12 +28,13 @@ func count(b *live.Batch) (*sums, error) {
 	for _, pd := range b.Profiles {
 		errs = append(errs, counts.Add(pd))
 	}
-	return &sums{counts, int64(b.User), b.Lost, b.Throttled, b.Possible(), b.End.Sub(b.Start)}, errors.Join(errs...)
+	return &sums{counts, b.Kernel, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)}, errors.Join(errs...)
 }
 
 // Merge adds other sums.
 func (s *sums) Merge(o *sums) {
 	s.merge(o.Counts)
-	s.user, s.lost, s.throttled = s.user+o.user, s.lost+o.lost, s.throttled+o.throttled
+	s.samples, s.user = s.samples+o.samples, s.user+o.user
+	s.losses.add(o.losses)
 	s.possible, s.elapsed = s.possible+o.possible, s.elapsed+o.elapsed
 }

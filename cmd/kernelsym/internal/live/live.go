@@ -31,6 +31,9 @@ type Options struct {
 	Duration      time.Duration // how long to sample, 0 for until the context is done
 	Filter        Filter
 	Containers    bool // tell samples of containers apart
+
+	OffCPU    bool          // sample what waits, not what runs; Event and Frequency do not apply
+	Threshold time.Duration // of waits
 }
 
 // A Filter selects what is sampled. An empty list allows all.
@@ -42,7 +45,7 @@ type Filter struct {
 // A Batch has the samples of an interval.
 type Batch struct {
 	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain; user code is one frame
-	Kernel     int                 // samples of the kernel and of guests in Profiles
+	Kernel     int                 // samples of the kernel and of guests in Profiles, or waits
 	User       int                 // samples of user code in Profiles
 	Lost       uint64              // samples and other records that the kernel had no room for
 	Throttled  int                 // times that the kernel stopped sampling a CPU for the rest of a tick
@@ -55,6 +58,11 @@ type Batch struct {
 
 	NoContainer int   // samples of which it is not known whether they are a container's
 	Containers  error // why; nil if the containers of almost all samples are known
+
+	OffCPU    bool          // the samples are waits
+	Threshold time.Duration // of waits
+	LostWaits int           // waits that are not in Profiles because records were lost
+	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
 }
 
 // Possible returns the number of samples that would have been taken if no CPU had been idle.
@@ -95,6 +103,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		User:    true,
 		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
+		AtWait:  true,
 		Started: func(event string, missing kernelstack.Missing) {
 			s.event, s.missing = event, missing
 			if o.Duration > 0 {
@@ -120,12 +129,23 @@ const minBuffer = 64 << 10
 // maxSamples is the maximum number of samples in a batch.
 const maxSamples = 20_000
 
+// The size of each ring of context switches in bytes, and how many of them a second are recorded at most.
+const (
+	switchBuffer = 1 << 20
+	maxSwitches  = 100_000
+)
+
 func (o *Options) sampling() kernelstack.Options {
-	return kernelstack.Options{
+	options := kernelstack.Options{
 		Event: o.Event, Frequency: o.Frequency, Interval: o.Interval, MaxSamples: maxSamples,
 		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
+	if o.OffCPU {
+		options.Event, options.Threshold, options.MaxSwitches = kernelstack.EventWait, o.Threshold, maxSwitches
+		options.Buffer = switchBuffer
+	}
+	return options
 }
 
 // keeps reports whether a sample of a thread counts.
@@ -160,8 +180,13 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	for _, pd := range m.Profiles {
 		named = append(named, s.rewriter.Rewrite(pd, known).Profiles)
 	}
+	user := m.NoStack
+	if s.options.OffCPU {
+		user = 0 // a wait without a stack is in no profile
+	}
 	s.visit(&Batch{
-		Profiles: named, Kernel: m.Samples - m.NoStack, User: m.NoStack,
+		Profiles: named, Kernel: m.Samples - user, User: user,
+		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown, Paused: m.Paused,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+)
+
+// losses are what is missing from the samples of a time.
+type losses struct {
+	records   uint64        // samples and other records that the kernel had no room for
+	throttled int           // times that the kernel stopped sampling a CPU
+	waits     int           // waits of which records were lost
+	paused    time.Duration // for which nothing was sampled
+}
+
+func lossesOf(b *live.Batch) losses {
+	return losses{records: b.Lost, throttled: b.Throttled, waits: b.LostWaits, paused: b.Paused}
+}
+
+func (l *losses) add(o losses) {
+	l.records, l.throttled, l.waits, l.paused = l.records+o.records, l.throttled+o.throttled, l.waits+o.waits, l.paused+o.paused
+}
+
+// problems describes them. elapsed is the time that was sampled.
+func (l *losses) problems(offCPU bool, elapsed time.Duration) (lines []string) {
+	if l.records > 0 && !offCPU {
+		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
+	}
+	if l.throttled > 0 {
+		lines = append(lines, topview.Throttled(l.throttled))
+	}
+	if l.waits > 0 {
+		lines = append(lines, plural.Of(l.waits, "wait")+" not known, because records were lost: numbers are too small.")
+	}
+	if l.paused > 0 {
+		lines = append(lines, fmt.Sprintf("Too many context switches to record them all: %.0f%% of the time was sampled.",
+			percent(int64(elapsed), float64(elapsed+l.paused))))
+	}
+	return lines
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+)
+
+// A Measure says what the values of samples mean, and what they are shares of.
+type Measure struct {
+	whole    string                                 // what shares are relative to
+	legend   string                                 // explains the columns of shares
+	unit     string                                 // heads a column of values
+	jsonUnit string                                 // of values for other programs; empty for numbers of samples
+	number   func(n int64) string                   // values, in such a column
+	amount   func(n int64) string                   // values, in a sentence
+	share    func(part int64, whole float64) string // values, as a share of the whole
+}
+
+// CPUTime is the measure of samples at equal intervals. Shares are of the time of all sampled CPUs, idle or not.
+var CPUTime = &Measure{
+	whole:  "all CPU time",
+	legend: "Percent of all CPU time.",
+	unit:   "SAMPLES",
+	number: func(n int64) string { return strconv.FormatInt(n, 10) },
+	amount: func(n int64) string { return plural.Of(int(n), "sample") },
+	share:  format,
+}
+
+// WaitTime is the measure of waits, in nanoseconds.
+var WaitTime = &Measure{
+	whole:    "the time of one thread",
+	legend:   "Threads on average: 1.00 is one thread that waits all the time.",
+	unit:     "TIME",
+	jsonUnit: "nanoseconds",
+	number:   func(n int64) string { return time.Duration(n).Round(time.Microsecond).String() },
+	amount:   func(n int64) string { return time.Duration(n).Round(time.Millisecond).String() + " of waits" },
+	share:    func(part int64, whole float64) string { return fmt.Sprintf("%.2f", percent(part, whole)/100) },
+}
+
+// possible returns the whole of a batch: the number of samples if no CPU had been idle, or the time of one thread.
+func possible(b *live.Batch) float64 {
+	if b.OffCPU {
+		return float64(b.End.Sub(b.Start).Nanoseconds())
+	}
+	return b.Possible()
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+)
+
+// waitsFor returns a batch of one second with waits, each of the time in ms that is given for its stack.
+func waitsFor(stacks map[*rewritetest.Frame]int64) *live.Batch {
+	b := newBatch(0)
+	message := rewritetest.NewMessage().Profile(nil, "")
+	for f, ms := range stacks {
+		message.Sample(*f, root)
+		samples := message.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
+		samples.At(samples.Len() - 1).Values().FromRaw([]int64{ms * 1e6})
+	}
+	b.Profiles[0] = message.Profiles
+	b.Kernel, b.User, b.OffCPU, b.Threshold, b.Event, b.Frequency = len(stacks), 0, true, time.Millisecond, "wait", 0
+	return b
+}
+
+// TestWaitTime: waits are numbers of threads. More than one can wait at a time, and the bars then compare them with all.
+func TestWaitTime(t *testing.T) {
+	v := NewFunctions(WaitTime, 0, BySelf)
+	b := waitsFor(map[*rewritetest.Frame]int64{&leaf: 3000, &middle: 1000})
+	b.LostWaits, b.Lost, b.Paused = 2, 100, time.Second
+	require.NoError(t, v.Add(b))
+	assert.Equal(t, [][]string{{"3.00", "3.00", "leaf", "vmlinux"}, {"1.00", "1.00", "middle", "ext4"}, {"0.00", "4.00", "root", "vmlinux"}}, cells(v, BySelf))
+	assert.InDelta(t, 0.75, v.Rows(BySelf)[0].Share, 1e-9)
+	assert.Equal(t, []string{
+		"off-CPU time on 2 CPUs, 1s: 2 waits of at least 1ms",
+		"Threads on average: 1.00 is one thread that waits all the time. In all: 4.00. Frames named: 100.0%",
+		"2 waits not known, because records were lost: numbers are too small.",
+		"Too many context switches to record them all: 50% of the time was sampled.",
+	}, v.Header())
+	callers := v.Detail(v.Rows(BySelf)[0].Key)
+	assert.Equal(t, "It was on the stack of 3s of waits, 300.00% of the time of one thread.", callers.Header()[0])
+	assert.Equal(t, [][]string{{"3s", "100.00%", "root", "vmlinux"}}, cells(callers, ByTotal))
+	j := v.JSON(1).(JSON)
+	assert.Equal(t, []any{"nanoseconds", "the time of one thread", int64(3e9), 300.0},
+		[]any{j.Unit, j.PercentOf, j.Functions[0].Self, j.Functions[0].SelfPercent})
+}
+
+// TestGroupsThatWait: groups have one column of time, and their functions are in the same measure.
+func TestGroupsThatWait(t *testing.T) {
+	v := NewGroups(WaitTime, ByCPU, 0, procname.Names{})
+	require.NoError(t, v.Add(waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500})))
+	assert.Equal(t, []string{ByTime}, v.Sorts())
+	assert.Len(t, v.Columns(), 2)
+	assert.Equal(t, [][]string{{"1.50", "CPU 0"}}, cells(v, ByTime))
+	assert.InDelta(t, 1, v.Rows(ByTime)[0].Share, 1e-9)
+	assert.Equal(t, []string{
+		"off-CPU time on 2 CPUs, 1.0s: waits of at least 1ms, of 1 CPU", "Threads on average: 1.00 is one thread that waits all the time.",
+	}, v.Header())
+	functions := v.Detail(v.Rows(ByTime)[0].Key)
+	assert.Equal(t, []string{"1.5s of waits.", "Threads on average: 1.00 is one thread that waits all the time."}, functions.Header())
+	assert.Equal(t, "nanoseconds", v.JSON(0).(GroupsJSON).Unit)
+}
