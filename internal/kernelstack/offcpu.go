@@ -76,8 +76,8 @@ func (s *session) hasTooManySwitches() bool {
 	return s.waits != nil && float64(s.switches) >= float64(s.sampler.Options.MaxSwitches)*s.sampler.Options.Interval.Seconds()
 }
 
-// pause ends an interval early and records nothing for a while, so that an interval and the pause after it take the time of
-// an interval on average. The length of the pause is random: what happens at regular times is then neither always in it, nor
+// pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
+// as many switches as there were. The length of the pause is random: what happens at regular times is then neither always in it, nor
 // never. Of what is recorded, nothing is left out, so a message stays true for the time that it covers.
 //
 //	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
@@ -85,7 +85,8 @@ func (s *session) hasTooManySwitches() bool {
 //	message   ───────▶          ───────▶  ───────▶
 func (s *session) pause(ctx context.Context) error {
 	began := time.Now()
-	rest := s.flush.Sub(began)
+	elapsed := s.sampler.Options.Interval - s.flush.Sub(began)
+	rest := time.Duration(float64(s.switches)/float64(s.sampler.Options.MaxSwitches)*float64(time.Second)) - elapsed
 	if err := s.endInterval(ctx); err != nil || rest <= 0 {
 		return err
 	}
