@@ -79,7 +79,7 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(newMan(root))
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(newDoctor(), newLookup(), newAnnotate(), newList(), newInlined(), newWatch(), newTop(), newView(), newPack(), newVersion())
+	root.AddCommand(newDoctor(), newLookup(), newAnnotate(), newList(), newInlined(), newWatch(), newTop(), newStacks(), newView(), newPack(), newVersion())
 	for _, cmd := range root.Commands() {
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }

@@ -65,16 +65,25 @@ func (l *lookup) annotateOffsets(ctx context.Context, line []byte) ([]byte, erro
 
 // sourceOf returns the text to insert behind an offset in a function, empty if its source line is not certain.
 func (l *lookup) sourceOf(ctx context.Context, q *query) (string, error) {
-	answers, err := l.atOffsetInPacks(ctx, q)
-	if errors.Is(err, errNoFunction) || err == nil && (len(answers) != 1 || answers[0].File == "") {
-		return "", nil
-	} else if err != nil {
+	a, err := l.inPacks(ctx, q)
+	if a == nil || err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	for _, f := range answers[0].Inlined {
+	for _, f := range a.Inlined {
 		b.WriteString(f.Function + f.String() + " (inlined) ")
 	}
-	b.WriteString(strings.TrimSpace(answers[0].sourceLine.String()))
+	b.WriteString(strings.TrimSpace(a.sourceLine.String()))
 	return " (" + printable.Text(b.String()) + ")", nil
+}
+
+// inPacks returns the answer of the packs to a query for an offset in a function, or nil if its source line is not certain.
+func (l *lookup) inPacks(ctx context.Context, q *query) (*answer, error) {
+	answers, err := l.atOffsetInPacks(ctx, q)
+	if errors.Is(err, errNoFunction) || err == nil && (len(answers) != 1 || answers[0].File == "") {
+		return nil, nil //nolint:nilnil // no pack has it
+	} else if err != nil {
+		return nil, err
+	}
+	return answers[0], nil
 }

@@ -3,153 +3,238 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"path"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/tasks"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// stacks is a flame graph and the figures for its heading.
-type stacks struct {
-	graph         flame.Graph
-	sampleType    profile.ValueType
-	duration      time.Duration
-	all, kernel   int64 // values of all stacks, and of stacks with kernel frames
-	frames, named int64 // kernel frames, once for each sample
+// taskStates are the states in which a task can be off the CPU with a stack, and what they mean (get_task_state in
+// fs/proc/array.c), those that hold up work first.
+var taskStates = []struct{ letter, meaning string }{
+	{"D", "uninterruptible: for a disk, a lock or a device"},
+	{"S", "interruptible: for an event or a signal"},
+	{"I", "idle: a thread of the kernel without work"},
+	{"T", "stopped by a signal"},
+	{"t", "stopped by a debugger"},
 }
 
-func newStacks(m *profilefile.Merger) *stacks {
-	p := m.Profile()
-	s := &stacks{duration: time.Duration(p.DurationNanos)}
-	if len(p.SampleType) > 0 {
-		s.sampleType = *p.SampleType[0]
-	}
-	for _, sample := range p.Sample {
-		s.add(sample, m.KernelFrame)
-	}
-	return s
+// blockedStacks prints what tasks wait for.
+type blockedStacks struct {
+	lookup    lookup
+	flags     resolverFlags
+	processes []uint
+	states    []string
+	output    string
 }
 
-func (s *stacks) add(sample *profile.Sample, frameOf func(*profile.Location) profilefile.KernelFrame) {
-	value := sample.Value[0]
-	if value < 1 {
-		return
-	}
-	var stack []flame.Frame
-	inKernel := false
-	for _, loc := range slices.Backward(sample.Location) {
-		frame := frameOf(loc)
-		kernel := frame.Kernel && !frame.IsGuest()
-		stack = append(stack, framesOf(loc, kernel)...)
-		if kernel {
-			inKernel = true
-			s.frames += value
-			if frame.HasName() {
-				s.named += value
+func newStacks() *cobra.Command {
+	var b blockedStacks
+	cmd := &cobra.Command{
+		Use:   "stacks",
+		Short: "Print where in the kernel tasks are blocked now",
+		Long: "Print the kernel's stacks of tasks that are blocked now, with the tasks that have each of them. Tasks in\n" +
+			"state D come first: they cannot be interrupted, and count as load. A task's stack and its state are of\n" +
+			"one instant, at which it did not run.\n\n" +
+			"The names are the kernel's own. With --pack, functions get their source lines, and those that were\n" +
+			"inlined at the place of a call get lines of their own.\n\n" +
+			"The stacks come from /proc/PID/stack, which needs root with CAP_SYS_ADMIN and CAP_SYS_PTRACE. In a\n" +
+			"container, mount the host's /proc and name it with --procfs: the container's own has only its tasks.",
+		Example: "  sudo kernelsym stacks --state D\n" +
+			"  sudo kernelsym stacks -p 1234 --pack /var/lib/kernelsym/packs\n" +
+			"  sudo kernelsym stacks -o json | jq -r '.frames[0].function'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			reader, err := b.reader()
+			if err != nil {
+				return usage(cmd, err)
 			}
-		}
+			if b.lookup.resolver, err = b.flags.resolver(cmd); err != nil {
+				return err
+			}
+			b.lookup.caller = true // the kernel prints where calls return to
+			return b.run(cmd, reader)
+		},
 	}
-	s.all += value
-	if inKernel {
-		s.kernel += value
-	}
-	s.graph.Add(stack, value)
+	flags := cmd.Flags()
+	flags.UintSliceVarP(&b.processes, "pid", "p", nil, "only of these processes, such as 12,34")
+	flags.StringSliceVar(&b.states, "state", []string{"D", "S"}, "states of tasks: D, S, and I for idle threads of the kernel; also T and t")
+	machineFlags(cmd, &b.flags.procfs, &b.flags.sysfs)
+	packFlag(cmd, &b.flags.packs)
+	outputFlag(cmd, &b.output)
+	return cmd
 }
 
-// framesOf returns the functions of a location, the outermost first, or one frame without a
-// name.
-func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
-	owner, kind := "", flame.User
-	if loc.Mapping != nil {
-		owner = loc.Mapping.File
-	}
-	for i, l := range slices.Backward(loc.Line) {
-		name := l.Function.Name
-		if kernel {
-			name = profilefile.KernelName(loc, l.Function)
-			kind = kindOf(owner, name)
+// reader returns the reader of the tasks that the flags select.
+func (b *blockedStacks) reader() (*tasks.Reader, error) {
+	r := &tasks.Reader{Procfs: b.flags.procfs}
+	var err error
+	for _, state := range b.states {
+		if !slices.ContainsFunc(taskStates, func(s struct{ letter, meaning string }) bool { return s.letter == state }) {
+			return nil, fmt.Errorf("--state is %q: it takes D, S, I, T or t", state)
 		}
-		if name == "" {
-			continue
-		}
-		if i < len(loc.Line)-1 {
-			name += " (inlined)"
-		}
-		where := owner
-		if l.Function.Filename != "" {
-			where = strings.TrimSpace(owner + " " + l.Function.Filename)
-		}
-		frames = append(frames, flame.Frame{Name: name, Owner: where, Kind: kind})
+		r.States += state
 	}
-	if len(frames) > 0 {
-		return frames
-	}
-	if kernel {
-		kind = flame.Unnamed
-	}
-	return []flame.Frame{{Name: unnamed(loc), Owner: owner, Kind: kind}}
+	r.PIDs, err = existing(r.Procfs, kindProcess, b.processes)
+	return r, err
 }
 
-// kindOf returns the kind of code that a function of a mapping belongs to. The OTel eBPF profiler
-// has no mapping for BPF programs (see contract 2.5).
-func kindOf(file, name string) flame.Kind {
-	base := path.Base(file)
-	switch {
-	case file == "[bpf]" || strings.HasPrefix(file, "bpf_prog_") || file == "" && timeline.TagOf(name) != "":
-		return flame.BPF
-	case file == "" || strings.HasPrefix(file, "[kernel") || strings.HasPrefix(file, "[__builtin__") ||
-		base == timeline.KernelName || strings.HasPrefix(base, timeline.KernelName+"-"):
-		return flame.Core
+func (b *blockedStacks) run(cmd *cobra.Command, reader *tasks.Reader) error {
+	blocked, err := reader.Read()
+	if err != nil {
+		return err
 	}
-	return flame.Module
+	if !showsAllTasks(reader.Procfs) {
+		warn(cmd, errors.New("only the tasks of this PID namespace are shown: for all, mount the host's /proc and name it with --procfs"))
+	}
+	if reader.Refused > 0 {
+		warn(cmd, fmt.Errorf("left out %s: %w", plural.Of(reader.Refused, "task"), reader.Reason))
+	}
+	if reader.Moved > 0 {
+		warn(cmd, fmt.Errorf("left out %s that ran again and again", plural.Of(reader.Moved, "task")))
+	}
+	stacks, err := b.group(cmd.Context(), blocked)
+	if err != nil {
+		return err
+	}
+	if b.output == outputJSON {
+		return writeJSON(cmd.OutOrStdout(), stacks...)
+	}
+	return printStacks(cmd.OutOrStdout(), stacks, paletteOf(cmd.OutOrStdout()))
 }
 
-// nameless begins the text drawn for code without a name.
-const nameless = "[no name]"
-
-// unnamed returns the text drawn for a location without a name: its file and the offset in it. It
-// leaves out an absolute address of the kernel, because the address means nothing to another
-// machine. As a single frame, code of unknown origin also shows its total cost.
-func unnamed(loc *profile.Location) string {
-	addr, m := loc.Address, loc.Mapping
-	if m == nil || m.File == "" {
-		return nameless
-	}
-	if m.Start <= addr && addr < m.Limit {
-		addr += m.Offset - m.Start
-	}
-	if addr>>63 == 1 {
-		return nameless + " " + m.File
-	}
-	return fmt.Sprintf("%s %s+%#x", nameless, path.Base(m.File), addr)
+// showsAllTasks reports whether a procfs is that of the initial PID namespace. It is the only one with kthreadd, whose id is
+// 2 (rest_init in init/main.c).
+func showsAllTasks(procfs string) bool {
+	name, err := os.ReadFile(filepath.Join(procfs, "2", "comm"))
+	return err == nil && string(name) == "kthreadd\n"
 }
 
-// heading returns the heading of the graph.
-func (s *stacks) heading() string {
-	text := fmt.Sprintf("%s over %s", s.value(s.all), s.duration.Round(100*time.Millisecond))
-	if s.kernel == 0 {
-		return text + ", none in the kernel"
-	}
-	percent := func(part, of int64) float64 { return 100 * float64(part) / float64(of) }
-	return text + fmt.Sprintf(", %.1f %% in the kernel; %.1f %% of the kernel frames have a name",
-		percent(s.kernel, s.all), percent(s.named, s.frames))
+// blockedStack is a stack, with the tasks that have it.
+type blockedStack struct {
+	State  string         `json:"state"`
+	Tasks  []blockedTask  `json:"tasks"`
+	Frames []blockedFrame `json:"frames"` // the innermost first; empty for a task without a stack
 }
 
-// value returns a value with its unit.
-func (s *stacks) value(v int64) string {
-	switch t := s.sampleType; t.Unit {
-	case "nanoseconds":
-		return time.Duration(v).String()
-	case "count", "":
-		return strings.TrimSpace(fmt.Sprint(v, " ", t.Type))
-	default:
-		return fmt.Sprint(v, " ", t.Unit)
+type blockedTask struct {
+	PID  uint32 `json:"pid"`
+	TID  uint32 `json:"tid"`
+	Name string `json:"name,omitempty"`
+}
+
+// blockedFrame is a function on a stack. Its line and what was inlined there are those of the call.
+type blockedFrame struct {
+	Function string        `json:"function"`
+	Offset   uint64        `json:"offset"`
+	Size     uint64        `json:"size"`
+	Module   string        `json:"module,omitempty"`
+	Inlined  []sourceFrame `json:"inlined,omitempty"`
+	sourceLine
+}
+
+// group returns the stacks of tasks: of those that hold up work first, then those that most tasks have.
+func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks []*blockedStack, err error) {
+	byStack := make(map[string]*blockedStack)
+	for _, t := range blocked {
+		key := string(t.State) + fmt.Sprint(t.Stack)
+		s := byStack[key]
+		if s == nil {
+			s = &blockedStack{State: string(t.State), Frames: []blockedFrame{}}
+			for _, f := range t.Stack {
+				frame, err := b.frame(ctx, f)
+				if err != nil {
+					return nil, err
+				}
+				s.Frames = append(s.Frames, frame)
+			}
+			byStack[key] = s
+			stacks = append(stacks, s)
+		}
+		s.Tasks = append(s.Tasks, blockedTask{t.PID, t.TID, printable.Text(t.Name)})
 	}
+	rank := func(s *blockedStack) int {
+		return slices.IndexFunc(taskStates, func(t struct{ letter, meaning string }) bool { return t.letter == s.State })
+	}
+	slices.SortStableFunc(stacks, func(x, y *blockedStack) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(len(y.Tasks), len(x.Tasks)))
+	})
+	return stacks, nil
+}
+
+// frame returns a frame with what the pack of its image says of it. It must be the pack of the very image that runs here.
+func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame, error) {
+	frame := blockedFrame{Function: f.Function, Offset: f.Offset, Size: f.Size, Module: f.Module}
+	if b.lookup.packs == nil {
+		return frame, nil
+	}
+	module := cmp.Or(f.Module, timeline.KernelName)
+	_, image, err := b.lookup.image(ctx, module)
+	if err != nil || image == nil || image.BuildID() == "" {
+		return frame, err
+	}
+	q := query{
+		kind: queryOffset, text: f.String(), name: f.Function, module: module, build: image.BuildID(),
+		offset: int64(f.Offset), size: f.Size,
+	}
+	a, err := b.lookup.inPacks(ctx, &q)
+	if err == nil && a != nil {
+		frame.Inlined, frame.sourceLine = a.Inlined, a.sourceLine
+	}
+	return frame, err
+}
+
+// printStacks prints stacks, each after the tasks that have it.
+func printStacks(w io.Writer, stacks []*blockedStack, p palette) error {
+	if len(stacks) == 0 {
+		_, err := fmt.Fprintln(w, "No task is in one of these states.")
+		return err
+	}
+	var b strings.Builder
+	for i, s := range stacks {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s in state %s: %s\n", plural.Of(len(s.Tasks), "task"), s.State, s.names())
+		for _, f := range s.Frames {
+			for _, inner := range f.Inlined {
+				fmt.Fprintf(&b, "    %s%s (inlined)\n", p.strong(printable.Text(inner.Function)), printable.Text(inner.String()))
+			}
+			module := ""
+			if f.Module != "" {
+				module = " [" + f.Module + "]"
+			}
+			fmt.Fprintf(&b, "    %s%s%s\n", p.strong(printable.Text(f.Function)), p.faint(fmt.Sprintf("+%#x%s", f.Offset, module)),
+				printable.Text(f.sourceLine.String()))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// manyTasks is how many tasks of a stack are named.
+const manyTasks = 10
+
+// names returns the tasks as text.
+func (s *blockedStack) names() string {
+	var names []string
+	for _, t := range s.Tasks[:min(len(s.Tasks), manyTasks)] {
+		names = append(names, fmt.Sprintf("%s[%d]", cmp.Or(t.Name, "?"), t.TID))
+	}
+	if more := len(s.Tasks) - manyTasks; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }

@@ -3,133 +3,87 @@
 package main
 
 import (
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 
-	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
-	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// kinds returns a message with a stack of each kind of code, as kernelsym writes it.
-func kinds() pprofile.Profiles {
-	named := func(file string, names ...string) rewritetest.Frame {
-		f := rewritetest.Frame{Address: 0x1234, Type: "kernel", Mapping: &rewritetest.Mapping{File: file}}
-		for _, name := range names {
-			f.Lines = append(f.Lines, rewritetest.Line{Name: name, System: name})
+// taskTree returns the flags for the kernel of symbolList with tasks: two of one process that sleep at the same place, and
+// one that waits for a disk.
+func taskTree(t *testing.T) []string {
+	t.Helper()
+	tree := treeWithID(t)
+	for task, status := range map[string]string{
+		"10/task/10": "Name:\tbash\nState:\tS (sleeping)\nTgid:\t10\nPid:\t10\n", "10/task/11": "Name:\t\x1b[31m\nState:\tS (sleeping)\nTgid:\t10\nPid:\t11\n",
+		"20/task/20": "Name:\tdd\nState:\tD (disk sleep)\nTgid:\t20\nPid:\t20\n",
+	} {
+		dir := filepath.Join(tree[1], task)
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		stack := "[<0>] main_loop+0x10/0x40\n[<0>] startup_64+0x11/0x40\n"
+		if task == "20/task/20" {
+			stack = "[<0>] nft_do+0x4/0x40 [nf_tables]\n"
 		}
-		return f
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"),
+			[]byte(status+"voluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "stack"), []byte(stack), 0o600))
 	}
-	return rewritetest.NewMessage().Profile(nil, "").Sample(
-		named("[bpf]", "bpf_prog_2e5a4300140595ee_shake"),
-		named("vmlinux"),
-		named("nf_tables", "nft_do_chain"),
-		named("vmlinux", "__do_softirq", "invoke_softirq", "do_softirq.part.0"),
-		rewritetest.Frame{Address: 0xffffffffc0001000, Mapping: &rewritetest.Mapping{File: "[kernel.kallsyms]"}},
-		rewritetest.Frame{Address: 0x2000, Type: "native", Mapping: &rewritetest.Mapping{File: "/usr/lib/libc.so.6", Start: 0x1000, Limit: 0x3000, Offset: 0x500}},
-	).Profiles
+	return tree
 }
 
+// TestStacks prints the stacks of tasks, with the lines of the pack of the very kernel that runs.
 func TestStacks(t *testing.T) {
-	m := profilefile.NewMerger()
-	require.NoError(t, m.Add(kinds()))
-	s := newStacks(m)
-	var folded strings.Builder
-	require.NoError(t, s.graph.Folded(&folded))
-	assert.Equal(t, "[no name] libc.so.6+0x1500;[no name] [kernel.kallsyms];do_softirq.part.0;invoke_softirq (inlined);"+
-		"__do_softirq (inlined);nft_do_chain;[no name] vmlinux+0x1234;bpf_prog_2e5a4300140595ee_shake 1\n", folded.String())
-	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
-}
+	dir, other := t.TempDir(), t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	writePack(t, other, otherKernelID, kernelPack(otherKernelID))
+	tree := taskTree(t)
+	const bare = `1 task in state D: dd[20]
+    nft_do+0x4 [nf_tables]
 
-// TestPlaceholdersHaveNoName verifies that placeholders are drawn like other unnamed kernel code.
-// Names in user space are not changed.
-func TestPlaceholdersHaveNoName(t *testing.T) {
-	named := func(frameType, name string) rewritetest.Frame {
-		return rewritetest.Frame{
-			Address: 0x1234, Type: frameType, Mapping: &rewritetest.Mapping{File: "vmlinux"},
-			Lines: []rewritetest.Line{{Name: name, System: name}},
-		}
-	}
-	m := profilefile.NewMerger()
-	require.NoError(t, m.Add(rewritetest.NewMessage().Profile(nil, "").Sample(
-		named("kernel", "vmlinux+0x1234"), named("kernel", "[unknown]"), named("kernel", "vfs_read"), named("native", "[unknown]")).Profiles))
-	s := newStacks(m)
-	var folded strings.Builder
-	require.NoError(t, s.graph.Folded(&folded))
-	assert.Equal(t, "[unknown];vfs_read;[no name] vmlinux+0x1234;[no name] vmlinux+0x1234 1\n", folded.String())
-	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
-}
-
-// TestGuestsAreNotTheKernels verifies that time in a guest of KVM is not the kernel's, as in top.
-func TestGuestsAreNotTheKernels(t *testing.T) {
-	named := func(name string) rewritetest.Frame {
-		return rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: name, System: name}}}
-	}
-	pd := rewritetest.NewMessage().Profile(nil, "").Sample(named("[guest]")).Sample(named("[guest]")).Sample(named("vfs_read")).Sample(named("")).Profiles
-	m, counts := profilefile.NewMerger(), hot.NewCounts()
-	require.NoError(t, m.Add(pd))
-	require.NoError(t, counts.Add(pd))
-	s := newStacks(m)
-	assert.Equal(t, "4 samples over 0s, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
-	assert.Equal(t, []int64{counts.All, counts.Kernel, counts.Frames, counts.Named}, []int64{s.all, s.kernel, s.frames, s.named})
-}
-
-func TestFrames(t *testing.T) {
-	at := func(file string, address uint64, named bool) *profile.Location {
-		loc := &profile.Location{Address: address}
-		if file != "" {
-			loc.Mapping = &profile.Mapping{File: file}
-		}
-		if named {
-			loc.Line = []profile.Line{{Function: &profile.Function{Name: "f"}}}
-		}
-		return loc
-	}
+2 tasks in state S: bash[10], �[31m[11]
+    main_loop+0x10
+    startup_64+0x11
+`
 	for _, tt := range []struct {
-		file   string
-		kernel bool
-		want   flame.Kind
+		name string
+		args []string
+		want string
 	}{
-		{"vmlinux", true, flame.Core},
-		{"/boot/vmlinux-6.12", true, flame.Core},
-		{"/usr/lib/debug/boot/vmlinux", true, flame.Core},
-		{"[kernel.kallsyms]", true, flame.Core},
-		{"[__builtin__kprobes]", true, flame.Core},
-		{"", true, flame.Core},
-		{"[bpf]", true, flame.BPF},
-		{"bpf_prog_0123456789abcdef_f", true, flame.BPF},
-		{"nf_tables", true, flame.Module},
-		{"[nf_tables]", true, flame.Module},
-		{"app", false, flame.User},
+		{"no packs", nil, bare},
+		{"the pack of another kernel", []string{"--pack", other}, bare},
+		{"one state", []string{"--state", "D"}, "1 task in state D: dd[20]\n    nft_do+0x4 [nf_tables]\n"},
+		{"none", []string{"--state", "I"}, "No task is in one of these states.\n"},
+		{"inlined", []string{"--pack", dir, "--state", "S"}, `2 tasks in state S: bash[10], �[31m[11]
+    core::fmt::pick include/idle.h:31 (inlined)
+    idle include/idle.h:5 (inlined)
+    main_loop+0x10 init/main.c:14
+    startup_64+0x11 entry.S:7
+`},
+		{"JSON", []string{"-o", "json", "--pack", dir, "--state", "S"}, `{"state":"S","tasks":[{"pid":10,"tid":10,"name":"bash"},{"pid":10,"tid":11,"name":"�[31m"}],` +
+			`"frames":[{"function":"main_loop","offset":16,"size":64,"inlined":[{"function":"core::fmt::pick","file":"include/idle.h","line":31},` +
+			`{"function":"idle","file":"include/idle.h","line":5}],"file":"init/main.c","line":14},` +
+			`{"function":"startup_64","offset":17,"size":64,"file":"entry.S","line":7}]}
+`},
 	} {
-		assert.Equal(t, []flame.Frame{{Name: "f", Owner: tt.file, Kind: tt.want}}, framesOf(at(tt.file, 1, true), tt.kernel), tt.file)
+		t.Run(tt.name, func(t *testing.T) {
+			out, errs, err := execute(t, "", append(append([]string{"stacks"}, tree...), tt.args...)...)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, out)
+			assert.Contains(t, errs, "only the tasks of this PID namespace are shown", "the tree has no kthreadd")
+		})
 	}
-	program := at("", 0x10, true) // as the OTel eBPF profiler has it (contract 2.5)
-	program.Line[0].Function.Name = "bpf_prog_2e5a4300140595ee_shake"
-	assert.Equal(t, []flame.Frame{{Name: "bpf_prog_2e5a4300140595ee_shake", Kind: flame.BPF}}, framesOf(program, true))
-	static := at("vmlinux", 1, true)
-	static.Line[0].Function.Filename = "fs/open.c"
-	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux fs/open.c", Kind: flame.Core}}, framesOf(static, true))
-	assert.Equal(t, []flame.Frame{{Name: "[no name] nf_tables+0x1c", Owner: "nf_tables", Kind: flame.Unnamed}},
-		framesOf(at("nf_tables", 0x1c, false), true))
-	assert.Equal(t, []flame.Frame{{Name: "[no name] app+0x1c", Owner: "app", Kind: flame.User}}, framesOf(at("app", 0x1c, false), false))
-	assert.Equal(t, "[no name] [kernel.kallsyms]", unnamed(at("[kernel.kallsyms]", 0xffffffffc0001000, false)), "no offset is known")
-	assert.Equal(t, "[no name]", unnamed(at("", 0xffffffffc0001000, false)))
 }
 
-func TestValues(t *testing.T) {
-	for want, s := range map[string]stacks{
-		"1500 samples": {sampleType: profile.ValueType{Type: "samples", Unit: "count"}},
-		"1.5µs":        {sampleType: profile.ValueType{Type: "cpu", Unit: "nanoseconds"}},
-		"1500 bytes":   {sampleType: profile.ValueType{Type: "space", Unit: "bytes"}},
-		"1500":         {},
+func TestStacksOfWrongTasks(t *testing.T) {
+	tree := taskTree(t)
+	for want, args := range map[string][]string{
+		`--state is "X": it takes D, S, I, T or t`: {"--state", "X"},
+		"there is no process 99":                   {"-p", "99"},
 	} {
-		assert.Equal(t, want, s.value(1500))
+		_, errs, err := execute(t, "", append(append([]string{"stacks"}, tree...), args...)...)
+		require.ErrorIs(t, err, errUsage)
+		assert.Contains(t, errs, want)
 	}
 }

@@ -233,7 +233,7 @@ func TestTopOfTheWrongProcess(t *testing.T) {
 	i := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != pid })
 	require.GreaterOrEqual(t, i, 0, "the runtime has several threads")
 	tid := threads[i].Name()
-	assert.Contains(t, wrong(t, "top", "-p", tid), tid+" is a thread of process "+pid+": use -t")
+	assert.Contains(t, wrong(t, "top", "-p", tid), tid+" is a thread of process "+pid+": -p takes processes")
 
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, pid), 0o755))

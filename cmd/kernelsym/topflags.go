@@ -93,22 +93,22 @@ func (f *topFlags) apply(o *live.Options) error {
 	o.Interval = time.Duration(f.delay * float64(time.Second))
 	o.First = min(first, o.Interval)
 	var errs [3]error
-	o.Filter.PIDs, errs[0] = tasks(o.Procfs, kindProcess, f.processes)
-	o.Filter.TIDs, errs[1] = tasks(o.Procfs, "thread", f.threads)
+	o.Filter.PIDs, errs[0] = existing(o.Procfs, kindProcess, f.processes)
+	o.Filter.TIDs, errs[1] = existing(o.Procfs, "thread", f.threads)
 	o.Filter.CPUs, errs[2] = cpus(o.Sysfs, f.cpus)
 	return errors.Join(errs[:]...)
 }
 
 const kindProcess = "process"
 
-// tasks checks that processes or threads exist.
-func tasks(procfs, kind string, ids []uint) (checked []uint32, err error) {
+// existing checks that processes or threads exist.
+func existing(procfs, kind string, ids []uint) (checked []uint32, err error) {
 	for _, id := range ids {
 		switch leader := procname.Leader(procfs, id); {
 		case leader == 0:
 			return nil, fmt.Errorf("there is no %s %d", kind, id)
 		case leader != id && kind == kindProcess: // procfs has a directory for each thread, too
-			return nil, fmt.Errorf("%d is a thread of process %d: use -t", id, leader)
+			return nil, fmt.Errorf("%d is a thread of process %d: -p takes processes", id, leader)
 		}
 		checked = append(checked, uint32(id))
 	}

@@ -77,7 +77,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 		return err
 	}
 	warnSkipped(cmd, merger.Skipped())
-	s := newStacks(merger)
+	s := newViewStacks(merger)
 	switch {
 	case s.all == 0:
 		return fmt.Errorf("%s: %w", strings.Join(files, ", "), errNoSamples)
