@@ -178,6 +178,13 @@ func (r *result) observe(ctx context.Context, c *collector, duration time.Durati
 	after, err := c.cpu()
 	r.cpu = after - before
 	err = errors.Join(err, <-ended)
+	const atRest = 3 // seconds in which nothing is in flight: what has grown by then has leaked
+	for i := 0; i < atRest && err == nil; i++ {
+		time.Sleep(time.Second)
+		var s sample
+		s, err = c.sample()
+		r.samples = append(r.samples, s)
+	}
 	if err == nil {
 		r.rewriting, err = c.metric("rewrite_duration_sum")
 	}
