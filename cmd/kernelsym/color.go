@@ -20,8 +20,11 @@ func paletteOf(w io.Writer) palette { return palette(wantsColor(w)) }
 // wantsColor reports whether w is a terminal and its user has not turned colors off (no-color.org).
 func wantsColor(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(f.Fd()))
+	return ok && os.Getenv("NO_COLOR") == "" && !isDumb() && term.IsTerminal(int(f.Fd()))
 }
+
+// isDumb reports whether the terminal has no control codes.
+func isDumb() bool { return os.Getenv("TERM") == "dumb" }
 
 func (p palette) strong(s string) string { return p.paint("\x1b[1m", s) }
 func (p palette) faint(s string) string  { return p.paint("\x1b[2m", s) }

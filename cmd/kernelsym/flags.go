@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,6 +47,27 @@ func (o *outputValue) String() string { return string(*o) }
 
 // Type returns the name of the value in the help text.
 func (*outputValue) Type() string { return "format" }
+
+// parseErrors are the errors of the standard library about the value of a flag, and what to say instead.
+var parseErrors = []struct {
+	text *regexp.Regexp
+	say  string
+}{
+	{regexp.MustCompile(`time: (missing unit in|invalid|unknown unit .* in) duration ".*"$`), "it takes a time with a unit, such as 10s"},
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): parsing ".*": (invalid syntax|value out of range)$`), "it takes a whole number, or several as in 12,34 if the flag takes a list"},
+	{regexp.MustCompile(`strconv\.ParseFloat: parsing ".*": (invalid syntax|value out of range)$`), "it takes a number, such as 2 or 0.5"},
+	{regexp.MustCompile(`strconv\.ParseBool: parsing ".*": invalid syntax$`), "it takes true or false"},
+}
+
+// inWords returns the error of a flag in words of this command line.
+func inWords(err error) error {
+	for _, e := range parseErrors {
+		if text := e.text.ReplaceAllLiteralString(err.Error(), e.say); text != err.Error() {
+			return errors.New(text)
+		}
+	}
+	return err
+}
 
 // machineFlags adds the flags of the commands that read this machine.
 func machineFlags(cmd *cobra.Command, procfs, sysfs *string) {

@@ -75,7 +75,7 @@ func TestUsageErrors(t *testing.T) {
 		"top a --duration 1s":         "--duration is about sampling this machine",
 		"top a -o yaml":               `it takes text or json`,
 		"top --duration -1s":          "--duration is -1s",
-		"top --duration 10":           `missing unit in duration`,
+		"top --duration 10":           `it takes a time with a unit`,
 		"top -F 0":                    "-F is 0: it takes 1 to 5000",
 		"top -d 0":                    "-d is 0: it takes 0.1 to 3600 seconds",
 		"top -d nan":                  "-d is NaN: it takes 0.1 to 3600 seconds",
@@ -275,17 +275,17 @@ func TestTop(t *testing.T) {
 		{"flat", nil, `
 6 of 8 samples in the kernel, over 2s; 83.3 % of 12 kernel frames have a name
 
-  flat  flat%  cum   cum%  function
-     4  66.7%    4  66.7%  a [vmlinux]
-     2  33.3%    4  66.7%  b [vmlinux]
-     0   0.0%    2  33.3%  [no name] [vmlinux]
+  SELF  SELF%  TOTAL  TOTAL%  FUNCTION
+     4  66.7%      4   66.7%  a [vmlinux]
+     2  33.3%      4   66.7%  b [vmlinux]
+     0   0.0%      2   33.3%  [no name] [vmlinux]
 `},
 		{"cumulative", []string{"--cum", "-n", "2"}, `
 6 of 8 samples in the kernel, over 2s; 83.3 % of 12 kernel frames have a name
 
-  flat  flat%  cum   cum%  function
-     4  66.7%    4  66.7%  a [vmlinux]
-     2  33.3%    4  66.7%  b [vmlinux]
+  SELF  SELF%  TOTAL  TOTAL%  FUNCTION
+     4  66.7%      4   66.7%  a [vmlinux]
+     2  33.3%      4   66.7%  b [vmlinux]
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -301,5 +301,5 @@ func TestTopWithoutKernelFrames(t *testing.T) {
 	out, _, err := execute(t, "", "top", profileFile(t, rewritetest.NewMessage().Profile(nil, "").
 		Sample(rewritetest.Frame{Address: 0x1000, Type: "native"}).Profiles))
 	require.NoError(t, err)
-	assert.Equal(t, "No kernel frames in 1 samples.\n", out)
+	assert.Equal(t, "No kernel frames in 1 sample.\n", out)
 }

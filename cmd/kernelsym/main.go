@@ -78,9 +78,12 @@ func newCommand() *cobra.Command {
 		SilenceUsage: true,
 	}
 	root.AddCommand(newMan(root))
-	root.SetFlagErrorFunc(usage)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, inWords(err)) })
 	root.AddCommand(newDoctor(), newLookup(), newAnnotate(), newList(), newInlined(), newWatch(), newTop(), newStacks(), newView(), newPack(), newVersion())
 	for _, cmd := range root.Commands() {
+		if run := cmd.RunE; run != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error { return asRoot(cmd, run(cmd, args)) }
+		}
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
 		}

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -23,9 +25,43 @@ func newMan(root *cobra.Command) *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man pages are for everyone
 				return err
 			}
+			addSections(root)
 			root.DisableAutoGenTag = true // it would contain the date of the build
 			header := &doc.GenManHeader{Section: "1", Source: "kernelsym " + version, Manual: "kernelsym"}
 			return doc.GenManTree(root, header, args[0])
 		},
 	}
+}
+
+// exitStatus is a section of all pages, in Markdown.
+const exitStatus = `
+
+# EXIT STATUS
+
+0
+: Everything was done.
+
+1
+: Something failed, a name was not found or, for doctor, something is lost.
+
+2
+: doctor only: kernel frames get no names.
+
+64
+: The command line is wrong. Nothing was done.
+
+130
+: It was interrupted.
+`
+
+// addSections adds to the descriptions of commands the sections that only their pages have.
+func addSections(root *cobra.Command) {
+	var commands strings.Builder
+	for _, cmd := range root.Commands() {
+		cmd.Long += exitStatus
+		if !cmd.Hidden {
+			fmt.Fprintf(&commands, "**%s**\n: %s\n\n", cmd.Name(), cmd.Short)
+		}
+	}
+	root.Long += "\n\n# COMMANDS\n\n" + commands.String() + exitStatus
 }

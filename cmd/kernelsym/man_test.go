@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,6 +34,12 @@ func TestMan(t *testing.T) {
 	}
 	pages := write()
 	assert.Equal(t, pages, write())
+	for name, page := range pages {
+		if !strings.HasPrefix(name, "kernelsym-completion-") {
+			assert.Contains(t, page, ".SH EXIT STATUS", name)
+		}
+	}
+	assert.Regexp(t, `(?s)\.SH COMMANDS.*\n\\fBtop\\fP\nShow the hottest kernel functions`, pages["kernelsym.1"])
 	for _, cmd := range newCommand().Commands() {
 		name := "kernelsym-" + cmd.Name() + ".1"
 		if cmd.Hidden {

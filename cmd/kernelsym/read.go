@@ -54,7 +54,7 @@ func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles)
 
 // warn prints an error, in one line, that does not end a command.
 func warn(cmd *cobra.Command, err error) {
-	cmd.PrintErrln("Warning:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	cmd.PrintErrln("Warning:", strings.ReplaceAll(asRoot(cmd, err).Error(), "\n", "; "))
 }
 
 // warnSkipped warns that n profiles were left out.

@@ -60,9 +60,9 @@ func newTop() *cobra.Command {
 			"waits of the function itself, not counting the scheduler. Waits include the time until a thread gets\n" +
 			"a CPU. This records every context switch, in the initial PID namespace only.\n\n" +
 			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
-			"all samples.\n\n" +
-			"With FILE, top samples nothing. It prints the functions in the profiles: flat counts the samples\n" +
-			"in the function itself, cum also those in what it called. Percentages are of the samples in the\n" +
+			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +
+			"With FILE, top samples nothing. It prints the functions in the profiles: SELF counts the samples\n" +
+			"in the function itself, TOTAL also those in what it called. Percentages are of the samples in the\n" +
 			"kernel. " + filesHelp,
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
@@ -157,7 +157,7 @@ func (t *top) run(cmd *cobra.Command) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
 	in, out := terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
-	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil {
+	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil || isDumb() {
 		return t.printOnce(ctx, cmd)
 	}
 	window := refreshes * t.options.Interval

@@ -130,7 +130,7 @@ func TestViewWithoutNames(t *testing.T) {
 	}{
 		"without type": {[]rewritetest.Frame{{Address: 0xffffffff81000010}, user}, "No kernel frame has a name: `kernelsym doctor` says why.\n"},
 		"with type":    {[]rewritetest.Frame{kernelFrame(""), user}, "No kernel frame has a name: `kernelsym doctor` says why.\n"},
-		"user space":   {[]rewritetest.Frame{user}, "No kernel frames in 1 samples.\n"},
+		"user space":   {[]rewritetest.Frame{user}, "No kernel frames in 1 sample.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := profileFile(t, rewritetest.NewMessage().Profile(nil, "").Sample(tt.frames...).Profiles)

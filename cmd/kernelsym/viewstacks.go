@@ -133,7 +133,10 @@ func unnamed(loc *profile.Location) string {
 
 // heading returns the heading of the graph.
 func (s *viewStacks) heading() string {
-	text := fmt.Sprintf("%s over %s", s.value(s.all), s.duration.Round(100*time.Millisecond))
+	text := s.value(s.all)
+	if over := s.duration.Round(100 * time.Millisecond); over > 0 {
+		text += " over " + over.String()
+	}
 	if s.kernel == 0 {
 		return text + ", none in the kernel"
 	}
@@ -148,7 +151,11 @@ func (s *viewStacks) value(v int64) string {
 	case "nanoseconds":
 		return time.Duration(v).String()
 	case "count", "":
-		return strings.TrimSpace(fmt.Sprint(v, " ", t.Type))
+		kind := t.Type
+		if v == 1 {
+			kind = strings.TrimSuffix(kind, "s") // one sample
+		}
+		return strings.TrimSpace(fmt.Sprint(v, " ", kind))
 	default:
 		return fmt.Sprint(v, " ", t.Unit)
 	}

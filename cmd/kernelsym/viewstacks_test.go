@@ -44,7 +44,7 @@ func TestViewStacks(t *testing.T) {
 	require.NoError(t, s.graph.Folded(&folded))
 	assert.Equal(t, "[no name] libc.so.6+0x1500;[no name] [kernel.kallsyms];do_softirq.part.0;invoke_softirq (inlined);"+
 		"__do_softirq (inlined);nft_do_chain;[no name] vmlinux+0x1234;bpf_prog_2e5a4300140595ee_shake 1\n", folded.String())
-	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
+	assert.Equal(t, "1 sample, 100.0 % in the kernel; 60.0 % of the kernel frames have a name", s.heading())
 }
 
 // TestPlaceholdersHaveNoName verifies that placeholders are drawn like other unnamed kernel code.
@@ -63,7 +63,7 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 	var folded strings.Builder
 	require.NoError(t, s.graph.Folded(&folded))
 	assert.Equal(t, "[unknown];vfs_read;[no name] vmlinux+0x1234;[no name] vmlinux+0x1234 1\n", folded.String())
-	assert.Equal(t, "1 samples over 0s, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
+	assert.Equal(t, "1 sample, 100.0 % in the kernel; 33.3 % of the kernel frames have a name", s.heading())
 }
 
 // TestGuestsAreNotTheKernels verifies that time in a guest of KVM is not the kernel's, as in top.
@@ -76,7 +76,7 @@ func TestGuestsAreNotTheKernels(t *testing.T) {
 	require.NoError(t, m.Add(pd))
 	require.NoError(t, counts.Add(pd))
 	s := newViewStacks(m)
-	assert.Equal(t, "4 samples over 0s, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
+	assert.Equal(t, "4 samples, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
 	assert.Equal(t, []int64{counts.All, counts.Kernel, counts.Frames, counts.Named}, []int64{s.all, s.kernel, s.frames, s.named})
 }
 

@@ -27,6 +27,7 @@ type watch struct {
 	procfs, sysfs, output string
 	wide                  bool
 	errs                  io.Writer
+	say                   func(error) // prints a warning
 
 	mu      sync.Mutex // held while something is printed
 	printer printer
@@ -56,7 +57,7 @@ func newWatch() *cobra.Command {
 			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w.errs = cmd.ErrOrStderr()
+			w.errs, w.say = cmd.ErrOrStderr(), func(err error) { warn(cmd, err) }
 			w.printer = newTextPrinter(cmd.OutOrStdout(), w.wide)
 			if w.output == outputJSON {
 				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
@@ -190,7 +191,7 @@ func (w *watch) warn(s symcache.Source, err error, said *string) {
 	*said = err.Error()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fmt.Fprintf(w.errs, "Warning: %s: %s\n", s.Name(), strings.ReplaceAll(err.Error(), "\n", "; "))
+	w.say(fmt.Errorf("%s: %w", s.Name(), err))
 }
 
 // print prints changes, and the number of changes that it cannot show. It reports whether printing

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
@@ -26,11 +27,15 @@ const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
 // Print prints the counts of a file, with at most count functions, or all if count is 0.
 func (c *Counts) Print(w io.Writer, by string, count int) error {
 	if c.Kernel == 0 {
-		_, err := fmt.Fprintf(w, "No kernel frames in %d samples.\n", c.All)
+		_, err := fmt.Fprintf(w, "No kernel frames in %s.\n", plural.Of(int(c.All), "sample"))
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d of %d samples in the kernel, over %s; %.1f %% of %d kernel frames have a name\n",
-		c.Kernel, c.All, c.Elapsed().Round(100*time.Millisecond), percent(c.Named, float64(c.Frames)), c.Frames)
+	over := ""
+	if elapsed := c.Elapsed().Round(100 * time.Millisecond); elapsed > 0 {
+		over = ", over " + elapsed.String()
+	}
+	_, err := fmt.Fprintf(w, "%d of %s in the kernel%s; %.1f %% of %s have a name\n",
+		c.Kernel, plural.Of(int(c.All), "sample"), over, percent(c.Named, float64(c.Frames)), plural.Of(int(c.Frames), "kernel frame"))
 	if err != nil {
 		return err
 	}
@@ -38,7 +43,7 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 		fmt.Fprintln(w, NoNames)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\nflat\tflat%\tcum\tcum%\t  function\n")
+	fmt.Fprint(table, "\nSELF\tSELF%\tTOTAL\tTOTAL%\t  FUNCTION\n")
 	for _, fn := range topview.Limit(c.sorted(by), count) {
 		f, of := c.functions[fn], float64(c.Kernel)
 		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", f.self, percent(f.self, of), f.total, percent(f.total, of), printable.Text(fn.String()))

@@ -165,7 +165,7 @@ func TestGuests(t *testing.T) {
 		{"2.00%", "2.00%", "[guest]", ""},
 		{"1.00%", "1.00%", "leaf", "vmlinux"},
 	}, cells(v, BySelf))
-	assert.Contains(t, v.Header()[0], ": 1 kernel samples")
+	assert.Contains(t, v.Header()[0], ": 1 kernel sample")
 	assert.Equal(t, "Percent of all CPU time: kernel 1.0, user space 3.0, guests 2.0. Frames named: 100.0%", v.Header()[1])
 	assert.Nil(t, v.Detail(v.Rows(BySelf)[1].Key), "it has no callers")
 }
@@ -222,7 +222,7 @@ func TestHeaderSaysWhatIsWrong(t *testing.T) {
 	b.CPUs, b.Lost, b.Throttled, b.Missing = 1, 7, 2, errors.New("kallsyms: hidden\ngrant CAP_SYSLOG")
 	require.NoError(t, v.Add(b))
 	h := v.Header()
-	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel samples, 7 lost")
+	assert.Contains(t, h[0], "on 1 CPU, 1s: 1 kernel sample, 7 lost")
 	assert.Equal(t, []string{
 		"Samples were lost: shares are too small. Lower -F.",
 		"The kernel paused sampling 2 times: shares are too small. Lower -F.",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -28,8 +29,8 @@ func (t *functionTable) Header() []string {
 		return []string{t.measure.amount(s.Kernel) + ".", t.measure.legend}
 	}
 	return []string{
-		fmt.Sprintf("%d kernel samples, %s of all CPU time; %s in user space.",
-			s.Kernel, format(s.Kernel, s.possible), format(s.user, s.possible)),
+		fmt.Sprintf("%s, %s of all CPU time; %s in user space.",
+			plural.Of(int(s.Kernel), "kernel sample"), format(s.Kernel, s.possible), format(s.user, s.possible)),
 		t.measure.legend,
 	}
 }

@@ -62,8 +62,8 @@ func (v *Functions) Header() []string {
 		}, v.problems()...)
 	}
 	lines := []string{
-		fmt.Sprintf("%s at %d Hz on %s, %s: %d kernel samples, %d lost",
-			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), s.Kernel, s.losses.records),
+		fmt.Sprintf("%s at %d Hz on %s, %s: %s, %d lost",
+			last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(int(s.Kernel), "kernel sample"), s.losses.records),
 		fmt.Sprintf("Percent of all CPU time: kernel %.1f, user space %.1f%s. Frames named: %.1f%%",
 			percent(s.Kernel, s.possible), percent(s.user, s.possible), s.guests(), percent(s.Named, float64(s.Frames))),
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
@@ -15,6 +16,9 @@ import (
 // ErrNotKernel is returned for an ELF file that is neither a core kernel nor a module.
 var ErrNotKernel = errors.New("neither a kernel nor a module: no symbols _text or _stext and _etext, " +
 	"and no section .modinfo")
+
+// ErrNotELF is returned for a file that is not even an ELF file.
+var ErrNotELF = errors.New("not an ELF file: it takes a vmlinux or a module (.ko) with its debug information")
 
 // A File is an open ELF file of a kernel. It is not safe for concurrent use.
 type File struct {
@@ -70,6 +74,9 @@ func (f *File) open(osFile *os.File) error {
 	}
 	f.size = size
 	if f.elf, err = elf.NewFile(r); err != nil {
+		if format := new(elf.FormatError); errors.As(err, &format) && strings.Contains(err.Error(), "bad magic number") {
+			return ErrNotELF
+		}
 		return err
 	}
 	arch, ok := arches[f.elf.Machine]

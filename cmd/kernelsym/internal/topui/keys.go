@@ -15,6 +15,7 @@ import (
 // help describes the keys.
 var help = [][2]string{
 	{"q, Ctrl-C", "quit"},
+	{"Ctrl-Z", "stop; fg in the shell goes on"},
 	{"p, space", "pause; samples of the pause are not counted"},
 	{"/", "show rows that match an expression; Esc: all"},
 	{"s", "sort by the next column"},
@@ -31,6 +32,9 @@ var help = [][2]string{
 func (m *model) press(key string) tea.Cmd {
 	if key == "q" || key == "ctrl+c" {
 		return tea.Quit
+	}
+	if key == "ctrl+z" {
+		return tea.Suspend
 	}
 	if m.help {
 		m.help = false
@@ -130,7 +134,7 @@ func (m *model) back(key string) {
 func (f *filter) press(key tea.KeyPressMsg) {
 	switch key.String() {
 	case "enter":
-		f.typing = false
+		f.typing = f.err != nil
 		return
 	case "esc":
 		*f = filter{}

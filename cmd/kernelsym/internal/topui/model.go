@@ -56,8 +56,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.add(msg)
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+	case tea.ResumeMsg:
+		m.resumed = time.Now()
 	case tea.KeyPressMsg:
-		if m.filter.typing && msg.String() != "ctrl+c" {
+		if m.filter.typing && msg.String() != "ctrl+c" && msg.String() != "ctrl+z" {
 			m.filter.press(msg)
 			return m, nil
 		}

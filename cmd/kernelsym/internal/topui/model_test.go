@@ -177,6 +177,8 @@ func TestFilter(t *testing.T) {
 	press(m, "(")
 	assert.Contains(t, screen(m), "not a regular expression")
 	assert.Equal(t, []string{"1", "2"}, keys(m))
+	press(m, "enter")
+	assert.Contains(t, screen(m), "not a regular expression", "Enter does not apply another one")
 	press(m, "backspace", "enter", "s")
 	assert.Contains(t, screen(m), "fruit by name")
 	press(m, "/", "x")
