@@ -21,8 +21,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// taskStates are the states in which a task can be off the CPU with a stack, and what they mean (get_task_state in
-// fs/proc/array.c), those that hold up work first.
+// taskStates lists the states of tasks that are off the CPU (get_task_state in fs/proc/array.c), in the order of output.
 var taskStates = []struct{ letter, meaning string }{
 	{"D", "uninterruptible: for a disk, a lock or a device"},
 	{"S", "interruptible: for an event or a signal"},
@@ -31,7 +30,7 @@ var taskStates = []struct{ letter, meaning string }{
 	{"t", "stopped by a debugger"},
 }
 
-// blockedStacks prints what tasks wait for.
+// blockedStacks is the command stacks.
 type blockedStacks struct {
 	lookup    lookup
 	flags     resolverFlags
@@ -122,7 +121,7 @@ func showsAllTasks(procfs string) bool {
 	return err == nil && string(name) == "kthreadd\n"
 }
 
-// blockedStack is a stack, with the tasks that have it.
+// blockedStack is a stack and the tasks blocked there.
 type blockedStack struct {
 	State  string         `json:"state"`
 	Tasks  []blockedTask  `json:"tasks"`
@@ -135,7 +134,7 @@ type blockedTask struct {
 	Name string `json:"name,omitempty"`
 }
 
-// blockedFrame is a function on a stack. Its line and what was inlined there are those of the call.
+// blockedFrame is a function on a stack. Its source line and inlined functions belong to the call.
 type blockedFrame struct {
 	Function string        `json:"function"`
 	Offset   uint64        `json:"offset"`
@@ -145,7 +144,7 @@ type blockedFrame struct {
 	sourceLine
 }
 
-// group returns the stacks of tasks: of those that hold up work first, then those that most tasks have.
+// group groups tasks by state and stack. It sorts by state, and then by the number of tasks.
 func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks []*blockedStack, err error) {
 	byStack := make(map[string]*blockedStack)
 	for _, t := range blocked {
@@ -174,7 +173,7 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 	return stacks, nil
 }
 
-// frame returns a frame with what the pack of its image says of it. It must be the pack of the very image that runs here.
+// frame adds the source line and the inlined functions to a frame, if there is the pack of the image that runs here.
 func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame, error) {
 	frame := blockedFrame{Function: f.Function, Offset: f.Offset, Size: f.Size, Module: f.Module}
 	if b.lookup.packs == nil {
@@ -196,7 +195,7 @@ func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame,
 	return frame, err
 }
 
-// printStacks prints stacks, each after the tasks that have it.
+// printStacks prints each stack below a line with its tasks.
 func printStacks(w io.Writer, stacks []*blockedStack, p palette) error {
 	if len(stacks) == 0 {
 		_, err := fmt.Fprintln(w, "No task is in one of these states.")
@@ -224,7 +223,7 @@ func printStacks(w io.Writer, stacks []*blockedStack, p palette) error {
 	return err
 }
 
-// manyTasks is how many tasks of a stack are named.
+// manyTasks is the maximum number of tasks listed for a stack.
 const manyTasks = 10
 
 // names returns the tasks as text.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelstack samples the stacks of the kernel on all CPUs, of what runs there or of what waits, and turns them into
+// Package kernelstack samples the kernel stacks of running or of waiting threads on all CPUs, and turns them into
 // profiles. The receiver "kernelstack" sends these on, and the tool's command top counts them.
 //
 // A Sampler reads the perf rings, leaves out the idle loop (idle) or pairs the switches of threads (waits), names threads

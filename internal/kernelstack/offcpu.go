@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// noteWait applies a record to the waits. The thread is looked up now, because names and cgroups are those of this time.
+// noteWait applies a record to the waits. It looks up the thread's name and container at once, because both can change.
 func (s *session) noteWait(r *perfring.Record) {
 	if r.Switch == perfring.SwitchBlocked || r.Switch == perfring.SwitchRunnable {
 		s.switches++
@@ -78,7 +78,7 @@ func (s *session) hasTooManySwitches() bool {
 
 // pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
 // as many switches as there were. The length of the pause is random: what happens at regular times is then neither always in it, nor
-// never. Of what is recorded, nothing is left out, so a message stays true for the time that it covers.
+// never. Nothing is left out of what was recorded, so a message is complete for the time that it covers.
 //
 //	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
 //	recorded  ├──────┤          ├──────┤  ├──────┤

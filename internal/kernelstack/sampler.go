@@ -79,7 +79,7 @@ type Message struct {
 	NoStack        int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
 	Lost           uint64              // records that the rings had no room for
 	Throttled      int                 // times that the kernel stopped a CPU's event
-	Short, Unknown int                 // waits that are shorter than the threshold, or of which records are missing
+	Short, Unknown int                 // waits left out: below the threshold, or not certain
 	Paused         time.Duration       // the time before Start in which nothing was recorded, because of too many switches
 	CPUs           []int               // the CPUs sampled last
 	Start, End     time.Time           // End is not part of the interval

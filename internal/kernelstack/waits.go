@@ -9,21 +9,21 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// waits finds out how long threads are off the CPU, and where in the kernel they left it. A thread that leaves a CPU has
-// three records: a sample with its stack and right after it, a switch; and another switch where it runs again, on any CPU.
+// waits pairs the records of threads that leave a CPU and return to one. A thread that leaves has two records, a sample with
+// its stack and a switch; a third, another switch, follows on the CPU where it runs again.
 //
 //	CPU 0   ──sample─out═══╗                                open ──▶ done ──▶ confirmed
 //	CPU 1   ───────────────╚═══════════in──────────▶            in      looked
 //	                       ◀── wait ──▶
 //
-// A wait is certain only if no record between its ends is missing: a lost one could be that of another switch of the thread.
-// This is known once the CPUs were looked at again after its end, because a CPU that came online has no records before.
+// A wait is certain only if no record is missing between its ends: the thread could have run in between. This is not known
+// until the CPUs were checked again after its end, because a CPU that comes online has no records before it is noticed.
 type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
-	open    map[uint32]wait            // by thread: of those that are off the CPU
-	done    []interval                 // those that ended, and were not confirmed yet
+	open    map[uint32]wait            // by thread id: waits that have not ended
+	done    []interval                 // waits that have ended, but are not confirmed yet
 	exited  map[uint32]struct{}        // threads after whose exit there is no wait: they may never run again
 	counts  waitCounts
 }
@@ -38,16 +38,16 @@ type wait struct {
 	reported      int64 // the time up to which it was reported; from if it was not
 }
 
-// interval is a part of a wait that ended, with what is known of the thread at that time.
+// interval is the last part of a wait that has ended.
 type interval struct {
 	sample sample
 	from   int64 // of the wait
 }
 
-// waitCounts are numbers since the last message.
+// waitCounts count waits that are in no message, since the last message.
 type waitCounts struct {
 	short   int // waits below the threshold
-	lost    int // waits that are not known, because of lost records, or because there were more than maxThreads
+	lost    int // waits that are not certain because of lost records, or that exceed maxThreads
 	noStack int // waits without a stack
 }
 
@@ -66,8 +66,8 @@ func (w *waits) forgetAll() {
 	w.done = nil
 }
 
-// note applies a record. It returns the wait that ended with it, if it is to be reported. It must be called for each
-// record of a batch, in order.
+// note applies a record. If the record ends a wait that is long enough, it returns the wait. Call it for each record of a
+// batch, in order.
 func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 	switch r.Type {
 	case perfring.TypeSample:
@@ -120,7 +120,7 @@ func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
 	return ended, ok
 }
 
-// isLong reports whether a wait is to be reported, if it lasts up to a time at least.
+// isLong reports whether a wait that lasts until a time reaches the threshold.
 func (w *waits) isLong(t *wait, to int64) bool { return to > t.from && to-t.from >= w.threshold }
 
 func (w *waits) exit(tid uint32) {
@@ -130,7 +130,7 @@ func (w *waits) exit(tid uint32) {
 	w.exited[tid] = struct{}{}
 }
 
-// forget forgets the waits that lie, in part, in a time of which records may be missing.
+// forget drops the waits that overlap blind intervals.
 func (w *waits) forget(blind []perfring.Interval) {
 	for _, b := range blind {
 		known := len(w.open) + len(w.done)
@@ -144,7 +144,7 @@ func (w *waits) forget(blind []perfring.Interval) {
 	}
 }
 
-// confirmed returns the waits that ended before the CPUs were looked at, sorted by their ends, and removes them.
+// confirmed removes and returns the waits that ended before the CPUs were last checked, sorted by their ends.
 func (w *waits) confirmed(looked int64) []interval {
 	n := slices.IndexFunc(w.done, func(i interval) bool { return i.sample.at >= looked })
 	if n < 0 {
@@ -155,8 +155,8 @@ func (w *waits) confirmed(looked int64) []interval {
 	return list
 }
 
-// report returns the waits that are still open at a time and long enough to be reported, and notes that they are reported
-// up to then. They are sorted by thread.
+// report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
+// to that time.
 func (w *waits) report(at int64) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported < at && w.isLong(&t, at) {

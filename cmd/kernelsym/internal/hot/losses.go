@@ -11,11 +11,11 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
-// losses are what is missing from the samples of a time.
+// losses count missing samples.
 type losses struct {
 	records   uint64        // samples and other records that the kernel had no room for
 	throttled int           // times that the kernel stopped sampling a CPU
-	waits     int           // waits of which records were lost
+	waits     int           // waits left out because records were lost
 	paused    time.Duration // for which nothing was sampled
 }
 

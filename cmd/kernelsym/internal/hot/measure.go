@@ -11,7 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 )
 
-// A Measure says what the values of samples mean, and what they are shares of.
+// A Measure formats the values of samples, and shares of them.
 type Measure struct {
 	whole    string                                 // what shares are relative to
 	legend   string                                 // explains the columns of shares
@@ -22,7 +22,7 @@ type Measure struct {
 	share    func(part int64, whole float64) string // values, as a share of the whole
 }
 
-// CPUTime is the measure of samples at equal intervals. Shares are of the time of all sampled CPUs, idle or not.
+// CPUTime measures samples taken at equal intervals. Shares are relative to the time of all sampled CPUs, idle or not.
 var CPUTime = &Measure{
 	whole:  "all CPU time",
 	legend: "Percent of all CPU time.",
@@ -32,7 +32,7 @@ var CPUTime = &Measure{
 	share:  format,
 }
 
-// WaitTime is the measure of waits, in nanoseconds.
+// WaitTime measures waits, in nanoseconds.
 var WaitTime = &Measure{
 	whole:    "the time of one thread",
 	legend:   "Threads on average: 1.00 is one thread that waits all the time.",

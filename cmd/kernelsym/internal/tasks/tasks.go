@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tasks reads what the threads of a machine wait for, from the files of /proc/PID/task/TID (proc(5)).
+// Package tasks reads the kernel stacks of blocked threads from /proc/PID/task/TID (proc(5)).
 package tasks
 
 import (
@@ -56,8 +56,8 @@ var (
 	ErrNoStacks   = errors.New("this kernel does not show stacks in /proc: it was built without CONFIG_STACKTRACE")
 )
 
-// Read returns the tasks that are in one of the states. A task's state and stack are of the same time: it did not run in
-// between. Tasks are read one after the other. It fails if no stack can be read.
+// Read returns the tasks in the wanted states. The state and the stack of a task belong together: the task did not run
+// between reading them. Tasks are read one after the other. Read fails if it can read no stack at all.
 func (r *Reader) Read() (blocked []Task, err error) {
 	r.Moved, r.Refused, r.Reason = 0, 0, nil
 	for _, process := range r.processes() {
@@ -95,10 +95,10 @@ func (r *Reader) processes() (dirs []string) {
 	return dirs
 }
 
-// tries is how often a task is read that runs meanwhile.
+// tries is the number of attempts to read a task that keeps running.
 const tries = 3
 
-// read reads a task. It reports false if the task is in another state, ran meanwhile, or has ended.
+// read reads a task. It reports false if the task is in another state, keeps running, or has ended.
 func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 	for range tries {
 		before, found := readStatus(dir)
@@ -139,7 +139,7 @@ func (r *Reader) hasStacks() bool {
 	return err == nil
 }
 
-// status is what the file status says of a task. If it stays the same, the task has not run.
+// status holds the fields of a task's status file. If none changes, the task has not run.
 type status struct {
 	Name     string
 	PID, TID uint32
