@@ -347,7 +347,7 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, rings.Close()) }()
 	require.NoError(t, cgroups.begin())
-	const many = 1500 // also with large pages
+	const many = 1500     // also with large pages
 	for n := range many { // while nothing reads the rings
 		makeCgroup(t, mount, dockerPath(n))
 	}

@@ -71,7 +71,7 @@ const (
 	keySwitch     = "process.context_switch.type"
 )
 
-// The values of keySwitch, of threads that waited for something and of those that were preempted.
+// The values of keySwitch for blocked and for preempted threads.
 const (
 	voluntary   = "voluntary"
 	involuntary = "involuntary"

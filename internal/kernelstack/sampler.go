@@ -399,7 +399,7 @@ func (s *session) keeps(pid, tid uint32) bool {
 	return s.sampler.Keep == nil || s.sampler.Keep(pid, tid)
 }
 
-// makeRoom sends the message if it is full. The next sample is of a time.
+// makeRoom sends the message if it is full. at is the time of the next sample.
 func (s *session) makeRoom(ctx context.Context, at int64) {
 	if s.message.events == s.sampler.Options.MaxSamples {
 		s.send(ctx, timeOf(at))

@@ -28,10 +28,10 @@ type threads struct {
 	since  int64 // the time since which no record was lost
 }
 
-// threadName is what is known of the name of a thread.
+// threadName holds the names of a thread, by their sources.
 type threadName struct {
 	recorded, read since
-	before         int64 // records up to then are older than what was read
+	before         int64 // when reading began: earlier records are older than the name read
 }
 
 // since is a name from a time on.
@@ -112,7 +112,7 @@ func (t *threads) note(r *perfring.Record) {
 	}
 }
 
-// find returns what is known of a name.
+// find returns the names of a thread.
 func (t *threads) find(tid uint32) threadName {
 	if n, ok := t.names[tid]; ok {
 		return n

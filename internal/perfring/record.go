@@ -53,7 +53,7 @@ type Record struct {
 	Cgroup  *Cgroup  // Cgroup: the new cgroup
 }
 
-// Switch is what a thread did when its CPU switched threads.
+// Switch is the kind of a context switch, as seen by one of its two threads.
 type Switch uint8
 
 // The kinds of switches.

@@ -19,7 +19,7 @@ type Measure struct {
 	jsonUnit string                                 // of values for other programs; empty for numbers of samples
 	number   func(n int64) string                   // values, in such a column
 	amount   func(n int64) string                   // values, in a sentence
-	share    func(part int64, whole float64) string // values, as a share of the whole
+	share    func(part int64, whole float64) string // values, divided by the whole
 }
 
 // CPUTime measures samples taken at equal intervals. Shares are relative to the time of all sampled CPUs, idle or not.
