@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -37,12 +38,8 @@ func hostOf(address string) string {
 	return strings.ToLower(host)
 }
 
-// serve serves an SVG page until it is interrupted.
-func serve(cmd *cobra.Command, address string, write func(io.Writer) error) error {
-	var page bytes.Buffer
-	if err := write(&page); err != nil {
-		return err
-	}
+// serve serves a page until it is interrupted. What write writes depends on the query.
+func serve(cmd *cobra.Command, address string, write func(io.Writer, url.Values) error) error {
 	ctx := cmd.Context()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -58,7 +55,12 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer) error) erro
 				http.StatusMisdirectedRequest)
 			return
 		}
-		w.Header().Set("Content-Type", "image/svg+xml")
+		var page bytes.Buffer
+		if err := write(&page, r.URL.Query()); err != nil {
+			http.Error(w, "There is no page for this choice: "+err.Error()+".", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", contentPolicy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(page.Bytes()) // an error means that the browser has gone

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"html"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,7 +39,10 @@ func newView() *cobra.Command {
 			"files. " + filesHelp + "\n\n" +
 			"Colors tell the core kernel, modules, BPF and user space apart. A kernel frame without a name is\n" +
 			"drawn as \"[no name]\" with its module and offset. A function that was inlined has a frame of its\n" +
-			"own, marked \"(inlined)\". In a browser, a click on a frame zooms in, and Esc zooms out.",
+			"own, marked \"(inlined)\". Functions of the core kernel are colored by the directory of their\n" +
+			"source, if packs named it. In a browser, a click on a frame or Enter zooms in, Esc and Back go one\n" +
+			"step back, arrow keys move, and / searches. There, a table lists the functions, and samples can be\n" +
+			"chosen by process and container.",
 		Example: "  kernelsym view profiles.json\n" +
 			"  kernelsym view --svg flamegraph.svg profiles.json\n" +
 			"  zcat old.json.gz | kernelsym view --folded - - | sort",
@@ -77,7 +82,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 		return err
 	}
 	warnSkipped(cmd, merger.Skipped())
-	s := newViewStacks(merger)
+	s := newViewStacks(merger, nil)
 	switch {
 	case s.all == 0:
 		return fmt.Errorf("%s: %w", strings.Join(files, ", "), errNoSamples)
@@ -86,17 +91,33 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	case s.named == 0:
 		cmd.PrintErrln("No kernel frame has a name: `kernelsym doctor` says why.")
 	}
-	page := func(w io.Writer) error {
-		return s.graph.SVG(w, flame.Page{Heading: s.heading(), Value: s.value})
-	}
 	if !v.writes() {
-		return serve(cmd, v.http, page)
+		return serve(cmd, v.http, func(w io.Writer, query url.Values) error { return writePage(w, merger, query) })
 	}
+	page := func(w io.Writer) error { return s.graph.SVG(w, flame.Page{Heading: s.heading(), Value: s.value}) }
 	return errors.Join(
 		writeFile(cmd, v.svg, page),
 		writeFile(cmd, v.folded, s.graph.Folded),
 		writeFile(cmd, v.pprof, merger.Profile().Write),
 	)
+}
+
+// writePage writes the page of the samples that a query selects, as HTML: phones adapt only that to their width. It returns
+// errNoSamples if there are none.
+func writePage(w io.Writer, merger *profilefile.Merger, query url.Values) error {
+	filter := newViewFilter(merger.Profile().Sample, query)
+	s := newViewStacks(merger, filter)
+	if s.all == 0 {
+		return errNoSamples
+	}
+	fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"+
+		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n<style>body { margin: 0 }</style>\n</head>\n<body>\n",
+		html.EscapeString(s.heading()))
+	if err := s.graph.SVG(w, flame.Page{Heading: s.heading(), Value: s.value, Filters: filter.page()}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "</body>\n</html>\n")
+	return err
 }
 
 // writeFile writes a file. The name - stands for standard output. With an empty name, it writes

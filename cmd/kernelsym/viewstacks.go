@@ -25,14 +25,17 @@ type viewStacks struct {
 	frames, named int64 // kernel frames, once for each sample
 }
 
-func newViewStacks(m *profilefile.Merger) *viewStacks {
+// newViewStacks returns the stacks of the samples that a filter selects, or of all if it is nil.
+func newViewStacks(m *profilefile.Merger, filter *viewFilter) *viewStacks {
 	p := m.Profile()
 	s := &viewStacks{duration: time.Duration(p.DurationNanos)}
 	if len(p.SampleType) > 0 {
 		s.sampleType = *p.SampleType[0]
 	}
 	for _, sample := range p.Sample {
-		s.add(sample, m.KernelFrame)
+		if filter == nil || filter.selects(sample) {
+			s.add(sample, m.KernelFrame)
+		}
 	}
 	return s
 }
@@ -82,11 +85,7 @@ func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
 		if i < len(loc.Line)-1 {
 			name += " (inlined)"
 		}
-		where := owner
-		if l.Function.Filename != "" {
-			where = strings.TrimSpace(owner + " " + l.Function.Filename)
-		}
-		frames = append(frames, flame.Frame{Name: name, Owner: where, Kind: kind})
+		frames = append(frames, flame.Frame{Name: name, Owner: owner, File: l.Function.Filename, Kind: kind})
 	}
 	if len(frames) > 0 {
 		return frames

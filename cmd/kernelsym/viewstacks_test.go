@@ -39,7 +39,7 @@ func kinds() pprofile.Profiles {
 func TestViewStacks(t *testing.T) {
 	m := profilefile.NewMerger()
 	require.NoError(t, m.Add(kinds()))
-	s := newViewStacks(m)
+	s := newViewStacks(m, nil)
 	var folded strings.Builder
 	require.NoError(t, s.graph.Folded(&folded))
 	assert.Equal(t, "[no name] libc.so.6+0x1500;[no name] [kernel.kallsyms];do_softirq.part.0;invoke_softirq (inlined);"+
@@ -59,7 +59,7 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 	m := profilefile.NewMerger()
 	require.NoError(t, m.Add(rewritetest.NewMessage().Profile(nil, "").Sample(
 		named("kernel", "vmlinux+0x1234"), named("kernel", "[unknown]"), named("kernel", "vfs_read"), named("native", "[unknown]")).Profiles))
-	s := newViewStacks(m)
+	s := newViewStacks(m, nil)
 	var folded strings.Builder
 	require.NoError(t, s.graph.Folded(&folded))
 	assert.Equal(t, "[unknown];vfs_read;[no name] vmlinux+0x1234;[no name] vmlinux+0x1234 1\n", folded.String())
@@ -75,7 +75,7 @@ func TestGuestsAreNotTheKernels(t *testing.T) {
 	m, counts := profilefile.NewMerger(), hot.NewCounts()
 	require.NoError(t, m.Add(pd))
 	require.NoError(t, counts.Add(pd))
-	s := newViewStacks(m)
+	s := newViewStacks(m, nil)
 	assert.Equal(t, "4 samples, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
 	assert.Equal(t, []int64{counts.All, counts.Kernel, counts.Frames, counts.Named}, []int64{s.all, s.kernel, s.frames, s.named})
 }

@@ -31,7 +31,8 @@ const (
 // A Frame is a function in a stack.
 type Frame struct {
 	Name  string // the text drawn in the frame
-	Owner string // module and source file of the function; empty if unknown
+	Owner string // module of the function; empty if unknown
+	File  string // its source file; empty if unknown
 	Kind  Kind
 }
 
@@ -70,7 +71,7 @@ func (g *Graph) Add(stack []Frame, value int64) {
 // sorted returns the children of n by name.
 func (n *node) sorted() []*node {
 	return slices.SortedFunc(maps.Values(n.children), func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Kind, b.Kind))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.File, b.File), cmp.Compare(a.Kind, b.Kind))
 	})
 }
 

@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 var update = flag.Bool("update", false, "write the golden files")
 
 var (
-	user    = Frame{"main", "app", User}
-	syscall = Frame{"do_syscall_64", "vmlinux", Core}
-	softirq = Frame{"do_softirq.part.0", "vmlinux", Core}
-	inlined = Frame{"run_ksoftirqd (inlined)", "vmlinux", Core}
-	ext4    = Frame{"ext4_file_read_iter", "ext4", Module}
-	program = Frame{"bpf_prog_2e5a4300140595ee_shake", "[bpf]", BPF}
-	unnamed = Frame{"[no name] vmlinux+0x1234", "vmlinux", Unnamed}
-	rust    = Frame{`<[u8; 4] as "Copy">::&clone`, "rust", Module}
+	user    = Frame{"main", "app", "", User}
+	syscall = Frame{"do_syscall_64", "vmlinux", "", Core}
+	softirq = Frame{"do_softirq.part.0", "vmlinux", "", Core}
+	inlined = Frame{"run_ksoftirqd (inlined)", "vmlinux", "", Core}
+	ext4    = Frame{"ext4_file_read_iter", "ext4", "", Module}
+	program = Frame{"bpf_prog_2e5a4300140595ee_shake", "[bpf]", "", BPF}
+	unnamed = Frame{"[no name] vmlinux+0x1234", "vmlinux", "", Unnamed}
+	rust    = Frame{`<[u8; 4] as "Copy">::&clone`, "rust", "", Module}
 )
 
 // example has each kind of code, and frames that are too narrow to be drawn or labeled.
@@ -99,7 +99,7 @@ func TestEmpty(t *testing.T) {
 // TestNamesOfAnyBytes verifies that no name breaks the page.
 func TestNamesOfAnyBytes(t *testing.T) {
 	g := new(Graph)
-	g.Add([]Frame{{"]]></script><script>\x00\xff\n", "\x1b\"'", Core}}, 1)
+	g.Add([]Frame{{"]]></script><script>\x00\xff\n", "\x1b\"'", "]]>\"", Core}}, 1)
 	var svg strings.Builder
 	require.NoError(t, g.SVG(&svg, page))
 	checkXML(t, svg.String())

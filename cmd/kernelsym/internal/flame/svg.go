@@ -5,6 +5,7 @@ package flame
 import (
 	"bufio"
 	_ "embed" // the style and the script
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -49,17 +50,33 @@ var legend = []struct {
 type Page struct {
 	Heading string
 	Value   func(int64) string // formats a value with its unit
+	Filters []Filter           // that the reader can change, where the page is served
+}
+
+// A Filter selects samples. The page asks for its choice with a parameter of that name.
+type Filter struct {
+	Name     string   `json:"name"`
+	Plural   string   `json:"plural"`
+	Values   []string `json:"values"`
+	Selected string   `json:"selected"` // one of the values; empty for all samples
 }
 
 // SVG writes the graph as a page. Callers are drawn above the functions that they called.
 func (g *Graph) SVG(w io.Writer, p Page) error {
-	d := drawing{w: bufio.NewWriter(w), page: p, all: g.root.total, kinds: make(map[Kind]bool)}
+	d := drawing{w: bufio.NewWriter(w), page: p, all: g.root.total, kinds: make(map[Kind]bool), parts: make(map[string]bool)}
 	height := graphTop + rowHeight*d.measure(&g.root) + margin
 	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`+"\n", pageWidth, height)
 	d.printf("<title>%s</title>\n<style>\n%s</style>\n", escape(p.Heading), style)
 	d.printf(`<rect id="page" width="100%%" height="100%%"/>` + "\n")
 	d.printf(`<text id="heading" x="%d" y="20">%s</text>`+"\n", margin, escape(p.Heading))
 	d.legend()
+	if len(p.Filters) > 0 {
+		text, err := json.Marshal(p.Filters)
+		if err != nil {
+			return err
+		}
+		d.printf(`<metadata id="filters">%s</metadata>`+"\n", escape(string(text)))
+	}
 	d.printf(`<svg id="frames" x="%d" y="%d" width="%d" height="%d">`+"\n", margin, graphTop, graphWidth, height-graphTop)
 	d.frame(&node{Frame: Frame{Name: "all", Kind: "all"}, total: d.all, self: g.root.self}, 0, 0)
 	d.frames(&g.root, 0, 1)
@@ -72,17 +89,21 @@ type drawing struct {
 	w     *bufio.Writer
 	page  Page
 	all   int64
-	kinds map[Kind]bool // the kinds that occur
+	kinds map[Kind]bool   // the kinds that occur
+	parts map[string]bool // the parts of the core kernel that occur, by directory; empty for those not known
 }
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.w, format, args...) }
 
 func (d *drawing) tooSmall(n *node) bool { return float64(n.total) < smallest*float64(d.all) }
 
-// measure returns the number of rows from n down, and notes the kinds of code in them.
+// measure returns the number of rows from n down, and notes what the legend explains.
 func (d *drawing) measure(n *node) int {
 	rows := 0
 	d.kinds[n.Kind] = true
+	if n.Kind == Core {
+		d.parts[subsystem(n.File)] = true
+	}
 	for _, child := range n.children {
 		if !d.tooSmall(child) {
 			rows = max(rows, d.measure(child))
@@ -94,11 +115,22 @@ func (d *drawing) measure(n *node) int {
 func (d *drawing) legend() {
 	d.printf(`<g id="legend">` + "\n")
 	x := float64(margin)
+	entry := func(class Kind, fill, text string) {
+		d.printf(`<g class="%s"><rect x="%.1f" y="31" width="12" height="12"%s/><text x="%.1f" y="41">%s</text></g>`+"\n", class, x, fill, x+18, text)
+		x += 18 + charWidth*float64(len(text)) + 18
+	}
 	for _, l := range legend {
-		if d.kinds[l.kind] {
-			d.printf(`<g class="%s"><rect x="%.1f" y="31" width="12" height="12"/><text x="%.1f" y="41">%s</text></g>`+"\n",
-				l.kind, x, x+18, l.text)
-			x += 18 + charWidth*float64(len(l.text)) + 18
+		if l.kind == Core {
+			for _, h := range hues {
+				if d.parts[h.directory] {
+					entry(Core, fill(rgb(h.hue, 0.88, 0.7)), h.directory+"/")
+				}
+			}
+			if d.parts[""] {
+				entry(Core, fill(rgb(baseHue, 0.88, 0.7)), l.text)
+			}
+		} else if d.kinds[l.kind] {
+			entry(l.kind, "", l.text)
 		}
 	}
 	d.printf("</g>\n")
@@ -118,17 +150,28 @@ func (d *drawing) frames(n *node, left int64, row int) {
 func (d *drawing) frame(n *node, left int64, row int) {
 	share := func(v int64) float64 { return float64(v) / float64(max(d.all, 1)) }
 	y := row * rowHeight
-	d.printf(`<g class="%s" data-x="%d" data-n="%d"><title>%s`, n.Kind, left, n.total, escape(n.Name))
-	if n.Owner != "" {
-		d.printf("\n%s", escape(n.Owner))
+	self := ""
+	if n.self > 0 {
+		self = fmt.Sprintf(` data-s="%d"`, n.self)
+	}
+	d.printf(`<g class="%s" data-x="%d" data-n="%d"%s><title>%s`, n.Kind, left, n.total, self, escape(n.Name))
+	if where := strings.TrimSpace(n.Owner + " " + n.File); where != "" {
+		d.printf("\n%s", escape(where))
 	}
 	d.printf("\n%s, %.1f %%; self %s, %.1f %%</title>", d.page.Value(n.total), 100*share(n.total), d.page.Value(n.self), 100*share(n.self))
-	d.printf(`<rect x="%.3f%%" y="%d" width="%.3f%%" height="%d"/>`, 100*share(left), y, 100*share(n.total), rowHeight-1)
+	color := ""
+	if n.Kind == Core {
+		color = fill(colorOf(n.Name, subsystem(n.File)))
+	}
+	d.printf(`<rect x="%.3f%%" y="%d" width="%.3f%%" height="%d"%s/>`, 100*share(left), y, 100*share(n.total), rowHeight-1, color)
 	if name := fit(n.Name, share(n.total)*graphWidth); name != "" {
 		d.printf(`<text x="%.3f%%" dx="%d" y="%d">%s</text>`, 100*share(left), padding, y+baseline, escape(name))
 	}
 	d.printf("</g>\n")
 }
+
+// fill returns the attribute for a color, which a rule of the style sheet overrides.
+func fill(color string) string { return ` fill="` + color + `"` }
 
 // fit returns a name, cut off with an ellipsis if there is not enough room for all of it. It
 // returns an empty string if there is no room for three characters.

@@ -76,6 +76,10 @@ func (k *Kinds) Skipped() int { return k.skipped }
 func (m *Merger) Add(pd pprofile.Profiles) error {
 	c := converter{Merger: m, dict: pd.Dictionary(), byIndex: make(map[int32]*profile.Location)}
 	for _, rp := range pd.ResourceProfiles().All() {
+		c.container = ""
+		if id, ok := rp.Resource().Attributes().Get(LabelContainer); ok {
+			c.container = id.AsString()
+		}
 		for _, sp := range rp.ScopeProfiles().All() {
 			for _, p := range sp.Profiles().All() {
 				if err := c.profile(p); err != nil {
@@ -90,9 +94,18 @@ func (m *Merger) Add(pd pprofile.Profiles) error {
 // converter adds one message.
 type converter struct {
 	*Merger
-	dict    pprofile.ProfilesDictionary
-	byIndex map[int32]*profile.Location
+	dict      pprofile.ProfilesDictionary
+	byIndex   map[int32]*profile.Location
+	container string // of the resource; empty if it has none
 }
+
+// Labels of samples, by the semantic conventions. Labels are the samples' attributes, and the container of the resource.
+const (
+	LabelContainer  = "container.id"
+	LabelProcess    = "process.pid"
+	LabelThread     = "thread.id"
+	LabelThreadName = "thread.name"
+)
 
 func (c *converter) profile(p pprofile.Profile) error {
 	if skips, err := c.kinds.Skips(c.dict, p); skips || err != nil {

@@ -69,6 +69,9 @@ func (c *converter) mapping(index int32) (*profile.Mapping, error) {
 // labels returns attributes as text.
 func (c *converter) labels(indices pcommon.Int32Slice) (map[string][]string, error) {
 	var labels map[string][]string
+	if c.container != "" {
+		labels = map[string][]string{LabelContainer: {c.container}}
+	}
 	for _, i := range indices.All() {
 		if uint(i) >= uint(c.dict.AttributeTable().Len()) {
 			return nil, fmt.Errorf("%w: attribute %d", ErrInvalid, i)

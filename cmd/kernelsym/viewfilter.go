@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"slices"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+)
+
+// viewFilter selects samples by the process and the container that they belong to.
+type viewFilter struct {
+	names   map[string]string // of processes, by id
+	wanted  map[string]string // by the name of a choice; empty for all samples
+	choices []choice
+}
+
+// choice is a property of samples that can be chosen.
+type choice struct {
+	name, plural string
+	values       map[string]int64 // with the sum of their samples
+}
+
+// newViewFilter returns a filter for samples that selects what a query of the page asks for.
+func newViewFilter(samples []*profile.Sample, query url.Values) *viewFilter {
+	f := &viewFilter{names: make(map[string]string), wanted: make(map[string]string)}
+	for _, s := range samples {
+		if pid, name := label(s, profilefile.LabelProcess), label(s, profilefile.LabelThreadName); pid != "" && pid == label(s, profilefile.LabelThread) && name != "" {
+			f.names[pid] = name
+		}
+	}
+	f.choices = []choice{{"process", "processes", make(map[string]int64)}, {"container", "containers", make(map[string]int64)}}
+	for _, s := range samples {
+		for _, c := range f.choices {
+			if value := f.of(s, c.name); value != "" {
+				c.values[value] += s.Value[0]
+			}
+		}
+	}
+	for _, c := range f.choices {
+		f.wanted[c.name] = query.Get(c.name)
+	}
+	return f
+}
+
+func label(s *profile.Sample, key string) string {
+	if values := s.Label[key]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// of returns the value that a sample has for a choice, empty if it has none.
+func (f *viewFilter) of(s *profile.Sample, choice string) string {
+	if choice == "container" {
+		return printable.Text(label(s, profilefile.LabelContainer))
+	}
+	pid := label(s, profilefile.LabelProcess)
+	if name := f.names[pid]; name != "" {
+		return printable.Text(name) + "[" + pid + "]"
+	}
+	return pid
+}
+
+// selects reports whether a sample is selected.
+func (f *viewFilter) selects(s *profile.Sample) bool {
+	for name, value := range f.wanted {
+		if value != "" && f.of(s, name) != value {
+			return false
+		}
+	}
+	return true
+}
+
+// mostChoices is the maximum number of values that a page offers.
+const mostChoices = 200
+
+// page returns the choices of the page: those for which there are different samples, the values with most samples first.
+func (f *viewFilter) page() (filters []flame.Filter) {
+	for _, c := range f.choices {
+		values := slices.SortedFunc(maps.Keys(c.values), func(a, b string) int {
+			return cmp.Or(cmp.Compare(c.values[b], c.values[a]), cmp.Compare(a, b))
+		})
+		if len(values) > 1 || f.wanted[c.name] != "" {
+			filters = append(filters, flame.Filter{
+				Name: c.name, Plural: c.plural, Values: values[:min(len(values), mostChoices)], Selected: f.wanted[c.name],
+			})
+		}
+	}
+	return filters
+}
