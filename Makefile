@@ -57,7 +57,7 @@ screenshot: ## take docs/flamegraph.png of that picture in chromium, zoomed in o
 	rm -rf $(BUILD)/chromium
 	chromium --headless $(if $(filter 0,$(shell id -u)),--no-sandbox) --disable-gpu --disable-quic --no-first-run \
 		--disable-background-networking --disable-component-update --disable-sync --user-data-dir=$(abspath $(BUILD))/chromium \
-		--hide-scrollbars --window-size=1200,580 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#search=softirq&frame=$(FRAME)'
+		--hide-scrollbars --window-size=1000,480 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#frame=$(FRAME)'
 
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))

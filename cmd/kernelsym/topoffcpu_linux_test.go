@@ -36,6 +36,7 @@ func TestTopOffCPU(t *testing.T) {
 	j := topJSON(t, "--off-cpu", "--threshold", "0s", "--duration", "3s", "-p", strconv.Itoa(os.Getpid()))
 	assert.Equal(t, "wait", j.Event)
 	assert.Equal(t, "nanoseconds", j.Unit)
+	assert.Zero(t, j.Frequency)
 	assert.Positive(t, j.Samples.Kernel)
 	found := false
 	for _, f := range j.Functions {

@@ -127,7 +127,7 @@ func newProfileID() (id pprofile.ProfileID) {
 func (m *message) add(s *sample, unixNano uint64) {
 	p := m.of(s.owner.container)
 	var to pprofile.Sample
-	if s.waited > 0 {
+	if m.kind == kindOfWaits {
 		to = p.newSample(s)
 		to.Values().Append(s.waited)
 	} else {

@@ -4,14 +4,18 @@ package kernelstack
 
 import (
 	"context"
+	"errors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -20,7 +24,7 @@ func (s *session) noteWait(r *perfring.Record) {
 	if r.Switch == perfring.SwitchBlocked || r.Switch == perfring.SwitchRunnable {
 		s.switches++
 	}
-	if ended, ok := s.waits.note(r); ok {
+	if ended, ok := s.waits.note(r); ok && r.Time > ended.reported { // a record can be written after the end of a message
 		s.waits.done = append(s.waits.done, interval{s.sampleOf(&ended, r.Time), ended.from})
 	}
 }
@@ -49,11 +53,17 @@ func (s *session) addOpenWaits(ctx context.Context, at int64) {
 	if s.waits == nil {
 		return
 	}
-	for _, t := range s.waits.report(at) {
+	for _, t := range s.waits.report(at, s.lives) {
 		part := s.sampleOf(&t, at)
 		part.at-- // the end of an interval is not part of it
 		s.addWait(ctx, &part)
 	}
+}
+
+// lives reports whether a thread has not ended.
+func (s *session) lives(tid uint32) bool {
+	state, _ := procfs.Status(s.sampler.Options.Procfs, strconv.FormatUint(uint64(tid), 10), "State:")
+	return len(state) > 0 && state[0] != "Z" && state[0] != "X" // get_task_state in fs/proc/array.c
 }
 
 func (s *session) addWait(ctx context.Context, part *sample) {
@@ -84,8 +94,7 @@ func (s *session) hasTooManySwitches() bool {
 //	recorded  ├──────┤          ├──────┤  ├──────┤
 //	message   ───────▶          ───────▶  ───────▶
 func (s *session) pause(ctx context.Context) error {
-	began := time.Now()
-	elapsed := s.sampler.Options.Interval - s.flush.Sub(began)
+	elapsed := s.sampler.Options.Interval - time.Until(s.flush)
 	rest := time.Duration(float64(s.switches)/float64(s.sampler.Options.MaxSwitches)*float64(time.Second)) - elapsed
 	if err := s.endInterval(ctx); err != nil || rest <= 0 {
 		return err
@@ -93,15 +102,19 @@ func (s *session) pause(ctx context.Context) error {
 	if err := s.rings.Pause(); err != nil {
 		return err
 	}
-	s.waits.forgetAll() // they were reported up to now
+	s.ignored = math.MaxInt64
+	err := s.add(ctx, s.rings.Poll()) // what was recorded since the end of the interval: names and cgroups
+	s.waits.forgetAll()               // they were reported up to then
 	select {
 	case <-ctx.Done():
 	case <-time.After(rand.N(2 * rest)):
 	}
-	err := s.rings.Resume()
-	s.begin(time.Now())
+	err = errors.Join(err, s.rings.Resume())
+	s.ignored = perfring.Monotonic.Now()
+	ended := s.counts.Start
+	s.counts.Start = time.Now()
+	s.counts.Paused = s.counts.Start.Sub(ended)
 	s.beginInterval()
-	s.counts.Paused = time.Since(began)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -207,6 +208,29 @@ func TestWaitsAddUp(t *testing.T) {
 	assert.InDelta(t, elapsed, off+worked, 0.02*float64(elapsed)+switches*slowness/4)
 }
 
+// TestDeadThreads has a process end that nobody waits for: it keeps its number, but waits for nothing.
+func TestDeadThreads(t *testing.T) {
+	o := waitOptions()
+	o.Interval = 100 * time.Millisecond
+	var pid int
+	var dead time.Time
+	sent := waitsWhile(t, o, func() {
+		child := exec.CommandContext(t.Context(), "true")
+		require.NoError(t, child.Start())
+		pid = child.Process.Pid
+		require.Eventually(t, func() bool {
+			state, _ := procfs.Status("/proc", strconv.Itoa(pid), "State:")
+			return len(state) > 0 && state[0] == "Z"
+		}, time.Minute, time.Millisecond)
+		dead = time.Now()
+		time.Sleep(6 * o.Interval)
+		require.NoError(t, child.Wait())
+	})
+	for _, w := range realWaits(t, sent) {
+		assert.False(t, w.tid == pid && w.at.After(dead), "%v after its end: %+v", w.at.Sub(dead), w)
+	}
+}
+
 // threadTime returns how long the calling thread has been on a CPU.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
@@ -367,9 +391,8 @@ func TestTooManySwitches(t *testing.T) {
 	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
 	var tids [2]int
 	var turns int
-	began := time.Now()
 	sent := waitsWhile(t, o, func() { tids, turns = alternate(t, duration) })
-	elapsed := time.Since(began)
+	elapsed := sent[len(sent)-1].End.Sub(sent[0].Start)
 	var covered, paused time.Duration
 	lost := uint64(0)
 	for _, m := range sent {
@@ -379,6 +402,15 @@ func TestTooManySwitches(t *testing.T) {
 	for _, w := range realWaits(t, sent) {
 		if i := slices.Index(tids[:], w.tid); i >= 0 {
 			counts[i]++
+		}
+	}
+	for _, m := range sent { // a profile covers no time in which nothing was recorded
+		for _, pd := range m.Profiles {
+			begins := time.Unix(0, int64(pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Time()))
+			assert.WithinDuration(t, m.Start, begins, 3*window)
+		}
+		if m.Lost == 0 {
+			assert.LessOrEqual(t, m.Unknown, 4*runtime.NumCPU(), "waits are lost only with records")
 		}
 	}
 	expected := float64(turns) * covered.Seconds() / elapsed.Seconds()
@@ -431,7 +463,10 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 		})
 		waits := realWaits(t, sent)
 		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool { return w.tid == tid && w.waited > 19*time.Millisecond }))
-		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool { return w.tid != os.Getpid() && w.thread != "" }), "of others")
+		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", w.tid))
+			return os.IsNotExist(err) && w.tid != tid && w.thread != ""
+		}), "of others")
 		fmt.Println(len(waits), "waits, as user", os.Getuid())
 		return
 	}

@@ -4,6 +4,8 @@ package kernelstack
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,6 +25,11 @@ func waitSession(t *testing.T) (s *session, sent *[]*Message) {
 	sampler := &Sampler{
 		Options: Options{Event: EventWait, Threshold: 10, MaxSamples: 100, MaxSwitches: 1000, Interval: time.Hour, Procfs: t.TempDir()},
 		Send:    func(_ context.Context, m *Message) { *sent = append(*sent, m) },
+	}
+	for tid, state := range map[string]string{"1": "S", "2": "S", "3": "D", "4": "S", "5": "S", "7": "S", "8": "S", "9": "Z"} {
+		dir := filepath.Join(sampler.Options.Procfs, tid)
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("State:\t"+state+" (x)\n"), 0o600))
 	}
 	return newSession(sampler, nil, perfring.Switches{}, nil, nil, time.Now()), sent
 }
@@ -147,10 +154,11 @@ func TestWaits(t *testing.T) {
 			want: []sentWait{{7, 100, 400, "voluntary"}},
 		},
 		{
-			name: "another thread calls execve, and gets the number of the first", batches: []perfring.Batch{sure(
-				about(perfring.TypeExit, 7, 90), blocks(0, 7, 100), about(perfring.TypeComm, 7, 200), blocks(0, 7, 300), runs(0, 7, 400),
-			)},
-			want: []sentWait{{7, 100, 400, "voluntary"}},
+			name: "it left in a blind interval that ends after the records of the batch", batches: []perfring.Batch{
+				{Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 210, Looked: 1000},
+				{Records: sure(blocks(0, 7, 220), runs(0, 7, 300), blocks(0, 7, 310), runs(0, 7, 330)).Records, Certain: 1000, Looked: 1000},
+			},
+			want: []sentWait{{7, 20, 330, "voluntary"}}, counts: waitCounts{lost: 1},
 		},
 		{
 			name: "records are lost on another CPU", batches: []perfring.Batch{
@@ -223,6 +231,17 @@ func TestOpenWaits(t *testing.T) {
 	addAll(t, s, sure(runs(0, 7, 305), runs(0, 8, 340)))
 	assert.Equal(t, []sentWait{{7, 5, 305, "voluntary"}, {8, 40, 340, "voluntary"}}, end(400), "the rest is reported, however short")
 	assert.Empty(t, end(500))
+
+	// A record is written after the end of the message that it is in.
+	addAll(t, s, sure(blocks(0, 7, 510)))
+	assert.Equal(t, []sentWait{{7, 40, 549, "voluntary"}}, end(550))
+	addAll(t, s, sure(runs(0, 7, 549), blocks(0, 7, 551), runs(0, 7, 552)))
+	assert.Empty(t, end(560))
+
+	// Threads that have ended: one has not been waited for yet, and one is gone.
+	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, 10, 560)))
+	assert.Empty(t, end(590))
+	assert.Empty(t, s.waits.open)
 
 	// The thread runs again at a time when this is not certain yet.
 	addAll(t, s, sure(blocks(0, 7, 600)))
@@ -297,9 +316,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		for _, r := range blocks(0, tid+1, 100) {
 			w.note(&r)
 		}
-		w.exit(tid + 1<<20)
 	}
 	assert.Len(t, w.open, maxThreads)
 	assert.Equal(t, 10, w.counts.lost)
-	assert.LessOrEqual(t, len(w.exited), maxThreads)
 }

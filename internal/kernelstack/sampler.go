@@ -223,6 +223,7 @@ type session struct {
 	flush     time.Time // when the interval ends, and message is sent
 	refresh   time.Time // when to look for CPUs that came online
 	switches  int       // times that a thread left a CPU in this interval, idle tasks included; counted for waits only
+	ignored   int64     // switches before this time are no part of a wait: nothing was recorded
 	offset    int64     // from the clock of the records to nanoseconds since the Unix epoch
 }
 
@@ -335,7 +336,7 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 	s.threads.begin(&b)
 	for i := range b.Records {
 		r := &b.Records[i]
-		if s.waits != nil && r.Time < b.Certain {
+		if s.waits != nil && s.ignored <= r.Time && r.Time < b.Certain {
 			s.noteWait(r)
 		}
 		switch r.Type {

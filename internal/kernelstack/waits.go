@@ -24,7 +24,7 @@ type waits struct {
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	done    []interval                 // waits that have ended, but are not confirmed yet
-	exited  map[uint32]struct{}        // threads after whose exit there is no wait: they may never run again
+	since   int64                      // no blind interval is known that ends later
 	counts  waitCounts
 }
 
@@ -61,8 +61,6 @@ func newWaits(threshold time.Duration) *waits {
 func (w *waits) forgetAll() {
 	w.leaving = make(map[uint32]perfring.Record)
 	w.open = make(map[uint32]wait)
-	w.exited = make(map[uint32]struct{})
-	w.counts.lost += len(w.done)
 	w.done = nil
 }
 
@@ -77,10 +75,8 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 			return w.end(r)
 		}
 		w.begin(r)
-	case perfring.TypeExit:
-		w.exit(r.TID)
-	case perfring.TypeFork, perfring.TypeComm: // a new thread; or one that became its process's first by calling execve
-		delete(w.exited, r.TID)
+	case perfring.TypeFork: // the thread that had this number does not return
+		delete(w.open, r.TID)
 	default:
 	}
 	return wait{}, false
@@ -90,14 +86,13 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 func (w *waits) begin(r *perfring.Record) {
 	sample, ok := w.leaving[r.CPU]
 	delete(w.leaving, r.CPU)
-	_, exited := w.exited[r.TID]
-	if exited || !hasNumber(r.TID) {
+	if !hasNumber(r.TID) {
 		return // the idle task, or the last switch of a thread
 	}
 	_, again := w.open[r.TID] // its return is missing
 	delete(w.open, r.TID)
 	switch {
-	case again, !ok, sample.TID != r.TID, len(w.open) >= maxThreads:
+	case again, !ok, sample.TID != r.TID, r.Time < w.since, len(w.open) >= maxThreads:
 		w.counts.lost++
 	case len(sample.Stack) == 0:
 		w.counts.noStack++
@@ -123,16 +118,11 @@ func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
 // isLong reports whether a wait that lasts until a time reaches the threshold.
 func (w *waits) isLong(t *wait, to int64) bool { return to > t.from && to-t.from >= w.threshold }
 
-func (w *waits) exit(tid uint32) {
-	if len(w.exited) >= maxThreads {
-		clear(w.exited)
-	}
-	w.exited[tid] = struct{}{}
-}
-
-// forget drops the waits that overlap blind intervals.
+// forget drops the waits that overlap blind intervals. Such an interval can end later than the records that are known by
+// then: waits that begin in it are dropped later.
 func (w *waits) forget(blind []perfring.Interval) {
 	for _, b := range blind {
+		w.since = max(w.since, b.To)
 		known := len(w.open) + len(w.done)
 		for tid, t := range w.open {
 			if t.from < b.To {
@@ -156,10 +146,15 @@ func (w *waits) confirmed(looked int64) []interval {
 }
 
 // report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
-// to that time.
-func (w *waits) report(at int64) (parts []wait) {
+// to that time. A thread that has ended leaves a CPU, too, and keeps its number until its process is waited for: lives
+// reports whether a thread has not ended.
+func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported < at && w.isLong(&t, at) {
+			if t.reported == t.from && !lives(tid) {
+				delete(w.open, tid)
+				continue
+			}
 			parts = append(parts, t)
 			t.reported = at
 			w.open[tid] = t

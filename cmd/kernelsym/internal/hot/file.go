@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
@@ -27,15 +26,16 @@ const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
 // Print prints the counts of a file, with at most count functions, or all if count is 0.
 func (c *Counts) Print(w io.Writer, by string, count int) error {
 	if c.Kernel == 0 {
-		_, err := fmt.Fprintf(w, "No kernel frames in %s.\n", plural.Of(int(c.All), "sample"))
+		_, err := fmt.Fprintf(w, "No kernel frames in %s.\n", c.measure().amount(c.All))
 		return err
 	}
 	over := ""
 	if elapsed := c.Elapsed().Round(100 * time.Millisecond); elapsed > 0 {
 		over = ", over " + elapsed.String()
 	}
-	_, err := fmt.Fprintf(w, "%d of %s in the kernel%s; %.1f %% of %s have a name\n",
-		c.Kernel, plural.Of(int(c.All), "sample"), over, percent(c.Named, float64(c.Frames)), plural.Of(int(c.Frames), "kernel frame"))
+	m := c.measure()
+	_, err := fmt.Fprintf(w, "%s of %s in the kernel%s; %.1f %% of %s have a name\n",
+		m.number(c.Kernel), m.amount(c.All), over, percent(c.Named, float64(c.Frames)), m.frames(c.Frames))
 	if err != nil {
 		return err
 	}
@@ -46,9 +46,17 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 	fmt.Fprint(table, "\nSELF\tSELF%\tTOTAL\tTOTAL%\t  FUNCTION\n")
 	for _, fn := range topview.Limit(c.sorted(by), count) {
 		f, of := c.functions[fn], float64(c.Kernel)
-		fmt.Fprintf(table, "%d\t%.1f%%\t%d\t%.1f%%\t  %s\n", f.self, percent(f.self, of), f.total, percent(f.total, of), printable.Text(fn.String()))
+		fmt.Fprintf(table, "%s\t%.1f%%\t%s\t%.1f%%\t  %s\n", m.number(f.self), percent(f.self, of), m.number(f.total), percent(f.total, of), printable.Text(fn.String()))
 	}
 	return table.Flush()
+}
+
+// measure returns the measure of the values in a file.
+func (c *Counts) measure() *Measure {
+	if c.kinds.Unit() == "nanoseconds" {
+		return WaitTime
+	}
+	return CPUTime
 }
 
 // JSON is the output for other programs.
@@ -97,7 +105,7 @@ type JSONFunction struct {
 // JSON returns the counts of a file, with at most count functions, or all if count is 0.
 func (c *Counts) JSON(by string, count int) JSON {
 	j := c.json(float64(c.Kernel), by, count)
-	j.PercentOf, j.Seconds = "kernel samples", c.Elapsed().Seconds()
+	j.PercentOf, j.Unit, j.Seconds = "kernel samples", c.measure().jsonUnit, c.Elapsed().Seconds()
 	j.Samples.All = &c.All
 	return j
 }

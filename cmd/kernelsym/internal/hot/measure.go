@@ -19,6 +19,7 @@ type Measure struct {
 	jsonUnit string                                 // of values for other programs; empty for numbers of samples
 	number   func(n int64) string                   // values, in such a column
 	amount   func(n int64) string                   // values, in a sentence
+	frames   func(n int64) string                   // values of frames, in a sentence
 	share    func(part int64, whole float64) string // values, divided by the whole
 }
 
@@ -29,6 +30,7 @@ var CPUTime = &Measure{
 	unit:   "SAMPLES",
 	number: func(n int64) string { return strconv.FormatInt(n, 10) },
 	amount: func(n int64) string { return plural.Of(int(n), "sample") },
+	frames: func(n int64) string { return plural.Of(int(n), "kernel frame") },
 	share:  format,
 }
 
@@ -40,6 +42,7 @@ var WaitTime = &Measure{
 	jsonUnit: "nanoseconds",
 	number:   func(n int64) string { return time.Duration(n).Round(time.Microsecond).String() },
 	amount:   func(n int64) string { return time.Duration(n).Round(time.Millisecond).String() + " of waits" },
+	frames:   func(int64) string { return "the time of kernel frames" },
 	share:    func(part int64, whole float64) string { return fmt.Sprintf("%.2f", percent(part, whole)/100) },
 }
 

@@ -3,6 +3,7 @@
 package hot
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestWaitTime(t *testing.T) {
 	assert.Equal(t, [][]string{{"3.00", "3.00", "leaf", "vmlinux"}, {"1.00", "1.00", "middle", "ext4"}, {"0.00", "4.00", "root", "vmlinux"}}, cells(v, BySelf))
 	assert.InDelta(t, 0.75, v.Rows(BySelf)[0].Share, 1e-9)
 	assert.Equal(t, []string{
-		"off-CPU time on 2 CPUs, 1s: 2 waits of at least 1ms",
+		"off-CPU time on 2 CPUs, 1s: 2 samples of waits of at least 1ms",
 		"Threads on average: 1.00 is one thread that waits all the time. In all: 4.00. Frames named: 100.0%",
 		"2 waits not known, because records were lost: numbers are too small.",
 		"Too many context switches to record them all: 50% of the time was sampled.",
@@ -64,4 +65,21 @@ func TestGroupsThatWait(t *testing.T) {
 	functions := v.Detail(v.Rows(ByTime)[0].Key)
 	assert.Equal(t, []string{"1.5s of waits.", "Threads on average: 1.00 is one thread that waits all the time."}, functions.Header())
 	assert.Equal(t, "nanoseconds", v.JSON(0).(GroupsJSON).Unit)
+}
+
+// TestFileOfWaits: what a file's values are decides how they are printed.
+func TestFileOfWaits(t *testing.T) {
+	pd := waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500}).Profiles[0]
+	d := pd.Dictionary()
+	d.StringTable().Append("off_cpu", "nanoseconds")
+	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
+	profile.SampleType().SetTypeStrindex(int32(d.StringTable().Len() - 2))
+	profile.SampleType().SetUnitStrindex(int32(d.StringTable().Len() - 1))
+	counts := NewCounts()
+	require.NoError(t, counts.Add(pd))
+	var out strings.Builder
+	require.NoError(t, counts.Print(&out, BySelf, 0))
+	assert.Contains(t, out.String(), "1.5s of 1.5s of waits in the kernel")
+	assert.Contains(t, out.String(), "1.5s  100.0%   1.5s  100.0%  leaf [vmlinux]")
+	assert.Equal(t, "nanoseconds", counts.JSON(BySelf, 0).Unit)
 }

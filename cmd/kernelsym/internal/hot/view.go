@@ -57,7 +57,7 @@ func (v *Functions) Header() []string {
 	}
 	if last.OffCPU {
 		return append([]string{
-			fmt.Sprintf("off-CPU time on %s, %s: %s of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "wait"), last.Threshold),
+			fmt.Sprintf("off-CPU time on %s, %s: %s of waits of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "sample"), last.Threshold),
 			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.Kernel, s.possible), percent(s.Named, float64(s.Frames))),
 		}, v.problems()...)
 	}

@@ -131,7 +131,7 @@ const maxSamples = 20_000
 
 // The size of each ring of context switches in bytes, and how many of them a second are recorded at most.
 const (
-	switchBuffer = 1 << 20
+	switchBuffer = 256 << 10 // for which no limit of locked memory need be raised
 	maxSwitches  = 100_000
 )
 
@@ -180,9 +180,9 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	for _, pd := range m.Profiles {
 		named = append(named, s.rewriter.Rewrite(pd, known).Profiles)
 	}
-	user := m.NoStack
+	user, frequency := m.NoStack, s.options.Frequency
 	if s.options.OffCPU {
-		user = 0 // a wait without a stack is in no profile
+		user, frequency = 0, 0 // a wait without a stack is in no profile
 	}
 	s.visit(&Batch{
 		Profiles: named, Kernel: m.Samples - user, User: user,
@@ -190,7 +190,7 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
-		Event: s.event, Frequency: s.options.Frequency, CPUs: len(m.CPUs), Missing: s.missingNames(),
+		Event: s.event, Frequency: frequency, CPUs: len(m.CPUs), Missing: s.missingNames(),
 	})
 }
 

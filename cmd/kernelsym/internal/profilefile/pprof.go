@@ -68,6 +68,14 @@ func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, 
 	return true, nil
 }
 
+// Unit returns the unit of the values that count, empty if there are none.
+func (k *Kinds) Unit() string {
+	if k.first == nil {
+		return ""
+	}
+	return k.first.Unit
+}
+
 // Skipped returns the number of profiles that were left out.
 func (k *Kinds) Skipped() int { return k.skipped }
 
