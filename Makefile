@@ -155,7 +155,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 # The packages of the components, and those that they use, without generated ones.
 COVERED = $(shell go list -deps . ./kernelstackreceiver | grep ^github.com/kernelsym/ | grep -v /metadata)
 .PHONY: coverage
-coverage: ## print the share of the components' statements that their tests cover, as an ordinary user (docs/contrib.md)
+coverage: ## print the share of the components' statements that their tests cover, as an ordinary user (docs/dev/contrib.md)
 	@[ "$$(id -u)" != 0 ] || { echo "root has tests that others do not: run this as an ordinary user" >&2; exit 1; }
 	@mkdir -p $(BUILD)
 	@go test -count=1 -coverprofile=$(BUILD)/coverage.out -coverpkg=$(subst $() ,$(comma),$(strip $(COVERED))) $(COVERED) \

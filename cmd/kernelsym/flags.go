@@ -22,7 +22,7 @@ const (
 // outputFlag adds --output. Every command that prints answers has this flag.
 func outputFlag(cmd *cobra.Command, output *string) {
 	*output = outputText
-	cmd.Flags().VarP((*outputValue)(output), "output", "o", "text, or json: JSON objects for programs")
+	cmd.Flags().VarP((*outputValue)(output), "output", "o", "text, or json: one object per line, for scripts")
 	values := cobra.FixedCompletions([]string{outputText, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("output", values) // it fails only if the flag does not exist
 }

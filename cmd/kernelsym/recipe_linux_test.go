@@ -12,11 +12,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // TestRecipeKernelLogs runs the pipeline of docs/recipes/kernel-logs.md, with a file in place of the kernel's log and the
 // paths of a test.
 func TestRecipeKernelLogs(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	page, err := os.ReadFile("../../docs/recipes/kernel-logs.md")
 	require.NoError(t, err)
 	command := regexp.MustCompile(`ExecStart=/bin/sh -c '([^']+)'`).FindSubmatch(page)

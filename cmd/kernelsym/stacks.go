@@ -141,7 +141,7 @@ type blockedFrame struct {
 	Size     uint64        `json:"size"`
 	Module   string        `json:"module,omitempty"`
 	Inlined  []sourceFrame `json:"inlined,omitempty"`
-	sourceLine
+	Source   sourceLine    `json:"source,omitzero"`
 }
 
 // group groups tasks by state and stack. It sorts by state, and then by the number of tasks.
@@ -190,7 +190,7 @@ func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame,
 	}
 	a, err := b.lookup.inPacks(ctx, &q)
 	if err == nil && a != nil {
-		frame.Inlined, frame.sourceLine = a.Inlined, a.sourceLine
+		frame.Inlined, frame.Source = a.Inlined, a.sourceLine
 	}
 	return frame, err
 }
@@ -216,7 +216,7 @@ func printStacks(w io.Writer, stacks []*blockedStack, p palette) error {
 				module = " [" + f.Module + "]"
 			}
 			fmt.Fprintf(&b, "    %s%s%s\n", p.strong(printable.Text(f.Function)), p.faint(fmt.Sprintf("+%#x%s", f.Offset, module)),
-				printable.Text(f.sourceLine.String()))
+				printable.Text(f.Source.String()))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

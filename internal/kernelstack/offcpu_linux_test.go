@@ -215,7 +215,7 @@ func TestDeadThreads(t *testing.T) {
 	var pid int
 	var dead time.Time
 	sent := waitsWhile(t, o, func() {
-		child := exec.CommandContext(t.Context(), "true")
+		child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^$")
 		require.NoError(t, child.Start())
 		pid = child.Process.Pid
 		require.Eventually(t, func() bool {

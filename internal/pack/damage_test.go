@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
-// The offset of the checksum in the header (docs/pack-format.md), and the offset from which on
+// The offset of the checksum in the header (docs/dev/pack-format.md), and the offset from which on
 // it covers the file.
 const (
 	checksumAt = 12

@@ -19,7 +19,7 @@
 //
 // # Layout
 //
-// docs/pack-format.md specifies the file byte by byte. Rows point to nodes, nodes to functions
+// docs/dev/pack-format.md specifies the file byte by byte. Rows point to nodes, nodes to functions
 // and to their parents, functions to names and files. Records are varints; an index has the
 // offset of every few records. Nodes, functions and files are numbered in the order of their
 // first use, so that small numbers and small differences are common.

@@ -103,7 +103,7 @@ func checkOwner(path string, info fs.FileInfo) error {
 	if info.Mode()&othersWrite == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has the mode %v: others than its owner can write to it; run chmod go-w", path, info.Mode())
+	return fmt.Errorf("%s has the mode %v: it is writable by group or others; run chmod go-w", path, info.Mode())
 }
 
 // check returns an error if no packs can be found.

@@ -229,7 +229,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 		spoil, mend func(dir string) error
 		says        string
 	}{
-		"all write":   {chmod(0o777), chmod(0o755), "has the mode drwxrwxrwx: others than its owner can write to it; run chmod go-w"},
+		"all write":   {chmod(0o777), chmod(0o755), "has the mode drwxrwxrwx: it is writable by group or others; run chmod go-w"},
 		"group":       {chmod(0o775), chmod(0o755), "drwxrwxr-x"},
 		"sticky":      {chmod(0o777 | os.ModeSticky), chmod(0o700), "chmod go-w"},
 		"not there":   {func(dir string) error { return os.Rename(dir, dir+"2") }, func(dir string) error { return os.Rename(dir+"2", dir) }, "no such file or directory"},

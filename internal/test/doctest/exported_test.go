@@ -20,7 +20,7 @@ import (
 )
 
 // exported lists what others can import, by package. mdatagen exports the parts of a configuration.
-// kernelsymprocessor is not meant for others (docs/contrib.md). What the root package needs from it
+// kernelsymprocessor is not meant for others (docs/dev/contrib.md). What the root package needs from it
 // is listed, so that nothing is added unnoticed.
 var exported = map[string][]string{
 	root: {
@@ -97,14 +97,14 @@ func exportedIn(t *testing.T, dir string) (names []string, importable bool) {
 	return names, importable
 }
 
-// movedTo names packages that docs/contrib.md mentions.
+// movedTo names packages that docs/dev/contrib.md mentions.
 var movedTo = []string{"kernelsymprocessor", "kernelstackreceiver", "cmd/kernelsym", "internal/rewrite"}
 
 // TestContribPage verifies that the page for maintainers of contrib names the packages and modules
 // that exist.
 func TestContribPage(t *testing.T) {
 	needRepository(t)
-	page, err := os.ReadFile("../../../docs/contrib.md")
+	page, err := os.ReadFile("../../../docs/dev/contrib.md")
 	require.NoError(t, err)
 	for _, dir := range movedTo {
 		assert.Contains(t, string(page), "`"+dir+"`")
@@ -126,11 +126,11 @@ func TestContribPage(t *testing.T) {
 }
 
 // TestVersionOfMdatagen verifies that generated files are made by the version of mdatagen that
-// docs/contrib.md names. It is not the collector's version, and an update of the tools must not
+// docs/dev/contrib.md names. It is not the collector's version, and an update of the tools must not
 // change it.
 func TestVersionOfMdatagen(t *testing.T) {
 	needRepository(t)
-	page, err := os.ReadFile("../../../docs/contrib.md")
+	page, err := os.ReadFile("../../../docs/dev/contrib.md")
 	require.NoError(t, err)
 	version := regexp.MustCompile(`mdatagen stays at (v[0-9.]+[0-9])`).FindSubmatch(page)
 	require.NotNil(t, version)
