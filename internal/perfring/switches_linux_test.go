@@ -69,7 +69,7 @@ func TestSwitchesOfAThread(t *testing.T) {
 			}
 		}
 	}
-	assert.GreaterOrEqual(t, blocked, naps)
+	assert.GreaterOrEqual(t, blocked, naps/2, "a sleep can be over before the thread leaves the CPU")
 }
 
 // TestPreemptedThreads has two threads share a CPU: each is preempted by the other.
