@@ -112,7 +112,7 @@ func (s *session) pause(ctx context.Context) error {
 	err = errors.Join(err, s.rings.Resume())
 	s.ignored = perfring.Monotonic.Now()
 	ended := s.counts.Start
-	s.counts.Start = time.Now()
+	s.counts.Start = timeOf(s.ignored)
 	s.counts.Paused = s.counts.Start.Sub(ended)
 	s.beginInterval()
 	return err

@@ -407,7 +407,7 @@ func TestTooManySwitches(t *testing.T) {
 	for _, m := range sent { // a profile covers no time in which nothing was recorded
 		for _, pd := range m.Profiles {
 			begins := time.Unix(0, int64(pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Time()))
-			assert.WithinDuration(t, m.Start, begins, 3*window)
+			assert.WithinDuration(t, m.Start, begins, 3*window+time.Duration(10*slowness))
 		}
 		if m.Lost == 0 {
 			assert.LessOrEqual(t, m.Unknown, 4*runtime.NumCPU(), "waits are lost only with records")

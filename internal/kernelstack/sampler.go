@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pprofile"
@@ -325,7 +326,18 @@ func (s *session) finish(ctx context.Context) {
 }
 
 // timeOf returns the time of a reading of the records' clock. It has a monotonic reading, too: the wall clock may be set.
-func timeOf(at int64) time.Time { return time.Now().Add(time.Duration(at - perfring.Monotonic.Now())) }
+func timeOf(at int64) (t time.Time) {
+	const tries = 5 // the two clocks can be read at different times if this process is interrupted
+	least := int64(math.MaxInt64)
+	for range tries {
+		before := perfring.Monotonic.Now()
+		now := time.Now()
+		if took := perfring.Monotonic.Now() - before; took < least {
+			least, t = took, now.Add(time.Duration(at-before-took/2))
+		}
+	}
+	return t
+}
 
 // add adds samples to the message and counts lost records. Its error says that cgroups are not what they were when the
 // session began.

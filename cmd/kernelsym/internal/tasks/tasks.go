@@ -99,6 +99,12 @@ func (r *Reader) processes() (dirs []string) {
 const tries = 3
 
 // read reads a task. It reports false if the task is in another state, keeps running, or has ended.
+//
+// A task can be in state S while it still runs, just before it leaves the CPU, and then has no stack, or an old one. So the
+// task must be off the CPU after its stack was read. If it has not left a CPU since its status was read before, it was off
+// the CPU all the time.
+//
+//	status ──▶ stack ──▶ is off the CPU ──▶ same status: same number of switches
 func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 	for range tries {
 		before, found := readStatus(dir)
@@ -109,7 +115,8 @@ func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 		if err != nil {
 			return Task{}, false, r.stackError(dir, err)
 		}
-		if after, found := readStatus(dir); found && after == before {
+		isOff := isOffCPU(dir)
+		if after, found := readStatus(dir); isOff && found && after == before {
 			t = before.Task()
 			t.Stack = parseStack(string(text))
 			return t, true, nil
@@ -131,6 +138,17 @@ func (r *Reader) stackError(dir string, err error) error {
 		return fmt.Errorf("%w: %w", ErrPermission, err)
 	}
 	return err
+}
+
+// isOffCPU reports whether a task is off the CPU. The file syscall says "running" unless the kernel saw it leave the CPU
+// (task_current_syscall in lib/syscall.c). A kernel without that file can only be asked by whether there is a stack.
+func isOffCPU(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, "syscall"))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(filepath.Join(dir, "stack"))
+		return err == nil && len(text) > 0
+	}
+	return err == nil && !strings.HasPrefix(string(text), "running")
 }
 
 // hasStacks reports whether the kernel shows stacks.
