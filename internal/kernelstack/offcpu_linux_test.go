@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,7 +61,7 @@ func waitsBy(t *testing.T, sampler *Sampler, work func()) (sent []*Message) {
 	started := make(chan struct{})
 	sampler.Started = func(event string, missing Missing) {
 		assert.Equal(t, EventWait, event)
-		assert.NoError(t, missing.Err())
+		require.NoError(t, missing.Err())
 		close(started)
 	}
 	sampler.Send = func(_ context.Context, m *Message) { sent = append(sent, m) }
@@ -188,6 +187,7 @@ func TestWaitsAddUp(t *testing.T) {
 				pause := unix.NsecToTimespec(int64(40 * time.Millisecond))
 				_ = unix.Nanosleep(&pause, nil)
 				for spin := time.Now(); time.Since(spin) < 7*time.Millisecond; {
+					continue
 				}
 			}
 			elapsed, worked = time.Since(begin), threadTime(t)-before
@@ -252,7 +252,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 			pause := unix.NsecToTimespec(int64(20 * time.Millisecond))
 			_ = unix.Nanosleep(&pause, nil)
 		})
-		waiter = onThread(func() { waitForLock(20 * time.Millisecond) })
+		waiter = onThread(func() { waitForLock(t, 20*time.Millisecond) })
 		if onDisk {
 			dd := exec.CommandContext(t.Context(), "dd", "if=/dev/zero", "of="+filepath.Join(dir, "file"), "bs=1M", "count=16", "conv=fsync")
 			out, err := dd.CombinedOutput()
@@ -265,7 +265,8 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 		names := strings.Join(namesOn(symbols, w.stack), " ")
 		for what, is := range map[string]bool{
 			"a sleep":                w.tid == sleeper && strings.Contains(names, "do_nanosleep"),
-			"a lock":                 w.tid == waiter && strings.Contains(names, "futex_wait"),
+			"a lock":                 w.tid == waiter && strings.Contains(names, "flock"),
+			"a futex":                strings.Contains(names, "futex_wait"), // of Go's runtime, among others
 			"a disk":                 w.thread == "dd" && strings.Contains(names, "fsync"),
 			"a thread of the kernel": strings.Contains(names, "kthread"),
 		} {
@@ -277,6 +278,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	t.Logf("the longest waits: %v", longest)
 	assert.Greater(t, longest["a sleep"], 19*time.Millisecond)
 	assert.Greater(t, longest["a lock"], 19*time.Millisecond)
+	assert.Positive(t, longest["a futex"])
 	assert.Positive(t, longest["a thread of the kernel"])
 	if onDisk {
 		assert.Positive(t, longest["a disk"])
@@ -288,7 +290,7 @@ func TestWaitChannel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	for what, wait := range map[string]func(time.Duration){
 		"a sleep": func(d time.Duration) { pause := unix.NsecToTimespec(d.Nanoseconds()); _ = unix.Nanosleep(&pause, nil) },
-		"a lock":  waitForLock,
+		"a lock":  func(d time.Duration) { waitForLock(t, d) },
 	} {
 		var tid int
 		var channel string
@@ -330,12 +332,28 @@ func TestWaitChannel(t *testing.T) {
 	}
 }
 
-// waitForLock waits for a futex that nobody wakes.
-func waitForLock(d time.Duration) {
-	var word uint32
-	const wait = 0 // FUTEX_WAIT
-	timeout := unix.NsecToTimespec(d.Nanoseconds())
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wait, 0, uintptr(unsafe.Pointer(&timeout)), 0, 0)
+// waitForLock waits for the lock of a file, which is held for a time.
+func waitForLock(t *testing.T, d time.Duration) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "lock")
+	open := func() int {
+		fd, err := unix.Open(name, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			t.Errorf("opening a file: %v", err)
+		}
+		return fd
+	}
+	held, waiting := open(), open()
+	for _, fd := range []int{held, waiting} {
+		defer func() { _ = unix.Close(fd) }()
+	}
+	if err := unix.Flock(held, unix.LOCK_EX); err != nil {
+		t.Errorf("locking a file: %v", err)
+	}
+	time.AfterFunc(d, func() { _ = unix.Flock(held, unix.LOCK_UN) })
+	for unix.Flock(waiting, unix.LOCK_EX) != nil {
+		continue // it was interrupted
+	}
 }
 
 // alternate has two threads on one CPU wake each other for a time. It returns their ids, and how often they did.

@@ -51,8 +51,9 @@ func runs(cpu, tid uint32, at int64) []perfring.Record {
 	return []perfring.Record{{Type: perfring.TypeSwitch, Time: at, CPU: cpu, PID: 1, TID: tid, Switch: perfring.SwitchIn}}
 }
 
-func about(typ perfring.Type, tid uint32, at int64) []perfring.Record {
-	return []perfring.Record{{Type: typ, Time: at, PID: 1, TID: tid}}
+// about returns a record about thread 7.
+func about(typ perfring.Type, at int64) []perfring.Record {
+	return []perfring.Record{{Type: typ, Time: at, PID: 1, TID: 7}}
 }
 
 // sure returns a batch of records of which none is missing.
@@ -148,7 +149,7 @@ func TestWaits(t *testing.T) {
 		},
 		{
 			name: "it exits, and its number is reused", batches: []perfring.Batch{sure(
-				about(perfring.TypeExit, 7, 90), blocks(0, 7, 100), about(perfring.TypeFork, 7, 200), runs(0, 7, 210), blocks(0, 7, 300),
+				about(perfring.TypeExit, 90), blocks(0, 7, 100), about(perfring.TypeFork, 200), runs(0, 7, 210), blocks(0, 7, 300),
 				runs(0, 7, 400),
 			)},
 			want: []sentWait{{7, 100, 400, "voluntary"}},
@@ -210,7 +211,8 @@ func TestWaits(t *testing.T) {
 			s.send(t.Context(), time.Now())
 			assert.Equal(t, c.want, waitsIn(t, s, *sent))
 			m := (*sent)[0]
-			assert.Equal(t, c.counts, waitCounts{m.Short, m.Unknown, m.NoStack})
+			got := waitCounts{m.Short, m.Unknown, m.NoStack}
+			assert.Equal(t, c.counts, got)
 		})
 	}
 }
@@ -284,9 +286,9 @@ func TestWaitMessage(t *testing.T) {
 // TestWaitsKeepNames: a thread that waited has the name that it had at the end of its wait.
 func TestWaitsKeepNames(t *testing.T) {
 	s, _ := waitSession(t)
-	named := about(perfring.TypeComm, 7, 50)
+	named := about(perfring.TypeComm, 50)
 	named[0].Comm = "before"
-	renamed := about(perfring.TypeComm, 7, 250)
+	renamed := about(perfring.TypeComm, 250)
 	renamed[0].Comm = "after"
 	b := sure(named, blocks(0, 7, 100), runs(0, 7, 200), renamed)
 	b.Looked = 0

@@ -5,6 +5,7 @@ package perfring
 import (
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestSwitchesOfAThread(t *testing.T) {
 	const naps = 20
 	tid := nap(t, naps)
 	var own []Record
-	for _, rec := range readUntil(t, r, func(rec Record) bool { return rec.Type == TypeExit && rec.TID == tid }) {
+	for _, rec := range r.Flush().Records {
 		if rec.TID == tid && (rec.Type == TypeSample || rec.Type == TypeSwitch) {
 			own = append(own, rec)
 		}
@@ -75,27 +76,23 @@ func TestSwitchesOfAThread(t *testing.T) {
 // TestPreemptedThreads has two threads share a CPU: each is preempted by the other.
 func TestPreemptedThreads(t *testing.T) {
 	r := open(t, switches())
-	tids := make(chan uint32, 2)
-	stop := make(chan struct{})
+	tids, first := make(chan uint32, 2), online(t)[0]
+	var stop atomic.Bool
+	defer stop.Store(true)
 	for range 2 {
 		go func() {
 			runtime.LockOSThread()
 			var one unix.CPUSet
-			one.Set(online(t)[0])
+			one.Set(first)
 			if err := unix.SchedSetaffinity(0, &one); err != nil {
 				t.Errorf("pinning a thread: %v", err)
 			}
 			tids <- uint32(unix.Gettid())
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !stop.Load() {
+				continue
 			}
 		}()
 	}
-	defer close(stop)
 	spinning := map[uint32]bool{<-tids: true, <-tids: true}
 	preempted := map[uint32]int{}
 	readUntil(t, r, func(rec Record) bool {

@@ -128,9 +128,8 @@ func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 
 // stackError explains why a stack cannot be read. It returns nil if the task has ended.
 func (r *Reader) stackError(dir string, err error) error {
-	_, gone := os.Stat(dir)
 	switch {
-	case gone != nil, errors.Is(err, fs.ErrNotExist) && r.hasStacks(), strings.Contains(err.Error(), "no such process"):
+	case !exists(dir), errors.Is(err, fs.ErrNotExist) && r.hasStacks(), strings.Contains(err.Error(), "no such process"):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNoStacks
@@ -138,6 +137,11 @@ func (r *Reader) stackError(dir string, err error) error {
 		return fmt.Errorf("%w: %w", ErrPermission, err)
 	}
 	return err
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // isOffCPU reports whether a task is off the CPU. The file syscall says "running" unless the kernel saw it leave the CPU
@@ -153,8 +157,7 @@ func isOffCPU(dir string) bool {
 
 // hasStacks reports whether the kernel shows stacks.
 func (r *Reader) hasStacks() bool {
-	_, err := os.Stat(filepath.Join(r.Procfs, "self", "stack"))
-	return err == nil
+	return exists(filepath.Join(r.Procfs, "self", "stack"))
 }
 
 // status holds the fields of a task's status file. If none changes, the task has not run.

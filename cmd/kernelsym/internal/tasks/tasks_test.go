@@ -13,7 +13,7 @@ import (
 )
 
 // addTask adds a task to a directory that stands for /proc. Without a stack, it has no such file.
-func addTask(t *testing.T, procfs string, pid, tid int, name, state, stack string) string {
+func addTask(t *testing.T, procfs string, pid, tid int, name, state, stack string) {
 	t.Helper()
 	dir := filepath.Join(procfs, strconv.Itoa(pid), "task", strconv.Itoa(tid))
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -23,7 +23,6 @@ func addTask(t *testing.T, procfs string, pid, tid int, name, state, stack strin
 	if stack != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "stack"), []byte(stack), 0o600))
 	}
-	return dir
 }
 
 const stack = "[<0>] folio_wait_bit+0x130/0x250\n[<0>] ext4_sync_file+0x13/0x40 [ext4]\n[<0>] 0xffffffffc0001234\n" +
