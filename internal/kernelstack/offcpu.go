@@ -87,8 +87,8 @@ func (s *session) hasTooManySwitches() bool {
 }
 
 // pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
-// as many switches as there were. The length of the pause is random: what happens at regular times is then neither always in it, nor
-// never. All recorded waits are sent, so a message is complete for the time that it covers.
+// as many switches as there were. The length of the pause is random: what happens at regular times is then neither always
+// in it, nor never. All recorded waits are sent, so a message is complete for the time that it covers.
 //
 //	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
 //	recorded  ├──────┤          ├──────┤  ├──────┤
