@@ -134,7 +134,8 @@ func (s *Sampler) Run(ctx context.Context) error {
 	missing.IdleWork = err
 	cgroups, err := s.readCgroups()
 	missing.Containers = err
-	start := time.Now()
+	scheduler := s.readScheduler()
+	start := time.Now() // what takes long comes before, because rings fill up
 	rings, event, err := s.open(idle, cgroups)
 	if err != nil {
 		return err
@@ -147,7 +148,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 		idle, missing.IdleWork = nil, nil
 	}
 	s.Started(name, missing)
-	err = newSession(s, rings, event, idle, cgroups, start).run(ctx)
+	n := newSession(s, rings, event, idle, cgroups, start)
+	n.scheduler = scheduler
+	err = n.run(ctx)
 	return errors.Join(err, rings.Close())
 }
 
@@ -242,7 +245,6 @@ func newSession(
 	n := &session{sampler: s, rings: rings, kind: kindOfSamples(event), idle: idle, cgroups: cgroups, threads: newThreads(s.Options.Procfs)}
 	if nameOf(event) == EventWait {
 		n.waits = newWaits(s.Options.Threshold)
-		n.scheduler = s.readScheduler()
 	}
 	n.begin(start)
 	n.beginInterval()
