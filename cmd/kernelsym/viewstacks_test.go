@@ -115,7 +115,7 @@ func TestFrames(t *testing.T) {
 	assert.Equal(t, []flame.Frame{{Name: "bpf_prog_2e5a4300140595ee_shake", Kind: flame.BPF}}, framesOf(program, true))
 	static := at("vmlinux", 1, true)
 	static.Line[0].Function.Filename = "fs/open.c"
-	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux fs/open.c", Kind: flame.Core}}, framesOf(static, true))
+	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux", File: "fs/open.c", Kind: flame.Core}}, framesOf(static, true))
 	assert.Equal(t, []flame.Frame{{Name: "[no name] nf_tables+0x1c", Owner: "nf_tables", Kind: flame.Unnamed}},
 		framesOf(at("nf_tables", 0x1c, false), true))
 	assert.Equal(t, []flame.Frame{{Name: "[no name] app+0x1c", Owner: "app", Kind: flame.User}}, framesOf(at("app", 0x1c, false), false))

@@ -69,6 +69,7 @@ func run(rounds int, only, scale, tool string) error {
 		{"delay", func(int) error { return benchDelay() }},
 		{"wakeups", benchWakeups},
 		{"start", benchStart},
+		{"offcpu", benchOffCPU},
 	}
 	if tool != "" {
 		benches = append(benches, bench{"top", func(rounds int) error { return benchTop(tool, rounds) }})

@@ -73,8 +73,11 @@ var measures = map[string]measure{
 	"bpf_bytes_per_program":             {"memory for a BPF program", noGoal, "bytes"},
 	"bpf_bytes_per_program_of_64_lines": {"memory for a BPF program with 64 source lines", noGoal, "bytes"},
 	"history_bytes_per_entry":           {"memory for an unloaded program in the history", 136, "bytes"},
-	"wakeups_idle":                      {"wakeups of all threads when nothing happens", 2, "a second"},
-	"wakeups_churn":                     {"wakeups when 20 programs are loaded and 20 unloaded a second", 60, "a second"},
+	"offcpu_switch_vs_free":             {"time of a context switch while switches are recorded", noGoal, "one that is not recorded"},
+	"offcpu_reading_vs_switch":          {"CPU time to read the records of a context switch", noGoal, "a context switch"},
+
+	"wakeups_idle":  {"wakeups of all threads when nothing happens", 2, "a second"},
+	"wakeups_churn": {"wakeups when 20 programs are loaded and 20 unloaded a second", 60, "a second"},
 
 	"top_cpu_percent":     {"CPU time of `kernelsym top` while all CPUs run kernel code", 2, "% of a core"},
 	"top_first_sample_ms": {"time until `kernelsym top` samples all CPUs", 100, "ms"},
