@@ -50,9 +50,6 @@ func (s *session) addWaits(ctx context.Context, b *perfring.Batch) {
 
 // addOpenWaits adds the parts of waits up to a time. They go on in the next message.
 func (s *session) addOpenWaits(ctx context.Context, at int64) {
-	if s.waits == nil {
-		return
-	}
 	for _, t := range s.waits.report(at, s.lives) {
 		part := s.sampleOf(&t, at)
 		part.at-- // the end of an interval is not part of it

@@ -478,6 +478,7 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 				pause := unix.NsecToTimespec(int64(20 * time.Millisecond))
 				_ = unix.Nanosleep(&pause, nil)
 			})
+			require.NoError(t, exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^$").Run(), "another process")
 		})
 		waits := realWaits(t, sent)
 		assert.True(t, slices.ContainsFunc(waits, func(w realWait) bool { return w.tid == tid && w.waited > 19*time.Millisecond }))

@@ -305,15 +305,20 @@ func (s *session) refreshCPUs() error {
 	return err
 }
 
-// endInterval sends the message with all samples up to now, but for the window.
+// endInterval sends the message with all samples up to now, but for the window, or with all waits up to the time when the
+// CPUs were checked.
 func (s *session) endInterval(ctx context.Context) error {
 	if err := s.refreshCPUs(); err != nil {
 		return err
 	}
 	b := s.rings.Poll()
 	err := s.add(ctx, b)
-	s.addOpenWaits(ctx, min(b.Certain, b.Looked))
-	s.send(ctx, timeOf(b.Certain))
+	end := b.Certain
+	if s.waits != nil {
+		end = min(b.Certain, b.Looked)
+		s.addOpenWaits(ctx, end)
+	}
+	s.send(ctx, timeOf(end))
 	s.beginInterval()
 	return err
 }
