@@ -162,7 +162,7 @@ func TestLookup(t *testing.T) {
 		out, errs, err := execute(t, stdin, append(append([]string{"lookup"}, tree...), args...)...)
 		require.NoError(t, err)
 		for warning := range strings.Lines(errs) {
-			assert.Contains(t, warning, "Warning: bpf:", "BPF is that of this machine and user, not of the tree")
+			assert.True(t, isAboutBPF(warning), "BPF is that of this machine and user, not of the tree")
 		}
 		return out
 	}

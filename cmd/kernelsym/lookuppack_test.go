@@ -15,13 +15,22 @@ import (
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
+// isAboutBPF reports whether a warning is about BPF, which an ordinary user may not see.
+func isAboutBPF(warning string) bool {
+	about := strings.TrimPrefix(warning, "Warning: ")
+	if advice, rest, ok := strings.Cut(about, "; "); ok && strings.HasPrefix(advice, "run it as root: ") {
+		about = rest
+	}
+	return strings.HasPrefix(about, "bpf:")
+}
+
 // lookedUp runs lookup and returns its output and its messages. It leaves out messages about BPF,
 // because that comes from this machine and not from the tree.
 func lookedUp(t *testing.T, args ...string) (out, messages string, err error) {
 	t.Helper()
 	out, errs, err := execute(t, "", append([]string{"lookup"}, args...)...)
 	for line := range strings.Lines(errs) {
-		if !strings.HasPrefix(line, "Warning: bpf:") {
+		if !isAboutBPF(line) {
 			messages += line
 		}
 	}

@@ -37,6 +37,7 @@ func (t *Task) has(function string) bool {
 
 // TestSleepingThread finds a thread of this process that sleeps.
 func TestSleepingThread(t *testing.T) {
+	read(t, "SD", os.Getpid()) // in this goroutine, which can skip the test
 	started := make(chan int)
 	go func() {
 		runtime.LockOSThread() // and never unlocks
@@ -54,6 +55,7 @@ func TestSleepingThread(t *testing.T) {
 
 // TestTaskThatWaitsForADisk finds a process in state D, and what it waits for.
 func TestTaskThatWaitsForADisk(t *testing.T) {
+	read(t, "SD", os.Getpid()) // in this goroutine, which can skip the test
 	dir := t.TempDir()
 	var fs unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &fs))
@@ -77,6 +79,7 @@ func TestTaskThatWaitsForADisk(t *testing.T) {
 // TestTasksThatRun has a thread sleep again and again for a short time: what is read is of one instant, so a thread in state
 // S is never on its way.
 func TestTasksThatRun(t *testing.T) {
+	read(t, "SD", os.Getpid())
 	started := make(chan int)
 	go func() {
 		runtime.LockOSThread() // and never unlocks
