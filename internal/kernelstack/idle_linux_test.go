@@ -18,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pprofile"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -150,21 +149,6 @@ func namesOn(symbols *kerneltest.Symbols, stack []uint64) (names []string) {
 		names = append(names, below...)
 	}
 	return names
-}
-
-// stacksOf returns the stacks of a message, one for each event.
-func stacksOf(pd pprofile.Profiles) (stacks [][]uint64) {
-	d := pd.Dictionary()
-	for _, s := range pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
-		var stack []uint64
-		for _, location := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
-			stack = append(stack, d.LocationTable().At(int(location)).Address())
-		}
-		for range s.TimestampsUnixNano().Len() {
-			stacks = append(stacks, stack)
-		}
-	}
-	return stacks
 }
 
 // sendPackets sends packets over the loopback device of a network namespace of its own, until ctx is done. It sends on

@@ -206,3 +206,18 @@ func TestThreads(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(threads.names), maxThreads)
 }
+
+// stacksOf returns the stacks of a message, one for each event.
+func stacksOf(pd pprofile.Profiles) (stacks [][]uint64) {
+	d := pd.Dictionary()
+	for _, s := range pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+		var stack []uint64
+		for _, location := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
+			stack = append(stack, d.LocationTable().At(int(location)).Address())
+		}
+		for range s.TimestampsUnixNano().Len() {
+			stacks = append(stacks, stack)
+		}
+	}
+	return stacks
+}

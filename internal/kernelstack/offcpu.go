@@ -32,7 +32,7 @@ func (s *session) noteWait(r *perfring.Record) {
 // sampleOf returns the sample of the part of a wait that was not reported yet, up to a time.
 func (s *session) sampleOf(t *wait, at int64) sample {
 	return sample{
-		stack: withoutScheduler(t.stack, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
+		stack: stackOf(t, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
 		owner: s.cgroups.owner(t.cgroup), at: at, waited: at - t.reported, preempted: t.preempted,
 	}
 }
@@ -131,11 +131,20 @@ func (s *Sampler) readScheduler() []symtab.Range {
 	return found[section]
 }
 
+// stackOf returns the stack of a wait as a sample has it. All its addresses are return addresses, even the first, which is
+// not where an interrupt hit (perf_fetch_caller_regs in include/linux/perf_event.h). Consumers look up the first address as
+// it is (see contract 2.3), so it becomes one within the call.
+func stackOf(t *wait, scheduler []symtab.Range) []uint64 {
+	stack := slices.Clone(withoutScheduler(t.stack, scheduler))
+	stack[0]--
+	return stack
+}
+
 // withoutScheduler returns a stack from the first function on that is none of some functions, or all of it if there is no
 // other.
 func withoutScheduler(stack []uint64, functions []symtab.Range) []uint64 {
 	for i, addr := range stack {
-		if !slices.ContainsFunc(functions, func(r symtab.Range) bool { return r.Contains(addr - 1) }) { // a return address, but for the leaf
+		if !slices.ContainsFunc(functions, func(r symtab.Range) bool { return r.Contains(addr - 1) }) {
 			return stack[i:]
 		}
 	}

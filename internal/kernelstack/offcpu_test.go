@@ -155,6 +155,12 @@ func TestWaits(t *testing.T) {
 			want: []sentWait{{7, 100, 400, "voluntary"}},
 		},
 		{
+			name: "another thread calls execve, and gets the number of the first, which has ended", batches: []perfring.Batch{sure(
+				blocks(0, 7, 100), about(perfring.TypeComm, 200), blocks(0, 7, 300), runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 100, 400, "voluntary"}}, counts: waitCounts{lost: 1},
+		},
+		{
 			name: "it left in a blind interval that ends after the records of the batch", batches: []perfring.Batch{
 				{Blind: []perfring.Interval{{From: 200, To: 250}}, Certain: 210, Looked: 1000},
 				{Records: sure(blocks(0, 7, 220), runs(0, 7, 300), blocks(0, 7, 310), runs(0, 7, 330)).Records, Certain: 1000, Looked: 1000},
@@ -281,6 +287,7 @@ func TestWaitMessage(t *testing.T) {
 	assert.Zero(t, profile.Period())
 	assert.Equal(t, 2, profile.Samples().Len())
 	assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "their stack is the same")
+	assert.Equal(t, []uint64{leaf + 7 - 1, caller}, stacksOf(pd)[0], "the first address lies in the call")
 }
 
 // TestWaitsKeepNames: a thread that waited has the name that it had at the end of its wait.

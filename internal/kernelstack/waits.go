@@ -77,6 +77,11 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 		w.begin(r)
 	case perfring.TypeFork: // the thread that had this number does not return
 		delete(w.open, r.TID)
+	case perfring.TypeComm: // likewise, if another thread has called execve, and got the number of its process's first thread
+		if _, ok := w.open[r.TID]; ok {
+			delete(w.open, r.TID)
+			w.counts.lost++
+		}
 	default:
 	}
 	return wait{}, false

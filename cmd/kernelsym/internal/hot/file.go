@@ -53,7 +53,7 @@ func (c *Counts) Print(w io.Writer, by string, count int) error {
 
 // measure returns the measure of the values in a file.
 func (c *Counts) measure() *Measure {
-	if c.kinds.Unit() == "nanoseconds" {
+	if c.kinds.Type() == "off_cpu" { // in nanoseconds
 		return WaitTime
 	}
 	return CPUTime

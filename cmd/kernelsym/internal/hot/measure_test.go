@@ -82,4 +82,9 @@ func TestFileOfWaits(t *testing.T) {
 	assert.Contains(t, out.String(), "1.5s of 1.5s of waits in the kernel")
 	assert.Contains(t, out.String(), "1.5s  100.0%   1.5s  100.0%  leaf [vmlinux]")
 	assert.Equal(t, "nanoseconds", counts.JSON(BySelf, 0).Unit)
+
+	d.StringTable().SetAt(d.StringTable().Len()-2, "cpu")
+	other := NewCounts()
+	require.NoError(t, other.Add(pd))
+	assert.Equal(t, CPUTime, other.measure(), "other nanoseconds are no waits")
 }

@@ -68,12 +68,12 @@ func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, 
 	return true, nil
 }
 
-// Unit returns the unit of the values that count, empty if there are none.
-func (k *Kinds) Unit() string {
+// Type returns the type of the values that count, empty if there are none.
+func (k *Kinds) Type() string {
 	if k.first == nil {
 		return ""
 	}
-	return k.first.Unit
+	return k.first.Type
 }
 
 // Skipped returns the number of profiles that were left out.
