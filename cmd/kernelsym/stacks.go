@@ -21,14 +21,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// taskStates lists the states of tasks that are off the CPU (get_task_state in fs/proc/array.c), in the order of output.
-var taskStates = []struct{ letter, meaning string }{
-	{"D", "uninterruptible: for a disk, a lock or a device"},
-	{"S", "interruptible: for an event or a signal"},
-	{"I", "idle: a thread of the kernel without work"},
-	{"T", "stopped by a signal"},
-	{"t", "stopped by a debugger"},
-}
+// taskStates are the letters of the states of tasks that are off the CPU (get_task_state in fs/proc/array.c), in the order
+// of output: uninterruptible, interruptible, idle, stopped by a signal, stopped by a debugger.
+const taskStates = "DSITt"
 
 // blockedStacks is the command stacks.
 type blockedStacks struct {
@@ -81,7 +76,7 @@ func (b *blockedStacks) reader() (*tasks.Reader, error) {
 	r := &tasks.Reader{Procfs: b.flags.procfs}
 	var err error
 	for _, state := range b.states {
-		if !slices.ContainsFunc(taskStates, func(s struct{ letter, meaning string }) bool { return s.letter == state }) {
+		if len(state) != 1 || !strings.Contains(taskStates, state) {
 			return nil, fmt.Errorf("--state is %q: it takes D, S, I, T or t", state)
 		}
 		r.States += state
@@ -164,9 +159,7 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 		}
 		s.Tasks = append(s.Tasks, blockedTask{t.PID, t.TID, printable.Text(t.Name)})
 	}
-	rank := func(s *blockedStack) int {
-		return slices.IndexFunc(taskStates, func(t struct{ letter, meaning string }) bool { return t.letter == s.State })
-	}
+	rank := func(s *blockedStack) int { return strings.Index(taskStates, s.State) }
 	slices.SortStableFunc(stacks, func(x, y *blockedStack) int {
 		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(len(y.Tasks), len(x.Tasks)))
 	})
