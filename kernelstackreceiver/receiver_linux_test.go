@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -36,18 +35,6 @@ func config() *Config {
 	c.Frequency, c.Interval = kerneltest.Hertz(997), 300*time.Millisecond
 	return c
 }
-
-// host records the status reported to it.
-type host struct {
-	component.Host
-	events chan *componentstatus.Event
-}
-
-func newHost() host {
-	return host{componenttest.NewNopHost(), make(chan *componentstatus.Event, 100)}
-}
-
-func (h host) Report(e *componentstatus.Event) { h.events <- e }
 
 func start(t *testing.T, c *Config, next *consumertest.ProfilesSink) (*kernelStacks, host) {
 	t.Helper()

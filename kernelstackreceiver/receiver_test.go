@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -24,6 +26,18 @@ import (
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
+
+// host records the status reported to it.
+type host struct {
+	component.Host
+	events chan *componentstatus.Event
+}
+
+func newHost() host {
+	return host{componenttest.NewNopHost(), make(chan *componentstatus.Event, 100)}
+}
+
+func (h host) Report(e *componentstatus.Event) { h.events <- e }
 
 // TestContract_6_3_ItTriesAgain: until it can sample, it reports only once why it cannot.
 func TestContract_6_3_ItTriesAgain(t *testing.T) {
