@@ -4,7 +4,8 @@
 // works, what does not work and is therefore lost, and what to change.
 //
 // A check is a function that returns findings. Checks of settings only read files. The other checks
-// do what the sources do, and report the errors in the words of the sources.
+// do what the sources do, and report the errors in the words of the sources. What to change is said by
+// the remedies, which know this machine.
 package doctor
 
 import (
@@ -95,18 +96,19 @@ type machine struct {
 
 // state has the results of the checks so far.
 type state struct {
-	settings string // the /proc that has the settings and this process
-	rights   rights
-	records  error // the error of recording perf events
-	programs int   // number of BPF programs
-	listed   error // the error of listing BPF programs
-	events   error // the error of receiving kobject events
-	sandbox  bool  // whether this process is in a sandbox with a kernel of its own
-	wanted   []right
-	blind    time.Duration // blind time while symbols were read
-	nameless int           // BPF functions for which the kernel may have no name
-	details  Details
-	found    strings.Builder
+	settings  string // the /proc that has the settings and this process
+	rights    rights
+	records   error // the error of recording perf events
+	programs  int   // number of BPF programs
+	listed    error // the error of listing BPF programs
+	events    error // the error of receiving kobject events
+	noModules error // why it is not known which modules are loaded
+	sandbox   bool  // whether this process is in a sandbox with a kernel of its own
+	wanted    []right
+	blind     time.Duration // blind time while symbols were read
+	nameless  int           // BPF functions for which the kernel may have no name
+	details   Details
+	found     strings.Builder
 }
 
 // kernel makes the same system calls as the sources.
@@ -140,6 +142,7 @@ func run(ctx context.Context, m *machine) Report {
 	} {
 		for _, f := range check(m) {
 			m.found.WriteString(f.Found + "\n")
+			f.Found = withoutAdvice(f.Found)
 			r.Findings = append(r.Findings, f)
 		}
 	}

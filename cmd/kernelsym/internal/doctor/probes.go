@@ -99,6 +99,7 @@ func checkNameless(m *machine) []Finding {
 func checkModules(m *machine) []Finding {
 	list, err := os.ReadFile(filepath.Join(m.procfs, "modules"))
 	if errors.Is(err, os.ErrNotExist) && readText(m.settings, "sys/kernel/osrelease") == "" {
+		m.noModules = err
 		return []Finding{{Check: "modules", Level: Note, Found: "not known: " + err.Error()}}
 	}
 	if errors.Is(err, os.ErrNotExist) {

@@ -52,6 +52,9 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 				f.Level = Fail
 			}
 		}
+		if source.Name() == "modules" && m.noModules != nil {
+			f.Level, f.Found = Note, "not known, see above" // an empty table says nothing
+		}
 		m.details.add(source.Name(), table, err, time.Since(start))
 		m.found.WriteString(f.Found + "\n")
 		findings = append(findings, f)
@@ -66,6 +69,18 @@ const core = "kallsyms"
 var reasons = []error{
 	kallsyms.ErrRestricted, perfring.ErrPermission, perfring.ErrMemory, perfring.ErrFiles, perfring.ErrUnsupported,
 	bpf.ErrPermission, bpf.ErrHidden, bpf.ErrUnsupported, uevent.ErrUnreachable,
+}
+
+// withoutAdvice returns a text without what reasons say to change on any machine.
+func withoutAdvice(found string) string {
+	for _, reason := range reasons {
+		fact := reason.Error()
+		for _, advice := range []string{": grant ", ": run ", "; raise "} {
+			fact, _, _ = strings.Cut(fact, advice)
+		}
+		found = strings.ReplaceAll(found, reason.Error(), fact)
+	}
+	return found
 }
 
 // news returns the lines of an error whose reason no finding has given yet.
