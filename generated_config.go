@@ -40,16 +40,16 @@ type DebugInfo struct {
 	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Only its owner may be able to write to it. Fetched packs are kept in its subdirectory fetched.
 	Directory string `mapstructure:"directory"`
 
-	// HTTP settings of the HTTP client that fetches packs. All keys of the collector's HTTP clients (confighttp) are accepted except endpoint, such as tls, auth, headers and proxy_url. The default timeout is one minute, and a request never takes longer than five.
+	// HTTP settings of the HTTP client that fetches packs, such as tls, auth, headers and proxy_url: all keys of the collector's HTTP clients (confighttp) except endpoint. The default timeout is one minute, and a request never takes longer than five.
 	HTTP confighttp.ClientConfig `mapstructure:"http,omitempty"`
 
 	// Inline whether frames get inlined functions, each with its file and line. If false, they get only the file and line of the outermost function.
 	Inline bool `mapstructure:"inline"`
 
-	// MaxBytes maximum memory of packs, with a unit. The least recently used packs are dropped first. A pack that was used in the last minute is never dropped.
+	// MaxBytes maximum memory of packs. The least recently used packs are dropped first. A pack that was used in the last minute is never dropped.
 	MaxBytes string `mapstructure:"max_bytes"`
 
-	// MaxDisk maximum disk space of fetched packs, with a unit. The least recently used packs are removed first.
+	// MaxDisk maximum disk space of fetched packs. The least recently used packs are removed first.
 	MaxDisk string `mapstructure:"max_disk"`
 
 	// URL uRL from which missing packs are fetched, such as https://packs.example.org/{build_id}.{format}. {build_id} becomes the build id in lower-case hex, {format} becomes kspack. Without a directory, fetched packs are kept in memory only.
@@ -138,7 +138,7 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, which is the same on every machine with this build. keep leaves absolute addresses unchanged.
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build. keep leaves absolute addresses.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.

@@ -55,13 +55,13 @@ func NewDefaultOffCPU() OffCPU {
 
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
-	// Buffer size of each CPU's ring buffer, with a unit, from 4KiB to 1GiB. It is rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
+	// Buffer size of each CPU's ring buffer, from 4KiB to 1GiB, rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
 	Buffer string `mapstructure:"buffer"`
 
 	// Cgroupfs path where the host's /sys/fs/cgroup is mounted, for containers.
 	Cgroupfs string `mapstructure:"cgroupfs"`
 
-	// Containers whether the samples of each container get a resource of their own, with container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman. Samples of which it is not known whether they are a container's stay with those of the host, and are counted. buffer must be at least 16KiB then.
+	// Containers whether the samples of each container get a resource of their own, with container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, containers of containerd, CRI-O, Docker or podman, and a buffer of at least 16KiB.
 	Containers bool `mapstructure:"containers"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.
