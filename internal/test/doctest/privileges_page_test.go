@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -37,51 +36,106 @@ func TestPrivilegesPage(t *testing.T) {
 
 const pageHead = `# What each privilege buys
 
-The tables on this page are measured: the test TestPrivileges starts the processor's sources in a
-process that has exactly the capabilities of a row, and checks which functions of the running kernel
-get their names. BPF programs are loaded before the process starts (*BPF before*) and while it runs
-(*BPF since*).
+The test TestPrivileges measures these tables. It starts the processor's sources with the capabilities of
+a row, and checks which functions of the running kernel get their names. *BPF before* are programs that are
+loaded before the processor starts, *BPF since* those that are loaded while it runs. *Exact* means name and
+source lines, *at once* even if the program is unloaded right away.
 
-- *exact*: name and source lines. *name*: no source lines.
-- *at once*: even programs that are unloaded right after they are loaded.
-
-No other rights are needed. Profiles pass through even if rights are missing. The numbers in the last
-column stand for the messages in the component's status and log, which are listed at the end.
-[Troubleshooting](troubleshooting.md) has a remedy for each.
-[Platforms](platforms/README.md) describes what hardened systems allow.
+Any other set of capabilities gives what the last row gives that it contains. CAP_BPF makes no difference
+anywhere, and no other rights are needed. Profiles pass through in any case.
+[Troubleshooting](troubleshooting.md) has the message and the remedy for each source that is down or
+degraded, and [Platforms](platforms/README.md) says what hardened systems allow.
 
 `
+
+// A row is what a set of capabilities gives, and each set that contains it and gives the same.
+type row struct {
+	alternatives []setting // none contains another
+	outcome      outcome
+}
+
+// gives reports whether a setting contains the capabilities of a row.
+func (r row) gives(s setting) bool {
+	return slices.ContainsFunc(r.alternatives, func(a setting) bool {
+		return (a.User == "root" || a.User == s.User) && (a.Sysctls == s.Sysctls || headings[a.Sysctls] != headings[openAll]) &&
+			!slices.ContainsFunc(a.Caps, func(c string) bool { return !slices.Contains(s.Caps, c) })
+	})
+}
+
+// rowsOf returns the rows of a table, from the measurements below its heading.
+func rowsOf(heading string, all map[string]outcome) (rows []row) {
+	for _, s := range settings() {
+		if headings[s.Sysctls] != heading {
+			continue
+		}
+		o := all[s.String()]
+		alike := slices.IndexFunc(rows, func(r row) bool {
+			return cells(r.outcome) == cells(o) && (r.alternatives[0].User == s.User || r.gives(s))
+		})
+		switch {
+		case alike < 0:
+			rows = append(rows, row{[]setting{s}, o})
+		case !rows[alike].gives(s):
+			rows[alike].alternatives = append(rows[alike].alternatives, s)
+		}
+	}
+	return rows
+}
+
+// TestPrivilegesPageLeavesNothingOut verifies what the page says of sets of capabilities that it does not list.
+func TestPrivilegesPageLeavesNothingOut(t *testing.T) {
+	all := readPrivileges(t)
+	for _, s := range settings() {
+		assert.Equal(t, all[s.String()].Core, all[s.String()].Modules, s)
+		rows := rowsOf(headings[s.Sysctls], all)
+		slices.Reverse(rows)
+		last := rows[slices.IndexFunc(rows, func(r row) bool { return r.gives(s) })]
+		assert.Equal(t, cells(all[s.String()]), cells(last.outcome), s)
+		for _, r := range rows {
+			for _, a := range r.alternatives {
+				assert.NotContains(t, a.Caps, "BPF")
+			}
+		}
+	}
+}
 
 // page returns the page with everything that was measured.
 func page(all map[string]outcome) string {
 	var b strings.Builder
 	b.WriteString(pageHead)
-	var notes []string
-	title := ""
+	var titles []string
 	for _, s := range settings() {
-		if heading := headings[s.Sysctls]; heading != title {
-			title = heading
-			fmt.Fprintf(&b, "## %s\n\n| user | capabilities | core kernel | modules | BPF before | BPF since | status |\n", title)
-			b.WriteString("|---|---|---|---|---|---|---|\n")
+		title := headings[s.Sysctls]
+		if slices.Contains(titles, title) {
+			continue
 		}
-		o := all[s.String()]
-		caps := strings.Join(s.Caps, ", ")
-		if title == headings[openAll] {
-			caps = "none; " + s.Sysctls
-		} else if caps == "" {
-			caps = "none"
+		titles = append(titles, title)
+		fmt.Fprintf(&b, "## %s\n\n| capabilities | core kernel, modules | BPF before | BPF since | status |\n", title)
+		b.WriteString("|---|---|---|---|---|\n")
+		for _, r := range rowsOf(title, all) {
+			var names []string
+			for _, a := range r.alternatives {
+				names = append(names, label(a))
+			}
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, "; or "), cells(r.outcome))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", s.User, caps, o.Core, o.Modules, o.Before, o.Since, numbers(o, &notes))
-		if next := slices.IndexFunc(settings(), func(n setting) bool { return n.String() == s.String() }) + 1; next == len(settings()) ||
-			headings[settings()[next].Sysctls] != title {
-			b.WriteString("\n")
-		}
+		b.WriteString("\n")
 	}
-	b.WriteString("## What the status says\n\n")
-	for i, note := range notes {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, note)
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// label says what the page calls a setting within its table.
+func label(s setting) string {
+	caps := strings.Join(s.Caps, ", ")
+	switch {
+	case headings[s.Sysctls] == headings[openAll]:
+		return s.Sysctls
+	case caps == "":
+		return "none"
+	case s.User != "root":
+		return caps + ", but not root"
 	}
-	return b.String()
+	return caps
 }
 
 var headings = map[string]string{
@@ -92,29 +146,26 @@ var headings = map[string]string{
 	openHidden: "Without capabilities, by sysctls alone",
 	openAll:    "Without capabilities, by sysctls alone",
 
-	integrity:       "In a kernel that is locked down: `lockdown=integrity`",
-	confidentiality: "In a kernel that is locked down: `lockdown=confidentiality`",
+	integrity:       "In a kernel that is locked down, as `integrity` or `confidentiality`",
+	confidentiality: "In a kernel that is locked down, as `integrity` or `confidentiality`",
 }
 
-// numbers returns the numbers of the notes about an outcome's status, or "up" if all is well. It
-// adds new notes.
-func numbers(o outcome, notes *[]string) string {
-	var list []string
-	for _, source := range []string{"kallsyms", "bpf", "modules"} {
-		status, ok := o.Status[source]
-		if !ok {
-			continue
+// cells returns the cells of a row that say what is named, and the state of each source that is not up.
+func cells(o outcome) string {
+	var states []string
+	for _, state := range []string{"down", "degraded"} {
+		var sources []string
+		for _, source := range []string{"kallsyms", "modules", "bpf"} {
+			if strings.HasPrefix(o.Status[source], state+":") {
+				sources = append(sources, source)
+			}
 		}
-		note := fmt.Sprintf("`%s is %s`", source, strings.ReplaceAll(status, "\n", "`\n   `"))
-		i := slices.Index(*notes, note)
-		if i < 0 {
-			i = len(*notes)
-			*notes = append(*notes, note)
+		if len(sources) > 0 {
+			states = append(states, strings.Join(sources, ", ")+" "+state)
 		}
-		list = append(list, strconv.Itoa(i+1))
 	}
-	if len(list) == 0 {
-		return "up"
+	if len(states) == 0 {
+		states = []string{"up"}
 	}
-	return strings.Join(list, ", ")
+	return strings.Join([]string{o.Core, o.Before, o.Since, strings.Join(states, "; ")}, " | ")
 }
