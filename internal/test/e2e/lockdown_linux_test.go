@@ -24,7 +24,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// refusals are what other agents do: the table of docs/platforms/lockdown.md.
+// refusals are what other agents do: the table of docs/dev/lockdown.md.
 var refusals = []struct {
 	what string
 	from int // the first of lockdownModes that refuses it; 0 for none
@@ -82,7 +82,7 @@ func TestLockdownPage(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the page is not in the virtual machine: it is compared with the code outside")
 	}
-	page, err := os.ReadFile("../../../docs/platforms/lockdown.md")
+	page, err := os.ReadFile("../../../docs/dev/lockdown.md")
 	require.NoError(t, err)
 	for _, tt := range refusals {
 		row := "| " + strings.ReplaceAll(tt.what, "/proc/kcore", "`/proc/kcore`") + " |"

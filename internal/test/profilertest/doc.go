@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package profilertest tests what docs/platforms/lockdown.md says about the OTel eBPF profiler: it
+// Package profilertest tests what docs/dev/lockdown.md says about the OTel eBPF profiler: it
 // runs the profiler, as the receiver of a collector, in kernels that are locked down.
 //
 // It is a module of its own so that a collector built with kernelsym does not depend on the

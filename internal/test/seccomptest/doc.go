@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seccomptest tests what docs/platforms/seccomp.md says: it runs the sources within the
+// Package seccomptest tests what docs/dev/seccomp.md says: it runs the sources within the
 // default seccomp profiles of container runtimes.
 //
 // It is a module of its own so that a collector built with kernelsym does not depend on the

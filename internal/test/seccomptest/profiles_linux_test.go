@@ -54,11 +54,11 @@ var rows = []struct {
 }
 
 const (
-	page = "../../../docs/platforms/seccomp.md"
+	page = "../../../docs/dev/seccomp.md"
 	tick = 10 * time.Millisecond
 )
 
-// TestDefaultProfiles verifies the table of docs/platforms/seccomp.md. It runs the sources within
+// TestDefaultProfiles verifies the table of docs/dev/seccomp.md. It runs the sources within
 // the default profile of each runtime for a container with the capabilities of a row.
 func TestDefaultProfiles(t *testing.T) {
 	kerneltest.NeedBPF(t)
