@@ -438,7 +438,7 @@ func TestTooManySwitches(t *testing.T) {
 	require.Greater(t, paused, elapsed/10, "there were too few switches")
 	assert.InDelta(t, elapsed.Seconds(), (covered + paused).Seconds(), 0.1)
 	assert.InEpsilon(t, counts[0], counts[1], 0.05)
-	assert.Less(t, counts[0]+counts[1], turns/2, "a fifth of what is possible is allowed")
+	assert.Less(t, float64(counts[0]+counts[1])/duration.Seconds(), 2.5*float64(o.MaxSwitches), "half of what is possible: the pauses are random")
 }
 
 const asOther = "KERNELSYM_TEST_OFF_CPU"
