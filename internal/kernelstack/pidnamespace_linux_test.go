@@ -76,7 +76,7 @@ func samplesOfKSM(t *testing.T) (sampled, judged int) {
 			Procfs: "/proc", Sysfs: "/sys",
 		},
 		Started: func(_ string, missing Missing) {
-			assert.NoError(t, missing.Err())
+			require.NoError(t, missing.Err())
 			rings.Flush() // without what came before
 		},
 		Send: func(_ context.Context, m *Message) {
