@@ -63,6 +63,7 @@ func TestKubernetes(t *testing.T) {
 		{"Operator", (*deployment).operator},
 		{"NetworkPolicy", (*deployment).networkPolicy},
 		{"Kernelstack", (*deployment).kernelstack},
+		{"OffCPU", (*deployment).offCPU},
 		{"Gateway", (*deployment).gateway},
 		{"CrashingProfiler", (*deployment).crashingProfiler},
 		{"Removal", (*deployment).removal},
@@ -530,6 +531,18 @@ func (d *deployment) kernelstack() {
 		require.Greater(d, len(got.intervals), 1)
 		assert.LessOrEqual(d, got.overlap(), int64(time.Millisecond), "profiles of %s overlap: it was sampled twice", n.name)
 	}
+}
+
+// offCPU verifies that the agents ask for what threads wait for, with the node's PID namespace. These nodes are not in the
+// initial one: there, the status says so, and the other samples go on.
+func (d *deployment) offCPU() {
+	d.apply(kustomization{components: []string{"off-cpu"}})
+	d.checkNamed()
+	agents := d.agents()
+	assert.True(d, agents[0].Spec.HostPID)
+	d.checkRights(agents, unix.CAP_SYSLOG, unix.CAP_PERFMON, unix.CAP_SYS_ADMIN)
+	d.checkPodSecurity("kernelsym: non-default capabilities, host namespaces, hostPath volumes")
+	assert.Contains(d, d.status(&agents[0]), "waits cannot be sampled: this process must be in the initial PID namespace")
 }
 
 // gateway verifies the second tier: it scales, it is spread, and neither a roll-out nor an eviction loses a request.
