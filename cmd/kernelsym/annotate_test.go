@@ -180,7 +180,7 @@ func TestAnnotateOffsets(t *testing.T) {
 			want = tt.text
 		}
 		assert.Equal(t, want, out)
-		assert.Contains(t, errs, "addresses get no names: ", "they are those of another machine, or of one that hides its own")
+		assert.Contains(t, errs, empty+"/kallsyms: no such file", "there is nothing but BPF to name addresses by")
 		again, _ := run(out, args...)
 		assert.Equal(t, want, again, "once more changes nothing")
 	}

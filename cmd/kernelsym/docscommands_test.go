@@ -85,7 +85,7 @@ func TestPagesParse(t *testing.T) {
 			assertFlags(t, strings.Fields(m[1]), page+": "+m[0])
 		}
 	}
-	for _, page := range []string{"README", "docs/packs", "docs/faq", "docs/troubleshooting", "docs/collector"} {
+	for _, page := range []string{"README", "docs/packs", "docs/faq", "docs/troubleshooting"} {
 		assert.Positive(t, found["../../"+page+".md"], page)
 	}
 }
