@@ -41,7 +41,7 @@ a row, and checks which functions of the running kernel get their names. *BPF be
 loaded before the processor starts, *BPF since* those that are loaded while it runs. *Exact* means name and
 source lines, *at once* even if the program is unloaded right away.
 
-Any other set of capabilities gives what the last row gives that it contains. CAP_BPF makes no difference
+For a set of capabilities that is not listed, read the last row whose capabilities it contains. CAP_BPF makes no difference
 anywhere, and no other rights are needed. Profiles pass through in any case.
 [Troubleshooting](troubleshooting.md) has the message and the remedy for each source that is down or
 degraded, and [Platforms](platforms/README.md) says what hardened systems allow.
