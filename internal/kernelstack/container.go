@@ -3,7 +3,6 @@
 package kernelstack
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -86,7 +85,8 @@ func endsInID(name string) bool {
 const idLength = 64
 
 // isPod reports whether a cgroup is one that the kubelet makes for a pod. With the systemd driver it is called
-// kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>.
+// kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>. Guaranteed pods have no
+// cgroup of their class of service in between.
 func isPod(names []string) bool {
 	if len(names) == 0 {
 		return false
@@ -95,7 +95,10 @@ func isPod(names []string) bool {
 	if slice, ok := strings.CutSuffix(name, ".slice"); ok {
 		return strings.Contains(slice, "kubepods") && strings.Contains(slice, "-pod")
 	}
-	return strings.HasPrefix(name, "pod") && slices.Contains(ancestors, "kubepods")
+	if n := len(ancestors); n > 0 && (ancestors[n-1] == "burstable" || ancestors[n-1] == "besteffort") {
+		ancestors = ancestors[:n-1]
+	}
+	return strings.HasPrefix(name, "pod") && len(ancestors) > 0 && ancestors[len(ancestors)-1] == "kubepods"
 }
 
 // isContainerID reports whether a text has the form of the ids that all of these runtimes make.
