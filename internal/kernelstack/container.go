@@ -85,8 +85,8 @@ func endsInID(name string) bool {
 const idLength = 64
 
 // isPod reports whether a cgroup is one that the kubelet makes for a pod. With the systemd driver it is called
-// kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>. Guaranteed pods have no
-// cgroup of their class of service in between.
+// kubepods-burstable-pod<uid>.slice, with the driver cgroupfs kubepods/burstable/pod<uid>. A guaranteed pod has no
+// QoS cgroup above it.
 func isPod(names []string) bool {
 	if len(names) == 0 {
 		return false

@@ -41,7 +41,7 @@ a row, and checks which functions of the running kernel get their names. *BPF be
 loaded before the processor starts, *BPF since* those that are loaded while it runs. *Exact* means name and
 source lines, *at once* even if the program is unloaded right away.
 
-Rows are for root unless they say otherwise. In the first two tables, read a set of capabilities that is not listed at
+Rows are for root unless they say otherwise. In the first two tables, any other set of capabilities gives the same as
 the last row whose capabilities it contains. CAP_BPF makes no difference anywhere, and no others are needed. Profiles
 pass through in any case. [Troubleshooting](troubleshooting.md) has the message and the remedy for each source that is
 down or degraded, and [Platforms](platforms/README.md) says what hardened systems allow.
