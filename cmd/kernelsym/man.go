@@ -45,7 +45,7 @@ const exitStatus = `
 : Something failed, a name was not found or, for doctor, something is lost.
 
 2
-: doctor only: kernel frames get no names.
+: doctor only: the core kernel has no names.
 
 64
 : The command line is wrong. Nothing was done.
