@@ -105,6 +105,7 @@ func FuzzOwnerOf(f *testing.F) {
 		if len(path) < 1000 && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
 			path := strings.TrimRight(path, "/")
 			inside := ownerOf(path + "/worker")
+			// A name can be a container's and a pod's: pod:cri-containerd:ID below kubepods. What is in it is the pod's.
 			if o.container != "" && inside != o && !isPod(strings.Split(path, "/")) {
 				t.Fatalf("%+v of %q, %+v inside", o, path, inside)
 			}
