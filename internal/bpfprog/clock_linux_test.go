@@ -30,12 +30,15 @@ func TestTimesAreThoseOfTheWallClock(t *testing.T) {
 		before := time.Now()
 		prog := kerneltest.LoadBPF(t, kerneltest.SmallProgram("clock", int32(i), 0))
 		loaded := time.Now()
+		info, err := prog.Info()
+		require.NoError(t, err)
+		id, _ := info.ID()
 		start := kerneltest.CodeOf(t, prog)[0].Start
 		var f *timeline.Image
 		table := eventually(t, latest, "it is known", func(table *timeline.Table) bool {
 			hit, ok := at(table, start, timeline.Present)
 			f = hit.Image
-			return ok && hit.Symbol.Start == start
+			return ok && f.Program != nil && f.Program.ID == uint32(id) // not the program before, at the same address
 		})
 		_, clock := tracker.Now()
 		during := clock.Convert(timeline.Interval{From: before.UnixNano(), To: loaded.UnixNano() + 1})

@@ -105,8 +105,9 @@ func removeCgroup(t *testing.T, dir string) {
 	}, 10*time.Second, time.Millisecond, dir)
 }
 
-// workIn has a thread with a name of its own work in the kernel, in a cgroup. Then the thread leaves it and ends.
-func workIn(t *testing.T, mount, path, name string, duration time.Duration) {
+// workIn has a thread with a name of its own work in the kernel, in a cgroup, until it was on a CPU for some time. Then
+// the thread leaves the cgroup and ends.
+func workIn(t *testing.T, mount, path, name string, onCPU time.Duration) {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
@@ -116,7 +117,7 @@ func workIn(t *testing.T, mount, path, name string, duration time.Duration) {
 		err := errors.Join(enter(dirOf(mount, path)), rename(name)) // its samples are told by the name
 		random, openErr := os.Open("/dev/urandom")
 		err = errors.Join(err, openErr)
-		for end := time.Now().Add(duration); err == nil && time.Now().Before(end); {
+		for clock := startOnCPUClock(t); err == nil && clock() < onCPU; {
 			_, err = random.Read(make([]byte, 1<<16))
 		}
 		done <- errors.Join(err, rename("idle"), enter(mount), random.Close())
@@ -124,7 +125,7 @@ func workIn(t *testing.T, mount, path, name string, duration time.Duration) {
 	assert.NoError(t, <-done, name)
 }
 
-// lifetime is how long a thread works in a cgroup.
+// lifetime is how long a thread is on a CPU in a cgroup.
 var lifetime = time.Duration(kerneltest.Sized(int(200*time.Millisecond), int(time.Second)))
 
 // A workplace is a cgroup in which one thread works. The samples of the thread, which has a name of its own, must have

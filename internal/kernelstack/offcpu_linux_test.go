@@ -39,7 +39,7 @@ type realWait struct {
 
 func waitOptions() Options {
 	return Options{
-		Event: EventWait, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20, MaxSwitches: 1 << 30,
+		Event: EventWait, Buffer: 16 << 20, Interval: time.Hour, MaxSamples: 1 << 20, MaxSwitches: 1 << 30,
 		Procfs: "/proc", Sysfs: "/sys",
 	}
 }
@@ -197,7 +197,7 @@ func TestWaitsAddUp(t *testing.T) {
 			elapsed, worked = time.Since(begin), onCPU()-before
 		})
 	})
-	assert.Greater(t, len(sent), 5)
+	assert.Greater(t, len(sent), 1, "sleeps are cut into messages")
 	var off time.Duration
 	for _, w := range realWaits(t, sent) {
 		if w.tid == tid && w.at.After(begin) { // the thread may have waited for work before

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,11 +53,11 @@ func keepKSMBusy(t *testing.T) {
 	}
 }
 
-// samplesOfKSM samples for a while and returns how many samples are of ksmd, by a sampler and by rings beside it, which
-// leave nothing out.
+// samplesOfKSM samples until rings, which leave nothing out, have enough samples of ksmd. It returns how many samples of
+// ksmd a sampler beside them has, and how many they have.
 func samplesOfKSM(t *testing.T) (sampled, judged int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(kerneltest.Sized(int(3*time.Second), int(10*time.Second))))
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	frequency := kerneltest.Hertz(997)
 	symbols := kerneltest.ReadSymbols(t)
@@ -70,6 +71,14 @@ func samplesOfKSM(t *testing.T) (sampled, judged int) {
 		Event: perfring.Sampling{Frequency: uint64(frequency), Idle: true}, BytesPerCPU: 1 << 20, SysFS: "/sys",
 	})
 	require.NoError(t, err)
+	judge := func() {
+		for _, rec := range rings.Flush().Records {
+			if rec.Type == perfring.TypeSample {
+				judged += ofKSM(rec.Stack)
+			}
+		}
+	}
+	var judging sync.WaitGroup
 	sampler := &Sampler{
 		Options: Options{
 			Event: EventClock, Frequency: frequency, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
@@ -78,6 +87,13 @@ func samplesOfKSM(t *testing.T) (sampled, judged int) {
 		Started: func(_ string, missing Missing) {
 			require.NoError(t, missing.Err())
 			rings.Flush() // without what came before
+			judging.Go(func() {
+				defer cancel()
+				const enough = 300
+				for began := time.Now(); judged < enough && time.Since(began) < 5*time.Minute; time.Sleep(50 * time.Millisecond) {
+					judge()
+				}
+			})
 		},
 		Send: func(_ context.Context, m *Message) {
 			for _, pd := range m.Profiles {
@@ -87,12 +103,9 @@ func samplesOfKSM(t *testing.T) (sampled, judged int) {
 			}
 		},
 	}
-	require.ErrorIs(t, sampler.Run(ctx), context.DeadlineExceeded)
-	for _, rec := range rings.Flush().Records {
-		if rec.Type == perfring.TypeSample {
-			judged += ofKSM(rec.Stack)
-		}
-	}
+	require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+	judging.Wait()
+	judge() // what came until the sampler ended
 	require.NoError(t, rings.Close())
 	return sampled, judged
 }
