@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ import (
 func main() {
 	var o options
 	names := flag.String("kernel", "6.1,6.12", "kernels, separated by commas: "+debian.KernelNames())
+	briefly := flag.String("brief", "", "more kernels, in which only the tests that match -brief-run run")
+	flag.StringVar(&o.briefRun, "brief-run", "", "the tests of what differs from kernel to kernel, as with go test -run")
 	flag.StringVar(&o.run, "run", "", "run only the tests that match, as with go test")
 	flag.BoolVar(&o.verbose, "v", false, "print the output of each test, not only of tests that fail")
 	flag.StringVar(&o.collector, "collector", "", "the built collector")
@@ -41,6 +44,9 @@ func main() {
 	flag.Parse()
 	o.packages = flag.Args()
 	o.kernels = strings.Split(*names, ",")
+	if *briefly != "" {
+		o.brief = strings.Split(*briefly, ",")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
@@ -53,6 +59,8 @@ func main() {
 // options are the options of the command line.
 type options struct {
 	kernels   []string
+	brief     []string // kernels in which only the tests that match briefRun run
+	briefRun  string
 	packages  []string // patterns of go list, all by default
 	run       string
 	verbose   bool
@@ -76,10 +84,11 @@ func defaultCache() string {
 }
 
 func run(ctx context.Context, o options) error {
-	err := install(ctx, o.kernels)
+	kernels := slices.Concat(o.kernels, o.brief)
+	err := install(ctx, kernels)
 	if errors.Is(err, errCannotInstall) {
 		fmt.Printf("SKIP: %v: not tested in kernels %s: loadable modules, and all kernels but this machine's\n",
-			err, strings.Join(o.kernels, ", "))
+			err, strings.Join(kernels, ", "))
 		return nil
 	}
 	if err != nil {
@@ -93,7 +102,7 @@ func run(ctx context.Context, o options) error {
 	}
 	defer func() { _ = os.RemoveAll(o.runDir) }()
 	tests := make(map[string]*testTree) // by architecture
-	for _, name := range o.kernels {
+	for _, name := range kernels {
 		arch := debian.Kernels[name].Arch
 		if _, built := tests[arch]; built || arch == "" {
 			continue
@@ -103,7 +112,11 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	var jobs []*job
-	for _, name := range o.kernels {
+	for i, name := range kernels {
+		o := o
+		if i >= len(o.kernels) {
+			o.run = o.briefRun
+		}
 		k, initrd, err := prepare(ctx, o, name, tests)
 		if err != nil {
 			jobs = append(jobs, &job{name: name, err: err, ended: make(chan error, 1)})
