@@ -11,7 +11,8 @@ BUILD := build
 comma := ,
 TOOLS := $(CURDIR)/$(BUILD)/tools
 export CGO_ENABLED ?= 0
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# Without -trimpath, the build cache depends on the directory: a new clone would compile everything again.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 COLLECTOR := $(BUILD)/otelcol-kernelsym
 TOOL := $(BUILD)/kernelsym
@@ -21,8 +22,25 @@ PROFILES := $(BUILD)/run/profiles.json
 # What the binaries are made of.
 SOURCES := $(shell find . -path ./$(BUILD) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 
-# The race detector needs a C compiler.
+# The race detector needs a C compiler. A binary with it sleeps for a second at its end unless it is told not to.
 RACE := $(if $(shell PATH='$(PATH)'; command -v $$(go env CC)),-race)
+export GORACE ?= atexit_sleep_ms=0
+
+MODULE := github.com/kernelsym/kernelsym
+
+# Packages whose tests need neither root nor the running kernel.
+PURE := $(addprefix $(MODULE)/internal/,symtab timeline ledger symbolize otlp inline rewrite)
+
+# Packages in which goroutines meet: their tests run with the race detector. At night, all do.
+CONCURRENT := $(addprefix $(MODULE)/,kernelsymprocessor kernelstackreceiver \
+	$(addprefix internal/,bpfprog kernelstack packs kmod perfring symcache poller uevent))
+
+# The other packages, those first whose tests take longest.
+LONGEST := $(addprefix $(MODULE)/,internal/test/e2e cmd/kernelsym cmd/kernelsym/internal/bpfcost internal/rewrite)
+OTHERS = $(LONGEST) $(filter-out $(LONGEST) $(CONCURRENT),$(shell go list ./...))
+
+# The packages whose tests use the running kernel.
+KERNEL_TESTS = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/internal\/test\/kerneltest/ { print $$1 }')
 
 .PHONY: help
 help: ## list the targets
@@ -59,17 +77,28 @@ screenshot: ## take docs/flamegraph.png of that picture in chromium, zoomed in o
 		--disable-background-networking --disable-component-update --disable-sync --user-data-dir=$(abspath $(BUILD))/chromium \
 		--hide-scrollbars --window-size=1000,480 --screenshot=docs/flamegraph.png 'file://$(CURDIR)/docs/flamegraph.svg#frame=$(FRAME)'
 
+.PHONY: quick
+quick: need-go ## run the tests of the pure packages, without root, in a minute
+	@go test $(PURE)
+
 .PHONY: test
 test: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
 test: export KERNELSYM_TOOL := $(abspath $(TOOL))
-test: build test-deploy test-backends test-release test-seccomp ## run the tests: pure, running kernel, built collector, deployment, backends, release, seccomp
-	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short ./... # what the kernel says is in no cache of results
-	go test -count=1 ./internal/symtab ./internal/timeline ./internal/symbolize ./internal/otlp ./internal/inline ./internal/rewrite # all that they try, which takes minutes under the race detector
+test: build ## run the tests: pure, running kernel, built collector
+	@echo 'go test, of packages in which goroutines meet $(if $(RACE),with,without) the race detector'
+	@go test -count=1 -timeout 20m $(OTHERS) # no cached result: what the kernel returns is not part of its key
+	@CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short $(CONCURRENT)
+
+.PHONY: test-race
+test-race: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
+test-race: export KERNELSYM_TOOL := $(abspath $(TOOL))
+test-race: build ## run the tests of all packages with the race detector
+	CGO_ENABLED=1 go test -count=1 -timeout 30m -race -short ./...
 
 .PHONY: test-user
-test-user: ## run the tests as an ordinary user, with what `make test` has compiled (as root)
+test-user: ## run the tests that use the running kernel as an ordinary user (as root)
 	@[ "$$(id -u)" = 0 ] || { echo "SKIP: not root: make test has run the tests as an ordinary user"; exit 0; }; \
-	CGO_ENABLED=$(if $(RACE),1,0) go test -count=1 -timeout 20m $(RACE) -short -exec $(CURDIR)/internal/tools/as-nobody.sh ./...
+	go test -count=1 -timeout 20m -short -exec $(CURDIR)/internal/tools/as-nobody.sh $(KERNEL_TESTS)
 
 .PHONY: test-deploy
 test-deploy: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
@@ -111,11 +140,18 @@ test-kubernetes: ## test the manifests in a Kubernetes of two nodes (as root, on
 test-seccomp: ## run the tests of what the default profiles of container runtimes allow
 	go test -C internal/test/seccomptest -count=1 ./...
 
-KERNEL ?= 6.1,6.12
+KERNEL ?= 6.12
+
+# Without KERNEL and RUN, the tests of what differs from kernel to kernel run in another one, too.
+BRIEF := $(if $(RUN)$(filter-out file,$(origin KERNEL)),,6.1)
+DIFFERS := ^Test(Truth.*|Story.*|Privileges|Sampled.*|KernelStacksAreNamed|Contract_3_.*|NamesAreThoseOfTheKernel|SourceLines|\
+Trampolines|HiddenByTheSysctl|Ftrace|Kprobes|XDPDispatcher|MultiLinks|ModulesStayInTheirAreas|NoAddressIsInTheWrongModule|\
+ListChangesWhileSymbolsAreRead|LinesThatAreLeftOut|Reload|WithoutRecords|WithoutAList)$$
+BRIEF_FLAGS = $(if $(BRIEF),-brief $(BRIEF) -brief-run '$(subst $() ,,$(DIFFERS))')
 
 .PHONY: test-vm
 test-vm: build ## run the tests in the kernels of a distribution, in virtual machines: KERNEL=6.1,6.12 RUN=Test V=1
-	@go run ./internal/test/kerneltest/vm -kernel $(KERNEL) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
+	@go run ./internal/test/kerneltest/vm -kernel $(KERNEL) $(BRIEF_FLAGS) -collector $(COLLECTOR) -run '$(RUN)' $(if $(V),-v)
 	@# What boots have in common, and what not, is the same in each kernel.
 	@$(if $(RUN),,go run ./internal/test/kerneltest/vm -kernel $(firstword $(subst $(comma), ,$(KERNEL))) -collector $(COLLECTOR) \
 		-run '^TestIdentityInEachBoot$$' -boots 2 ./internal/test/e2e)
