@@ -52,9 +52,9 @@ type btfInfo struct {
 	btf     unsafe.Pointer
 	btfSize uint32
 	_       uint32 // id
-	_       uint64 // name
-	_       uint32 // name_len
-	_       uint32 // kernel_btf
+	name    unsafe.Pointer
+	nameLen uint32 // with the zero byte
+	kernel  uint32 // 1 for the BTF of the kernel and of modules
 }
 
 // funcInfo is struct bpf_func_info.

@@ -6,7 +6,9 @@ package bpf
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -146,25 +148,52 @@ func (r *Reader) program(info *programInfo, want Want) *Program {
 }
 
 // BTF returns the BTF object with that id. Its memory belongs to the reader: it is valid until
-// the next call to BTF.
+// the next call to BTF or ModuleBTF.
 func (r *Reader) BTF(id uint32) (*btf.BTF, error) {
-	fd, err := open(unix.BPF_BTF_GET_FD_BY_ID, id)
+	data, err := r.readBTF(id, &r.btfInfo)
 	if err != nil {
 		return nil, btfError(id, err)
 	}
+	return btf.Parse(data)
+}
+
+// ModuleBTF returns the name of the module that has the BTF object with that id, and the BTF, which continues that of
+// the core kernel. The BTF is valid as that of [Reader.BTF]. It requires CAP_SYS_ADMIN.
+func (r *Reader) ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.BTF, err error) {
+	const moduleNameLen = 64 // MODULE_NAME_LEN of include/linux/module.h
+	var name [moduleNameLen]byte
+	info := &btfInfo{name: pointer(name[:]), nameLen: moduleNameLen}
+	data, err := r.readBTF(id, info)
+	if err != nil {
+		return "", nil, btfError(id, err)
+	}
+	if info.kernel == 0 {
+		return "", nil, btfError(id, errors.New("it belongs to no module"))
+	}
+	types, err = btf.ParseSplit(data, core)
+	module, _, _ = strings.Cut(string(name[:]), "\x00")
+	return module, types, err
+}
+
+// readBTF reads the BTF object with that id, and what info asks for beside it.
+func (r *Reader) readBTF(id uint32, info *btfInfo) ([]byte, error) {
+	fd, err := open(unix.BPF_BTF_GET_FD_BY_ID, id)
+	if err != nil {
+		return nil, err
+	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written
-	for {
-		info := &r.btfInfo
-		*info = btfInfo{btf: pointer(r.btf), btfSize: uint32(len(r.btf))}
+	for wanted := *info; ; {
+		*info = wanted
+		info.btf, info.btfSize = pointer(r.btf), uint32(len(r.btf))
 		if err := getInfo(fd, info); err != nil {
-			return nil, btfError(id, err)
+			return nil, err
 		}
 		size := int(info.btfSize)
 		if size <= len(r.btf) {
-			return btf.Parse(r.btf[:size])
+			return r.btf[:size], nil
 		}
 		if size > maxBTF {
-			return nil, btfError(id, fmt.Errorf("%w: %d bytes", btf.ErrMalformed, size))
+			return nil, fmt.Errorf("%w: %d bytes", btf.ErrMalformed, size)
 		}
 		r.btf = make([]byte, size+size/4)
 	}

@@ -22,6 +22,9 @@ func (*Reader) Program(uint32, Want) (*Program, error) { return nil, ErrUnsuppor
 // BTF returns ErrUnsupported.
 func (*Reader) BTF(uint32) (*btf.BTF, error) { return nil, ErrUnsupported }
 
+// ModuleBTF returns ErrUnsupported.
+func (*Reader) ModuleBTF(uint32, *btf.BTF) (string, *btf.BTF, error) { return "", nil, ErrUnsupported }
+
 // Floor returns ErrUnsupported.
 func (*Reader) Floor(Want) (int, error) { return 0, ErrUnsupported }
 

@@ -40,6 +40,7 @@ type Source struct {
 	minRest      time.Duration // between two lists, at least
 	dialCPUs     func() (cpuEvents, error)
 	lister       lister
+	functions    functionFinder
 
 	mu    sync.Mutex // guards state, except where only Run writes it; no slow system call is made while it is held
 	state state
@@ -81,6 +82,7 @@ type ProgramReader interface {
 	Next(after uint32) (id uint32, err error)
 	Program(id uint32, want bpf.Want) (*bpf.Program, error)
 	BTF(id uint32) (*btf.BTF, error)
+	ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.BTF, err error)
 }
 
 // NewSource returns a source for the running kernel.
@@ -113,6 +115,7 @@ func NewSourceFrom(opts Options, open func() (EventSource, error), programs Prog
 		programs: programs, querier: querier{programs: programs, want: want, procfs: opts.Procfs},
 		now: perfring.Boottime.Now, drain: func() { s.drain() },
 	}
+	s.functions = functionFinder{programs: programs, sysfs: opts.Sysfs}
 	return s
 }
 
@@ -249,6 +252,9 @@ func (s *Source) maintain() error {
 	began := s.state.now()
 	s.state.maintained = time.Now()
 	s.state.follower.ledger.Evict(began)
+	if s.state.missing.traced != nil && s.state.follower.lackTraced() == 0 {
+		s.state.missing.traced = nil
+	}
 	s.mu.Unlock()
 	if err := s.state.events.RefreshCPUs(changed); err != nil {
 		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
@@ -281,7 +287,7 @@ func (s *Source) Refresh() {
 	st.drain()
 	st.readCPUEvents() // after the rings: a CPU may have come online while they were read
 	st.publishTable()
-	if len(st.follower.toQuery) > 0 || !st.follower.ledger.Loss().IsEmpty() {
+	if len(st.follower.toQuery) > 0 || len(st.follower.traced.unknown) > 0 || !st.follower.ledger.Loss().IsEmpty() {
 		st.wake()
 	}
 }

@@ -34,6 +34,14 @@ type fakePrograms struct {
 	btfErr error           // of reading it
 	asked  []uint32
 	onNext func()
+
+	modules map[uint32]fakeModule // by BTF object
+}
+
+// A fakeModule has BTF that continues that of the core kernel.
+type fakeModule struct {
+	name  string
+	types []byte
 }
 
 func newFakes(all ...*bpf.Program) *fakePrograms {
@@ -70,6 +78,18 @@ func (p *fakePrograms) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 		return nil, bpf.ErrGone
 	}
 	return prog, nil
+}
+
+func (p *fakePrograms) ModuleBTF(id uint32, core *btf.BTF) (string, *btf.BTF, error) {
+	module, ok := p.modules[id]
+	switch {
+	case p.err != nil:
+		return "", nil, p.err
+	case !ok:
+		return "", nil, bpf.ErrGone
+	}
+	types, err := btf.ParseSplit(module.types, core)
+	return module.name, types, err
 }
 
 func (p *fakePrograms) BTF(uint32) (*btf.BTF, error) {
@@ -239,7 +259,7 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	procfs := t.TempDir()
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
-	r.Source = NewSourceFrom(Options{
+	r.Source = NewSourceFrom(Options{Sysfs: writeCoreBTF(t), 
 		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (EventSource, error) { return r.tape, nil }, p)

@@ -18,13 +18,14 @@ type follower struct {
 	trampolines bool // trampolines and out-of-line pages are wanted, too
 	loading     loading
 	toQuery     []uint32 // the ids of programs that records have announced and that were not queried yet
+	traced      traced
 	changes     symcache.Changes
 }
 
 func newFollower(trampolines bool, limits timeline.Limits) *follower {
 	return &follower{
 		ledger: ledger.New(limits), trampolines: trampolines,
-		loading: loading{byTask: make(map[uint32][]*timeline.Image)},
+		loading: loading{byTask: make(map[uint32][]*timeline.Image)}, traced: newTraced(),
 	}
 }
 
@@ -88,6 +89,7 @@ func (f *follower) handleLoad(rec *perfring.Record) bool {
 		return false
 	}
 	f.ledger.Loaded(m)
+	f.traced.add(m)
 	if loaded := f.ledger.At(m.Start); m.Origin == timeline.OriginBPF && loaded != nil && loaded.Lifetime.From >= m.Lifetime.From {
 		f.loading.add(rec, loaded)
 	}
@@ -139,7 +141,7 @@ func (f *follower) fillIn(loaded *timeline.Image, by function) bool {
 // Linux 6.0, a record can have another name than the kernel's own for the function: the main function's for all
 // functions of a program, or the first function's own for the main one.
 func (f *follower) describe(loaded *timeline.Image, by function, since int64) {
-	m := loaded.WithProgram(knownSince(by.image.Program, since), by.image.Lines)
+	m := loaded.WithProgram(knownSince(by.image.Program, since), by.image.Lines).WithType(by.image.TypeID)
 	if !hasNameOf(loaded, by) {
 		m = m.WithName(by.image.Name(), since)
 	}

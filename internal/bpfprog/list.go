@@ -89,7 +89,9 @@ func (f *follower) handleKallsyms(symbols []kallsymsSymbol, began, ended int64) 
 		loaded := f.ledger.At(s.addr)
 		isFree := loaded == nil || loaded.Yields() && loaded.Start != s.addr
 		if isFree && !f.ledger.WasUnloaded(s.addr, began) {
-			f.ledger.Loaded(timeline.NewFunction(s.origin, s.name, s.addr, pageSize, ended))
+			m := timeline.NewFunction(s.origin, s.name, s.addr, pageSize, ended)
+			f.ledger.Loaded(m)
+			f.traced.add(m)
 		}
 	}
 }

@@ -257,7 +257,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	r.listNow()
 	require.ErrorIs(t, r.err, all.btfErr)
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
-	assert.True(t, timeline.NewSnapshot(r.table).IsPartial())
+	assert.True(t, r.table.IsPartial())
 
 	all.btfErr = nil
 	all.types = btftest.File(btftest.Type(1, uint8(btf.KindFunc), 0), "\x00handle_sched_switch\x00")
@@ -266,7 +266,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	assert.Equal(t, name(recorded), r.nameAt(0x1000))
 	assert.Equal(t, name(listed), r.nameAt(0x2000))
 	assert.Equal(t, uint32(2), r.image(0x2000).Program.ID)
-	assert.False(t, timeline.NewSnapshot(r.table).IsPartial())
+	assert.False(t, r.table.IsPartial())
 
 	all.types = btftest.File(btftest.Type(0, 13, 0), "")
 	r = newTestSource(t, all)
@@ -288,7 +288,7 @@ func TestRefusedListEndsNothing(t *testing.T) {
 	require.NotNil(t, r.image(0x2000).Program)
 	r.listNow()
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
-	assert.True(t, timeline.NewSnapshot(r.table).IsPartial())
+	assert.True(t, r.table.IsPartial())
 }
 
 // TestALaterRun goes on where the one before it ended.

@@ -15,6 +15,7 @@ type missing struct {
 	list     error // programs cannot be listed
 	program  error // a program could not be queried
 	kallsyms error // the end of /proc/kallsyms could not be read
+	traced   error // the functions of trampolines could not be found
 }
 
 // mayEnd reports whether listing the programs again may complete the table.
@@ -48,6 +49,9 @@ func (m *missing) err() error {
 	}
 	if m.kallsyms != nil {
 		add("some BPF trampolines and out-of-line pages have no names: %w", m.kallsyms)
+	}
+	if m.traced != nil {
+		add("some BPF trampolines have no names, as their functions are not known: %w", m.traced)
 	}
 	return errors.Join(errs...)
 }

@@ -70,7 +70,7 @@ func (q *querier) appendFunctions(to []function, p *bpf.Program, since int64) ([
 			}
 			lines = linesOf(p, f, types)
 		}
-		m := timeline.NewFunction(timeline.OriginBPF, symbol, f.Addr, f.Len, since)
+		m := timeline.NewFunction(timeline.OriginBPF, symbol, f.Addr, f.Len, since).WithType(f.Type)
 		if i == 0 {
 			program.Tag = m.Tag() // part of the name, which is kept in memory anyway
 		}

@@ -4,6 +4,7 @@ package bpfprog
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -55,7 +56,8 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 	s.drain()
 	for queried := false; ctx.Err() == nil; {
 		s.mu.Lock()
-		mustQuery, listAt, kallsymsAt := len(s.state.follower.toQuery) > 0, s.state.listDue(), s.state.kallsyms.due()
+		mustQuery, mustTrace := len(s.state.follower.toQuery) > 0, len(s.state.follower.traced.unknown) > 0
+		listAt, kallsymsAt := s.state.listDue(), s.state.kallsyms.due()
 		s.mu.Unlock()
 		switch at := time.Now(); {
 		case !listAt.After(at):
@@ -63,6 +65,8 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 		case mustQuery && !queried:
 			queried = true
 			s.queryNewPrograms()
+		case mustTrace:
+			s.findTracedFunctions()
 		case !kallsymsAt.After(at):
 			s.readKallsyms(ctx)
 		case mustQuery:
@@ -187,6 +191,23 @@ func (s *Source) queryNewPrograms() {
 	}
 	if err != nil {
 		s.state.missing.program = err
+	}
+}
+
+// findTracedFunctions finds the functions that new trampolines belong to.
+func (s *Source) findTracedFunctions() {
+	s.mu.Lock()
+	follower := s.state.follower
+	keys := follower.traced.take()
+	s.mu.Unlock()
+	found, err := s.functions.find(keys)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	follower.traced.found(found)
+	follower.ledger.SetTraced(follower.traced.functions)
+	if n := follower.lackTraced(); n > 0 && err != nil {
+		s.state.missing.traced = fmt.Errorf("%d trampolines: %w", n, err)
 	}
 }
 

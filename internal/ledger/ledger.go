@@ -249,6 +249,12 @@ func (l *Ledger) Evict(now int64) { l.changed = l.history.Evict(now) || l.change
 // SetPartial says whether images may be loaded that neither an event nor a list will show.
 func (l *Ledger) SetPartial(partial bool) { l.history.SetPartial(partial) }
 
+// SetTraced sets the functions that trampolines belong to. The map must not change afterwards.
+func (l *Ledger) SetTraced(functions map[timeline.TrampolineKey]timeline.TracedFunction) {
+	l.history.SetTraced(functions)
+	l.changed = true
+}
+
 // Changed reports whether there were changes since the last table.
 func (l *Ledger) Changed() bool { return l.changed }
 

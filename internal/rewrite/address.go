@@ -26,6 +26,11 @@ const (
 func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.Answer) (addr uint64, form addressForm, ok bool) {
 	isEBPF := role.Producer == symbolize.EBPFProfiler
 	switch {
+	case p.kernel.Snapshot().IsShared(a.Image): // it may be in another image of this name (see contract 3.5)
+		if p.opts.KeepAddresses {
+			return f.Address, withoutBase, f.IsAbsolute()
+		}
+		return 0, fromBase, true
 	case f.IsAbsolute() && p.opts.KeepAddresses:
 		return f.Address, inMemory, true
 	case !f.IsAbsolute() && (isEBPF || f.IsLookedUpForm()):

@@ -3,10 +3,13 @@
 package rewrite_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -16,22 +19,43 @@ import (
 const (
 	tramp     = slot          // announced with a page, on a page that others share
 	tramp2    = slot + 0x1000 // the same
+	tramp3    = slot + 0x2000 // the same
 	trampProg = slot + 0x400  // a program on the first one's page
 )
 
-// trampolineSnapshot has two trampolines, and a program on the page of the first.
+// The keys of functions that have trampolines: type 7 of the core kernel, type 9001 of a module, type 3 of program 5.
+const (
+	keyOfC     timeline.TrampolineKey = 1<<32 | 1<<31 | 7
+	keyOfWrite timeline.TrampolineKey = 4<<32 | 1<<31 | 9001
+	keyOfProg  timeline.TrampolineKey = 5<<32 | 3
+)
+
+func trampolineName(key timeline.TrampolineKey) string { return fmt.Sprintf("bpf_trampoline_%d", key) }
+
+// loadTrampolines loads the trampolines of c, ext4_write and a program, and the program, on the page of the first.
+func loadTrampolines(h *timeline.History) {
+	for start, key := range map[uint64]timeline.TrampolineKey{tramp: keyOfC, tramp2: keyOfWrite, tramp3: keyOfProg} {
+		h.Load(timeline.NewFunction(timeline.OriginTrampoline, trampolineName(key), start, 0x1000, nowBoot-10_000*ms))
+	}
+	h.SetTraced(map[timeline.TrampolineKey]timeline.TracedFunction{
+		keyOfC: {Image: timeline.KernelName, Name: "c"}, keyOfWrite: {Image: "ext4", Name: "ext4_write"},
+	})
+	prog := loadAt(h, "bpf_prog_"+progTag, trampProg, 0x100, nowBoot-10_000*ms)
+	h.Replace(prog, prog.WithProgram(&timeline.Program{ID: 5}, nil).WithType(3))
+	h.SetCertain(timeline.Forever)
+}
+
+// trampolineSnapshot has three trampolines, and a program on the page of the first.
 func trampolineSnapshot(t testing.TB, m *symtab.Landmarks) *timeline.Snapshot {
 	t.Helper()
 	h := timeline.NewHistory(remember)
-	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
-	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_2", tramp2, 0x1000, nowBoot-10_000*ms))
-	loadAt(h, "bpf_prog_"+progTag, trampProg, 0x100, nowBoot-10_000*ms)
-	h.SetCertain(timeline.Forever)
+	loadTrampolines(h)
 	return timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
 }
 
-// TestContract_3_5_Trampolines: on a page that others share, a frame is a trampoline's if
-// its caller is at a function's patch site, and nobody's otherwise.
+// TestContract_3_5_Trampolines verifies that, on a page that others share, a frame is a trampoline's only if its caller is
+// at the patch site of the function that the trampoline belongs to. At the patch site of another function, it is in that
+// function's trampoline, which may not be known.
 func TestContract_3_5_Trampolines(t *testing.T) {
 	const c = text + 0x80
 	sites := map[string][]uint64{"amd64": {5, 9}, "arm64": {8, 12}, "riscv64": nil}
@@ -42,70 +66,113 @@ func TestContract_3_5_Trampolines(t *testing.T) {
 		alone := *m
 		alone.SharedTrampolines = false
 		own := trampolineSnapshot(t, &alone)
-		isSite := func(offset uint64) bool { return len(offsets) > 0 && (offset == offsets[0] || offset == offsets[1]) }
 		for name, send := range sent {
 			if name != "absolute" && name != "eBPF profiler" {
 				continue
 			}
 			for offset := range uint64(16) {
-				want := ""
-				if isSite(offset) {
-					want = "bpf_trampoline_1"
+				for function, key := range map[uint64]timeline.TrampolineKey{c: keyOfC, ext4 + 0x100: keyOfWrite, trampProg: keyOfProg} {
+					for at, of := range map[uint64]timeline.TrampolineKey{tramp: keyOfC, tramp2: keyOfWrite, tramp3: keyOfProg} {
+						want := ""
+						if slices.Contains(offsets, offset) && of == key {
+							want = trampolineName(of)
+						}
+						caller := namesOf(t, shared, send, trampProg+8, at+0x40, function+offset)
+						assert.Equal(t, "bpf_prog_"+progTag, caller[0])
+						assert.Equal(t, want, caller[1], "%s, %s, %#x, caller at %#x+%d", arch, name, at, function, offset)
+						leaf := namesOf(t, shared, send, at+0x40, function+offset)
+						assert.Equal(t, want, leaf[0], "%s, %s, %#x, leaf at %#x+%d", arch, name, at, function, offset)
+						assert.Equal(t, trampolineName(of), namesOf(t, own, send, trampProg+8, at+0x40, function+offset)[1], "a page of its own")
+					}
 				}
-				caller := namesOf(t, shared, send, trampProg+8, tramp+0x40, c+offset)
-				assert.Equal(t, "bpf_prog_"+progTag, caller[0])
-				assert.Equal(t, want, caller[1], "%s, %s, caller at +%d", arch, name, offset)
-				assert.Equal(t, want, namesOf(t, shared, send, tramp+0x40, c+offset)[0], "%s, %s, leaf at +%d", arch, name, offset)
-				assert.Equal(t, want, namesOf(t, shared, send, tramp+0x40, ext4+0x100+offset)[0], "of a module's function")
-				assert.Equal(t, "bpf_trampoline_1", namesOf(t, own, send, trampProg+8, tramp+0x40, c+offset)[1], "a page of its own")
 			}
 			assert.Equal(t, []string{""}, namesOf(t, shared, send, tramp+0x40), "without a caller")
 			assert.Equal(t, []string{""}, namesOf(t, shared, send, tramp2-1), "behind the program on its page")
-			assert.Equal(t, []string{"bpf_trampoline_1"}, namesOf(t, own, send, tramp+0x40))
+			assert.Equal(t, []string{trampolineName(keyOfC)}, namesOf(t, own, send, tramp+0x40))
 		}
 	}
 }
 
-// TestContract_3_5_TrampolinesCallers: whatever form the caller's address has, or what name.
+// TestContract_3_5_TrampolinesCallers verifies that the form of the caller's address does not matter, nor its name.
 func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
 	s := trampolineSnapshot(t, m)
-	at := Frame{Address: tramp2 + 0x40, Type: "kernel"}
 	plain := &Mapping{File: "vmlinux", Limit: 1 << 40}
 	user := Frame{Address: 0x1234, Type: "native"}
+	guest, guestOfBuild := &Mapping{File: "[guest.kernel.kallsyms]"}, &Mapping{File: "[guest.kernel.kallsyms]", BuildID: kernelID}
 	for _, tt := range []struct {
 		name string
+		at   uint64 // in a trampoline
 		next Frame
 		want bool
 	}{
-		{"relative", Frame{Address: 0x85, Type: "kernel", Mapping: plain}, true},
-		{"relative, not at a patch site", Frame{Address: 0x86, Type: "kernel", Mapping: plain}, false},
-		{"in looked-up form", Frame{Address: 0x84, Type: "kernel", Mapping: vmlinux()}, true},
-		{"in looked-up form, one too far", Frame{Address: 0x85, Type: "kernel", Mapping: vmlinux()}, false},
-		{"with a name", withName(Frame{Address: text + 0x85, Type: "kernel"}, "c"), true},
-		{"with another name", withName(Frame{Address: text + 0x85, Type: "kernel"}, "x"), true},
-		{"a module's, by build id", Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", BuildID: ext4ID, Limit: 1 << 20}}, true},
-		{"a module's, by name", Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", Limit: 1 << 20}}, true},
-		{"in padding", Frame{Address: text + 0x185, Type: "kernel"}, false},
-		{"of a program", Frame{Address: trampProg + 5, Type: "kernel"}, true},
-		{"of a program, not at its patch site", Frame{Address: trampProg + 6, Type: "kernel"}, false},
-		{"of a trampoline", Frame{Address: tramp2 + 5, Type: "kernel"}, false},
-		{"of a user", user, false},
-		{"of a guest", Frame{Address: text + 0x85, Type: "kernel", Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}}, false},
-		{"of a guest, relative", Frame{Address: 0x85, Type: "kernel", Mapping: &Mapping{File: "[guest.kernel.kallsyms]", BuildID: kernelID}}, false},
-		{"of another build", Frame{Address: text + 0x85, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "ab12"}}, false},
-		{"of a module, with the ids of the kernel", Frame{Address: ext4 + 0x105, Type: "kernel", Mapping: vmlinux()}, false},
+		{"relative", tramp, Frame{Address: 0x85, Type: "kernel", Mapping: plain}, true},
+		{"relative, not at a patch site", tramp, Frame{Address: 0x86, Type: "kernel", Mapping: plain}, false},
+		{"in looked-up form", tramp, Frame{Address: 0x84, Type: "kernel", Mapping: vmlinux()}, true},
+		{"in looked-up form, one too far", tramp, Frame{Address: 0x85, Type: "kernel", Mapping: vmlinux()}, false},
+		{"with a name", tramp, withName(Frame{Address: text + 0x85, Type: "kernel"}, "c"), true},
+		{"with another name", tramp, withName(Frame{Address: text + 0x85, Type: "kernel"}, "x"), true},
+		{"a module's, by build id", tramp2, Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", BuildID: ext4ID, Limit: 1 << 20}}, true},
+		{"a module's, by name", tramp2, Frame{Address: 0x105, Type: "kernel", Mapping: &Mapping{File: "ext4", Limit: 1 << 20}}, true},
+		{"in padding", tramp, Frame{Address: text + 0x185, Type: "kernel"}, false},
+		{"of a program", tramp3, Frame{Address: trampProg + 5, Type: "kernel"}, true},
+		{"of a program, not at its patch site", tramp3, Frame{Address: trampProg + 6, Type: "kernel"}, false},
+		{"of a trampoline", tramp, Frame{Address: tramp2 + 5, Type: "kernel"}, false},
+		{"of a user", tramp, user, false},
+		{"of a guest", tramp, Frame{Address: text + 0x85, Type: "kernel", Mapping: guest}, false},
+		{"of a guest, relative", tramp, Frame{Address: 0x85, Type: "kernel", Mapping: guestOfBuild}, false},
+		{"of another build", tramp, Frame{Address: text + 0x85, Type: "kernel", Mapping: &Mapping{File: "vmlinux", BuildID: "ab12"}}, false},
+		{"of a module, with the ids of the kernel", tramp2, Frame{Address: ext4 + 0x105, Type: "kernel", Mapping: vmlinux()}, false},
 	} {
+		at := Frame{Address: tt.at + 0x40, Type: "kernel"}
 		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(user, at, tt.next, user)
 		got, _ := runWith(t, rewrite.Options{}, m.Profiles, s)
-		want := Frame{Address: tramp2 + 0x40, Type: "kernel"} // nobody's
 		if tt.want {
-			assert.Equal(t, "bpf_trampoline_2", nameIn(got[0].Stack[1]), tt.name)
-			assert.Equal(t, uint64(0x3f), got[0].Stack[1].Address)
+			of := map[uint64]timeline.TrampolineKey{tramp: keyOfC, tramp2: keyOfWrite, tramp3: keyOfProg}[tt.at]
+			assert.Equal(t, trampolineName(of), nameIn(got[0].Stack[1]), tt.name)
+			assert.Zero(t, got[0].Stack[1].Address, "which of the trampolines with this name it is, and so the offset, is not certain")
 			continue
 		}
-		assert.Equal(t, want, got[0].Stack[1], tt.name)
+		assert.Equal(t, at, got[0].Stack[1], tt.name)
+	}
+}
+
+// TestContract_3_5_TrampolinesOfFunctionsThatAreNotKnown verifies that a trampoline without a known function has no name,
+// whatever its caller is.
+func TestContract_3_5_TrampolinesOfFunctionsThatAreNotKnown(t *testing.T) {
+	m := marks()
+	m.SharedTrampolines = true
+	for _, traced := range []map[timeline.TrampolineKey]timeline.TracedFunction{
+		nil, {keyOfC: {}}, {keyOfC: {Image: timeline.KernelName, Name: "d"}}, {keyOfC: {Image: "ext4", Name: "c"}},
+	} {
+		h := timeline.NewHistory(remember)
+		loadTrampolines(h)
+		h.SetTraced(traced)
+		s := timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
+		assert.Empty(t, namesOf(t, s, sent["absolute"], text+0x20, tramp+0x40, text+0x85)[1], "%v", traced)
+	}
+}
+
+// TestContract_3_5_TrampolinesAddresses verifies what is written for the address of a trampoline: no offset, which is not
+// certain.
+func TestContract_3_5_TrampolinesAddresses(t *testing.T) {
+	m := marks()
+	m.SharedTrampolines = true
+	shared := trampolineSnapshot(t, m)
+	for _, tt := range []struct {
+		opts    rewrite.Options
+		address uint64
+		mapping *Mapping
+	}{
+		{rewrite.Options{}, 0, &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID(trampolineName(keyOfC))}},
+		{rewrite.Options{KeepAddresses: true}, tramp + 0x40, &Mapping{File: "[bpf]"}},
+	} {
+		msg := rewritetest.NewMessage().Profile(nil, "scope").
+			Sample(Frame{Address: text + 0x20, Type: "kernel"}, Frame{Address: tramp + 0x40, Type: "kernel"}, Frame{Address: text + 0x85, Type: "kernel"})
+		got, _ := runWith(t, tt.opts, msg.Profiles, shared)
+		assert.Equal(t, tt.address, got[0].Stack[1].Address)
+		assert.Equal(t, tt.mapping, got[0].Stack[1].Mapping)
 	}
 }
 
@@ -114,12 +181,12 @@ func TestContract_3_5_TrampolinesCallers(t *testing.T) {
 func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
-	at, user := Frame{Address: tramp2 + 0x40, Type: "kernel"}, Frame{Address: 0x1234, Type: "native"}
+	at, user := Frame{Address: tramp + 0x40, Type: "kernel"}, Frame{Address: 0x1234, Type: "native"}
 	msg := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(user, at, Frame{Address: text + 0x85, Type: "kernel"}).
 		Sample(user, at, Frame{Address: text + 0x86, Type: "kernel"})
 	got, counts := runWith(t, rewrite.Options{}, msg.Profiles, trampolineSnapshot(t, m))
-	assert.Equal(t, [][]string{{"", "bpf_trampoline_2", "c"}, {"", "", "c"}}, stackNames(got))
+	assert.Equal(t, [][]string{{"", trampolineName(keyOfC), "c"}, {"", "", "c"}}, stackNames(got))
 	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginTrampoline])
 	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
@@ -134,26 +201,52 @@ func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
 	assert.Equal(t, []string{"bpf_prog_" + progTag, "", ""}, got)
 }
 
-// TestContract_3_5_TrampolinesPartial: where programs are there that are not known, one that a
-// trampoline called may have been sampled before it had its own stack frame. Then the patch
-// site follows it, too.
-func TestContract_3_5_TrampolinesPartial(t *testing.T) {
+// TestContract_3_5_TrampolinesAndUnknownPrograms verifies that exact frames have no name where programs may be loaded that
+// are not known: one that a trampoline called may have been sampled before it had its own stack frame. Then the patch site
+// follows it, too.
+func TestContract_3_5_TrampolinesAndUnknownPrograms(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
-	h := timeline.NewHistory(remember)
-	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, nowBoot-10_000*ms))
-	h.SetCertain(timeline.Forever)
-	for partial, want := range map[bool]string{false: "bpf_trampoline_1", true: ""} {
-		h.SetPartial(partial)
+	name := trampolineName(keyOfC)
+	for _, tt := range []struct {
+		name    string
+		spoil   func(*timeline.History)
+		isKnown bool
+	}{
+		{"all programs are known", func(*timeline.History) {}, true},
+		{"programs could not be listed", func(h *timeline.History) { h.SetPartial(true) }, false},
+		{"records were lost", func(h *timeline.History) {
+			h.AddBlind(timeline.Interval{From: nowBoot - 2000*ms, To: nowBoot + 2000*ms})
+		}, false},
+		{"records were lost at another time", func(h *timeline.History) {
+			h.AddBlind(timeline.Interval{From: nowBoot - 9000*ms, To: nowBoot - 8000*ms})
+		}, true},
+	} {
+		h := timeline.NewHistory(remember)
+		loadTrampolines(h)
+		tt.spoil(h)
 		s := timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
-		for name, send := range sent {
-			if name != "absolute" && name != "eBPF profiler" {
+		for producer, send := range sent {
+			if producer != "absolute" && producer != "eBPF profiler" {
 				continue
 			}
-			exact := namesOf(t, s, send, tramp+0x40, text+0x85)
-			assert.Equal(t, want, exact[0], "%s, partial %v", name, partial)
-			caller := namesOf(t, s, send, text+0x20, tramp+0x40, text+0x85)
-			assert.Equal(t, "bpf_trampoline_1", caller[1], "%s, partial %v", name, partial)
+			want := ""
+			if tt.isKnown {
+				want = name
+			}
+			_, scope := send(tramp)
+			stacks := rewritetest.NewMessage().Profile(nil, scope)
+			for _, ips := range [][]uint64{{tramp + 0x40, text + 0x85}, {text + 0x20, tramp + 0x40, text + 0x85}} {
+				var stack []Frame
+				for _, ip := range ips {
+					f, _ := send(ip)
+					stack = append(stack, f)
+				}
+				timed(stacks.Sample(stack...), nowBoot-1000*ms)
+			}
+			got, _ := rewriteTimed(t, withHistory, stacks, rewrite.Sources{Snapshot: fixed(s), Clock: knownAt(t, h).Clock})
+			assert.Equal(t, want, nameIn(got[0].Stack[0]), "%s, %s, exact", producer, tt.name)
+			assert.Equal(t, name, nameIn(got[1].Stack[1]), "%s, %s, caller", producer, tt.name)
 		}
 	}
 }

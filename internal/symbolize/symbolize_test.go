@@ -3,6 +3,7 @@
 package symbolize_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -234,7 +235,9 @@ func TestContract_3_5_PatchSiteAtTheTimeOfTheSample(t *testing.T) {
 	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	first := load(0x100, 0)
 	h.Load(first)
-	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", tramp, 0x1000, 0))
+	const key timeline.TrampolineKey = 2<<32 | 1<<31 | 9
+	h.Load(timeline.NewFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", key), tramp, 0x1000, 0))
+	h.SetTraced(map[timeline.TrampolineKey]timeline.TracedFunction{key: {Image: "traced", Name: "called"}})
 	h.Unload(first, 20*second)
 	h.Load(load(0x180, 21*second))
 	h.SetCertain(timeline.Forever)

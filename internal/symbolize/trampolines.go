@@ -10,33 +10,39 @@ func (l *lookup) certain(hit timeline.Hit, r Role) timeline.Hit {
 	switch image := hit.Image; {
 	case image == nil || image.Text != nil:
 		return hit
-	case image.Name() == "", l.kernel.Snapshot().IsShared(image) && !l.isCalledFromPatchSite(r):
+	case image.Name() == "", l.kernel.Snapshot().IsShared(image) && !l.isInTrampoline(image, r):
 		return timeline.Hit{Reason: timeline.ReasonUnresolved}
 	}
 	return hit
 }
 
-// isCalledFromPatchSite reports whether a frame was called from the patch site of a function, from which only
-// trampolines are called. For an exact frame that is evidence only if all programs are known: a program that a
-// trampoline has called has no stack frame of its own in its first instructions, so that the next frame is
-// that of the patch site as well.
-func (l *lookup) isCalledFromPatchSite(r Role) bool {
-	switch {
-	case r.Caller == nil, r.Kind == Exact && l.kernel.Snapshot().IsPartial():
+// isInTrampoline reports whether a frame in a role certainly is in a trampoline with the name of an image: it was
+// called from the patch site of the function that the trampoline belongs to. From a patch site, nothing but the
+// function's trampoline is called. For an exact frame that is evidence only if all programs are known: a program that
+// the trampoline has called has no stack frame of its own in its first instructions, so that the next frame is that of
+// the patch site as well.
+func (l *lookup) isInTrampoline(image *timeline.Image, r Role) bool {
+	if r.Caller == nil {
 		return false
 	}
+	if r.Kind == Exact {
+		isComplete, same := l.kernel.Snapshot().IsComplete(image, l.during)
+		if l.same = l.same.And(same); !isComplete {
+			return false
+		}
+	}
 	caller := l.kernel.newLookup(r.Caller, l.during)
-	is := caller.isPatchSite(r.Producer)
+	function := caller.atPatchSite(r.Producer)
 	l.same = l.same.And(caller.same)
-	return is
+	return function.Symbol.Exists() && l.kernel.Snapshot().IsTrampolineOf(image, function)
 }
 
-// isPatchSite reports whether a frame, as a caller, returns to the patch site of a function of this kernel:
-// the instruction after the call that ftrace writes at the beginning of a function.
-func (l *lookup) isPatchSite(p Producer) bool {
+// atPatchSite returns the function of this kernel to whose patch site a frame, as a caller, returns: the instruction
+// after the call that ftrace writes at the beginning of a function. The hit is empty if there is none.
+func (l *lookup) atPatchSite(p Producer) (function timeline.Hit) {
 	f := l.frame
 	if f.form == formNone || f.form == formInModule && l.image == nil || f.Mapping.name.isGuest {
-		return false
+		return function
 	}
 	ip := f.ip(p, l.image)
 	if p != EBPFProfiler && f.IsLookedUpForm() {
@@ -45,11 +51,18 @@ func (l *lookup) isPatchSite(p Producer) bool {
 	hit, _ := l.at(ip - 1)
 	switch {
 	case !hit.Symbol.Exists(), hit.Image.Origin == timeline.OriginTrampoline, hit.Image.Origin == timeline.OriginOOL:
-		return false // no function
+		return function
 	case f.form == formAbsolute && l.kernel.isForeign(f.Mapping, hit.Image):
-		return false
+		return function
+	case !isPatchSite(l.kernel.Snapshot().Landmarks().Arch, ip-hit.Symbol.Start):
+		return function
 	}
-	switch offset := ip - hit.Symbol.Start; l.kernel.Snapshot().Landmarks().Arch {
+	return hit
+}
+
+// isPatchSite reports whether a call of a trampoline returns to an offset from the start of a function.
+func isPatchSite(arch string, offset uint64) bool {
+	switch arch {
 	case "amd64": // call, or endbr64 and call
 		return offset == 5 || offset == 9
 	case "arm64": // mov x9, x30 and bl, or bti and these (arch/arm64/include/asm/ftrace.h)

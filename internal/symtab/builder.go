@@ -50,6 +50,8 @@ type Builder struct {
 	twin    bool // and its name is a twin
 	aliases group
 
+	others []alias // the further names at the addresses so far
+
 	err error // the first one
 }
 
@@ -90,7 +92,7 @@ func (b *Builder) Add(addr uint64, typ byte, name []byte) {
 func (b *Builder) StartAt(addr uint64) {
 	name := slices.Clone(b.packed.lastName())
 	keep := b.named && b.addr == addr
-	b.packed, b.named, b.below = packer{}, false, 0
+	b.packed, b.named, b.below, b.others = packer{}, false, 0, nil
 	if keep {
 		b.startSymbol(name, b.twin)
 	} else {
@@ -119,6 +121,7 @@ func (b *Builder) Build(info TextInfo) (*Text, error) {
 	return &Text{
 		Start: info.Start, End: info.End, BuildID: info.BuildID, FileID: info.FileID, Base: info.Base, Gap: info.Gap,
 		Landmarks: info.Landmarks, symbols: b.packed.symbols(uint32(b.first-info.Start), info.gap()),
+		aliases: slices.Clip(b.others),
 	}, nil
 }
 
@@ -135,7 +138,7 @@ func (b *Builder) startSymbol(name []byte, twin bool) {
 	if b.packed.n > 0 && b.addr-b.first > math.MaxUint32 {
 		// These cannot be in one module with this symbol.
 		b.below = b.first + uint64(b.packed.lastOffset())
-		b.packed = packer{}
+		b.packed, b.others = packer{}, nil
 	}
 	if b.packed.n == 0 {
 		b.first = b.addr
@@ -157,6 +160,7 @@ func (b *Builder) endSymbol(end uint64) {
 		name, folded := b.aliases.name()
 		b.packed.dropLast()
 		b.packed.add(uint32(b.addr-b.first), name, folded)
+		b.others = b.aliases.appendOthers(b.others, uint32(b.packed.n-1), name)
 		b.aliases.reset()
 	}
 	b.packed.setSize(uint32(min(end-b.addr, math.MaxUint32)))

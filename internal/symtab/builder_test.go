@@ -64,6 +64,10 @@ func checkText(t testing.TB, m *Text, o oracle) {
 		require.Equal(t, name, m.Name(sym).System, "%#x", addr)
 		require.Equal(t, [2]uint64{start, end}, [2]uint64{sym.Start, sym.End()}, "%#x %s", addr, name)
 		require.Equal(t, len(o.namesAt(start)) > 1, m.Name(sym).Folded, "%#x %s", addr, name)
+		for _, each := range o.namesAt(start) {
+			require.True(t, m.HasName(sym, each), "%#x %s", addr, each)
+		}
+		require.False(t, m.HasName(sym, name+"?"), "%#x", addr)
 	}
 }
 

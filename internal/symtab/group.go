@@ -39,6 +39,16 @@ func (g *group) name() (name []byte, folded bool) {
 	return name, false
 }
 
+// appendOthers appends the names that are not a symbol's own.
+func (g *group) appendOthers(to []alias, symbol uint32, own []byte) []alias {
+	for _, item := range g.items {
+		if name := g.names[item.from:item.to]; string(name) != string(own) {
+			to = append(to, alias{symbol: symbol, name: string(name)})
+		}
+	}
+	return to
+}
+
 func (g *group) has(name []byte) bool {
 	for _, item := range g.items {
 		if string(g.names[item.from:item.to]) == string(name) {

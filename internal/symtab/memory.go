@@ -14,7 +14,11 @@ func sizeOf[T any](n int) int64 { return int64(reflect.TypeFor[T]().Size()) * in
 // lookups cache.
 func (t *Text) Memory() int64 {
 	s := &t.symbols
-	return sizeOf[Text](1) +
+	aliases := sizeOf[alias](cap(t.aliases))
+	for _, a := range t.aliases {
+		aliases += int64(len(a.name))
+	}
+	return sizeOf[Text](1) + aliases +
 		sizeOf[extent](cap(s.extents)) + sizeOf[large](cap(s.large)) + sizeOf[uint32](cap(s.index)) +
 		int64(cap(s.names.packed)) + sizeOf[uint32](cap(s.names.blocks)) +
 		sizeOf[atomic.Pointer[Name]](cap(s.names.cache.slots))

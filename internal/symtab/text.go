@@ -2,6 +2,11 @@
 
 package symtab
 
+import (
+	"cmp"
+	"slices"
+)
+
 // A Text is the code of an image that has symbols of its own: the core kernel or a module, at the
 // addresses where it is loaded. It is immutable.
 type Text struct {
@@ -22,6 +27,13 @@ type Text struct {
 	Landmarks *Landmarks // of the core kernel, else nil
 
 	symbols symbols
+	aliases []alias // in the order of their symbols
+}
+
+// An alias is a further name at the address of a symbol.
+type alias struct {
+	symbol uint32 // number
+	name   string
 }
 
 // A Range is the addresses from Start up to, but not including, End.
@@ -65,3 +77,22 @@ func (t *Text) Lookup(addr uint64) Symbol {
 // Name returns the names of a symbol of the text. The result is shared: the same symbol has the same strings
 // again while they are in use.
 func (t *Text) Name(s Symbol) *Name { return t.symbols.names.name(s.number) }
+
+// HasName reports whether one of the kernel's symbols at the start of a symbol has a name: the symbol's own, or one that
+// was given up for it (contract 3.3). The text must not be that of a pack.
+func (t *Text) HasName(s Symbol, name string) bool {
+	var buf [128]byte
+	if own, _ := t.symbols.names.appendName(buf[:0], s.number); string(own) == name {
+		return true
+	}
+	first, _ := slices.BinarySearchFunc(t.aliases, s.number, func(a alias, symbol uint32) int { return cmp.Compare(a.symbol, symbol) })
+	for _, a := range t.aliases[first:] {
+		if a.symbol != s.number {
+			break
+		}
+		if a.name == name {
+			return true
+		}
+	}
+	return false
+}

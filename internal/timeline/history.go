@@ -29,6 +29,7 @@ type History struct {
 	blind    blindTime
 	certain  int64
 	partial  bool
+	traced   map[TrampolineKey]TracedFunction
 }
 
 // NewHistory returns a history without images, in which all time is blind.
@@ -62,6 +63,9 @@ func (h *History) SetCertain(until int64) { h.certain = until }
 // SetPartial says whether images may be loaded that are not known because they were loaded before the
 // source began.
 func (h *History) SetPartial(partial bool) { h.partial = partial }
+
+// SetTraced sets the functions that trampolines belong to. The map must not change afterwards.
+func (h *History) SetTraced(functions map[TrampolineKey]TracedFunction) { h.traced = functions }
 
 // AddBlind records that images may have been loaded or unloaded unseen during an interval. The interval
 // before the source began starts at the beginning of time.
@@ -264,6 +268,6 @@ func (h *History) Table() *Table {
 	}
 	return &Table{
 		root: root, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids,
-		unloaded: len(h.unloaded),
+		unloaded: len(h.unloaded), traced: h.traced,
 	}
 }

@@ -61,6 +61,8 @@ type Image struct {
 	// it: only a list has shown it (see contract 3.5).
 	MayBeNameless bool
 
+	TypeID uint32 // of a BPF function: the number of its type in the program's BTF; 0 if that is not known
+
 	Program *Program      // the program that a BPF function belongs to; nil if it is not known
 	Lines   *symtab.Lines // source lines of a BPF function; nil if there are none
 
@@ -110,6 +112,13 @@ func (m *Image) WithProgram(p *Program, lines *symtab.Lines) *Image {
 	return &c
 }
 
+// WithType returns the function with the number of its type in the program's BTF.
+func (m *Image) WithType(id uint32) *Image {
+	c := *m
+	c.TypeID = id
+	return &c
+}
+
 // WithName returns the function with another name, which is known since an instant; see NamedSince.
 func (m *Image) WithName(name string, since int64) *Image {
 	c := *m
@@ -126,7 +135,7 @@ func (m *Image) WithLifetime(lifetime Interval) *Image {
 		c.name = unique.Make("")
 	}
 	if p := m.Program; p != nil && p.Since != 0 && lifetime.To <= p.Since {
-		c.Program, c.Lines = nil, nil
+		c.Program, c.Lines, c.TypeID = nil, nil, 0
 	}
 	return &c
 }

@@ -65,6 +65,19 @@ func (s *segment) replacePast(m, by *Image) {
 	}
 }
 
+// has reports whether an image has, or has had, the addresses.
+func (s *segment) has(m *Image) bool {
+	if m.IsLoaded() {
+		return s.loaded == m
+	}
+	for _, other := range s.past[firstAfter(s.past, m.Lifetime.To-1):] {
+		if other == m || other.Lifetime.To > m.Lifetime.To {
+			return other == m
+		}
+	}
+	return false
+}
+
 // overlapping calls yield for the images whose lifetimes overlap an interval, in the order of their
 // lifetimes, until it returns false. If it never does, alone is the time from the end of the last image
 // before them to the start of the first one after them.

@@ -73,10 +73,24 @@ func (s *Snapshot) IsShared(image *Image) bool {
 	return image.Yields() && s.Landmarks().SharedTrampolines
 }
 
-// IsPartial reports whether there may be images that are not known because they were loaded before a
-// source began.
-func (s *Snapshot) IsPartial() bool {
-	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.partial })
+// IsComplete reports whether the source of an image certainly knows all images that were loaded during an interval: it
+// has no blind time in it, and all images from before it began. For every interval in same the answer is the same; same
+// is empty if parts of the interval have other answers.
+func (s *Snapshot) IsComplete(source *Image, during Interval) (is bool, same Interval) {
+	for _, t := range s.Tables() {
+		if found := t.root.at(source.Start); found == nil || !found.has(source) {
+			continue
+		}
+		switch {
+		case t.IsPartial():
+			return false, Always
+		case during == Present:
+			return true, during
+		}
+		blind, around := t.blindAround(during)
+		return !blind, around
+	}
+	return false, Always
 }
 
 // IsModule reports whether a module with this name is loaded or in the history.

@@ -18,6 +18,7 @@ type Table struct {
 	texts    texts
 	ids      *functionIDs
 	unloaded int // number of unloaded images
+	traced   map[TrampolineKey]TracedFunction
 }
 
 // NewTable returns a table of images that are loaded at all times, such as the core kernel.
@@ -35,6 +36,9 @@ func (t *Table) Loaded() []*Image { return t.root.loadedIn(0, math.MaxUint64) }
 
 // Certain returns the instant up to which the table is complete, Forever if it always will be.
 func (t *Table) Certain() int64 { return t.certain }
+
+// IsPartial reports whether images may be loaded that are not known because they were loaded before the source began.
+func (t *Table) IsPartial() bool { return t.partial }
 
 // IsBlind reports whether images may have been loaded or unloaded unseen during an interval.
 func (t *Table) IsBlind(i Interval) bool {

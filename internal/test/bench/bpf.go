@@ -99,6 +99,9 @@ func (s *synthetic) Program(id uint32, _ bpf.Want) (*bpf.Program, error) {
 
 func (s *synthetic) BTF(uint32) (*btf.BTF, error) { return s.btf, nil }
 
+// ModuleBTF returns bpf.ErrGone.
+func (*synthetic) ModuleBTF(uint32, *btf.BTF) (string, *btf.BTF, error) { return "", nil, bpf.ErrGone }
+
 // load loads program i and returns its records. Programs whose numbers are equal modulo different
 // have the same tag.
 func (s *synthetic) load(i int) []perfring.Record {

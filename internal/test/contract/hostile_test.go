@@ -28,8 +28,9 @@ func TestModelKernel(t *testing.T) {
 					hit.Image.End == want.image.end && (!hit.Symbol.Exists()) == (want.symbol == nil)
 			}
 			if isSame && want.symbol != nil {
-				n, got := hit.Name(), hit.Symbol
-				isSame = *want.symbol == modelSymbol{got.Start, got.End(), n.Name, n.System, n.Folded}
+				n, got, wanted := hit.Name(), hit.Symbol, want.symbol
+				isSame = [2]uint64{wanted.start, wanted.end} == [2]uint64{got.Start, got.End()} &&
+					wanted.name == n.Name && wanted.system == n.System && wanted.folded == n.Folded
 			}
 			if !isSame {
 				t.Errorf("seed %d: %#x at %v: %+v, want %+v", seed, addr, q, hit, want)

@@ -16,6 +16,7 @@ type modelSymbol struct {
 	start, end   uint64
 	name, system string
 	folded       bool
+	others       []string // that were given up for system
 }
 
 // A modelImage is what the model knows of an image that was recorded. It uses nothing that
@@ -28,7 +29,17 @@ type modelImage struct {
 	life       timeline.Interval
 	symbols    []modelSymbol // in the order of their addresses
 	lines      []modelLine   // of a BPF function
+	traced     modelTraced   // of a trampoline
 }
+
+// modelTraced says which function a trampoline belongs to: one of an image with symbols, or of a BPF program. The zero
+// value says that it is not known.
+type modelTraced struct {
+	image, name  string
+	program, typ uint32
+}
+
+func (f modelTraced) isProgram() bool { return f.program != 0 }
 
 // A modelLine says which line the code comes from, from an offset on.
 type modelLine struct {
@@ -89,7 +100,7 @@ func (w *textWriter) function(size uint64, name string, aliases ...string) {
 	for _, alias := range aliases {
 		w.builder.Add(w.at, 't', []byte(alias))
 	}
-	w.symbols = append(w.symbols, modelSymbol{start: w.at, name: name, system: name, folded: len(aliases) > 0})
+	w.symbols = append(w.symbols, modelSymbol{start: w.at, name: name, system: name, folded: len(aliases) > 0, others: aliases})
 	w.at += size
 }
 
@@ -112,6 +123,7 @@ func (w *textWriter) random(r *rand.Rand, prefix string, n int) {
 		case 3: // a twin in front of the plain name, which wins
 			w.builder.Add(w.at, 't', []byte("__pi_"+name))
 			w.function(size(), name)
+			w.symbols[len(w.symbols)-1].others = []string{"__pi_" + name}
 		case 4: // a local label is neither a name nor a bound
 			w.function(16, name)
 			w.at -= 4
@@ -239,5 +251,5 @@ func (m *modelImage) describe(r *rand.Rand, id uint32) {
 			m.lines = append(m.lines, l)
 		}
 	}
-	m.Image = m.WithProgram(p, b.Build())
+	m.Image = m.WithProgram(p, b.Build()).WithType(uint32(r.Intn(3)))
 }

@@ -23,14 +23,18 @@ func (w *world) loadSomething(source int, at int64) {
 	}
 	start := w.slot() + []uint64{0, 0, 0x100, 0x180, 0x400, 0xfc0}[r.Intn(6)]
 	var m *modelImage
-	switch r.Intn(10) {
+	kind := r.Intn(10)
+	if w.traces && r.Intn(2) == 0 {
+		kind = 2
+	}
+	switch kind {
 	case 0: // eBPF loaded without CAP_BPF
 		m = newFunction(timeline.OriginBPF, "", start, 0x40)
 	case 1:
 		m = newFunction(timeline.OriginOOL, "kprobe_insn_page", start, slotSize)
 	case 2, 3:
 		start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + []uint64{0, 0x200, 0x800}[r.Intn(3)]
-		m = newFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", r.Intn(4)), start, slotSize)
+		m = w.newTrampoline(start)
 	default:
 		if r.Intn(3) == 0 { // beside and inside the trampolines
 			start = slots + uint64(numSlots-4+r.Intn(4))*slotSize + uint64(r.Intn(16))<<8
@@ -42,6 +46,44 @@ func (w *world) loadSomething(source int, at int64) {
 		}
 	}
 	w.load(source, m, at)
+}
+
+// newTrampoline returns a trampoline of a function of the core kernel, of a module, or of a BPF program.
+func (w *world) newTrampoline(start uint64) *modelImage {
+	r := w.r
+	if r.Intn(3) == 0 {
+		of := modelTraced{program: 1 + uint32(r.Intn(int(w.nextID))), typ: 1 + uint32(r.Intn(2))}
+		m := newFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", uint64(of.program)<<32|uint64(of.typ)), start, slotSize)
+		m.traced = of
+		return m
+	}
+	i := r.Intn(len(w.traced))
+	m := newFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", keyOf(i)), start, slotSize)
+	m.traced = w.traced[i]
+	return m
+}
+
+// keyOf returns the key of function i of world.traced: its BTF object, and its type in that.
+func keyOf(i int) timeline.TrampolineKey { return timeline.TrampolineKey(2<<32 | 1<<31 | i + 1) }
+
+// traceSome chooses functions of the core kernel and of modules that can have trampolines. Some cannot be found in BTF.
+func (w *world) traceSome() {
+	images := []*modelImage{w.core, w.core, w.core, w.core}
+	for _, b := range w.builds {
+		images = append(images, b.load(slots))
+	}
+	found := make(map[timeline.TrampolineKey]timeline.TracedFunction)
+	for i := range 8 {
+		var of modelTraced
+		if m := images[w.r.Intn(len(images))]; m != nil && w.r.Intn(5) != 0 {
+			s := m.symbols[w.r.Intn(len(m.symbols))]
+			names := append([]string{s.system}, s.others...)
+			of = modelTraced{image: m.Name(), name: names[w.r.Intn(len(names))]}
+		}
+		w.traced = append(w.traced, of)
+		found[keyOf(i)] = timeline.TracedFunction{Image: of.image, Name: of.name}
+	}
+	w.history[sourceBPF].SetTraced(found)
 }
 
 // endsAtNext reports whether the image may have been announced longer than it is.

@@ -3,6 +3,7 @@
 package contract_test
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -123,10 +124,26 @@ func (a *asker) doubt(u, after *use, roleUnknown bool) {
 	case !m.isText() && m.Name() == "":
 		u.hit = modelHit{reason: timeline.ReasonUnresolved}
 	case m.Origin == timeline.OriginTrampoline && a.landmarks().SharedTrampolines:
-		if roleUnknown || !a.patched(after) || u.exact && a.partial {
+		if roleUnknown || !a.patched(after) || !m.traced.is(after.hit) || u.exact && !a.knowsAllPrograms() {
 			u.hit = modelHit{reason: timeline.ReasonUnresolved}
 		}
 	}
+}
+
+// is reports whether the function is that of a hit.
+func (f modelTraced) is(hit modelHit) bool {
+	switch m := hit.image; {
+	case f.isProgram():
+		return m.Program != nil && m.Program.ID == f.program && m.TypeID == f.typ
+	default:
+		return f.name != "" && m.isText() && m.Name() == f.image && (hit.symbol.system == f.name || slices.Contains(hit.symbol.others, f.name))
+	}
+}
+
+// knowsAllPrograms reports whether no BPF program can have been loaded that is not known.
+func (a *asker) knowsAllPrograms() bool {
+	blind := a.q != timeline.Present && (a.q.To > a.certain[sourceBPF] || slices.ContainsFunc(a.blind[sourceBPF], a.q.Overlaps))
+	return !a.partial && !blind
 }
 
 // patched reports whether a frame is where a function of this kernel calls its trampoline.

@@ -5,6 +5,7 @@ package contract_test
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -97,7 +98,7 @@ func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 	for range r.Intn(5) {
 		stack = append(stack, pick())
 	}
-	if w.core == nil || r.Intn(2) == 0 {
+	if w.core == nil || !w.traces && r.Intn(2) == 0 {
 		return stack
 	}
 	at := func(addr uint64) rewritetest.Frame {
@@ -108,7 +109,11 @@ func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 		return f
 	}
 	marks := w.core.Text.Landmarks
-	switch r.Intn(4) {
+	kind := r.Intn(4)
+	if w.traces {
+		kind = 3
+	}
+	switch kind {
 	case 0:
 		entry := marks.Entry.Start + uint64(r.Int63n(int64(marks.Entry.End-marks.Entry.Start)))
 		stack = append(stack, at(entry), at(w.symbolStart()))
@@ -123,13 +128,32 @@ func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 		}
 	case 3:
 		for _, m := range w.images {
-			if m.Origin == timeline.OriginTrampoline {
-				patched := w.symbolStart() + []uint64{5, 9, 8, 12, 4}[r.Intn(5)]
+			if m.Origin == timeline.OriginTrampoline && r.Intn(2) == 0 {
+				if r.Intn(2) == 0 {
+					stack = nil // it is the leaf
+				}
+				patched := w.startOf(m.traced) + []uint64{5, 9, 8, 12, 4}[r.Intn(5)]
 				return append(stack, at(m.start+uint64(r.Intn(0x300))), at(patched), pick())
 			}
 		}
 	}
 	return append(stack, pick())
+}
+
+// startOf returns the first byte of a function, sometimes of another one.
+func (w *world) startOf(f modelTraced) uint64 {
+	images := slices.Clone(w.images)
+	if w.core != nil {
+		images = append(images, w.core)
+	}
+	for _, m := range images {
+		for i := range m.symbols {
+			if w.r.Intn(4) != 0 && f.is(modelHit{image: m, symbol: &m.symbols[i]}) {
+				return m.symbols[i].start
+			}
+		}
+	}
+	return w.symbolStart()
 }
 
 // symbolStart returns the first byte of a symbol.
@@ -154,7 +178,7 @@ func (w *world) frame() rewritetest.Frame {
 		f.Type = []string{"native", "ruby", "", "kernel"}[r.Intn(4)]
 	case 2:
 		f.Address = []uint64{0xffffffffff600400, ^uint64(0), ^uint64(0xfff), 1 << 63, 1<<63 - 1, 0}[r.Intn(6)]
-	case 3, 4, 5:
+	case 3:
 		f = w.relative()
 	default:
 		f = w.absolute(w.address())

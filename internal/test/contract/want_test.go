@@ -187,7 +187,12 @@ func (a *asker) name(w *want, u *use) {
 func (a *asker) place(w *want, u *use) (hasForm bool) {
 	m, came := u.hit.image, u.frame.Address
 	relative, bare := u.form == formRelative, false
+	isUncertain := m.Origin == timeline.OriginTrampoline && a.landmarks().SharedTrampolines // see section 3.5
 	switch {
+	case isUncertain && a.opts.KeepAddresses:
+		bare = true
+	case isUncertain:
+		relative, w.frame.Address = true, 0
 	case relative && (a.profiler || u.lookedUp), !relative && a.opts.KeepAddresses:
 	default:
 		sent := u.addr

@@ -45,6 +45,8 @@ type world struct {
 	nextID  uint32
 	serial  int                   // of samples
 	packs   map[string]*modelPack // by build id
+	traced  []modelTraced         // functions that can have trampolines
+	traces  bool                  // there are many trampolines
 }
 
 func newWorld(seed int64) *world {
@@ -70,6 +72,10 @@ func newWorld(seed int64) *world {
 	w.first = w.now
 	for source := range numSources {
 		w.history[source] = timeline.NewHistory(w.limits)
+	}
+	w.traces = r.Intn(3) == 0
+	w.traceSome()
+	for source := range numSources {
 		w.recordBlind(source, timeline.Interval{From: math.MinInt64, To: w.first})
 		for range r.Intn(5) {
 			w.loadSomething(source, w.first)

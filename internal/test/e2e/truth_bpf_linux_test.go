@@ -57,6 +57,7 @@ func TestTruth(t *testing.T) {
 		{"FirstBytes", testTruthFirstBytes},
 		{"Trampolines", testTruthTrampolines},
 		{"FilterBehindTrampoline", testTruthFilterBehindTrampoline},
+		{"TrampolinesUnseen", testTruthTrampolinesUnseen},
 		{"CPUs", testTruthCPUs},
 		{"Stopped", testTruthStopped},
 		{"Reload", testTruthReload},

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -161,6 +162,57 @@ func testTruthTrampolines(t *testing.T, tr *truth) {
 			}
 		})
 	}
+}
+
+// testTruthTrampolinesUnseen verifies that trampolines get no wrong name whose records were lost, among trampolines that
+// are known, before the collector has listed them.
+func testTruthTrampolinesUnseen(t *testing.T, tr *truth) {
+	needTrampolines(t)
+	x, s := text{kerneltest.ReadSymbols(t)}, tr.begin(t)
+	pid := uintptr(os.Getpid())
+	var all []tracer
+	for name, number := range map[string]uintptr{
+		"getpgid": unix.SYS_GETPGID, "getsid": unix.SYS_GETSID, "sched_getparam": unix.SYS_SCHED_GETPARAM,
+		"sched_getscheduler": unix.SYS_SCHED_GETSCHEDULER, "sched_get_priority_max": unix.SYS_SCHED_GET_PRIORITY_MAX,
+		"getresuid": unix.SYS_GETRESUID, "getresgid": unix.SYS_GETRESGID, "getitimer": unix.SYS_GETITIMER,
+	} {
+		function := kerneltest.SyscallFunction(t, name)
+		all = append(all, tracer{"unseen_" + name, ebpf.Tracing, ebpf.AttachTraceFEntry, function, function, func() {
+			_, _, _ = unix.RawSyscall(number, pid, 0, 0) // what it returns does not matter
+		}})
+	}
+	sampled := func(kind string, tc tracer, p program) []knownRow {
+		parts := kerneltest.ReadParts(t)
+		return s.collect(kerneltest.Sized(200, 20), func() {
+			for range kerneltest.Sized(1000, 100) {
+				tc.run()
+			}
+		}, func(sm sample) []known { return x.traced(sm, tc.function, kind, p, parts) })
+	}
+	var rows []knownRow
+	const seen = 3
+	for _, tc := range all[:seen] {
+		rows = append(rows, sampled("seen", tc, tc.start(t))...)
+	}
+	tr.send(rows)
+	rows = nil
+
+	before := tr.metric("lost_records")
+	require.NoError(t, tr.Signal(syscall.SIGSTOP))
+	flood(t)
+	programs := make([]program, len(all))
+	for i, tc := range all[seen:] {
+		programs[seen+i] = tc.start(t)
+	}
+	require.NoError(t, tr.Signal(syscall.SIGCONT))
+	for i, tc := range all[seen:] {
+		rows = append(rows, sampled("unseen", tc, programs[seen+i])...)
+	}
+	tr.send(rows)
+	tr.report()
+	assert.Greater(t, tr.metric("lost_records"), before)
+	v := tr.of("unseen, caller")
+	assert.Positive(t, v.right+v.unnamed)
 }
 
 // testTruthFilterBehindTrampoline verifies that classic filters get no name if they lie after a
