@@ -6,7 +6,6 @@ package bpf
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"unsafe"
@@ -168,7 +167,7 @@ func (r *Reader) ModuleBTF(id uint32, core *btf.BTF) (module string, types *btf.
 		return "", nil, btfError(id, err)
 	}
 	if info.kernel == 0 {
-		return "", nil, btfError(id, errors.New("it belongs to no module"))
+		return "", nil, btfError(id, fmt.Errorf("%w: of no module", btf.ErrMalformed))
 	}
 	types, err = btf.ParseSplit(data, core)
 	module, _, _ = strings.Cut(string(name[:]), "\x00")
