@@ -259,7 +259,7 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	procfs := t.TempDir()
 	require.NoError(t, os.MkdirAll(procfs+"/sys/kernel", 0o755))
 	require.NoError(t, os.WriteFile(procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte("0\n"), 0o600))
-	r.Source = NewSourceFrom(Options{Sysfs: writeCoreBTF(t), 
+	r.Source = NewSourceFrom(Options{Sysfs: writeCoreBTF(t),
 		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (EventSource, error) { return r.tape, nil }, p)

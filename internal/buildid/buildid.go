@@ -92,13 +92,12 @@ func FileID(buildID string) string {
 	return hash(strings.ToLower(buildID))
 }
 
-// SymbolFileID returns the file ID of code that has one symbol, by which the kernel identifies
-// it (see contract 4.3).
-func SymbolFileID(symbol string) string { return hash(symbol) }
+// ContentFileID returns the file ID of code without a build id, given a text that identifies its content (see contract
+// 4.3).
+func ContentFileID(content string) string { return hash(content) }
 
-// LoadedFileID returns the file ID of a build, or of code that has one symbol, at the address
-// where it was loaded: one ID must not stand for addresses that differ from boot to boot (see
-// contract 4.2).
+// LoadedFileID returns the file ID of a build, or of code with a content, at the address where it was loaded: one ID must
+// not stand for addresses that differ from boot to boot (see contract 4.2).
 func LoadedFileID(id string, base uint64) string {
 	return hash(id + "@" + strconv.FormatUint(base, 16))
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -55,10 +54,8 @@ func mappingFor(image *timeline.Image, form addressForm, flags otlp.Flags) (c ot
 		return c
 	case form == inMemory:
 		c.Start, c.Limit, c.FileID = image.Start, image.End, image.LoadedFileID()
-	case image.Text == nil:
-		c.FileID = buildid.SymbolFileID(image.Name())
 	default:
-		c.FileID = image.Text.FileID
+		c.FileID = image.FileID()
 	}
 	c.BuildID = image.BuildID()
 	if c.FileID != "" { // devfiler refuses attributes without one

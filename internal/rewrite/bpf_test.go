@@ -3,6 +3,7 @@
 package rewrite_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -36,24 +37,50 @@ func bpfSnapshot(t testing.TB) *timeline.Snapshot {
 	add := func(origin timeline.Origin, name string, start uint64, size uint32, p *timeline.Program, lines *symtab.Lines) {
 		functions.Load(timeline.NewFunction(origin, name, start, size, math.MinInt64).WithProgram(p, lines))
 	}
-	var b symtab.LinesBuilder
-	b.Add(0, 10<<10|2, "prog.c")
-	b.Add(0x20, 7<<10|9, "inline.h")
-	b.Add(0x40, 11<<10|3, "prog.c")
 	program := &timeline.Program{ID: 42, Type: "xdp", Tag: progTag}
-	add(timeline.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progMain, 0x80, program, b.Build())
-	b.Add(0, 20<<10|1, "prog.c")
-	add(timeline.OriginBPF, "bpf_prog_"+subTag+"_helper", progSub, 0x40, program, b.Build())
+	add(timeline.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progMain, 0x80, program, mainLines())
+	add(timeline.OriginBPF, "bpf_prog_"+subTag+"_helper", progSub, 0x40, program, subLines())
 	add(timeline.OriginBPF, "bpf_prog_"+progTag+"_xdp_main", progTwin, 0x80, &timeline.Program{ID: 43, Tag: progTag}, nil)
 	add(timeline.OriginTrampoline, "bpf_trampoline_6442482157", trampoline, 0x1000, nil, nil)
 	add(timeline.OriginOOL, "kprobe_insn_page", kprobePage, 0x1000, nil, nil)
 	return timeline.NewSnapshot(append(testSnapshot(t).Tables(), functions.Table())...)
 }
 
+// mainLines returns the lines of the main function of program 42.
+func mainLines() *symtab.Lines {
+	var b symtab.LinesBuilder
+	b.Add(0, 10<<10|2, "prog.c")
+	b.Add(0x20, 7<<10|9, "inline.h")
+	b.Add(0x40, 11<<10|3, "prog.c")
+	return b.Build()
+}
+
+func subLines() *symtab.Lines {
+	var b symtab.LinesBuilder
+	b.Add(0, 20<<10|1, "prog.c")
+	return b.Build()
+}
+
+// contentOf returns the text whose hash is the file ID of a BPF function (contract 4.3).
+func contentOf(symbol string, size uint32, lines *symtab.Lines) string {
+	if lines == nil {
+		return fmt.Sprintf("%s:%d", symbol, size)
+	}
+	return fmt.Sprintf("%s:%d:%s", symbol, size, lines.Digest())
+}
+
+// mainContent is contentOf the main function of program 42, which has lines, or of program 43, which has none.
+func mainContent(id int64) string {
+	if id == 42 {
+		return contentOf("bpf_prog_"+progTag+"_xdp_main", 0x80, mainLines())
+	}
+	return contentOf("bpf_prog_"+progTag+"_xdp_main", 0x80, nil)
+}
+
 func mainFrame(address uint64, id int64, lines ...Line) Frame {
 	f := Frame{
 		Address: address, Type: "kernel",
-		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_prog_" + progTag + "_xdp_main")},
+		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.ContentFileID(mainContent(id))},
 		Attributes: map[string]any{"bpf.program.id": id, "bpf.program.tag": progTag},
 	}
 	if id == 42 {
@@ -70,7 +97,7 @@ func mainFrame(address uint64, id int64, lines ...Line) Frame {
 func subFrame(address uint64, lines ...Line) Frame {
 	f := Frame{
 		Address: address, Type: "kernel",
-		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_prog_" + subTag + "_helper")},
+		Mapping:    &Mapping{File: "[bpf]", FileID: buildid.ContentFileID(contentOf("bpf_prog_"+subTag+"_helper", 0x40, subLines()))},
 		Attributes: map[string]any{"bpf.program.id": int64(42), "bpf.program.tag": progTag, "bpf.program.type": "xdp"},
 	}
 	for _, l := range lines {
@@ -113,8 +140,8 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 	relative := []Frame{
 		mainFrame(1, 43, Line{}),
 		mainFrame(1, 42, Line{File: "prog.c", Line: 10, Column: 2}),
-		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID("bpf_trampoline_6442482157")}}, "bpf_trampoline_6442482157"),
-		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[__builtin__kprobes]", FileID: buildid.SymbolFileID("kprobe_insn_page")}}, "kprobe_insn_page"),
+		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[bpf]", FileID: buildid.ContentFileID("bpf_trampoline_6442482157")}}, "bpf_trampoline_6442482157"),
+		withName(Frame{Address: 1, Type: "kernel", Mapping: &Mapping{File: "[__builtin__kprobes]", FileID: buildid.ContentFileID("kprobe_insn_page")}}, "kprobe_insn_page"),
 		{Address: progSub + 0x40, Type: "kernel"}, // nothing is there
 	}
 	keep := make([]Frame, len(relative))
@@ -122,7 +149,7 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 		f := relative[i]
 		mapping := *f.Mapping
 		mapping.Start, mapping.Limit = start, start+[]uint64{0x80, 0x80, 0x1000, 0x1000}[i]
-		mapping.FileID = buildid.LoadedFileID(nameIn(f), start)
+		mapping.FileID = buildid.LoadedFileID([]string{mainContent(43), mainContent(42), nameIn(f), nameIn(f)}[i], start)
 		f.Address, f.Mapping = f.Address+start, &mapping
 		keep[i] = f
 	}
@@ -132,7 +159,7 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 		want     []Frame
 		mappings int
 	}{
-		"relative": {rewrite.Options{}, relative, 5}, // two have equal ones
+		"relative": {rewrite.Options{}, relative, 6},
 		"keep":     {rewrite.Options{KeepAddresses: true}, keep, 6},
 	} {
 		t.Run(name, func(t *testing.T) {

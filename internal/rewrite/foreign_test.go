@@ -19,8 +19,8 @@ import (
 // another image than the address lies in; a build id and a file ID have to agree.
 func TestContract_2_1_IDs(t *testing.T) {
 	const otherID = "00112233445566778899aabbccddeeff00112233"
-	prog := "bpf_prog_" + progTag + "_xdp_main"
-	helper := "bpf_prog_" + subTag + "_helper"
+	const symbol = "bpf_prog_" + progTag + "_xdp_main"
+	prog, twin, helper := mainContent(42), mainContent(43), contentOf("bpf_prog_"+subTag+"_helper", 0x40, subLines())
 	for _, tt := range []struct {
 		name    string
 		addr    uint64
@@ -41,20 +41,25 @@ func TestContract_2_1_IDs(t *testing.T) {
 		{"another build id and our file ID", text + offB + 1, otherID, buildid.FileID(kernelID), true},
 		{"a module's build id", text + offB + 1, ext4ID, "", true},
 		{"a module's file ID", text + offB + 1, "", buildid.FileID(ext4ID), true},
-		{"a function's file ID", text + offB + 1, "", buildid.SymbolFileID(prog), true},
+		{"a function's file ID", text + offB + 1, "", buildid.ContentFileID(prog), true},
 		{"a module, its own", ext4 + 1, ext4ID, buildid.FileID(ext4ID), false},
 		{"a module, the kernel's", ext4 + 1, kernelID, buildid.FileID(kernelID), true},
 		{"a module without build id, the kernel's", odd + 1, kernelID, "", true},
-		{"a function, its own", progMain + 1, "", buildid.SymbolFileID(prog), false},
+		{"a function, its own", progMain + 1, "", buildid.ContentFileID(prog), false},
 		{"a function, its own of this boot", progMain + 1, "", buildid.LoadedFileID(prog, progMain), false},
-		{"a function, that of its namesake elsewhere", progMain + 1, "", buildid.LoadedFileID(prog, progTwin), true},
-		{"a function, another's", progMain + 1, "", buildid.SymbolFileID(helper), true},
+		{"a function, its own before its lines were known", progMain + 1, "", buildid.ContentFileID(twin), false},
+		{"a function, that of this boot before its lines were known", progMain + 1, "", buildid.LoadedFileID(twin, progMain), false},
+		{"a function, that of its namesake elsewhere", progMain + 1, "", buildid.LoadedFileID(twin, progTwin), true},
+		{"a function, its symbol's", progMain + 1, "", buildid.ContentFileID(symbol), true},
+		{"a function, its symbol's of another length", progMain + 1, "", buildid.ContentFileID(contentOf(symbol, 0x81, mainLines())), true},
+		{"a function, its symbol's with other lines", progMain + 1, "", buildid.ContentFileID(contentOf(symbol, 0x80, subLines())), true},
+		{"a function, another's", progMain + 1, "", buildid.ContentFileID(helper), true},
 		{"a function, a build id", progMain + 1, kernelID, "", true},
 		{"nothing, another's", 0xffffffffa0000000, "", buildid.FileID(otherID), true},
 		{"nothing, ours", 0xffffffffa0000000, kernelID, "", false},
-		{"nothing, a function's", 0xffffffffa0000000, "", buildid.SymbolFileID(prog), false},
-		{"nothing, a function's of this boot", 0xffffffffa0000000, "", buildid.LoadedFileID(prog, progTwin), false},
-		{"nothing, a function's of another boot", 0xffffffffa0000000, "", buildid.LoadedFileID(prog, progTwin+8), true},
+		{"nothing, a function's", 0xffffffffa0000000, "", buildid.ContentFileID(prog), false},
+		{"nothing, a function's of this boot", 0xffffffffa0000000, "", buildid.LoadedFileID(twin, progTwin), false},
+		{"nothing, a function's of another boot", 0xffffffffa0000000, "", buildid.LoadedFileID(twin, progTwin+8), true},
 	} {
 		for _, file := range []string{"[kernel.kallsyms]", "vmlinux", "[bpf]"} {
 			for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {All: true, Label: true}} {

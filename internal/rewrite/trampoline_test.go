@@ -165,7 +165,7 @@ func TestContract_3_5_TrampolinesAddresses(t *testing.T) {
 		address uint64
 		mapping *Mapping
 	}{
-		{rewrite.Options{}, 0, &Mapping{File: "[bpf]", FileID: buildid.SymbolFileID(trampolineName(keyOfC))}},
+		{rewrite.Options{}, 0, &Mapping{File: "[bpf]", FileID: buildid.ContentFileID(trampolineName(keyOfC))}},
 		{rewrite.Options{KeepAddresses: true}, tramp + 0x40, &Mapping{File: "[bpf]"}},
 	} {
 		msg := rewritetest.NewMessage().Profile(nil, "scope").

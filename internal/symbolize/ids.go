@@ -2,10 +2,7 @@
 
 package symbolize
 
-import (
-	"github.com/kernelsym/kernelsym/internal/buildid"
-	"github.com/kernelsym/kernelsym/internal/timeline"
-)
+import "github.com/kernelsym/kernelsym/internal/timeline"
 
 // imageOf returns the core kernel or module that a mapping identifies whenever the sample was taken: by its ids or, if
 // it has none, by the name of the core kernel. It returns nil if there is none.
@@ -40,11 +37,11 @@ func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 func hasIDs(image *timeline.Image, m *Mapping) bool {
 	switch {
 	case image.Text == nil:
-		return m.BuildID == "" && (m.FileID == buildid.SymbolFileID(image.Name()) || m.FileID == image.LoadedFileID())
+		return m.BuildID == "" && image.HasFileID(m.FileID)
 	case m.BuildID != "" && m.BuildID != image.BuildID():
 		return false
 	}
-	return m.FileID == "" || m.FileID == image.Text.FileID || m.FileID == image.LoadedFileID()
+	return m.FileID == "" || image.HasFileID(m.FileID)
 }
 
 // isForeign reports whether the ids of a mapping belong to another build than the image that an absolute

@@ -4,6 +4,9 @@ package symtab
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"unique"
 )
@@ -13,7 +16,11 @@ import (
 type Lines struct {
 	records []lineRecord
 	files   []unique.Handle[string]
+	digest  [digestLen]byte
 }
+
+// digestLen is the length of a digest in bytes.
+const digestLen = 16
 
 // lineRecord says what stands at an offset, and behind it up to the next record.
 type lineRecord struct {
@@ -68,7 +75,35 @@ func (b *LinesBuilder) Build() *Lines {
 	if len(kept) == 0 {
 		return nil
 	}
-	return &Lines{records: slices.Clone(kept), files: slices.Clone(b.lines.files)}
+	l := &Lines{records: slices.Clone(kept), files: slices.Clone(b.lines.files)}
+	l.digest = l.sum()
+	return l
+}
+
+// sum returns the digest of the lines: of each record's offset, line and column and, where it differs from the record's
+// before, its file.
+func (l *Lines) sum() (digest [digestLen]byte) {
+	h := sha256.New()
+	var data []byte
+	for i, r := range l.records {
+		data = binary.LittleEndian.AppendUint32(data[:0], r.offset)
+		data = binary.LittleEndian.AppendUint32(data, r.lineCol)
+		if i == 0 || r.file != l.records[i-1].file {
+			data = append(append(data, l.files[r.file].Value()...), 0)
+		}
+		_, _ = h.Write(data) // a hash never fails
+	}
+	copy(digest[:], h.Sum(nil))
+	return digest
+}
+
+// Digest returns a hash of all that the lines say, in hex, which is the same wherever they were read. A nil Lines has
+// none.
+func (l *Lines) Digest() string {
+	if l == nil {
+		return ""
+	}
+	return hex.EncodeToString(l.digest[:])
 }
 
 // Find returns the number of the record that says where the code at an offset of the function comes from. It

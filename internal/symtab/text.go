@@ -79,7 +79,7 @@ func (t *Text) Lookup(addr uint64) Symbol {
 func (t *Text) Name(s Symbol) *Name { return t.symbols.names.name(s.number) }
 
 // HasName reports whether one of the kernel's symbols at the start of a symbol has a name: the symbol's own, or one that
-// was given up for it (contract 3.3). The text must not be that of a pack.
+// was given up for it (see contract 3.3). The text must not be that of a pack.
 func (t *Text) HasName(s Symbol, name string) bool {
 	var buf [128]byte
 	if own, _ := t.symbols.names.appendName(buf[:0], s.number); string(own) == name {

@@ -5,8 +5,6 @@ package timeline
 import (
 	"math"
 	"sync"
-
-	"github.com/kernelsym/kernelsym/internal/buildid"
 )
 
 // functionIDs are the file IDs of the images in a tree that have no Text (see contract 4.3). They are computed
@@ -27,8 +25,9 @@ func (f *functionIDs) compute() {
 	f.ids = make(map[string]struct{})
 	add := func(m *Image) {
 		if m != nil && m.Text == nil && m.Name() != "" {
-			f.ids[buildid.SymbolFileID(m.Name())] = struct{}{}
-			f.ids[m.LoadedFileID()] = struct{}{}
+			for _, id := range m.functionFileIDs() {
+				f.ids[id] = struct{}{}
+			}
 		}
 	}
 	f.root.each(0, math.MaxUint64, func(s *segment) bool {

@@ -231,16 +231,62 @@ func (m *Image) BuildID() string {
 	return m.Text.BuildID
 }
 
+// FileID returns the file ID of the image (see contract 4.2, 4.3), which is the same on each machine that has its content.
+// It is empty for a module without build id.
+func (m *Image) FileID() string {
+	if m.Text != nil {
+		return m.Text.FileID
+	}
+	return buildid.ContentFileID(m.content(m.Lines))
+}
+
 // LoadedFileID returns the file ID of the image at the addresses where it is loaded, which differ from
 // boot to boot (see contract 4.2, 4.3). It is empty for a module without build id.
 func (m *Image) LoadedFileID() string {
 	switch {
 	case m.Text == nil:
-		return buildid.LoadedFileID(m.Name(), m.Start)
+		return buildid.LoadedFileID(m.content(m.Lines), m.Start)
 	case m.Text.BuildID == "":
 		return ""
 	}
 	return buildid.LoadedFileID(m.Text.BuildID, m.Text.Base)
+}
+
+// HasFileID reports whether a file ID is one of the image: FileID or LoadedFileID, now or before the source lines of a
+// function became known.
+func (m *Image) HasFileID(id string) bool {
+	if m.Text != nil {
+		return id == m.Text.FileID || id == m.LoadedFileID()
+	}
+	for _, known := range m.functionFileIDs() {
+		if id == known {
+			return true
+		}
+	}
+	return false
+}
+
+// functionFileIDs returns the file IDs of an image without Text.
+func (m *Image) functionFileIDs() []string {
+	ids := []string{m.FileID(), m.LoadedFileID()}
+	if m.Lines != nil {
+		before := m.content(nil)
+		ids = append(ids, buildid.ContentFileID(before), buildid.LoadedFileID(before, m.Start))
+	}
+	return ids
+}
+
+// content identifies the content of an image without Text, so that one offset has one name, file and line (see contract 4.3):
+// its symbol and, for a BPF function, its length and the digest of its source lines. One symbol can have several images:
+// the verifier inlines what it knows of maps and constants, and the JIT compiler depends on the kernel and the CPU.
+func (m *Image) content(lines *symtab.Lines) string {
+	switch {
+	case m.Origin != OriginBPF:
+		return m.Name()
+	case lines == nil:
+		return fmt.Sprintf("%s:%d", m.Name(), m.End-m.Start)
+	}
+	return fmt.Sprintf("%s:%d:%s", m.Name(), m.End-m.Start, lines.Digest())
 }
 
 // Tag returns the tag of a function of a BPF program; see TagOf. The tag of a program's functions other

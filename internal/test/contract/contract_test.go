@@ -42,6 +42,52 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// TestContract_4_1_OneAnswerOnAllHosts verifies that frames of BPF code with one file ID and one address have one answer: the worlds are
+// hosts, on which the same program can have other code, and other lines.
+func TestContract_4_1_OneAnswerOnAllHosts(t *testing.T) {
+	type id struct {
+		file    string
+		address uint64
+	}
+	answers := make(map[id]string)
+	again := 0
+	for seed := range int64(rewritetest.Rounds(*modelSeeds)) {
+		c := newModelCase(seed)
+		if c.opts.KeepAddresses {
+			continue // an exact frame and a caller can have one address
+		}
+		arrived := make(map[string]bool)
+		for _, s := range rewritetest.Samples(c.in) {
+			for _, f := range s.Stack {
+				arrived[describe(f)] = true
+			}
+		}
+		out, _ := c.rewrite(c.in)
+		for _, s := range samplesOf(out) {
+			for _, f := range s.stack {
+				if s.profiler || len(f.Lines) == 0 || f.Mapping == nil || f.Mapping.File != "[bpf]" || arrived[describe(f)] {
+					continue
+				}
+				frame := id{f.Mapping.FileID, f.Address}
+				answer := fmt.Sprintf("%+v", f.Lines)
+				if other, isKnown := answers[frame]; isKnown {
+					again++
+					if other != answer {
+						t.Fatalf("seed %d: %+v is %s, and %s on another host", seed, frame, answer, other)
+					}
+				}
+				answers[frame] = answer
+			}
+		}
+	}
+	if again == 0 {
+		t.Error("no two hosts have a frame with one id")
+	}
+}
+
+// describe describes a frame with its mapping.
+func describe(f rewritetest.Frame) string { return fmt.Sprintf("%+v %+v", f, f.Mapping) }
+
 // A modelCase is a message that is rewritten.
 type modelCase struct {
 	*world

@@ -64,7 +64,7 @@ func (w *world) kept(m *modelImage) rewritetest.Mapping {
 	mapping := rewritetest.Mapping{File: m.Name(), Start: m.start, Limit: m.end}
 	switch {
 	case !m.isText() && m.Name() != "":
-		mapping.File, mapping.FileID = "[bpf]", buildid.LoadedFileID(m.Name(), m.start)
+		mapping.File, mapping.FileID = "[bpf]", buildid.LoadedFileID(m.content(), m.start)
 	case m.isText() && m.BuildID() != "":
 		mapping.BuildID, mapping.FileID = m.BuildID(), buildid.LoadedFileID(m.BuildID(), m.Base())
 	}

@@ -73,6 +73,18 @@ func (m *modelImage) base() uint64 {
 	return m.start
 }
 
+// content returns the text whose hash is the file ID of code without a build id (section 4.3 of the contract): its symbol
+// and, of a BPF function, its length and the digest of its lines.
+func (m *modelImage) content() string {
+	switch {
+	case m.Origin != timeline.OriginBPF:
+		return m.Name()
+	case len(m.lines) == 0:
+		return fmt.Sprintf("%s:%d", m.Name(), m.end-m.start)
+	}
+	return fmt.Sprintf("%s:%d:%s", m.Name(), m.end-m.start, m.Lines.Digest())
+}
+
 // A textWriter writes symbols, for symtab in the kernel's form, for the model as a list.
 type textWriter struct {
 	builder symtab.Builder

@@ -228,7 +228,7 @@ func (w *world) relative() rewritetest.Frame {
 func (w *world) mappingOf(m *modelImage) rewritetest.Mapping {
 	mapping := rewritetest.Mapping{File: m.Name(), Start: m.start, Limit: m.end}
 	if !m.isText() && m.Name() != "" {
-		mapping.File, mapping.FileID = "[bpf]", buildid.SymbolFileID(m.Name())
+		mapping.File, mapping.FileID = "[bpf]", buildid.ContentFileID(m.content())
 	}
 	if !m.isText() {
 		return mapping

@@ -138,7 +138,14 @@ func isFileOf(id string, m *modelImage) bool {
 	if m.isText() {
 		return m.BuildID() != "" && (id == buildid.FileID(m.BuildID()) || id == buildid.LoadedFileID(m.BuildID(), m.Base()))
 	}
-	return id == buildid.SymbolFileID(m.Name()) || id == buildid.LoadedFileID(m.Name(), m.start)
+	before := *m // its lines were known
+	before.lines = nil
+	for _, content := range []string{m.content(), before.content()} {
+		if id == buildid.ContentFileID(content) || id == buildid.LoadedFileID(content, m.start) {
+			return true
+		}
+	}
+	return false
 }
 
 // isOf reports whether the ids of a mapping are an image's.

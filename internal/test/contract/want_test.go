@@ -219,7 +219,7 @@ func (a *asker) place(w *want, u *use) (hasForm bool) {
 func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 	ours := rewritetest.Mapping{File: m.Name()}
 	if !m.isText() {
-		ours.File, ours.FileID = "[bpf]", buildid.SymbolFileID(m.Name())
+		ours.File, ours.FileID = "[bpf]", buildid.ContentFileID(m.content())
 	} else if m.BuildID() != "" {
 		ours.BuildID, ours.FileID = m.BuildID(), buildid.FileID(m.BuildID())
 	}
@@ -230,7 +230,7 @@ func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 	default:
 		ours.Start, ours.Limit = m.start, m.end
 		if !m.isText() {
-			ours.FileID = buildid.LoadedFileID(m.Name(), m.start)
+			ours.FileID = buildid.LoadedFileID(m.content(), m.start)
 		} else if m.BuildID() != "" {
 			ours.FileID = buildid.LoadedFileID(m.BuildID(), m.Base())
 		}
