@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
@@ -48,31 +49,33 @@ func (f *packFunction) at(offset int64, caller bool) *answer {
 	return a
 }
 
-// functions returns the functions in the packs that a query names.
+// functions returns the functions in the packs that a query names. If the query has a build, the name is the kernel's,
+// and no other pack is opened.
 func (p *packs) functions(q *query) (found []packFunction, err error) {
-	symbols, err := p.symbols()
+	images, err := p.imagesOf(q)
 	if err != nil {
 		return nil, err
 	}
-	add := func(functions []packFunction) {
-		for _, f := range functions {
-			info := f.image.pack.Info()
-			if (q.module == "" || info.Name == q.module) && (q.build == "" || info.BuildID == q.build) {
-				found = append(found, f)
-			}
+	for _, f := range images {
+		for _, f.symbol = range f.image.symbolsByName()[q.name] {
+			found = append(found, f)
 		}
 	}
-	if functions := symbols[q.name]; functions != nil {
-		add(functions)
+	if len(found) > 0 || q.build != "" {
 		return found, nil
 	}
 	wanted, err := newPatterns(q.name)
 	if err != nil {
 		return nil, err
 	}
-	for name, functions := range symbols {
-		if wanted.match(name) {
-			add(functions)
+	for _, f := range images {
+		for name, symbols := range f.image.symbolsByName() {
+			if !wanted.match(name) {
+				continue
+			}
+			for _, f.symbol = range symbols {
+				found = append(found, f)
+			}
 		}
 	}
 	slices.SortFunc(found, func(a, b packFunction) int {
@@ -81,23 +84,42 @@ func (p *packs) functions(q *query) (found []packFunction, err error) {
 	return found, nil
 }
 
-// symbols returns the functions of all packs by the kernel's name.
-func (p *packs) symbols() (map[string][]packFunction, error) {
-	if p.bySymbol != nil {
-		return p.bySymbol, nil
+// imagesOf returns the images that can have the function of a query.
+func (p *packs) imagesOf(q *query) (images []packFunction, err error) {
+	if q.build == "" {
+		images, err = p.everyImage()
+	} else {
+		images, err = p.imageOfBuild(q.build)
 	}
-	images, err := p.everyImage()
-	if err != nil {
+	if q.module == "" || err != nil {
+		return images, err
+	}
+	return slices.DeleteFunc(slices.Clone(images), func(f packFunction) bool {
+		return f.image.pack.Info().Name != q.module
+	}), nil
+}
+
+// imageOfBuild returns the image of a build, or none if the build has no pack.
+func (p *packs) imageOfBuild(id string) ([]packFunction, error) {
+	image, err := p.byBuildID(id)
+	if errors.Is(err, packfiles.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
 		return nil, err
 	}
-	p.bySymbol = make(map[string][]packFunction)
-	for _, f := range images {
-		for f.symbol = range f.image.image.Symbols() {
-			name := f.image.image.SymbolName(f.symbol).System
-			p.bySymbol[name] = append(p.bySymbol[name], f)
+	return []packFunction{{image: image, name: id}}, nil
+}
+
+// symbolsByName returns the symbols of the image by the kernel's name.
+func (p *packImage) symbolsByName() map[string][]symtab.Symbol {
+	if p.byName == nil {
+		p.byName = make(map[string][]symtab.Symbol, p.image.Len())
+		for symbol := range p.image.Symbols() {
+			name := p.image.SymbolName(symbol).System
+			p.byName[name] = append(p.byName[name], symbol)
 		}
 	}
-	return p.bySymbol, nil
+	return p.byName
 }
 
 // everyImage returns the images of all packs, each with the name by which lookup finds it.

@@ -11,6 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -26,8 +27,6 @@ type packs struct {
 	images  map[string]*packImage // by build id, and by each name that was asked for
 	missing map[string]bool       // build ids already reported to have no pack
 	every   []packFunction        // the images of all packs; nil until needed
-
-	bySymbol map[string][]packFunction // the functions of all packs, by the kernel's name; nil until needed
 }
 
 // openPacks opens the packs at paths. It returns nil if there are no paths.
@@ -111,6 +110,7 @@ type packImage struct {
 	pack     *pack.Pack
 	image    *timeline.Image
 	snapshot *timeline.Snapshot
+	byName   map[string][]symtab.Symbol // nil until needed
 }
 
 func newPackImage(p *pack.Pack) (*packImage, error) {
@@ -118,7 +118,7 @@ func newPackImage(p *pack.Pack) (*packImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &packImage{p, image, timeline.NewSnapshot(timeline.NewTable(image))}, nil
+	return &packImage{pack: p, image: image, snapshot: timeline.NewSnapshot(timeline.NewTable(image))}, nil
 }
 
 // address returns the pack address at an offset from the image's base, where relative addresses
