@@ -24,6 +24,7 @@ import (
 
 func newAnnotate() *cobra.Command {
 	var flags resolverFlags
+	var builds buildFlags
 	cmd := &cobra.Command{
 		Use:   "annotate [FILE...]",
 		Short: "Copy text and put names on the kernel addresses in it",
@@ -33,20 +34,31 @@ func newAnnotate() *cobra.Command {
 			"known, and lines of more than a megabyte.\n\n" +
 			"With --pack, the source line and the functions inlined there are put behind each address, and behind\n" +
 			"each offset in a function, as the kernel prints it in its log: ksys_read+0x6f/0xf0. Packs alone\n" +
-			"suffice for the latter. In a kernel log, use --caller: it does not apply to RIP, pc, WARNING.\n\n" +
+			"suffice for the latter. A pack is used only if it is certain that its build wrote the line. A kernel\n" +
+			"with CONFIG_STACKTRACE_BUILD_ID prints its build ID at the beginning of each stack dump, and those of\n" +
+			"modules on the stack. For other logs, give --build-id or, if the running kernel wrote it, --this-boot.\n\n" +
+			"In a kernel log, use --caller. It does not apply to the addresses at which the CPU was: those in lines\n" +
+			"with WARNING or interrupt, and behind RIP, EIP, pc, PC and NIP, and functions with (P).\n\n" +
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
 			"code that has it when its line is read, unless other code had it since the command started. So the\n" +
 			"text must be of this boot; with --pack and --text it can be that of another machine.",
 		Example: "  sudo bpftrace -e 'kprobe:vfs_read { printf(\"%lx\\n\", reg(\"ip\")) }' | sudo kernelsym annotate\n" +
 			"  dmesg | sudo kernelsym annotate --caller\n" +
-			"  kernelsym annotate --caller --pack vmlinux.kspack oops.txt\n" +
-			"  kernelsym annotate --pack vmlinux.kspack --text ffffffff8be00000 crash.txt",
+			"  dmesg | kernelsym annotate --caller --this-boot --pack /var/lib/kernelsym/packs\n" +
+			"  kernelsym annotate --caller --pack packs oops.txt\n" +
+			"  kernelsym annotate --pack packs --build-id 7f76f39faf07f34c --text ffffffff8be00000 crash.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := flags.resolver(cmd)
 			if err != nil {
 				return err
 			}
-			a := annotator{lookup: lookup{resolver: r}, addresses: true, offsets: r.packs != nil, warn: r.running.warn}
+			if err = builds.check(r.packs, r.text != 0); err != nil {
+				return usage(cmd, err)
+			}
+			a := annotator{lookup: lookup{resolver: r}, caller: r.caller, addresses: true, warn: r.running.warn}
+			if a.log.stated, err = builds.stated(r.packs, flags.sysfs); err != nil {
+				return err
+			}
 			if r.text == 0 {
 				stop, err := a.lookup.running.follow(cmd.Context())
 				defer stop()
@@ -63,6 +75,7 @@ func newAnnotate() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
+	builds.add(cmd)
 	return cmd
 }
 
@@ -110,42 +123,106 @@ const maxLine = 1 << 20
 // annotator names what it finds in text.
 type annotator struct {
 	lookup    lookup
-	addresses bool        // whether addresses get names
-	offsets   bool        // whether offsets in functions get source lines
-	warn      func(error) // prints why they get none any more
+	caller    bool           // whether addresses are return addresses, except for exact ones
+	addresses bool           // whether addresses get names
+	log       logBuilds      // the builds that wrote the line
+	warn      func(error)    // prints why something gets no name
+	warned    map[error]bool // the reasons that warnOnce has printed; nil before the first
+}
+
+// The reasons why a line gets no names although there are some.
+var (
+	errUnknownBuild = errors.New("its pack is not used where the log does not show its build: " +
+		"give --build-id or, for a log of this boot, --this-boot")
+	errOtherKernel = errors.New("addresses in stack dumps of another kernel get no names")
+)
+
+// warnOnce prints a reason for an image, unless it was printed for any.
+func (a *annotator) warnOnce(image string, reason error) {
+	if a.warned[reason] {
+		return
+	}
+	if a.warned == nil {
+		a.warned = make(map[error]bool)
+	}
+	a.warned[reason] = true
+	a.warn(fmt.Errorf("%s: %w", image, reason))
 }
 
 // line names what is in a line.
 func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
-	var wrong error
+	a.log.read(line)
 	if a.addresses {
-		a.lookup.running.outdated()
-		line = addresses.Annotate(line, func(addr uint64) addresses.Name {
-			found, err := a.lookup.at(ctx, addr)
-			if err != nil {
-				wrong = err
-				return addresses.Name{}
-			}
-			return found.annotation()
-		})
+		var err error
+		if line, err = a.nameAddresses(ctx, line); err != nil {
+			return line, err
+		}
 	}
-	if wrong != nil {
-		return line, wrong
-	}
-	if !a.offsets {
+	if a.lookup.packs == nil {
 		return line, nil
 	}
-	annotated, err := a.lookup.annotateOffsets(ctx, line)
-	if err != nil && ctx.Err() == nil { // such as a damaged pack, without which the rest is not certain
-		a.warn(fmt.Errorf("offsets in functions get no source lines: %w", err))
-		a.offsets = false
-		return line, nil
+	return a.nameOffsets(ctx, line)
+}
+
+// nameAddresses returns a line with names behind its addresses.
+func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byte, err error) {
+	a.lookup.running.outdated()
+	var marks markReader
+	named = addresses.Annotate(line, func(addr uint64, start int) addresses.Name {
+		a.lookup.caller = a.caller && !marks.isExact(line, start)
+		found, errAddress := a.at(ctx, addr)
+		if errAddress != nil || found == nil {
+			err = errors.Join(err, errAddress)
+			return addresses.Name{}
+		}
+		return found.annotation()
+	})
+	return named, err
+}
+
+// at resolves an address, or returns nil if another kernel may have written it.
+func (a *annotator) at(ctx context.Context, addr uint64) (*answer, error) {
+	if a.lookup.text != 0 {
+		if a.lookup.kernel = a.packOf(timeline.KernelName, ""); a.lookup.kernel == "" {
+			return nil, nil //nolint:nilnil // it has no name
+		}
+		return a.lookup.at(ctx, addr)
 	}
-	return annotated, err
+	snapshot, err := a.lookup.running.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if core := snapshot.Core(); core != nil && a.log.isOfAnother(core.BuildID()) {
+		a.warnOnce(timeline.KernelName, errOtherKernel)
+		return nil, nil //nolint:nilnil // it has no name
+	}
+	return a.lookup.at(ctx, addr)
+}
+
+// packOf returns the build id of the pack of an image that wrote the line, empty if the build is not known or has no
+// intact pack. printed is the id that the line has for it.
+func (a *annotator) packOf(image, printed string) string {
+	build := a.log.of(image, printed)
+	if build == "" {
+		a.warnOnce(image, errUnknownBuild)
+		return ""
+	}
+	if a.lookup.packs.missing[build] {
+		return ""
+	}
+	found, err := a.lookup.packs.byPrintedID(build)
+	if err != nil {
+		if a.lookup.packs.missingOnce(build) {
+			a.warn(fmt.Errorf("%s: %w", image, err))
+		}
+		return ""
+	}
+	return found.pack.Info().BuildID
 }
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.
 func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) error {
+	a.log = logBuilds{stated: a.log.stated}
 	in, out := bufio.NewReaderSize(from, maxLine), bufio.NewWriter(to)
 	var wrong error
 	for tooLong := false; ; {

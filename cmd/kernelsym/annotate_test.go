@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -50,7 +49,7 @@ func TestAnnotateElsewhere(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
 	out, errs, err := execute(t, "at ffffffffa700005c.\nffffffffa7000042", "annotate", "--procfs", empty, "--sysfs", empty,
-		"--pack", dir, "--text", "ffffffffa7000000")
+		"--pack", dir, "--build-id", kernelID, "--text", "ffffffffa7000000")
 	require.NoError(t, err)
 	assert.Empty(t, errs)
 	assert.Equal(t, "at ffffffffa700005c core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) "+
@@ -154,67 +153,91 @@ func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	assert.Equal(t, 2, refreshed)
 }
 
+// atPick is what a pack of kernelPack has for main_loop+0xc, where atStart is main_loop+0x4.
+const (
+	atPick  = " (core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) init/main.c:14)"
+	atStart = " (init/main.c:11)"
+)
+
+// annotateWithPacks annotates a text on a machine that knows nothing but packs.
+func annotateWithPacks(t *testing.T, dir, text string, args ...string) (out, errs string) {
+	t.Helper()
+	empty := t.TempDir()
+	args = append([]string{"annotate", "--procfs", empty, "--sysfs", empty, "--pack", dir}, args...)
+	out, errs, err := execute(t, text, args...)
+	require.NoError(t, err)
+	return out, errs
+}
+
 // TestAnnotateOffsets annotates a kernel log of another machine, by packs alone.
 func TestAnnotateOffsets(t *testing.T) {
-	dir, empty := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))
-	run := func(text string, args ...string) (out, errs string) {
-		out, errs, err := execute(t, text, append([]string{"annotate", "--procfs", empty, "--sysfs", empty, "--pack", dir}, args...)...)
-		require.NoError(t, err)
-		return out, errs
-	}
-	const inlined = " (core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) init/main.c:14)"
-	for _, tt := range []struct{ text, args, want string }{
-		{"RIP: 0010:main_loop+0xc/0x40\n", "", "RIP: 0010:main_loop+0xc/0x40" + inlined + "\n"},
-		{" main_loop+0x10/0x40\n", "--caller", " main_loop+0x10/0x40" + inlined + "\n"},
-		{"RIP: 0010:main_loop+0xc/0x40", "--caller", "RIP: 0010:main_loop+0xc/0x40" + inlined},
-		{"main_loop+0xc/0x40 main_loop+0x4/0x40.", "", "main_loop+0xc/0x40" + inlined + " main_loop+0x4/0x40 (init/main.c:11)."},
-		{"another size: main_loop+0xc/0x44, no such function: nothing+0x1/0x2, of a module: main_loop+0xc/0x40 [xfs]", "", ""},
-		{"WARNING: CPU: 0 PID: 1 at init/main.c:14 main_loop+0xc/0x40", "--caller", "WARNING: CPU: 0 PID: 1 at init/main.c:14 main_loop+0xc/0x40" + inlined},
-		{"no size: main_loop+0xc, too far: main_loop+0x41/0x40, too large: main_loop+0x123456789/0x40", "", ""},
+	for _, tt := range []struct{ text, want string }{
+		{"RIP: 0010:main_loop+0xc/0x40\n", "RIP: 0010:main_loop+0xc/0x40" + atPick + "\n"},
+		{"main_loop+0xc/0x40 main_loop+0x4/0x40.", "main_loop+0xc/0x40" + atPick + " main_loop+0x4/0x40" + atStart + "."},
+		{"another size: main_loop+0xc/0x44, no such function: nothing+0x1/0x2, of a module: main_loop+0xc/0x40 [xfs]", ""},
+		{"of something else: main_loop+0xc/0x40 [../kernel] main_loop+0xc/0x40 [xfs 0123] main_loop+0xc/0x40 [a b c]", ""},
+		{"no size: main_loop+0xc, too far: main_loop+0x41/0x40, too large: main_loop+0x123456789/0x40", ""},
 	} {
-		args := strings.Fields(tt.args)
-		out, errs := run(tt.text, args...)
+		out, errs := annotateWithPacks(t, dir, tt.text, "--build-id", kernelID)
 		want := tt.want
 		if want == "" {
 			want = tt.text
 		}
 		assert.Equal(t, want, out)
-		assert.Contains(t, errs, empty+"/kallsyms: no such file", "there is nothing but BPF to name addresses by")
-		again, _ := run(out, args...)
+		assert.Contains(t, errs, "/kallsyms: no such file", "there is nothing but BPF to name addresses by")
+		again, _ := annotateWithPacks(t, dir, out, "--build-id", kernelID)
 		assert.Equal(t, want, again, "once more changes nothing")
 	}
 }
 
-// TestAnnotateOffsetsOfModules verifies that code without a module is the core kernel's, and that the build id which the
-// log has for a module must be that of the pack. A damaged pack ends that, and nothing of the text is lost.
-func TestAnnotateOffsetsOfModules(t *testing.T) {
-	dir, empty := t.TempDir(), t.TempDir()
-	w := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "xfs", Extent: pack.Range{End: 0x100}})
-	file := w.File("fs/xfs/xfs_super.c")
-	w.Row(0x10, w.Node(0, w.Function("spin", file, 1), 0, 0), file, 7)
-	w.Row(0x50, 0, 0, 0)
-	w.Symbol(symbol(0x10, 0x50, "spin"))
-	writePack(t, dir, moduleID, w)
-	run := func(text string) (out, errs string) {
-		out, errs, err := execute(t, text, "annotate", "--procfs", empty, "--sysfs", empty, "--pack", dir)
-		require.NoError(t, err)
-		return out, errs
-	}
-	const line = " (fs/xfs/xfs_super.c:7)"
-	for text, want := range map[string]string{
-		"spin+0x4/0x40":                            "spin+0x4/0x40",
-		"spin+0x4/0x40 [xfs]":                      "spin+0x4/0x40 [xfs]" + line,
-		"spin+0x4/0x40 [xfs " + moduleID + "]\n":   "spin+0x4/0x40 [xfs " + moduleID + "]" + line + "\n",
-		"spin+0x4/0x40 [xfs " + kernelID + "]\n":   "spin+0x4/0x40 [xfs " + kernelID + "]\n",
-		"spin+0x4/0x40 [ext4] spin+0x4/0x40 [xfs]": "spin+0x4/0x40 [ext4] spin+0x4/0x40 [xfs]" + line,
+// TestAnnotateCaller verifies which addresses of a log --caller applies to, both for offsets in functions and for absolute
+// addresses: not to those at which the CPU was.
+func TestAnnotateCaller(t *testing.T) {
+	dir := t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	const exact, caller = " (idle include/idle.h:6 (inlined) init/main.c:14)", atPick // main_loop+0x10
+	for _, tt := range []struct{ text, want string }{
+		{" main_loop+0x10/0x40", caller},
+		{" ? main_loop+0x10/0x40", caller},
+		{"RIP: 0010:main_loop+0x10/0x40", exact},
+		{"EIP: main_loop+0x10/0x40", exact},
+		{"PC is at main_loop+0x10/0x40", exact},
+		{"LR is at main_loop+0x10/0x40", caller},
+		{"pc : main_loop+0x10/0x40", exact},
+		{"lr : main_loop+0x10/0x40", caller},
+		{"NIP [c000000000001234] main_loop+0x10/0x40", exact},
+		{"LR [c000000000001234] main_loop+0x10/0x40", caller},
+		{"--- interrupt: 300 at main_loop+0x10/0x40", exact},
+		{"WARNING: CPU: 0 PID: 1 at init/main.c:14 main_loop+0x10/0x40", exact},
+		{" main_loop+0x10/0x40 (P)", exact},
+		{" main_loop+0x10/0x40 (C)", caller},
+		{" main_loop+0x10/0x40 (PF)", caller}, // the return address in place of return_to_handler
+		{" main_loop+0x10/0x40 (unreliable)", ""},
+		{" ffffffffa7000060", "caller"},
+		{"RIP: 0010:[<ffffffffa7000060>]", "exact"},
+		{"pc : [<ffffffffa7000060>]", "exact"},
+		{"NIP [ffffffffa7000060]", "exact"},
+		{"LR [ffffffffa7000060]", "caller"},
 	} {
-		out, _ := run(text)
-		assert.Equal(t, want, out)
+		out, _ := annotateWithPacks(t, dir, tt.text, "--caller", "--build-id", kernelID, "--text", "ffffffffa7000000")
+		switch tt.want {
+		case "exact":
+			assert.Contains(t, out, "ffffffffa7000060 idle include/idle.h:6 (inlined) main_loop+0x10 init/main.c:14", tt.text)
+		case "caller":
+			assert.Contains(t, out, "ffffffffa7000060 core::fmt::pick include/idle.h:31 (inlined)", tt.text)
+		case "":
+			assert.Equal(t, " main_loop+0x10/0x40"+caller+" (unreliable)", out)
+		default:
+			assert.Equal(t, tt.text+tt.want, out)
+		}
+		again, _ := annotateWithPacks(t, dir, out, "--caller", "--build-id", kernelID, "--text", "ffffffffa7000000")
+		assert.Equal(t, out, again, "once more changes nothing")
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, kernelID+pack.Ext), []byte("damaged"), 0o600))
-	const text = "first\nspin+0x4/0x40 [xfs]\nspin+0x4/0x40 [xfs]\n"
-	out, errs := run(text)
-	assert.Equal(t, text, out)
-	assert.Equal(t, 1, strings.Count(errs, "offsets in functions get no source lines: "), errs)
+	const both = "pc : [<ffffffffa7000060>] lr : [<ffffffffa7000060>] pstate: 60400009"
+	out, _ := annotateWithPacks(t, dir, both, "--caller", "--build-id", kernelID, "--text", "ffffffffa7000000")
+	assert.Equal(t, "pc : [<ffffffffa7000060 idle include/idle.h:6 (inlined) main_loop+0x10 init/main.c:14>] "+
+		"lr : [<ffffffffa7000060 core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) "+
+		"main_loop+0x10 init/main.c:14>] pstate: 60400009", out)
 }

@@ -13,46 +13,62 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// offsetInFunction matches an offset in a function as the kernel prints it (%pS in lib/vsprintf.c), with its module if it
-// has one. Behind that is the build id, if the kernel has CONFIG_STACKTRACE_BUILD_ID.
+// offsetInFunction matches an offset in a function as the kernel prints it (%pS in lib/vsprintf.c), with its module in
+// brackets if it has one, and how arm64 found it, in parentheses (dump_backtrace_entry in arch/arm64/kernel/stacktrace.c).
 var offsetInFunction = regexp.MustCompile(
-	`([A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+)(?: \[([A-Za-z0-9_]+)(?: ([0-9a-f]{16,64}))?\])?`)
+	`([A-Za-z_][A-Za-z0-9_.$]*\+0x[0-9a-f]+/0x[0-9a-f]+)(?: (\[[^<\]][^\]]*\]))?(?: \(([A-Z]+)\))?`)
 
-// exact are in the lines of an oops or a warning that have the place itself. Other lines have what called it
-// (show_iret_regs in arch/x86/kernel/dumpstack_64.c, __show_regs in arch/arm64/kernel/process.c, __warn in kernel/panic.c
-// with the address of a trap).
-var exact = [][]byte{[]byte("RIP: "), []byte("pc : "), []byte("WARNING: ")}
+// moduleOfFunction matches the module, with its build id if the kernel has CONFIG_STACKTRACE_BUILD_ID.
+var moduleOfFunction = regexp.MustCompile(`^\[([A-Za-z0-9_]+)(?: ([0-9a-f]{40}))?\]$`)
 
-// annotateOffsets returns a line with the source lines of the offsets in functions that are in it, as far as the packs
+// addressMarks are the texts before an address at which the CPU was, which is exact, and before a return address. An
+// address without a mark is a return address.
+var addressMarks = []struct {
+	text  string
+	exact bool
+}{
+	{"RIP: ", true}, {"EIP: ", true}, // show_ip in arch/x86/kernel/dumpstack.c
+	{"PC is at ", true}, {"LR is at ", false}, // __show_regs in arch/arm/kernel/process.c
+	{"pc : ", true}, {"lr : ", false}, // __show_regs in arch/arm64/kernel/process.c
+	{"NIP [", true}, {"LR [", false}, {"--- interrupt: ", true}, // arch/powerpc/kernel/process.c
+	{"WARNING: ", true}, // __warn in kernel/panic.c, with the address of a trap
+}
+
+// markReader reads the marks in a line. Its zero value stands at the beginning of a line.
+type markReader struct {
+	end   int  // of the part that was read
+	exact bool // whether the last mark in it is exact
+}
+
+// isExact reports whether the address at an offset of the line is one at which the CPU was. The offsets must increase.
+func (r *markReader) isExact(line []byte, start int) bool {
+	last := -1
+	for _, mark := range addressMarks {
+		if at := bytes.LastIndex(line[r.end:start], []byte(mark.text)); at > last {
+			last, r.exact = at, mark.exact
+		}
+	}
+	r.end = start
+	return r.exact
+}
+
+// foundInRegisters is how arm64 marks the address of an interrupted frame since Linux 6.13.
+const foundInRegisters = "P"
+
+// nameOffsets returns a line with the source lines of the offsets in functions that are in it, as far as the packs
 // have them. It returns line itself if there is nothing to insert.
-func (l *lookup) annotateOffsets(ctx context.Context, line []byte) ([]byte, error) {
-	if l.packs == nil {
-		return line, nil
-	}
-	place := *l
-	for _, mark := range exact {
-		place.caller = place.caller && !bytes.Contains(line, mark)
-	}
+func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error) {
 	var out []byte
+	var marks markReader
 	copied := 0
 	for _, at := range offsetInFunction.FindAllSubmatchIndex(line, -1) {
-		end := at[1]
-		q, err := parseQuery(string(line[at[2]:at[3]]))
-		if err != nil {
-			continue // such as an offset of more than 4 GiB
-		}
-		q.module = timeline.KernelName // the kernel names the module of any other code
-		if at[4] >= 0 {
-			q.module = string(line[at[4]:at[5]])
-		}
-		if at[6] >= 0 {
-			q.build = string(line[at[6]:at[7]])
-		}
-		text, err := place.sourceOf(ctx, &q)
+		group := func(n int) string { return string(line[max(0, at[2*n]):max(0, at[2*n+1])]) }
+		a.lookup.caller = a.caller && !marks.isExact(line, at[0]) && group(3) != foundInRegisters
+		text, err := a.sourceOf(ctx, group(1), group(2))
 		if err != nil {
 			return line, err
 		}
-		if text != "" && !bytes.HasPrefix(line[end:], []byte(text)) {
+		if end := at[1]; text != "" && !bytes.HasPrefix(line[end:], []byte(text)) {
 			out = append(append(out, line[copied:end]...), text...)
 			copied = end
 		}
@@ -63,17 +79,34 @@ func (l *lookup) annotateOffsets(ctx context.Context, line []byte) ([]byte, erro
 	return append(out, line[copied:]...), nil
 }
 
-// sourceOf returns the text to insert behind an offset in a function, empty if its source line is not certain.
-func (l *lookup) sourceOf(ctx context.Context, q *query) (string, error) {
-	a, err := l.inPacks(ctx, q)
-	if a == nil || err != nil {
+// sourceOf returns the text to insert behind an offset in a function, empty if its source line is not certain. module is
+// in brackets, or empty for a function of the core kernel.
+func (a *annotator) sourceOf(ctx context.Context, offset, module string) (string, error) {
+	q, err := parseQuery(offset)
+	if err != nil {
+		return "", nil //nolint:nilerr // such as an offset of more than 4 GiB
+	}
+	printed := ""
+	q.module = timeline.KernelName // the kernel names the module of any other code
+	if module != "" {
+		m := moduleOfFunction.FindStringSubmatch(module)
+		if m == nil {
+			return "", nil
+		}
+		q.module, printed = m[1], m[2]
+	}
+	if q.build = a.packOf(q.module, printed); q.build == "" {
+		return "", nil
+	}
+	found, err := a.lookup.inPacks(ctx, &q)
+	if found == nil || err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	for _, f := range a.Inlined {
+	for _, f := range found.Inlined {
 		b.WriteString(f.Function + f.String() + " (inlined) ")
 	}
-	b.WriteString(strings.TrimSpace(a.sourceLine.String()))
+	b.WriteString(strings.TrimSpace(found.sourceLine.String()))
 	return " (" + printable.Text(b.String()) + ")", nil
 }
 

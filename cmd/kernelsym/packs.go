@@ -79,11 +79,27 @@ func (p *packs) named(name string) (*packImage, error) {
 		errSeveralPacks, name, strings.Join(ids, ", "))
 }
 
+// maxMissing limits how many missing packs are reported, because any number of builds can be in a text.
+const maxMissing = 1000
+
 // missingOnce reports whether this is the first time that the pack of a build is missing.
 func (p *packs) missingOnce(id string) bool {
-	first := !p.missing[id]
+	if p.missing[id] || len(p.missing) >= maxMissing {
+		return false
+	}
 	p.missing[id] = true
-	return first
+	return true
+}
+
+// byPrintedID is byBuildID for an id as the kernel prints it, with zeros after a short one.
+func (p *packs) byPrintedID(printed string) (*packImage, error) {
+	image, err := p.byBuildID(printed)
+	for id, ok := strings.CutSuffix(printed, "00"); ok && errors.Is(err, packfiles.ErrNotFound); id, ok = strings.CutSuffix(id, "00") {
+		if short, errShort := p.byBuildID(id); !errors.Is(errShort, packfiles.ErrNotFound) {
+			return short, errShort
+		}
+	}
+	return image, err
 }
 
 // byBuildID returns the image of a build. The error wraps packfiles.ErrNotFound if the build has no

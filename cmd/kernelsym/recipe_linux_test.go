@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -25,7 +26,10 @@ func TestRecipeKernelLogs(t *testing.T) {
 	command := regexp.MustCompile(`ExecStart=/bin/sh -c '([^']+)'`).FindSubmatch(page)
 	require.NotNil(t, command)
 
+	running, err := packer.RunningBuild("/sys", "") // for --this-boot
+	require.NoError(t, err)
 	dir := t.TempDir()
+	writePack(t, dir, running, kernelPack(running))
 	writePack(t, dir, kernelID, kernelPack(kernelID))
 	log, out := filepath.Join(dir, "dmesg.txt"), filepath.Join(dir, "named.log")
 	require.NoError(t, os.WriteFile(log, []byte("kern  :info  : 2026-11-26T02:39:00,278660+00:00  main_loop+0x10/0x40\n"), 0o600))

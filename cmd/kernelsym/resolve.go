@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ type resolver struct {
 	running running
 	packs   *packs // nil without packs
 	text    uint64 // address of _text on another machine, or 0
+	kernel  string // build id of that machine's core kernel; empty if it is the only one that has a pack
 }
 
 var errImage = errors.New("this kernel has no image of that name or build id, or several had the name")
@@ -113,7 +115,7 @@ func (r *resolver) inPack(name string, offset int64) (*answer, error) {
 
 // inKernelAtText looks up an address of a core kernel whose _text is known.
 func (r *resolver) inKernelAtText(addr uint64) (*answer, error) {
-	image, err := r.packs.named(pack.KernelName)
+	image, err := r.packs.named(cmp.Or(r.kernel, pack.KernelName))
 	if err != nil {
 		return nil, err
 	}

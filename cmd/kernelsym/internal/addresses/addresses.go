@@ -15,9 +15,9 @@ type Name struct {
 	Function string // function that other programs may have written there already
 }
 
-// Annotate returns a line with names inserted after its addresses. An address that already has a
-// name keeps it. Annotate returns line itself if there is nothing to insert.
-func Annotate(line []byte, name func(addr uint64) Name) []byte {
+// Annotate returns a line with names inserted after its addresses, which name returns for an address and its start in the
+// line. An address that already has a name keeps it. Annotate returns line itself if there is nothing to insert.
+func Annotate(line []byte, name func(addr uint64, start int) Name) []byte {
 	var out []byte
 	copied := 0
 	for start := 0; start < len(line); {
@@ -30,7 +30,7 @@ func Annotate(line []byte, name func(addr uint64) Name) []byte {
 			end++
 		}
 		if addr, ok := parse(line[start:end]); ok {
-			if n := name(addr); n.Text != "" && !isNamed(line[end:], n) {
+			if n := name(addr, start); n.Text != "" && !isNamed(line[end:], n) {
 				out = append(append(out, line[copied:end]...), " "+n.Text...)
 				copied = end
 			}

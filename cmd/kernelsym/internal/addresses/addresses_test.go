@@ -12,7 +12,7 @@ import (
 
 // named names every address that ends in 54 as main_loop, and every address that ends in 55 as a
 // Rust function.
-func named(addr uint64) Name {
+func named(addr uint64, _ int) Name {
 	switch addr & 0xff {
 	case 0x54:
 		return Name{Text: "main_loop+0x4 [mod] a.c:5", Function: "main_loop"}
@@ -65,8 +65,8 @@ func FuzzAnnotate(f *testing.F) {
 	f.Add("[<ffffffff81000055>] 0xffffffff81000054/ffffffff81000054")
 	f.Fuzz(func(t *testing.T, line string) {
 		n := 0
-		mark := func(addr uint64) Name {
-			if named(addr).Text == "" {
+		mark := func(addr uint64, start int) Name {
+			if named(addr, start).Text == "" {
 				return Name{}
 			}
 			n++

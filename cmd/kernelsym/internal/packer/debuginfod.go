@@ -133,26 +133,39 @@ func (d *Debuginfod) fetch(ctx context.Context, id, to string, o *Options) (modu
 // RunningBuilds returns the running core kernel and its modules. Every user can read their build
 // ids in sysfs.
 func RunningBuilds(sysfs string) (builds []Build, err error) {
-	names, err := filepath.Glob(filepath.Join(sysfs, "module/*/notes/.note.gnu.build-id"))
+	names, err := filepath.Glob(notesOf(sysfs, "*"))
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append([]string{filepath.Join(sysfs, "kernel/notes")}, names...) {
-		id, err := readBuildID(name)
+	modules := []string{""}
+	for _, name := range names {
+		modules = append(modules, filepath.Base(filepath.Dir(filepath.Dir(name))))
+	}
+	for _, module := range modules {
+		id, err := RunningBuild(sysfs, module)
 		if err != nil {
 			return nil, err
 		}
-		if id == "" {
-			continue // the module was unloaded, or this is not Linux
+		if id != "" { // otherwise the module was unloaded, or this is not Linux
+			builds = append(builds, Build{ID: id, Module: module})
 		}
-		b := Build{ID: id}
-		if name != filepath.Join(sysfs, "kernel/notes") {
-			b.Module = filepath.Base(filepath.Dir(filepath.Dir(name)))
-		}
-		builds = append(builds, b)
 	}
 	if len(builds) == 0 {
 		return nil, fmt.Errorf("no build id in %s: check that sysfs is mounted there, or name builds with --build-id", sysfs)
 	}
 	return builds, nil
+}
+
+// RunningBuild returns the build id of a loaded module or, for an empty name, of the running core kernel. It is empty if
+// that is not loaded.
+func RunningBuild(sysfs, module string) (id string, err error) {
+	return readBuildID(notesOf(sysfs, module))
+}
+
+// notesOf returns the file with the build id of a module, or of the core kernel.
+func notesOf(sysfs, module string) string {
+	if module == "" {
+		return filepath.Join(sysfs, "kernel/notes")
+	}
+	return filepath.Join(sysfs, "module", module, "notes/.note.gnu.build-id")
 }
