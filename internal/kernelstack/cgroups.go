@@ -23,31 +23,38 @@ var ErrContainers = errors.New("containers are not known")
 const rootCgroup = 1
 
 // cgroups holds the owners of cgroups, by their ids. An id is the number of its directory's inode, and is not used again;
-// the directory cannot be renamed. So an owner never changes, and is still right when the cgroup is gone.
+// the directory cannot be renamed. So an owner never changes, and is still right when the cgroup is gone. If several
+// cgroups claim to be the same container, their places decide which one is: see claims.
 //
 // It learns of a cgroup from the record that perf writes when the cgroup is made, or from a scan of the directories: one
-// at the start, and more when samples have unknown ids, because records may have been lost.
+// at the start, and more when samples have unknown ids or records are lost.
 //
 //	records   ──────────●─────●──●─────────●────▶  note
 //	scan      ●──────────────────────?──────────▶  all cgroups that exist
 //	samples   ─────○──────○──○───○─────○──○──○──▶  owner
 type cgroups struct {
-	mount  string // where the hierarchy is mounted
-	procfs string
+	mount   string // where the hierarchy is mounted
+	isWhole bool   // the mount shows all of the hierarchy
+	procfs  string
 
 	// Cgroups that are gone are forgotten in two steps: when there are many, the owners become the old ones, and a scan
 	// begins new ones. So a sample finds its cgroup even if it was gone before that.
-	owners, old map[uint64]owner
+	owners, old map[uint64]claim
 	scanned     int // how many owners there were at the beginning
 
-	nextScan time.Time // when an unknown id may cause a scan again
+	claims       map[string]*claims // of owners, by the container's id
+	nextDecision time.Time          // when claims of several cgroups to an id may be compared again
+
+	nextScan time.Time // when a scan may be made again
+	missed   bool      // records may have been lost since the last scan
+	since    int64     // no record is missing since then, on the clock of the records, unless missed is true
 }
 
-// maxNew is how many new cgroups are recorded before the ones that no longer exist are forgotten. Each takes about 150 bytes.
+// maxNew is how many new cgroups are recorded before the ones that no longer exist are forgotten. Each takes about 150
+// bytes; a container takes 500 more, and 1,500 if its path is as long as it can be.
 const maxNew = 1 << 14
 
-// The time between two scans for ids that are not known is at least scanInterval, and so long that scans take a hundredth
-// of it.
+// The time between two scans for what is not known is at least scanInterval, and so long that scans take a hundredth of it.
 const (
 	scanInterval = time.Second
 	scanShare    = 100
@@ -56,7 +63,7 @@ const (
 // newCgroups returns cgroups that knows none yet. Errors wrap ErrContainers: this kernel does not record cgroups, or
 // containers are not in the hierarchy that it records.
 func newCgroups(mount, procfs string) (*cgroups, error) {
-	c := &cgroups{mount: filepath.Clean(mount), procfs: procfs, owners: make(map[uint64]owner)}
+	c := &cgroups{mount: filepath.Clean(mount), procfs: procfs, owners: make(map[uint64]claim), claims: make(map[string]*claims)}
 	if err := errors.Join(perfring.CheckCgroups(), c.checkMount(), c.check()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrContainers, err)
 	}
@@ -100,48 +107,64 @@ func (c *cgroups) check() error {
 }
 
 // note adds a new cgroup.
-func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, ownerOf(g.Path)) }
+func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, claimOf(g.Path)) }
 
-func (c *cgroups) add(id uint64, o owner) {
+func (c *cgroups) add(id uint64, of claim) {
 	if len(c.owners)-c.scanned >= maxNew {
 		_ = c.begin() // samples of cgroups that it cannot see are counted
 	}
-	c.owners[id] = o
+	c.set(id, of)
+}
+
+func (c *cgroups) set(id uint64, of claim) { c.owners[id] = c.enter(of) }
+
+// miss notes that records of new cgroups may be lost.
+func (c *cgroups) miss() {
+	if c != nil {
+		c.missed = true
+	}
 }
 
 // begin begins new owners with the cgroups that exist. Its error is that of scan.
 func (c *cgroups) begin() error {
-	c.old, c.owners = c.owners, make(map[uint64]owner)
+	c.old, c.owners, c.claims = c.owners, make(map[uint64]claim), make(map[string]*claims)
+	c.missed = true
 	err := c.scan()
 	c.scanned = len(c.owners)
 	return err
 }
 
-// owner returns the owner of a cgroup.
-func (c *cgroups) owner(id uint64) owner {
+// owner returns the owner of a cgroup at a time, on the clock of the records.
+func (c *cgroups) owner(id uint64, at int64) owner {
 	if c == nil {
 		return owner{}
 	}
-	o, ok := c.find(id)
-	if !ok && !time.Now().Before(c.nextScan) {
+	of, ok := c.find(id)
+	if (!ok || c.missed) && !time.Now().Before(c.nextScan) {
 		_ = c.scan()
-		if o, ok = c.find(id); !ok {
-			c.add(id, owner{}) // it is gone, so there is no need to look again
+		if of, ok = c.find(id); !ok {
+			c.add(id, claim{}) // it is gone, so there is no need to look again
 		}
 	}
-	return o
+	if !c.holds(of, at) {
+		return owner{}
+	}
+	return of.owner
 }
 
-func (c *cgroups) find(id uint64) (o owner, ok bool) {
-	if o, ok = c.owners[id]; !ok {
-		o, ok = c.old[id]
+func (c *cgroups) find(id uint64) (of claim, ok bool) {
+	if of, ok = c.owners[id]; !ok {
+		of, ok = c.old[id]
 	}
-	return o, ok
+	return of, ok
 }
 
 // scan adds all cgroups that exist below the mount. Its error says which others are missing.
 func (c *cgroups) scan() error {
 	began := time.Now()
+	if c.missed {
+		c.since, c.missed = perfring.Monotonic.Now(), false
+	}
 	defer func() { c.nextScan = time.Now().Add(max(scanInterval, scanShare*time.Since(began))) }()
 	isRoot := false
 	_ = filepath.WalkDir(c.mount, func(path string, d fs.DirEntry, err error) error {
@@ -150,8 +173,12 @@ func (c *cgroups) scan() error {
 				isRoot = c.found(perfring.CgroupID(info), strings.TrimPrefix(path, c.mount), isRoot)
 			}
 		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			c.missed = true // too many open files, for example
+		}
 		return nil
 	})
+	c.isWhole = isRoot
 	switch {
 	case !isRoot:
 		return fmt.Errorf("%w outside of the cgroup that is mounted at %s: mount the host's /sys/fs/cgroup there", ErrContainers, c.mount)
@@ -165,13 +192,13 @@ func (c *cgroups) scan() error {
 // found adds a cgroup that a scan found below the mount. It reports whether the mount shows the root, which comes first.
 func (c *cgroups) found(id uint64, path string, isRoot bool) bool {
 	isRoot = isRoot || id == rootCgroup
-	o := ownerOf(path)
+	of := claimOf(path)
 	_, known := c.owners[id]
 	switch {
-	case known, !isRoot && o == host: // above the mount, there may be a container
+	case known, !isRoot && of.owner == host: // above the mount, there may be a container
 	case id == rootCgroup && !c.recordsAll():
 	default:
-		c.owners[id] = o
+		c.set(id, of)
 	}
 	return isRoot
 }

@@ -19,7 +19,7 @@ import (
 // emptyCgroups returns cgroups that has found no directory.
 func emptyCgroups(t *testing.T) *cgroups {
 	t.Helper()
-	return &cgroups{mount: t.TempDir(), procfs: t.TempDir(), owners: make(map[uint64]owner)}
+	return &cgroups{mount: t.TempDir(), procfs: t.TempDir(), owners: make(map[uint64]claim), claims: make(map[string]*claims)}
 }
 
 func dockerPath(n int) string { return fmt.Sprintf("/docker/%064x", n) }
@@ -35,12 +35,12 @@ func TestManyContainers(t *testing.T) {
 			t.Fatalf("%d and %d owners", len(c.owners), len(c.old))
 		}
 		for _, before := range []int{0, 1000, maxNew - 1} {
-			if id := n - before; id > 1 && c.owner(uint64(id)) != ownerOf(dockerPath(id)) {
-				t.Fatalf("%+v of %d, after %d", c.owner(uint64(id)), id, n)
+			if id := n - before; id > 1 && c.owner(uint64(id), later) != ownerOf(dockerPath(id)) {
+				t.Fatalf("%+v of %d, after %d", c.owner(uint64(id), later), id, n)
 			}
 		}
 	}
-	assert.Equal(t, owner{}, c.owner(2), "forgotten, which is not the host")
+	assert.Equal(t, owner{}, c.owner(2, later), "forgotten, which is not the host")
 }
 
 // TestCgroupsThatAreLost: owners are also forgotten if ids without records make the directories be read again and again.
@@ -52,7 +52,7 @@ func TestCgroupsThatAreLost(t *testing.T) {
 		if n%1000 == 0 {
 			c.nextScan = time.Time{}
 			id++
-			require.Equal(t, owner{}, c.owner(id))
+			require.Equal(t, owner{}, c.owner(id, later))
 		}
 	}
 	assert.LessOrEqual(t, len(c.owners), maxNew+1)
@@ -62,12 +62,12 @@ func TestCgroupsThatAreLost(t *testing.T) {
 // TestCgroupThatIsGone: an id without a record and without a directory has no owner. It is looked for once.
 func TestCgroupThatIsGone(t *testing.T) {
 	c := emptyCgroups(t)
-	assert.Equal(t, owner{}, c.owner(99))
+	assert.Equal(t, owner{}, c.owner(99, later))
 	assert.Contains(t, c.owners, uint64(99), "the directories were read")
-	assert.Equal(t, owner{}, c.owner(100))
+	assert.Equal(t, owner{}, c.owner(100, later))
 	assert.NotContains(t, c.owners, uint64(100), "they are not read again at once")
 	c.nextScan = time.Time{}
-	assert.Equal(t, owner{}, c.owner(99))
+	assert.Equal(t, owner{}, c.owner(99, later))
 	assert.True(t, c.nextScan.IsZero(), "they are not read again for the same id")
 }
 
@@ -95,7 +95,7 @@ func TestHierarchyOfPerf(t *testing.T) {
 // cgroups. They get no container, and are counted.
 func TestHierarchyChanges(t *testing.T) {
 	c := emptyCgroups(t)
-	c.add(7, ownerOf(dockerPath(7)))
+	c.add(7, claimOf(dockerPath(7)))
 	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: c.procfs, Containers: true}}
 	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
 	require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))

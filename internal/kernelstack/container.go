@@ -48,6 +48,39 @@ func ownerOf(path string) owner {
 	return host
 }
 
+// claim is an owner by the names of cgroups, which whoever makes them chooses.
+type claim struct {
+	owner owner
+	dir   string // the container's cgroup, by its path from the root of the hierarchy; empty if the owner is no container
+}
+
+// The limits of the path of a container. Paths by runtimes have about 10 names and 350 bytes, even in a container of a
+// container.
+const (
+	maxDepth = 32
+	maxPath  = 1 << 10
+)
+
+// claimOf returns the claim of a cgroup, by its path. Of several cgroups in the path with the container's id, the outermost
+// is the container.
+func claimOf(path string) claim {
+	o := ownerOf(path)
+	if o.container == "" {
+		return claim{owner: o}
+	}
+	names, n := strings.Split(strings.Trim(path, "/"), "/"), 1
+	for outer, _ := ownerByName(names[:n]); outer != o; outer, _ = ownerByName(names[:n]) {
+		n++
+	}
+	dir := "/" + strings.Join(names[:n], "/")
+	if n > maxDepth || len(dir) > maxPath {
+		return claim{} // no runtime made it
+	}
+	id := strings.LastIndex(dir, o.container)
+	o.container = dir[id : id+idLength] // does not keep the whole path in memory
+	return claim{o, dir}
+}
+
 // ownerByName returns the owner of a cgroup if its own name decides. Its ancestors' names precede its own.
 func ownerByName(names []string) (o owner, ok bool) {
 	ancestors, name := names[:len(names)-1], names[len(names)-1]
@@ -79,6 +112,18 @@ func endsInID(name string) bool {
 	name = strings.TrimSuffix(name, ".scope")
 	start := max(0, len(name)-idLength)
 	return isContainerID(name[start:]) && (start == 0 || !isContainerID(name[start-1:len(name)-1]))
+}
+
+// isDelegated reports whether others than the root of the host may make cgroups in a cgroup, by the names in its path: it
+// is a user's, or it is, or may be, a container.
+func isDelegated(path string) bool {
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	name := names[len(names)-1]
+	_, isContainer := ownerByName(names)
+	return isContainer ||
+		strings.HasPrefix(name, "user@") && name != "user@0.service" ||
+		strings.HasPrefix(name, "lxc.payload.") || // LXC and Incus
+		strings.HasPrefix(name, "systemd-nspawn@") || strings.HasPrefix(name, "machine-") && strings.HasSuffix(name, ".scope")
 }
 
 // idLength is the length of a container's id.

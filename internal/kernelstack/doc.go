@@ -4,6 +4,6 @@
 // profiles. The receiver "kernelstack" sends these on, and the tool's command top counts them.
 //
 // A Sampler reads the perf rings, leaves out the idle loop (idle) or pairs the switches of threads (waits), names threads
-// (threads), finds the container of each sample (cgroups, by the paths that container.go reads), and collects samples in a
-// message.
+// (threads), finds the container of each sample (cgroups, by the paths that container.go reads, and claims, where several
+// cgroups have the name of one container), and collects samples in a message.
 package kernelstack

@@ -33,7 +33,7 @@ func (s *session) noteWait(r *perfring.Record) {
 func (s *session) sampleOf(t *wait, at int64) sample {
 	return sample{
 		stack: stackOf(t, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
-		owner: s.cgroups.owner(t.cgroup), at: at, waited: at - t.reported, preempted: t.preempted,
+		owner: s.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted,
 	}
 }
 

@@ -353,6 +353,9 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 	_, s.offset, _ = perfring.Monotonic.UnixOffset()
 	s.counts.Lost += b.Lost
 	s.threads.begin(&b)
+	if b.Lost > 0 || len(b.Blind) > 0 || len(s.sampler.CPUs) > 0 {
+		s.cgroups.miss()
+	}
 	for i := range b.Records {
 		r := &b.Records[i]
 		if s.waits != nil && s.ignored <= r.Time && r.Time < b.Certain {
@@ -411,7 +414,7 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record) {
 		name = s.threads.name(r.TID, r.Time)
 	}
 	s.put(&sample{
-		stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name, owner: s.cgroups.owner(r.InCgroup), at: r.Time,
+		stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name, owner: s.cgroups.owner(r.InCgroup, r.Time), at: r.Time,
 	})
 }
 

@@ -96,6 +96,12 @@ const sampleCgroup = 1 << 21
 // CgroupID returns the id that a cgroup has in records, by its directory. On a 32-bit kernel, it is no record's id.
 func CgroupID(directory fs.FileInfo) uint64 { return directory.Sys().(*syscall.Stat_t).Ino }
 
+// CgroupWriter returns the owner of a cgroup's directory, and whether only the owner, and root, can write to it.
+func CgroupWriter(directory fs.FileInfo) (uid uint32, only bool) {
+	const othersWrite = 0o022
+	return directory.Sys().(*syscall.Stat_t).Uid, directory.Mode()&othersWrite == 0
+}
+
 // CheckCgroups returns ErrUnsupported if this kernel cannot record the cgroups of samples, or another error if it cannot
 // be asked. It needs the same privileges as Open.
 func CheckCgroups() error {

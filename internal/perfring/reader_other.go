@@ -26,6 +26,9 @@ func CheckCgroups() error { return ErrUnsupported }
 // CgroupID is never called: there are no records.
 func CgroupID(fs.FileInfo) uint64 { return 0 }
 
+// CgroupWriter is never called: there are no records.
+func CgroupWriter(fs.FileInfo) (uid uint32, only bool) { return 0, false }
+
 // Wait is never called: there is no Reader.
 func (*Reader) Wait(context.Context, time.Time) error { return ErrUnsupported }
 
