@@ -28,7 +28,13 @@
 // A new module is published in two steps: first its build and its addresses, at once, so that its
 // frames get their file ID; then its symbols, when they have been read. The kernel lists the symbols
 // of the newest module first, right after its own. So the reader stops where the modules begin whose
-// symbols it has read before.
+// symbols it has read before. It also stops when another module is loaded, which comes first:
+//
+//	a is loaded      ●
+//	b is loaded                ●
+//	list               ●         ●
+//	symbols             ├──────┤  ├────────────┤
+//	published          a         a, b          symbols of both
 //
 // # How a lifetime begins and ends
 //

@@ -119,7 +119,7 @@ func (f *stepper) publish(u symcache.Update) {
 // scanOnce makes a scan, and reports whether it was complete.
 func (f *stepper) scanOnce() bool {
 	f.t.Helper()
-	complete, err := f.reader.scan(f.publish)
+	complete, err := f.reader.scan(f.publish, true)
 	require.NoError(f.t, err)
 	return complete
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -41,22 +42,39 @@ func (r *roots) readList() ([]listEntry, error) {
 	}
 	if len(list) > 0 && !slices.ContainsFunc(list, func(e listEntry) bool { return e.addr != 0 }) {
 		// Either the addresses are hidden, or all modules contain only data.
-		return list, r.readKallsyms(newParser(nil, nil))
+		return list, r.readKallsyms(newParser(nil, nil), func() bool { return false })
 	}
 	return list, nil
 }
 
-// readKallsyms has a parser read /proc/kallsyms.
-func (r *roots) readKallsyms(p *parser) error {
+// readKallsyms has a parser read /proc/kallsyms. It returns errStopped if stop reports true before all is
+// read, which takes long on a busy machine.
+func (r *roots) readKallsyms(p *parser, stop func() bool) error {
 	f, err := os.Open(filepath.Join(r.procfs, "kallsyms"))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := p.parse(f); err != nil {
+	if err := p.parse(stopReader{f, stop}); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return nil
+}
+
+// errStopped says that not all was read, because that was no longer wanted.
+var errStopped = errors.New("stopped")
+
+// A stopReader reads until stop reports true.
+type stopReader struct {
+	r    io.Reader
+	stop func() bool
+}
+
+func (s stopReader) Read(p []byte) (int, error) {
+	if s.stop() {
+		return 0, errStopped
+	}
+	return s.r.Read(p)
 }
 
 // endRule returns the rule for where modules of the running kernel end.

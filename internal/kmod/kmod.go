@@ -52,9 +52,9 @@ func (*Source) Name() string { return "modules" }
 // now reads the clock of lifetimes.
 func now() int64 { return perfring.Boottime.Now() }
 
-// After a scan that was not complete, Run waits before the next one: first minRetry, then twice as long
-// each time, up to maxRetry. Where modules are loaded and unloaded all the time, reading symbols must
-// not take up a whole CPU.
+// After a scan that was not complete, Run waits before it reads symbols again: first minRetry, then twice
+// as long each time, up to maxRetry. Where modules are loaded and unloaded all the time, reading symbols
+// must not take up a whole CPU. The list does not wait for that.
 const (
 	minRetry = 20 * time.Millisecond
 	maxRetry = time.Second
@@ -78,18 +78,21 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 			s.stop()
 		}
 	}()
-	retry := time.Duration(0)
-	for reader := newReader(s); ctx.Err() == nil; s.wait(ctx, retry) {
+	var retry time.Duration
+	var retryAt time.Time // zero if all is complete
+	for reader := newReader(s); ctx.Err() == nil; s.wait(ctx, retryAt) {
 		s.connect(waiting) // before anything is listed, or a module that is loaded in between is missed
-		complete, err := reader.scan(publish)
+		withSymbols := !time.Now().Before(retryAt)
+		complete, err := reader.scan(publish, withSymbols)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			return err
 		case complete:
-			retry = 0
-		default:
+			retry, retryAt = 0, time.Time{}
+		case withSymbols:
 			retry = min(max(2*retry, minRetry), maxRetry)
+			retryAt = time.Now().Add(retry)
 		}
 	}
 	return nil
@@ -123,23 +126,19 @@ func (s *Source) stop() {
 	s.state.feed.waiters.Wait()
 }
 
-// wait waits until Run must read the list. If retry is not 0, that is when this time has passed.
-// Otherwise, that is when a scan is requested or, if no events are received, at the next poll.
-func (s *Source) wait(ctx context.Context, retry time.Duration) {
-	requests, timeout := s.scanRequests, retry
-	if retry > 0 {
-		requests = nil
-	} else if s.polls() {
-		timeout = pollInterval
-	}
+// wait waits until Run must read the list: until a scan is requested, until retryAt unless it is zero, or
+// otherwise, if no events are received, until the next poll.
+func (s *Source) wait(ctx context.Context, retryAt time.Time) {
 	var expired <-chan time.Time
-	if timeout > 0 {
-		expired = time.After(timeout)
+	if !retryAt.IsZero() {
+		expired = time.After(time.Until(retryAt))
+	} else if s.polls() {
+		expired = time.After(pollInterval)
 	}
 	select {
 	case <-ctx.Done():
 	case <-expired:
-	case <-requests:
+	case <-s.scanRequests:
 		if s.needsList() {
 			select { // further changes may follow
 			case <-ctx.Done():

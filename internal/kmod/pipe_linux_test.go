@@ -5,6 +5,7 @@ package kmod
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +56,44 @@ func TestListChangesWhileSymbolsAreRead(t *testing.T) {
 	waitForUpdates(3)
 	stop()
 	assert.Equal(t, [][2]int{{1, 0}, {1, 1}, {1, 0}}, published.get(), "b never had symbols")
+}
+
+// TestBuildDoesNotWaitForSymbols has a module loaded while the symbols of another are read, which takes
+// long. Its build and its addresses are published before the reading ends; then the symbols of both.
+func TestBuildDoesNotWaitForSymbols(t *testing.T) {
+	k := newKernel(t)
+	const a, b = "a 4096 0 - Live 0xffffffffc0200000\n", "b 4096 0 - Live 0xffffffffc0210000\n"
+	k.writeSysfs("a", "\xaa\xaa\xaa\xaa", sections{".text": 0xffffffffc0200000})
+	k.writeSysfs("b", "\xbb\xbb\xbb\xbb", sections{".text": 0xffffffffc0210000})
+	s, conn := k.source(), newFakeConn()
+	s.state.feed.dial = func() (connection, error) { return conn, nil }
+	published, stop := run(t, s)
+	isPublished := func(n [2]int) func() bool {
+		return func() bool { return slices.Contains(published.get(), n) }
+	}
+	require.Eventually(t, isPublished([2]int{0, 0}), time.Minute, time.Millisecond)
+
+	kallsyms := filepath.Join(k.root, "proc/kallsyms")
+	require.NoError(t, unix.Mkfifo(kallsyms+"~", 0o600))
+	require.NoError(t, os.Rename(kallsyms+"~", kallsyms))
+	k.write("proc/modules", a)
+	conn.send(added("a"))
+	f, err := os.OpenFile(kallsyms, os.O_WRONLY, 0) // waits for the reader
+	require.NoError(t, err)
+	k.write("proc/kallsyms", core+"ffffffffc0210000 t g\t[b]\nffffffffc0200000 t f\t[a]\n")
+	k.write("proc/modules", b+a)
+	conn.send(added("b"))
+	for chunks := 0; chunks < 10_000 && !isPublished([2]int{0, 2})(); chunks++ {
+		_, _ = f.WriteString(core) // fails if the reader has stopped
+		time.Sleep(time.Millisecond)
+	}
+	assert.True(t, isPublished([2]int{0, 2})(), "while symbols are read: %v", published.get())
+	_, err = f.WriteString(core)
+	require.ErrorIs(t, err, unix.EPIPE)
+	require.NoError(t, f.Close())
+	require.Eventually(t, isPublished([2]int{2, 0}), time.Minute, time.Millisecond)
+	stop()
+	assert.Equal(t, [][2]int{{0, 0}, {0, 1}, {0, 2}, {2, 0}}, published.get())
 }
 
 // TestLinesThatAreLeftOut unloads x, which the kernel lists first, while the symbols are read, so the

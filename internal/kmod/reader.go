@@ -3,6 +3,7 @@
 package kmod
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -21,9 +22,9 @@ type reader struct {
 
 func newReader(s *Source) *reader { return &reader{source: s, ends: s.roots.endRule()} }
 
-// scan reads the list, whatever is new in it, and the symbols of the new modules. It reports whether
-// that is complete; if not, the caller must scan again.
-func (r *reader) scan(publish func(symcache.Update)) (complete bool, err error) {
+// scan reads the list, whatever is new in it, and with withSymbols, the symbols of the new modules. It
+// reports whether that is complete; if not, the caller must scan again.
+func (r *reader) scan(publish func(symcache.Update), withSymbols bool) (complete bool, err error) {
 	scan := r.beginScan()
 	list, err := r.source.roots.readList()
 	if err != nil {
@@ -31,7 +32,7 @@ func (r *reader) scan(publish func(symcache.Update)) (complete bool, err error) 
 	}
 	loads := r.readLoads(scan, list)
 	withoutSymbols, ok := r.applyScan(scan, list, loads)
-	if !ok {
+	if !ok || len(withoutSymbols) > 0 && !withSymbols {
 		return false, nil
 	}
 	var images map[*load]*timeline.Image
@@ -127,17 +128,24 @@ func (r *reader) applyScan(scan scan, list []listEntry, loads []*load) (withoutS
 	if len(withoutSymbols) > 0 && st.tracker.changed {
 		st.publishTable() // their builds and addresses
 	}
+	if st.tracker.needsList() {
+		s.requestScan() // a module was loaded after the list was read
+	}
 	return withoutSymbols, true
 }
 
 // readSymbols reads the symbols of loads that a list has shown. unchanged reports whether it is certain
-// that no module was loaded or unloaded since that list.
+// that no module was loaded or unloaded since that list. When an event shows that one was loaded,
+// readSymbols stops: the list is needed first, and the symbols must be read again anyway.
 func (r *reader) readSymbols(
 	scan scan, list []listEntry, loads []*load,
 ) (images map[*load]*timeline.Image, unchanged bool, err error) {
 	roots := &r.source.roots
 	p := newParser(list, loads)
-	if err := roots.readKallsyms(p); err != nil {
+	switch err := roots.readKallsyms(p, r.source.needsList); {
+	case errors.Is(err, errStopped):
+		return nil, false, nil
+	case err != nil:
 		return nil, false, err
 	}
 	after, err := roots.readList()

@@ -81,6 +81,35 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// TestListDoesNotWaitForNextAttempt has a module loaded after an attempt to read symbols failed. The list
+// is read at once, and the symbols are not.
+func TestListDoesNotWaitForNextAttempt(t *testing.T) {
+	k := newKernel(t)
+	k.showA()
+	synctest.Test(t, func(t *testing.T) {
+		f := k.stepper()
+		defer f.source.stop()
+		f.scan()
+		k.writeSysfs("b", "\xbb\xbb\xbb\xbb", sections{".text": textAddr + 0x10000})
+		k.write("proc/modules", line("b", 4096, textAddr+0x10000)+aLine)
+		k.write("proc/kallsyms", core+"?\n")
+		f.conn.send(added("b"))
+		f.source.Refresh()
+		begin := time.Now()
+		f.source.wait(t.Context(), begin.Add(time.Hour))
+		assert.Equal(t, f.source.settle, time.Since(begin))
+		complete, err := f.reader.scan(f.publish, false)
+		require.NoError(t, err)
+		assert.False(t, complete)
+		require.Len(t, f.last.Table.Loaded(), 2)
+		assert.Equal(t, "a:in_a", lookup(f.last.Table, textAddr), "it is certain")
+
+		begin = time.Now()
+		f.source.wait(t.Context(), begin.Add(time.Hour))
+		assert.Equal(t, time.Hour, time.Since(begin), "nothing has changed")
+	})
+}
+
 // TestRemovalIsKnownBeforeItHappens has a module that stays in the list for a while after its "remove"
 // event.
 func TestRemovalIsKnownBeforeItHappens(t *testing.T) {

@@ -94,7 +94,7 @@ func TestAddressesAreHiddenLater(t *testing.T) {
 	k.write("proc/modules", "a 4096 0 - Live 0x0000000000000000\n")
 	k.writeSysfs("a", "", sections{".text": 0})
 	k.write("proc/kallsyms", "0000000000000000 T _text\n0000000000000000 t f\t[a]\n")
-	_, err := f.reader.scan(f.publish)
+	_, err := f.reader.scan(f.publish, true)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
 	assert.Equal(t, "a:in_a", lookup(f.last.Table, textAddr), "the last table stays")
 	k.showA()
