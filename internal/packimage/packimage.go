@@ -22,6 +22,16 @@ const (
 	slotBits  = 32
 )
 
+// LeastMemory returns a lower bound of the memory that the image of a pack takes, which is at most a tenth larger. The
+// size of the pack is no measure: in it, a symbol can take three bytes and a repeated name almost none.
+func LeastMemory(p *pack.Pack) int64 {
+	var size symtab.Sizer
+	for s := range p.Symbols() {
+		size.Add(s.Name)
+	}
+	return size.Least()
+}
+
 // New returns the image of a pack in a slot, from 0 to MaxSlot. No other image of a snapshot
 // may have the same slot; see [timeline.NewPackSnapshot]. The addresses of the image are not
 // addresses of any machine: only their distances from its base have a meaning. The error says

@@ -73,7 +73,7 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	now := time.Now()
 	o := &opened{Pack: p, bytes: p.Bytes(), used: now, info: info, looked: now}
 	if s.opts.Gateway {
-		if err := s.makeRoom(buildID, o.bytes+namesIn(p)); err != nil { // before the names take memory
+		if err := s.makeRoom(buildID, o.bytes+packimage.LeastMemory(p)); err != nil { // before the image takes memory
 			return err
 		}
 		s.slot = (s.slot + 1) % (packimage.MaxSlot + 1)
@@ -90,23 +90,6 @@ func (s *Store) load(r io.Reader, size int64, info fs.FileInfo, buildID string) 
 	s.state.open.add(o)
 	s.state.changes.Note(symcache.KindLoad, 1, time.Time{})
 	return nil
-}
-
-// namesIn estimates the memory that the names of a pack take in an image. It never returns more
-// than they do take. The size of the pack is no measure: there, repeated names take almost no
-// space.
-func namesIn(p *pack.Pack) (bytes int64) {
-	const maxShared = 127 // bytes that a name in an image has in common with the one before it
-	last := ""
-	for s := range p.Symbols() {
-		shared := 0
-		for shared < min(maxShared, len(s.Name), len(last)) && s.Name[shared] == last[shared] {
-			shared++
-		}
-		bytes += int64(len(s.Name) - shared)
-		last = s.Name
-	}
-	return bytes
 }
 
 // read reads the pack of a build, of size bytes.

@@ -74,13 +74,21 @@ func putRecord(dst, name []byte, shared int, folded bool) int {
 	if folded {
 		dst[0] |= foldedBit
 	}
-	n := 2
-	if len(rest) < 1<<7 {
+	n := headLen(len(rest))
+	if n == 2 {
 		dst[1] = byte(len(rest))
 	} else {
-		n = 1 + binary.PutUvarint(dst[1:], uint64(len(rest)))
+		binary.PutUvarint(dst[1:], uint64(len(rest)))
 	}
 	return n + copy(dst[n:], rest)
+}
+
+// headLen returns how many bytes of a record come before the rest of its name.
+func headLen(rest int) int {
+	if rest < 1<<7 {
+		return 2
+	}
+	return 3
 }
 
 // name returns the names of symbol i, from the cache if it has them.
@@ -112,12 +120,15 @@ const (
 	maxCached  = 8192
 )
 
-func (c *nameCache) init(symbols int) {
+func (c *nameCache) init(symbols int) { c.slots = make([]atomic.Pointer[Name], cacheSize(symbols)) }
+
+// cacheSize returns the number of slots for the names of that many symbols.
+func cacheSize(symbols int) int {
 	size := cacheWays
 	for size < min(symbols/cacheShare, maxCached) {
 		size *= 2
 	}
-	c.slots = make([]atomic.Pointer[Name], size)
+	return size
 }
 
 // cacheWays is the number of slots that a name can be in, a power of two.

@@ -114,8 +114,11 @@ func (s *symbols) largeSize(i int) uint64 {
 	return uint64(s.large[n].size)
 }
 
-// buildIndex fills the bucket index once all symbols are known: about one bucket
-// for every three of them.
+// leastPerBucket says how many buckets there are at least: one for so many symbols.
+const leastPerBucket = 6
+
+// buildIndex fills the bucket index once all symbols are known: one bucket for every three to
+// six of them.
 func (s *symbols) buildIndex() {
 	n := s.len()
 	if n == 0 {
