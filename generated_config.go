@@ -37,7 +37,7 @@ func NewDefaultBpf() Bpf {
 
 // DebugInfo where packs come from. A pack is a file with the source lines, inlined functions and symbols of one build. No packs are used without a directory or url.
 type DebugInfo struct {
-	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. Only its owner may be able to write to it. Fetched packs are kept in its subdirectory fetched.
+	// Directory absolute path of the directory that holds packs, named BUILD_ID.kspack. It must belong to root or to the user of the collector, and only its owner may be able to write to it. Fetched packs are kept in its subdirectory fetched.
 	Directory string `mapstructure:"directory"`
 
 	// HTTP settings of the HTTP client that fetches packs, such as tls, auth, headers and proxy_url: all keys of the collector's HTTP clients (confighttp) except endpoint. The default timeout is one minute, and a request never takes longer than five.

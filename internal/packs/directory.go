@@ -19,9 +19,6 @@ import (
 // fetchedDir is the directory of fetched packs, below the directory of all packs.
 const fetchedDir = "fetched"
 
-// othersWrite are permissions that only the owner may have.
-const othersWrite fs.FileMode = 0o022
-
 // A directory holds packs as files. The zero value holds none.
 type directory struct {
 	path    string
@@ -76,8 +73,11 @@ func closeAll(dirs []*os.Root) {
 	}
 }
 
-// openDirectory opens a directory, unless users other than its owner can write to it.
+// openDirectory opens a directory, unless others can write to it or choose what is at its path.
 func openDirectory(path string) (*os.Root, error) {
+	if err := checkParents(path); err != nil {
+		return nil, err
+	}
 	dir, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refuseAll(NotFound, fmt.Errorf("%w: create it, or set debug_info::url to fetch packs", err))
@@ -87,7 +87,7 @@ func openDirectory(path string) (*os.Root, error) {
 	info, err := dir.Stat(".")
 	if err != nil {
 		err = refuseAll(Unreadable, err)
-	} else if err = checkOwner(path, info); err != nil {
+	} else if err = checkTrust(path, info); err != nil {
 		err = refuseAll(Insecure, err)
 	}
 	if err != nil {
@@ -95,15 +95,6 @@ func openDirectory(path string) (*os.Root, error) {
 		return nil, err
 	}
 	return dir, nil
-}
-
-// checkOwner returns an error for a file or directory that users other than its owner can write
-// to.
-func checkOwner(path string, info fs.FileInfo) error {
-	if info.Mode()&othersWrite == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s has the mode %v: it is writable by group or others; run chmod go-w", path, info.Mode())
 }
 
 // check returns an error if no packs can be found.
@@ -150,7 +141,7 @@ func openPack(dir *os.Root, name string) (*file, error) {
 	}
 	if info, err = f.Stat(); err != nil {
 		err = refuse(Unreadable, err)
-	} else if err = checkOwner(path, info); err != nil {
+	} else if err = checkTrust(path, info); err != nil {
 		err = refuse(Insecure, err)
 	}
 	if err != nil {

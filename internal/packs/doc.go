@@ -20,6 +20,6 @@
 // A build id comes from a message, so it cannot be trusted: only a string that [pack.IsBuildID]
 // accepts becomes part of a path or URL (contract 10.3). The number of wishes, the number of
 // fetches at a time and per second, and the size of a fetched pack are bounded. The files in
-// the directory are trusted like configuration, so only its owner may be able to write to it.
-// Every file is checked before it is used.
+// the directory are trusted like configuration, so only root or the user of this process may be
+// able to write to it. Every file is checked before it is used.
 package packs

@@ -32,6 +32,9 @@ type draft struct {
 // create begins a file in the directory of fetched packs, which it creates if necessary.
 func (d *directory) create(buildID string) (*draft, error) {
 	dir := d.fetched()
+	if err := checkParents(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, refuseAll(Unreadable, err)
 	}

@@ -22,7 +22,7 @@ const (
 	TooLarge                 // larger than the memory for all packs, or than a response may be
 	NoRoom                   // the packs in use leave too little memory
 	Unreadable               // not a regular file, or one that cannot be read
-	Insecure                 // users other than its owner can write to it
+	Insecure                 // others can write to it, or choose which file it is
 	Fetch                    // the server cannot be reached, or gives no usable answer
 	NumReasons = iota
 )

@@ -55,7 +55,7 @@ const (
 // packRemedies returns what to do about missing or refused packs.
 func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
-		return []string{"chmod -R go-w " + m.packs}
+		return []string{"chmod -R go-w " + m.packs, "if they belong to another user: chown -R root: " + m.packs}
 	}
 	return []string{
 		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -d " + m.packs,

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package packs
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// foreignOwner returns the user that a file belongs to, if that is neither root nor the user of this process.
+func foreignOwner(info fs.FileInfo) (uid uint32, isForeign bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid == 0 || int64(stat.Uid) == int64(os.Geteuid()) {
+		return 0, false
+	}
+	return stat.Uid, true
+}
