@@ -19,10 +19,9 @@ import (
 
 // The bounds of fetching.
 const (
-	maxFetches    = 4           // at a time
-	fetchInterval = time.Second // from the start of one fetch to the start of the next
-	fetchTimeout  = 5 * time.Minute
-	maxFetched    = 32 << 20 // bytes in a response
+	maxFetches   = 4 // at a time
+	fetchTimeout = 5 * time.Minute
+	maxFetched   = 32 << 20 // bytes in a response
 )
 
 // The placeholders of a URL.
@@ -37,15 +36,16 @@ func Expand(url, buildID string) string {
 	return strings.NewReplacer(BuildIDPlaceholder, buildID, FormatPlaceholder, strings.TrimPrefix(pack.Ext, ".")).Replace(url)
 }
 
-// fetch fetches the pack of a wish.
-func (s *Store) fetch(ctx context.Context, id wishID) {
+// fetch fetches the pack of a wish. It reports whether the server has none.
+func (s *Store) fetch(ctx context.Context, id wishID) (missed bool) {
 	err := s.fetchPack(ctx, id.text)
 	if err != nil && ctx.Err() != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.state.wishes.all[id].step = stepFetch // for the next run of the store
-		return
+		return false
 	}
+	missed = err != nil && refusalOf(err).missed()
 	switch {
 	case err == nil:
 	case refusalOf(err).broken:
@@ -54,6 +54,7 @@ func (s *Store) fetch(ctx context.Context, id wishID) {
 		err = fmt.Errorf("debug_info::url: %s: %w", id.text, err)
 	}
 	s.settle(id, placeURL, err)
+	return missed
 }
 
 // fetchPack fetches the pack of a build, opens it, and keeps it in the directory if that exists
@@ -125,8 +126,8 @@ func (f *fetcher) download(ctx context.Context, w io.Writer, buildID string) err
 		return errNotFound
 	}
 	err = fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	if resp.StatusCode/100 == 4 { // a bucket that may not be listed answers 403 for a missing object
-		return refuse(Fetch, err)
+	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests {
+		return refuse(Fetch, err) // a bucket that may not be listed answers 403 for a missing object
 	}
 	return refuseAll(Fetch, err)
 }

@@ -101,44 +101,60 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestFetchesAreFew asks for many packs of a slow server, and again and again.
+// TestFetchesAreFew asks for many packs again and again. The next request comes after the interval of a download, unless
+// the server has answered before that it has no such pack.
 func TestFetchesAreFew(t *testing.T) {
 	var ids []string
 	for i := range 100 {
 		ids = append(ids, buildid.FileID(time.Duration(i).String()))
 	}
-	for _, takes := range []time.Duration{0, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			var now, tooMany, full atomic.Int32
-			starts := make(chan time.Time, 1000)
-			r := run(t, newFetching(Options{}, func(*http.Request) (*http.Response, error) {
-				starts <- time.Now()
-				switch n := now.Add(1); {
-				case n > maxFetches:
-					tooMany.Add(1)
-				case n == maxFetches:
-					full.Add(1)
+	for name, tt := range map[string]struct {
+		status   int
+		takes    time.Duration
+		interval time.Duration
+		most     int64 // requests in an hour
+	}{
+		"missing":         {http.StatusNotFound, 0, missInterval, 700},
+		"refused":         {http.StatusForbidden, 0, missInterval, 700},
+		"missing, late":   {http.StatusNotFound, 300 * time.Millisecond, 300 * time.Millisecond, 700},
+		"missing, slow":   {http.StatusNotFound, time.Minute, fetchInterval, 700},
+		"downloaded":      {http.StatusOK, 0, fetchInterval, 700},
+		"broken":          {http.StatusBadGateway, 0, fetchInterval, 3601},
+		"too many at all": {http.StatusTooManyRequests, 0, fetchInterval, 3601},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var now, tooMany, full atomic.Int32
+				starts := make(chan time.Time, 4000)
+				r := run(t, newFetching(Options{}, func(*http.Request) (*http.Response, error) {
+					starts <- time.Now()
+					switch n := now.Add(1); {
+					case n > maxFetches:
+						tooMany.Add(1)
+					case n == maxFetches:
+						full.Add(1)
+					}
+					time.Sleep(tt.takes)
+					now.Add(-1)
+					return answer(tt.status, []byte("<html>")), nil
+				}))
+				for range 60 {
+					r.Use(Sender{}, ids, nil)
+					time.Sleep(time.Minute)
 				}
-				time.Sleep(takes)
-				now.Add(-1)
-				return answer(http.StatusNotFound, nil), nil
-			}))
-			for range 60 {
-				r.Use(Sender{}, ids, nil)
-				time.Sleep(time.Minute)
-			}
-			r.stop()
-			assert.Zero(t, tooMany.Load())
-			assert.Equal(t, takes > 0, full.Load() > 0)
-			close(starts)
-			var last time.Time
-			for start := range starts {
-				assert.GreaterOrEqual(t, start.Sub(last), fetchInterval)
-				last = start
-			}
-			n := r.Stats().Fetches
-			assert.GreaterOrEqual(t, n, int64(100), "each")
-			assert.LessOrEqual(t, n, int64(700), "again every ten minutes")
+				r.stop()
+				assert.Zero(t, tooMany.Load())
+				assert.Equal(t, tt.takes == time.Minute, full.Load() > 0)
+				close(starts)
+				shortest, last := time.Hour, time.Time{}
+				for start := range starts {
+					shortest, last = min(shortest, start.Sub(last)), start
+				}
+				assert.Equal(t, tt.interval, shortest)
+				n := r.Stats().Fetches
+				assert.GreaterOrEqual(t, n, int64(100), "each")
+				assert.LessOrEqual(t, n, tt.most, "again every ten minutes, or every minute if the server is at fault")
+			})
 		})
 	}
 }
@@ -161,6 +177,7 @@ func TestAnswers(t *testing.T) {
 		}, Fetch, "the server answers 403 Forbidden"},
 		"malformed":   {func() (*http.Response, error) { return nil, errors.New("malformed: " + strings.Repeat("?", 1<<20)) }, Fetch, "malformed: ??"},
 		"broken":      {func() (*http.Response, error) { return answer(http.StatusBadGateway, nil), nil }, Fetch, "Bad Gateway"},
+		"too many":    {func() (*http.Response, error) { return answer(http.StatusTooManyRequests, nil), nil }, Fetch, "debug_info::url: the server answers 429"},
 		"unreachable": {func() (*http.Response, error) { return nil, errors.New("connection refused") }, Fetch, "debug_info::url: connection refused"},
 		"cut off": {func() (*http.Response, error) {
 			resp := answer(http.StatusOK, nil)

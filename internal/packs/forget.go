@@ -26,7 +26,7 @@ func (s *Store) publish(ctx context.Context, publish func(symcache.Update)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.news.wakes:
+		case <-s.news:
 		case <-due:
 			due = nil
 			s.forget()

@@ -3,7 +3,6 @@
 package packs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ import (
 )
 
 // look looks for the pack of a wish in the directory.
-func (s *Store) look(_ context.Context, id wishID) {
+func (s *Store) look(id wishID) {
 	if !id.isFile {
 		s.settle(id, placeDirectory, s.openKept(id.text))
 		return

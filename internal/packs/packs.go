@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 )
@@ -33,6 +31,7 @@ type Store struct {
 	from    fetcher
 	view    atomic.Pointer[View]
 	queues  [numPlaces]queue
+	pace    pace // of requests
 	news    queue
 	loading sync.Mutex // held while a pack is read, so that only one at a time takes memory for that
 	slot    uint32     // slot of the last image; guarded by loading
@@ -57,8 +56,9 @@ func New(opts Options) *Store {
 		opts:   opts,
 		dir:    directory{path: opts.Directory, fetches: opts.URL != ""},
 		from:   fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
-		queues: [numPlaces]queue{placeDirectory: newQueue(rate.Inf), placeURL: newQueue(rate.Every(fetchInterval))},
-		news:   newQueue(rate.Inf),
+		queues: [numPlaces]queue{placeDirectory: newQueue(), placeURL: newQueue()},
+		pace:   newPace(),
+		news:   newQueue(),
 		state:  state{open: newLibrary(opts.MaxBytes), wishes: newWishes()},
 	}
 	s.view.Store(newView(nil, opts.Gateway))
@@ -135,12 +135,12 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	}
 	s.mu.Unlock()
 	var workers sync.WaitGroup
-	workers.Go(func() { s.work(ctx, placeDirectory, s.look) })
+	workers.Go(func() { s.lookAll(ctx) })
 	for range maxFetches {
 		if s.opts.URL == "" {
 			break
 		}
-		workers.Go(func() { s.work(ctx, placeURL, s.fetch) })
+		workers.Go(func() { s.fetchAll(ctx) })
 	}
 	s.news.wake()
 	s.publish(ctx, publish)
@@ -148,19 +148,37 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	return nil
 }
 
-// work looks for packs in a place, one after the other, until ctx is done.
-func (s *Store) work(ctx context.Context, at place, do func(context.Context, wishID)) {
-	for s.queues[at].wait(ctx) {
-		s.mu.Lock()
-		id, more := s.state.wishes.next(at)
-		s.mu.Unlock()
-		if more {
-			s.queues[at].wake()
-		}
-		if id != (wishID{}) {
-			do(ctx, id)
+// lookAll looks for packs in the directory, one after the other, until ctx is done.
+func (s *Store) lookAll(ctx context.Context) {
+	for s.queues[placeDirectory].wait(ctx) {
+		if id := s.next(placeDirectory); id != (wishID{}) {
+			s.look(id)
 		}
 	}
+}
+
+// fetchAll fetches packs, one after the other, until ctx is done.
+func (s *Store) fetchAll(ctx context.Context) {
+	for s.queues[placeURL].wait(ctx) {
+		request, ok := s.pace.start(ctx)
+		if !ok {
+			return
+		}
+		if id := s.next(placeURL); id == (wishID{}) || s.fetch(ctx, id) {
+			request.missed()
+		}
+	}
+}
+
+// next takes the next wish that waits for a place, if any.
+func (s *Store) next(at place) wishID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, more := s.state.wishes.next(at)
+	if more {
+		s.queues[at].wake()
+	}
+	return id
 }
 
 // update brings the view up to date, and returns the update to publish. Only one goroutine

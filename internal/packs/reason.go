@@ -53,6 +53,11 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
+// missed reports whether the answer was that there is no such pack.
+func (r *refusal) missed() bool {
+	return !r.broken && (r.reason == NotFound || r.reason == Fetch)
+}
+
 // refuse returns an error for a pack.
 func refuse(reason Reason, err error) error { return &refusal{reason: reason, err: err} }
 
