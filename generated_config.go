@@ -49,7 +49,7 @@ type DebugInfo struct {
 	// MaxBytes maximum memory of packs. The least recently used packs are dropped first. A pack that was used in the last minute is never dropped.
 	MaxBytes string `mapstructure:"max_bytes"`
 
-	// MaxDisk maximum disk space of fetched packs. The least recently used packs are removed first.
+	// MaxDisk maximum disk space of fetched packs, including those that are being fetched. The least recently used packs are removed first.
 	MaxDisk string `mapstructure:"max_disk"`
 
 	// URL uRL from which missing packs are fetched, such as https://packs.example.org/{build_id}.{format}. {build_id} becomes the build id in lower-case hex, {format} becomes kspack. Without a directory, fetched packs are kept in memory only.

@@ -22,8 +22,11 @@ const fetchedDir = "fetched"
 // A directory holds packs as files. The zero value holds none.
 type directory struct {
 	path    string
-	fetches bool       // it is created when there is a fetched pack to keep
-	keeping sync.Mutex // held while files are removed to make room; locked before the mutex of a Store
+	fetches bool  // it is created when there is a fetched pack to keep
+	maxDisk int64 // limit on the bytes of fetched packs and of drafts
+
+	keeping sync.Mutex // held while files are written, or removed to make room; locked before the mutex of a Store
+	free    int64      // bytes that drafts may still take; guarded by keeping
 
 	// index has the builds that had packs when the directory was read, by their file IDs.
 	index  map[string]string
@@ -46,6 +49,11 @@ func (f *file) isSame(before fs.FileInfo) bool {
 
 // fetched returns the path of the directory of fetched packs.
 func (d *directory) fetched() string { return filepath.Join(d.path, fetchedDir) }
+
+// keptAt returns the path of the fetched pack of a build.
+func (d *directory) keptAt(buildID string) string {
+	return filepath.Join(d.fetched(), buildID+pack.Ext)
+}
 
 // open opens the directory and the directory of fetched packs, as far as they exist. No name
 // leads out of them.

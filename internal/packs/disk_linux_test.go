@@ -59,7 +59,7 @@ func TestDiskIsFullHalfway(t *testing.T) {
 	whole := packOf(t, first)
 	f, err := os.Create(filepath.Join(t.TempDir(), "draft"))
 	require.NoError(t, err)
-	d := &draft{file: f}
+	d := &draft{file: f, dir: &directory{free: plenty}}
 	defer d.discard()
 	_, err = d.Write(whole[:10])
 	require.NoError(t, err)
@@ -67,10 +67,33 @@ func TestDiskIsFullHalfway(t *testing.T) {
 	_, err = d.Write(whole[10:])
 	require.NoError(t, err)
 
-	content, _, err := d.content()
+	content, err := d.content()
 	require.NoError(t, err)
 	got, err := pack.Read(content, d.size)
 	require.NoError(t, err)
 	assert.Equal(t, first, got.Info().BuildID)
 	assert.ErrorIs(t, New(Options{MaxDisk: plenty}).keep(d, first), syscall.ENOSPC)
+}
+
+// TestDraftsOfKilledProcesses starts a store where processes were killed while they fetched, and another still fetches.
+func TestDraftsOfKilledProcesses(t *testing.T) {
+	dir := ownDir(t)
+	fetched := filepath.Join(dir, fetchedDir)
+	put(t, fetched, first, packOf(t, first))
+	for _, name := range []string{first + ".1.tmp", second + ".2.tmp", third + ".3.tmp"} {
+		require.NoError(t, os.WriteFile(filepath.Join(fetched, name), make([]byte, 1<<20), 0o600))
+	}
+	other, err := os.Open(filepath.Join(fetched, third+".3.tmp"))
+	require.NoError(t, err)
+	defer func() { _ = other.Close() }()
+	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
+
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+			return answer(http.StatusNotFound, nil), nil
+		}))
+		synctest.Wait()
+		r.stop()
+	})
+	assert.ElementsMatch(t, []string{first + pack.Ext, third + ".3.tmp"}, filesIn(t, fetched))
 }

@@ -78,11 +78,11 @@ func (s *Store) fetchPack(ctx context.Context, buildID string) error {
 	if err := s.from.download(ctx, draft, buildID); err != nil {
 		return err
 	}
-	content, info, err := draft.content()
+	content, err := draft.content()
 	if err != nil {
 		return err
 	}
-	if err := s.load(content, draft.size, info, buildID); err != nil {
+	if err := s.load(content, draft.size, nil, buildID); err != nil {
 		return err
 	}
 	s.noteKept(s.keep(draft, buildID))

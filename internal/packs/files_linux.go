@@ -16,3 +16,6 @@ func foreignOwner(info fs.FileInfo) (uid uint32, isForeign bool) {
 	}
 	return stat.Uid, true
 }
+
+// lock locks a file until it is closed, or returns an error at once if another process or open file has locked it.
+func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -4,7 +4,14 @@
 
 package packs
 
-import "io/fs"
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
 
 // foreignOwner knows no users.
 func foreignOwner(fs.FileInfo) (uid uint32, isForeign bool) { return 0, false }
+
+// lock locks no file.
+func lock(*os.File) error { return errors.ErrUnsupported }

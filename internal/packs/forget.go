@@ -60,9 +60,9 @@ func (s *Store) forget() {
 	}
 	if unkept {
 		if d, err := s.dir.create(""); err == nil {
-			_, _ = d.Write(make([]byte, 4096)) // a full disk may still have room for a name
+			_, err = d.file.Write(make([]byte, 4096)) // a full disk may still have room for a name
 			d.discard()
-			s.noteKept(d.full)
+			s.noteKept(err)
 		}
 	}
 }

@@ -20,12 +20,13 @@ import (
 // draftExt is the extension of files that are being written.
 const draftExt = ".tmp"
 
-// A draft is a file that is being fetched. If the disk is full, the rest is in memory.
+// A draft is a file that is being fetched. If the disk is full, or [Options.MaxDisk] leaves no room, the rest is in
+// memory.
 type draft struct {
 	file *os.File
-	dir  string
+	dir  *directory
 	size int64
-	full error // why the rest is not in the file
+	full error // why the disk did not take the rest
 	rest bytes.Buffer
 }
 
@@ -41,38 +42,46 @@ func (d *directory) create(buildID string) (*draft, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
+	d.keeping.Lock() // until it is locked, it seems to be abandoned
+	defer d.keeping.Unlock()
 	f, err := os.CreateTemp(dir, buildID+".*"+draftExt)
 	if err != nil {
 		return nil, refuseAll(Unreadable, err)
 	}
-	return &draft{file: f, dir: dir}, nil
+	_ = lock(f) // where files cannot be locked, the age of a draft decides
+	return &draft{file: f, dir: d}, nil
 }
 
-// Write implements [io.Writer]. It never fails: memory takes the rest if the disk is full.
+// Write implements [io.Writer]. It never fails: memory takes what the disk does not.
 func (d *draft) Write(b []byte) (int, error) {
 	d.size += int64(len(b))
 	n := 0
-	if d.full == nil {
-		n, d.full = d.file.Write(b)
+	if d.full == nil && d.rest.Len() == 0 {
+		n, d.full = d.dir.write(d.file, b)
 	}
 	d.rest.Write(b[n:])
 	return len(b), nil
 }
 
-// content returns everything that was written, and information about the file.
-func (d *draft) content() (io.Reader, fs.FileInfo, error) {
-	info, err := d.file.Stat()
-	if err == nil {
-		_, err = d.file.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, nil, refuseAll(Unreadable, err)
-	}
-	return io.MultiReader(d.file, &d.rest), info, nil
+// write writes as much of b to a draft as there is room for.
+func (d *directory) write(f *os.File, b []byte) (int, error) {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	n, err := f.Write(b[:min(int64(len(b)), d.free)])
+	d.free -= int64(n)
+	return n, err
 }
 
-// keep makes the file the pack of a build, if it fits into [Options.MaxDisk]. To make room, it
-// removes the packs that were used least recently.
+// content returns everything that was written.
+func (d *draft) content() (io.Reader, error) {
+	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
+		return nil, refuseAll(Unreadable, err)
+	}
+	return io.MultiReader(d.file, bytes.NewReader(d.rest.Bytes())), nil
+}
+
+// keep makes the file the pack of a build, which is open, if it fits into [Options.MaxDisk]. To make room, it removes
+// the packs that were used least recently.
 func (s *Store) keep(d *draft, buildID string) error {
 	if d.full != nil || d.size > s.opts.MaxDisk {
 		return d.full
@@ -83,57 +92,128 @@ func (s *Store) keep(d *draft, buildID string) error {
 	used := s.state.open.uses()
 	s.mu.Unlock()
 	for id, at := range used {
-		_ = os.Chtimes(filepath.Join(d.dir, id+pack.Ext), at, at) // it fails for packs that were not fetched
+		_ = os.Chtimes(s.dir.keptAt(id), at, at) // it fails for packs that were not fetched
 	}
-	err := makeRoomIn(d.dir, s.opts.MaxDisk-d.size)
-	if err == nil {
-		err = d.file.Chmod(0o644)
+	err := s.dir.makeRoom(int64(d.rest.Len()))
+	if err != nil {
+		return err
 	}
+	info, err := d.finish(s.dir.keptAt(buildID))
 	if err == nil {
-		err = os.Rename(d.file.Name(), filepath.Join(d.dir, buildID+pack.Ext))
+		s.mu.Lock()
+		s.state.open.keptIn(buildID, info)
+		s.mu.Unlock()
 	}
 	return err
 }
 
-// discard closes the file and, unless it was kept, removes it.
-func (d *draft) discard() {
-	_ = d.file.Close()
-	_ = os.Remove(d.file.Name()) // it does not exist if it was kept
+// finish writes the rest to the file, and renames it.
+func (d *draft) finish(path string) (fs.FileInfo, error) {
+	_, err := d.file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = d.file.Write(d.rest.Bytes())
+	}
+	if err == nil {
+		err = d.file.Chmod(0o644)
+	}
+	if err == nil {
+		err = os.Rename(d.file.Name(), path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.file.Stat()
 }
 
-// makeRoomIn removes packs from a directory until the others take at most that many bytes. It
-// also removes files that other processes left unfinished.
-func makeRoomIn(dir string, bytes int64) error {
-	entries, err := os.ReadDir(dir)
+// discard closes the file and, unless it was kept, removes it.
+func (d *draft) discard() {
+	d.dir.keeping.Lock()
+	defer d.dir.keeping.Unlock()
+	if info, err := d.file.Stat(); err == nil && os.Remove(d.file.Name()) == nil { // it does not exist if it was kept
+		d.dir.free += info.Size()
+	}
+	_ = d.file.Close()
+}
+
+// errDrafts says that there is no room for a pack although no other is kept.
+var errDrafts = errors.New("other packs that are being fetched take all of debug_info::max_disk")
+
+// makeRoom removes packs until a file can grow by that many bytes. keeping is held.
+func (d *directory) makeRoom(bytes int64) error {
+	packs, drafts, err := d.list()
 	if err != nil {
 		return err
 	}
-	var packs []fs.FileInfo
-	for _, entry := range entries {
-		info, err := entry.Info()
-		switch {
-		case err != nil: // another process has removed it
-		case strings.HasSuffix(info.Name(), pack.Ext):
-			packs = append(packs, info)
-		case strings.HasSuffix(info.Name(), draftExt) && time.Since(info.ModTime()) > 2*fetchTimeout:
-			_ = os.Remove(filepath.Join(dir, info.Name()))
-		}
-	}
-	var total int64
-	for _, info := range packs {
-		total += info.Size()
+	if drafts+bytes > d.maxDisk {
+		return errDrafts
 	}
 	slices.SortFunc(packs, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	free := d.freeBeside(packs, drafts)
 	for _, info := range packs {
-		if total <= bytes {
+		if free >= bytes {
 			break
 		}
-		if err := os.Remove(filepath.Join(dir, info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(d.fetched(), info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		total -= info.Size()
+		free += info.Size()
 	}
+	d.free = max(0, free-bytes)
 	return nil
+}
+
+// freeBeside returns how many bytes [Options.MaxDisk] leaves beside packs and drafts, below zero if they take more.
+func (d *directory) freeBeside(packs []fs.FileInfo, drafts int64) int64 {
+	free := d.maxDisk - drafts
+	for _, info := range packs {
+		free -= info.Size()
+	}
+	return free
+}
+
+// removeAbandoned removes the drafts of processes that were killed, and finds out how much room there is for new ones.
+func (d *directory) removeAbandoned() {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	packs, drafts, err := d.list()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		d.free = max(0, d.freeBeside(packs, drafts))
+	}
+}
+
+// list returns the files of fetched packs, and the bytes of all drafts. It removes abandoned drafts.
+func (d *directory) list() (packs []fs.FileInfo, drafts int64, err error) {
+	entries, err := os.ReadDir(d.fetched())
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue // another process has removed it, or it is none of a store's files
+		}
+		path := filepath.Join(d.fetched(), info.Name())
+		switch {
+		case strings.HasSuffix(info.Name(), pack.Ext):
+			packs = append(packs, info)
+		case strings.HasSuffix(info.Name(), draftExt) && (!isAbandoned(path, info) || os.Remove(path) != nil):
+			drafts += info.Size()
+		}
+	}
+	return packs, drafts, nil
+}
+
+// isAbandoned reports whether no process writes a draft any more: the lock of a process ends with it.
+func isAbandoned(path string, info fs.FileInfo) bool {
+	if time.Since(info.ModTime()) > 2*fetchTimeout {
+		return true
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return lock(f) == nil
 }
 
 // touch records that a fetched pack was used.

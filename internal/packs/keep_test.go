@@ -3,8 +3,12 @@
 package packs
 
 import (
+	"bytes"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +39,63 @@ func TestDiskByUse(t *testing.T) {
 		r.stop()
 	})
 	assert.ElementsMatch(t, []string{first + pack.Ext, third + pack.Ext}, filesIn(t, fetched))
+}
+
+// slowly reads a few bytes at a time.
+type slowly struct {
+	io.Reader
+	each func() // is called before each read
+}
+
+func (s slowly) Read(b []byte) (int, error) {
+	s.each()
+	time.Sleep(time.Second)
+	return s.Reader.Read(b[:min(len(b), 50)])
+}
+
+// TestDraftsTakeDiskSpace fetches as many packs at a time as possible, with disk space for less. They are all used, and
+// those that are kept are whole.
+func TestDraftsTakeDiskSpace(t *testing.T) {
+	dir := ownDir(t)
+	fetched := filepath.Join(dir, fetchedDir)
+	put(t, fetched, first, packOf(t, first))
+	size := int64(len(packOf(t, first)))
+	maxDisk := 2*size + size/2
+	inUse := func() (bytes int64) {
+		for _, name := range filesIn(t, fetched) {
+			if info, err := os.Stat(filepath.Join(fetched, name)); err == nil { // it has not got another name
+				bytes += info.Size()
+			}
+		}
+		return bytes
+	}
+	var ids []string
+	for i := range 2 * maxFetches {
+		ids = append(ids, buildid.FileID(time.Duration(i).String()))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{Directory: dir, MaxDisk: maxDisk}, func(req *http.Request) (*http.Response, error) {
+			id := strings.TrimSuffix(filepath.Base(req.URL.Path), pack.Ext)
+			resp := answer(http.StatusOK, nil)
+			resp.Body = io.NopCloser(slowly{bytes.NewReader(packOf(t, id)), func() { assert.LessOrEqual(t, inUse(), maxDisk) }})
+			return resp, nil
+		}))
+		r.use(ids...)
+		time.Sleep(time.Minute)
+		for _, id := range ids {
+			assert.True(t, r.has(id))
+		}
+		assert.Empty(t, r.health())
+		r.use(ids...)
+		assert.Equal(t, int64(len(ids)), r.Stats().Fetches)
+		r.stop()
+	})
+	kept := filesIn(t, fetched)
+	assert.Len(t, kept, 2)
+	for _, name := range kept {
+		_, err := Read(dir, strings.TrimSuffix(name, pack.Ext))
+		assert.NoError(t, err)
+	}
 }
 
 // TestDiskOfMany keeps several packs concurrently, again and again.

@@ -113,6 +113,13 @@ func (l *library) add(p *opened) {
 	l.bytes, l.isNew = l.bytes+p.bytes, true
 }
 
+// keptIn records that a file has the pack of a build.
+func (l *library) keptIn(buildID string, info fs.FileInfo) {
+	if o := l.packs[buildID]; o != nil {
+		o.info = info
+	}
+}
+
 // list returns the packs, and whether they have changed since the last call.
 func (l *library) list() (all []*opened, isNew bool) {
 	all = slices.Collect(maps.Values(l.packs))

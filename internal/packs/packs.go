@@ -18,7 +18,7 @@ type Options struct {
 	Directory string // holds packs; empty if there is none
 	URL       string // with {build_id} and {format}; empty to fetch none
 	MaxBytes  int64  // limit on the memory of open packs
-	MaxDisk   int64  // limit on the bytes of fetched packs in the directory
+	MaxDisk   int64  // limit on the bytes of fetched packs in the directory, also of those that are being fetched
 	Gateway   bool   // whether the symbols of packs are wanted, too (see contract 10.2)
 }
 
@@ -54,7 +54,7 @@ type state struct {
 func New(opts Options) *Store {
 	s := &Store{
 		opts:   opts,
-		dir:    directory{path: opts.Directory, fetches: opts.URL != ""},
+		dir:    directory{path: opts.Directory, fetches: opts.URL != "", maxDisk: opts.MaxDisk},
 		from:   fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
 		queues: [numPlaces]queue{placeDirectory: newQueue(), placeURL: newQueue()},
 		pace:   newPace(),
@@ -126,6 +126,9 @@ func (s *Store) Name() string { return "packs" }
 // Run looks for packs until ctx is done.
 func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	err := s.dir.check()
+	if err == nil && s.opts.URL != "" {
+		s.dir.removeAbandoned()
+	}
 	s.mu.Lock()
 	s.state.broken[placeDirectory] = err
 	for at, q := range s.queues {
