@@ -30,9 +30,14 @@ var (
 const filesHelp = "FILE is a file that a collector's file exporter wrote, in any of its formats, also\n" +
 	"compressed with gzip or zstd. Several files are read as one; - stands for standard input."
 
-// readFiles calls visit for each message in the profile files. The name - stands for standard
-// input. A file without messages is an error only if no other file has any.
+// readFiles calls visit for each message in the profile files, as long as the messages and what visit
+// keeps of them fit into memory. The name - stands for standard input. A file without messages is an error
+// only if no other file has any.
 func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
+	return withinMemory(func() error { return readEach(cmd, names, visit) })
+}
+
+func readEach(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
 	var empty []error
 	for _, name := range names {
 		err := readFile(cmd, name, visit)

@@ -33,8 +33,8 @@ var (
 	gzipMagic = []byte{0x1f, 0x8b}
 )
 
-// maxMessage is the largest plausible length of a message.
-const maxMessage = 1 << 30
+// maxMessage is the largest plausible length of a message: collectors accept much smaller ones.
+const maxMessage = 256 << 20
 
 // Read reads messages in any of the file exporter's formats: JSON with a message a line, or
 // messages with a four-byte big-endian length before each, which are binary protobuf or compressed
@@ -118,7 +118,7 @@ func firstError(head []byte, err error) error {
 func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
 	return func() (pprofile.Profiles, error) {
 		for {
-			line, err := r.ReadBytes('\n')
+			line, err := readLine(r)
 			if err != nil && !errors.Is(err, io.EOF) {
 				return pprofile.Profiles{}, err
 			}
@@ -128,6 +128,22 @@ func jsonMessages(r *bufio.Reader) func() (pprofile.Profiles, error) {
 			if err != nil {
 				return pprofile.Profiles{}, err
 			}
+		}
+	}
+}
+
+// errLong is returned for a line that is longer than a message can be.
+var errLong = fmt.Errorf("its line is longer than %d bytes", maxMessage)
+
+// readLine reads a line and its end. The error is io.EOF if the input ends before that.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		switch line = append(line, part...); {
+		case len(line) > maxMessage:
+			return nil, errLong
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
 		}
 	}
 }

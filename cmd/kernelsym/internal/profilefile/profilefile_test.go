@@ -190,6 +190,22 @@ func TestReadOfAFileThatIsCutOff(t *testing.T) {
 	}
 }
 
+// endless is input that consists of one byte.
+type endless byte
+
+func (e endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(e)
+	}
+	return len(b), nil
+}
+
+// TestReadOfALineWithoutEnd verifies that a line does not take all memory.
+func TestReadOfALineWithoutEnd(t *testing.T) {
+	err := Read(io.MultiReader(strings.NewReader("{"), endless(' ')), func(pprofile.Profiles) error { return nil })
+	require.ErrorContains(t, err, "message 1: its line is longer than 268435456 bytes")
+}
+
 // FuzzRead reads arbitrary bytes as a file, and processes them as the commands do.
 func FuzzRead(f *testing.F) {
 	for _, file := range formats(f) {
