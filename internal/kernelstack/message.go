@@ -26,11 +26,13 @@ type message struct {
 // kind says what the samples of a message mean.
 type kind struct {
 	sampleType, unit string
+	periodType       string        // in nanoseconds; never empty, because Parca cannot list profiles without a period type
 	period           time.Duration // the time that each of them stands for; 0 if they have values
 }
 
-// kindOfWaits is the kind of samples that stand for waits. Consumers know the OTel eBPF profiler's samples by this type.
-var kindOfWaits = kind{sampleType: "off_cpu", unit: "nanoseconds"}
+// kindOfWaits is the kind of samples that stand for waits. Their sample type is that of the OTel eBPF profiler. Pyroscope
+// recognizes them by the period 0.
+var kindOfWaits = kind{sampleType: "off_cpu", unit: "nanoseconds", periodType: "off_cpu"}
 
 // A sample says where in the kernel a thread was interrupted, or how long it waited.
 type sample struct {
@@ -92,8 +94,8 @@ func (m *message) of(container string) *profile {
 	return p
 }
 
-// newProfile returns an empty profile. It uses the sample types and the period type of the OTel eBPF profiler: not all
-// consumers interpret others as time.
+// newProfile returns an empty profile. Samples of what runs have the types of the OTel eBPF profiler: not all consumers
+// interpret others as time.
 func (m *message) newProfile(container string) *profile {
 	if len(m.profiles)%maxResources == 0 {
 		m.parts = append(m.parts, newDictionary())
@@ -109,10 +111,8 @@ func (m *message) newProfile(container string) *profile {
 	p := scope.Profiles().AppendEmpty()
 	p.SetProfileID(newProfileID())
 	d.setType(p.SampleType(), m.kind.sampleType, m.kind.unit)
-	if m.kind.period > 0 {
-		d.setType(p.PeriodType(), "cpu", "nanoseconds")
-		p.SetPeriod(m.kind.period.Nanoseconds())
-	}
+	d.setType(p.PeriodType(), m.kind.periodType, "nanoseconds")
+	p.SetPeriod(m.kind.period.Nanoseconds())
 	return &profile{dictionary: d, profile: p, samples: make(map[sampleKey]int)}
 }
 

@@ -270,7 +270,7 @@ func TestWaitsFillMessages(t *testing.T) {
 	assert.Len(t, waitsIn(t, s, *sent), 5)
 }
 
-// TestWaitMessage verifies the type of a message about waits, and that equal waits are not merged: no backend accepts
+// TestWaitMessage verifies the types of a message about waits, and that equal waits are not merged: no backend accepts
 // several values beside timestamps.
 func TestWaitMessage(t *testing.T) {
 	s, sent := waitSession(t)
@@ -280,11 +280,11 @@ func TestWaitMessage(t *testing.T) {
 	pd := (*sent)[0].Profiles[0]
 	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	str := func(i int32) string { return pd.Dictionary().StringTable().At(int(i)) }
-	assert.Equal(t, []string{"off_cpu", "nanoseconds", "", ""}, []string{
+	assert.Equal(t, []string{"off_cpu", "nanoseconds", "off_cpu", "nanoseconds"}, []string{
 		str(profile.SampleType().TypeStrindex()), str(profile.SampleType().UnitStrindex()),
 		str(profile.PeriodType().TypeStrindex()), str(profile.PeriodType().UnitStrindex()),
 	})
-	assert.Zero(t, profile.Period())
+	assert.Zero(t, profile.Period(), "Pyroscope recognizes off-CPU time by the period 0")
 	assert.Equal(t, 2, profile.Samples().Len())
 	assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "their stack is the same")
 	assert.Equal(t, []uint64{leaf + 7 - 1, caller}, stacksOf(pd)[0], "the first address lies in the call")

@@ -170,7 +170,7 @@ func nameOf(event perfring.Event) string {
 // kindOfSamples returns the kind of an event's samples.
 func kindOfSamples(event perfring.Event) kind {
 	if sampling, ok := event.(perfring.Sampling); ok {
-		return kind{sampleType: "samples", unit: "count", period: sampling.Period()}
+		return kind{sampleType: "samples", unit: "count", periodType: "cpu", period: sampling.Period()}
 	}
 	return kindOfWaits
 }
