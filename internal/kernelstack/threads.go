@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
 )
 
 // threads holds the names of threads. They come from records of the kernel and, for threads that were named before
 // recording began, from /proc. What /proc says is true from the moment when it was read until a later record. Before that
-// moment, a thread may have had another name, whose record is yet to come.
+// moment, a thread may have had another name, whose record is yet to come. The workqueue that /proc adds to the name of a
+// worker is left out.
 //
 //	records  ───"bash"───────"sh"───────"ls"──────────▶
 //	/proc                            "sh"
@@ -174,13 +176,27 @@ func (t *threads) read(tid uint32) threadName {
 		return threadName{recorded: unknown, read: unknown}
 	}
 	// A thread has a directory like that of a process, although only processes are listed.
+	id := strconv.FormatUint(uint64(tid), 10)
 	before := t.now() // it may be renamed while it is read, which only a record then says
-	comm, err := os.ReadFile(filepath.Join(t.procfs, strconv.FormatUint(uint64(tid), 10), "comm"))
+	comm, err := os.ReadFile(filepath.Join(t.procfs, id, "comm"))
 	if err != nil {
 		comm = nil // it has exited
 	}
-	name := string(bytes.TrimSuffix(comm, []byte("\n")))
+	name := t.withoutWorkqueue(id, string(bytes.TrimSuffix(comm, []byte("\n"))))
 	return t.set(tid, threadName{recorded: unknown, read: since{name, t.now()}, before: before})
+}
+
+// withoutWorkqueue returns the name of a thread from its name in /proc. For a worker of the kernel, the kernel adds the
+// workqueue that the worker works for ("+") or worked for last ("-"), as in kworker/u8:1-events_unbound, and no record
+// follows when that changes (wq_worker_comm in kernel/workqueue.c, since Linux 4.18). A rescuer, such as
+// kworker/R-writeback, works for one workqueue, whose name is part of its own.
+func (t *threads) withoutWorkqueue(id, name string) string {
+	const workers, rescuers = "kworker/", "kworker/R-"
+	end := strings.IndexAny(name, "+-")
+	if end < 0 || !strings.HasPrefix(name, workers) || strings.HasPrefix(name, rescuers) || !procfs.IsKernelThread(t.procfs, id) {
+		return name
+	}
+	return name[:end]
 }
 
 // forgetExited drops the names of threads that have exited.

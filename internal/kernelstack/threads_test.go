@@ -156,3 +156,27 @@ func TestNames(t *testing.T) {
 		})
 	}
 }
+
+// TestNamesOfWorkers verifies that the name of a worker of the kernel has no workqueue, and that other names stay whole.
+func TestNamesOfWorkers(t *testing.T) {
+	const worker, process = "69238880", "4194560" // flags, with and without PF_KTHREAD
+	for _, c := range []struct{ comm, flags, want string }{
+		{"kworker/u8:1-events_unbound", worker, "kworker/u8:1"},
+		{"kworker/0:0H+kblockd", worker, "kworker/0:0H"},
+		{"kworker/u8:2-ext4-rsv-conversion", worker, "kworker/u8:2"},
+		{"kworker/1:0", worker, "kworker/1:0"},
+		{"kworker/dying", worker, "kworker/dying"},
+		{"kworker/R-ext4-rsv-conversion", worker, "kworker/R-ext4-rsv-conversion"},
+		{"kworker/R-mld+mld", worker, "kworker/R-mld+mld"},
+		{"jbd2/vda1-8", worker, "jbd2/vda1-8"},
+		{"kworker/u8:1-me", process, "kworker/u8:1-me"},
+	} {
+		t.Run(c.comm, func(t *testing.T) {
+			s, setName := nameSession(t)
+			setName(c.comm, 1)
+			stat := "11 (" + c.comm + ") S 2 0 0 0 -1 " + c.flags + " 0 0"
+			require.NoError(t, os.WriteFile(filepath.Join(s.threads.procfs, "11/stat"), []byte(stat), 0o600))
+			assert.Equal(t, c.want, s.threads.name(11, 2))
+		})
+	}
+}

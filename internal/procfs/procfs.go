@@ -4,6 +4,7 @@
 package procfs
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -38,6 +39,23 @@ func Status(mount, id, field string) (values []string, err error) {
 		}
 	}
 	return nil, err
+}
+
+// IsKernelThread reports whether a thread is one of the kernel's own, a child of kthreadd. A process can take the name of any
+// thread, but not its flags.
+func IsKernelThread(mount, id string) bool {
+	stat, err := os.ReadFile(filepath.Join(mount, id, "stat"))
+	if err != nil {
+		return false
+	}
+	const flags = 6         // of the fields after the name, which can itself contain ") " (do_task_stat in fs/proc/array.c)
+	const kthread = 1 << 21 // PF_KTHREAD of include/linux/sched.h; the same since Linux 2.6.29
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= flags {
+		return false
+	}
+	value, err := strconv.ParseUint(fields[flags], 10, 32)
+	return err == nil && value&kthread != 0
 }
 
 // CheckInitialPIDNamespace returns an error unless this process is in the initial PID namespace, which shows the numbers

@@ -34,3 +34,22 @@ func TestIsOurs(t *testing.T) {
 		assert.True(t, IsOurs("/proc"))
 	}
 }
+
+func TestIsKernelThread(t *testing.T) {
+	for _, c := range []struct {
+		name, stat string
+		want       bool
+	}{
+		{"a worker", "11 (kworker/u8:1-events_unbound) I 2 0 0 0 -1 69238880 0 0 0 0", true},
+		{"a process", "11 (kworker/u8:1-x) S 1 11 11 0 -1 4194560 0 0 0 0", false},
+		{"a process whose name looks like the fields of a thread of the kernel", "11 (x) I 2 0 0 0 -1 69238880) S 1 11 11 0 -1 4194560 0 0", false},
+		{"no flags", "11 (x) S 1 11", false},
+		{"empty", "", false},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "11"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "11/stat"), []byte(c.stat), 0o600))
+		assert.Equal(t, c.want, IsKernelThread(dir, "11"), c.name)
+	}
+	assert.False(t, IsKernelThread(t.TempDir(), "11"), "it has exited")
+}
