@@ -122,7 +122,7 @@ test-release: build release-files ## test the packages, the module and the versi
 	go test -C internal/test/releasetest -count=1 ./...
 
 .PHONY: test-k8sattributes
-test-k8sattributes: ## run the tests with the processor k8sattributes; compiling it takes minutes
+test-k8sattributes: ## run the tests with the processor k8s_attributes; compiling it takes minutes
 	go test -C internal/test/k8sattributestest -count=1 ./...
 
 # Kubernetes, by its version.

@@ -90,7 +90,7 @@ func documented(t *testing.T) *confmap.Conf {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/collector.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "```yaml\nprocessors:\n  k8sattributes:\n")
+	_, rest, found := strings.Cut(string(page), "```yaml\nprocessors:\n  "+k8sattributesprocessor.NewFactory().Type().String()+":\n")
 	require.True(t, found)
 	text, _, _ := strings.Cut(rest, "```")
 	var config map[string]any
@@ -113,14 +113,14 @@ func start(t *testing.T, factory processor.Factory, conf *confmap.Conf, next xco
 	return p
 }
 
-// TestNamesOfPods sends stacks of a container through k8sattributes and kernelsym, in either order. The pod has its name,
+// TestNamesOfPods sends stacks of a container through k8s_attributes and kernelsym, in either order. The pod has its name,
 // the kernel frames have theirs, and nothing is taken for another host's.
 func TestNamesOfPods(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	t.Setenv("K8S_NODE_NAME", node)
 	symbols := kerneltest.ReadSymbols(t)
 	names, address := symbols.Below(symbols.Stext + 0x1000)
-	for _, first := range []string{"k8sattributes", "kernelsym"} {
+	for _, first := range []string{"k8s_attributes", "kernelsym"} {
 		t.Run(first+" first", func(t *testing.T) {
 			server := startAPIServer(t)
 			sink := new(consumertest.ProfilesSink)
