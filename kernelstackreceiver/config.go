@@ -63,6 +63,12 @@ func (c *Config) common(buffer string) kernelstack.Options {
 	size, _ := configkeys.ParseSizeBetween(buffer, minBuffer, maxBuffer)
 	return kernelstack.Options{
 		Buffer: int(size), Interval: c.Interval, MaxSamples: c.MaxSamples,
-		Containers: c.Containers, Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs,
+		Containers: c.Containers, ContainerID: c.ContainerID, Omit: c.SampleAttributes.omit(),
+		Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs,
 	}
+}
+
+// omit returns the attributes that samples do not have.
+func (a *SampleAttributes) omit() kernelstack.Omit {
+	return kernelstack.Omit{Process: !a.Process, Thread: !a.Thread, ThreadName: !a.ThreadName, CPU: !a.CPU}
 }

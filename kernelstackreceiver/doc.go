@@ -4,7 +4,7 @@
 // perf events, without BPF and without names. The processor "kernelsym" names its frames. It
 // provides real input on any machine, to try out and test that processor.
 //
-// A profile has one sample for each stack, thread and CPU. The sample has the times at which it
+// A profile has one sample for each stack and set of attributes. The sample has the times at which it
 // was taken, in nanoseconds since the Unix epoch, and no values: each time counts as one. The
 // type of the profile is samples/count. Its period is the time that each of them stands for, of
 // type cpu/nanoseconds, whatever the event. The OTel eBPF profiler sends the same kind of
@@ -16,7 +16,7 @@
 // function is "[guest]". On arm64, the kernel counts the work that KVM does for a guest as the
 // guest's own. Samples have the attributes process.pid and thread.id (except for the idle task
 // and for tasks of PID namespaces that are not visible here, which have no numbers),
-// thread.name (if it can be found out) and cpu.logical_number.
+// thread.name (if it can be found out) and cpu.logical_number, unless the configuration omits them.
 //
 // The event "cpu-clock" is a timer. "cycles" counts reference cycles, at the rate of the TSC,
 // and samples after a fixed number of them. It does not sample by cycles at a frequency, as
@@ -28,9 +28,9 @@
 // the idle loop. Without CAP_SYSLOG, kallsyms has no addresses. Then the idle task is not sampled at all, and the
 // receiver's status says so.
 //
-// With containers, each sample has the id of the cgroup of the interrupted thread (PERF_SAMPLE_CGROUP, Linux 5.7), and the
-// samples of a container are on a resource with the attribute container.id. The receiver knows the path of a cgroup from
-// the record that the kernel writes for a new one, and from the directories of cgroup v2.
+// With containers, each record of a sample has the id of the cgroup of the interrupted thread (PERF_SAMPLE_CGROUP, Linux
+// 5.7). The attribute container.id is on a resource for each container, on the samples, or on both. The receiver takes the
+// path of a cgroup from the record that the kernel writes for a new one, and from the directories of cgroup v2.
 //
 // With off_cpu, the receiver also records all context switches (PERF_COUNT_SW_CONTEXT_SWITCHES with a sample for each, and
 // PERF_RECORD_SWITCH_CPU_WIDE), and sends the time for which threads are off the CPU in profiles of their own. Their type and

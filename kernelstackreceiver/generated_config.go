@@ -53,6 +53,34 @@ func NewDefaultOffCPU() OffCPU {
 	}
 }
 
+// SampleAttributes which attributes samples have, beside container.id and process.context_switch.type.
+type SampleAttributes struct {
+	// CPU whether samples have cpu.logical_number.
+	CPU bool `mapstructure:"cpu"`
+
+	// Process whether samples have process.pid. Pyroscope has a series for each combination of the samples' attributes.
+	Process bool `mapstructure:"process"`
+
+	// Thread whether samples have thread.id.
+	Thread bool `mapstructure:"thread"`
+
+	// ThreadName whether samples have thread.name.
+	ThreadName bool `mapstructure:"thread_name"`
+
+	// prevent unkeyed literal initialization
+	_ struct{}
+}
+
+// NewDefaultSampleAttributes returns a new SampleAttributes with default values consistent with the annotations in the schema.
+func NewDefaultSampleAttributes() SampleAttributes {
+	return SampleAttributes{
+		CPU:        true,
+		Process:    true,
+		Thread:     true,
+		ThreadName: true,
+	}
+}
+
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
 	// Buffer size of each CPU's ring buffer, from 4KiB to 1GiB, rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
@@ -61,7 +89,10 @@ type Config struct {
 	// Cgroupfs path where the host's /sys/fs/cgroup is mounted, for containers.
 	Cgroupfs string `mapstructure:"cgroupfs"`
 
-	// Containers whether the samples of each container get a resource of their own, with container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, containers of containerd, CRI-O, Docker or podman, and a buffer of at least 16KiB.
+	// ContainerID where container.id stands, with containers. resource gives each container a resource of its own, which k8s_attributes needs. samples gives the attribute to the samples, all on one resource. Pyroscope and Parca then have it as a label. both gives it to both.
+	ContainerID string `mapstructure:"container_id"`
+
+	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, containers of containerd, CRI-O, Docker or podman, and a buffer of at least 16KiB.
 	Containers bool `mapstructure:"containers"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.
@@ -85,6 +116,9 @@ type Config struct {
 	// Procfs path where the /proc of this process's PID namespace is mounted.
 	Procfs string `mapstructure:"procfs"`
 
+	// SampleAttributes which attributes samples have, beside container.id and process.context_switch.type.
+	SampleAttributes SampleAttributes `mapstructure:"sample_attributes"`
+
 	// Sysfs path where /sys is mounted.
 	Sysfs string `mapstructure:"sysfs"`
 
@@ -98,6 +132,10 @@ func (c *Config) Validate() error {
 
 	if matched, _ := regexp.MatchString(`^/`, c.Cgroupfs); !matched {
 		err = errors.Join(err, errors.New("cgroupfs must match pattern `^/`"))
+	}
+
+	if !slices.Contains([]string{"resource", "samples", "both"}, c.ContainerID) {
+		err = errors.Join(err, errors.New("container_id must be one of [resource, samples, both]"))
 	}
 
 	if !slices.Contains([]string{"auto", "cycles", "cpu-clock"}, c.Event) {
@@ -132,16 +170,18 @@ func (c *Config) Validate() error {
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Buffer:     "64KiB",
-		Cgroupfs:   "/sys/fs/cgroup",
-		Containers: false,
-		Event:      "cpu-clock",
-		Frequency:  97,
-		Idle:       false,
-		Interval:   5 * time.Second,
-		MaxSamples: 20000,
-		OffCPU:     NewDefaultOffCPU(),
-		Procfs:     "/proc",
-		Sysfs:      "/sys",
+		Buffer:           "64KiB",
+		Cgroupfs:         "/sys/fs/cgroup",
+		ContainerID:      "resource",
+		Containers:       false,
+		Event:            "cpu-clock",
+		Frequency:        97,
+		Idle:             false,
+		Interval:         5 * time.Second,
+		MaxSamples:       20000,
+		OffCPU:           NewDefaultOffCPU(),
+		Procfs:           "/proc",
+		SampleAttributes: NewDefaultSampleAttributes(),
+		Sysfs:            "/sys",
 	}
 }

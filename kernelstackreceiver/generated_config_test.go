@@ -20,6 +20,13 @@ func TestConfigValidate_DefaultValid(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 }
 
+func TestConfigValidate_InvalidEnumContainerID(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.ContainerID = "__invalid__"
+
+	require.ErrorContains(t, cfg.Validate(), "container_id must be one of")
+}
+
 func TestConfigValidate_InvalidEnumEvent(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Event = "__invalid__"

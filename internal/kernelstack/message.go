@@ -4,23 +4,43 @@ package kernelstack
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// message collects the samples of an interval, in a profile for each container and one for the host.
+// message collects the samples of an interval, in a profile for each resource.
 type message struct {
-	kind      kind
-	scopeName string
-	version   string
+	kind kind
+	form form
 
-	parts    []*dictionary // each of them is sent on its own
-	profiles map[string]*profile
-	events   int // samples added so far
+	parts    []*dictionary       // each of them is sent on its own
+	profiles map[string]*profile // by the container of the resource, empty for the host
+	events   int                 // samples added so far
+	indices  []int32             // of the attributes of the sample that is being added
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
+}
+
+// form says how samples are written.
+type form struct {
+	scopeName, version string
+	containerID        string // OnResource, OnSamples or OnBoth
+	omit               Omit
+}
+
+// Where the id of a container stands.
+const (
+	OnResource = "resource" // each container has one
+	OnSamples  = "samples"  // all of which have one resource
+	OnBoth     = "both"
+)
+
+// Omit says which attributes samples do not have.
+type Omit struct {
+	Process, Thread, ThreadName, CPU bool
 }
 
 // kind says what the samples of a message mean.
@@ -53,14 +73,8 @@ const maxResources = 256
 type profile struct {
 	dictionary *dictionary
 	profile    pprofile.Profile
-	samples    map[sampleKey]int // the indices of samples
-}
-
-// sampleKey identifies samples that are merged into one.
-type sampleKey struct {
-	stack         int32
-	pid, tid, cpu uint32
-	name          string
+	samples    map[string]int // the indices of samples, by their stack and attributes, four bytes for the index of each
+	key        []byte         // of a sample
 }
 
 // The attributes of resources and samples, by the semantic conventions.
@@ -80,12 +94,15 @@ const (
 )
 
 // newMessage returns an empty message for samples of a kind.
-func newMessage(k kind, scopeName, version string) *message {
-	return &message{kind: k, scopeName: scopeName, version: version, profiles: make(map[string]*profile)}
+func newMessage(k kind, f form) *message {
+	return &message{kind: k, form: f, profiles: make(map[string]*profile)}
 }
 
-// of returns the profile of a container, or of the host if its id is empty.
+// of returns the profile for samples of a container, or of the host if its id is empty.
 func (m *message) of(container string) *profile {
+	if m.form.containerID == OnSamples {
+		container = ""
+	}
 	p, ok := m.profiles[container]
 	if !ok {
 		p = m.newProfile(container)
@@ -106,14 +123,14 @@ func (m *message) newProfile(container string) *profile {
 		resource.Resource().Attributes().PutStr(keyContainer, container)
 	}
 	scope := resource.ScopeProfiles().AppendEmpty()
-	scope.Scope().SetName(m.scopeName)
-	scope.Scope().SetVersion(m.version)
+	scope.Scope().SetName(m.form.scopeName)
+	scope.Scope().SetVersion(m.form.version)
 	p := scope.Profiles().AppendEmpty()
 	p.SetProfileID(newProfileID())
 	d.setType(p.SampleType(), m.kind.sampleType, m.kind.unit)
 	d.setType(p.PeriodType(), m.kind.periodType, "nanoseconds")
 	p.SetPeriod(m.kind.period.Nanoseconds())
-	return &profile{dictionary: d, profile: p, samples: make(map[sampleKey]int)}
+	return &profile{dictionary: d, profile: p, samples: make(map[string]int)}
 }
 
 func newProfileID() (id pprofile.ProfileID) {
@@ -126,12 +143,13 @@ func newProfileID() (id pprofile.ProfileID) {
 // several values beside timestamps.
 func (m *message) add(s *sample, unixNano uint64) {
 	p := m.of(s.owner.container)
+	stack, attributes := p.dictionary.stack(s.stack), m.attributesOf(s, p.dictionary)
 	var to pprofile.Sample
 	if m.kind == kindOfWaits {
-		to = p.newSample(s)
+		to = p.newSample(stack, attributes)
 		to.Values().Append(s.waited)
 	} else {
-		to = p.merged(s)
+		to = p.merged(stack, attributes)
 	}
 	to.TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
@@ -141,52 +159,80 @@ func (m *message) add(s *sample, unixNano uint64) {
 	m.events++
 }
 
-// merged returns the sample of a stack, thread and CPU.
-func (p *profile) merged(s *sample) pprofile.Sample {
-	key := sampleKey{stack: p.dictionary.stack(s.stack), pid: s.pid, tid: s.tid, cpu: s.cpu, name: s.name}
-	at, ok := p.samples[key]
-	if !ok {
-		p.samples[key] = p.profile.Samples().Len()
-		return p.newSample(s)
+// attributesOf returns the indices of a sample's attributes. The next call overwrites them.
+func (m *message) attributesOf(s *sample, d *dictionary) []int32 {
+	m.indices = m.indices[:0]
+	number := func(key string, value uint32) { m.indices = append(m.indices, d.attribute(key, "", int64(value))) }
+	text := func(key, value string) { m.indices = append(m.indices, d.attribute(key, value, 0)) }
+	omit := m.form.omit
+	if m.form.containerID != OnResource && s.owner.container != "" {
+		text(keyContainer, s.owner.container)
 	}
-	return p.profile.Samples().At(at)
+	if !omit.Process && hasNumber(s.pid) {
+		number(keyPID, s.pid)
+	}
+	if !omit.Thread && hasNumber(s.tid) {
+		number(keyThreadID, s.tid)
+	}
+	if !omit.ThreadName && s.name != "" {
+		text(keyThreadName, s.name)
+	}
+	if !omit.CPU {
+		number(keyCPU, s.cpu)
+	}
+	switch {
+	case s.waited == 0: // it was interrupted
+	case s.preempted:
+		text(keySwitch, involuntary)
+	default:
+		text(keySwitch, voluntary)
+	}
+	return m.indices
+}
+
+// merged returns the sample with a stack and attributes.
+func (p *profile) merged(stack int32, attributes []int32) pprofile.Sample {
+	p.key = binary.NativeEndian.AppendUint32(p.key[:0], uint32(stack))
+	for _, index := range attributes {
+		p.key = binary.NativeEndian.AppendUint32(p.key, uint32(index))
+	}
+	if at, ok := p.samples[string(p.key)]; ok {
+		return p.profile.Samples().At(at)
+	}
+	p.samples[string(p.key)] = p.profile.Samples().Len()
+	return p.newSample(stack, attributes)
 }
 
 // newSample adds a sample without a time.
-func (p *profile) newSample(s *sample) pprofile.Sample {
-	d, to := p.dictionary, p.profile.Samples().AppendEmpty()
-	to.SetStackIndex(d.stack(s.stack))
-	indices := to.AttributeIndices()
-	if hasNumber(s.pid) {
-		indices.Append(d.attribute(keyPID, "", int64(s.pid)))
-	}
-	if hasNumber(s.tid) {
-		indices.Append(d.attribute(keyThreadID, "", int64(s.tid)))
-	}
-	if s.name != "" {
-		indices.Append(d.attribute(keyThreadName, s.name, 0))
-	}
-	indices.Append(d.attribute(keyCPU, "", int64(s.cpu)))
-	if s.waited > 0 {
-		how := voluntary
-		if s.preempted {
-			how = involuntary
-		}
-		indices.Append(d.attribute(keySwitch, how, 0))
-	}
+func (p *profile) newSample(stack int32, attributes []int32) pprofile.Sample {
+	to := p.profile.Samples().AppendEmpty()
+	to.SetStackIndex(stack)
+	to.AttributeIndices().FromRaw(attributes)
 	return to
 }
 
-// finish returns the message, with samples taken from start up to, but not including, end. A
-// sample can lie outside, because the wall clock was set or because of the error of the
-// conversion. It then widens the profiles' time, which always covers all samples.
+// apart is the time between the starts of two profiles of a message. Where attributes of resources are lost, the profiles of
+// two containers can belong to one series, and Pyroscope returns only one profile of a series for each millisecond.
+const apart = time.Millisecond
+
+// finish returns the message, with samples taken from start up to, but not including, end. A sample can lie outside,
+// because the wall clock was set or because of the error of the conversion. It then widens the profiles' time, which
+// always covers all samples. No two profiles begin at the same time. All end at the same time, and they are at most twice as
+// long as the interval.
+//
+//	host          ├──────────────────────▶
+//	container    ├───────────────────────▶
+//	container   ├────────────────────────▶
 func (m *message) finish(startUnixNano, endUnixNano int64) (parts []pprofile.Profiles) {
 	start, end := min(uint64(startUnixNano), m.first), max(uint64(endUnixNano), m.last+1)
-	for _, p := range m.profiles {
-		p.profile.SetTime(pcommon.Timestamp(start))
-		p.profile.SetDurationNano(end - start)
-	}
+	step := min(uint64(apart), (end-start)/uint64(max(len(m.profiles), 1)))
 	for _, d := range m.parts {
+		for _, resource := range d.profiles.ResourceProfiles().All() {
+			p := resource.ScopeProfiles().At(0).Profiles().At(0)
+			p.SetTime(pcommon.Timestamp(start))
+			p.SetDurationNano(end - start)
+			start -= min(start, step)
+		}
 		parts = append(parts, d.profiles)
 	}
 	return parts

@@ -4,9 +4,12 @@ package kernelstack
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,7 +39,10 @@ func finish(t *testing.T, m *message, start, end int64) pprofile.Profiles {
 	return parts[0]
 }
 
-var testKind = kindOfSamples(perfring.Sampling{Frequency: 100})
+var (
+	testKind = kindOfSamples(perfring.Sampling{Frequency: 100})
+	testForm = form{scopeName: "scope", version: "1.2.3", containerID: OnResource}
+)
 
 // addRecord adds the sample of a record, with a thread's name and a container.
 func addRecord(m *message, r *perfring.Record, unixNano uint64, name, container string) {
@@ -44,7 +50,7 @@ func addRecord(m *message, r *perfring.Record, unixNano uint64, name, container 
 }
 
 func TestMessage(t *testing.T) {
-	m := newMessage(testKind, "scope", "1.2.3")
+	m := newMessage(testKind, testForm)
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	addRecord(m, &r, 1000, "worker", "")
 	addRecord(m, &r, 2000, "worker", "")
@@ -79,7 +85,7 @@ func TestMessage(t *testing.T) {
 
 // TestResources verifies that each container has a resource, and that a message of many is sent in parts.
 func TestResources(t *testing.T) {
-	m := newMessage(testKind, "scope", "1.2.3")
+	m := newMessage(testKind, testForm)
 	r := perfring.Record{Type: perfring.TypeSample, PID: 10, TID: 11, CPU: 1, Stack: []uint64{leaf, caller}}
 	const containers = 2*maxResources + 10
 	id := func(n int) string { return fmt.Sprintf("%064x", n) }
@@ -99,7 +105,7 @@ func TestResources(t *testing.T) {
 		assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "resources of a part share its tables")
 		for _, resource := range pd.ResourceProfiles().All() {
 			profile := resource.ScopeProfiles().At(0).Profiles().At(0)
-			assert.Equal(t, uint64(10_000), profile.DurationNano())
+			assert.Equal(t, uint64(10_000), uint64(profile.Time())+profile.DurationNano())
 			require.Equal(t, 1, profile.Samples().Len())
 			if events := profile.Samples().At(0).TimestampsUnixNano().Len(); resource.Resource().Attributes().Len() == 0 {
 				ofHost += events
@@ -115,10 +121,127 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// TestContainerID verifies where the id of a container stands, and that samples of two containers are never merged.
+func TestContainerID(t *testing.T) {
+	type resource struct {
+		attributes map[string]any
+		samples    []map[string]any
+	}
+	cpu := map[string]any{"cpu.logical_number": int64(1)}
+	inA := map[string]any{"cpu.logical_number": int64(1), "container.id": "a"}
+	inB := map[string]any{"cpu.logical_number": int64(1), "container.id": "b"}
+	onA, onB := map[string]any{"container.id": "a"}, map[string]any{"container.id": "b"}
+	for _, c := range []struct {
+		where string
+		want  []resource
+	}{
+		{OnResource, []resource{{onA, []map[string]any{cpu}}, {onB, []map[string]any{cpu}}, {map[string]any{}, []map[string]any{cpu}}}},
+		{OnSamples, []resource{{map[string]any{}, []map[string]any{inA, inB, cpu}}}},
+		{OnBoth, []resource{{onA, []map[string]any{inA}}, {onB, []map[string]any{inB}}, {map[string]any{}, []map[string]any{cpu}}}},
+	} {
+		t.Run(c.where, func(t *testing.T) {
+			f := testForm
+			f.containerID = c.where
+			m := newMessage(testKind, f)
+			r := perfring.Record{Type: perfring.TypeSample, CPU: 1, Stack: []uint64{leaf}}
+			for _, container := range []string{"a", "b", "a", ""} {
+				addRecord(m, &r, 1000, "", container)
+			}
+			pd := finish(t, m, 500, 5000)
+			checkSent(t, pd)
+			var got []resource
+			for _, rp := range pd.ResourceProfiles().All() {
+				profile := rp.ScopeProfiles().At(0).Profiles().At(0)
+				got = append(got, resource{rp.Resource().Attributes().AsRaw(), attributesOf(t, pd, profile)})
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+// attributesOf returns the attributes of each sample of a profile.
+func attributesOf(t *testing.T, pd pprofile.Profiles, p pprofile.Profile) (all []map[string]any) {
+	t.Helper()
+	for _, s := range p.Samples().All() {
+		attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
+		require.NoError(t, err)
+		all = append(all, attributes.AsRaw())
+	}
+	return all
+}
+
+// TestOmit verifies that an omitted attribute is on no sample, and that samples that it alone would distinguish are one.
+func TestOmit(t *testing.T) {
+	all := map[string]any{"process.pid": int64(10), "thread.id": int64(11), "thread.name": "worker", "cpu.logical_number": int64(1)}
+	for _, c := range []struct {
+		omit    Omit
+		without []string
+		other   sample
+	}{
+		{Omit{Process: true}, []string{"process.pid"}, sample{pid: 12, tid: 11, name: "worker", cpu: 1}},
+		{Omit{Thread: true}, []string{"thread.id"}, sample{pid: 10, tid: 12, name: "worker", cpu: 1}},
+		{Omit{ThreadName: true}, []string{"thread.name"}, sample{pid: 10, tid: 11, name: "other", cpu: 1}},
+		{Omit{CPU: true}, []string{"cpu.logical_number"}, sample{pid: 10, tid: 11, name: "worker", cpu: 2}},
+		{
+			Omit{Process: true, Thread: true, ThreadName: true, CPU: true},
+			[]string{"process.pid", "thread.id", "thread.name", "cpu.logical_number"}, sample{pid: 12, tid: 13, name: "other", cpu: 2},
+		},
+	} {
+		t.Run(strings.Join(c.without, " "), func(t *testing.T) {
+			f := testForm
+			f.omit = c.omit
+			m := newMessage(testKind, f)
+			for _, s := range []sample{{pid: 10, tid: 11, name: "worker", cpu: 1}, c.other} {
+				s.stack = []uint64{leaf}
+				m.add(&s, 1000)
+			}
+			pd := finish(t, m, 500, 5000)
+			checkSent(t, pd)
+			want := maps.Clone(all)
+			for _, key := range c.without {
+				delete(want, key)
+			}
+			assert.Equal(t, []map[string]any{want}, attributesOf(t, pd, pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)))
+		})
+	}
+}
+
+// TestTimesApart verifies that no two profiles of a message begin in the same millisecond, or at the same time if there are
+// more profiles than milliseconds, that all cover their samples, and that none begins before the message before could.
+func TestTimesApart(t *testing.T) {
+	const start = int64(1_800_000_000_000_000_000)
+	for _, c := range []struct {
+		containers     int
+		length, within time.Duration
+	}{
+		{containers: 2*maxResources + 10, length: 5 * time.Second, within: time.Millisecond},
+		{containers: 2*maxResources + 10, length: 100 * time.Millisecond, within: 1},
+	} {
+		m := newMessage(testKind, testForm)
+		r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
+		for n := range c.containers {
+			addRecord(m, &r, uint64(start), "", fmt.Sprint(n))
+		}
+		end := start + int64(c.length)
+		begun := make(map[int64]bool)
+		for _, pd := range m.finish(start, end) {
+			for _, resource := range pd.ResourceProfiles().All() {
+				p := resource.ScopeProfiles().At(0).Profiles().At(0)
+				from := int64(p.Time())
+				begun[from/int64(c.within)] = true
+				assert.LessOrEqual(t, from, start)
+				assert.Greater(t, from, start-int64(c.length))
+				assert.Equal(t, end, from+int64(p.DurationNano()))
+			}
+		}
+		assert.Len(t, begun, c.containers)
+	}
+}
+
 // TestProfileCoversItsSamples has samples outside the interval in which a message was
 // collected, as happens when the wall clock is set.
 func TestProfileCoversItsSamples(t *testing.T) {
-	m := newMessage(testKind, "scope", "")
+	m := newMessage(testKind, testForm)
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	addRecord(m, &r, 2000, "", "")
 	addRecord(m, &r, 400, "", "")
@@ -127,7 +250,7 @@ func TestProfileCoversItsSamples(t *testing.T) {
 	assert.Equal(t, uint64(400), uint64(profile.Time()))
 	assert.Equal(t, uint64(5601), profile.DurationNano(), "the last is before the end")
 
-	assert.Empty(t, newMessage(testKind, "scope", "").finish(500, 400))
+	assert.Empty(t, newMessage(testKind, testForm).finish(500, 400))
 }
 
 // TestCyclesAreTime: a sample of the cycle counter stands for as much time as a timer's, and
@@ -135,7 +258,7 @@ func TestProfileCoversItsSamples(t *testing.T) {
 func TestCyclesAreTime(t *testing.T) {
 	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 	of := func(event perfring.Sampling) pprofile.Profiles {
-		m := newMessage(kindOfSamples(event), "scope", "")
+		m := newMessage(kindOfSamples(event), testForm)
 		m.of("").profile.SetProfileID(pprofile.ProfileID{})
 		addRecord(m, &r, 1, "", "")
 		return finish(t, m, 1, 2)
@@ -147,7 +270,7 @@ func TestCyclesAreTime(t *testing.T) {
 // because Elastic accepts no frame without a type, and because from the outside the thread is
 // in the kernel.
 func TestGuest(t *testing.T) {
-	m := newMessage(testKind, "scope", "")
+	m := newMessage(testKind, testForm)
 	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Guest: true}, 1, "CPU 0/KVM", "")
 	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Guest: true}, 2, "CPU 0/KVM", "")
 	addRecord(m, &perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf, caller}}, 3, "CPU 0/KVM", "")
@@ -164,7 +287,7 @@ func TestGuest(t *testing.T) {
 // TestTaskWithoutNumber: a task that has all but exited has no number, and 0 stands for many.
 func TestTaskWithoutNumber(t *testing.T) {
 	for _, number := range []uint32{0, perfring.NoTask} {
-		m := newMessage(testKind, "scope", "")
+		m := newMessage(testKind, testForm)
 		addRecord(m, &perfring.Record{PID: number, TID: number, CPU: 1, Stack: []uint64{leaf}}, 1, "", "")
 		pd := finish(t, m, 1, 2)
 		s := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0)

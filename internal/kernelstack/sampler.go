@@ -3,6 +3,7 @@
 package kernelstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,11 @@ type Options struct {
 	Interval    time.Duration
 	MaxSamples  int // per message
 
-	// Containers gives each container's samples a resource of their own, with the container's id. It takes the cgroups
-	// of cgroup v2, which Cgroupfs is a mount of.
-	Containers bool
+	// Containers gives the samples of containers the container's id. It takes the cgroups of cgroup v2, which Cgroupfs is
+	// a mount of.
+	Containers  bool
+	ContainerID string // where the id stands: OnResource, OnSamples or OnBoth; empty for OnResource
+	Omit        Omit
 
 	Procfs, Sysfs, Cgroupfs string // where /proc, /sys and /sys/fs/cgroup are mounted
 }
@@ -167,6 +170,13 @@ func nameOf(event perfring.Event) string {
 	return EventClock
 }
 
+// form returns how samples are written.
+func (s *Sampler) form() form {
+	return form{
+		scopeName: s.Scope, version: s.Version, containerID: cmp.Or(s.Options.ContainerID, OnResource), omit: s.Options.Omit,
+	}
+}
+
 // kindOfSamples returns the kind of an event's samples.
 func kindOfSamples(event perfring.Event) kind {
 	if sampling, ok := event.(perfring.Sampling); ok {
@@ -262,7 +272,7 @@ func (s *session) beginInterval() {
 
 // begin begins a message.
 func (s *session) begin(start time.Time) {
-	s.message = newMessage(s.kind, s.sampler.Scope, s.sampler.Version)
+	s.message = newMessage(s.kind, s.sampler.form())
 	s.counts = Message{Start: start, CPUs: s.counts.CPUs}
 }
 

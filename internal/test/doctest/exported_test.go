@@ -28,7 +28,9 @@ var exported = map[string][]string{
 		"Bpf", "DebugInfo", "History", "Modules",
 		"NewDefaultBpf", "NewDefaultDebugInfo", "NewDefaultHistory", "NewDefaultModules",
 	},
-	root + "kernelstackreceiver": {"Config", "NewFactory", "OffCPU", "NewDefaultOffCPU"},
+	root + "kernelstackreceiver": {
+		"Config", "NewFactory", "OffCPU", "NewDefaultOffCPU", "SampleAttributes", "NewDefaultSampleAttributes",
+	},
 	root + "kernelsymprocessor": {
 		"Host", "NewShared", "OpenSources", "Processor", "Shared", "Sources", "ThisHost",
 	},

@@ -107,7 +107,8 @@ type converter struct {
 	container string // of the resource; empty if it has none
 }
 
-// Labels of samples, by the semantic conventions. Labels are the samples' attributes, and the container of the resource.
+// Labels of samples, by the semantic conventions. Labels are the samples' attributes, with the container of
+// the resource where a sample has none.
 const (
 	LabelContainer  = "container.id"
 	LabelProcess    = "process.pid"

@@ -64,6 +64,35 @@ func TestMergerKeepsSamplesOfThreadsApart(t *testing.T) {
 	assert.Equal(t, map[string][]string{"thread.name": {"b"}}, m.Profile().Sample[1].Label)
 }
 
+// TestMergerContainer verifies that a sample has one container: its own or, if it has none, that of the resource.
+func TestMergerContainer(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		resource, sample string
+		want             map[string][]string
+	}{
+		{"on the resource", "a", "", map[string][]string{"container.id": {"a"}}},
+		{"on the sample", "", "a", map[string][]string{"container.id": {"a"}}},
+		{"on both", "a", "a", map[string][]string{"container.id": {"a"}}},
+		{"none", "", "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			resource := map[string]any{}
+			if c.resource != "" {
+				resource["container.id"] = c.resource
+			}
+			msg := rewritetest.NewMessage().Profile(resource, "scope").Sample(read)
+			if c.sample != "" {
+				msg.LastSample().AttributeIndices().Append(msg.Attribute("container.id", c.sample))
+			}
+			m := NewMerger()
+			require.NoError(t, m.Add(msg.Profiles))
+			require.Len(t, m.Profile().Sample, 1)
+			assert.Equal(t, c.want, m.Profile().Sample[0].Label)
+		})
+	}
+}
+
 // TestMergerTimes verifies that the merged profile covers the time of all profiles that have a
 // time.
 func TestMergerTimes(t *testing.T) {

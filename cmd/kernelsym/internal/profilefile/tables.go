@@ -66,12 +66,9 @@ func (c *converter) mapping(index int32) (*profile.Mapping, error) {
 	return &out, nil
 }
 
-// labels returns attributes as text.
+// labels returns attributes as text, and the container of the resource if they have none.
 func (c *converter) labels(indices pcommon.Int32Slice) (map[string][]string, error) {
 	var labels map[string][]string
-	if c.container != "" {
-		labels = map[string][]string{LabelContainer: {c.container}}
-	}
 	for _, i := range indices.All() {
 		if uint(i) >= uint(c.dict.AttributeTable().Len()) {
 			return nil, fmt.Errorf("%w: attribute %d", ErrInvalid, i)
@@ -85,6 +82,12 @@ func (c *converter) labels(indices pcommon.Int32Slice) (map[string][]string, err
 			labels = make(map[string][]string)
 		}
 		labels[key] = append(labels[key], attr.Value().AsString())
+	}
+	if c.container != "" && labels[LabelContainer] == nil {
+		if labels == nil {
+			labels = make(map[string][]string)
+		}
+		labels[LabelContainer] = []string{c.container}
 	}
 	return labels, nil
 }
