@@ -18,6 +18,8 @@
 // and for tasks of PID namespaces that are not visible here, which have no numbers),
 // thread.name (if it can be found out) and cpu.logical_number, unless the configuration omits them.
 //
+// Resources have service.name, os.version, os.build_id, and host.name or k8s.node.name, as far as they are known.
+//
 // The event "cpu-clock" is a timer. "cycles" counts reference cycles, at the rate of the TSC,
 // and samples after a fixed number of them. It does not sample by cycles at a frequency, as
 // perf does: a mostly idle CPU would then get as many samples as a busy one, and the time that

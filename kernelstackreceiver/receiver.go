@@ -4,6 +4,7 @@ package kernelstackreceiver
 
 import (
 	"context"
+	"os"
 	"sync"
 	"time"
 
@@ -137,10 +138,11 @@ func (r *kernelStacks) run(
 func (r *kernelStacks) sampling(what string, options kernelstack.Options) func(ctx context.Context, started func(missing error)) error {
 	return func(ctx context.Context, started func(missing error)) error {
 		s := kernelstack.Sampler{
-			Options: options,
-			Scope:   metadata.ScopeName,
-			Version: r.version,
-			Send:    r.send,
+			Options:  options,
+			Scope:    metadata.ScopeName,
+			Version:  r.version,
+			Resource: resource(r.config.Procfs, r.config.Sysfs, os.Getenv),
+			Send:     r.send,
 			Started: func(event string, missing kernelstack.Missing) {
 				r.logger.Info("Sampling "+what, zap.String("event", event), zap.Int("frequency", options.Frequency))
 				started(missing.Err())

@@ -68,6 +68,9 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 		require.NoError(t, rewritetest.CheckSent(pd))
 		require.NoError(t, rewritetest.CheckTidy(pd))
 		assert.Equal(t, metadata.ScopeName, pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Scope().Name())
+		attributes := pd.ResourceProfiles().At(0).Resource().Attributes().AsRaw()
+		assert.Equal(t, "kernel", attributes["service.name"])
+		assert.Equal(t, release(t), attributes["os.version"])
 		profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 		from := uint64(profile.Time())
 		to := from + profile.DurationNano()
@@ -92,6 +95,14 @@ func TestProfileOfTheRunningKernel(t *testing.T) {
 			}
 		}
 	}
+}
+
+// release returns the release of the running kernel.
+func release(t *testing.T) string {
+	t.Helper()
+	var name unix.Utsname
+	require.NoError(t, unix.Uname(&name))
+	return unix.ByteSliceToString(name.Release[:])
 }
 
 // hasThisProcess reports whether a profile has a sample with this process's number and the name

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -33,6 +35,21 @@ const (
 
 // ErrNotFound says that there is no GNU build id in the notes.
 var ErrNotFound = errors.New("no GNU build id in the notes")
+
+// OfKernel returns the build id of the running kernel. sysfs is where /sys is mounted. The error names the file.
+func OfKernel(sysfs string) (string, error) {
+	name := filepath.Join(sysfs, "kernel", "notes")
+	notes, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer notes.Close()
+	id, err := Parse(notes)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
 
 // Parse returns the GNU build id in the notes as lower-case hex. The error wraps ErrNotFound if
 // there are only other notes, and says so if the notes are truncated or malformed.

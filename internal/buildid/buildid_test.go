@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -47,6 +49,22 @@ func TestParse(t *testing.T) {
 	got, err := Parse(strings.NewReader(strings.TrimRight(note("GNU\x00", 3, "abcde"), "\x00")))
 	require.NoError(t, err)
 	assert.Equal(t, "6162636465", got)
+}
+
+func TestOfKernel(t *testing.T) {
+	sysfs := t.TempDir()
+	_, err := OfKernel(sysfs)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.Mkdir(filepath.Join(sysfs, "kernel"), 0o755))
+	file := filepath.Join(sysfs, "kernel", "notes")
+	require.NoError(t, os.WriteFile(file, []byte(note("Xen\x00", 3, "12345678")), 0o600))
+	_, err = OfKernel(sysfs)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorContains(t, err, file)
+	require.NoError(t, os.WriteFile(file, []byte(note("GNU\x00", 3, id)), 0o600))
+	got, err := OfKernel(sysfs)
+	require.NoError(t, err)
+	assert.Equal(t, "4a5a9b0affb66c437abcd455d2738af879985fa9", got)
 }
 
 func TestParseErrors(t *testing.T) {

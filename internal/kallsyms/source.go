@@ -83,18 +83,12 @@ func (s *Source) load(buildID string) (*timeline.Image, error) {
 
 // buildID returns the running kernel's build id. The error says what frames lack without it.
 func (s *Source) buildID() (string, error) {
-	name := filepath.Join(s.sysfs, "kernel", "notes")
-	f, err := os.Open(name)
+	id, err := buildid.OfKernel(s.sysfs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w: check that sysfs is mounted there", err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("kernel frames get no build id and no file ID: %w", err)
-	}
-	defer f.Close()
-	id, err := buildid.Parse(f)
-	if err != nil {
-		return "", fmt.Errorf("kernel frames get no build id and no file ID: %s: %w", name, err)
 	}
 	return id, nil
 }

@@ -5,6 +5,8 @@ package kernelstack
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"maps"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -29,6 +31,7 @@ type form struct {
 	scopeName, version string
 	containerID        string // OnResource, OnSamples or OnBoth
 	omit               Omit
+	resource           map[string]string // the attributes of each resource, but for the container's id
 }
 
 // Where the id of a container stands.
@@ -119,6 +122,9 @@ func (m *message) newProfile(container string) *profile {
 	}
 	d := m.parts[len(m.parts)-1]
 	resource := d.profiles.ResourceProfiles().AppendEmpty()
+	for _, key := range slices.Sorted(maps.Keys(m.form.resource)) {
+		resource.Resource().Attributes().PutStr(key, m.form.resource[key])
+	}
 	if container != "" {
 		resource.Resource().Attributes().PutStr(keyContainer, container)
 	}

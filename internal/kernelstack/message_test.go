@@ -159,6 +159,22 @@ func TestContainerID(t *testing.T) {
 	}
 }
 
+// TestResourceAttributes verifies that each resource has the attributes of the machine beside its container's id.
+func TestResourceAttributes(t *testing.T) {
+	f := testForm
+	f.resource = map[string]string{"service.name": "kernel", "os.version": "6.12"}
+	m := newMessage(testKind, f)
+	r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
+	addRecord(m, &r, 1000, "", "a")
+	addRecord(m, &r, 1000, "", "")
+	pd := finish(t, m, 500, 5000)
+	checkSent(t, pd)
+	assert.Equal(t, map[string]any{"service.name": "kernel", "os.version": "6.12", "container.id": "a"},
+		pd.ResourceProfiles().At(0).Resource().Attributes().AsRaw())
+	assert.Equal(t, map[string]any{"service.name": "kernel", "os.version": "6.12"},
+		pd.ResourceProfiles().At(1).Resource().Attributes().AsRaw())
+}
+
 // attributesOf returns the attributes of each sample of a profile.
 func attributesOf(t *testing.T, pd pprofile.Profiles, p pprofile.Profile) (all []map[string]any) {
 	t.Helper()

@@ -41,8 +41,9 @@ type Options struct {
 type Sampler struct {
 	Options Options
 
-	Scope, Version string        // name and version of the scope in messages
-	First          time.Duration // interval of the first message, 0 for Interval
+	Scope, Version string            // name and version of the scope in messages
+	Resource       map[string]string // attributes of each resource in messages, beside the id of its container
+	First          time.Duration     // interval of the first message, 0 for Interval
 
 	// User makes the timer also sample user code. These samples have a stack of one frame, which has a name.
 	User bool
@@ -173,7 +174,8 @@ func nameOf(event perfring.Event) string {
 // form returns how samples are written.
 func (s *Sampler) form() form {
 	return form{
-		scopeName: s.Scope, version: s.Version, containerID: cmp.Or(s.Options.ContainerID, OnResource), omit: s.Options.Omit,
+		scopeName: s.Scope, version: s.Version, resource: s.Resource,
+		containerID: cmp.Or(s.Options.ContainerID, OnResource), omit: s.Options.Omit,
 	}
 }
 

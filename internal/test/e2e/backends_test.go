@@ -114,21 +114,46 @@ func parseYAML(t *testing.T, text string) *confmap.Conf {
 	return config
 }
 
-// TestPyroscopeTakesTheProfiler verifies that with the configuration for Pyroscope, no resource attribute is a number, and
-// that all others stay as they are: Pyroscope refuses each message of the OTel eBPF profiler otherwise.
-func TestPyroscopeTakesTheProfiler(t *testing.T) {
+// TestResourcesForBackends verifies what the configuration for a backend leaves of the attributes of a resource. Pyroscope
+// refuses each message of the OTel eBPF profiler if one is a number, and Parca refuses each message that has any, as the
+// collector's exporters write them.
+func TestResourcesForBackends(t *testing.T) {
 	if kerneltest.InVM() {
 		t.Skip("the page is not in the virtual machine")
 	}
-	var processors any
+	for _, c := range []struct {
+		endpoint string
+		want     map[string]any
+	}{
+		{"pyroscope:4040", map[string]any{"process.pid": "4711", "process.executable.name": "app", "host.name": "node"}},
+		{"parca:7070", map[string]any{}},
+	} {
+		t.Run(c.endpoint, func(t *testing.T) {
+			assert.Equal(t, c.want, processed(t, resourceProcessor(t, c.endpoint), map[string]any{
+				"process.pid": 4711, "process.executable.name": "app", "host.name": "node",
+			}))
+		})
+	}
+}
+
+// resourceProcessor returns the settings of the processor resource for the backend with an endpoint.
+func resourceProcessor(t *testing.T, endpoint string) any {
+	t.Helper()
+	var settings any
 	for _, block := range yamlBlocks(t, "../../../docs/backends.md") {
-		if config := parseYAML(t, block); strings.Contains(block, "pyroscope:4040") {
+		if config := parseYAML(t, block); strings.Contains(block, endpoint) {
 			require.Equal(t, []any{"kernelsym", "resource"}, config.Get("service::pipelines::profiles::processors"))
-			processors = config.Get("processors::resource")
+			settings = config.Get("processors::resource")
 		}
 	}
-	require.NotNil(t, processors)
-	resource, err := json.Marshal(processors)
+	require.NotNil(t, settings)
+	return settings
+}
+
+// processed sends a resource through the processor resource, and returns its attributes.
+func processed(t *testing.T, settings any, attributes map[string]any) map[string]any {
+	t.Helper()
+	resource, err := json.Marshal(settings)
 	require.NoError(t, err)
 	endpoint, file := freeAddress(t), filepath.Join(t.TempDir(), "profiles.json")
 	c := startCollector(t, fmt.Sprintf(`
@@ -139,12 +164,8 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [resource], expo
 `, endpoint, resource, file))
 	pd := pprofile.NewProfiles()
 	r := pd.ResourceProfiles().AppendEmpty()
-	require.NoError(t, r.Resource().Attributes().FromRaw(map[string]any{
-		"process.pid": 4711, "process.executable.name": "app", "host.name": "node",
-	}))
+	require.NoError(t, r.Resource().Attributes().FromRaw(attributes))
 	r.ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty().TimestampsUnixNano().Append(1)
 	require.NoError(t, overGRPC(endpoint)(t, pd))
-	got := nthMessage(c, file, 0)
-	assert.Equal(t, map[string]any{"process.pid": "4711", "process.executable.name": "app", "host.name": "node"},
-		got.ResourceProfiles().At(0).Resource().Attributes().AsRaw())
+	return nthMessage(c, file, 0).ResourceProfiles().At(0).Resource().Attributes().AsRaw()
 }
