@@ -70,7 +70,7 @@ func newAnnotate() *cobra.Command {
 					a.addresses = false
 				}
 			}
-			out := cmd.OutOrStdout()
+			out := stdout(cmd).Raw() // a copy of the input
 			return eachInput(cmd, args, func(in io.Reader) error { return a.annotate(cmd.Context(), in, out) })
 		},
 	}

@@ -108,32 +108,29 @@ func (a *answer) name() string {
 	return a.Function
 }
 
-// text returns a line for each inlined function, and one for the function that contains the code.
+// print prints a line for each inlined function, and one for the function that contains the code.
 // The first line begins with the address.
-func (a *answer) text(p palette) string {
-	var b strings.Builder
+func (a *answer) print(out *printable.Printer) {
 	address := a.Address.String()
 	if a.End != nil {
 		address += "-" + a.End.String()
 	}
 	before := address
-	line := func(what, where string) {
-		fmt.Fprintln(&b, before+" "+what+printable.Text(where))
+	line := func(name printable.Painted, image, where string) {
+		out.Printf("%s %s%s%s\n", before, name, printable.Faint.Of(image), where)
 		before = strings.Repeat(" ", len(address))
 	}
 	for _, f := range a.Inlined {
-		line(p.strong(printable.Text(f.Function)), f.String()+" (inlined)")
+		line(printable.Bold.Of(f.Function), "", f.String()+" (inlined)")
 	}
-	style := p.strong
+	style := printable.Bold
 	if a.Function == "" {
-		style = p.faint
+		style = printable.Faint
 	}
-	image := p.faint(printable.Text(a.imageName.String()))
-	line(style(printable.Text(a.name()))+image, a.sourceLine.String())
+	line(style.Of(a.name()), a.imageName.String(), a.sourceLine.String())
 	for _, c := range a.Candidates {
-		line(c.Address.String()+" "+printable.Text(c.name()), c.imageName.String())
+		out.Printf("%s %s %s%s\n", before, c.Address, c.name(), c.imageName)
 	}
-	return b.String()
 }
 
 // setFrames adds the pack's frames for the address. They must be in order, innermost first.

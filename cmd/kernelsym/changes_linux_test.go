@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -98,9 +99,9 @@ func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
 	require.Len(t, lines, 1)
 	assert.Zero(t, lines[0].Bytes)
 	var json, text strings.Builder
-	require.NoError(t, jsonPrinter{&json}.print(&lines[0]))
+	require.NoError(t, jsonPrinter{printable.New(&json, false)}.print(&lines[0]))
 	assert.NotContains(t, json.String(), `"bytes"`)
-	require.NoError(t, newTextPrinter(&text, true).print(&lines[0]))
+	require.NoError(t, newTextPrinter(printable.New(&text, false), true).print(&lines[0]))
 	assert.Regexp(t, `ffffffffc0001000 +- +-`, text.String())
 }
 
@@ -126,11 +127,11 @@ func TestWatchOnThePage(t *testing.T) {
 		}
 		return "```\n" + text.String() + "```\n"
 	}
-	assert.Contains(t, page, printed(all[:2], func(to *strings.Builder) printer { return newTextPrinter(to, false) }))
-	assert.Contains(t, page, printed(all, func(to *strings.Builder) printer { return newTextPrinter(to, true) }))
-	assert.Contains(t, page, printed(all[1:2], func(to *strings.Builder) printer { return jsonPrinter{to} }))
+	assert.Contains(t, page, printed(all[:2], func(to *strings.Builder) printer { return newTextPrinter(printable.New(to, false), false) }))
+	assert.Contains(t, page, printed(all, func(to *strings.Builder) printer { return newTextPrinter(printable.New(to, false), true) }))
+	assert.Contains(t, page, printed(all[1:2], func(to *strings.Builder) printer { return jsonPrinter{printable.New(to, false)} }))
 	var message strings.Builder
 	u := unshown{brief: 12, news: true}
-	u.say(&message, true)
+	u.say(printable.New(&message, false), true)
 	assert.Contains(t, strings.ReplaceAll(page, "\n", " "), "`"+strings.TrimSpace(message.String())+"`")
 }

@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bundle"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/newfile"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // statusError ends the command with an exit status. It prints nothing.
@@ -55,7 +55,7 @@ func newDoctor() *cobra.Command {
 				return context.Cause(cmd.Context())
 			}
 			if file != "-" {
-				if err := write(&report, cmd.OutOrStdout(), output); err != nil {
+				if err := write(&report, stdout(cmd), output); err != nil {
 					return err
 				}
 			}
@@ -90,21 +90,20 @@ func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
 		return fmt.Errorf("--bundle: %w", err)
 	}
 	if name == "-" {
-		_, err := cmd.OutOrStdout().Write(content.Bytes())
+		_, err := stdout(cmd).Raw().Write(content.Bytes())
 		return err
 	}
 	if err := newfile.Write(name, content.Bytes(), 0o600); err != nil { // as in a pod, which is read-only
 		return fmt.Errorf("--bundle: %w: write it to standard output with --bundle -", err)
 	}
-	cmd.PrintErrf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)
-	return nil
+	return stderr(cmd).Printf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)
 }
 
-func write(report *doctor.Report, w io.Writer, output string) error {
+func write(report *doctor.Report, out *printable.Printer, output string) error {
 	if output == outputJSON {
-		return report.WriteJSON(w)
+		return report.WriteJSON(out)
 	}
-	return report.WriteText(w, wantsColor(w), columnsOf(w))
+	return report.WriteText(out, columnsOf(out))
 }
 
 // usage prints a command-line error and returns errUsage. It does nothing if err is nil.

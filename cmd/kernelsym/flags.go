@@ -3,14 +3,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // The values of --output.
@@ -103,11 +103,9 @@ func packFlag(cmd *cobra.Command, paths *[]string) {
 }
 
 // writeJSON prints each value as a JSON object on a line of its own.
-func writeJSON[T any](w io.Writer, values ...T) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false) // names of Rust functions have angle brackets
+func writeJSON[T any](out *printable.Printer, values ...T) error {
 	for i := range values {
-		if err := encoder.Encode(&values[i]); err != nil {
+		if err := out.JSON(&values[i], ""); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +71,7 @@ func newInlined() *cobra.Command {
 			places, err := i.find(cmd.Context(), names.match, func(err error) { warn(cmd, err) },
 				func(err error) { failed = append(failed, err) })
 			if err == nil {
-				err = i.print(cmd.OutOrStdout(), places)
+				err = i.print(stdout(cmd), places)
 			}
 			if missing := names.unmatched(); err == nil && len(missing) > 0 {
 				err = fmt.Errorf("%w: %s", errNowhere, strings.Join(missing, ", "))
@@ -86,12 +85,12 @@ func newInlined() *cobra.Command {
 	return cmd
 }
 
-func (i *inlined) print(w io.Writer, places []place) error {
+func (i *inlined) print(out *printable.Printer, places []place) error {
 	switch {
 	case i.output == outputJSON:
-		return writeJSON(w, places...)
+		return writeJSON(out, places...)
 	case len(places) > 0:
-		return writePlaces(w, places)
+		return writePlaces(out, places)
 	}
 	return nil
 }
@@ -154,9 +153,10 @@ func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 }
 
 // writePlaces prints a table of places, and the number of places and functions.
-func writePlaces(w io.Writer, places []place) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM")
+func writePlaces(out *printable.Printer, places []place) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := printable.New(table, false)
+	rows.Printf("ADDRESS\tBYTES\tINLINED\tFUNCTION\tCALLED FROM\n")
 	functions := make(map[[3]string]bool)
 	for _, p := range places {
 		bytes, from := "-", "-"
@@ -166,7 +166,7 @@ func writePlaces(w io.Writer, places []place) error {
 		if p.call != nil {
 			from = strings.TrimLeft(position(p.File, p.Line)+" in "+p.Caller, " ")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, printable.Text(p.Inlined), printable.Text(cmp.Or(p.Function, "?")), printable.Text(from))
+		rows.Printf("%s\t%s\t%s\t%s\t%s\n", p.Address, bytes, p.Inlined, cmp.Or(p.Function, "?"), from)
 		if p.Function != "" {
 			functions[[3]string{p.Image, p.BuildID, p.Function}] = true
 		}
@@ -174,8 +174,7 @@ func writePlaces(w io.Writer, places []place) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s in %s\n", plural.Of(len(places), "place"), plural.Of(len(functions), "function"))
-	return err
+	return out.Printf("\n%s in %s\n", plural.Of(len(places), "place"), plural.Of(len(functions), "function"))
 }
 
 // sortPlaces sorts places by inlined function and image. It keeps the order of places within an

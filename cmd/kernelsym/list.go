@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,9 +114,9 @@ func newList() *cobra.Command {
 				return err
 			}
 			if output == outputJSON {
-				err = writeJSON(cmd.OutOrStdout(), list...)
+				err = writeJSON(stdout(cmd), list...)
 			} else {
-				err = writeList(cmd.OutOrStdout(), list)
+				err = writeList(stdout(cmd), list)
 			}
 			if missing := wanted.unmatched(); err == nil && len(missing) > 0 {
 				err = fmt.Errorf("%w: %s", errNotLoaded, strings.Join(missing, ", "))
@@ -214,9 +213,10 @@ func (a *programAges) of(id uint32) *seconds {
 const unnamedCode = "[no name]"
 
 // writeList prints a table.
-func writeList(w io.Writer, list []listed) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ADDRESS\tBYTES\tKIND\tAGE\tPROGRAM\tSOURCE\tNAME")
+func writeList(out *printable.Printer, list []listed) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := printable.New(table, false)
+	rows.Printf("ADDRESS\tBYTES\tKIND\tAGE\tPROGRAM\tSOURCE\tNAME\n")
 	for _, l := range list {
 		bytes, age, program := "-", "-", "-"
 		if l.Bytes != 0 {
@@ -228,7 +228,7 @@ func writeList(w io.Writer, list []listed) error {
 		if l.Program != 0 {
 			program = strconv.FormatUint(uint64(l.Program), 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, printable.Text(cmp.Or(l.Name, unnamedCode)))
+		rows.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, unnamedCode))
 	}
 	return table.Flush()
 }

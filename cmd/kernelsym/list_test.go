@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -53,7 +54,7 @@ func TestListOfWhatIsNotCertain(t *testing.T) {
 	list, err := r.list(t.Context(), &listFilter{patterns: &patterns{}})
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, writeList(&out, list))
+	require.NoError(t, writeList(printable.New(&out, false), list))
 	assert.Equal(t, ""+
 		"ADDRESS           BYTES  KIND        AGE  PROGRAM     SOURCE    NAME\n"+
 		"ffffffff81000000  4096   kernel      -    -           kallsyms  vmlinux\n"+

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // lookup answers queries, one after the other.
@@ -18,8 +20,7 @@ type lookup struct {
 	resolver
 	output    string
 	functions *functions // of the running kernel; nil until a name is asked for
-	out       io.Writer
-	colors    palette
+	out       *printable.Printer
 	wrong     func(error) // prints the error of a query
 	failed    []error
 }
@@ -58,7 +59,7 @@ func newLookup() *cobra.Command {
 			if l.resolver, err = flags.resolver(cmd); err != nil {
 				return err
 			}
-			l.out, l.colors = cmd.OutOrStdout(), paletteOf(cmd.OutOrStdout())
+			l.out = stdout(cmd)
 			l.wrong = func(err error) { cmd.PrintErrln("Error:", err) }
 			if err := l.run(cmd.Context(), args, stdin(cmd)); err != nil {
 				return err
@@ -164,10 +165,9 @@ func (l *lookup) print(answers []*answer) error {
 	if l.output == outputJSON {
 		return writeJSON(l.out, answers...)
 	}
-	for _, a := range answers {
-		if _, err := io.WriteString(l.out, a.text(l.colors)); err != nil {
-			return err
+	return l.out.Buffered(func(out *printable.Printer) {
+		for _, a := range answers {
+			a.print(out)
 		}
-	}
-	return nil
+	})
 }

@@ -8,13 +8,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
-
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 func main() {
@@ -43,7 +40,8 @@ const version = "0.1.0-dev"
 // itself is wrong.
 func runCommand(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
-	root.SetErr(printable.Writer(root.ErrOrStderr())) // errors have names of files and answers of servers
+	root.SetOut(stdout(root))
+	root.SetErr(stderr(root)) // errors have names of files and answers of servers
 	addBuiltins(root, args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -61,8 +59,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kernelsym version", version) // as --version
-			return err
+			return stdout(cmd).Printf("kernelsym version %s\n", version) // as --version
 		},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // packCommand is the command "pack" with its flags.
@@ -92,7 +92,7 @@ func (p *packCommand) run(cmd *cobra.Command, args []string) error {
 		return usage(cmd, err)
 	}
 	if p.info != "" {
-		return printPack(cmd.OutOrStdout(), p.info, p.output)
+		return printPack(stdout(cmd), p.info, p.output)
 	}
 	o := packer.Options{Dir: p.dir, SymbolsOnly: p.symbols}
 	finish := func() error { return nil }
@@ -102,7 +102,7 @@ func (p *packCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	result, err := p.pack(cmd.Context(), args, o)
 	_ = finish()
-	return errors.Join(err, p.report(cmd.OutOrStdout(), result))
+	return errors.Join(err, p.report(stdout(cmd), result))
 }
 
 // pack makes the packs that the command line asks for.
@@ -154,9 +154,9 @@ type packReport struct {
 }
 
 // report prints the result.
-func (p *packCommand) report(w io.Writer, r packer.Result) error {
+func (p *packCommand) report(out *printable.Printer, r packer.Result) error {
 	if p.output == outputJSON {
-		return writeJSON(w, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode, r.Kept})
+		return writeJSON(out, packReport{p.dir, r.Packs, r.Bytes, r.WithoutLines, r.WithoutCode, r.Kept})
 	}
 	if r.Packs+r.WithoutCode+r.Kept == 0 {
 		return nil
@@ -175,8 +175,7 @@ func (p *packCommand) report(w io.Writer, r packer.Result) error {
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, "; ") + ")"
 	}
-	_, err := fmt.Fprintln(w, text)
-	return err
+	return out.Printf("%s\n", text)
 }
 
 // packProgress shows progress in a bar.

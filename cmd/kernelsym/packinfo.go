@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"text/tabwriter"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // printPack prints a description of a pack.
-func printPack(w io.Writer, name, output string) error {
+func printPack(out *printable.Printer, name, output string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -28,9 +27,9 @@ func printPack(w io.Writer, name, output string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if output == outputJSON {
-		return writeJSON(w, describePack(p))
+		return writeJSON(out, describePack(p))
 	}
-	return writePackText(w, p)
+	return writePackText(out, p)
 }
 
 // packDescription describes the contents of a pack.
@@ -61,31 +60,31 @@ func describePack(p *pack.Pack) packDescription {
 	}
 }
 
-func writePackText(w io.Writer, p *pack.Pack) error {
+func writePackText(out *printable.Printer, p *pack.Pack) error {
 	info := p.Info()
-	t := tabwriter.NewWriter(printable.Writer(w), 0, 0, 2, ' ', 0)
-	row := func(key, format string, args ...any) { fmt.Fprintf(t, key+"\t"+format+"\n", args...) }
-	row("build id", "%s", info.BuildID)
-	row("name", "%s", info.Name)
-	row("architecture", "%s", info.Arch)
-	row("release", "%s", info.Release)
-	row("bytes", "%d", p.Bytes())
-	row("symbols", "%d", p.NumSymbols())
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := printable.New(table, false)
+	rows.Printf("build id\t%s\n", info.BuildID)
+	rows.Printf("name\t%s\n", info.Name)
+	rows.Printf("architecture\t%s\n", info.Arch)
+	rows.Printf("release\t%s\n", info.Release)
+	rows.Printf("bytes\t%d\n", p.Bytes())
+	rows.Printf("symbols\t%d\n", p.NumSymbols())
 	if c := p.Counts(); p.HasLines() {
-		row("lines", "%d rows, %d functions, %d files, %d places of functions", c.Rows, c.Functions, c.Files, c.Nodes)
+		rows.Printf("lines\t%d rows, %d functions, %d files, %d places of functions\n", c.Rows, c.Functions, c.Files, c.Nodes)
 	} else {
-		row("lines", "none: symbols only")
+		rows.Printf("lines\tnone: symbols only\n")
 	}
-	row("code", "%#x-%#x", info.Extent.Start, info.Extent.End)
-	row("base", "%#x", info.Base)
+	rows.Printf("code\t%#x-%#x\n", info.Extent.Start, info.Extent.End)
+	rows.Printf("base\t%#x\n", info.Base)
 	if info.Gap.End > 0 {
-		row("init code", "%#x-%#x", info.Gap.End, info.Extent.End)
+		rows.Printf("init code\t%#x-%#x\n", info.Gap.End, info.Extent.End)
 	}
 	if info.Text != 0 || info.Stext != 0 {
-		row("_text, _stext", "%#x, %#x", info.Text, info.Stext)
+		rows.Printf("_text, _stext\t%#x, %#x\n", info.Text, info.Stext)
 	}
 	for _, s := range info.Sections {
-		row("section", "%#x-%#x %s", s.Start, s.End, s.Name)
+		rows.Printf("section\t%#x-%#x %s\n", s.Start, s.End, s.Name)
 	}
-	return t.Flush()
+	return table.Flush()
 }

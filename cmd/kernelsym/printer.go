@@ -5,8 +5,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -44,17 +42,16 @@ func (m milliseconds) MarshalJSON() ([]byte, error) {
 }
 
 // jsonPrinter prints an object for each change.
-type jsonPrinter struct{ w io.Writer }
+type jsonPrinter struct{ out *printable.Printer }
 
 func (jsonPrinter) begin() error { return nil }
 
-func (p jsonPrinter) print(c *change) error { return writeJSON(p.w, c) }
+func (p jsonPrinter) print(c *change) error { return writeJSON(p.out, c) }
 
 // textPrinter prints a table.
 type textPrinter struct {
-	w      io.Writer
-	wide   bool
-	colors palette
+	out  *printable.Printer
+	wide bool
 }
 
 // The columns of tables. Columns whose contents can be longer come last. In 80 columns, the narrow
@@ -67,22 +64,20 @@ const (
 
 // newTextPrinter returns a printer of wide tables if wide is set or the terminal has room for them,
 // and otherwise of narrow tables.
-func newTextPrinter(w io.Writer, wide bool) textPrinter {
-	if f, ok := w.(*os.File); ok && !wide {
+func newTextPrinter(out *printable.Printer, wide bool) textPrinter {
+	if f := terminal(out.Raw()); f != nil && !wide {
 		width, _, err := term.GetSize(int(f.Fd()))
 		wide = err == nil && width >= wideEnough
 	}
-	return textPrinter{w, wide, paletteOf(w)}
+	return textPrinter{out, wide}
 }
 
 func (p textPrinter) begin() error {
 	event := fmt.Sprintf("%-6s", "EVENT")
 	if !p.wide {
-		_, err := fmt.Fprintf(p.w, narrowColumns, "TIME", event, "PROCESS", "NAME")
-		return err
+		return p.out.Printf(narrowColumns, "TIME", event, "PROCESS", "NAME")
 	}
-	_, err := fmt.Fprintf(p.w, wideColumns, "TIME", event, "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
-	return err
+	return p.out.Printf(wideColumns, "TIME", event, "KIND", "ADDRESS", "BYTES", "PROGRAM", "DELAY/ms", "PROCESS", "NAME")
 }
 
 func (p textPrinter) print(c *change) error {
@@ -99,17 +94,15 @@ func (p textPrinter) print(c *change) error {
 	if c.Process != nil {
 		process = c.Process.String()
 	}
-	color := p.colors.green
+	color := printable.Green
 	if c.Event == eventUnload {
-		color = p.colors.faint
+		color = printable.Faint
 	}
-	event := color(fmt.Sprintf("%-6s", c.Event))
-	name := printable.Text(cmp.Or(c.Name, unnamedCode))
+	event := color.Of(fmt.Sprintf("%-6s", c.Event))
+	name := cmp.Or(c.Name, unnamedCode)
 	if !p.wide {
-		_, err := fmt.Fprintf(p.w, narrowColumns, c.Time.Format("15:04:05"), event, process, name)
-		return err
+		return p.out.Printf(narrowColumns, c.Time.Format("15:04:05"), event, process, name)
 	}
-	_, err := fmt.Fprintf(p.w, wideColumns, c.Time.Format("15:04:05.000"), event, c.Kind, c.Address,
+	return p.out.Printf(wideColumns, c.Time.Format("15:04:05.000"), event, c.Kind, c.Address,
 		bytes, program, delay, process, name)
-	return err
 }

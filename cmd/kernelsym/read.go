@@ -59,13 +59,13 @@ func readEach(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) 
 
 // warn prints an error, in one line, that does not end a command.
 func warn(cmd *cobra.Command, err error) {
-	cmd.PrintErrln("Warning:", strings.ReplaceAll(asRoot(cmd, err).Error(), "\n", "; "))
+	stderr(cmd).Printf("Warning: %s\n", strings.ReplaceAll(asRoot(cmd, err).Error(), "\n", "; "))
 }
 
 // warnSkipped warns that n profiles were left out.
 func warnSkipped(cmd *cobra.Command, n int) {
 	if n > 0 {
-		cmd.PrintErrf("Warning: left out %s: their values are of another type than those of the first.\n", plural.Of(n, "profile"))
+		stderr(cmd).Printf("Warning: left out %s: their values are of another type than those of the first.\n", plural.Of(n, "profile"))
 	}
 }
 
@@ -83,7 +83,7 @@ func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) err
 	cut := errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
 	case cut && messages > 0:
-		cmd.PrintErrf("Warning: %s ends in the middle of a message; it is left out.\n", name)
+		stderr(cmd).Printf("Warning: %s ends in the middle of a message; it is left out.\n", name)
 		return nil
 	case cut:
 		err = errNoMessage

@@ -68,7 +68,7 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer, url.Values)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	cmd.PrintErrf("Flame graph: http://%s/ (Ctrl-C ends it)\n", listener.Addr())
+	stderr(cmd).Printf("Flame graph: http://%s/ (Ctrl-C ends it)\n", listener.Addr())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,9 +103,9 @@ func (b *blockedStacks) run(cmd *cobra.Command, reader *tasks.Reader) error {
 		return err
 	}
 	if b.output == outputJSON {
-		return writeJSON(cmd.OutOrStdout(), stacks...)
+		return writeJSON(stdout(cmd), stacks...)
 	}
-	return printStacks(cmd.OutOrStdout(), stacks, paletteOf(cmd.OutOrStdout()))
+	return printStacks(stdout(cmd), stacks)
 }
 
 // showsAllTasks reports whether a procfs is that of the initial PID namespace. It is the only one with kthreadd, whose id is
@@ -157,7 +156,7 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 			byStack[key] = s
 			stacks = append(stacks, s)
 		}
-		s.Tasks = append(s.Tasks, blockedTask{t.PID, t.TID, printable.Text(t.Name)})
+		s.Tasks = append(s.Tasks, blockedTask{t.PID, t.TID, t.Name})
 	}
 	rank := func(s *blockedStack) int { return strings.Index(taskStates, s.State) }
 	slices.SortStableFunc(stacks, func(x, y *blockedStack) int {
@@ -189,31 +188,32 @@ func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame,
 }
 
 // printStacks prints each stack below a line with its tasks.
-func printStacks(w io.Writer, stacks []*blockedStack, p palette) error {
+func printStacks(out *printable.Printer, stacks []*blockedStack) error {
 	if len(stacks) == 0 {
-		_, err := fmt.Fprintln(w, "No task is in one of these states.")
-		return err
+		return out.Printf("No task is in one of these states.\n")
 	}
-	var b strings.Builder
-	for i, s := range stacks {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "%s in state %s: %s\n", plural.Of(len(s.Tasks), "task"), s.State, s.names())
-		for _, f := range s.Frames {
-			for _, inner := range f.Inlined {
-				fmt.Fprintf(&b, "    %s%s (inlined)\n", p.strong(printable.Text(inner.Function)), printable.Text(inner.String()))
+	return out.Buffered(func(out *printable.Printer) {
+		for i, s := range stacks {
+			if i > 0 {
+				out.Printf("\n")
 			}
-			module := ""
-			if f.Module != "" {
-				module = " [" + f.Module + "]"
-			}
-			fmt.Fprintf(&b, "    %s%s%s\n", p.strong(printable.Text(f.Function)), p.faint(fmt.Sprintf("+%#x%s", f.Offset, module)),
-				printable.Text(f.Source.String()))
+			s.print(out)
 		}
+	})
+}
+
+func (s *blockedStack) print(out *printable.Printer) {
+	out.Printf("%s in state %s: %s\n", plural.Of(len(s.Tasks), "task"), s.State, s.names())
+	for _, f := range s.Frames {
+		for _, inner := range f.Inlined {
+			out.Printf("    %s%s (inlined)\n", printable.Bold.Of(inner.Function), inner)
+		}
+		module := ""
+		if f.Module != "" {
+			module = " [" + f.Module + "]"
+		}
+		out.Printf("    %s%s%s\n", printable.Bold.Of(f.Function), printable.Faint.Of(fmt.Sprintf("+%#x%s", f.Offset, module)), f.Source)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // manyTasks is the maximum number of tasks listed for a stack.

@@ -61,7 +61,7 @@ func TestStacks(t *testing.T) {
     main_loop+0x10 init/main.c:14
     startup_64+0x11 entry.S:7
 `},
-		{"JSON", []string{"-o", "json", "--pack", dir, "--state", "S"}, `{"state":"S","tasks":[{"pid":10,"tid":10,"name":"bash"},{"pid":10,"tid":11,"name":"�[31m"}],` +
+		{"JSON", []string{"-o", "json", "--pack", dir, "--state", "S"}, `{"state":"S","tasks":[{"pid":10,"tid":10,"name":"bash"},{"pid":10,"tid":11,"name":"\u001b[31m"}],` +
 			`"frames":[{"function":"main_loop","offset":16,"size":64,"inlined":[{"function":"core::fmt::pick","file":"include/idle.h","line":31},` +
 			`{"function":"idle","file":"include/idle.h","line":5}],"source":{"file":"init/main.c","line":14}},` +
 			`{"function":"startup_64","offset":17,"size":64,"source":{"file":"entry.S","line":7}}]}

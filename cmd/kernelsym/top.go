@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/collector/pdata/pprofile"
-	"golang.org/x/term"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -143,9 +141,9 @@ func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	}
 	warnSkipped(cmd, counts.Skipped())
 	if t.output == outputJSON {
-		return topview.EncodeJSON(cmd.OutOrStdout(), counts.JSON(t.sort(), t.count))
+		return stdout(cmd).JSON(counts.JSON(t.sort(), t.count), "  ")
 	}
-	return counts.Print(cmd.OutOrStdout(), t.sort(), t.count)
+	return counts.Print(stdout(cmd), t.sort(), t.count)
 }
 
 // refreshes is the number of refreshes that the table covers.
@@ -156,7 +154,7 @@ func (t *top) run(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	in, out := terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
+	in, out := terminal(cmd.InOrStdin()), terminal(stdout(cmd).Raw())
 	if t.duration > 0 || t.output == outputJSON || in == nil || out == nil || isDumb() {
 		return t.printOnce(ctx, cmd)
 	}
@@ -182,15 +180,6 @@ func (t *top) run(cmd *cobra.Command) error {
 	t.options.Containers = true
 	return topui.Run(ctx, topui.Terminal{In: in, Out: out}, views,
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
-}
-
-// terminal returns the file behind a stream, or nil if it is not a terminal.
-func terminal(stream any) *os.File {
-	file, ok := stream.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return nil
-	}
-	return file
 }
 
 // printOnce samples for the duration or, without one, for the time of one refresh, and prints the
@@ -223,7 +212,7 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 		return context.Cause(ctx)
 	}
 	if t.output == outputJSON {
-		return topview.EncodeJSON(cmd.OutOrStdout(), view.JSON(t.count))
+		return stdout(cmd).JSON(view.JSON(t.count), "  ")
 	}
-	return topview.Print(cmd.OutOrStdout(), view, view.Sorts()[0], t.count)
+	return topview.Print(stdout(cmd), view, view.Sorts()[0], t.count)
 }

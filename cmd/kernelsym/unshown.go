@@ -3,11 +3,10 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // sayEvery is the time between two messages about changes that are not shown.
@@ -28,15 +27,15 @@ func (u *unshown) add(brief int, lost int64) {
 
 // say prints the counts so far if they have grown since the last message. It does so at most once
 // every sayEvery, and at the end.
-func (u *unshown) say(w io.Writer, atEnd bool) {
+func (u *unshown) say(out *printable.Printer, atEnd bool) {
 	if !u.news || !atEnd && time.Since(u.said) < sayEvery {
 		return
 	}
 	u.news, u.said = false, time.Now()
 	if u.brief > 0 {
-		fmt.Fprintf(w, "%s of BPF code came and went before they could be shown.\n", plural.Of(u.brief, "piece"))
+		out.Printf("%s of BPF code came and went before they could be shown.\n", plural.Of(u.brief, "piece"))
 	}
 	if u.lost > 0 {
-		fmt.Fprintf(w, "The kernel lost %s: what came and went at that time may be missing.\n", plural.Of(int(u.lost), "record"))
+		out.Printf("The kernel lost %s: what came and went at that time may be missing.\n", plural.Of(int(u.lost), "record"))
 	}
 }

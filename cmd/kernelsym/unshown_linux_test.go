@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -64,16 +65,16 @@ func TestWatchCountsWhatItCannotShow(t *testing.T) {
 func TestUnshownIsSaidNowAndThen(t *testing.T) {
 	var out strings.Builder
 	var u unshown
-	u.say(&out, true)
+	u.say(printable.New(&out, false), true)
 	assert.Empty(t, out.String())
 	u.add(1, 0)
-	u.say(&out, false)
+	u.say(printable.New(&out, false), false)
 	u.add(1, 2)
-	u.say(&out, false)
+	u.say(printable.New(&out, false), false)
 	assert.Equal(t, "1 piece of BPF code came and went before they could be shown.\n", out.String(), "the rest is said later")
 	out.Reset()
-	u.say(&out, true)
-	u.say(&out, true)
+	u.say(printable.New(&out, false), true)
+	u.say(printable.New(&out, false), true)
 	assert.Equal(t, "2 pieces of BPF code came and went before they could be shown.\n"+
 		"The kernel lost 2 records: what came and went at that time may be missing.\n", out.String())
 }

@@ -87,7 +87,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	case s.all == 0:
 		return fmt.Errorf("%s: %w", strings.Join(files, ", "), errNoSamples)
 	case s.kernel == 0:
-		cmd.PrintErrf("No kernel frames in %s.\n", s.value(s.all))
+		stderr(cmd).Printf("No kernel frames in %s.\n", s.value(s.all))
 	case s.named == 0:
 		cmd.PrintErrln("No kernel frame has a name: `kernelsym doctor` says why.")
 	}
@@ -127,7 +127,7 @@ func writeFile(cmd *cobra.Command, name string, write func(io.Writer) error) err
 		return nil
 	}
 	if name == "-" {
-		return write(cmd.OutOrStdout())
+		return write(stdout(cmd).Raw())
 	}
 	var b bytes.Buffer
 	if err := write(&b); err != nil {

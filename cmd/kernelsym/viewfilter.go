@@ -57,7 +57,8 @@ func label(s *profile.Sample, key string) string {
 	return ""
 }
 
-// of returns the value that a sample has for a choice, empty if it has none.
+// of returns the value that a sample has for a choice, empty if it has none. It is printable, because the page shows it and
+// sends it back.
 func (f *viewFilter) of(s *profile.Sample, choice string) string {
 	if choice == "container" {
 		return printable.Text(label(s, profilefile.LabelContainer))

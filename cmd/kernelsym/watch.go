@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -26,7 +26,7 @@ import (
 type watch struct {
 	procfs, sysfs, output string
 	wide                  bool
-	errs                  io.Writer
+	errs                  *printable.Printer
 	say                   func(error) // prints a warning
 
 	mu      sync.Mutex // held while something is printed
@@ -57,10 +57,10 @@ func newWatch() *cobra.Command {
 			"  kernelsym watch --output json | jq 'select(.event == \"load\")'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w.errs, w.say = cmd.ErrOrStderr(), func(err error) { warn(cmd, err) }
-			w.printer = newTextPrinter(cmd.OutOrStdout(), w.wide)
+			w.errs, w.say = stderr(cmd), func(err error) { warn(cmd, err) }
+			w.printer = newTextPrinter(stdout(cmd), w.wide)
 			if w.output == outputJSON {
-				w.printer = jsonPrinter{w: cmd.OutOrStdout()}
+				w.printer = jsonPrinter{stdout(cmd)}
 			}
 			return w.run(cmd.Context())
 		},
@@ -179,7 +179,7 @@ func (w *watch) begun(source int, there string) {
 	w.waiting--
 	list := slices.DeleteFunc(slices.Clone(w.there), func(s string) bool { return s == "" })
 	if w.waiting == 0 && len(list) > 0 {
-		fmt.Fprintf(w.errs, "Watching: %s are loaded now. Ctrl-C ends it.\n", strings.Join(list, " and "))
+		w.errs.Printf("Watching: %s are loaded now. Ctrl-C ends it.\n", strings.Join(list, " and "))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -197,7 +198,7 @@ func TestWatchEndsWhenNobodyReads(t *testing.T) {
 // TestTextOfWhatIsNotKnown prints a change with as little information as possible.
 func TestTextOfWhatIsNotKnown(t *testing.T) {
 	var out strings.Builder
-	p := newTextPrinter(&out, true)
+	p := newTextPrinter(printable.New(&out, false), true)
 	require.NoError(t, p.begin())
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	delay := milliseconds(1500 * time.Microsecond)
@@ -214,7 +215,7 @@ func TestTextOfWhatIsNotKnown(t *testing.T) {
 // TestNarrowTable verifies that the longest name fits into 80 columns.
 func TestNarrowTable(t *testing.T) {
 	var out strings.Builder
-	p := newTextPrinter(&out, false)
+	p := newTextPrinter(printable.New(&out, false), false)
 	require.NoError(t, p.begin())
 	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
 	require.NoError(t, p.print(&change{
@@ -229,7 +230,7 @@ TIME     EVENT  PROCESS                NAME
 		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80)
 	}
 	out.Reset()
-	p.colors = true
+	p.out = printable.New(&out, true)
 	require.NoError(t, p.print(&change{Event: eventLoad, Name: "f"}))
 	assert.Equal(t, "00:00:00 \x1b[32mload  \x1b[0m -                      f\n", out.String())
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // Options select the contents of a bundle.
@@ -41,8 +42,8 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 // collect collects the files of a bundle. A file whose data cannot be read contains the reason.
 func collect(ctx context.Context, o Options) []file {
 	var text, report bytes.Buffer
-	_ = o.Report.WriteText(&text, false, doctor.Columns) // a bytes.Buffer never fails
-	_ = o.Report.WriteJSON(&report)
+	_ = o.Report.WriteText(printable.New(&text, false), doctor.Columns) // a bytes.Buffer never fails
+	_ = o.Report.WriteJSON(printable.New(&report, false))
 	files := []file{
 		{"doctor.txt", "output of kernelsym doctor", text.Bytes()},
 		{"doctor.json", "the same for programs", report.Bytes()},

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // serve serves metrics that differ with each request; the last ones stay. It returns their URL.
@@ -105,6 +109,19 @@ func TestDelivery(t *testing.T) {
 		})
 	}
 	assert.Empty(t, checkDelivery(t.Context(), new(machine)), "no collector was named")
+}
+
+// TestHostileCollector verifies that the id of an exporter does not control the terminal, and that JSON has it as it is.
+func TestHostileCollector(t *testing.T) {
+	const id, shown = "\x1b]0;pwned\x07\u202e\u009b", "\uFFFD]0;pwned\uFFFD\uFFFD\uFFFD"
+	exporter := "otelcol_exporter_sent_profile_samples{exporter=\"" + id + "\"} "
+	m := &machine{metrics: serve(t, metricsOf(10, exporter+"15\n"), metricsOf(30, exporter+"35\n")), pace: pace{arrive: 100 * time.Millisecond, poll: time.Millisecond}}
+	r := Report{Findings: checkDelivery(t.Context(), m)}
+	var text, programs strings.Builder
+	require.NoError(t, r.WriteText(printable.New(&text, true), Columns))
+	assert.Contains(t, text.String(), "exporter "+shown+" sent 20 samples")
+	require.NoError(t, r.WriteJSON(printable.New(&programs, false)))
+	assert.Contains(t, programs.String(), `exporter \u001b]0;pwned\u0007\u202e\u009b sent 20 samples`)
 }
 
 // TestMetricsCannotBeRead verifies that the report says so, without the URL, which can contain a password.

@@ -3,27 +3,16 @@
 package doctor
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 // WriteJSON writes the report as JSON. Fields and levels are stable. The texts are for people.
-func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
-}
+func (r *Report) WriteJSON(out *printable.Printer) error { return out.JSON(r, "  ") }
 
-// The colors of levels and of labels (ECMA-48).
-var colors = map[Level]string{OK: "\x1b[32m", Note: "\x1b[36m", Warn: "\x1b[33m", Fail: "\x1b[31m"}
-
-const (
-	faint = "\x1b[2m"
-	plain = "\x1b[0m"
-)
+// colors are the colors of levels.
+var colors = map[Level]printable.Color{OK: printable.Green, Note: printable.Cyan, Warn: printable.Yellow, Fail: printable.Red}
 
 // summary explains a result.
 var summary = map[Level]string{
@@ -36,56 +25,69 @@ var summary = map[Level]string{
 const Columns = 110
 
 // WriteText writes the report for people, in lines of so many columns if words are not longer.
-func (r *Report) WriteText(w io.Writer, color bool, columns int) error {
-	paint := func(code, text string) string {
-		if !color {
-			return text
-		}
-		return code + text + plain
-	}
+func (r *Report) WriteText(out *printable.Printer, columns int) error {
 	width := 0
 	for _, f := range r.Findings {
 		width = max(width, len(f.Check))
 	}
-	var b strings.Builder
-	said := make(map[string]bool) // remedies that were printed, each only once
 	indent := strings.Repeat(" ", len("warn  ")+width+2)
-	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%s  %-*s  %s\n", paint(colors[f.Level], fmt.Sprintf("%-4s", f.Level)), width, f.Check,
-			wrap(f.Found, indent, columns))
-		if f.Lost != "" {
-			fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, "lost:  "), wrap(f.Lost, indent+"        ", columns))
+	return out.Buffered(func(out *printable.Printer) {
+		labeled := func(label, text string) {
+			out.Printf("%s%s ", indent, printable.Faint.Of(label))
+			writeWrapped(out, text, indent+"        ", columns)
 		}
-		label := "remedy:"
-		for _, line := range f.Remedy {
-			if !said[line] {
-				fmt.Fprintf(&b, "%s%s %s\n", indent, paint(faint, label), wrap(line, indent+"        ", columns))
-				label = "       "
+		said := make(map[string]bool) // remedies that were printed, each only once
+		for _, f := range r.Findings {
+			out.Printf("%-4s  %-*s  ", colors[f.Level].Of(string(f.Level)), width, f.Check)
+			writeWrapped(out, f.Found, indent, columns)
+			if f.Lost != "" {
+				labeled("lost:  ", f.Lost)
 			}
-			said[line] = true
+			label := "remedy:"
+			for _, line := range f.Remedy {
+				if !said[line] {
+					labeled(label, line)
+					label = "       "
+				}
+				said[line] = true
+			}
 		}
-	}
-	fmt.Fprintf(&b, "\n%s\n", paint(colors[r.Result], wrap(summary[r.Result], "", columns)))
-	_, err := io.WriteString(w, b.String())
-	return err
+		out.Printf("\n")
+		for _, line := range wrap(summary[r.Result], 0, columns) {
+			out.Printf("%s\n", colors[r.Result].Of(line))
+		}
+	})
 }
 
-// wrap breaks the lines of a text, which begins in the column where indent ends.
-func wrap(text, indent string, columns int) string {
-	var b strings.Builder
-	for i, line := range strings.Split(text, "\n") {
-		column := 0
-		for _, word := range strings.Fields(line) {
+// writeWrapped writes a text that begins in the column where indent ends.
+func writeWrapped(out *printable.Printer, text, indent string, columns int) {
+	for i, line := range wrap(text, len(indent), columns) {
+		if i > 0 {
+			out.Printf("\n%s", indent)
+		}
+		out.Printf("%s", line)
+	}
+	out.Printf("\n")
+}
+
+// wrap returns the lines of a text, broken for a column of the given indent.
+func wrap(text string, indent, columns int) (lines []string) {
+	for paragraph := range strings.SplitSeq(text, "\n") {
+		line := ""
+		for _, word := range strings.Fields(paragraph) {
 			switch {
-			case column == 0 && i > 0 || column > 0 && len(indent)+column+len(word) >= columns:
-				b.WriteString("\n" + indent)
-				column = 0
-			case column > 0:
-				b.WriteByte(' ')
+			case line == "":
+				line = word
+			case indent+len(line)+1+len(word) >= columns:
+				lines = append(lines, line)
+				line = word
+			default:
+				line += " " + word
 			}
-			b.WriteString(word)
-			column += len(word) + 1
+		}
+		if line != "" {
+			lines = append(lines, line)
 		}
 	}
-	return b.String()
+	return lines
 }

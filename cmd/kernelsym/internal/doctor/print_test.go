@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -35,15 +37,15 @@ func TestForms(t *testing.T) {
 			r := run(t.Context(), m)
 			normalize(&r, m)
 			var text, color, programs strings.Builder
-			require.NoError(t, r.WriteText(&text, false, Columns))
-			require.NoError(t, r.WriteText(&color, true, Columns))
-			require.NoError(t, r.WriteJSON(&programs))
+			require.NoError(t, r.WriteText(printable.New(&text, false), Columns))
+			require.NoError(t, r.WriteText(printable.New(&color, true), Columns))
+			require.NoError(t, r.WriteJSON(printable.New(&programs, false)))
 			golden(t, name+".txt", text.String())
 			golden(t, name+".color.txt", color.String())
 			golden(t, name+".json", programs.String())
 			assert.NotContains(t, text.String(), "\x1b")
 			var narrow strings.Builder
-			require.NoError(t, r.WriteText(&narrow, false, 80))
+			require.NoError(t, r.WriteText(printable.New(&narrow, false), 80))
 			for line := range strings.Lines(narrow.String()) {
 				assert.True(t, len(line) <= 80 || len(strings.Fields(line)) <= 2, "%s could be broken", line)
 			}

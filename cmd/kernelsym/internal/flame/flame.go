@@ -7,7 +7,6 @@ package flame
 import (
 	"bufio"
 	"cmp"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -77,19 +76,18 @@ func (n *node) sorted() []*node {
 
 // Folded writes a line for each stack, in the format of the scripts of
 // https://github.com/brendangregg/FlameGraph: the names of its frames, outermost first and
-// separated by semicolons, then a space and its value. A semicolon in a name becomes a colon, and what cannot be printed is
-// replaced.
+// separated by semicolons, then a space and its value. A semicolon in a name becomes a colon.
 func (g *Graph) Folded(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	g.root.fold(b, nil)
+	g.root.fold(printable.New(b, false), nil)
 	return b.Flush()
 }
 
-func (n *node) fold(w io.Writer, path []string) {
+func (n *node) fold(out *printable.Printer, path []string) {
 	if n.self > 0 && len(path) > 0 {
-		fmt.Fprintf(w, "%s %d\n", strings.Join(path, ";"), n.self)
+		out.Printf("%s %d\n", strings.Join(path, ";"), n.self)
 	}
 	for _, child := range n.sorted() {
-		child.fold(w, append(path, printable.Text(strings.ReplaceAll(child.Name, ";", ":"))))
+		child.fold(out, append(path, strings.ReplaceAll(child.Name, ";", ":")))
 	}
 }

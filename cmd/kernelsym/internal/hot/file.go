@@ -3,8 +3,6 @@
 package hot
 
 import (
-	"fmt"
-	"io"
 	"text/tabwriter"
 	"time"
 
@@ -24,29 +22,29 @@ func percent(part int64, of float64) float64 {
 const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
 
 // Print prints the counts of a file, with at most count functions, or all if count is 0.
-func (c *Counts) Print(w io.Writer, by string, count int) error {
+func (c *Counts) Print(out *printable.Printer, by string, count int) error {
 	if c.Kernel == 0 {
-		_, err := fmt.Fprintf(w, "No kernel frames in %s.\n", c.measure().amount(c.All))
-		return err
+		return out.Printf("No kernel frames in %s.\n", c.measure().amount(c.All))
 	}
 	over := ""
 	if elapsed := c.Elapsed().Round(100 * time.Millisecond); elapsed > 0 {
 		over = ", over " + elapsed.String()
 	}
 	m := c.measure()
-	_, err := fmt.Fprintf(w, "%s of %s in the kernel%s; %.1f %% of %s have a name\n",
+	err := out.Printf("%s of %s in the kernel%s; %.1f %% of %s have a name\n",
 		m.number(c.Kernel), m.amount(c.All), over, percent(c.Named, float64(c.Frames)), m.frames(c.Frames))
 	if err != nil {
 		return err
 	}
 	if c.Nameless() {
-		fmt.Fprintln(w, NoNames)
+		out.Printf("%s\n", NoNames)
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\nSELF\tSELF%\tTOTAL\tTOTAL%\t  FUNCTION\n")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	rows := printable.New(table, false)
+	rows.Printf("\nSELF\tSELF%%\tTOTAL\tTOTAL%%\t  FUNCTION\n")
 	for _, fn := range topview.Limit(c.sorted(by), count) {
 		f, of := c.functions[fn], float64(c.Kernel)
-		fmt.Fprintf(table, "%s\t%.1f%%\t%s\t%.1f%%\t  %s\n", m.number(f.self), percent(f.self, of), m.number(f.total), percent(f.total, of), printable.Text(fn.String()))
+		rows.Printf("%s\t%.1f%%\t%s\t%.1f%%\t  %s\n", m.number(f.self), percent(f.self, of), m.number(f.total), percent(f.total, of), fn)
 	}
 	return table.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -252,7 +253,7 @@ func TestFileWithoutNames(t *testing.T) {
 	c := NewCounts()
 	require.NoError(t, c.Add(newBatch(0, stack(unnamed)).Profiles[0]))
 	var out bytes.Buffer
-	require.NoError(t, c.Print(&out, BySelf, 0))
+	require.NoError(t, c.Print(printable.New(&out, false), BySelf, 0))
 	assert.Contains(t, out.String(), "kernelsym doctor")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -78,7 +79,7 @@ func TestFileOfWaits(t *testing.T) {
 	counts := NewCounts()
 	require.NoError(t, counts.Add(pd))
 	var out strings.Builder
-	require.NoError(t, counts.Print(&out, BySelf, 0))
+	require.NoError(t, counts.Print(printable.New(&out, false), BySelf, 0))
 	assert.Contains(t, out.String(), "1.5s of 1.5s of waits in the kernel")
 	assert.Contains(t, out.String(), "1.5s  100.0%   1.5s  100.0%  leaf [vmlinux]")
 	assert.Equal(t, "nanoseconds", counts.JSON(BySelf, 0).Unit)

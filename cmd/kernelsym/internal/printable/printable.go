@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package printable keeps text from controlling the terminal that it is printed on. Names of processes, of code in profiles
-// and packs, and the answers of servers can hold any bytes.
+// and packs, and the answers of servers can hold any bytes. Each command prints through a [Printer]. Names that are inserted
+// into a copy of the input, or into a page, pass through [Text].
 package printable
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"unicode"
@@ -14,19 +16,6 @@ import (
 // and tabs among them, characters that change the direction of writing, and bytes that are not UTF-8.
 func Text(s string) string { return replace(s, "") }
 
-// Writer returns a writer of whole lines, which passes line breaks and tabs on and replaces the rest as Text does.
-func Writer(w io.Writer) io.Writer { return writer{w} }
-
-type writer struct{ w io.Writer }
-
-// Write implements io.Writer. A character must not be split between two calls.
-func (w writer) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(w.w, replace(string(b), "\n\t")); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
 func replace(s, except string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) || strings.ContainsRune(except, r) {
@@ -34,4 +23,24 @@ func replace(s, except string) string {
 		}
 		return unicode.ReplacementChar
 	}, s)
+}
+
+// Arg returns an argument for a function of package fmt: the formatted value passes through safe. Numbers other than runes
+// stay as they are. An int can be the width of the next argument.
+func Arg(value any, safe func(string) string) any {
+	switch value.(type) {
+	case int, int64, uint64, float64:
+		return value
+	}
+	return arg{value, safe}
+}
+
+type arg struct {
+	value any
+	safe  func(string) string
+}
+
+// Format implements fmt.Formatter.
+func (a arg) Format(s fmt.State, verb rune) {
+	_, _ = io.WriteString(s, a.safe(fmt.Sprintf(fmt.FormatString(s, verb), a.value))) // s keeps its own error
 }

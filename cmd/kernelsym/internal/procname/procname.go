@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 )
@@ -63,12 +62,10 @@ func (n Names) Process(pid uint32) *Process {
 }
 
 // of returns the name of a process. It is empty if the process has ended or the name is uncertain.
-// Its unprintable characters are replaced, because a process chooses its own name, which must not
-// control the terminal.
 func (n Names) of(pid uint32) string {
 	if n.procfs == "" {
 		return ""
 	}
 	text, _ := os.ReadFile(filepath.Join(n.procfs, strconv.FormatUint(uint64(pid), 10), "comm"))
-	return printable.Text(strings.TrimSpace(string(text)))
+	return strings.TrimSpace(string(text))
 }

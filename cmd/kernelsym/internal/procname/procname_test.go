@@ -37,9 +37,6 @@ func TestNames(t *testing.T) {
 	assert.Empty(t, In(mountOf(t, pid, "NSpid:\t"+pid+"\t"+pid+"\n", "wrong\n")).of(77), "another, with the same id by chance")
 	assert.Empty(t, In(t.TempDir()).of(77))
 	assert.Empty(t, Names{}.of(77))
-
-	const r = "\uFFFD"
-	assert.Equal(t, r+"[31m"+r+"a b"+r+r+"c", In(mountOf(t, pid, "", "\x1b[31m\na b\u202e\xffc\n")).of(77))
 }
 
 func TestProcess(t *testing.T) {

@@ -4,9 +4,11 @@ package topui
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -109,6 +111,30 @@ func newTest(views ...topview.View) *model {
 	m := newModel(views)
 	m.Update(tea.WindowSizeMsg{Width: 60, Height: 9})
 	return m
+}
+
+// hostile is a table in which every text is hostile.
+type hostile struct{ fake }
+
+const escapes = "\x1b]0;pwned\x07\u202e\u009b31m\xff\n"
+
+func (*hostile) Title() string    { return escapes }
+func (*hostile) Header() []string { return []string{escapes} }
+func (*hostile) Rows(string) []topview.Row {
+	return []topview.Row{{Key: "1", Cells: []string{"30", escapes, escapes}, Share: 0.30}, {Key: "2", Cells: []string{"3", escapes, escapes}}}
+}
+
+// TestHostileScreen verifies that only styles control the terminal.
+func TestHostileScreen(t *testing.T) {
+	m := newTest(&hostile{})
+	press(m, "/", escapes)
+	for _, screen := range []string{m.View().Content, func() string { press(m, "enter"); return m.View().Content }()} {
+		assert.GreaterOrEqual(t, strings.Count(screen, "pwned"), 4)
+		assert.Equal(t, 8, strings.Count(screen, "\n"), "the lines of the screen")
+		styles := regexp.MustCompile(`\x1b\[[0-9;]*m`)
+		assert.NotEmpty(t, styles.FindString(screen))
+		assert.Equal(t, -1, strings.IndexFunc(styles.ReplaceAllString(screen, ""), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }), "%q", screen)
+	}
 }
 
 func TestScreen(t *testing.T) {

@@ -27,37 +27,68 @@ var (
 // numbers and the first column of text.
 const barWidth = 12
 
+// line is a line of the screen.
+type line []span
+
+// span is text in one style.
+type span struct {
+	style ansi.Style
+	text  string
+}
+
+func plain(text string) line { return line{{text: text}} }
+
+// String returns the line as the terminal gets it. Only its styles control the terminal.
+func (l line) String() string {
+	var b strings.Builder
+	for _, s := range l {
+		b.WriteString(s.style.Styled(printable.Text(s.text)))
+	}
+	return b.String()
+}
+
+// in returns the line in one style.
+func (l line) in(style ansi.Style) line {
+	for i := range l {
+		l[i].style = style
+	}
+	return l
+}
+
 // View implements tea.Model.
 func (m *model) View() tea.View {
-	v := tea.NewView(strings.Join(m.lines(), "\n"))
+	lines := m.lines()
+	shown := make([]string, len(lines))
+	for i, l := range lines {
+		shown[i] = ansi.Truncate(l.String(), m.width, "…")
+	}
+	v := tea.NewView(strings.Join(shown, "\n"))
 	v.AltScreen = true
 	return v
 }
 
 // lines returns the lines of the screen.
-func (m *model) lines() []string {
-	lines := []string{bold.Styled(m.title())}
+func (m *model) lines() []line {
+	lines := []line{m.title()}
 	if m.help {
 		for _, h := range help {
-			lines = append(lines, fmt.Sprintf("  %-29s  %s", h[0], h[1]))
+			lines = append(lines, plain(fmt.Sprintf("  %-29s  %s", h[0], h[1])))
 		}
 	} else {
-		lines = append(lines, topview.Header(m.table())...)
-		lines = append(lines, "")
+		for _, text := range m.table().Header() {
+			lines = append(lines, plain(text))
+		}
+		lines = append(lines, nil)
 		lines = append(lines, m.body()...)
 	}
 	for len(lines) < m.height-1 {
-		lines = append(lines, "")
+		lines = append(lines, nil)
 	}
-	lines = append(lines[:max(0, min(len(lines), m.height-1))], m.footer())
-	for i := range lines {
-		lines[i] = ansi.Truncate(lines[i], m.width, "…")
-	}
-	return lines
+	return append(lines[:max(0, min(len(lines), m.height-1))], m.footer())
 }
 
-func (m *model) title() string {
-	t := "kernelsym top: " + printable.Text(m.table().Title())
+func (m *model) title() line {
+	t := "kernelsym top: " + m.table().Title()
 	if len(m.table().Sorts()) > 1 {
 		t += " by " + m.sortedBy()
 	}
@@ -65,25 +96,25 @@ func (m *model) title() string {
 		t += " with /" + m.filter.valid.String() + "/"
 	}
 	if m.paused {
-		t += "  " + alert.Styled("PAUSED")
+		return line{{bold, t + "  "}, {alert, "PAUSED"}}
 	}
-	return t
+	return line{{bold, t}}
 }
 
-func (m *model) footer() string {
+func (m *model) footer() line {
 	switch {
 	case m.filter.typing && m.filter.err != nil:
-		return "/" + m.filter.text + "  " + alert.Styled("not a regular expression")
+		return line{{text: "/" + m.filter.text + "  "}, {alert, "not a regular expression"}}
 	case m.filter.typing:
-		return "/" + m.filter.text
+		return plain("/" + m.filter.text)
 	case len(m.details) > 0:
-		return "q quit  p pause  / filter  Enter open  Esc back  ? help"
+		return plain("q quit  p pause  / filter  Enter open  Esc back  ? help")
 	case slices.ContainsFunc(m.views, isGrouper):
-		return "q quit  p pause  / filter  s sort  g group  Enter open  b next view  ? help"
+		return plain("q quit  p pause  / filter  s sort  g group  Enter open  b next view  ? help")
 	case len(m.views) > 1:
-		return "q quit  p pause  / filter  s sort  Enter open  b next view  ? help"
+		return plain("q quit  p pause  / filter  s sort  Enter open  b next view  ? help")
 	}
-	return "q quit  p pause  / filter  s sort  Enter open  ? help"
+	return plain("q quit  p pause  / filter  s sort  Enter open  ? help")
 }
 
 // room returns the number of rows that fit on the screen.
@@ -93,7 +124,7 @@ func (m *model) room() int {
 }
 
 // body returns the table: as many rows around the selected one as fit.
-func (m *model) body() []string {
+func (m *model) body() []line {
 	rows := m.rows()
 	m.selected.follow(rows)
 	first := max(0, min(m.selected.index-m.room()/2, len(rows)-m.room()))
@@ -105,13 +136,13 @@ func (m *model) body() []string {
 	}
 	cells := topview.Cells(columns, shown)
 	width := m.barWidth(columns, cells[0])
-	lines := []string{bold.Styled(join(columns, cells[0], strings.Repeat(" ", width)))}
+	lines := []line{join(columns, cells[0], span{text: strings.Repeat(" ", width)}).in(bold)}
 	for i, r := range shown {
+		l := join(columns, cells[i+1], span{heat(r.Share), bar(r.Share, most, width)})
 		if first+i == m.selected.index {
-			lines = append(lines, selected.Styled(join(columns, cells[i+1], bar(r.Share, most, width))))
-			continue
+			l = l.in(selected)
 		}
-		lines = append(lines, join(columns, cells[i+1], heat(r.Share).Styled(bar(r.Share, most, width))))
+		lines = append(lines, l)
 	}
 	return lines
 }
@@ -134,12 +165,15 @@ func numbersOf(columns []topview.Column) (n int) {
 	return n
 }
 
-// join puts the bar, if there is one, between numbers and text.
-func join(columns []topview.Column, cells []string, bar string) string {
-	if n := numbersOf(columns); bar != "" {
-		cells = slices.Insert(slices.Clone(cells), n, bar)
+// join puts the bar, if there is room for one, between numbers and text.
+func join(columns []topview.Column, cells []string, bar span) line {
+	const between = "  "
+	if bar.text == "" {
+		return plain(strings.TrimRight(strings.Join(cells, between), " "))
 	}
-	return strings.TrimRight(strings.Join(cells, "  "), " ")
+	n := numbersOf(columns)
+	numbers, text := strings.Join(cells[:n], between), strings.Join(cells[n:], between)
+	return line{{text: numbers + between}, bar, {text: strings.TrimRight(between+text, " ")}}
 }
 
 // bar returns a bar of a width. A row with the greatest share fills it.

@@ -5,9 +5,7 @@
 package topview
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,36 +99,23 @@ func Filter(columns []Column, rows []Row, expression *regexp.Regexp) []Row {
 }
 
 // Print prints a table once, with at most rows rows, or all if rows is 0.
-func Print(w io.Writer, t Table, sort string, rows int) error {
-	for _, line := range append(Header(t), "") {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
+func Print(out *printable.Printer, t Table, sort string, rows int) error {
+	return out.Buffered(func(out *printable.Printer) {
+		for _, line := range t.Header() {
+			out.Printf("%s\n", line)
 		}
-	}
-	for _, row := range Cells(t.Columns(), Limit(t.Rows(sort), rows)) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "  "), " ")); err != nil {
-			return err
+		out.Printf("\n")
+		for _, row := range Cells(t.Columns(), Limit(t.Rows(sort), rows)) {
+			out.Printf("%s\n", strings.TrimRight(strings.Join(row, "  "), " "))
 		}
-	}
-	return nil
+	})
 }
 
-// Header returns the header of a table as it can be printed.
-func Header(t Table) (lines []string) {
-	for _, line := range t.Header() {
-		lines = append(lines, printable.Text(line))
-	}
-	return lines
-}
-
-// Cells returns the column headings, followed by the cells of each row, as they can be printed. All are padded to the width
-// of their column.
+// Cells returns the column headings, followed by the cells of each row. All are padded to the width of their column.
 func Cells(columns []Column, rows []Row) [][]string {
 	cells := make([][]string, len(rows)+1)
 	for i := range rows {
-		for _, cell := range rows[i].Cells {
-			cells[i+1] = append(cells[i+1], printable.Text(cell))
-		}
+		cells[i+1] = slices.Clone(rows[i].Cells)
 	}
 	for i, c := range columns {
 		cells[0] = append(cells[0], c.Name)
@@ -147,14 +132,6 @@ func Cells(columns []Column, rows []Row) [][]string {
 		}
 	}
 	return cells
-}
-
-// EncodeJSON prints the result of View.JSON.
-func EncodeJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false) // it is not for a page
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }
 
 // Limit returns the first n elements of a list, or all if n is 0.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 type numbers struct{}
@@ -30,7 +32,7 @@ func (numbers) Detail(string) Table { return nil }
 
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, Print(&out, numbers{}, "n", 2))
+	require.NoError(t, Print(printable.New(&out, false), numbers{}, "n", 2))
 	assert.Equal(t, `One line,
 and another.
 
@@ -39,7 +41,7 @@ and another.
  9  nove
 `, out.String())
 	out.Reset()
-	require.NoError(t, Print(&out, numbers{}, "n", 0))
+	require.NoError(t, Print(printable.New(&out, false), numbers{}, "n", 0))
 	assert.Contains(t, out.String(), "ocho")
 }
 
