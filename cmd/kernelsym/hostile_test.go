@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -114,6 +115,7 @@ func hostileCommands(t *testing.T) map[string][]hostileCommand {
 		"version": nil,
 		"view": {
 			{args: []string{"--folded", "-", profiles}},
+			{args: []string{"--svg", "-", profiles}},
 			{args: []string{"--folded", "-", hostileUnit(t)}},
 			{args: []string{"--svg", nowhere + "/svg", profiles}},
 		},
@@ -250,7 +252,7 @@ func TestViewIsForThisMachine(t *testing.T) {
 		assert.Equal(t, status, response.StatusCode, host)
 		if status == http.StatusOK {
 			assert.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
-			assert.Equal(t, contentPolicy, response.Header.Get("Content-Security-Policy"))
+			assert.Equal(t, flame.ContentPolicy, response.Header.Get("Content-Security-Policy"))
 		}
 	}
 	assert.True(t, isServed("workstation:80", "workstation:80"))

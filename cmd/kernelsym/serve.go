@@ -16,10 +16,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-)
 
-// contentPolicy lets the page use its own script and style, and nothing else.
-const contentPolicy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+)
 
 // isServed reports whether a request may be answered, by the host that it names: the one of the address, this machine, or a
 // number. A page elsewhere could otherwise read the profile in the user's browser, by a name of its own that leads to this
@@ -61,7 +60,7 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer, url.Values)
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", contentPolicy)
+		w.Header().Set("Content-Security-Policy", flame.ContentPolicy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(page.Bytes()) // an error means that the browser has gone
 	})

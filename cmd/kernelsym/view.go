@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"net/url"
 	"slices"
@@ -102,22 +101,14 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	)
 }
 
-// writePage writes the page of the samples that a query selects, as HTML: phones adapt only that to their width. It returns
-// errNoSamples if there are none.
+// writePage writes the page of the samples that a query selects. It returns errNoSamples if there are none.
 func writePage(w io.Writer, merger *profilefile.Merger, query url.Values) error {
 	filter := newViewFilter(merger.Profile().Sample, query)
 	s := newViewStacks(merger, filter)
 	if s.all == 0 {
 		return errNoSamples
 	}
-	fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"+
-		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n<style>body { margin: 0 }</style>\n</head>\n<body>\n",
-		html.EscapeString(s.heading()))
-	if err := s.graph.SVG(w, flame.Page{Heading: s.heading(), Value: s.value, Filters: filter.page()}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "</body>\n</html>\n")
-	return err
+	return s.graph.HTML(w, flame.Page{Heading: s.heading(), Value: s.value, Filters: filter.page()})
 }
 
 // writeFile writes a file. The name - stands for standard output. With an empty name, it writes

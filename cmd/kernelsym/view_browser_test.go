@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 )
 
 // browse returns the page at an address as Chromium has it after its script has run.
@@ -160,6 +162,21 @@ func TestViewInBrowser(t *testing.T) {
 	assert.Equal(t, "unnamed above", frames["[no name] [kernel.kallsyms]"])
 	assert.Equal(t, "module match", frames["nft_do_chain"])
 	assert.Equal(t, "20.0 % are in stacks that match ^nft_", page.find(t, "details").Text)
+}
+
+// TestViewRunsNoOtherScript verifies that a browser runs the page's own script under its policy, and no other.
+func TestViewRunsNoOtherScript(t *testing.T) {
+	page := get(t, serveView(t, profileFile(t, kinds())))
+	page = strings.Replace(page, "</body>", `<script>document.body.id = "pwned"</script></body>`, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", flame.ContentPolicy)
+		_, _ = io.WriteString(w, page)
+	}))
+	defer server.Close()
+	shown := browse(t, server.URL, roomy)
+	assert.True(t, shown.search("pwned") == nil, "the other script ran") //nolint:testifylint // a failure of Nil prints the page
+	assert.Contains(t, shown.find(t, "table").text(), "nft_do_chain", "its own script makes the table")
 }
 
 // TestViewByKeyboard verifies that keys move among the frames, zoom in, and go back one step at a time, as the browser's own

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,14 +98,39 @@ func TestEmpty(t *testing.T) {
 	assert.Empty(t, folded.String())
 }
 
-// TestNamesOfAnyBytes verifies that no name breaks the page.
+// TestNamesOfAnyBytes verifies that no text in a profile breaks the page, or turns the direction of writing.
 func TestNamesOfAnyBytes(t *testing.T) {
+	const hostile = "]]></title></script><script>\x00\xff\n\u0085\u009b\u061c\u200e\u200f\u202e\u2066\u2069\"'<!--"
 	g := new(Graph)
-	g.Add([]Frame{{"]]></script><script>\x00\xff\n", "\x1b\"'", "]]>\"", Core}}, 1)
-	var svg strings.Builder
-	require.NoError(t, g.SVG(&svg, page))
-	checkXML(t, svg.String())
-	assert.Equal(t, 1, strings.Count(svg.String(), "<script>"))
+	g.Add([]Frame{{hostile, hostile, hostile, Core}}, 1)
+	p := Page{
+		Heading: hostile, Value: func(int64) string { return "1 " + hostile },
+		Filters: []Filter{{Name: hostile, Plural: hostile, Values: []string{hostile}, Selected: hostile}},
+	}
+	for name, write := range map[string]func(io.Writer, Page) error{"SVG": g.SVG, "HTML": g.HTML} {
+		var page strings.Builder
+		require.NoError(t, write(&page, p))
+		text := page.String()
+		_, svg, _ := strings.Cut(text, "<svg ")
+		svg, _, _ = strings.Cut("<svg "+svg, "</body>")
+		checkXML(t, svg)
+		assert.Equal(t, 1, strings.Count(text, "<script>"), name)
+		assert.NotContains(t, text, "<!--", name)
+		assert.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }), name)
+	}
+}
+
+// TestContentPolicy verifies that the policy allows each style and the script of the page, and no other.
+func TestContentPolicy(t *testing.T) {
+	var html strings.Builder
+	require.NoError(t, example().HTML(&html, page))
+	styles := regexp.MustCompile(`(?s)<style>(.*?)</style>`).FindAllStringSubmatch(html.String(), -1)
+	scripts := regexp.MustCompile(`(?s)<script><!\[CDATA\[(.*?)\]\]></script>`).FindAllStringSubmatch(html.String(), -1)
+	require.Len(t, styles, 2)
+	require.Len(t, scripts, 1)
+	assert.Equal(t, "default-src 'none'; script-src "+hashOf(scripts[0][1])+"; style-src "+hashOf(styles[0][1])+" "+hashOf(styles[1][1])+
+		"; frame-ancestors 'none'", ContentPolicy)
+	assert.Equal(t, "'sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0='", hashOf("abc"))
 }
 
 func TestFit(t *testing.T) {

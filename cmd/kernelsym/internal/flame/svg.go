@@ -11,6 +11,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
 //go:embed flame.css
@@ -18,6 +20,9 @@ var style string
 
 //go:embed flame.js
 var script string
+
+// The contents of the elements with the style and the script.
+var ownStyle, ownScript = "\n" + style, "\n" + script
 
 // Sizes of the picture, in pixels. In a browser, the script makes the page as wide as its window.
 const (
@@ -63,24 +68,10 @@ type Filter struct {
 
 // SVG writes the graph as a page. Callers are drawn above the functions that they called.
 func (g *Graph) SVG(w io.Writer, p Page) error {
-	d := drawing{w: bufio.NewWriter(w), page: p, all: g.root.total, kinds: make(map[Kind]bool), parts: make(map[string]bool)}
-	height := graphTop + rowHeight*d.measure(&g.root) + margin
-	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`+"\n", pageWidth, height)
-	d.printf("<title>%s</title>\n<style>\n%s</style>\n", escape(p.Heading), style)
-	d.printf(`<rect id="page" width="100%%" height="100%%"/>` + "\n")
-	d.printf(`<text id="heading" x="%d" y="20">%s</text>`+"\n", margin, escape(p.Heading))
-	d.legend()
-	if len(p.Filters) > 0 {
-		text, err := json.Marshal(p.Filters)
-		if err != nil {
-			return err
-		}
-		d.printf(`<metadata id="filters">%s</metadata>`+"\n", escape(string(text)))
+	d := newDrawing(w, g, p)
+	if err := d.svg(&g.root); err != nil {
+		return err
 	}
-	d.printf(`<svg id="frames" x="%d" y="%d" width="%d" height="%d">`+"\n", margin, graphTop, graphWidth, height-graphTop)
-	d.frame(&node{Frame: Frame{Name: "all", Kind: "all"}, total: d.all, self: g.root.self}, 0, 0)
-	d.frames(&g.root, 0, 1)
-	d.printf("</svg>\n<script><![CDATA[\n%s]]></script>\n</svg>\n", script)
 	return d.w.Flush() // which returns the first error of any write
 }
 
@@ -93,7 +84,57 @@ type drawing struct {
 	parts map[string]bool // the parts of the core kernel that occur, by directory; empty for those not known
 }
 
-func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.w, format, args...) }
+func newDrawing(w io.Writer, g *Graph, p Page) *drawing {
+	return &drawing{w: bufio.NewWriter(w), page: p, all: g.root.total, kinds: make(map[Kind]bool), parts: make(map[string]bool)}
+}
+
+// markup is an argument of printf that is part of the page's structure.
+type markup string
+
+// printf writes a part of the page. Arguments that are not markup are text: they cannot end an element or an attribute, nor
+// change the direction of writing.
+func (d *drawing) printf(format string, args ...any) {
+	if false {
+		_ = fmt.Sprintf(format, args...) // go vet checks the calls of a function that has this
+	}
+	safe := make([]any, len(args))
+	for i, a := range args {
+		if m, ok := a.(markup); ok {
+			safe[i] = string(m)
+		} else {
+			safe[i] = printable.Arg(a, escape)
+		}
+	}
+	fmt.Fprintf(d.w, format, safe...)
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(printable.Text(s))) // a strings.Builder never fails
+	return b.String()
+}
+
+// svg writes the graph from its root on.
+func (d *drawing) svg(root *node) error {
+	height := graphTop + rowHeight*d.measure(root) + margin
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d">`+"\n", pageWidth, height)
+	d.printf("<title>%s</title>\n<style>%s</style>\n", d.page.Heading, markup(ownStyle))
+	d.printf(`<rect id="page" width="100%%" height="100%%"/>` + "\n")
+	d.printf(`<text id="heading" x="%d" y="20">%s</text>`+"\n", margin, d.page.Heading)
+	d.legend()
+	if len(d.page.Filters) > 0 {
+		text, err := json.Marshal(d.page.Filters)
+		if err != nil {
+			return err
+		}
+		d.printf(`<metadata id="filters">%s</metadata>`+"\n", text)
+	}
+	d.printf(`<svg id="frames" x="%d" y="%d" width="%d" height="%d">`+"\n", margin, graphTop, graphWidth, height-graphTop)
+	d.frame(&node{Frame: Frame{Name: "all", Kind: "all"}, total: d.all, self: root.self}, 0, 0)
+	d.frames(root, 0, 1)
+	d.printf("</svg>\n<script><![CDATA[%s]]></script>\n</svg>\n", markup(ownScript))
+	return nil
+}
 
 func (d *drawing) tooSmall(n *node) bool { return float64(n.total) < smallest*float64(d.all) }
 
@@ -115,7 +156,7 @@ func (d *drawing) measure(n *node) int {
 func (d *drawing) legend() {
 	d.printf(`<g id="legend">` + "\n")
 	x := float64(margin)
-	entry := func(class Kind, fill, text string) {
+	entry := func(class Kind, fill markup, text string) {
 		d.printf(`<g class="%s"><rect x="%.1f" y="31" width="12" height="12"%s/><text x="%.1f" y="41">%s</text></g>`+"\n", class, x, fill, x+18, text)
 		x += 18 + charWidth*float64(len(text)) + 18
 	}
@@ -150,28 +191,28 @@ func (d *drawing) frames(n *node, left int64, row int) {
 func (d *drawing) frame(n *node, left int64, row int) {
 	share := func(v int64) float64 { return float64(v) / float64(max(d.all, 1)) }
 	y := row * rowHeight
-	self := ""
+	d.printf(`<g class="%s" data-x="%d" data-n="%d"`, n.Kind, left, n.total)
 	if n.self > 0 {
-		self = fmt.Sprintf(` data-s="%d"`, n.self)
+		d.printf(` data-s="%d"`, n.self)
 	}
-	d.printf(`<g class="%s" data-x="%d" data-n="%d"%s><title>%s`, n.Kind, left, n.total, self, escape(n.Name))
+	d.printf("><title>%s", n.Name)
 	if where := strings.TrimSpace(n.Owner + " " + n.File); where != "" {
-		d.printf("\n%s", escape(where))
+		d.printf("\n%s", where)
 	}
 	d.printf("\n%s, %.1f %%; self %s, %.1f %%</title>", d.page.Value(n.total), 100*share(n.total), d.page.Value(n.self), 100*share(n.self))
-	color := ""
+	color := markup("")
 	if n.Kind == Core {
 		color = fill(colorOf(n.Name, subsystem(n.File)))
 	}
 	d.printf(`<rect x="%.3f%%" y="%d" width="%.3f%%" height="%d"%s/>`, 100*share(left), y, 100*share(n.total), rowHeight-1, color)
 	if name := fit(n.Name, share(n.total)*graphWidth); name != "" {
-		d.printf(`<text x="%.3f%%" dx="%d" y="%d">%s</text>`, 100*share(left), padding, y+baseline, escape(name))
+		d.printf(`<text x="%.3f%%" dx="%d" y="%d">%s</text>`, 100*share(left), padding, y+baseline, name)
 	}
 	d.printf("</g>\n")
 }
 
 // fill returns the attribute for a color, which a rule of the style sheet overrides.
-func fill(color string) string { return ` fill="` + color + `"` }
+func fill(color string) markup { return markup(` fill="` + color + `"`) }
 
 // fit returns a name, cut off with an ellipsis if there is not enough room for all of it. It
 // returns an empty string if there is no room for three characters.
@@ -184,10 +225,4 @@ func fit(name string, width float64) string {
 		return ""
 	}
 	return string([]rune(name)[:room-1]) + "…"
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder never fails
-	return b.String()
 }
