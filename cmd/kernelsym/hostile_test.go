@@ -92,8 +92,8 @@ func hostileCommands(t *testing.T) map[string][]hostileCommand {
 	pack := filepath.Join(packs, kernelID+".kspack")
 	return map[string][]hostileCommand{
 		"annotate": {
-			{args: []string{"--pack", pack, "--text", "ffffffff81000000"}, stdin: "ffffffff81000058\n"},
-			{args: withTree("--pack", pack), stdin: "main_loop+0x8/0x40\n"},
+			{args: []string{"--pack", pack, "--build-id", kernelID, "--text", "ffffffff81000000"}, stdin: "ffffffff81000058\n"},
+			{args: withTree("--pack", pack, "--build-id", kernelID), stdin: "main_loop+0x8/0x40\n"},
 			{args: withTree(), stdin: "ffffffff81000051\n"},
 		},
 		"doctor": {{args: withTree("--metrics", hostileServer(t))}},
