@@ -22,16 +22,21 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return errors.Join(configkeys.Unmarshal(conf, c, configSchema), checkHTTPKeys(conf))
 }
 
+// addresses has the settings by the values of the key.
+var addresses = map[string]rewrite.Addresses{
+	"auto": rewrite.AutoAddresses, "relative": rewrite.RelativeAddresses, "keep": rewrite.KeepAddresses, "hide": rewrite.HideAddresses,
+}
+
 // rewriteOptions returns the options of the rewrite.
 func (c *Config) rewriteOptions() rewrite.Options {
 	return rewrite.Options{
-		All:           c.Rewrite == "all",
-		KeepAddresses: c.Addresses == "keep",
-		Label:         c.Unresolved == "label",
-		History:       c.History.TTL,
-		DebugInfo:     c.DebugInfo.enabled(),
-		Inline:        c.DebugInfo.Inline,
-		Gateway:       !c.Local,
+		All:       c.Rewrite == "all",
+		Addresses: addresses[c.Addresses],
+		Label:     c.Unresolved == "label",
+		History:   c.History.TTL,
+		DebugInfo: c.DebugInfo.enabled(),
+		Inline:    c.DebugInfo.Inline,
+		Gateway:   !c.Local,
 	}
 }
 

@@ -49,7 +49,7 @@ func TestContract_7_Defaults(t *testing.T) {
 		Procfs:     "/proc",
 		Sysfs:      "/sys",
 		Rewrite:    "unsymbolized",
-		Addresses:  "relative",
+		Addresses:  "auto",
 		Unresolved: "keep",
 		HostCheck:  true,
 		Modules:    Modules{Enabled: true, Settle: 50 * time.Millisecond},
@@ -77,7 +77,7 @@ func TestContract_7_EveryKey(t *testing.T) {
 	}, got)
 	assert.Equal(t, client.Timeout, got.DebugInfo.HTTP.Timeout)
 	assert.Equal(t, client.ProxyURL, got.DebugInfo.HTTP.ProxyURL)
-	assert.Equal(t, rewrite.Options{All: true, KeepAddresses: true, Label: true, DebugInfo: true, Gateway: true}, got.rewriteOptions())
+	assert.Equal(t, rewrite.Options{All: true, Addresses: rewrite.KeepAddresses, Label: true, DebugInfo: true, Gateway: true}, got.rewriteOptions())
 	from := got.cacheKey()
 	assert.Equal(t, packs.Options{
 		Directory: "/packs", URL: "https://packs.example/{build_id}.{format}", MaxBytes: 512 << 20, MaxDisk: 1_500_000_000, Gateway: true,
@@ -94,7 +94,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{map[string]any{"procfs": "proc"}, []string{`procfs is "proc": it must be an absolute path, such as /proc`}},
 		{map[string]any{"sysfs": ""}, []string{`sysfs is "": it must be an absolute path, such as /sys`}},
 		{map[string]any{"rewrite": "none"}, []string{`rewrite is "none": it must be one of unsymbolized, all`}},
-		{map[string]any{"addresses": "absolute"}, []string{`addresses is "absolute": it must be one of relative, keep`}},
+		{map[string]any{"addresses": "absolute"}, []string{`addresses is "absolute": it must be one of auto, relative, keep, hide`}},
 		{map[string]any{"unresolved": ""}, []string{`unresolved is "": it must be one of keep, label`}},
 		{map[string]any{"host_check": "perhaps"}, []string{"host_check", "bool"}},
 		{map[string]any{"modules": map[string]any{"settle": "-1s"}}, []string{"modules::settle is -1s: it must be a duration of at least 0s"}},

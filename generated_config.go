@@ -138,7 +138,7 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
-	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build. keep leaves absolute addresses.
+	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build, where kernelsym knows which of them it is in. hide also writes 0 for every other absolute address. auto is relative or, while the kernel hides its symbols, hide. keep leaves absolute addresses.
 	Addresses string `mapstructure:"addresses"`
 
 	// Bpf how BPF programs are followed.
@@ -183,8 +183,8 @@ func (c *Config) Validate() error {
 		err = errors.Join(err, inner_err)
 	}
 
-	if !slices.Contains([]string{"relative", "keep"}, c.Addresses) {
-		err = errors.Join(err, errors.New("addresses must be one of [relative, keep]"))
+	if !slices.Contains([]string{"auto", "relative", "keep", "hide"}, c.Addresses) {
+		err = errors.Join(err, errors.New("addresses must be one of [auto, relative, keep, hide]"))
 	}
 
 	if matched, _ := regexp.MatchString(`^/`, c.Procfs); !matched {
@@ -208,7 +208,7 @@ func (c *Config) Validate() error {
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Addresses:  "relative",
+		Addresses:  "auto",
 		Bpf:        NewDefaultBpf(),
 		DebugInfo:  NewDefaultDebugInfo(),
 		History:    NewDefaultHistory(),

@@ -171,6 +171,21 @@ func (t *Mappings) At(i int32) (content *Mapping, isAmbiguous bool) {
 	return &e.content, e.isAmbiguous
 }
 
+// SetRange changes start, limit and offset of a mapping in place. No mapping may have been interned before.
+func (t *Mappings) SetRange(i int32, start, limit, offset uint64) {
+	mp := t.table.At(int(i))
+	mp.SetMemoryStart(start)
+	mp.SetMemoryLimit(limit)
+	mp.SetFileOffset(offset)
+	t.entry(i).isRead = false
+}
+
+// Range returns start, limit and offset of a mapping.
+func (t *Mappings) Range(i int32) (start, limit, offset uint64) {
+	mp := t.table.At(int(i))
+	return mp.MemoryStart(), mp.MemoryLimit(), mp.FileOffset()
+}
+
 // Len returns the number of mappings.
 func (t *Mappings) Len() int { return t.table.Len() }
 
@@ -179,6 +194,21 @@ func (t *Mappings) IsNone(i int32) bool { return t.entry(i).isNone }
 
 // NoneIsZero reports whether index 0 certainly stands for no mapping, so that it can be written.
 func (t *Mappings) NoneIsZero() bool { return t.IsNone(0) }
+
+// None returns an index that stands for no mapping. Where index 0 may mean one (see contract 1.6), that is the index of an
+// entry that says nothing.
+func (t *Mappings) None() int32 {
+	for i := range int32(t.table.Len()) {
+		if t.entry(i).isNone {
+			return i
+		}
+	}
+	if t.table.Len() == 0 {
+		return 0
+	}
+	t.table.AppendEmpty()
+	return int32(t.table.Len() - 1)
+}
 
 // CanCopy reports whether a mapping can be appended with other flags: nothing is lost, the copy is found again,
 // and no backend refuses it for attributes without a file ID.

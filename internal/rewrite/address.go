@@ -18,6 +18,7 @@ const (
 	fromBase    addressForm = iota // it counts from the base of the image
 	inMemory                       // it is the address in memory
 	withoutBase                    // the same, for code that has no relative form; the mapping has no ids
+	hidden                         // it is 0, for code that has no relative form; there is no mapping
 )
 
 // outAddress returns the address that is written for a frame whose image is known (contract 4.1). It reports
@@ -26,11 +27,11 @@ func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.
 	isEBPF := role.Producer == symbolize.EBPFProfiler
 	switch {
 	case p.kernel.Snapshot().IsShared(a.Image): // it may be in another image of this name (see contract 3.5)
-		if p.opts.KeepAddresses {
+		if p.opts.Addresses == KeepAddresses {
 			return f.Address, withoutBase, f.IsAbsolute()
 		}
 		return 0, fromBase, true
-	case f.IsAbsolute() && p.opts.KeepAddresses:
+	case f.IsAbsolute() && p.opts.Addresses == KeepAddresses:
 		return f.Address, inMemory, true
 	case !f.IsAbsolute() && (isEBPF || f.IsLookedUpForm()):
 		return f.Address, fromBase, true
@@ -41,6 +42,9 @@ func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.
 	}
 	if base := a.Image.Base(); base != 0 && addr >= base {
 		return addr - base, fromBase, true
+	}
+	if p.hides() {
+		return 0, hidden, f.IsAbsolute()
 	}
 	return f.Address, withoutBase, f.IsAbsolute()
 }

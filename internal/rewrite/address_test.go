@@ -52,7 +52,7 @@ func TestContract_4_1_LookedUpAddresses(t *testing.T) {
 			assert.Zero(t, f.Mapping.Limit, tt.name)
 		}
 		m = rewritetest.NewMessage().Profile(nil, tt.scope).Sample(tt.frame, user).Sample(user, tt.frame)
-		got, _ = run(t, rewrite.Options{KeepAddresses: true}, m.Profiles)
+		got, _ = run(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, m.Profiles)
 		for i := range got {
 			want := tt.frame.Address // as it came
 			if tt.frame.Mapping != nil && tt.frame.Mapping.Limit != 0 && tt.scope == "scope" {
@@ -73,7 +73,7 @@ func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
 		copies int
 	}{
 		{"scope", rewrite.Options{}, 1},
-		{"scope", rewrite.Options{KeepAddresses: true}, 0},
+		{"scope", rewrite.Options{Addresses: rewrite.KeepAddresses}, 0},
 		{ebpfScope, rewrite.Options{}, 0},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, tt.scope).Sample(b, user).Sample(user, b)
@@ -102,7 +102,7 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 		assert.Equal(t, &Mapping{File: "low", BuildID: ext4ID, FileID: buildid.FileID(ext4ID)}, got[0].Stack[1].Mapping)
 
 		m = rewritetest.NewMessage().Profile(nil, scope).Sample(Frame{Address: low + 8})
-		got, _ = runWith(t, rewrite.Options{KeepAddresses: true}, m.Profiles, s)
+		got, _ = runWith(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, m.Profiles, s)
 		assert.Equal(t, &Mapping{
 			File: "low", Start: low, Limit: base + 0x100, BuildID: ext4ID, FileID: buildid.LoadedFileID(ext4ID, base),
 		}, got[0].Stack[0].Mapping)
@@ -168,7 +168,7 @@ func TestContract_2_UnknownBase(t *testing.T) {
 		assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginModule])
 	}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: start + 0x108})
-	got, _ := runWith(t, rewrite.Options{KeepAddresses: true}, m.Profiles, s)
+	got, _ := runWith(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, m.Profiles, s)
 	assert.Equal(t, &Mapping{File: "nowhere", Start: start, Limit: start + 0x200}, got[0].Stack[0].Mapping)
 }
 
@@ -191,7 +191,7 @@ func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 		{with(func(m *Mapping) { m.FileID = buildid.FileID(kernelID) }), written}, // stands for other addresses
 		{with(func(m *Mapping) { m.File = "[kernel.kallsyms]" }), written},
 	} {
-		got, _ := leaf(t, rewrite.Options{KeepAddresses: true}, Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has})
+		got, _ := leaf(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, Frame{Address: text + offB + 1, Type: "kernel", Mapping: tt.has})
 		assert.Equal(t, tt.want, got.Mapping)
 	}
 }
@@ -209,7 +209,7 @@ func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
 	h.SetCertain(timeline.Forever)
 	s := timeline.NewSnapshot(h.Table())
 	for keep, different := range map[bool]int{false: 2, true: 3} {
-		got, _ := runWith(t, rewrite.Options{KeepAddresses: keep}, copied(m.Profiles), s)
+		got, _ := runWith(t, rewrite.Options{Addresses: addressesOf(keep)}, copied(m.Profiles), s)
 		ids := make(map[string]bool)
 		for i, sample := range got {
 			f := sample.Stack[0]

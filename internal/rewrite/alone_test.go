@@ -173,7 +173,7 @@ func TestTogetherAsAlone(t *testing.T) {
 		known := knownAt(t, randomHistory(r), modulesThatComeAndGo(t, nowBoot-200*ms))
 		opts := withHistory
 		opts.IsForeign = isOther
-		opts.All, opts.KeepAddresses, opts.Label = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+		opts.All, opts.Addresses, opts.Label = r.IntN(2) == 0, rewrite.Addresses(r.IntN(4)), r.IntN(2) == 0
 		samples := randomSamples(r)
 		var want []string
 		for _, s := range samples {

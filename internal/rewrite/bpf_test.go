@@ -160,7 +160,7 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 		mappings int
 	}{
 		"relative": {rewrite.Options{}, relative, 6},
-		"keep":     {rewrite.Options{KeepAddresses: true}, keep, 6},
+		"keep":     {rewrite.Options{Addresses: rewrite.KeepAddresses}, keep, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pd := copied(m.Profiles)

@@ -90,7 +90,7 @@ func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 // with a name and without an address.
 func TestContract_1_2_TimeInGuestsIsLeftAlone(t *testing.T) {
 	f := Frame{Type: "kernel", Lines: []Line{{Name: "[guest]", System: "[guest]"}}}
-	for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}, {All: true, Label: true}} {
+	for _, opts := range []rewrite.Options{{}, {Addresses: rewrite.KeepAddresses}, {Label: true}, {All: true}, {All: true, Label: true}} {
 		got, counts := leaf(t, opts, f)
 		assert.Equal(t, f, got)
 		assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), counts)

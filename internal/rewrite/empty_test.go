@@ -20,7 +20,7 @@ func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
 	m.Profiles.MarkReadOnly()
 	for _, s := range []*timeline.Snapshot{timeline.NewSnapshot(), testSnapshot(t)} {
-		got, counts := rewritten(t, rewrite.New(rewrite.Options{}), m.Profiles, rewrite.Sources{Snapshot: fixed(s)})
+		got, counts := rewritten(t, rewrite.New(rewrite.Options{Addresses: rewrite.RelativeAddresses}), m.Profiles, rewrite.Sources{Snapshot: fixed(s)})
 		assert.Equal(t, m.Profiles, got)
 		require.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 	}
@@ -53,7 +53,7 @@ func TestTablesThatWereLeftOutStaySo(t *testing.T) {
 		d.StackTable().AppendEmpty().LocationIndices().Append(1, 2)
 		pd.ResourceProfiles().AppendEmpty().ScopeProfiles().AppendEmpty().Profiles().AppendEmpty().Samples().AppendEmpty()
 		refer(d, d.LocationTable().At(1))
-		r := rewrite.New(rewrite.Options{})
+		r := rewrite.New(rewrite.Options{Addresses: rewrite.RelativeAddresses})
 		_, counts := rewritten(t, r, pd, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
 		assert.Zero(t, counts[rewrite.OutcomeInvalid][timeline.OriginKernel], what)
 		assert.Equal(t, "a", nameIn(rewritetest.FrameAt(d, 1)), what)

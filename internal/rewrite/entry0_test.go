@@ -108,7 +108,7 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 			}
 			messages = append(messages, m)
 		}
-		opts := rewrite.Options{All: r.IntN(2) == 0, KeepAddresses: r.IntN(2) == 0, Label: r.IntN(4) == 0}
+		opts := rewrite.Options{All: r.IntN(2) == 0, Addresses: rewrite.Addresses(r.IntN(4)), Label: r.IntN(4) == 0}
 		counts := rewriteMerged(t, opts, merged(t, messages...), snapshot)
 		named += counts[rewrite.OutcomeResolved][timeline.OriginKernel]
 	}

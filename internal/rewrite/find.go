@@ -14,14 +14,8 @@ import (
 // findFrames lists the kernel frames of the message, counts the frames that keep their names, and reports
 // whether it found others (see contract 1.1, 1.2). Indices are not checked yet.
 func (p *pass) findFrames() (found bool) {
-	n := p.message.Locations.Len()
-	if n == 0 {
-		return false
-	}
 	p.message.Attributes.Read()
-	p.mappings = p.mappings[:0]
-	p.functions = p.functions[:0]
-	for i := range int32(n) {
+	for i := range int32(p.message.Locations.Len()) {
 		loc := p.message.Locations.At(i)
 		frameType := p.message.Attributes.FrameType(loc.AttributeIndices())
 		if frameType == otlp.OtherFrameType {
@@ -46,11 +40,12 @@ func (p *pass) findFrames() (found bool) {
 // selectFrame decides whether a candidate is looked up (contract 1.2).
 func (p *pass) selectFrame(f *frame, loc pprofile.Location) {
 	f.code.Named = p.isNamed(loc.Lines())
-	f.selected = !f.code.Named || p.opts.All
-	if !f.selected {
+	f.keepsName = f.code.Named && !p.opts.All
+	f.selected = !f.keepsName
+	if f.keepsName {
 		p.counts[OutcomeNamed][timeline.OriginKernel]++
-		f.linesOnly = p.opts.DebugInfo && lacksNumber(loc.Lines())
-		f.selected = f.linesOnly
+		mayMove := symbolize.InKernelHalf(f.code.Address) && p.opts.Addresses != KeepAddresses && !p.opts.Gateway
+		f.selected = mayMove || p.opts.DebugInfo && lacksNumber(loc.Lines())
 	}
 }
 

@@ -62,7 +62,7 @@ func TestContract_2_1_IDs(t *testing.T) {
 		{"nothing, a function's of another boot", 0xffffffffa0000000, "", buildid.LoadedFileID(twin, progTwin+8), true},
 	} {
 		for _, file := range []string{"[kernel.kallsyms]", "vmlinux", "[bpf]"} {
-			for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {All: true, Label: true}} {
+			for _, opts := range []rewrite.Options{{}, {Addresses: rewrite.KeepAddresses}, {All: true, Label: true}} {
 				f := Frame{Address: tt.addr, Mapping: &Mapping{File: file, Limit: 1<<64 - 1, BuildID: tt.build, FileID: tt.file}}
 				m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)
 				got, counts := runWith(t, opts, m.Profiles, bpfSnapshot(t))

@@ -251,11 +251,11 @@ func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
 	core := timelinetest.NewImage(t, timelinetest.Text{
 		Name: timeline.KernelName, BuildID: kernelID, Base: text, Start: text, End: text + 0x1000,
 	}, timelinetest.Symbol{Name: "first"})
-	for _, opts := range []rewrite.Options{{}, {All: true}, {KeepAddresses: true}} {
+	for _, opts := range []rewrite.Options{{}, {All: true}, {Addresses: rewrite.KeepAddresses}} {
 		m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: text - 1, Type: "kernel"})
 		got, _ := runWith(t, opts, m.Profiles, timeline.NewSnapshot(timeline.NewTable(core)))
 		want := withName(Frame{Address: text - 1, Type: "kernel", Mapping: &Mapping{File: "vmlinux"}}, "first")
-		if opts.KeepAddresses {
+		if opts.Addresses == rewrite.KeepAddresses {
 			want.Mapping.BuildID = kernelID
 			want.Mapping.Start, want.Mapping.Limit, want.Mapping.FileID = text, text+0x1000, core.LoadedFileID()
 		}

@@ -181,7 +181,7 @@ func TestWithoutSymbolsNothingChanges(t *testing.T) {
 		Sample(ambiguous)
 	before := marshal(t, m.Profiles)
 	for name, s := range map[string]func() *timeline.Snapshot{"no source": nil, "nil": fixed(nil), "empty": fixed(timeline.NewSnapshot())} {
-		_, counts := rewritten(t, rewrite.New(rewrite.Options{Label: true}), m.Profiles, rewrite.Sources{Snapshot: s})
+		_, counts := rewritten(t, rewrite.New(rewrite.Options{Label: true, Addresses: rewrite.RelativeAddresses}), m.Profiles, rewrite.Sources{Snapshot: s})
 		assert.True(t, bytes.Equal(before, marshal(t, m.Profiles)), name)
 		assert.Equal(t, 2, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel], name)
 		assert.Equal(t, 1, counts[rewrite.OutcomeForeign][timeline.OriginKernel], "a build id that is not known")
@@ -254,7 +254,7 @@ func FuzzRewrite(f *testing.F) {
 		if err != nil {
 			return
 		}
-		opts := rewrite.Options{All: flags&1 != 0, KeepAddresses: flags&2 != 0, Label: flags&4 != 0}
+		opts := rewrite.Options{All: flags&1 != 0, Addresses: addressesOf(flags&2 != 0), Label: flags&4 != 0}
 		if flags&8 != 0 {
 			opts.IsForeign = isOther
 		}

@@ -35,7 +35,7 @@ func TestContract_4_4_MappingOfLines(t *testing.T) {
 	}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(frames...)
 	before := m.Profiles.Dictionary().MappingTable().Len()
-	got := rewriteKnown(t, withPacks, m.Profiles, known).Profiles
+	got := rewriteKnown(t, withPacksInPlace, m.Profiles, known).Profiles
 	assert.Equal(t, before+1, got.Dictionary().MappingTable().Len())
 	want := perfMapping()
 	want.Attributes[keyHasLines] = true
@@ -61,7 +61,7 @@ func TestContract_4_4_MappingKept(t *testing.T) {
 				indices.Append(m.Attribute("process.executable.build_id.gnu", ext4ID))
 			}
 			want := copied(m.Profiles)
-			got := rewriteKnown(t, withPacks, m.Profiles, known)
+			got := rewriteKnown(t, withPacksInPlace, m.Profiles, known)
 			assert.Equal(t, rewritetest.Samples(want), rewritetest.Samples(got.Profiles))
 			assert.Equal(t, rewrite.PackCounts{}, got.Packs, "the pack gave nothing")
 		})

@@ -112,7 +112,10 @@ func linesAt(t *testing.T, opts rewrite.Options, f Frame, known rewrite.Sources)
 	return rewritetest.Samples(result.Profiles)[0].Stack[0], result
 }
 
-var withPacks = rewrite.Options{DebugInfo: true, Inline: true}
+var (
+	withPacks        = rewrite.Options{DebugInfo: true, Inline: true}
+	withPacksInPlace = rewrite.Options{DebugInfo: true, Inline: true, Addresses: rewrite.KeepAddresses}
+)
 
 func TestContract_10_1_Lines(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
@@ -188,7 +191,7 @@ func TestContract_10_1_Callers(t *testing.T) {
 		f := Frame{Address: text + tt.offset, Type: "kernel"}
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(f).Sample(Frame{Address: 0x42, Type: "native"}, f)
 		opts := withPacks
-		opts.KeepAddresses = true
+		opts.Addresses = rewrite.KeepAddresses
 		result := rewriteKnown(t, opts, m.Profiles, known)
 		samples := rewritetest.Samples(result.Profiles)
 		assert.Equal(t, tt.leaf, nameIn(samples[0].Stack[0]))
@@ -249,7 +252,7 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := Frame{Address: text + offLast + 1, Mapping: tt.mapping, Lines: []Line{tt.in}}
-			got, result := linesAt(t, withPacks, in, known)
+			got, result := linesAt(t, withPacksInPlace, in, known)
 			assert.Equal(t, Frame{Address: in.Address, Mapping: tt.moved, Lines: []Line{tt.want}}, got, "nothing else changes")
 			assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), result.Counts)
 			assert.Equal(t, []string{kernelID}, append(result.BuildIDs, kernelID)[:1])

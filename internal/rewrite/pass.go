@@ -49,7 +49,7 @@ type frame struct {
 	answer        int32 // the answer to all questions about it, noAnswer if there are none
 	varies        bool  // it has several answers
 	selected      bool  // its answer is written
-	linesOnly     bool  // of the answer, only lines are written: its name is right, and stays (see contract 1.2)
+	keepsName     bool  // of the answer, only the address and lines are written (see contract 1.2)
 }
 
 const (
@@ -59,8 +59,14 @@ const (
 
 func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Result {
 	p.open(pd, opts, sources)
-	if p.findFrames() {
+	found := p.findFrames()
+	isValid := found && p.message.Check() == nil
+	p.hideAddresses(isValid)
+	switch {
+	case isValid:
 		p.rewriteFrames()
+	case found:
+		p.countInvalid()
 	}
 	result := Result{Profiles: pd, Counts: p.counts, Packs: p.gave}
 	if opts.DebugInfo {
@@ -72,12 +78,8 @@ func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Res
 	return result
 }
 
-// rewriteFrames is the work on a message that has candidates.
+// rewriteFrames is the work on a valid message that has candidates.
 func (p *pass) rewriteFrames() {
-	if p.message.Check() != nil {
-		p.countInvalid()
-		return
-	}
 	p.locateFrames()
 	p.walkStacks()
 	p.resolve()
@@ -103,7 +105,7 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 	p.lines.Open(sources.Packs, opts.Inline)
 	p.times.open(p, sources)
 	p.writer.open(p)
-	p.frames = p.frames[:0]
+	p.frames, p.mappings, p.functions = p.frames[:0], p.mappings[:0], p.functions[:0]
 	p.counts, p.gave = Counts{}, PackCounts{}
 }
 
@@ -150,9 +152,9 @@ func (p *pass) countAnswers() {
 	}
 }
 
-// count counts a frame with an answer. A frame that only gets lines was counted when it was found.
+// count counts a frame with an answer. A frame that keeps its name was counted when it was found.
 func (p *pass) count(f *frame, a *answer) {
-	if f.linesOnly {
+	if f.keepsName {
 		return
 	}
 	origin := timeline.OriginKernel

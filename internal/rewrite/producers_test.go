@@ -118,8 +118,8 @@ var producerModes = []struct {
 }{
 	{"default", rewrite.Options{}},
 	{"all", rewrite.Options{All: true}},
-	{"keep", rewrite.Options{KeepAddresses: true}},
-	{"all, keep", rewrite.Options{All: true, KeepAddresses: true}},
+	{"keep", rewrite.Options{Addresses: rewrite.KeepAddresses}},
+	{"all, keep", rewrite.Options{All: true, Addresses: rewrite.KeepAddresses}},
 }
 
 // TestProducers: each frame comes out as the golden file says, and everything else as it came.

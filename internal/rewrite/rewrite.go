@@ -19,9 +19,10 @@ import (
 
 // Options say how frames are rewritten. The zero value is the default.
 type Options struct {
-	All           bool // also the frames that came with a name
-	KeepAddresses bool // leave absolute addresses as they came
-	Label         bool // name an address without a symbol "module+0x12"
+	All   bool // also the frames that came with a name
+	Label bool // name an address without a symbol "module+0x12"
+
+	Addresses Addresses // what to do with absolute addresses
 
 	// History is how long unloaded code is remembered. Profiles whose samples are all older are counted; see
 	// [Rewriter.ClockOff].
@@ -43,6 +44,17 @@ type Options struct {
 	// (see contract 10.2). The snapshot is made of packs. It includes DebugInfo.
 	Gateway bool
 }
+
+// Addresses says what to do with the absolute addresses of kernel frames (see contract 4.1).
+type Addresses uint8
+
+// The settings.
+const (
+	AutoAddresses     Addresses = iota // RelativeAddresses; HideAddresses while the core kernel's symbols are not known
+	RelativeAddresses                  // those that have a relative form become relative
+	KeepAddresses                      // all stay as they are
+	HideAddresses                      // as RelativeAddresses, and the others become 0
+)
 
 // An Outcome says what became of a frame.
 type Outcome uint8

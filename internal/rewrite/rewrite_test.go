@@ -220,3 +220,11 @@ func nameIn(f Frame) string {
 }
 
 func hexOffset(v uint64) string { return fmt.Sprintf("+%#x", v) }
+
+// addressesOf returns the setting that keeps addresses, or the one that makes them relative.
+func addressesOf(keep bool) rewrite.Addresses {
+	if keep {
+		return rewrite.KeepAddresses
+	}
+	return rewrite.RelativeAddresses
+}

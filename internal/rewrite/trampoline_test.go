@@ -166,7 +166,7 @@ func TestContract_3_5_TrampolinesAddresses(t *testing.T) {
 		mapping *Mapping
 	}{
 		{rewrite.Options{}, 0, &Mapping{File: "[bpf]", FileID: buildid.ContentFileID(trampolineName(keyOfC))}},
-		{rewrite.Options{KeepAddresses: true}, tramp + 0x40, &Mapping{File: "[bpf]"}},
+		{rewrite.Options{Addresses: rewrite.KeepAddresses}, tramp + 0x40, &Mapping{File: "[bpf]"}},
 	} {
 		msg := rewritetest.NewMessage().Profile(nil, "scope").
 			Sample(Frame{Address: text + 0x20, Type: "kernel"}, Frame{Address: tramp + 0x40, Type: "kernel"}, Frame{Address: text + 0x85, Type: "kernel"})
@@ -282,7 +282,7 @@ func TestContract_3_5_EmptyNames(t *testing.T) {
 	loadAt(h, "bpf_prog_"+progTag, slot+0x100, 0x100, nowBoot-10_000*ms)
 	h.SetCertain(timeline.Forever)
 	s := timeline.NewSnapshot(append(testSnapshot(t).Tables(), h.Table())...)
-	for _, opts := range []rewrite.Options{{}, {Label: true}, {All: true}, {KeepAddresses: true}} {
+	for _, opts := range []rewrite.Options{{}, {Label: true}, {All: true}, {Addresses: rewrite.KeepAddresses}} {
 		m := rewritetest.NewMessage().Profile(nil, "scope").
 			Sample(Frame{Address: slot + 8, Mapping: &Mapping{File: "[bpf]"}}, Frame{Address: slot + 0x80}, Frame{Address: slot + 0x108})
 		got, counts := runWith(t, opts, m.Profiles, s)

@@ -103,7 +103,7 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 	switch {
 	case c.kind == leaveUntouched:
 		return false
-	case f.linesOnly:
+	case f.keepsName && !w.isMoved(loc, f, c):
 		return w.addLines(loc, a)
 	}
 	if !f.code.Typed {
@@ -135,6 +135,13 @@ func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts b
 	return packCounts
 }
 
+// isMoved reports whether the absolute address of a frame that keeps its name becomes relative (see contract 1.2): its name
+// is one of the kernel's for the code there.
+func (w *writer) isMoved(loc pprofile.Location, f *frame, c *change) bool {
+	isRelative := c.form == fromBase || c.form == hidden
+	return c.kind == writeName && f.code.IsAbsolute() && isRelative && (w.hasName(loc, c) || w.hasAlias(loc, c))
+}
+
 // writeName writes the lines and the attributes of a location whose symbol is known (see contract 3.4 to 3.6, 4.3).
 func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
 	c := &a.change
@@ -142,6 +149,7 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 	switch {
 	case a.function != 0:
 		w.setLines(loc, line{function: a.function})
+	case f.keepsName && !w.hasName(loc, c): // an alias of the name stays
 	case f.code.Named && w.hasName(loc, c):
 		if w.addsLines(loc, c) {
 			w.setLines(loc, w.linesAroundNamed(loc, c.chain())...)
@@ -151,7 +159,7 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 	default:
 		w.setLines(loc, w.linesOf(c)...)
 	}
-	if w.message.Attributes.Uses(otlp.IsFolded) {
+	if !f.keepsName && w.message.Attributes.Uses(otlp.IsFolded) {
 		w.setFolded(loc, c.image.SymbolName(c.symbol).Folded)
 	}
 	if program := c.image.Program; program != nil {
@@ -259,12 +267,24 @@ func hasLines(lines pprofile.LineSlice, want []line) bool {
 
 // hasName reports whether the outermost function of a location has the name of the symbol of a change.
 func (w *writer) hasName(loc pprofile.Location, c *change) bool {
+	has, name := w.outermostName(loc), c.image.SymbolName(c.symbol)
+	return has != "" && (has == name.Name || has == name.System)
+}
+
+// hasAlias reports whether the outermost function of a location has a name that was given up for that of the symbol (see
+// contract 3.3).
+func (w *writer) hasAlias(loc pprofile.Location, c *change) bool {
+	has := w.outermostName(loc)
+	return has != "" && c.image.Text != nil && c.image.Text.HasName(c.symbol, has)
+}
+
+// outermostName returns the name of the outermost function of a location, empty if there is none.
+func (w *writer) outermostName(loc pprofile.Location) string {
 	n := loc.Lines().Len()
 	if n == 0 {
-		return false
+		return ""
 	}
-	has, name := w.message.Functions.Name(loc.Lines().At(n-1).FunctionIndex()), c.image.SymbolName(c.symbol)
-	return has == name.Name || has == name.System
+	return w.message.Functions.Name(loc.Lines().At(n - 1).FunctionIndex())
 }
 
 // addsLines reports whether a pack has more than a location that came with the right name and with one line
@@ -341,6 +361,9 @@ func (w *writer) removeMapping(loc pprofile.Location) {
 // setMapping gives a location, whose lines are written, the mapping that goes with its address, unless the one
 // that it has is right.
 func (w *writer) setMapping(loc pprofile.Location, c *change) {
+	if c.form == hidden {
+		return // it has none any more
+	}
 	want := w.wantedMapping(mappingKey{c.image, c.form, w.message.FlagsOf(loc, c.image.Len() > 0)})
 	index := loc.MappingIndex()
 	if index != 0 {

@@ -74,7 +74,7 @@ func TestContract_4_1_Addresses(t *testing.T) {
 			tt.relative.Lines, tt.keep.Lines = got.Lines, got.Lines
 			assert.NotEmpty(t, got.Lines)
 			assert.Equal(t, tt.relative, got)
-			got, _ = leaf(t, rewrite.Options{KeepAddresses: true}, tt.in)
+			got, _ = leaf(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, tt.in)
 			assert.Equal(t, tt.keep, got)
 		})
 	}
@@ -125,7 +125,7 @@ func TestContract_4_1_UnresolvedInAModule(t *testing.T) {
 func TestContract_4_1_UnknownOwner(t *testing.T) {
 	for _, typ := range []string{"", "kernel"} {
 		for _, mapping := range []*Mapping{nil, {File: "[kernel.kallsyms]", Start: 0xffffffffa0000000, Limit: 1<<64 - 1}, {File: "[bpf]"}} {
-			for _, opts := range []rewrite.Options{{}, {Label: true}, {KeepAddresses: true}, {All: true}} {
+			for _, opts := range []rewrite.Options{{}, {Label: true}, {Addresses: rewrite.KeepAddresses}, {All: true}} {
 				got, counts := leaf(t, opts, Frame{Address: 0xffffffffa0000000, Type: typ, Mapping: mapping})
 				assert.Equal(t, Frame{Address: 0xffffffffa0000000, Type: "kernel"}, got, "what it came with does not cover it")
 				assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)

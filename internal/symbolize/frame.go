@@ -44,13 +44,13 @@ const (
 	decidesUnknown          // it may lie in entry code or a thunk, and nothing says where it lies
 )
 
-// inKernelHalf reports whether an address lies in the kernel half of the address space of x86-64 and arm64.
-func inKernelHalf(addr uint64) bool { return addr>>63 != 0 }
+// InKernelHalf reports whether an address lies in the kernel half of the address space of x86-64 and arm64.
+func InKernelHalf(addr uint64) bool { return addr>>63 != 0 }
 
-// isSpecial reports whether an address of the kernel half is no address of kernel code. The vsyscall page of
+// IsSpecial reports whether an address of the kernel half is no address of kernel code. The vsyscall page of
 // x86-64 holds user code. The last page holds the numbers with which perf marks the parts of a stack
 // (PERF_CONTEXT_MAX in include/uapi/linux/perf_event.h).
-func isSpecial(addr uint64) bool {
+func IsSpecial(addr uint64) bool {
 	const (
 		page     = 1 << 12
 		vsyscall = 0xffffffffff600000
@@ -62,7 +62,7 @@ func isSpecial(addr uint64) bool {
 // readings of its mapping if there are two. If it is in only one, IsKernelCode sets f.MayBeOther, unless the
 // frame's address shows that it cannot decide anything.
 func (k *Kernel) IsKernelCode(f *Frame) bool {
-	name, inHalf := &f.Mapping.name, inKernelHalf(f.Address) && !isSpecial(f.Address)
+	name, inHalf := &f.Mapping.name, InKernelHalf(f.Address) && !IsSpecial(f.Address)
 	if f.Mapping.MayBeNone && !inHalf { // without a mapping, it is no kernel code
 		f.MayBeOther = name.isKernel
 		return false
@@ -86,7 +86,7 @@ func (k *Kernel) Locate(f *Frame) {
 		return
 	case k.gateway:
 		k.locateInPack(f)
-	case inKernelHalf(f.Address):
+	case InKernelHalf(f.Address):
 		f.form = formAbsolute
 	default:
 		k.locateInImage(f)
@@ -118,7 +118,7 @@ func (k *Kernel) Locate(f *Frame) {
 func (k *Kernel) locateInImage(f *Frame) {
 	m := f.Mapping
 	switch image := k.imageOf(m); {
-	case image != nil && inKernelHalf(image.Base()+f.Address):
+	case image != nil && InKernelHalf(image.Base()+f.Address):
 		f.form = formInImage
 	case m.namesModule():
 		f.form = formInModule
@@ -155,7 +155,7 @@ func (k *Kernel) coreOf(f *Frame) *timeline.Image {
 
 // canHavePack reports whether a frame identifies the build of its code, which a gateway needs.
 func (f *Frame) canHavePack() bool {
-	return f.Typed && !inKernelHalf(f.Address) && !f.Mapping.MayBeNone && f.Mapping.hasID()
+	return f.Typed && !InKernelHalf(f.Address) && !f.Mapping.MayBeNone && f.Mapping.hasID()
 }
 
 // mayBeInEntryCode reports whether a frame whose address means nothing may lie in entry code or a thunk: its

@@ -97,7 +97,7 @@ func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
 	switch {
 	case l.image == nil:
 		l.same = timeline.Interval{}
-	case !inKernelHalf(l.image.Base() + f.Address):
+	case !InKernelHalf(l.image.Base() + f.Address):
 		l.image, l.reason, l.same = nil, timeline.ReasonUnresolved, during
 	default:
 		l.same = during

@@ -11,10 +11,11 @@ import (
 )
 
 // CheckRewritten returns an error for each rule that the rewrite of a message breaks, valid or not:
-// existing entries of shared tables stay as they were; every appended entry is new and used; all
+// existing entries of shared tables stay as they were, apart from mappings that are hidden; every appended entry is new and used; all
 // sums stay the same; nothing valid becomes invalid, or the other way around (contract 1.4); and no
 // backend refuses what it would have accepted before.
 func CheckRewritten(before, after pprofile.Profiles) error {
+	before = withHiddenMappings(before, after)
 	return errors.Join(
 		checkAppended(before, after),
 		checkRest(before, after),
@@ -22,6 +23,27 @@ func CheckRewritten(before, after pprofile.Profiles) error {
 		checkValidity(before, after),
 		checkWritten(before, after),
 	)
+}
+
+// withHiddenMappings returns a message whose mappings that show kernel addresses are hidden (contract 4.1) where another
+// message has hidden them.
+func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
+	hidden := pprofile.NewProfiles()
+	pd.CopyTo(hidden)
+	is := other.Dictionary().MappingTable()
+	for i, m := range hidden.Dictionary().MappingTable().All() {
+		length := max(m.MemoryStart()+1, m.MemoryLimit()) - m.MemoryStart()
+		shows := m.MemoryStart()>>63 != 0 || m.MemoryLimit()>>63 != 0 || m.FileOffset()>>63 != 0
+		if !shows || i >= is.Len() || is.At(i).MemoryStart() != 0 || is.At(i).FileOffset() != 0 {
+			continue
+		}
+		if limit := is.At(i).MemoryLimit(); limit == 0 || limit == length {
+			m.SetMemoryStart(0)
+			m.SetMemoryLimit(limit)
+			m.SetFileOffset(0)
+		}
+	}
+	return hidden
 }
 
 func checkAppended(before, after pprofile.Profiles) error {

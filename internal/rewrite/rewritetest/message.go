@@ -201,21 +201,31 @@ func entry[T any](t table[T], i int32, zero func() T) T {
 	return t.At(int(i))
 }
 
+// stringsOf returns a function that reads the string table, where an index beyond it stands for an empty string.
+func stringsOf(dict pprofile.ProfilesDictionary) func(int32) string {
+	return func(i int32) string { return entry(dict.StringTable(), i, func() string { return "" }) }
+}
+
+// MappingAt returns a mapping.
+func MappingAt(dict pprofile.ProfilesDictionary, index int32) *Mapping {
+	m := dict.MappingTable().At(int(index))
+	is := &Mapping{
+		File: stringsOf(dict)(m.FilenameStrindex()), Start: m.MemoryStart(), Limit: m.MemoryLimit(), Offset: m.FileOffset(),
+		Attributes: attributesOf(dict, m.AttributeIndices()),
+	}
+	is.BuildID, is.FileID = cut(&is.Attributes, keyBuildID), cut(&is.Attributes, keyFileID)
+	return is
+}
+
 // FrameAt returns the frame of a location. If several attributes have one key, it uses the first of
 // them.
 func FrameAt(dict pprofile.ProfilesDictionary, location int32) Frame {
-	str := func(i int32) string { return entry(dict.StringTable(), i, func() string { return "" }) }
+	str := stringsOf(dict)
 	loc := dict.LocationTable().At(int(location))
 	f := Frame{Address: loc.Address(), Attributes: attributesOf(dict, loc.AttributeIndices())}
 	f.Type = cut(&f.Attributes, keyFrameType)
 	if i := loc.MappingIndex(); i != 0 {
-		m := dict.MappingTable().At(int(i))
-		f.Mapping = &Mapping{
-			File: str(m.FilenameStrindex()), Start: m.MemoryStart(), Limit: m.MemoryLimit(), Offset: m.FileOffset(),
-			Attributes: attributesOf(dict, m.AttributeIndices()),
-		}
-		f.Mapping.BuildID = cut(&f.Mapping.Attributes, keyBuildID)
-		f.Mapping.FileID = cut(&f.Mapping.Attributes, keyFileID)
+		f.Mapping = MappingAt(dict, i)
 	}
 	for _, l := range loc.Lines().All() {
 		fn := entry(dict.FunctionTable(), l.FunctionIndex(), pprofile.NewFunction)

@@ -130,7 +130,7 @@ func profilersMessage(t *testing.T, stacks [][]libpf.Frame) pprofile.Profiles {
 // TestProfilerShape verifies that every event in messages of the OTel eBPF profiler arrives at the
 // backends, with all names, if some frames get a name and others do not.
 func TestProfilerShape(t *testing.T) {
-	for _, opts := range []rewrite.Options{{}, {KeepAddresses: true}, {Label: true}, {All: true}} {
+	for _, opts := range []rewrite.Options{{}, {Addresses: rewrite.KeepAddresses}, {Label: true}, {All: true}} {
 		pd := profilersMessage(t, profilersStacks())
 		before := pprofile.NewProfiles()
 		pd.CopyTo(before)

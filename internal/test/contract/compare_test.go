@@ -125,7 +125,7 @@ func foreign(a *asker, stack []rewritetest.Frame) (wants []want) {
 		if why != "" && isNamed(f) && !a.opts.All {
 			why = "named"
 		}
-		wants = append(wants, unchanged(f, why))
+		wants = append(wants, a.hidden(unchanged(f, why)))
 	}
 	return wants
 }
@@ -134,7 +134,7 @@ func foreign(a *asker, stack []rewritetest.Frame) (wants []want) {
 func key(wants []want) string {
 	var b strings.Builder
 	for _, w := range wants {
-		fmt.Fprintf(&b, "%+v", w.frame)
+		fmt.Fprintf(&b, "%+v%s", w.frame, w.label)
 		for _, m := range w.mappings {
 			fmt.Fprintf(&b, "%+v", m)
 		}

@@ -3,10 +3,13 @@
 package contract_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -39,9 +42,42 @@ var outcomes = map[timeline.Reason]string{
 func (a *asker) wants(stack []rewritetest.Frame) []want {
 	wants := make([]want, len(stack))
 	for i, u := range a.uses(stack) {
-		wants[i] = a.want(&u)
+		wants[i] = a.hidden(a.want(&u))
 	}
 	return wants
+}
+
+// hides reports whether no absolute kernel address may come out (section 4.1).
+func (a *asker) hides() bool {
+	return a.opts.Addresses == rewrite.HideAddresses || a.opts.Addresses == rewrite.AutoAddresses && a.core == nil
+}
+
+// hidden returns the answer without absolute kernel addresses, if these must be hidden. Mappings are hidden in place, for
+// all frames that have them. Frames and mappings of other builds stay.
+func (a *asker) hidden(w want) want {
+	if !a.hides() {
+		return w
+	}
+	if f := &w.frame; a.isCandidate(w.frame) && f.Address>>63 != 0 && (f.Mapping == nil || a.knows(f.Mapping)) {
+		f.Address, w.mappings = 0, []*rewritetest.Mapping{nil}
+	}
+	var mappings []*rewritetest.Mapping
+	for _, m := range w.mappings {
+		if m == nil || (m.Start|m.Limit|m.Offset)>>63 == 0 || !a.knows(m) {
+			mappings = append(mappings, m)
+			continue
+		}
+		for _, limit := range []uint64{0, max(m.Start+1, m.Limit) - m.Start} {
+			without := *m
+			without.Start, without.Limit, without.Offset = 0, limit, 0
+			mappings = append(mappings, &without)
+		}
+	}
+	w.mappings = mappings
+	for i := range w.or {
+		w.or[i] = a.hidden(w.or[i])
+	}
+	return w
 }
 
 func unchanged(f rewritetest.Frame, why string) want {
@@ -89,10 +125,23 @@ func (a *asker) wantAs(u *use) want {
 	return w
 }
 
-// cameNamed answers a frame that came with a name, and may gain lines only.
+// cameNamed answers a frame that came with a name, which it keeps. It may gain lines, and a relative address if the name is
+// one of the kernel's.
 func (a *asker) cameNamed(u *use) want {
 	w := unchanged(u.frame, "named")
 	lines := a.gains(u)
+	if u.form == formAbsolute && !u.foreign && a.opts.Addresses != rewrite.KeepAddresses && a.agrees(u) {
+		moved := w
+		a.place(&moved, u)
+		if moved.frame.Address>>63 == 0 || a.hides() {
+			moved.frame.Type = "kernel"
+			a.attribute(&moved, u)
+			if lines != nil {
+				moved.frame.Lines = lines
+			}
+			return moved
+		}
+	}
 	if lines == nil || u.foreign {
 		return w
 	}
@@ -101,6 +150,16 @@ func (a *asker) cameNamed(u *use) want {
 		w = w.orUnchanged(u.frame, "named") // it may be impossible to keep the mapping true
 	}
 	return w
+}
+
+// agrees reports whether the outermost name of a frame is one of the kernel's for its symbol.
+func (a *asker) agrees(u *use) bool {
+	n, s := len(u.frame.Lines), u.hit.symbol
+	if n == 0 || s == nil {
+		return false
+	}
+	name := cmp.Or(u.frame.Lines[n-1].Name, u.frame.Lines[n-1].System)
+	return name == s.name || name == s.system || slices.Contains(s.others, name)
 }
 
 func hasFalse(attributes map[string]any) bool {
@@ -151,17 +210,7 @@ func (a *asker) selected(u *use, named bool) want {
 // name writes the lines and the attributes of a frame with a name (sections 3.4 to 3.6, 4.3).
 func (a *asker) name(w *want, u *use) {
 	m, s := u.hit.image, u.hit.symbol
-	if m.Program != nil {
-		w.frame.Attributes = maps.Clone(w.frame.Attributes)
-		if w.frame.Attributes == nil {
-			w.frame.Attributes = map[string]any{}
-		}
-		w.frame.Attributes["bpf.program.id"] = int64(m.Program.ID)
-		w.frame.Attributes["bpf.program.tag"] = m.Program.Tag
-		if m.Program.Type != "" {
-			w.frame.Attributes["bpf.program.type"] = m.Program.Type
-		}
-	}
+	a.attribute(w, u)
 	packed := a.packLines(m, s, u.addr)
 	if n := len(u.frame.Lines); isNamed(u.frame) && n > 0 && u.frame.Lines[n-1].Name == s.name {
 		if a.gains(u) != nil {
@@ -182,6 +231,23 @@ func (a *asker) name(w *want, u *use) {
 	w.frame.Lines = []rewritetest.Line{line}
 }
 
+// attribute writes the attributes of a BPF function (section 4.3).
+func (a *asker) attribute(w *want, u *use) {
+	program := u.hit.image.Program
+	if program == nil {
+		return
+	}
+	w.frame.Attributes = maps.Clone(w.frame.Attributes)
+	if w.frame.Attributes == nil {
+		w.frame.Attributes = map[string]any{}
+	}
+	w.frame.Attributes["bpf.program.id"] = int64(program.ID)
+	w.frame.Attributes["bpf.program.tag"] = program.Tag
+	if program.Type != "" {
+		w.frame.Attributes["bpf.program.type"] = program.Type
+	}
+}
+
 // place writes address and mapping (sections 4.1 to 4.3). It reports false for an address that came
 // relative and has no relative form.
 func (a *asker) place(w *want, u *use) (hasForm bool) {
@@ -189,11 +255,11 @@ func (a *asker) place(w *want, u *use) (hasForm bool) {
 	relative, bare := u.form == formRelative, false
 	isUncertain := m.Origin == timeline.OriginTrampoline && a.landmarks().SharedTrampolines // see section 3.5
 	switch {
-	case isUncertain && a.opts.KeepAddresses:
+	case isUncertain && a.opts.Addresses == rewrite.KeepAddresses:
 		bare = true
 	case isUncertain:
 		relative, w.frame.Address = true, 0
-	case relative && (a.profiler || u.lookedUp), !relative && a.opts.KeepAddresses:
+	case relative && (a.profiler || u.lookedUp), !relative && a.opts.Addresses == rewrite.KeepAddresses:
 	default:
 		sent := u.addr
 		if a.profiler {

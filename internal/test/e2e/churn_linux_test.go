@@ -56,7 +56,7 @@ func TestChurn(t *testing.T) {
 	l := &ledger{files: make(map[string]*kerneltest.ModuleCode)}
 	var cache *symcache.Cache
 	c, err := kernelsymprocessor.NewShared(collectorcomponent.MustNewID("kernelsym"), componenttest.NewNopTelemetrySettings(),
-		rewrite.Options{KeepAddresses: true}, func(collectorcomponent.Host) (kernelsymprocessor.Sources, func(), error) {
+		rewrite.Options{Addresses: rewrite.KeepAddresses}, func(collectorcomponent.Host) (kernelsymprocessor.Sources, func(), error) {
 			cache = symcache.Start(zap.NewNop(), nil, observed{kmod.NewSource("/proc", "/sys", 5*time.Millisecond, timeline.Limits{}), l.published})
 			return kernelsymprocessor.Sources{Symbols: cache}, cache.Stop, nil
 		})

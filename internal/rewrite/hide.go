@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import "github.com/kernelsym/kernelsym/internal/symbolize"
+
+// hides reports whether no absolute kernel address may be written.
+func (p *pass) hides() bool {
+	switch p.opts.Addresses {
+	case HideAddresses:
+		return true
+	case AutoAddresses:
+		return !p.opts.Gateway && p.kernel.Snapshot().Core() == nil
+	}
+	return false
+}
+
+// hideAddresses hides the absolute addresses that the message came with (see contract 4.1), if they must be hidden. It comes
+// before all else is written: a frame that has a relative form gets that later, as p.frames has what it came with.
+//
+// A message that is not known to be valid keeps all references: none may become valid (see contract 1.4).
+func (p *pass) hideAddresses(isValid bool) {
+	if p.opts.Addresses == RelativeAddresses || p.opts.Addresses == KeepAddresses {
+		return
+	}
+	mappings := p.showingMappings()
+	if len(p.frames)+len(mappings) == 0 || !p.hides() {
+		return
+	}
+	frames := p.showingFrames()
+	if len(frames)+len(mappings) == 0 {
+		return
+	}
+	p.message.MakeOwn()
+	p.writer.changed = true
+	for _, at := range frames {
+		loc := p.message.Locations.At(p.frames[at].location)
+		loc.SetAddress(0)
+		if isValid {
+			loc.SetMappingIndex(p.message.Mappings.None())
+		}
+	}
+	for _, index := range mappings {
+		p.hideRange(index)
+	}
+}
+
+// showingFrames returns the positions of the frames that came with an absolute address, unless they belong to another
+// build.
+func (p *pass) showingFrames() (positions []int32) {
+	for i := range p.frames {
+		f := &p.frames[i].code
+		if symbolize.InKernelHalf(f.Address) && !p.kernel.IsOtherBuild(f.Mapping) {
+			positions = append(positions, int32(i))
+		}
+	}
+	return positions
+}
+
+// showingMappings returns the indices of the mappings that show where kernel code is, unless that belongs to another
+// build.
+func (p *pass) showingMappings() (indices []int32) {
+	for i := range int32(p.message.Mappings.Len()) {
+		start, limit, offset := p.message.Mappings.Range(i)
+		shows := symbolize.InKernelHalf(start) || symbolize.InKernelHalf(limit) || symbolize.InKernelHalf(offset)
+		if shows && !symbolize.IsSpecial(start) && !p.kernel.IsOtherBuild(p.mapping(i)) {
+			indices = append(indices, i)
+		}
+	}
+	return indices
+}
+
+// hideRange sets start, limit and offset of a mapping to 0. If the message has relative addresses in it, the limit becomes
+// the length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2).
+func (p *pass) hideRange(index int32) {
+	start, limit, _ := p.message.Mappings.Range(index)
+	length := max(start+1, limit) - start
+	for i := range int32(p.message.Locations.Len()) {
+		if loc := p.message.Locations.At(i); loc.MappingIndex() == index && loc.Address() != 0 && !symbolize.InKernelHalf(loc.Address()) {
+			p.message.Mappings.SetRange(index, 0, length, 0)
+			return
+		}
+	}
+	p.message.Mappings.SetRange(index, 0, 0, 0)
+}

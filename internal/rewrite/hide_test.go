@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// TestContract_1_2_NamedFramesGetRelativeAddresses verifies that a frame that came with a name of the kernel's for its code
+// keeps it, and gets the address and the mapping of any other frame; and that a frame with another name does not change.
+func TestContract_1_2_NamedFramesGetRelativeAddresses(t *testing.T) {
+	perf := &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}
+	for _, tt := range []struct {
+		name string
+		in   Frame
+		want Frame
+	}{
+		{"its name", withName(Frame{Address: text + offA + 4, Mapping: perf}, "a"),
+			withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
+		{"an alias", withName(Frame{Address: text + offE + 4, Mapping: perf}, "e_alias"),
+			withName(Frame{Address: offE + 4, Type: "kernel", Mapping: vmlinux()}, "e_alias")},
+		{"another name", withName(Frame{Address: text + offA + 4, Mapping: perf}, "b"),
+			withName(Frame{Address: text + offA + 4, Mapping: perf}, "b")},
+		{"a name where none is known", withName(Frame{Address: text + 0x110}, "x"), withName(Frame{Address: text + 0x110}, "x")},
+		{"relative", withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a"),
+			withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
+	} {
+		got, counts := leaf(t, rewrite.Options{}, tt.in)
+		assert.Equal(t, tt.want, got, tt.name)
+		assert.Equal(t, one(rewrite.OutcomeNamed, timeline.OriginKernel), counts, tt.name)
+		got, _ = leaf(t, rewrite.Options{Addresses: rewrite.KeepAddresses}, tt.in)
+		assert.Equal(t, tt.in, got, tt.name)
+	}
+}
+
+// TestContract_4_1_Hide verifies what is written for absolute addresses without a relative form, and for the mappings that
+// cover the kernel.
+func TestContract_4_1_Hide(t *testing.T) {
+	const nowhere = 0xffffffffa0000000
+	perf := &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}
+	other := &Mapping{File: "vmlinux", Start: text, Limit: text + textSize, BuildID: "00112233445566778899aabbccddeeff00112233"}
+	guest := &Mapping{File: "[guest.kernel.kallsyms]", Start: text, Limit: text + textSize}
+	for _, tt := range []struct {
+		name     string
+		in, want Frame
+	}{
+		{"a known function", Frame{Address: text + offA + 4, Mapping: perf}, withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
+		{"an unknown owner", Frame{Address: nowhere, Mapping: perf}, Frame{Type: "kernel"}},
+		{"text below .text", Frame{Address: oddLow + 1, Type: "kernel"}, withName(Frame{Type: "kernel"}, "odd_cold")},
+		{"a name that is not the kernel's", withName(Frame{Address: text + offA + 4, Mapping: perf}, "x"), withName(Frame{}, "x")},
+		{"a named frame of an unknown owner", withName(Frame{Address: nowhere, Type: "kernel"}, "bpf_prog_1"), withName(Frame{Type: "kernel"}, "bpf_prog_1")},
+		{"a guest", Frame{Address: text + 4, Mapping: guest}, Frame{}},
+		{"another build", Frame{Address: text + 4, Mapping: other}, Frame{Address: text + 4, Mapping: other}},
+		{"a relative frame", Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
+		{"user code", Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Start: 0x1000, Limit: 0x2000}},
+			Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Start: 0x1000, Limit: 0x2000}}},
+	} {
+		got, _ := leaf(t, rewrite.Options{Addresses: rewrite.HideAddresses}, tt.in)
+		assert.Equal(t, tt.want, got, tt.name)
+	}
+}
+
+// TestContract_4_1_HiddenSymbols verifies that addresses are hidden by default as long as the core kernel's symbols are not
+// known, and that the setting relative sends them.
+func TestContract_4_1_HiddenSymbols(t *testing.T) {
+	in := Frame{Address: text + offA + 4, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}}
+	for _, tt := range []struct {
+		addresses rewrite.Addresses
+		want      uint64
+	}{{rewrite.AutoAddresses, 0}, {rewrite.HideAddresses, 0}, {rewrite.RelativeAddresses, in.Address}, {rewrite.KeepAddresses, in.Address}} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(in)
+		got, counts := runWith(t, rewrite.Options{Addresses: tt.addresses}, m.Profiles, timeline.NewSnapshot())
+		assert.Equal(t, tt.want, got[0].Stack[0].Address)
+		assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
+		assert.Equal(t, tt.want == 0, shown(m.Profiles) == 0)
+	}
+}
+
+// TestContract_4_1_HideInAnyMessage verifies that absolute addresses are hidden in messages of other hosts, in messages with
+// dangling references, and where no frame is kernel code.
+func TestContract_4_1_HideInAnyMessage(t *testing.T) {
+	in := Frame{Address: text + offA + 4, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}}
+	otherHost := rewrite.Options{Addresses: rewrite.HideAddresses, IsForeign: isOther}
+	hide := rewrite.Options{Addresses: rewrite.HideAddresses}
+	mappingAlone := rewritetest.NewMessage().Profile(nil, "scope").Sample(in)
+	mappingAlone.Profiles.Dictionary().LocationTable().RemoveIf(func(loc pprofile.Location) bool { return loc.Address() != 0 })
+	mappingAlone.Profiles.Dictionary().StackTable().RemoveIf(func(s pprofile.Stack) bool { return s.LocationIndices().Len() > 0 })
+	mappingAlone.LastSample().SetStackIndex(0)
+	dangling := rewritetest.NewMessage().Profile(nil, "scope").Sample(in)
+	dangling.LastSample().SetStackIndex(99)
+	for name, tt := range map[string]struct {
+		opts    rewrite.Options
+		message *rewritetest.Message
+	}{
+		"another host":       {otherHost, rewritetest.NewMessage().Profile(map[string]any{"host.name": "other"}, "scope").Sample(in)},
+		"dangling":           {hide, dangling},
+		"a mapping, no more": {hide, mappingAlone},
+		"read-only":          {hide, readOnly(rewritetest.NewMessage().Profile(nil, "scope").Sample(in))},
+	} {
+		require.Positive(t, shown(tt.message.Profiles), name)
+		got, _ := rewritten(t, rewrite.New(tt.opts), tt.message.Profiles, rewrite.Sources{Snapshot: fixed(testSnapshot(t))})
+		assert.Zero(t, shown(got), name)
+	}
+}
+
+func readOnly(m *rewritetest.Message) *rewritetest.Message {
+	m.Profiles.MarkReadOnly()
+	return m
+}
+
+// TestContract_4_1_HideKeepsForms verifies that relative addresses keep their form where the mapping that they are in covers
+// the kernel: with a limit of 0, they would be in looked-up form.
+func TestContract_4_1_HideKeepsForms(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "scope").
+		Sample(Frame{Address: 0x99, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}})
+	got, _ := runWith(t, rewrite.Options{Addresses: rewrite.HideAddresses}, m.Profiles, testSnapshot(t))
+	assert.Equal(t, Frame{Address: 0x99, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", Limit: textSize}}, got[0].Stack[0])
+}
+
+// shown returns the number of places in which a message shows an address of the kernel half, without the vsyscall page.
+func shown(pd pprofile.Profiles) (n int) {
+	count := func(addresses ...uint64) {
+		for _, addr := range addresses {
+			if symbolize.InKernelHalf(addr) && !symbolize.IsSpecial(addr) {
+				n++
+			}
+		}
+	}
+	for _, loc := range pd.Dictionary().LocationTable().All() {
+		count(loc.Address())
+	}
+	for _, m := range pd.Dictionary().MappingTable().All() {
+		count(m.MemoryStart(), m.MemoryLimit(), m.FileOffset())
+	}
+	return n
+}
