@@ -189,7 +189,7 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@internal/tools/fuzz.sh $(or $(FUZZTIME),10s)
 
 # The packages of the components, and those that they use, without generated ones.
-COVERED = $(shell go list -deps . ./kernelstackreceiver | grep ^github.com/kernelsym/ | grep -v /metadata)
+COVERED = $(shell go list -deps . ./kernelstackreceiver ./admissionextension | grep ^github.com/kernelsym/ | grep -v /metadata)
 .PHONY: coverage
 coverage: ## print the share of the components' statements that their tests cover, as an ordinary user (docs/dev/contrib.md)
 	@[ "$$(id -u)" != 0 ] || { echo "root has tests that others do not: run this as an ordinary user" >&2; exit 1; }
@@ -241,6 +241,7 @@ generate: $(TOOLS)/mdatagen ## make the files that metadata.yaml describes
 	@mkdir -p $(BUILD)/generate && ln -sfn $(CURDIR) $(BUILD)/generate/kernelsym
 	cd $(BUILD)/generate/kernelsym && $(TOOLS)/mdatagen metadata.yaml
 	cd $(BUILD)/generate/kernelsym/kernelstackreceiver && $(TOOLS)/mdatagen metadata.yaml
+	cd $(BUILD)/generate/kernelsym/admissionextension && $(TOOLS)/mdatagen metadata.yaml
 	go run ./internal/tools/configdoc
 
 .PHONY: privileges

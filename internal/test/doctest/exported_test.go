@@ -28,6 +28,7 @@ var exported = map[string][]string{
 		"Bpf", "DebugInfo", "History", "Modules",
 		"NewDefaultBpf", "NewDefaultDebugInfo", "NewDefaultHistory", "NewDefaultModules",
 	},
+	root + "admissionextension": {"Config", "NewFactory"},
 	root + "kernelstackreceiver": {
 		"Config", "NewFactory", "OffCPU", "NewDefaultOffCPU", "SampleAttributes", "NewDefaultSampleAttributes",
 	},

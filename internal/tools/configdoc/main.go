@@ -36,6 +36,7 @@ func run() error {
 	for _, component := range []struct{ title, file string }{
 		{"The processor `kernelsym`", "config.schema.json"},
 		{"The receiver `kernelstack`", "kernelstackreceiver/config.schema.json"},
+		{"The extension `admission`", "admissionextension/config.schema.json"},
 	} {
 		text, err := os.ReadFile(component.file)
 		if err != nil {

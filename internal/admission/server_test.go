@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kernelsym/kernelsym/internal/admission/admissiontest"
+)
+
+const export = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+
+// messages are messages of senders, with the answers to them.
+var messages = []struct {
+	name     string
+	used     int64
+	message  []byte
+	wantHTTP int
+	wantGRPC codes.Code
+	retry    bool
+}{
+	{name: "admitted", message: admissiontest.Nested([]protowire.Number{1, 2}, admissiontest.Field(2), 1000), wantHTTP: 200, wantGRPC: codes.OK},
+	{name: "too large", message: admissiontest.Nested([]protowire.Number{1, 2}, admissiontest.Field(2), 10_000), wantHTTP: 413, wantGRPC: codes.ResourceExhausted},
+	{name: "no memory", used: 1_000_000, message: admissiontest.Field(1), wantHTTP: 503, wantGRPC: codes.ResourceExhausted, retry: true},
+	{name: "malformed", message: []byte{1<<3 | 2}, wantHTTP: 400, wantGRPC: codes.InvalidArgument},
+}
+
+// TestHTTP verifies the answers of the handler, and that it counts refusals.
+func TestHTTP(t *testing.T) {
+	for _, tt := range messages {
+		t.Run(tt.name, func(t *testing.T) {
+			g, got := newTestGate(), []byte(nil)
+			g.patience = time.Millisecond
+			g.memory.Store(tt.used)
+			url := startHTTP(t, g, func(body []byte, err error) {
+				assert.NoError(t, err)
+				assert.Positive(t, g.admitted.Load())
+				got = body
+			})
+			response, err := http.Post(url, "application/x-protobuf", bytes.NewReader(tt.message)) //nolint:noctx // it ends
+			require.NoError(t, err)
+			defer response.Body.Close()
+			assert.Equal(t, tt.wantHTTP, response.StatusCode)
+			assert.Equal(t, tt.retry, response.Header.Get("Retry-After") == "1")
+			if tt.wantHTTP == http.StatusOK {
+				assert.Equal(t, tt.message, got)
+				assert.Zero(t, g.refused.Load())
+			} else {
+				assert.Nil(t, got)
+				assert.EqualValues(t, 1, g.refused.Load())
+			}
+			g.assertEmpty(t)
+		})
+	}
+}
+
+// startHTTP starts a server that calls handle with the bodies that it can read.
+func startHTTP(t *testing.T, g *testGate, handle func([]byte, error)) (url string) {
+	t.Helper()
+	s := httptest.NewServer(g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		handle(io.ReadAll(r.Body))
+	})))
+	t.Cleanup(s.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return s.URL
+}
+
+// TestStalledHTTP verifies that a sender that does not send its message is not waited for, whether it is its turn or not.
+func TestStalledHTTP(t *testing.T) {
+	for name, others := range map[string]int{"its turn": 0, "not its turn": maxRequests} {
+		t.Run(name, func(t *testing.T) {
+			g := newTestGate()
+			g.patience = time.Millisecond
+			for range others {
+				require.NoError(t, g.enter(t.Context()))
+			}
+			url := startHTTP(t, g, func(_ []byte, err error) { assert.Error(t, err) })
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", url[len("http://"):])
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1")
+			require.NoError(t, err)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			assert.NoError(t, response.Body.Close())
+			for range others {
+				g.leave()
+			}
+			g.assertEmpty(t)
+		})
+	}
+}
+
+// An exporter is the service that handles messages.
+type exporter struct {
+	pprofileotlp.UnimplementedGRPCServer
+	handle func(pprofileotlp.ExportRequest)
+}
+
+func (e *exporter) Export(_ context.Context, r pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
+	e.handle(r)
+	return pprofileotlp.NewExportResponse(), nil
+}
+
+// A raw is an encoded message.
+type raw []byte
+
+func (raw) Marshal(v any) ([]byte, error)   { return *v.(*raw), nil }
+func (raw) Unmarshal(b []byte, v any) error { *v.(*raw) = bytes.Clone(b); return nil }
+func (raw) Name() string                    { return "proto" }
+
+// startGRPC starts a server that calls handle with messages, and returns a client.
+func startGRPC(t *testing.T, g *testGate, handle func(pprofileotlp.ExportRequest)) *grpc.ClientConn {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := grpc.NewServer(g.ServerOptions()...)
+	pprofileotlp.RegisterGRPCServer(s, &exporter{handle: handle})
+	go func() { assert.NoError(t, s.Serve(l)) }()
+	t.Cleanup(s.Stop)
+	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{})))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return conn
+}
+
+// TestGRPC verifies the answers of the server, and that its hooks count refusals.
+func TestGRPC(t *testing.T) {
+	for _, tt := range messages {
+		t.Run(tt.name, func(t *testing.T) {
+			g, got := newTestGate(), 0
+			g.memory.Store(tt.used)
+			if tt.retry {
+				g.patience = time.Second // in which the message arrives
+			}
+			conn := startGRPC(t, g, func(r pprofileotlp.ExportRequest) {
+				assert.Positive(t, g.admitted.Load())
+				got = r.Profiles().ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().Len()
+			})
+			var response raw
+			message := raw(tt.message)
+			err := conn.Invoke(t.Context(), export, &message, &response)
+			s := status.Convert(err)
+			assert.Equal(t, tt.wantGRPC, s.Code(), err)
+			if tt.wantGRPC == codes.OK {
+				assert.Equal(t, 1000, got)
+				assert.Zero(t, g.refused.Load())
+			} else {
+				assert.Zero(t, got)
+				assert.EqualValues(t, 1, g.refused.Load())
+			}
+			hasRetry := false
+			for _, detail := range s.Details() {
+				_, hasRetry = detail.(*errdetails.RetryInfo)
+			}
+			assert.Equal(t, tt.retry, hasRetry)
+			g.assertEmpty(t)
+		})
+	}
+}
+
+// TestStalledGRPC verifies that a sender that does not send its message is not waited for.
+func TestStalledGRPC(t *testing.T) {
+	g := newTestGate()
+	g.patience = 10 * time.Millisecond
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { t.Error("a message") })
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, export)
+	require.NoError(t, err)
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(stream.RecvMsg(new(raw))))
+	g.assertEmpty(t)
+}
+
+// TestSecondMessage verifies that a second message in one request, which the server decodes before it refuses the request, is
+// not decoded, and that nothing of the first is left.
+func TestSecondMessage(t *testing.T) {
+	g := newTestGate()
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { t.Error("a message") })
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, export)
+	require.NoError(t, err)
+	message := raw(admissiontest.Field(1))
+	for range 2 {
+		require.NoError(t, stream.SendMsg(&message))
+	}
+	err = stream.RecvMsg(new(raw))
+	assert.Equal(t, codes.Internal, status.Code(err))
+	assert.ErrorContains(t, err, errSecond.Error())
+	g.assertEmpty(t)
+}
+
+// TestWaitingGRPC verifies that requests beyond maxRequests wait until others end, and that a request is refused while too many
+// wait.
+func TestWaitingGRPC(t *testing.T) {
+	g, handled := newTestGate(), make(chan struct{})
+	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { handled <- struct{}{} })
+	message, results := raw(admissiontest.Field(1)), make(chan error)
+	for range maxRequests + 1 {
+		go func() { results <- conn.Invoke(t.Context(), export, &message, new(raw)) }()
+	}
+	require.Eventually(t, func() bool { return len(g.requests) == maxRequests && g.waiting.Load() == 1 }, time.Minute, time.Millisecond)
+	g.waiting.Add(maxWaiting - 1)
+	assert.Equal(t, codes.ResourceExhausted, status.Code(conn.Invoke(t.Context(), export, &message, new(raw))))
+	g.waiting.Add(1 - maxWaiting)
+	for range maxRequests + 1 {
+		<-handled
+	}
+	for range maxRequests + 1 {
+		assert.NoError(t, <-results)
+	}
+	g.assertEmpty(t)
+}
