@@ -32,8 +32,8 @@ MODULE := github.com/kernelsym/kernelsym
 PURE := $(addprefix $(MODULE)/internal/,symtab timeline ledger symbolize otlp inline rewrite)
 
 # Packages in which goroutines meet: their tests run with the race detector. At night, all do.
-CONCURRENT := $(addprefix $(MODULE)/,kernelsymprocessor kernelstackreceiver \
-	$(addprefix internal/,bpfprog kernelstack packs kmod perfring symcache poller uevent))
+CONCURRENT := $(addprefix $(MODULE)/,kernelsymprocessor kernelstackreceiver admissionextension \
+	$(addprefix internal/,admission bpfprog kernelstack packs kmod perfring symcache poller uevent))
 
 # The other packages, those first whose tests take longest.
 LONGEST := $(addprefix $(MODULE)/,internal/test/e2e cmd/kernelsym cmd/kernelsym/internal/bpfcost internal/rewrite)
