@@ -171,9 +171,14 @@ test-lockdown: build ## run the tests in kernels that are locked down, in virtua
 	done
 
 .PHONY: bench
-bench: $(TOOL) ## print the measures of speed and memory (as root)
+ifdef BASE
+bench: # see below
+	@internal/tools/bench-base.sh '$(BASE)' $(or $(TIMES),5) -rounds $(or $(ROUNDS),9) -run '$(or $(RUN),^(rewrite|split|lines|passthrough|lookup|table))'
+else
+bench: $(TOOL) ## print the measures of speed and memory (as root); BASE=COMMIT compares with a commit: RUN=rewrite TIMES=5 ROUNDS=9
 	@mkdir -p $(BUILD) && go test -count=1 -v -run '^TestManyCPUs$$' ./internal/perfring >$(BUILD)/bench.log || { cat $(BUILD)/bench.log; exit 1; }
 	@go run ./internal/test/bench -rounds $(or $(ROUNDS),31) -scale $(BUILD)/bench.log -tool $(TOOL)
+endif
 
 .PHONY: soak
 soak: build ## run the collector for DURATION (10m) under load, and see that it does not grow (as root)

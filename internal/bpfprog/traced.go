@@ -73,8 +73,8 @@ type functionFinder struct {
 // find returns the functions with some keys. A key whose function cannot be found has the zero value, and the error
 // says why; that a module was unloaded in the meantime is no error.
 //
-// Types of modules are numbered after those of the core kernel. So a number that the core kernel has is the core
-// kernel's own, whatever the id of the BTF object is. Two modules can have the same number: the id tells them apart.
+// A module's types are numbered after the core kernel's. So a number in the core kernel's BTF is the core kernel's own,
+// whatever the id of the BTF object is. Two modules can have the same number, but not the same BTF object.
 func (f *functionFinder) find(keys []timeline.TrampolineKey) (map[timeline.TrampolineKey]timeline.TracedFunction, error) {
 	found := make(map[timeline.TrampolineKey]timeline.TracedFunction, len(keys))
 	for _, key := range keys {
@@ -102,7 +102,7 @@ func (f *functionFinder) find(keys []timeline.TrampolineKey) (map[timeline.Tramp
 	return found, errors.Join(errs...)
 }
 
-// findIn adds the functions of an image to those found. It returns the keys whose types come after those of its BTF.
+// findIn adds the functions of an image to those found. It returns the keys with higher numbers than its BTF has.
 func findIn(types *btf.BTF, image string, keys []timeline.TrampolineKey, found map[timeline.TrampolineKey]timeline.TracedFunction) (later []timeline.TrampolineKey, err error) {
 	byType := make(map[uint32][]timeline.TrampolineKey, len(keys))
 	for _, key := range keys {

@@ -15,8 +15,8 @@ func (p *pass) hides() bool {
 	return false
 }
 
-// hideAddresses hides the absolute addresses that the message came with (see contract 4.1), if they must be hidden. It comes
-// before all else is written: a frame that has a relative form gets that later, as p.frames has what it came with.
+// hideAddresses hides the absolute addresses of the message (see contract 4.1), if they must be hidden. It runs before
+// anything is written: p.frames keeps the addresses, so a frame with a relative form gets that later.
 //
 // A message that is not known to be valid keeps all references: none may become valid (see contract 1.4).
 func (p *pass) hideAddresses(isValid bool) {
@@ -45,8 +45,7 @@ func (p *pass) hideAddresses(isValid bool) {
 	}
 }
 
-// showingFrames returns the positions of the frames that came with an absolute address, unless they belong to another
-// build.
+// showingFrames returns the positions of the frames with an absolute address, unless they belong to another build.
 func (p *pass) showingFrames() (positions []int32) {
 	for i := range p.frames {
 		f := &p.frames[i].code

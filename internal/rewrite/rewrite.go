@@ -51,9 +51,9 @@ type Addresses uint8
 // The settings.
 const (
 	AutoAddresses     Addresses = iota // RelativeAddresses; HideAddresses while the core kernel's symbols are not known
-	RelativeAddresses                  // those that have a relative form become relative
-	KeepAddresses                      // all stay as they are
-	HideAddresses                      // as RelativeAddresses, and the others become 0
+	RelativeAddresses                  // addresses with a relative form become relative
+	KeepAddresses                      // all addresses stay as they are
+	HideAddresses                      // as RelativeAddresses, and all others become 0
 )
 
 // An Outcome says what became of a frame.

@@ -46,7 +46,7 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 2, configurations)
+	assert.Equal(t, 3, configurations)
 	assert.Positive(t, components)
 }
 
