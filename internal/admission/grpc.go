@@ -57,8 +57,8 @@ type message struct {
 
 // A call is a request. One goroutine calls its hooks.
 type call struct {
-	payload any // into which the message was decoded
-	*message
+	payload any      // into which the message was decoded
+	message *message // nil until then
 }
 
 type callKey struct{}
@@ -93,7 +93,7 @@ func (s *server) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	case *stats.End:
 		if c.message != nil {
 			s.messages.Delete(c.payload)
-			s.gate.release(c.cost)
+			s.gate.release(c.message.cost)
 		}
 		s.gate.leave()
 	}
@@ -107,8 +107,8 @@ func (s *server) HandleConn(context.Context, stats.ConnStats) {}
 
 // intercept is called between InPayload and the handler.
 func (s *server) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if c := ctx.Value(callKey{}).(*call); c.message != nil && c.err != nil {
-		return nil, s.gate.refuse(c.err)
+	if c := ctx.Value(callKey{}).(*call); c.message != nil && c.message.err != nil {
+		return nil, s.gate.refuse(c.message.err)
 	}
 	return next(ctx, request)
 }
@@ -129,19 +129,19 @@ func (g *Gate) refuse(err error) error {
 }
 
 // A codec decodes messages that the gate admits.
-type codec struct{ *server }
+type codec struct{ server *server }
 
 // Unmarshal implements encoding.CodecV2. The server would report an error as codes.Internal.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m := new(message)
-	if _, ok := c.messages.LoadOrStore(v, m); ok {
+	if _, ok := c.server.messages.LoadOrStore(v, m); ok {
 		return errSecond // it would wait for memory that its first message has
 	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
 	n, err := cost(buffer.ReadOnlyData())
 	if err == nil {
-		err = c.gate.admit(n)
+		err = c.server.gate.admit(n)
 	}
 	if err != nil {
 		m.err = err
@@ -149,8 +149,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	m.cost = n
 	if err := c.server.codec.Unmarshal(mem.BufferSlice{buffer}, v); err != nil {
-		c.messages.Delete(v)
-		c.gate.release(n)
+		c.server.messages.Delete(v)
+		c.server.gate.release(n)
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -236,7 +237,7 @@ func TestTimesApart(t *testing.T) {
 		m := newMessage(testKind, testForm)
 		r := perfring.Record{Type: perfring.TypeSample, Stack: []uint64{leaf}}
 		for n := range c.containers {
-			addRecord(m, &r, uint64(start), "", fmt.Sprint(n))
+			addRecord(m, &r, uint64(start), "", strconv.Itoa(n))
 		}
 		end := start + int64(c.length)
 		begun := make(map[int64]bool)

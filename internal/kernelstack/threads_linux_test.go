@@ -5,7 +5,6 @@ package kernelstack
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,7 +28,7 @@ func TestWorkersOfTheRunningKernel(t *testing.T) {
 	for tid := range threads.names {
 		name := threads.name(tid, perfring.Monotonic.Now())
 		if strings.HasPrefix(name, "kworker/") && !strings.HasPrefix(name, "kworker/R-") {
-			assert.Regexp(t, regexp.MustCompile(`^kworker/(u?\d+:\d+H?|dying)$`), name)
+			assert.Regexp(t, `^kworker/(u?\d+:\d+H?|dying)$`, name)
 			workers++
 		}
 	}

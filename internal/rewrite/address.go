@@ -53,10 +53,10 @@ func (p *pass) outAddress(f *symbolize.Frame, role symbolize.Role, a *symbolize.
 // contract 4.4.
 func mappingFor(image *timeline.Image, form addressForm, flags otlp.Flags) (c otlp.Mapping) {
 	c.File = fileOf(image)
-	switch {
-	case form == withoutBase:
+	switch form {
+	case withoutBase:
 		return c
-	case form == inMemory:
+	case inMemory:
 		c.Start, c.Limit, c.FileID = image.Start, image.End, image.LoadedFileID()
 	default:
 		c.FileID = image.FileID()

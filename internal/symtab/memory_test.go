@@ -4,6 +4,7 @@ package symtab
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,8 +24,8 @@ func TestSizer(t *testing.T) {
 		{"one", 1, 0x40, func(int) string { return "vfs_read" }},
 		{"many", 100_000, 0x40, func(i int) string { return fmt.Sprintf("sys_call_%d", i) }},
 		{"short", 1_000_000, 1, func(int) string { return "n" }},
-		{"far apart", 100_000, 10_000, func(i int) string { return fmt.Sprint(i) }},
-		{"large", 10_000, 1 << 17, func(i int) string { return fmt.Sprint(i) }},
+		{"far apart", 100_000, 10_000, func(i int) string { return strconv.Itoa(i) }},
+		{"large", 10_000, 1 << 17, func(i int) string { return strconv.Itoa(i) }},
 		{"long names", 10_000, 16, func(i int) string { return strings.Repeat("n", 500) + fmt.Sprint(i) }},
 		{"names that share nothing", 10_000, 16, func(i int) string { return fmt.Sprint(i%10) + strings.Repeat("n", 300) }},
 	} {
