@@ -24,10 +24,10 @@ func TestSizer(t *testing.T) {
 		{"one", 1, 0x40, func(int) string { return "vfs_read" }},
 		{"many", 100_000, 0x40, func(i int) string { return fmt.Sprintf("sys_call_%d", i) }},
 		{"short", 1_000_000, 1, func(int) string { return "n" }},
-		{"far apart", 100_000, 10_000, func(i int) string { return strconv.Itoa(i) }},
-		{"large", 10_000, 1 << 17, func(i int) string { return strconv.Itoa(i) }},
-		{"long names", 10_000, 16, func(i int) string { return strings.Repeat("n", 500) + fmt.Sprint(i) }},
-		{"names that share nothing", 10_000, 16, func(i int) string { return fmt.Sprint(i%10) + strings.Repeat("n", 300) }},
+		{"far apart", 100_000, 10_000, strconv.Itoa},
+		{"large", 10_000, 1 << 17, strconv.Itoa},
+		{"long names", 10_000, 16, func(i int) string { return strings.Repeat("n", 500) + strconv.Itoa(i) }},
+		{"names that share nothing", 10_000, 16, func(i int) string { return strconv.Itoa(i%10) + strings.Repeat("n", 300) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const start = 0xffffffff81000000

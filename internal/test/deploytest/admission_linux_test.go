@@ -107,7 +107,7 @@ func startLimited(t *testing.T, config string, env []string, limit int64) *targe
 	// The shell is replaced by the collector, which then is all that the cgroup has.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "/bin/sh",
 		slices.Concat([]string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(limitedCgroup(t, limit), "cgroup.procs")}, args)...)
-	cmd.Env = append(env, "OTLP_ENDPOINT="+l.Addr().String())
+	cmd.Env = slices.Concat(env, []string{"OTLP_ENDPOINT=" + l.Addr().String()})
 	c.Process, err = otelcol.Start(cmd)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -139,7 +139,7 @@ func limitedCgroup(t *testing.T, limit int64) (dir string) {
 	} else {
 		require.NoError(t, os.WriteFile(root+"/cgroup.subtree_control", []byte("+memory"), 0))
 	}
-	dir, err := os.MkdirTemp(root, "kernelsym")
+	dir, err := os.MkdirTemp(root, "kernelsym") //nolint:usetesting // a cgroup
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.Remove(dir)) })
 	require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0))
@@ -252,7 +252,7 @@ func (c *target) overGRPC(message []byte, opts ...grpc.CallOption) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(c.t.Context(), otelcol.Patience)
 	defer cancel()
 	return conn.Invoke(ctx, "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",

@@ -163,7 +163,7 @@ func (c *container) checkRights(m *manifest, want []corev1.Capability) {
 }
 
 // TestContainerWithoutSyslog verifies that without CAP_SYSLOG, the kernel shows no addresses, and
-// frames pass through as they arrived.
+// frames leave without theirs.
 func TestContainerWithoutSyslog(t *testing.T) {
 	needSandbox(t)
 	addresses, _ := coreFunctions(t)
@@ -174,8 +174,8 @@ func TestContainerWithoutSyslog(t *testing.T) {
 		}
 		return nil
 	})
-	for i, f := range l.pass(addresses) {
-		assert.Equal(t, rewritetest.Frame{Address: addresses[i], Type: "kernel"}, f)
+	for _, f := range l.pass(addresses) {
+		assert.Equal(t, rewritetest.Frame{Type: "kernel"}, f)
 	}
 	assert.Equal(t, "0", l.sources()["kallsyms"])
 }

@@ -36,7 +36,7 @@ func supported(t *testing.T, row string) [2][]string {
 func TestSupportedKernels(t *testing.T) {
 	assert.Contains(t, read(t, ".ci/run"), "\nstep tests make test-vm\n")
 	columns := [2]string{
-		find(t, "Makefile", `(?m)^KERNEL \?= (.*)$`),
+		find(t, "Makefile", `(?m)^BRIEF := .*,(.*)\)$`) + "," + find(t, "Makefile", `(?m)^KERNEL \?= (.*)$`),
 		find(t, ".ci/nightly", `(?m)^step tests make test-vm KERNEL=(.*)$`),
 	}
 	rows := map[string]string{"amd64": "amd64", "arm64": "arm64", "arm64-16k": "arm64, pages of 16 KiB"}

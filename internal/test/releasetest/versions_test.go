@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,7 +72,7 @@ func TestVersionsAgree(t *testing.T) {
 func TestManifestsHaveTheRelease(t *testing.T) {
 	dir := copyVersioned(t)
 	versions := func() (all []string) {
-		for name, n := range map[string]int{"docs/collector.md": 2, "doc.go": 1} {
+		for name, n := range map[string]int{"docs/collector.md": 3, "doc.go": 1} {
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			require.NoError(t, err)
 			found := regexp.MustCompile(modulePath+` (v\S+)`).FindAllStringSubmatch(string(text), -1)
@@ -85,7 +86,7 @@ func TestManifestsHaveTheRelease(t *testing.T) {
 	for _, version := range []string{"12.34.56", "12.35.0-dev"} {
 		_, err := makeIn(t, dir, "set-version", "VERSION="+version)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"v12.34.56", "v12.34.56", "v12.34.56"}, versions())
+		assert.Equal(t, slices.Repeat([]string{"v12.34.56"}, 4), versions())
 	}
 }
 
