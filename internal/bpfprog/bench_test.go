@@ -27,6 +27,7 @@ func (b *benchRec) Poll() perfring.Batch {
 	return perfring.Batch{Records: r, At: at, Certain: at}
 }
 func (*benchRec) RefreshCPUs(bool) error { return nil }
+func (*benchRec) MissesCPU() bool        { return false }
 func (*benchRec) Close() error           { return nil }
 
 // BenchmarkEvent measures what it costs to load or unload one program, from its records

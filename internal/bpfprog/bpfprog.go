@@ -74,6 +74,7 @@ type EventSource interface {
 	Wait(ctx context.Context, deadline time.Time) error
 	Poll() perfring.Batch
 	RefreshCPUs(hotplug bool) error
+	MissesCPU() bool
 	Close() error
 }
 
@@ -285,9 +286,10 @@ func (s *Source) Refresh() {
 		return
 	}
 	st.drain()
-	st.readCPUEvents() // after the rings: a CPU may have come online while they were read
+	st.checkCPUs() // after the rings: a CPU may have come online while they were read
 	st.publishTable()
-	if len(st.follower.toQuery) > 0 || len(st.follower.traced.unknown) > 0 || !st.follower.ledger.Loss().IsEmpty() {
+	if len(st.follower.toQuery) > 0 || len(st.follower.traced.unknown) > 0 || !st.follower.ledger.Loss().IsEmpty() ||
+		st.cpus.mayMissOne() {
 		st.wake()
 	}
 }

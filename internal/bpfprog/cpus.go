@@ -31,6 +31,7 @@ type cpus struct {
 	events    cpuEvents // nil while Run does not run, or if the kernel sends none
 	refreshed int64     // before rings were opened last, on the clock of records; noRings if there are none to open
 	changed   bool      // a CPU came online or went offline since
+	missed    int64     // when a CPU may last have been online without a ring, although no event had come
 }
 
 // noRings is the time at which rings were opened where records are refused: CPUs do not matter then.
@@ -48,15 +49,19 @@ func (c *cpus) readEvents() bool {
 // limit returns the instant after which nothing is certain, because a CPU may have come online without a ring (see
 // contract 5.2).
 func (c *cpus) limit() int64 {
-	if c.changed || c.events == nil {
+	if c.changed || c.events == nil || c.mayMissOne() {
 		return c.refreshed
 	}
 	return math.MaxInt64
 }
 
+// mayMissOne reports whether a CPU may have come online without a ring since rings were opened last, although no event
+// has come.
+func (c *cpus) mayMissOne() bool { return c.missed > c.refreshed }
+
 // interval returns the time between two calls of RefreshCPUs without another reason.
 func (c *cpus) interval() time.Duration {
-	if c.events == nil {
+	if c.events == nil || c.mayMissOne() {
 		return maintainWithoutEvents
 	}
 	return maintainEvery
@@ -88,6 +93,15 @@ func (s *Source) watchCPUs(ctx context.Context, conn cpuEvents) {
 		s.state.readCPUEvents()
 		s.mu.Unlock()
 	}
+}
+
+// checkCPUs limits what is certain if a CPU may have run without a ring before the rings were emptied. Events are read
+// last: see perfring.Reader.MissesCPU.
+func (s *state) checkCPUs() {
+	if s.cpus.events != nil && s.events.MissesCPU() {
+		s.cpus.missed = s.now()
+	}
+	s.readCPUEvents()
 }
 
 // readCPUEvents reads the events about CPUs that have come. After one, Run opens rings at once.

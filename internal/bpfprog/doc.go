@@ -24,8 +24,9 @@
 // /proc/kallsyms lists trampolines and pages that were loaded before the start or during a loss. It is read when no
 // record was lost for a while, because it costs the kernel time that grows with the square of the number of programs.
 //
-// Each CPU has a ring. cpus.go reads uevents about CPUs that come online; until the source has opened a ring on such a
-// CPU, nothing is certain after the rings were opened last.
+// Each CPU has a ring. cpus.go reads uevents about CPUs that come online and, for a message, asks whether a CPU runs
+// without a ring, because uevents are late. Until the source has opened a ring on such a CPU, nothing is certain after the
+// rings were opened last.
 //
 // # Certainty
 //

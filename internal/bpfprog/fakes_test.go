@@ -163,6 +163,8 @@ type tape struct {
 	fill      func(*tape) perfring.Batch // makes one, if it is set
 	err       error                      // of Wait
 	refreshed atomic.Int32
+	onRefresh func() // what happens while CPUs are refreshed
+	missesCPU bool
 	closed    atomic.Int32
 }
 
@@ -185,8 +187,16 @@ func (r *tape) Poll() perfring.Batch {
 	return b
 }
 
-func (r *tape) RefreshCPUs(bool) error { r.refreshed.Add(1); return nil }
-func (r *tape) Close() error           { r.closed.Add(1); return nil }
+func (r *tape) RefreshCPUs(bool) error {
+	r.refreshed.Add(1)
+	if r.onRefresh != nil {
+		r.onRefresh()
+	}
+	return nil
+}
+
+func (r *tape) MissesCPU() bool { return r.missesCPU }
+func (r *tape) Close() error    { r.closed.Add(1); return nil }
 
 // fakeCPUs are events about CPUs.
 type fakeCPUs struct{ events []uevent.Event }

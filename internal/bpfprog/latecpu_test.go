@@ -57,6 +57,45 @@ func TestContract_5_2_EventOfACPU(t *testing.T) {
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
 }
 
+// TestContract_5_2_CPUBeforeItsEvent verifies that nothing is certain since the last look at the CPUs once one is online
+// without a ring, although its event has not come: in no table, until all CPUs have rings.
+func TestContract_5_2_CPUBeforeItsEvent(t *testing.T) {
+	p := prog(1, 1, 0, 0x1000)
+	r := newTestSource(t, newFakes(p))
+	looked := r.now()
+	r.setClock(looked)
+	r.refreshCPUs()
+	r.setClock(looked + 30*ms)
+	r.Refresh()
+	assert.Equal(t, looked+30*ms, r.table.Certain())
+	r.missesCPU = true // P may have been unloaded there
+	r.setClock(looked + 50*ms)
+	r.Refresh()
+	assert.Equal(t, looked, r.table.Certain())
+	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
+	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
+
+	r.setClock(looked + 60*ms)
+	r.state.stale = true
+	assert.LessOrEqual(t, time.Until(r.round(t.Context())), maintainWithoutEvents, "the CPUs are looked for soon")
+	assert.Equal(t, looked, r.table.Certain(), "the table is not a message's, but a message may get it")
+
+	r.setClock(looked + 70*ms)
+	r.onRefresh = func() { // another message comes, and finds another CPU
+		r.setClock(looked + 80*ms)
+		r.Refresh()
+	}
+	r.refreshCPUs()
+	r.Refresh()
+	assert.Equal(t, looked+70*ms, r.table.Certain())
+	r.onRefresh, r.missesCPU = nil, false
+	r.setClock(looked + 90*ms)
+	r.refreshCPUs()
+	r.Refresh()
+	assert.Equal(t, looked+90*ms, r.table.Certain())
+	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
+}
+
 // TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last
 // look at the CPUs, which are looked for more often.
 func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {

@@ -42,4 +42,6 @@ func (p *polling) Poll() perfring.Batch {
 
 func (*polling) RefreshCPUs(bool) error { return nil }
 
+func (*polling) MissesCPU() bool { return false }
+
 func (*polling) Close() error { return nil }

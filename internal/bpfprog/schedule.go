@@ -13,7 +13,7 @@ import (
 
 const (
 	// maintainEvery is the time between two calls of maintain. Where the kernel sends no events about CPUs,
-	// it is maintainWithoutEvents: nothing is certain after the rings were opened last.
+	// or an event is late, it is maintainWithoutEvents: nothing is certain after the rings were opened last.
 	maintainEvery         = 10 * time.Second
 	maintainWithoutEvents = time.Second
 

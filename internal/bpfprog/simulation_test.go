@@ -110,8 +110,8 @@ func (w *simulation) lookForCPUs(b *perfring.Batch) {
 	if w.deaf {
 		b.Blind = append(b.Blind, perfring.Interval{From: w.looked, To: w.at + 1})
 	}
-	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0
-	w.r.state.cpus.refreshed = w.looked
+	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0 // its event has not come until the next look
+	w.r.state.cpus.refreshed, w.r.missesCPU = w.looked, w.deaf
 }
 
 // soon does something now or after some more steps.
@@ -292,6 +292,7 @@ func (w *simulation) look() {
 	switch w.IntN(6) {
 	case 0:
 		w.r.Refresh()
+		w.check(w.marks[max(0, len(w.marks)-recentMarks):])
 	case 1:
 		w.r.state.listAt = time.Time{}
 		w.r.round(w.r.t.Context())
@@ -302,16 +303,19 @@ func (w *simulation) look() {
 	}
 }
 
-// check compares what the table says for each instant at which something happened with
+// recentMarks is the number of instants for which the table of a message is checked.
+const recentMarks = 10
+
+// check compares what the table says for instants at which something happened with
 // what was there. It returns the number of right names.
-func (w *simulation) check() (right int) {
+func (w *simulation) check(marks []int64) (right int) {
 	table := w.r.table
 	addrs := map[uint64]bool{}
 	for _, o := range w.objects {
 		addrs[o.addr] = true
 	}
 	snapshot := timeline.NewSnapshot(table)
-	for _, mark := range w.marks {
+	for _, mark := range marks {
 		for addr := range addrs {
 			for _, t := range []int64{mark - 1, mark, mark + 1} {
 				hit, _ := snapshot.At(addr+1, timeline.Instant(t))
@@ -406,7 +410,7 @@ func TestSimulationOfPolling(t *testing.T) {
 			w.r.round(t.Context())
 		}
 		w.r.state.publishTable()
-		right += w.check()
+		right += w.check(w.marks)
 		require.Empty(t, slices.DeleteFunc(w.r.table.Loaded(), func(m *timeline.Image) bool { return m.Origin == timeline.OriginBPF }))
 	}
 	t.Log(right, "right names")
@@ -442,7 +446,7 @@ func TestSimulation(t *testing.T) {
 				w.r.state.listAt = time.Time{}
 				w.r.round(t.Context())
 				w.r.Refresh()
-				right += w.check()
+				right += w.check(w.marks)
 				if room == simRoom {
 					complete += w.complete()
 				}

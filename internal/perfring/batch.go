@@ -24,6 +24,7 @@ type Batch struct {
 	// Certain is the instant before which no event is missing, except in blind intervals, once
 	// this batch and all earlier ones are applied. A CPU that came online is noticed only by
 	// RefreshCPUs: the blind interval that this causes can begin before an earlier Certain.
+	// MissesCPU reports whether there may be such a CPU.
 	Certain int64
 
 	// Looked is an instant before the rings were last compared with the CPUs that are online. A blind interval in a later

@@ -12,8 +12,11 @@ import (
 
 // OnlineCPUs returns the sorted numbers of the online CPUs. sysfs is the path where sysfs is
 // mounted.
-func OnlineCPUs(sysfs string) ([]int, error) {
-	name := filepath.Join(sysfs, "devices", "system", "cpu", "online")
+func OnlineCPUs(sysfs string) ([]int, error) { return readCPUs(sysfs, "online") }
+
+// readCPUs returns the sorted numbers of the CPUs in a list in sysfs, such as "online" or "possible".
+func readCPUs(sysfs, list string) ([]int, error) {
+	name := filepath.Join(sysfs, "devices", "system", "cpu", list)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, filesError(err)

@@ -30,10 +30,10 @@ type Reader struct {
 // state holds the fields that the mutex of a Reader guards.
 type state struct {
 	closed  bool
-	rings   []*ring
-	cpus    int   // number of possible CPUs, if sysfs is not mounted; 0 if not known
-	pending Batch // read, but not returned yet
-	certain int64 // the Certain of the last batch
+	rings   []*ring // in the order of their CPUs' numbers
+	cpus    int     // number of possible CPUs, which never changes; 0 if not known
+	pending Batch   // read, but not returned yet
+	certain int64   // the Certain of the last batch
 
 	mostUsed uint64 // most bytes that were used of a ring since Wait last asked
 
@@ -66,6 +66,8 @@ func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, e
 	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept, open: open}
 	r.state.awake = r.clock.Now()
 	_, r.state.mostSlept = r.slept()
+	possible, _ := readCPUs(opts.SysFS, "possible") // see state.cpus
+	r.state.cpus = len(possible)
 	if err := r.RefreshCPUs(false); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

@@ -41,6 +41,9 @@ func (*Reader) Flush() Batch { return Batch{} }
 // RefreshCPUs is never called: there is no Reader.
 func (*Reader) RefreshCPUs(bool) error { return ErrUnsupported }
 
+// MissesCPU is never called: there is no Reader.
+func (*Reader) MissesCPU() bool { return false }
+
 // Pause is never called: there is no Reader.
 func (*Reader) Pause() error { return ErrUnsupported }
 

@@ -86,6 +86,38 @@ func (r *Reader) RefreshCPUs(hotplug bool) error {
 	return err
 }
 
+// MissesCPU reports whether records of a CPU without a ring may be missing before the Certain of the last batch,
+// although no batch has a blind interval that says so. The CPU is in sysfs's list of online CPUs, which MissesCPU reads
+// unless each possible CPU has a ring, or it is not in the list any more and has sent a uevent:
+//
+//	is listed           ┌─────────────────────────────────────┐
+//	runs kernel threads  ┌───────────────────────────────────┐
+//	runs tasks              ┌────────────────────────────┐
+//	uevents                      ▲ online                        ▲ offline
+//
+// The CPU puts itself into the list before it enables interrupts (start_secondary in arch/x86/kernel/smpboot.c,
+// secondary_start_kernel in arch/arm64/kernel/smp.c); user tasks follow last (sched_cpu_activate). The kernel sends
+// each uevent before the CPU can change again (device_online in drivers/base/core.c, which holds the device's lock).
+// So no record is missing if MissesCPU, called after Poll, returns false, and the socket has no uevent after that.
+func (r *Reader) MissesCPU() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case len(r.state.pending.Blind) > 0: // RefreshCPUs has found it since
+		return true
+	case len(r.state.rings) == r.state.cpus:
+		return false
+	}
+	online, err := OnlineCPUs(r.opts.SysFS)
+	return err != nil || slices.ContainsFunc(online, func(n int) bool { return r.opts.wants(n) && !r.state.hasRing(n) })
+}
+
+// hasRing reports whether there is a ring for a CPU.
+func (s *state) hasRing(number int) bool {
+	_, has := slices.BinarySearchFunc(s.rings, number, func(g *ring, number int) int { return g.cpu.number - number })
+	return has
+}
+
 // adjust closes the rings of CPUs that are not in a look, or all rings, and opens the missing
 // ones. If it opens any, the time since the previous look is blind. It reports whether anything
 // changed.
@@ -112,6 +144,7 @@ func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 		return true, err
 	}
 	opened, err := r.openRings(missing, l.guessed)
+	slices.SortFunc(r.state.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
 	if err != nil {
 		return true, err
 	}

@@ -31,7 +31,13 @@ func twoCPUs(t *testing.T) (first, second int) {
 // setOnline writes to a sysfs which CPUs are online.
 func setOnline(t *testing.T, sysfs string, cpus ...int) {
 	t.Helper()
-	name := filepath.Join(sysfs, "devices/system/cpu/online")
+	writeCPUs(t, sysfs, "online", cpus)
+}
+
+// writeCPUs writes a list of CPUs to a sysfs.
+func writeCPUs(t *testing.T, sysfs, list string, cpus []int) {
+	t.Helper()
+	name := filepath.Join(sysfs, "devices/system/cpu", list)
 	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
 	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 	require.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
@@ -126,6 +132,57 @@ func TestBlindCPU(t *testing.T) {
 	}
 	setOnline(t, opts.SysFS, second)
 	assert.Empty(t, refresh(true), "a CPU went")
+}
+
+// TestContract_5_2_MissesCPU verifies that an online CPU without a ring is noticed until a batch has its blind interval,
+// and that the list of online CPUs is read only where a possible CPU has no ring.
+func TestContract_5_2_MissesCPU(t *testing.T) {
+	first, second := twoCPUs(t)
+	opts := quiet()
+	opts.SysFS = t.TempDir()
+	setOnline(t, opts.SysFS, first)
+	writeCPUs(t, opts.SysFS, "possible", []int{first, second})
+	r := open(t, opts)
+	assert.False(t, r.MissesCPU(), "the other CPU is offline")
+	setOnline(t, opts.SysFS, first, second)
+	assert.True(t, r.MissesCPU())
+	require.NoError(t, r.RefreshCPUs(false))
+	assert.True(t, r.MissesCPU(), "no batch has the blind interval")
+	assert.NotEmpty(t, r.Poll().Blind)
+	assert.False(t, r.MissesCPU())
+
+	setOnline(t, opts.SysFS)
+	assert.False(t, r.MissesCPU(), "each possible CPU has a ring: the list, which is no list now, is not read")
+	setOnline(t, opts.SysFS, second)
+	require.NoError(t, r.RefreshCPUs(false))
+	assert.False(t, r.MissesCPU())
+	setOnline(t, opts.SysFS)
+	assert.True(t, r.MissesCPU(), "it is not known which CPUs are online")
+}
+
+// TestMissesCPUWithoutSysfs verifies that, where sysfs is not mounted, no CPU is missed if each has a ring.
+func TestMissesCPUWithoutSysfs(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	if possible, err := readCPUs("/sys", "possible"); err != nil || !slices.Equal(possible, online(t)) {
+		t.Skip("more CPUs are possible than online: that all have rings is not tested")
+	}
+	opts := quiet()
+	opts.SysFS = t.TempDir()
+	assert.False(t, open(t, opts).MissesCPU())
+}
+
+// BenchmarkMissesCPU measures reading the list of online CPUs, which it does where a possible CPU has no ring.
+func BenchmarkMissesCPU(b *testing.B) {
+	r, err := Open(quiet())
+	if err != nil {
+		b.Skipf("no perf events (%v)", err)
+	}
+	defer r.Close()
+	r.state.cpus = 0 // as if another CPU were possible
+	b.ReportAllocs()
+	for b.Loop() {
+		r.MissesCPU()
+	}
 }
 
 // TestNothingIsCertainWithoutRings: while it is not known which CPUs are online, or a ring is

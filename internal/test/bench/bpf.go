@@ -85,6 +85,8 @@ func (s *synthetic) Poll() perfring.Batch {
 
 func (*synthetic) RefreshCPUs(bool) error { return nil }
 
+func (*synthetic) MissesCPU() bool { return false }
+
 func (*synthetic) Close() error { return nil }
 
 // Next finds no programs: records announce all of them.

@@ -42,6 +42,8 @@ func (silent) Poll() perfring.Batch { return perfring.Batch{Certain: perfring.Bo
 
 func (silent) RefreshCPUs(bool) error { return nil }
 
+func (silent) MissesCPU() bool { return false }
+
 func (silent) Close() error { return nil }
 
 // benchListing measures how a source lists a thousand programs of the kernel, compared with the

@@ -183,6 +183,7 @@ func (b *busy) Wait(context.Context, time.Time) error {
 
 func (b *busy) Poll() perfring.Batch   { return perfring.Batch{} }
 func (b *busy) RefreshCPUs(bool) error { b.refreshes++; return nil }
+func (b *busy) MissesCPU() bool        { return false }
 func (b *busy) Close() error           { return nil }
 
 // TestRefreshesAreRare verifies that the registry does not check for new CPUs each time a program
