@@ -277,7 +277,7 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
 	r.publishEvery, r.minRest = 0, time.Hour // a round reads no second list
 	r.state.kallsyms.budget = time.Hour      // also where this process has no CPU for a while
-	r.kallsyms("")
+	r.kallsyms(aProgram)
 	return r
 }
 
@@ -341,6 +341,9 @@ func (r *testSource) listNow() {
 	r.state.listAt = time.Time{}
 	r.round(r.t.Context())
 }
+
+// aProgram is a line of a kernel that lists BPF code.
+const aProgram = "ffffffffc0000000 t bpf_prog_0123456789abcdef_main\t[bpf]\n"
 
 // kallsyms has the kernel's list of symbols end with some lines.
 func (r *testSource) kallsyms(lines string) {

@@ -51,11 +51,11 @@ func FuzzParseTail(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string) {
 		lines, err := parseTail(t.Context(), strings.NewReader(list), budget)
 		require.NotErrorIs(t, err, errBudget, "it is short")
-		if err != nil && len(lines) == 0 {
+		if err != nil && len(lines.all) == 0 {
 			return
 		}
 		require.NotErrorIs(t, err, kallsyms.ErrRestricted)
-		for _, l := range lines {
+		for _, l := range lines.all {
 			require.Contains(t, list, l.name)
 			require.Equal(t, l.origin == timeline.OriginBPF, timeline.TagOf(l.name) != "" && l.origin != timeline.OriginOOL)
 		}

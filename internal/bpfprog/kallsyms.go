@@ -79,10 +79,10 @@ func (t *kallsymsTail) finish(err error) {
 }
 
 // readSymbols reads the symbols, and returns those before an error, too. It calls pace while it reads.
-func (t *kallsymsTail) readSymbols(ctx context.Context, pace func()) ([]kallsymsSymbol, error) {
+func (t *kallsymsTail) readSymbols(ctx context.Context, pace func()) (kallsymsSymbols, error) {
 	file, err := os.Open(filepath.Join(t.procfs, "kallsyms"))
 	if err != nil {
-		return nil, fmt.Errorf("reading kernel symbols: %w", err)
+		return kallsymsSymbols{}, fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	defer file.Close()
 	return parseTail(ctx, pacedReader{file, pace}, t.budget)
@@ -106,9 +106,15 @@ type kallsymsSymbol struct {
 	name   string
 }
 
+// kallsymsSymbols are the symbols at the end of /proc/kallsyms.
+type kallsymsSymbols struct {
+	all    []kallsymsSymbol
+	hasBPF bool // BPF code is among them; all leaves out programs
+}
+
 // parseTail parses the parts of a list of kernel symbols that come after the modules, for
 // as long as the budget lasts. It returns the symbols before an error, too.
-func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (symbols []kallsymsSymbol, err error) {
+func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (symbols kallsymsSymbols, err error) {
 	scanner := kallsyms.NewScanner(r)
 	err = scanner.SkipToModules()
 	began := time.Time{}
@@ -132,13 +138,14 @@ func parseTail(ctx context.Context, r io.Reader, budget time.Duration) (symbols 
 		}
 		n++
 		hidden = hidden && l.Addr == 0
+		symbols.hasBPF = symbols.hasBPF || origin != timeline.OriginOOL
 		if symtab.IsCode(l.Type) && origin != timeline.OriginBPF {
-			symbols = append(symbols, kallsymsSymbol{addr: l.Addr, origin: origin, name: string(l.Name)})
+			symbols.all = append(symbols.all, kallsymsSymbol{addr: l.Addr, origin: origin, name: string(l.Name)})
 		}
 	}
 	switch {
 	case n > 0 && hidden:
-		return nil, kallsyms.ErrRestricted
+		return kallsymsSymbols{}, kallsyms.ErrRestricted
 	case errors.Is(err, io.EOF):
 		return symbols, nil
 	case errors.Is(err, errBudget):
@@ -158,4 +165,16 @@ func originOfPart(module string, name []byte) (timeline.Origin, bool) {
 		return timeline.OriginOOL, true
 	}
 	return 0, false
+}
+
+// hiddenError returns the error for a list of symbols without BPF code. It names the sysctl that hides the code
+// (bpf_jit_kallsyms_enabled in include/linux/filter.h), which can be read with CAP_SYS_ADMIN in the initial network namespace.
+func hiddenError(procfs string) error {
+	for _, sysctl := range []struct{ name, lists string }{{"bpf_jit_harden", "0"}, {"bpf_jit_kallsyms", "1"}} {
+		text, err := os.ReadFile(filepath.Join(procfs, "sys/net/core", sysctl.name))
+		if value := strings.TrimSpace(string(text)); err == nil && value != sysctl.lists {
+			return fmt.Errorf("%w because the sysctl net.core.%s is %s", kallsyms.ErrBPFHidden, sysctl.name, value)
+		}
+	}
+	return fmt.Errorf("%w, possibly because the sysctl net.core.bpf_jit_harden is not 0", kallsyms.ErrBPFHidden)
 }

@@ -5,6 +5,8 @@ package bpfprog
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -70,7 +73,73 @@ func TestTailErrors(t *testing.T) {
 	cancel()
 	lines, err := parseTail(canceled, strings.NewReader(someSymbols), budget)
 	require.ErrorIs(t, err, errBudget)
-	assert.Empty(t, lines)
+	assert.Empty(t, lines.all)
+}
+
+// TestTailWithoutBPF verifies that a list without BPF code counts as refused if code is loaded that must be in it, that the
+// error names the sysctl where it can be read, and that the pages in the list are used.
+func TestTailWithoutBPF(t *testing.T) {
+	const page = "ffffffffc0a05000 t kprobe_insn_page\t[__builtin__kprobes]\n"
+	nameless := prog(1, 1, 0, 0x1000)
+	nameless.Type = 1 // may be loaded without CAP_BPF
+	for _, tt := range []struct {
+		name     string
+		program  *bpf.Program // nil if none is loaded
+		sysctls  map[string]string
+		kallsyms string
+		want     string // the end of the error, empty for none
+	}{
+		{"the sysctl", prog(1, 1, 0, 0x1000), map[string]string{"bpf_jit_harden": "2\n", "bpf_jit_kallsyms": "1\n"}, page,
+			"because the sysctl net.core.bpf_jit_harden is 2"},
+		{"the other sysctl", prog(1, 1, 0, 0x1000), map[string]string{"bpf_jit_harden": "0\n", "bpf_jit_kallsyms": "0\n"}, page,
+			"because the sysctl net.core.bpf_jit_kallsyms is 0"},
+		{"another network namespace", prog(1, 1, 0, 0x1000), nil, page, "possibly because the sysctl net.core.bpf_jit_harden is not 0"},
+		{"a program is listed", prog(1, 1, 0, 0x1000), map[string]string{"bpf_jit_harden": "2\n"}, aProgram + page, ""},
+		{"only another is listed", prog(1, 1, 0, 0x1000), nil, "ffffffffc0a03200 t bpf_trampoline_7\t[bpf]\n" + page, ""},
+		{"a program that may have no symbol", nameless, map[string]string{"bpf_jit_harden": "2\n"}, page, ""},
+		{"no program", nil, map[string]string{"bpf_jit_harden": "2\n"}, page, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := newFakes()
+			if tt.program != nil {
+				all.loaded[tt.program.ID] = tt.program
+			}
+			r := newUnstarted(t, all)
+			sysctls := filepath.Join(r.state.kallsyms.procfs, "sys/net/core")
+			require.NoError(t, os.MkdirAll(sysctls, 0o755))
+			for name, value := range tt.sysctls {
+				require.NoError(t, os.WriteFile(filepath.Join(sysctls, name), []byte(value), 0o600))
+			}
+			r.kallsyms(tt.kallsyms)
+			r.begin()
+			r.round(t.Context())
+			assert.Equal(t, "kprobe_insn_page", r.nameAt(0xffffffffc0a05000))
+			if tt.want == "" {
+				require.NoError(t, r.err)
+				return
+			}
+			require.ErrorIs(t, r.err, kallsyms.ErrBPFHidden)
+			require.ErrorContains(t, r.err, "some BPF trampolines and out-of-line pages have no names")
+			assert.True(t, strings.HasSuffix(r.err.Error(), tt.want), r.err)
+
+			r.kallsyms(tt.kallsyms + aProgram + "ffffffffc0a03200 t bpf_trampoline_7\t[bpf]\n")
+			r.readKallsyms() // after a minute
+			require.NoError(t, r.err)
+			assert.Equal(t, "bpf_trampoline_7", r.nameAt(0xffffffffc0a03200))
+		})
+	}
+}
+
+// TestTailWithoutBPFYet verifies that a program that was loaded while the list was read need not be in it.
+func TestTailWithoutBPFYet(t *testing.T) {
+	r := newUnstarted(t, newFakes())
+	r.kallsyms("")
+	r.begin()
+	r.setClock(r.now())
+	r.batch.Records = loads(r.now(), prog(1, 1, 0, 0x1000))
+	r.round(t.Context())
+	require.NoError(t, r.err)
+	require.Equal(t, symbolOf(prog(1, 1, 0, 0x1000), 0), r.nameAt(0x1000))
 }
 
 // TestTailHiddenAndCutShort: what was read until then shows no address.
@@ -83,7 +152,7 @@ func TestTailHiddenAndCutShort(t *testing.T) {
 	)
 	got, err := parseTail(ctx, text, time.Hour)
 	require.ErrorIs(t, err, kallsyms.ErrRestricted)
-	assert.Empty(t, got)
+	assert.Empty(t, got.all)
 }
 
 // TestTailOverBudget: what took too long is read again, each time later, until it does not.

@@ -81,6 +81,14 @@ func (f *follower) handleListed(found function, l *listing) {
 
 func isOfAnother(loaded *timeline.Image) bool { return loaded != nil && loaded.Program != nil }
 
+// needsSymbols reports whether the kernel's list of symbols must have BPF code, because code with a name was loaded before
+// an instant and still is. Its name is the kernel's symbol (see contract 3.5). Pages are in other parts of the list.
+func (f *follower) needsSymbols(before int64) bool {
+	return slices.ContainsFunc(f.ledger.Images(), func(m *timeline.Image) bool {
+		return m.Origin != timeline.OriginOOL && m.Name() != "" && m.Lifetime.From < before
+	})
+}
+
 // handleKallsyms applies the trampolines and pages at the end of /proc/kallsyms, which was read between two instants in
 // which no record was lost. No image that was loaded before the first has been unloaded since.
 func (f *follower) handleKallsyms(symbols []kallsymsSymbol, began, ended int64) {

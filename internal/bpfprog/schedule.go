@@ -220,6 +220,10 @@ func (s *Source) readKallsyms(ctx context.Context) {
 	symbols, err := s.state.kallsyms.readSymbols(ctx, s.lister.pace)
 	ended := s.lister.now()
 	isComplete := s.catchUp(ctx, ended)
+	var hidden error
+	if err == nil && !symbols.hasBPF {
+		hidden = hiddenError(s.state.kallsyms.procfs)
+	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +233,10 @@ func (s *Source) readKallsyms(ctx context.Context) {
 	case !isComplete, !s.state.follower.ledger.Loss().IsEmpty():
 		s.state.kallsyms.lost = time.Now()
 	default:
-		s.state.follower.handleKallsyms(symbols, began, ended)
+		if hidden != nil && s.state.follower.needsSymbols(began) {
+			err = hidden
+		}
+		s.state.follower.handleKallsyms(symbols.all, began, ended)
 		s.state.kallsyms.finish(err)
 		s.state.missing.kallsyms = err
 	}

@@ -7,14 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -52,6 +56,43 @@ func TestHiddenByTheSysctl(t *testing.T) {
 	write(t, file, "2")
 	t.Cleanup(func() { write(t, file, string(was)) })
 	testHidden(t)
+}
+
+// TestTrampolinesHiddenBySysctls verifies that, while a sysctl hides BPF code in kallsyms, the error names it, and only
+// trampolines from before the start have no names. Once it no longer does, they have.
+func TestTrampolinesHiddenBySysctls(t *testing.T) {
+	kerneltest.NeedVM(t)
+	kerneltest.NeedBPF(t)
+	kerneltest.AttachFentry(t, "before", kerneltest.SyscallFunction(t, "getpgid"))
+	hasTrampoline := func(table *timeline.Table) bool {
+		return slices.ContainsFunc(table.Loaded(), func(m *timeline.Image) bool { return strings.HasPrefix(m.Name(), "bpf_trampoline_") })
+	}
+	for _, sysctl := range []struct{ name, hides, lists string }{
+		{"bpf_jit_harden", "1", "0"},
+		{"bpf_jit_harden", "2", "0"},
+		{"bpf_jit_kallsyms", "0", "1"},
+	} {
+		file := "/proc/sys/net/core/" + sysctl.name
+		write(t, file, sysctl.hides)
+		t.Cleanup(func() { write(t, file, sysctl.lists) })
+		s := newSource(everything)
+		latest := run(t, s)
+		require.ErrorIs(t, latest().degraded, kallsyms.ErrBPFHidden)
+		require.ErrorContains(t, latest().degraded, "because the sysctl net.core."+sysctl.name+" is "+sysctl.hides)
+		assert.False(t, hasTrampoline(latest().table))
+		after := kerneltest.AttachFentry(t, "after", kerneltest.SyscallFunction(t, "getsid"))
+		eventually(t, latest, "the new trampoline", hasTrampoline)
+		require.NoError(t, after.Close())
+		eventually(t, latest, "it is gone", func(table *timeline.Table) bool { return !hasTrampoline(table) })
+
+		write(t, file, sysctl.lists)
+		s.mu.Lock()
+		s.state.kallsyms.read = time.Time{} // as after a minute
+		s.state.wake()
+		s.mu.Unlock()
+		eventually(t, latest, "the old trampoline", hasTrampoline)
+		require.NoError(t, latest().degraded)
+	}
 }
 
 // addKprobe puts a kprobe into a function, behind its entry: at the entry ftrace would

@@ -11,12 +11,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// The errors of ParseCore about the list as a whole.
+// The errors about the list as a whole.
 var (
 	// ErrRestricted is returned for a list in which every address is zero. The kernel decides
 	// this when the file is opened (kallsyms_show_value in kernel/ksyms_common.c).
 	ErrRestricted = errors.New("the kernel hides its addresses (every address in kallsyms is zero): " +
 		"grant CAP_SYSLOG and set the sysctl kernel.kptr_restrict to 0 or 1")
+
+	// ErrBPFHidden says that the list has no BPF code, although some is loaded that has symbols.
+	ErrBPFHidden = errors.New("the kernel leaves BPF code out of kallsyms")
 
 	// ErrNoText is returned for a list without the symbols that mark the ends of the kernel's
 	// text: the list is truncated, or not a kernel's.

@@ -94,12 +94,14 @@ func TestPrivileges(t *testing.T) {
 // setSysctls sets the sysctls of a setting, in a virtual machine.
 func setSysctls(t *testing.T, sysctls string) {
 	t.Helper()
-	kptr, paranoid := "1", "2"
+	kptr, paranoid, harden := "1", "2", "0"
 	switch sysctls {
 	case hidden:
 		kptr = "2"
 	case closedPerf:
 		paranoid = "3"
+	case hardened:
+		harden = "1"
 	case openPerf:
 		paranoid = "0"
 	case openHidden:
@@ -113,13 +115,15 @@ func setSysctls(t *testing.T, sysctls string) {
 			kptr = "0"
 		}
 	}
-	for name, value := range map[string]string{"kptr_restrict": kptr, "perf_event_paranoid": paranoid} {
-		require.NoError(t, os.WriteFile("/proc/sys/kernel/"+name, []byte(value), 0))
+	set := func(kptr, paranoid, harden string) {
+		for name, value := range map[string]string{
+			"kernel/kptr_restrict": kptr, "kernel/perf_event_paranoid": paranoid, "net/core/bpf_jit_harden": harden,
+		} {
+			require.NoError(t, os.WriteFile("/proc/sys/"+name, []byte(value), 0))
+		}
 	}
-	t.Cleanup(func() { // the values of the virtual machine
-		_ = os.WriteFile("/proc/sys/kernel/kptr_restrict", []byte("1"), 0)
-		_ = os.WriteFile("/proc/sys/kernel/perf_event_paranoid", []byte("2"), 0)
-	})
+	set(kptr, paranoid, harden)
+	t.Cleanup(func() { set("1", "2", "0") }) // the values of the virtual machine
 }
 
 var capsByName = map[string]capability.Cap{

@@ -142,6 +142,7 @@ var headings = map[string]string{
 	usual:      "With `kernel.kptr_restrict` 0 or 1 and `kernel.perf_event_paranoid` 2",
 	hidden:     "With `kernel.kptr_restrict` 2",
 	closedPerf: "With `kernel.perf_event_paranoid` 3, in Debian's Linux 6.12",
+	hardened:   "With `net.core.bpf_jit_harden` 1 or 2, which hides trampolines from before the start",
 	openPerf:   "Without capabilities, by sysctls alone",
 	openHidden: "Without capabilities, by sysctls alone",
 	openAll:    "Without capabilities, by sysctls alone",

@@ -49,7 +49,7 @@ type measured struct {
 	outcome
 }
 
-// The sysctls that matter: kernel.kptr_restrict and kernel.perf_event_paranoid.
+// The sysctls that matter: kernel.kptr_restrict, kernel.perf_event_paranoid and net.core.bpf_jit_harden.
 const (
 	usual      = "usual" // 0 or 1, and 2
 	hidden     = "kptr_restrict is 2"
@@ -57,6 +57,7 @@ const (
 	openAll    = "kptr_restrict and perf_event_paranoid are 0"
 	openHidden = "kptr_restrict is 0, perf_event_paranoid is 1"
 	closedPerf = "perf_event_paranoid is 3"
+	hardened   = "bpf_jit_harden is 1"
 )
 
 // The modes of the kernel's lockdown. They stand in place of sysctls, which then have their usual
@@ -109,6 +110,9 @@ func settings() (all []setting) {
 		nil, {"PERFMON"}, {"SYSLOG", "PERFMON"}, {"SYSLOG", "PERFMON", "BPF"}, {"SYSLOG", "SYS_ADMIN"}, {"SYSLOG", "PERFMON", "SYS_ADMIN"},
 	} {
 		all = append(all, setting{Sysctls: closedPerf, User: "root", Caps: caps})
+	}
+	for _, caps := range [][]string{{"SYSLOG", "PERFMON"}, {"SYSLOG", "SYS_ADMIN"}} {
+		all = append(all, setting{Sysctls: hardened, User: "root", Caps: caps})
 	}
 	for _, sysctls := range []string{openPerf, openHidden, openAll} {
 		all = append(all, setting{Sysctls: sysctls, User: "root"})

@@ -88,6 +88,30 @@ func TestFindings(t *testing.T) {
 			want:   Finding{Check: "symbols: bpf", Level: Note, Found: "1 BPF function, read in"}, // perf events have the loss
 			code:   1,
 		},
+		"BPF code is not in kallsyms": {
+			files:  map[string]string{"proc/sys/net/core/bpf_jit_harden": "1\n", "proc/sys/net/core/bpf_jit_kallsyms": "1\n"},
+			kernel: fake{hidden: errBPFHidden},
+			want: Finding{
+				Check: "symbols: bpf", Level: Warn, Found: "incomplete: " + errBPFHidden.Error(), Lost: "part of what is known of BPF programs",
+				Remedy: []string{"sysctl -w net.core.bpf_jit_harden=0, on the host", "or restart what attaches BPF programs"},
+			},
+			code: 1,
+		},
+		"BPF code is not in kallsyms, in a pod": {
+			kernel: fake{hidden: errBPFHidden},
+			want: Finding{Check: "symbols: bpf", Level: Warn, Remedy: []string{
+				"sysctl -w net.core.bpf_jit_harden=0, on the host", "or restart what attaches BPF programs",
+			}},
+			code: 1,
+		},
+		"BPF code is not in kallsyms because of the other sysctl": {
+			files:  map[string]string{"proc/sys/net/core/bpf_jit_harden": "0\n", "proc/sys/net/core/bpf_jit_kallsyms": "0\n"},
+			kernel: fake{hidden: errBPFHidden},
+			want: Finding{Check: "symbols: bpf", Level: Warn, Remedy: []string{
+				"sysctl -w net.core.bpf_jit_kallsyms=1", "or restart what attaches BPF programs",
+			}},
+			code: 1,
+		},
 		"capabilities": {
 			files: map[string]string{"proc/self/status": withCapabilities(syslog, perfmon, sysAdmin)},
 			want:  Finding{Check: "capabilities", Level: OK, Found: "all that are needed here are effective"},

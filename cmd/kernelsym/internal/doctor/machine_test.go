@@ -26,6 +26,7 @@ import (
 // fake is a kernel with the answers that a test gives it.
 type fake struct {
 	record, list, receive error
+	hidden                error     // of the source of BPF functions alone
 	started               time.Time // by the wall clock
 	nameless              bool      // the kernel may have no name for its program
 }
@@ -97,7 +98,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
 	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list), k.nameless},
+		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list, k.hidden), k.nameless},
 	}}
 }
 
@@ -114,5 +115,7 @@ var (
 	errPerf     = fmt.Errorf("opening a perf event on CPU 0: %w", perfring.ErrPermission)
 	errPrograms = fmt.Errorf("listing BPF programs: %w", bpf.ErrPermission)
 )
+
+var errBPFHidden = fmt.Errorf("some BPF trampolines and out-of-line pages have no names: %w", kallsyms.ErrBPFHidden)
 
 const hiddenList = "0000000000000000 T _text\n0000000000000000 T _etext\n"

@@ -67,6 +67,15 @@ func (m *machine) remedies(err error) (lines []string) {
 	if errors.Is(err, bpf.ErrPermission) {
 		add(m.grant(sysAdmin, "bpf")...)
 	}
+	if errors.Is(err, kallsyms.ErrBPFHidden) {
+		if v, ok := m.sysctl(jitKallsyms); ok && v != 1 {
+			add(sysctlRemedy(jitKallsyms, 1))
+		}
+		if v, ok := m.sysctl(jitHarden); !ok || v != 0 { // it cannot be read in a pod's network namespace
+			add(sysctlRemedy(jitHarden, 0) + ", on the host, which ends the hardening of JITed code")
+		}
+		or("restart what attaches BPF programs after the collector has started")
+	}
 	if errors.Is(err, perfring.ErrUnsupported) {
 		add("use Linux 5.1 or later, built with CONFIG_PERF_EVENTS and CONFIG_BPF_SYSCALL")
 		add(m.hiddenBySeccomp("perf_event_open")...)
@@ -77,6 +86,12 @@ func (m *machine) remedies(err error) (lines []string) {
 	}
 	return lines
 }
+
+// The sysctls that hide BPF code in kallsyms (bpf_jit_kallsyms_enabled in include/linux/filter.h).
+const (
+	jitHarden   = "net.core.bpf_jit_harden"
+	jitKallsyms = "net.core.bpf_jit_kallsyms"
+)
 
 // grant returns the remedy of granting a capability. If the capability is already effective, the
 // remedy names what else can refuse the system call. In a user namespace there is no remedy,
