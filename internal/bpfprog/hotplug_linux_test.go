@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -64,13 +65,15 @@ type visit struct {
 func visitCPU(cpu int, p *ebpf.Program, s *Source, latest func() published, conn cpuEvents) (v visit) {
 	runtime.LockOSThread() // for good: the thread ends with its affinity
 	for runOn(cpu) != nil {
+		continue // it is not online yet
 	}
 	v.online, v.err = perfring.OnlineCPUs("/sys")
 	if err := p.Close(); err != nil {
 		v.err = err
 	}
 	v.unloaded = now()
-	for now() < v.unloaded+2*int64(perfring.SymbolOptions("").Window) { // what is certain lies in the past
+	for now() < v.unloaded+2*int64(perfring.SymbolOptions("").Window) {
+		continue // the certain time lies in the past
 	}
 	s.Refresh()
 	v.published = latest()
@@ -88,17 +91,13 @@ func runOn(cpu int) error {
 // takeOnlineSlowly takes a CPU online, by a thread that another one leaves little time on CPU 0. It is this thread that
 // sends the event, after the CPU can run tasks.
 func takeOnlineSlowly(cpu int) error {
-	stop := make(chan struct{})
-	defer close(stop)
+	var stop atomic.Bool
+	defer stop.Store(true)
 	go func() {
 		runtime.LockOSThread() // for good, as below
 		_ = runOn(0)           // else the other thread is not slow
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() {
+			continue
 		}
 	}()
 	taken := make(chan error)

@@ -177,7 +177,7 @@ func BenchmarkMissesCPU(b *testing.B) {
 	if err != nil {
 		b.Skipf("no perf events (%v)", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	r.state.cpus = 0 // as if another CPU were possible
 	b.ReportAllocs()
 	for b.Loop() {
