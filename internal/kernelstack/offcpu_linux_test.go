@@ -526,3 +526,39 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 		Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: []uintptr{unix.CAP_PERFMON},
 	})
 }
+
+// TestExecveByAnotherThread has a process call execve on a thread that is not its first, and then work without a wait. It has
+// the number of the first thread, which was ended, and whose last switch is not a wait.
+func TestExecveByAnotherThread(t *testing.T) {
+	if os.Getenv(asOther) != "" {
+		const work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+		for { // until it runs on another thread than the first
+			onThread(func() {
+				if unix.Gettid() != os.Getpid() {
+					t.Error(syscall.Exec("/bin/sh", []string{"sh", "-c", work}, nil))
+				}
+			})
+		}
+	}
+	kerneltest.NeedAddresses(t)
+	o := waitOptions()
+	o.Interval = 20 * time.Millisecond
+	pids := map[int]bool{}
+	sent := waitsWhile(t, o, func() {
+		for range kerneltest.Sized(5, 2) {
+			child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+			child.Env = append(os.Environ(), asOther+"=1")
+			require.NoError(t, child.Run())
+			pids[child.Process.Pid] = true
+		}
+	})
+	symbols := kerneltest.ReadSymbols(t)
+	waits := 0
+	for _, w := range realWaits(t, sent) {
+		if pids[w.tid] {
+			waits++
+			assert.NotContains(t, namesOn(symbols, w.stack), "do_task_dead", "%+v", w)
+		}
+	}
+	assert.Positive(t, waits)
+}

@@ -156,9 +156,26 @@ func TestWaits(t *testing.T) {
 		},
 		{
 			name: "another thread calls execve, and gets the number of the first, which has ended", batches: []perfring.Batch{sure(
-				blocks(0, 7, 100), about(perfring.TypeComm, 200), blocks(0, 7, 300), runs(0, 7, 400),
+				about(perfring.TypeExit, 90), blocks(0, 7, 100), blocks(1, 7, 300), runs(0, 7, 400), blocks(0, 7, 500), runs(0, 7, 600),
 			)},
-			want: []sentWait{{7, 100, 400, "voluntary"}}, counts: waitCounts{lost: 1},
+			want: []sentWait{{7, 100, 400, "voluntary"}, {7, 100, 600, "voluntary"}},
+		},
+		{
+			name: "it is preempted while it ends, before another thread gets its number", batches: []perfring.Batch{sure(
+				about(perfring.TypeExit, 90), leaves(0, 7, 100, perfring.SwitchRunnable), runs(1, 7, 150), blocks(1, 7, 160), blocks(0, 7, 300),
+				runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 50, 150, "involuntary"}, {7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "its last switch has no number, and another thread gets it", batches: []perfring.Batch{sure(
+				about(perfring.TypeExit, 90), blocks(0, perfring.NoTask, 100), blocks(0, 7, 300), runs(0, 7, 400),
+			)},
+			want: []sentWait{{7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "renamed by another thread", batches: []perfring.Batch{sure(blocks(0, 7, 100), about(perfring.TypeComm, 200), runs(0, 7, 300))},
+			want: []sentWait{{7, 200, 300, "voluntary"}},
 		},
 		{
 			name: "it left in a blind interval that ends after the records of the batch", batches: []perfring.Batch{
@@ -250,6 +267,11 @@ func TestOpenWaits(t *testing.T) {
 	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, 10, 560)))
 	assert.Empty(t, end(590))
 	assert.Empty(t, s.waits.open)
+
+	// A thread that has ended, and whose number another has got that has run since. That one waits later.
+	addAll(t, s, sure(about(perfring.TypeExit, 590), blocks(0, 7, 591)))
+	assert.Empty(t, end(595), "this thread does not wait")
+	addAll(t, s, sure(blocks(0, 7, 596), runs(0, 7, 599)))
 
 	// The thread runs again at a time when this is not certain yet.
 	addAll(t, s, sure(blocks(0, 7, 600)))

@@ -22,6 +22,7 @@ type waits struct {
 	threshold int64 // in nanoseconds; shorter waits are not reported
 
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
+	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	done    []interval                 // waits that have ended, but are not confirmed yet
 	since   int64                      // no blind interval is known that ends later
@@ -34,6 +35,7 @@ type wait struct {
 	cgroup        uint64
 	pid, tid, cpu uint32 // the CPU that it left
 	preempted     bool   // it could have gone on
+	exiting       bool   // it is about to end: it runs again only if it was preempted
 	from          int64
 	reported      int64 // the time up to which it was reported; from if it was not
 }
@@ -60,6 +62,7 @@ func newWaits(threshold time.Duration) *waits {
 // forgetAll forgets all threads, as when recording begins.
 func (w *waits) forgetAll() {
 	w.leaving = make(map[uint32]perfring.Record)
+	w.exiting = make(map[uint32]uint32)
 	w.open = make(map[uint32]wait)
 	w.done = nil
 }
@@ -77,34 +80,35 @@ func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
 		w.begin(r)
 	case perfring.TypeFork: // the thread that had this number does not return
 		delete(w.open, r.TID)
-	case perfring.TypeComm: // likewise, if another thread has called execve, and got the number of its process's first thread
-		if _, ok := w.open[r.TID]; ok {
-			delete(w.open, r.TID)
-			w.counts.lost++
-		}
+	case perfring.TypeExit:
+		w.exiting[r.CPU] = r.TID
 	default:
 	}
 	return wait{}, false
 }
 
-// begin begins the wait of a thread that leaves a CPU.
+// begin begins the wait of a thread that leaves a CPU. If one that was about to end has left before, its number has another
+// thread by now, which was running: one that has called execve, and got the number of its process's first thread.
 func (w *waits) begin(r *perfring.Record) {
 	sample, ok := w.leaving[r.CPU]
 	delete(w.leaving, r.CPU)
+	exiting := w.exiting[r.CPU] == r.TID
+	delete(w.exiting, r.CPU)
 	if !hasNumber(r.TID) {
 		return // the idle task, or the last switch of a thread
 	}
-	_, again := w.open[r.TID] // its return is missing
+	before, again := w.open[r.TID]
 	delete(w.open, r.TID)
 	switch {
-	case again, !ok, sample.TID != r.TID, r.Time < w.since, len(w.open) >= maxThreads:
+	case again && !before.exiting, // its return is missing
+		!ok, sample.TID != r.TID, r.Time < w.since, len(w.open) >= maxThreads:
 		w.counts.lost++
 	case len(sample.Stack) == 0:
 		w.counts.noStack++
 	default:
 		w.open[r.TID] = wait{
 			stack: sample.Stack, cgroup: sample.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
-			preempted: r.Switch == perfring.SwitchRunnable, from: r.Time, reported: r.Time,
+			preempted: r.Switch == perfring.SwitchRunnable, exiting: exiting, from: r.Time, reported: r.Time,
 		}
 	}
 }
@@ -113,6 +117,9 @@ func (w *waits) begin(r *perfring.Record) {
 func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
 	ended, ok = w.open[r.TID]
 	delete(w.open, r.TID)
+	if ended.exiting {
+		w.exiting[r.CPU] = r.TID
+	}
 	if ok && ended.reported == ended.from && !w.isLong(&ended, r.Time) {
 		w.counts.short++
 		return wait{}, false
@@ -151,13 +158,16 @@ func (w *waits) confirmed(looked int64) []interval {
 }
 
 // report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
-// to that time. A thread that has ended leaves a CPU, too, and keeps its number until its process is waited for: lives
-// reports whether a thread has not ended.
+// to that time. A thread that has ended leaves a CPU, too, and keeps its number until its process is waited for, or another
+// thread gets it: lives reports whether a number belongs to a thread that has not ended.
 func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
 	for tid, t := range w.open {
 		if t.reported < at && w.isLong(&t, at) {
 			if t.reported == t.from && !lives(tid) {
 				delete(w.open, tid)
+				continue
+			}
+			if t.exiting {
 				continue
 			}
 			parts = append(parts, t)
