@@ -21,25 +21,19 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err := configkeys.Unmarshal(conf, c, configSchema); err != nil {
 		return err
 	}
-	return errors.Join(c.checkBuffer("buffer", c.Buffer), c.checkBuffer("off_cpu::buffer", c.OffCPU.Buffer))
+	return errors.Join(checkBuffer("buffer", c.Buffer), checkBuffer("off_cpu::buffer", c.OffCPU.Buffer))
 }
 
 // The sizes that a ring buffer can have, in bytes.
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 1 << 30
-
-	minContainersBuffer = 16 << 10
 )
 
 // checkBuffer returns an error if the value of a key is not the size of a ring buffer.
-func (c *Config) checkBuffer(key, value string) error {
-	size, err := configkeys.ParseSizeBetween(value, minBuffer, maxBuffer)
-	switch {
-	case err != nil:
+func checkBuffer(key, value string) error {
+	if _, err := configkeys.ParseSizeBetween(value, minBuffer, maxBuffer); err != nil {
 		return fmt.Errorf("%s is %q: %w", key, value, err)
-	case c.Containers && size < minContainersBuffer:
-		return fmt.Errorf("%s is %q: with containers, it must be at least 16KiB, as records of new cgroups are large", key, value)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func NewDefaultSampleAttributes() SampleAttributes {
 
 // Config defines the configuration for Kernel stack receiver component.
 type Config struct {
-	// Buffer size of each CPU's ring buffer, from 4KiB to 1GiB, rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory.
+	// Buffer size of each CPU's ring buffer, from 4KiB to 1GiB, rounded up to a power of two of pages. For each CPU, the kernel locks the buffer and one more page in memory, and 36 KiB for the names of threads and containers.
 	Buffer string `mapstructure:"buffer"`
 
 	// Cgroupfs path where the host's /sys/fs/cgroup is mounted, for containers.
@@ -92,7 +92,7 @@ type Config struct {
 	// ContainerID where container.id stands, with containers. resource gives each container a resource of its own, which k8s_attributes needs. samples gives the attribute to the samples, all on one resource. Pyroscope and Parca then have it as a label. both gives it to both.
 	ContainerID string `mapstructure:"container_id"`
 
-	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, containers of containerd, CRI-O, Docker or podman, and a buffer of at least 16KiB.
+	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman.
 	Containers bool `mapstructure:"containers"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.

@@ -165,6 +165,7 @@ const sendTimeout = 5 * time.Second
 // send counts the content of a message and sends it to the next component.
 func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackLostRecords.Add(ctx, int64(m.Lost))
+	r.telemetry.ReceiverKernelstackLostNames.Add(ctx, int64(m.LostNames))
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	r.telemetry.ReceiverKernelstackNoStack.Add(ctx, int64(m.NoStack))
 	r.telemetry.ReceiverKernelstackNoContainer.Add(ctx, int64(m.NoContainer))

@@ -75,7 +75,7 @@ func TestSend(t *testing.T) {
 		r, err := newReceiver(set, createDefaultConfig().(*Config), sink)
 		require.NoError(t, err)
 		r.send(t.Context(), &kernelstack.Message{
-			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, Throttled: 2,
+			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, LostNames: 7, Throttled: 2,
 			Short: 5, Unknown: 6, Paused: time.Second,
 		})
 		r.send(t.Context(), &kernelstack.Message{})
@@ -90,6 +90,7 @@ func TestSend(t *testing.T) {
 			return total
 		}
 		assert.EqualValues(t, 42, sum("kernelstack_lost_records"))
+		assert.EqualValues(t, 7, sum("kernelstack_lost_names"))
 		assert.EqualValues(t, 2, sum("kernelstack_throttled"))
 		assert.EqualValues(t, 1, sum("kernelstack_no_stack"))
 		assert.EqualValues(t, 3, sum("kernelstack_no_container"))

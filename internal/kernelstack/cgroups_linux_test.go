@@ -349,13 +349,14 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	makeCgroup(t, mount, "/docker")
 	sent := make(chan *Message, 1000)
 	sampler := containerSampler(mount, nil, nil)
-	sampler.Options.Buffer, sampler.Options.Interval = 4*os.Getpagesize(), 100*time.Millisecond
+	sampler.Options.Interval = 100 * time.Millisecond
 	sampler.Send = func(_ context.Context, m *Message) { sent <- m }
 	cgroups, err := newCgroups(mount, "/proc")
 	require.NoError(t, err)
-	rings, event, err := sampler.open(nil, cgroups)
+	opened, err := sampler.open(nil, cgroups)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, rings.Close()) }()
+	require.NoError(t, opened.nameless)
+	defer func() { require.NoError(t, opened.rings.Close()) }()
 	require.NoError(t, cgroups.begin())
 	const many = 1500     // also with large pages
 	for n := range many { // while nothing reads the rings
@@ -365,13 +366,13 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- newSession(sampler, rings, event, nil, cgroups, time.Now()).run(ctx) }()
+	go func() { ended <- newSession(sampler, opened.rings, opened.event, nil, cgroups, time.Now()).run(ctx) }()
 	last, lost := 0, uint64(0)
 	for end := time.Now().Add(time.Minute); last == 0 && time.Now().Before(end); { // a slow machine loses samples, too
 		workIn(t, mount, dockerPath(many-1), "last", time.Second)
 		for range len(sent) {
 			m := <-sent
-			lost += m.Lost
+			lost += m.LostNames
 			for _, ids := range samplesByThread(t, m) { // names of threads are lost, too
 				last += ids[filepath.Base(dockerPath(many-1))]
 			}
@@ -389,7 +390,8 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 func TestLongPath(t *testing.T) {
 	mount := mountCgroup2(t)
 	r, err := perfring.Open(perfring.Options{
-		Event: perfring.Sampling{Frequency: 1, Cgroups: true}, BytesPerCPU: 1 << 20, SysFS: "/sys",
+		Event: perfring.Sampling{Frequency: 1}, BytesPerCPU: 1, SysFS: "/sys",
+		Names: perfring.Names{BytesPerCPU: 1 << 20, Cgroups: true},
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
@@ -420,7 +422,7 @@ func TestLongPath(t *testing.T) {
 
 	var owners []owner
 	longest := 0
-	for _, rec := range r.Flush().Records {
+	for _, rec := range r.Flush().Names.Records {
 		if rec.Type == perfring.TypeCgroup && strings.Contains(rec.Cgroup.Path, container) {
 			owners = append(owners, ownerOf(rec.Cgroup.Path))
 			longest = max(longest, len(rec.Cgroup.Path))

@@ -312,7 +312,7 @@ func TestLostClaims(t *testing.T) {
 	c.note(&perfring.Cgroup{ID: 1<<60 + 1, Path: tree.make(t, "/docker/"+idB)})
 	assert.Equal(t, in(idA), c.owner(1<<60, later))
 	for range 2 { // the second time, all were decided before
-		c.miss()
+		c.miss(later)
 		assert.Equal(t, owner{}, c.owner(1<<60, later))
 		assert.Equal(t, in(idB), c.owner(1<<60+1, later))
 		c.missed = false
@@ -320,7 +320,7 @@ func TestLostClaims(t *testing.T) {
 	}
 
 	tree.make(t, "/docker/"+idA)
-	c.miss()
+	c.miss(later)
 	c.nextScan = time.Time{}
 	assert.Equal(t, in(idB), c.owner(1<<60+1, later), "the scan is not for its sake")
 	c.isWhole = true // the scan found no root in these directories
@@ -329,7 +329,8 @@ func TestLostClaims(t *testing.T) {
 	assert.Equal(t, in(idA), c.owner(tree.id(t, "/docker/"+idA), later))
 }
 
-// TestLossOfRecords: each way in which records can be missing makes the claims uncertain.
+// TestLossOfRecords: each way in which records of cgroups can be missing makes the claims uncertain, unless the directories
+// were read since.
 func TestLossOfRecords(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -338,14 +339,17 @@ func TestLossOfRecords(t *testing.T) {
 		missed bool
 	}{
 		{name: "nothing is lost"},
-		{name: "lost records", batch: perfring.Batch{Lost: 1}, missed: true},
-		{name: "a blind interval", batch: perfring.Batch{Blind: []perfring.Interval{{From: 1, To: 2}}}, missed: true},
+		{name: "lost samples", batch: perfring.Batch{Lost: 1, Blind: []perfring.Interval{{From: 5, To: 12}}}},
+		{name: "lost names", batch: perfring.Batch{Names: perfring.NameBatch{Blind: []perfring.Interval{{From: 5, To: 12}}}}, missed: true},
+		{name: "before a scan", batch: perfring.Batch{Names: perfring.NameBatch{Blind: []perfring.Interval{{From: 5, To: 10}}}}},
 		{name: "CPUs that are not recorded", cpus: []int{0}, missed: true},
 	} {
 		c := emptyCgroups(t)
 		require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(c.procfs, "self/cgroup"), []byte("0::/\n"), 0o600))
 		s := newSession(&Sampler{Options: Options{Procfs: c.procfs, Containers: true}, CPUs: test.cpus}, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
+		c.since = 10
+		test.batch.At = 20
 		addAll(t, s, test.batch)
 		assert.Equal(t, test.missed, c.missed, test.name)
 	}
@@ -356,7 +360,7 @@ func TestIncompleteScan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	c := openClaims(t, file+"/not-a-directory")
-	c.miss()
+	c.miss(later)
 	require.Error(t, c.scan())
 	assert.True(t, c.missed)
 }

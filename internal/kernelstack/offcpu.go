@@ -32,7 +32,7 @@ func (s *session) noteWait(r *perfring.Record) {
 // sampleOf returns the sample of the part of a wait that was not reported yet, up to a time.
 func (s *session) sampleOf(t *wait, at int64) sample {
 	return sample{
-		stack: stackOf(t, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.threads.name(t.tid, at),
+		stack: stackOf(t, s.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: s.nameOfThread(t.tid, at),
 		owner: s.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted,
 	}
 }

@@ -174,6 +174,15 @@ func TestWaits(t *testing.T) {
 			want: []sentWait{{7, 100, 400, "voluntary"}},
 		},
 		{
+			name: "names are lost", batches: []perfring.Batch{
+				{
+					Records: sure(blocks(0, 7, 100), runs(0, 7, 300)).Records, Certain: 1000, Looked: 1000,
+					Names: perfring.NameBatch{Lost: 5, Blind: []perfring.Interval{{From: 200, To: 250}}},
+				},
+			},
+			want: []sentWait{{7, 200, 300, "voluntary"}},
+		},
+		{
 			name: "renamed by another thread", batches: []perfring.Batch{sure(blocks(0, 7, 100), about(perfring.TypeComm, 200), runs(0, 7, 300))},
 			want: []sentWait{{7, 200, 300, "voluntary"}},
 		},

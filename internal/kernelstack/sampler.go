@@ -24,7 +24,7 @@ type Options struct {
 	Idle        bool          // sample the idle loop, too; not for EventWait
 	Threshold   time.Duration // of waits; only for EventWait
 	MaxSwitches int           // per second, on all CPUs, on average; only for EventWait
-	Buffer      int           // size of each CPU's ring, in bytes
+	Buffer      int           // size of each CPU's ring of samples, in bytes
 	Interval    time.Duration
 	MaxSamples  int // per message
 
@@ -71,10 +71,14 @@ type Sampler struct {
 type Missing struct {
 	IdleWork   error // wraps ErrIdleWork: interrupts and softirqs on idle CPUs are not sampled; nil if they are
 	Containers error // wraps ErrContainers: samples have no container, or not all of them; nil if all have
+	Names      error // wraps ErrNames: no thread has a name; nil if threads have
 }
 
+// ErrNames says that names are not recorded.
+var ErrNames = errors.New("threads have no names, and some containers no ids")
+
 // Err returns all that is missing as one error, nil if nothing is.
-func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Containers) }
+func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Containers, m.Names) }
 
 // A Message holds the samples of an interval.
 type Message struct {
@@ -82,7 +86,8 @@ type Message struct {
 	Samples        int                 // in Profiles
 	NoContainer    int                 // of these, samples whose container, if any, is not known
 	NoStack        int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Sampler.User
-	Lost           uint64              // records that the rings had no room for
+	Lost           uint64              // records of samples that the rings had no room for
+	LostNames      uint64              // records of threads and cgroups that the rings had no room for, or that were too many
 	Throttled      int                 // times that the kernel stopped a CPU's event
 	Short, Unknown int                 // waits left out: below the threshold, or not certain
 	Paused         time.Duration       // the time before Start in which nothing was recorded, because of too many switches
@@ -104,6 +109,12 @@ const (
 // window is how long samples are held back, so that samples of all CPUs can be sorted.
 const window = 2 * time.Millisecond
 
+// nameBuffer is the size of each CPU's ring of names, in bytes. With the pages of metadata and the default sizes, all rings
+// of the processor and the receiver, off_cpu included, take 468 KiB per CPU, for which no limit of locked memory need be
+// raised. It is read with the samples, every pollInterval or more often. In that time, it holds 800 renames, or what 270
+// processes cause that are made, call execve and end.
+const nameBuffer = 32 << 10
+
 // events returns the events to sample by, in the order in which to try them. The timer samples the idle task, unless its
 // idle loop cannot be distinguished from its other work. The cycle counter need not: a halted CPU counts nothing.
 func (o *Options) events(idle *idle, cgroups *cgroups) []perfring.Event {
@@ -123,7 +134,11 @@ func (o *Options) events(idle *idle, cgroups *cgroups) []perfring.Event {
 }
 
 func (s *Sampler) ringOptions(event perfring.Event) perfring.Options {
-	return perfring.Options{Event: event, BytesPerCPU: s.Options.Buffer, Window: window, CPUs: s.CPUs, SysFS: s.Options.Sysfs}
+	opts := perfring.Options{Event: event, BytesPerCPU: s.Options.Buffer, Window: window, CPUs: s.CPUs, SysFS: s.Options.Sysfs}
+	if len(s.CPUs) == 0 {
+		opts.Names = perfring.Names{BytesPerCPU: nameBuffer, Cgroups: s.Options.Containers}
+	}
+	return opts
 }
 
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
@@ -140,22 +155,24 @@ func (s *Sampler) Run(ctx context.Context) error {
 	missing.Containers = err
 	scheduler := s.readScheduler()
 	start := time.Now() // what takes long comes before, because rings fill up
-	rings, event, err := s.open(idle, cgroups)
+	opened, err := s.open(idle, cgroups)
 	if err != nil {
 		return err
 	}
+	missing.Names = opened.nameless
 	if cgroups != nil {
 		missing.Containers = cgroups.begin() // new ones are recorded by now
 	}
-	name := nameOf(event)
+	name := nameOf(opened.event)
 	if name != EventClock {
 		idle, missing.IdleWork = nil, nil
 	}
 	s.Started(name, missing)
-	n := newSession(s, rings, event, idle, cgroups, start)
+	n := newSession(s, opened.rings, opened.event, idle, cgroups, start)
+	n.nameless = n.nameless || opened.nameless != nil
 	n.scheduler = scheduler
 	err = n.run(ctx)
-	return errors.Join(err, rings.Close())
+	return errors.Join(err, opened.rings.Close())
 }
 
 // nameOf returns the name of an event that was opened.
@@ -204,24 +221,42 @@ func (s *Sampler) readCgroups() (*cgroups, error) {
 	return newCgroups(s.Options.Cgroupfs, s.Options.Procfs)
 }
 
+// opened is the rings that a Sampler has opened.
+type opened struct {
+	rings    *perfring.Reader
+	event    perfring.Event
+	nameless error // wraps ErrNames: the rings have no names; nil if they have
+}
+
 // open opens the rings with the first event that this machine supports.
-func (s *Sampler) open(idle *idle, cgroups *cgroups) (*perfring.Reader, perfring.Event, error) {
+func (s *Sampler) open(idle *idle, cgroups *cgroups) (opened, error) {
 	var errs []error
 	for _, event := range s.Options.events(idle, cgroups) {
 		if sampling, ok := event.(perfring.Sampling); ok {
 			sampling.User = s.User
 			event = sampling
 		}
-		rings, err := perfring.Open(s.ringOptions(event))
+		rings, nameless, err := openWithNames(s.ringOptions(event))
 		if err == nil {
-			return rings, event, nil
+			return opened{rings, event, nameless}, nil
 		}
 		errs = append(errs, err)
 		if !errors.Is(err, perfring.ErrUnsupported) {
 			break
 		}
 	}
-	return nil, nil, errors.Join(errs...)
+	return opened{}, errors.Join(errs...)
+}
+
+// openWithNames opens rings, with names if there are enough memory and files for them. nameless says why they have none.
+func openWithNames(opts perfring.Options) (rings *perfring.Reader, nameless, err error) {
+	rings, err = perfring.Open(opts)
+	if errors.Is(err, perfring.ErrMemory) || errors.Is(err, perfring.ErrFiles) {
+		nameless = fmt.Errorf("%w: %w", ErrNames, err)
+		opts.Names = perfring.Names{}
+		rings, err = perfring.Open(opts)
+	}
+	return rings, nameless, err
 }
 
 // session turns the records of one set of rings into messages.
@@ -234,6 +269,7 @@ type session struct {
 	scheduler []symtab.Range // functions that waits are not attributed to
 	cgroups   *cgroups       // whose owners get the samples; nil if they are not known
 	threads   *threads
+	nameless  bool // records of threads and cgroups are missing all the time: threads have no names
 	message   *message
 	counts    Message   // the counts of message, without its profiles and its end
 	flush     time.Time // when the interval ends, and message is sent
@@ -254,7 +290,10 @@ const refreshInterval = time.Second
 func newSession(
 	s *Sampler, rings *perfring.Reader, event perfring.Event, idle *idle, cgroups *cgroups, start time.Time,
 ) *session {
-	n := &session{sampler: s, rings: rings, kind: kindOfSamples(event), idle: idle, cgroups: cgroups, threads: newThreads(s.Options.Procfs)}
+	n := &session{
+		sampler: s, rings: rings, kind: kindOfSamples(event), idle: idle, cgroups: cgroups,
+		threads: newThreads(s.Options.Procfs), nameless: len(s.CPUs) > 0,
+	}
 	if nameOf(event) == EventWait {
 		n.waits = newWaits(s.Options.Threshold)
 	}
@@ -284,7 +323,7 @@ func (s *session) run(ctx context.Context) error {
 	if !procfs.IsOurs(s.sampler.Options.Procfs) {
 		s.threads.procfs = "" // its thread ids belong to other threads
 	}
-	if len(s.sampler.CPUs) == 0 {
+	if !s.nameless {
 		s.threads.readAll()
 	}
 	for {
@@ -364,29 +403,26 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 	err := s.checkCgroups()
 	_, s.offset, _ = perfring.Monotonic.UnixOffset()
 	s.counts.Lost += b.Lost
-	s.threads.begin(&b)
-	if b.Lost > 0 || len(b.Blind) > 0 || len(s.sampler.CPUs) > 0 {
-		s.cgroups.miss()
+	s.counts.LostNames += b.Names.Lost
+	if s.nameless {
+		s.cgroups.miss(b.At)
 	}
+	names := nameEvents{b.Names.Records, b.Names.Blind}
 	for i := range b.Records {
 		r := &b.Records[i]
+		s.noteNames(&names, r.Time)
 		if s.waits != nil && s.ignored <= r.Time && r.Time < b.Certain {
 			s.noteWait(r)
 		}
 		switch r.Type {
 		case perfring.TypeSample:
 			s.addSample(ctx, r)
-		case perfring.TypeSwitch:
 		case perfring.TypeThrottle:
 			s.counts.Throttled++
-		case perfring.TypeCgroup:
-			if s.cgroups != nil {
-				s.cgroups.note(r.Cgroup)
-			}
 		default:
-			s.threads.note(r)
 		}
 	}
+	s.noteNames(&names, math.MaxInt64)
 	s.addWaits(ctx, &b)
 	return err
 }
@@ -421,12 +457,9 @@ func (s *session) addSample(ctx context.Context, r *perfring.Record) {
 	if noStack {
 		s.counts.NoStack++
 	}
-	name := ""
-	if len(s.sampler.CPUs) == 0 {
-		name = s.threads.name(r.TID, r.Time)
-	}
 	s.put(&sample{
-		stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: name, owner: s.cgroups.owner(r.InCgroup, r.Time), at: r.Time,
+		stack: addressesOf(r), pid: r.PID, tid: r.TID, cpu: r.CPU, name: s.nameOfThread(r.TID, r.Time),
+		owner: s.cgroups.owner(r.InCgroup, r.Time), at: r.Time,
 	})
 }
 

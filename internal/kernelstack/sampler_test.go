@@ -15,9 +15,25 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// addAll adds the records of a batch to a session.
+// addAll adds the records of a batch to a session. Records of threads and cgroups come as names; those about the beginning and
+// the end of a thread also come with the switches of waits.
 func addAll(t *testing.T, s *session, b perfring.Batch) {
 	t.Helper()
+	records := b.Records
+	b.Records = nil
+	for _, r := range records {
+		switch isName := r.Type == perfring.TypeComm || r.Type == perfring.TypeCgroup; {
+		case isName:
+			b.Names.Records = append(b.Names.Records, r)
+		case r.Type == perfring.TypeFork || r.Type == perfring.TypeExit:
+			b.Names.Records = append(b.Names.Records, r)
+			if s.waits != nil {
+				b.Records = append(b.Records, r)
+			}
+		default:
+			b.Records = append(b.Records, r)
+		}
+	}
 	require.NoError(t, s.add(t.Context(), b))
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 )
@@ -22,13 +24,23 @@ import (
 //	records  ───"bash"───────"sh"───────"ls"──────────▶
 //	/proc                            "sh"
 //	name     ?  │ bash       │ sh       │ ls
+//
+// If records are lost, any thread may have another name. Those that were recorded, or whose reading began, before the loss
+// was over are not certain any more.
 type threads struct {
 	procfs string                // of this PID namespace; empty if there is none, and only records have names
 	now    func() int64          // the clock of the records
 	names  map[uint32]threadName // by thread id
 	exited []uint32
-	since  int64 // the time since which no record was lost
+	since  int64         // the time since which no record was lost
+	reads  *rate.Limiter // of /proc, for threads without a name
 }
+
+// Reading a name takes some 10 µs. After a loss, no thread has one, so reading is limited: to about a hundredth of a CPU.
+const (
+	maxReads   = 1000 // a second
+	burstReads = 4096
+)
 
 // threadName holds the names of a thread, by their sources.
 type threadName struct {
@@ -56,12 +68,17 @@ func (n *threadName) at(time int64) string {
 	return ""
 }
 
+func (n *threadName) isUnknown() bool { return n.recorded == unknown && n.read == unknown }
+
 // maxThreads bounds the number of names, in case records of exits are lost. It is the number of
 // threads that Linux allows by default on a large machine.
 const maxThreads = 1 << 16
 
 func newThreads(procfs string) *threads {
-	return &threads{procfs: procfs, now: perfring.Monotonic.Now, names: make(map[uint32]threadName)}
+	return &threads{
+		procfs: procfs, now: perfring.Monotonic.Now, names: make(map[uint32]threadName),
+		since: math.MinInt64, reads: rate.NewLimiter(maxReads, burstReads),
+	}
 }
 
 // hasNumber reports whether a number identifies a process or thread. 0 stands for the idle task
@@ -81,18 +98,10 @@ func (t *threads) readAll() {
 	}
 }
 
-// begin prepares for the records of a batch. After a loss, threads may have new names.
-func (t *threads) begin(b *perfring.Batch) {
-	if b.Lost > 0 || len(b.Blind) > 0 {
-		clear(t.names)
-	}
-	for _, blind := range b.Blind {
-		t.since = max(t.since, blind.To)
-	}
-}
+// lose notes that records may be missing in an interval. It must be called in the order of time, together with note.
+func (t *threads) lose(blind perfring.Interval) { t.since = max(t.since, blind.To) }
 
-// note applies a record about a thread. It must be called for each such record of a batch, in
-// order.
+// note applies a record about a thread. It must be called for each such record, in order.
 func (t *threads) note(r *perfring.Record) {
 	if !hasNumber(r.TID) {
 		return
@@ -114,12 +123,16 @@ func (t *threads) note(r *perfring.Record) {
 	}
 }
 
-// find returns the names of a thread.
+// find returns the names of a thread that are certain.
 func (t *threads) find(tid uint32) threadName {
-	if n, ok := t.names[tid]; ok {
-		return n
+	n, ok := t.names[tid]
+	if !ok || n.recorded.time < t.since {
+		n.recorded = unknown
 	}
-	return threadName{recorded: unknown, read: unknown}
+	if !ok || n.before < t.since {
+		n.read = unknown
+	}
+	return n
 }
 
 // record stores the name that a thread has after a record. What was read before the record no longer holds.
@@ -129,7 +142,7 @@ func (t *threads) record(r *perfring.Record, name since) {
 	if r.Time >= n.before {
 		n.read = unknown
 	}
-	if n.recorded == unknown && n.read == unknown {
+	if n.isUnknown() {
 		delete(t.names, r.TID)
 		return
 	}
@@ -160,8 +173,8 @@ func (t *threads) set(tid uint32, n threadName) threadName {
 
 // name returns the name that a thread had at a time, or an empty string if it is not known.
 func (t *threads) name(tid uint32, at int64) string {
-	n, ok := t.names[tid]
-	if !ok && hasNumber(tid) {
+	n := t.find(tid)
+	if n.isUnknown() && hasNumber(tid) && t.reads.Allow() {
 		n = t.read(tid)
 	}
 	if at < t.since {

@@ -131,13 +131,52 @@ func TestNames(t *testing.T) {
 			[]string{"RenderThread-G\uFFFD", "\uFFFDsh"},
 		},
 		{
-			"records were lost", read{"bash", 1}, []read{{"bash", 1}, {"ls", 12}},
+			"records of names were lost", read{"bash", 1}, []read{{"bash", 1}, {"ls", 12}},
 			[]perfring.Batch{
 				{Records: []perfring.Record{sampleAt(2)}},
-				{Lost: 1, Blind: []perfring.Interval{{From: 3, To: 10}}, Records: []perfring.Record{commAt(4, "sh"), sampleAt(9), sampleAt(11)}},
+				{
+					Records: []perfring.Record{sampleAt(3), commAt(5, "sh"), sampleAt(9), sampleAt(11)},
+					Names:   perfring.NameBatch{Lost: 1, Blind: []perfring.Interval{{From: 4, To: 10}}},
+				},
 				{Records: []perfring.Record{sampleAt(13)}},
 			},
-			[]string{"bash", "", "", "ls"},
+			[]string{"bash", "bash", "", "", "ls"},
+		},
+		{
+			"a record after a loss", read{"bash", 1}, nil,
+			[]perfring.Batch{{
+				Records: []perfring.Record{sampleAt(3), commAt(11, "sh"), sampleAt(12)},
+				Names:   perfring.NameBatch{Blind: []perfring.Interval{{From: 4, To: 10}}},
+			}},
+			[]string{"bash", "sh"},
+		},
+		{
+			"the name of the thread that made it was lost", read{}, nil,
+			[]perfring.Batch{{
+				Records: []perfring.Record{
+					{Type: perfring.TypeComm, Time: 2, PID: 5, TID: 5, Comm: "bash"}, forkAt(11, 5), sampleAt(12),
+				},
+				Names: perfring.NameBatch{Blind: []perfring.Interval{{From: 4, To: 10}}},
+			}},
+			[]string{""},
+		},
+		{
+			"it was read after a loss of the same batch", read{}, []read{{"bash", 20}, {"unread", 30}},
+			[]perfring.Batch{
+				{
+					Records: []perfring.Record{sampleAt(3), sampleAt(12)},
+					Names:   perfring.NameBatch{Blind: []perfring.Interval{{From: 4, To: 10}}},
+				},
+				{Records: []perfring.Record{sampleAt(21)}},
+			},
+			[]string{"", "", "bash"},
+		},
+		{
+			"samples were lost", read{"bash", 1}, nil,
+			[]perfring.Batch{{
+				Records: []perfring.Record{sampleAt(3), sampleAt(12)}, Lost: 1, Blind: []perfring.Interval{{From: 4, To: 10}},
+			}},
+			[]string{"bash", "bash"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,5 +217,19 @@ func TestNamesOfWorkers(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(s.threads.procfs, "11/stat"), []byte(stat), 0o600))
 			assert.Equal(t, c.want, s.threads.name(11, 2))
 		})
+	}
+}
+
+// TestReadsAreLimited verifies that names that became uncertain are read from /proc at a limited rate.
+func TestReadsAreLimited(t *testing.T) {
+	s, setName := nameSession(t)
+	s.threads.reads.SetLimit(0)
+	s.threads.reads.SetBurst(2)
+	for i, want := range []string{"bash", "bash", ""} {
+		at := int64(10 * i)
+		setName("bash", at+5)
+		s.threads.name(11, at)
+		assert.Equal(t, want, s.threads.name(11, at+6), "%d losses before", i)
+		s.threads.lose(perfring.Interval{From: at + 7, To: at + 8})
 	}
 }

@@ -37,41 +37,53 @@ func (r *Reader) Flush() Batch {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.drain()
-	for _, g := range r.state.rings {
-		r.state.pending.Lost += g.unannounced()
+	for _, s := range r.state.streams() {
+		for _, g := range s.rings {
+			s.lost += g.unannounced()
+		}
 	}
 	return r.state.batch(now, math.MaxInt64)
 }
 
 // batch returns everything that is pending, except for records from the horizon on.
 func (s *state) batch(at, horizon int64) Batch {
-	sortByTime(s.pending.Records)
-	n, _ := slices.BinarySearchFunc(s.pending.Records, horizon, func(rec Record, t int64) int {
+	main, names := s.main.take(horizon), s.names.take(horizon)
+	slices.SortStableFunc(names.blind, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
+	return Batch{
+		At: at, Certain: s.certain, Looked: s.looked,
+		Records: main.records, Blind: main.blind, Lost: main.lost,
+		Names: NameBatch{Records: names.records, Blind: names.blind, Lost: names.lost},
+	}
+}
+
+// take removes and returns what was read, except for records from the horizon on.
+func (s *stream) take(horizon int64) (read stream) {
+	sortByTime(s.records)
+	n, _ := slices.BinarySearchFunc(s.records, horizon, func(rec Record, t int64) int {
 		return cmp.Compare(rec.Time, t)
 	})
-	b := s.pending
-	b.Records = b.Records[:n:n]
-	s.pending = Batch{Records: slices.Clone(s.pending.Records[n:])}
-	b.At, b.Certain, b.Looked = at, s.certain, s.looked
-	return b
+	read = stream{records: s.records[:n:n], blind: s.blind, lost: s.lost}
+	s.records, s.blind, s.lost = slices.Clone(s.records[n:]), nil, 0
+	return read
 }
 
 func sortByTime(records []Record) {
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
 }
 
-// drain appends the content of the rings to pending.
+// drain reads the content of the rings.
 func (r *Reader) drain() {
-	for _, g := range r.state.rings {
-		if !g.isEmpty() {
-			r.drainRing(g)
+	for _, s := range r.state.streams() {
+		for _, g := range s.rings {
+			if !g.isEmpty() {
+				r.drainRing(s, g)
+			}
 		}
 	}
 }
 
-// drainRing appends the content of a ring to pending, and the intervals in which it lost
-// records.
-func (r *Reader) drainRing(g *ring) {
+// drainRing reads the content of a ring of a stream, and the intervals in which it lost records.
+func (r *Reader) drainRing(s *stream, g *ring) {
 	// unknown is the time of the last record before a loss that may have lasted until the ring
 	// was emptied.
 	unknown, some := int64(0), false
@@ -81,29 +93,36 @@ func (r *Reader) drainRing(g *ring) {
 		}
 	}
 	r.state.mostUsed = max(r.state.mostUsed, g.used())
+	g.budget.refill(r.clock.Now())
 	from := *g.tail
-	at := from
+	next := from
 	err := g.drain(func(raw []byte) {
+		at := next
+		next += uint64(len(raw))
 		g.losses.notePosition(at)
-		rec, ok, err := parse(raw, g.cgroups)
+		if !g.mayParse(raw) {
+			s.lost++
+			loss()
+			return
+		}
+		rec, ok, err := parse(raw, g.has)
 		switch {
 		case err != nil:
-			r.state.pending.Lost++
+			s.lost++
 			loss()
 		case ok && rec.Type == TypeLost:
 			g.losses.announced += rec.Lost
-			r.state.pending.Lost += g.losses.more(g.losses.announced)
-			r.state.pending.addBlind(g.last, g.lossEnd(at, rec.Time))
+			s.lost += g.losses.more(g.losses.announced)
+			s.addBlind(g.last, g.lossEnd(at, rec.Time))
 		case ok:
-			r.state.pending.Records = append(r.state.pending.Records, rec)
+			s.records = append(s.records, rec)
 		}
 		if ok {
 			g.last = rec.Time
 		}
-		at += uint64(len(raw))
 	})
 	if err != nil {
-		r.state.pending.Lost++
+		s.lost++
 	}
 	crowded := g.wasCrowded(from)
 	if crowded {
@@ -114,11 +133,11 @@ func (r *Reader) drainRing(g *ring) {
 	}
 	g.noteRoom(r.clock)
 	if some {
-		r.state.pending.addBlind(unknown, r.clock.Now())
+		s.addBlind(unknown, r.clock.Now())
 	}
 }
 
 // addBlind adds an interval up to and including an instant.
-func (b *Batch) addBlind(from, to int64) {
-	b.Blind = append(b.Blind, Interval{From: from, To: max(from, to) + 1})
+func (s *stream) addBlind(from, to int64) {
+	s.blind = append(s.blind, Interval{From: from, To: max(from, to) + 1})
 }

@@ -18,6 +18,8 @@
 //     length and a name: a BPF program, each of its functions, a trampoline.
 //   - lost: records for which a ring had no room. The kernel reports their number before the
 //     next record that fits. Since Linux 6.0 the number can also be read at any time.
+//   - names: the records about threads and cgroups. Any user can cause millions of them a second. So
+//     they have rings of their own, in which only they get lost, and which wake nobody.
 //   - throttled: a CPU's event that was stopped for the rest of a tick because
 //     it took too long (the sysctl kernel.perf_cpu_time_max_percent).
 //
@@ -35,6 +37,8 @@
 //   - The horizon lies in the past by the window of [Options], so that records of unrelated
 //     events have reached their rings, too. A record that arrives even later is returned when
 //     it arrives.
+//
+// Names have the same horizon as other records, so the rules hold between the two rings of a CPU, too.
 //
 // The package uses unsafe to read and write the positions in a ring with atomic operations, and
 // for calls that golang.org/x/sys does not have.

@@ -134,7 +134,7 @@ func writeDump(t *testing.T, file string, record func(*testing.T, *ring), holds 
 	kerneltest.NeedBPF(t)
 	opts := SymbolOptions("/sys")
 	opts.BytesPerCPU = 1
-	r := open(t, opts).state.rings[0]
+	r := open(t, opts).state.main.rings[0]
 	require.NoError(t, pin(r.cpu.number))
 	for {
 		require.NoError(t, r.drain(func([]byte) {}))

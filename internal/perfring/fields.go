@@ -89,9 +89,13 @@ func (f *fields) name() string {
 }
 
 // sampleID reads the fields after the body of records that are not samples.
-func (f *fields) sampleID(r *Record) {
-	r.PID, r.TID = f.uint32(), f.uint32()
+func (f *fields) sampleID(r *Record, has recordFields) {
+	if has&fieldTID != 0 {
+		r.PID, r.TID = f.uint32(), f.uint32()
+	}
 	r.Time = int64(f.uint64())
-	r.CPU = f.uint32()
-	f.uint32()
+	if has&fieldCPU != 0 {
+		r.CPU = f.uint32()
+		f.uint32()
+	}
 }

@@ -17,15 +17,15 @@ func FuzzParse(f *testing.F) {
 	f.Add(newCgroup)
 	f.Add(switchWith(switchOut))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, cgroups := range []bool{false, true} {
-			fuzzParse(t, raw, cgroups)
+		for _, has := range []recordFields{sampleFields, sampleFields | fieldCgroup, nameFields} {
+			fuzzParse(t, raw, has)
 		}
 	})
 }
 
-func fuzzParse(t *testing.T, raw []byte, cgroups bool) {
+func fuzzParse(t *testing.T, raw []byte, has recordFields) {
 	t.Helper()
-	r, ok, err := parse(raw, cgroups)
+	r, ok, err := parse(raw, has)
 	if ok && err != nil {
 		t.Fatal("both a record and an error")
 	}
@@ -35,16 +35,16 @@ func fuzzParse(t *testing.T, raw []byte, cgroups bool) {
 	if ok && (r.Symbol != nil) != (r.Type == TypeKsymbol) || ok && (r.Program != nil) != (r.Type == TypeBPFEvent) {
 		t.Fatalf("record %+v", r)
 	}
-	if r.Symbol != nil && len(r.Symbol.Name) > len(raw)-headerLen-16-sampleIDLen {
+	if r.Symbol != nil && len(r.Symbol.Name) > len(raw)-headerLen-16-8 {
 		t.Fatalf("a name of %d in %d bytes", len(r.Symbol.Name), len(raw))
 	}
-	if ok && (r.Cgroup != nil) != (r.Type == TypeCgroup) || !cgroups && r.InCgroup != 0 {
+	if ok && (r.Cgroup != nil) != (r.Type == TypeCgroup) || has&fieldCgroup == 0 && r.InCgroup != 0 {
 		t.Fatalf("record %+v", r)
 	}
 	if ok && (r.Switch != 0) != (r.Type == TypeSwitch) {
 		t.Fatalf("record %+v", r)
 	}
-	if r.Cgroup != nil && len(r.Cgroup.Path) > len(raw)-headerLen-8-sampleIDLen {
+	if r.Cgroup != nil && len(r.Cgroup.Path) > len(raw)-headerLen-8-8 {
 		t.Fatalf("a path of %d in %d bytes", len(r.Cgroup.Path), len(raw))
 	}
 }

@@ -20,11 +20,11 @@ func runFull(t *testing.T, opts Options) *Reader {
 	opts.BytesPerCPU, opts.Event = 1, Sampling{Frequency: 5000, Idle: true}
 	r := open(t, opts)
 	kerneltest.Busy(t)
-	for _, g := range r.state.rings {
+	for _, g := range r.state.main.rings {
 		require.Eventually(t, func() bool { return g.wasCrowded(*g.tail) }, time.Minute, time.Millisecond)
 	}
 	time.Sleep(100 * time.Millisecond)
-	for _, g := range r.state.rings {
+	for _, g := range r.state.main.rings {
 		require.NoError(t, unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
 	}
 	return r
@@ -37,7 +37,7 @@ func TestLossThatIsNeverAnnounced(t *testing.T) {
 	b := r.Flush()
 	assert.Positive(t, b.Lost)
 	all := uint64(0)
-	for _, g := range r.state.rings {
+	for _, g := range r.state.main.rings {
 		n, ok := g.lostInAll()
 		if !ok {
 			require.True(t, kerneltest.OlderThan(t, 6, 0), "since Linux 6.0, the kernel counts lost records")

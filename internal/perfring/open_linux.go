@@ -13,12 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The fields of samples, and of the ends of other records. parse relies on them.
-const (
-	sampleIDType = unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU
-	sampleType   = sampleIDType | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_CALLCHAIN
-)
-
 // openRing opens the event on a CPU and maps its ring.
 func openRing(opts *Options, on cpu) (*ring, error) {
 	size := ringSize(opts.BytesPerCPU)
@@ -46,7 +40,8 @@ func openRing(opts *Options, on cpu) (*ring, error) {
 		wake:    uint64(attr.Wakeup),
 		largest: largestRecord(attr.Bits),
 		counts:  attr.Read_format != 0,
-		cgroups: attr.Sample_type&sampleCgroup != 0,
+		has:     recordFields(attr.Sample_type),
+		budget:  budgetOf(opts.Event, size),
 		trail:   trail{last: opened, roomy: opened},
 	}, nil
 }
@@ -90,9 +85,6 @@ const (
 	bitCgroup   = unix.CBitFieldMaskBit32 // since Linux 5.7
 )
 
-// sampleCgroup is PERF_SAMPLE_CGROUP (Linux 5.7). In a sample, the id follows the stack.
-const sampleCgroup = 1 << 21
-
 // CgroupID returns the id that a cgroup has in records, by its directory. On a 32-bit kernel, it is no record's id.
 func CgroupID(directory fs.FileInfo) uint64 { return directory.Sys().(*syscall.Stat_t).Ino }
 
@@ -108,7 +100,7 @@ func CheckCgroups() error {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY,
 		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Sample_type: sampleCgroup, Bits: unix.PerfBitDisabled | bitCgroup,
+		Sample_type: uint64(fieldCgroup), Bits: unix.PerfBitDisabled | bitCgroup,
 	}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	switch {
@@ -125,7 +117,7 @@ func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Sample_type: sampleIDType,
+		Sample_type: uint64(endFields),
 		Clockid:     int32(event.Clock()),
 		Bits:        unix.PerfBitWatermark | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,
 	}
@@ -137,23 +129,30 @@ func attrOf(event Event, cpu, ringBytes int) (unix.PerfEventAttr, error) {
 	case Switches:
 		completeStacks(&attr, ringBytes, event.Cgroups)
 		attr.Config, attr.Sample = unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 1
-		attr.Bits |= unix.PerfBitContextSwitch
-	default:
+		attr.Bits |= unix.PerfBitContextSwitch | unix.PerfBitTask
+	case Names:
 		attr.Config = unix.PERF_COUNT_SW_DUMMY // which never happens
-		attr.Wakeup = 1                        // each record; wakeup_events counts samples only
+		attr.Sample_type = uint64(nameFields)
+		attr.Wakeup = uint32(ringBytes) // nobody waits, and 0 would mean half of it
+		attr.Bits |= unix.PerfBitComm | unix.PerfBitTask
+		if event.Cgroups {
+			attr.Bits |= bitCgroup
+		}
+	default:
+		attr.Config = unix.PERF_COUNT_SW_DUMMY
+		attr.Wakeup = 1 // each record; wakeup_events counts samples only
 		attr.Bits |= bitKsymbol | bitBPFEvent
 	}
 	return attr, nil
 }
 
-// completeStacks adds the attributes for samples with stacks and cgroups, and for thread names.
+// completeStacks adds the attributes for samples with stacks and cgroups.
 func completeStacks(attr *unix.PerfEventAttr, ringBytes int, cgroups bool) {
-	attr.Sample_type = sampleType
+	attr.Sample_type = uint64(sampleFields)
 	attr.Wakeup = uint32(ringBytes / 2) // a watermark, in bytes
-	attr.Bits |= unix.PerfBitComm | unix.PerfBitTask | unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
+	attr.Bits |= unix.PerfBitExcludeHv | unix.PerfBitExcludeCallchainUser
 	if cgroups {
-		attr.Sample_type |= sampleCgroup
-		attr.Bits |= bitCgroup
+		attr.Sample_type |= uint64(fieldCgroup)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestWithoutSysfs(t *testing.T) {
 	r := open(t, opts)
 	for range 2 {
 		var cpus []int
-		for _, ring := range r.state.rings {
+		for _, ring := range r.state.main.rings {
 			cpus = append(cpus, ring.cpu.number)
 		}
 		assert.Equal(t, online, cpus)

@@ -19,6 +19,9 @@ type Options struct {
 	// rounded up to a power of two of pages.
 	BytesPerCPU int
 
+	// Names also records what threads and cgroups are called. Their clock must be the event's.
+	Names Names
+
 	// Window is how long records are held back so that the records of all CPUs can be sorted.
 	// It may be 0: with any window, an event comes after the event that made it possible.
 	Window time.Duration
@@ -49,7 +52,7 @@ func SymbolOptions(sysfs string) Options {
 	}
 }
 
-// An Event selects the records: [Sampling], [Switches] or [Symbols].
+// An Event selects the records of a ring: [Sampling], [Switches], [Symbols] or [Names].
 type Event interface {
 	// Clock returns the clock of the records' times.
 	Clock() Clock
@@ -58,8 +61,8 @@ type Event interface {
 	refused() error
 }
 
-// Sampling samples the kernel and its guests. It records TypeSample and TypeThrottle, and, for
-// the names of threads, TypeComm, TypeFork and TypeExit. Wait waits until a ring is half full.
+// Sampling samples the kernel and its guests. It records TypeSample and TypeThrottle. Wait waits
+// until a ring is half full.
 type Sampling struct {
 	// Cycles samples by the CPU's counter of reference cycles instead of a timer, which works
 	// even while interrupts are off. It counts at the rate of the TSC, whatever the CPU's clock
@@ -77,8 +80,7 @@ type Sampling struct {
 	// Idle also samples the idle task.
 	Idle bool
 
-	// Cgroups also records the cgroup of each sample, and TypeCgroup for each new cgroup. It needs Linux 5.7: see
-	// CheckCgroups.
+	// Cgroups also records the cgroup of each sample. It needs Linux 5.7: see CheckCgroups.
 	Cgroups bool
 
 	// MaxStack is how many addresses of a stack are kept, 0 for as many as the sysctl
@@ -96,9 +98,9 @@ func (Sampling) Clock() Clock { return Monotonic }
 func (Sampling) refused() error { return ErrRate }
 
 // Switches records each switch from one thread to another: a TypeSample with the stack of the thread that leaves the CPU,
-// and right after it in the same ring, a TypeSwitch of this thread and one of the thread that follows, and, as Sampling
-// does, the names of threads. The idle task of a CPU is a thread, too. Nothing throttles it: a switch takes about 300 bytes
-// of a ring. Wait waits until a ring is half full.
+// and right after it in the same ring, a TypeSwitch of this thread and one of the thread that follows. The idle task of a
+// CPU is a thread, too. It also records TypeFork and TypeExit, of which there are fewer than switches. Nothing throttles it:
+// a switch takes about 300 bytes of a ring. Wait waits until a ring is half full.
 type Switches struct {
 	Cgroups bool // as in [Sampling]
 }
@@ -107,6 +109,21 @@ type Switches struct {
 func (Switches) Clock() Clock { return Monotonic }
 
 func (Switches) refused() error { return ErrUnsupported }
+
+// Names records what threads and cgroups are called: TypeComm, TypeFork and TypeExit and, with Cgroups, TypeCgroup. Their
+// records have no CPU. Wait does not wait for them. Of a ring, its size is parsed at once and in each refillTime; the rest
+// is lost.
+type Names struct {
+	// BytesPerCPU is the size of each ring, as in [Options]. If it is 0, nothing is recorded.
+	BytesPerCPU int
+
+	Cgroups bool // also TypeCgroup for each new cgroup, as in [Sampling]
+}
+
+// Clock returns Monotonic.
+func (Names) Clock() Clock { return Monotonic }
+
+func (Names) refused() error { return ErrUnsupported }
 
 // Symbols records the code that the kernel generates and frees at run time, and its names:
 // TypeKsymbol and TypeBPFEvent. It needs Linux 5.1. Wait waits for any of them.

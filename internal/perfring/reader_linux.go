@@ -30,10 +30,10 @@ type Reader struct {
 // state holds the fields that the mutex of a Reader guards.
 type state struct {
 	closed  bool
-	rings   []*ring // in the order of their CPUs' numbers
-	cpus    int     // number of possible CPUs, which never changes; 0 if not known
-	pending Batch   // read, but not returned yet
-	certain int64   // the Certain of the last batch
+	main    stream // of Options.Event
+	names   stream // of Options.Names, without rings if nothing is recorded
+	cpus    int    // number of possible CPUs, which never changes; 0 if not known
+	certain int64  // the Certain of the last batch
 
 	mostUsed uint64 // most bytes that were used of a ring since Wait last asked
 
@@ -46,10 +46,27 @@ type state struct {
 	mostSlept int64 // the answer
 }
 
+// stream is the rings of one event, one for each CPU, and what was read of them, but not returned yet.
+type stream struct {
+	opts    Options
+	rings   []*ring
+	records []Record
+	blind   []Interval
+	lost    uint64
+}
+
+// streams returns the streams that are recorded.
+func (s *state) streams() []*stream {
+	if s.names.opts.BytesPerCPU == 0 {
+		return []*stream{&s.main}
+	}
+	return []*stream{&s.main, &s.names}
+}
+
 // Open starts to record on all online CPUs that the options select. For each it takes one file,
-// and locked memory of BytesPerCPU and a page. It also takes three more files, and no
-// goroutine. Everything that happens after Open is recorded. Errors that wrap an error of this
-// package say what an operator can do.
+// and locked memory of BytesPerCPU and a page; and for names, another file, and their BytesPerCPU
+// and a page. It also takes three more files, and no goroutine. Everything that happens after Open
+// is recorded. Errors that wrap an error of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
 		return nil, err
@@ -64,6 +81,8 @@ func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, e
 		return nil, filesError(err)
 	}
 	r := &Reader{opts: opts, clock: opts.Event.Clock(), poller: p, slept: slept, open: open}
+	r.state.main.opts, r.state.names.opts = opts, opts
+	r.state.names.opts.Event, r.state.names.opts.BytesPerCPU = opts.Names, opts.Names.BytesPerCPU
 	r.state.awake = r.clock.Now()
 	_, r.state.mostSlept = r.slept()
 	possible, _ := readCPUs(opts.SysFS, "possible") // see state.cpus
@@ -128,37 +147,38 @@ func (r *Reader) takeMostUsed() uint64 {
 func (r *Reader) isReady() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, prompt := r.opts.Event.(Symbols); prompt && len(r.state.pending.Records)+len(r.state.pending.Blind) > 0 {
+	if _, prompt := r.opts.Event.(Symbols); prompt && len(r.state.main.records)+len(r.state.main.blind) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(r.state.rings, (*ring).isReady)
+	return slices.ContainsFunc(r.state.main.rings, (*ring).isReady)
 }
 
 func (r *Reader) isFilling() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.state.rings, (*ring).isFilling)
+	return slices.ContainsFunc(r.state.main.rings, (*ring).isFilling)
 }
 
-// Pause stops recording until Resume, which the kernel does at almost no cost. The time between is blind.
+// Pause stops recording the event until Resume, which the kernel does at almost no cost. The time between is blind. Names
+// are recorded all the time.
 func (r *Reader) Pause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.paused = r.clock.Now()
-	return r.state.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0) })
+	return r.state.main.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0) })
 }
 
 // Resume records again after Pause.
 func (r *Reader) Resume() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.state.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_ENABLE, 0) })
-	r.state.pending.addBlind(r.state.paused, r.clock.Now())
+	err := r.state.main.each(func(g *ring) error { return unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_ENABLE, 0) })
+	r.state.main.addBlind(r.state.paused, r.clock.Now())
 	return err
 }
 
 // each calls a function for each ring.
-func (s *state) each(do func(*ring) error) error {
+func (s *stream) each(do func(*ring) error) error {
 	var errs []error
 	for _, g := range s.rings {
 		errs = append(errs, do(g))
@@ -170,8 +190,8 @@ func (s *state) each(do func(*ring) error) error {
 func (r *Reader) CPUs() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cpus := make([]int, 0, len(r.state.rings))
-	for _, g := range r.state.rings {
+	cpus := make([]int, 0, len(r.state.main.rings))
+	for _, g := range r.state.main.rings {
 		cpus = append(cpus, g.cpu.number)
 	}
 	return cpus
@@ -186,9 +206,9 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	r.state.closed = true
-	for _, ring := range r.state.rings {
-		errs = append(errs, ring.close())
+	for _, s := range r.state.streams() {
+		errs = append(errs, s.each((*ring).close))
+		s.rings = nil
 	}
-	r.state.rings = nil
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ package perfring
 import (
 	"context"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -118,38 +116,6 @@ func TestSamplesOfTheRunningKernel(t *testing.T) {
 			require.NotZero(t, addr>>63, "%#x is not an address of the kernel", addr)
 		}
 	}
-}
-
-func TestThreadNames(t *testing.T) {
-	r := open(t, quiet())
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	require.NoError(t, os.WriteFile("/proc/thread-self/comm", []byte("a new name"), 0o600))
-	tid := uint32(unix.Gettid())
-	isName := func(rec Record) bool { return rec.Type == TypeComm && rec.TID == tid }
-	records := readUntil(t, r, isName)
-	rec := records[slices.IndexFunc(records, isName)]
-	assert.Equal(t, "a new name", rec.Comm)
-	assert.Equal(t, uint32(os.Getpid()), rec.PID)
-}
-
-func TestForkAndExit(t *testing.T) {
-	r := open(t, quiet())
-	proc, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
-	require.NoError(t, err)
-	_, err = proc.Wait()
-	require.NoError(t, err)
-	seen := map[Type]bool{}
-	isExit := func(rec Record) bool { return rec.Type == TypeExit && rec.PID == uint32(proc.Pid) }
-	for _, rec := range readUntil(t, r, isExit) {
-		if rec.PID == uint32(proc.Pid) {
-			seen[rec.Type] = true
-			if rec.Type == TypeExit {
-				assert.True(t, seen[TypeFork], "forked before it exited")
-			}
-		}
-	}
-	assert.True(t, seen[TypeFork] && seen[TypeComm] && seen[TypeExit], "%v", seen)
 }
 
 // TestLost lets a small ring fill up.

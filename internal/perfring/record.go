@@ -120,9 +120,26 @@ const NoTask = ^uint32(0)
 // ErrMalformed says that a record is not in the kernel's format.
 var ErrMalformed = errors.New("malformed perf record")
 
+// recordFields are the fields of samples, and those at the ends of other records (enum perf_event_sample_format of
+// include/uapi/linux/perf_event.h).
+type recordFields uint64
+
+const (
+	fieldIP        recordFields = 1 << 0
+	fieldTID       recordFields = 1 << 1
+	fieldTime      recordFields = 1 << 2
+	fieldCallchain recordFields = 1 << 5
+	fieldCPU       recordFields = 1 << 7
+	fieldCgroup    recordFields = 1 << 21 // since Linux 5.7; in a sample, the id follows the stack
+
+	nameFields   = fieldTime // records of names have the thread in their body
+	endFields    = fieldTID | fieldTime | fieldCPU
+	sampleFields = endFields | fieldIP | fieldCallchain
+)
+
 const (
 	headerLen   = 8  // struct perf_event_header
-	sampleIDLen = 24 // struct sample_id with PID and TID, time, CPU
+	sampleIDLen = 24 // struct sample_id with endFields
 	recordAlign = 8
 )
 
@@ -136,9 +153,9 @@ const (
 	cpuModeGuestUser   = 5 // PERF_RECORD_MISC_GUEST_USER
 )
 
-// parse reads a record, header included. Its samples must have the fields that openRing asks
-// for; cgroups is [Sampling.Cgroups]. It reports false for a type that is left out.
-func parse(raw []byte, cgroups bool) (r Record, ok bool, err error) {
+// parse reads a record, header included. A sample has sampleFields, and fieldCgroup if has contains it; the end of another
+// record has the fields of has that are endFields. It reports false for a type that is left out.
+func parse(raw []byte, has recordFields) (r Record, ok bool, err error) {
 	if len(raw) < headerLen {
 		return Record{}, false, fmt.Errorf("%w: %d bytes", ErrMalformed, len(raw))
 	}
@@ -152,43 +169,43 @@ func parse(raw []byte, cgroups bool) (r Record, ok bool, err error) {
 		r.CPU = f.uint32()
 		f.uint32()
 		r.Stack = f.stack()
-		if cgroups {
+		if has&fieldCgroup != 0 {
 			r.InCgroup = f.uint64()
 		}
 		r.Guest = isGuest(raw)
 	case TypeLost:
 		f.uint64()
 		r.Lost = f.uint64()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 	case TypeComm:
 		pid, tid := f.uint32(), f.uint32()
 		r.Comm = f.name()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 		r.PID, r.TID = pid, tid
 	case TypeFork, TypeExit:
 		pid, _, tid, parent := f.uint32(), f.uint32(), f.uint32(), f.uint32()
 		f.uint64()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 		r.PID, r.TID, r.Parent = pid, tid, parent
 	case TypeSwitch:
 		f.uint32() // the process and thread on the other side of the switch
 		f.uint32()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 		r.Switch = switchOf(raw)
 	case TypeThrottle:
 		f.uint64()
 		f.uint64()
 		f.uint64()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 	case TypeKsymbol:
 		r.Symbol = f.symbol()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 	case TypeBPFEvent:
 		r.Program = f.program()
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 	case TypeCgroup:
 		r.Cgroup = &Cgroup{ID: f.uint64(), Path: f.name()}
-		f.sampleID(&r)
+		f.sampleID(&r, has)
 	default:
 		return Record{}, false, nil
 	}

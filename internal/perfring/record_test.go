@@ -51,10 +51,10 @@ func sample(stack ...any) []byte {
 	return record(TypeSample, append([]any{leaf, uint32(10), uint32(11), uint64(12), uint32(3), uint32(0)}, stack...)...)
 }
 
-// sampleInCgroup is a sample of a ring that records cgroups, and newCgroup a record of a cgroup.
+// sampleInCgroup is a sample that has its cgroup, and newCgroup a record of a cgroup in a ring of names.
 var (
 	sampleInCgroup = sample(uint64(2), contextKernel, leaf, uint64(99))
-	newCgroup      = record(TypeCgroup, uint64(99), "/a/b\x00\x00\x00\x00", id)
+	newCgroup      = record(TypeCgroup, uint64(99), "/a/b\x00\x00\x00\x00", uint64(12))
 )
 
 // switchWith is a switch from or to thread 21, with flags in the field misc.
@@ -77,23 +77,35 @@ const (
 
 func TestParse(t *testing.T) {
 	type test struct {
-		name    string
-		raw     []byte
-		want    Record
-		cgroups bool
+		name string
+		raw  []byte
+		want Record
+		has  recordFields
 	}
 	tests := []test{
 		{
 			"sample in a cgroup", sampleInCgroup,
-			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf}, InCgroup: 99}, true,
+			Record{Type: TypeSample, Time: 12, CPU: 3, PID: 10, TID: 11, Stack: []uint64{leaf}, InCgroup: 99}, sampleFields | fieldCgroup,
 		},
 		{
 			"cgroup", newCgroup,
-			Record{Type: TypeCgroup, Time: 12, CPU: 3, PID: 10, TID: 11, Cgroup: &Cgroup{ID: 99, Path: "/a/b"}}, true,
+			Record{Type: TypeCgroup, Time: 12, Cgroup: &Cgroup{ID: 99, Path: "/a/b"}}, nameFields,
 		},
 		{
-			"cgroup whose path has all but the maximum length", record(TypeCgroup, uint64(99), "/"+strings.Repeat("p", MaxCgroupPath-2)+"\x00", id),
-			Record{Type: TypeCgroup, Time: 12, CPU: 3, PID: 10, TID: 11, Cgroup: &Cgroup{ID: 99, Path: "/" + strings.Repeat("p", MaxCgroupPath-2)}}, true,
+			"cgroup whose path has all but the maximum length", record(TypeCgroup, uint64(99), "/"+strings.Repeat("p", MaxCgroupPath-2)+"\x00", uint64(12)),
+			Record{Type: TypeCgroup, Time: 12, Cgroup: &Cgroup{ID: 99, Path: "/" + strings.Repeat("p", MaxCgroupPath-2)}}, nameFields,
+		},
+		{
+			"comm in a ring of names", record(TypeComm, uint32(20), uint32(21), "name\x00\x00\x00\x00", uint64(12)),
+			Record{Type: TypeComm, Time: 12, PID: 20, TID: 21, Comm: "name"}, nameFields,
+		},
+		{
+			"fork in a ring of names", record(TypeFork, uint32(20), uint32(10), uint32(21), uint32(11), uint64(99), uint64(12)),
+			Record{Type: TypeFork, Time: 12, PID: 20, TID: 21, Parent: 11}, nameFields,
+		},
+		{
+			"lost in a ring of names", record(TypeLost, uint64(1), uint64(42), uint64(12)),
+			Record{Type: TypeLost, Time: 12, Lost: 42}, nameFields,
 		},
 	}
 	for _, tt := range []struct {
@@ -187,17 +199,17 @@ func TestParse(t *testing.T) {
 			Record{Type: TypeThrottle, Time: 12, CPU: 3, PID: 10, TID: 11},
 		},
 	} {
-		tests = append(tests, test{tt.name, tt.raw, tt.want, false})
+		tests = append(tests, test{tt.name, tt.raw, tt.want, sampleFields})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok, err := parse(tt.raw, tt.cgroups)
+			got, ok, err := parse(tt.raw, tt.has)
 			require.NoError(t, err)
 			assert.True(t, ok)
 			assert.Equal(t, tt.want, got)
 
 			for n := range len(tt.raw) - bytes.Count(tt.raw, []byte(stale))*len(stale) {
-				_, ok, err := parse(tt.raw[:n], tt.cgroups)
+				_, ok, err := parse(tt.raw[:n], tt.has)
 				require.ErrorIs(t, err, ErrMalformed, "cut to %d bytes", n)
 				assert.False(t, ok)
 			}
@@ -207,7 +219,7 @@ func TestParse(t *testing.T) {
 
 func TestParseOfOtherTypes(t *testing.T) {
 	for _, typ := range []Type{0, 1, 6, 10, 20, 1000, 1 << 31} {
-		_, ok, err := parse(record(typ, uint64(1)), false)
+		_, ok, err := parse(record(typ, uint64(1)), sampleFields)
 		require.NoError(t, err)
 		assert.False(t, ok)
 	}
@@ -215,16 +227,16 @@ func TestParseOfOtherTypes(t *testing.T) {
 
 func TestParseNameWithoutEnd(t *testing.T) {
 	for _, name := range []string{"", "eightchr", longest + "x"} {
-		_, _, err := parse(record(TypeComm, uint32(20), uint32(21), name, stale), false)
+		_, _, err := parse(record(TypeComm, uint32(20), uint32(21), name, stale), sampleFields)
 		require.ErrorIs(t, err, ErrMalformed)
-		_, _, err = parse(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(0), name, stale), false)
+		_, _, err = parse(record(TypeKsymbol, leaf, uint32(77), uint16(1), uint16(0), name, stale), sampleFields)
 		require.ErrorIs(t, err, ErrMalformed)
 	}
 }
 
 func TestParseImpossibleStack(t *testing.T) {
 	for _, n := range []uint64{4, 1 << 20, 1<<61 + 3, ^uint64(0)} {
-		_, _, err := parse(sample(n, leaf, leaf, leaf), false)
+		_, _, err := parse(sample(n, leaf, leaf, leaf), sampleFields)
 		assert.ErrorIs(t, err, ErrMalformed, "%d addresses", n)
 	}
 }

@@ -103,17 +103,17 @@ func (r *Reader) MissesCPU() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case len(r.state.pending.Blind) > 0: // RefreshCPUs has found it since
+	case len(r.state.main.blind) > 0: // RefreshCPUs has found it since
 		return true
-	case len(r.state.rings) == r.state.cpus:
+	case len(r.state.main.rings) == r.state.cpus:
 		return false
 	}
 	online, err := OnlineCPUs(r.opts.SysFS)
-	return err != nil || slices.ContainsFunc(online, func(n int) bool { return r.opts.wants(n) && !r.state.hasRing(n) })
+	return err != nil || slices.ContainsFunc(online, func(n int) bool { return r.opts.wants(n) && !r.state.main.hasRing(n) })
 }
 
 // hasRing reports whether there is a ring for a CPU.
-func (s *state) hasRing(number int) bool {
+func (s *stream) hasRing(number int) bool {
 	_, has := slices.BinarySearchFunc(s.rings, number, func(g *ring, number int) int { return g.cpu.number - number })
 	return has
 }
@@ -124,41 +124,53 @@ func (s *state) hasRing(number int) bool {
 func (r *Reader) adjust(l look, all bool) (changed bool, err error) {
 	r.state.incomplete = true
 	r.drain()
+	for _, s := range r.state.streams() {
+		some, err := r.adjustStream(s, l, all)
+		if err != nil {
+			return true, err
+		}
+		changed = changed || some
+	}
+	r.state.looked, r.state.incomplete = l.at, false
+	return changed, nil
+}
+
+// adjustStream is adjust for one stream.
+func (r *Reader) adjustStream(s *stream, l look, all bool) (changed bool, err error) {
 	missing := l.online
 	if l.guessed {
 		missing = r.possibleCPUs()
 	}
 	missing = slices.DeleteFunc(slices.Clone(missing), func(c cpu) bool { return !r.opts.wants(c.number) })
 	var errs []error
-	r.state.rings = slices.DeleteFunc(r.state.rings, func(g *ring) bool {
+	s.rings = slices.DeleteFunc(s.rings, func(g *ring) bool {
 		if i := slices.Index(missing, g.cpu); i >= 0 && !all {
 			missing = slices.Delete(missing, i, i+1)
 			return false
 		}
 		changed = true
-		r.state.pending.Lost += g.unannounced()
+		s.lost += g.unannounced()
 		errs = append(errs, g.close())
 		return true
 	})
 	if err := errors.Join(errs...); err != nil {
 		return true, err
 	}
-	opened, err := r.openRings(missing, l.guessed)
-	slices.SortFunc(r.state.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
+	opened, err := r.openRings(s, missing, l.guessed)
+	slices.SortFunc(s.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
 	if err != nil {
 		return true, err
 	}
 	if opened && r.state.looked != 0 {
-		r.state.pending.addBlind(r.state.looked, r.clock.Now())
+		s.addBlind(r.state.looked, r.clock.Now())
 	}
-	r.state.looked, r.state.incomplete = l.at, false
 	return changed || opened, nil
 }
 
-// openRings opens rings on CPUs, and reports whether any of them is or was online.
-func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
+// openRings opens rings of a stream on CPUs, and reports whether any of them is or was online.
+func (r *Reader) openRings(s *stream, cpus []cpu, guessed bool) (some bool, err error) {
 	for _, c := range cpus {
-		g, err := r.open(&r.opts, c)
+		g, err := r.open(&s.opts, c)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 			some = some || !guessed // it is offline again, or was never online
 			continue
@@ -170,11 +182,14 @@ func (r *Reader) openRings(cpus []cpu, guessed bool) (some bool, err error) {
 		if err != nil {
 			return some, err
 		}
-		if err := r.poller.Add(g.fd); err != nil {
+		if s == &r.state.main {
+			err = r.poller.Add(g.fd)
+		}
+		if err != nil {
 			return some, errors.Join(err, g.close())
 		}
 		some = true
-		r.state.rings = append(r.state.rings, g)
+		s.rings = append(s.rings, g)
 	}
 	return some, nil
 }

@@ -83,7 +83,7 @@ func TestEventThatDied(t *testing.T) {
 	r := open(t, opts)
 	kerneltest.Busy(t)
 	readUntil(t, r, isSample)
-	require.NoError(t, unix.IoctlSetInt(r.state.rings[0].fd, unix.PERF_EVENT_IOC_DISABLE, 0))
+	require.NoError(t, unix.IoctlSetInt(r.state.main.rings[0].fd, unix.PERF_EVENT_IOC_DISABLE, 0))
 	setIncarnation(t, opts.SysFS, first)
 	require.NoError(t, r.RefreshCPUs(false))
 	r.Flush()
@@ -214,7 +214,7 @@ func TestSuspend(t *testing.T) {
 	before := r.clock.Now()
 	assert.Empty(t, r.Poll().Blind)
 	awake := r.clock.Now()
-	old := slices.Clone(r.state.rings)
+	old := slices.Clone(r.state.main.rings)
 	truly := r.slept
 	r.slept = func() (least, most int64) {
 		least, most = truly()
@@ -224,8 +224,8 @@ func TestSuspend(t *testing.T) {
 	require.Len(t, b.Blind, 1)
 	assert.True(t, before <= b.Blind[0].From && b.Blind[0].From <= awake, "since the last batch")
 	assert.True(t, awake <= b.Blind[0].To && b.Blind[0].To <= r.clock.Now())
-	require.Len(t, r.state.rings, len(old))
-	for i, g := range r.state.rings {
+	require.Len(t, r.state.main.rings, len(old))
+	for i, g := range r.state.main.rings {
 		assert.NotSame(t, old[i], g)
 	}
 	assert.Empty(t, r.Poll().Blind, "once")

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,46 @@ type ring struct {
 	wrapped []byte // a record that wrapped around the end of data
 	largest uint64 // size of the largest record, with a LOST record before it
 	counts  bool   // whether the kernel counts the records that were lost
-	cgroups bool   // whether samples have their cgroup
+	has     recordFields
 	losses  losses
+	budget  budget
 	trail
+}
+
+// budget bounds how many bytes of a ring are parsed: its size at once, and its size in each refillTime. The rest is lost.
+// The zero value has no bound.
+type budget struct {
+	size, left int64 // in bytes
+	at         int64 // when it was last refilled
+}
+
+const refillTime = 100 * time.Millisecond
+
+// budgetOf returns the budget of a ring for an event. Of names, there can be any number; other events are bounded by what
+// they record.
+func budgetOf(event Event, size int) budget {
+	if _, ok := event.(Names); !ok {
+		return budget{}
+	}
+	return budget{size: int64(size)}
+}
+
+func (b *budget) refill(now int64) {
+	passed := min(now-b.at, int64(refillTime))
+	b.left = min(b.size, b.left+b.size*passed/int64(refillTime))
+	b.at = now
+}
+
+// take reports whether a record of that many bytes may be parsed.
+func (b *budget) take(n int) bool {
+	if b.size == 0 {
+		return true
+	}
+	if b.left < int64(n) {
+		return false
+	}
+	b.left -= int64(n)
+	return true
 }
 
 // trail is the state of a ring from the time when it was last emptied.
@@ -76,6 +114,11 @@ func (r *ring) drain(emit func(raw []byte)) error {
 		tail += length
 	}
 	return nil
+}
+
+// mayParse reports whether the budget allows a record to be parsed. It always allows one that says how many were lost.
+func (r *ring) mayParse(raw []byte) bool {
+	return Type(binary.NativeEndian.Uint32(raw)) == TypeLost || r.budget.take(len(raw))
 }
 
 // used returns the number of unread bytes.

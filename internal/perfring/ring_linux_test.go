@@ -13,7 +13,7 @@ import (
 
 // memoryRing is a ring that is not shared with a kernel.
 func memoryRing(size int, head, tail uint64) *ring {
-	return &ring{data: make([]byte, size), head: &head, tail: &tail, largest: largestSymbolRecord}
+	return &ring{data: make([]byte, size), head: &head, tail: &tail, largest: largestSymbolRecord, has: sampleFields}
 }
 
 // put writes a record in the place where the kernel would write it. It may be called while the
@@ -35,7 +35,7 @@ func (r *ring) hasRoom(n int) bool {
 func (r *ring) records(t *testing.T) (all []Record) {
 	t.Helper()
 	require.NoError(t, r.drain(func(raw []byte) {
-		rec, ok, err := parse(raw, false)
+		rec, ok, err := parse(raw, sampleFields)
 		require.NoError(t, err)
 		require.True(t, ok)
 		all = append(all, rec)
@@ -83,7 +83,7 @@ func TestDrainRefusesWhatCannotBe(t *testing.T) {
 // memoryReader returns a Reader of such rings.
 func memoryReader(rings ...*ring) *Reader {
 	return &Reader{
-		clock: Boottime, opts: Options{Event: Symbols{}}, state: state{rings: rings},
+		clock: Boottime, opts: Options{Event: Symbols{}}, state: state{main: stream{rings: rings}},
 		slept: func() (least, most int64) { return 0, 0 },
 	}
 }
@@ -137,7 +137,7 @@ func FuzzDrain(f *testing.F) {
 		total := 0
 		err := r.drain(func(raw []byte) {
 			total += len(raw)
-			_, _, _ = parse(raw, false)
+			_, _, _ = parse(raw, sampleFields)
 		})
 		if total > len(r.data) {
 			t.Fatalf("%d bytes of a ring of %d", total, len(r.data))

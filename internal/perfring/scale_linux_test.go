@@ -59,7 +59,7 @@ func TestManyCPUs(t *testing.T) {
 	kerneltest.Figure("node256_drain_us %.3f", microseconds(best(func() { r.Poll() })))
 	kerneltest.Figure("node256_refresh_us %.3f", microseconds(best(func() { require.NoError(t, r.RefreshCPUs(false)) })))
 	kerneltest.Figure("node256_wakeups_idle %.3f", idleWakeups(t, r))
-	assert.Len(t, r.state.rings, manyCPUs)
+	assert.Len(t, r.state.main.rings, manyCPUs)
 	assert.Equal(t, opened, kerneltest.OpenFiles(t)-files, "none was opened again")
 }
 
@@ -98,7 +98,7 @@ func mappedRings(t *testing.T) (sum uint64) {
 // does what the source does: wait for rings without records, and compare them with the CPUs
 // every ten seconds.
 func idleWakeups(t *testing.T, r *Reader) float64 {
-	for _, g := range r.state.rings {
+	for _, g := range r.state.main.rings {
 		require.NoError(t, unix.IoctlSetInt(g.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
 	}
 	r.Flush()

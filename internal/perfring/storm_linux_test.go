@@ -175,7 +175,7 @@ func TestLostSymbols(t *testing.T) {
 	}
 	require.NoError(t, load(t, "after", 1).Close())
 	lost += r.Flush().Lost
-	for _, g := range r.state.rings {
+	for _, g := range r.state.main.rings {
 		announced += g.losses.announced
 	}
 	assert.Equal(t, announced, lost, "each once")

@@ -26,6 +26,7 @@ type TelemetryBuilder struct {
 	meter                          metric.Meter
 	mu                             sync.Mutex
 	registrations                  []metric.Registration
+	ReceiverKernelstackLostNames   metric.Int64Counter
 	ReceiverKernelstackLostRecords metric.Int64Counter
 	ReceiverKernelstackLostWaits   metric.Int64Counter
 	ReceiverKernelstackNoContainer metric.Int64Counter
@@ -64,9 +65,15 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
+	builder.ReceiverKernelstackLostNames, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_lost_names",
+		metric.WithDescription("Records of threads and cgroups that were lost because there were too many. Until names are certain again, threads have none, and containers of users have no id; samples are not lost. Before Linux 6.0, a loss counts as in lost_records. [Development]"),
+		metric.WithUnit("{record}"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ReceiverKernelstackLostRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_kernelstack_lost_records",
-		metric.WithDescription("Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]"),
+		metric.WithDescription("Samples, and records of context switches, that were lost because a ring buffer was full. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

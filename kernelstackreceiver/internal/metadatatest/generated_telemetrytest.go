@@ -21,10 +21,26 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 	return set
 }
 
+func AssertEqualReceiverKernelstackLostNames(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelstack_lost_names",
+		Description: "Records of threads and cgroups that were lost because there were too many. Until names are certain again, threads have none, and containers of users have no id; samples are not lost. Before Linux 6.0, a loss counts as in lost_records. [Development]",
+		Unit:        "{record}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_lost_names")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
 func AssertEqualReceiverKernelstackLostRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_kernelstack_lost_records",
-		Description: "Records that were lost because a ring buffer was full. Most of them are samples. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]",
+		Description: "Samples, and records of context switches, that were lost because a ring buffer was full. Before Linux 6.0, a loss counts as 1 if the kernel does not say how many, as when sampling ends. If records of context switches are among them, lost_waits counts, too. [Development]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

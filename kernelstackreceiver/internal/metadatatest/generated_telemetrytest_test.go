@@ -19,6 +19,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb, err := metadata.NewTelemetryBuilder(testTel.NewTelemetrySettings())
 	require.NoError(t, err)
 	defer tb.Shutdown()
+	tb.ReceiverKernelstackLostNames.Add(context.Background(), 1)
 	tb.ReceiverKernelstackLostRecords.Add(context.Background(), 1)
 	tb.ReceiverKernelstackLostWaits.Add(context.Background(), 1)
 	tb.ReceiverKernelstackNoContainer.Add(context.Background(), 1)
@@ -26,6 +27,9 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ReceiverKernelstackOffCPUPause.Add(context.Background(), 1)
 	tb.ReceiverKernelstackShortWaits.Add(context.Background(), 1)
 	tb.ReceiverKernelstackThrottled.Add(context.Background(), 1)
+	AssertEqualReceiverKernelstackLostNames(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackLostRecords(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())

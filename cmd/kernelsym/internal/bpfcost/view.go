@@ -28,7 +28,7 @@ type View struct {
 
 // Gaps counts missing samples.
 type Gaps struct {
-	Lost      uint64 `json:"lost"`      // samples and other records that the kernel had no room for
+	Lost      uint64 `json:"lost"`      // samples that the kernel had no room for
 	Throttled int    `json:"throttled"` // times that the kernel stopped sampling a CPU for the rest of a tick
 }
 

@@ -96,6 +96,9 @@ func (v *Groups) problems() (lines []string) {
 	case v.grouping == ByContainer && s.noContainer > 0:
 		lines = append(lines, fmt.Sprintf("[host] may have samples of containers: %d.", s.noContainer))
 	}
+	if s.losses.names > 0 && (v.grouping == ByProcess || v.grouping == ByThread) {
+		lines = append(lines, fmt.Sprintf("Names can be missing: %d records of threads were lost.", s.losses.names))
+	}
 	if last.Missing != nil {
 		lines = append(lines, topview.Missing(last.Missing))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,20 @@ func TestNameOfAProcessThatHasEnded(t *testing.T) {
 	v.names = procfsOf(t, "21", "other")
 	require.NoError(t, v.Add(newTasks(t, 1)))
 	assert.Equal(t, "sshd", v.Rows(ByTime)[2].Cells[4])
+}
+
+// TestNamesAreLost verifies that the header of the views that have names says how many records of threads were lost.
+func TestNamesAreLost(t *testing.T) {
+	for grouping, want := range map[Grouping]bool{ByProcess: true, ByThread: true, ByContainer: false, ByCPU: false} {
+		v := NewGroups(CPUTime, grouping, 0, procname.Names{})
+		b := newTasks(t, 0)
+		require.NoError(t, v.Add(b))
+		const line = "Names can be missing: 7 records of threads were lost."
+		assert.NotContains(t, v.Header(), line)
+		b.LostNames = 7
+		require.NoError(t, v.Add(b))
+		assert.Equal(t, want, slices.Contains(v.Header(), line), grouping)
+	}
 }
 
 // TestContainersAreNotKnown: the header says what [host] may have.

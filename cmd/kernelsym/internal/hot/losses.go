@@ -13,18 +13,20 @@ import (
 
 // losses count missing samples.
 type losses struct {
-	records   uint64        // samples and other records that the kernel had no room for
+	records   uint64        // samples that the kernel had no room for
+	names     uint64        // records of threads and cgroups that it had no room for
 	throttled int           // times that the kernel stopped sampling a CPU
 	waits     int           // waits left out because records were lost
 	paused    time.Duration // for which nothing was sampled
 }
 
 func lossesOf(b *live.Batch) losses {
-	return losses{records: b.Lost, throttled: b.Throttled, waits: b.LostWaits, paused: b.Paused}
+	return losses{records: b.Lost, names: b.LostNames, throttled: b.Throttled, waits: b.LostWaits, paused: b.Paused}
 }
 
 func (l *losses) add(o losses) {
-	l.records, l.throttled, l.waits, l.paused = l.records+o.records, l.throttled+o.throttled, l.waits+o.waits, l.paused+o.paused
+	l.records, l.names, l.throttled = l.records+o.records, l.names+o.names, l.throttled+o.throttled
+	l.waits, l.paused = l.waits+o.waits, l.paused+o.paused
 }
 
 // problems describes them. elapsed is the time that was sampled.

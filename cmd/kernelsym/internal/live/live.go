@@ -6,6 +6,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,8 @@ type Batch struct {
 	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain; user code is one frame
 	Kernel     int                 // samples of the kernel and of guests in Profiles, or waits
 	User       int                 // samples of user code in Profiles
-	Lost       uint64              // samples and other records that the kernel had no room for
+	Lost       uint64              // samples that the kernel had no room for
+	LostNames  uint64              // records of threads and cgroups that it had no room for
 	Throttled  int                 // times that the kernel stopped sampling a CPU for the rest of a tick
 	Start, End time.Time
 	Event      string
@@ -188,7 +190,7 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 		Profiles: named, Kernel: m.Samples - user, User: user,
 		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown, Paused: m.Paused,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
-		Lost: m.Lost, Throttled: m.Throttled, Start: m.Start, End: m.End,
+		Lost: m.Lost, LostNames: m.LostNames, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
 		Event: s.event, Frequency: frequency, CPUs: len(m.CPUs), Missing: s.missingNames(),
 	})
@@ -201,5 +203,5 @@ func (s *session) missingNames() error {
 			return fmt.Errorf("%s: %w", h.Source, h.Err)
 		}
 	}
-	return s.missing.IdleWork
+	return errors.Join(s.missing.Names, s.missing.IdleWork)
 }

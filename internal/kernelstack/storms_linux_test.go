@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+)
+
+// A renamed thread works in the kernel and has two names in turns.
+type renamed struct {
+	tid   int64
+	names []nameTime
+}
+
+// nameTime is a time in which a thread certainly has a name.
+type nameTime struct {
+	name     string
+	from, to time.Time
+}
+
+// startRenamed starts such a thread. The returned function ends it.
+func startRenamed(t *testing.T) (end func() *renamed) {
+	t.Helper()
+	var stop atomic.Bool
+	done := make(chan error, 1)
+	r := new(renamed)
+	go func() {
+		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		r.tid = int64(unix.Gettid())
+		comm := fmt.Sprintf("/proc/self/task/%d/comm", r.tid)
+		random, err := os.Open("/dev/urandom")
+		for n := 0; err == nil && !stop.Load(); n++ {
+			is := nameTime{name: fmt.Sprint("name", n%2)}
+			err = os.WriteFile(comm, []byte(is.name), 0o600)
+			is.from = time.Now()
+			for err == nil && time.Since(is.from) < 50*time.Millisecond {
+				_, err = random.Read(make([]byte, 1<<14))
+			}
+			is.to = time.Now()
+			r.names = append(r.names, is)
+		}
+		_ = random.Close()
+		done <- err
+	}()
+	return func() *renamed {
+		t.Helper()
+		stop.Store(true)
+		require.NoError(t, <-done)
+		return r
+	}
+}
+
+// nameAt returns the name that the thread had at a time, or an empty string if that is not certain.
+func (r *renamed) nameAt(at time.Time) string {
+	const uncertain = time.Millisecond // of the conversion of times, and the time that a renaming takes
+	for _, is := range r.names {
+		if at.After(is.from.Add(uncertain)) && at.Before(is.to.Add(-uncertain)) {
+			return is.name
+		}
+	}
+	return ""
+}
+
+// namedSample is a sample of a thread.
+type namedSample struct {
+	name string
+	at   time.Time
+}
+
+// samplesOf returns the samples of a thread in messages.
+func samplesOf(t *testing.T, sent []*Message, tid int64) (samples []namedSample) {
+	t.Helper()
+	for _, m := range sent {
+		for _, pd := range m.Profiles {
+			for _, resource := range pd.ResourceProfiles().All() {
+				for _, s := range resource.ScopeProfiles().At(0).Profiles().At(0).Samples().All() {
+					attributes, err := pprofile.FromAttributeIndices(pd.Dictionary().AttributeTable(), s, pd.Dictionary())
+					require.NoError(t, err)
+					raw := attributes.AsRaw()
+					name, _ := raw[keyThreadName].(string)
+					for _, at := range s.TimestampsUnixNano().All() {
+						if raw[keyThreadID] == tid {
+							samples = append(samples, namedSample{name, time.Unix(0, int64(at))})
+						}
+					}
+				}
+			}
+		}
+	}
+	return samples
+}
+
+// stormTime is how long a storm lasts, and how long things are watched before and after it.
+var stormTime = time.Duration(kerneltest.Sized(int(time.Second), int(3*time.Second)))
+
+// TestStorms has a user flood the kernel's records of threads. No sample is lost, none has a wrong name, lost names are
+// counted, and when the storm is over, threads have names again.
+func TestStorms(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	for _, kind := range kerneltest.Storms {
+		t.Run(kind, func(t *testing.T) {
+			var sent []*Message
+			started, ended := make(chan struct{}), make(chan error, 1)
+			sampler := &Sampler{
+				Options: Options{
+					Event: EventClock, Frequency: 97, Buffer: 256 << 10, Interval: 500 * time.Millisecond, MaxSamples: 20_000,
+					Procfs: "/proc", Sysfs: "/sys",
+				},
+				Started: func(string, Missing) { close(started) },
+				Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			endThread := startRenamed(t)
+			go func() { ended <- sampler.Run(ctx) }()
+			select {
+			case <-started:
+			case err := <-ended:
+				require.NoError(t, err)
+			}
+			time.Sleep(stormTime)
+			begin := time.Now()
+			endStorm := kerneltest.StartStorm(t, kind, "")
+			time.Sleep(stormTime)
+			n := endStorm()
+			over := time.Now()
+			time.Sleep(stormTime)
+			thread := endThread()
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+
+			var lost, lostNames uint64
+			for _, m := range sent {
+				lost, lostNames = lost+m.Lost, lostNames+m.LostNames
+			}
+			var named, all [3]int // before the storm, while it lasts, and after it
+			for _, s := range samplesOf(t, sent, thread.tid) {
+				want := thread.nameAt(s.at)
+				if want == "" {
+					continue
+				}
+				if s.name != "" {
+					require.Equal(t, want, s.name, "at %v", s.at)
+				}
+				phase := 0
+				if s.at.After(begin) {
+					phase = 1
+				}
+				if s.at.After(over) {
+					phase = 2
+				}
+				all[phase]++
+				if s.name != "" {
+					named[phase]++
+				}
+			}
+			t.Logf("%d times; %d of %d samples with a name before, %d of %d while, %d of %d after it; %d names lost",
+				n, named[0], all[0], named[1], all[1], named[2], all[2], lostNames)
+			assert.Zero(t, lost, "samples")
+			assert.Positive(t, all[1], "samples while it lasts")
+			assert.Positive(t, named[0])
+			assert.Greater(t, named[2], all[2]/3, "names return") // the thread is renamed, so its name is recorded
+			if kind == "rename" {
+				assert.Positive(t, lostNames)
+			}
+		})
+	}
+}
+
+// TestStormOfCgroups has a user make and remove cgroups as often as possible, while containers come and go. No sample is
+// lost, none has a wrong container, and when the storm is over, new containers are known at once.
+func TestStormOfCgroups(t *testing.T) {
+	mount := mountCgroup2(t)
+	require.NoError(t, os.Chmod(filepath.Dir(mount), 0o755)) //nolint:gosec // for another user
+	const dir = "/user.slice/user@65534.service"
+	makeCgroup(t, mount, dir)
+	require.NoError(t, os.Chown(dirOf(mount, dir), kerneltest.Nobody, kerneltest.Nobody))
+	makeCgroup(t, mount, filepath.Dir(dockerPath(1)))
+	made := 0
+	m, missing := sampleWhile(t, mount, func() {
+		end := kerneltest.StartStorm(t, kerneltest.StormOfCgroups, dirOf(mount, dir))
+		for n := range 4 {
+			makeCgroup(t, mount, dockerPath(n))
+			workIn(t, mount, dockerPath(n), fmt.Sprint("work", n), lifetime)
+			removeCgroup(t, dirOf(mount, dockerPath(n)))
+		}
+		made = end()
+		makeCgroup(t, mount, dockerPath(9))
+		time.Sleep(2 * pollInterval)
+		workIn(t, mount, dockerPath(9), "work9", lifetime)
+	})
+	require.NoError(t, missing)
+	threads := samplesByThread(t, m)
+	right := 0
+	for _, n := range []int{0, 1, 2, 3, 9} {
+		for id, samples := range threads[fmt.Sprint("work", n)] {
+			if id != "" {
+				assert.Equal(t, filepath.Base(dockerPath(n)), id)
+				right += samples
+			}
+		}
+	}
+	t.Logf("%d cgroups; %d samples with a container; %d names lost", made, right, m.LostNames)
+	assert.Zero(t, m.Lost, "samples")
+	assert.Positive(t, threads["work9"][filepath.Base(dockerPath(9))], "containers are known again")
+}
+
+// TestWaitsInAStorm has a user rename a thread as often as possible. Waits do not need the names of threads, so none is lost.
+func TestWaitsInAStorm(t *testing.T) {
+	const naps = 20
+	var tid int
+	sent := waitsWhile(t, waitOptions(), func() {
+		end := kerneltest.StartStorm(t, "rename", "")
+		time.Sleep(stormTime / 2)
+		tid = onThread(func() {
+			for range naps {
+				pause := unix.NsecToTimespec(int64(20 * time.Millisecond))
+				_ = unix.Nanosleep(&pause, nil)
+			}
+		})
+		end()
+	})
+	long := 0
+	for _, w := range realWaits(t, sent) {
+		if w.tid == tid && w.waited > 15*time.Millisecond {
+			long++
+		}
+	}
+	lost, lostNames, unknown := uint64(0), uint64(0), 0
+	for _, m := range sent {
+		lost, lostNames, unknown = lost+m.Lost, lostNames+m.LostNames, unknown+m.Unknown
+	}
+	t.Logf("%d of %d naps; %d waits and %d names lost", long, naps, unknown, lostNames)
+	assert.Zero(t, lost)
+	assert.Positive(t, lostNames)
+	assert.GreaterOrEqual(t, long, naps-1, "a nap can be interrupted")
+	assert.LessOrEqual(t, unknown, 4*runtime.NumCPU())
+}
+
+// TestNoMemoryForNames samples as a user whose processes have locked nothing else, and may lock as much as the rings of
+// samples take. Samples have no names, and the error says why.
+func TestNoMemoryForNames(t *testing.T) {
+	if os.Getenv(asOther) == "" {
+		kerneltest.NeedPerf(t)
+		if os.Getuid() != 0 {
+			t.Skip("only root can become another user: not tested")
+		}
+		const unused = kerneltest.Nobody - 1
+		runAgain(t, kerneltest.Shared(t, "/proc/self/exe"), &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: unused, Gid: unused}, AmbientCaps: []uintptr{unix.CAP_PERFMON},
+		})
+		return
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
+	free, err := freeMemory()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var sent []*Message
+	started, ended := make(chan Missing, 1), make(chan error, 1)
+	sampler := &Sampler{
+		Options: Options{
+			Event: EventClock, Frequency: 97, Buffer: free, Interval: time.Hour, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
+		},
+		Started: func(_ string, missing Missing) { started <- missing },
+		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+	}
+	go func() { ended <- sampler.Run(ctx) }()
+	var missing Missing
+	select {
+	case missing = <-started:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	end := startRenamed(t)
+	time.Sleep(stormTime)
+	thread := end()
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.ErrorIs(t, missing.Err(), ErrNames)
+	require.ErrorIs(t, missing.Names, perfring.ErrMemory)
+	require.ErrorContains(t, missing.Names, "CAP_IPC_LOCK")
+	samples := samplesOf(t, sent, thread.tid)
+	assert.NotEmpty(t, samples)
+	for _, s := range samples {
+		assert.Empty(t, s.name)
+	}
+}
+
+// freeMemory returns the size of the largest rings that this user may have, and that leave no room for rings of names.
+func freeMemory() (bytes int, err error) {
+	for bytes = os.Getpagesize(); ; bytes *= 2 {
+		rings, err := perfring.Open(perfring.Options{Event: perfring.Sampling{Frequency: 1}, BytesPerCPU: bytes, SysFS: "/sys"})
+		if err != nil {
+			return bytes / 2, nil
+		}
+		if err := rings.Close(); err != nil {
+			return 0, err
+		}
+	}
+}
