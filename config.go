@@ -30,13 +30,14 @@ var addresses = map[string]rewrite.Addresses{
 // rewriteOptions returns the options of the rewrite.
 func (c *Config) rewriteOptions() rewrite.Options {
 	return rewrite.Options{
-		All:       c.Rewrite == "all",
-		Addresses: addresses[c.Addresses],
-		Label:     c.Unresolved == "label",
-		History:   c.History.TTL,
-		DebugInfo: c.DebugInfo.enabled(),
-		Inline:    c.DebugInfo.Inline,
-		Gateway:   !c.Local,
+		All:               c.Rewrite == "all",
+		Addresses:         addresses[c.Addresses],
+		AbsoluteFromLocal: c.AbsoluteFrom == "local",
+		Label:             c.Unresolved == "label",
+		History:           c.History.TTL,
+		DebugInfo:         c.DebugInfo.enabled(),
+		Inline:            c.DebugInfo.Inline,
+		Gateway:           !c.Local,
 	}
 }
 

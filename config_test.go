@@ -46,17 +46,18 @@ func TestContract_7_Defaults(t *testing.T) {
 	assert.Equal(t, time.Minute, client.Timeout)
 	got.DebugInfo.HTTP = confighttp.ClientConfig{} // its other defaults are the collector's
 	assert.Equal(t, &Config{
-		Procfs:     "/proc",
-		Sysfs:      "/sys",
-		Rewrite:    "unsymbolized",
-		Addresses:  "auto",
-		Unresolved: "keep",
-		HostCheck:  true,
-		Modules:    Modules{Enabled: true, Settle: 50 * time.Millisecond},
-		Bpf:        Bpf{Enabled: true, SourceLines: true, Trampolines: true},
-		History:    History{TTL: 10 * time.Minute, MaxEntries: 65536},
-		Local:      true,
-		DebugInfo:  DebugInfo{Inline: true, MaxBytes: "64MiB", MaxDisk: "1GiB"},
+		Procfs:       "/proc",
+		Sysfs:        "/sys",
+		Rewrite:      "unsymbolized",
+		Addresses:    "auto",
+		AbsoluteFrom: "any",
+		Unresolved:   "keep",
+		HostCheck:    true,
+		Modules:      Modules{Enabled: true, Settle: 50 * time.Millisecond},
+		Bpf:          Bpf{Enabled: true, SourceLines: true, Trampolines: true},
+		History:      History{TTL: 10 * time.Minute, MaxEntries: 65536},
+		Local:        true,
+		DebugInfo:    DebugInfo{Inline: true, MaxBytes: "64MiB", MaxDisk: "1GiB"},
 	}, got)
 	assert.Equal(t, rewrite.Options{History: 10 * time.Minute, Inline: true}, got.rewriteOptions())
 	assert.Equal(t, cacheKey{sources: got.sourceOptions()}, got.cacheKey(), "no packs")
@@ -68,7 +69,7 @@ func TestContract_7_EveryKey(t *testing.T) {
 	client := confighttp.NewDefaultClientConfig()
 	client.Timeout, client.ProxyURL = 10*time.Second, "http://proxy:3128"
 	assert.Equal(t, &Config{
-		Procfs: "/host/proc", Sysfs: "/host/sys", Rewrite: "all", Addresses: "keep", Unresolved: "label",
+		Procfs: "/host/proc", Sysfs: "/host/sys", Rewrite: "all", Addresses: "keep", AbsoluteFrom: "local", Unresolved: "label",
 		Modules: Modules{Settle: time.Second},
 		DebugInfo: DebugInfo{
 			Directory: "/packs", URL: "https://packs.example/{build_id}.{format}",
@@ -77,7 +78,9 @@ func TestContract_7_EveryKey(t *testing.T) {
 	}, got)
 	assert.Equal(t, client.Timeout, got.DebugInfo.HTTP.Timeout)
 	assert.Equal(t, client.ProxyURL, got.DebugInfo.HTTP.ProxyURL)
-	assert.Equal(t, rewrite.Options{All: true, Addresses: rewrite.KeepAddresses, Label: true, DebugInfo: true, Gateway: true}, got.rewriteOptions())
+	assert.Equal(t, rewrite.Options{
+		All: true, Addresses: rewrite.KeepAddresses, AbsoluteFromLocal: true, Label: true, DebugInfo: true, Gateway: true,
+	}, got.rewriteOptions())
 	from := got.cacheKey()
 	assert.Equal(t, packs.Options{
 		Directory: "/packs", URL: "https://packs.example/{build_id}.{format}", MaxBytes: 512 << 20, MaxDisk: 1_500_000_000, Gateway: true,
@@ -95,6 +98,7 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{map[string]any{"sysfs": ""}, []string{`sysfs is "": it must be an absolute path, such as /sys`}},
 		{map[string]any{"rewrite": "none"}, []string{`rewrite is "none": it must be one of unsymbolized, all`}},
 		{map[string]any{"addresses": "absolute"}, []string{`addresses is "absolute": it must be one of auto, relative, keep, hide`}},
+		{map[string]any{"absolute_from": "unix"}, []string{`absolute_from is "unix": it must be one of any, local`}},
 		{map[string]any{"unresolved": ""}, []string{`unresolved is "": it must be one of keep, label`}},
 		{map[string]any{"host_check": "perhaps"}, []string{"host_check", "bool"}},
 		{map[string]any{"modules": map[string]any{"settle": "-1s"}}, []string{"modules::settle is -1s: it must be a duration of at least 0s"}},
@@ -165,7 +169,7 @@ func TestSchema(t *testing.T) {
 	for key := range confmap.NewFromStringMap(toMap(t, NewFactory().CreateDefaultConfig())).ToStringMap() {
 		assert.Contains(t, schema.Properties, key)
 	}
-	assert.Len(t, schema.Properties, 11)
+	assert.Len(t, schema.Properties, 12)
 }
 
 func toMap(t *testing.T, config any) map[string]any {

@@ -64,5 +64,7 @@
 // (debug information, and where it comes from), internal/inline (what packs add to a frame),
 // internal/otlp (the tables of a message), internal/rewrite (the changes to a message),
 // kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver,
-// which sample kernel stacks, internal/admission and admissionextension, which bound the memory of messages, and cmd/kernelsym, the operator's tool, can be read on their own.
+// which sample kernel stacks, internal/sender, which finds out where a message comes from, internal/admission and
+// admissionextension, which bound the memory of messages, and cmd/kernelsym, the operator's tool, can be read on their
+// own.
 package kernelsym

@@ -138,6 +138,9 @@ func NewDefaultModules() Modules {
 
 // Config defines the configuration for Kernel symbol processor component.
 type Config struct {
+	// AbsoluteFrom which messages may have absolute addresses looked up. local selects those of the receiver kernelstack in this collector, and those that arrive over a unix socket; in all others, frames with an absolute address get no name. A sender that can read the metrics of kernelsym could otherwise find out where the kernel is loaded.
+	AbsoluteFrom string `mapstructure:"absolute_from"`
+
 	// Addresses what to do with a frame's address. relative makes it an offset from the start of the core kernel, its module or its BPF function, the same on every machine with this build, where kernelsym knows which of them it is in. hide also writes 0 for every other absolute address. auto is relative or, while the kernel hides its symbols, hide. keep leaves absolute addresses.
 	Addresses string `mapstructure:"addresses"`
 
@@ -183,6 +186,10 @@ func (c *Config) Validate() error {
 		err = errors.Join(err, inner_err)
 	}
 
+	if !slices.Contains([]string{"any", "local"}, c.AbsoluteFrom) {
+		err = errors.Join(err, errors.New("absolute_from must be one of [any, local]"))
+	}
+
 	if !slices.Contains([]string{"auto", "relative", "keep", "hide"}, c.Addresses) {
 		err = errors.Join(err, errors.New("addresses must be one of [auto, relative, keep, hide]"))
 	}
@@ -208,16 +215,17 @@ func (c *Config) Validate() error {
 
 func createDefaultConfig() component.Config {
 	return &Config{
-		Addresses:  "auto",
-		Bpf:        NewDefaultBpf(),
-		DebugInfo:  NewDefaultDebugInfo(),
-		History:    NewDefaultHistory(),
-		HostCheck:  true,
-		Local:      true,
-		Modules:    NewDefaultModules(),
-		Procfs:     "/proc",
-		Rewrite:    "unsymbolized",
-		Sysfs:      "/sys",
-		Unresolved: "keep",
+		AbsoluteFrom: "any",
+		Addresses:    "auto",
+		Bpf:          NewDefaultBpf(),
+		DebugInfo:    NewDefaultDebugInfo(),
+		History:      NewDefaultHistory(),
+		HostCheck:    true,
+		Local:        true,
+		Modules:      NewDefaultModules(),
+		Procfs:       "/proc",
+		Rewrite:      "unsymbolized",
+		Sysfs:        "/sys",
+		Unresolved:   "keep",
 	}
 }

@@ -20,6 +20,13 @@ func TestConfigValidate_DefaultValid(t *testing.T) {
 	require.NoError(t, cfg.Validate())
 }
 
+func TestConfigValidate_InvalidEnumAbsoluteFrom(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	cfg.AbsoluteFrom = "__invalid__"
+
+	require.ErrorContains(t, cfg.Validate(), "absolute_from must be one of")
+}
+
 func TestConfigValidate_InvalidEnumAddresses(t *testing.T) {
 	cfg := createDefaultConfig().(*Config)
 	cfg.Addresses = "__invalid__"

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/sender"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
@@ -178,7 +179,7 @@ func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 }
 
 func (r *kernelStacks) sendProfiles(ctx context.Context, pd pprofile.Profiles) {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(sender.WithinProcess(ctx), sendTimeout)
 	defer cancel()
 	all, byType := pd.SampleCount(), xreceiverhelper.ProfileSampleCountsByType(pd) // before the next component changes it
 	ctx = r.report.StartProfilesOp(ctx)

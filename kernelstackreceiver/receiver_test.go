@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/sender"
 	"github.com/kernelsym/kernelsym/kernelstackreceiver/internal/metadata"
 )
 
@@ -80,6 +81,7 @@ func TestSend(t *testing.T) {
 		})
 		r.send(t.Context(), &kernelstack.Message{})
 		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
+		assert.Equal(t, 1, sink.local, "contract 2.6: its messages are made within the process")
 
 		sum := func(name string) (total int64) {
 			m, err := telemetry.GetMetric("otelcol_receiver_" + name)
@@ -127,11 +129,15 @@ func twoSamples() pprofile.Profiles {
 type sink struct {
 	consumertest.Consumer
 	messages int
+	local    int // certainly from this machine
 	err      error
 }
 
-func (s *sink) ConsumeProfiles(_ context.Context, pd pprofile.Profiles) error {
+func (s *sink) ConsumeProfiles(ctx context.Context, pd pprofile.Profiles) error {
 	s.messages++
+	if sender.IsLocal(ctx) {
+		s.local++
+	}
 	pd.ResourceProfiles().RemoveIf(func(pprofile.ResourceProfiles) bool { return true })
 	return s.err
 }

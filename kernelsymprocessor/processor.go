@@ -20,6 +20,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/sender"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -105,6 +106,7 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 	if running != nil {
 		sources = running.forMessage()
 	}
+	sources.Local = sender.IsLocal(ctx)
 	result := p.shared.rewriter.Rewrite(pd, sources)
 	if result.Counts != (rewrite.Counts{}) {
 		p.shared.metrics.count(ctx, &result, time.Since(start))

@@ -96,10 +96,13 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 	p.opts = opts
 	p.message.Open(pd)
 	p.locations, p.entries = p.message.Locations.Len(), p.message.Entries()
-	if opts.Gateway {
+	switch {
+	case opts.Gateway:
 		p.kernel = symbolize.NewGateway(sources.Snapshot)
 		sources.Clock = nil // packs are not bound to a time
-	} else {
+	case opts.AbsoluteFromLocal && !sources.Local:
+		p.kernel = symbolize.NewRelative(sources.Snapshot)
+	default:
 		p.kernel = symbolize.New(sources.Snapshot)
 	}
 	p.lines.Open(sources.Packs, opts.Inline)

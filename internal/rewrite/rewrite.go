@@ -24,6 +24,10 @@ type Options struct {
 
 	Addresses Addresses // what to do with absolute addresses
 
+	// AbsoluteFromLocal says that absolute addresses mean nothing unless a message is local: its sender may be guessing
+	// where code is loaded (see contract 2.6).
+	AbsoluteFromLocal bool
+
 	// History is how long unloaded code is remembered. Profiles whose samples are all older are counted; see
 	// [Rewriter.ClockOff].
 	History time.Duration
@@ -112,6 +116,8 @@ type Sources struct {
 	Now int64 // on the clock of the snapshot
 
 	Packs *pack.Set // the packs that are open, with Options.DebugInfo
+
+	Local bool // the message certainly comes from this machine; for Options.AbsoluteFromLocal
 }
 
 // A Rewriter rewrites messages. It is safe for concurrent use.

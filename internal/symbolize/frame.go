@@ -74,7 +74,7 @@ func (k *Kernel) IsKernelCode(f *Frame) bool {
 	case f.Mapping.File != "":
 		is = name.isKernel
 	}
-	f.MayBeOther = !is && f.Mapping.MayBeNone && (k.gateway || k.Snapshot().Landmarks().IsNear(f.Address))
+	f.MayBeOther = !is && f.Mapping.MayBeNone && (!k.absolute || k.Snapshot().Landmarks().IsNear(f.Address))
 	return is
 }
 
@@ -86,10 +86,10 @@ func (k *Kernel) Locate(f *Frame) {
 		return
 	case k.gateway:
 		k.locateInPack(f)
-	case InKernelHalf(f.Address):
-		f.form = formAbsolute
-	default:
+	case !InKernelHalf(f.Address):
 		k.locateInImage(f)
+	case k.absolute:
+		f.form = formAbsolute
 	}
 	switch f.form {
 	case formNone:
@@ -101,8 +101,9 @@ func (k *Kernel) Locate(f *Frame) {
 	case formInModule:
 		return
 	}
-	core, addr := k.coreOf(f), f.inMemory(f.image())
-	if landmarksOf(core).IsNear(addr) {
+	core, image := k.coreOf(f), f.image()
+	addr := f.inMemory(image)
+	if (image == nil || image == core) && landmarksOf(core).IsNear(addr) { // an offset in a module does not lead out of it
 		f.decides = decidesByPlace
 	}
 	switch {
@@ -118,7 +119,7 @@ func (k *Kernel) Locate(f *Frame) {
 func (k *Kernel) locateInImage(f *Frame) {
 	m := f.Mapping
 	switch image := k.imageOf(m); {
-	case image != nil && InKernelHalf(image.Base()+f.Address):
+	case image != nil && image.Base() != 0:
 		f.form = formInImage
 	case m.namesModule():
 		f.form = formInModule

@@ -27,21 +27,21 @@ func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 	if m.FileID == "" {
 		image, ok = k.Snapshot().ByBuildID(m.BuildID)
 	}
-	if !ok || !hasIDs(image, m) {
+	if !ok || !k.hasIDs(image, m) {
 		return nil
 	}
 	return image
 }
 
 // hasIDs reports whether a mapping has the ids of an image.
-func hasIDs(image *timeline.Image, m *Mapping) bool {
+func (k *Kernel) hasIDs(image *timeline.Image, m *Mapping) bool {
 	switch {
 	case image.Text == nil:
-		return m.BuildID == "" && image.HasFileID(m.FileID)
+		return m.BuildID == "" && image.HasFileID(m.FileID, k.absolute)
 	case m.BuildID != "" && m.BuildID != image.BuildID():
 		return false
 	}
-	return m.FileID == "" || image.HasFileID(m.FileID)
+	return m.FileID == "" || image.HasFileID(m.FileID, k.absolute)
 }
 
 // isForeign reports whether the ids of a mapping belong to another build than the image that an absolute
@@ -54,7 +54,7 @@ func (k *Kernel) isForeign(m *Mapping, image *timeline.Image) bool {
 	case image == nil:
 		return !k.isKnown(m)
 	}
-	return !hasIDs(image, m)
+	return !k.hasIDs(image, m)
 }
 
 // IsOtherBuild reports whether a mapping has ids, and they belong to no image that is loaded or in the history.
@@ -62,5 +62,5 @@ func (k *Kernel) IsOtherBuild(m *Mapping) bool { return m.hasID() && !k.isKnown(
 
 // isKnown reports whether the ids of a mapping belong to an image that is loaded or in the history.
 func (k *Kernel) isKnown(m *Mapping) bool {
-	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID)
+	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID, k.absolute)
 }

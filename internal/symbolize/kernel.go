@@ -10,10 +10,15 @@ type Kernel struct {
 	snapshot *timeline.Snapshot
 	load     func() *timeline.Snapshot // not yet called; else nil
 	gateway  bool
+	absolute bool // absolute addresses mean something
 }
 
 // New returns a Kernel that asks for its snapshot at most once, when it needs it first. load may be nil.
-func New(load func() *timeline.Snapshot) Kernel { return Kernel{load: load} }
+func New(load func() *timeline.Snapshot) Kernel { return Kernel{load: load, absolute: true} }
+
+// NewRelative returns a Kernel like New's, for a sender that may be guessing: what it answers does not depend on where
+// code is loaded (see contract 2.6).
+func NewRelative(load func() *timeline.Snapshot) Kernel { return Kernel{load: load} }
 
 // NewGateway returns a Kernel that stands for all kernels whose packs a snapshot has (see contract 10.2); see
 // [timeline.NewPackSnapshot].

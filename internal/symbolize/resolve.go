@@ -97,7 +97,7 @@ func (k *Kernel) newLookup(f *Frame, during timeline.Interval) lookup {
 	switch {
 	case l.image == nil:
 		l.same = timeline.Interval{}
-	case !InKernelHalf(l.image.Base() + f.Address):
+	case l.image.Base() == 0:
 		l.image, l.reason, l.same = nil, timeline.ReasonUnresolved, during
 	default:
 		l.same = during

@@ -193,9 +193,10 @@ func (w *Walk) isFirstByte(f *Frame) bool {
 }
 
 // isNamedBPF reports whether a frame of the OTel eBPF profiler is a BPF frame (contract 2.5): it has a name, no
-// mapping, and an offset in place of an address.
+// mapping, and an offset in place of an address. Address 0 is none: that is how absolute addresses are hidden (see
+// contract 4.1).
 func (f *Frame) isNamedBPF() bool {
-	return f.Named && f.Mapping == NoMapping && !InKernelHalf(f.Address)
+	return f.Named && f.Mapping == NoMapping && f.Address != 0 && !InKernelHalf(f.Address)
 }
 
 // ip returns the instruction pointer that a frame was sent for (contract 2.2). image is the image that a

@@ -12,21 +12,25 @@ import (
 type functionIDs struct {
 	root *node
 	once sync.Once
-	ids  map[string]struct{}
+	ids  map[string]bool // whether each stands for the code of one load
 }
 
-func (f *functionIDs) has(id string) bool {
+func (f *functionIDs) has(id string, loads bool) bool {
 	f.once.Do(f.compute)
-	_, ok := f.ids[id]
-	return ok
+	ofLoad, ok := f.ids[id]
+	return ok && (loads || !ofLoad)
 }
 
 func (f *functionIDs) compute() {
-	f.ids = make(map[string]struct{})
+	f.ids = make(map[string]bool)
 	add := func(m *Image) {
 		if m != nil && m.Text == nil && m.Name() != "" {
-			for _, id := range m.functionFileIDs() {
-				f.ids[id] = struct{}{}
+			anywhere, here := m.functionFileIDs()
+			for _, id := range anywhere {
+				f.ids[id] = false
+			}
+			for _, id := range here {
+				f.ids[id] = true
 			}
 		}
 	}

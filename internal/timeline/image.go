@@ -5,6 +5,7 @@ package timeline
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unique"
 
@@ -252,28 +253,25 @@ func (m *Image) LoadedFileID() string {
 	return buildid.LoadedFileID(m.Text.BuildID, m.Text.Base)
 }
 
-// HasFileID reports whether a file ID is one of the image: FileID or LoadedFileID, now or before the source lines of a
-// function became known.
-func (m *Image) HasFileID(id string) bool {
+// HasFileID reports whether a file ID is one of the image: FileID or, if loads is true, LoadedFileID; now or before the
+// source lines of a function became known.
+func (m *Image) HasFileID(id string, loads bool) bool {
 	if m.Text != nil {
-		return id == m.Text.FileID || id == m.LoadedFileID()
+		return id == m.Text.FileID || loads && id == m.LoadedFileID()
 	}
-	for _, known := range m.functionFileIDs() {
-		if id == known {
-			return true
-		}
-	}
-	return false
+	anywhere, here := m.functionFileIDs()
+	return slices.Contains(anywhere, id) || loads && slices.Contains(here, id)
 }
 
-// functionFileIDs returns the file IDs of an image without Text.
-func (m *Image) functionFileIDs() []string {
-	ids := []string{m.FileID(), m.LoadedFileID()}
+// functionFileIDs returns the file IDs of an image without Text: those of its content, wherever it is loaded, and those
+// of this load.
+func (m *Image) functionFileIDs() (anywhere, here []string) {
+	anywhere, here = []string{m.FileID()}, []string{m.LoadedFileID()}
 	if m.Lines != nil {
 		before := m.content(nil)
-		ids = append(ids, buildid.ContentFileID(before), buildid.LoadedFileID(before, m.Start))
+		anywhere, here = append(anywhere, buildid.ContentFileID(before)), append(here, buildid.LoadedFileID(before, m.Start))
 	}
-	return ids
+	return anywhere, here
 }
 
 // content identifies the content of an image without Text, so that one offset has one name, file and line (see contract 4.3):

@@ -121,7 +121,7 @@ func (s *Snapshot) ByFileID(id string) (*Image, bool) {
 }
 
 // HasFunctionID reports whether a file ID is that of code without a Text (see contract 4.3) that is loaded or
-// in the history.
-func (s *Snapshot) HasFunctionID(id string) bool {
-	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.ids.has(id) })
+// in the history. For loads, see [Image.HasFileID].
+func (s *Snapshot) HasFunctionID(id string, loads bool) bool {
+	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.ids.has(id, loads) })
 }

@@ -110,6 +110,8 @@ func newModelCase(seed int64) *modelCase {
 		c.opts.DebugInfo, c.opts.Inline = true, w.r.Intn(3) != 0
 		c.known.Packs = w.newPacks()
 	}
+	c.opts.AbsoluteFromLocal, c.known.Local = w.r.Intn(2) == 0, w.r.Intn(2) == 0
+	w.guessed = c.opts.AbsoluteFromLocal && !c.known.Local
 	snapshot := w.snapshot()
 	c.known.Snapshot, c.known.Now = func() *timeline.Snapshot { return snapshot }, w.now
 	c.clock = w.newClock()

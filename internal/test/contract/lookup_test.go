@@ -148,7 +148,7 @@ func (a *asker) knowsAllPrograms() bool {
 
 // patched reports whether a frame is where a function of this kernel calls its trampoline.
 func (a *asker) patched(u *use) bool {
-	if a.core == nil || !u.hasAddress() || u.foreign || u.hit.symbol == nil || u.form == formAbsolute && u.frame.Mapping != nil && !isOf(u.frame.Mapping, u.hit.image) || u.hit.image.Origin == timeline.OriginTrampoline || u.hit.image.Origin == timeline.OriginOOL {
+	if a.core == nil || !u.hasAddress() || u.foreign || u.hit.symbol == nil || u.form == formAbsolute && u.frame.Mapping != nil && !a.isOf(u.frame.Mapping, u.hit.image) || u.hit.image.Origin == timeline.OriginTrampoline || u.hit.image.Origin == timeline.OriginOOL {
 		return false
 	}
 	behind := u.ip - u.hit.symbol.start

@@ -54,7 +54,7 @@ func (a *asker) mayBeEntry(u *use) bool {
 	case !u.candidate || u.form != formNone:
 		return false
 	case m == nil:
-		return !a.profiler || !isNamed(u.frame) // else it is of BPF
+		return !a.profiler || !isNamed(u.frame) || u.frame.Address>>63 == 1 || u.frame.Address == 0 // else it is of BPF
 	case m.BuildID != "" || m.FileID != "" || strings.HasPrefix(m.File, "[guest.kernel"):
 		return false
 	}
@@ -88,7 +88,7 @@ func (a *asker) uses(stack []rewritetest.Frame) []use {
 		for u := &uses[i]; u != nil; u = u.other {
 			a.doubt(u, after, uses[i].other != nil)
 			if m := u.frame.Mapping; u.form == formAbsolute && m != nil && u.hit.image != nil {
-				u.foreign = u.foreign || !isOf(m, u.hit.image)
+				u.foreign = u.foreign || !a.isOf(m, u.hit.image)
 			}
 		}
 	}
@@ -125,23 +125,23 @@ func (a *asker) knows(m *rewritetest.Mapping) bool {
 	build, file := m.BuildID == "", m.FileID == ""
 	for _, text := range a.texts() {
 		build = build || text.BuildID() == m.BuildID
-		file = file || text.BuildID() != "" && isFileOf(m.FileID, text)
+		file = file || text.BuildID() != "" && a.isFileOf(m.FileID, text)
 	}
 	for _, im := range a.images {
-		file = file || !im.isText() && im.Name() != "" && isFileOf(m.FileID, im)
+		file = file || !im.isText() && im.Name() != "" && a.isFileOf(m.FileID, im)
 	}
 	return build && file
 }
 
-// isFileOf reports whether a file ID is one of an image's (sections 4.2 and 4.3).
-func isFileOf(id string, m *modelImage) bool {
+// isFileOf reports whether a file ID is one of an image's (sections 2.6, 4.2 and 4.3).
+func (w *world) isFileOf(id string, m *modelImage) bool {
 	if m.isText() {
-		return m.BuildID() != "" && (id == buildid.FileID(m.BuildID()) || id == buildid.LoadedFileID(m.BuildID(), m.Base()))
+		return m.BuildID() != "" && (id == buildid.FileID(m.BuildID()) || !w.guessed && id == buildid.LoadedFileID(m.BuildID(), m.Base()))
 	}
 	before := *m // its lines were known
 	before.lines = nil
 	for _, content := range []string{m.content(), before.content()} {
-		if id == buildid.ContentFileID(content) || id == buildid.LoadedFileID(content, m.start) {
+		if id == buildid.ContentFileID(content) || !w.guessed && id == buildid.LoadedFileID(content, m.start) {
 			return true
 		}
 	}
@@ -149,9 +149,9 @@ func isFileOf(id string, m *modelImage) bool {
 }
 
 // isOf reports whether the ids of a mapping are an image's.
-func isOf(m *rewritetest.Mapping, im *modelImage) bool {
+func (w *world) isOf(m *rewritetest.Mapping, im *modelImage) bool {
 	build := m.BuildID == "" || im.isText() && m.BuildID == im.BuildID()
-	return build && (m.FileID == "" || isFileOf(m.FileID, im))
+	return build && (m.FileID == "" || w.isFileOf(m.FileID, im))
 }
 
 // setForm says what the address counts from (section 2).
@@ -159,10 +159,12 @@ func (a *asker) setForm(u *use) {
 	m := u.frame.Mapping
 	switch {
 	case u.frame.Address>>63 == 1:
-		u.form = formAbsolute
+		if !a.guessed {
+			u.form = formAbsolute
+		}
 	case m != nil && (m.BuildID != "" || m.FileID != ""):
 		for _, text := range a.texts() {
-			if isOf(m, text) {
+			if a.isOf(m, text) {
 				u.form, u.of = formRelative, text
 			}
 		}

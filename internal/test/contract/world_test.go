@@ -47,6 +47,8 @@ type world struct {
 	packs   map[string]*modelPack // by build id
 	traced  []modelTraced         // functions that can have trampolines
 	traces  bool                  // there are many trampolines
+
+	guessed bool // the sender of the message may be guessing (section 2.6)
 }
 
 func newWorld(seed int64) *world {

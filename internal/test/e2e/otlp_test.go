@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -42,7 +44,10 @@ func overGRPC(endpoint string) send {
 	}
 }
 
-func overHTTP(endpoint string) send {
+func overHTTP(endpoint string) send { return overHTTPBy(new(net.Dialer).DialContext, endpoint) }
+
+// overHTTPBy is overHTTP with a function that connects.
+func overHTTPBy(dial func(ctx context.Context, network, address string) (net.Conn, error), endpoint string) send {
 	return func(t *testing.T, pd pprofile.Profiles) error {
 		t.Helper()
 		body, err := pprofileotlp.NewExportRequestFromProfiles(pd).MarshalProto()
@@ -51,7 +56,7 @@ func overHTTP(endpoint string) send {
 			"http://"+endpoint+"/v1development/profiles", bytes.NewReader(body))
 		require.NoError(t, err)
 		request.Header.Set("Content-Type", "application/x-protobuf")
-		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}).Do(request)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ import (
 // in one place.
 var pure = []string{
 	"./internal/symtab", "./internal/timeline", "./internal/symbolize", "./internal/otlp", "./internal/inline",
-	"./internal/rewrite", "./internal/pack", "./internal/packs", "./internal/packimage",
+	"./internal/rewrite", "./internal/pack", "./internal/packs", "./internal/packimage", "./internal/sender",
 }
 
 func main() {
