@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 var update = flag.Bool("update", false, "update the rules of the Prometheus operator")
@@ -96,30 +97,50 @@ func TestPodMonitor(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy verifies that the policy applies to all pods and allows their ports.
+// TestNetworkPolicy verifies that the policy applies to all pods and allows their ports: who may read metrics is always
+// restricted, who may send is with the component, and the same label never allows both.
 func TestNetworkPolicy(t *testing.T) {
-	m := render(t, everything)
-	require.Len(t, m.policies, 1)
-	policy := m.policies[0]
-	assert.Equal(t, m.namespaces[0].Name, policy.Namespace)
-	assert.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes)
-	for owner, pod := range m.pods() {
-		assert.True(t, containsAll(pod.Labels, policy.Spec.PodSelector.MatchLabels), owner)
-		reachable := make(map[string]bool)
-		for _, rule := range policy.Spec.Ingress {
-			for _, port := range rule.Ports {
-				for _, p := range collectorOf(t, pod.Spec).Ports {
-					if port.Port.StrVal == p.Name || port.Port.IntVal == p.ContainerPort {
-						reachable[p.Name] = true
-						assert.Equal(t, strings.HasPrefix(p.Name, "otlp"), len(rule.From) > 0, "who may send is restricted")
-					}
-				}
+	for _, tt := range []struct {
+		name  string
+		sends bool // is restricted
+	}{{"base", false}, {everything, true}} {
+		m := render(t, tt.name)
+		require.Len(t, m.policies, 1)
+		policy := m.policies[0]
+		assert.Equal(t, m.namespaces[0].Name, policy.Namespace)
+		assert.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes)
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		require.NoError(t, err)
+		assert.True(t, selector.Matches(labels.Set{"app.kubernetes.io/name": "kernelsym-collector"}), "the operator's name")
+		for owner, pod := range m.pods() {
+			assert.True(t, selector.Matches(labels.Set(pod.Labels)), owner)
+			for _, p := range collectorOf(t, pod.Spec).Ports {
+				restricted := map[string]bool{"otlp-grpc": tt.sends, "otlp-http": tt.sends, "health": false, "metrics": true}
+				from, allowed := peersOf(&policy, p.ContainerPort)
+				assert.True(t, allowed, "%s: %s", owner, p.Name)
+				assert.Equal(t, restricted[p.Name], len(from) > 0, "%s: %s", owner, p.Name)
 			}
 		}
-		for _, p := range collectorOf(t, pod.Spec).Ports {
-			assert.True(t, reachable[p.Name], "%s: %s", owner, p.Name)
+		senders, _ := peersOf(&policy, 4317)
+		readers, _ := peersOf(&policy, 8888)
+		for _, peer := range readers {
+			require.NotNil(t, peer.NamespaceSelector)
+			assert.NotEmpty(t, peer.NamespaceSelector.MatchLabels)
+			assert.NotContains(t, senders, peer)
 		}
 	}
+}
+
+// peersOf returns who may reach a port; nobody in particular if there is no restriction.
+func peersOf(policy *networkingv1.NetworkPolicy, port int32) (from []networkingv1.NetworkPolicyPeer, allowed bool) {
+	for _, rule := range policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			if p.Port.IntVal == port {
+				return rule.From, true
+			}
+		}
+	}
+	return nil, false
 }
 
 func hasPort(t *testing.T, pod corev1.PodSpec, name string) bool {

@@ -101,6 +101,19 @@ func TestConfigurationOfTheUnit(t *testing.T) {
 	assert.NotContains(t, string(text), "k8s.node.name")
 }
 
+// TestUnitServesNoMetrics verifies that users of the host cannot read metrics from the unit, unless its environment says so;
+// the environment of the packages then limits absolute addresses, too.
+func TestUnitServesNoMetrics(t *testing.T) {
+	text, err := os.ReadFile(repository + "/deploy/examples/agent.yaml")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "level: ${env:METRICS_LEVEL:-none}\n")
+	assert.NotContains(t, string(text), "readers:")
+	validate(t, string(text), []string{"METRICS_LEVEL=normal", "ABSOLUTE_FROM=local", "OTLP_ENDPOINT=backend:4317", "HOST_PROC=/proc", "HOST_SYS=/sys"})
+	environment, err := os.ReadFile(repository + "/deploy/packages/environment")
+	require.NoError(t, err)
+	assert.Contains(t, string(environment), "#METRICS_LEVEL=normal\n#ABSOLUTE_FROM=local\n")
+}
+
 // TestUnitVerifies verifies that systemd reads the unit without a warning about unknown settings.
 func TestUnitVerifies(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")

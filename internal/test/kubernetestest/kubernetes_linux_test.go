@@ -486,7 +486,7 @@ spec:
 	d.checkNamed()
 }
 
-// networkPolicy verifies that only namespaces with the label may send, and that all may ask for health and metrics.
+// networkPolicy verifies that only namespaces with the label may send, and that all may ask for health.
 func (d *deployment) networkPolicy() {
 	for _, n := range d.cluster.nodes {
 		n.start(d.whole, []string{"NODE_NAME=" + n.name}, kubernetesProgram("kube-router"), "--kubeconfig="+d.cluster.admin,
@@ -500,7 +500,6 @@ func (d *deployment) networkPolicy() {
 	time.Sleep(15 * time.Second)
 	assert.Empty(d, d.received.read(), "nobody may send")
 	d.status(&d.agents()[0])
-	d.metrics(&d.agents()[0])
 	d.cluster.kubectl("label", "namespace", "senders", "kernelsym/sends-profiles=true")
 	d.checkNamed()
 	d.cluster.kubectl("delete", "-n", "kernelsym", "networkpolicy/kernelsym")
