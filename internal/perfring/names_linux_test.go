@@ -61,9 +61,10 @@ func TestForkAndExit(t *testing.T) {
 	_, err = proc.Wait()
 	require.NoError(t, err)
 	var types []Type
-	isExit := func(rec Record) bool { return rec.Type == TypeExit && rec.PID == uint32(proc.Pid) }
+	isFirst := func(rec Record) bool { return rec.PID == uint32(proc.Pid) && rec.TID == rec.PID } // of its threads
+	isExit := func(rec Record) bool { return rec.Type == TypeExit && isFirst(rec) }
 	for _, rec := range readNames(t, r, isExit) {
-		if rec.PID == uint32(proc.Pid) {
+		if isFirst(rec) {
 			types = append(types, rec.Type)
 		}
 	}
