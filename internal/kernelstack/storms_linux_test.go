@@ -112,6 +112,7 @@ var stormTime = time.Duration(kerneltest.Sized(int(time.Second), int(3*time.Seco
 // TestStorms has a user flood the kernel's records of threads. No sample is lost, none has a wrong name, lost names are
 // counted, and when the storm is over, threads have names again.
 func TestStorms(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
 	for _, kind := range kerneltest.Storms {
 		t.Run(kind, func(t *testing.T) {
@@ -186,6 +187,7 @@ func TestStorms(t *testing.T) {
 // TestStormOfCgroups has a user make and remove cgroups as often as possible, while containers come and go. No sample is
 // lost, none has a wrong container, and when the storm is over, new containers are known at once.
 func TestStormOfCgroups(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	mount := mountCgroup2(t)
 	require.NoError(t, os.Chmod(filepath.Dir(mount), 0o755)) //nolint:gosec // for another user
 	const dir = "/user.slice/user@65534.service"
@@ -223,6 +225,7 @@ func TestStormOfCgroups(t *testing.T) {
 
 // TestWaitsInAStorm has a user rename a thread as often as possible. Waits do not need the names of threads, so none is lost.
 func TestWaitsInAStorm(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	const naps = 20
 	var tid int
 	sent := waitsWhile(t, waitOptions(), func() {
