@@ -259,6 +259,7 @@ func TestWaitsInAStorm(t *testing.T) {
 // TestNoMemoryForNames samples as a user whose processes have locked nothing else, and may lock as much as the rings of
 // samples take. Samples have no names, and the error says why.
 func TestNoMemoryForNames(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	if os.Getenv(asOther) == "" {
 		kerneltest.NeedPerf(t)
 		if os.Getuid() != 0 {
