@@ -530,6 +530,7 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 // TestExecveByAnotherThread has a process call execve on a thread that is not its first, and then work without a wait. It has
 // the number of the first thread, which was ended, and whose last switch is not a wait.
 func TestExecveByAnotherThread(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
 	if os.Getenv(asOther) != "" {
 		const work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
 		for { // until it runs on another thread than the first
