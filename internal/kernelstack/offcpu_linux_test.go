@@ -429,7 +429,7 @@ func TestTooManySwitches(t *testing.T) {
 	o := waitOptions()
 	_, possible := alternate(t, time.Second)
 	o.Interval, o.MaxSwitches = 200*time.Millisecond, max(1, possible/20) // fewer than a busy machine leaves time for
-	o.Buffer = 1 << 20 // a half-full ring ends a part: enough parts for the average of their random pauses
+	o.Buffer = 1 << 20                                                    // a half-full ring ends a part: enough parts for the average of their random pauses
 	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
 	var tids [2]int
 	var turns int

@@ -44,9 +44,13 @@ func (p *pass) selectFrame(f *frame, loc pprofile.Location) {
 	f.selected = !f.keepsName
 	if f.keepsName {
 		p.counts[OutcomeNamed][timeline.OriginKernel]++
-		mayMove := symbolize.InKernelHalf(f.code.Address) && p.opts.Addresses != KeepAddresses && !p.opts.Gateway
-		f.selected = mayMove || p.opts.DebugInfo && lacksNumber(loc.Lines())
+		f.selected = symbolize.InKernelHalf(f.code.Address) && p.mayMove() || p.opts.DebugInfo && lacksNumber(loc.Lines())
 	}
+}
+
+// mayMove reports whether the absolute address of a frame that keeps its name may become relative or be hidden.
+func (p *pass) mayMove() bool {
+	return p.opts.Addresses == HideAddresses || p.opts.Addresses != KeepAddresses && !p.opts.Gateway
 }
 
 // lacksNumber reports whether a location has one line, without a line number.

@@ -40,9 +40,7 @@ func (p *pass) hideAddresses(isValid bool) {
 			loc.SetMappingIndex(p.message.Mappings.None())
 		}
 	}
-	for _, index := range mappings {
-		p.hideRange(index)
-	}
+	p.hideRanges(mappings)
 }
 
 // showingFrames returns the positions of the frames with an absolute address, unless they belong to another build.
@@ -69,16 +67,23 @@ func (p *pass) showingMappings() (indices []int32) {
 	return indices
 }
 
-// hideRange sets start, limit and offset of a mapping to 0. If the message has relative addresses in it, the limit becomes
-// the length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2).
-func (p *pass) hideRange(index int32) {
-	start, limit, _ := p.message.Mappings.Range(index)
-	length := max(start+1, limit) - start
+// hideRanges sets start, limit and offset of mappings to 0. If the message has relative addresses in a mapping, its limit
+// becomes its length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2).
+func (p *pass) hideRanges(indices []int32) {
+	hasRelative := make([]bool, p.message.Mappings.Len())
 	for i := range int32(p.message.Locations.Len()) {
-		if loc := p.message.Locations.At(i); loc.MappingIndex() == index && loc.Address() != 0 && !symbolize.InKernelHalf(loc.Address()) {
-			p.message.Mappings.SetRange(index, 0, length, 0)
-			return
+		loc := p.message.Locations.At(i)
+		isRelative := loc.Address() != 0 && !symbolize.InKernelHalf(loc.Address())
+		if index := loc.MappingIndex(); isRelative && index >= 0 && int(index) < len(hasRelative) {
+			hasRelative[index] = true
 		}
 	}
-	p.message.Mappings.SetRange(index, 0, 0, 0)
+	for _, index := range indices {
+		length := uint64(0)
+		if hasRelative[index] {
+			start, limit, _ := p.message.Mappings.Range(index)
+			length = max(start+1, limit) - start
+		}
+		p.message.Mappings.SetRange(index, 0, length, 0)
+	}
 }

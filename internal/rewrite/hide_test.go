@@ -69,6 +69,19 @@ func TestContract_4_1_Hide(t *testing.T) {
 	}
 }
 
+// TestContract_4_1_HideAtAGateway verifies that a gateway hides the addresses of named frames, too, if it is told to.
+func TestContract_4_1_HideAtAGateway(t *testing.T) {
+	perf := &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}
+	in := withName(Frame{Address: text + offA + 4, Type: "kernel", Mapping: perf}, "a")
+	for addresses, want := range map[rewrite.Addresses]Frame{
+		rewrite.HideAddresses: withName(Frame{Type: "kernel"}, "a"), rewrite.AutoAddresses: in,
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(in)
+		result := rewriteKnown(t, rewrite.Options{Gateway: true, Addresses: addresses}, m.Profiles, gatewayKnown(t, corePack(t)))
+		assert.Equal(t, want, rewritetest.Samples(result.Profiles)[0].Stack[0])
+	}
+}
+
 // TestContract_4_1_HiddenSymbols verifies that addresses are hidden by default as long as the core kernel's symbols are not
 // known, and that the setting relative sends them.
 func TestContract_4_1_HiddenSymbols(t *testing.T) {
