@@ -59,7 +59,9 @@ func newAnnotate() *cobra.Command {
 			if a.log.stated, err = builds.stated(r.packs, flags.sysfs); err != nil {
 				return err
 			}
-			if r.text == 0 {
+			if r.text != 0 {
+				a.lookup.kernel = a.log.stated(timeline.KernelName)
+			} else {
 				stop, err := a.lookup.running.follow(cmd.Context())
 				defer stop()
 				switch {
@@ -132,9 +134,9 @@ type annotator struct {
 
 // The reasons why a line gets no names although there are some.
 var (
-	errUnknownBuild = errors.New("its pack is not used where the log does not show its build: " +
-		"give --build-id or, for a log of this boot, --this-boot")
-	errOtherKernel = errors.New("addresses in stack dumps of another kernel get no names")
+	errUnknownBuild = errors.New("it gets no names where neither the log nor a flag says which build it is: " +
+		"see --build-id and --this-boot")
+	errOtherKernel = errors.New("addresses in lines of another kernel get no names")
 )
 
 // warnOnce prints a reason for an image, unless it was printed for any.
@@ -183,16 +185,33 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 // at resolves an address, or returns nil if another kernel may have written it.
 func (a *annotator) at(ctx context.Context, addr uint64) (*answer, error) {
 	if a.lookup.text != 0 {
-		if a.lookup.kernel = a.packOf(timeline.KernelName, ""); a.lookup.kernel == "" {
-			return nil, nil //nolint:nilnil // it has no name
-		}
-		return a.lookup.at(ctx, addr)
+		return a.atText(ctx, addr)
 	}
 	snapshot, err := a.lookup.running.load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if core := snapshot.Core(); core != nil && a.log.isOfAnother(core.BuildID()) {
+	running := ""
+	if core := snapshot.Core(); core != nil {
+		running = core.BuildID()
+	}
+	if build := a.log.of(timeline.KernelName, ""); build != "" && printedID(build) != printedID(running) {
+		a.warnOnce(timeline.KernelName, errOtherKernel)
+		return nil, nil //nolint:nilnil // it has no name
+	}
+	return a.lookup.at(ctx, addr)
+}
+
+// atText resolves an address of the kernel whose _text is known: the one that is stated or else the first in the text.
+func (a *annotator) atText(ctx context.Context, addr uint64) (*answer, error) {
+	build := a.packOf(timeline.KernelName, "")
+	if a.lookup.kernel == "" {
+		a.lookup.kernel = build
+	}
+	switch {
+	case build == "":
+		return nil, nil //nolint:nilnil // it has no name
+	case build != a.lookup.kernel:
 		a.warnOnce(timeline.KernelName, errOtherKernel)
 		return nil, nil //nolint:nilnil // it has no name
 	}

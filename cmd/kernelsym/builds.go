@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,7 +45,7 @@ func (f *buildFlags) check(p *packs, hasText bool) error {
 // statedBuilds returns the build of an image, empty if the user has not stated it.
 type statedBuilds func(image string) string
 
-// stated returns what the flags state. A build that is stated must have a pack.
+// stated returns the builds that the flags state. Each of them must have a pack.
 func (f *buildFlags) stated(p *packs, sysfs string) (statedBuilds, error) {
 	if f.thisBoot {
 		return runningBuilds(sysfs)
@@ -112,8 +110,9 @@ type logBuilds struct {
 // dumpHeader matches the header of a dump. A process chooses its name, but that is shorter than a build id.
 var dumpHeader = regexp.MustCompile(`CPU: \d+ (?:UID: \d+ )?PID: \d+ Comm: .*?(?: ([0-9a-f]{40}))?\s*$`)
 
-// dumpEnds are in the lines that end a dump, or begin another one that has no header yet.
-var dumpEnds = [][]byte{[]byte("---[ end trace "), []byte("------------[ cut here ]"), []byte("Linux version ")}
+// dumpEnd is in the lines that end a dump, or begin what has no header yet: another dump, a boot, or a part of a log that
+// outlived a crash (pstore_dump in fs/pstore/platform.c).
+var dumpEnd = regexp.MustCompile(`---\[ end |------------\[ cut here \]|Linux version |^[A-Z][a-z]+#\d+ Part\d+\s*$`)
 
 // dumpStack begins the stack of a dump, on arm64 in lower case. A second one has another header or, like that of a task
 // that hangs, none.
@@ -122,11 +121,10 @@ var dumpStack = regexp.MustCompile(`Call [Tt]race:`)
 // read applies the next line of a log.
 func (b *logBuilds) read(line []byte) {
 	header := dumpHeader.FindSubmatch(line)
-	isIn := func(mark []byte) bool { return bytes.Contains(line, mark) }
 	switch {
 	case header != nil:
 		b.core, b.traced = printedID(string(header[1])), false
-	case slices.ContainsFunc(dumpEnds, isIn):
+	case dumpEnd.Match(line):
 		b.core = ""
 	case dumpStack.Match(line):
 		if b.traced {

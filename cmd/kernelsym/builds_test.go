@@ -59,8 +59,9 @@ func TestAnnotateNeedsTheBuild(t *testing.T) {
 		oldHeader  = "Nov 26 host kernel: [   12.345678][  T123] CPU: 12 PID: 12345 Comm: a b Kdump: loaded Tainted: G  W 5.14.0 #1"
 		newHeader  = "CPU: 0 UID: 4294967295 PID: 0 Comm: swapper/0 Not tainted 6.16.0 #1 PREEMPT(full) "
 		noPack     = " aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-		isUnknown  = "vmlinux: its pack is not used where the log does not show its build: give --build-id or, for a log of this boot, --this-boot"
-		xfsUnknown = "xfs: its pack is not used"
+		isUnknown  = "vmlinux: it gets no names where neither the log nor a flag says which build it is: see --build-id and --this-boot"
+		xfsUnknown = "xfs: it gets no names"
+		atText     = "ffffffffa7000054"
 	)
 	for _, tt := range []struct {
 		name, args string
@@ -87,6 +88,8 @@ func TestAnnotateNeedsTheBuild(t *testing.T) {
 		{"header without an id", "", []string{header + kernelInLog, header, frame}, nil, isUnknown},
 		{"header of zeros", "", []string{header + " " + strings.Repeat("0", 40), frame}, nil, isUnknown},
 		{"end of a dump", "", []string{header + kernelInLog, "---[ end trace 0 ]---", frame}, nil, isUnknown},
+		{"end of a panic", "", []string{header + kernelInLog, "---[ end Kernel panic - not syncing ]---", frame}, nil, isUnknown},
+		{"part of another log", "", []string{header + kernelInLog, "Oops#2 Part1", frame}, nil, isUnknown},
 		{"begin of a dump", "", []string{header + kernelInLog, "------------[ cut here ]------------", frame}, nil, isUnknown},
 		{"another boot", "", []string{header + kernelInLog, "Linux version 6.1.0 (gcc)", frame}, nil, isUnknown},
 		{"stack without a header", "",
@@ -106,8 +109,15 @@ func TestAnnotateNeedsTheBuild(t *testing.T) {
 			[]string{header + kernelInLog, module, header + anotherInLog, module},
 			[]string{header + kernelInLog, module + " (fs/xfs/xfs_super.c:7)", header + anotherInLog, module}, xfsUnknown},
 		{"addresses of another machine", "--text ffffffffa7000000",
-			[]string{"ffffffffa7000054", header + kernelInLog, "ffffffffa7000054"},
-			[]string{"ffffffffa7000054", header + kernelInLog, "ffffffffa7000054 main_loop+0x4 init/main.c:11"}, isUnknown},
+			[]string{atText, header + kernelInLog, atText},
+			[]string{atText, header + kernelInLog, atText + " main_loop+0x4 init/main.c:11"}, isUnknown},
+		{"addresses of two other kernels", "--text ffffffffa7000000",
+			[]string{header + kernelInLog, atText, header + anotherInLog, atText},
+			[]string{header + kernelInLog, atText + " main_loop+0x4 init/main.c:11", header + anotherInLog, atText}, errOtherKernel.Error()},
+		{"addresses of a kernel that is not the stated one", "--text ffffffffa7000000 --build-id " + kernelID,
+			[]string{header + anotherInLog, atText, "---[ end Kernel panic - not syncing: Fatal exception ]---", atText},
+			[]string{header + anotherInLog, atText, "---[ end Kernel panic - not syncing: Fatal exception ]---", atText + " main_loop+0x4 init/main.c:11"},
+			errOtherKernel.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.want == nil {
@@ -151,8 +161,8 @@ func TestAnnotateThisBoot(t *testing.T) {
 	assert.ErrorContains(t, err, "no build id in ")
 }
 
-// TestAnnotateLogOfAnotherKernel verifies that addresses in a dump get no names of the running kernel if the header of the
-// dump shows that another kernel wrote it.
+// TestAnnotateLogOfAnotherKernel verifies that addresses get no names of the running kernel if the header of a dump or a
+// flag says that another kernel wrote them.
 func TestAnnotateLogOfAnotherKernel(t *testing.T) {
 	const addr = "ffffffff81000054"
 	text := addr + "\n" + header + kernelInLog + "\n" + addr + "\n" + header + anotherInLog + "\n" + addr + "\n"
@@ -160,6 +170,12 @@ func TestAnnotateLogOfAnotherKernel(t *testing.T) {
 	require.NoError(t, err)
 	named := addr + " main_loop+0x4\n"
 	assert.Equal(t, named+header+kernelInLog+"\n"+named+header+anotherInLog+"\n"+addr+"\n", out)
+	assert.Equal(t, 1, strings.Count(errs, errOtherKernel.Error()), errs)
+
+	stated := append([]string{"annotate", "--pack", logPacks(t), "--build-id", otherKernelID}, treeWithID(t)...)
+	out, errs, err = execute(t, addr+"\n"+header+kernelInLog+"\n"+addr+"\n", stated...)
+	require.NoError(t, err)
+	assert.Equal(t, addr+"\n"+header+kernelInLog+"\n"+addr+" main_loop+0x4", strings.Split(out, " init/")[0])
 	assert.Equal(t, 1, strings.Count(errs, errOtherKernel.Error()), errs)
 }
 

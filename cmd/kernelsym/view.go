@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/newfile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
@@ -88,7 +89,7 @@ func (v *view) run(cmd *cobra.Command, files []string) error {
 	case s.kernel == 0:
 		stderr(cmd).Printf("No kernel frames in %s.\n", s.value(s.all))
 	case s.named == 0:
-		cmd.PrintErrln("No kernel frame has a name: `kernelsym doctor` says why.")
+		stderr(cmd).Printf("%s\n", hot.NoNames)
 	}
 	if !v.writes() {
 		return serve(cmd, v.http, func(w io.Writer, query url.Values) error { return writePage(w, merger, query) })

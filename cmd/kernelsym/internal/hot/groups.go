@@ -97,7 +97,7 @@ func (v *Groups) problems() (lines []string) {
 		lines = append(lines, fmt.Sprintf("[host] may have samples of containers: %d.", s.noContainer))
 	}
 	if s.losses.names > 0 && (v.grouping == ByProcess || v.grouping == ByThread) {
-		lines = append(lines, fmt.Sprintf("Names can be missing: %d records of threads were lost.", s.losses.names))
+		lines = append(lines, fmt.Sprintf("Names can be missing; lost records of threads and cgroups: %d.", s.losses.names))
 	}
 	if last.Missing != nil {
 		lines = append(lines, topview.Missing(last.Missing))

@@ -160,7 +160,7 @@ func TestNamesAreLost(t *testing.T) {
 		v := NewGroups(CPUTime, grouping, 0, procname.Names{})
 		b := newTasks(t, 0)
 		require.NoError(t, v.Add(b))
-		const line = "Names can be missing: 7 records of threads were lost."
+		const line = "Names can be missing; lost records of threads and cgroups: 7."
 		assert.NotContains(t, v.Header(), line)
 		b.LostNames = 7
 		require.NoError(t, v.Add(b))
