@@ -89,7 +89,7 @@ type Config struct {
 	// Cgroupfs path where the host's /sys/fs/cgroup is mounted, for containers.
 	Cgroupfs string `mapstructure:"cgroupfs"`
 
-	// ContainerID where container.id stands, with containers. resource gives each container a resource of its own, which k8s_attributes needs. samples gives the attribute to the samples, all on one resource. Pyroscope and Parca then have it as a label. both gives it to both.
+	// ContainerID where container.id is written, if containers is true. resource gives each container a resource of its own, which k8s_attributes needs. samples gives the attribute to the samples, all on one resource. Pyroscope and Parca then have it as a label. both gives it to both.
 	ContainerID string `mapstructure:"container_id"`
 
 	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman.

@@ -54,7 +54,7 @@ type cgroups struct {
 // bytes; a container takes 500 more, and 1,500 if its path is as long as it can be.
 const maxNew = 1 << 14
 
-// The time between two scans for what is not known is at least scanInterval, and so long that scans take a hundredth of it.
+// Scans for unknown cgroups are at least scanInterval apart, and take at most a hundredth of the time.
 const (
 	scanInterval = time.Second
 	scanShare    = 100

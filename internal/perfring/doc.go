@@ -19,7 +19,7 @@
 //   - lost: records for which a ring had no room. The kernel reports their number before the
 //     next record that fits. Since Linux 6.0 the number can also be read at any time.
 //   - names: the records about threads and cgroups. Any user can cause millions of them a second. So
-//     they have rings of their own, in which only they get lost, and which wake nobody.
+//     they have rings of their own, so only they get lost, and these rings wake no reader.
 //   - throttled: a CPU's event that was stopped for the rest of a tick because
 //     it took too long (the sysctl kernel.perf_cpu_time_max_percent).
 //

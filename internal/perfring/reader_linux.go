@@ -46,7 +46,7 @@ type state struct {
 	mostSlept int64 // the answer
 }
 
-// stream is the rings of one event, one for each CPU, and what was read of them, but not returned yet.
+// stream holds the rings of one event, one for each CPU, and the records that were read but not returned yet.
 type stream struct {
 	opts    Options
 	rings   []*ring
