@@ -3,7 +3,6 @@
 package timeline
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -73,12 +72,7 @@ func (s *Snapshot) historyAt(addr uint64, during Interval) (hit Hit, same Interv
 func (s *Snapshot) choose(addr uint64, during Interval) choice {
 	c := newChoice(during)
 	for _, t := range s.others {
-		if found := t.root.at(addr); found != nil {
-			c.alone = c.alone.And(found.overlapping(c.near, func(m *Image) bool {
-				c.add(t, m)
-				return c.isOpen()
-			}))
-		}
+		c.addFrom(t, addr)
 	}
 	return c
 }
@@ -101,24 +95,20 @@ func (s *Snapshot) Module(name string, during Interval) (*Image, Reason) {
 	return image, reason
 }
 
-// MayBeTrampoline reports whether an image that yields to others may have, or have had, one of the addresses
-// [start, end); see [Image.Yields]. Where there were many images it does not look at them, and reports true.
-func (s *Snapshot) MayBeTrampoline(start, end uint64) (may bool) {
+// MayBeTrampoline reports whether an image that yields to others has, or has had, one of the addresses
+// [start, end), each of which it looks up; see [Image.Yields].
+func (s *Snapshot) MayBeTrampoline(start, end uint64) bool {
 	if s == nil {
 		return false
 	}
 	for _, t := range s.others {
-		t.root.each(start, end, func(found *segment) bool {
-			may = may || found.mayYield()
-			return !may
-		})
+		for addr := start; addr < end; addr++ {
+			if m := t.images.loaded.at(addr); m != nil && m.Yields() || t.images.past.hasYielding(addr) {
+				return true
+			}
+		}
 	}
-	return may
-}
-
-// mayYield reports whether one of the images of a segment yields to others, or there are too many to say.
-func (s *segment) mayYield() bool {
-	return s.loaded != nil && s.loaded.Yields() || len(s.past) > maxSeen || slices.ContainsFunc(s.past, (*Image).Yields)
+	return false
 }
 
 // A choice is the image that had an address during an interval, as long as there is only one.
@@ -141,6 +131,48 @@ const maxSeen = 16
 
 func newChoice(during Interval) choice {
 	return choice{during: during, near: during.Widened(unloadGrace), alone: Always}
+}
+
+// addFrom adds the images of a table that had an address, in the order of their lifetimes.
+func (c *choice) addFrom(t *Table, addr uint64) {
+	loaded := t.images.loaded.at(addr)
+	if loaded != nil && loaded.Lifetime.From <= c.near.From { // all that had the address before were unloaded by then
+		c.alone.From = max(c.alone.From, loaded.Lifetime.From)
+	} else if !c.addPast(t, addr) {
+		return
+	}
+	if loaded != nil {
+		c.addIfNear(t, loaded)
+	}
+}
+
+// addPast is addFrom for the images that were unloaded. It reports whether a later image can change the answer.
+func (c *choice) addPast(t *Table, addr uint64) bool {
+	past := &t.images.past
+	if past.used == 0 {
+		return true
+	}
+	c.alone.From = max(c.alone.From, c.near.From)
+	for m := past.next(addr, c.near.From); m != nil; m = past.next(addr, m.Lifetime.To) {
+		if !c.addIfNear(t, m) {
+			return false
+		}
+		if m.Lifetime.To >= c.near.To {
+			c.alone.To = min(c.alone.To, m.Lifetime.To)
+			return false
+		}
+	}
+	return true
+}
+
+// addIfNear adds an image unless it was loaded later. It reports whether a later image can change the answer.
+func (c *choice) addIfNear(t *Table, m *Image) bool {
+	if m.Lifetime.From >= c.near.To {
+		c.alone.To = min(c.alone.To, m.Lifetime.From)
+		return false
+	}
+	c.add(t, m)
+	return c.isOpen()
 }
 
 // add adds an image, in the order of lifetimes. Where an image that yields meets another, the address is

@@ -90,11 +90,6 @@ func (b *blindTime) with(i Interval) blindTime {
 
 // startingAt returns the blind time with all time before an instant.
 func (b *blindTime) startingAt(before int64) blindTime {
-	c := blindTime{before: max(b.before, before), total: b.total}
-	for _, i := range b.intervals {
-		if i.To > c.before {
-			c.intervals = append(c.intervals, i)
-		}
-	}
-	return c
+	before = max(b.before, before)
+	return blindTime{before: before, intervals: b.intervals[b.firstEndingAfter(before):], total: b.total}
 }

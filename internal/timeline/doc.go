@@ -24,9 +24,19 @@
 //
 // # In memory
 //
-// Several images can have had an address, one after the other. A table divides the addresses into segments,
-// each with the images that have had it, and holds the segments in a tree. The tree shares the nodes that
-// did not change with the table before: if one of 50,000 functions is loaded, a leaf and the nodes above it
-// are copied. In a segment, the images that were unloaded are in the order of their lifetimes, so that no
-// lookup reads the whole history.
+// No two loaded images have an address in common, so one tree finds them by their starts. Nearly all lookups end there:
+// where an image was loaded before the interval began, all that had its addresses before were unloaded by then.
+//
+// The images that were unloaded are kept apart, in one tree for each class of lengths. Since an image is listed at one or
+// two places, a load or unload costs the same however long the image is and however many others have had its addresses.
+//
+//	loaded     ══A══  ═B═  ════════C════════  ══D══       by the start
+//
+//	past       ─────────────┼───────────────────────┼─    long images, at each multiple of a large number that one covers:
+//	                        E F                     F     F was loaded after E
+//	           ──┼────┼────┼────┼────┼────┼────┼────┼─    shorter images, at the multiples of a smaller number
+//	                  G H I                   K
+//
+// A tree shares the nodes that did not change with the table before: if one of 50,000 functions is loaded, a leaf and
+// the nodes above it are copied. The nodes of the past have bounds, by which no lookup reads the whole history.
 package timeline

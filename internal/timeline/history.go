@@ -21,8 +21,9 @@ type Limits struct {
 // use; its tables are.
 type History struct {
 	limits   Limits
-	tree     tree
-	unloaded []*Image     // in the order in which they are evicted
+	loaded   tree // by their starts
+	past     past
+	unloaded []*Image     // the images of past, in the order in which they are evicted
 	texts    []*Image     // the images with a Text, loaded or not
 	byText   *texts       // an index of texts; nil if they have changed since it was made
 	ids      *functionIDs // of the last table
@@ -34,24 +35,19 @@ type History struct {
 
 // NewHistory returns a history without images, in which all time is blind.
 func NewHistory(l Limits) *History {
-	h := &History{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}}
-	h.tree.share()
-	return h
+	return &History{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}}
 }
 
 // At returns the image that is loaded at an address, nil if there is none.
-func (h *History) At(addr uint64) *Image {
-	if s := h.tree.root.at(addr); s != nil {
-		return s.loaded
-	}
-	return nil
-}
+func (h *History) At(addr uint64) *Image { return h.loaded.root.at(addr) }
 
 // IsFree reports whether no image is loaded at addresses in [start, end).
-func (h *History) IsFree(start, end uint64) bool { return len(h.tree.root.loadedIn(start, end)) == 0 }
+func (h *History) IsFree(start, end uint64) bool {
+	return h.loaded.root.eachIn(start, end, func(*Image) bool { return false })
+}
 
 // Loaded returns the images that are loaded, in the order of their addresses.
-func (h *History) Loaded() []*Image { return h.tree.root.loadedIn(0, math.MaxUint64) }
+func (h *History) Loaded() []*Image { return h.loaded.root.in(0, math.MaxUint64) }
 
 // Certain returns the instant up to which the history is complete.
 func (h *History) Certain() int64 { return h.certain }
@@ -77,84 +73,64 @@ func (h *History) AddBlind(i Interval) { h.blind = h.blind.with(i) }
 // without addresses is not recorded.
 func (h *History) Load(m *Image) {
 	if !m.EndKnown {
-		for _, other := range h.tree.root.loadedIn(m.Start, m.End) {
+		h.loaded.root.eachIn(m.Start, m.End, func(other *Image) bool {
 			if other.Start > m.Start {
 				m = m.endingAt(other.Start)
-				break
+				return false
 			}
-		}
+			return true
+		})
 	}
 	if m.End <= m.Start || m.End-m.Start > math.MaxUint32 {
 		return
 	}
-	if h.tree.root.isEmpty(m.Start, m.End) {
-		h.tree.put(segment{start: m.Start, end: m.End, loaded: m})
-	} else {
-		m = h.makeRoom(m)
-		h.tree.change(m.Start, m.End, func(s *segment) { s.loaded = m })
+	h.makeRoom(m)
+	if since := h.freeSince(m); since > m.Lifetime.From {
+		m = m.WithLifetime(Since(since)) // until then another image was loaded, whatever its record says
 	}
+	h.loaded.put(m.Start, m)
 	if m.Text != nil {
 		h.texts, h.byText = append(h.texts, m), nil
 	}
 	h.evictExcess()
 }
 
-// makeRoom ends the images that are loaded at the addresses of an image, and returns the image with the
-// lifetime that it can have.
-func (h *History) makeRoom(m *Image) *Image {
-	for _, other := range h.tree.root.loadedIn(m.Start, m.End) {
+// makeRoom ends the images that are loaded at the addresses of an image.
+func (h *History) makeRoom(m *Image) {
+	for _, other := range h.loaded.root.in(m.Start, m.End) {
 		if !other.EndKnown && other.Start < m.Start {
 			h.Replace(other, other.endingAt(m.Start)) // it never was longer
 		} else {
 			h.unload(other, min(h.certain, m.Lifetime.From))
 		}
 	}
-	if since := h.freeSince(m.Start, m.End); since > m.Lifetime.From {
-		return m.WithLifetime(Since(since)) // until then another image was loaded, whatever its record says
-	}
-	return m
 }
 
-// freeSince returns the instant at which the last image at addresses in [start, end) was unloaded,
-// math.MinInt64 if no such image is known.
-func (h *History) freeSince(start, end uint64) int64 {
-	since := int64(math.MinInt64)
-	h.tree.root.each(start, end, func(s *segment) bool {
-		if n := len(s.past); n > 0 {
-			since = max(since, s.past[n-1].Lifetime.To)
+// freeSince returns the instant at which the last image at the addresses of another was unloaded, if that was after the
+// other's lifetime began, else an instant before. It looks at the images that were unloaded since then, which are few:
+// records arrive roughly in the order of time.
+func (h *History) freeSince(m *Image) int64 {
+	for i := len(h.unloaded) - 1; i >= 0 && h.unloaded[i].Lifetime.To > m.Lifetime.From; i-- {
+		if other := h.unloaded[i]; other.Start < m.End && m.Start < other.End {
+			return other.Lifetime.To
 		}
-		return true
-	})
-	return since
+	}
+	return math.MinInt64
 }
 
 // Replace puts an image in the place of a loaded one about which more has become known. It begins at the
-// same address.
+// same address, and its lifetime not earlier.
 func (h *History) Replace(m, by *Image) {
 	switch {
-	case by.End == m.End:
-		if h.put(m, by, nil) {
-			h.putText(m, by)
-		}
-	case h.put(m, nil, nil):
+	case h.At(m.Start) != m:
+	case by.Start < by.End && by.End <= m.End:
+		h.loaded.put(m.Start, by)
+		h.putText(m, by)
+	default:
+		h.loaded.remove(m.Start, m)
 		h.putText(m, nil)
 		h.Load(by)
 	}
-}
-
-// put puts an image, nil for none, in the place of a loaded one. If past is not nil, it becomes an image
-// that was unloaded. put reports whether m was loaded.
-func (h *History) put(m, by, past *Image) (found bool) {
-	h.tree.change(m.Start, m.End, func(s *segment) {
-		if s.loaded != m {
-			return
-		}
-		found = true
-		if s.loaded = by; past != nil {
-			s.past = append(s.past, past)
-		}
-	})
-	return found
 }
 
 // putText replaces an image in texts by another, or by nothing if that is nil.
@@ -181,18 +157,14 @@ func (h *History) Unload(m *Image, at int64) {
 
 // unload is Unload, except that the history may exceed its limit afterwards.
 func (h *History) unload(m *Image, at int64) {
-	past := m.WithLifetime(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
-	if !h.put(m, nil, past) {
+	if h.At(m.Start) != m {
 		return
 	}
+	past := m.WithLifetime(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
+	h.loaded.remove(m.Start, m)
+	h.past.add(past)
 	h.putText(m, past)
-	i, _ := slices.BinarySearchFunc(h.unloaded, past.Lifetime.To, func(m *Image, at int64) int {
-		if m.Lifetime.To <= at {
-			return -1
-		}
-		return 1
-	})
-	h.unloaded = slices.Insert(h.unloaded, i, past)
+	h.unloaded = slices.Insert(h.unloaded, firstAfter(h.unloaded, past.Lifetime.To), past)
 }
 
 // TruncateLifetimes ends lifetimes at the start of an interval if they ended in it or later. It is for an
@@ -207,7 +179,8 @@ func (h *History) TruncateLifetimes(i Interval) {
 			continue
 		}
 		by := m.WithLifetime(Interval{From: m.Lifetime.From, To: to})
-		h.tree.change(m.Start, m.End, func(s *segment) { s.replacePast(m, by) })
+		h.past.remove(m)
+		h.past.add(by)
 		h.putText(m, by)
 		later[k], changed = by, true
 	}
@@ -233,27 +206,16 @@ func (h *History) Evict(now int64) bool {
 
 // evict drops the first n images that were unloaded.
 func (h *History) evict(n int) {
+	if n == 0 {
+		return
+	}
 	for _, m := range h.unloaded[:n] {
-		h.tree.change(m.Start, m.End, func(s *segment) { s.drop(m) })
-		h.blind = h.blind.startingAt(m.Lifetime.To)
-		h.joinSegments(m)
+		h.past.remove(m)
 		h.putText(m, nil)
 	}
+	h.blind = h.blind.startingAt(h.unloaded[n-1].Lifetime.To)
 	clear(h.unloaded[:n])
 	h.unloaded = h.unloaded[n:]
-}
-
-// joinSegments joins the segments that only an evicted image has kept apart.
-func (h *History) joinSegments(m *Image) {
-	bounds := []uint64{m.Start, m.End}
-	h.tree.root.each(m.Start, m.End, func(s *segment) bool {
-		bounds = append(bounds, s.start)
-		return true
-	})
-	slices.Sort(bounds)
-	for _, addr := range slices.Compact(bounds) {
-		h.tree.join(addr)
-	}
 }
 
 // Table returns a table of the present records.
@@ -262,12 +224,23 @@ func (h *History) Table() *Table {
 		index := indexTexts(h.texts)
 		h.byText = &index
 	}
-	root := h.tree.share()
-	if h.ids == nil || h.ids.root != root {
-		h.ids = &functionIDs{root: root}
+	images := images{loaded: h.loaded.share(), past: h.past.share()}
+	if h.ids == nil || h.ids.images != images {
+		h.ids = &functionIDs{images: images}
 	}
 	return &Table{
-		root: root, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids,
+		images: images, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids,
 		unloaded: len(h.unloaded), traced: h.traced,
 	}
+}
+
+// firstAfter returns the position of the first image that was unloaded after an instant.
+func firstAfter(unloaded []*Image, at int64) int {
+	i, _ := slices.BinarySearchFunc(unloaded, at, func(m *Image, at int64) int {
+		if m.Lifetime.To <= at {
+			return -1
+		}
+		return 1
+	})
+	return i
 }

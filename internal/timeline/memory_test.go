@@ -4,7 +4,6 @@ package timeline
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -16,90 +15,116 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// TestMemoryIsThatOfTheImages verifies the counted memory, after changes of all kinds, against the
-// sum of all loaded and remembered images.
-func TestMemoryIsThatOfTheImages(t *testing.T) {
-	for _, limits := range []Limits{{TTL: 200 * time.Millisecond, MaxEntries: 20}, {}} {
-		r := rand.New(rand.NewPCG(5, uint64(limits.MaxEntries)))
-		record := NewHistory(limits)
-		var lines symtab.LinesBuilder
-		for step := range 3000 {
-			now := int64(step) * ms
-			start := 0x1000 + 64*r.Uint64N(64)
-			switch there := record.At(start); {
-			case there == nil || r.IntN(3) == 0:
-				origin := []Origin{OriginBPF, OriginTrampoline, OriginOOL}[r.IntN(3)]
-				record.Load(NewFunction(origin, fmt.Sprint("f", step), start, 64*(1+r.Uint32N(8)), now))
-			case r.IntN(2) == 0:
-				lines.Add(r.Uint32(), r.Uint32(), "a.c")
-				record.Replace(there, there.WithProgram(&Program{ID: 1, Since: now + r.Int64N(9)*ms}, lines.Build()))
-				record.Replace(there, there) // no longer loaded
-			default:
-				record.Unload(there, now)
-				record.Unload(there, now) // no longer loaded
-			}
-			if r.IntN(9) == 0 {
-				record.TruncateLifetimes(Interval{From: now - 5*ms, To: now})
-			}
-			record.Evict(now)
-			require.Equal(t, walked(record), memory(record.Table()), "step %d", step)
-		}
-	}
-}
-
-// memory returns the number of bytes of each origin.
-func memory(t *Table) (n [NumOrigins]int64) {
-	for origin, count := range t.Count() {
-		n[origin] = count.Memory
-	}
-	return n
-}
-
-func walked(record *History) (sum [NumOrigins]int64) {
-	seen := make(map[*Image]bool)
-	count := func(f *Image) {
-		if f != nil && !seen[f] {
-			seen[f] = true
-			sum[f.Origin] += f.memory()
-		}
-	}
-	record.tree.root.each(0, math.MaxUint64, func(s *segment) bool {
-		count(s.loaded)
-		for _, f := range s.past {
-			count(f)
-		}
-		return true
-	})
-	return sum
-}
-
-// TestMemoryIsTheHeaps verifies the counted memory against the growth of Go's heap. A slice that is
-// not counted would exceed the tolerance.
+// TestMemoryIsTheHeaps verifies the counted memory against the growth of Go's heap.
 func TestMemoryIsTheHeaps(t *testing.T) {
-	heap := func() int64 {
+	const first = 0xffffffffc0000000
+	var kept []any // until the end: names are freed late, so all are different
+	for _, c := range []struct {
+		name string
+		fill func(h *History)
+	}{
+		{"the core kernel", func(h *History) {
+			const n = 50_000
+			var b symtab.Builder
+			for i := range uint64(n) {
+				b.Add(0x1000+64*i, 'T', fmt.Appendf(nil, "function_%d_of_the_kernel", i*7919))
+			}
+			text, err := b.Build(symtab.TextInfo{Start: 0x1000, End: 0x1000 + 64*n})
+			require.NoError(t, err)
+			h.Load(NewImage(OriginKernel, KernelName, text, Always))
+		}},
+		{"functions", func(h *History) {
+			for i := range uint64(50_000) {
+				h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_one", i), first+64*i, 64, int64(i)))
+			}
+		}},
+		{"programs of two functions", func(h *History) {
+			for i := range uint64(20_000) {
+				p := &Program{ID: uint32(i), Functions: 2, Type: "xdp", Tag: fmt.Sprintf("%016x", i)}
+				for k := range uint64(2) {
+					h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_%d", i, k), first+128*i+64*k, 64, int64(i)).WithProgram(p, nil))
+				}
+			}
+		}},
+		{"programs that are loaded again", func(h *History) {
+			for i := range uint64(50_000) {
+				place := i % 5_000
+				m := bpf(fmt.Sprintf("bpf_prog_%016x_again", place), first+1024*place, 960, int64(i)*ms)
+				h.Load(m)
+				h.Unload(m, int64(i+1)*ms)
+			}
+		}},
+		{"programs that cover many others", func(h *History) { loadOverlapping(h, 12_000) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := heap()
+			h := NewHistory(remember)
+			c.fill(h)
+			table := h.Table()
+			grown := heap() - before
+			counted := int64(0)
+			for _, count := range table.Count() {
+				counted += count.Memory
+			}
+			assert.InEpsilon(t, grown, counted, 0.1)
+			kept = append(kept, h, table)
+		})
+	}
+	runtime.KeepAlive(kept)
+}
+
+// loadOverlapping loads and unloads programs of 4,000 instructions, each among the addresses of hundreds of earlier ones.
+func loadOverlapping(h *History, programs int) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range int64(programs) {
+		m := bpf(fmt.Sprintf("bpf_prog_%016x_wide", i), 0xffffffffc0000000+64*r.Uint64N(1<<14), 18_000+r.Uint32N(4_000), i*ms)
+		h.Load(m)
+		h.Unload(m, i*ms+ms/2)
+	}
+}
+
+// heap returns the bytes on Go's heap once it stays the same: names are freed some time after their images.
+func heap() int64 {
+	last := int64(0)
+	for same := 0; same < 5; same++ {
+		time.Sleep(time.Millisecond)
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
+		if is := int64(m.HeapAlloc); max(is-last, last-is) > 1<<12 {
+			last, same = is, 0
+		}
 	}
-	const n = 50_000
-	before := heap()
-	var b symtab.Builder
-	for i := range uint64(n) {
-		b.Add(0x1000+64*i, 'T', fmt.Appendf(nil, "function_%d_of_the_kernel", i*7919))
-	}
-	m, err := b.Build(symtab.TextInfo{Start: 0x1000, End: 0x1000 + 64*n})
-	require.NoError(t, err)
-	core := NewTable(NewImage(OriginKernel, KernelName, m, Always))
-	assert.InEpsilon(t, heap()-before, memory(core)[OriginKernel], 0.3)
+	return last
+}
 
-	before = heap()
-	record := NewHistory(remember)
-	for i := range uint64(n) {
-		record.Load(bpf(fmt.Sprintf("bpf_prog_%016x_x", i), 0x1000+64*i, 64, int64(i)))
-	}
-	functions := record.Table()
-	assert.InEpsilon(t, heap()-before, memory(functions)[OriginBPF], 0.3)
-	runtime.KeepAlive(core)
-	runtime.KeepAlive(record)
+// TestAnUnloadTakesLittle verifies that the history takes at most 500 bytes for an unloaded image, however long it is
+// and however many others have had its addresses.
+func TestAnUnloadTakesLittle(t *testing.T) {
+	const limit = 500
+	t.Run("many overlapping programs", func(t *testing.T) {
+		const n = 12_000
+		before := heap()
+		h := NewHistory(remember)
+		loadOverlapping(h, n)
+		assert.Less(t, heap()-before, int64(n*limit))
+		runtime.KeepAlive(h)
+	})
+	t.Run("programs over hundreds of old ones", func(t *testing.T) {
+		const n, start = 4_000, 0xffffffffc0000000
+		h := NewHistory(remember)
+		for i := range int64(n) {
+			m := bpf("small", start+64*uint64(i), 64, i*ms)
+			h.Load(m)
+			h.Unload(m, i*ms+ms/2)
+		}
+		before := heap()
+		for i := range int64(n) {
+			m := bpf("long", start+64*uint64(i), 28_000, (n+i)*ms)
+			h.Load(m)
+			h.Unload(m, (n+i)*ms+ms/2)
+		}
+		assert.Less(t, heap()-before, int64(n*limit))
+		runtime.KeepAlive(h)
+	})
 }

@@ -78,7 +78,7 @@ func (s *Snapshot) IsShared(image *Image) bool {
 // is empty if parts of the interval have other answers.
 func (s *Snapshot) IsComplete(source *Image, during Interval) (is bool, same Interval) {
 	for _, t := range s.Tables() {
-		if found := t.root.at(source.Start); found == nil || !found.has(source) {
+		if !t.images.has(source) {
 			continue
 		}
 		switch {

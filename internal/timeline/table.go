@@ -4,14 +4,13 @@ package timeline
 
 import (
 	"math"
-	"reflect"
 	"time"
 )
 
 // A Table has the knowledge of one source: the loaded images, the ones that were unloaded lately, and the
 // intervals in which images may have been loaded or unloaded unseen. It is immutable.
 type Table struct {
-	root     *node
+	images   images
 	certain  int64 // the table is complete up to this instant
 	partial  bool  // except for images that were loaded before the source began
 	blind    blindTime
@@ -32,7 +31,7 @@ func NewTable(images ...*Image) *Table {
 }
 
 // Loaded returns the images that are loaded, in the order of their addresses.
-func (t *Table) Loaded() []*Image { return t.root.loadedIn(0, math.MaxUint64) }
+func (t *Table) Loaded() []*Image { return t.images.loaded.in(0, math.MaxUint64) }
 
 // Certain returns the instant up to which the table is complete, Forever if it always will be.
 func (t *Table) Certain() int64 { return t.certain }
@@ -68,50 +67,6 @@ func (t *Table) BlindTime() time.Duration { return t.blind.total }
 
 // Unloaded returns the number of unloaded images that are remembered.
 func (t *Table) Unloaded() int { return t.unloaded }
-
-// Count sums up the images of one origin.
-type Count struct {
-	Symbols int   // of the images that are loaded
-	Memory  int64 // bytes of all images, unloaded ones included
-}
-
-// Count counts the images of each origin. It takes time in proportion to the number of images. Memory is the
-// sum of the sizes of all values, without the rounding of the allocator and without the readable names
-// that lookups cache.
-func (t *Table) Count() (counts [NumOrigins]Count) {
-	t.root.each(0, math.MaxUint64, func(s *segment) bool {
-		for _, m := range s.past {
-			if s.start == m.Start { // once for an image of several segments
-				counts[m.Origin].Memory += m.memory()
-			}
-		}
-		if m := s.loaded; m != nil && s.start == m.Start {
-			counts[m.Origin].Memory += m.memory()
-			counts[m.Origin].Symbols += m.Len()
-		}
-		return true
-	})
-	return counts
-}
-
-// interned is roughly the number of bytes that package unique needs for a string in addition to its
-// bytes: an entry in a trie and a weak pointer, as measured with Go 1.26.
-const interned = 190
-
-// memory returns the number of bytes that the image takes, including its place in the tree. The program
-// of a function is counted with each of its functions, and the names of source files are not counted.
-func (m *Image) memory() int64 {
-	n := sizeOf[Image]() + sizeOf[segment]() + sizeOf[uint64]() + int64(len(m.Name())) + interned + m.Lines.Memory()
-	if m.Program != nil {
-		n += sizeOf[Program]()
-	}
-	if m.Text != nil {
-		n += m.Text.Memory()
-	}
-	return n
-}
-
-func sizeOf[T any]() int64 { return int64(reflect.TypeFor[T]().Size()) }
 
 // texts finds the core kernel and modules, unloaded ones included.
 type texts struct {

@@ -64,6 +64,7 @@ func run(rounds int, only, scale, tool string) error {
 		{"lookup", func(rounds int) error { benchLookup(core, rounds); return nil }},
 		{"following", func(int) error { benchFollowing(); return nil }},
 		{"table", func(rounds int) error { benchTable(rounds); return nil }},
+		{"unloads", func(rounds int) error { benchUnloads(rounds); return nil }},
 		{"listing", benchListing},
 		{"crowd", func(int) error { return benchCrowd() }},
 		{"delay", func(int) error { return benchDelay() }},

@@ -72,9 +72,15 @@ var measures = map[string]measure{
 	"bpf_list_vs_syscalls":              {"CPU time to list 1,000 BPF programs", 2, "the system calls for it"},
 	"bpf_bytes_per_program":             {"memory for a BPF program", noGoal, "bytes"},
 	"bpf_bytes_per_program_of_64_lines": {"memory for a BPF program with 64 source lines", noGoal, "bytes"},
-	"history_bytes_per_entry":           {"memory for an unloaded program in the history", 136, "bytes"},
-	"offcpu_switch_vs_free":             {"time of a context switch while switches are recorded", noGoal, "one that is not recorded"},
-	"offcpu_reading_vs_switch":          {"CPU time to read the records of a context switch", noGoal, "a context switch"},
+	"history_bytes_per_entry":           {"memory for an unloaded program in the history", 250, "bytes"},
+	"history_overlapping_bytes_per_entry": {
+		"memory for an unloaded program of 20 kB that had the addresses of hundreds of others", 500, "bytes"},
+	"history_load_us":          {"time to load a program of 28 kB at these addresses", 20, "µs"},
+	"history_unload_us":        {"time to unload it", 20, "µs"},
+	"history_past_lookup_ns":   {"time to look up one of these addresses at an earlier time", noGoal, "ns"},
+	"history_always_lookup_ns": {"time to look it up for all time", noGoal, "ns"},
+	"offcpu_switch_vs_free":    {"time of a context switch while switches are recorded", noGoal, "one that is not recorded"},
+	"offcpu_reading_vs_switch": {"CPU time to read the records of a context switch", noGoal, "a context switch"},
 
 	"wakeups_idle":  {"wakeups of all threads when nothing happens", 2, "a second"},
 	"wakeups_churn": {"wakeups when 20 programs are loaded and 20 unloaded a second", 60, "a second"},
