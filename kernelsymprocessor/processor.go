@@ -112,7 +112,7 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 		p.shared.metrics.count(ctx, &result, time.Since(start))
 	}
 	if running != nil && running.sources.Packs != nil {
-		running.sources.Packs.Use(packs.SenderAt(client.FromContext(ctx).Addr), result.BuildIDs, result.FileIDs)
+		running.sources.Packs.Use(packs.HostOf(client.FromContext(ctx).Addr), result.BuildIDs, result.FileIDs)
 	}
 	return result.Profiles, nil
 }

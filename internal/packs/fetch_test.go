@@ -71,7 +71,7 @@ func TestFetch(t *testing.T) {
 		s := New(opts)
 		s.SetClient(&http.Client{Transport: transport})
 		r := run(t, s)
-		r.Use(Sender{}, []string{first}, nil)
+		r.Use("", []string{first}, nil)
 		require.Eventually(t, func() bool { return r.has(first) }, time.Minute, 10*time.Millisecond)
 		r.stop()
 		assert.Equal(t, int32(1), asked.Load(), "the second has it from the directory")
@@ -85,7 +85,7 @@ func TestFetch(t *testing.T) {
 	s := New(opts)
 	s.SetClient(&http.Client{Transport: transport})
 	r := run(t, s)
-	r.Use(Sender{}, []string{first}, nil)
+	r.Use("", []string{first}, nil)
 	require.Eventually(t, func() bool { return r.has(first) }, time.Minute, 10*time.Millisecond)
 	r.stop()
 	assert.Equal(t, int32(2), asked.Load())
@@ -139,7 +139,7 @@ func TestFetchesAreFew(t *testing.T) {
 					return answer(tt.status, []byte("<html>")), nil
 				}))
 				for range 60 {
-					r.Use(Sender{}, ids, nil)
+					r.Use("", ids, nil)
 					time.Sleep(time.Minute)
 				}
 				r.stop()
@@ -305,9 +305,9 @@ func TestDisk(t *testing.T) {
 			return answer(http.StatusOK, packOf(t, id)), nil
 		})})
 		r := run(t, s)
-		r.Use(Sender{}, []string{first}, nil) // the oldest, but used now
+		r.Use("", []string{first}, nil) // the oldest, but used now
 		require.Eventually(t, func() bool { return r.has(first) }, time.Minute, time.Millisecond)
-		r.Use(Sender{}, []string{third}, nil)
+		r.Use("", []string{third}, nil)
 		require.Eventually(t, func() bool { return r.has(third) }, time.Minute, time.Millisecond)
 		r.stop()
 		assert.ElementsMatch(t, tt.want, filesIn(t, fetched))

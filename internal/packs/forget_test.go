@@ -44,12 +44,12 @@ func TestProblemsAreForgotten(t *testing.T) {
 				}))
 				for range 60 {
 					r.use(first)
-					r.Use(Sender{}, nil, []string{buildid.FileID(made)})
+					r.Use("", nil, []string{buildid.FileID(made)})
 					time.Sleep(time.Minute)
 					assert.Contains(t, r.health(), tt.says)
 				}
 				for range 10 { // others are in use
-					r.Use(Sender{}, nil, []string{buildid.FileID(made)})
+					r.Use("", nil, []string{buildid.FileID(made)})
 					time.Sleep(long / 10)
 				}
 				synctest.Wait()

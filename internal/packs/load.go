@@ -23,12 +23,12 @@ func (s *Store) look(id wishID) {
 	}
 	buildID, err := s.dir.buildOf(id.text)
 	s.mu.Lock()
-	senders := slices.Clone(s.state.wishes.all[id].senders)
+	hosts := slices.Clone(s.state.wishes.all[id].hosts)
 	s.mu.Unlock()
 	s.settle(id, placeDirectory, err)
 	if err == nil {
-		for _, from := range senders {
-			s.Use(from, []string{buildID}, nil)
+		for _, host := range hosts {
+			s.Use(host, []string{buildID}, nil)
 		}
 	}
 }

@@ -88,23 +88,23 @@ func (s *Store) Stats() Stats {
 	return Stats{Open: len(s.state.open.packs), Bytes: s.state.open.bytes, Fetches: s.from.sent.Load(), Refused: s.state.refused}
 }
 
-// Use says which builds a sender uses, by their build ids and file IDs (see contract 4.2). Their
+// Use says which builds are in use on a host (see [HostOf]), by their build ids and file IDs (see contract 4.2). Their
 // packs are added to the set later, if they can be found. Use never waits, and ignores strings
 // that cannot be ids.
-func (s *Store) Use(from Sender, buildIDs, fileIDs []string) {
+func (s *Store) Use(host string, buildIDs, fileIDs []string) {
 	now := time.Now()
 	set := s.View().Packs
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isNew := false
 	for _, id := range buildIDs {
-		isNew = s.state.use(from, wishID{text: id}, now) || isNew
+		isNew = s.state.use(host, wishID{text: id}, now) || isNew
 	}
 	for _, id := range fileIDs {
 		if p := set.ByFileID(id); p != nil {
-			isNew = s.state.use(from, wishID{text: p.Info().BuildID}, now) || isNew
+			isNew = s.state.use(host, wishID{text: p.Info().BuildID}, now) || isNew
 		} else {
-			isNew = s.state.use(from, wishID{text: id, isFile: true}, now) || isNew
+			isNew = s.state.use(host, wishID{text: id, isFile: true}, now) || isNew
 		}
 	}
 	if isNew {
@@ -113,11 +113,11 @@ func (s *Store) Use(from Sender, buildIDs, fileIDs []string) {
 }
 
 // use records that a build is in use, and reports whether to look for its pack now.
-func (s *state) use(from Sender, id wishID, now time.Time) bool {
+func (s *state) use(host string, id wishID, now time.Time) bool {
 	if !id.isFile && s.open.use(id.text, now) {
 		return false
 	}
-	return pack.IsBuildID(id.text) && s.wishes.add(from, id, now)
+	return pack.IsBuildID(id.text) && s.wishes.add(host, id, now)
 }
 
 // Name implements [symcache.Source].

@@ -106,7 +106,7 @@ func (r *running) has(buildID string) bool { return r.View().Packs.ByBuildID(bui
 
 // use says that builds are in use, and waits until the store is idle.
 func (r *running) use(buildIDs ...string) {
-	r.Use(Sender{}, buildIDs, nil)
+	r.Use("", buildIDs, nil)
 	synctest.Wait()
 }
 
@@ -134,7 +134,7 @@ func TestPacksOfTheDirectory(t *testing.T) {
 		assert.Equal(t, int64(len(packOf(t, first))), stats.Bytes)
 		assert.Zero(t, stats.Fetches)
 
-		r.Use(Sender{}, nil, []string{buildid.FileID(first), buildid.FileID(second), buildid.FileID(made)})
+		r.Use("", nil, []string{buildid.FileID(first), buildid.FileID(second), buildid.FileID(made)})
 		synctest.Wait()
 		assert.True(t, r.has(second), "by its file ID")
 		assert.Equal(t, int64(2), r.refusedFor(NotFound))
@@ -149,7 +149,7 @@ func TestLaterFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, New(Options{Directory: dir, MaxBytes: plenty}))
 		r.use(first)
-		r.Use(Sender{}, nil, []string{buildid.FileID(second)})
+		r.Use("", nil, []string{buildid.FileID(second)})
 		synctest.Wait()
 		put(t, dir, first, packOf(t, first))
 		put(t, dir, second, packOf(t, second))
@@ -157,7 +157,7 @@ func TestLaterFiles(t *testing.T) {
 		assert.False(t, r.has(first), "it is not looked for again so soon")
 		time.Sleep(lookAgain)
 		r.use(first)
-		r.Use(Sender{}, nil, []string{buildid.FileID(second)})
+		r.Use("", nil, []string{buildid.FileID(second)})
 		synctest.Wait()
 		assert.True(t, r.has(first))
 		assert.True(t, r.has(second))
@@ -320,10 +320,10 @@ func TestContract_10_3_OnlyBuildIDs(t *testing.T) {
 		hostile := []string{
 			"", "../" + first, strings.ToUpper(first), first[:15], first + "\n", first + "/..", strings.Repeat("a", 65), "{build_id}", "..", first + "\x00",
 		}
-		r.Use(Sender{}, hostile, hostile)
+		r.Use("", hostile, hostile)
 		r.use(second)
 		time.Sleep(time.Hour)
-		r.Use(Sender{}, hostile, hostile)
+		r.Use("", hostile, hostile)
 		synctest.Wait()
 		r.stop()
 		assert.Equal(t, []string{"/" + second}, asked)
@@ -352,9 +352,9 @@ func TestMadeUpBuilds(t *testing.T) {
 		r := run(t, storeOfFirst(t))
 		began := time.Now()
 		for i := range 20 * maxWishes {
-			r.Use(Sender{}, []string{buildid.FileID(time.Duration(i).String())}, nil)
+			r.Use("", []string{buildid.FileID(time.Duration(i).String())}, nil)
 			if i%maxWishes == 0 {
-				r.Use(Sender{}, []string{first}, nil)
+				r.Use("", []string{first}, nil)
 				time.Sleep(time.Second)
 			}
 		}
@@ -367,10 +367,9 @@ func TestMadeUpBuilds(t *testing.T) {
 
 // TestWishesInUseStay although others are made up.
 func TestWishesInUseStay(t *testing.T) {
-	for name, tt := range map[string]struct{ honest, other Sender }{
-		"of the same connection, which asked once more": {Sender{}, Sender{}},
-		"of another connection":                         {Sender{"10.0.0.1", "1"}, Sender{"10.0.0.1", "2"}},
-		"of another host":                               {Sender{"10.0.0.1", "1"}, Sender{"10.0.0.2", "1"}},
+	for name, tt := range map[string]struct{ honest, other string }{
+		"of the same host, which asked once more": {"10.0.0.1", "10.0.0.1"},
+		"of another host":                         {"10.0.0.1", "10.0.0.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, now := newWishes(), time.Now()
@@ -391,21 +390,18 @@ func TestWishesInUseStay(t *testing.T) {
 	}
 }
 
-// TestSendersTakeTurns has one sender use 1,000 builds that it made up, in 30 messages. A pack that is there comes within
-// 10 s: if another host or connection uses it, or another host has confirmed that it exists.
-func TestSendersTakeTurns(t *testing.T) {
-	hostile := Sender{"10.0.0.1", "1"}
+// TestHostsTakeTurns has a host use 1,000 builds that it made up, in 30 messages. An existing pack is open within 10 s if
+// another host uses it, or has confirmed that it exists.
+func TestHostsTakeTurns(t *testing.T) {
+	const hostile, other = "10.0.0.1", "10.0.0.2"
 	for name, tt := range map[string]struct {
-		connections int // of the hostile host
-		honest      []Sender
-		inTime      bool
+		users  []string
+		inTime bool
 	}{
-		"another host":            {1, []Sender{{"10.0.0.2", "1"}}, true},
-		"another connection":      {1, []Sender{{"10.0.0.1", "2"}}, true},
-		"many connections":        {100, []Sender{{"10.0.0.2", "1"}}, true},
-		"confirmed by another":    {1, []Sender{hostile, {"10.0.0.2", "1"}}, true},
-		"the collector itself":    {100, []Sender{{}}, true},
-		"only the hostile sender": {1, []Sender{hostile}, false},
+		"another host":          {[]string{other}, true},
+		"confirmed by another":  {[]string{hostile, other}, true},
+		"the collector itself":  {[]string{""}, true},
+		"only the hostile host": {[]string{hostile}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -414,12 +410,12 @@ func TestSendersTakeTurns(t *testing.T) {
 				for i := range 1000 {
 					made = append(made, buildid.FileID(strconv.Itoa(i)))
 				}
-				for i := range 30 {
-					r.Use(Sender{hostile.Host, strconv.Itoa(1 + i%tt.connections)}, made, nil)
+				for range 30 {
+					r.Use(hostile, made, nil)
 					time.Sleep(100 * time.Millisecond)
 				}
-				for _, from := range tt.honest {
-					r.Use(from, []string{first}, nil)
+				for _, host := range tt.users {
+					r.Use(host, []string{first}, nil)
 				}
 				time.Sleep(10 * time.Second)
 				assert.Equal(t, tt.inTime, r.has(first))
@@ -440,81 +436,73 @@ func TestManyHostsMakeUpBuilds(t *testing.T) {
 			for k := range 20 {
 				made = append(made, buildid.FileID(fmt.Sprint(i, k)))
 			}
-			r.Use(Sender{"10.0.1." + strconv.Itoa(i), "1"}, made, nil)
+			r.Use("10.0.1."+strconv.Itoa(i), made, nil)
 		}
-		r.Use(Sender{"10.0.0.1", "1"}, []string{first}, nil)
+		r.Use("10.0.0.1", []string{first}, nil)
 		time.Sleep((hosts + 2) * missInterval)
 		assert.True(t, r.has(first))
 		r.stop()
 	})
 }
 
-// TestNewSendersDoNotComeFirst has a new connection, or host, for each build that is made up. A sender that was served
-// before gets its pack all the same.
-func TestNewSendersDoNotComeFirst(t *testing.T) {
-	for name, made := range map[string]func(i int) Sender{
-		"connections": func(i int) Sender { return Sender{"10.0.0.1", strconv.Itoa(i)} },
-		"hosts":       func(i int) Sender { return Sender{"10.0.1." + strconv.Itoa(i), "1"} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := run(t, storeOfFirst(t))
-				honest := Sender{"10.0.0.1", "honest"}
-				r.Use(honest, []string{second}, nil)
-				time.Sleep(3 * time.Second)
-				senders := 0
-				use := func(n int) {
-					for range n {
-						r.Use(made(senders), []string{buildid.FileID(strconv.Itoa(senders))}, nil)
-						senders++
-					}
-				}
-				use(50)
-				r.Use(honest, []string{first}, nil)
-				for range 20 { // the wishes of the first second are equal, and can all be served before
-					use(30)
-					time.Sleep(time.Second)
-				}
-				assert.True(t, r.has(first))
-				r.stop()
-			})
-		})
-	}
+// TestNewHostsDoNotComeFirst has a new host for each build that is made up. A host that was served before gets its pack
+// all the same.
+func TestNewHostsDoNotComeFirst(t *testing.T) {
+	const honest = "10.0.0.1"
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, storeOfFirst(t))
+		r.Use(honest, []string{second}, nil)
+		time.Sleep(3 * time.Second)
+		hosts := 0
+		use := func(n int) {
+			for range n {
+				r.Use("10.0.1."+strconv.Itoa(hosts), []string{buildid.FileID(strconv.Itoa(hosts))}, nil)
+				hosts++
+			}
+		}
+		use(50)
+		r.Use(honest, []string{first}, nil)
+		for range 20 { // the wishes of the first second are equal, and can all be served before
+			use(30)
+			time.Sleep(time.Second)
+		}
+		assert.True(t, r.has(first))
+		r.stop()
+	})
 }
 
-// TestOtherHostsConfirm verifies that a wish is confirmed by another host, however many connections of one host asked for
-// it before.
+// TestOtherHostsConfirm verifies that a wish is confirmed by another host, and that only a few hosts are remembered.
 func TestOtherHostsConfirm(t *testing.T) {
 	w, now := newWishes(), time.Now()
-	for i := range 2 * maxSenders {
-		w.add(Sender{"10.0.0.1", strconv.Itoa(i)}, wishID{text: first}, now)
+	for range 2 {
+		w.add("10.0.0.1", wishID{text: first}, now)
 	}
 	found := w.all[wishID{text: first}]
 	assert.False(t, found.isConfirmed())
-	for i := range 2 * maxSenders {
-		w.add(Sender{"10.0.0." + strconv.Itoa(2+i), "1"}, wishID{text: first}, now)
+	for i := range 2 * maxHosts {
+		w.add("10.0.0."+strconv.Itoa(2+i), wishID{text: first}, now)
 		assert.True(t, found.isConfirmed())
-		assert.Equal(t, Sender{"10.0.0.1", "0"}, found.senders[0], "whose wish it is")
-		assert.LessOrEqual(t, len(found.senders), maxSenders)
+		assert.Equal(t, "10.0.0.1", found.hosts[0], "whose wish it is")
+		assert.LessOrEqual(t, len(found.hosts), maxHosts)
 	}
 }
 
-// TestTurnsAreBounded has very many connections, of which each has its turn.
+// TestTurnsAreBounded has very many hosts, each of which has its turn.
 func TestTurnsAreBounded(t *testing.T) {
 	var all turns
 	for i := range 10 * maxServed {
-		all.take(Sender{"10.0.0.1", strconv.Itoa(i)})
-		require.LessOrEqual(t, len(all.served), maxServed+1)
+		all.take(strconv.Itoa(i))
+		require.LessOrEqual(t, len(all.served), maxServed)
 	}
 }
 
-// TestSenderAt reads the addresses that receivers give.
-func TestSenderAt(t *testing.T) {
-	assert.Equal(t, Sender{}, SenderAt(nil))
-	assert.Equal(t, Sender{"10.0.0.1", "80"}, SenderAt(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}))
-	assert.Equal(t, Sender{"fe80::1%eth0", "80"}, SenderAt(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"}))
-	assert.Equal(t, Sender{Host: "10.0.0.1"}, SenderAt(&net.IPAddr{IP: net.IPv4(10, 0, 0, 1)}), "confighttp's")
-	assert.Equal(t, Sender{Host: "@agent"}, SenderAt(&net.UnixAddr{Name: "@agent", Net: "unix"}))
+// TestHostOf reads the addresses that receivers give.
+func TestHostOf(t *testing.T) {
+	assert.Empty(t, HostOf(nil))
+	assert.Equal(t, "10.0.0.1", HostOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}))
+	assert.Equal(t, "fe80::1%eth0", HostOf(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"}))
+	assert.Equal(t, "10.0.0.1", HostOf(&net.IPAddr{IP: net.IPv4(10, 0, 0, 1)}), "confighttp's")
+	assert.Equal(t, "@agent", HostOf(&net.UnixAddr{Name: "@agent", Net: "unix"}))
 }
 
 // TestRunAgain ends a store and runs it again, as when the configuration is reloaded.
@@ -552,7 +540,7 @@ func TestManyUsers(t *testing.T) {
 			users.Go(func() {
 				for k := range 200 {
 					id := ids[(i/4+k/50)%len(ids)]
-					r.Use(Sender{}, []string{id}, []string{buildid.FileID(id)})
+					r.Use("", []string{id}, []string{buildid.FileID(id)})
 					if p := r.View().Packs.ByBuildID(id); p != nil {
 						assert.Equal(t, id, p.Info().BuildID)
 					}

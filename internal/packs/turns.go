@@ -7,55 +7,47 @@ import (
 	"net"
 )
 
-// A Sender is where messages come from. The zero value is this collector itself.
-type Sender struct {
-	Host string
-	Port string // of the connection
-}
-
-// SenderAt returns the sender at an address, which may be nil.
-func SenderAt(address net.Addr) Sender {
+// HostOf returns the host of an address without the port, which not every receiver gives. It is empty if the address is
+// nil, as for messages of this collector itself.
+func HostOf(address net.Addr) string {
 	if address == nil {
-		return Sender{}
+		return ""
 	}
-	host, port, err := net.SplitHostPort(address.String())
+	host, _, err := net.SplitHostPort(address.String())
 	if err != nil {
-		return Sender{Host: address.String()}
+		return address.String()
 	}
-	return Sender{Host: host, Port: port}
+	return host
 }
 
-// host returns what stands for all connections of the host.
-func (s Sender) host() Sender { return Sender{Host: s.Host, Port: "*"} }
-
-// turns says which senders were served last in a place. The zero value says that none was.
+// turns says which hosts were served last in a place. The zero value says that none was.
 type turns struct {
 	n      uint64            // how many turns there were
-	served map[Sender]uint64 // the last turn of connections, and of hosts
+	served map[string]uint64 // the last turn of each host
 }
 
-// maxServed is how many connections and hosts are remembered. When there are more, all are equal again.
+// maxServed is how many hosts are remembered. When there are more, all are equal again.
 const maxServed = 4 * maxWishes
 
-// take gives the next turn to a sender.
-func (t *turns) take(from Sender) {
+// take gives the next turn to a host.
+func (t *turns) take(host string) {
 	if t.served == nil || len(t.served) >= maxServed {
-		t.served = make(map[Sender]uint64)
+		t.served = make(map[string]uint64)
 	}
 	t.n++
-	t.served[from], t.served[from.host()] = t.n, t.n
+	t.served[host] = t.n
 }
 
 // A turn says when a wish is served: the lowest first.
 type turn struct {
-	host, conn uint64 // since when the sender has waited, by the last turns of its host and of its connection
-	confirmed  bool
-	asked      int
+	since     uint64 // since when the host has waited, by its last turn
+	confirmed bool
+	asked     int
 }
 
 // compare compares which of two turns comes first.
 func (a turn) compare(b turn) int {
-	if order := cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.conn, b.conn)); order != 0 {
+	if order := cmp.Compare(a.since, b.since); order != 0 {
 		return order
 	}
 	if a.confirmed != b.confirmed {
@@ -67,14 +59,14 @@ func (a turn) compare(b turn) int {
 	return cmp.Compare(b.asked, a.asked)
 }
 
-// of returns the turn of a wish, and the sender whose turn that is: the one of its senders that has waited longest. A
-// sender has waited since it was last served, but not longer than its wish. Otherwise those who were never served, of whom
+// of returns the turn of a wish, and the host whose turn that is: the one of its hosts that has waited longest. A host
+// has waited since it was last served, but not longer than its wish. Otherwise those that were never served, of which
 // there can be any number, would come before all others.
-func (t *turns) of(w *wish) (first turn, whose Sender) {
-	for i, s := range w.senders {
-		at := turn{max(t.served[s.host()], w.since), max(t.served[s], w.since), w.isConfirmed(), w.asked}
+func (t *turns) of(w *wish) (first turn, whose string) {
+	for i, host := range w.hosts {
+		at := turn{max(t.served[host], w.since), w.isConfirmed(), w.asked}
 		if i == 0 || at.compare(first) < 0 {
-			first, whose = at, s
+			first, whose = at, host
 		}
 	}
 	return first, whose

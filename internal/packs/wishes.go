@@ -41,7 +41,7 @@ type wishID struct {
 type wish struct {
 	step    step
 	asked   int       // how often it was asked for since the last step
-	senders []Sender  // some of those who asked for it, the first one among them, and of as many hosts as possible
+	hosts   []string  // some of those that asked for it, the first one among them
 	since   uint64    // the turn in which it began to wait for its step
 	look    time.Time // do not look before this time
 	fetch   time.Time // do not fetch before this time
@@ -49,27 +49,25 @@ type wish struct {
 	problem error     // problem with its pack; nil if the pack is merely missing
 }
 
-// maxSenders is how many senders of a wish are remembered.
-const maxSenders = 4
+// maxHosts is how many hosts of a wish are remembered.
+const maxHosts = 4
 
 // isConfirmed reports whether messages from several hosts had the build.
-func (w *wish) isConfirmed() bool {
-	return slices.ContainsFunc(w.senders, func(s Sender) bool { return s.Host != w.senders[0].Host })
-}
+func (w *wish) isConfirmed() bool { return len(w.hosts) > 1 }
 
-// wishes has at most maxWishes wishes. Senders can make up builds, so they are served in turn: first each host, then each
-// connection of that host. In its turn, a sender gets what others asked for as well, and then what it asked for most often.
+// wishes has at most maxWishes wishes. Senders can make up builds, so their hosts are served in turn. In its turn, a host
+// gets what others asked for as well, and then what it asked for most often.
 type wishes struct {
 	all   map[wishID]*wish
-	held  map[Sender]int // how many wishes a connection, or a host, asked for first
+	held  map[string]int // how many wishes a host asked for first
 	turns [numPlaces]turns
 }
 
-func newWishes() wishes { return wishes{all: make(map[wishID]*wish), held: make(map[Sender]int)} }
+func newWishes() wishes { return wishes{all: make(map[wishID]*wish), held: make(map[string]int)} }
 
-// add records that a sender uses a build, and reports whether to look for its pack now. If there are too many wishes, it
+// add records that a host uses a build, and reports whether to look for its pack now. If there are too many wishes, it
 // replaces another: a build that is in use will be added again.
-func (w *wishes) add(from Sender, id wishID, now time.Time) bool {
+func (w *wishes) add(host string, id wishID, now time.Time) bool {
 	found := w.all[id]
 	if found == nil {
 		if len(w.all) >= maxWishes {
@@ -77,10 +75,9 @@ func (w *wishes) add(from Sender, id wishID, now time.Time) bool {
 		}
 		found = new(wish)
 		w.all[id] = found
-		w.held[from]++
-		w.held[from.host()]++
+		w.held[host]++
 	}
-	found.askedBy(from)
+	found.askedBy(host)
 	found.asked++
 	found.used = now
 	if found.step != stepNone || now.Before(found.look) {
@@ -95,43 +92,24 @@ func (w *wishes) queue(wish *wish, at place) {
 	wish.step, wish.since = stepAt[at], w.turns[at].n
 }
 
-// askedBy records a sender, if there is room or it is the first of its host. Then it replaces another one of a host that
-// has several.
-func (w *wish) askedBy(from Sender) {
-	if slices.Contains(w.senders, from) {
-		return
-	}
-	if len(w.senders) < maxSenders {
-		w.senders = append(w.senders, from)
-		return
-	}
-	has := func(senders []Sender, host string) bool {
-		return slices.ContainsFunc(senders, func(s Sender) bool { return s.Host == host })
-	}
-	if has(w.senders, from.Host) {
-		return
-	}
-	for i, s := range w.senders {
-		if has(w.senders[:i], s.Host) {
-			w.senders[i] = from
-			return
-		}
+// askedBy records a host, if there is room.
+func (w *wish) askedBy(host string) {
+	if len(w.hosts) < maxHosts && !slices.Contains(w.hosts, host) {
+		w.hosts = append(w.hosts, host)
 	}
 }
 
 // remove removes a wish.
 func (w *wishes) remove(id wishID) {
-	first := w.all[id].senders[0]
-	for _, s := range []Sender{first, first.host()} {
-		if w.held[s]--; w.held[s] == 0 {
-			delete(w.held, s)
-		}
+	first := w.all[id].hosts[0]
+	if w.held[first]--; w.held[first] == 0 {
+		delete(w.held, first)
 	}
 	delete(w.all, id)
 }
 
-// drop drops a wish that is not busy, among a few chosen at random: one that no other host confirmed, of the host, and the
-// connection, that asked for most others, and the one that was asked for least. So made-up builds rarely replace builds in use.
+// drop drops a wish that is not busy, among a few chosen at random: one that no other host confirmed, of the host that
+// asked for most others, and the one that was asked for least. So made-up builds rarely replace builds in use.
 func (w *wishes) drop() {
 	const few = 8
 	var victim wishID
@@ -160,10 +138,7 @@ func (w *wishes) compareVictims(a, b *wish) int {
 		}
 		return 1
 	}
-	from, other := a.senders[0], b.senders[0]
-	return cmp.Or(
-		cmp.Compare(w.held[other.host()], w.held[from.host()]), cmp.Compare(w.held[other], w.held[from]), cmp.Compare(a.asked, b.asked),
-	)
+	return cmp.Or(cmp.Compare(w.held[b.hosts[0]], w.held[a.hosts[0]]), cmp.Compare(a.asked, b.asked))
 }
 
 // wait reports whether a wish waits for a place.
@@ -181,14 +156,14 @@ func (w *wishes) wait(at place) bool {
 func (w *wishes) next(at place) (id wishID, more bool) {
 	n := 0
 	var first turn
-	var whose Sender
+	var whose string
 	for other, wish := range w.all {
 		if wish.step != stepAt[at] {
 			continue
 		}
-		turn, sender := w.turns[at].of(wish)
+		turn, host := w.turns[at].of(wish)
 		if n++; n == 1 || turn.compare(first) < 0 {
-			id, first, whose = other, turn, sender
+			id, first, whose = other, turn, host
 		}
 	}
 	if n > 0 {

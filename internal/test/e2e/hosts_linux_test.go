@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -29,9 +30,9 @@ func usersOf(buildIDs ...string) pprofile.Profiles {
 	return m.Profiles
 }
 
-// TestSendersOfBuildsTakeTurns has a gateway fetch packs while a sender makes up 1,000 builds, each in 30 messages. The
-// build that another sender uses once is asked for among the next few.
-func TestSendersOfBuildsTakeTurns(t *testing.T) {
+// TestHostsTakeTurns has a gateway fetch packs while a host makes up 1,000 builds, each in 30 messages. The build that
+// another host uses once is asked for among the next few.
+func TestHostsTakeTurns(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	var mu sync.Mutex
@@ -45,7 +46,7 @@ func TestSendersOfBuildsTakeTurns(t *testing.T) {
 	defer server.Close()
 	endpoint := freeAddress(t)
 	c := startCollector(t, `
-receivers: {otlp: {protocols: {grpc: {endpoint: "`+endpoint+`"}}}}
+receivers: {otlp: {protocols: {http: {endpoint: "`+endpoint+`"}}}}
 processors: {kernelsym: {local: false, debug_info: {url: "`+server.URL+`/{build_id}"}}}
 exporters: {debug: }
 service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exporters: [debug]}}}
@@ -54,7 +55,8 @@ service: {pipelines: {profiles: {receivers: [otlp], processors: [kernelsym], exp
 	for i := range made {
 		made[i] = fileID(strconv.Itoa(i))
 	}
-	hostile, honest := overGRPC(endpoint), overGRPC(endpoint)
+	other := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	hostile, honest := overHTTP(endpoint), overHTTPBy(other.DialContext, endpoint)
 	for range 30 {
 		require.NoError(t, hostile(t, usersOf(made...)))
 	}
