@@ -13,12 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/collector/client"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
-	"github.com/kernelsym/kernelsym/internal/packs"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sender"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -112,7 +110,7 @@ func (p *Processor) ProcessProfiles(ctx context.Context, pd pprofile.Profiles) (
 		p.shared.metrics.count(ctx, &result, time.Since(start))
 	}
 	if running != nil && running.sources.Packs != nil {
-		running.sources.Packs.Use(packs.HostOf(client.FromContext(ctx).Addr), result.BuildIDs, result.FileIDs)
+		running.sources.Packs.Use(sender.Host(ctx), result.BuildIDs, result.FileIDs)
 	}
 	return result.Profiles, nil
 }

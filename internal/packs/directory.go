@@ -3,6 +3,7 @@
 package packs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,7 +27,7 @@ type directory struct {
 	maxDisk int64 // limit on the bytes of fetched packs and of drafts
 
 	keeping sync.Mutex // held while files are written, or removed to make room; locked before the mutex of a Store
-	free    int64      // bytes that drafts may still take; guarded by keeping
+	free    int64      // bytes that drafts may still take, negative if they take too many; guarded by keeping
 
 	// index has the builds that had packs when the directory was read, by their file IDs.
 	index  map[string]string
@@ -40,11 +41,32 @@ type file struct {
 	fetched bool
 }
 
-// isSame reports whether the file is the same as before, and unchanged. A fetched file is only
-// ever replaced as a whole; its modification time is the time of its last use.
+// isSame reports whether the file is the same as before, and unchanged. A fetched file is only ever replaced as a
+// whole; its modification time is the time of its last use.
 func (f *file) isSame(before fs.FileInfo) bool {
 	return before != nil && os.SameFile(f.info, before) && f.info.Size() == before.Size() &&
 		(f.fetched || f.info.ModTime().Equal(before.ModTime()))
+}
+
+// touch records that a fetched pack was used.
+func (f *file) touch() {
+	if f.fetched {
+		now := time.Now()
+		_ = os.Chtimes(f.Name(), now, now) // in a read-only directory no pack is ever removed
+	}
+}
+
+// refused returns the error for a pack that was refused. If the pack was fetched, and fetching it again may help, it
+// removes the file and says that there is none: after an update of the collector, the pack can have a version that is
+// no longer supported.
+func (f *file) refused(err error) error {
+	switch ReasonOf(err) {
+	case Damaged, Version, BuildID:
+		if f.fetched && os.Remove(f.Name()) == nil {
+			return errNotFound
+		}
+	}
+	return fmt.Errorf("%s: %w", f.Name(), err)
 }
 
 // fetched returns the path of the directory of fetched packs.
@@ -55,8 +77,70 @@ func (d *directory) keptAt(buildID string) string {
 	return filepath.Join(d.fetched(), buildID+pack.Ext)
 }
 
-// open opens the directory and the directory of fetched packs, as far as they exist. No name
-// leads out of them.
+// readAll reads packs from the directory, one after the other, until ctx is done.
+func (s *Store) readAll(ctx context.Context) {
+	for {
+		id, ok := s.next(ctx, inDirectory)
+		if !ok {
+			return
+		}
+		s.readFromDir(id)
+	}
+}
+
+// readFromDir reads the pack of a request from the directory. The hosts that use a file ID use the build that it stands
+// for.
+func (s *Store) readFromDir(id requestID) {
+	if !id.isFile {
+		s.finish(id, inDirectory, s.openFromDir(id.text))
+		return
+	}
+	buildID, err := s.dir.buildOf(id.text)
+	for _, host := range s.finish(id, inDirectory, err) {
+		s.Use(host, []string{buildID}, nil)
+	}
+}
+
+// openFromDir opens the pack of a build from the directory, unless it is already open.
+func (s *Store) openFromDir(buildID string) error {
+	f, err := s.dir.find(buildID)
+	if err == nil {
+		defer f.Close()
+	} else if !errors.Is(err, errNotFound) {
+		return err
+	}
+	s.mu.Lock()
+	isOpen := s.state.open.has(buildID, f) // an open pack needs no file
+	s.mu.Unlock()
+	switch {
+	case isOpen:
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := s.load(f, f.info.Size(), f.info, buildID); err != nil {
+		return f.refused(err)
+	}
+	f.touch()
+	return nil
+}
+
+// Read reads the pack of a build from a directory as a store does. [ReasonOf] says what kind of error it returns.
+func Read(dir, buildID string) (*pack.Pack, error) {
+	d := directory{path: dir}
+	f, err := d.find(buildID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := read(f, f.info.Size(), buildID)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return p, nil
+}
+
+// open opens the directory and the directory of fetched packs, as far as they exist. No name leads out of them.
 func (d *directory) open() (dirs []*os.Root, err error) {
 	if d.path == "" {
 		return nil, nil
@@ -120,7 +204,7 @@ func (d *directory) find(buildID string) (*file, error) {
 	}
 	defer closeAll(dirs)
 	for _, dir := range dirs {
-		f, err := openPack(dir, buildID+pack.Ext)
+		f, err := openFile(dir, buildID+pack.Ext)
 		if err == nil {
 			f.fetched = dir.Name() == d.fetched()
 		}
@@ -131,8 +215,8 @@ func (d *directory) find(buildID string) (*file, error) {
 	return nil, errNotFound
 }
 
-// openPack opens a pack in a directory.
-func openPack(dir *os.Root, name string) (*file, error) {
+// openFile opens a pack in a directory.
+func openFile(dir *os.Root, name string) (*file, error) {
 	path := filepath.Join(dir.Name(), name)
 	info, err := dir.Stat(name)
 	switch {
@@ -159,10 +243,9 @@ func openPack(dir *os.Root, name string) (*file, error) {
 	return &file{File: f, info: info}, nil
 }
 
-// buildOf returns the build that has a file ID, if the directory has its pack. It is not safe
-// for concurrent use.
+// buildOf returns the build that has a file ID, if the directory has its pack. It is not safe for concurrent use.
 func (d *directory) buildOf(fileID string) (string, error) {
-	if now := time.Now(); now.Sub(d.readAt) >= lookAgain {
+	if now := time.Now(); now.Sub(d.readAt) >= readAgain {
 		builds, err := d.builds()
 		if err != nil {
 			return "", err
@@ -175,8 +258,7 @@ func (d *directory) buildOf(fileID string) (string, error) {
 	return "", errNotFound
 }
 
-// builds returns the build ids of all packs, by their file IDs. It reads only the names of the
-// files.
+// builds returns the build ids of all packs, by their file IDs. It reads only the names of the files.
 func (d *directory) builds() (map[string]string, error) {
 	dirs, err := d.open()
 	if err != nil {

@@ -47,6 +47,9 @@ func TestDiskIsFull(t *testing.T) {
 		require.NoError(t, os.Remove(filler))
 		time.Sleep(long)
 		assert.Empty(t, r.health())
+		r.dir.keeping.Lock()
+		assert.Equal(t, int64(plenty), r.dir.free, "the check takes and leaves nothing")
+		r.dir.keeping.Unlock()
 		r.use(second)
 		assert.True(t, r.has(second))
 		r.stop()
@@ -67,20 +70,20 @@ func TestDiskIsFullHalfway(t *testing.T) {
 	_, err = d.Write(whole[10:])
 	require.NoError(t, err)
 
-	content, err := d.content()
-	require.NoError(t, err)
-	got, err := pack.Read(content, d.size)
+	got, err := pack.Read(d.content(), d.size)
 	require.NoError(t, err)
 	assert.Equal(t, first, got.Info().BuildID)
 	assert.ErrorIs(t, New(Options{MaxDisk: plenty}).keep(d, first), syscall.ENOSPC)
 }
 
 // TestDraftsOfKilledProcesses starts a store where processes were killed while they fetched, and another still fetches.
+// Nothing is removed while others could choose what.
 func TestDraftsOfKilledProcesses(t *testing.T) {
 	dir := ownDir(t)
 	fetched := filepath.Join(dir, fetchedDir)
 	put(t, fetched, first, packOf(t, first))
-	for _, name := range []string{first + ".1.tmp", second + ".2.tmp", third + ".3.tmp"} {
+	all := []string{first + pack.Ext, first + ".1.tmp", second + ".2.tmp", third + ".3.tmp"}
+	for _, name := range all[1:] {
 		require.NoError(t, os.WriteFile(filepath.Join(fetched, name), make([]byte, 1<<20), 0o600))
 	}
 	other, err := os.Open(filepath.Join(fetched, third+".3.tmp"))
@@ -88,12 +91,21 @@ func TestDraftsOfKilledProcesses(t *testing.T) {
 	defer func() { _ = other.Close() }()
 	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
 
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
-			return answer(http.StatusNotFound, nil), nil
-		}))
-		synctest.Wait()
-		r.stop()
-	})
-	assert.ElementsMatch(t, []string{first + pack.Ext, third + ".3.tmp"}, filesIn(t, fetched))
+	for _, tt := range []struct {
+		mode os.FileMode
+		want []string
+	}{
+		{0o777, all},
+		{0o755, []string{first + pack.Ext, third + ".3.tmp"}},
+	} {
+		require.NoError(t, os.Chmod(dir, tt.mode))
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, newFetching(Options{Directory: dir}, func(*http.Request) (*http.Response, error) {
+				return answer(http.StatusNotFound, nil), nil
+			}))
+			synctest.Wait()
+			r.stop()
+		})
+		assert.ElementsMatch(t, tt.want, filesIn(t, fetched))
+	}
 }

@@ -3,7 +3,6 @@
 package packs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,72 +29,61 @@ const (
 	FormatPlaceholder  = "{format}"
 )
 
-// Expand returns the URL of a pack: {build_id} becomes the build id, {format} the extension of
-// pack files without the dot.
+// Expand returns the URL of a pack: {build_id} becomes the build id, {format} the extension of pack files without the
+// dot.
 func Expand(url, buildID string) string {
 	return strings.NewReplacer(BuildIDPlaceholder, buildID, FormatPlaceholder, strings.TrimPrefix(pack.Ext, ".")).Replace(url)
 }
 
-// fetch fetches the pack of a wish. It reports whether the server has none.
-func (s *Store) fetch(ctx context.Context, id wishID) (missed bool) {
-	err := s.fetchPack(ctx, id.text)
-	if err != nil && ctx.Err() != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.state.wishes.all[id].step = stepFetch // for the next run of the store
-		return false
+// fetchAll fetches packs, one after the other, until ctx is done.
+func (s *Store) fetchAll(ctx context.Context) {
+	for s.pace.wait(ctx) {
+		id, ok := s.next(ctx, atURL)
+		if !ok {
+			s.pace.allow()
+			return
+		}
+		missed := s.pace.start()
+		if s.fetch(ctx, id) {
+			missed()
+		}
 	}
-	missed = err != nil && refusalOf(err).missed()
+}
+
+// fetch fetches the pack of a request. It reports whether the server has answered that it has none.
+func (s *Store) fetch(ctx context.Context, id requestID) (missed bool) {
+	err := s.fetchPack(ctx, id.text)
+	outcome, reason := outcomeOf(err)
 	switch {
 	case err == nil:
-	case refusalOf(err).broken:
+	case ctx.Err() != nil:
+		err = errStopped
+	case outcome == broken:
 		err = fmt.Errorf("debug_info::url: %w", err)
 	default:
 		err = fmt.Errorf("debug_info::url: %s: %w", id.text, err)
 	}
-	s.settle(id, placeURL, err)
-	return missed
+	s.finish(id, atURL, err)
+	return outcome == missing || outcome == refused && reason == Fetch
 }
 
-// fetchPack fetches the pack of a build, opens it, and keeps it in the directory if that exists
-// and is writable.
+// fetchPack fetches the pack of a build, opens it, and keeps it in the directory if that exists and is writable.
 func (s *Store) fetchPack(ctx context.Context, buildID string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if s.dir.path == "" {
-		return s.fetchToMemory(ctx, buildID)
-	}
 	draft, err := s.dir.create(buildID)
-	switch {
-	case err == nil:
-	case refusalOf(err).reason == Unreadable: // for example on a read-only file system
-		s.noteKept(err)
-		return s.fetchToMemory(ctx, buildID)
-	default:
+	if err != nil {
 		return err
 	}
 	defer draft.discard()
 	if err := s.from.download(ctx, draft, buildID); err != nil {
 		return err
 	}
-	content, err := draft.content()
-	if err != nil {
-		return err
-	}
-	if err := s.load(content, draft.size, nil, buildID); err != nil {
+	if err := s.load(draft.content(), draft.size, nil, buildID); err != nil {
 		return err
 	}
 	s.noteKept(s.keep(draft, buildID))
 	return nil
-}
-
-// fetchToMemory fetches the pack of a build and opens it.
-func (s *Store) fetchToMemory(ctx context.Context, buildID string) error {
-	var b bytes.Buffer
-	if err := s.from.download(ctx, &b, buildID); err != nil {
-		return err
-	}
-	return s.load(&b, int64(b.Len()), nil, buildID)
 }
 
 // A fetcher downloads packs from a URL.
@@ -144,8 +132,8 @@ func copyTo(w io.Writer, r io.Reader, limit int64) error {
 	return nil
 }
 
-// reasonOf returns why there is no answer. It omits the URL, which can hold secrets, and
-// truncates the text, which can quote the server.
+// reasonOf returns why there is no answer. It omits the URL, which can hold secrets, and truncates the text, which can
+// quote the server.
 func reasonOf(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

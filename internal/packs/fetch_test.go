@@ -215,7 +215,7 @@ func TestAnswers(t *testing.T) {
 					if dir != "" {
 						assert.Empty(t, filesIn(t, filepath.Join(dir, fetchedDir)))
 					}
-					time.Sleep(lookAgain)
+					time.Sleep(readAgain)
 					mended = true
 					r.use(first)
 					assert.Equal(t, tt.reason == Fetch && name != "refused" && name != "verbose", r.has(first), "what is wrong with a pack stays so for longer")
@@ -315,7 +315,7 @@ func TestDisk(t *testing.T) {
 	assert.FileExists(t, filepath.Join(dir, own+pack.Ext))
 }
 
-// TestStopWhileFetching ends a store while a server is slow.
+// TestStopWhileFetching ends a store while a server is slow, and while there is nothing to fetch.
 func TestStopWhileFetching(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := true
@@ -324,7 +324,7 @@ func TestStopWhileFetching(t *testing.T) {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
 			}
-			return answer(http.StatusOK, packOf(t, first)), nil
+			return answer(http.StatusOK, packOf(t, strings.TrimSuffix(filepath.Base(req.URL.Path), pack.Ext))), nil
 		})
 		r := run(t, s)
 		r.use(first)
@@ -336,6 +336,10 @@ func TestStopWhileFetching(t *testing.T) {
 		r = run(t, s)
 		time.Sleep(time.Minute)
 		assert.True(t, r.has(first), "it is fetched when the store runs again")
+		r.stop()
+		r = run(t, s) // the last run ended while it waited for a request
+		r.use(second)
+		assert.True(t, r.has(second))
 		r.stop()
 	})
 }

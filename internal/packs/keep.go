@@ -5,7 +5,6 @@ package packs
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,18 +19,30 @@ import (
 // draftExt is the extension of files that are being written.
 const draftExt = ".tmp"
 
-// A draft is a file that is being fetched. If the disk is full, or [Options.MaxDisk] leaves no room, the rest is in
-// memory.
+// A draft is a pack that is being fetched. Memory takes what the disk does not: everything if no file can be created,
+// and the rest if the disk is full or [Options.MaxDisk] leaves no room.
 type draft struct {
-	file *os.File
 	dir  *directory
+	file *os.File // nil if there is none
 	size int64
 	full error // why the disk did not take the rest
 	rest bytes.Buffer
 }
 
-// create begins a file in the directory of fetched packs, which it creates if necessary.
+// create begins a draft in the directory of fetched packs, which it creates if necessary.
 func (d *directory) create(buildID string) (*draft, error) {
+	if d.path == "" {
+		return &draft{dir: d}, nil
+	}
+	f, err := d.createFile(buildID)
+	if err != nil && ReasonOf(err) == Unreadable { // for example on a read-only file system
+		return &draft{dir: d, full: err}, nil
+	}
+	return &draft{dir: d, file: f}, err
+}
+
+// createFile creates the file of a draft.
+func (d *directory) createFile(buildID string) (*os.File, error) {
 	dir := d.fetched()
 	if err := checkParents(dir); err != nil {
 		return nil, err
@@ -49,41 +60,33 @@ func (d *directory) create(buildID string) (*draft, error) {
 		return nil, refuseAll(Unreadable, err)
 	}
 	_ = lock(f) // where files cannot be locked, the age of a draft decides
-	return &draft{file: f, dir: d}, nil
+	return f, nil
 }
 
 // Write implements [io.Writer]. It never fails: memory takes what the disk does not.
 func (d *draft) Write(b []byte) (int, error) {
-	d.size += int64(len(b))
+	d.dir.keeping.Lock()
+	defer d.dir.keeping.Unlock()
 	n := 0
-	if d.full == nil && d.rest.Len() == 0 {
-		n, d.full = d.dir.write(d.file, b)
+	if d.file != nil && d.full == nil && d.rest.Len() == 0 {
+		n, d.full = d.file.Write(b[:max(0, min(int64(len(b)), d.dir.free))])
+		d.dir.free -= int64(n)
 	}
 	d.rest.Write(b[n:])
+	d.size += int64(len(b))
 	return len(b), nil
 }
 
-// write writes as much of b to a draft as there is room for.
-func (d *directory) write(f *os.File, b []byte) (int, error) {
-	d.keeping.Lock()
-	defer d.keeping.Unlock()
-	n, err := f.Write(b[:min(int64(len(b)), d.free)])
-	d.free -= int64(n)
-	return n, err
-}
-
 // content returns everything that was written.
-func (d *draft) content() (io.Reader, error) {
-	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
-		return nil, refuseAll(Unreadable, err)
-	}
-	return io.MultiReader(d.file, bytes.NewReader(d.rest.Bytes())), nil
+func (d *draft) content() io.Reader {
+	rest := d.rest.Bytes()
+	return io.MultiReader(io.NewSectionReader(d.file, 0, d.size-int64(len(rest))), bytes.NewReader(rest))
 }
 
 // keep makes the file the pack of a build, which is open, if it fits into [Options.MaxDisk]. To make room, it removes
 // the packs that were used least recently.
 func (s *Store) keep(d *draft, buildID string) error {
-	if d.full != nil || d.size > s.opts.MaxDisk {
+	if d.file == nil || d.full != nil || d.size > s.opts.MaxDisk {
 		return d.full
 	}
 	s.dir.keeping.Lock()
@@ -109,10 +112,7 @@ func (s *Store) keep(d *draft, buildID string) error {
 
 // finish writes the rest to the file, and renames it.
 func (d *draft) finish(path string) (fs.FileInfo, error) {
-	_, err := d.file.Seek(0, io.SeekEnd)
-	if err == nil {
-		_, err = d.file.Write(d.rest.Bytes())
-	}
+	_, err := d.file.Write(d.rest.Bytes())
 	if err == nil {
 		err = d.file.Chmod(0o644)
 	}
@@ -127,6 +127,9 @@ func (d *draft) finish(path string) (fs.FileInfo, error) {
 
 // discard closes the file and, unless it was kept, removes it.
 func (d *draft) discard() {
+	if d.file == nil {
+		return
+	}
 	d.dir.keeping.Lock()
 	defer d.dir.keeping.Unlock()
 	if info, err := d.file.Stat(); err == nil && os.Remove(d.file.Name()) == nil { // it does not exist if it was kept
@@ -135,58 +138,61 @@ func (d *draft) discard() {
 	_ = d.file.Close()
 }
 
+// checkDisk returns an error if no pack could be kept now.
+func (d *directory) checkDisk() error {
+	f, err := d.createFile("")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 4096)) // a full disk may still have room for a name
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+	return err
+}
+
 // errDrafts says that there is no room for a pack although no other is kept.
 var errDrafts = errors.New("other packs that are being fetched take all of debug_info::max_disk")
 
 // makeRoom removes packs until a file can grow by that many bytes. keeping is held.
 func (d *directory) makeRoom(bytes int64) error {
-	packs, drafts, err := d.list()
+	packs, err := d.list()
 	if err != nil {
 		return err
 	}
-	if drafts+bytes > d.maxDisk {
+	most := d.free // if all packs are removed
+	for _, info := range packs {
+		most += info.Size()
+	}
+	if most < bytes {
 		return errDrafts
 	}
 	slices.SortFunc(packs, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	free := d.freeBeside(packs, drafts)
-	for _, info := range packs {
-		if free >= bytes {
-			break
-		}
-		if err := os.Remove(filepath.Join(d.fetched(), info.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for i := 0; d.free < bytes; i++ {
+		err := os.Remove(filepath.Join(d.fetched(), packs[i].Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		free += info.Size()
+		d.free += packs[i].Size()
 	}
-	d.free = max(0, free-bytes)
+	d.free -= bytes
 	return nil
-}
-
-// freeBeside returns how many bytes [Options.MaxDisk] leaves beside packs and drafts, below zero if they take more.
-func (d *directory) freeBeside(packs []fs.FileInfo, drafts int64) int64 {
-	free := d.maxDisk - drafts
-	for _, info := range packs {
-		free -= info.Size()
-	}
-	return free
 }
 
 // removeAbandoned removes the drafts of processes that were killed, and finds out how much room there is for new ones.
 func (d *directory) removeAbandoned() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
-	packs, drafts, err := d.list()
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		d.free = max(0, d.freeBeside(packs, drafts))
-	}
+	_, _ = d.list() // whoever keeps a pack gets the error
 }
 
-// list returns the files of fetched packs, and the bytes of all drafts. It removes abandoned drafts.
-func (d *directory) list() (packs []fs.FileInfo, drafts int64, err error) {
+// list returns the files of fetched packs, and sets free to what [Options.MaxDisk] leaves beside them and all drafts.
+// It removes abandoned drafts. keeping is held.
+func (d *directory) list() (packs []fs.FileInfo, err error) {
 	entries, err := os.ReadDir(d.fetched())
-	if err != nil {
-		return nil, 0, err
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
+	d.free = d.maxDisk
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || !info.Mode().IsRegular() {
@@ -196,11 +202,12 @@ func (d *directory) list() (packs []fs.FileInfo, drafts int64, err error) {
 		switch {
 		case strings.HasSuffix(info.Name(), pack.Ext):
 			packs = append(packs, info)
+			d.free -= info.Size()
 		case strings.HasSuffix(info.Name(), draftExt) && (!isAbandoned(path, info) || os.Remove(path) != nil):
-			drafts += info.Size()
+			d.free -= info.Size()
 		}
 	}
-	return packs, drafts, nil
+	return packs, nil
 }
 
 // isAbandoned reports whether no process writes a draft any more: the lock of a process ends with it.
@@ -214,25 +221,4 @@ func isAbandoned(path string, info fs.FileInfo) bool {
 	}
 	defer f.Close()
 	return lock(f) == nil
-}
-
-// touch records that a fetched pack was used.
-func (f *file) touch() {
-	if f.fetched {
-		now := time.Now()
-		_ = os.Chtimes(f.Name(), now, now) // in a read-only directory no pack is ever removed
-	}
-}
-
-// refused returns the error for a pack that was refused. If the pack was fetched, and fetching
-// it again may help, it removes the file and says that there is none: after an update of the
-// collector, the pack can have a version that is no longer supported.
-func (f *file) refused(err error) error {
-	switch refusalOf(err).reason {
-	case Damaged, Version, BuildID:
-		if f.fetched && os.Remove(f.Name()) == nil {
-			return errNotFound
-		}
-	}
-	return fmt.Errorf("%s: %w", f.Name(), err)
 }

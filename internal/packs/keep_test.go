@@ -41,6 +41,71 @@ func TestDiskByUse(t *testing.T) {
 	assert.ElementsMatch(t, []string{first + pack.Ext, third + pack.Ext}, filesIn(t, fetched))
 }
 
+// TestWithoutDirectory runs a store with only a URL where the working directory looks like a directory of packs.
+func TestWithoutDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Mkdir(fetchedDir, 0o755))
+	draft := filepath.Join(fetchedDir, first+".1"+draftExt)
+	require.NoError(t, os.WriteFile(draft, nil, 0o644))
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, newFetching(Options{}, func(*http.Request) (*http.Response, error) {
+			return answer(http.StatusOK, packOf(t, first)), nil
+		}))
+		r.use(first)
+		assert.True(t, r.has(first))
+		assert.Empty(t, r.health())
+		r.stop()
+	})
+	assert.Equal(t, []string{first + ".1" + draftExt}, filesIn(t, fetchedDir))
+}
+
+// TestRoom verifies how much room there is on the disk while packs are fetched, kept and removed.
+func TestRoom(t *testing.T) {
+	const maxDisk = 1000
+	dir := ownDir(t)
+	s := New(Options{Directory: dir, URL: packsURL, MaxDisk: maxDisk})
+	s.dir.removeAbandoned()
+	assert.Equal(t, int64(maxDisk), s.dir.free, "there is no directory of fetched packs")
+
+	newDraft := func(buildID string, size int) *draft {
+		d, err := s.dir.create(buildID)
+		require.NoError(t, err)
+		_, err = d.Write(make([]byte, size))
+		require.NoError(t, err)
+		return d
+	}
+	d := newDraft(first, 600)
+	assert.Equal(t, int64(400), s.dir.free)
+	d.discard()
+	assert.Equal(t, int64(maxDisk), s.dir.free)
+
+	d = newDraft(first, 600)
+	require.NoError(t, s.keep(d, first))
+	d.discard()
+	assert.Equal(t, int64(400), s.dir.free)
+
+	all := newDraft(second, maxDisk) // of which 400 bytes are in the file
+	assert.Zero(t, s.dir.free)
+	d = newDraft(third, 700)
+	require.ErrorIs(t, s.keep(d, third), errDrafts, "even without the first")
+	assert.FileExists(t, s.dir.keptAt(first))
+	all.discard()
+	require.NoError(t, s.keep(d, third))
+	d.discard()
+	assert.Equal(t, []string{third + pack.Ext}, filesIn(t, s.dir.fetched()))
+	assert.Equal(t, int64(300), s.dir.free)
+
+	// Another process, with a higher limit, keeps more.
+	put(t, s.dir.fetched(), second, make([]byte, 2*maxDisk))
+	s.dir.removeAbandoned()
+	assert.Equal(t, int64(maxDisk-700-2*maxDisk), s.dir.free)
+	d = newDraft(first, 10)
+	require.NoError(t, s.keep(d, first))
+	d.discard()
+	assert.Equal(t, []string{first + pack.Ext}, filesIn(t, s.dir.fetched()))
+	assert.Equal(t, int64(maxDisk-10), s.dir.free)
+}
+
 // slowly reads a few bytes at a time.
 type slowly struct {
 	io.Reader

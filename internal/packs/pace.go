@@ -7,46 +7,47 @@ import (
 	"time"
 )
 
-// How long after the start of one request the next may start.
+// How long after the start of one fetch the next may start.
 const (
 	fetchInterval = time.Second
 	missInterval  = 100 * time.Millisecond // if the server has answered by then that it has no pack
 )
 
-// A pace says when the next request may start: it has an element then.
+// A pace says when the next fetch may start: it has an element then.
 //
-//	         fetchInterval
-//	request ├─────────────────────► next request
-//	request ├──► 404   next request
-//	        └────────►
-//	       missInterval
+//	       fetchInterval
+//	fetch ├─────────────────────► next fetch
+//	fetch ├──► 404   next fetch
+//	      └────────►
+//	     missInterval
 type pace chan struct{}
 
 func newPace() pace {
 	p := make(pace, 1)
-	p <- struct{}{}
+	p.allow()
 	return p
 }
 
-// start waits until a request may start. It returns false if ctx is done.
-func (p pace) start(ctx context.Context) (request, bool) {
+// wait waits until a fetch may start. It returns false if ctx is done. Otherwise the caller calls start or allow.
+func (p pace) wait(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
-		return request{}, false
+		return false
 	case <-p:
-		return request{time.Now(), time.AfterFunc(fetchInterval, func() { p <- struct{}{} })}, true
+		return true
 	}
 }
 
-// A request holds up those after it.
-type request struct {
-	at   time.Time
-	next *time.Timer
-}
+// allow lets a fetch start.
+func (p pace) allow() { p <- struct{}{} }
 
-// missed lets the next request start earlier, unless it could already start.
-func (r request) missed() {
-	if r.next.Stop() {
-		r.next.Reset(missInterval - time.Since(r.at))
+// start starts a fetch, which holds up the next one. The fetch calls missed, which lets that start earlier unless it
+// already could, if the server has no pack.
+func (p pace) start() (missed func()) {
+	began, next := time.Now(), time.AfterFunc(fetchInterval, p.allow)
+	return func() {
+		if next.Stop() {
+			next.Reset(missInterval - time.Since(began))
+		}
 	}
 }

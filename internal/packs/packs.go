@@ -22,52 +22,48 @@ type Options struct {
 	Gateway   bool   // whether the symbols of packs are wanted, too (see contract 10.2)
 }
 
-// A Store keeps the packs of builds that are in use. It is a source of a [symcache.Cache],
-// which runs it. On a gateway, its table has the symbols of packs. Elsewhere it has none: they
-// have no addresses on this machine. It is safe for concurrent use.
+// A Store keeps the packs of builds that are in use. It is a source of a [symcache.Cache], which runs it. On a gateway,
+// its table has the symbols of packs. Elsewhere it has none: they have no addresses on this machine. It is safe for
+// concurrent use.
 type Store struct {
 	opts    Options
 	dir     directory
 	from    fetcher
 	view    atomic.Pointer[View]
-	queues  [numPlaces]queue
-	pace    pace // of requests
-	news    queue
+	pace    pace       // of fetches
+	news    signal     // there may be something to publish
 	loading sync.Mutex // held while a pack is read, so that only one at a time takes memory for that
 	slot    uint32     // slot of the last image; guarded by loading
 
 	mu    sync.Mutex // guards state; locked after loading
-	state state
+	state storeState
 }
 
-// state holds the fields that the mutex of a Store guards.
-type state struct {
+// storeState holds the fields that the mutex of a Store guards.
+type storeState struct {
 	open    library
-	wishes  wishes
-	broken  [numPlaces]error // why a place can provide no packs at all
+	queue   queue
 	unkept  error            // why the last fetched pack could not be kept
 	changes symcache.Changes // since the last update
-	refused [NumReasons]int64
 }
 
 // New returns a store without packs.
 func New(opts Options) *Store {
 	s := &Store{
-		opts:   opts,
-		dir:    directory{path: opts.Directory, fetches: opts.URL != "", maxDisk: opts.MaxDisk},
-		from:   fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
-		queues: [numPlaces]queue{placeDirectory: newQueue(), placeURL: newQueue()},
-		pace:   newPace(),
-		news:   newQueue(),
-		state:  state{open: newLibrary(opts.MaxBytes), wishes: newWishes()},
+		opts:  opts,
+		dir:   directory{path: opts.Directory, fetches: opts.Directory != "" && opts.URL != "", maxDisk: opts.MaxDisk},
+		from:  fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
+		pace:  newPace(),
+		news:  newSignal(),
+		state: storeState{open: newLibrary(opts.MaxBytes), queue: newQueue(opts.URL != "")},
 	}
 	s.view.Store(newView(nil, opts.Gateway))
 	s.SetClient(http.DefaultClient)
 	return s
 }
 
-// SetClient sets the client that fetches packs from now on. It follows redirects only on the
-// same host, and not from https to http.
+// SetClient sets the client that fetches packs from now on. It follows redirects only on the same host, and not from
+// https to http.
 func (s *Store) SetClient(client *http.Client) { s.from.client.Store(staysAt(client)) }
 
 // View returns the packs that are open. It never waits.
@@ -85,65 +81,48 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Open: len(s.state.open.packs), Bytes: s.state.open.bytes, Fetches: s.from.sent.Load(), Refused: s.state.refused}
+	return Stats{Open: len(s.state.open.packs), Bytes: s.state.open.bytes(), Fetches: s.from.sent.Load(), Refused: s.state.queue.refused}
 }
 
-// Use says which builds are in use on a host (see [HostOf]), by their build ids and file IDs (see contract 4.2). Their
-// packs are added to the set later, if they can be found. Use never waits, and ignores strings
-// that cannot be ids.
+// Use says which builds are in use on a host, by their build ids and file IDs (see contract 4.2). Their packs are added
+// to the set later, if they can be found. Use never waits, and ignores strings that cannot be ids.
 func (s *Store) Use(host string, buildIDs, fileIDs []string) {
 	now := time.Now()
 	set := s.View().Packs
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isNew := false
 	for _, id := range buildIDs {
-		isNew = s.state.use(host, wishID{text: id}, now) || isNew
+		s.state.use(host, requestID{text: id}, now)
 	}
 	for _, id := range fileIDs {
 		if p := set.ByFileID(id); p != nil {
-			isNew = s.state.use(host, wishID{text: p.Info().BuildID}, now) || isNew
+			s.state.use(host, requestID{text: p.Info().BuildID}, now)
 		} else {
-			isNew = s.state.use(host, wishID{text: id, isFile: true}, now) || isNew
+			s.state.use(host, requestID{text: id, isFile: true}, now)
 		}
-	}
-	if isNew {
-		s.queues[placeDirectory].wake()
 	}
 }
 
-// use records that a build is in use, and reports whether to look for its pack now.
-func (s *state) use(host string, id wishID, now time.Time) bool {
-	if !id.isFile && s.open.use(id.text, now) {
-		return false
+// use records that a build is in use. It requests the pack unless that is open and its file need not be checked.
+func (s *storeState) use(host string, id requestID, now time.Time) {
+	isOpen := !id.isFile && s.open.use(id.text, now)
+	if !isOpen && pack.IsBuildID(id.text) {
+		s.queue.add(host, id, now)
 	}
-	return pack.IsBuildID(id.text) && s.wishes.add(host, id, now)
 }
 
 // Name implements [symcache.Source].
 func (s *Store) Name() string { return "packs" }
 
-// Run looks for packs until ctx is done.
+// Run reads and fetches packs until ctx is done.
 func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
-	err := s.dir.check()
-	if err == nil && s.opts.URL != "" {
-		s.dir.removeAbandoned()
-	}
-	s.mu.Lock()
-	s.state.broken[placeDirectory] = err
-	for at, q := range s.queues {
-		if s.state.wishes.wait(place(at)) {
-			q.wake()
-		}
-	}
-	s.mu.Unlock()
+	s.checkDir()
 	var workers sync.WaitGroup
-	workers.Go(func() { s.lookAll(ctx) })
-	for range maxFetches {
-		if s.opts.URL == "" {
-			break
+	workers.Go(func() { s.readAll(ctx) })
+	if s.opts.URL != "" {
+		for range maxFetches {
+			workers.Go(func() { s.fetchAll(ctx) })
 		}
-		workers.Go(func() { s.fetchAll(ctx) })
 	}
 	s.news.wake()
 	s.publish(ctx, publish)
@@ -151,49 +130,29 @@ func (s *Store) Run(ctx context.Context, publish func(symcache.Update)) error {
 	return nil
 }
 
-// lookAll looks for packs in the directory, one after the other, until ctx is done.
-func (s *Store) lookAll(ctx context.Context) {
-	for s.queues[placeDirectory].wait(ctx) {
-		if id := s.next(placeDirectory); id != (wishID{}) {
-			s.look(id)
+// next waits for a request whose turn it is at an origin, and takes it. It returns false if ctx is done. Only one
+// goroutine at a time may wait for an origin.
+func (s *Store) next(ctx context.Context, at origin) (requestID, bool) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		id, ok := s.state.queue.next(at)
+		ready := s.state.queue.waiting[at].ready
+		s.mu.Unlock()
+		if ok {
+			return id, true
+		}
+		select {
+		case <-ctx.Done():
+		case <-ready:
 		}
 	}
+	return requestID{}, false
 }
 
-// fetchAll fetches packs, one after the other, until ctx is done.
-func (s *Store) fetchAll(ctx context.Context) {
-	for s.queues[placeURL].wait(ctx) {
-		request, ok := s.pace.start(ctx)
-		if !ok {
-			return
-		}
-		if id := s.next(placeURL); id == (wishID{}) || s.fetch(ctx, id) {
-			request.missed()
-		}
-	}
-}
-
-// next takes the next wish that waits for a place, if any.
-func (s *Store) next(at place) wishID {
+// finish ends the search for a pack at an origin. If the request is gone, it returns the hosts that made it.
+func (s *Store) finish(id requestID, at origin, err error) (hosts []string) {
+	defer s.news.wake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, more := s.state.wishes.next(at)
-	if more {
-		s.queues[at].wake()
-	}
-	return id
-}
-
-// update brings the view up to date, and returns the update to publish. Only one goroutine
-// calls it.
-func (s *Store) update() symcache.Update {
-	s.mu.Lock()
-	u := symcache.Update{Degraded: s.state.health(), Changes: s.state.changes.Take()}
-	open, changed := s.state.open.list()
-	s.mu.Unlock()
-	if changed {
-		s.view.Store(newView(open, s.opts.Gateway))
-	}
-	u.Table = s.View().table
-	return u
+	return s.state.queue.finish(id, at, err, time.Now())
 }

@@ -5,7 +5,6 @@ package packs
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -138,7 +137,7 @@ func TestPacksOfTheDirectory(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, r.has(second), "by its file ID")
 		assert.Equal(t, int64(2), r.refusedFor(NotFound))
-		assert.Len(t, r.state.wishes.all, 2)
+		assert.Len(t, r.state.queue.requests, 2)
 		r.stop()
 	})
 }
@@ -155,7 +154,7 @@ func TestLaterFiles(t *testing.T) {
 		put(t, dir, second, packOf(t, second))
 		r.use(first)
 		assert.False(t, r.has(first), "it is not looked for again so soon")
-		time.Sleep(lookAgain)
+		time.Sleep(readAgain)
 		r.use(first)
 		r.Use("", nil, []string{buildid.FileID(second)})
 		synctest.Wait()
@@ -167,7 +166,7 @@ func TestLaterFiles(t *testing.T) {
 		r.use(first)
 		assert.True(t, r.has(first), "what is open needs no file")
 		assert.Empty(t, r.health())
-		assert.Zero(t, r.wished())
+		assert.Zero(t, r.requested())
 		r.stop()
 	})
 }
@@ -210,7 +209,7 @@ func TestRefused(t *testing.T) {
 
 				require.NoError(t, os.Remove(file))
 				require.NoError(t, write(whole)(file))
-				time.Sleep(lookAgain)
+				time.Sleep(readAgain)
 				r.use(first)
 				assert.True(t, r.has(first))
 				assert.Empty(t, r.health())
@@ -253,7 +252,7 @@ func TestDirectoryOfOthers(t *testing.T) {
 				assert.False(t, r.has(first))
 
 				require.NoError(t, tt.mend(dir))
-				time.Sleep(lookAgain)
+				time.Sleep(readAgain)
 				r.use(first, second)
 				assert.Empty(t, r.health())
 				r.stop()
@@ -351,43 +350,18 @@ func TestMadeUpBuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, storeOfFirst(t))
 		began := time.Now()
-		for i := range 20 * maxWishes {
+		for i := range 20 * maxRequests {
 			r.Use("", []string{buildid.FileID(time.Duration(i).String())}, nil)
-			if i%maxWishes == 0 {
+			if i%maxRequests == 0 {
 				r.Use("", []string{first}, nil)
 				time.Sleep(time.Second)
 			}
 		}
 		assert.True(t, r.has(first))
-		assert.LessOrEqual(t, len(r.state.wishes.all), maxWishes)
+		assert.LessOrEqual(t, len(r.state.queue.requests), maxRequests)
 		assert.LessOrEqual(t, r.Stats().Fetches, int64(time.Since(began)/missInterval)+1)
 		r.stop()
 	})
-}
-
-// TestWishesInUseStay although others are made up.
-func TestWishesInUseStay(t *testing.T) {
-	for name, tt := range map[string]struct{ honest, other string }{
-		"of the same host, which asked once more": {"10.0.0.1", "10.0.0.1"},
-		"of another host":                         {"10.0.0.1", "10.0.0.2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, now := newWishes(), time.Now()
-			w.add(tt.honest, wishID{text: first}, now)
-			if tt.honest == tt.other {
-				w.add(tt.honest, wishID{text: first}, now)
-			}
-			for i := range 20 * maxWishes {
-				w.add(tt.other, wishID{text: buildid.FileID(strconv.Itoa(i))}, now)
-			}
-			assert.Len(t, w.all, maxWishes)
-			assert.Contains(t, w.all, wishID{text: first})
-			for id := range w.all {
-				w.remove(id)
-			}
-			assert.Empty(t, w.held)
-		})
-	}
 }
 
 // TestHostsTakeTurns has a host use 1,000 builds that it made up, in 30 messages. An existing pack is open within 10 s if
@@ -462,47 +436,13 @@ func TestNewHostsDoNotComeFirst(t *testing.T) {
 		}
 		use(50)
 		r.Use(honest, []string{first}, nil)
-		for range 20 { // the wishes of the first second are equal, and can all be served before
+		for range 20 { // the requests of the first second are equal, and can all be served before
 			use(30)
 			time.Sleep(time.Second)
 		}
 		assert.True(t, r.has(first))
 		r.stop()
 	})
-}
-
-// TestOtherHostsConfirm verifies that a wish is confirmed by another host, and that only a few hosts are remembered.
-func TestOtherHostsConfirm(t *testing.T) {
-	w, now := newWishes(), time.Now()
-	for range 2 {
-		w.add("10.0.0.1", wishID{text: first}, now)
-	}
-	found := w.all[wishID{text: first}]
-	assert.False(t, found.isConfirmed())
-	for i := range 2 * maxHosts {
-		w.add("10.0.0."+strconv.Itoa(2+i), wishID{text: first}, now)
-		assert.True(t, found.isConfirmed())
-		assert.Equal(t, "10.0.0.1", found.hosts[0], "whose wish it is")
-		assert.LessOrEqual(t, len(found.hosts), maxHosts)
-	}
-}
-
-// TestTurnsAreBounded has very many hosts, each of which has its turn.
-func TestTurnsAreBounded(t *testing.T) {
-	var all turns
-	for i := range 10 * maxServed {
-		all.take(strconv.Itoa(i))
-		require.LessOrEqual(t, len(all.served), maxServed)
-	}
-}
-
-// TestHostOf reads the addresses that receivers give.
-func TestHostOf(t *testing.T) {
-	assert.Empty(t, HostOf(nil))
-	assert.Equal(t, "10.0.0.1", HostOf(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}))
-	assert.Equal(t, "fe80::1%eth0", HostOf(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"}))
-	assert.Equal(t, "10.0.0.1", HostOf(&net.IPAddr{IP: net.IPv4(10, 0, 0, 1)}), "confighttp's")
-	assert.Equal(t, "@agent", HostOf(&net.UnixAddr{Name: "@agent", Net: "unix"}))
 }
 
 // TestRunAgain ends a store and runs it again, as when the configuration is reloaded.
@@ -520,7 +460,7 @@ func TestRunAgain(t *testing.T) {
 		assert.False(t, r.has(second))
 		r = run(t, s)
 		synctest.Wait()
-		assert.True(t, r.has(second), "as it was wished for before")
+		assert.True(t, r.has(second), "as it was requested before")
 		assert.Equal(t, int64(1), r.last.Changes.Counts.Updates[symcache.KindLoad])
 		r.stop()
 	})

@@ -3,9 +3,8 @@
 package packs
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
@@ -34,76 +33,47 @@ func (r Reason) String() string {
 	}[r]
 }
 
-// A place is a source of packs.
-type place uint8
-
-const (
-	placeDirectory place = iota
-	placeURL
-	numPlaces = iota
-)
-
-// A refusal says why a pack is not used.
+// A refusal is the error of a search for a pack.
 type refusal struct {
-	reason Reason
-	broken bool // the place is at fault, not the pack
-	err    error
+	outcome outcome
+	reason  Reason
+	err     error
 }
 
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// missed reports whether the answer was that there is no such pack.
-func (r *refusal) missed() bool {
-	return !r.broken && (r.reason == NotFound || r.reason == Fetch)
-}
-
 // refuse returns an error for a pack.
-func refuse(reason Reason, err error) error { return &refusal{reason: reason, err: err} }
+func refuse(reason Reason, err error) error { return &refusal{refused, reason, err} }
 
-// refuseAll returns an error for all packs of a place.
-func refuseAll(reason Reason, err error) error {
-	return &refusal{reason: reason, broken: true, err: err}
-}
+// refuseAll returns an error for all packs of an origin.
+func refuseAll(reason Reason, err error) error { return &refusal{broken, reason, err} }
 
-var errNotFound = refuse(NotFound, errors.New("no pack"))
+var (
+	errNotFound error = &refusal{missing, NotFound, errors.New("no pack")}
+	errStopped  error = &refusal{stopped, Fetch, context.Canceled}
+)
 
-// refusalOf returns an error as a refusal.
-func refusalOf(err error) *refusal {
+// outcomeOf returns what an error says about the search for a pack. The reason counts only if the error is not nil.
+func outcomeOf(err error) (outcome, Reason) {
 	var r *refusal
 	switch {
+	case err == nil:
+		return found, NotFound
 	case errors.As(err, &r):
-		return r
+		return r.outcome, r.reason
 	case errors.Is(err, pack.ErrVersion):
-		return &refusal{reason: Version, err: err}
+		return refused, Version
 	case errors.Is(err, pack.ErrFormat), errors.Is(err, pack.ErrDamaged):
-		return &refusal{reason: Damaged, err: err}
+		return refused, Damaged
 	}
-	return &refusal{reason: Unreadable, err: err}
+	return refused, Unreadable
 }
 
-func isNotFound(err error) bool { return err != nil && refusalOf(err).reason == NotFound }
-
-// health returns the problem of the store, or nil if there is none. A missing pack is not a
-// problem.
-func (s *state) health() error {
-	for _, err := range append(s.broken[:], s.unkept) {
-		if err != nil {
-			return err
-		}
-	}
-	var problems []string
-	for _, wish := range s.wishes.all {
-		if wish.problem != nil {
-			problems = append(problems, wish.problem.Error())
-		}
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	first := slices.Min(problems)
-	if n := len(problems) - 1; n > 0 {
-		return fmt.Errorf("%s; and %d other packs", first, n)
-	}
-	return errors.New(first)
+// ReasonOf returns why [Read] returned an error.
+func ReasonOf(err error) Reason {
+	_, reason := outcomeOf(err)
+	return reason
 }
+
+func isNotFound(err error) bool { return err != nil && ReasonOf(err) == NotFound }

@@ -12,9 +12,6 @@ import (
 // maxRedirects is the limit of net/http.
 const maxRedirects = 10
 
-// errRedirects says that there are more than maxRedirects.
-var errRedirects = errors.New("the server redirects more than 10 times")
-
 // staysAt returns a client like the given one that follows no redirect to another host, and
 // none from https to http. The client's transport adds the headers of debug_info::http, which
 // can hold credentials, to every request, whichever host it goes to.
@@ -28,7 +25,7 @@ func staysAt(client *http.Client) *http.Client {
 		case from.Scheme == "https" && to.Scheme != "https":
 			return errors.New("the server redirects from https to http, which is not followed: let it redirect to https")
 		case len(via) >= maxRedirects:
-			return errRedirects
+			return errors.New("the server redirects more than 10 times")
 		}
 		return nil
 	}

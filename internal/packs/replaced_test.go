@@ -39,7 +39,7 @@ func TestReplacedFiles(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, New(Options{Directory: dir, MaxBytes: plenty, Gateway: gateway}))
 			opened := func() *pack.Pack {
-				time.Sleep(lookAgain)
+				time.Sleep(readAgain)
 				r.use(first)
 				return r.View().Packs.ByBuildID(first)
 			}
@@ -67,7 +67,7 @@ func TestReplacedFiles(t *testing.T) {
 			put(t, dir, first, whole)
 			opened()
 			assert.Empty(t, r.health())
-			assert.Zero(t, r.wished())
+			assert.Zero(t, r.requested())
 			r.stop()
 		})
 	}
@@ -82,7 +82,7 @@ func TestReplacedWithoutRoom(t *testing.T) {
 		r.use(first)
 		before := r.View().Packs.ByBuildID(first)
 		require.NoError(t, os.Chtimes(filepath.Join(dir, first+pack.Ext), time.Time{}, time.Unix(1, 0)))
-		time.Sleep(lookAgain)
+		time.Sleep(readAgain)
 		r.use(first)
 		assert.NotSame(t, before, r.View().Packs.ByBuildID(first))
 		assert.Equal(t, int64(len(packOf(t, first))), r.Stats().Bytes)
@@ -102,13 +102,13 @@ func TestFetchedIsNotReadAgain(t *testing.T) {
 		before := r.View().Packs.ByBuildID(first)
 		now := time.Now()
 		require.NoError(t, os.Chtimes(filepath.Join(dir, fetchedDir, first+pack.Ext), now, now))
-		time.Sleep(lookAgain)
+		time.Sleep(readAgain)
 		r.use(first)
 		assert.Same(t, before, r.View().Packs.ByBuildID(first))
 		assert.Equal(t, int64(1), r.Stats().Fetches)
 
 		put(t, dir, first, packOf(t, first))
-		time.Sleep(lookAgain)
+		time.Sleep(readAgain)
 		r.use(first)
 		assert.NotSame(t, before, r.View().Packs.ByBuildID(first), "the operator's own comes first")
 		r.stop()

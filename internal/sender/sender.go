@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sender finds out which messages certainly come from this machine (see contract 2.6).
+// Package sender finds out where messages come from: which certainly come from this machine (see contract 2.6), and which
+// host sent the others.
 package sender
 
 import (
@@ -35,4 +36,18 @@ func IsLocal(ctx context.Context) bool {
 	}
 	_, isUnix := addr.(*net.UnixAddr)
 	return isUnix
+}
+
+// Host returns the host that sent a message, without the port, which not every receiver reports. It is empty if the context
+// has no address, as for messages of this collector itself.
+func Host(ctx context.Context) string {
+	addr := client.FromContext(ctx).Addr
+	if addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
 }

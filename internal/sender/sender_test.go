@@ -77,3 +77,17 @@ func TestContract_2_6_HTTP(t *testing.T) {
 	require.NoError(t, server.Close())
 	require.ErrorIs(t, <-done, http.ErrServerClosed)
 }
+
+// TestHost verifies which host is read from the addresses that receivers give.
+func TestHost(t *testing.T) {
+	from := func(addr net.Addr) string {
+		return sender.Host(client.NewContext(t.Context(), client.Info{Addr: addr}))
+	}
+	assert.Empty(t, sender.Host(t.Context()))
+	assert.Empty(t, from(nil))
+	assert.Equal(t, "10.0.0.1", from(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 80}))
+	assert.Equal(t, "fe80::1%eth0", from(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 80, Zone: "eth0"}))
+	assert.Equal(t, "10.0.0.1", from(&net.IPAddr{IP: net.IPv4(10, 0, 0, 1)}), "confighttp's")
+	assert.Equal(t, "fe80::1", from(&net.IPAddr{IP: net.ParseIP("fe80::1")}), "confighttp's")
+	assert.Equal(t, "@agent", from(&net.UnixAddr{Name: "@agent", Net: "unix"}))
+}

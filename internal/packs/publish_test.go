@@ -19,14 +19,14 @@ import (
 // long is the time after which everything unused is forgotten.
 const long = 2*forgetAfter + time.Second
 
-// wished returns the number of wishes.
-func (r *running) wished() int {
+// requested returns the number of requests.
+func (r *running) requested() int {
 	r.Store.mu.Lock()
 	defer r.Store.mu.Unlock()
-	return len(r.state.wishes.all)
+	return len(r.state.queue.requests)
 }
 
-// TestProblemsAreForgotten has packs and places with problems that persist. The store reports
+// TestProblemsAreForgotten has packs and origins with problems that persist. The store reports
 // them as long as these packs are asked for.
 func TestProblemsAreForgotten(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -54,10 +54,10 @@ func TestProblemsAreForgotten(t *testing.T) {
 				}
 				synctest.Wait()
 				assert.Empty(t, r.health())
-				assert.Equal(t, 1, r.wished())
+				assert.Equal(t, 1, r.requested())
 				time.Sleep(long)
 				synctest.Wait()
-				assert.Zero(t, r.wished())
+				assert.Zero(t, r.requested())
 				r.mu.Lock()
 				assert.False(t, r.state.isUnsettled(), "nothing wakes it")
 				r.mu.Unlock()
@@ -110,7 +110,7 @@ func TestNotKept(t *testing.T) {
 		}))
 		r.use(first)
 		assert.True(t, r.has(first))
-		assert.Zero(t, r.wished(), "it is granted")
+		assert.Zero(t, r.requested(), "it is granted")
 		assert.Contains(t, r.health(), "debug_info::directory: keeping a pack")
 		time.Sleep(long)
 		assert.Empty(t, r.health(), "the next can be kept")
