@@ -10,7 +10,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/pack"
-	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -54,8 +53,7 @@ func packOf(r *rand.Rand, core *timeline.Image) (*pack.Pack, error) {
 	return pack.Read(bytes.NewReader(data), int64(len(data)))
 }
 
-// benchLines measures a message whose frames get lines and inlined functions, compared with the
-// same message without packs.
+// benchLines measures a message whose frames get lines and inlined functions.
 func benchLines(r *rand.Rand, core *timeline.Image, rounds int) error {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	ofBuild, text := *core, *core.Text
@@ -75,16 +73,11 @@ func benchLines(r *rand.Rand, core *timeline.Image, rounds int) error {
 	if err != nil {
 		return err
 	}
-	plain, lines := rewrite.New(options), rewrite.New(withLines)
-	result := lines.Rewrite(copyOf(pd), packed)
+	work := newWork(withLines, packed, wire, 1)
+	result := work.rewriter.Rewrite(copyOf(pd), packed)
 	if got := result.Packs; got[inline.GaveInlined] < got[inline.GaveLines]/2 || got[inline.GaveLines] < large.locations/10 {
 		return errMessage
 	}
-	prepare := func() { pd = unmarshal(wire) }
-	t := medians(rounds, wall,
-		task{prepare: prepare, run: func() { lines.Rewrite(pd, packed) }},
-		task{prepare: prepare, run: func() { plain.Rewrite(pd, known) }},
-	)
-	report("lines_rewrite_vs_rewrite", ratio(t[0], t[1]))
+	work.reportFrame("lines", medians(rounds, thread, work.task())[0])
 	return nil
 }

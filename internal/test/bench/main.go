@@ -18,6 +18,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 )
@@ -28,12 +29,19 @@ func main() {
 	scale := flag.String("scale", "", "file with the output of TestManyCPUs of package perfring")
 	tool := flag.String("tool", "", "path of the built tool, to measure its command top")
 	child := flag.Bool("sources", false, "run the sources until standard input ends: for the measures of wakeups")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the measurements to this file")
 	flag.Parse()
+	runtime.LockOSThread() // for thread
 	if *child {
 		runSources(os.Stdin)
 		return
 	}
-	if err := run(*rounds, *only, *scale, *tool); err != nil {
+	stop, err := startProfile(*profile)
+	if err == nil {
+		err = run(*rounds, *only, *scale, *tool)
+		stop()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -43,6 +51,21 @@ func main() {
 type bench struct {
 	name string
 	run  func(rounds int) error
+}
+
+// startProfile writes a CPU profile until stop is called. Without a file there is none.
+func startProfile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return pprof.StopCPUProfile, nil
 }
 
 func run(rounds int, only, scale, tool string) error {

@@ -24,6 +24,12 @@ type size struct {
 	mixed                             bool // a location is the leaf of some stacks and a caller in others
 }
 
+// times returns the size of a message that is some times larger.
+func (s size) times(n int) size {
+	s.locations, s.stacks, s.samples = n*s.locations, n*s.stacks, n*s.samples
+	return s
+}
+
 // newMessage returns a message as an agent for whole-system profiling sends it: 30 % of its
 // locations are kernel code without a name, 40 % are native code without a name, and 30 % are
 // interpreted or JITed code with a line. There is one kernel function for every three kernel
@@ -113,9 +119,9 @@ func newMessage(r *rand.Rand, core *timeline.Image, s size) pprofile.Profiles {
 
 // newRealistic returns a message shaped like the messages that agents send from a busy node every
 // few seconds. It has few locations and shallow stacks. The kernel frames are at the leaf end, and
-// the last one is in entry code.
-func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
-	const locations, functions, stacks, samples = 400, 280, 140, 160
+// the last one is in entry code. Where the CPU was interrupted is seldom a return address, too.
+func newRealistic(r *rand.Rand, core *timeline.Image, locations int) pprofile.Profiles {
+	functions, stacks, samples := locations*7/10, locations*7/20, locations*2/5
 	pd := pprofile.NewProfiles()
 	dict := pd.Dictionary()
 	dict.StringTable().Append("", "profile.frame.type", "kernel", "native", "libc.so.6")
@@ -147,15 +153,18 @@ func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 		f := called[r.IntN(functions)]
 		inKernel = append(inKernel, add(kernel, f.Start+min(callLen+r.Uint64N(f.End()-f.Start), f.End()-f.Start-1), 0))
 	}
-	for range locations / 4 {
+	for range locations - locations*3/4 {
 		inUser = append(inUser, add(native, r.Uint64N(1<<20), 1))
 	}
 	entry := add(kernel, core.Text.Landmarks.Entry.Start+1+r.Uint64N(core.Text.Landmarks.Entry.End-core.Text.Landmarks.Entry.Start-1), 0)
+	interrupted := len(inKernel) / 3
+	leaves, callers := inKernel[:interrupted], inKernel[interrupted-interrupted/20:]
 	dict.StackTable().AppendEmpty()
 	for range stacks {
 		indices := dict.StackTable().AppendEmpty().LocationIndices()
-		for range 3 + r.IntN(7) {
-			indices.Append(inKernel[r.IntN(len(inKernel))])
+		indices.Append(leaves[r.IntN(len(leaves))])
+		for range 2 + r.IntN(7) {
+			indices.Append(callers[r.IntN(len(callers))])
 		}
 		indices.Append(entry)
 		for range r.IntN(6) {
@@ -166,7 +175,7 @@ func newRealistic(r *rand.Rand, core *timeline.Image) pprofile.Profiles {
 	profile := scope.Profiles().AppendEmpty()
 	for range samples {
 		sample := profile.Samples().AppendEmpty()
-		sample.SetStackIndex(1 + r.Int32N(stacks))
+		sample.SetStackIndex(1 + r.Int32N(int32(stacks)))
 		sample.Values().Append(1)
 		sample.TimestampsUnixNano().Append(uint64(firstSample) + r.Uint64N(5_000_000_000))
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -30,18 +31,37 @@ func rewriteBenches(core *timeline.Image) []bench {
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(3, 4)) }
 	return []bench{
 		{"rewrite", func(rounds int) error {
-			return benchMessage("rewrite", newMessage(random(), core, large), known(), rounds, 1)
+			return benchMessage("rewrite", newMessage(random(), core, large), known(), rounds)
 		}},
 		{"rewrite_small", func(rounds int) error {
 			small := newMessage(random(), core, size{locations: 1_500, stacks: 200, depth: 40, samples: 200})
-			return benchMessage("rewrite_small", small, known(), rounds, 10)
+			return benchSmall("rewrite_small", small, known(), rounds)
 		}},
 		{"rewrite_real", func(rounds int) error {
-			return benchMessage("rewrite_real", newRealistic(random(), core), known(), rounds, 40)
+			for _, locations := range []int{151, 300, 451} {
+				pd := newRealistic(random(), core, locations)
+				if err := benchSmall(fmt.Sprintf("rewrite_real_%d", locations), pd, known(), rounds); err != nil {
+					return err
+				}
+			}
+			return nil
 		}},
-		{"split_few", func(rounds int) error { return benchSplitFew(random(), core, known(), rounds) }},
+		{"rewrite_3x", func(rounds int) error {
+			return benchFrames("rewrite_3x", newMessage(random(), core, large.times(3)), known(), rounds)
+		}},
+		{"rewrite_15x", func(rounds int) error {
+			return benchFrames("rewrite_15x", newMessage(random(), core, large.times(15)), known(), min(rounds, 3))
+		}},
+		{"split_few", func(rounds int) error {
+			few := newMessage(random(), core, large)
+			reuse(random(), few, 500)
+			return benchFrames("split_few", few, known(), rounds)
+		}},
 		{"split_rewrite", func(rounds int) error {
-			return benchMessage("split_rewrite", newSplit(random(), core, large), known(), rounds, 1)
+			return benchMessage("split_rewrite", newSplit(random(), core, large), known(), rounds)
+		}},
+		{"split_15x", func(rounds int) error {
+			return benchFrames("split_15x", newSplit(random(), core, large.times(15)), known(), min(rounds, 3))
 		}},
 		{"split4_rewrite", func(rounds int) error {
 			return benchCodec("split4_rewrite", newSplit4(random(), core), known(), rounds)
@@ -51,7 +71,6 @@ func rewriteBenches(core *timeline.Image) []bench {
 			mixed.mixed = true
 			return benchCodec("mixed_rewrite", newMessage(random(), core, mixed), known(), rounds)
 		}},
-		{"large", func(rounds int) error { return benchLarge(random(), core, known(), min(rounds, 3)) }},
 		{"lines", func(rounds int) error { return benchLines(random(), core, rounds) }},
 		{"passthrough", func(rounds int) error {
 			without := large
@@ -108,109 +127,103 @@ func unmarshal(wire []byte) pprofile.Profiles {
 	return pd
 }
 
-func benchMessage(name string, pd pprofile.Profiles, known rewrite.Sources, rounds, times int) error {
-	wire, through, err := codec(pd, times)
+// benchMessage compares the rewrite of a message with writing the same answers, all known, and with unmarshalling and
+// marshalling it only.
+func benchMessage(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
+	wire, through, err := codec(pd, 1)
 	if err != nil {
 		return err
 	}
-	rewriter := rewrite.New(options)
+	work := newWork(options, known, wire, 1)
 	done := copyOf(pd)
-	rewriter.Rewrite(done, known)
+	work.rewriter.Rewrite(done, known)
 	answers := answersOf(pd, done)
 	check := copyOf(pd)
 	answers.write(check)
 	if !equal(check, done) {
 		return errMessage
 	}
-
-	copies := make([]pprofile.Profiles, times)
-	fresh := func() {
-		for i := range copies {
-			copies[i] = unmarshal(wire)
-		}
-	}
-	t := medians(rounds, wall,
-		task{prepare: fresh, run: func() {
-			for _, c := range copies {
-				rewriter.Rewrite(c, known)
-			}
-		}},
-		task{prepare: fresh, run: func() {
-			for _, c := range copies {
-				answers.write(c)
-			}
-		}},
-		through,
-	)
-	if times == 1 {
-		report(name+"_vs_floor", ratio(t[0], t[1]))
-	}
+	t := medians(rounds, thread, work.task(), task{prepare: work.unmarshal, run: func() { answers.write(work.messages[0]) }}, through)
+	report(name+"_vs_floor", ratio(t[0], t[1]))
 	report(name+"_vs_codec", ratio(t[0], t[2]))
+	work.reportFrame(name, t[0])
 	return nil
 }
 
-// benchCodec measures the rewrite of a message, compared with unmarshalling and marshalling it
-// only.
+// benchCodec compares the rewrite of a message with unmarshalling and marshalling it only.
 func benchCodec(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
 	wire, through, err := codec(pd, 1)
 	if err != nil {
 		return err
 	}
-	rewriter := rewrite.New(options)
-	t := medians(rounds, wall,
-		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }}, through)
+	work := newWork(options, known, wire, 1)
+	t := medians(rounds, thread, work.task(), through)
 	report(name+"_vs_codec", ratio(t[0], t[1]))
+	work.reportFrame(name, t[0])
 	return nil
 }
 
-// benchLarge measures messages of 16 times the size, with 96,000 kernel frames. The one that is
-// split is compared with one of normal size that is split.
-func benchLarge(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
-	const times = 16
-	huge := size{locations: times * large.locations, stacks: times * large.stacks, depth: large.depth, samples: times * large.samples}
-	plain, splitLarge, split := newMessage(r, core, huge), newSplit(r, core, huge), newSplit(r, core, large)
-	rewriter := rewrite.New(options)
-	var rewrites, codecs []task
-	for _, pd := range []pprofile.Profiles{plain, splitLarge, split} {
-		wire, through, err := codec(pd, 1)
-		if err != nil {
-			return err
-		}
-		rewrites = append(rewrites, task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }})
-		codecs = append(codecs, through)
-	}
-	small := newMessage(r, core, large)
-	wire, _, err := codec(small, 1)
+// benchSmall is benchCodec for a message so small that it is measured many times at once.
+func benchSmall(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
+	const times = 40
+	wire, through, err := codec(pd, times)
 	if err != nil {
 		return err
 	}
-	rewrites = append(rewrites, task{
-		prepare: func() { small = unmarshal(wire) }, run: func() { rewriter.Rewrite(small, known) },
-	})
-	t := medians(rounds, wall, append(rewrites, codecs[0])...)
-	report("rewrite_16x_vs_codec", ratio(t[0], t[4]))
-	report("rewrite_16x_frame_vs_1x_frame", ratio(t[0], times*t[3]))
-	report("split_rewrite_16x_vs_1x", ratio(t[1], t[2]))
+	work := newWork(options, known, wire, times)
+	t := medians(rounds, thread, work.task(), through)
+	report(name+"_vs_codec", ratio(t[0], t[1]))
+	report(name+"_us", float64(t[0].Nanoseconds())/1000/times/timesARound)
 	return nil
 }
 
-// benchSplitFew measures a message in which 0.2 % of the kernel frames must be split, compared with
-// the same message without these.
-func benchSplitFew(r *rand.Rand, core *timeline.Image, known rewrite.Sources, rounds int) error {
-	few, none := newMessage(r, core, large), newMessage(r, core, large)
-	reuse(r, few, 500)
-	rewriter := rewrite.New(options)
-	var tasks []task
-	for _, pd := range []pprofile.Profiles{few, none} {
-		wire, _, err := codec(pd, 1)
-		if err != nil {
-			return err
-		}
-		tasks = append(tasks, task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }})
+// benchFrames measures the rewrite of a message.
+func benchFrames(name string, pd pprofile.Profiles, known rewrite.Sources, rounds int) error {
+	wire, _, err := codec(pd, 1)
+	if err != nil {
+		return err
 	}
-	t := medians(rounds, wall, tasks...)
-	report("split_few_vs_rewrite", ratio(t[0], t[1]))
+	work := newWork(options, known, wire, 1)
+	work.reportFrame(name, medians(rounds, thread, work.task())[0])
 	return nil
+}
+
+// A work is a message that is rewritten some times.
+type work struct {
+	rewriter *rewrite.Rewriter
+	known    rewrite.Sources
+	wire     []byte
+	messages []pprofile.Profiles
+	frames   int // kernel frames of the message
+}
+
+func newWork(opts rewrite.Options, known rewrite.Sources, wire []byte, times int) *work {
+	w := &work{rewriter: rewrite.New(opts), known: known, wire: wire, messages: make([]pprofile.Profiles, times)}
+	for _, origins := range w.rewriter.Rewrite(unmarshal(wire), known).Counts {
+		for _, n := range origins {
+			w.frames += n
+		}
+	}
+	return w
+}
+
+func (w *work) unmarshal() {
+	for i := range w.messages {
+		w.messages[i] = unmarshal(w.wire)
+	}
+}
+
+func (w *work) task() task {
+	return task{prepare: w.unmarshal, run: func() {
+		for _, pd := range w.messages {
+			w.rewriter.Rewrite(pd, w.known)
+		}
+	}}
+}
+
+// reportFrame reports the time for one of the kernel frames.
+func (w *work) reportFrame(name string, t time.Duration) {
+	report(name+"_frame_ns", float64(t.Nanoseconds())/float64(len(w.messages)*timesARound*w.frames))
 }
 
 // nameUnused names the kernel locations that no sample uses, which a rewrite leaves alone.
@@ -234,7 +247,7 @@ func benchPassthrough(name string, pd pprofile.Profiles, known rewrite.Sources, 
 	rewriter.Rewrite(pd, known)
 	report(name+"_allocs", testing.AllocsPerRun(10, func() { rewriter.Rewrite(pd, known) }))
 
-	t := medians(rounds, wall,
+	t := medians(rounds, thread,
 		task{prepare: func() { pd = unmarshal(wire) }, run: func() { rewriter.Rewrite(pd, known) }},
 		through,
 	)
