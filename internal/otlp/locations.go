@@ -30,7 +30,7 @@ func (l *Locations) At(i int32) pprofile.Location { return l.table.At(int(i)) }
 func (l *Locations) Intern(loc pprofile.Location, others iter.Seq[int32]) (at int32, appended bool) {
 	if !l.isIndexed {
 		l.isIndexed = true
-		l.byContent.Reset(0)
+		l.byContent.Reset(l.byContent.Len()) // one message is like the one before
 		for i := range others {
 			other := l.At(i)
 			l.byContent.Add(hashLocation(other), i, func(pos int32) bool { return l.At(pos).Equal(other) })

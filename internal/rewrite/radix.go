@@ -17,35 +17,35 @@ type sortItem struct {
 
 // sorted returns the positions from 0 to n-1 in the order of their keys. They are valid until the next call.
 func (s *sorter) sorted(n int, key func(position int) uint64) []sortItem {
-	const (
-		digitBits = 8
-		digits    = 64 / digitBits
-		mask      = 1<<digitBits - 1
-	)
 	s.items, s.next = scratch.Resized(s.items, n), scratch.Resized(s.next, n)
-	var counts [digits][mask + 1]int32
+	differing := uint64(0)
 	for i := range s.items {
-		k := key(i)
-		s.items[i] = sortItem{k, int32(i)}
-		for d := range counts {
-			counts[d][k>>(d*digitBits)&mask]++
-		}
+		s.items[i] = sortItem{key(i), int32(i)}
+		differing |= s.items[i].key ^ s.items[0].key
 	}
-	for d := range counts {
-		if n == 0 || counts[d][s.items[0].key>>(d*digitBits)&mask] == int32(n) {
-			continue
+	for shift := 0; differing>>shift != 0; shift += 8 {
+		if uint8(differing>>shift) != 0 {
+			s.sortByDigit(shift)
 		}
-		at := int32(0)
-		for digit, count := range counts[d] {
-			counts[d][digit] = at
-			at += count
-		}
-		for _, item := range s.items {
-			digit := item.key >> (d * digitBits) & mask
-			s.next[counts[d][digit]] = item
-			counts[d][digit]++
-		}
-		s.items, s.next = s.next, s.items
 	}
 	return s.items
+}
+
+// sortByDigit sorts the items by the eight bits of their keys from shift on.
+func (s *sorter) sortByDigit(shift int) {
+	var places [1 << 8]int32
+	for i := range s.items {
+		places[uint8(s.items[i].key>>shift)]++
+	}
+	at := int32(0)
+	for d, count := range places {
+		places[d] = at
+		at += count
+	}
+	for _, item := range s.items {
+		place := &places[uint8(item.key>>shift)]
+		s.next[*place] = item
+		*place++
+	}
+	s.items, s.next = s.next, s.items
 }

@@ -46,6 +46,7 @@ type splitter struct {
 	stackAnswers         []stackAnswer
 	chosen               []int32     // frame answers, by their positions
 	stackAnswersByUse    index.Index // by the use and all answers
+	addresses            index.Index // the addresses of copies, by the position of one of these
 	counted              index.Index // answers that were counted
 	sorter               sorter
 
@@ -388,9 +389,10 @@ func (s *splitter) writeAnswers() {
 	for answers := range s.eachFrame(byFrame) {
 		s.writeFrame(answers)
 	}
+	others := s.likeCopies()
 	for i := range s.frameAnswers {
 		if a := &s.frameAnswers[i]; a.isUsed {
-			s.placeAnswer(a)
+			s.placeAnswer(a, others)
 			s.countAnswer(int32(i))
 		}
 	}
@@ -448,26 +450,46 @@ func (s *splitter) ownAnswer(answers []sortItem) (own *frameAnswer) {
 }
 
 // placeAnswer finds the location of an answer: that of the frame, another with the same content, or a new one.
-func (s *splitter) placeAnswer(a *frameAnswer) {
+func (s *splitter) placeAnswer(a *frameAnswer, others iter.Seq[int32]) {
 	p := s.pass
 	a.location = p.frames[a.frame].location
 	if a.own || p.message.Locations.At(a.location).Equal(a.copied) {
 		return
 	}
-	location, appended := p.message.Locations.Intern(a.copied, p.frameLocations())
+	location, appended := p.message.Locations.Intern(a.copied, others)
 	a.location, p.writer.changed = location, p.writer.changed || appended
 }
 
-// frameLocations yields the locations that are frames.
-func (p *pass) frameLocations() iter.Seq[int32] {
+// likeCopies yields the locations of frames that can be equal to a copy: those that have the address of one. Most
+// messages have few copies, and to look at the whole content of a location costs ten times as much.
+func (s *splitter) likeCopies() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
-		for i := range p.frames {
-			if !yield(p.frames[i].location) {
+		s.indexAddresses()
+		for i := range s.pass.frames {
+			location := s.pass.frames[i].location
+			if s.isCopyAt(s.pass.message.Locations.At(location).Address()) && !yield(location) {
 				return
 			}
 		}
 	}
 }
+
+func (s *splitter) indexAddresses() {
+	s.addresses.Reset(s.addresses.Len())
+	for i := range s.frameAnswers {
+		if a := &s.frameAnswers[i]; a.isUsed && !a.own && !s.isCopyAt(a.copied.Address()) {
+			s.addresses.AddNew(hashOfAddress(a.copied.Address()), int32(i))
+		}
+	}
+}
+
+// isCopyAt reports whether a copy that was indexed has an address.
+func (s *splitter) isCopyAt(address uint64) bool {
+	_, ok := s.addresses.Find(hashOfAddress(address), func(i int32) bool { return s.frameAnswers[i].copied.Address() == address })
+	return ok
+}
+
+func hashOfAddress(address uint64) uint64 { return index.Mix(0, address) }
 
 // countAnswer counts a frame with an answer, unless it was counted with the same outcome at the same location: then
 // the answers read the same, as for two loads of one module.

@@ -98,13 +98,18 @@ func (p *pass) addProducer(samples pprofile.SampleSlice, producer symbolize.Prod
 func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)
-	for i, location := range indices {
-		if roles := &p.roles[location]; *roles&isSpecial == 0 {
-			*roles |= 1 << walk.NextOrdinary().Number()
+	for i := 0; i < len(indices); i++ {
+		roles := &p.roles[indices[i]]
+		if *roles&isSpecial != 0 {
+			if frame, role := p.step(&walk, indices, i); frame != noFrame {
+				p.noteRole(frame, role)
+			}
 			continue
 		}
-		if frame, role := p.step(&walk, indices, i); frame != noFrame {
-			p.noteRole(frame, role)
+		*roles |= 1 << walk.NextOrdinary().Number()
+		following := roleSet(1) << walk.NextOrdinary().Number() // of all ordinary frames up to the next special one
+		for ; i+1 < len(indices) && p.roles[indices[i+1]]&isSpecial == 0; i++ {
+			p.roles[indices[i+1]] |= following
 		}
 	}
 }
