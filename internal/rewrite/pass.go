@@ -18,7 +18,8 @@ type pass struct {
 	kernel  symbolize.Kernel
 	lines   inline.Lines
 	times   times
-	memory  struct{ split, rest int } // roughly what the splitter takes, and what all else does, in bytes
+	memory  footprint // what it has taken for the messages so far
+	needed  int       // what the last message took of that, in bytes
 
 	locations, entries int // the numbers of locations and of all entries that the message came with
 
@@ -127,14 +128,20 @@ func (p *pass) close() {
 	p.kernel, p.opts = symbolize.Kernel{}, nil
 }
 
-// noteMemory notes roughly what the pass has taken for the message. What it takes for one thing of a kind comes from
-// the types of the slices that grow with these things.
+// A footprint is roughly the number of bytes that the splitter takes, and that all else takes.
+type footprint struct{ split, rest int }
+
+func (f footprint) total() int { return f.split + f.rest }
+
+// noteMemory notes what the pass has taken for the message. What it takes for one thing of a kind comes from the types of
+// the slices that grow with these things.
 func (p *pass) noteMemory() {
 	s := &p.split
 	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.frameAnswers) + 60*len(s.stackAnswers)
 	rest := 8*p.locations + 150*len(p.frames) + 80*len(p.questions.all) + 100*len(p.questions.callers) +
 		4*p.message.Stacks.Entries() + 24*p.entries + 17*len(p.producers) + 100*p.lines.Remembered()
-	p.memory.split, p.memory.rest = max(p.memory.split, split), max(p.memory.rest, rest)
+	p.needed = split + rest
+	p.memory = footprint{max(p.memory.split, split), max(p.memory.rest, rest)}
 }
 
 func (p *pass) countInvalid() {

@@ -3,7 +3,6 @@
 package rewrite
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -124,54 +123,13 @@ type Sources struct {
 type Rewriter struct {
 	opts     Options
 	clockOff atomic.Int64
-
-	// idle are passes that wait for a message. They are not in a sync.Pool: messages come every few seconds,
-	// and by the next one the pool would be empty.
-	idle struct {
-		mu     sync.Mutex
-		passes []*pass
-	}
+	idle     idlePasses
 }
 
 // New returns a Rewriter.
 func New(opts Options) *Rewriter {
 	opts.DebugInfo = opts.DebugInfo || opts.Gateway
 	return &Rewriter{opts: opts}
-}
-
-// maxIdle is the number of passes that are kept for later messages, and maxMemory what all of them together take,
-// roughly, in bytes.
-const (
-	maxIdle   = 4
-	maxMemory = 64 << 20
-)
-
-func (r *Rewriter) takePass() *pass {
-	r.idle.mu.Lock()
-	defer r.idle.mu.Unlock()
-	last := len(r.idle.passes) - 1
-	if last < 0 {
-		return new(pass)
-	}
-	p := r.idle.passes[last]
-	r.idle.passes = r.idle.passes[:last]
-	return p
-}
-
-// keepPass keeps a pass for later messages. If it takes too much with the memory for splits, it loses that first.
-func (r *Rewriter) keepPass(p *pass) {
-	r.idle.mu.Lock()
-	defer r.idle.mu.Unlock()
-	room := maxMemory
-	for _, other := range r.idle.passes {
-		room -= other.memory.split + other.memory.rest
-	}
-	if p.memory.split+p.memory.rest > room {
-		p.split, p.memory.split = splitter{}, 0
-	}
-	if len(r.idle.passes) < maxIdle && p.memory.rest <= room {
-		r.idle.passes = append(r.idle.passes, p)
-	}
 }
 
 // ClockOff returns the number of profiles so far whose timestamps lie outside this host's clock range: in the
@@ -183,10 +141,10 @@ func (r *Rewriter) ClockOff() int64 { return r.clockOff.Load() }
 // read-only. If there is nothing to do, pd is left untouched. Rewrite never fails: a frame that cannot be named
 // is left as it is, and counted. The cost is in proportion to the size of the message, whatever it says.
 func (r *Rewriter) Rewrite(pd pprofile.Profiles, sources Sources) Result {
-	p := r.takePass()
+	p := r.idle.take()
 	result := p.rewrite(pd, &r.opts, sources)
 	r.clockOff.Add(int64(p.times.clockOff))
 	p.close()
-	r.keepPass(p)
+	r.idle.keep(p)
 	return result
 }
