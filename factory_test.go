@@ -27,6 +27,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
+// A stopping M stops the caches that no processor uses any more after the tests: they would run on for a minute. It is
+// for the generated TestMain.
+type stopping struct{ *testing.M }
+
+func (m stopping) Run() int {
+	code := m.M.Run()
+	caches.StopUnused()
+	return code
+}
+
 // pipeline is a processor and the sink that it sends to.
 type pipeline struct {
 	xprocessor.Profiles

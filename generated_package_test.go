@@ -8,5 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(stopping{m})
 	goleak.VerifyTestMain(m)
 }

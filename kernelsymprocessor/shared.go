@@ -20,11 +20,8 @@ type Sources struct {
 	Packs   *packs.Store // may be nil
 }
 
-// Resume resumes the cache.
-func (s Sources) Resume(logger *zap.Logger) { s.Symbols.Resume(logger) }
-
-// Pause pauses the cache.
-func (s Sources) Pause() { s.Symbols.Pause() }
+// LogTo sends further messages about the sources to a logger.
+func (s Sources) LogTo(logger *zap.Logger) { s.Symbols.LogTo(logger) }
 
 // Stop stops the cache.
 func (s Sources) Stop() { s.Symbols.Stop() }

@@ -57,6 +57,7 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 	m := &member{t: t, source: make(source)}
 	clock := func() realtime.Reading { return realtime.Reading{Boot: now, Offset: unix - now} }
 	var caches symcache.Registry[string, Sources]
+	t.Cleanup(caches.StopUnused)
 	var cache *symcache.Cache
 	c, err := NewShared(component.MustNewIDWithName("kernelsym", id), telemetry.NewTelemetrySettings(), opts,
 		func(component.Host) (Sources, func(), error) {

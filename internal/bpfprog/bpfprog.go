@@ -127,17 +127,14 @@ func (*Source) Name() string { return "bpf" }
 // every ten seconds if code was loaded or unloaded; [Source.Refresh] publishes one at any time. Updates say which
 // privileges are missing (see section 8 of the contract); if the kernel refuses both records and lists, Run returns the
 // errors of both. Otherwise it returns an error if reading records fails. A later run keeps all images, as after lost
-// records, unless the run before ended because of symcache.ErrPaused: then records wait for the next one. One goroutine
-// at a time may call Run.
+// records. One goroutine at a time may call Run.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	s.mu.Lock()
 	s.state.publish = publish
 	s.state.maintained = time.Time{} // CPUs may have come online since the last run
 	s.mu.Unlock()
 	defer func() {
-		if !errors.Is(context.Cause(ctx), symcache.ErrPaused) {
-			s.stop()
-		}
+		s.stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.state.ready = false // until rings are open on all CPUs again
@@ -153,9 +150,7 @@ func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 // follow lists the programs and applies records until ctx is done. Where the kernel refuses records, it polls programs,
 // and ends when it is time to try records again.
 func (s *Source) follow(ctx context.Context) error {
-	if s.state.events == nil { // else the run before was paused
-		s.start(s.open()) // before anything is listed, or what is loaded in between is missed
-	}
+	s.start(s.open()) // before anything is listed, or what is loaded in between is missed
 	if s.polls() {
 		defer s.stop()
 		again, cancel := context.WithTimeout(ctx, s.retryRecords)
@@ -291,20 +286,6 @@ func (s *Source) Refresh() {
 	if len(st.follower.toQuery) > 0 || len(st.follower.traced.unknown) > 0 || !st.follower.ledger.Loss().IsEmpty() ||
 		st.cpus.mayMissOne() {
 		st.wake()
-	}
-}
-
-// publishResumed publishes a table after a pause in which no record was lost, before
-// anything is listed or read again.
-func (s *Source) publishResumed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state.ready {
-		return
-	}
-	s.state.drain()
-	if s.state.ready = s.state.follower.ledger.Loss().IsEmpty(); s.state.ready {
-		s.state.publishTable()
 	}
 }
 

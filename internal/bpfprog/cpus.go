@@ -74,8 +74,7 @@ func (c *cpus) close() {
 	}
 }
 
-// connectCPUs begins to receive events about CPUs, unless the run before was paused, and reads those
-// of the pause. It returns nil where the kernel sends none.
+// connectCPUs begins to receive events about CPUs. It returns nil where the kernel sends none.
 func (s *Source) connectCPUs() cpuEvents {
 	s.mu.Lock()
 	defer s.mu.Unlock()

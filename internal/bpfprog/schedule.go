@@ -42,7 +42,6 @@ func (s *Source) step(ctx context.Context) error {
 	if err := s.maintain(); err != nil {
 		return err
 	}
-	s.publishResumed()
 	deadline, err := s.round(ctx)
 	if err != nil {
 		return err
@@ -107,9 +106,8 @@ func (s *Source) list(ctx context.Context) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil { // if there is another run, it lists at once
+	if ctx.Err() != nil { // another run would list again
 		s.state.follower.ledger.AbortList()
-		s.state.relist, s.state.listAt = true, time.Time{}
 		return
 	}
 	s.state.missing.list, s.state.missing.program = err, l.err

@@ -32,13 +32,12 @@ const (
 // the goroutine that open starts does not hold it.
 type feed struct {
 	dial      func() (connection, error)
-	now       func() int64 // reads the clock of lifetimes
-	conn      connection   // nil if there is none
-	err       error        // why there is no connection
-	redialAt  time.Time    // when open may dial again
-	scannedAt time.Time    // when the last scan began
-	hasWaiter bool         // a goroutine waits for events
-	waiters   sync.WaitGroup
+	now       func() int64   // reads the clock of lifetimes
+	conn      connection     // nil if there is none
+	err       error          // why there is no connection
+	redialAt  time.Time      // when open may dial again
+	scannedAt time.Time      // when the last scan began
+	waiters   sync.WaitGroup // of the goroutines that wait for events
 }
 
 func newFeed(dial func() (connection, error)) *feed {
@@ -50,32 +49,27 @@ func newFeed(dial func() (connection, error)) *feed {
 // there may be events to read, and at every pollInterval. If the connection fails, the goroutine calls
 // failed and ends.
 func (f *feed) open(ctx context.Context, poll func(), failed func(conn connection, err error)) (opened bool) {
-	if f.conn == nil {
-		if time.Now().Before(f.redialAt) {
-			return false
-		}
-		conn, err := f.dial()
-		if err != nil {
-			f.fail(err)
-			return false
-		}
-		f.conn, f.err, opened = conn, nil, true
+	if f.conn != nil || time.Now().Before(f.redialAt) {
+		return false
 	}
-	if conn := f.conn; !f.hasWaiter {
-		f.hasWaiter = true
-		f.waiters.Go(func() {
-			for {
-				if err := conn.Wait(ctx, time.Now().Add(pollInterval)); ctx.Err() != nil {
-					return
-				} else if err != nil {
-					failed(conn, err)
-					return
-				}
-				poll()
+	conn, err := f.dial()
+	if err != nil {
+		f.fail(err)
+		return false
+	}
+	f.conn, f.err = conn, nil
+	f.waiters.Go(func() {
+		for {
+			if err := conn.Wait(ctx, time.Now().Add(pollInterval)); ctx.Err() != nil {
+				return
+			} else if err != nil {
+				failed(conn, err)
+				return
 			}
-		})
-	}
-	return opened
+			poll()
+		}
+	})
+	return true
 }
 
 // isScanDue reports whether Run must read the list even if no event asks for it.
@@ -93,7 +87,7 @@ func (f *feed) disconnect() {
 	if f.conn != nil {
 		_ = f.conn.Close() // nothing was written
 	}
-	f.conn, f.hasWaiter, f.redialAt = nil, false, time.Time{}
+	f.conn, f.redialAt = nil, time.Time{}
 }
 
 // drain applies the events that have arrived, without waiting for more.

@@ -66,17 +66,12 @@ const (
 // events, modules are published as degraded. Run returns an error if it cannot read the two files in
 // procfs, and kallsyms.ErrRestricted if the kernel hides its addresses.
 //
-// Run can be called again; only one goroutine at a time may call it. The time between two runs is blind,
-// unless the first of them ended because of symcache.ErrPaused: then events wait for the next run.
+// Run can be called again; only one goroutine at a time may call it. The time between two runs is blind.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
-		if errors.Is(context.Cause(ctx), symcache.ErrPaused) {
-			s.pause()
-		} else {
-			s.stop()
-		}
+		s.stop()
 	}()
 	var retry time.Duration
 	var retryAt time.Time // zero if all is complete
@@ -106,14 +101,6 @@ func (s *Source) connect(ctx context.Context) {
 	if s.state.feed.open(ctx, s.poll, s.feedFailed) {
 		s.state.tracker.applyLoss()
 	}
-}
-
-// pause ends a run. The next run continues with the same connection.
-func (s *Source) pause() {
-	s.state.feed.waiters.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state.feed.hasWaiter = false
 }
 
 // stop ends a run.

@@ -149,40 +149,6 @@ func TestSilenceIsEvidence(t *testing.T) {
 	})
 }
 
-// TestContract_6_4_NothingIsMissedInAPause has a module unloaded, and another one loaded, between two runs.
-func TestContract_6_4_NothingIsMissedInAPause(t *testing.T) {
-	k := newKernel(t)
-	k.showA()
-	synctest.Test(t, func(t *testing.T) {
-		s, conn := k.source(), newFakeConn()
-		s.state.feed.dial = func() (connection, error) { return conn, nil }
-		p := &publications{}
-		run := func(cause error) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			done := make(chan error)
-			go func() { done <- s.Run(ctx, p.publish) }()
-			time.Sleep(5 * time.Second)
-			s.Refresh()
-			cancel(cause)
-			require.NoError(t, <-done)
-		}
-		run(symcache.ErrPaused)
-		assert.Equal(t, []string{"<nil>"}, p.degraded)
-		k.showB()
-		conn.send(removed("a"), added("b"))
-		time.Sleep(30 * time.Second)
-		run(nil)
-		assert.Zero(t, p.counts.Resyncs)
-		assert.EqualValues(t, 2, p.counts.Updates[symcache.KindLoad])
-		assert.EqualValues(t, 1, p.counts.Updates[symcache.KindUnload])
-		select {
-		case <-conn.closed:
-		default:
-			t.Error("the connection is open")
-		}
-	})
-}
-
 // TestListIsReadWithoutEvents has a module loaded that no event announces. The safety net shows it.
 func TestListIsReadWithoutEvents(t *testing.T) {
 	k := newKernel(t)

@@ -49,11 +49,8 @@ func (c *Cache) log(i int) {
 }
 
 func (c *Cache) logLater(i int, wait time.Duration) {
-	c.mu.Lock()
-	ended := c.state.ctx.Done()
-	c.mu.Unlock()
 	select {
-	case <-ended:
+	case <-c.state.ctx.Done():
 		return
 	case <-time.After(wait):
 	}

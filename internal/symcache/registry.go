@@ -9,80 +9,90 @@ import (
 	"go.uber.org/zap"
 )
 
-// keepUnused is how long an unused cache is kept. A collector that reloads its configuration
+// keepUnused is how long an unused cache runs on. A collector that reloads its configuration
 // stops all of its components before it starts the new ones, and some exporters take long to
 // stop.
 const keepUnused = time.Minute
 
-// Pausable is a cache, or a value that has one. Its methods behave like the methods of
-// [Cache].
-type Pausable interface {
-	Resume(logger *zap.Logger)
-	Pause()
+// A Shareable is a [Cache], or a value that has one. Its methods behave like those of a cache.
+type Shareable interface {
+	LogTo(logger *zap.Logger)
 	Stop()
 }
 
 // A Registry shares caches between users that ask for the same key. It starts a cache for the
-// first user. After the last user has released the cache, the registry pauses it, and a minute
-// later stops it, unless it was acquired again. The zero value is ready for use. A Registry is
-// safe for concurrent use.
-type Registry[K comparable, S Pausable] struct {
+// first user, and stops it a minute after the last one has released it, unless it was acquired
+// again. The zero value is ready for use. A Registry is safe for concurrent use.
+//
+//	user A   ╞════════════╡
+//	user B         ╞═══════════╡             ╞═════╡
+//	cache    ╞═════════════════════════════════════════ one minute ══╡
+type Registry[K comparable, S Shareable] struct {
 	mu     sync.Mutex
 	shared map[K]*lease[S]
 }
 
 // lease is a cache and the number of its users.
-type lease[S Pausable] struct {
+type lease[S Shareable] struct {
 	cache S
 	users int
-	turn  int // how often the cache was paused
+	turn  int // how often the last user has released the cache
 }
 
-// Acquire returns the cache for key. If there is none, it calls start to start one. If the
-// cache was paused, later messages about it go to the logger. release must be called once, when
-// the cache is no longer needed. If release pauses the cache, it waits until the cache has
-// paused.
+// Acquire returns the cache for key. If there is none, it calls start to start one, else further messages about the
+// cache go to the logger. release must be called once, when the cache is no longer needed. It does not wait.
 func (r *Registry[K, S]) Acquire(key K, logger *zap.Logger, start func() S) (cache S, release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.shared[key]
-	switch {
-	case l == nil:
+	if l == nil {
 		l = &lease[S]{cache: start()}
 		if r.shared == nil {
 			r.shared = make(map[K]*lease[S])
 		}
 		r.shared[key] = l
-	case l.users == 0:
-		l.cache.Resume(logger)
+	} else {
+		l.cache.LogTo(logger)
 	}
 	l.users++
-	return l.cache, func() { r.release(key, l) }
+	return l.cache, func() { r.release(l) }
 }
 
-func (r *Registry[K, S]) release(key K, l *lease[S]) {
+func (r *Registry[K, S]) release(l *lease[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l.users--; l.users > 0 {
 		return
 	}
-	l.cache.Pause()
 	l.turn++
 	turn := l.turn
 	time.AfterFunc(keepUnused, func() {
-		if r.forget(key, l, turn) {
-			l.cache.Stop()
-		}
+		r.stop(func(unused *lease[S]) bool { return unused == l && l.turn == turn })
 	})
 }
 
-// forget removes a cache from the registry, unless it has been used since that turn.
-func (r *Registry[K, S]) forget(key K, l *lease[S], turn int) bool {
+// StopUnused stops the caches that nobody uses, without waiting for a minute, and waits until they have stopped. It is for
+// programs that look for goroutines that were left behind.
+func (r *Registry[K, S]) StopUnused() {
+	r.stop(func(*lease[S]) bool { return true })
+}
+
+// stop stops those of the unused caches for which is says yes.
+func (r *Registry[K, S]) stop(is func(unused *lease[S]) bool) {
+	for _, cache := range r.forget(is) {
+		cache.Stop()
+	}
+}
+
+// forget removes these caches from the registry.
+func (r *Registry[K, S]) forget(is func(unused *lease[S]) bool) (caches []S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.users > 0 || l.turn != turn {
-		return false
+	for key, l := range r.shared {
+		if l.users == 0 && is(l) {
+			delete(r.shared, key)
+			caches = append(caches, l.cache)
+		}
 	}
-	delete(r.shared, key)
-	return true
+	return caches
 }

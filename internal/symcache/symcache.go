@@ -32,13 +32,9 @@ type Source interface {
 	// that outlives the call and never changes a published table. publish is safe for
 	// concurrent use; later calls must have later tables.
 	//
-	// Run can be called again. If ctx is done because of ErrPaused, the kernel may continue to
-	// record for the source until then; a Run whose ctx is already done ends the recording.
+	// Run can be called again after it has returned.
 	Run(ctx context.Context, publish func(Update)) error
 }
-
-// ErrPaused is the cause of a context's end if the sources will soon run again.
-var ErrPaused = errors.New("symcache: paused")
 
 // A Refresher is a source that can bring its table up to the present without waiting for
 // anything: before Refresh returns, the source publishes everything that has happened so far.
@@ -53,8 +49,8 @@ type Cache struct {
 	clock    *realtime.Tracker // may be nil
 	sources  []Source
 	snapshot atomic.Pointer[timeline.Snapshot]
-	cancel   context.CancelCauseFunc // of the sources; nil while they do not run
-	done     sync.WaitGroup
+	cancel   context.CancelFunc // of the sources
+	done     sync.WaitGroup     // until they have ended
 
 	newBackOff func() backoff.BackOff
 
@@ -65,8 +61,8 @@ type Cache struct {
 // state holds the fields that the mutex of a Cache guards. Its slices are indexed by source.
 type state struct {
 	ctx      context.Context // of the sources
-	ready    chan struct{}   // closed when every source has published or failed since Resume
-	begun    map[int]bool    // sources that have published or failed since Resume
+	ready    chan struct{}   // closed when every source has published or failed
+	begun    map[int]bool    // sources that have published or failed
 	logger   *zap.Logger
 	tables   []*timeline.Table
 	health   []Health
@@ -85,73 +81,49 @@ func Start(logger *zap.Logger, clock *realtime.Tracker, sources ...Source) *Cach
 func start(
 	logger *zap.Logger, clock *realtime.Tracker, newBackOff func() backoff.BackOff, sources []Source,
 ) *Cache {
-	c := &Cache{clock: clock, sources: sources, newBackOff: newBackOff}
-	c.state.tables = make([]*timeline.Table, len(sources))
-	c.state.watchers = make(map[*watcher]struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Cache{clock: clock, sources: sources, cancel: cancel, newBackOff: newBackOff}
+	c.state = state{
+		ctx: ctx, logger: logger, ready: make(chan struct{}), begun: make(map[int]bool),
+		tables: make([]*timeline.Table, len(sources)), watchers: make(map[*watcher]struct{}),
+	}
 	for _, s := range sources {
 		c.state.health = append(c.state.health, Health{Source: s.Name()})
 		c.state.counts = append(c.state.counts, SourceCounts{Source: s.Name()})
 		c.state.messages = append(c.state.messages, newMessages())
 	}
+	if len(sources) == 0 {
+		close(c.state.ready)
+	}
 	c.snapshot.Store(timeline.NewSnapshot())
-	c.Resume(logger)
+	for i := range sources {
+		c.done.Go(func() { c.run(ctx, i) })
+	}
+	if clock != nil {
+		c.done.Go(func() { poller.EveryOrStep(ctx, readClock, func() { clock.Now() }) })
+	}
 	return c
 }
 
-// Resume runs the sources again after Pause. From then on, messages go to the logger.
-func (c *Cache) Resume(logger *zap.Logger) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	c.cancel = cancel
+// LogTo sends all further messages about the sources to a logger.
+func (c *Cache) LogTo(logger *zap.Logger) {
 	c.mu.Lock()
-	c.state.ctx, c.state.logger = ctx, logger
-	c.state.ready, c.state.begun = make(chan struct{}), make(map[int]bool)
-	if len(c.sources) == 0 {
-		close(c.state.ready)
-	}
-	for i := range c.state.messages {
-		c.state.messages[i].pending = false // no goroutine is waiting to write it any more
-	}
-	c.mu.Unlock()
-	for i := range c.sources {
-		c.done.Go(func() { c.run(ctx, i) })
-	}
-	if c.clock != nil {
-		c.done.Go(func() { poller.EveryOrStep(ctx, readClock, func() { c.clock.Now() }) })
-	}
+	defer c.mu.Unlock()
+	c.state.logger = logger
 }
 
-// Pause ends the sources and waits for them, but their tables stay, and the kernel continues to
-// record for them. Resume or Stop must follow soon.
-func (c *Cache) Pause() {
+// Stop ends the sources and waits for them. The last snapshot stays. It can be called more than once.
+func (c *Cache) Stop() {
 	c.mu.Lock()
-	c.cancel(ErrPaused)
+	c.cancel() // from now on, log starts no goroutine
 	c.mu.Unlock()
 	c.done.Wait()
-	c.cancel = nil
 }
 
-// Stop ends the sources and waits for them. The last snapshot stays.
-func (c *Cache) Stop() {
-	if c.cancel != nil {
-		c.cancel(nil)
-		c.done.Wait()
-		return
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for i, s := range c.sources {
-		_ = s.Run(ended, func(u Update) { c.publish(i, &u) }) // it makes the kernel stop recording
-	}
-}
-
-// WaitReady waits until every source has published or failed since the cache was started or
-// resumed, or ctx is done.
+// WaitReady waits until every source has published or failed, or ctx is done.
 func (c *Cache) WaitReady(ctx context.Context) {
-	c.mu.Lock()
-	ready := c.state.ready
-	c.mu.Unlock()
 	select {
-	case <-ready:
+	case <-c.state.ready:
 	case <-ctx.Done():
 	}
 }

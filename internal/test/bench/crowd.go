@@ -97,14 +97,14 @@ func benchCrowd() (err error) {
 
 // benchRefresh measures what a source does for each message with kernel frames.
 func benchRefresh(source *bpfprog.Source) error {
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error)
 	var once sync.Once
 	go func() { ended <- source.Run(ctx, func(symcache.Update) { once.Do(func() { close(ready) }) }) }()
 	select {
 	case <-ready:
 	case err := <-ended:
-		stop(nil)
+		stop()
 		return err
 	}
 	best := time.Hour
@@ -114,21 +114,21 @@ func benchRefresh(source *bpfprog.Source) error {
 		best = min(best, wall()-began)
 	}
 	report("node50k_message_us", float64(best.Nanoseconds())/1000)
-	stop(nil)
+	stop()
 	return <-ended
 }
 
 // listOnce runs a source until it has listed all programs, and returns the CPU time for that.
 func (c *crowd) listOnce(source *bpfprog.Source) (took time.Duration, err error) {
-	ctx, stop := context.WithCancelCause(context.Background())
-	defer stop(nil)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	listed := 0
 	err = source.Run(ctx, func(u symcache.Update) {
 		if c.began == 0 || took != 0 {
 			return
 		}
 		took, listed = cpu()-c.began, u.Table.Count()[timeline.OriginBPF].Symbols
-		stop(symcache.ErrPaused) // this keeps the event source
+		stop()
 	})
 	if err == nil && listed != int(c.count) {
 		err = fmt.Errorf("%d of %d programs are listed", listed, c.count)
