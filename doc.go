@@ -31,6 +31,15 @@
 //
 // # Glossary
 //
+//   - source: what follows one kind of code: the core kernel, modules, BPF, packs. It keeps a table
+//     of it.
+//   - event: what the kernel says by itself when code is loaded or unloaded: a record of perf, or a
+//     uevent. A list is what it says when asked.
+//   - ledger: turns the events, lists and losses of BPF into lifetimes. The follower of package
+//     bpfprog applies records to it. The tracker of package kmod is what a ledger and a follower are
+//     for BPF, for modules, whose events carry no time.
+//   - table: the images of one source, loaded and unloaded, with their lifetimes. It never changes.
+//   - snapshot: the tables of all sources at one instant. A message is named from one snapshot.
 //   - symbol: a name and the addresses [start, end) of the code that has it.
 //   - image: a piece of kernel code that is loaded and unloaded as one: the core
 //     kernel ("vmlinux"), a module, a BPF function, a trampoline, a page of code.
@@ -52,6 +61,29 @@
 //   - leaf: the first frame of a stack.
 //   - exact frame, caller: an exact frame holds the address at which the CPU was, either as the
 //     leaf or where it was interrupted; a caller holds a return address.
+//
+// # Goroutines
+//
+// Whoever starts a goroutine waits for it. All but those of the receiver belong to a cache
+// (symcache.Cache), which all processors with the same sources share:
+//
+//	symcache   one for each source: its Run, again after a failure; one that reads the clock; and,
+//	           now and then, one that writes a log message later
+//	bpfprog    one that waits for events about CPUs, while Run waits for records
+//	kmod       one that waits for events about modules, while Run reads the list or symbols
+//	packs      one that reads the directory, four that fetch; Run itself publishes what they open
+//	receiver   one for kernel stacks, one for off-CPU time
+//
+// Messages are named on the goroutines of the pipeline. They share a Rewriter and the sources:
+// each takes one snapshot, and locks a source only while it applies the events that have come.
+//
+// # Shutdown
+//
+// The receiver ends its goroutines, and sends what they have sampled so far. A processor stops
+// reporting its status and its metrics, and releases its cache; messages that still come pass
+// unchanged. A cache without users runs on for a minute, for a collector that reloads its
+// configuration, then stops its sources and waits for them. If the process ends first, the kernel
+// closes what is open; nothing on the disk needs an orderly end.
 //
 // # Reading order
 //
