@@ -39,17 +39,25 @@ type Source struct {
 	publishEvery time.Duration // between two tables while no message asks for one
 	minRest      time.Duration // between two lists, at least
 	dialCPUs     func() (cpuEvents, error)
-	lister       lister
-	functions    functionFinder
+	kallsyms     kallsymsFile
 
-	mu    sync.Mutex // guards state, except where only Run writes it; no slow system call is made while it is held
+	run runState // only the goroutine of Run uses it
+
+	mu    sync.Mutex // guards state; no slow system call is made while it is held
 	state state
 }
 
-// state is everything about a Source that changes.
+// runState is what Run makes slow system calls with, while Refresh may be called.
+type runState struct {
+	events    EventSource // as in the state; see EventSource for what may be called at the same time
+	lister    lister
+	functions functionFinder
+}
+
+// state is everything about a Source that Run and Refresh share.
 type state struct {
 	follower *follower
-	events   EventSource // nil while Run does not run; Run reads it without the mutex
+	events   EventSource // nil while Run does not run
 	now      func() int64
 	complete int64 // all records up to this instant were applied, except for lost ones
 	cpus     cpus
@@ -68,8 +76,8 @@ type state struct {
 	degraded  string    // what the last update said was missing
 }
 
-// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Poll may be
-// called while Wait waits.
+// An EventSource has the kernel's records of loads and unloads; a perfring.Reader of Symbols is one. Poll and MissesCPU
+// may be called during Wait and RefreshCPUs.
 type EventSource interface {
 	Wait(ctx context.Context, deadline time.Time) error
 	Poll() perfring.Batch
@@ -99,24 +107,26 @@ func NewSource(opts Options) *Source {
 
 // NewSourceFrom returns a source that reads from others. open starts to record; its result is closed when Run ends.
 func NewSourceFrom(opts Options, open func() (EventSource, error), programs ProgramReader) *Source {
-	s := &Source{open: open, retryRecords: time.Minute, publishEvery: publishEvery, minRest: minRest, dialCPUs: dialCPUs}
+	s := &Source{
+		open: open, retryRecords: time.Minute, publishEvery: publishEvery, minRest: minRest, dialCPUs: dialCPUs,
+		kallsyms: kallsymsFile{procfs: opts.Procfs, budget: budget},
+	}
 	if opts.PublishChanges {
 		s.publishEvery = 0
 	}
 	s.state = state{
 		follower: newFollower(opts.Trampolines, opts.History),
 		now:      perfring.Boottime.Now,
-		kallsyms: kallsymsTail{procfs: opts.Procfs, budget: budget},
 	}
 	want := bpf.WantFunctions
 	if opts.SourceLines {
 		want |= bpf.WantLines
 	}
-	s.lister = lister{
+	s.run.lister = lister{
 		programs: programs, querier: querier{programs: programs, want: want, procfs: opts.Procfs},
 		now: perfring.Boottime.Now, drain: func() { s.drain() },
 	}
-	s.functions = functionFinder{programs: programs, sysfs: opts.Sysfs}
+	s.run.functions = functionFinder{programs: programs, sysfs: opts.Sysfs}
 	return s
 }
 
@@ -180,6 +190,7 @@ func (s *Source) start(events EventSource, refused error) {
 	if refused != nil {
 		events = &polling{now: st.now, last: st.now()}
 	}
+	s.run.events = events
 	st.events, st.missing.records, st.wake = events, refused, func() {}
 	st.follower.lose(perfring.Interval{From: min(st.follower.ledger.Certain(), st.cpus.refreshed), To: st.now()})
 	if st.cpus.refreshed = st.now(); refused != nil {
@@ -197,7 +208,7 @@ func (s *Source) stop() {
 		return
 	}
 	_ = s.state.events.Close() // nothing was written
-	s.state.events = nil
+	s.run.events, s.state.events = nil, nil
 	s.state.cpus.close()
 	clear(s.state.follower.loading.byTask)
 }
@@ -213,7 +224,7 @@ func (s *state) polls() bool { return s.missing.records != nil }
 
 // wait waits for records, or for the deadline.
 func (s *Source) wait(ctx context.Context, deadline time.Time) error {
-	if err := s.state.events.Wait(ctx, deadline); err != nil && ctx.Err() == nil {
+	if err := s.run.events.Wait(ctx, deadline); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("following BPF programs: %w", err)
 	}
 	return nil
@@ -252,7 +263,7 @@ func (s *Source) maintain() error {
 		s.state.missing.traced = nil
 	}
 	s.mu.Unlock()
-	if err := s.state.events.RefreshCPUs(changed); err != nil {
+	if err := s.run.events.RefreshCPUs(changed); err != nil {
 		return fmt.Errorf("opening perf events on CPUs that came online: %w", err)
 	}
 	s.mu.Lock()

@@ -257,7 +257,7 @@ func newTestSourceWith(t *testing.T, p ProgramReader, unprivileged string) *test
 
 // setUnprivileged sets the sysctl kernel.unprivileged_bpf_disabled.
 func (r *testSource) setUnprivileged(value string) {
-	require.NoError(r.t, os.WriteFile(r.state.kallsyms.procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte(value), 0o600))
+	require.NoError(r.t, os.WriteFile(r.Source.kallsyms.procfs+"/sys/kernel/unprivileged_bpf_disabled", []byte(value), 0o600))
 }
 
 // newUnstarted returns a source that has not begun.
@@ -273,10 +273,10 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 		SourceLines: true, Trampolines: true, History: timeline.Limits{TTL: time.Hour, MaxEntries: 1000},
 		Procfs: procfs,
 	}, func() (EventSource, error) { return r.tape, nil }, p)
-	r.certain, r.state.now, r.lister.now = r.now, r.now, r.now
+	r.certain, r.state.now, r.run.lister.now = r.now, r.now, r.now
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
 	r.publishEvery, r.minRest = 0, time.Hour // a round reads no second list
-	r.state.kallsyms.budget = time.Hour      // also where this process has no CPU for a while
+	r.Source.kallsyms.budget = time.Hour            // also where this process has no CPU for a while
 	r.kallsyms(aProgram)
 	return r
 }
@@ -348,7 +348,7 @@ const aProgram = "ffffffffc0000000 t bpf_prog_0123456789abcdef_main\t[bpf]\n"
 // kallsyms has the kernel's list of symbols end with some lines.
 func (r *testSource) kallsyms(lines string) {
 	text := "ffffffff81000000 T _text\nffffffff81000040 T _etext\n" + lines
-	require.NoError(r.t, os.WriteFile(filepath.Join(r.state.kallsyms.procfs, "kallsyms"), []byte(text), 0o600))
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.Source.kallsyms.procfs, "kallsyms"), []byte(text), 0o600))
 }
 
 // readKallsyms has enough time have passed to read it.

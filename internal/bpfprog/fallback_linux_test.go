@@ -63,8 +63,8 @@ func TestWithoutRecords(t *testing.T) {
 	}, func(t *testing.T) {
 		before := loadAll(t, "before")
 		s := NewSource(everything)
-		programs := &counted{ProgramReader: s.lister.programs, asked: map[uint32]int{}}
-		s.lister.programs = programs
+		programs := &counted{ProgramReader: s.run.lister.programs, asked: map[uint32]int{}}
+		s.run.lister.programs = programs
 		latest := run(t, s)
 		require.ErrorIs(t, latest().degraded, perfring.ErrPermission)
 		require.ErrorContains(t, latest().degraded, "falling back to polling BPF programs; short-lived programs and trampolines have no names")

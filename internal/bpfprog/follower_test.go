@@ -161,7 +161,7 @@ func TestLateRecords(t *testing.T) {
 
 // programsAre has the kernel have other programs.
 func (r *testSource) programsAre(p ProgramReader) {
-	r.lister.programs, r.lister.querier.programs = p, p
+	r.run.lister.programs, r.run.lister.querier.programs = p, p
 }
 
 // TestOldKernelsNames has records as Linux 5.7 to 6.0 makes them: all functions of a

@@ -30,7 +30,7 @@ var everything = Options{
 // and this process has no CPU for seconds.
 func newSource(opts Options) *Source {
 	s := NewSource(opts)
-	s.state.kallsyms.budget = time.Minute
+	s.kallsyms.budget = time.Minute
 	s.open = func() (EventSource, error) {
 		perf := perfring.SymbolOptions(opts.Sysfs)
 		perf.BytesPerCPU = 4 << 20

@@ -21,8 +21,6 @@ import (
 // pages. Reading it costs the kernel time that grows with the square of the number of programs:
 // 300 ms for some 3,000.
 type kallsymsTail struct {
-	procfs string
-	budget time.Duration
 	wanted bool
 	lost   time.Time     // when records were lost last, or a reading was in vain
 	read   time.Time     // when it was last read to some use
@@ -63,7 +61,7 @@ func (t *kallsymsTail) recordsLost(wanted bool) { t.lost, t.wanted = time.Now(),
 
 // reset forgets all readings. wanted says whether it must be read.
 func (t *kallsymsTail) reset(wanted bool) {
-	*t = kallsymsTail{procfs: t.procfs, budget: t.budget, wanted: wanted}
+	*t = kallsymsTail{wanted: wanted}
 }
 
 // finish notes that it was read, to its end or until the budget was exceeded. That
@@ -78,14 +76,20 @@ func (t *kallsymsTail) finish(err error) {
 	}
 }
 
+// A kallsymsFile is /proc/kallsyms, and how long its end may be read.
+type kallsymsFile struct {
+	procfs string
+	budget time.Duration
+}
+
 // readSymbols reads the symbols, and returns those before an error, too. It calls pace while it reads.
-func (t *kallsymsTail) readSymbols(ctx context.Context, pace func()) (kallsymsSymbols, error) {
-	file, err := os.Open(filepath.Join(t.procfs, "kallsyms"))
+func (f *kallsymsFile) readSymbols(ctx context.Context, pace func()) (kallsymsSymbols, error) {
+	file, err := os.Open(filepath.Join(f.procfs, "kallsyms"))
 	if err != nil {
 		return kallsymsSymbols{}, fmt.Errorf("reading kernel symbols: %w", err)
 	}
 	defer file.Close()
-	return parseTail(ctx, pacedReader{file, pace}, t.budget)
+	return parseTail(ctx, pacedReader{file, pace}, f.budget)
 }
 
 // A pacedReader calls pace before each read.

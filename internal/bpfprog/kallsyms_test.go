@@ -105,7 +105,7 @@ func TestTailWithoutBPF(t *testing.T) {
 				all.loaded[tt.program.ID] = tt.program
 			}
 			r := newUnstarted(t, all)
-			sysctls := filepath.Join(r.state.kallsyms.procfs, "sys/net/core")
+			sysctls := filepath.Join(r.Source.kallsyms.procfs, "sys/net/core")
 			require.NoError(t, os.MkdirAll(sysctls, 0o755))
 			for name, value := range tt.sysctls {
 				require.NoError(t, os.WriteFile(filepath.Join(sysctls, name), []byte(value), 0o600))
@@ -159,7 +159,7 @@ func TestTailHiddenAndCutShort(t *testing.T) {
 func TestTailOverBudget(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	r.kallsyms(someSymbols)
-	r.state.kallsyms.budget = -1
+	r.Source.kallsyms.budget = -1
 	r.begin()
 	r.round(t.Context())
 	again := func() {
@@ -173,7 +173,7 @@ func TestTailOverBudget(t *testing.T) {
 	}
 	r.state.kallsyms.wanted = true // as records were lost: that is another reason
 	require.Equal(t, r.state.kallsyms.read.Add(readEvery), r.state.kallsyms.due())
-	r.state.kallsyms.budget = time.Hour
+	r.Source.kallsyms.budget = time.Hour
 	again()
 	require.NoError(t, r.err)
 	assert.Equal(t, "bpf_trampoline_7", r.nameAt(0xffffffffc0a03200))

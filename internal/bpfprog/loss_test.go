@@ -476,7 +476,7 @@ func TestPagesGiveWay(t *testing.T) {
 // TestKallsymsCannotBeRead says what is lost by that.
 func TestKallsymsCannotBeRead(t *testing.T) {
 	r := newUnstarted(t, newFakes())
-	require.NoError(t, os.Remove(r.state.kallsyms.procfs+"/kallsyms"))
+	require.NoError(t, os.Remove(r.Source.kallsyms.procfs+"/kallsyms"))
 	r.begin()
 	r.round(t.Context())
 	require.ErrorIs(t, r.err, os.ErrNotExist)
@@ -521,7 +521,7 @@ func TestLossWhileListed(t *testing.T) {
 			base := r.now()
 			clock := base
 			get := func() int64 { return clock }
-			r.certain, r.state.now, r.lister.now = get, get, get
+			r.certain, r.state.now, r.run.lister.now = get, get, get
 			all.loaded[1] = x // came unseen; perhaps in another loss
 			r.state.relist, r.state.listAt = true, time.Time{}
 
@@ -551,7 +551,7 @@ func TestLossWhileListed(t *testing.T) {
 				{Records: append(after, low)},
 			}
 			n := 0
-			r.lister.drained = time.Time{} // the rings are emptied while programs are listed
+			r.run.lister.drained = time.Time{} // the rings are emptied while programs are listed
 			r.fill = func(*tape) (b perfring.Batch) {
 				if n < len(batches) {
 					b = batches[n]
@@ -677,7 +677,7 @@ func TestPartOfAProgramIsSkipped(t *testing.T) {
 			base := r.now()
 			clock := base
 			get := func() int64 { return clock }
-			r.certain, r.state.now, r.lister.now = get, get, get
+			r.certain, r.state.now, r.run.lister.now = get, get, get
 			all.loaded[1] = p
 			r.state.relist, r.state.listAt = true, time.Time{}
 			rec := trampoline(base+5*ms, 0x3000, false)

@@ -24,7 +24,7 @@ func TestPollingLifetimes(t *testing.T) {
 	r := newUnstarted(t, all)
 	at := int64(1000)
 	r.state.now = func() int64 { at += ms; return at }
-	r.lister.now = r.state.now
+	r.run.lister.now = r.state.now
 	r.poll()
 	poll := func() (began, ended int64) {
 		began = at

@@ -56,7 +56,7 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 	for queried := false; ctx.Err() == nil; {
 		s.mu.Lock()
 		mustQuery, mustTrace := len(s.state.follower.toQuery) > 0, len(s.state.follower.traced.unknown) > 0
-		listAt, kallsymsAt := s.state.listDue(), s.state.kallsyms.due()
+		listAt, kallsymsAt, interval := s.state.listDue(), s.state.kallsyms.due(), s.state.cpus.interval()
 		s.mu.Unlock()
 		switch at := time.Now(); {
 		case !listAt.After(at):
@@ -71,7 +71,7 @@ func (s *Source) round(ctx context.Context) (deadline time.Time, err error) {
 		case mustQuery:
 			return at, s.finishRound()
 		default:
-			return earliest(at.Add(s.state.cpus.interval()), listAt, kallsymsAt), s.finishRound()
+			return earliest(at.Add(interval), listAt, kallsymsAt), s.finishRound()
 		}
 	}
 	return time.Time{}, nil
@@ -101,7 +101,7 @@ func (s *state) listDue() time.Time {
 func (s *Source) list(ctx context.Context) {
 	began := time.Now()
 	known, loss := s.beginList()
-	l, err := s.lister.list(ctx, known, !loss.IsEmpty() && !s.polls())
+	l, err := s.run.lister.list(ctx, known, !loss.IsEmpty() && !s.polls())
 	isComplete := isRefused(err) || err == nil && s.catchUp(ctx, l.ended)
 
 	s.mu.Lock()
@@ -179,7 +179,7 @@ func (s *Source) queryNewPrograms() {
 	if refused {
 		return
 	}
-	found, left, err := s.lister.queryNew(ids)
+	found, left, err := s.run.lister.queryNew(ids)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Source) findTracedFunctions() {
 	follower := s.state.follower
 	keys := follower.traced.take()
 	s.mu.Unlock()
-	found, err := s.functions.find(keys)
+	found, err := s.run.functions.find(keys)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +214,13 @@ func (s *Source) readKallsyms(ctx context.Context) {
 	s.mu.Lock()
 	s.state.follower.ledger.BeginList() // so that it keeps unloads
 	s.mu.Unlock()
-	began := s.lister.now()
-	symbols, err := s.state.kallsyms.readSymbols(ctx, s.lister.pace)
-	ended := s.lister.now()
+	began := s.run.lister.now()
+	symbols, err := s.kallsyms.readSymbols(ctx, s.run.lister.pace)
+	ended := s.run.lister.now()
 	isComplete := s.catchUp(ctx, ended)
 	var hidden error
 	if err == nil && !symbols.hasBPF {
-		hidden = hiddenError(s.state.kallsyms.procfs)
+		hidden = hiddenError(s.kallsyms.procfs)
 	}
 
 	s.mu.Lock()

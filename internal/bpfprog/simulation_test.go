@@ -269,7 +269,7 @@ func (w *simulation) Next(after uint32) (uint32, error) {
 
 func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	w.meanwhile()
-	w.r.lister.drained = time.Time{} // the rings are emptied in the middle of lists, too
+	w.r.run.lister.drained = time.Time{} // the rings are emptied in the middle of lists, too
 	p, err := w.fakePrograms.Program(id, want)
 	w.meanwhile()
 	return p, err
@@ -378,7 +378,7 @@ func simulate(t *testing.T, seed uint64, room int) *simulation {
 	w.r = newUnstarted(t, w)
 	w.r.state.follower.ledger = ledger.New(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 20})
 	w.r.state.now = func() int64 { return w.at }
-	w.r.lister.now = w.r.state.now
+	w.r.run.lister.now = w.r.state.now
 	w.r.minRest = 0
 	w.r.fill = w.fill
 	w.r.certain = w.r.state.now

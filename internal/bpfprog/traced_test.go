@@ -98,7 +98,7 @@ func TestTracedFunctionsThatCannotBeFound(t *testing.T) {
 func TestTrampolinesOfUnknownFunctions(t *testing.T) {
 	all := withModules()
 	r := newTestSource(t, all)
-	r.functions.sysfs = writeCoreBTF(t)
+	r.run.functions.sysfs = writeCoreBTF(t)
 	trampoline := func(key timeline.TrampolineKey, addr uint64, unregister bool) perfring.Record {
 		return ksymbol(r.now(), addr, fmt.Sprintf("bpf_trampoline_%d", key), unregister)
 	}
