@@ -26,6 +26,16 @@ SOURCES := $(shell find . -path ./$(BUILD) -prune -o -name '*.go' ! -name '*_tes
 RACE := $(if $(shell PATH='$(PATH)'; command -v $$(go env CC)),-race)
 export GORACE ?= atexit_sleep_ms=0
 
+# Root builds as the owner of the tree, in whose caches the packages are: nothing in it becomes root's.
+OWNER := $(shell ls -dn . | awk '{ print $$3 }')
+ifeq ($(shell id -u),0)
+ifneq ($(OWNER),0)
+AS_OWNER := setpriv --reuid=$(OWNER) --regid=$(shell ls -dn . | awk '{ print $$4 }') --clear-groups \
+	env -u GOCACHE -u GOMODCACHE -u GOPATH HOME=$(or $(shell getent passwd $(OWNER) | cut -d: -f6),$(CURDIR)/$(BUILD)/home)
+endif
+endif
+AS_ROOT := internal/tools/as-root.sh
+
 MODULE := github.com/kernelsym/kernelsym
 
 # Packages whose tests need neither root nor the running kernel.
@@ -55,12 +65,17 @@ need-go: # a later Go gets the one that go.mod asks for
 	@go version | awk '{ split(substr($$3, 3), v, "."); exit v[1] == 1 && v[2] < 21 }' || { echo "Go 1.21 or later is needed, not $$(go version)" >&2; exit 1; }
 
 .PHONY: ready
-ready: need-go $(DEMO) # says at once what `make run` lacks: compiling the rest takes minutes
+ready: need-go # says at once what `make run` lacks: compiling takes minutes
+	@$(AS_ROOT) $(if $(filter 0,$(shell id -u)),$(MAKE) --no-print-directory check)
+
+.PHONY: check
+check: $(DEMO)
 	@$(DEMO) -check
 
 .PHONY: run
-run: ready build $(DEMO) ## sample this machine's kernel for 10 s and print the hottest functions (as root)
-	@$(DEMO) -collector $(COLLECTOR) -tool $(TOOL) -output $(PROFILES)
+run: ready build $(DEMO) ## sample this machine's kernel for 10 s, by sudo, and print the hottest functions
+	@$(AS_OWNER) mkdir -p $(dir $(PROFILES)) && $(AS_OWNER) touch $(PROFILES) $(PROFILES).log
+	@$(AS_ROOT) $(DEMO) -collector $(COLLECTOR) -tool $(TOOL) -output $(PROFILES)
 
 .PHONY: view
 view: $(TOOL) ## serve the flame graph of the last `make run`; HTTP=localhost:9090 says where
@@ -325,19 +340,19 @@ collector-sources: $(TOOLS)/builder ## generate the sources of the collector in 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-GO_BUILD := internal/tools/gobuild.sh
+GO_BUILD := $(AS_OWNER) internal/tools/gobuild.sh
 
 $(COLLECTOR): builder-config.yaml $(SOURCES) | $(TOOLS)/builder
 	@echo "Compiling a collector. The first time this takes minutes."
-	$(TOOLS)/builder --config builder-config.yaml --skip-compilation
-	$(GO_BUILD) "the collector" -C $(BUILD) -trimpath -ldflags '-s -w' -o $(notdir $@) .
-	@touch $@
+	$(AS_OWNER) $(TOOLS)/builder --config builder-config.yaml --skip-compilation
+	$(GO_BUILD) "the collector" $(BUILD) $@ . -trimpath -ldflags '-s -w'
+	@$(AS_OWNER) touch $@
 
 $(TOOL): $(SOURCES) | need-go
-	$(GO_BUILD) "the tool" -trimpath -o $@ ./cmd/kernelsym
+	$(GO_BUILD) "the tool" . $@ ./cmd/kernelsym -trimpath
 
 $(DEMO): $(SOURCES) | need-go
-	$(GO_BUILD) "the demonstration" -trimpath -o $@ ./internal/test/demo
+	$(GO_BUILD) "the demonstration" . $@ ./internal/test/demo -trimpath
 
 $(TOOLS)/builder: PACKAGE := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/mdatagen: PACKAGE := go.opentelemetry.io/collector/cmd/mdatagen
@@ -353,5 +368,5 @@ $(TOOLS)/actionlint: Makefile
 	GOOS= GOARCH= GOBIN=$(TOOLS) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 $(TOOLS)/%: internal/tools/pinned/go.mod | need-go
-	@mkdir -p $(TOOLS)
-	GOOS= GOARCH= $(GO_BUILD) "$(notdir $@)" -C internal/tools/pinned -o $@ $(PACKAGE) # it runs here, whatever the rest is built for
+	@$(AS_OWNER) mkdir -p $(TOOLS)
+	GOOS= GOARCH= $(GO_BUILD) "$(notdir $@)" internal/tools/pinned $@ $(PACKAGE) # it runs here, whatever the rest is built for

@@ -55,7 +55,7 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if err := check(ctx); err != nil {
-		hint := "Run it as root: sudo make run"
+		hint := "Run it as root: make run does, by sudo."
 		if os.Geteuid() == 0 {
 			hint = "Root is not enough here: in a container, the rights depend on what started it."
 		}

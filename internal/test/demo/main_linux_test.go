@@ -18,7 +18,7 @@ func TestRunWithoutPrivilege(t *testing.T) {
 	kerneltest.NeedRestrictedPerf(t)
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		err := run(t.Context(), options{})
-		require.ErrorContains(t, err, "sudo make run")
+		require.ErrorContains(t, err, "make run does, by sudo")
 		require.ErrorContains(t, err, "CAP_SYSLOG")
 		assert.ErrorContains(t, err, "CAP_PERFMON")
 	})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
 )
 
 // TestTroubleshootingHasEveryMessage verifies that docs/troubleshooting.md has each message of the
