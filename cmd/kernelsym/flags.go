@@ -54,7 +54,7 @@ var parseErrors = []struct {
 	say  string
 }{
 	{regexp.MustCompile(`time: (missing unit in|invalid|unknown unit .* in) duration ".*"$`), "it takes a time with a unit, such as 10s"},
-	{regexp.MustCompile(`strconv\.Parse(Int|Uint): parsing ".*": (invalid syntax|value out of range)$`), "it takes a whole number, or several as in 12,34 if the flag takes a list"},
+	{regexp.MustCompile(`strconv\.Parse(Int|Uint): parsing ".*": (invalid syntax|value out of range)$`), "it takes a whole number; a flag that takes a list also takes several, as in 12,34"},
 	{regexp.MustCompile(`strconv\.ParseFloat: parsing ".*": (invalid syntax|value out of range)$`), "it takes a number, such as 2 or 0.5"},
 	{regexp.MustCompile(`strconv\.ParseBool: parsing ".*": invalid syntax$`), "it takes true or false"},
 }

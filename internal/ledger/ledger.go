@@ -26,7 +26,7 @@ type Ledger struct {
 	settled    timeline.Interval // by the last list that confirmed all images
 	listing    bool              // a list is being read
 
-	limit         int64    // nothing is certain after it, even if all events up to later have arrived
+	limit         int64    // an upper bound of what is certain, whatever events have arrived
 	learned       int64    // the highest since of Learn
 	recentUnloads []unload // in the order in which they were applied
 }

@@ -85,7 +85,7 @@ const (
 	bitCgroup   = unix.CBitFieldMaskBit32 // since Linux 5.7
 )
 
-// CgroupID returns the id that a cgroup has in records, by its directory. On a 32-bit kernel, it is no record's id.
+// CgroupID returns the id that a cgroup has in records, by its directory. On 32-bit kernels, records use other ids.
 func CgroupID(directory fs.FileInfo) uint64 { return directory.Sys().(*syscall.Stat_t).Ino }
 
 // CgroupWriter returns the owner of a cgroup's directory, and whether only the owner, and root, can write to it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package procfs reads what the files of processes in /proc say of them (proc(5)).
+// Package procfs reads process information from /proc (proc(5)).
 package procfs
 
 import (

@@ -42,7 +42,8 @@ func (c *change) chain() inline.Chain {
 	return inline.Chain(c.lines)
 }
 
-// changeKind says how much is written. Each kind includes those before it, but for writeNoMapping.
+// changeKind says how much is written. Each kind writes everything that the kinds before
+// it write, except writeNoMapping.
 type changeKind uint8
 
 const (

@@ -29,7 +29,7 @@ type questions struct {
 	withCaller map[withCaller]int32 // the positions of the questions for these roles, in all
 }
 
-// A question is small, as all of them are gone through in the order of addresses.
+// Questions are kept small because resolve iterates over all of them.
 type question struct {
 	frame int32
 	role  int32 // the role's number; for a role with a caller, its position in callers, behind all numbers

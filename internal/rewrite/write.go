@@ -97,7 +97,7 @@ func (w *writer) close() {
 }
 
 // write writes an answer into a location, which is the frame's or a copy of it (contract 4). It reports whether
-// what a pack gave for the answer counts: that was written, or it is why there are no lines.
+// to count the pack's result: its lines were written, or it had none.
 func (w *writer) write(loc pprofile.Location, f *frame, a *answer) (packCounts bool) {
 	c := &a.change
 	switch {

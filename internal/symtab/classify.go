@@ -4,7 +4,7 @@ package symtab
 
 import "bytes"
 
-// class says what a line of the kernel's symbol list is to a table.
+// class is the role of a line of /proc/kallsyms in a symbol table.
 type class uint8
 
 const (

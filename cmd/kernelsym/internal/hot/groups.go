@@ -81,7 +81,7 @@ func (v *Groups) Header() []string {
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s, of %s", last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"),
 			s.elapsed.Seconds(), plural.Of(int(s.sum()), "sample"), v.grouping.count(len(s.all))),
-		"Percent of all CPU time. TOTAL has KERNEL and USER, and what ran in guests.",
+		"Percent of all CPU time. TOTAL is KERNEL, USER and the time of guests.",
 	}
 	return append(lines, v.problems()...)
 }
