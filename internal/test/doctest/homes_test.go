@@ -101,7 +101,7 @@ func TestContractHomes(t *testing.T) {
 	needRepository(t)
 	all, err := homes.Read(root)
 	require.NoError(t, err)
-	assert.Len(t, all, 29)
+	assert.Len(t, all, 30)
 	comments := readComments(t)
 	isHome := func(h homes.Home, c comment) bool {
 		return c.file == h.File && (h.Function == "" || c.function == h.Function)

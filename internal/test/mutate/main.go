@@ -28,6 +28,7 @@ import (
 var pure = []string{
 	"./internal/symtab", "./internal/timeline", "./internal/symbolize", "./internal/otlp", "./internal/inline",
 	"./internal/rewrite", "./internal/pack", "./internal/packs", "./internal/packimage", "./internal/sender",
+	"./cmd/kernelsym/internal/kelf",
 }
 
 func main() {
@@ -138,7 +139,7 @@ func isNoticed(ctx context.Context, h homes.Home, source []byte) (is bool, err e
 	if err := errors.Join(os.WriteFile(changed, source, 0o600), os.WriteFile(overlay, config, 0o600)); err != nil {
 		return false, err
 	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "./internal/...").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "./internal/...", "./cmd/...").CombinedOutput(); err != nil {
 		return false, fmt.Errorf("building without %s: %w: %s", h, err, out)
 	}
 	tests := "^TestContract_" + strings.ReplaceAll(h.Rule, ".", "_") + "(_|$)"

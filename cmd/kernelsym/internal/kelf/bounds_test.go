@@ -87,7 +87,7 @@ func TestOwnListTooLargeIsRefused(t *testing.T) {
 	for i := range n {
 		binary.LittleEndian.PutUint32(l.offsets[4*i:], uint32(i))
 	}
-	_, err := l.print([]anchor{{"_stext", 0x1000}, {"_etext", 0x1001}})
+	_, err := l.print(anchor{"_stext", 0x1000}, anchor{"_etext", 0x1001})
 	require.ErrorIs(t, err, errLargeList)
 }
 

@@ -3,10 +3,10 @@
 package kelf
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
@@ -62,10 +62,8 @@ func readCoreMarks(t *SymbolTable) coreMarks {
 // at returns the address of a mark, or 0 if there is none.
 func (m coreMarks) at(mark string) uint64 { return m[mark].Value }
 
-// readRelease returns the release in the kernel's banner (init/version-timestamp.c). It is empty if
-// the file has no data.
+// readRelease returns the release in the kernel's banner. It is empty if the file has no data.
 func readRelease(f *elf.File, s Symbol) (string, error) {
-	const maxBanner = 4096
 	if int(s.Section) == 0 || int(s.Section) >= len(f.Sections) {
 		return "", nil
 	}
@@ -77,10 +75,21 @@ func readRelease(f *elf.File, s Symbol) (string, error) {
 	if _, err := section.ReadAt(text, int64(s.Value-section.Addr)); err != nil {
 		return "", fmt.Errorf("symbol linux_banner: %w", err)
 	}
-	rest, ok := strings.CutPrefix(string(text), "Linux version ")
-	release, _, found := strings.Cut(rest, " ")
+	return releaseOf(text), nil
+}
+
+const (
+	// bannerStart begins the kernel's banner (init/version-timestamp.c), which the release follows.
+	bannerStart = "Linux version "
+	maxBanner   = 4096 // bytes
+)
+
+// releaseOf returns the release in a banner, empty if it is none.
+func releaseOf(banner []byte) string {
+	rest, ok := bytes.CutPrefix(banner, []byte(bannerStart))
+	release, _, found := bytes.Cut(rest, []byte(" "))
 	if !ok || !found {
-		return "", nil
+		return ""
 	}
-	return release, nil
+	return string(release)
 }

@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// errNoOwnList is returned for a file without the kernel's own list of symbols. A file of debug
+// ErrNoList is returned for a file without the kernel's own list of symbols. A file of debug
 // information alone has no read-only data, and thus no list.
-var errNoOwnList = errors.New("no kernel's own list of symbols")
+var ErrNoList = errors.New("no list of the kernel's own symbols")
 
 // coreList returns what /proc/kallsyms would print for a core kernel, with the addresses of its ELF
 // file. This is the kernel's own list if the file has it, and otherwise the symbol table in the
 // order that the list would have.
 func coreList(f *File, symbols *SymbolTable) ([]byte, error) {
 	own, err := readOwnList(f, symbols)
-	if errors.Is(err, errNoOwnList) {
+	if errors.Is(err, ErrNoList) {
 		return sortedList(f.elf, symbols)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return own.print(anchorsOf(symbols))
+	return own.print(anchorsOf(symbols)...)
 }
 
 // anchorsOf returns the symbols that determine the addresses in the kernel's own list.
@@ -59,11 +59,11 @@ func readOwnList(f *File, symbols *SymbolTable) (*ownList, error) {
 		}
 		return data
 	}
-	l := &ownList{order: f.elf.ByteOrder, at: at["kallsyms_offsets"]}
+	l := &ownList{order: f.elf.ByteOrder}
 	num := read("kallsyms_num_syms", 4)
 	l.index = read("kallsyms_token_index", 512)
 	if err != nil || at["kallsyms_offsets"] == 0 {
-		return nil, errNoOwnList
+		return nil, ErrNoList
 	}
 	l.num = int(f.elf.ByteOrder.Uint32(num))
 	if l.num > maxSymbols {

@@ -4,6 +4,9 @@
 // module (.ko), stripped, with debug information, or debug information alone. It reads nothing from
 // the running kernel.
 //
+// [SymbolsOfImage] needs no symbol table: it finds the list that the core kernel carries for itself, in
+// the kernel that package bootimage unpacks.
+//
 // # Addresses
 //
 // A pack address is an offset from the start of the kernel's code. In the core kernel, that start

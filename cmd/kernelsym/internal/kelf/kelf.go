@@ -79,11 +79,9 @@ func (f *File) open(osFile *os.File) error {
 		}
 		return err
 	}
-	arch, ok := arches[f.elf.Machine]
-	if !ok || f.elf.Class != elf.ELFCLASS64 {
-		return fmt.Errorf("%w: %v of class %v", errors.ErrUnsupported, f.elf.Machine, f.elf.Class)
+	if f.info.Arch, err = archOf(f.elf); err != nil {
+		return err
 	}
-	f.info.Arch = arch
 	if f.info.BuildID, err = readBuildID(f.elf); err != nil {
 		return err
 	}
@@ -91,6 +89,15 @@ func (f *File) open(osFile *os.File) error {
 		return f.openModule()
 	}
 	return f.openCore()
+}
+
+// archOf returns the architecture of a file, named as in GOARCH.
+func archOf(f *elf.File) (string, error) {
+	arch, ok := arches[f.Machine]
+	if !ok || f.Class != elf.ELFCLASS64 {
+		return "", fmt.Errorf("%w: %v of class %v", errors.ErrUnsupported, f.Machine, f.Class)
+	}
+	return arch, nil
 }
 
 // Close closes the file and removes the decompressed data. Sections must not be read afterwards.

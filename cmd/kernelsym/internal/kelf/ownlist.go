@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -19,8 +20,7 @@ type ownList struct {
 	names   []byte // for each symbol a length, as uvarint, and that many bytes
 	tokens  []byte // pieces of text, each followed by a zero byte
 	index   []byte // the offset in tokens for each byte, 256 numbers of 16 bits
-	offsets []byte // of the addresses, num numbers of 32 bits
-	at      uint64 // address of offsets
+	offsets []byte // stand for the addresses, num numbers of 32 bits
 }
 
 // errOwnList is returned for a list in an unknown format.
@@ -30,11 +30,11 @@ var errOwnList = errors.New("the kernel's own list of symbols (kallsyms_names) i
 // only until yield returns.
 func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	var tokens [256][]byte
-	if len(l.index) < 2*len(tokens) || len(l.offsets)/4 < l.num {
+	if len(l.index) < 2*len(tokens) {
 		return errOwnList
 	}
 	for i := range tokens {
-		at := int(l.order.Uint16(l.index[2*i:]))
+		at := l.tokenAt(byte(i))
 		if at >= len(l.tokens) {
 			return errOwnList
 		}
@@ -66,40 +66,48 @@ func (l *ownList) each(yield func(i int, typ byte, name []byte)) error {
 	return nil
 }
 
+// tokenAt returns the offset of the token for a byte.
+func (l *ownList) tokenAt(b byte) int { return int(l.order.Uint16(l.index[2*int(b):])) }
+
 // maxName bounds the length of a name (KSYM_NAME_LEN), and of its compressed form, which is no
 // longer.
 const maxName = 512
 
-// An anchor is a symbol whose address in the ELF file is known.
+// An anchor is a symbol whose address is known.
 type anchor struct {
 	name string
 	addr uint64
 }
 
-// print returns the list in the format of /proc/kallsyms, with the addresses of the ELF file. A
-// relocation may set the base of the offsets, so the anchors determine it.
-func (l *ownList) print(anchors []anchor) ([]byte, error) {
-	numbers := make(map[string]int, len(anchors))
-	for _, a := range anchors {
-		numbers[a.name] = -1
+// print returns the list in the format of /proc/kallsyms, with the addresses that the anchors have.
+// The offsets alone do not give them, because a relocation may set their base.
+func (l *ownList) print(anchors ...anchor) ([]byte, error) {
+	if len(anchors) == 0 {
+		return nil, fmt.Errorf("%w: nothing determines its addresses", errOwnList)
 	}
-	err := l.each(func(i int, _ byte, name []byte) {
-		if number, ok := numbers[string(name)]; ok && number < 0 {
-			numbers[string(name)] = i
+	f, err := l.form()
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(anchors))
+	for i, a := range anchors {
+		names[i] = a.name
+	}
+	numbers, err := l.find(names...)
+	if err != nil {
+		return nil, err
+	}
+	base := anchors[0].addr - f.at(l, 0, numbers[0])
+	for i, a := range anchors {
+		if f.at(l, base, numbers[i]) != a.addr {
+			return nil, fmt.Errorf("%w: it has other addresses for %v", errOwnList, anchors)
 		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	address, err := l.addresses(anchors, numbers)
-	if err != nil {
-		return nil, err
 	}
 	dst := make([]byte, 0, l.num*perSymbol)
 	size := 0
 	err = l.each(func(i int, typ byte, name []byte) {
 		if size += lineLen + len(name); size <= maxSmall {
-			dst = appendLine(dst, address(i), typ, name)
+			dst = appendLine(dst, f.at(l, base, i), typ, name)
 		}
 	})
 	if err == nil && size > maxSmall {
@@ -108,34 +116,107 @@ func (l *ownList) print(anchors []anchor) ([]byte, error) {
 	return dst, err
 }
 
-// addresses returns the function that maps the numbers of symbols to their addresses. It is the one
-// that is right for the anchors, whose numbers are given.
-func (l *ownList) addresses(anchors []anchor, numbers map[string]int) (func(i int) uint64, error) {
-	if len(anchors) < 2 {
-		return nil, fmt.Errorf("%w: nothing determines its addresses", errOwnList)
+// find returns the number of the first symbol with each name. It is an error if there is none.
+func (l *ownList) find(names ...string) ([]int, error) {
+	numbers := make([]int, len(names))
+	for i := range numbers {
+		numbers[i] = -1
 	}
-	for _, a := range anchors {
-		if numbers[a.name] < 0 {
-			return nil, fmt.Errorf("%w: %s is not in it", errOwnList, a.name)
-		}
-	}
-	offset := func(i int) uint32 { return l.order.Uint32(l.offsets[4*i:]) }
-	first, from := anchors[0].addr, offset(numbers[anchors[0].name])
-	for _, form := range []func(i int) uint64{
-		func(i int) uint64 { return first + uint64(offset(i)) - uint64(from) },
-		func(i int) uint64 { // CONFIG_KALLSYMS_ABSOLUTE_PERCPU: addresses, and complements
-			if at := offset(i); int32(at) < 0 {
-				return first + uint64(from) - uint64(at)
+	err := l.each(func(n int, _ byte, name []byte) {
+		for i := range names {
+			if numbers[i] < 0 && string(name) == names[i] {
+				numbers[i] = n
 			}
-			return uint64(offset(i))
-		},
-		func(i int) uint64 { return l.at + 4*uint64(i) + uint64(int32(offset(i))) }, // Linux 7.3: relative to the entry
-	} {
-		if !slices.ContainsFunc(anchors, func(a anchor) bool { return form(numbers[a.name]) != a.addr }) {
-			return form, nil
+		}
+	})
+	if i := slices.Index(numbers, -1); err == nil && i >= 0 {
+		err = fmt.Errorf("%w: %s is not in it", errOwnList, names[i])
+	}
+	return numbers, err
+}
+
+// distances returns the addresses of symbols minus that of the first one.
+func (l *ownList) distances(names ...string) ([]uint64, error) {
+	f, err := l.form()
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := l.find(names...)
+	if err != nil {
+		return nil, err
+	}
+	distances := make([]uint64, len(names))
+	for i, n := range numbers {
+		distances[i] = f.at(l, 0, n) - f.at(l, 0, numbers[0])
+	}
+	return distances, nil
+}
+
+// A form is a way in which offsets stand for addresses (scripts/kallsyms.c).
+type form struct {
+	// at returns the address of symbol number i, given the base.
+	at func(l *ownList, base uint64, i int) uint64
+	// fromLowest is whether the base is the lowest address that is relative to it, and not the address
+	// of the offsets, which is above that of code.
+	fromLowest bool
+}
+
+var forms = []form{
+	{ // The distance from the base.
+		func(l *ownList, base uint64, i int) uint64 { return base + uint64(l.offset(i)) }, true,
+	},
+	{ // CONFIG_KALLSYMS_ABSOLUTE_PERCPU of x86: the complement of that distance, or an absolute address.
+		func(l *ownList, base uint64, i int) uint64 {
+			if off := l.offset(i); int32(off) < 0 {
+				return base + uint64(^off)
+			}
+			return uint64(l.offset(i))
+		}, true,
+	},
+	{ // Linux 7: the distance from the place of the offset.
+		func(l *ownList, base uint64, i int) uint64 { return base + 4*uint64(i) + uint64(int32(l.offset(i))) }, false,
+	},
+}
+
+func (l *ownList) offset(i int) uint32 { return l.order.Uint32(l.offsets[4*i:]) }
+
+// form returns the form of the offsets. It is the only one in which the addresses are in order, as in
+// any list, and in which the base is where that form has it.
+func (l *ownList) form() (*form, error) {
+	if len(l.offsets)/4 < l.num {
+		return nil, errOwnList
+	}
+	var found *form
+	for i := range forms {
+		switch f := &forms[i]; {
+		case !l.has(f):
+		case found != nil:
+			return nil, fmt.Errorf("%w: its addresses have two forms", errOwnList)
+		default:
+			found = f
 		}
 	}
-	return nil, fmt.Errorf("%w: it has other addresses for %v", errOwnList, anchors)
+	if found == nil {
+		return nil, fmt.Errorf("%w: its addresses are not in order", errOwnList)
+	}
+	return found, nil
+}
+
+// has reports whether the offsets can have a form.
+func (l *ownList) has(f *form) bool {
+	const base = 1 << 63
+	last, lowest := uint64(0), uint64(0)
+	for i := range l.num {
+		addr := f.at(l, base, i)
+		if addr < last {
+			return false
+		}
+		last = addr
+		if lowest == 0 && addr > math.MaxUint32 { // it is not absolute
+			lowest = addr
+		}
+	}
+	return (lowest == base) == f.fromLowest
 }
 
 // perSymbol is the approximate length in bytes of a line of /proc/kallsyms.
