@@ -160,7 +160,7 @@ KERNEL ?= 6.12
 # Without KERNEL and RUN, the tests of what differs from kernel to kernel run in another one, too.
 BRIEF := $(if $(RUN)$(filter-out file,$(origin KERNEL)),,6.1)
 DIFFERS := ^Test(Truth.*|Story.*|Privileges|Sampled.*|KernelStacksAreNamed|Contract_3_.*|NamesAreThoseOfTheKernel|SourceLines|\
-Trampolines|HiddenByTheSysctl|Ftrace|Kprobes|XDPDispatcher|MultiLinks|ModulesStayInTheirAreas|NoAddressIsInTheWrongModule|\
+Trampolines|BootPack|HiddenByTheSysctl|Ftrace|Kprobes|XDPDispatcher|MultiLinks|ModulesStayInTheirAreas|NoAddressIsInTheWrongModule|\
 ListChangesWhileSymbolsAreRead|LinesThatAreLeftOut|Reload|WithoutRecords|WithoutAList)$$
 BRIEF_FLAGS = $(if $(BRIEF),-brief $(BRIEF) -brief-run '$(subst $() ,,$(DIFFERS))')
 

@@ -3,11 +3,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/schollz/progressbar/v3"
@@ -28,37 +29,43 @@ type packCommand struct {
 
 // packSource describes where the contents of packs come from.
 type packSource struct {
-	release, root       string
-	debuginfod, running bool
-	buildIDs            []string
-	procfs, sysfs       string
+	release, root             string
+	debuginfod, running, boot bool
+	buildIDs                  []string
+	procfs, sysfs             string
 }
 
 func newPack() *cobra.Command {
 	var p packCommand
 	cmd := &cobra.Command{
-		Use:   "pack [VMLINUX] [MODULE.ko...]",
+		Use:   "pack [VMLINUX] [MODULE.ko...] [IMAGE...]",
 		Short: "Make packs of inlined functions, source lines and symbols",
 		Long: "Make a pack, <build id>.kspack, of each ELF file of a kernel. A pack holds the inlined functions\n" +
 			"and source lines of the debug information, and the symbols. Any user can make packs, on any\n" +
 			"machine. --release, --debuginfod and --running find the files or symbols themselves.\n\n" +
+			"With --boot, each IMAGE is a file from which a machine boots: bzImage, arm64 Image, EFI zboot, unified\n" +
+			"kernel image or ELF, also compressed with gzip, xz, zstd or lz4. - is standard input. Without an\n" +
+			"IMAGE, it is that of the running kernel. The pack has the symbols of the core kernel, without lines, and\n" +
+			"needs no debug package.\n\n" +
 			"If a file cannot be read, an error names it, the other files are packed, and the exit status\n" +
 			"is 1.",
 		Example: "  kernelsym pack /usr/lib/debug/boot/vmlinux-6.12.0 -d packs\n" +
 			"  kernelsym pack --release \"$(uname -r)\" -d packs     # with the kernel's debug package\n" +
 			"  kernelsym pack --debuginfod -d packs                # servers: DEBUGINFOD_URLS\n" +
-			"  sudo kernelsym pack --running -d packs              # symbols only, without any package\n" +
+			"  kernelsym pack --boot /boot/vmlinuz-6.12.0 -d packs # symbols only, without a debug package\n" +
+			"  sudo kernelsym pack --running -d packs              # symbols only, without any file\n" +
 			"  kernelsym pack --info packs/7f76f39faf07f34c.kspack",
 		RunE: p.run,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&p.dir, "dir", "d", "", "directory for the packs, created if necessary")
 	flags.StringVar(&p.from.release, "release", "", "pack the installed files of a kernel release, with all modules")
-	flags.StringVar(&p.from.root, "root", "/", "directory in which --release looks for files")
+	flags.StringVar(&p.from.root, "root", "/", "directory in which --release and --boot look for files")
 	flags.BoolVar(&p.from.debuginfod, "debuginfod", false, "fetch debug information from the servers in DEBUGINFOD_URLS")
 	flags.StringSliceVar(&p.from.buildIDs, "build-id", nil,
 		"build IDs that --debuginfod fetches (default: those of the running kernel and its modules)")
 	flags.BoolVar(&p.from.running, "running", false, "pack the symbols of the running kernel; needs CAP_SYSLOG")
+	flags.BoolVar(&p.from.boot, "boot", false, "pack the symbols in the files from which kernels boot")
 	flags.BoolVar(&p.symbols, "symbols", false, "pack symbols only")
 	flags.StringVar(&p.info, "info", "", "print what a pack contains")
 	_, _ = cmd.MarkFlagDirname("dir"), cmd.MarkFlagDirname("root")
@@ -71,14 +78,16 @@ func newPack() *cobra.Command {
 // check validates the command line.
 func (p *packCommand) check(args []string) error {
 	ways := 0
-	for _, given := range []bool{len(args) > 0, p.from.release != "", p.from.debuginfod, p.from.running, p.info != ""} {
+	for _, given := range []bool{
+		len(args) > 0 && !p.from.boot, p.from.release != "", p.from.debuginfod, p.from.running, p.from.boot, p.info != "",
+	} {
 		if given {
 			ways++
 		}
 	}
 	switch {
 	case ways != 1:
-		return errors.New("give exactly one of: files, --release, --debuginfod, --running, --info")
+		return errors.New("give exactly one of: files, --release, --debuginfod, --running, --boot, --info")
 	case p.info == "" && p.dir == "":
 		return errors.New("--dir is missing: name a directory for the packs")
 	case len(p.from.buildIDs) > 0 && !p.from.debuginfod:
@@ -100,14 +109,25 @@ func (p *packCommand) run(cmd *cobra.Command, args []string) error {
 		bar := progressbar.DefaultBytes(1, "packing")
 		o.Progress, finish = &packProgress{bar: bar}, bar.Clear
 	}
-	result, err := p.pack(cmd.Context(), args, o)
+	result, err := p.pack(cmd, args, o)
 	_ = finish()
 	return errors.Join(err, p.report(stdout(cmd), result))
 }
 
 // pack makes the packs that the command line asks for.
-func (p *packCommand) pack(ctx context.Context, args []string, o packer.Options) (packer.Result, error) {
+func (p *packCommand) pack(cmd *cobra.Command, args []string, o packer.Options) (packer.Result, error) {
+	ctx := cmd.Context()
 	switch {
+	case p.from.boot:
+		images, err := p.images(args)
+		if err != nil {
+			return packer.Result{}, err
+		}
+		var in io.Reader
+		if slices.Contains(args, "-") {
+			in = stdin(cmd)
+		}
+		return packer.Boot(ctx, images, in, o)
 	case p.from.running:
 		return packer.Running(ctx, p.from.procfs, p.from.sysfs, o)
 	case p.from.debuginfod:
@@ -130,6 +150,18 @@ func (p *packCommand) pack(ctx context.Context, args []string, o packer.Options)
 		return result, errors.Join(missing, err)
 	}
 	return packer.Run(ctx, packer.Files(args), o)
+}
+
+// images returns the boot images with the given names, or that of the running kernel.
+func (p *packCommand) images(names []string) (images []packer.BootImage, err error) {
+	if len(names) == 0 {
+		running, err := packer.RunningImage(p.from.root, p.from.procfs, p.from.sysfs)
+		return []packer.BootImage{running}, err
+	}
+	for _, name := range names {
+		images = append(images, packer.BootImage{Name: name})
+	}
+	return images, nil
 }
 
 // builds returns the builds to ask servers for.

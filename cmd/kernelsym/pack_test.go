@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -25,6 +26,8 @@ func TestPackUsage(t *testing.T) {
 		"pack --running --build-id 0123 -d d":     "--build-id needs --debuginfod",
 		"pack --info a.kspack b.ko":               "give exactly one of: files, --release",
 		"pack --release --symbols":                "--dir is missing", // the release is "--symbols"
+		"pack --boot":                             "--dir is missing",
+		"pack --boot vmlinuz --running -d d":      "give exactly one of: files, --release",
 		"pack --running --info a.kspack -d d x.y": "give exactly one of: files, --release",
 	} {
 		out, errs, err := execute(t, "", strings.Fields(line)...)
@@ -80,4 +83,45 @@ func TestPackNamesWhatCannotBeRead(t *testing.T) {
 	_, errs, err = execute(t, "", "pack", "--release", "6.12.0", "--root", dir, "-d", dir)
 	require.Error(t, err)
 	assert.Contains(t, errs, "install the debug package")
+}
+
+// TestPackBoot packs the image of package packer's tests, under any name and from standard input.
+func TestPackBoot(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	image, err := os.ReadFile("internal/packer/testdata/vmlinuz")
+	require.NoError(t, err)
+	tree := kernelTree(t, symbolList) // its kernel has another build id
+	require.NoError(t, os.MkdirAll(filepath.Join(tree[1], "sys/kernel"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(tree[1], "sys/kernel/osrelease"), []byte("6.12.0\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(tree[3], "kernel/notes"), []byte(packNotes), 0o600))
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "boot"), 0o755))
+	dir := filepath.Join(t.TempDir(), "packs")
+	running := append([]string{"pack", "--boot", "--root", root, "-d", dir}, tree...)
+
+	_, errs, err := execute(t, "", running...)
+	require.ErrorIs(t, err, packer.ErrNoBootImage)
+	assert.Contains(t, errs, filepath.Join(root, "boot/vmlinuz-6.12.0"))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "boot/vmlinuz-6.12.0"), image, 0o600))
+	_, errs, err = execute(t, "", running...)
+	require.ErrorIs(t, err, packer.ErrOtherBuild)
+	assert.Contains(t, errs, "0102030405060708, than the running kernel, abcdef0123456789")
+	_, errs, err = execute(t, "CONFIG_KALLSYMS=y\n", "pack", "--boot", "-", "-d", dir)
+	require.Error(t, err)
+	assert.Equal(t, 1, strings.Count(errs, "Error: -: not a boot image"), errs)
+
+	for _, name := range []string{"-", "internal/packer/testdata/vmlinuz"} {
+		out, errs, err := execute(t, string(image), "pack", "--boot", name, "-d", dir)
+		require.NoError(t, err, name)
+		assert.Equal(t, "1 pack, 1 kB, in "+dir+"\n", out)
+		assert.Empty(t, errs)
+	}
+	out, _, err := execute(t, "", "pack", "--info", filepath.Join(dir, "0102030405060708"+pack.Ext))
+	require.NoError(t, err)
+	for _, line := range []string{"name +vmlinux", "release +6.12.0-test", "symbols +22", "lines +none: symbols only"} {
+		assert.Regexp(t, "(?m)^"+line+"$", out)
+	}
+	out, _, err = execute(t, "", "lookup", "--pack", dir, "vmlinux+0x1004")
+	require.NoError(t, err)
+	assert.Contains(t, out, "symbol_0+0x4")
 }

@@ -48,7 +48,7 @@ func Release(root, release string) ([]Job, error) {
 	if release == "" || strings.ContainsAny(release, "/%") || strings.HasPrefix(release, ".") {
 		return nil, fmt.Errorf("%q is not a kernel release, such as uname -r prints", release)
 	}
-	place := func(format string) string { return filepath.Join(root, fmt.Sprintf(format, release)) }
+	place := placesOf(root, release)
 	jobs, err := releaseModules(place, release)
 	if err != nil {
 		return nil, err
@@ -64,6 +64,11 @@ func Release(root, release string) ([]Job, error) {
 		}
 	}
 	return jobs, fmt.Errorf("%w: looked for %s", ErrNoVmlinux, strings.Join(filled(vmlinuxPlaces, place), ", "))
+}
+
+// placesOf returns the function that fills the release into a place below root.
+func placesOf(root, release string) func(format string) string {
+	return func(format string) string { return filepath.Join(root, fmt.Sprintf(format, release)) }
 }
 
 func filled(formats []string, place func(string) string) (names []string) {

@@ -53,9 +53,14 @@ func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, erro
 func (o *Options) running(m *timeline.Image, release string) (Result, error) {
 	info := pack.Info{BuildID: m.BuildID(), Name: m.Name(), Arch: runtime.GOARCH, Release: release}
 	symbols := kelf.Describe(m, m.Start, &info)
+	return o.writeSymbols(info, symbols)
+}
+
+// writeSymbols writes a pack that has only symbols.
+func (o *Options) writeSymbols(info pack.Info, symbols []pack.Symbol) (Result, error) {
 	data, err := encode(pack.NewWriter(info), symbols)
 	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", m.Name(), err)
+		return Result{}, fmt.Errorf("%s: %w", info.Name, err)
 	}
 	return o.write(info.BuildID, data, false)
 }

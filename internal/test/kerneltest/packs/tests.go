@@ -22,7 +22,8 @@ import (
 // runTests runs the tests that need kernels with debug information.
 func runTests(ctx context.Context, roots []string) error {
 	return runGo(ctx, []string{rootsEnv + "=" + strings.Join(roots, string(filepath.ListSeparator))},
-		"test", "-count=1", "-v", "-timeout=2h", "-p=1", "./cmd/kernelsym/internal/kelf", "./cmd/kernelsym/internal/dwarfpack")
+		"test", "-count=1", "-v", "-timeout=2h", "-p=1", "./cmd/kernelsym/internal/kelf", "./cmd/kernelsym/internal/dwarfpack",
+		"./cmd/kernelsym/internal/packer")
 }
 
 // runMachine compares the packs of a kernel with that kernel in a virtual machine: its symbols, and

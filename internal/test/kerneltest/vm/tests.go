@@ -108,8 +108,8 @@ func build(ctx context.Context, arch, command, binary, pkg string, flags ...stri
 const root = "/src"
 
 // writeInitrd writes the files that the machine begins with: the first process, the tests with
-// their testdata and the other files of the module that they read, the kernel's modules, and the
-// collector.
+// their testdata and the other files of the module that they read, the kernel's image and modules, and
+// the collector.
 func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) {
 	f, err := os.Create(file)
 	if err != nil {
@@ -123,6 +123,7 @@ func writeInitrd(file string, k *kernel, tree *testTree, o options) (err error) 
 	a := newArchive(f)
 	a.file("/init", tree.init)
 	a.file("/bin/true", tree.init)
+	a.file("/boot/vmlinuz-"+k.release, k.image)
 	a.tree("/lib/modules/"+k.release, k.modules, func(name string) bool { return strings.HasSuffix(name, ".ko") })
 	all := func(string) bool { return true }
 	for _, t := range tree.tests {
