@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// blindTime is the time in which images may have been loaded or unloaded unseen (see contract 5.2), except for
+// blindTime is the time in which images may have been loaded or unloaded unseen (contract 5.2), except for
 // the time after the instant up to which a table is complete. It is immutable.
 type blindTime struct {
 	before    int64         // all time before this instant
@@ -33,14 +33,12 @@ func (b *blindTime) around(i Interval) (blind bool, around Interval) {
 		next = b.intervals[at]
 		around.To = next.From
 	}
-	switch {
-	case i.To <= b.before && i.From < b.before:
-		return true, Interval{From: math.MinInt64, To: b.before}
-	case i.From < b.before:
-		return true, Interval{}
-	case !next.Overlaps(i):
+	if i.From < b.before {
+		next = Interval{From: math.MinInt64, To: b.before}
+	} else if !next.Overlaps(i) {
 		return false, around
-	case next.Holds(i):
+	}
+	if next.Holds(i) {
 		return true, next
 	}
 	return true, Interval{}
