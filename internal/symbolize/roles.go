@@ -186,10 +186,10 @@ func (w *Walk) isInEntryCode(f *Frame) bool {
 	return f.decides == decidesByPlace && landmarksOf(w.kernel.coreOf(f)).IsEntry(f.ip(w.producer, f.image()))
 }
 
-// isFirstByte reports whether a symbol of the core kernel begins at the instruction pointer of a frame.
+// isFirstByte reports whether a symbol begins at the instruction pointer of a frame in entry code.
 func (w *Walk) isFirstByte(f *Frame) bool {
-	core, ip := w.kernel.coreOf(f), f.ip(w.producer, f.image())
-	return core != nil && core.Lookup(ip).Start == ip
+	ip := f.ip(w.producer, f.image())
+	return w.kernel.coreOf(f).Lookup(ip).Start == ip
 }
 
 // isNamedBPF reports whether a frame of the OTel eBPF profiler is a BPF frame (contract 2.5): it has a name, no
