@@ -122,6 +122,8 @@ func TestEventIsReadAfterTheList(t *testing.T) {
 	f.scan()
 	from := f.byBuild("aaaaaaaa").Lifetime.From
 	f.conn.send(added("a"))
+	f.source.Refresh()
+	assert.False(t, f.source.needsList(), "the last list confirms it")
 	f.scan()
 	assert.Equal(t, timeline.Since(from), f.byBuild("aaaaaaaa").Lifetime)
 	assert.Zero(t, f.last.Table.Unloaded())

@@ -39,18 +39,25 @@ type simModule struct {
 	id, build string
 	from, to  int64 // when it had memory; to is 0 while it still has
 	state     int   // 0: loading, 1: live, 2: "add" was sent, 3: unloading, 4: "remove" was sent
+	added     int64 // when "add" was read, 0 if it was not
 }
 
 // A simSocket is a netlink socket with room for a few events.
 type simSocket struct {
 	s         *simulation
-	queue     []uevent.Event
+	queue     []simEvent
 	room      int
 	overrun   bool // Poll has not reported it yet
 	congested bool // drops all events until it is empty
 }
 
-func (c *simSocket) send(e uevent.Event) {
+// A simEvent is an event about a module.
+type simEvent struct {
+	uevent.Event
+	module *simModule
+}
+
+func (c *simSocket) send(e simEvent) {
 	if c == nil || c.congested {
 		return
 	}
@@ -63,7 +70,13 @@ func (c *simSocket) send(e uevent.Event) {
 
 func (c *simSocket) Poll() (uevent.Event, bool, error) {
 	c.s.tick()
-	defer c.s.tick()
+	var read simEvent
+	defer func() {
+		c.s.tick()
+		if read.Action == "add" {
+			read.module.added = c.s.time
+		}
+	}()
 	switch {
 	case c.overrun:
 		c.overrun = false
@@ -71,10 +84,10 @@ func (c *simSocket) Poll() (uevent.Event, bool, error) {
 	case len(c.queue) == 0:
 		return uevent.Event{}, false, nil
 	}
-	e := c.queue[0]
+	read = c.queue[0]
 	c.queue = c.queue[1:]
 	c.congested = c.congested && len(c.queue) > 0
-	return e, true, nil
+	return read.Event, true, nil
 }
 
 func (*simSocket) Wait(context.Context, time.Time) error { return nil }
@@ -104,9 +117,9 @@ func (s *simulation) changeModule() {
 	m.entry.live = m.state == 1 || m.state == 2
 	switch m.state {
 	case 2:
-		s.socket.send(added(m.entry.name))
+		s.socket.send(simEvent{added(m.entry.name), m})
 	case 4:
-		s.socket.send(removed(m.entry.name))
+		s.socket.send(simEvent{removed(m.entry.name), m})
 	case 5:
 		m.to = s.time
 		for i, other := range s.modules {
@@ -213,7 +226,9 @@ func (s *simulation) step() {
 // check compares answers for instants in the past with the truth. It returns the number of answers, and
 // the number of answers that were possible.
 func (s *simulation) check() (answered, possible int) {
-	snapshot := timeline.NewSnapshot(s.tracker.table(s.time))
+	table := s.tracker.table(s.time)
+	snapshot := timeline.NewSnapshot(table)
+	s.checkAdded(table, snapshot)
 	for range 50 {
 		from := s.Int64N(s.time)
 		during := timeline.Interval{From: from, To: from + 1 + s.Int64N(int64(300*time.Millisecond))}
@@ -237,6 +252,20 @@ func (s *simulation) check() (answered, possible int) {
 		require.LessOrEqual(s.t, during.To, s.time)
 	}
 	return answered, possible
+}
+
+// checkAdded verifies that a module whose "add" event was read is known at each instant since then, unless that is blind
+// or not certain.
+func (s *simulation) checkAdded(table *timeline.Table, snapshot *timeline.Snapshot) {
+	for _, m := range s.modules {
+		if m.state != 2 || m.added == 0 || m.added >= table.Certain() {
+			continue
+		}
+		at := timeline.Instant(m.added + s.Int64N(table.Certain()-m.added))
+		if hit, _ := snapshot.At(m.entry.addr, at); !table.IsBlind(at) {
+			require.NotNil(s.t, hit.Image, "%s at %v", m.id, at)
+		}
+	}
 }
 
 // TestSimulation verifies that every claimed lifetime lies within the true one, whatever happens.

@@ -3,6 +3,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/ledger"
 	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 const ms = int64(time.Millisecond)
@@ -86,6 +88,7 @@ func TestDrawing(t *testing.T) {
 		{addrA, 150 * ms, "a"}, {addrA, 200 * ms, "a"}, {addrA, 290 * ms, "a"},
 		{addrB, 150 * ms, "b"}, {addrB, 200 * ms, "unobserved"}, {addrB, 290 * ms, "unresolved"},
 		{addrC, 150 * ms, "unresolved"}, {addrC, 200 * ms, "unobserved"}, {addrC, 290 * ms, "c"},
+		{addrB, 239 * ms, "unobserved"}, {addrB, 240 * ms, "unresolved"},
 	} {
 		assert.Equal(t, c.want, nameAt(l, c.addr, c.at), "%#x at %d ms", c.addr, c.at/ms)
 	}
@@ -146,6 +149,28 @@ func TestLossWhileAListIsRead(t *testing.T) {
 			l.BeginList()
 			assert.True(t, l.EndList(listOf(250*ms, 260*ms)))
 			assert.True(t, l.Loss().IsEmpty())
+		})
+	}
+}
+
+// TestLoadedBetweenALossAndTheList verifies what becomes of an image that was loaded after a loss, and that the next list
+// does not show: it stays only if the list does not cover it.
+func TestLoadedBetweenALossAndTheList(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		id    uint32
+		stays bool
+	}{
+		{"covered", 1, false},
+		{"not covered", 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLedger()
+			l.Missed(timeline.Interval{From: 180 * ms, To: 220 * ms})
+			l.Loaded(function("a", addrA, c.id, 225*ms))
+			l.BeginList()
+			require.True(t, l.EndList(listOf(230*ms, 240*ms)))
+			assert.Equal(t, c.stays, l.At(addrA) != nil)
 		})
 	}
 }
@@ -240,6 +265,22 @@ func TestLimit(t *testing.T) {
 	l.Limit(math.MaxInt64)
 	l.Complete(230 * ms)
 	assert.Equal(t, 230*ms, l.Certain())
+}
+
+// TestTableIsOfAll verifies that a table has what the source knows besides lifetimes.
+func TestTableIsOfAll(t *testing.T) {
+	l := newLedger()
+	assert.False(t, l.Table().IsPartial())
+	l.SetPartial(true)
+	assert.True(t, l.Table().IsPartial())
+	text := timelinetest.NewImage(t, timelinetest.Text{Start: addrA, End: addrB}, timelinetest.Symbol{Name: "traced"})
+	hit := timeline.Hit{Image: text, Symbol: text.Lookup(addrA)}
+	const key timeline.TrampolineKey = 1<<32 | 1<<31 | 1
+	trampoline := timeline.NewFunction(timeline.OriginTrampoline, fmt.Sprintf("bpf_trampoline_%d", key), addrC, 0x100, 0)
+	assert.False(t, timeline.NewSnapshot(l.Table()).IsTrampolineOf(trampoline, hit))
+	l.SetTraced(map[timeline.TrampolineKey]timeline.TracedFunction{key: {Image: timeline.KernelName, Name: "traced"}})
+	assert.True(t, l.Changed())
+	assert.True(t, timeline.NewSnapshot(l.Table()).IsTrampolineOf(trampoline, hit))
 }
 
 // TestEviction verifies that the time before the end of an evicted lifetime becomes blind.

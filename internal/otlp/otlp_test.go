@@ -114,6 +114,19 @@ func TestContract_1_6_Entry0(t *testing.T) {
 	assert.False(t, m.Mappings.CanCopy(0))
 }
 
+// TestContract_1_6_NoMapping verifies that an entry which says nothing is none, but not entry 0, unless all of it is 0.
+func TestContract_1_6_NoMapping(t *testing.T) {
+	pd := withEntry0()
+	d := pd.Dictionary()
+	d.StringTable().Append("")
+	d.MappingTable().At(0).SetFilenameStrindex(1) // an empty name, but not index 0
+	d.MappingTable().AppendEmpty()
+	m := opened(t, pd)
+	assert.False(t, m.Mappings.IsNone(0))
+	assert.True(t, m.Mappings.IsNone(1))
+	assert.Equal(t, int32(1), m.Mappings.None())
+}
+
 // TestSetAttribute verifies that an attribute replaces the one of the same kind.
 func TestSetAttribute(t *testing.T) {
 	m := opened(t, withEntry0())

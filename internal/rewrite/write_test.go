@@ -12,6 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestContract_3_4_Names(t *testing.T) {
@@ -214,6 +215,32 @@ func TestContract_4_4_HasFunctions(t *testing.T) {
 			samples, _ := run(t, rewrite.Options{}, m.Profiles)
 			assert.Equal(t, tt.want, samples[0].Stack[0].Mapping)
 			assert.Equal(t, user, samples[0].Stack[1])
+		})
+	}
+}
+
+// TestContract_4_4_HasFunctionsWithoutALine verifies that a mapping has functions if any are known for its code, or if a
+// frame in it has a line.
+func TestContract_4_4_HasFunctionsWithoutALine(t *testing.T) {
+	early := timelinetest.NewImage(t, timelinetest.Text{ // its symbols have not been read
+		Name: "early", Origin: timeline.OriginModule, BuildID: "ea51", Base: odd, Start: odd, End: odd + 0x100,
+	})
+	s := timeline.NewSnapshot(append(testSnapshot(t).Tables()[:1:1], timeline.NewTable(early))...)
+	user := Frame{Address: 1, Mapping: &Mapping{File: "app", Attributes: map[string]any{keyHasFunctions: true}}}
+	for _, tt := range []struct {
+		name string
+		addr uint64
+		opts rewrite.Options
+		want bool
+	}{
+		{"an address without a symbol", text + 1, rewrite.Options{}, true},
+		{"an image without symbols", odd + 1, rewrite.Options{}, false},
+		{"a label", odd + 1, rewrite.Options{Label: true}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: tt.addr, Type: "kernel"}, user)
+			samples, _ := runWith(t, tt.opts, m.Profiles, s)
+			assert.Equal(t, map[string]any{keyHasFunctions: tt.want}, samples[0].Stack[0].Mapping.Attributes)
 		})
 	}
 }

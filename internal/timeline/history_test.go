@@ -210,3 +210,33 @@ func TestTrampolineEndsWhereAnImageBegins(t *testing.T) {
 		assert.Equal(t, "m_init", answer(s, 0x1000, Instant(103*ms)), "how far it reached is not known")
 	})
 }
+
+// TestReplaceByAnotherLength verifies that an image which is put in the place of another ends where the next one begins,
+// and that one without addresses is not recorded.
+func TestReplaceByAnotherLength(t *testing.T) {
+	h := newHistory(remember, 1000*ms)
+	short := trampoline("a", 0x1000, 0)
+	short.End = 0x1100
+	h.Load(short)
+	h.Load(bpf("b", 0x1800, 0x100, 0))
+	h.Replace(short, trampoline("a", 0x1000, 0))
+	long := h.At(0x1000)
+	assert.Equal(t, uint64(0x1800), long.End)
+	assert.Equal(t, "b", ask(h, 0x1800, Instant(500*ms)))
+	empty := *long
+	empty.End = empty.Start
+	h.Replace(long, &empty)
+	assert.Nil(t, h.At(0x1000))
+	assert.Len(t, h.Loaded(), 1)
+}
+
+// TestFileIDsOfEachTable verifies that a table knows the file IDs of its own images: not those of a table before.
+func TestFileIDsOfEachTable(t *testing.T) {
+	h := newHistory(remember, 1000*ms)
+	a := bpf("a", 0x1000, 0x100, 0)
+	before := NewSnapshot(h.Table())
+	h.Load(a)
+	after := NewSnapshot(h.Table())
+	assert.False(t, before.HasFunctionID(a.FileID(), false))
+	assert.True(t, after.HasFunctionID(a.FileID(), false))
+}
