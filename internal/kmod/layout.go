@@ -82,7 +82,7 @@ func isCode(section string) bool {
 	return strings.HasSuffix(section, ".text")
 }
 
-// An endRule decides where the last text symbol of a module ends (see contract 3.2). Every other
+// An endRule decides where the last text symbol of a module ends (contract 3.2). Every other
 // text symbol ends at the next symbol or section of code.
 type endRule uint8
 

@@ -66,7 +66,7 @@ func (r *roots) readLoad(entry listEntry, ends endRule) *load {
 }
 
 // matches reports whether a list shows this load, if the module in the list has the given build id
-// (see contract 5.2).
+// (contract 5.2).
 func (l *load) matches(entry listEntry, buildID string) bool {
 	return buildID != "" && l.buildID == buildID && l.addr == entry.addr
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A tracker turns events about modules and lists of modules into lifetimes (see contract 5.1, 5.2).
+// A tracker turns events about modules and lists of modules into lifetimes (contract 5.1, 5.2).
 // It opens no file and reads no clock: its callers pass it all instants, on the clock of lifetimes.
 type tracker struct {
 	history *timeline.History

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ledger turns events, lists and losses into lifetimes (see contract 5.1, 5.2).
+// Package ledger turns events, lists and losses into lifetimes (contract 5.1, 5.2).
 //
 // A source of images receives events: an image was loaded, an image was unloaded. Some events are lost, and while they
 // are, images come and go unseen. A list of the loaded images, read after a loss, settles what became of the images
