@@ -267,6 +267,23 @@ func TestLimit(t *testing.T) {
 	assert.Equal(t, 230*ms, l.Certain())
 }
 
+// TestLimitOfEarlierUnloads verifies that the limit also applies to images that were unloaded before it was known: a
+// record that is missing after it may have been of their unload.
+func TestLimitOfEarlierUnloads(t *testing.T) {
+	l := newLedger()
+	l.Loaded(function("a", addrA, 1, 110*ms))
+	l.Complete(200 * ms)
+	l.Loaded(function("b", addrA, 2, 210*ms)) // a was unloaded, and no record said when
+	l.Complete(220 * ms)
+	l.Limit(150 * ms)
+	assert.Equal(t, "a", nameAt(l, addrA, 140*ms))
+	assert.Equal(t, "unobserved", nameAt(l, addrA, 180*ms))
+	assert.Equal(t, "unobserved", nameAt(l, addrA, 215*ms))
+	l.Limit(math.MaxInt64)
+	l.Complete(230 * ms)
+	assert.Equal(t, "a", nameAt(l, addrA, 180*ms))
+}
+
 // TestTableIsOfAll verifies that a table has what the source knows besides lifetimes.
 func TestTableIsOfAll(t *testing.T) {
 	l := newLedger()

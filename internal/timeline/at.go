@@ -257,8 +257,8 @@ func sightOf(tables []*Table, during Interval) (reason Reason, around Interval) 
 // certainLifetime returns the interval in which an image of a table was certainly loaded (contract 5.1).
 func (m *Image) certainLifetime(t *Table, during Interval) Interval {
 	lifetime := m.Lifetime
-	if m.IsLoaded() && during != Present {
-		lifetime.To = t.certain
+	if during != Present {
+		lifetime.To = min(lifetime.To, t.certain)
 	}
 	return lifetime
 }

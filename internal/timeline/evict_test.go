@@ -57,6 +57,7 @@ func TestMaxEntriesHoldsAtAnyTime(t *testing.T) {
 			assert.LessOrEqual(t, h.Table().Unloaded(), 3)
 		}
 	}
+	h.SetCertain(200 * ms)
 	assert.Equal(t, "unobserved", ask(h, 0x1000, Instant(101*ms)))
 	assert.Equal(t, "f18", ask(h, 0x1000, Instant(182*ms)))
 }

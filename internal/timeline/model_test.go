@@ -158,16 +158,13 @@ func (m model) answer(addr uint64, during Interval) (identity, name string, reas
 	return "", "", ReasonUnresolved
 }
 
-// until returns the time until which a load was certain. For a load that has not ended, it returns
-// at least least.
+// until returns the time until which a load was certain, at least least.
 func (m model) until(l *load, least int64) int64 {
-	if !l.isThere() {
-		return l.to
-	}
+	certain := m[1].certain
 	if l.isModule {
-		return max(least, m[0].certain)
+		certain = m[0].certain
 	}
-	return max(least, m[1].certain)
+	return max(least, min(l.to, certain))
 }
 
 func (m model) clone() (c model) {

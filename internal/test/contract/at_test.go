@@ -51,8 +51,8 @@ func (w *world) choose(near []*modelImage, q timeline.Interval) (*modelImage, ti
 	lives := make([]timeline.Interval, len(near))
 	for i, m := range near {
 		lives[i] = m.life
-		if m.life.To == timeline.Forever && q != timeline.Present {
-			lives[i].To = w.certain[m.source]
+		if q != timeline.Present {
+			lives[i].To = min(m.life.To, w.certain[m.source])
 		}
 	}
 	for range near { // adjoining lifetimes count as one
