@@ -113,6 +113,7 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		if err := t.flags.checkOffCPU(cmd, &t.options); err != nil {
 			return err
 		}
+		t.bpf.setDefaults(cmd.Flags(), &t.options)
 		return t.flags.apply(&t.options)
 	}
 	for _, name := range slices.Concat([]string{"duration", "by"}, topFlagNames, topBPFNames) {

@@ -123,7 +123,7 @@ func TestTopBPFPrintsOnce(t *testing.T) {
 	keepRunning(t)
 	out, errs, err := execute(t, "", "top", "--bpf", "-d", "1", "-n", "1")
 	require.NoError(t, err, errs)
-	assert.Regexp(t, `\n *SELF +TOTAL +INTR +ID +NAME +TYPE +LINE +UID +LOADED BY\n([^\n]+\n)?$`, out)
+	assert.Regexp(t, `\n *SELF +TOTAL +INTR +(KERNEL +RUNS/S +NS/RUN +)?ID +NAME +TYPE +LINE +UID +LOADED BY\n([^\n]+\n)?$`, out)
 }
 
 // TestTopBPFOnATerminal verifies that the key b switches between functions and BPF programs.

@@ -33,16 +33,24 @@ func (v *View) Header() []string {
 	switch {
 	case v.registry.counting != nil:
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")
-	case v.window.Last.Event == kernelstack.EventClock:
-		lines = append(lines, "Runs with interrupts off are not sampled; --stats or key c counts them.")
+	case v.missesRuns():
+		lines = append(lines, "?: not measured. Runs with interrupts off are not sampled; --stats or key c counts them.")
 	}
 	return append(lines, v.allProblems()...)
 }
 
+// missesRuns reports whether runs with interrupts off are not sampled: the timer is an interrupt.
+func (v *View) missesRuns() bool {
+	return v.window.Last != nil && v.window.Last.Event == kernelstack.EventClock
+}
+
 func (s Share) String() string { return fmt.Sprintf("%.2f%%", s.Percent) }
 
-// unknown is the text of a cell without a value.
-const unknown = "-"
+// The texts of cells without a value.
+const (
+	unknown    = "-"
+	unmeasured = "?" // no sample was taken, which does not mean that there were no runs
+)
 
 // Columns implements topview.Table.
 func (v *View) Columns() []topview.Column {
@@ -58,10 +66,13 @@ func (v *View) Columns() []topview.Column {
 
 // Sorts implements topview.Table.
 func (v *View) Sorts() []string {
-	if v.registry.counting != nil {
-		return []string{ByTotal, BySelf, ByKernel}
+	switch {
+	case v.registry.counting == nil:
+		return []string{ByTotal, BySelf}
+	case v.missesRuns():
+		return []string{ByKernel, ByTotal, BySelf}
 	}
-	return []string{ByTotal, BySelf}
+	return []string{ByTotal, BySelf, ByKernel}
 }
 
 // Rows implements topview.Table.
@@ -78,7 +89,7 @@ func (v *View) Rows(by string) []topview.Row {
 func (k Key) String() string { return fmt.Sprintf("%d %s", k.ID, k.Symbol) }
 
 func (v *View) cells(r *Row) []string {
-	cells := []string{r.Self.String(), r.Total.cell(), r.Interrupted.cell()}
+	cells := []string{v.sampled(r, &r.Self), v.sampled(r, r.Total), r.Interrupted.cell()}
 	if v.registry.counting != nil {
 		cells = append(cells, r.Counted.cells()...)
 	}
@@ -107,6 +118,15 @@ func orUnknown(text string) string {
 		return unknown
 	}
 	return text
+}
+
+// sampled returns the cell of a share of a program's runs.
+func (v *View) sampled(r *Row, s *Share) string {
+	mayHaveRun := r.Counted == nil || r.Counted.Runs > 0
+	if s != nil && s.Samples == 0 && mayHaveRun && v.missesRuns() {
+		return unmeasured
+	}
+	return s.cell()
 }
 
 func (s *Share) cell() string {

@@ -37,7 +37,7 @@ func TestToggleCounting(t *testing.T) {
 	}
 	assert.Nil(t, run().Counted)
 	assert.Len(t, v.Sorts(), 2)
-	assert.Contains(t, v.Header(), "Runs with interrupts off are not sampled; --stats or key c counts them.")
+	assert.Contains(t, v.Header(), "?: not measured. Runs with interrupts off are not sampled; --stats or key c counts them.")
 	v.ToggleCounting()
 	assert.GreaterOrEqual(t, run().Counted.Runs, uint64(1000))
 	assert.Len(t, v.Sorts(), 3)

@@ -16,6 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 	"github.com/kernelsym/kernelsym/internal/bpf"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -74,7 +75,7 @@ func TestView(t *testing.T) {
 	assert.Equal(t, []string{
 		"5.00%", "5.00%", "0.00%", "-", "-", "-", "2", "other (unloaded)", "xdp", "-", "-", "agent[42]",
 	}, rows[1].Cells)
-	assert.Equal(t, []string{"0.00%", "0.00%", "0.00%", "0.00%", "0.0", "200", "7", "unseen", "kprobe", "-", "0", "-"}, rows[2].Cells)
+	assert.Equal(t, []string{"?", "?", "0.00%", "0.00%", "0.0", "200", "7", "unseen", "kprobe", "-", "0", "-"}, rows[2].Cells)
 	assert.Equal(t, rows[2].Key, v.Rows(ByKernel)[0].Key)
 
 	// A detail belongs to a row, and shows its source lines.
@@ -139,6 +140,40 @@ func TestViewBeforeTheFirstBatch(t *testing.T) {
 	assert.JSONEq(t, `{"seconds": 0, "percent_of": "one CPU", "lost": 0, "throttled": 0, "bpf": {"samples": 0, "percent_of_cpu": 0}, "programs": []}`, string(encoded))
 }
 
+// TestUnmeasured verifies that a program without samples has no share of 0 % unless it certainly did not run.
+func TestUnmeasured(t *testing.T) {
+	for name, tt := range map[string]struct {
+		event  string
+		counts bool
+		runs   uint64
+		want   string
+		sort   string
+	}{
+		"the timer":                     {kernelstack.EventClock, false, 0, "?", ByTotal},
+		"the timer, runs":               {kernelstack.EventClock, true, 3, "?", ByKernel},
+		"the timer, no runs":            {kernelstack.EventClock, true, 0, "0.00%", ByKernel},
+		"the cycle counter":             {kernelstack.EventCycles, false, 0, "0.00%", ByTotal},
+		"the cycle counter, very short": {kernelstack.EventCycles, true, 3, "0.00%", ByTotal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kernel := programs{7: {Name: "unseen", Type: 2}}
+			r := newRegistry(t, t.TempDir(), kernel)
+			if tt.counts {
+				r.counting = nothing{}
+			}
+			v := NewView(r, 0)
+			v.sources.To.At = v.sources.To.At.Add(-time.Hour)
+			kernel[7] = bpf.Program{Name: "unseen", Type: 2, Stats: bpf.Stats{Runs: tt.runs, RunTime: 600}}
+			b := batchOf(101, stack{read})
+			b.Event = tt.event
+			require.NoError(t, v.Add(b))
+			require.Len(t, v.Rows(ByTotal), 1)
+			assert.Equal(t, []string{tt.want, tt.want}, v.Rows(ByTotal)[0].Cells[:2])
+			assert.Equal(t, tt.sort, v.Sorts()[0])
+		})
+	}
+}
+
 // TestViewWithoutStatistics verifies that without statistics, there are no columns of the kernel's
 // counts, and no sorting by them.
 func TestViewWithoutStatistics(t *testing.T) {
@@ -150,7 +185,7 @@ func TestViewWithoutStatistics(t *testing.T) {
 	assert.NotContains(t, v.Columns(), topview.Column{Name: "KERNEL", Right: true})
 	assert.Contains(t, v.Header()[1], "not known")
 	require.Len(t, v.Rows(ByTotal), 1)
-	assert.Equal(t, []string{"0.00%", "-"}, v.Rows(ByTotal)[0].Cells[:2], "only leaves are certain")
+	assert.Equal(t, []string{"?", "-"}, v.Rows(ByTotal)[0].Cells[:2], "only leaves are certain")
 }
 
 func TestJSON(t *testing.T) {
@@ -185,7 +220,7 @@ func TestViewBeforeTheSymbols(t *testing.T) {
 	require.NoError(t, v.Add(early))
 	assert.Contains(t, v.Header()[3], "symbols are not known")
 	require.Len(t, v.Rows(ByTotal), 1)
-	assert.Equal(t, "0.00%", v.Rows(ByTotal)[0].Cells[1])
+	assert.Equal(t, "?", v.Rows(ByTotal)[0].Cells[1])
 	require.NoError(t, v.Add(batchOf(102, stack{helper, a})))
 	assert.Len(t, v.Header(), 3)
 	rows := v.Rows(ByTotal)
