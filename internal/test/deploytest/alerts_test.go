@@ -150,12 +150,11 @@ func troublesOfFrames() map[string]alertCase {
 func troublesOfCollectors() map[string]alertCase {
 	return map[string]alertCase{
 		"nothing is scraped":      {nil, []string{"KernelsymAbsent"}},
-		"it is gone":              {both(node("a"), between(0, now-20, "b")), []string{"KernelsymGone node-b"}},
-		"it was gone before":      {both(node("a"), between(0, 20, "b")), nil},
-		"pods were replaced":      {both(between(0, now-20, "a"), between(now-20, now, "b")), nil},
+		"it does not answer":      {both(node("a"), silent("b", now-20)), []string{"KernelsymGone node-b"}},
+		"it was gone before":      {both(node("a"), silent("b", 20)), nil},
 		"a processor was removed": {both(node("a"), except(other, node("b")), only(other, between(0, now-20, "b"))), nil},
-		"it is gone, and a processor was added elsewhere": {
-			both(except(other, node("a")), only(other, between(now-20, now, "a")), only(main, between(0, now-20, "b"))),
+		"it does not answer, and a processor was added elsewhere": {
+			both(except(other, node("a")), only(other, between(now-20, now, "a")), except(other, silent("b", now-20))),
 			[]string{"KernelsymGone node-b"},
 		},
 		"profiles have stopped":    {both(node("a"), with(node("b"), always(accepted("b"), 600))), []string{"KernelsymNoProfiles node-b"}},
@@ -220,7 +219,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-var nodeLabel = regexp.MustCompile(` node="[^"]*",`)
+var nodeLabel = regexp.MustCompile(`, node="[^"]*"`)
 
 // TestAlertsWithoutNodes verifies that alerts name the instance if metrics do not name the node.
 func TestAlertsWithoutNodes(t *testing.T) {

@@ -167,7 +167,7 @@ func TestMonitoring(t *testing.T) {
 					}
 				}
 				for label, wanted := range labels {
-					if label != "instance" && label != "processor" && label != "receiver" && label != "exporter" && label != model.MetricNameLabel {
+					if label != "instance" && label != "node" && label != "processor" && label != "receiver" && label != "exporter" && label != model.MetricNameLabel {
 						assert.Subset(t, values[label], wanted, "%s: %s", where, label)
 					}
 				}

@@ -85,10 +85,15 @@ func queueOf(instance, exporter string) string {
 	return fmt.Sprintf(`otelcol_exporter_queue_size{instance=%q, node=%q, exporter=%q, data_type="profiles"}`, instance, "node-"+instance, exporter)
 }
 
-// node returns the series that a node exposes if all is well.
+// up returns the name of the metric that Prometheus has of each target, whether it answers or not.
+func up(instance string) string {
+	return fmt.Sprintf(`up{instance=%q, node=%q}`, instance, "node-"+instance)
+}
+
+// node returns the series of a node if all is well.
 func node(instance string, more ...series) []series {
 	all := []series{
-		counter(accepted(instance), 600), counter(sent(instance), 600), always(queueOf(instance, "otlp_grpc"), 0),
+		always(up(instance), 1), counter(accepted(instance), 600), counter(sent(instance), 600), always(queueOf(instance, "otlp_grpc"), 0),
 	}
 	for _, p := range []string{main, other} {
 		all = append(all, always(source(instance, p, "kallsyms"), 1), always(source(instance, p, "modules"), 1),
@@ -113,6 +118,11 @@ func between(first, last int, instance string) []series {
 		all[i].first, all[i].last = first, last
 	}
 	return all
+}
+
+// silent returns the series of a node that has not answered since a minute.
+func silent(instance string, since int) []series {
+	return append(between(0, since-1, instance), series{up(instance), since, now, 0, 0})
 }
 
 // memory has series in place of a database.
@@ -161,11 +171,14 @@ func (sample) FH() *histogram.FloatHistogram { return nil }
 func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample         { return s }
 
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+}
+
 // answer answers a query as Prometheus would.
 func answer(t *testing.T, query string, from memory) promql.Vector {
 	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1 << 20, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
-	q, err := engine.NewInstantQuery(context.Background(), from, nil, query, time.Unix(now*60, 0))
+	q, err := newEngine().NewInstantQuery(context.Background(), from, nil, query, time.Unix(now*60, 0))
 	require.NoError(t, err, query)
 	defer q.Close()
 	vector, err := q.Exec(t.Context()).Vector()
