@@ -3,25 +3,17 @@
 package deploytest
 
 import (
-	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// countOf runs the command from deploy/README.md that counts frames, on the metrics of a pod.
+// countOf runs the command from deploy/README.md that counts frames. kubectl gets the metrics of a pod.
 func countOf(t *testing.T, metrics string) string {
 	t.Helper()
-	fetch, count, found := strings.Cut(block(t, "sh", "awk"), " | ")
-	require.True(t, found)
-	require.Contains(t, fetch, ":8888/proxy/metrics")
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", count)
-	cmd.Stdin = strings.NewReader(metrics)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return string(out)
+	_, out := runShell(t, block(t, "sh", "awk"), metrics)
+	return out
 }
 
 // TestCountOfTheReadme verifies that the command prints a count in every case. TestContainer runs

@@ -3,7 +3,6 @@
 package deploytest
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +26,9 @@ func (m *manifest) environment(t *testing.T, list []corev1.EnvVar) (pairs []stri
 	fields := map[string]string{"status.podIP": "127.0.0.1", "spec.nodeName": "some-node"}
 	for _, v := range list {
 		value := v.Value
-		if from := v.ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+		if from := v.ValueFrom; from != nil && from.SecretKeyRef != nil {
+			value = "made-up"
+		} else if from != nil && from.ConfigMapKeyRef != nil {
 			value = m.configs[from.ConfigMapKeyRef.Name].Data[from.ConfigMapKeyRef.Key]
 			require.NotEmpty(t, value, v.Name)
 		} else if from != nil {
@@ -53,28 +54,45 @@ func validate(t *testing.T, config string, environment []string, more ...string)
 			return strings.HasPrefix(pair, v[1]+"=")
 		}), "%s is not set", v[1])
 	}
+	collector(t, "validate", config, environment, more...)
+}
+
+// collector runs a command of the built collector on a configuration, and returns its output.
+func collector(t *testing.T, command, config string, environment []string, more ...string) []byte {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector),
-		append([]string{"validate", otelcol.FeatureGates, "--config=" + file}, more...)...)
+		append([]string{command, otelcol.FeatureGates, "--config=" + file}, more...)...)
 	cmd.Env = environment
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	return out
 }
 
-// arguments returns the arguments of a container's command: its own, or else its image's.
-func arguments(t *testing.T, c corev1.Container) (args []string) {
+// inOurCollector replaces the parts of the profiler's configuration that our collector does not have.
+var inOurCollector = strings.NewReplacer("profiling", "kernelstack", "samples_per_second", "frequency")
+
+// effective returns the configuration of a pod's collector, with all changes and defaults.
+func (m *manifest) effective(t *testing.T, pod corev1.PodSpec) map[string]any {
 	t.Helper()
-	if c.Args != nil {
-		return c.Args
+	c := pod.Containers[0]
+	config, more := m.config(t, pod, c)
+	for i := range more {
+		more[i] = inOurCollector.Replace(more[i])
 	}
-	for _, i := range readDockerfile(t) {
-		if i.Name == "CMD" {
-			require.NoError(t, json.Unmarshal([]byte(i.Args), &args))
-		}
-	}
-	require.NotEmpty(t, args, "the image has no command")
-	return args
+	out := collector(t, "print-config", inOurCollector.Replace(config), m.environment(t, c.Env), append(more, "--mode=unredacted")...)
+	return decode[map[string]any](t, "print-config", out)
+}
+
+// exporterOf returns the effective configuration of the exporter in the pods of an owner.
+func (m *manifest) exporterOf(t *testing.T, owner string) map[string]any {
+	t.Helper()
+	exporters, ok := m.effective(t, m.pods()[owner].Spec)["exporters"].(map[string]any)
+	require.True(t, ok)
+	exporter, ok := exporters["otlp_grpc"].(map[string]any)
+	require.True(t, ok)
+	return exporter
 }
 
 // inline is the prefix of an argument that contains a configuration.
@@ -85,7 +103,7 @@ const inline = "--config=yaml:"
 func (m *manifest) config(t *testing.T, pod corev1.PodSpec, c corev1.Container) (text string, more []string) {
 	t.Helper()
 	file := ""
-	for _, arg := range arguments(t, c) {
+	for _, arg := range c.Args {
 		if strings.HasPrefix(arg, inline) {
 			more = append(more, arg)
 		} else if name, ok := strings.CutPrefix(arg, "--config="); ok {
@@ -118,7 +136,7 @@ func TestConfigurations(t *testing.T) {
 					config, more := m.config(t, pod.Spec, c)
 					require.NotEmpty(t, config)
 					if c.Name == "ebpf-profiler" { // its receiver is not in our collector
-						config = strings.ReplaceAll(config, "profiling", "kernelstack")
+						config = inOurCollector.Replace(config)
 					}
 					validate(t, config, m.environment(t, c.Env), more...)
 				})

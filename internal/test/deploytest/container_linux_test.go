@@ -54,7 +54,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 	image := buildImage(t)
 	box := &sandbox{
 		Root: filepath.Join(t.TempDir(), "root"),
-		Args: append(slices.Clone(image.Entrypoint), arguments(t, spec)...),
+		Args: append(slices.Clone(image.Entrypoint), spec.Args...),
 		Env:  m.environment(t, append(spec.Env, corev1.EnvVar{Name: "OTLP_ENDPOINT", Value: backendAddress})),
 		UID:  int(*spec.SecurityContext.RunAsUser), GID: int(*spec.SecurityContext.RunAsGroup),
 		Mounts: m.mounts(t, pod, spec),

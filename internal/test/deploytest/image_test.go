@@ -4,6 +4,7 @@ package deploytest
 
 import (
 	"debug/elf"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path"
@@ -116,6 +117,20 @@ func TestImage(t *testing.T) {
 	}
 	assert.Regexp(t, `^[1-9]\d*:[1-9]\d*$`, image.User, "runAsNonRoot accepts only numbers")
 	assert.Contains(t, files, image.Entrypoint[0])
+}
+
+// TestCommandOfTheImage verifies that the manifests begin with the arguments of the image, to which patches can add others.
+func TestCommandOfTheImage(t *testing.T) {
+	var args []string
+	for _, i := range readDockerfile(t) {
+		if i.Name == "CMD" {
+			require.NoError(t, json.Unmarshal([]byte(i.Args), &args))
+		}
+	}
+	require.NotEmpty(t, args)
+	for owner, pod := range render(t, "overlays/gateway").pods() {
+		assert.Equal(t, args, collectorOf(t, pod.Spec).Args, owner)
+	}
 }
 
 // TestLabelsOfTheImage verifies that the image has the predefined labels of the OCI image

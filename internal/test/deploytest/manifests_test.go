@@ -166,6 +166,11 @@ func (m *manifest) agents() []appsv1.DaemonSet {
 	return slices.DeleteFunc(slices.Clone(m.daemonSets), func(d appsv1.DaemonSet) bool { return d.Name == profiler })
 }
 
+// daemonSet returns a DaemonSet by its name.
+func (m *manifest) daemonSet(name string) appsv1.DaemonSet {
+	return m.daemonSets[slices.IndexFunc(m.daemonSets, func(d appsv1.DaemonSet) bool { return d.Name == name })]
+}
+
 // pods returns the pods that run our collector, by the name of their owner.
 func (m *manifest) pods() map[string]corev1.PodTemplateSpec {
 	pods := make(map[string]corev1.PodTemplateSpec)

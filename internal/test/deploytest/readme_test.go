@@ -17,16 +17,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+// A snippet is a block of a page in a language.
+type snippet struct{ language, text string }
+
+var fenced = regexp.MustCompile("(?ms)^( *)```(\\w+)\n(.*?)^ *```$")
+
+// snippetsOf returns the snippets of a page, without the indentation that they have in a list.
+func snippetsOf(t *testing.T, page string) (list []snippet) {
+	t.Helper()
+	text, err := os.ReadFile(repository + page)
+	require.NoError(t, err)
+	for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
+		dedented := strings.TrimPrefix(strings.ReplaceAll("\n"+block[3], "\n"+block[1], "\n"), "\n")
+		list = append(list, snippet{block[2], dedented})
+	}
+	require.NotEmpty(t, list, page)
+	return list
+}
+
+// isKustomization reports whether a snippet is a kustomization or a part of one.
+func (s snippet) isKustomization() bool {
+	return s.language == "yaml" && regexp.MustCompile(`^(apiVersion: kustomize|configMapGenerator:|components:|patches:)`).MatchString(s.text)
+}
 
 // kustomizationsOf returns the kustomizations on a page: whole ones, and parts to add to one.
 func kustomizationsOf(t *testing.T, page string) (list []types.Kustomization) {
 	t.Helper()
-	text, err := os.ReadFile(repository + page)
-	require.NoError(t, err)
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-		if regexp.MustCompile(`^(apiVersion: kustomize|configMapGenerator:|components:|patches:)`).MatchString(block[1]) {
-			list = append(list, decode[types.Kustomization](t, page, []byte(block[1])))
+	for _, s := range snippetsOf(t, page) {
+		if s.isKustomization() {
+			list = append(list, decode[types.Kustomization](t, page, []byte(s.text)))
 		}
 	}
 	return list
@@ -35,8 +54,7 @@ func kustomizationsOf(t *testing.T, page string) (list []types.Kustomization) {
 // remote matches the address at which a page has the manifests of a release.
 var remote = regexp.MustCompile(`^https://github\.com/kernelsym/kernelsym//deploy/kubernetes/(.*)\?ref=VERSION$`)
 
-// apply renders parts of a kustomization. The manifests in this repository stand in for a
-// release's, and the user's own configuration is beside them.
+// apply renders parts of a kustomization. The manifests in this repository stand in for a release's.
 func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -60,16 +78,24 @@ func apply(t *testing.T, parts ...types.Kustomization) *manifest {
 	text, err := yaml.Marshal(all)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("mine"), 0o600))
 	return renderDirectory(t, dir)
+}
+
+// withComponents returns a part of a kustomization that adds components.
+func withComponents(names ...string) (k types.Kustomization) {
+	for _, name := range names {
+		k.Components = append(k.Components, "https://github.com/kernelsym/kernelsym//deploy/kubernetes/components/"+name+"?ref=VERSION")
+	}
+	return k
 }
 
 // TestKustomizationsOfTheReadme verifies that each kustomization in deploy/README.md does what the
 // page says.
 func TestKustomizationsOfTheReadme(t *testing.T) {
 	all := kustomizationsOf(t, "/deploy/README.md")
-	require.Len(t, all, 8)
-	whole, own, pyroscope, older, noModules, gateway, byURL, byVolume := all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7]
+	require.Len(t, all, 10)
+	whole, token, rate, pyroscope, older, noModules, gateway, byURL, byVolume, tls :=
+		all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9]
 
 	t.Run("agents", func(t *testing.T) {
 		m := apply(t, whole)
@@ -78,11 +104,35 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		assert.Contains(t, m.environment(t, c.Env), "OTLP_ENDPOINT=BACKEND:4317")
 		assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add)
 	})
-	t.Run("a configuration of one's own", func(t *testing.T) {
-		m := apply(t, whole, own)
-		pod := m.pods()["kernelsym"].Spec
-		config, _ := m.config(t, pod, collectorOf(t, pod))
-		assert.Equal(t, "mine", config)
+	t.Run("TLS and a header of the agents", func(t *testing.T) {
+		exporter := apply(t, whole, token).exporterOf(t, "kernelsym")
+		assert.Empty(t, exporter["tls"], "it is not insecure")
+		assert.Equal(t, []any{map[string]any{"name": "authorization", "value": "Bearer made-up"}}, exporter["headers"])
+		assert.Equal(t, "BACKEND:4317", exporter["endpoint"])
+	})
+	t.Run("TLS of a gateway", func(t *testing.T) {
+		m := apply(t, whole, gateway, byURL, tls)
+		assert.Equal(t, map[string]any{"ca_file": "/etc/otelcol-kernelsym-tls/ca.crt"}, m.exporterOf(t, "kernelsym-gateway")["tls"])
+		assert.Equal(t, map[string]any{"insecure": true}, m.exporterOf(t, "kernelsym")["tls"], "the gateway expects no TLS")
+		m.checkPod(t, "kernelsym-gateway", m.pods()["kernelsym-gateway"].Spec)
+	})
+	t.Run("each patch of a sender fits the other", func(t *testing.T) {
+		swap := func(k types.Kustomization, kind, name string) types.Kustomization {
+			patch := k.Patches[0]
+			target := *patch.Target
+			target.Kind, target.Name = kind, name
+			patch.Target = &target
+			return types.Kustomization{Patches: []types.Patch{patch}}
+		}
+		onGateway := apply(t, whole, gateway, swap(token, "Deployment", "kernelsym-gateway")).exporterOf(t, "kernelsym-gateway")
+		assert.Equal(t, apply(t, whole, token).exporterOf(t, "kernelsym")["headers"], onGateway["headers"])
+		onAgent := apply(t, whole, swap(tls, "DaemonSet", "kernelsym")).exporterOf(t, "kernelsym")
+		assert.Equal(t, map[string]any{"ca_file": "/etc/otelcol-kernelsym-tls/ca.crt"}, onAgent["tls"])
+	})
+	t.Run("the rate of the eBPF profiler", func(t *testing.T) {
+		m := apply(t, whole, withComponents("ebpf-profiler"), rate)
+		receivers := m.effective(t, m.daemonSet(profiler).Spec.Template.Spec)["receivers"]
+		assert.InDelta(t, 97, receivers.(map[string]any)["kernelstack"].(map[string]any)["frequency"], 0)
 	})
 	t.Run("the eBPF profiler with Pyroscope", func(t *testing.T) {
 		m := apply(t, whole, pyroscope)
@@ -93,14 +143,17 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 		validate(t, config, m.environment(t, c.Env), more...)
 	})
 	t.Run("before Kubernetes 1.30", func(t *testing.T) {
-		c := collectorOf(t, apply(t, whole, older).pods()["kernelsym"].Spec)
-		assert.Nil(t, c.Lifecycle)
-		assert.NotNil(t, c.LivenessProbe)
+		for _, parts := range [][]types.Kustomization{{whole, older}, {whole, gateway, withComponents("ebpf-profiler"), older}} {
+			for owner, pod := range apply(t, parts...).pods() {
+				c := collectorOf(t, pod.Spec)
+				assert.Nil(t, c.Lifecycle, owner)
+				assert.NotNil(t, c.LivenessProbe, owner)
+			}
+		}
 	})
 	t.Run("host-mounts on a kernel without modules", func(t *testing.T) {
-		const component = "https://github.com/kernelsym/kernelsym//deploy/kubernetes/components/host-mounts?ref=VERSION"
 		mounts := func(patches types.Kustomization) (list []string) {
-			pod := apply(t, whole, types.Kustomization{Components: []string{component}}, patches).pods()["kernelsym"].Spec
+			pod := apply(t, whole, withComponents("host-mounts"), patches).pods()["kernelsym"].Spec
 			for _, v := range pod.Volumes {
 				if v.HostPath != nil {
 					list = append(list, v.HostPath.Path)
@@ -143,11 +196,9 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 // TestPodsOnPages verifies that the parts of pods on pages can be decoded.
 func TestPodsOnPages(t *testing.T) {
 	blocks := func(page, key string) (list [][]byte) { // the blocks that begin with a key
-		text, err := os.ReadFile(repository + page)
-		require.NoError(t, err)
-		for _, block := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
-			if strings.HasPrefix(block[1], key+":") {
-				list = append(list, []byte(block[1]))
+		for _, s := range snippetsOf(t, page) {
+			if s.language == "yaml" && strings.HasPrefix(s.text, key+":") {
+				list = append(list, []byte(s.text))
 			}
 		}
 		require.NotEmpty(t, list, "%s has no block that begins with %s", page, key)
@@ -185,10 +236,8 @@ func TestLabelsOfTheReadme(t *testing.T) {
 // block returns the block of a language in deploy/README.md that contains a text.
 func block(t *testing.T, language, containing string) string {
 	t.Helper()
-	text, err := os.ReadFile(repository + "/deploy/README.md")
-	require.NoError(t, err)
-	all := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	i := slices.IndexFunc(all, func(block []string) bool { return strings.Contains(block[1], containing) })
+	all := snippetsOf(t, "/deploy/README.md")
+	i := slices.IndexFunc(all, func(s snippet) bool { return s.language == language && strings.Contains(s.text, containing) })
 	require.GreaterOrEqual(t, i, 0, containing)
-	return all[i][1]
+	return all[i].text
 }
