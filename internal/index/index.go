@@ -11,26 +11,23 @@ import (
 )
 
 // An Index is an open addressing hash table of positions: the entries stay where they are. It keeps its memory
-// when it is reset. The zero value is empty. It is not safe for concurrent use.
+// when it is cleared. The zero value is empty. It is not safe for concurrent use.
 type Index struct {
-	slots []uint64 // hash in the upper half, position + 1 in the lower; 0 is free
+	slots []uint64 // hash in the upper half, position + 1 in the lower; 0 is free. Undefined while used is 0
 	used  int
 }
 
-// Reset empties the index and makes room for n entries.
-func (x *Index) Reset(n int) {
-	x.used = 0
-	x.slots = slices.Grow(x.slots[:0], 1<<bits.Len(uint(2*n+15)))
-	x.slots = x.slots[:1<<bits.Len(uint(2*n+15))]
-	clear(x.slots)
-}
-
-// Clear empties the index and keeps room for as many entries as it had: one message is like the one before.
+// Clear empties the index and keeps room for as many entries as it had: one message is like the one before. It takes no
+// time, since the first entry that is added clears the slots.
 func (x *Index) Clear() {
 	if x.used > 0 {
-		x.Reset(x.used)
+		x.slots = x.slots[:min(len(x.slots), slotsFor(x.used))]
+		x.used = 0
 	}
 }
+
+// slotsFor returns a number of slots of which n entries take less than half. It is a power of 2.
+func slotsFor(n int) int { return 1 << bits.Len(uint(2*n+15)) }
 
 // Len returns the number of entries.
 func (x *Index) Len() int { return x.used }
@@ -61,7 +58,10 @@ func (x *Index) Add(hash uint64, pos int32, equal func(pos int32) bool) {
 
 // AddNew adds an entry that is equal to none.
 func (x *Index) AddNew(hash uint64, pos int32) {
-	x.makeRoom()
+	x.Grow(1)
+	if x.used == 0 {
+		clear(x.slots)
+	}
 	x.put(uint64(folded(hash))<<32 | uint64(uint32(pos)+1))
 	x.used++
 }
@@ -69,16 +69,18 @@ func (x *Index) AddNew(hash uint64, pos int32) {
 // folded returns the part of a hash that a slot stores.
 func folded(hash uint64) uint32 { return uint32(hash>>32) ^ uint32(hash) }
 
-// makeRoom keeps half of the slots free.
-func (x *Index) makeRoom() {
-	if 2*(x.used+1) <= len(x.slots) {
-		return
-	}
-	old := x.slots
-	x.slots = make([]uint64, max(16, 4*len(old)))
-	for _, slot := range old {
-		if slot != 0 {
-			x.put(slot)
+// Grow makes room for n more entries: half of the slots remain free.
+func (x *Index) Grow(n int) {
+	switch old := x.slots; {
+	case 2*(x.used+n) <= len(old):
+	case x.used == 0:
+		x.slots = slices.Grow(old[:0], slotsFor(n))[:slotsFor(n)]
+	default:
+		x.slots = make([]uint64, max(slotsFor(x.used+n), 4*len(old)))
+		for _, slot := range old {
+			if slot != 0 {
+				x.put(slot)
+			}
 		}
 	}
 }

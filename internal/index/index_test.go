@@ -14,7 +14,6 @@ import (
 func TestHoldsEqualEntriesOnce(t *testing.T) {
 	values := []int{7, 8, 7, 7, 9, 7, 8}
 	var x Index
-	x.Reset(0)
 	for i, v := range values {
 		x.Add(Mix(0, uint64(v)), int32(i), func(pos int32) bool { return values[pos] == v })
 	}
@@ -30,7 +29,6 @@ func TestHoldsEqualEntriesOnce(t *testing.T) {
 // hash.
 func TestGrows(t *testing.T) {
 	var x Index
-	x.Reset(0)
 	for i := range int32(100) {
 		x.AddNew(42, i)
 	}
@@ -41,4 +39,27 @@ func TestGrows(t *testing.T) {
 	}
 	_, ok := x.Find(43, func(int32) bool { return true })
 	assert.False(t, ok)
+}
+
+// TestClear verifies that an index that was cleared holds nothing of before, and that it takes no
+// new memory for as many entries as it had.
+func TestClear(t *testing.T) {
+	const entries = 1000
+	var x Index
+	fill := func(hash uint64) {
+		x.Clear()
+		for i := range int32(entries) {
+			x.AddNew(hash, i)
+		}
+	}
+	fill(1)
+	fill(2)
+	_, ok := x.Find(1, func(int32) bool { return true })
+	assert.False(t, ok)
+	assert.Equal(t, entries, x.Len())
+	assert.Zero(t, testing.AllocsPerRun(1, func() { fill(3) }))
+	x.Clear()
+	_, ok = x.Find(3, func(int32) bool { return true })
+	assert.False(t, ok)
+	assert.Zero(t, x.Len())
 }

@@ -69,10 +69,9 @@ var kindOf = func() map[string]Kind {
 
 // Attributes is the attribute table. [Attributes.Read] must be called first.
 type Attributes struct {
-	message   *Message
-	table     pprofile.KeyValueAndUnitSlice
-	byContent index.Index // of the entries that can be found again
-	isIndexed bool
+	message  *Message
+	table    pprofile.KeyValueAndUnitSlice
+	interner interner[attribute]
 
 	kinds []Kind // of each entry
 	used  [numKinds]bool
@@ -84,7 +83,8 @@ type Attributes struct {
 
 func (a *Attributes) open(m *Message) {
 	a.message = m
-	a.isIndexed, a.used, a.kinds = false, [numKinds]bool{}, a.kinds[:0]
+	a.interner.open(a.table.Len())
+	a.used, a.kinds = [numKinds]bool{}, a.kinds[:0]
 }
 
 func (a *Attributes) close() { a.table, a.byIndex = pprofile.KeyValueAndUnitSlice{}, nil }
@@ -180,43 +180,47 @@ func (a *Attributes) Value(i int32) Value {
 	return Value{}
 }
 
+// attribute is the content of an entry that can be interned.
+type attribute struct {
+	kind  Kind
+	value Value
+}
+
 // Intern returns the index of an attribute without a unit.
 func (a *Attributes) Intern(kind Kind, v Value) int32 {
-	if !a.isIndexed {
-		a.buildIndex()
-	}
-	hash := v.hash(kind)
-	if at, ok := a.byContent.Find(hash, func(i int32) bool { return a.kinds[i] == kind && a.Value(i) == v }); ok {
-		return at
-	}
-	at := int32(a.table.Len())
-	attr := a.table.AppendEmpty()
-	attr.SetKeyStrindex(a.message.Strings.Intern(keyOf[kind]))
-	attr.SetUnitStrindex(a.message.Strings.Intern(""))
-	v.writeTo(attr.Value())
-	a.kinds = append(a.kinds, kind)
-	a.byContent.AddNew(hash, at)
+	at, _ := a.interner.intern(a, attribute{kind, v}, true)
 	return at
 }
 
-func (a *Attributes) buildIndex() {
-	a.isIndexed = true
+func (a *Attributes) content(i int32) (c attribute, isFindable bool) {
+	kind, attr := a.kinds[i], a.table.At(int(i))
+	if keyOf[kind] == "" || attr.KeyStrindex() == 0 || a.message.Strings.At(attr.UnitStrindex()) != "" {
+		return attribute{}, false // never interned
+	}
+	v := a.Value(i)
+	return attribute{kind, v}, len(v.Text) <= maxID // no interned value is longer
+}
+
+func (a *Attributes) has(i int32, c attribute) bool {
+	return a.kinds[i] == c.kind && a.Value(i) == c.value
+}
+
+func (a *Attributes) hash(c attribute) uint64 {
+	v := &c.value
+	return index.Mix(index.Mix(uint64(c.kind)<<8|uint64(v.Type), uint64(v.Number)), index.String(v.Text))
+}
+
+func (a *Attributes) append(c attribute) int32 {
 	if a.table.Len() == 0 {
 		a.table.AppendEmpty() // index 0 means none
 		a.kinds = append(a.kinds, OtherAttribute)
 	}
-	a.byContent.Reset(a.byContent.Len())
-	for i, kind := range a.kinds {
-		attr := a.table.At(i)
-		if keyOf[kind] == "" || attr.KeyStrindex() == 0 || a.message.Strings.At(attr.UnitStrindex()) != "" {
-			continue // never interned
-		}
-		v := a.Value(int32(i))
-		if len(v.Text) > maxID { // no interned value is that long
-			continue
-		}
-		a.byContent.Add(v.hash(kind), int32(i), func(other int32) bool { return a.kinds[other] == kind && a.Value(other) == v })
-	}
+	attr := a.table.AppendEmpty()
+	attr.SetKeyStrindex(a.message.Strings.Intern(keyOf[c.kind]))
+	attr.SetUnitStrindex(a.message.Strings.Intern(""))
+	c.value.writeTo(attr.Value())
+	a.kinds = append(a.kinds, c.kind)
+	return int32(a.table.Len() - 1)
 }
 
 // A Value is the value of an attribute: a string, a bool or an integer. The zero value stands for any other.
@@ -239,10 +243,6 @@ func BoolValue(b bool) Value {
 		v.Number = 1
 	}
 	return v
-}
-
-func (v Value) hash(kind Kind) uint64 {
-	return index.Mix(index.Mix(uint64(kind)<<8|uint64(v.Type), uint64(v.Number)), index.String(v.Text))
 }
 
 // writeTo sets an empty value.

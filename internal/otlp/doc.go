@@ -10,13 +10,23 @@
 //	                       └─► line ─► function ─────────────┘
 //
 // [Message.Open] gives access to the tables and reads nothing. [Message.Check] follows every index once. After
-// that, the Intern methods return the index of an entry with some content, and append it if there is none.
+// that, the Intern methods return the index of an entry with some content, and append it if there is none. The calls
+// for one message have this order:
+//
+//	Open ─► Attributes.Read ─► Check ─► MakeOwn ─► Mappings.SetRange ─► Intern methods ─► Close
+//	        classifies         copies   only now may
+//	                           stacks   anything change
 //
 // # The one idea
 //
 // An entry can be shared by everything in the message, so no entry is ever changed except the locations and
-// samples that are rewritten. Anything new is appended, once. A message remains valid whatever is appended,
-// because Check refuses a message with an index behind the end of a table.
+// samples that are rewritten. Anything new is appended, once:
+//
+//	location 1 ─┬─► function 1      a file for           location 1 ───► function 9, appended
+//	location 2 ─┘                   location 1 only:     location 2 ───► function 1, as it came
+//
+// A message remains valid whatever is appended, because Check refuses a message with an index behind the end of a
+// table.
 //
 // # Entry 0
 //

@@ -16,19 +16,14 @@ type Function struct {
 
 // Functions is the function table.
 type Functions struct {
-	message   *Message
-	table     pprofile.FunctionSlice
-	appended  index.Index // of the entries that were appended
-	came      index.Index // of the entries of the message
-	isIndexed bool        // came is filled, which is seldom needed
-	owned     int32       // the number of those
+	message  *Message
+	table    pprofile.FunctionSlice
+	interner interner[functionKey]
 }
 
 func (f *Functions) open(m *Message) {
 	f.message = m
-	f.appended.Clear()
-	f.isIndexed = false
-	f.owned = int32(f.table.Len())
+	f.interner.open(f.table.Len())
 }
 
 // Len returns the number of functions.
@@ -64,13 +59,9 @@ type functionKey struct {
 	startLine          int64
 }
 
-func keyOfFunction(f pprofile.Function) functionKey {
-	return functionKey{f.NameStrindex(), f.SystemNameStrindex(), f.FilenameStrindex(), f.StartLine()}
-}
-
-func (k functionKey) hash() uint64 {
-	h := index.Mix(0, uint64(uint32(k.name))<<32|uint64(uint32(k.system)))
-	return index.Mix(index.Mix(h, uint64(k.file)), uint64(k.startLine))
+func (f *Functions) keyOf(i int32) functionKey {
+	entry := f.table.At(int(i))
+	return functionKey{entry.NameStrindex(), entry.SystemNameStrindex(), entry.FilenameStrindex(), entry.StartLine()}
 }
 
 // Intern returns the index of a function.
@@ -88,7 +79,7 @@ func (f *Functions) Intern(c Function) int32 {
 // InternWithFile returns the index of a function that has the file of c, and all else of the function with an index. A
 // name that is missing there, or is given by index 0, is that of c.
 func (f *Functions) InternWithFile(i int32, c Function) int32 {
-	strings, key := &f.message.Strings, keyOfFunction(f.table.At(int(i)))
+	strings, key := &f.message.Strings, f.keyOf(i)
 	if key.name == 0 || strings.At(key.name) == "" {
 		key.name = strings.Intern(c.Name)
 	}
@@ -99,46 +90,30 @@ func (f *Functions) InternWithFile(i int32, c Function) int32 {
 	return f.intern(key)
 }
 
+// intern returns the index of a function. An original one has only original strings.
 func (f *Functions) intern(key functionKey) int32 {
-	hash := key.hash()
-	if at, ok := f.find(key, hash); ok {
-		return at
-	}
+	strings := &f.message.Strings
+	mayBeOriginal := strings.isOriginal(key.name) && strings.isOriginal(key.system) && strings.isOriginal(key.file)
+	at, _ := f.interner.intern(f, key, mayBeOriginal)
+	return at
+}
+
+func (f *Functions) content(i int32) (key functionKey, isFindable bool) { return f.keyOf(i), i != 0 }
+func (f *Functions) has(i int32, key functionKey) bool                  { return f.keyOf(i) == key }
+
+func (f *Functions) hash(key functionKey) uint64 {
+	h := index.Mix(0, uint64(uint32(key.name))<<32|uint64(uint32(key.system)))
+	return index.Mix(index.Mix(h, uint64(key.file)), uint64(key.startLine))
+}
+
+func (f *Functions) append(key functionKey) int32 {
 	if f.table.Len() == 0 {
 		f.table.AppendEmpty() // index 0 means none
 	}
-	at := int32(f.table.Len())
 	entry := f.table.AppendEmpty()
 	entry.SetNameStrindex(key.name)
 	entry.SetSystemNameStrindex(key.system)
 	entry.SetFilenameStrindex(key.file)
 	entry.SetStartLine(key.startLine)
-	f.appended.AddNew(hash, at)
-	return at
-}
-
-// find finds a function among the appended ones. A function that came with the message has only
-// strings that did, too.
-func (f *Functions) find(key functionKey, hash uint64) (int32, bool) {
-	is := func(i int32) bool { return keyOfFunction(f.table.At(int(i))) == key }
-	if at, ok := f.appended.Find(hash, is); ok {
-		return at, true
-	}
-	strings := &f.message.Strings
-	if !strings.cameWithMessage(key.name) || !strings.cameWithMessage(key.system) || !strings.cameWithMessage(key.file) {
-		return 0, false
-	}
-	if !f.isIndexed {
-		f.buildIndex()
-	}
-	return f.came.Find(hash, is)
-}
-
-func (f *Functions) buildIndex() {
-	f.isIndexed = true
-	f.came.Reset(int(f.owned))
-	for i := int32(1); i < f.owned; i++ { // 0 means none
-		key := keyOfFunction(f.table.At(int(i)))
-		f.came.Add(key.hash(), i, func(other int32) bool { return keyOfFunction(f.table.At(int(other))) == key })
-	}
+	return int32(f.table.Len() - 1)
 }

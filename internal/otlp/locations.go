@@ -3,8 +3,6 @@
 package otlp
 
 import (
-	"iter"
-
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/index"
@@ -12,12 +10,12 @@ import (
 
 // Locations is the location table.
 type Locations struct {
-	table     pprofile.LocationSlice
-	byContent index.Index
-	isIndexed bool
+	table    pprofile.LocationSlice
+	interner interner[pprofile.Location]
 }
 
-func (l *Locations) open() { l.isIndexed = false }
+// open lets no original location be found. See [Locations.MakeFindable].
+func (l *Locations) open() { l.interner.open(0) }
 
 // Len returns the number of locations.
 func (l *Locations) Len() int { return l.table.Len() }
@@ -25,28 +23,23 @@ func (l *Locations) Len() int { return l.table.Len() }
 // At returns a location. It panics if there is none with that index.
 func (l *Locations) At(i int32) pprofile.Location { return l.table.At(int(i)) }
 
-// Intern moves a location into the table, unless it has an equal one, and returns the index. others are the
-// locations that can be equal to it; they must be the same in all calls, and must not change in between.
-func (l *Locations) Intern(loc pprofile.Location, others iter.Seq[int32]) (at int32, appended bool) {
-	if !l.isIndexed {
-		l.isIndexed = true
-		l.byContent.Reset(l.byContent.Len()) // one message is like the one before
-		for i := range others {
-			other := l.At(i)
-			l.byContent.Add(hashLocation(other), i, func(pos int32) bool { return l.At(pos).Equal(other) })
-		}
-	}
-	hash := hashLocation(loc)
-	if at, ok := l.byContent.Find(hash, func(pos int32) bool { return l.At(pos).Equal(loc) }); ok {
-		return at, false
-	}
-	at = int32(l.table.Len())
-	loc.MoveTo(l.table.AppendEmpty())
-	l.byContent.AddNew(hash, at)
-	return at, true
+// MakeFindable lets Intern find a location that came with the message. From then on, it must not change.
+func (l *Locations) MakeFindable(i int32) { l.interner.add(l, i) }
+
+// Intern moves a location into the table, unless it can find an equal one there, and returns the index.
+func (l *Locations) Intern(loc pprofile.Location) (at int32, appended bool) {
+	return l.interner.intern(l, loc, true)
 }
 
-func hashLocation(loc pprofile.Location) uint64 {
+func (l *Locations) content(i int32) (loc pprofile.Location, isFindable bool) { return l.At(i), true }
+func (l *Locations) has(i int32, loc pprofile.Location) bool                  { return l.At(i).Equal(loc) }
+
+func (l *Locations) append(loc pprofile.Location) int32 {
+	loc.MoveTo(l.table.AppendEmpty())
+	return int32(l.table.Len() - 1)
+}
+
+func (l *Locations) hash(loc pprofile.Location) uint64 {
 	h := index.Mix(index.Mix(0, uint64(loc.MappingIndex())), loc.Address())
 	lines := loc.Lines()
 	for i := range lines.Len() {

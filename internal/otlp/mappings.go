@@ -65,11 +65,10 @@ func shortened(s string, most int) string {
 
 // Mappings is the mapping table.
 type Mappings struct {
-	message   *Message
-	table     pprofile.MappingSlice
-	entries   []mappingEntry // by index; filled in on demand
-	byContent index.Index    // of the entries that can be found again
-	isIndexed bool
+	message  *Message
+	table    pprofile.MappingSlice
+	entries  []mappingEntry // by index; filled in on demand
+	interner interner[Mapping]
 }
 
 type mappingEntry struct {
@@ -82,7 +81,7 @@ type mappingEntry struct {
 
 func (t *Mappings) open(m *Message) {
 	t.message = m
-	t.isIndexed = false
+	t.interner.open(t.table.Len())
 	t.entries = scratch.Zeroed(t.entries, t.table.Len())
 }
 
@@ -217,38 +216,32 @@ func (t *Mappings) CanCopy(i int32) bool {
 	return !e.isAmbiguous && e.isExact && isFoundAgain(e.content.File) && e.content.FileID != ""
 }
 
-// isFoundAgain reports whether mappings with a file name are in the index. Most names are paths of user-space
+// isFoundAgain reports whether mappings with a file name can be found. Most names are paths of user-space
 // files, which are never interned.
 func isFoundAgain(file string) bool { return file != "" && file[0] != '/' }
 
 // Intern returns the index of a mapping, whose file name must not begin with a slash.
 func (t *Mappings) Intern(c Mapping) int32 {
-	if !t.isIndexed {
-		t.buildIndex()
-	}
-	hash := c.hash()
-	if at, ok := t.byContent.Find(hash, func(i int32) bool { return t.entry(i).content == c }); ok {
-		return at
-	}
-	at := t.append(&c)
-	t.byContent.AddNew(hash, at)
+	at, _ := t.interner.intern(t, c, true)
 	return at
 }
 
-func (t *Mappings) buildIndex() {
-	t.isIndexed = true
-	t.byContent.Reset(t.byContent.Len())
-	for i := 1; i < t.table.Len(); i++ { // 0 means none
-		if !isFoundAgain(t.message.Strings.At(t.table.At(i).FilenameStrindex())) {
-			continue
-		}
-		if e := t.entry(int32(i)); !e.isAmbiguous {
-			t.byContent.Add(e.content.hash(), int32(i), func(other int32) bool { return t.entry(other).content == e.content })
-		}
+func (t *Mappings) content(i int32) (c Mapping, isFindable bool) {
+	if i == 0 || !isFoundAgain(t.message.Strings.At(t.table.At(int(i)).FilenameStrindex())) {
+		return Mapping{}, false
 	}
+	e := t.entry(i)
+	return e.content, !e.isAmbiguous
 }
 
-func (t *Mappings) append(c *Mapping) int32 {
+func (t *Mappings) has(i int32, c Mapping) bool { return t.entry(i).content == c }
+
+func (t *Mappings) hash(c Mapping) uint64 {
+	h := index.Mix(index.Mix(index.String(c.File), index.String(c.BuildID)), index.String(c.FileID))
+	return index.Mix(index.Mix(index.Mix(h, c.Start), c.Limit), c.Offset)
+}
+
+func (t *Mappings) append(c Mapping) int32 {
 	if t.table.Len() == 0 {
 		t.table.AppendEmpty() // index 0 means none
 	}
@@ -270,11 +263,6 @@ func (t *Mappings) append(c *Mapping) int32 {
 		}
 	}
 	return int32(t.table.Len() - 1)
-}
-
-func (m *Mapping) hash() uint64 {
-	h := index.Mix(index.Mix(index.String(m.File), index.String(m.BuildID)), index.String(m.FileID))
-	return index.Mix(index.Mix(index.Mix(h, m.Start), m.Limit), m.Offset)
 }
 
 // FlagsOf returns the right values of the flags of a location's mapping (contract 4.4), for the flags that the message

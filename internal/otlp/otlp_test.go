@@ -16,10 +16,16 @@ import (
 func opened(t *testing.T, pd pprofile.Profiles) *otlp.Message {
 	t.Helper()
 	m := new(otlp.Message)
+	reopen(t, m, pd)
+	return m
+}
+
+// reopen uses m for another message.
+func reopen(t *testing.T, m *otlp.Message, pd pprofile.Profiles) {
+	t.Helper()
 	m.Open(pd)
 	m.Attributes.Read()
 	require.NoError(t, m.Check())
-	return m
 }
 
 // withEntry0 returns a message whose tables have the entry 0 that the specification demands.
@@ -35,31 +41,38 @@ func withEntry0() pprofile.Profiles {
 	return pd
 }
 
+// interns has a function for each table that interns the same content in each call.
+var interns = map[string]func(m *otlp.Message) int32{
+	"string":    func(m *otlp.Message) int32 { return m.Strings.Intern("vfs_read") },
+	"attribute": func(m *otlp.Message) int32 { return m.Attributes.Intern(otlp.ProgramID, otlp.NumberValue(7)) },
+	"mapping": func(m *otlp.Message) int32 {
+		return m.Mappings.Intern(otlp.Mapping{
+			File: "vmlinux", BuildID: "ab12", FileID: "cd34", Start: 1, Limit: 2, Offset: 3,
+			Flags: otlp.Flags{otlp.FlagTrue, otlp.FlagAbsent, otlp.FlagFalse},
+		})
+	},
+	"function": func(m *otlp.Message) int32 {
+		return m.Functions.Intern(otlp.Function{Name: "f", System: "_f", File: "f.c", StartLine: 9})
+	},
+	"stack": func(m *otlp.Message) int32 {
+		at, _ := m.Stacks.Intern(threeTimes0, false)
+		return at
+	},
+}
+
+var threeTimes0 = []int32{0, 0, 0}
+
 // TestIntern verifies for each table that interning a value twice makes one entry, that this entry
-// comes after entry 0 even if the producer left the table empty, and that the entry is found when
-// the message is opened again.
+// comes after entry 0 even if the producer left the table empty, that another message does not have
+// it, and that it is found when the message is opened again.
 func TestIntern(t *testing.T) {
-	mapping := otlp.Mapping{
-		File: "vmlinux", BuildID: "ab12", FileID: "cd34", Start: 1, Limit: 2, Offset: 3,
-		Flags: otlp.Flags{otlp.FlagTrue, otlp.FlagAbsent, otlp.FlagFalse},
-	}
-	for name, intern := range map[string]func(m *otlp.Message) int32{
-		"string":    func(m *otlp.Message) int32 { return m.Strings.Intern("vfs_read") },
-		"attribute": func(m *otlp.Message) int32 { return m.Attributes.Intern(otlp.ProgramID, otlp.NumberValue(7)) },
-		"mapping":   func(m *otlp.Message) int32 { return m.Mappings.Intern(mapping) },
-		"function": func(m *otlp.Message) int32 {
-			return m.Functions.Intern(otlp.Function{Name: "f", System: "_f", File: "f.c", StartLine: 9})
-		},
-		"stack": func(m *otlp.Message) int32 {
-			at, _ := m.Stacks.Intern([]int32{0, 0, 0}, false)
-			return at
-		},
-	} {
-		for tables, pd := range map[string]pprofile.Profiles{"with entry 0": withEntry0(), "left out": pprofile.NewProfiles()} {
+	for name, intern := range interns {
+		for tables, newMessage := range map[string]func() pprofile.Profiles{"with entry 0": withEntry0, "left out": pprofile.NewProfiles} {
 			if name == "stack" && tables == "left out" {
 				continue // a stack cannot refer to a location table that was left out
 			}
 			t.Run(name+", "+tables, func(t *testing.T) {
+				pd := newMessage()
 				m := opened(t, pd)
 				first := intern(m)
 				assert.Positive(t, first)
@@ -67,13 +80,61 @@ func TestIntern(t *testing.T) {
 				assert.Equal(t, first, intern(m))
 				assert.Equal(t, entries, m.Entries())
 
-				m.Open(pd)
-				m.Attributes.Read()
-				require.NoError(t, m.Check())
+				reopen(t, m, newMessage())
+				assert.Equal(t, first, intern(m), "nothing remains of the message before")
+				assert.Equal(t, entries, m.Entries())
+
+				reopen(t, m, pd)
 				assert.Equal(t, first, intern(m), "it arrived with the message")
 				assert.Equal(t, entries, m.Entries())
 			})
 		}
+	}
+}
+
+// TestInternAllocatesNothing verifies for each table that an entry is found without an allocation.
+func TestInternAllocatesNothing(t *testing.T) {
+	m := opened(t, withEntry0())
+	for name, intern := range interns {
+		assert.Zero(t, testing.AllocsPerRun(10, func() { intern(m) }), name)
+	}
+}
+
+// TestOriginalsAreFoundLate verifies that functions and stacks that came with the message are found
+// after others were appended, and that of several equal ones, the first is found.
+func TestOriginalsAreFoundLate(t *testing.T) {
+	const equal = 100
+	pd := withEntry0()
+	d := pd.Dictionary()
+	d.StringTable().Append("came")
+	for range equal {
+		f := d.FunctionTable().AppendEmpty()
+		f.SetNameStrindex(1)
+		f.SetSystemNameStrindex(1)
+		d.StackTable().AppendEmpty().LocationIndices().Append(0)
+	}
+	m := opened(t, pd)
+
+	came, appended := otlp.Function{Name: "came", System: "came"}, otlp.Function{Name: "f", System: "f"}
+	assert.EqualValues(t, equal+1, m.Functions.Intern(appended))
+	assert.EqualValues(t, 1, m.Functions.Intern(came))
+	assert.EqualValues(t, equal+1, m.Functions.Intern(appended))
+	assert.Equal(t, equal+2, m.Functions.Len())
+
+	for _, tt := range []struct {
+		locations    []int32
+		isNew        bool
+		want         int32
+		wantAppended bool
+	}{
+		{[]int32{5}, true, equal + 1, true}, // as if location 5 had been appended
+		{[]int32{0}, false, 1, false},
+		{[]int32{5}, true, equal + 1, false},
+		{[]int32{}, false, equal + 2, true}, // index 0 means none, so stack 0 is not found
+	} {
+		at, appended := m.Stacks.Intern(tt.locations, tt.isNew)
+		assert.Equal(t, tt.want, at, "%v", tt.locations)
+		assert.Equal(t, tt.wantAppended, appended, "%v", tt.locations)
 	}
 }
 
@@ -127,6 +188,25 @@ func TestContract_1_6_NoMapping(t *testing.T) {
 	assert.Equal(t, int32(1), m.Mappings.None())
 }
 
+// TestContract_1_6_Entry0IsNotFound verifies that an entry 0 with content is not found, nor a mapping
+// whose file name is index 0.
+func TestContract_1_6_Entry0IsNotFound(t *testing.T) {
+	pd := withEntry0()
+	d := pd.Dictionary()
+	d.StringTable().SetAt(0, "ext4")
+	d.StringTable().Append("vmlinux")
+	d.MappingTable().At(0).SetFilenameStrindex(1)
+	d.MappingTable().AppendEmpty() // its file name is index 0
+	d.FunctionTable().At(0).SetNameStrindex(1)
+	d.FunctionTable().At(0).SetSystemNameStrindex(1)
+	d.FunctionTable().At(0).SetFilenameStrindex(1)
+	m := opened(t, pd)
+	assert.EqualValues(t, 2, m.Strings.Intern("ext4"))
+	assert.EqualValues(t, 2, m.Mappings.Intern(otlp.Mapping{File: "vmlinux"}))
+	assert.EqualValues(t, 3, m.Mappings.Intern(otlp.Mapping{File: "ext4"}))
+	assert.EqualValues(t, 1, m.Functions.Intern(otlp.Function{Name: "vmlinux", System: "vmlinux", File: "vmlinux"}))
+}
+
 // TestSetAttribute verifies that an attribute replaces the one of the same kind.
 func TestSetAttribute(t *testing.T) {
 	m := opened(t, withEntry0())
@@ -145,23 +225,26 @@ func TestSetAttribute(t *testing.T) {
 	assert.False(t, m.Attributes.Uses(otlp.ProgramID), "the message arrived without it")
 }
 
-// TestLocationsAreInterned verifies that Intern finds an equal location among the candidates it is
-// given.
+// TestLocationsAreInterned verifies that Intern finds an equal location if that was made findable.
 func TestLocationsAreInterned(t *testing.T) {
 	pd := withEntry0()
-	other := pd.Dictionary().LocationTable().AppendEmpty()
-	other.SetAddress(7)
+	for range 2 {
+		pd.Dictionary().LocationTable().AppendEmpty().SetAddress(7)
+	}
+	pd.Dictionary().LocationTable().AppendEmpty().SetAddress(8)
 	m := opened(t, pd)
-	frames := func(yield func(int32) bool) { yield(1) }
-	for address, want := range map[uint64]int32{7: 1, 8: 2} {
-		for range 2 {
+	m.Locations.MakeFindable(2)
+	m.Locations.MakeFindable(1)
+	for address, want := range map[uint64]int32{7: 2, 8: 4} {
+		for _, isFirst := range []bool{true, false} {
 			loc := pprofile.NewLocation()
 			loc.SetAddress(address)
-			at, _ := m.Locations.Intern(loc, frames)
+			at, appended := m.Locations.Intern(loc)
 			assert.Equal(t, want, at)
+			assert.Equal(t, address == 8 && isFirst, appended)
 		}
 	}
-	assert.Equal(t, 3, m.Locations.Len())
+	assert.Equal(t, 5, m.Locations.Len())
 }
 
 // TestInternWithFile verifies that a function keeps each name that it certainly has, and gets each

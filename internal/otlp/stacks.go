@@ -16,17 +16,11 @@ type Stacks struct {
 	table     pprofile.StackSlice
 	locations []int32 // of all stacks, one stack after the other
 	ends      []int   // where each stack ends in locations
-
-	appended  index.Index // of the entries that were appended
-	came      index.Index // of the entries of the message
-	isIndexed bool        // came is filled, which is seldom needed
-	owned     int         // the number of those
+	interner  interner[[]int32]
 }
 
 func (s *Stacks) open() {
-	s.appended.Clear()
-	s.isIndexed = false
-	s.owned = s.table.Len()
+	s.interner.open(s.table.Len())
 	s.locations, s.ends = s.locations[:0], s.ends[:0]
 }
 
@@ -67,32 +61,16 @@ func (s *Stacks) read(locations int) bool {
 // Intern returns the index of a stack. isNew says that one of its locations was appended, so that no stack
 // that came with the message has it.
 func (s *Stacks) Intern(locations []int32, isNew bool) (at int32, appended bool) {
-	hash := index.Ints(uint64(len(locations)), locations)
-	is := func(i int32) bool { return slices.Equal(s.At(i), locations) }
-	if at, ok := s.appended.Find(hash, is); ok {
-		return at, false
-	}
-	if !isNew {
-		if !s.isIndexed {
-			s.buildIndex()
-		}
-		if at, ok := s.came.Find(hash, is); ok {
-			return at, false
-		}
-	}
-	at = int32(s.table.Len())
+	return s.interner.intern(s, locations, !isNew)
+}
+
+func (s *Stacks) content(i int32) (locations []int32, isFindable bool) { return s.At(i), i != 0 }
+func (s *Stacks) has(i int32, locations []int32) bool                  { return slices.Equal(s.At(i), locations) }
+func (s *Stacks) hash(locations []int32) uint64                        { return index.Ints(uint64(len(locations)), locations) }
+
+func (s *Stacks) append(locations []int32) int32 {
 	s.table.AppendEmpty().LocationIndices().FromRaw(locations)
 	s.locations = append(s.locations, locations...)
 	s.ends = append(s.ends, len(s.locations))
-	s.appended.AddNew(hash, at)
-	return at, true
-}
-
-func (s *Stacks) buildIndex() {
-	s.isIndexed = true
-	s.came.Reset(s.owned)
-	for i := 1; i < s.owned; i++ { // 0 means none
-		stack := s.At(int32(i))
-		s.came.Add(index.Ints(uint64(len(stack)), stack), int32(i), func(other int32) bool { return slices.Equal(s.At(other), stack) })
-	}
+	return int32(s.table.Len() - 1)
 }

@@ -105,7 +105,7 @@ type frameAnswer struct {
 	isUsed   bool
 	location int32 // where it is written; valid once all are
 
-	own        bool              // it keeps the location of the frame
+	own        bool              // it keeps the location of the frame, or reads like it
 	copied     pprofile.Location // else, the copy in which it is written
 	packCounts bool              // see writer.write
 }
@@ -389,10 +389,11 @@ func (s *splitter) writeAnswers() {
 	for answers := range s.eachFrame(byFrame) {
 		s.writeFrame(answers)
 	}
-	others := s.likeCopies()
+	s.indexCopies()
+	s.findLikeCopies()
 	for i := range s.frameAnswers {
 		if a := &s.frameAnswers[i]; a.isUsed {
-			s.placeAnswer(a, others)
+			s.placeAnswer(a)
 			s.countAnswer(int32(i))
 		}
 	}
@@ -450,35 +451,41 @@ func (s *splitter) ownAnswer(answers []sortItem) (own *frameAnswer) {
 }
 
 // placeAnswer finds the location of an answer: that of the frame, another with the same content, or a new one.
-func (s *splitter) placeAnswer(a *frameAnswer, others iter.Seq[int32]) {
+func (s *splitter) placeAnswer(a *frameAnswer) {
 	p := s.pass
-	a.location = p.frames[a.frame].location
-	if a.own || p.message.Locations.At(a.location).Equal(a.copied) {
+	if a.own {
+		a.location = p.frames[a.frame].location
 		return
 	}
-	location, appended := p.message.Locations.Intern(a.copied, others)
+	location, appended := p.message.Locations.Intern(a.copied)
 	a.location, p.writer.changed = location, p.writer.changed || appended
 }
 
-// likeCopies yields the locations of frames that can be equal to a copy: those that have the address of one. Most
-// messages have few copies, and to look at the whole content of a location costs ten times as much.
-func (s *splitter) likeCopies() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		s.indexAddresses()
-		for i := range s.pass.frames {
-			location := s.pass.frames[i].location
-			if s.isCopyAt(s.pass.message.Locations.At(location).Address()) && !yield(location) {
-				return
-			}
+// indexCopies indexes the addresses of copies. A copy that turned out equal to the location of its frame is none.
+func (s *splitter) indexCopies() {
+	s.addresses.Clear()
+	for i := range s.frameAnswers {
+		a := &s.frameAnswers[i]
+		if !a.isUsed || a.own {
+			continue
+		}
+		a.own = s.pass.message.Locations.At(s.pass.frames[a.frame].location).Equal(a.copied)
+		if !a.own && !s.isCopyAt(a.copied.Address()) {
+			s.addresses.AddNew(hashOfAddress(a.copied.Address()), int32(i))
 		}
 	}
 }
 
-func (s *splitter) indexAddresses() {
-	s.addresses.Reset(s.addresses.Len())
-	for i := range s.frameAnswers {
-		if a := &s.frameAnswers[i]; a.isUsed && !a.own && !s.isCopyAt(a.copied.Address()) {
-			s.addresses.AddNew(hashOfAddress(a.copied.Address()), int32(i))
+// findLikeCopies makes the locations of frames findable that can be equal to a copy: those that have the address of one.
+// Most messages have few copies, and to look at the whole content of a location costs ten times as much.
+func (s *splitter) findLikeCopies() {
+	if s.addresses.Len() == 0 {
+		return
+	}
+	for i := range s.pass.frames {
+		location := s.pass.frames[i].location
+		if s.isCopyAt(s.pass.message.Locations.At(location).Address()) {
+			s.pass.message.Locations.MakeFindable(location)
 		}
 	}
 }
