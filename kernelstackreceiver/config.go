@@ -41,14 +41,14 @@ func checkBuffer(key, value string) error {
 // options returns what to sample of threads that run.
 func (c *Config) options() kernelstack.Options {
 	o := c.common(c.Buffer)
-	o.Event, o.Frequency, o.Idle = c.Event, c.Frequency, c.Idle
+	o.Threads = kernelstack.Running{Event: c.Event, Frequency: c.Frequency, Idle: c.Idle}
 	return o
 }
 
 // waitOptions returns what to sample of threads that wait.
 func (c *Config) waitOptions() kernelstack.Options {
 	o := c.common(c.OffCPU.Buffer)
-	o.Event, o.Threshold, o.MaxSwitches = kernelstack.EventWait, c.OffCPU.Threshold, c.OffCPU.MaxSwitches
+	o.Threads = kernelstack.Waiting{Threshold: c.OffCPU.Threshold, MaxSwitches: c.OffCPU.MaxSwitches}
 	return o
 }
 

@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 	c, err = load(map[string]any{"event": "auto", "frequency": 10, "idle": true, "containers": true, "cgroupfs": "/host/cgroup"})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{
-		Event: kernelstack.EventAuto, Frequency: 10, Idle: true, Buffer: 65536,
+		Threads: kernelstack.Running{Event: kernelstack.EventAuto, Frequency: 10, Idle: true}, Buffer: 65536,
 		Interval: 5 * time.Second, MaxSamples: 20000, Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/host/cgroup",
 		ContainerID: kernelstack.OnResource,
 	}, c.options())
@@ -49,7 +49,7 @@ func TestConfig(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{
-		Event: kernelstack.EventWait, Threshold: 0, MaxSwitches: 1000, Buffer: 1 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
+		Threads: kernelstack.Waiting{Threshold: 0, MaxSwitches: 1000}, Buffer: 1 << 20, Interval: 10 * time.Second, MaxSamples: 20000,
 		Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: "/sys/fs/cgroup", ContainerID: kernelstack.OnResource,
 	}, c.waitOptions())
 

@@ -73,11 +73,11 @@ func (r *kernelStacks) Start(ctx context.Context, host component.Host) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends with the start
 	r.cancel = cancel
 	status := newStatus(host)
-	sample := func(what string, options kernelstack.Options) {
+	sample := func(what string, options kernelstack.Options, details ...zap.Field) {
 		of := status.of(what)
-		r.done.Go(func() { r.run(ctx, of, r.sampling(what, options)) })
+		r.done.Go(func() { r.run(ctx, of, r.sampling(what, options, details)) })
 	}
-	sample("kernel stacks", r.config.options())
+	sample("kernel stacks", r.config.options(), zap.Int("frequency", r.config.Frequency))
 	if r.config.OffCPU.Enabled {
 		sample("off-CPU time", r.config.waitOptions())
 	}
@@ -135,8 +135,10 @@ func (r *kernelStacks) run(
 }
 
 // sampling returns a function that samples until ctx is done or the rings cannot be read. It calls started when they
-// are open; the error says which samples will be missing.
-func (r *kernelStacks) sampling(what string, options kernelstack.Options) func(ctx context.Context, started func(missing error)) error {
+// are open; the error says which samples will be missing. The details are logged then.
+func (r *kernelStacks) sampling(
+	what string, options kernelstack.Options, details []zap.Field,
+) func(ctx context.Context, started func(missing error)) error {
 	return func(ctx context.Context, started func(missing error)) error {
 		s := kernelstack.Sampler{
 			Options:  options,
@@ -145,7 +147,7 @@ func (r *kernelStacks) sampling(what string, options kernelstack.Options) func(c
 			Resource: resource(r.config.Procfs, r.config.Sysfs, os.Getenv),
 			Send:     r.send,
 			Started: func(event string, missing kernelstack.Missing) {
-				r.logger.Info("Sampling "+what, zap.String("event", event), zap.Int("frequency", options.Frequency))
+				r.logger.Info("Sampling "+what, append([]zap.Field{zap.String("event", event)}, details...)...)
 				started(missing.Err())
 			},
 		}

@@ -172,7 +172,7 @@ func workplaces() (all []workplace) {
 func containerSampler(mount string, sent *[]*Message, started func(missing error)) *Sampler {
 	return &Sampler{
 		Options: Options{
-			Event: EventClock, Frequency: kerneltest.Hertz(997), Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
+			Threads: Running{Event: EventClock, Frequency: kerneltest.Hertz(997)}, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
 			Procfs: "/proc", Sysfs: "/sys", Containers: true, Cgroupfs: mount,
 		},
 		Started: func(_ string, missing Missing) { started(missing.Containers) },
@@ -353,7 +353,9 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	sampler.Send = func(_ context.Context, m *Message) { sent <- m }
 	cgroups, err := newCgroups(mount, "/proc")
 	require.NoError(t, err)
-	opened, err := sampler.open(nil, cgroups)
+	methods, err := sampler.Options.Threads.methods("/proc", true)
+	require.NoError(t, err)
+	opened, err := sampler.open(methods)
 	require.NoError(t, err)
 	require.NoError(t, opened.nameless)
 	defer func() { require.NoError(t, opened.rings.Close()) }()
@@ -366,7 +368,7 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- newSession(sampler, opened.rings, opened.event, nil, cgroups, time.Now()).run(ctx) }()
+	go func() { ended <- newSession(sampler, opened, cgroups, time.Now()).run(ctx) }()
 	last, lost := 0, uint64(0)
 	// A slow machine loses samples, too, and the kernel reports a loss with the next record of the same CPU.
 	for end := time.Now().Add(time.Minute); (last == 0 || lost == 0) && time.Now().Before(end); {

@@ -96,18 +96,18 @@ func TestHierarchyOfPerf(t *testing.T) {
 func TestHierarchyChanges(t *testing.T) {
 	c := emptyCgroups(t)
 	c.add(7, claimOf(dockerPath(7)))
-	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: c.procfs, Containers: true}}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
+	sampler := &Sampler{Options: Options{Threads: byCycles, MaxSamples: 100, Procfs: c.procfs, Containers: true}}
+	s := sessionOf(t, sampler, c, time.Now())
 	require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
 	list := filepath.Join(c.procfs, "self/cgroup")
 	batch := perfring.Batch{Records: []perfring.Record{{Type: perfring.TypeSample, Stack: []uint64{leaf}, InCgroup: 7}}}
 
 	require.NoError(t, os.WriteFile(list, []byte("0::/\n"), 0o600))
 	addAll(t, s, batch)
-	assert.Zero(t, s.counts.NoContainer)
+	assert.Zero(t, s.out.counts.NoContainer)
 	require.NoError(t, os.WriteFile(list, []byte("3:perf_event:/\n0::/\n"), 0o600))
 	require.ErrorIs(t, s.add(t.Context(), batch), ErrContainers)
-	assert.Equal(t, 1, s.counts.NoContainer)
-	assert.Equal(t, 1, s.message.of(ownerOf(dockerPath(7)).container).profile.Samples().Len())
-	assert.Equal(t, 1, s.message.of("").profile.Samples().Len())
+	assert.Equal(t, 1, s.out.counts.NoContainer)
+	assert.Equal(t, 1, s.out.message.of(ownerOf(dockerPath(7)).container).profile.Samples().Len())
+	assert.Equal(t, 1, s.out.message.of("").profile.Samples().Len())
 }

@@ -209,7 +209,7 @@ func TestContested(t *testing.T) {
 func TestContestedSample(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)
-	s := newSession(&Sampler{Options: Options{MaxSamples: 100, Procfs: c.procfs, Containers: true}}, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
+	s := sessionOf(t, &Sampler{Options: Options{Threads: byCycles, MaxSamples: 100, Procfs: c.procfs, Containers: true}}, c, time.Now())
 	require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(c.procfs, "self/cgroup"), []byte("0::/\n"), 0o600))
 	record := func(id uint64, path string) []perfring.Record {
@@ -219,9 +219,9 @@ func TestContestedSample(t *testing.T) {
 		}
 	}
 	addAll(t, s, perfring.Batch{Records: slices.Concat(record(7, "/docker/"+idA), record(8, userDir+"/docker-"+idA+".scope"))})
-	assert.Equal(t, 1, s.counts.NoContainer)
-	assert.Equal(t, 1, s.message.of(idA).profile.Samples().Len())
-	assert.Equal(t, 1, s.message.of("").profile.Samples().Len())
+	assert.Equal(t, 1, s.out.counts.NoContainer)
+	assert.Equal(t, 1, s.out.message.of(idA).profile.Samples().Len())
+	assert.Equal(t, 1, s.out.message.of("").profile.Samples().Len())
 }
 
 // TestRestarted verifies that cgroups that are gone claim nothing: a container that is restarted has its id again, beside
@@ -347,7 +347,9 @@ func TestLossOfRecords(t *testing.T) {
 		c := emptyCgroups(t)
 		require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(c.procfs, "self/cgroup"), []byte("0::/\n"), 0o600))
-		s := newSession(&Sampler{Options: Options{Procfs: c.procfs, Containers: true}, CPUs: test.cpus}, nil, perfring.Sampling{Frequency: 97}, nil, c, time.Now())
+		s := sessionOf(t, &Sampler{Options: Options{
+			Threads: Running{Event: EventCycles, Frequency: 97, CPUs: test.cpus}, Procfs: c.procfs, Containers: true,
+		}}, c, time.Now())
 		c.since = 10
 		test.batch.At = 20
 		addAll(t, s, test.batch)

@@ -3,8 +3,21 @@
 // Package kernelstack samples the kernel stacks of running or of waiting threads on all CPUs, and turns them into
 // profiles. The receiver "kernelstack" sends these on, and the tool's command top counts them.
 //
-// A Sampler reads the perf rings, leaves out the idle loop (idle) or pairs the switches of threads (waits), names threads
-// (threads), finds the container of each sample (cgroups, by the paths that container.go reads, and claims, where several
-// cgroups have the name of one container), and collects samples in a message. The records of threads and cgroups come from
-// rings of their own, and are applied in the order of time (names).
+// A Sampler opens perf rings for the threads that its options name, Running or Waiting. A session reads the rings, batch by
+// batch. It applies records of threads and cgroups to the names, and gives the records of the event to a sampler, which puts
+// samples into an outbox. The outbox sends them in messages. A record is given to the sampler while the names are those of
+// the record's time.
+//
+//	rings     n──s──s──n──s──┤──s──n──s──┤──s──s──┤    n: of a name; s: of the event; ┤: a batch ends
+//	names     ▲        ▲           ▲                   advance
+//	running      ●  ●     ●     ●     ●     ●  ●       record: each is a sample
+//	waiting                  ●           ●        ●    confirm: the waits that have ended; endInterval: those that go on
+//	outbox    ├───────────────────────────────────▶    send
+//
+// The sampler running leaves out the idle loop (idle). The sampler waiting pairs the switches of threads (waits), and a wait
+// is a sample when it is known that no record is missing. After too many switches, the session pauses, and goes on with
+// a new sampler.
+//
+// The names are those of threads (threads), and the containers of cgroups (cgroups, by the paths that container.go reads, and
+// claims, where several cgroups have the name of one container).
 package kernelstack

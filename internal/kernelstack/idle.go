@@ -30,21 +30,20 @@ var idleWork = []string{
 var ErrIdleWork = errors.New("interrupts and softirqs on idle CPUs are not sampled: " +
 	"the addresses of the idle loop cannot be read from kallsyms")
 
-// idle distinguishes the idle loop from other work of an idle CPU, by the stack.
+// idle distinguishes the idle loop from other work of an idle CPU, by the stack. The zero value recognizes no loop.
 type idle struct{ loop, work []symtab.Range }
 
 // readIdle reads the addresses of the idle loop and of work. Its errors wrap ErrIdleWork.
-func readIdle(procfs string) (*idle, error) {
+func readIdle(procfs string) (i idle, err error) {
 	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdleWork, err)
+		return idle{}, fmt.Errorf("%w: %w", ErrIdleWork, err)
 	}
 	defer file.Close()
 	found, err := kallsyms.Extents(file, slices.Concat(idleLoop, idleWork)...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdleWork, err)
+		return idle{}, fmt.Errorf("%w: %w", ErrIdleWork, err)
 	}
-	i := new(idle)
 	for _, name := range idleLoop {
 		i.loop = append(i.loop, found[name]...)
 	}
@@ -52,7 +51,7 @@ func readIdle(procfs string) (*idle, error) {
 		i.work = append(i.work, found[name]...)
 	}
 	if len(i.loop) == 0 || len(found["__entry_text"]) == 0 {
-		return nil, fmt.Errorf("%w: it lacks do_idle or __entry_text_start", ErrIdleWork)
+		return idle{}, fmt.Errorf("%w: it lacks do_idle or __entry_text_start", ErrIdleWork)
 	}
 	return i, nil
 }

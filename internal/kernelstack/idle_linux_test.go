@@ -42,10 +42,9 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
 		Options: Options{
-			Event: EventClock, Frequency: frequency, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
+			Threads: Running{Event: EventClock, Frequency: frequency, CPUs: []int{worker}}, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
 			Procfs: "/proc", Sysfs: "/sys",
 		},
-		CPUs:    []int{worker},
 		Started: func(_ string, missing Missing) { assert.NoError(t, missing.Err()) },
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}

@@ -80,18 +80,18 @@ func TestIdleLoop(t *testing.T) {
 func TestIdleLoopIsLeftOut(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
-		Options: Options{MaxSamples: 100, Procfs: writeKallsyms(t, idleSymbols)},
-		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
+		Options: Options{
+			Threads: Running{Event: EventClock, Frequency: 97}, MaxSamples: 100, Procfs: writeKallsyms(t, idleSymbols),
+		},
+		Send: func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
-	i, err := sampler.readIdle()
-	require.NoError(t, err)
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, i, nil, time.Now())
+	s := sessionOf(t, sampler, nil, time.Now())
 	addAll(t, s, perfring.Batch{Records: []perfring.Record{
 		{Type: perfring.TypeSample, Time: 6, Stack: []uint64{inHalt, inIdle, inStartup}},
 		{Type: perfring.TypeSample, Time: 7, Stack: []uint64{inOther, inEntry, inHalt, inIdle, inStartup}},
 		{Type: perfring.TypeSample, Time: 8, Guest: true},
 	}})
-	s.send(t.Context(), time.Now())
+	s.out.send(t.Context(), time.Now())
 	require.Len(t, sent, 1)
 	assert.Equal(t, 2, sent[0].Samples)
 	assert.Zero(t, sent[0].NoStack)
@@ -112,7 +112,7 @@ func TestIdleLoopIsNotKnown(t *testing.T) {
 			i, err := readIdle(writeKallsyms(t, c.list))
 			require.ErrorIs(t, err, ErrIdleWork)
 			require.ErrorIs(t, err, c.want)
-			assert.Nil(t, i)
+			assert.Zero(t, i)
 		})
 	}
 	_, err := readIdle(t.TempDir())
@@ -121,10 +121,11 @@ func TestIdleLoopIsNotKnown(t *testing.T) {
 
 // TestIdleNeedNotBeKnown verifies that kallsyms is not read if the idle loop is sampled, or only cycles are.
 func TestIdleNeedNotBeKnown(t *testing.T) {
-	for _, opts := range []Options{{Event: EventClock, Idle: true}, {Event: EventCycles}} {
-		opts.Procfs = t.TempDir()
-		i, err := (&Sampler{Options: opts}).readIdle()
+	for _, threads := range []Running{{Event: EventClock, Frequency: 97, Idle: true}, {Event: EventCycles, Frequency: 97}} {
+		methods, err := threads.methods(t.TempDir(), false)
 		require.NoError(t, err)
-		assert.Nil(t, i)
+		require.Len(t, methods, 1)
+		require.NoError(t, methods[0].idleWork)
+		assert.Zero(t, methods[0].sampler(nil).(*running).idle)
 	}
 }

@@ -81,7 +81,7 @@ func samplesOfKSM(t *testing.T) (sampled, judged int) {
 	var judging sync.WaitGroup
 	sampler := &Sampler{
 		Options: Options{
-			Event: EventClock, Frequency: frequency, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
+			Threads: Running{Event: EventClock, Frequency: frequency}, Buffer: 1 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
 			Procfs: "/proc", Sysfs: "/sys",
 		},
 		Started: func(_ string, missing Missing) {

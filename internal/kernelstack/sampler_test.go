@@ -15,6 +15,17 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
+// sessionOf returns a session of a sampler without rings, by the first method for its threads.
+func sessionOf(t *testing.T, sampler *Sampler, cgroups *cgroups, start time.Time) *session {
+	t.Helper()
+	methods, err := sampler.Options.Threads.methods(sampler.Options.Procfs, cgroups != nil)
+	require.NoError(t, err)
+	return newSession(sampler, opened{method: methods[0]}, cgroups, start)
+}
+
+// byCycles samples what runs, the idle loop included.
+var byCycles = Running{Event: EventCycles, Frequency: 97}
+
 // addAll adds the records of a batch to a session. Records of threads and cgroups come as names; those about the beginning and
 // the end of a thread also come with the switches of waits.
 func addAll(t *testing.T, s *session, b perfring.Batch) {
@@ -27,7 +38,7 @@ func addAll(t *testing.T, s *session, b perfring.Batch) {
 			b.Names.Records = append(b.Names.Records, r)
 		case r.Type == perfring.TypeFork || r.Type == perfring.TypeExit:
 			b.Names.Records = append(b.Names.Records, r)
-			if s.waits != nil {
+			if _, isWaiting := s.sampler.(*waiting); isWaiting {
 				b.Records = append(b.Records, r)
 			}
 		default:
@@ -52,12 +63,12 @@ var records = []perfring.Record{
 func TestSampler(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
-		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
+		Options: Options{Threads: byCycles, MaxSamples: 100, Procfs: t.TempDir()},
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	s := sessionOf(t, sampler, nil, time.Now())
 	addAll(t, s, perfring.Batch{Records: records, Lost: 42})
-	s.send(t.Context(), time.Now())
+	s.out.send(t.Context(), time.Now())
 
 	require.Len(t, sent, 1)
 	m := sent[0]
@@ -80,11 +91,11 @@ func TestSampler(t *testing.T) {
 func TestFullMessage(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
-		Options: Options{MaxSamples: 1, Procfs: t.TempDir()},
+		Options: Options{Threads: byCycles, MaxSamples: 1, Procfs: t.TempDir()},
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
 	start := time.Now()
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, start)
+	s := sessionOf(t, sampler, nil, start)
 	first := perfring.Record{Type: perfring.TypeSample, Time: perfring.Monotonic.Now(), Stack: []uint64{leaf}}
 	second := first
 	second.Time += int64(time.Minute)
@@ -92,22 +103,24 @@ func TestFullMessage(t *testing.T) {
 	require.Len(t, sent, 1)
 	assert.Contains(t, sent[0].End.String(), " m=+", "a monotonic reading")
 	assert.GreaterOrEqual(t, sent[0].End.Sub(start), time.Minute)
-	assert.Equal(t, sent[0].End, s.counts.Start)
+	assert.Equal(t, sent[0].End, s.out.counts.Start)
 }
 
 // TestUserCode: with User, samples of user code are in the message that they are counted in.
 func TestUserCode(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{
-		Options: Options{MaxSamples: 2, Procfs: t.TempDir()}, User: true,
+		Options: Options{
+			Threads: Running{Event: EventClock, Frequency: 97, User: true}, MaxSamples: 2, Procfs: t.TempDir(),
+		},
 		Send: func(_ context.Context, m *Message) { sent = append(sent, m) },
 	}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	s := sessionOf(t, sampler, nil, time.Now())
 	addAll(t, s, perfring.Batch{Records: []perfring.Record{
 		{Type: perfring.TypeSample, Stack: []uint64{leaf}}, {Type: perfring.TypeSample},
 		{Type: perfring.TypeSample}, {Type: perfring.TypeSample},
 	}})
-	s.send(t.Context(), time.Now())
+	s.out.send(t.Context(), time.Now())
 	require.Len(t, sent, 2)
 	for i, noStack := range []int{1, 2} {
 		assert.Equal(t, 2, sent[i].Samples)
@@ -122,29 +135,54 @@ func TestUserCode(t *testing.T) {
 // TestEvents verifies which events the sampler tries, and in which order. Only the timer needs the idle task to sample
 // other work on idle CPUs.
 func TestEvents(t *testing.T) {
+	withSymbols, without := writeKallsyms(t, idleSymbols), t.TempDir()
 	for _, c := range []struct {
-		name string
-		opts Options
-		idle *idle
-		want []perfring.Event
+		name, procfs string
+		threads      Running
+		want         []perfring.Event
 	}{
-		{"timer", Options{Event: EventClock, Idle: true}, nil, []perfring.Event{perfring.Sampling{Frequency: 10, Idle: true}}},
-		{"cycles", Options{Event: EventCycles, Idle: true}, nil, []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true, Idle: true}}},
-		{"auto", Options{Event: EventAuto}, new(idle), []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true}, perfring.Sampling{Frequency: 10, Idle: true}}},
-		{"timer, no symbols", Options{Event: EventClock}, nil, []perfring.Event{perfring.Sampling{Frequency: 10}}},
+		{"timer", without, Running{Event: EventClock, Idle: true}, []perfring.Event{perfring.Sampling{Frequency: 10, Idle: true}}},
+		{"cycles", without, Running{Event: EventCycles, Idle: true}, []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true, Idle: true}}},
+		{"auto", withSymbols, Running{Event: EventAuto}, []perfring.Event{perfring.Sampling{Frequency: 10, Cycles: true}, perfring.Sampling{Frequency: 10, Idle: true}}},
+		{"timer, no symbols", without, Running{Event: EventClock}, []perfring.Event{perfring.Sampling{Frequency: 10}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.opts.Frequency = 10
-			assert.Equal(t, c.want, c.opts.events(c.idle, nil))
+			c.threads.Frequency = 10
+			methods, err := c.threads.methods(c.procfs, false)
+			require.NoError(t, err)
+			var events []perfring.Event
+			for _, m := range methods {
+				events = append(events, m.event)
+			}
+			assert.Equal(t, c.want, events)
 		})
 	}
+}
+
+// TestEndOfRunning verifies that a message ends when the next samples begin, but after the samples that were held back, which
+// are read when nothing follows.
+func TestEndOfRunning(t *testing.T) {
+	s := sessionOf(t, &Sampler{Options: Options{Threads: byCycles, Procfs: t.TempDir()}}, nil, time.Now())
+	for _, c := range []struct {
+		batch perfring.Batch
+		want  int64
+	}{
+		{perfring.Batch{Certain: 100}, 100},
+		{perfring.Batch{Certain: 100, Records: []perfring.Record{sampleAt(90)}}, 100},
+		{perfring.Batch{Certain: 100, Records: []perfring.Record{sampleAt(90), sampleAt(110)}}, 111},
+	} {
+		assert.Equal(t, c.want, s.sampler.endInterval(t.Context(), &c.batch))
+	}
+	assert.Zero(t, s.sampler.spent(), "there is never a reason to pause")
 }
 
 // TestNoNamesOnSomeCPUs: a thread's name is not known if the thread can be renamed on a CPU
 // that is not sampled.
 func TestNoNamesOnSomeCPUs(t *testing.T) {
-	sampler := &Sampler{Options: Options{MaxSamples: 100, Procfs: t.TempDir()}, CPUs: []int{0}}
-	s := newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	sampler := &Sampler{Options: Options{
+		Threads: Running{Event: EventCycles, Frequency: 97, CPUs: []int{0}}, MaxSamples: 100, Procfs: t.TempDir(),
+	}}
+	s := sessionOf(t, sampler, nil, time.Now())
 	addAll(t, s, perfring.Batch{Records: records})
 	assert.Equal(t, []string{"", ""}, threadNames(s))
 }
@@ -152,7 +190,7 @@ func TestNoNamesOnSomeCPUs(t *testing.T) {
 // threadNames returns the thread name of each sample in the message; it is empty if there is
 // none.
 func threadNames(s *session) (names []string) {
-	p := s.message.profiles[""]
+	p := s.out.message.profiles[""]
 	dict := p.dictionary.tables
 	for _, sample := range p.profile.Samples().All() {
 		attributes, _ := pprofile.FromAttributeIndices(dict.AttributeTable(), sample, dict)

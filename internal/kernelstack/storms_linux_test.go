@@ -120,7 +120,7 @@ func TestStorms(t *testing.T) {
 			started, ended := make(chan struct{}), make(chan error, 1)
 			sampler := &Sampler{
 				Options: Options{
-					Event: EventClock, Frequency: 97, Buffer: 256 << 10, Interval: 500 * time.Millisecond, MaxSamples: 20_000,
+					Threads: Running{Event: EventClock, Frequency: 97}, Buffer: 256 << 10, Interval: 500 * time.Millisecond, MaxSamples: 20_000,
 					Procfs: "/proc", Sysfs: "/sys",
 				},
 				Started: func(string, Missing) { close(started) },
@@ -280,7 +280,7 @@ func TestNoMemoryForNames(t *testing.T) {
 	started, ended := make(chan Missing, 1), make(chan error, 1)
 	sampler := &Sampler{
 		Options: Options{
-			Event: EventClock, Frequency: 97, Buffer: free, Interval: time.Hour, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
+			Threads: Running{Event: EventClock, Frequency: 97}, Buffer: free, Interval: time.Hour, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
 		},
 		Started: func(_ string, missing Missing) { started <- missing },
 		Send:    func(_ context.Context, m *Message) { sent = append(sent, m) },

@@ -19,16 +19,16 @@ import (
 func nameSession(t *testing.T) (s *session, setName func(name string, now int64)) {
 	t.Helper()
 	sampler := &Sampler{
-		Options: Options{MaxSamples: 100, Procfs: t.TempDir()},
+		Options: Options{Threads: byCycles, MaxSamples: 100, Procfs: t.TempDir()},
 		Send:    func(context.Context, *Message) {},
 	}
 	dir := filepath.Join(sampler.Options.Procfs, "11")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "task", "11"), 0o755))
-	s = newSession(sampler, nil, perfring.Sampling{Frequency: 97}, nil, nil, time.Now())
+	s = sessionOf(t, sampler, nil, time.Now())
 	return s, func(name string, now int64) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "comm"), []byte(name+"\n"), 0o600))
 		times := []int64{now, now - 2} // after it is read, and before
-		s.threads.now = func() int64 {
+		s.out.names.threads.now = func() int64 {
 			times[0], times[1] = times[1], times[0]
 			return times[0]
 		}
@@ -183,7 +183,7 @@ func TestNames(t *testing.T) {
 			s, setName := nameSession(t)
 			if c.first.at > 0 {
 				setName(c.first.name, c.first.at)
-				s.threads.readAll()
+				s.out.names.threads.readAll()
 			}
 			for i, batch := range c.batches {
 				if i < len(c.reads) {
@@ -214,8 +214,8 @@ func TestNamesOfWorkers(t *testing.T) {
 			s, setName := nameSession(t)
 			setName(c.comm, 1)
 			stat := "11 (" + c.comm + ") S 2 0 0 0 -1 " + c.flags + " 0 0"
-			require.NoError(t, os.WriteFile(filepath.Join(s.threads.procfs, "11/stat"), []byte(stat), 0o600))
-			assert.Equal(t, c.want, s.threads.name(11, 2))
+			require.NoError(t, os.WriteFile(filepath.Join(s.out.names.threads.procfs, "11/stat"), []byte(stat), 0o600))
+			assert.Equal(t, c.want, s.out.names.threads.name(11, 2))
 		})
 	}
 }
@@ -223,13 +223,13 @@ func TestNamesOfWorkers(t *testing.T) {
 // TestReadsAreLimited verifies that names that became uncertain are read from /proc at a limited rate.
 func TestReadsAreLimited(t *testing.T) {
 	s, setName := nameSession(t)
-	s.threads.reads.SetLimit(0)
-	s.threads.reads.SetBurst(2)
+	s.out.names.threads.reads.SetLimit(0)
+	s.out.names.threads.reads.SetBurst(2)
 	for i, want := range []string{"bash", "bash", ""} {
 		at := int64(10 * i)
 		setName("bash", at+5)
-		s.threads.name(11, at)
-		assert.Equal(t, want, s.threads.name(11, at+6), "%d losses before", i)
-		s.threads.lose(perfring.Interval{From: at + 7, To: at + 8})
+		s.out.names.threads.name(11, at)
+		assert.Equal(t, want, s.out.names.threads.name(11, at+6), "%d losses before", i)
+		s.out.names.threads.lose(perfring.Interval{From: at + 7, To: at + 8})
 	}
 }

@@ -26,7 +26,7 @@ type waits struct {
 	open    map[uint32]wait            // by thread id: waits that have not ended
 	done    []interval                 // waits that have ended, but are not confirmed yet
 	since   int64                      // no blind interval is known that ends later
-	counts  waitCounts
+	counts  *Message                   // counts those that are left out: Short, Unknown, NoStack
 }
 
 // A wait is the time that a thread is off the CPU, in nanoseconds of the records' clock.
@@ -46,25 +46,12 @@ type interval struct {
 	from   int64 // of the wait
 }
 
-// waitCounts count waits that are in no message, since the last message.
-type waitCounts struct {
-	short   int // waits below the threshold
-	lost    int // waits that are not certain because of lost records, or that exceed maxThreads
-	noStack int // waits without a stack
-}
-
-func newWaits(threshold time.Duration) *waits {
-	w := &waits{threshold: threshold.Nanoseconds()}
-	w.forgetAll()
-	return w
-}
-
-// forgetAll forgets all threads, as when recording begins.
-func (w *waits) forgetAll() {
-	w.leaving = make(map[uint32]perfring.Record)
-	w.exiting = make(map[uint32]uint32)
-	w.open = make(map[uint32]wait)
-	w.done = nil
+// newWaits returns waits of no thread yet. It counts those that it leaves out in a message.
+func newWaits(threshold time.Duration, counts *Message) *waits {
+	return &waits{
+		threshold: threshold.Nanoseconds(), counts: counts,
+		leaving: make(map[uint32]perfring.Record), exiting: make(map[uint32]uint32), open: make(map[uint32]wait),
+	}
 }
 
 // note applies a record. If the record ends a wait that is long enough, it returns the wait. Call it for each record of a
@@ -102,9 +89,9 @@ func (w *waits) begin(r *perfring.Record) {
 	switch {
 	case again && !before.exiting, // its return is missing
 		!ok, sample.TID != r.TID, r.Time < w.since, len(w.open) >= maxThreads:
-		w.counts.lost++
+		w.counts.Unknown++
 	case len(sample.Stack) == 0:
-		w.counts.noStack++
+		w.counts.NoStack++
 	default:
 		w.open[r.TID] = wait{
 			stack: sample.Stack, cgroup: sample.InCgroup, pid: r.PID, tid: r.TID, cpu: r.CPU,
@@ -121,7 +108,7 @@ func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
 		w.exiting[r.CPU] = r.TID
 	}
 	if ok && ended.reported == ended.from && !w.isLong(&ended, r.Time) {
-		w.counts.short++
+		w.counts.Short++
 		return wait{}, false
 	}
 	return ended, ok
@@ -142,7 +129,7 @@ func (w *waits) forget(blind []perfring.Interval) {
 			}
 		}
 		w.done = slices.DeleteFunc(w.done, func(i interval) bool { return i.from < b.To && b.From <= i.sample.at })
-		w.counts.lost += known - len(w.open) - len(w.done)
+		w.counts.Unknown += known - len(w.open) - len(w.done)
 	}
 }
 
@@ -152,8 +139,8 @@ func (w *waits) confirmed(looked int64) []interval {
 	if n < 0 {
 		n = len(w.done)
 	}
-	list := slices.Clone(w.done[:n])
-	w.done = slices.Delete(w.done, 0, n)
+	list := w.done[:n:n]
+	w.done = w.done[n:]
 	return list
 }
 
@@ -177,11 +164,4 @@ func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
 	}
 	slices.SortFunc(parts, func(a, b wait) int { return int(a.tid) - int(b.tid) })
 	return parts
-}
-
-// takeCounts returns the counts, and begins new ones.
-func (w *waits) takeCounts() waitCounts {
-	counts := w.counts
-	w.counts = waitCounts{}
-	return counts
 }

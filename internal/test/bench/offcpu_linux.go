@@ -46,7 +46,7 @@ func alternateRecorded(d time.Duration) (each, cost time.Duration, err error) {
 	switches := 0
 	sampler := kernelstack.Sampler{
 		Options: kernelstack.Options{
-			Event: kernelstack.EventWait, Threshold: time.Millisecond, MaxSwitches: 1 << 30, Buffer: 1 << 20,
+			Threads: kernelstack.Waiting{Threshold: time.Millisecond, MaxSwitches: 1 << 30}, Buffer: 1 << 20,
 			Interval: time.Hour, MaxSamples: 20_000, Procfs: "/proc", Sysfs: "/sys",
 		},
 		Started: func(string, kernelstack.Missing) { close(started) },

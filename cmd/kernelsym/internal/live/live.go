@@ -102,10 +102,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	sampler := kernelstack.Sampler{
 		Options: o.sampling(),
 		First:   o.First,
-		User:    true,
-		CPUs:    o.Filter.CPUs,
 		Keep:    o.Filter.keeps,
-		AtWait:  true,
 		Started: func(event string, missing kernelstack.Missing) {
 			s.event, s.missing = event, missing
 			if o.Duration > 0 {
@@ -139,12 +136,13 @@ const (
 
 func (o *Options) sampling() kernelstack.Options {
 	options := kernelstack.Options{
-		Event: o.Event, Frequency: o.Frequency, Interval: o.Interval, MaxSamples: maxSamples,
+		Threads:  kernelstack.Running{Event: o.Event, Frequency: o.Frequency, User: true, CPUs: o.Filter.CPUs},
+		Interval: o.Interval, MaxSamples: maxSamples,
 		Buffer: max(minBuffer, o.Frequency*bytesPerSample), Procfs: o.Procfs, Sysfs: o.Sysfs,
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
 	if o.OffCPU {
-		options.Event, options.Threshold, options.MaxSwitches = kernelstack.EventWait, o.Threshold, maxSwitches
+		options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches, AtWait: true}
 		options.Buffer = switchBuffer
 	}
 	return options

@@ -23,15 +23,18 @@ func waitSession(t *testing.T) (s *session, sent *[]*Message) {
 	t.Helper()
 	sent = new([]*Message)
 	sampler := &Sampler{
-		Options: Options{Event: EventWait, Threshold: 10, MaxSamples: 100, MaxSwitches: 1000, Interval: time.Hour, Procfs: t.TempDir()},
-		Send:    func(_ context.Context, m *Message) { *sent = append(*sent, m) },
+		Options: Options{
+			Threads: Waiting{Threshold: 10, MaxSwitches: 1000}, MaxSamples: 100, Interval: time.Hour, Procfs: t.TempDir(),
+		},
+		Send: func(_ context.Context, m *Message) { *sent = append(*sent, m) },
 	}
 	for tid, state := range map[string]string{"1": "S", "2": "S", "3": "D", "4": "S", "5": "S", "7": "S", "8": "S", "9": "Z"} {
 		dir := filepath.Join(sampler.Options.Procfs, tid)
 		require.NoError(t, os.Mkdir(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("State:\t"+state+" (x)\n"), 0o600))
 	}
-	return newSession(sampler, nil, perfring.Switches{}, nil, nil, time.Now()), sent
+	require.NoError(t, os.MkdirAll(filepath.Join(sampler.Options.Procfs, "self", "ns"), 0o755)) // without PID namespaces
+	return sessionOf(t, sampler, nil, time.Now()), sent
 }
 
 // The records of a switch, of thread tid of process 1 on a CPU.
@@ -65,6 +68,9 @@ func sure(records ...[]perfring.Record) perfring.Batch {
 	return b
 }
 
+// waitCounts are the waits that messages leave out.
+type waitCounts struct{ short, lost, noStack int }
+
 // sentWait is a sample of a message about waits.
 type sentWait struct {
 	tid, waited, at int64
@@ -85,7 +91,7 @@ func waitsIn(t *testing.T, s *session, sent []*Message) (waits []sentWait) {
 					require.NoError(t, err)
 					raw := attributes.AsRaw()
 					waits = append(waits, sentWait{
-						raw["thread.id"].(int64), sample.Values().At(0), int64(sample.TimestampsUnixNano().At(0)) - s.offset,
+						raw["thread.id"].(int64), sample.Values().At(0), int64(sample.TimestampsUnixNano().At(0)) - s.out.offset,
 						raw["process.context_switch.type"].(string),
 					})
 				}
@@ -240,7 +246,7 @@ func TestWaits(t *testing.T) {
 			for _, b := range c.batches {
 				addAll(t, s, b)
 			}
-			s.send(t.Context(), time.Now())
+			s.out.send(t.Context(), time.Now())
 			assert.Equal(t, c.want, waitsIn(t, s, *sent))
 			m := (*sent)[0]
 			got := waitCounts{m.Short, m.Unknown, m.NoStack}
@@ -255,8 +261,8 @@ func TestOpenWaits(t *testing.T) {
 	s, sent := waitSession(t)
 	end := func(at int64) []sentWait {
 		*sent = nil
-		s.addOpenWaits(t.Context(), at)
-		s.send(t.Context(), time.Now())
+		s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: at, Looked: at})
+		s.out.send(t.Context(), time.Now())
 		return waitsIn(t, s, *sent)
 	}
 	addAll(t, s, sure(blocks(0, 7, 100), blocks(1, 8, 195)))
@@ -275,7 +281,7 @@ func TestOpenWaits(t *testing.T) {
 	// Threads that have ended: one has not been waited for yet, and one is gone.
 	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, 10, 560)))
 	assert.Empty(t, end(590))
-	assert.Empty(t, s.waits.open)
+	assert.Empty(t, s.sampler.(*waiting).waits.open)
 
 	// A thread that has ended, and whose number another has got that has run since. That one waits later.
 	addAll(t, s, sure(about(perfring.TypeExit, 590), blocks(0, 7, 591)))
@@ -290,13 +296,24 @@ func TestOpenWaits(t *testing.T) {
 	assert.Equal(t, []sentWait{{7, 50, 650, "voluntary"}}, end(800))
 }
 
+// TestSpentSwitches verifies that the switches of an interval are counted, those of idle tasks included, and that a thread
+// that begins to run, and a record that is not certain, are none.
+func TestSpentSwitches(t *testing.T) {
+	s, _ := waitSession(t) // with 1,000 switches a second
+	addAll(t, s, sure(blocks(0, 7, 100), runs(0, 0, 100), leaves(0, 0, 200, perfring.SwitchRunnable), runs(0, 7, 200)))
+	addAll(t, s, perfring.Batch{Records: blocks(0, 7, 300), Certain: 300})
+	assert.Equal(t, 2*time.Millisecond, s.sampler.spent())
+	s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: 400, Looked: 400})
+	assert.Zero(t, s.sampler.spent())
+}
+
 // TestWaitsFillMessages has more waits that go on than a message holds.
 func TestWaitsFillMessages(t *testing.T) {
 	s, sent := waitSession(t)
-	s.sampler.Options.MaxSamples = 2
+	s.out.of.Options.MaxSamples = 2
 	addAll(t, s, sure(blocks(0, 1, 100), blocks(0, 2, 100), blocks(0, 3, 100), blocks(0, 4, 100), blocks(0, 5, 100)))
-	s.addOpenWaits(t.Context(), 200)
-	s.send(t.Context(), time.Now())
+	s.sampler.endInterval(t.Context(), &perfring.Batch{Certain: 200, Looked: 200})
+	s.out.send(t.Context(), time.Now())
 	assert.Len(t, *sent, 3)
 	assert.Len(t, waitsIn(t, s, *sent), 5)
 }
@@ -306,7 +323,7 @@ func TestWaitsFillMessages(t *testing.T) {
 func TestWaitMessage(t *testing.T) {
 	s, sent := waitSession(t)
 	addAll(t, s, sure(blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)))
-	s.send(t.Context(), time.Now())
+	s.out.send(t.Context(), time.Now())
 	require.Len(t, *sent, 1)
 	pd := (*sent)[0].Profiles[0]
 	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
@@ -351,12 +368,12 @@ func TestWithoutScheduler(t *testing.T) {
 
 // TestWaitsAreBounded has more threads wait than are remembered.
 func TestWaitsAreBounded(t *testing.T) {
-	w := newWaits(0)
+	w := newWaits(0, new(Message))
 	for tid := range uint32(maxThreads + 10) {
 		for _, r := range blocks(0, tid+1, 100) {
 			w.note(&r)
 		}
 	}
 	assert.Len(t, w.open, maxThreads)
-	assert.Equal(t, 10, w.counts.lost)
+	assert.Equal(t, 10, w.counts.Unknown)
 }

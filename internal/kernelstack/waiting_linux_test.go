@@ -37,21 +37,18 @@ type realWait struct {
 	stack  []uint64
 }
 
+// unlimited is more switches a second than any machine makes.
+const unlimited = 1 << 30
+
 func waitOptions() Options {
 	return Options{
-		Event: EventWait, Buffer: 16 << 20, Interval: time.Hour, MaxSamples: 1 << 20, MaxSwitches: 1 << 30,
+		Threads: Waiting{MaxSwitches: unlimited}, Buffer: 16 << 20, Interval: time.Hour, MaxSamples: 1 << 20,
 		Procfs: "/proc", Sysfs: "/sys",
 	}
 }
 
 // waitsWhile samples while a function works, and returns the messages.
 func waitsWhile(t *testing.T, o Options, work func()) (sent []*Message) {
-	t.Helper()
-	return waitsBy(t, &Sampler{Options: o}, work)
-}
-
-// waitsBy is waitsWhile with a sampler, whose callbacks it sets.
-func waitsBy(t *testing.T, sampler *Sampler, work func()) (sent []*Message) {
 	t.Helper()
 	kerneltest.NeedPerf(t)
 	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {
@@ -60,8 +57,9 @@ func waitsBy(t *testing.T, sampler *Sampler, work func()) (sent []*Message) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := make(chan struct{})
+	sampler := &Sampler{Options: o}
 	sampler.Started = func(event string, missing Missing) {
-		assert.Equal(t, EventWait, event)
+		assert.Equal(t, "wait", event)
 		require.NoError(t, missing.Err())
 		close(started)
 	}
@@ -139,7 +137,7 @@ func TestSleepers(t *testing.T) {
 	// A sleeper reads its clock when the kernel has woken it, and does not wait for Go to let it run, too.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 4*len(sleepers)))
 	o := waitOptions()
-	o.Threshold = time.Millisecond
+	o.Threads = Waiting{Threshold: time.Millisecond, MaxSwitches: unlimited}
 	sent := waitsWhile(t, o, func() {
 		var all sync.WaitGroup
 		for _, s := range sleepers {
@@ -317,7 +315,9 @@ func TestWaitChannel(t *testing.T) {
 	} {
 		var tid int
 		var channel string
-		sent := waitsBy(t, &Sampler{Options: waitOptions(), AtWait: true}, func() {
+		o := waitOptions()
+		o.Threads = Waiting{MaxSwitches: unlimited, AtWait: true}
+		sent := waitsWhile(t, o, func() {
 			started := make(chan int)
 			go func() {
 				channels := map[string]int{}
@@ -428,8 +428,9 @@ func alternate(t *testing.T, d time.Duration) (tids [2]int, turns int) {
 func TestTooManySwitches(t *testing.T) {
 	o := waitOptions()
 	_, possible := alternate(t, time.Second)
-	o.Interval, o.MaxSwitches = 200*time.Millisecond, max(1, possible/20) // fewer than a busy machine leaves time for
-	o.Buffer = 1 << 20                                                    // a half-full ring ends a part: enough parts for the average of their random pauses
+	maxSwitches := max(1, possible/20) // fewer than a busy machine leaves time for
+	o.Interval, o.Threads = 200*time.Millisecond, Waiting{MaxSwitches: maxSwitches}
+	o.Buffer = 1 << 20 // a half-full ring ends a part: enough parts for the average of their random pauses
 	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
 	var tids [2]int
 	var turns int
@@ -462,7 +463,7 @@ func TestTooManySwitches(t *testing.T) {
 	require.Greater(t, paused, elapsed/10, "there were too few switches")
 	assert.InDelta(t, elapsed.Seconds(), (covered + paused).Seconds(), 0.1)
 	assert.InEpsilon(t, counts[0], counts[1], 0.05)
-	assert.Less(t, float64(counts[0]+counts[1])/duration.Seconds(), 2.5*float64(o.MaxSwitches), "far from the average: the pauses are random")
+	assert.Less(t, float64(counts[0]+counts[1])/duration.Seconds(), 2.5*float64(maxSwitches), "far from the average: the pauses are random")
 }
 
 const asOther = "KERNELSYM_TEST_OFF_CPU"

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/perfring"
+)
+
+// A threadSampler finds the samples in the records of its event, and puts them into an outbox. All times are on the clock of
+// the records, in nanoseconds.
+type threadSampler interface {
+	// record applies a record. It is called for each record, in the order of time, while the names are those of the record's
+	// time. certain reports whether all earlier records were applied.
+	record(ctx context.Context, r *perfring.Record, certain bool)
+
+	// confirm applies what a batch says about records that are missing. It is called after record for those of the batch.
+	confirm(ctx context.Context, b *perfring.Batch)
+
+	// endInterval ends an interval with a batch that was confirmed. It returns the time of the end, which samples come before.
+	endInterval(ctx context.Context, b *perfring.Batch) (end int64)
+
+	// spent returns the time in which there may be, on average, as many records as there were in this interval. If that is
+	// as long as a whole interval, the session pauses to make up for it.
+	spent() time.Duration
+}
+
+// session turns the records of one set of rings into messages.
+type session struct {
+	rings    *perfring.Reader
+	method   method
+	sampler  threadSampler
+	out      *outbox
+	interval time.Duration
+	flush    time.Time // when the interval ends, and message is sent
+	refresh  time.Time // when to look for CPUs that came online
+	since    int64     // when recording resumed after a pause; earlier records are left out
+}
+
+// pollInterval is the time after which the rings are read even if none is half
+// full: threads must be named while they live.
+const pollInterval = 200 * time.Millisecond
+
+// refreshInterval is the time between two checks for CPUs that came online.
+const refreshInterval = time.Second
+
+// newSession returns a session with rings that were opened after start.
+func newSession(of *Sampler, opened opened, cgroups *cgroups, start time.Time) *session {
+	names := &names{
+		threads: newThreads(of.Options.Procfs), cgroups: cgroups,
+		nameless: opened.nameless != nil || len(opened.method.cpus) > 0,
+	}
+	s := &session{
+		rings: opened.rings, method: opened.method, out: newOutbox(of, opened.method.kind, names, start),
+		interval: of.Options.Interval,
+	}
+	s.sampler = s.method.sampler(s.out)
+	s.beginInterval()
+	if of.First > 0 {
+		s.flush = start.Add(of.First)
+	}
+	return s
+}
+
+// beginInterval begins an interval, which can take several messages.
+func (s *session) beginInterval() { s.flush = time.Now().Add(s.interval) }
+
+// run reads records until ctx is done; then it sends the rest.
+func (s *session) run(ctx context.Context) error {
+	s.out.counts.CPUs = s.rings.CPUs()
+	s.out.names.readAll()
+	for {
+		deadline := time.Now().Add(pollInterval)
+		if s.flush.Before(deadline) {
+			deadline = s.flush
+		}
+		err := s.rings.Wait(ctx, deadline)
+		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
+		switch now := time.Now(); {
+		case err != nil:
+		case s.sampler.spent() >= s.interval:
+			err = s.pause(ctx)
+		case !now.Before(s.flush):
+			err = s.endInterval(ctx, s.rings.Poll)
+		case now.After(s.refresh):
+			err = s.refreshCPUs()
+		}
+		if err != nil {
+			_ = s.endInterval(ctx, s.rings.Flush) // nothing follows
+			return err
+		}
+	}
+}
+
+func (s *session) refreshCPUs() error {
+	s.refresh = time.Now().Add(refreshInterval)
+	err := s.rings.RefreshCPUs(false)
+	s.out.counts.CPUs = s.rings.CPUs()
+	return err
+}
+
+// endInterval reads the last batch of an interval, and sends the message.
+func (s *session) endInterval(ctx context.Context, read func() perfring.Batch) error {
+	err := s.refreshCPUs()
+	b := read()
+	err = errors.Join(err, s.add(ctx, b))
+	s.out.send(ctx, timeOf(s.sampler.endInterval(ctx, &b)))
+	s.beginInterval()
+	return err
+}
+
+// add applies a batch. Its error says that cgroups are not what they were when the session began.
+func (s *session) add(ctx context.Context, b perfring.Batch) error {
+	err := s.out.begin(&b)
+	for i := range b.Records {
+		r := &b.Records[i]
+		s.out.names.advance(r.Time)
+		if s.since <= r.Time {
+			s.sampler.record(ctx, r, r.Time < b.Certain)
+		}
+	}
+	s.out.names.advance(math.MaxInt64)
+	s.sampler.confirm(ctx, &b)
+	return err
+}
+
+// pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
+// as many records as there were. The length of the pause is random: what happens at regular times is then neither always
+// in it, nor never. All recorded waits are sent, so a message is complete for the time that it covers.
+//
+//	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
+//	recorded  ├──────┤          ├──────┤  ├──────┤
+//	message   ───────▶          ───────▶  ───────▶
+func (s *session) pause(ctx context.Context) error {
+	elapsed := s.interval - time.Until(s.flush)
+	rest := s.sampler.spent() - elapsed
+	if err := s.endInterval(ctx, s.rings.Poll); err != nil || rest <= 0 {
+		return err
+	}
+	if err := s.rings.Pause(); err != nil {
+		return err
+	}
+	s.since = math.MaxInt64
+	err := s.add(ctx, s.rings.Poll())   // what was recorded since the end of the interval: names and cgroups
+	s.sampler = s.method.sampler(s.out) // what goes on was reported up to then
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(2 * rest)):
+	}
+	err = errors.Join(err, s.rings.Resume())
+	s.since = perfring.Monotonic.Now()
+	s.out.resume(timeOf(s.since))
+	s.beginInterval()
+	return err
+}
+
+// timeOf returns the time of a reading of the records' clock. It has a monotonic reading, too: the wall clock may be set.
+func timeOf(at int64) (t time.Time) {
+	const tries = 5 // the two clocks can be read at different times if this process is interrupted
+	least := int64(math.MaxInt64)
+	for range tries {
+		before := perfring.Monotonic.Now()
+		now := time.Now()
+		if took := perfring.Monotonic.Now() - before; took < least {
+			least, t = took, now.Add(time.Duration(at-before-took/2))
+		}
+	}
+	return t
+}

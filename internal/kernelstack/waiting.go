@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/procfs"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// Waiting samples what threads wait for, on all CPUs: each time that a thread is off the CPU is a sample. It needs the
+// initial PID namespace, as other namespaces do not show the numbers of all threads.
+type Waiting struct {
+	Threshold   time.Duration // shorter waits are counted only
+	MaxSwitches int           // per second, on all CPUs, on average
+
+	// AtWait leaves the functions of the scheduler out of the stacks, as /proc/PID/wchan does: the first function is then the
+	// one that waits. It needs the addresses in kallsyms.
+	AtWait bool
+}
+
+// methods returns one method. Its error says that waits cannot be sampled.
+func (w Waiting) methods(proc string, cgroups bool) ([]method, error) {
+	if err := procfs.CheckInitialPIDNamespace(proc); err != nil {
+		return nil, fmt.Errorf("waits cannot be sampled: %w", err)
+	}
+	var scheduler []symtab.Range
+	if w.AtWait {
+		scheduler = readScheduler(proc)
+	}
+	return []method{{
+		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits,
+		sampler: func(out *outbox) threadSampler {
+			return &waiting{
+				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: proc,
+			}
+		},
+	}}, nil
+}
+
+// waiting samples threads that wait: each sample is the part of a wait that lies in a message.
+type waiting struct {
+	out         *outbox
+	waits       *waits
+	scheduler   []symtab.Range // functions that waits are not attributed to
+	maxSwitches int            // per second, on average
+	switches    int            // times that a thread left a CPU in this interval, idle tasks included
+	procfs      string
+}
+
+// record looks up the thread's name and container at once, because both can change.
+func (w *waiting) record(_ context.Context, r *perfring.Record, certain bool) {
+	if !certain {
+		return
+	}
+	if r.Switch == perfring.SwitchBlocked || r.Switch == perfring.SwitchRunnable {
+		w.switches++
+	}
+	if ended, ok := w.waits.note(r); ok && r.Time > ended.reported { // a record can be written after the end of a message
+		w.waits.done = append(w.waits.done, interval{w.sampleOf(&ended, r.Time), ended.from})
+	}
+}
+
+// sampleOf returns the sample of the part of a wait that was not reported yet, up to a time.
+func (w *waiting) sampleOf(t *wait, at int64) sample {
+	return sample{
+		stack: stackOf(t, w.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: w.out.names.ofThread(t.tid, at),
+		owner: w.out.names.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted,
+	}
+}
+
+// confirm adds the waits that are certain after a batch.
+func (w *waiting) confirm(ctx context.Context, b *perfring.Batch) {
+	w.waits.forget(b.Blind)
+	for _, ended := range w.waits.confirmed(b.Looked) {
+		w.add(ctx, &ended.sample)
+	}
+}
+
+// endInterval adds the parts of waits up to the time when the CPUs were checked. They go on in the next message.
+func (w *waiting) endInterval(ctx context.Context, b *perfring.Batch) (end int64) {
+	end = min(b.Certain, b.Looked)
+	for _, t := range w.waits.report(end, w.lives) {
+		part := w.sampleOf(&t, end)
+		part.at-- // the end of an interval is not part of it
+		w.add(ctx, &part)
+	}
+	w.switches = 0
+	return end
+}
+
+// spent returns the time in which there may be as many switches as there were in this interval.
+func (w *waiting) spent() time.Duration {
+	return time.Duration(float64(w.switches) / float64(w.maxSwitches) * float64(time.Second))
+}
+
+// lives reports whether a thread has not ended.
+func (w *waiting) lives(tid uint32) bool {
+	state, _ := procfs.Status(w.procfs, strconv.FormatUint(uint64(tid), 10), "State:")
+	return len(state) > 0 && state[0] != "Z" && state[0] != "X" // get_task_state in fs/proc/array.c
+}
+
+func (w *waiting) add(ctx context.Context, part *sample) {
+	if w.out.keeps(part.pid, part.tid) {
+		w.out.makeRoom(ctx, part.at)
+		w.out.put(part)
+	}
+}
+
+// readScheduler returns the addresses of functions that only wait for others, and are marked with __sched in the kernel's
+// source. It returns none if they are not known.
+func readScheduler(procfs string) []symtab.Range {
+	const section = "__sched_text" // see in_sched_functions in kernel/sched/core.c
+	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	found, _ := kallsyms.Extents(file, section) // without them, stacks are longer
+	return found[section]
+}
+
+// stackOf returns the stack of a wait as a sample has it. All its addresses are return addresses, even the first, which is
+// not where an interrupt hit (perf_fetch_caller_regs in include/linux/perf_event.h). Consumers look up the first address as
+// it is (see contract 2.3), so it becomes one within the call.
+func stackOf(t *wait, scheduler []symtab.Range) []uint64 {
+	stack := slices.Clone(withoutScheduler(t.stack, scheduler))
+	stack[0]--
+	return stack
+}
+
+// withoutScheduler returns a stack from the first function on that is none of some functions, or all of it if there is no
+// other.
+func withoutScheduler(stack []uint64, functions []symtab.Range) []uint64 {
+	for i, addr := range stack {
+		if !slices.ContainsFunc(functions, func(r symtab.Range) bool { return r.Contains(addr - 1) }) {
+			return stack[i:]
+		}
+	}
+	return stack
+}
