@@ -276,7 +276,7 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 	r.certain, r.state.now, r.run.lister.now = r.now, r.now, r.now
 	r.dialCPUs = func() (cpuEvents, error) { return r.events, nil }
 	r.publishEvery, r.minRest = 0, time.Hour // a round reads no second list
-	r.Source.kallsyms.budget = time.Hour            // also where this process has no CPU for a while
+	r.Source.kallsyms.budget = time.Hour     // also where this process has no CPU for a while
 	r.kallsyms(aProgram)
 	return r
 }

@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	from.History = limits
 	//nolint:contextcheck // the last batch gets names after ctx is done
 	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
-	defer s.cache.Stop() //nolint:contextcheck // for the same reason
+	defer s.cache.Stop()
 	if !s.waitReady(ctx) {
 		return nil
 	}
