@@ -472,6 +472,8 @@ func TestPerfEventAsV1(t *testing.T) {
 	assert.Len(t, work, 1)
 
 	require.NoError(t, unix.Unmount(v1, 0))
+	isBack := func() bool { _, err := newCgroups(mount, "/proc"); return err == nil }
+	require.Eventually(t, isBack, time.Minute, 10*time.Millisecond, "the kernel gives the controller back some time later")
 	m, missing = sampleWhile(t, mount, func() { workIn(t, mount, dockerPath(1), "v2", time.Second) })
 	require.NoError(t, missing)
 	assert.Positive(t, samplesByThread(t, m)["v2"][filepath.Base(dockerPath(1))])
