@@ -430,7 +430,7 @@ func TestTooManySwitches(t *testing.T) {
 	_, possible := alternate(t, time.Second)
 	maxSwitches := max(1, possible/20) // fewer than a busy machine leaves time for
 	o.Interval, o.Threads = 200*time.Millisecond, Waiting{MaxSwitches: maxSwitches}
-	o.Buffer = 1 << 20 // a half-full ring ends a part: enough parts for the average of their random pauses
+	o.Buffer = 256 << 10 // a half-full ring ends a part: a slow machine, too, has enough of them to average the random pauses
 	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
 	var tids [2]int
 	var turns int
