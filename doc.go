@@ -34,10 +34,10 @@
 //   - source: what follows one kind of code: the core kernel, modules, BPF, packs. It keeps a table
 //     of it.
 //   - event: what the kernel says by itself when code is loaded or unloaded: a record of perf, or a
-//     uevent. A list is what it says when asked.
+//     uevent. A list is its answer to a question.
 //   - ledger: turns the events, lists and losses of BPF into lifetimes. The follower of package
-//     bpfprog applies records to it. The tracker of package kmod is what a ledger and a follower are
-//     for BPF, for modules, whose events carry no time.
+//     bpfprog applies records to it. The tracker of package kmod does the work of both for modules, whose
+//     events carry no time.
 //   - table: the images of one source, loaded and unloaded, with their lifetimes. It never changes.
 //   - snapshot: the tables of all sources at one instant. A message is named from one snapshot.
 //   - symbol: a name and the addresses [start, end) of the code that has it.
@@ -64,7 +64,7 @@
 //
 // # Goroutines
 //
-// Whoever starts a goroutine waits for it. All but those of the receiver belong to a cache
+// Whoever starts a goroutine waits for it. Except for the receiver's, all belong to a cache
 // (symcache.Cache), which all processors with the same sources share:
 //
 //	symcache   one for each source: its Run, again after a failure; one that reads the clock; and,

@@ -26,7 +26,7 @@ func (x *Index) Clear() {
 	}
 }
 
-// slotsFor returns a number of slots of which n entries take less than half. It is a power of 2.
+// slotsFor returns a power of 2 that is more than twice the number of entries.
 func slotsFor(n int) int { return 1 << bits.Len(uint(2*n+15)) }
 
 // Len returns the number of entries.

@@ -32,7 +32,7 @@ type Options struct {
 // Threads says which threads to sample, and how.
 type Threads interface {
 	// methods returns the methods by which they can be sampled, in the order in which to try them. cgroups reports whether
-	// records need the cgroup. It reads what the methods must know about the kernel, which can take long.
+	// records need the cgroup. It reads kallsyms if the methods need it, which can take long.
 	methods(procfs string, cgroups bool) ([]method, error)
 }
 

@@ -476,8 +476,8 @@ func (s *splitter) indexCopies() {
 	}
 }
 
-// findLikeCopies makes the locations of frames findable that can be equal to a copy: those that have the address of one.
-// Most messages have few copies, and to look at the whole content of a location costs ten times as much.
+// findLikeCopies makes the locations of frames findable that have the address of a copy: only these can be equal to one.
+// Most messages have few copies, and reading an address costs less than hashing the whole location.
 func (s *splitter) findLikeCopies() {
 	if s.addresses.Len() == 0 {
 		return

@@ -71,20 +71,20 @@ func (r *Registry[K, S]) release(l *lease[S]) {
 	})
 }
 
-// StopUnused stops the caches that nobody uses, without waiting for a minute, and waits until they have stopped. It is for
-// programs that look for goroutines that were left behind.
+// StopUnused stops all caches without users at once, and waits until they have stopped. Tests that look for leaked
+// goroutines need it.
 func (r *Registry[K, S]) StopUnused() {
 	r.stop(func(*lease[S]) bool { return true })
 }
 
-// stop stops those of the unused caches for which is says yes.
+// stop stops the unused caches that is selects.
 func (r *Registry[K, S]) stop(is func(unused *lease[S]) bool) {
 	for _, cache := range r.forget(is) {
 		cache.Stop()
 	}
 }
 
-// forget removes these caches from the registry.
+// forget removes these caches from the registry, and returns them.
 func (r *Registry[K, S]) forget(is func(unused *lease[S]) bool) (caches []S) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

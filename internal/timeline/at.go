@@ -95,8 +95,8 @@ func (s *Snapshot) Module(name string, during Interval) (*Image, Reason) {
 	return image, reason
 }
 
-// MayBeTrampoline reports whether an image that yields to others has, or has had, one of the addresses
-// [start, end), each of which it looks up; see [Image.Yields].
+// MayBeTrampoline reports whether an image that yields to others (see [Image.Yields]) has, or has had, one of the addresses
+// [start, end). It looks up each of them.
 func (s *Snapshot) MayBeTrampoline(start, end uint64) bool {
 	if s == nil {
 		return false
