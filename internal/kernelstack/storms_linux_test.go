@@ -185,7 +185,8 @@ func TestStorms(t *testing.T) {
 }
 
 // TestStormOfCgroups has a user make and remove cgroups as often as possible, while containers come and go. No sample is
-// lost, none has a wrong container, and when the storm is over, new containers are known at once.
+// lost, none has a wrong container, and when the storm is over, new containers are known as soon as directories may be read
+// again, as the record of the first of them can be lost with those of the storm.
 func TestStormOfCgroups(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	mount := mountCgroup2(t)
@@ -204,7 +205,7 @@ func TestStormOfCgroups(t *testing.T) {
 		}
 		made = end()
 		makeCgroup(t, mount, dockerPath(9))
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * scanInterval)
 		workIn(t, mount, dockerPath(9), "work9", lifetime)
 	})
 	require.NoError(t, missing)
