@@ -153,7 +153,8 @@ func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	assert.Equal(t, 2, refreshed)
 }
 
-// atPick is what a pack of kernelPack has for main_loop+0xc, where atStart is main_loop+0x4.
+// atPick holds the inlined functions and lines that a pack of kernelPack adds to main_loop+0xc; atStart, to
+// main_loop+0x4.
 const (
 	atPick  = " (core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) init/main.c:14)"
 	atStart = " (init/main.c:11)"

@@ -135,8 +135,9 @@ func TestAnnotateNeedsTheBuild(t *testing.T) {
 	}
 }
 
-// TestAnnotateThisBoot verifies that with --this-boot the builds are those that run here. A module that is not loaded has
-// none, nor has one that was another build when an earlier line was read.
+// TestAnnotateThisBoot verifies that --this-boot uses the build IDs of the running kernel and its loaded
+// modules. A module gets none if it is not loaded, or if an earlier line of the log showed another build of
+// it.
 func TestAnnotateThisBoot(t *testing.T) {
 	dir := logPacks(t)
 	tree := treeWithID(t)

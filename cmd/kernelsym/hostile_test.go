@@ -219,7 +219,8 @@ func TestCompletedNames(t *testing.T) {
 	assertHarmless(t, stdout+stderr)
 }
 
-// TestWrittenFiles verifies that no link is followed, which somebody else may have put there.
+// TestWrittenFiles verifies that output is never written through a symbolic link, which another user may have
+// planted.
 func TestWrittenFiles(t *testing.T) {
 	dir := t.TempDir()
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
@@ -235,8 +236,8 @@ func TestWrittenFiles(t *testing.T) {
 	assert.Equal(t, "precious", string(got))
 }
 
-// TestViewIsForThisMachine verifies that a page elsewhere cannot read the flame graph by a name of its own that leads here,
-// and what the served page may do.
+// TestViewIsForThisMachine verifies that a foreign page cannot read the flame graph through a host name that
+// resolves to this machine, and what the served page may do.
 func TestViewIsForThisMachine(t *testing.T) {
 	url := serveView(t, profileFile(t, message()))
 	for host, status := range map[string]int{

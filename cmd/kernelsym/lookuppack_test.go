@@ -37,8 +37,8 @@ func lookedUp(t *testing.T, args ...string) (out, messages string, err error) {
 	return out, messages, err
 }
 
-// TestLookupWithPack verifies that the running kernel's pack adds inlined functions and lines, but
-// never those of another function.
+// TestLookupWithPack verifies that the running kernel's pack adds inlined functions and lines, but never
+// another function's.
 func TestLookupWithPack(t *testing.T) {
 	dir := t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))

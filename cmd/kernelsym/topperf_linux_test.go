@@ -134,8 +134,8 @@ func compareWithPerf(t *testing.T, j hot.JSON, addresses []uint64, last bool) (d
 	return differ, ""
 }
 
-// TestThreadsAgreeWithPerf samples the same time with perf. No command's share of the samples outside of the idle task may
-// differ by more than three points.
+// TestThreadsAgreeWithPerf samples the same period with perf. Each command's share of the samples outside the
+// idle task may differ by at most three points.
 func TestThreadsAgreeWithPerf(t *testing.T) {
 	needTop(t)
 	perf, err := exec.LookPath("perf")
@@ -289,8 +289,8 @@ func (s *functionStarts) at(addr uint64) uint64 {
 	return s.sorted[i]
 }
 
-// perfAddresses returns the kernel addresses in perf's file, except those of the idle task, and
-// whether perf lost samples.
+// perfAddresses returns the kernel addresses in perf's file, without the idle task's, and whether perf lost
+// samples.
 func perfAddresses(t *testing.T, perf, data string) (list []uint64, lost bool) {
 	t.Helper()
 	out, lost := perfScript(t, perf, data, "pid,ip")

@@ -29,8 +29,8 @@ type churner struct {
 	cpu     int
 	specs   []*ebpf.ProgramSpec // those to load; some have equal tags
 	loads   int
-	loaded  *atomic.Int64   // how many there were of all churners, may be nil
-	kept    []*ebpf.Program // that it has loaded and not unloaded yet
+	loaded  *atomic.Int64   // number of loads by all churners; may be nil
+	kept    []*ebpf.Program // loaded and not yet unloaded
 	lived   map[uint64]uint32
 	reused  int // addresses that another program had before
 	unquiet error
@@ -40,7 +40,7 @@ type churner struct {
 const maxKept = 24
 
 func (c *churner) run() {
-	runtime.LockOSThread() // which ends with the goroutine, for its CPUs are no more those of all
+	runtime.LockOSThread() // never unlocked: the thread, whose CPU affinity changes, ends with the goroutine
 	var set unix.CPUSet
 	set.Set(c.cpu)
 	if c.unquiet = unix.SchedSetaffinity(0, &set); c.unquiet != nil {
@@ -150,9 +150,8 @@ func (l lasting) check(t *testing.T, table *timeline.Table) {
 	}
 }
 
-// TestChurn loads and unloads programs from two CPUs. At each quiet moment the table
-// is the kernel's, those that live through all of it never have another name, and
-// records that are lost are counted.
+// TestChurn loads and unloads programs from two CPUs. At each quiet moment the table equals the kernel's
+// list, programs that stay loaded throughout never change their names, and lost records are counted.
 func TestChurn(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	quiets, loads := kerneltest.Sized(5, 2), kerneltest.Sized(10_000, 600)

@@ -105,8 +105,8 @@ func tagOf(n int) (tag [8]byte) {
 	return tag
 }
 
-// prog returns a program without BTF whose functions are at the addresses, each of
-// 0x40 bytes. Its tag, and its name, depend on n; that of function i is n+i.
+// prog returns a program without BTF that has a function of 0x40 bytes at each address. Its tag and its name
+// depend on n; the tag of function i is n+i.
 func prog(id uint32, n int, loaded int64, addrs ...uint64) *bpf.Program {
 	p := &bpf.Program{ID: id, Type: 6, Tag: tagOf(n), Name: fmt.Sprint("p", n), LoadTime: loaded}
 	for i, addr := range addrs {
@@ -131,7 +131,7 @@ func ksymbol(at int64, addr uint64, name string, unregister bool) perfring.Recor
 	}}
 }
 
-// recordsOf returns what the kernel records of a program that comes or goes.
+// recordsOf returns the kernel's records of a program that is loaded or unloaded.
 func recordsOf(at int64, p *bpf.Program, event perfring.ProgramEvent) (records []perfring.Record) {
 	for i, f := range p.Functions {
 		records = append(records, ksymbol(at, f.Addr, symbolOf(p, i), event == perfring.ProgramUnload))
@@ -156,14 +156,14 @@ func at(table *timeline.Table, addr uint64, during timeline.Interval) (timeline.
 	return hit, hit.Symbol.Exists()
 }
 
-// tape is a recorder that has what a test puts into it.
+// tape is an EventSource that returns the records a test puts into it.
 type tape struct {
 	batch     perfring.Batch
-	certain   func() int64               // the Certain of a batch
-	fill      func(*tape) perfring.Batch // makes one, if it is set
-	err       error                      // of Wait
+	certain   func() int64               // returns the batch's Certain
+	fill      func(*tape) perfring.Batch // makes the batch, if set
+	err       error                      // what Wait returns
 	refreshed atomic.Int32
-	onRefresh func() // what happens while CPUs are refreshed
+	onRefresh func() // called while CPUs are refreshed
 	missesCPU bool
 	closed    atomic.Int32
 }
@@ -221,7 +221,8 @@ func (c *fakeCPUs) online() {
 	c.events = append(c.events, uevent.Event{Action: "online", DevPath: "/devices/system/cpu/cpu1", Subsystem: "cpu"})
 }
 
-// A testSource is a source of fakes. It does a round when a test tells it to, and has a clock that only the test sets.
+// A testSource is a Source made of fakes. It runs a round when the test says so, and only the test advances
+// its clock.
 type testSource struct {
 	clock atomic.Int64 // of records; each reading advances it by tick
 	tick  atomic.Int64
@@ -284,7 +285,7 @@ func newUnstarted(t *testing.T, p ProgramReader) *testSource {
 // now reads the clock.
 func (r *testSource) now() int64 { return r.clock.Add(r.tick.Load()) }
 
-// passTime has more time pass than code that was loaded unseen can still run on for.
+// passTime advances the clock by more than code can run on after it was unloaded.
 func (r *testSource) passTime() { r.clock.Add(10 * ms) }
 
 // setClock stops the clock at an instant.
@@ -293,7 +294,7 @@ func (r *testSource) setClock(at int64) {
 	r.clock.Store(at)
 }
 
-// round does one.
+// round runs one round.
 func (r *testSource) round(ctx context.Context) time.Time {
 	r.t.Helper()
 	deadline, err := r.Source.round(ctx)
@@ -301,13 +302,13 @@ func (r *testSource) round(ctx context.Context) time.Time {
 	return deadline
 }
 
-// poll has records be refused.
+// poll starts the source as if perf events were refused.
 func (r *testSource) poll() {
 	r.state.publish, r.state.ready = r.published, false
 	r.start(nil, perfring.ErrMemory)
 }
 
-// begin is what Run does first.
+// begin does what Run does first.
 func (r *testSource) begin() {
 	r.state.publish, r.state.ready = r.published, false
 	r.start(r.tape, nil)
@@ -322,7 +323,7 @@ func (r *testSource) published(u symcache.Update) {
 	checkOrder(r.t, u.Table)
 }
 
-// play has the rings hold records, and does a round.
+// emit puts records into the rings and runs a round.
 func (r *testSource) emit(records ...perfring.Record) {
 	r.batch.Records = append(r.batch.Records, records...)
 	for r.round(r.t.Context()); len(r.state.follower.toQuery) > 0; {
@@ -330,13 +331,13 @@ func (r *testSource) emit(records ...perfring.Record) {
 	}
 }
 
-// miss has records of an interval be lost.
+// loseRecords makes the source lose the records of an interval.
 func (r *testSource) loseRecords(from, to int64) {
 	r.batch.Blind = append(r.batch.Blind, perfring.Interval{From: from, To: to})
 	r.batch.Lost += 17
 }
 
-// listNow lists again as soon as it is allowed.
+// listNow lists the programs without waiting.
 func (r *testSource) listNow() {
 	r.state.listAt = time.Time{}
 	r.round(r.t.Context())
@@ -345,19 +346,19 @@ func (r *testSource) listNow() {
 // aProgram is a line of a kernel that lists BPF code.
 const aProgram = "ffffffffc0000000 t bpf_prog_0123456789abcdef_main\t[bpf]\n"
 
-// kallsyms has the kernel's list of symbols end with some lines.
+// kallsyms sets the last lines of the kernel's symbol list.
 func (r *testSource) kallsyms(lines string) {
 	text := "ffffffff81000000 T _text\nffffffff81000040 T _etext\n" + lines
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.Source.kallsyms.procfs, "kallsyms"), []byte(text), 0o600))
 }
 
-// readKallsyms has enough time have passed to read it.
+// readKallsyms lets enough time pass for the symbol list to be read.
 func (r *testSource) readKallsyms() {
 	r.state.kallsyms.lost, r.state.kallsyms.read = time.Time{}, time.Now().Add(-readEvery)
 	r.round(r.t.Context())
 }
 
-// name returns the name of an address now, empty if there is none.
+// nameAt returns the name at an address now, empty if there is none.
 func (r *testSource) nameAt(addr uint64) string { return r.nameThen(addr, timeline.Present) }
 
 func (r *testSource) nameThen(addr uint64, during timeline.Interval) string {
@@ -368,14 +369,13 @@ func (r *testSource) nameThen(addr uint64, during timeline.Interval) string {
 	return hit.Name().Name
 }
 
-// isSettled reports whether lists have settled all losses.
+// isSettled reports whether lists have resolved all losses.
 func (r *testSource) isSettled() bool { return r.state.follower.ledger.Loss().IsEmpty() }
 
-// image returns what is at an address now.
+// image returns the image at an address now.
 func (r *testSource) image(addr uint64) *timeline.Image { return r.state.follower.ledger.At(addr) }
 
-// expect checks that the table has the functions of the programs, and no other function of
-// a program.
+// expect checks that the table has the functions of these programs and of no others.
 func (r *testSource) expect(programs ...*bpf.Program) {
 	r.t.Helper()
 	want, got := map[uint64]string{}, map[uint64]string{}
@@ -393,7 +393,7 @@ func (r *testSource) expect(programs ...*bpf.Program) {
 	assert.Equal(r.t, want, got)
 }
 
-// programOf returns what a function is part of, but for what that has beside it.
+// programOf returns a function's program without Since and Functions, which the tests do not compare.
 func programOf(m *timeline.Image) (p timeline.Program) {
 	if m.Program != nil {
 		p = *m.Program
@@ -402,7 +402,7 @@ func programOf(m *timeline.Image) (p timeline.Program) {
 	return p
 }
 
-// checkOrder checks that what is there does not overlap.
+// checkOrder checks that loaded images do not overlap.
 func checkOrder(t *testing.T, table *timeline.Table) {
 	t.Helper()
 	end := uint64(0)

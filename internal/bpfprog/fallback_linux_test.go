@@ -93,8 +93,8 @@ func TestWithoutRecords(t *testing.T) {
 	})
 }
 
-// TestWithoutAList has the kernel refuse to list programs: what was there before has no
-// name, and what comes after is named by records.
+// TestWithoutAList has the kernel refuse to list programs: programs loaded before the start have no names,
+// and records name the later ones.
 func TestWithoutAList(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{
 		Need: func(t testing.TB) { kerneltest.NeedBPF(t) },

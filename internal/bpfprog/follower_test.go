@@ -221,8 +221,8 @@ func TestEventsOnAnotherCPU(t *testing.T) {
 	r.expect(a, b, c)
 }
 
-// TestTasksOfOtherNamespaces has two of them load the same program at once, on the CPUs that
-// they share. Nothing but a list says which function is of which program.
+// TestTasksOfOtherNamespaces has two such tasks load the same program at once, on CPUs that they share. Only
+// a list can assign each function to its program.
 func TestTasksOfOtherNamespaces(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
@@ -239,8 +239,8 @@ func TestTasksOfOtherNamespaces(t *testing.T) {
 	r.expect(a, b)
 }
 
-// TestLossBeforeTheRecordsAroundIt has a loss known before the records are there that came
-// before and after it, as the rings hold young ones back: they are of two programs.
+// TestLossBeforeTheRecordsAroundIt reports a loss before the records that precede and follow it, because
+// rings hold back recent records. Those two belong to two programs.
 func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
@@ -259,15 +259,15 @@ func TestLossBeforeTheRecordsAroundIt(t *testing.T) {
 	r.expect(a, b)
 }
 
-// TestProgramsThatAreNotCompiled have no functions of their own: they run in the
-// kernel's interpreter.
+// TestProgramsThatAreNotCompiled verifies that programs that the kernel interprets have no functions of their
+// own.
 func TestProgramsThatAreNotCompiled(t *testing.T) {
 	a := prog(1, 1, 0, 0xffffffff81000000)
 	a.Functions[0].Len = 0
 	newTestSource(t, newFakes(a)).expect()
 }
 
-// TestABurstIsOneTable has a thousand programs come and half of them go at once.
+// TestABurstIsOneTable has a thousand programs loaded, and half of them unloaded, at once.
 func TestABurstIsOneTable(t *testing.T) {
 	r := newTestSource(t, newFakes())
 	var burst []perfring.Record

@@ -13,9 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// FuzzApply applies records that no kernel would make. After a loss and a list, the program
-// that is there is known all the same, but perhaps by the name of another function, or by none, if
-// records said that this is the program's.
+// FuzzApply applies records that no kernel would make. After a loss and a list, the loaded program is still
+// found. If records claimed another name for it, it may have that one, or none.
 func FuzzApply(f *testing.F) {
 	f.Add("bpf_prog_0000000000000001_p1", uint64(0x1000), uint32(0x40), uint16(1), int64(1), true)
 	f.Add("", uint64(1<<64-1), uint32(1<<32-1), uint16(0), int64(-1<<63), false)
@@ -42,7 +41,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// FuzzParseTail parses lists of symbols.
+// FuzzParseTail parses symbol lists.
 func FuzzParseTail(f *testing.F) {
 	f.Add("ffffffff81000000 T _text\nffffffffc0000000 t bpf_prog_0123456789abcdef_x\t[bpf]\n" +
 		"ffffffffc0001000 t bpf_trampoline_6442\t[bpf]\nffffffffc0002000 t kprobe_insn_page\t[__builtin__kprobes]\n")

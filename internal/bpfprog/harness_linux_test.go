@@ -26,8 +26,8 @@ var everything = Options{
 	History: timeline.Limits{TTL: time.Minute, MaxEntries: 1 << 16},
 }
 
-// newSource returns a source that reads all, also while other tests load thousands of programs
-// and this process has no CPU for seconds.
+// newSource returns a source with enough time and memory to read everything, even while other tests load
+// thousands of programs and this process gets no CPU for seconds.
 func newSource(opts Options) *Source {
 	s := NewSource(opts)
 	s.kallsyms.budget = time.Minute
@@ -39,15 +39,15 @@ func newSource(opts Options) *Source {
 	return s
 }
 
-// published is what a source published last, and what it said is missing.
+// published is the table that a source published last, and the error that says what it lacks.
 type published struct {
 	table           *timeline.Table
 	degraded        error
 	symcache.Counts // so far
 }
 
-// run starts a source and returns what it published last, whenever asked. The
-// source has to end well when the test does.
+// run starts a source and returns a function that returns the last update. The source must end without an
+// error when the test ends.
 func run(t *testing.T, s *Source) (latest func() published) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func run(t *testing.T, s *Source) (latest func() published) {
 	return func() published { return *last.Load() }
 }
 
-// eventually waits until the published table is as wanted.
+// eventually waits until the published table satisfies wanted.
 func eventually(t *testing.T, latest func() published, what string, wanted func(*timeline.Table) bool) *timeline.Table {
 	t.Helper()
 	var table *timeline.Table
@@ -97,9 +97,9 @@ func eventually(t *testing.T, latest func() published, what string, wanted func(
 	return nil
 }
 
-// differences returns how what is published differs from what the kernel lists. Other
-// tests can load programs at the same time, but not in a virtual machine, where it takes a
-// second to read the list: only what is there before and after counts.
+// differences compares the published table with the kernel's list. Other tests can load programs at the same
+// time, so only entries count that exist before and after. That does not happen in virtual machines, where
+// reading the list takes a second.
 func differences(t *testing.T, latest func() published, withOthers bool) (diff []string) {
 	t.Helper()
 	before, first := listed(t), functionsAt(latest().table)
@@ -129,9 +129,8 @@ func differences(t *testing.T, latest func() published, withOthers bool) (diff [
 	return diff
 }
 
-// listed returns what the kernel lists, by address. Linux 5.10 has two names for the
-// main function of a program that has others: with the tag of the program and with
-// that of the function.
+// listed returns the names in the kernel's list, by address. Linux 5.10 has two names for the main function
+// of a program with several functions: one with the program's tag and one with the function's.
 func listed(t *testing.T) map[uint64][]string {
 	t.Helper()
 	names := map[uint64][]string{}
@@ -149,13 +148,13 @@ func functionsAt(table *timeline.Table) map[uint64]string {
 	return names
 }
 
-// agree waits until what is published is what the kernel lists.
+// agree waits until the published table equals the kernel's list.
 func agree(t *testing.T, latest func() published) {
 	t.Helper()
 	agreeOn(t, latest, true)
 }
 
-// agreeOn does so with trampolines and pages or without.
+// agreeOn does the same, with or without trampolines and pages.
 func agreeOn(t *testing.T, latest func() published, withOthers bool) {
 	t.Helper()
 	var diff []string

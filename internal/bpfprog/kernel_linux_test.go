@@ -16,7 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// smallProgram describes a small program of a type that nobody can load without CAP_BPF.
+// smallProgram describes a small program whose type takes CAP_BPF to load.
 func smallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	spec := kerneltest.SmallProgram(name, n, pad)
 	spec.Type = ebpf.SchedCLS

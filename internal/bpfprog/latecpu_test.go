@@ -15,10 +15,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// In these tests a CPU came online after the last look and has no ring yet. What happens on it
-// leaves no record until it is found, and all since that look is blind then (contract 5.2).
+// In these tests, a CPU came online after the last check and has no ring yet. Events on it leave no record
+// until the source finds it; then the whole time since that check is blind (contract 5.2).
 
-// lookForCPUs has the source do so.
+// refreshCPUs has the source check for new CPUs.
 func (r *testSource) refreshCPUs() {
 	r.state.maintained = time.Time{}
 	require.NoError(r.t, r.maintain())
@@ -34,8 +34,8 @@ func (r *testSource) loadedElsewhere(at int64, p *bpf.Program) {
 	r.round(r.t.Context())
 }
 
-// TestContract_5_2_EventOfACPU: the kernel says that a CPU came online, and a message comes before its
-// ring is open. What was unloaded there left no record, so nothing is certain since the last look.
+// TestContract_5_2_EventOfACPU: the kernel announces a CPU, and a message arrives before the CPU's ring is
+// open. An unload on it left no record, so nothing is certain since the last check.
 func TestContract_5_2_EventOfACPU(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(p))
@@ -51,14 +51,14 @@ func TestContract_5_2_EventOfACPU(t *testing.T) {
 	assert.Equal(t, looked, r.table.Certain())
 	hit, _ := timeline.NewSnapshot(r.table).At(0x1000, timeline.Instant(looked+20*ms))
 	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
-	r.refreshCPUs() // all have a ring: the event was about another one, or it went offline
+	r.refreshCPUs() // all have a ring: the event was about another CPU, or the CPU went offline
 	r.Refresh()
 	assert.Equal(t, looked+50*ms, r.table.Certain())
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
 }
 
-// TestContract_5_2_CPUBeforeItsEvent verifies that nothing is certain since the last look at the CPUs once one is online
-// without a ring, although its event has not come: in no table, until all CPUs have rings.
+// TestContract_5_2_CPUBeforeItsEvent verifies that nothing is certain since the last check once a CPU is
+// online without a ring, even before its event arrives: in no table, until all CPUs have rings.
 func TestContract_5_2_CPUBeforeItsEvent(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(p))
@@ -96,8 +96,8 @@ func TestContract_5_2_CPUBeforeItsEvent(t *testing.T) {
 	assert.Equal(t, symbolOf(p, 0), r.nameThen(0x1000, timeline.Instant(looked+20*ms)))
 }
 
-// TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last
-// look at the CPUs, which are looked for more often.
+// TestContract_5_2_NoEventsOfCPUs: where the kernel sends no events, nothing is certain after the last check
+// for CPUs, and the source checks more often.
 func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newUnstarted(t, newFakes(p))
@@ -118,8 +118,8 @@ func TestContract_5_2_NoEventsOfCPUs(t *testing.T) {
 	assert.Equal(t, looked+50*ms, r.table.Certain())
 }
 
-// TestUnloadBeforeTheCPUIsFound: P is unloaded and R loaded in its place on that CPU, and R unloaded
-// on another.
+// TestUnloadBeforeTheCPUIsFound: on that CPU, P is unloaded and R loaded in its place. R is unloaded on
+// another CPU.
 func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
@@ -135,7 +135,7 @@ func TestUnloadBeforeTheCPUIsFound(t *testing.T) {
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
 }
 
-// TestLoadBeforeTheCPUIsFound: the same, but R is unloaded unseen as well, before Q is loaded there.
+// TestLoadBeforeTheCPUIsFound: the same, but R's unload leaves no record either, and Q is then loaded there.
 func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 	p, q := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x1000)
 	all := newFakes(p)
@@ -153,8 +153,8 @@ func TestLoadBeforeTheCPUIsFound(t *testing.T) {
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(looked+20*ms)), "it can have been R")
 }
 
-// TestRestartBeforeTheCPUIsFound: the source begins again, for whatever reason. It listens on all CPUs
-// then, and none is found.
+// TestRestartBeforeTheCPUIsFound: the source restarts, for whatever reason. It then opens rings on all CPUs,
+// so no CPU is found later.
 func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	all := newFakes(p)
@@ -174,8 +174,8 @@ func TestRestartBeforeTheCPUIsFound(t *testing.T) {
 	assert.Equal(t, timeline.ReasonUnobserved.String(), hit.Reason.String())
 }
 
-// TestListOfAnotherInItsPlace: A's records are of a task that has no number here, so its program is not
-// known. When that is listed, it is B that is there.
+// TestListOfAnotherInItsPlace: the task that loads A has no number in this PID namespace, so A's records do
+// not identify its program. When the list is read, B has taken A's place.
 func TestListOfAnotherInItsPlace(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	all := newFakes()
@@ -197,8 +197,8 @@ func TestListOfAnotherInItsPlace(t *testing.T) {
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(loaded+25*ms)))
 }
 
-// TestListOfAnotherOfTheSameName: the same, but nothing tells A from B. What the list said of what
-// was there before it does not hold, once the CPU is found, and it is found before the list or after.
+// TestListOfAnotherOfTheSameName: the same, but A and B look alike. Once the CPU is found, the list no longer
+// identifies the program that was loaded before it, whether the CPU is found before the list or after it.
 func TestListOfAnotherOfTheSameName(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		t.Run(fmt.Sprint("found first: ", first), func(t *testing.T) {
@@ -234,8 +234,9 @@ func TestListOfAnotherOfTheSameName(t *testing.T) {
 	}
 }
 
-// TestEventOfTheTasksNextProgram: a task loads P and then Q, of the same code. In between it was on that
-// CPU: the record that says of which program P's function is leaves no trace, nor does Q's function.
+// TestEventOfTheTasksNextProgram: a task loads P and then Q, which has the same code. In between it ran on
+// that CPU, so two records are missing: the one that says which program P's function belongs to, and the one
+// of Q's function.
 func TestEventOfTheTasksNextProgram(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
@@ -290,8 +291,8 @@ func TestEventOfTheTasksNextProgramInItsPlace(t *testing.T) {
 	assert.Contains(t, []string{"", symbolOf(p, 0)}, name)
 }
 
-// TestPartOfAProgramIsDoubted: one of a program's functions is known by its record, so it is not certain any
-// more when the CPU is found; the other one by the list, after that. The next list tells of both.
+// TestPartOfAProgramIsDoubted: a record named one of a program's functions, so that name is no longer certain
+// once the CPU is found. A list named the other. The next list resolves both.
 func TestPartOfAProgramIsDoubted(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000, 0x2000)
 	all := newFakes()
@@ -316,9 +317,8 @@ func TestPartOfAProgramIsDoubted(t *testing.T) {
 	r.expect(p)
 }
 
-// TestNameOfTheOneInItsPlace: X is known by a list, and may have no name. It is unloaded on that CPU. Y,
-// which is loaded in its place elsewhere, has a name in its record, and is unloaded before the CPU is
-// found, or not.
+// TestNameOfTheOneInItsPlace: a list shows X, which may have no name. X is unloaded on that CPU. Y is loaded
+// in its place on another CPU, has a name in its record, and is unloaded before the CPU is found, or not.
 func TestNameOfTheOneInItsPlace(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("gone: ", gone), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestNameOfTheOneInItsPlace(t *testing.T) {
 	}
 }
 
-// TestLoadAfterTheLoss: a program that was loaded after it is not in doubt.
+// TestLoadAfterTheLoss: a program that was loaded after the loss stays certain.
 func TestLoadAfterTheLoss(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes())
@@ -365,8 +365,8 @@ func TestLoadAfterTheLoss(t *testing.T) {
 	r.expect(p)
 }
 
-// TestBlindUntilTheList: what was loaded unseen is known from the list on that comes after the CPU is
-// found, or after a restart, and not before.
+// TestBlindUntilTheList: a program that was loaded without a record is named from the first list after the
+// CPU is found, or after a restart, and not earlier.
 func TestBlindUntilTheList(t *testing.T) {
 	for name, lose := range map[string]func(r *testSource, looked int64){
 		"found": func(r *testSource, looked int64) { r.loseRecords(looked, looked+20*ms) },

@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// jitedLine is what the kernel says of the code from an address on.
+// jitedLine is the source line at which the kernel says that the code at an address begins.
 type jitedLine struct {
 	addr uint64
 	symtab.Position
@@ -54,8 +54,8 @@ func jitedLines(t *testing.T, p *ebpf.Program) (starts []uint64, lens []uint32, 
 	return starts, lens, lines
 }
 
-// TestSourceLines compares the line of every byte of a program that was there
-// before, and of one that came later, with what the kernel says of it.
+// TestSourceLines compares the line of every byte with the kernel's information, for a program loaded before
+// the source started and for one loaded later.
 func TestSourceLines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	spec := kerneltest.HotProgram(t)
@@ -97,7 +97,7 @@ func compareLines(t *testing.T, table *timeline.Table, start, end uint64, want [
 	require.Equal(t, len(want), next, "all records are of this function")
 }
 
-// TestWithoutSourceLines verifies that nobody asks for what is not wanted.
+// TestWithoutSourceLines verifies that lines are not queried when they are not wanted.
 func TestWithoutSourceLines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	opts := everything
@@ -113,7 +113,7 @@ func TestWithoutSourceLines(t *testing.T) {
 	}
 }
 
-// bpfFunctions returns the functions of programs that are there.
+// bpfFunctions returns the loaded functions of BPF programs.
 func bpfFunctions(table *timeline.Table) []*timeline.Image {
 	return slices.DeleteFunc(table.Loaded(), func(f *timeline.Image) bool { return f.Origin != timeline.OriginBPF })
 }

@@ -21,8 +21,8 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// TestLoss has records of programs be lost: of one that stays, one that goes, one that
-// comes in its place, and one elsewhere.
+// TestLoss loses records about four programs: one that stays, one that is unloaded, one loaded in its place,
+// and one loaded elsewhere.
 func TestLoss(t *testing.T) {
 	stays, goes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000, 0x2100)
 	all := newFakes(stays, goes)
@@ -62,8 +62,8 @@ func TestLoss(t *testing.T) {
 	assert.InDelta(t, 10*ms, int64(r.table.BlindTime()), float64(10*ms)+float64(to-from))
 }
 
-// TestLossOfAnID: a function that no record and no list says the program of is not told
-// from another one after a loss.
+// TestLossOfAnID: if neither a record nor a list gave a function's program, the function cannot be told from
+// another one after a loss, and gets a new lifetime.
 func TestLossOfAnID(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes()
@@ -78,8 +78,8 @@ func TestLossOfAnID(t *testing.T) {
 	assert.Equal(t, 1, r.table.Unloaded())
 }
 
-// TestEventsAfterALoss has the events between those of two programs be lost: what is left
-// looks like one program.
+// TestEventsAfterALoss loses the records between the function of one program and the event of another: the
+// remaining two look like a single program's.
 func TestEventsAfterALoss(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes(b)
@@ -95,7 +95,7 @@ func TestEventsAfterALoss(t *testing.T) {
 	r.expect(b)
 }
 
-// TestUnloadAfterALoss may be that of a later load at the same address.
+// TestUnloadAfterALoss: an unload after a loss may belong to a later load at the same address.
 func TestUnloadAfterALoss(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))
@@ -111,8 +111,8 @@ func TestUnloadAfterALoss(t *testing.T) {
 	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Instant(from-1)))
 }
 
-// TestLossesWhileListing: later ones remain to be listed after; those that may be of the
-// same time have the list be read again.
+// TestLossesWhileListing: a loss after the list began needs another list; one that may overlap it makes the
+// source read this list again.
 func TestLossesWhileListing(t *testing.T) {
 	for name, before := range map[string]bool{"later": false, "of the same time": true} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestLossesWhileListing(t *testing.T) {
 	}
 }
 
-// TestListedAndUnloaded has the kernel list the id of a program that it has recorded to
-// be unloaded, in the time that was lost.
+// TestListedAndUnloaded has the kernel list the ID of a program whose unload it has recorded, during the
+// loss.
 func TestListedAndUnloaded(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes(a)
@@ -152,8 +152,7 @@ func TestListedAndUnloaded(t *testing.T) {
 	r.expect()
 }
 
-// TestResyncsRest verifies that lists that take long are rare, however many records
-// are lost.
+// TestResyncsRest verifies that slow lists are rare, however many records are lost.
 func TestResyncsRest(t *testing.T) {
 	const takes = 10 * time.Millisecond
 	all := newFakes()
@@ -178,7 +177,7 @@ func TestResyncsRest(t *testing.T) {
 	}
 }
 
-// TestListingFails keeps what is known, says so, and tries again.
+// TestListingFails keeps the names it has, reports the error, and tries again.
 func TestListingFails(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes(a)
@@ -198,7 +197,7 @@ func TestListingFails(t *testing.T) {
 	assert.EqualValues(t, 1, r.counts.Resyncs)
 }
 
-// TestAskingFails keeps a program, that the kernel does not tell of, for later.
+// TestAskingFails verifies that a program that cannot be queried keeps its name and is queried again later.
 func TestAskingFails(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000)
 	all := newFakes()
@@ -219,7 +218,7 @@ func TestAskingFails(t *testing.T) {
 	r.expect(a, b)
 }
 
-// busyPrograms fail to tell of one program.
+// busyPrograms fails to query one program.
 type busyPrograms struct {
 	*fakePrograms
 	err error
@@ -233,8 +232,8 @@ func (p *busyPrograms) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	return p.fakePrograms.Program(id, want)
 }
 
-// TestBTFCannotBeRead: a function whose name is in BTF that could not be read keeps the name of
-// its record, and has none without one, until it can be.
+// TestBTFCannotBeRead: a function whose name is in unreadable BTF keeps its record's name, or has none if
+// there is no record, until the BTF can be read.
 func TestBTFCannotBeRead(t *testing.T) {
 	described := func(id uint32, n int, addr uint64) *bpf.Program {
 		p := prog(id, n, 0, addr)
@@ -274,7 +273,7 @@ func TestBTFCannotBeRead(t *testing.T) {
 	assert.Empty(t, r.nameAt(0x2000))
 }
 
-// TestRefusedListEndsNothing: what was loaded between a loss and a list that is refused stays.
+// TestRefusedListEndsNothing: code loaded between a loss and a refused list keeps its name.
 func TestRefusedListEndsNothing(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
@@ -291,7 +290,7 @@ func TestRefusedListEndsNothing(t *testing.T) {
 	assert.True(t, r.table.IsPartial())
 }
 
-// TestALaterRun goes on where the one before it ended.
+// TestALaterRun continues where the previous run ended.
 func TestALaterRun(t *testing.T) {
 	stays, goes, comes := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(stays, goes)
@@ -313,7 +312,7 @@ func TestALaterRun(t *testing.T) {
 	assert.Equal(t, 2, r.tables-1, "one of Refresh, one of the second run")
 }
 
-// TestWithoutList ends everything with a loss, as nothing can confirm it.
+// TestWithoutList ends all lifetimes at a loss, because nothing can confirm them.
 func TestWithoutList(t *testing.T) {
 	all := newFakes(prog(1, 1, 0, 0x1000))
 	all.err = bpf.ErrPermission
@@ -329,9 +328,9 @@ func TestWithoutList(t *testing.T) {
 	assert.Equal(t, symbolOf(p, 0), r.nameAt(0x2000))
 }
 
-// TestContract_3_5_ProgramsThatMayHaveNoName: while users without CAP_BPF may load programs, the kernel
-// does not say whether one that only a list shows has a symbol. It owns its place and names nothing;
-// a record says what its name is.
+// TestContract_3_5_ProgramsThatMayHaveNoName: while users without CAP_BPF may load programs, the kernel does
+// not reveal whether a program that only a list shows has a symbol. Such a program owns its addresses but
+// gives them no name; a record gives its name.
 func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	listed, large, other := prog(1, 1, 0, 0x1000), prog(3, 3, 0, 0x3000, 0x3100), prog(4, 4, 0, 0x4000)
 	listed.Type, large.Type = 1, 1 // socket_filter
@@ -360,7 +359,7 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	assert.Equal(t, symbolOf(listed, 0), r.nameAt(0x1000), "nobody can load programs without CAP_BPF")
 }
 
-// TestContract_3_5_RecordAfterTheList: a program is listed before its record is read.
+// TestContract_3_5_RecordAfterTheList: the list shows a program before its record is read.
 func TestContract_3_5_RecordAfterTheList(t *testing.T) {
 	p := prog(1, 1, 0, 0x1000)
 	p.Type = 1
@@ -379,7 +378,7 @@ func trampoline(at int64, addr uint64, unregister bool) perfring.Record {
 	return r
 }
 
-// TestTrampolineIsReplaced has the new one come before the old one goes.
+// TestTrampolineIsReplaced registers the new trampoline before the old one is removed.
 func TestTrampolineIsReplaced(t *testing.T) {
 	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
 	r.emit(trampoline(r.now(), 0x1000, false), trampoline(r.now(), 0x5000, false))
@@ -389,7 +388,7 @@ func TestTrampolineIsReplaced(t *testing.T) {
 	assert.Equal(t, "bpf_prog_0000000000000001_p1", r.nameAt(0x1100))
 }
 
-// TestTrampolineBesidePrograms has one come where programs lie.
+// TestTrampolineBesidePrograms registers a trampoline in a page that has programs.
 func TestTrampolineBesidePrograms(t *testing.T) {
 	r := newTestSource(t, newFakes(prog(1, 1, 0, 0x1100)))
 	r.emit(trampoline(r.now(), 0x1000, false))
@@ -403,8 +402,8 @@ func TestTrampolineBesidePrograms(t *testing.T) {
 	assert.Equal(t, timeline.OriginTrampoline, r.image(0x8000).Origin)
 }
 
-// TestTrampolinesAfterALoss end with it, and come back when the kernel's list of symbols
-// shows them, which is read when it is quiet.
+// TestTrampolinesAfterALoss: trampolines end with a loss, and return when the kernel's symbol list shows
+// them. The source reads it once no records have been lost for a while.
 func TestTrampolinesAfterALoss(t *testing.T) {
 	r := newTestSource(t, newFakes())
 	r.passTime()
@@ -435,8 +434,8 @@ func TestTrampolinesAfterALoss(t *testing.T) {
 	require.NoError(t, r.err)
 }
 
-// TestSymbolsAreReadWhileTrampolinesGo has one go while the list is read, and records be
-// lost then.
+// TestSymbolsAreReadWhileTrampolinesGo unregisters a trampoline while the symbol list, which still shows it,
+// is read.
 func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	r.kallsyms("0000000000007000 t bpf_trampoline_6442\t[bpf]\n")
@@ -458,8 +457,8 @@ func TestSymbolsAreReadWhileTrampolinesGo(t *testing.T) {
 // listed reports whether programs were listed.
 func (r *testSource) listed() bool { return !r.state.listAt.IsZero() }
 
-// TestPagesGiveWay verifies that a page whose end no record told does not stand in the way
-// of what comes later.
+// TestPagesGiveWay verifies that a page whose end was never recorded gives way to code that is loaded there
+// later.
 func TestPagesGiveWay(t *testing.T) {
 	r := newTestSource(t, newFakes())
 	page := ksymbol(r.now(), 0x1000, "kprobe_insn_page", false)
@@ -473,7 +472,7 @@ func TestPagesGiveWay(t *testing.T) {
 	assert.Empty(t, r.nameAt(0x1240))
 }
 
-// TestKallsymsCannotBeRead says what is lost by that.
+// TestKallsymsCannotBeRead verifies the error, and that a later reading succeeds.
 func TestKallsymsCannotBeRead(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	require.NoError(t, os.Remove(r.Source.kallsyms.procfs+"/kallsyms"))
@@ -486,8 +485,8 @@ func TestKallsymsCannotBeRead(t *testing.T) {
 	assert.Equal(t, "bpf_trampoline_6442", r.nameAt(0x7000))
 }
 
-// TestAddressesAreUsedAgain has the record that a program went be lost, and another
-// one take its place, of the same tag or not.
+// TestAddressesAreUsedAgain loses the unload of a program whose place another one takes, with the same tag or
+// a different one.
 func TestAddressesAreUsedAgain(t *testing.T) {
 	for name, next := range map[string]*bpf.Program{
 		"other tag": prog(2, 2, 0, 0x1000), "same tag": prog(2, 1, 0, 0x1000), "inside": prog(2, 2, 0, 0x1020),
@@ -510,8 +509,8 @@ func TestAddressesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestLossWhileListed: a list asks for X, and the record of its unload is lost before the list ends.
-// Then something else is loaded in its place, and recorded.
+// TestLossWhileListed: the source queries X, and the record of X's unload is lost before the list ends. Then
+// something else is loaded in its place, and recorded.
 func TestLossWhileListed(t *testing.T) {
 	for _, c := range []string{"Y of TID 0, same name", "Y of TID 0, another name", "trampoline", "overlapping"} {
 		t.Run(c, func(t *testing.T) {
@@ -543,7 +542,7 @@ func TestLossWhileListed(t *testing.T) {
 				y = prog(2, 2, 0, 0x3020)
 				after = loads(base+16*ms, y)
 			}
-			low := trampoline(base+17*ms, 0x1000, false) // is not a program: no list tells of it
+			low := trampoline(base+17*ms, 0x1000, false) // is not a program, so no list shows it
 			low.Symbol.Len = 0x1000
 			batches := []perfring.Batch{
 				{}, // before the list
@@ -591,8 +590,8 @@ func TestLossWhileListed(t *testing.T) {
 	}
 }
 
-// TestLossAnnouncedAgain: the kernel tells of a loss that is known, when a list has seen through it
-// and has said since of which program a function is.
+// TestLossAnnouncedAgain: the kernel reports a loss again after one list has resolved it and a later one has
+// said which program a function belongs to.
 func TestLossAnnouncedAgain(t *testing.T) {
 	x := prog(1, 1, 0, 0x1000)
 	all := newFakes()
@@ -617,8 +616,8 @@ func TestLossAnnouncedAgain(t *testing.T) {
 	assert.Equal(t, symbolOf(x, 0), r.nameThen(0x1000, timeline.Instant(base+80*ms)))
 }
 
-// TestLossBetweenALossAndItsList: the list after a loss says nothing of another one, which nobody
-// has known of before, although that was before the list.
+// TestLossBetweenALossAndItsList: after a loss and before its list, more records are lost, and this second
+// loss is reported only after the list. The list does not resolve it.
 func TestLossBetweenALossAndItsList(t *testing.T) {
 	t.Run("unload", func(t *testing.T) {
 		p := prog(1, 1, 0, 0x1000)
@@ -666,8 +665,8 @@ func TestLossBetweenALossAndItsList(t *testing.T) {
 	})
 }
 
-// TestPartOfAProgramIsSkipped: records are lost while a program is listed, and at the place of one of its
-// functions is something that came before. The next list tells of it all the same.
+// TestPartOfAProgramIsSkipped: records are lost while a program is listed, and earlier code is at the address
+// of one of its functions. The next list gives both functions their names.
 func TestPartOfAProgramIsSkipped(t *testing.T) {
 	for _, c := range []string{"trampoline", "of TID 0"} {
 		t.Run(c, func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestPollingLifetimes: a program was certainly there from the first list that shows it
-// to the last.
+// TestPollingLifetimes: a program was certainly loaded from the first list that shows it to the last.
 func TestPollingLifetimes(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
 	all := newFakes(a)
@@ -34,7 +33,7 @@ func TestPollingLifetimes(t *testing.T) {
 		at += 100 * ms
 		return began, ended
 	}
-	const runOn = 6 * ms // what was there unseen can run on
+	const runOn = 6 * ms // code that was unloaded unseen can run on for so long
 	_, first := poll()
 	assert.LessOrEqual(t, r.image(0x1000).Lifetime.From, first)
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(first)), "it can have gone since")

@@ -25,21 +25,20 @@ import (
 // simulationSeeds is the number of random kernels of TestSimulation, for each size of the rings.
 var simulationSeeds = flag.Uint64("simulation.seeds", 40, "number of random kernels that are simulated")
 
-// object is what really was at some addresses.
+// object is code that really occupied an address.
 type object struct {
 	addr     uint64
-	name     string // that its record has
-	own      string // its program's own, where that is another (up to Linux 6.0); else name
-	id       uint32 // of its program, 0 if it is a trampoline
-	from, to int64  // its memory
+	name     string // in its record
+	own      string // its program's name, if it differs (up to Linux 6.0); else name
+	id       uint32 // of its program; 0 for a trampoline
+	from, to int64  // how long its memory was in use
 
-	// The times of its records, and whether they were written while someone listened.
+	// The times of its records, and whether the source was listening when it was loaded.
 	loaded, unloaded int64
 	announced        bool
 }
 
-// simulation is a kernel with two CPUs, whose rings hold few records. It does something
-// at random whenever it is asked for anything.
+// simulation is a kernel with two CPUs, whose rings hold few records. At each call, it does something random.
 type simulation struct {
 	*fakePrograms
 	*rand.Rand
@@ -48,14 +47,14 @@ type simulation struct {
 	next    uint32
 	room    int // records in a ring
 	rings   [2][]perfring.Record
-	lost    [2]int64 // the time of the last record before a loss, 0 if there is none
+	lost    [2]int64 // time of the last record before a loss, 0 without one
 	last    [2]int64
-	old     bool  // programs of several functions have two symbols, as up to Linux 6.0
-	open    bool  // somebody listens,
-	deaf    bool  // but not on CPU 1, which came online since
-	calm    bool  // and none does any more
-	looked  int64 // the CPUs were looked for
-	began   int64 // programs were listed
+	old     bool  // programs with several functions have two symbols, as up to Linux 6.0
+	open    bool  // the source listens
+	deaf    bool  // CPU 1 came online after the last check and has no ring
+	calm    bool  // CPU 1 no longer comes online
+	looked  int64 // time of the last check for CPUs
+	began   int64 // time of the first list
 	later   []func()
 	objects []*object
 	marks   []int64
@@ -65,11 +64,11 @@ const (
 	simPrograms    = 0x10000
 	simTrampolines = 0x80000
 	simSlots       = 12
-	simRoom        = 1 << 20 // in which all records have room
+	simRoom        = 1 << 20 // room for all records
 )
 
 func (w *simulation) tick() int64 {
-	w.at += ms*6 + w.Int64N(10*ms) // more than images that were unloaded are kept apart by
+	w.at += ms*6 + w.Int64N(10*ms) // more than the gap kept after an unload
 	w.marks = append(w.marks, w.at)
 	return w.at
 }
@@ -105,16 +104,16 @@ func (w *simulation) fill(*tape) (b perfring.Batch) {
 	return b
 }
 
-// lookForCPUs is RefreshCPUs. Then a CPU can come online.
+// lookForCPUs stands in for RefreshCPUs. Afterwards, a CPU can come online.
 func (w *simulation) lookForCPUs(b *perfring.Batch) {
 	if w.deaf {
 		b.Blind = append(b.Blind, perfring.Interval{From: w.looked, To: w.at + 1})
 	}
-	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0 // its event has not come until the next look
+	w.looked, w.deaf = w.at, !w.calm && w.IntN(6) == 0 // the event does not arrive before the next check
 	w.r.state.cpus.refreshed, w.r.missesCPU = w.looked, w.deaf
 }
 
-// soon does something now or after some more steps.
+// soon runs f now or after some more steps.
 func (w *simulation) soon(f func()) {
 	if w.IntN(3) > 0 {
 		f()
@@ -123,7 +122,7 @@ func (w *simulation) soon(f func()) {
 	w.later = append(w.later, f)
 }
 
-// there returns what is at an address.
+// there returns the object at an address, nil if the address is free.
 func (w *simulation) there(addr uint64) *object {
 	for _, o := range w.objects {
 		if o.addr == addr && o.to == timeline.Forever {
@@ -173,7 +172,7 @@ func (w *simulation) loadProgram() {
 		parts[0].own = own
 	}
 	w.loaded[p.ID] = p
-	tid := w.Uint32N(4) // 0 is that of a task of another PID namespace
+	tid := w.Uint32N(4) // 0: the task is in another PID namespace
 	w.soon(func() {
 		w.tick()
 		for i, rec := range records {
@@ -226,7 +225,7 @@ func (w *simulation) trampoline() {
 			w.emit(cpu, trampoline(0, addr, false))
 		})
 	case o.loaded != 0 && o.unloaded == 0:
-		o.unloaded = -1 // it is not listed any more
+		o.unloaded = -1 // no longer listed
 		w.soon(func() {
 			o.unloaded = w.tick()
 			w.emit(cpu, trampoline(0, addr, true))
@@ -235,7 +234,7 @@ func (w *simulation) trampoline() {
 	}
 }
 
-// step does something in the kernel.
+// step does something random in the kernel.
 func (w *simulation) step() {
 	w.tick()
 	switch w.IntN(8) {
@@ -254,7 +253,7 @@ func (w *simulation) step() {
 	}
 }
 
-// meanwhile may do something while the source is listing programs.
+// meanwhile sometimes changes the kernel while the source lists programs.
 func (w *simulation) meanwhile() {
 	if w.IntN(4) == 0 {
 		w.step()
@@ -269,13 +268,13 @@ func (w *simulation) Next(after uint32) (uint32, error) {
 
 func (w *simulation) Program(id uint32, want bpf.Want) (*bpf.Program, error) {
 	w.meanwhile()
-	w.r.run.lister.drained = time.Time{} // the rings are emptied in the middle of lists, too
+	w.r.run.lister.drained = time.Time{} // the rings are emptied in the middle of a list, too
 	p, err := w.fakePrograms.Program(id, want)
 	w.meanwhile()
 	return p, err
 }
 
-// kallsyms is the end of /proc/kallsyms.
+// kallsyms returns the last lines of /proc/kallsyms.
 func (w *simulation) kallsyms() string {
 	var lines strings.Builder
 	for _, o := range w.objects {
@@ -286,7 +285,7 @@ func (w *simulation) kallsyms() string {
 	return lines.String()
 }
 
-// look has the source do something.
+// look has the source do something random.
 func (w *simulation) look() {
 	w.r.kallsyms(w.kallsyms()) // any round can read it, after a loss
 	switch w.IntN(6) {
@@ -306,8 +305,7 @@ func (w *simulation) look() {
 // recentMarks is the number of instants for which the table of a message is checked.
 const recentMarks = 10
 
-// check compares what the table says for instants at which something happened with
-// what was there. It returns the number of right names.
+// check compares the table with the objects at the given instants, and returns the number of correct names.
 func (w *simulation) check(marks []int64) (right int) {
 	table := w.r.table
 	addrs := map[uint64]bool{}
@@ -324,7 +322,7 @@ func (w *simulation) check(marks []int64) (right int) {
 				}
 				right++
 				i := slices.IndexFunc(w.objects, func(o *object) bool { return o.addr == addr && o.from <= t && t < o.to })
-				if i < 0 { // here and below without require, which would take most of the time
+				if i < 0 { // without require, here and below, which would take most of the time
 					w.r.t.Fatalf("%s at %#x, at %d: nothing was there: %+v", hit.Image.Name(), addr, t, hit.Image)
 				}
 				o, p := w.objects[i], hit.Image.Program
@@ -340,7 +338,7 @@ func (w *simulation) check(marks []int64) (right int) {
 	return right
 }
 
-// complete checks that all is known of what was recorded.
+// complete checks that the table knows every recorded object for its whole lifetime.
 func (w *simulation) complete() (n int) {
 	table := w.r.table
 	for _, o := range w.objects {
@@ -351,7 +349,7 @@ func (w *simulation) complete() (n int) {
 		if !o.announced || o.loaded >= to {
 			continue
 		}
-		from := max(o.loaded, w.began+6*ms) // what was there unseen can run on
+		from := max(o.loaded, w.began+6*ms) // code that was unloaded unseen can run on
 		if from >= to {
 			continue
 		}
@@ -369,7 +367,7 @@ func newSimulation(t *testing.T, seed uint64, room int) *simulation {
 	return w
 }
 
-// simulate returns a simulation whose source has not begun.
+// simulate returns a simulation whose source has not started.
 func simulate(t *testing.T, seed uint64, room int) *simulation {
 	w := &simulation{fakePrograms: newFakes(), Rand: rand.New(rand.NewPCG(seed, 1)), at: now(), room: room, old: seed%4 == 3}
 	for range 50 {
@@ -394,7 +392,7 @@ func (w *simulation) begin() {
 	w.began = w.at
 }
 
-// TestSimulationOfPolling has perf events refused.
+// TestSimulationOfPolling refuses perf events.
 func TestSimulationOfPolling(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	right := 0
@@ -417,8 +415,8 @@ func TestSimulationOfPolling(t *testing.T) {
 	require.Positive(t, right)
 }
 
-// TestSimulation compares what is known with what was there, in kernels that do something
-// at random: nothing is ever wrong and, if no record is lost, nothing is missing.
+// TestSimulation compares the table with the objects of random kernels: no name is ever wrong and, if no
+// record is lost, none is missing.
 func TestSimulation(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	for _, room := range []int{simRoom, 12, 4} {

@@ -68,7 +68,7 @@ func TestWithoutTrampolines(t *testing.T) {
 	assert.Empty(t, trampolines(latest().table))
 }
 
-// trampolines returns what is there that is of no program, by address.
+// trampolines returns the names of loaded code that belongs to no program, by address.
 func trampolines(table *timeline.Table) map[uint64]string {
 	names := map[uint64]string{}
 	for _, f := range table.Loaded() {

@@ -30,7 +30,7 @@ func write(t *testing.T, file, text string) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0))
 }
 
-// waitForNames waits until all names are there, and the table is the kernel's list.
+// waitForNames waits until code with each of the names is loaded and the table equals the kernel's list.
 func waitForNames(t *testing.T, latest func() published, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -48,7 +48,7 @@ func queueOf(messages int) string {
 	return fmt.Sprintf("otelcol_exporter_queue_size{data_type=\"profiles\",exporter=\"otlp_grpc\"} %d\n", messages)
 }
 
-// TestDelivery verifies what is said about a collector, by what it counts while it is watched.
+// TestDelivery verifies the findings about a collector, given the metrics that it reports during the check.
 func TestDelivery(t *testing.T) {
 	type said struct {
 		level Level

@@ -20,7 +20,7 @@ import (
 // of its length.
 type compactFile struct {
 	typ      uint16
-	sections []byte // sectionLen bytes for each, of which the first has the names
+	sections []byte // sectionLen bytes for each; the first section has the names
 	data     []byte // of all sections
 }
 

@@ -28,8 +28,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// bootImage is a compressed ELF file like those that elfImage in the tests of package kelf makes, with
-// a list of 22 functions. imageID is its build id.
+// bootImage is a compressed ELF file like the ones from elfImage in package kelf's tests, with a list of 22
+// functions. imageID is its build ID.
 const (
 	bootImage = "testdata/vmlinuz"
 	imageID   = "0102030405060708"

@@ -53,7 +53,7 @@ func TestSleepingThread(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// TestTaskThatWaitsForADisk finds a process in state D, and what it waits for.
+// TestTaskThatWaitsForADisk finds a process in state D and the function that it waits in.
 func TestTaskThatWaitsForADisk(t *testing.T) {
 	read(t, "SD", os.Getpid()) // in this goroutine, which can skip the test
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func TestTaskThatWaitsForADisk(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestTasksThatRun has a thread sleep again and again for a short time: what is read is of one instant, so a thread in state
-// S is never on its way.
+// TestTasksThatRun has a thread sleep again and again for a short time. The stack and the state are read
+// consistently: a stack in state S always shows the wait.
 func TestTasksThatRun(t *testing.T) {
 	read(t, "SD", os.Getpid())
 	started := make(chan int)
