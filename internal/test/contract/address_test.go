@@ -4,8 +4,8 @@ package contract_test
 
 import "github.com/kernelsym/kernelsym/internal/timeline"
 
-// address returns an address of which something is to be said: near the bounds of symbols
-// and images, in what lies between, and where functions are patched.
+// address returns an address worth testing: near the bounds of symbols and images, in the gaps between them,
+// or where functions are patched.
 func (w *world) address() uint64 {
 	m := w.image()
 	if m == nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// modelGuard is how near the lifetime of another image may come (section 5.4 of the contract).
+// modelGuard is the distance that the lifetimes of other images must keep (section 5.4 of the contract).
 const modelGuard = 5 * ms
 
-// A modelHit is what an address was, by the model.
+// A modelHit is the model's answer for an address.
 type modelHit struct {
 	image  *modelImage
 	symbol *modelSymbol
@@ -20,7 +20,7 @@ type modelHit struct {
 	had    bool // an image had the address at about that time
 }
 
-// at answers section 5.4 of the contract by going through the list of what was recorded.
+// at answers section 5.4 of the contract by searching the list of recorded images.
 func (w *world) at(addr uint64, q timeline.Interval) modelHit {
 	if w.core != nil && w.core.contains(addr) {
 		return modelHit{image: w.core, symbol: w.core.symbol(addr)}
@@ -43,7 +43,7 @@ func (w *world) at(addr uint64, q timeline.Interval) modelHit {
 	return modelHit{image: m, symbol: m.symbol(addr)}
 }
 
-// choose returns the one image of several that was there for all of q.
+// choose returns the one image that had the address throughout q, or the reason why there is no such image.
 func (w *world) choose(near []*modelImage, q timeline.Interval) (*modelImage, timeline.Reason) {
 	if slices.ContainsFunc(near, func(m *modelImage) bool { return !sameAnswer(m, near[0]) }) {
 		return nil, timeline.ReasonAmbiguous
@@ -72,7 +72,7 @@ func (w *world) choose(near []*modelImage, q timeline.Interval) (*modelImage, ti
 	return nil, w.reason(q)
 }
 
-// reason is why no image had an address throughout q.
+// reason returns why no image had an address throughout q.
 func (w *world) reason(q timeline.Interval) timeline.Reason {
 	if q == timeline.Present {
 		return timeline.ReasonUnresolved
@@ -85,8 +85,8 @@ func (w *world) reason(q timeline.Interval) timeline.Reason {
 	return timeline.ReasonUnresolved
 }
 
-// sameAnswer reports whether two images are one load, or loads of one build at one base: the
-// same BPF program by its id, or code of which nothing but the name is known.
+// sameAnswer reports whether two images are the same load, or loads of the same build at the same base. A BPF
+// program is identified by its ID, and code about which only the name is known by that and its extent.
 func sameAnswer(a, b *modelImage) bool {
 	switch {
 	case a == b:
@@ -115,7 +115,7 @@ func (w *world) named(name string, q timeline.Interval) (*modelImage, timeline.R
 	return w.choose(near, q)
 }
 
-// texts returns the core kernel and the modules that are there or in the history.
+// texts returns the core kernel and all modules, loaded or in the history.
 func (w *world) texts() (texts []*modelImage) {
 	if w.core != nil {
 		texts = append(texts, w.core)
@@ -128,7 +128,7 @@ func (w *world) texts() (texts []*modelImage) {
 	return texts
 }
 
-// snapshot returns what the sources have published.
+// snapshot returns the tables that the sources have published.
 func (w *world) snapshot() *timeline.Snapshot {
 	tables := []*timeline.Table{nil, w.history[sourceModules].Table(), w.history[sourceBPF].Table()}
 	if w.core != nil {
@@ -137,10 +137,10 @@ func (w *world) snapshot() *timeline.Snapshot {
 	return timeline.NewSnapshot(tables...)
 }
 
-// landmarks returns what is known of the core kernel's text.
+// landmarks returns the known landmarks of the core kernel's text.
 func (w *world) landmarks() *symtab.Landmarks {
 	if w.core != nil {
 		return w.core.Text.Landmarks
 	}
-	return &symtab.Landmarks{SharedTrampolines: true} // or not: nobody knows
+	return &symtab.Landmarks{SharedTrampolines: true} // unknown, so the cautious answer
 }

@@ -9,17 +9,16 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// wallClock is what the wall clock shows more than the kernel's, before it is set.
+// wallClock is the first offset of the wall clock from the kernel's clock, in nanoseconds.
 const wallClock = int64(1_700_000_000) * int64(time.Second)
 
-// after is for how long producers may go on with the time before a step (section 5.3).
+// after is how long producers may keep to the time from before a step (section 5.3).
 const after = 5 * int64(time.Minute)
 
-// lag is for how long before a step samples can have been taken whose times were converted
-// after it.
+// lag is how long before a step a sample may be taken whose time is converted after it.
 const lag = 10 * int64(time.Second)
 
-// A clockStep is when the wall clock was set: between two looks at it.
+// A clockStep is one setting of the wall clock, which happened between two readings.
 type clockStep struct {
 	before, at, seen int64
 	offset           int64 // from then on
@@ -31,7 +30,7 @@ type modelClock struct {
 	clock *realtime.Clock
 }
 
-// newClock returns a clock that is set up to twice, and looked at once a second.
+// newClock returns a clock that is set at most once, and read once a second.
 func (w *world) newClock() *modelClock {
 	const second = int64(time.Second)
 	r := w.r
@@ -64,7 +63,7 @@ func (w *world) newClock() *modelClock {
 	return c
 }
 
-// offset is what the wall clock showed more at a time.
+// offset returns the wall clock's offset at a time of the kernel's clock.
 func (c *modelClock) offset(boot int64) int64 {
 	offset := c.steps[0].offset
 	for _, s := range c.steps[1:] {
@@ -75,8 +74,8 @@ func (c *modelClock) offset(boot int64) int64 {
 	return offset
 }
 
-// unix is what the wall clock showed; a producer that has not synchronised its own yet shows
-// what it showed before.
+// unix returns the Unix time that the wall clock showed. A late producer, which has not yet synchronised its
+// clock, still shows the time from before the step.
 func (c *modelClock) unix(boot int64, late bool) uint64 {
 	if late {
 		return uint64(boot + c.offset(boot-after+int64(time.Second)*2))
@@ -84,8 +83,8 @@ func (c *modelClock) unix(boot int64, late bool) uint64 {
 	return uint64(boot + c.offset(boot))
 }
 
-// interval returns the hull of the times at which the wall clock can have shown an interval; of
-// one that it never showed, of all that it would be.
+// interval returns the union of all times at which the wall clock can have shown an interval. If it never
+// showed the interval, all offsets count.
 func (c *modelClock) interval(from, to int64) timeline.Interval {
 	var possible, all []timeline.Interval
 	for i, s := range c.steps {

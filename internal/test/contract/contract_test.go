@@ -134,7 +134,7 @@ func (c *modelCase) failf(format string, args ...any) {
 	}
 }
 
-// run returns what is wrong.
+// run returns the errors that it finds.
 func (c *modelCase) run() []string {
 	out, counts := c.rewrite(c.in)
 	c.compare(out)
@@ -251,7 +251,7 @@ func show(f rewritetest.Frame) string {
 	return fmt.Sprintf("%#x %q %+v %v %+v", f.Address, f.Type, f.Lines, f.Attributes, *m)
 }
 
-// checkCounts checks that what is counted is what the model says of the frames.
+// checkCounts checks that the counts have the outcomes that the model gives the frames.
 func (c *modelCase) checkCounts(counts rewrite.Counts) {
 	counted := map[string]bool{}
 	for outcome, origins := range counts {

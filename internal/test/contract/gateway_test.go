@@ -23,8 +23,8 @@ import (
 
 var gatewaySeeds = flag.Int("gateway.seeds", 200, "number of random messages that go to a node and a gateway")
 
-// A fleet is a node's kernel, what the node knows, and what a gateway does that has packs of
-// several kernels.
+// A fleet is a node's kernel with the sources of the node, of a gateway, and of a gateway that lacks some
+// packs.
 type fleet struct {
 	r       *rand.Rand
 	opts    rewrite.Options
@@ -81,8 +81,8 @@ func (f *fleet) kernel() []*modelImage {
 	return images
 }
 
-// stack returns the addresses of a stack: in functions, at their edges, in entry code, in
-// thunks, all of which have a relative form.
+// stack returns the addresses of a stack: in functions, at their edges, in entry code, and in thunks. Each
+// has a relative form.
 func (f *fleet) stack() (addrs []uint64) {
 	in := func(m *modelImage, from, to uint64) {
 		if at := from + uint64(f.r.Int63n(int64(to-from)+1)); at > m.base()+1 && at < m.end && m.contains(at) && m.contains(at-1) {
@@ -110,8 +110,8 @@ func (f *fleet) stack() (addrs []uint64) {
 	return addrs
 }
 
-// frame returns a frame for an address of the node: with relative, as it is sent by those who
-// know nothing of the node, else as the node's kernel has it. Both came with the same lines.
+// frame returns a frame for an address of the node: if relative, as senders without knowledge of the node
+// send it; else, as in the node's memory. Both have the same lines.
 func (f *fleet) frame(addr uint64, profiler, relative bool, lines []rewritetest.Line) rewritetest.Frame {
 	frame := rewritetest.Frame{Address: addr, Type: "kernel", Lines: lines}
 	if profiler {
@@ -178,9 +178,9 @@ func (f *fleet) messages() (absolute, relative pprofile.Profiles) {
 	return a.Profiles, b.Profiles
 }
 
-// TestGatewaySameAsNode verifies that a gateway writes what the node's own kernelsym would
-// have written (contract 10.2): of the same message, of one that the node would have seen
-// with the addresses of its memory, and of one that a kernelsym without packs has named.
+// TestGatewaySameAsNode verifies that a gateway writes what the node's own kernelsym would have written
+// (contract 10.2): for the same message, for one with the addresses of the node's memory, and for one that a
+// kernelsym without packs has named.
 func TestGatewaySameAsNode(t *testing.T) {
 	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
 		f := newFleet(t, seed)
@@ -210,7 +210,7 @@ func TestGatewaySameAsNode(t *testing.T) {
 	}
 }
 
-// rewrite rewrites a copy of a message, and checks what holds for every one.
+// rewrite rewrites a copy of a message, and checks what must hold for every message.
 func (f *fleet) rewrite(t *testing.T, opts rewrite.Options, pd pprofile.Profiles, known rewrite.Sources) rewrite.Result {
 	result := rewrite.New(opts).Rewrite(copyOf(pd), known)
 	require.NoError(t, rewritetest.CheckRewritten(pd, result.Profiles))

@@ -10,7 +10,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// TestModelKernel compares the model's list of what was recorded with symtab's answers.
+// TestModelKernel compares the model's answers with the snapshot's.
 func TestModelKernel(t *testing.T) {
 	for seed := *modelSeed; seed < *modelSeed+int64(rewritetest.Rounds(*modelSeeds)); seed++ {
 		w := newWorld(seed)
@@ -39,8 +39,8 @@ func TestModelKernel(t *testing.T) {
 	}
 }
 
-// TestModelHostile checks that messages that are to cost much come out valid, with or without
-// the answers that they have.
+// TestModelHostile checks that messages built to be expensive come out valid, whether or not their frames get
+// names.
 func TestModelHostile(t *testing.T) {
 	for _, shape := range rewritetest.HostileShapes {
 		for seed := range int64(max(1, rewritetest.Rounds(8))) {

@@ -19,8 +19,7 @@ type modelSymbol struct {
 	others       []string // that were given up for system
 }
 
-// A modelImage is what the model knows of an image that was recorded. It uses nothing that
-// symtab works out.
+// A modelImage is the model's view of a recorded image. It uses nothing that symtab computes.
 type modelImage struct {
 	*timeline.Image
 	source     int    // index of its history
@@ -65,7 +64,7 @@ func (m *modelImage) symbol(addr uint64) *modelSymbol {
 // isText reports whether the image is the core kernel or a module.
 func (m *modelImage) isText() bool { return m.Text != nil }
 
-// base is what offsets into the image count from.
+// base returns the address that offsets into the image count from.
 func (m *modelImage) base() uint64 {
 	if m.isText() {
 		return m.Base()

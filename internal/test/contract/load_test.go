@@ -86,13 +86,13 @@ func (w *world) traceSome() {
 	w.history[sourceBPF].SetTraced(found)
 }
 
-// endsAtNext reports whether the image may have been announced longer than it is.
+// endsAtNext reports whether the image may have been announced with too great a length.
 func (m *modelImage) endsAtNext() bool { return m.isText() || m.Origin == timeline.OriginTrampoline }
 
 func (m *modelImage) overlaps(start, end uint64) bool { return m.start < end && start < m.end }
 
-// load records an image. What is in its place was unloaded: nearly always, its record is
-// there, too.
+// load records an image. Whatever was in its place has been unloaded; in nearly all cases, that is recorded,
+// too.
 func (w *world) load(source int, m *modelImage, from int64) {
 	m.source = source
 	for _, other := range slices.Clone(w.images) { // which unload changes
@@ -100,7 +100,7 @@ func (w *world) load(source int, m *modelImage, from int64) {
 		if !inPlace || other.source != source && w.r.Intn(10) == 0 {
 			continue
 		}
-		// Of a module that meets another, none is cut short: their extents are exact.
+		// Where two modules meet, neither is cut short: their extents are exact.
 		mustGo := other.isText() || m.isText() || other.start == m.start
 		if mustGo || w.r.Intn(2) == 0 && !other.endsAtNext() && !m.endsAtNext() {
 			if other.source != source || other.isText() || w.r.Intn(5) != 0 {
@@ -113,14 +113,14 @@ func (w *world) load(source int, m *modelImage, from int64) {
 			m.end = other.start // a trampoline ends where something else begins
 		}
 	}
-	inPlace := w.live(source) // first the lowest: of those that go at one instant, it is forgotten first
+	inPlace := w.live(source) // the lowest first: among images unloaded at one instant, it is also forgotten first
 	slices.SortFunc(inPlace, func(a, b *modelImage) int { return cmp.Compare(a.start, b.start) })
 	for _, other := range inPlace {
 		switch {
 		case !other.overlaps(m.start, m.end):
 		case other.endsAtNext() && other.start < m.start:
 			other.trim(m.start)
-		default: // nobody saw it go
+		default: // its unload was missed
 			other.life.To = max(min(w.certain[source], from), other.life.From+1)
 			w.gone[source] = append(w.gone[source], other)
 		}

@@ -64,7 +64,7 @@ func (a *asker) decision(u *use) string {
 	return a.lies(u)
 }
 
-// lies is decision for a frame of which it is known how it is looked up.
+// lies is decision for a frame whose role is known.
 func (a *asker) lies(u *use) string {
 	switch {
 	case !u.hasAddress():
@@ -87,7 +87,7 @@ func isThunk(name string) bool {
 	return name == "__x86_return_thunk"
 }
 
-// hitAt returns what an address was, for a use whose mapping may say of what.
+// hitAt returns the hit at an address: within the image that the mapping names, if it names one.
 func (a *asker) hitAt(u *use, addr uint64) modelHit {
 	switch {
 	case u.of == nil:
@@ -115,8 +115,8 @@ func (a *asker) startsAt(u *use, addr uint64) bool {
 // find looks u.addr up.
 func (a *asker) find(u *use) { u.hit = a.hitAt(u, u.addr) }
 
-// doubt takes away what is not certain of trampolines, and code that names nothing (3.5). For a frame whose role is not
-// known, its caller is no evidence.
+// doubt drops answers about trampolines that are not certain, and code without a name (section 3.5). If a
+// frame's role is not known, its caller is no evidence.
 func (a *asker) doubt(u, after *use, roleUnknown bool) {
 	m := u.hit.image
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// differs returns how what came out differs from all that is right, empty if it does not.
+// differs returns how got differs from the wanted frame, empty if it equals that frame or an accepted
+// alternative.
 func (w *want) differs(got rewritetest.Frame) string {
 	diff := w.match(got)
 	for i := range w.or {
@@ -25,7 +26,7 @@ func (w *want) differs(got rewritetest.Frame) string {
 	return diff
 }
 
-// match returns how what came out differs from what is wanted, empty if it does not.
+// match returns how got differs from the wanted frame, empty if it does not.
 func (w *want) match(got rewritetest.Frame) string {
 	f, g := w.frame, got
 	f.Mapping, g.Mapping = nil, nil
@@ -53,7 +54,7 @@ func (w *want) match(got rewritetest.Frame) string {
 	return fmt.Sprintf("got mapping %+v, want %+v", got.Mapping, w.mappings[0])
 }
 
-// flags returns what is not true of section 4.4.
+// flags returns which attribute violates section 4.4, empty if none does.
 func (w *want) flags(f *rewritetest.Frame) string {
 	if f.Mapping == nil || w.resolved == nil && !w.gained {
 		return ""

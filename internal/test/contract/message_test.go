@@ -16,8 +16,8 @@ import (
 // profilerScope is that of the OTel eBPF profiler.
 const profilerScope = "go.opentelemetry.io/ebpf-profiler"
 
-// message returns a random message about the world: frames that stacks share, stacks that
-// samples share, and some of both that nothing uses. unix returns what the wall clock showed.
+// message returns a random message about the world: stacks share frames, samples share stacks, and some
+// frames and stacks are unused. unix converts the kernel's clock to the wall clock.
 func (w *world) message(unix func(boot int64) uint64) pprofile.Profiles {
 	r, m := w.r, rewritetest.NewMessage()
 	pool := make([]rewritetest.Frame, 6+r.Intn(20))
@@ -51,7 +51,7 @@ func (w *world) message(unix func(boot int64) uint64) pprofile.Profiles {
 	return m.Profiles
 }
 
-// sample fills in the sample that was added last. Its attribute tells it from all others.
+// sample fills in the last sample. Its attribute makes it unique.
 func (w *world) sample(m *rewritetest.Message, unix func(boot int64) uint64) {
 	r, s := w.r, m.LastSample()
 	w.serial++
@@ -76,7 +76,7 @@ func (w *world) sample(m *rewritetest.Message, unix func(boot int64) uint64) {
 	}
 }
 
-// duplicate appends an entry that is there already.
+// duplicate appends a copy of an entry to a table.
 func (w *world) duplicate(d pprofile.ProfilesDictionary) {
 	switch r := w.r; r.Intn(4) {
 	case 0:
@@ -91,8 +91,8 @@ func (w *world) duplicate(d pprofile.ProfilesDictionary) {
 	}
 }
 
-// stack returns a stack of frames of a pool; some stacks show what section 2.3 and 3.5 of the
-// contract tell apart.
+// stack returns a stack of frames from a pool. Some stacks exercise the distinctions that sections 2.3 and
+// 3.5 of the contract make.
 func (w *world) stack(pool []rewritetest.Frame) (stack []rewritetest.Frame) {
 	r := w.r
 	pick := func() rewritetest.Frame { return pool[r.Intn(len(pool))] }
@@ -203,7 +203,7 @@ func (w *world) absolute(addr uint64) rewritetest.Frame {
 	return rewritetest.Frame{Address: addr - uint64(w.r.Intn(2)), Type: []string{"kernel", ""}[w.r.Intn(2)]}
 }
 
-// relative returns a frame of which a mapping says what its address is relative to.
+// relative returns a frame whose mapping gives the image that its address counts from.
 func (w *world) relative() rewritetest.Frame {
 	r, m := w.r, w.image()
 	if m == nil {

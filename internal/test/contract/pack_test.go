@@ -12,14 +12,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// A modelPack is the pack of a build, and what the model knows of it.
+// A modelPack is the pack of a build, together with the model's copy of its rows.
 type modelPack struct {
 	*pack.Pack
 	rows []modelRow // in the order of their addresses
 }
 
-// A modelRow says what lies at pack addresses, up to the next row: the innermost function
-// first, in each the place in the source. That of assembler has no name.
+// A modelRow gives the source lines at pack addresses up to the next row, the innermost function first. A
+// line in assembler has no name.
 type modelRow struct {
 	start uint32
 	lines []rewritetest.Line
@@ -31,8 +31,8 @@ var inlined = []rewritetest.Line{
 	{Name: "core::cell", System: "_RNvC4core4cell"},
 }
 
-// newPack returns a pack for the build of the core kernel or a module: rows that sometimes
-// reach into the next symbol, chains, assembler, and functions of other names.
+// newPack returns a pack for the build of the core kernel or of a module. Some rows reach into the next
+// symbol; some have inline chains, assembler, or functions with other names.
 func newPack(r *rand.Rand, m *modelImage) *modelPack {
 	low := func(addr uint64) uint32 { return uint32(addr - m.start) }
 	span := func(s symtab.Range) pack.Range {
@@ -140,8 +140,7 @@ func (a *asker) packLines(m *modelImage, s *modelSymbol, addr uint64) []rewritet
 	return append(append([]rewritetest.Line{}, lines[:len(lines)-1]...), outer)
 }
 
-// gains returns the lines that a frame gets whose name is right, nil if it keeps those that
-// it came with (section 1.2).
+// gains returns the lines that a correctly named frame gets, nil if it keeps its own (section 1.2).
 func (a *asker) gains(u *use) []rewritetest.Line {
 	m, s := u.hit.image, u.hit.symbol
 	if s == nil || len(u.frame.Lines) != 1 || u.frame.Lines[0].Line != 0 || u.frame.Lines[0].Name != s.name {

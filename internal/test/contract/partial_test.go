@@ -12,8 +12,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// TestGatewayWithoutSomePacks verifies that what a gateway writes where it lacks packs, too, is
-// what the node would have written, and that the rest stays as it came (contract 10.2).
+// TestGatewayWithoutSomePacks verifies that a gateway that lacks some packs leaves a frame as it came or
+// writes what the node would have written (contract 10.2).
 func TestGatewayWithoutSomePacks(t *testing.T) {
 	written := 0
 	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
@@ -29,8 +29,8 @@ func TestGatewayWithoutSomePacks(t *testing.T) {
 	require.Greater(t, written, rewritetest.Rounds(*gatewaySeeds))
 }
 
-// TestGatewayWithoutSomeIDs verifies the same where some frames came without anything that says
-// of which kernel they are: what was entered from them may have been interrupted there.
+// TestGatewayWithoutSomeIDs verifies the same for frames that do not identify their kernel. Code that was
+// entered from such a frame may have been interrupted there.
 func TestGatewayWithoutSomeIDs(t *testing.T) {
 	written := 0
 	for seed := range int64(rewritetest.Rounds(*gatewaySeeds)) {
@@ -69,8 +69,7 @@ func (f *fleet) withoutIDs(pd pprofile.Profiles) pprofile.Profiles {
 	return pd
 }
 
-// compareWritten compares the frames that a gateway has written with those of the node, and
-// returns their number.
+// compareWritten compares the frames that a gateway changed with the node's, and returns their number.
 func compareWritten(t *testing.T, seed int64, came, want, got []rewritetest.Sample) (written int) {
 	require.Len(t, got, len(came))
 	for i := range got {

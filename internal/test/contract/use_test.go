@@ -27,7 +27,7 @@ const (
 	formRelative
 )
 
-// A use is what a frame means where it is in a stack.
+// A use is the meaning of a frame at its place in a stack.
 type use struct {
 	frame     rewritetest.Frame
 	candidate bool
@@ -35,15 +35,15 @@ type use struct {
 	form      int
 	noForm    timeline.Reason // why its address has none
 	lookedUp  bool            // in looked-up form
-	of        *modelImage     // that a relative address counts from
-	ip, addr  uint64          // the address that is looked up is addr
-	exact     bool            // it was there, not in a call
+	of        *modelImage     // the image that a relative address counts from
+	ip, addr  uint64          // addr is the address that is looked up
+	exact     bool            // the CPU was at ip itself, not in a call before it
 	hit       modelHit
-	other     *use // nil, or the same as an exact frame: whether it is one or a caller is not known
+	other     *use // the same as an exact frame, if the role is not known; else nil
 }
 
-// hasAddress reports whether the frame means an address of a kernel. That its mapping has ids of
-// another does not change what it says of the frames beside it: the contract leaves it open.
+// hasAddress reports whether the frame means an address of a kernel. A mapping with another kernel's IDs does
+// not change what it says about neighboring frames: the contract leaves that open.
 func (u *use) hasAddress() bool { return u != nil && u.candidate && u.form != formNone }
 
 // mayBeEntry reports whether nothing says that the frame is in no entry code and no thunk
@@ -62,7 +62,7 @@ func (a *asker) mayBeEntry(u *use) bool {
 	return m.File == "" || path || strings.HasPrefix(m.File, "[kernel") || moduleName(m.File) == timeline.KernelName
 }
 
-// uses returns what the frames of a stack mean.
+// uses returns the meaning of each frame of a stack.
 func (a *asker) uses(stack []rewritetest.Frame) []use {
 	uses := make([]use, len(stack))
 	for i, f := range stack {
@@ -154,7 +154,7 @@ func (w *world) isOf(m *rewritetest.Mapping, im *modelImage) bool {
 	return build && (m.FileID == "" || w.isFileOf(m.FileID, im))
 }
 
-// setForm says what the address counts from (section 2).
+// setForm determines what the address counts from (section 2).
 func (a *asker) setForm(u *use) {
 	m := u.frame.Mapping
 	switch {
@@ -178,7 +178,7 @@ func (a *asker) setForm(u *use) {
 	u.lookedUp = u.form == formRelative && !a.profiler && m.Start == 0 && m.Limit == 0 && m.Offset == 0
 }
 
-// moduleName returns the name of what a mapping's file is.
+// moduleName returns the name of the image that a mapping's file stands for.
 func moduleName(file string) string {
 	file = file[strings.LastIndexByte(file, '/')+1:]
 	if file == "vmlinux" || strings.HasPrefix(file, "vmlinux-") {

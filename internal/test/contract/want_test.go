@@ -14,16 +14,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A want is what has to come out for a frame: one of several mappings, and the rest as in
-// frame.
+// A want is the correct output for a frame: one of several mappings, and the rest as in frame.
 type want struct {
 	frame    rewritetest.Frame
 	mappings []*rewritetest.Mapping
-	resolved *modelSymbol // its name was written
-	gained   bool         // it came with the name, and has got lines
+	resolved *modelSymbol // the symbol whose name was written
+	gained   bool         // it came with the name and gained lines
 	why      string       // for the outcome: named, foreign, or the reason
 	label    string       // the name of a frame without a symbol
-	or       []want       // what is right as well, where the contract leaves it open
+	or       []want       // also correct, where the contract leaves it open
 }
 
 // orUnchanged adds that the frame may stay as it came.
@@ -107,7 +106,7 @@ func (a *asker) want(u *use) want {
 	return w
 }
 
-// wantAs is want for a frame of which it is known how it is looked up.
+// wantAs is want for a frame whose role is known.
 func (a *asker) wantAs(u *use) want {
 	named := isNamed(u.frame)
 	switch {
@@ -280,7 +279,7 @@ func (a *asker) place(w *want, u *use) (hasForm bool) {
 	return true
 }
 
-// mappingFor returns the mapping that is written for an image; bare, that for what has no
+// mappingFor returns the mapping that is written for an image; bare, the mapping for addresses without a
 // relative form.
 func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 	ours := rewritetest.Mapping{File: m.Name()}
@@ -304,8 +303,8 @@ func mappingFor(m *modelImage, relative, bare bool) rewritetest.Mapping {
 	return ours
 }
 
-// isRight reports whether a mapping that came may be kept: its ids are there and right, and it
-// has the form of the address (section 4.2).
+// isRight reports whether a frame may keep the mapping that it came with: the mapping has the correct IDs and
+// fits the form of the address (section 4.2).
 func isRight(o, ours *rewritetest.Mapping) bool {
 	if o.File != ours.File || o.FileID != ours.FileID || o.BuildID != ours.BuildID || o.Offset != 0 {
 		return false

@@ -26,8 +26,8 @@ const (
 	numSources
 )
 
-// A world is a kernel in which code comes and goes, at whole milliseconds, with what the
-// sources recorded of it. The model's own list is images.
+// A world is a kernel in which code is loaded and unloaded at whole milliseconds, with the sources' records
+// of it. The field images is the model's own list.
 type world struct {
 	r       *rand.Rand
 	core    *modelImage // nil if its symbols could not be read
@@ -97,7 +97,7 @@ func newWorld(seed int64) *world {
 	return w
 }
 
-// step lets something happen now.
+// step makes something happen now.
 func (w *world) step(source int) {
 	event := w.now
 	if w.r.Intn(4) == 0 { // its record comes late
@@ -138,8 +138,8 @@ func (w *world) recordBlind(source int, i timeline.Interval) {
 	w.history[source].AddBlind(i)
 }
 
-// lost is a blind interval. What is not there after it was there until its beginning, what is
-// new then is there from its end (section 5.2 of the contract).
+// lost records a blind interval. An image that is missing after it lived until its beginning; one that is new
+// after it lives from its end (section 5.2 of the contract).
 func (w *world) lost(source int) {
 	i := timeline.Interval{From: w.now, To: w.now + int64(1+w.r.Intn(250))*ms}
 	w.setCertain(source, i.From)
@@ -171,11 +171,11 @@ func (w *world) unloadSomething(source int, at int64) {
 	}
 }
 
-// unload records that an image went.
+// unload records that an image was unloaded.
 func (w *world) unload(m *modelImage, at int64) {
 	h := w.history[m.source]
 	h.Unload(h.At(m.start), at)
-	m.life.To = max(at, m.life.From+1) // it was there at the instant of its load
+	m.life.To = max(at, m.life.From+1) // it lived at least for the instant of its load
 	w.gone[m.source] = append(w.gone[m.source], m)
 	w.forget(m.source, math.MinInt64)
 }
@@ -206,7 +206,7 @@ func (w *world) reload(source int, at int64) {
 	}
 }
 
-// describe says more of a function that is there.
+// describe adds the program of a loaded function that has only a name.
 func (w *world) describe() {
 	for _, m := range w.live(sourceBPF) {
 		if m.Origin == timeline.OriginBPF && m.Program == nil && m.Name() != "" {
@@ -223,13 +223,13 @@ func (w *world) id() uint32 {
 	return w.nextID
 }
 
-// evict forgets what is too old.
+// evict forgets images that were unloaded longer ago than the TTL.
 func (w *world) evict(source int) {
 	w.history[source].Evict(w.now)
 	w.forget(source, w.now-int64(w.limits.TTL))
 }
 
-// forget forgets what was unloaded before an instant, and what is too much. Both leave blind time.
+// forget drops images that were unloaded before an instant, or exceed the limit. Both leave blind time.
 func (w *world) forget(source int, oldest int64) {
 	gone := w.gone[source]
 	slices.SortStableFunc(gone, func(a, b *modelImage) int {
