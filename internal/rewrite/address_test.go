@@ -14,9 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// TestContract_4_1_LookedUpAddresses: what is written is the address that was looked up, but
-// for the eBPF profiler's frames, which have ip-1 throughout, and for what came in a relative
-// form that is final.
+// TestContract_4_1_LookedUpAddresses: a frame gets the address that was looked up. Exceptions are the eBPF
+// profiler's frames, which have ip-1 throughout, and relative addresses that are final.
 func TestContract_4_1_LookedUpAddresses(t *testing.T) {
 	user := Frame{Address: 1, Type: "native"}
 	loaded := func(f Frame) Frame { // relative, in a mapping that says where it was loaded
@@ -221,8 +220,8 @@ func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
 	}
 }
 
-// TestContract_4_4_HasLines: what a mapping says of its frames' files and lines is true of
-// those that have it.
+// TestContract_4_4_HasLines: a mapping's attributes about files and lines are true of the frames that have
+// it.
 func TestContract_4_4_HasLines(t *testing.T) {
 	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", Attributes: map[string]any{
 		keyHasFunctions: true, keyHasFiles: false, keyHasLines: false,
@@ -238,7 +237,7 @@ func TestContract_4_4_HasLines(t *testing.T) {
 	assert.Equal(t, has(false), got[0].Stack[2].Mapping.Attributes)
 	assert.Equal(t, user, got[0].Stack[3])
 
-	// Of a mapping that came and says that it has them, what has none is taken away.
+	// An original mapping that claims to have files loses that claim if a frame has none.
 	says := vmlinux()
 	says.Attributes = map[string]any{keyHasFiles: true}
 	f, _ := leaf(t, rewrite.Options{}, Frame{Address: offB + 1, Type: "kernel", Mapping: says})

@@ -149,7 +149,7 @@ func TestContract_1_2_Unsymbolized(t *testing.T) {
 	}
 }
 
-// TestContract_1_2_AllKeepsLinesThatKnowMore, also if only one of the two names is there.
+// TestContract_1_2_AllKeepsLinesThatKnowMore: such lines stay even if they have only one of the two names.
 func TestContract_1_2_AllKeepsLinesThatKnowMore(t *testing.T) {
 	inlined := Line{Name: "inlined", System: "inlined", File: "a.h", Line: 12}
 	for _, tt := range []struct {

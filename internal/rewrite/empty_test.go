@@ -26,8 +26,8 @@ func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	}
 }
 
-// TestTablesThatWereLeftOutStaySo in what they mean: entry 0 is nothing, before there is
-// one and after.
+// TestTablesThatWereLeftOutStaySo verifies that entry 0 keeps its meaning, none, even after the table gets an
+// entry.
 func TestTablesThatWereLeftOutStaySo(t *testing.T) {
 	for what, refer := range map[string]func(d pprofile.ProfilesDictionary, loc pprofile.Location){
 		"attribute": func(_ pprofile.ProfilesDictionary, loc pprofile.Location) { loc.AttributeIndices().Append(0) },

@@ -70,8 +70,8 @@ func rewriteMerged(t testing.TB, opts rewrite.Options, pd pprofile.Profiles, s *
 	return counts
 }
 
-// TestContract_1_6_EitherReading: whatever is written is right if index 0 means none, and if it
-// means the entry that is there.
+// TestContract_1_6_EitherReading: all output is correct whether index 0 means none or the entry at that
+// index.
 func TestContract_1_6_EitherReading(t *testing.T) {
 	bpf := withName(Frame{Address: offA + 1, Type: "kernel"}, "bpf_prog_x") // no mapping, an offset
 	foreign := &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}
@@ -160,7 +160,7 @@ func TestContract_1_6_HasFilenames(t *testing.T) {
 	}
 }
 
-// readings returns what a message means if index 0 means none, and if it means entry 0.
+// readings returns both readings of a message: with index 0 as none, and as entry 0.
 func readings(pd pprofile.Profiles) []pprofile.Profiles {
 	none, entry := rewritetest.Readings(pd)
 	return []pprofile.Profiles{none, entry}

@@ -19,7 +19,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// gatewayKnown is what a gateway knows that has packs.
+// gatewayKnown returns the sources of a gateway that has packs.
 func gatewayKnown(t testing.TB, packs ...*pack.Pack) rewrite.Sources {
 	t.Helper()
 	var images []*timeline.Image
@@ -31,7 +31,7 @@ func gatewayKnown(t testing.TB, packs ...*pack.Pack) rewrite.Sources {
 	return rewrite.Sources{Snapshot: fixed(timeline.NewPackSnapshot(images...)), Packs: pack.NewSet(packs)}
 }
 
-// TestContract_10_2_Candidates has what is no candidate of a gateway.
+// TestContract_10_2_Candidates verifies which frames a gateway accepts.
 func TestContract_10_2_Candidates(t *testing.T) {
 	known := gatewayKnown(t, corePack(t), ext4Pack(t))
 	opts := withPacks

@@ -78,7 +78,7 @@ func questions(t *testing.T) []question {
 	}
 }
 
-// reply is all that a sender can learn from metrics and from requests for packs.
+// reply returns everything that a sender can learn from metrics and from requests for packs.
 func reply(opts rewrite.Options, known rewrite.Sources, pd pprofile.Profiles) (result rewrite.Result, clockOff int64) {
 	r := rewrite.New(opts)
 	result = r.Rewrite(pd, known)
@@ -86,8 +86,9 @@ func reply(opts rewrite.Options, known rewrite.Sources, pd pprofile.Profiles) (r
 	return result, r.ClockOff()
 }
 
-// TestContract_2_6_GuessesTellNothing verifies that what is counted for a message, and the packs that are wanted for it, do
-// not depend on whether it guesses right where code is loaded; and that they do if absolute addresses are looked up.
+// TestContract_2_6_GuessesTellNothing verifies that the counts of a message, and the packs requested for it,
+// do not depend on whether it guesses right where code is loaded; and that they do if absolute addresses are
+// looked up.
 func TestContract_2_6_GuessesTellNothing(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_1_f", slot, 0x100, timeline.Always.From)

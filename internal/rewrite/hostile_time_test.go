@@ -127,8 +127,8 @@ func TestDividedSamplesWithManyAttributes(t *testing.T) {
 	assert.Greater(t, len(rewritetest.Samples(m.Profiles)), samples, "the first is divided")
 }
 
-// TestDeepStacksHaveTheirNames: the bounds are far above what profiles need, with stacks
-// of hundreds of frames, of which a few are of code that comes and goes.
+// TestDeepStacksHaveTheirNames: the bounds are far above the needs of real profiles, whose stacks have
+// hundreds of frames, a few of them in code that comes and goes.
 func TestDeepStacksHaveTheirNames(t *testing.T) {
 	needTime(t)
 	for _, tt := range []struct{ depth, stacks, samples int }{{1000, 1, 5000}, {300, 50, 100}, {127, 1, 10_000}} {

@@ -55,8 +55,8 @@ const life = 20 * ms
 // inhabitant is the name of who is in a place at some time.
 func inhabitant(place uint64, at int64) string { return fmt.Sprintf("p%d_%d", place, at/life) }
 
-// TestHistoryGrowsAndIsEvictedMeanwhile rewrites messages while places change hands all
-// the time and what is too old is forgotten.
+// TestHistoryGrowsAndIsEvictedMeanwhile rewrites messages while addresses keep changing hands and old entries
+// are evicted.
 func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 	const places = 8
 	ttl := time.Second

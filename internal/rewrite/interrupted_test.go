@@ -23,7 +23,7 @@ const (
 	handler      = text + 0x1300 // what runs after an entry, to 0x1400
 )
 
-// marks are those of that kernel.
+// marks returns the landmarks of that kernel.
 func marks() *symtab.Landmarks {
 	return &symtab.Landmarks{
 		Arch:  "amd64",
@@ -263,8 +263,8 @@ func TestContract_2_2_FirstByteOfTheText(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_UnknownRole: what comes behind a frame that may be in entry code or a thunk,
-// but of which nothing says where it is, has a name only if that is the same for both roles.
+// TestContract_2_3_UnknownRole: if a frame may be in entry code or a thunk, and nothing gives its place, then
+// the frame behind it has a name only if both roles give the same one.
 func TestContract_2_3_UnknownRole(t *testing.T) {
 	kernel := func(file string) *Mapping { return &Mapping{File: file} }
 	for _, tt := range []struct {

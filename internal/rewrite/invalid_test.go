@@ -132,8 +132,7 @@ func TestContract_1_4_TheNextEntry(t *testing.T) {
 	}
 }
 
-// validMessage has two frames without a name, one of which is split, one with, and one of
-// a user.
+// validMessage has one named frame, two frames without a name (one is split), and one frame of user code.
 func validMessage() *rewritetest.Message {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(
 		Frame{Address: text + offC},
@@ -208,8 +207,8 @@ func TestContract_4_6_NothingToDo(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { r.Rewrite(m.Profiles, rewrite.Sources{Snapshot: s}) }))
 }
 
-// TestMemoryIsUsedAgain verifies that the memory for a message is there for the next one of that size. The limits are in
-// TestIdleMemory.
+// TestMemoryIsUsedAgain verifies that the memory for a message is reused for the next one of that size.
+// TestIdleMemory tests the limits.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	for _, entries := range []int{10_000, 1 << 20} {
 		table := rewritetest.NewMessage().Profiles.Dictionary().LocationTable()
@@ -226,9 +225,8 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	}
 }
 
-// FuzzRewrite feeds it whatever unmarshals: it does not panic, allocates in proportion
-// to the message, what was valid stays valid and keeps its sums, and doing it twice is
-// doing it once.
+// FuzzRewrite rewrites whatever unmarshals. It does not panic, allocates in proportion to the message, keeps
+// a valid message valid and its sums unchanged, and a second pass changes nothing.
 func FuzzRewrite(f *testing.F) {
 	frames := []Frame{
 		ambiguous, {Address: text + 0x40}, {Address: ext4 + 1, Mapping: &Mapping{File: "[ext4]"}},

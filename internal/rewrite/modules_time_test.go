@@ -16,8 +16,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// TestModulesThatTookEachOthersPlace: frames of modules are those of the module that
-// was there, with its build, also where it has no symbol.
+// TestModulesThatTookEachOthersPlace: a frame belongs to the module that was loaded at the time, with its
+// build, even in a place without a symbol.
 func TestModulesThatTookEachOthersPlace(t *testing.T) {
 	modules := timeline.NewHistory(remember)
 	load := func(name, buildID string, base uint64, from int64) {
@@ -57,7 +57,7 @@ func TestModulesThatTookEachOthersPlace(t *testing.T) {
 		{frame(0x24, firstMapping, "first_read"), core, frame(0x7f, firstMapping, "first_read")},
 		{frame(0x12, firstMapping, "")},
 		{frame(0x14, secondMapping, "second_read"), core, frame(0x6f, secondMapping, "second_read")},
-		{frame(slot+0x24, nil, ""), core, frame(slot+0x80, nil, "")}, // nobody's
+		{frame(slot+0x24, nil, ""), core, frame(slot+0x80, nil, "")}, // in no module
 		{frame(0x2, secondMapping, "")},
 	}, stacks(got))
 }

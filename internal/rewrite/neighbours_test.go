@@ -51,8 +51,7 @@ func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 	}
 }
 
-// TestContract_5_4_ImagesThatOverlap: where two sources say that they have an address,
-// nobody knows which.
+// TestContract_5_4_ImagesThatOverlap: an address that two sources claim is ambiguous.
 func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_"+progTag, ext4+0x400, 0x40, nowBoot-10_000*ms)
@@ -65,8 +64,8 @@ func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeAmbiguous][timeline.OriginKernel])
 }
 
-// TestManyGoneFunctions: what was unloaded behind the end of a module costs the frames in
-// it nothing, and those where it was no more than an answer for each time they were used.
+// TestManyGoneFunctions: functions that were unloaded behind the end of a module add no cost to its frames.
+// They cost frames at their own addresses no more than one answer for each time at which the frame was used.
 func TestManyGoneFunctions(t *testing.T) {
 	const gone, frames = 4000, 5000
 	functions := timeline.NewHistory(remember)
@@ -104,7 +103,7 @@ func TestManyGoneFunctions(t *testing.T) {
 	}
 }
 
-// hostileOf adds samples with a location of their own, without a look at what is there.
+// hostileOf adds samples, each with its own location, without reusing entries.
 func hostileOf(m *rewritetest.Message) func(addr uint64) {
 	d := m.Profiles.Dictionary()
 	return func(addr uint64) {
@@ -135,8 +134,8 @@ func TestManyFramesOfManyOwners(t *testing.T) {
 	assert.Equal(t, owners+1, d.StackTable().Len(), "one for each answer, and entry 0")
 }
 
-// TestContract_2_3_FirstByteBehindBlindTime: whether the byte before a function was of
-// nobody, so that a caller can have been interrupted there, is not known in blind time.
+// TestContract_2_3_FirstByteBehindBlindTime: a frame at a function's first byte was interrupted there if the
+// byte before it belonged to no image. In blind time, that is not known.
 func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)

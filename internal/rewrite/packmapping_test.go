@@ -23,8 +23,8 @@ func perfMapping() *Mapping {
 	}
 }
 
-// TestContract_4_4_MappingOfLines: locations that gain lines share one other mapping, which
-// differs from theirs in what has become untrue.
+// TestContract_4_4_MappingOfLines: locations that gain lines share a new mapping. It differs from their own
+// only in attributes that have become false.
 func TestContract_4_4_MappingOfLines(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	var frames []Frame
@@ -45,8 +45,8 @@ func TestContract_4_4_MappingOfLines(t *testing.T) {
 	}
 }
 
-// TestContract_4_4_MappingKept: what a mapping says that a copy would not leaves it and its
-// frames as they came.
+// TestContract_4_4_MappingKept: if a copy of a mapping would lose something, the mapping and its frames stay
+// as they came.
 func TestContract_4_4_MappingKept(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	upper, text1, second := perfMapping(), perfMapping(), perfMapping()
@@ -99,8 +99,8 @@ func TestContract_1_2_KeepsFile(t *testing.T) {
 	}
 }
 
-// TestContract_1_4_InvalidAtGateway: all kernel frames of a message that is not valid count as
-// such, also those that there is no pack for.
+// TestContract_1_4_InvalidAtGateway: all kernel frames of an invalid message count as invalid, even those
+// without a pack.
 func TestContract_1_4_InvalidAtGateway(t *testing.T) {
 	opts := withPacks
 	opts.Gateway = true
@@ -113,8 +113,8 @@ func TestContract_1_4_InvalidAtGateway(t *testing.T) {
 	assert.Equal(t, want, result.Counts)
 }
 
-// TestContract_4_4_InlineFrames: whether there are inlined functions stays true, of frames that
-// came without a name and of those that gain lines.
+// TestContract_4_4_InlineFrames: the attribute about inlined functions stays true, both of frames that came
+// without a name and of named frames that gain lines.
 func TestContract_4_4_InlineFrames(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	for _, lines := range [][]Line{nil, {{Name: "a"}}} {

@@ -12,8 +12,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// The kernel that the fixtures in testdata/producers were sampled in. Its core and the module
-// ext4 are where those of testSnapshot are, with the same build ids.
+// The kernel in which the fixtures in testdata/producers were sampled. Its core and its module ext4 have the
+// addresses and the build IDs of testSnapshot.
 const (
 	initText  = text + 0x200000
 	xfs       = 0xffffffffc0400000

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// kernelFrames returns those of a stack that came from the kernel: all but the user's.
+// kernelFrames returns the kernel frames of a stack, without the user's.
 func kernelFrames(stack []Frame) []Frame {
 	return slices.DeleteFunc(slices.Clone(stack), func(f Frame) bool {
 		return nameIn(f) == "main" || f.Mapping != nil && strings.HasSuffix(f.Mapping.File, "app")
@@ -114,7 +114,7 @@ func mergeable(t *testing.T) map[string]pprofile.Profiles {
 	return all
 }
 
-// TestProducersMerged: in a batch of two producers' messages, each frame is what it is alone.
+// TestProducersMerged: in a batch of two producers' messages, each frame gets the same name as alone.
 func TestProducersMerged(t *testing.T) {
 	all := mergeable(t)
 	for _, mode := range producerModes {
@@ -146,7 +146,7 @@ func mergedInto(t *testing.T, strings []string, pd pprofile.Profiles) pprofile.P
 	return to
 }
 
-// TestContract_1_6_Producers: whatever the producer, what is named is right in both readings.
+// TestContract_1_6_Producers: whatever the producer, all names are correct in both readings.
 func TestContract_1_6_Producers(t *testing.T) {
 	for _, pd := range mergeable(t) {
 		for _, mode := range producerModes {

@@ -22,8 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of the producers")
 
-// producers are messages as producers send them. Those that are files were made by the
-// producer's own code:
+// producers returns messages as producers send them. The producers' own code made the files:
 //
 //   - ebpf_profiler_*.json by reporter.NewCollector and ReportTraceEvent of
 //     go.opentelemetry.io/ebpf-profiler v0.0.202633, for frames as
@@ -85,13 +84,12 @@ func imageOf(ip uint64) (base uint64, mapping *Mapping) {
 	return 0, nil
 }
 
-// parcaAgent is what parca-agent sends with --remote-store-format=otlp, since PR 3229: in
-// reporter/frames.go (226a91c), classifyFrame gives each kernel frame the file name
-// [kernel.kallsyms], the GNU build id of its image if there is one, no file ID, and a function
-// that is UNKNOWN if it knows none, whose file is the name of the image; internMapping in
-// reporter/pprofile.go sets no start and limit. Addresses are those of its fork of the eBPF
-// profiler (9ece4f9, tracer/tracer.go, symbolizeKernelFrames). Here it knows the names of every
-// other stack.
+// parcaAgent returns a message as parca-agent sends it with --remote-store-format=otlp since PR 3229. In
+// reporter/frames.go (226a91c), classifyFrame gives each kernel frame the file name [kernel.kallsyms], the
+// GNU build id of its image if it has one, no file ID, and a function whose file is the image's name, and
+// which is UNKNOWN if it has no name. internMapping in reporter/pprofile.go sets neither start nor limit. The
+// addresses come from parca-agent's fork of the eBPF profiler (9ece4f9, tracer/tracer.go,
+// symbolizeKernelFrames). Here it names every other stack.
 func parcaAgent() *rewritetest.Message {
 	return sampledBy("parca-agent", func(i int, f sampledFrame) Frame {
 		frame := Frame{Address: f.ip - 1, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]"}}

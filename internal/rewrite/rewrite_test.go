@@ -46,8 +46,7 @@ type (
 	Line    = rewritetest.Line
 )
 
-// The kernel of these tests. Its functions begin at these offsets from the text,
-// and what is not named here is padding.
+// The kernel of these tests. Its functions begin at these offsets from the text; the rest is padding.
 const (
 	text     = 0xffffffff81000000
 	textSize = 0x1000
@@ -110,7 +109,7 @@ func testSnapshot(t testing.TB) *timeline.Snapshot {
 	)
 }
 
-// fixed returns what is known, whoever asks.
+// fixed returns a function that always returns s.
 func fixed(s *timeline.Snapshot) func() *timeline.Snapshot {
 	return func() *timeline.Snapshot { return s }
 }

@@ -176,8 +176,8 @@ func TestLastAddress(t *testing.T) {
 	assert.Equal(t, [][]string{{"ext4_write"}, {""}}, stackNames(samples))
 }
 
-// TestStackThatAnotherMovesTo has a stack that is what a user of another stack
-// needs, and that would itself be changed for its own user.
+// TestStackThatAnotherMovesTo has a stack that another user's stack is rewritten to, and that is itself
+// rewritten for its own user.
 func TestStackThatAnotherMovesTo(t *testing.T) {
 	end := Frame{Address: text + offC - 1, Type: "kernel"}
 	asOther := withName(Frame{Address: offC - 1, Type: "kernel", Mapping: vmlinux()}, "b")
@@ -199,8 +199,8 @@ func TestStackThatNoSampleHas(t *testing.T) {
 	assert.Equal(t, before, marshal(t, m.Profiles), "nobody uses them, in no way")
 	assert.Zero(t, counts)
 
-	// The stack that no sample has shares its frame with one that a sample has. The frame
-	// is that sample's: the copy is not for nobody.
+	// The stack without samples shares its frame with a sample's stack. The frame belongs to the sample
+	// alone, so it is not copied.
 	m.Sample(Frame{Address: 1, Type: "native"}, ambiguous)
 	d := m.Profiles.Dictionary()
 	locations, stacks := d.LocationTable().Len(), d.StackTable().Len()

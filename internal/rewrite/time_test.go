@@ -30,7 +30,7 @@ const (
 // unix returns the Unix time of a time of the kernel's clock.
 func unix(boot int64) uint64 { return uint64(bootUnix + boot) }
 
-// knownAt returns what is known now, of images beside the usual, if nothing was missed.
+// knownAt returns the usual sources with more histories, all complete until now.
 func knownAt(t testing.TB, histories ...*timeline.History) rewrite.Sources {
 	t.Helper()
 	tables := testSnapshot(t).Tables()
@@ -78,7 +78,7 @@ func rewriteTimed(t testing.TB, opts rewrite.Options, m *rewritetest.Message, kn
 	return rewritetest.Samples(pd), counts
 }
 
-// story is one of two functions that had the same addresses.
+// story returns a history in which two functions had the same addresses, one after the other.
 func story() *timeline.History {
 	functions := timeline.NewHistory(remember)
 	a := loadAt(functions, "a", slot, 0x100, nowBoot-10_000*ms)
@@ -107,8 +107,8 @@ func TestContract_5_5_SampleIsDividedByItsTimestamps(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
-// TestSampleWithOneValueIsNotDivided: nobody knows of which instant the value is, so its
-// time is all of them.
+// TestSampleWithOneValueIsNotDivided: the value may belong to any of the instants, so the sample's time is
+// all of them.
 func TestSampleWithOneValueIsNotDivided(t *testing.T) {
 	for want, stamps := range map[string][]int64{
 		"":  {nowBoot - 9_000*ms, nowBoot - 5_000*ms, nowBoot - 5_001*ms},
@@ -123,7 +123,7 @@ func TestSampleWithOneValueIsNotDivided(t *testing.T) {
 	}
 }
 
-// TestContract_5_4_ProfileWithoutTimestamps: what was there throughout it, and nothing else.
+// TestContract_5_4_ProfileWithoutTimestamps: only code that was loaded throughout the profile has a name.
 func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -158,8 +158,8 @@ func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 	}
 }
 
-// TestContract_5_4_Guard: a program can run on for some milliseconds after the record of
-// its unload, and what comes near it is not certain.
+// TestContract_5_4_Guard: a program can run on for some milliseconds after its unload is recorded, so times
+// near that are not certain.
 func TestContract_5_4_Guard(t *testing.T) {
 	const change = nowBoot - 5_000*ms
 	functions := timeline.NewHistory(remember)
@@ -183,8 +183,8 @@ func TestContract_5_4_Guard(t *testing.T) {
 	}
 }
 
-// TestContract_5_4_BlindTime: what was certainly there is named although something may
-// have been missed; nothing else is, and it counts as unobserved.
+// TestContract_5_4_BlindTime: code that was certainly loaded throughout has a name although records may be
+// missing. Other code has none and counts as unobserved.
 func TestContract_5_4_BlindTime(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "throughout", slot, 0x100, nowBoot-10_000*ms)
@@ -200,11 +200,11 @@ func TestContract_5_4_BlindTime(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
-// TestOffClocks: times that cannot be this machine's get no names of code that comes and
-// goes, and are counted.
+// TestOffClocks: times that cannot come from this machine's clock give no names of code that comes and goes,
+// and are counted.
 func TestOffClocks(t *testing.T) {
 	functions := story()
-	loadAt(functions, "c", slot, 0x100, nowBoot-3_000*ms) // is there now
+	loadAt(functions, "c", slot, 0x100, nowBoot-3_000*ms) // loaded now
 	known := knownAt(t, functions)
 	const hour = 3_600_000 * ms
 	for _, tt := range []struct {
@@ -234,8 +234,7 @@ func TestOffClocks(t *testing.T) {
 	}
 }
 
-// TestClockThatWasSetBack: a time that it showed twice has an answer if that is the
-// same for both.
+// TestClockThatWasSetBack: a time that the clock showed twice has an answer if both give the same one.
 func TestClockThatWasSetBack(t *testing.T) {
 	functions := story()
 	boot, offset := nowBoot-9_000*ms, bootUnix
@@ -250,8 +249,8 @@ func TestClockThatWasSetBack(t *testing.T) {
 		unix uint64
 		want string
 	}{
-		{unix(nowBoot - 9_500*ms), ""},  // once: while a was there, or four seconds later b
-		{unix(nowBoot - 10_500*ms), ""}, // nobody
+		{unix(nowBoot - 9_500*ms), ""},  // shown while a was loaded, and four seconds later, with b
+		{unix(nowBoot - 10_500*ms), ""}, // neither
 		{unix(nowBoot - 8_000*ms - 4_000*ms - 1), ""},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -259,7 +258,7 @@ func TestClockThatWasSetBack(t *testing.T) {
 		got, _ := rewriteTimed(t, withHistory, m, known)
 		assert.Equal(t, [][]string{{tt.want}}, stackNames(got))
 	}
-	// Set back by four seconds, it showed what it now shows of b while a was there.
+	// Set back by four seconds, the clock showed the same times twice: with a loaded, and with b.
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
 	m.LastSample().TimestampsUnixNano().Append(unix(nowBoot - 5_000*ms - 4_000*ms))
 	got, _ := rewriteTimed(t, withHistory, m, known)
@@ -270,9 +269,9 @@ func TestClockThatWasSetBack(t *testing.T) {
 	assert.Equal(t, [][]string{{"b"}}, stackNames(got), "the core is always there")
 }
 
-// TestContract_5_3_ForgottenSteps: the wall clock was set back by 30 s more than an hour ago, and
-// is set again now. A sample from before the first step is of a, not of b, which came when
-// today's difference says that the sample was taken.
+// TestContract_5_3_ForgottenSteps: the wall clock was set back by 30 s more than an hour ago, and is set
+// again now. A sample from before the first step saw a. Converted with the present offset, its time would be
+// b's.
 func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	const second = 1000 * ms
 	start := nowBoot - (3600+4000+10)*second
@@ -305,8 +304,7 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	assert.Equal(t, [][]string{{"", "b"}}, stackNames(got), "the core is always there")
 }
 
-// TestEvicted: what was forgotten leaves blind time, in which only what was certainly
-// there has a name.
+// TestEvicted: forgotten images leave blind time, in which only code that was certainly loaded has a name.
 func TestEvicted(t *testing.T) {
 	functions := timeline.NewHistory(timeline.Limits{TTL: time.Minute, MaxEntries: 1})
 	for i, name := range []string{"first", "second"} {
@@ -326,8 +324,8 @@ func TestEvicted(t *testing.T) {
 	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
-// TestClockSteps: whatever happens to the wall clock, a sample never gets the name
-// of what was there at another time.
+// TestClockSteps: whatever happens to the wall clock, a sample never gets the name of code that was loaded at
+// another time.
 func TestClockSteps(t *testing.T) {
 	const hour = 3_600_000 * ms
 	for name, tt := range map[string]struct{ set, suspend int64 }{
@@ -395,8 +393,8 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// TestCallerBehindNobodyKnowsWhom: that nobody knows whose the byte before a function
-// is does not mean that it is padding.
+// TestCallerBehindNobodyKnowsWhom: if the owner of the byte before a function is unknown, that byte is not
+// taken for padding.
 func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	load := func(name string, start uint64, size uint32, from, to int64) {
@@ -420,8 +418,8 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	assert.Equal(t, [][]string{{"", ""}}, stackNames(rewritetest.Samples(m.Profiles)))
 }
 
-// TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has taken 1 off, so the address is
-// none of the function's and has no relative form.
+// TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has subtracted 1, so the address lies outside the
+// function and has no relative form.
 func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_0123456789abcdef_x", slot, 0x100, nowBoot-10_000*ms)
@@ -434,7 +432,8 @@ func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
 	assert.Equal(t, &Mapping{File: "[bpf]"}, f.Mapping)
 }
 
-// TestManyTimedSamplesAreNotKept verifies that the memory for a message of many samples is not kept for the next one.
+// TestManyTimedSamplesAreNotKept verifies that the memory for a message with many samples is not kept for the
+// next one.
 func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	const instants = 1 << 20
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -454,8 +453,8 @@ func TestManyTimedSamplesAreNotKept(t *testing.T) {
 	assert.Greater(t, allocated(func() { r.Rewrite(twin, sources) }), uint64(instants))
 }
 
-// TestTimesThatNoClockShowed: what a sample of such a time gets is the same whether others come
-// with it or not.
+// TestTimesThatNoClockShowed: a sample with such a time gets the same name whether or not other samples come
+// with it.
 func TestTimesThatNoClockShowed(t *testing.T) {
 	const sec = 1000 * ms
 	boot, offset := nowBoot-3000*sec, bootUnix

@@ -191,8 +191,8 @@ func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
-// TestContract_3_5_TrampolinesUnknownKernel: whether trampolines share pages, and what is a patch
-// site, is not known without the core kernel's symbols.
+// TestContract_3_5_TrampolinesUnknownKernel: without the core kernel's symbols, it is unknown whether
+// trampolines share pages and where functions are patched.
 func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true

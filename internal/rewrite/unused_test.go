@@ -28,7 +28,7 @@ func TestUnusedFramesAreNotCopied(t *testing.T) {
 	assert.Less(t, testing.AllocsPerRun(10, func() { r.Rewrite(m.Profiles, rewrite.Sources{Snapshot: fixed(s)}) }), 100.0)
 }
 
-// TestClockOffOfUnusedFrames: the times of samples do not matter of which none has a kernel frame.
+// TestClockOffOfUnusedFrames: the times of samples without kernel frames are not counted as off.
 func TestClockOffOfUnusedFrames(t *testing.T) {
 	k := marks()
 	k.SharedTrampolines = true

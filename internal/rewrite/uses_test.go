@@ -41,8 +41,8 @@ func TestContract_2_3_Callers(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_BeforeAModule: where an address counts from a module, nobody knows what was before
-// that: newer kernels put modules side by side.
+// TestContract_2_3_BeforeAModule: an address relative to a module says nothing about the bytes before the
+// module: newer kernels put modules side by side.
 func TestContract_2_3_BeforeAModule(t *testing.T) {
 	mp := &Mapping{File: "[ext4]", BuildID: ext4ID, Start: 1, Limit: ext4Size}
 	for address, want := range map[uint64]string{0: "", 1: "ext4_read"} {

@@ -165,7 +165,7 @@ func TestContract_4_2_Mappings(t *testing.T) {
 	assert.Equal(t, &Mapping{File: "odd_module"}, got.Mapping, "a module without build id")
 }
 
-// TestMappingIsFoundAgain: one mapping a module, and the one that is there.
+// TestMappingIsFoundAgain: each module has one mapping, and an existing one is reused.
 func TestMappingIsFoundAgain(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
 		Frame{Address: ext4 + 1},
@@ -296,8 +296,8 @@ func TestContract_4_4_IsFolded(t *testing.T) {
 	assert.Empty(t, got.Attributes, "not where the message does not use it")
 }
 
-// TestContract_4_5_NoDuplicates has everything in the message that is written,
-// as other entries of its tables; run checks that nothing is there twice.
+// TestContract_4_5_NoDuplicates has frames that share new entries with each other, and reuse entries that the
+// message has; run checks that no entry appears twice.
 func TestContract_4_5_NoDuplicates(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(withName(Frame{Address: 7, Type: "kernel", Mapping: vmlinux()}, "b")).
