@@ -44,7 +44,7 @@ func TestContract_9_UpdatesAreCounted(t *testing.T) {
 	metadatatest.AssertEqualProcessorKernelsymResyncs(t, telemetry,
 		[]metricdata.DataPoint[int64]{point(1, fake)}, metricdatatest.IgnoreTimestamp())
 
-	require.NoError(t, p.Shutdown(t.Context())) // the cache tells of the delay before it has ended
+	require.NoError(t, p.Shutdown(t.Context())) // the cache reports the delay before it ends
 	delay, err := telemetry.GetMetric("otelcol_processor_kernelsym_update_delay")
 	require.NoError(t, err)
 	points := delay.Data.(metricdata.Histogram[float64]).DataPoints

@@ -45,8 +45,8 @@ func packOf(t *testing.T, name, buildID string) []byte {
 	return b
 }
 
-// withPacks returns what has a processor know a kernel, or none if that is nil, and the packs
-// of a directory.
+// withPacks returns an OpenSources for a processor that knows a kernel, or none if kernel is nil, and the
+// packs of a directory.
 func withPacks(dir string, kernel *timeline.Table) OpenSources {
 	return func(component.Host) (Sources, func(), error) {
 		store := packs.New(packs.Options{Directory: dir, MaxBytes: 1 << 20, Gateway: kernel == nil})
@@ -152,7 +152,7 @@ func TestBadPack(t *testing.T) {
 	})
 }
 
-// TestStartFails where what is to be known cannot be acquired.
+// TestStartFails has the sources fail to open.
 func TestStartFails(t *testing.T) {
 	p := newProcessor(t, func(component.Host) (Sources, func(), error) {
 		return Sources{}, nil, errors.New("no such extension")

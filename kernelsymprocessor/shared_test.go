@@ -113,8 +113,8 @@ func (m *member) shutdown(pipeline int) {
 	require.NoError(m.t, m.pipelines[pipeline].Shutdown(context.Background()))
 }
 
-// valuesOf returns the values of all metrics of a component, of histograms the counts. It
-// fails for one that is nobody's.
+// valuesOf returns the values of all metrics of a component; for a histogram, its count. It fails for a
+// metric that names no component.
 func valuesOf(t *testing.T, telemetry *componenttest.Telemetry, id string) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -197,9 +197,9 @@ var (
 	}
 )
 
-// TestContract_9_EachComponentHasItsOwnMetrics has two components in one collector that know
-// and do different things, one of them in two pipelines. That both pipelines report must
-// change nothing: what they know is the same, and what they do adds up.
+// TestContract_9_EachComponentHasItsOwnMetrics has two components in one collector that have different
+// sources and do different work, one of them in two pipelines. The second pipeline must not count twice: both
+// report the same sources, and their work adds up.
 func TestContract_9_EachComponentHasItsOwnMetrics(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
@@ -237,7 +237,7 @@ func TestContract_9_EachComponentHasItsOwnMetrics(t *testing.T) {
 	once.shutdown(0)
 }
 
-// namesAll verifies that values are of all metrics that there are.
+// namesAll verifies that the values include every metric of the component.
 func namesAll(t *testing.T, values map[string]float64) {
 	t.Helper()
 	got := make(map[string]bool)

@@ -342,8 +342,8 @@ func TestContainersInAContainer(t *testing.T) {
 	assert.GreaterOrEqual(t, m.NoContainer, threads["kubelet"][""]+threads["root"][""])
 }
 
-// TestRecordsOfContainersAreLost makes more cgroups at once than a ring has room for. Those that still exist when they
-// are sampled are found all the same.
+// TestRecordsOfContainersAreLost makes more cgroups at once than a ring has room for. The sampler still finds
+// those that exist when they are sampled.
 func TestRecordsOfContainersAreLost(t *testing.T) {
 	mount := mountCgroup2(t)
 	makeCgroup(t, mount, "/docker")
@@ -388,8 +388,8 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	assert.Positive(t, last)
 }
 
-// TestLongPath makes cgroups whose paths are longer than a record can have. The kernel cuts them, and what is cut is not
-// taken for a whole path.
+// TestLongPath makes cgroups whose paths are too long for a record. The kernel truncates them, and a
+// truncated path is not taken for a whole one.
 func TestLongPath(t *testing.T) {
 	mount := mountCgroup2(t)
 	r, err := perfring.Open(perfring.Options{

@@ -93,10 +93,10 @@ var contested = []struct {
 		userDir + "/docker-" + idA + ".scope", userDir2 + "/docker-" + idB + ".scope/docker-" + idA + ".scope"}, has: none},
 }
 
-// claimTree makes directories, which are those of cgroups below a mount.
+// claimTree makes directories that stand for the cgroups below a mount.
 type claimTree struct {
 	mount string
-	root  string // the part of the paths that this test has for itself
+	root  string // prefix of this test's paths
 }
 
 // make makes a directory with those above it, and returns its path from the mount.
@@ -278,8 +278,8 @@ func testRestarted(t *testing.T, tree *claimTree) {
 	tree.remove(t, "")
 }
 
-// TestBriefContainer verifies that a container has its id if it and its pod are gone before its record is read, and that
-// its place then does not win against others, because nobody knows whose it was.
+// TestBriefContainer verifies that a container has its id even if it and its pod are gone before its record
+// is read. Its path then does not win against others, because its owner is no longer known.
 func TestBriefContainer(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)
@@ -290,8 +290,8 @@ func TestBriefContainer(t *testing.T) {
 	assert.Equal(t, owner{}, c.owner(2, later))
 }
 
-// TestPartOfHierarchy verifies that no cgroup has an id that several claim if the mount shows a part of the hierarchy: the
-// paths in records are then not those below the mount.
+// TestPartOfHierarchy verifies that no cgroup has an id that several claim if the mount shows only a part of
+// the hierarchy: the paths in records are then not relative to the mount.
 func TestPartOfHierarchy(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)
@@ -367,9 +367,9 @@ func TestIncompleteScan(t *testing.T) {
 	assert.True(t, c.missed)
 }
 
-// TestDecisionsAreLimited verifies that the time for comparing the claims of users is bounded. Until there is time again,
-// such a cgroup has no id. No time is needed for one that nobody else claims to be, that has the id already, or that only
-// root can have made.
+// TestDecisionsAreLimited verifies that comparing the claims of users takes bounded time. Until there is time
+// again, such a cgroup has no id. No comparison is needed for a cgroup whose id has no other claimant, that
+// has the id already, or that only root can have made.
 func TestDecisionsAreLimited(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)

@@ -11,8 +11,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// FuzzWaits applies any sequence of records, of which each byte is one: whatever the kernel, or a loss, does to their order,
-// the waits of a thread have a length and do not overlap.
+// FuzzWaits applies any sequence of records, one per byte. However the kernel or a loss changes their order,
+// a thread's waits have a positive length and do not overlap.
 func FuzzWaits(f *testing.F) {
 	f.Add([]byte{0x00, 0x10, 0x20, 0x01, 0x11, 0x21})
 	f.Add([]byte{0x00, 0x10, 0x50, 0x20, 0x00, 0x10, 0x30, 0x20})

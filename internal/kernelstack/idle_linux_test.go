@@ -24,9 +24,9 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestWorkOnIdleCPUs has CPU 1 send packets whose softirqs run on CPU 0, which is idle. It compares the samples of this work
-// with those of a ring that samples the idle task, told by the names on their stacks. A ring that does not, as perf's
-// exclude_idle has it, sees none of the work.
+// TestWorkOnIdleCPUs has CPU 1 send packets whose softirqs run on CPU 0, which is idle. It compares the
+// samples of this work with a ring that also samples the idle task, and tells work from idling by the names
+// on the stacks. A ring that excludes the idle task, as perf's exclude_idle does, sees none of the work.
 func TestWorkOnIdleCPUs(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	kerneltest.NeedAddresses(t)

@@ -50,7 +50,7 @@ func writeKallsyms(t *testing.T, list string) (procfs string) {
 	return procfs
 }
 
-// TestIdleLoop verifies which stacks are left out: those of an idle task that only waits.
+// TestIdleLoop verifies which stacks are dropped: an idle task's, if it only waits.
 func TestIdleLoop(t *testing.T) {
 	i, err := readIdle(writeKallsyms(t, idleSymbols))
 	require.NoError(t, err)
@@ -97,8 +97,8 @@ func TestIdleLoopIsLeftOut(t *testing.T) {
 	assert.Zero(t, sent[0].NoStack)
 }
 
-// TestIdleLoopIsNotKnown verifies that the idle task is not sampled if its loop cannot be told from work, and that the
-// error says why.
+// TestIdleLoopIsNotKnown verifies that the idle task is not sampled if its loop cannot be distinguished from
+// work, and that the error gives the reason.
 func TestIdleLoopIsNotKnown(t *testing.T) {
 	for _, c := range []struct {
 		name, list string

@@ -184,9 +184,9 @@ func TestStorms(t *testing.T) {
 	}
 }
 
-// TestStormOfCgroups has a user make and remove cgroups as often as possible, while containers come and go. No sample is
-// lost, none has a wrong container, and when the storm is over, new containers are known as soon as directories may be read
-// again, as the record of the first of them can be lost with those of the storm.
+// TestStormOfCgroups has a user make and remove cgroups as fast as possible, while containers come and go. No
+// sample is lost, and none has a wrong container. After the storm, new containers are known as soon as
+// directories may be read again: the record of the first one can be lost together with the storm's.
 func TestStormOfCgroups(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	mount := mountCgroup2(t)

@@ -210,7 +210,8 @@ func TestWaitsAddUp(t *testing.T) {
 	assert.InDelta(t, elapsed, off+worked, 0.02*float64(elapsed)+switches*slowness/4)
 }
 
-// TestDeadThreads has a process end that nobody waits for: it keeps its number, but waits for nothing.
+// TestDeadThreads has a process end whose parent does not yet wait for it. It keeps its number, but has no
+// waits.
 func TestDeadThreads(t *testing.T) {
 	o := waitOptions()
 	o.Interval = 100 * time.Millisecond
@@ -270,7 +271,7 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 		locker = onThread(func() { waitForLock(t, 200*time.Millisecond) })
 		waiter = onThread(func() { <-time.After(200 * time.Millisecond) }) // in a futex: Go parks the thread
 		const membarrierGlobal = 1                                         // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
-		for range 3 {                                                      // grace periods, each of which a thread of the kernel waits for
+		for range 3 {                                                      // each is a grace period, for which a thread of the kernel waits
 			_, _, err := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
 			assert.Zero(t, err, "membarrier")
 		}
@@ -306,7 +307,8 @@ func TestWhatThreadsWaitFor(t *testing.T) {
 	}
 }
 
-// TestWaitChannel compares the function that a thread waits in with what the kernel says while it waits.
+// TestWaitChannel compares the function that a thread waits in with the one that the kernel shows during the
+// wait.
 func TestWaitChannel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	for what, wait := range map[string]func(time.Duration){

@@ -59,7 +59,7 @@ func about(typ perfring.Type, at int64) []perfring.Record {
 	return []perfring.Record{{Type: typ, Time: at, PID: 1, TID: 7}}
 }
 
-// sure returns a batch of records of which none is missing.
+// sure returns a complete batch of records.
 func sure(records ...[]perfring.Record) perfring.Batch {
 	b := perfring.Batch{Certain: 1 << 40, Looked: 1 << 40}
 	for _, r := range records {
@@ -296,8 +296,8 @@ func TestOpenWaits(t *testing.T) {
 	assert.Equal(t, []sentWait{{7, 50, 650, "voluntary"}}, end(800))
 }
 
-// TestSpentSwitches verifies that the switches of an interval are counted, those of idle tasks included, and that a thread
-// that begins to run, and a record that is not certain, are none.
+// TestSpentSwitches verifies that the switches of an interval are counted, including those to and from idle
+// tasks. A thread that begins to run does not count, nor does a record that is not yet certain.
 func TestSpentSwitches(t *testing.T) {
 	s, _ := waitSession(t) // with 1,000 switches a second
 	addAll(t, s, sure(blocks(0, 7, 100), runs(0, 0, 100), leaves(0, 0, 200, perfring.SwitchRunnable), runs(0, 7, 200)))

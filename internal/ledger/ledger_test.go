@@ -19,7 +19,7 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// The images of these tests: a program is known of those that a list covers.
+// The addresses of the images in these tests. An image that a list covers has a known program.
 const (
 	addrA = 0x1000 * (iota + 1)
 	addrB
@@ -284,7 +284,7 @@ func TestLimitOfEarlierUnloads(t *testing.T) {
 	assert.Equal(t, "a", nameAt(l, addrA, 180*ms))
 }
 
-// TestTableIsOfAll verifies that a table has what the source knows besides lifetimes.
+// TestTableIsOfAll verifies that a table includes everything that the source knows besides lifetimes.
 func TestTableIsOfAll(t *testing.T) {
 	l := newLedger()
 	assert.False(t, l.Table().IsPartial())

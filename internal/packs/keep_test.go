@@ -84,7 +84,7 @@ func TestRoom(t *testing.T) {
 	d.discard()
 	assert.Equal(t, int64(400), s.dir.free)
 
-	all := newDraft(second, maxDisk) // of which 400 bytes are in the file
+	all := newDraft(second, maxDisk) // 400 bytes of it are in the file
 	assert.Zero(t, s.dir.free)
 	d = newDraft(third, 700)
 	require.ErrorIs(t, s.keep(d, third), errDrafts, "even without the first")
@@ -118,8 +118,8 @@ func (s slowly) Read(b []byte) (int, error) {
 	return s.Reader.Read(b[:min(len(b), 50)])
 }
 
-// TestDraftsTakeDiskSpace fetches as many packs at a time as possible, with disk space for less. They are all used, and
-// those that are kept are whole.
+// TestDraftsTakeDiskSpace fetches as many packs at a time as possible, with too little disk space for all.
+// Every pack is used, and every pack that is kept is complete.
 func TestDraftsTakeDiskSpace(t *testing.T) {
 	dir := ownDir(t)
 	fetched := filepath.Join(dir, fetchedDir)

@@ -213,8 +213,8 @@ func TestBudget(t *testing.T) {
 	assert.LessOrEqual(t, g.budget.left, int64(size))
 }
 
-// TestStormOfNames has a user rename a thread as often as possible. Nothing but names is lost, each of them is parsed or
-// counted, no more are parsed than the budget allows, and nobody is woken.
+// TestStormOfNames has a user rename a thread as fast as possible. Nothing but names is lost, each name is
+// parsed or counted, no more are parsed than the budget allows, and no reader is woken.
 func TestStormOfNames(t *testing.T) {
 	opts := named()
 	opts.BytesPerCPU, opts.Event = 1<<20, Sampling{Frequency: 97, Idle: true}

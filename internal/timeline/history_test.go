@@ -230,7 +230,8 @@ func TestReplaceByAnotherLength(t *testing.T) {
 	assert.Len(t, h.Loaded(), 1)
 }
 
-// TestFileIDsOfEachTable verifies that a table knows the file IDs of its own images: not those of a table before.
+// TestFileIDsOfEachTable verifies that a table knows the file IDs of its own images, and that an earlier
+// table does not.
 func TestFileIDsOfEachTable(t *testing.T) {
 	h := newHistory(remember, 1000*ms)
 	a := bpf("a", 0x1000, 0x100, 0)

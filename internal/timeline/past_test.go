@@ -79,8 +79,8 @@ func TestAnImageIsListedTwiceAtMost(t *testing.T) {
 	}
 }
 
-// TestLookUpsVisitFewNodes verifies that a lookup does not go through the history: neither through images that had the
-// address at other times, nor through those that were loaded at the time beside the address.
+// TestLookUpsVisitFewNodes verifies that a lookup does not walk the history: neither images that had the
+// address at other times, nor images beside the address at the same time.
 func TestLookUpsVisitFewNodes(t *testing.T) {
 	const n, start = 50_000, uint64(0xffffffffc0000000)
 	for _, c := range []struct {

@@ -131,7 +131,7 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// peersOf returns who may reach a port; nobody in particular if there is no restriction.
+// peersOf returns the peers that may reach a port, empty if all may, and whether the port is open at all.
 func peersOf(policy *networkingv1.NetworkPolicy, port int32) (from []networkingv1.NetworkPolicyPeer, allowed bool) {
 	for _, rule := range policy.Spec.Ingress {
 		for _, p := range rule.Ports {

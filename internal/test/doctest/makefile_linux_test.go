@@ -92,7 +92,7 @@ func TestMakeRun(t *testing.T) {
 		fails  bool
 	}{
 		"root":               {nil, "", "runs as 0", true, false},
-		"a user":             {asUser, `[ "$1" = -n ] || exec "$@"`, "runs as 54321", true, false}, // this sudo changes nobody
+		"a user":             {asUser, `[ "$1" = -n ] || exec "$@"`, "runs as 54321", true, false}, // this sudo changes no user
 		"without a terminal": {asUser, `[ "$1" != -n ]`, "  sudo build/demo -collector build/otelcol-kernelsym", true, true},
 		"without sudo":       {asUser, "", "You are not root, and there is no sudo.", false, true},
 	} {

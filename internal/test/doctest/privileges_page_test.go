@@ -48,7 +48,7 @@ down or degraded, and [Platforms](platforms/README.md) says what hardened system
 
 `
 
-// A row is what a set of capabilities gives, and each set that contains it and gives the same.
+// A row is an outcome with the smallest sets of capabilities that give it.
 type row struct {
 	alternatives []setting // none contains another
 	outcome      outcome

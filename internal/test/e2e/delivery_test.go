@@ -19,15 +19,15 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// TestDelivery has a collector sample the kernel and send it to a file, to a backend that is not there, and to both. It
-// verifies what `kernelsym doctor --metrics` says about each exporter.
+// TestDelivery has a collector sample the kernel and send to a file, to a backend that does not exist, and to
+// both. It verifies what `kernelsym doctor --metrics` says about each exporter.
 func TestDelivery(t *testing.T) {
 	tool := kerneltest.Built(t, kerneltest.Tool)
 	kerneltest.NeedPerf(t)
 	kerneltest.SameInEachKernel(t)
 	for name, tt := range map[string]struct {
 		exporters string
-		want      map[string]string // level by the beginning of what is found
+		want      map[string]string // the level of each finding, by how its text begins
 	}{
 		"a file":         {"file", map[string]string{"exporter file sent N samples": "ok"}},
 		"no backend":     {"otlp_grpc", map[string]string{"exporter otlp_grpc sent nothing": "warn"}},

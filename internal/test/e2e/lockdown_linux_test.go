@@ -53,9 +53,9 @@ var lockdownModes = []string{"none", "integrity", "confidentiality"}
 // refused reports whether a mode refuses something that is refused starting with the mode from.
 func refused(from, mode int) bool { return from > 0 && mode >= from }
 
-// TestLockdown verifies what a locked-down kernel refuses to root (enum lockdown_reason of
-// include/linux/security.h), and what it allows. In a kernel that is not locked down, it verifies
-// that everything works.
+// TestLockdown verifies what a locked-down kernel refuses root (enum lockdown_reason in
+// include/linux/security.h), and what it allows. In a kernel without lockdown, it verifies that everything
+// works.
 func TestLockdown(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.NeedBPF(t)

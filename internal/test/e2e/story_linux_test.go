@@ -90,7 +90,7 @@ func loadOver(t *testing.T, spec *ebpf.ProgramSpec, was []kerneltest.Code) *ebpf
 	return nil
 }
 
-// In a story, the receiver keeps its samples to the end. Messages over OTLP show what the processor
+// In a story, the receiver keeps its samples until the end. Messages over OTLP show how much the processor
 // has learned so far.
 const storyConfig = `
 receivers: {kernelstack: {frequency: %d, interval: 1h}, otlp: {protocols: {grpc: {endpoint: "%s"}}}}

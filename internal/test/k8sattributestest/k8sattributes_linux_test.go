@@ -37,7 +37,7 @@ const node = "node-1"
 
 var containerID = strings.Repeat("0a", 32)
 
-// apiServer is a Kubernetes API server with one pod. It keeps what it was asked for.
+// apiServer is a Kubernetes API server with one pod that records its requests.
 type apiServer struct {
 	mu    sync.Mutex
 	asked map[string]bool

@@ -37,7 +37,7 @@ func newAuthority(t *testing.T, dir string) *authority {
 	return a
 }
 
-// issue issues a certificate for both ends of a connection. Kubernetes takes its names for those of a user and a group.
+// issue issues a certificate for both ends of a connection. Kubernetes reads its names as a user and a group.
 func (a *authority) issue(t *testing.T, file, user, group string, addresses ...net.IP) {
 	t.Helper()
 	subject := pkix.Name{CommonName: user}

@@ -121,7 +121,7 @@ func (c *cluster) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(c.t.Context(), "nsenter", args...)
 }
 
-// try runs kubectl and returns what it prints.
+// try runs kubectl and returns its output.
 func (c *cluster) try(args ...string) (string, error) {
 	out, err := c.command(args...).CombinedOutput()
 	if err != nil {

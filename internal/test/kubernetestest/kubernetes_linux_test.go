@@ -96,7 +96,7 @@ func (d *deployment) begin() {
 	d.cluster.kubectl("rollout", "status", "-n", "senders", "daemonset/sender", "--timeout=60s")
 }
 
-// A kustomization has the fields that users set. Its components are those of deploy/kubernetes.
+// A kustomization has the fields that users set. Its components are directories of deploy/kubernetes.
 type kustomization struct {
 	components []string
 	patches    []map[string]any
@@ -180,7 +180,7 @@ func (d *deployment) pods(component string) (list []corev1.Pod) {
 	return list
 }
 
-// agents returns the agents, of which each node must have one.
+// agents returns the agents. Each node must have exactly one.
 func (d *deployment) agents() []corev1.Pod {
 	d.Helper()
 	list := d.pods("agent")
@@ -230,7 +230,8 @@ func (d *deployment) checkRights(pods []corev1.Pod, capabilities ...int) {
 	}
 }
 
-// violations returns what the API server says about the pods of the namespace at a level of the Pod Security Standards.
+// violations returns the API server's warnings about the namespace's pods at a level of the Pod Security
+// Standards.
 func (d *deployment) violations(level string) string {
 	d.Helper()
 	return d.cluster.kubectl("label", "--dry-run=server", "--overwrite", "namespace", "kernelsym", "pod-security.kubernetes.io/enforce="+level)
@@ -270,7 +271,7 @@ func (d *deployment) senderErrors() int {
 	return strings.Count(d.cluster.kubectl("logs", "-n", "senders", "-l", "app=sender", "--tail=-1"), "Exporting failed")
 }
 
-// status returns the status of the collector in a pod, with those of all components.
+// status returns the status of the collector in a pod, including all components.
 func (d *deployment) status(pod *corev1.Pod) string {
 	d.Helper()
 	return d.cluster.kubectl("get", "--raw", "/api/v1/namespaces/kernelsym/pods/"+pod.Name+":13133/proxy/status?verbose")
@@ -328,8 +329,8 @@ func (d *deployment) checkDelivery(pod *corev1.Pod) {
 	assert.Contains(d, d.status(pod), `"exporter:otlp_grpc":{"healthy":true,"status":"StatusOK"`, "the status does not show it")
 }
 
-// eachNodeByItsOwnAgent verifies that no agent gets the frames of another node, and that those of a sender that claims to
-// be another node stay as they are.
+// eachNodeByItsOwnAgent verifies that no agent gets the frames of another node, and that frames stay as they
+// are if their sender claims to be another node.
 func (d *deployment) eachNodeByItsOwnAgent() {
 	const foreign = `outcome="foreign"`
 	for _, pod := range d.agents() {
@@ -433,7 +434,8 @@ func (d *deployment) noSysAdmin() {
 	assert.Contains(d, d.status(&d.agents()[0]), "grant CAP_SYS_ADMIN")
 }
 
-// hostMounts verifies that the mounts are those of the node. On a kernel without modules, the README's patch is needed.
+// hostMounts verifies that the mounts show the node's files. On a kernel without modules, the README's patch
+// is needed.
 func (d *deployment) hostMounts() {
 	k := kustomization{components: []string{"host-mounts"}}
 	if _, err := os.Stat("/proc/modules"); err != nil {

@@ -29,8 +29,8 @@ type node struct {
 	first   int    // process ID of its first process: when that ends, all of its processes do
 }
 
-// beginNode is what the first process of a node does: it hides the directories that containerd and kubelet write to, waits
-// until it is killed, and reaps what is left to it.
+// beginNode is the script of a node's first process: it hides the directories that containerd and kubelet
+// write to, waits until it is killed, and reaps orphans.
 const beginNode = `set -e
 mount --make-rshared /
 for dir in /run /var/lib /var/log; do mount -t tmpfs tmpfs $dir; done

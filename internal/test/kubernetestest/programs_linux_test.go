@@ -23,7 +23,7 @@ func kubernetesProgram(name string) string { return filepath.Join(os.Getenv(prog
 // debianFile returns a file of a package that is unpacked, not installed: no service of it begins to run.
 func debianFile(name string) string { return filepath.Join(os.Getenv(programsEnv), "debian", name) }
 
-// unpacked are the packages that are unpacked, installed those that must be installed, by a program in each.
+// The Debian packages that are only unpacked, and those that must be installed, by a program in each.
 var (
 	unpacked  = []string{"containerd", "runc", "etcd-server", "containernetworking-plugins", "busybox-static"}
 	installed = map[string]string{"iptables": "iptables", "conntrack": "conntrack", "ipset": "ipset", "ip": "iproute2", "nsenter": "util-linux"}

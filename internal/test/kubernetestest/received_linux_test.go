@@ -14,11 +14,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// received reads what a backend wrote.
+// received reads the output of a backend.
 type received struct {
 	t      *testing.T
 	file   string
-	offset int64 // where what is new begins
+	offset int64 // where new output begins
 }
 
 // newReceived returns a reader of a file in a directory, to which a backend of any user can write.
@@ -38,7 +38,7 @@ func (r *received) skip() {
 	r.offset = info.Size()
 }
 
-// A delivery is what arrived from a node, or from those that claim to be it.
+// A delivery is everything that arrived under one node's name.
 type delivery struct {
 	named, bare int // kernel frames
 	intervals   []interval
@@ -56,7 +56,7 @@ func (d *delivery) overlap() (longest int64) {
 	return longest
 }
 
-// read returns what has arrived, by the name of its node.
+// read returns the profiles that have arrived since skip, by the name of their node.
 func (r *received) read() map[string]*delivery {
 	r.t.Helper()
 	f, err := os.Open(r.file)

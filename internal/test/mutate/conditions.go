@@ -181,7 +181,7 @@ func (i *instrumenter) visitSwitch(s *ast.SwitchStmt) {
 func (i *instrumenter) visitReturn(r *ast.ReturnStmt) {
 	types := typesOf(i.results)
 	if len(types) != len(r.Results) {
-		return // none, or those of a call
+		return // no results, or a call that returns them
 	}
 	for k, result := range r.Results {
 		if id, ok := types[k].(*ast.Ident); ok && id.Name == "bool" {

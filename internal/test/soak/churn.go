@@ -16,7 +16,7 @@ import (
 // A churn loads and unloads code of one kind.
 type churn struct {
 	name    string
-	mayMiss float64 // share of the frames that may have no name
+	mayMiss float64 // share of frames that may lack a name
 
 	// visit has the kernel load and unload code while a collector runs, and returns where and when
 	// the code was loaded. It is called with n = 0, 1, ...

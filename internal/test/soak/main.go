@@ -90,7 +90,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(busy.flow.check(o.say), busy.checkGrowth(o.say))
 }
 
-// background returns the share of a core that the collector uses without profiles.
+// background returns how much of a core the collector uses without profiles.
 func (o options) background(ctx context.Context, f *flow) (share float64, err error) {
 	r, err := spend(ctx, o.collector, background, o.duration/5, f)
 	if err != nil {
