@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/admission/admissiontest"
 )
 
-// TestCostBoundsMemory verifies that no message takes more memory than its cost, decoded from Protobuf or JSON, and that the
-// cost is not much higher.
+// TestCostBoundsMemory verifies that no message takes more memory than its cost, decoded from Protobuf or
+// JSON, and that the cost is not much higher than that.
 func TestCostBoundsMemory(t *testing.T) {
 	for _, tt := range admissiontest.Shapes {
 		t.Run(tt.Name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestCostOfProfiles(t *testing.T) {
 	assert.LessOrEqual(t, n, 12*int64(len(message)))
 }
 
-// TestCostRefuses verifies that what pdata might read in another way is refused.
+// TestCostRefuses verifies that input that pdata might read differently is refused.
 func TestCostRefuses(t *testing.T) {
 	deep := []protowire.Number{2, 6, 2}
 	for range maxDepth {

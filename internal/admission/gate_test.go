@@ -82,8 +82,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestAdmitWhileFull verifies that, after a message has waited in vain, one message waits and others are refused at once, until
-// one is admitted.
+// TestAdmitWhileFull verifies that, once a message has waited in vain, only one message waits and others are
+// refused at once, until one is admitted.
 func TestAdmitWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()

@@ -85,7 +85,8 @@ func startHTTP(t *testing.T, g *testGate, handle func([]byte, error)) (url strin
 	return s.URL
 }
 
-// TestStalledHTTP verifies that a sender that does not send its message is not waited for, whether it is its turn or not.
+// TestStalledHTTP verifies that the server does not wait for a sender that stalls, whether it is that
+// sender's turn or not.
 func TestStalledHTTP(t *testing.T) {
 	for name, others := range map[string]int{"its turn": 0, "not its turn": maxRequests} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// TestStalledGRPC verifies that a sender that does not send its message is not waited for.
+// TestStalledGRPC verifies that the server does not wait for a sender that stalls.
 func TestStalledGRPC(t *testing.T) {
 	g := newTestGate()
 	g.patience = 10 * time.Millisecond
@@ -191,8 +192,8 @@ func TestStalledGRPC(t *testing.T) {
 	g.assertEmpty(t)
 }
 
-// TestSecondMessage verifies that a second message in one request, which the server decodes before it refuses the request, is
-// not decoded, and that nothing of the first is left.
+// TestSecondMessage verifies that a second message in one request, which the server reads before it refuses
+// the request, is not decoded, and that nothing of the first one stays admitted.
 func TestSecondMessage(t *testing.T) {
 	g := newTestGate()
 	conn := startGRPC(t, g, func(pprofileotlp.ExportRequest) { t.Error("a message") })

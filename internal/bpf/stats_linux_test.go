@@ -57,7 +57,7 @@ func TestEnableStats(t *testing.T) {
 	}
 }
 
-// TestEnableStatsWithoutPrivilege: the error is about counting, not about listing.
+// TestEnableStatsWithoutPrivilege: the error is about counting runs, not about listing programs.
 func TestEnableStatsWithoutPrivilege(t *testing.T) {
 	kerneltest.Unprivileged(t, func(t *testing.T) {
 		_, err := EnableStats()

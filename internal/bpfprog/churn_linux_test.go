@@ -36,7 +36,7 @@ type churner struct {
 	unquiet error
 }
 
-// maxKept is how many programs a churner keeps at most.
+// maxKept is the number of programs that a churner keeps at most.
 const maxKept = 24
 
 func (c *churner) run() {
@@ -68,7 +68,7 @@ func (c *churner) run() {
 	}
 }
 
-// note notes where a program is.
+// note records the addresses of a program.
 func (c *churner) note(reader *bpf.Reader, p *ebpf.Program) {
 	info, err := p.Info()
 	if err != nil {
@@ -88,8 +88,7 @@ func (c *churner) note(reader *bpf.Reader, p *ebpf.Program) {
 	c.lived[addr] = program.ID
 }
 
-// lazy is a recorder that rests now and then, until its rings have overflowed or no program
-// is loaded any more.
+// lazy is an event source that pauses now and then, until its rings have overflowed or the churners are done.
 type lazy struct {
 	*perfring.Reader
 	loaded *atomic.Int64
@@ -107,7 +106,7 @@ func (l *lazy) Wait(ctx context.Context, deadline time.Time) error {
 	return l.Reader.Wait(ctx, deadline)
 }
 
-// overflow is a number of programs: more than two rings of a page have room for.
+// overflow is a number of programs whose records do not fit into two rings of one page.
 var overflow = int64(100 * os.Getpagesize() / 4096)
 
 // churnSpecs returns small programs of several lengths, and large ones with functions.
@@ -118,8 +117,7 @@ func churnSpecs(t *testing.T) (specs []*ebpf.ProgramSpec) {
 	return append(specs, kerneltest.HotProgram(t))
 }
 
-// lasting are the functions of programs that live through all of it: the names that
-// the kernel lists at their addresses.
+// lasting has the names that the kernel lists for programs that stay loaded, by address.
 type lasting map[uint64][]string
 
 func loadLasting(t *testing.T) lasting {
@@ -137,7 +135,7 @@ func loadLasting(t *testing.T) lasting {
 	return all
 }
 
-// check checks that the table names them.
+// check checks that the table has these names.
 func (l lasting) check(t *testing.T, table *timeline.Table) {
 	t.Helper()
 	for addr, names := range l {

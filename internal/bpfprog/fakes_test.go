@@ -25,7 +25,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// fakePrograms are programs that no kernel has.
+// fakePrograms stands in for the kernel's list of programs.
 type fakePrograms struct {
 	loaded map[uint32]*bpf.Program
 	hidden map[uint32]bool // listed, but gone when asked for
@@ -38,7 +38,7 @@ type fakePrograms struct {
 	modules map[uint32]fakeModule // by BTF object
 }
 
-// A fakeModule has BTF that continues that of the core kernel.
+// A fakeModule has BTF that continues the core kernel's.
 type fakeModule struct {
 	name  string
 	types []byte
@@ -99,7 +99,7 @@ func (p *fakePrograms) BTF(uint32) (*btf.BTF, error) {
 	return btf.Parse(p.types)
 }
 
-// tagOf returns the tag that stands for n.
+// tagOf returns a tag made from n.
 func tagOf(n int) (tag [8]byte) {
 	tag[7] = byte(n)
 	return tag
@@ -150,7 +150,7 @@ func unloads(at int64, p *bpf.Program) []perfring.Record {
 	return recordsOf(at, p, perfring.ProgramUnload)
 }
 
-// at returns what an address was during an interval, if it has a name.
+// at returns the hit at an address during an interval, and whether it has a symbol.
 func at(table *timeline.Table, addr uint64, during timeline.Interval) (timeline.Hit, bool) {
 	hit, _ := timeline.NewSnapshot(table).At(addr, during)
 	return hit, hit.Symbol.Exists()
@@ -198,7 +198,7 @@ func (r *tape) RefreshCPUs(bool) error {
 func (r *tape) MissesCPU() bool { return r.missesCPU }
 func (r *tape) Close() error    { r.closed.Add(1); return nil }
 
-// fakeCPUs are events about CPUs.
+// fakeCPUs is a source of events about CPUs.
 type fakeCPUs struct{ events []uevent.Event }
 
 func (c *fakeCPUs) Poll() (e uevent.Event, ok bool, err error) {
@@ -216,7 +216,7 @@ func (c *fakeCPUs) Wait(ctx context.Context, _ time.Time) error {
 
 func (*fakeCPUs) Close() error { return nil }
 
-// online has the kernel say that a CPU came online.
+// online announces a CPU.
 func (c *fakeCPUs) online() {
 	c.events = append(c.events, uevent.Event{Action: "online", DevPath: "/devices/system/cpu/cpu1", Subsystem: "cpu"})
 }

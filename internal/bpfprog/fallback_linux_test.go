@@ -24,7 +24,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// counted counts how often a program is asked for.
+// counted counts how often each program is queried.
 type counted struct {
 	ProgramReader
 	mu    sync.Mutex
@@ -54,8 +54,8 @@ func (c *counted) counts(id uint32) (lists, asked int) {
 	return c.lists, c.asked[id]
 }
 
-// TestWithoutRecords has the kernel refuse perf events: programs are listed again
-// and again, and each is asked for once.
+// TestWithoutRecords has the kernel refuse perf events: programs are listed again and again, and each is
+// queried once.
 func TestWithoutRecords(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{
 		Need:   func(t testing.TB) { kerneltest.NeedBPF(t) },
@@ -163,7 +163,7 @@ func TestWithoutAnything(t *testing.T) {
 	})
 }
 
-// TestWithoutAddresses has the kernel hide addresses. Records have them all the same.
+// TestWithoutAddresses has the kernel hide addresses. Records still have them.
 func TestWithoutAddresses(t *testing.T) {
 	kerneltest.Limited(t, kerneltest.Limits{
 		Need: func(t testing.TB) {
@@ -198,7 +198,7 @@ func testHidden(t *testing.T) {
 	})
 }
 
-// TestRecordsAreTriedAgain has records refused at first.
+// TestRecordsAreTriedAgain refuses records once.
 func TestRecordsAreTriedAgain(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := newSource(everything)
@@ -217,7 +217,7 @@ func TestRecordsAreTriedAgain(t *testing.T) {
 	agree(t, latest)
 }
 
-// TestEndsWhileItPolls ends a source that has no records and nothing to do.
+// TestEndsWhileItPolls ends a source that has neither records nor work to do.
 func TestEndsWhileItPolls(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	s := NewSource(everything)

@@ -50,7 +50,7 @@ func count(ids []uint32, id uint32) (n int) {
 	return n
 }
 
-// TestBeforeItIsAskedFor has only the records of a program, as the kernel refuses more.
+// TestBeforeItIsAskedFor has only the records of a program, because the kernel refuses lists.
 func TestBeforeItIsAskedFor(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
@@ -63,8 +63,7 @@ func TestBeforeItIsAskedFor(t *testing.T) {
 	assert.True(t, strings.HasPrefix(r.err.Error(), "BPF programs loaded before the start have no names: not permitted"))
 }
 
-// TestProgramsThatVanish are listed, or named by a record, and gone when they are
-// asked for.
+// TestProgramsThatVanish has programs that a list or a record names, and that are gone when they are queried.
 func TestProgramsThatVanish(t *testing.T) {
 	a, b, c := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x2000), prog(3, 3, 0, 0x3000)
 	all := newFakes(a, b)
@@ -93,7 +92,7 @@ func TestRecordsOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestRecordsOfTheTimeOfTheList have been waiting in a ring while programs were listed.
+// TestRecordsOfTheTimeOfTheList has records that arrived in a ring while programs were listed.
 func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x1000) // the same code, at the same address
 	listing := func(t *testing.T, all *fakePrograms, records func(at int64) []perfring.Record) *testSource {
@@ -137,7 +136,7 @@ func TestRecordsOfTheTimeOfTheList(t *testing.T) {
 	})
 }
 
-// TestLateRecords have times up to which records were said to be complete.
+// TestLateRecords has records whose times were already reported as complete.
 func TestLateRecords(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 2, 0, 0x1000)
@@ -159,13 +158,13 @@ func TestLateRecords(t *testing.T) {
 	})
 }
 
-// programsAre has the kernel have other programs.
+// programsAre replaces the kernel's programs.
 func (r *testSource) programsAre(p ProgramReader) {
 	r.run.lister.programs, r.run.lister.querier.programs = p, p
 }
 
-// TestOldKernelsNames has records as Linux 5.7 to 6.0 makes them: all functions of a
-// program have the name of its main one, which 5.10 tells twice.
+// TestOldKernelsNames has records of Linux 5.7 to 6.0: all functions of a program have the name of the main
+// one, and Linux 5.10 records that one twice.
 func TestOldKernelsNames(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000, 0x3000)
 	r := newTestSource(t, newFakes())
@@ -183,8 +182,7 @@ func TestOldKernelsNames(t *testing.T) {
 	r.expect()
 }
 
-// TestMainFunctionOfTwoTags has the record of its end have another tag than the list, as
-// Linux 5.10 has it.
+// TestMainFunctionOfTwoTags has an unload whose record has another tag than the list, as in Linux 5.10.
 func TestMainFunctionOfTwoTags(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000, 0x2000)
 	r := newTestSource(t, newFakes(a))
@@ -194,8 +192,8 @@ func TestMainFunctionOfTwoTags(t *testing.T) {
 	r.expect()
 }
 
-// TestEventsOnAnotherCPU has the task that loads a program go to another CPU between its
-// records. Of tasks that the kernel does not tell, a list says which program it is.
+// TestEventsOnAnotherCPU moves the task that loads a program to another CPU between its records. If the
+// kernel does not identify the task, a list gives the program.
 func TestEventsOnAnotherCPU(t *testing.T) {
 	a, b := prog(1, 1, 0, 0x1000), prog(2, 1, 0, 0x2000)
 	all := newFakes()
@@ -287,8 +285,7 @@ func TestABurstIsOneTable(t *testing.T) {
 	assert.Equal(t, tables+1, r.tables, "nothing has changed")
 }
 
-// TestRefresh brings the table up to the present without a round, and without a system
-// call.
+// TestRefresh brings the table up to the present without a round and without a system call.
 func TestRefresh(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	all := newFakes()
@@ -309,7 +306,7 @@ func TestRefresh(t *testing.T) {
 	r.expect(a)
 }
 
-// TestReadingRecordsFails ends the source with the reason.
+// TestReadingRecordsFails verifies that the source ends with the reason.
 func TestReadingRecordsFails(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	r.tape.err = errors.New("broken")
@@ -317,7 +314,7 @@ func TestReadingRecordsFails(t *testing.T) {
 	r.Refresh() // also while it does not run
 }
 
-// TestCPUsAreLookedAt at the start, and when the kernel says that one came online.
+// TestCPUsAreLookedAt verifies that CPUs are checked at the start, and when the kernel announces one.
 func TestCPUsAreLookedAt(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -344,9 +341,9 @@ func TestCPUsAreLookedAt(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// TestTwoSymbolsOfAProgram verifies that a program of several functions has its own name where the
-// kernel records its first function's (up to Linux 6.0): from its load on, whether or not the kernel
-// can be asked for it, and also if a task of another PID namespace has loaded it.
+// TestTwoSymbolsOfAProgram verifies that a program with several functions has its own name where the kernel
+// records its first function's (up to Linux 6.0): from its load on, whether or not the kernel answers
+// queries, and even if a task of another PID namespace has loaded it.
 func TestTwoSymbolsOfAProgram(t *testing.T) {
 	const first = "bpf_prog_0000000000000080_"
 	for _, c := range []struct {

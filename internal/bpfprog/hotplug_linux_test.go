@@ -21,8 +21,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
 
-// TestCPUsComeAndGo takes a CPU offline and online again. What is loaded there before
-// there are records of it, at once, is found all the same.
+// TestCPUsComeAndGo takes a CPU offline and online again. Programs that are loaded on it at once, before its
+// records are read, are found, too.
 func TestCPUsComeAndGo(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.NeedBPF(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAListThatIsInterruptedDidNotFail: the next run makes it at once.
+// TestAListThatIsInterruptedDidNotFail: the next round repeats the list at once.
 func TestAListThatIsInterruptedDidNotFail(t *testing.T) {
 	a, all := prog(1, 1, 0, 0x1000), newFakes()
 	r := newTestSource(t, all)

@@ -142,7 +142,8 @@ func TestTailWithoutBPFYet(t *testing.T) {
 	require.Equal(t, symbolOf(prog(1, 1, 0, 0x1000), 0), r.nameAt(0x1000))
 }
 
-// TestTailHiddenAndCutShort: what was read until then shows no address.
+// TestTailHiddenAndCutShort: an interrupted reading of a list with hidden addresses is an error, and has no
+// symbols.
 func TestTailHiddenAndCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	lines := strings.Repeat("0000000000000000 t bpf_trampoline_1\t[bpf]\n", 100)
@@ -155,7 +156,7 @@ func TestTailHiddenAndCutShort(t *testing.T) {
 	assert.Empty(t, got.all)
 }
 
-// TestTailOverBudget: what took too long is read again, each time later, until it does not.
+// TestTailOverBudget: a reading that took too long is repeated, with growing pauses, until one does not.
 func TestTailOverBudget(t *testing.T) {
 	r := newUnstarted(t, newFakes())
 	r.kallsyms(someSymbols)

@@ -23,8 +23,8 @@ func smallProgram(name string, n int32, pad int) *ebpf.ProgramSpec {
 	return spec
 }
 
-// loadAll loads programs of all sorts: without BTF, of several lengths, some with
-// equal tags, without a name, and with BTF and functions, twice the same.
+// loadAll loads programs of all kinds: without BTF, with several lengths, some with equal tags, without a
+// name, and, twice the same, with BTF and functions.
 func loadAll(t *testing.T, round string) (programs []*ebpf.Program) {
 	t.Helper()
 	for i := range 5 {
@@ -59,8 +59,7 @@ func TestNamesAreThoseOfTheKernel(t *testing.T) {
 	agree(t, latest)
 }
 
-// TestWhileTheBaselineIsRead loads and unloads programs while a source starts, again
-// and again.
+// TestWhileTheBaselineIsRead loads and unloads programs while a source starts, again and again.
 func TestWhileTheBaselineIsRead(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	for i := range 100 {
@@ -102,7 +101,7 @@ func TestWhileTheBaselineIsRead(t *testing.T) {
 	}
 }
 
-// code is where the kernel says that a program is.
+// code has the addresses that the kernel gives for a program.
 type code struct {
 	id     uint32
 	tag    string
@@ -134,8 +133,8 @@ func typeOf(t *testing.T, p *ebpf.Program) string {
 	return name
 }
 
-// checkPrograms waits until the programs are known and checks every address of
-// their functions, and that behind each.
+// checkPrograms waits until the programs are known, and checks every address of their functions and the byte
+// after each.
 func checkPrograms(t *testing.T, latest func() published, programs []*ebpf.Program) {
 	t.Helper()
 	for _, p := range programs {

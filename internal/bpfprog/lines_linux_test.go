@@ -23,9 +23,8 @@ type jitedLine struct {
 	symtab.Position
 }
 
-// jitedLines takes apart what the kernel says of a program: the lines of each of
-// its functions, in the order in which the kernel has them. It is the judge of the
-// code under test, and has nothing in common with it.
+// jitedLines returns the kernel's lines of each function of a program, in the kernel's order. It judges the
+// code under test, and shares nothing with it.
 func jitedLines(t *testing.T, p *ebpf.Program) (starts []uint64, lens []uint32, lines [][]jitedLine) {
 	t.Helper()
 	info, err := p.Info()

@@ -14,7 +14,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// TestFileNameThatIsNotUTF8: the kernel takes names of any bytes; a message with one is refused.
+// TestFileNameThatIsNotUTF8: the kernel accepts file names of any bytes, but a message with invalid UTF-8 is
+// refused.
 func TestFileNameThatIsNotUTF8(t *testing.T) {
 	types, err := btf.Parse(btftest.File(btftest.Type(0, uint8(btf.KindFunc), 0), "\x00/home/j\xfcrgen/prog.c\x00"))
 	require.NoError(t, err)

@@ -52,7 +52,7 @@ func TestPollingLifetimes(t *testing.T) {
 	}
 }
 
-// TestPollingNeedsAList says what both would take.
+// TestPollingNeedsAList verifies that the error names both missing rights.
 func TestPollingNeedsAList(t *testing.T) {
 	all := newFakes()
 	all.err = bpf.ErrPermission
@@ -63,8 +63,7 @@ func TestPollingNeedsAList(t *testing.T) {
 	require.ErrorIs(t, err, perfring.ErrPermission)
 }
 
-// TestPollingAfterRecords ends trampolines, which no list of programs shows, and goes on
-// with programs.
+// TestPollingAfterRecords ends trampolines, which no list of programs shows, and continues with programs.
 func TestPollingAfterRecords(t *testing.T) {
 	a := prog(1, 1, 0, 0x1000)
 	r := newTestSource(t, newFakes(a))

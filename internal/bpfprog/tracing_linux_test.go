@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestSessions attaches a program to the entry and the exit of a function at once (Linux 7.0), before a source starts and
-// while it runs. Its trampoline is one like others.
+// TestSessions attaches a program to the entry and the exit of a function at once (Linux 7.0), before a
+// source starts and while it runs. Its trampoline is like any other.
 func TestSessions(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	detach := kerneltest.AttachTracing(t, kerneltest.FSession, "session", kerneltest.SyscallFunction(t, "getpgid"))

@@ -33,8 +33,7 @@ func TestTrampolines(t *testing.T) {
 	})
 	agree(t, latest)
 
-	// A second program on the function: the trampoline is replaced by another one,
-	// with the same name.
+	// A second program on the function: another trampoline with the same name replaces the first.
 	was := trampolines(latest().table)
 	second := kerneltest.AttachFentry(t, "second", kerneltest.SyscallFunction(t, "getsid"))
 	eventually(t, latest, "the trampoline is another one", func(table *timeline.Table) bool {
@@ -54,7 +53,7 @@ func TestTrampolines(t *testing.T) {
 	assert.NotEqual(t, was, trampolines(latest().table))
 }
 
-// TestWithoutTrampolines leaves them out, if they are not wanted.
+// TestWithoutTrampolines omits trampolines that are not wanted.
 func TestWithoutTrampolines(t *testing.T) {
 	kerneltest.NeedBPF(t)
 	opts := everything

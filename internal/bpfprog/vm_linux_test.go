@@ -46,7 +46,7 @@ func waitForNames(t *testing.T, latest func() published, names ...string) {
 	agree(t, latest)
 }
 
-// TestHiddenByTheSysctl has the kernel hide addresses from everybody.
+// TestHiddenByTheSysctl has the kernel hide addresses from all users.
 func TestHiddenByTheSysctl(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.NeedBPF(t)
@@ -95,8 +95,8 @@ func TestTrampolinesHiddenBySysctls(t *testing.T) {
 	}
 }
 
-// addKprobe puts a kprobe into a function, behind its entry: at the entry ftrace would
-// serve it. It returns how to remove it.
+// addKprobe puts a kprobe into a function, after its entry, where ftrace would handle it. It returns a
+// function that removes it.
 func addKprobe(t *testing.T, function string) (remove func()) {
 	t.Helper()
 	events := filepath.Join(tracing, "kprobe_events")

@@ -125,7 +125,7 @@ func workIn(t *testing.T, mount, path, name string, onCPU time.Duration) {
 	assert.NoError(t, <-done, name)
 }
 
-// threadTime returns for how long the calling thread was on a CPU.
+// threadTime returns how long the calling thread was on a CPU.
 func threadTime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
@@ -201,7 +201,7 @@ func sampleWhile(t *testing.T, mount string, happens func()) (m *Message, missin
 	return sent[0], missing
 }
 
-// samplesByThread returns how many samples of each thread each container has. The host has an empty id.
+// samplesByThread returns the number of samples by thread and container. The host has an empty id.
 func samplesByThread(t *testing.T, m *Message) map[string]map[string]int {
 	t.Helper()
 	threads := make(map[string]map[string]int)
@@ -292,8 +292,8 @@ func TestContainers(t *testing.T) {
 	assert.LessOrEqual(t, m.NoContainer-unknown, m.Samples/100)
 }
 
-// TestContainersAreNotKnown samples where the hierarchy of containers cannot be read: no sample has a container, each is
-// counted, and the error says why.
+// TestContainersAreNotKnown samples where the hierarchy of containers cannot be read: no sample has a
+// container, each one is counted, and the error gives the reason.
 func TestContainersAreNotKnown(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	kerneltest.Busy(t)
@@ -306,8 +306,9 @@ func TestContainersAreNotKnown(t *testing.T) {
 	}
 }
 
-// TestContainersInAContainer mounts a part of the hierarchy, as a node that is a container has it (kind, for example). What
-// is a container in this part, or new, is known. Anything else can be a part of a container outside, and is not guessed.
+// TestContainersInAContainer mounts a part of the hierarchy, as in a node that is itself a container (kind,
+// for example). Containers in this part are known, as are new ones. Other cgroups may belong to a container
+// outside, and get no id.
 func TestContainersInAContainer(t *testing.T) {
 	whole := mountCgroup2(t)
 	node := fmt.Sprintf("/docker/%064x", 0xabc)

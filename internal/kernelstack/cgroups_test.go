@@ -24,8 +24,8 @@ func emptyCgroups(t *testing.T) *cgroups {
 
 func dockerPath(n int) string { return fmt.Sprintf("/docker/%064x", n) }
 
-// TestManyContainers has as many containers come and go as a busy build machine has in some minutes. The number of owners
-// that are kept is bounded, and containers that came last are among them.
+// TestManyContainers starts and ends as many containers as a busy build machine does in some minutes. The
+// number of owners that are kept is bounded, and includes the newest containers.
 func TestManyContainers(t *testing.T) {
 	c := emptyCgroups(t)
 	last := kerneltest.Sized(100_000, 40_000)
@@ -43,7 +43,8 @@ func TestManyContainers(t *testing.T) {
 	assert.Equal(t, owner{}, c.owner(2, later), "forgotten, which is not the host")
 }
 
-// TestCgroupsThatAreLost: owners are also forgotten if ids without records make the directories be read again and again.
+// TestCgroupsThatAreLost: owners are forgotten even if ids without records cause the directories to be read
+// again and again.
 func TestCgroupsThatAreLost(t *testing.T) {
 	c := emptyCgroups(t)
 	id := uint64(1 << 32)
@@ -59,7 +60,7 @@ func TestCgroupsThatAreLost(t *testing.T) {
 	assert.NotEmpty(t, c.old)
 }
 
-// TestCgroupThatIsGone: an id without a record and without a directory has no owner. It is looked for once.
+// TestCgroupThatIsGone: an id without a record and a directory has no owner. The search for it happens once.
 func TestCgroupThatIsGone(t *testing.T) {
 	c := emptyCgroups(t)
 	assert.Equal(t, owner{}, c.owner(99, later))
@@ -71,7 +72,7 @@ func TestCgroupThatIsGone(t *testing.T) {
 	assert.True(t, c.nextScan.IsZero(), "they are not read again for the same id")
 }
 
-// TestHierarchyOfPerf verifies what is made of /proc/self/cgroup.
+// TestHierarchyOfPerf verifies the interpretation of /proc/self/cgroup.
 func TestHierarchyOfPerf(t *testing.T) {
 	c := emptyCgroups(t)
 	require.ErrorIs(t, c.check(), os.ErrNotExist)
@@ -91,8 +92,8 @@ func TestHierarchyOfPerf(t *testing.T) {
 	}
 }
 
-// TestHierarchyChanges: if perf_event is mounted as v1, the ids in the records that were read last may be of other
-// cgroups. They get no container, and are counted.
+// TestHierarchyChanges: if perf_event is mounted as v1, the ids in the last records may belong to other
+// cgroups. Their samples get no container, and are counted.
 func TestHierarchyChanges(t *testing.T) {
 	c := emptyCgroups(t)
 	c.add(7, claimOf(dockerPath(7)))

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cgroupTree returns the directories of cgroups of this test. The one above them has the default type, which cgroups below
-// it take over.
+// cgroupTree returns the directories of this test's cgroups. Their parent has the default type, which they
+// inherit.
 func cgroupTree(t *testing.T) *claimTree {
 	t.Helper()
 	mount := mountCgroup2(t)
@@ -45,8 +45,8 @@ func TestWholeHierarchy(t *testing.T) {
 	assert.Equal(t, []string{idA, ""}, ownersOf(t, c, tree, paths))
 }
 
-// TestClaimedContainer has a thread work in a container that is restarted again and again, and another in a cgroup of a
-// user, which is older and has the container's name. Only the samples of the container have its id.
+// TestClaimedContainer has one thread work in a container that is restarted again and again, and another in a
+// user's cgroup, which is older and has the container's name. Only the container's samples have its id.
 func TestClaimedContainer(t *testing.T) {
 	mount := mountCgroup2(t)
 	id := fmt.Sprintf("%064x", 0xc1a1)

@@ -20,7 +20,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/perfring"
 )
 
-// later is the time of a sample that is newer than all that is known.
+// later is the time of a sample that is newer than all records.
 const later = math.MaxInt64
 
 // none is the number of the claim that has an id if none has.
@@ -99,14 +99,14 @@ type claimTree struct {
 	root  string // prefix of this test's paths
 }
 
-// make makes a directory with those above it, and returns its path from the mount.
+// make makes a directory and its parents, and returns its path below the mount.
 func (tree *claimTree) make(t *testing.T, path string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(tree.mount+tree.root+path, 0o755))
 	return tree.root + path
 }
 
-// remove removes a directory, with those below it.
+// remove removes a directory with its children.
 func (tree *claimTree) remove(t *testing.T, path string) {
 	t.Helper()
 	removeDirs(t, tree.mount+tree.root+path)
@@ -135,7 +135,7 @@ func (tree *claimTree) id(t *testing.T, path string) uint64 {
 	return perfring.CgroupID(info)
 }
 
-// ownersOf returns who owns cgroups, in the order of their paths.
+// ownersOf returns the owners of cgroups, in the order of their paths.
 func ownersOf(t *testing.T, c *cgroups, tree *claimTree, paths []string) (owners []string) {
 	t.Helper()
 	for _, path := range paths {
@@ -147,7 +147,7 @@ func ownersOf(t *testing.T, c *cgroups, tree *claimTree, paths []string) (owners
 	return owners
 }
 
-// testContested has cgroups claim an id, in each order in which records can announce them, and in that of a scan.
+// testContested has cgroups claim an id, announced by records in each possible order, or found by a scan.
 func testContested(t *testing.T, tree *claimTree, open func() *cgroups) {
 	for _, test := range contested {
 		t.Run(test.name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func testContested(t *testing.T, tree *claimTree, open func() *cgroups) {
 	}
 }
 
-// openClaims returns cgroups that knows none yet, below a directory that takes the place of the whole hierarchy.
+// openClaims returns an empty cgroups for a directory that stands for the whole hierarchy.
 func openClaims(t *testing.T, mount string) *cgroups {
 	c := emptyCgroups(t)
 	c.mount, c.isWhole, c.nextScan = mount, true, time.Now().Add(time.Hour)
@@ -204,8 +204,8 @@ func TestContested(t *testing.T) {
 	testContested(t, tree, func() *cgroups { return openClaims(t, tree.mount) })
 }
 
-// TestContestedSample: a sample of a cgroup that does not have the id that it claims is sent as one without a container,
-// and counted.
+// TestContestedSample: a sample of a cgroup that does not have the id that it claims is sent without a
+// container, and counted.
 func TestContestedSample(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)
@@ -224,8 +224,8 @@ func TestContestedSample(t *testing.T) {
 	assert.Equal(t, 1, s.out.message.of("").profile.Samples().Len())
 }
 
-// TestRestarted verifies that cgroups that are gone claim nothing: a container that is restarted has its id again, beside
-// an impostor that is older, and an impostor has it only in between.
+// TestRestarted verifies that removed cgroups claim nothing: a restarted container has its id again, beside
+// an older impostor, which has the id only in between.
 func TestRestarted(t *testing.T) {
 	testRestarted(t, &claimTree{t.TempDir(), "/hierarchy"})
 }
@@ -303,8 +303,8 @@ func TestPartOfHierarchy(t *testing.T) {
 	assert.Equal(t, owner{}, c.owner(3, later))
 }
 
-// TestLostClaims verifies that while records may be lost, only cgroups that are in the domain of root have their ids: the
-// record of one above the others may be among them. A scan finds it.
+// TestLostClaims verifies that while records may be missing, only cgroups in root's domain have their ids: a
+// missing record may be of another claimant. A scan finds it.
 func TestLostClaims(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)
@@ -329,8 +329,8 @@ func TestLostClaims(t *testing.T) {
 	assert.Equal(t, in(idA), c.owner(tree.id(t, "/docker/"+idA), later))
 }
 
-// TestLossOfRecords: each way in which records of cgroups can be missing makes the claims uncertain, unless the directories
-// were read since.
+// TestLossOfRecords: each way in which records of cgroups can be lost makes the claims uncertain, until the
+// directories are read again.
 func TestLossOfRecords(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -357,7 +357,7 @@ func TestLossOfRecords(t *testing.T) {
 	}
 }
 
-// TestIncompleteScan verifies that a scan that fails is not taken for one that has found all claims.
+// TestIncompleteScan verifies that a failed scan does not count as complete.
 func TestIncompleteScan(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -398,8 +398,8 @@ func TestDecisionsAreLimited(t *testing.T) {
 	assert.Equal(t, in(idB), c.owner(4, later), "only root can have made it")
 }
 
-// TestManyImpostors has a user make as many cgroups that claim one id as are remembered, with long paths. They take a
-// bounded amount of memory, and the container with this id has it.
+// TestManyImpostors has a user make as many cgroups as are remembered, with long paths, all of which claim
+// one id. They take a bounded amount of memory, and the container with this id keeps it.
 func TestManyImpostors(t *testing.T) {
 	tree := &claimTree{t.TempDir(), ""}
 	c := openClaims(t, tree.mount)

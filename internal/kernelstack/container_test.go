@@ -18,7 +18,7 @@ var (
 
 func in(id string) owner { return owner{known: true, container: id} }
 
-// ownersByPath are paths of cgroups as the runtimes make them, and others.
+// ownersByPath has paths of cgroups as the runtimes make them, and others.
 var ownersByPath = map[string]owner{
 	"/":                                   host,
 	"/init.scope":                         host,
@@ -51,7 +51,7 @@ var ownersByPath = map[string]owner{
 	"/libpod_parent/conmon":                        host,
 	"/kubelet/kubepods/besteffort/pod12-34/" + idA: in(idA),
 
-	// What watches a container is not in it.
+	// A process that watches a container is not in it.
 	"/kubepods.slice/kubepods-pod12_34.slice/crio-conmon-" + idA + ".scope": host,
 	"/machine.slice/libpod-conmon-" + idA + ".scope":                        host,
 

@@ -75,8 +75,8 @@ func TestIdleLoop(t *testing.T) {
 	}
 }
 
-// TestIdleLoopIsLeftOut verifies that samples of the idle loop are in no message and in no count, and that other samples
-// of an idle CPU are.
+// TestIdleLoopIsLeftOut verifies that samples of the idle loop are neither sent nor counted, and that other
+// samples of an idle CPU are.
 func TestIdleLoopIsLeftOut(t *testing.T) {
 	var sent []*Message
 	sampler := &Sampler{

@@ -23,10 +23,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-// ksm is where the kernel has a thread that looks for equal pages of memory, if it is told to.
+// ksm is the directory that controls a kernel thread, ksmd, which merges equal pages of memory.
 const ksm = "/sys/kernel/mm/ksm"
 
-// keepKSMBusy has that thread, ksmd, work until the test ends.
+// keepKSMBusy keeps ksmd working until the test ends.
 func keepKSMBusy(t *testing.T) {
 	t.Helper()
 	for _, setting := range [][2]string{

@@ -159,8 +159,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEndOfRunning verifies that a message ends when the next samples begin, but after the samples that were held back, which
-// are read when nothing follows.
+// TestEndOfRunning verifies that a message ends when the next samples begin, but after the samples that were
+// held back. These are read even if nothing follows.
 func TestEndOfRunning(t *testing.T) {
 	s := sessionOf(t, &Sampler{Options: Options{Threads: byCycles, Procfs: t.TempDir()}}, nil, time.Now())
 	for _, c := range []struct {

@@ -171,8 +171,8 @@ func TestSleepers(t *testing.T) {
 	}
 }
 
-// TestWaitsAddUp has a thread sleep and work, and verifies that it is off the CPU when it is not on it: over many messages,
-// into which a sleep is cut, and with what preempts it.
+// TestWaitsAddUp has a thread sleep and work. It verifies that its waits and its time on a CPU add up to the
+// elapsed time: across many messages, which cut its sleeps, and including preemption.
 func TestWaitsAddUp(t *testing.T) {
 	o := waitOptions()
 	o.Interval = 150 * time.Millisecond
@@ -531,8 +531,9 @@ func TestWaitsWithPerfmonAlone(t *testing.T) {
 	})
 }
 
-// TestExecveByAnotherThread has a process call execve on a thread that is not its first, and then work without a wait. It has
-// the number of the first thread, which was ended, and whose last switch is not a wait.
+// TestExecveByAnotherThread has a process call execve on a thread that is not its first, and then work
+// without waiting. The thread gets the number of the first thread, which has ended, and whose last switch is
+// not a wait.
 func TestExecveByAnotherThread(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	if os.Getenv(asOther) != "" {

@@ -101,7 +101,7 @@ func waitsIn(t *testing.T, s *session, sent []*Message) (waits []sentWait) {
 	return waits
 }
 
-// TestWaits feeds a session records that cannot be produced at will, and looks at what it reports and counts.
+// TestWaits feeds a session records that cannot be produced at will, and checks what it reports and counts.
 func TestWaits(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -255,8 +255,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestOpenWaits verifies that a wait that goes on is reported in parts, whose sum is its length, and a part never ends
-// before it is known that the wait is long enough.
+// TestOpenWaits verifies that an ongoing wait is reported in parts that add up to its length, and that a part
+// ends only when the wait is certainly long enough.
 func TestOpenWaits(t *testing.T) {
 	s, sent := waitSession(t)
 	end := func(at int64) []sentWait {
@@ -278,17 +278,17 @@ func TestOpenWaits(t *testing.T) {
 	addAll(t, s, sure(runs(0, 7, 549), blocks(0, 7, 551), runs(0, 7, 552)))
 	assert.Empty(t, end(560))
 
-	// Threads that have ended: one has not been waited for yet, and one is gone.
+	// Threads that have ended: one still has a number, and one is gone.
 	addAll(t, s, sure(blocks(0, 9, 560), blocks(0, 10, 560)))
 	assert.Empty(t, end(590))
 	assert.Empty(t, s.sampler.(*waiting).waits.open)
 
-	// A thread that has ended, and whose number another has got that has run since. That one waits later.
+	// A thread has ended, and another thread that has run since has its number. That thread waits later.
 	addAll(t, s, sure(about(perfring.TypeExit, 590), blocks(0, 7, 591)))
 	assert.Empty(t, end(595), "this thread does not wait")
 	addAll(t, s, sure(blocks(0, 7, 596), runs(0, 7, 599)))
 
-	// The thread runs again at a time when this is not certain yet.
+	// The thread runs again at a time that is not certain yet.
 	addAll(t, s, sure(blocks(0, 7, 600)))
 	addAll(t, s, perfring.Batch{Records: runs(0, 7, 650), Certain: 700, Looked: 640})
 	assert.Empty(t, end(640))
@@ -307,7 +307,7 @@ func TestSpentSwitches(t *testing.T) {
 	assert.Zero(t, s.sampler.spent())
 }
 
-// TestWaitsFillMessages has more waits that go on than a message holds.
+// TestWaitsFillMessages has more ongoing waits than a message holds.
 func TestWaitsFillMessages(t *testing.T) {
 	s, sent := waitSession(t)
 	s.out.of.Options.MaxSamples = 2
@@ -338,7 +338,7 @@ func TestWaitMessage(t *testing.T) {
 	assert.Equal(t, []uint64{leaf + 7 - 1, caller}, stacksOf(pd)[0], "the first address lies in the call")
 }
 
-// TestWaitsKeepNames: a thread that waited has the name that it had at the end of its wait.
+// TestWaitsKeepNames: a wait has the name that the thread had at the end of the wait.
 func TestWaitsKeepNames(t *testing.T) {
 	s, _ := waitSession(t)
 	named := about(perfring.TypeComm, 50)
@@ -366,7 +366,7 @@ func TestWithoutScheduler(t *testing.T) {
 	assert.Equal(t, []uint64{0x1010}, withoutScheduler([]uint64{0x1010}, nil))
 }
 
-// TestWaitsAreBounded has more threads wait than are remembered.
+// TestWaitsAreBounded has more threads wait than the sampler remembers.
 func TestWaitsAreBounded(t *testing.T) {
 	w := newWaits(0, new(Message))
 	for tid := range uint32(maxThreads + 10) {

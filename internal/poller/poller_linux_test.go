@@ -106,7 +106,7 @@ func TestWaitSeesEachChange(t *testing.T) {
 	}
 }
 
-// TestAChangeEndsWait although ready does not report it.
+// TestAChangeEndsWait, even if ready does not report it.
 func TestAChangeEndsWait(t *testing.T) {
 	p := open(t)
 	c := p.count(t)

@@ -62,8 +62,8 @@ func TestContract_4_1_LookedUpAddresses(t *testing.T) {
 	}
 }
 
-// TestContract_4_1_AddressIsPartOfTheAnswer: a location that is exact in one stack and a
-// caller in another is split, though it has one name; not so where addresses are kept.
+// TestContract_4_1_AddressIsPartOfTheAnswer: a location that is exact in one stack and a caller in another is
+// split even if it has the same name in both, unless addresses are kept.
 func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
 	user, b := Frame{Address: 1, Type: "native"}, Frame{Address: text + offB + 9, Type: "kernel"}
 	for _, tt := range []struct {
@@ -83,8 +83,8 @@ func TestContract_4_1_AddressIsPartOfTheAnswer(t *testing.T) {
 	}
 }
 
-// TestContract_4_2_TextBelowTheBase has no relative form: its mapping has a name and no
-// ids, which would be of other addresses at each boot.
+// TestContract_4_2_TextBelowTheBase: such code has no relative form. Its mapping has a name but no IDs,
+// because these would mean other addresses after each boot.
 func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 	const low, base = 0xffffffffc0500000, 0xffffffffc0500400
 	modules := timeline.NewTable(timelinetest.NewImage(t, timelinetest.Text{
@@ -148,8 +148,8 @@ func TestContract_4_1_NoRelativeForm(t *testing.T) {
 	}
 }
 
-// TestContract_2_UnknownBase: where a module's offsets count from is not known, so they say nothing,
-// and its addresses have no relative form.
+// TestContract_2_UnknownBase: if the base of a module is unknown, offsets into it say nothing, and its
+// addresses have no relative form.
 func TestContract_2_UnknownBase(t *testing.T) {
 	const start = 0xffffffffc0500000
 	s := timeline.NewSnapshot(testSnapshot(t).Tables()[0], timeline.NewTable(timelinetest.NewImage(t, timelinetest.Text{
@@ -171,7 +171,8 @@ func TestContract_2_UnknownBase(t *testing.T) {
 	assert.Equal(t, &Mapping{File: "nowhere", Start: start, Limit: start + 0x200}, got[0].Stack[0].Mapping)
 }
 
-// TestContract_4_2_CompleteMappingsAreKept, with all that they say beside; the others are not.
+// TestContract_4_2_CompleteMappingsAreKept: complete mappings keep all their other attributes; incomplete
+// ones are replaced.
 func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 	loaded := &Mapping{
 		File: "vmlinux", Start: text - 0x1000, Limit: text + 2*textSize, BuildID: kernelID,
@@ -195,8 +196,7 @@ func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 	}
 }
 
-// TestContract_4_3_FileIDsOfFunctions: tags alone are not unique, nor are symbols for absolute
-// addresses.
+// TestContract_4_3_FileIDsOfFunctions: neither tags nor, for absolute addresses, symbols are unique.
 func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
 	h := timeline.NewHistory(remember)
 	names := []string{"bpf_prog_" + progTag + "_f", "bpf_prog_" + progTag + "_g", "bpf_prog_" + progTag + "_f"}
@@ -244,7 +244,8 @@ func TestContract_4_4_HasLines(t *testing.T) {
 	assert.Equal(t, map[string]any{keyHasFiles: false}, f.Mapping.Attributes)
 }
 
-// TestKnownIsAskedOnce for a message with kernel frames, and not for others.
+// TestKnownIsAskedOnce: the sources are read once for a message with kernel frames, and not at all for
+// others.
 func TestKnownIsAskedOnce(t *testing.T) {
 	asked := 0
 	known := rewrite.Sources{Snapshot: func() *timeline.Snapshot {

@@ -73,7 +73,7 @@ func described(m *rewritetest.Message) (lines []string) {
 	return lines
 }
 
-// modulesThatComeAndGo have overlapping addresses.
+// modulesThatComeAndGo returns modules with overlapping addresses.
 func modulesThatComeAndGo(t *testing.T, base int64) *timeline.History {
 	t.Helper()
 	const start = slot + 0x10000
@@ -97,8 +97,7 @@ func modulesThatComeAndGo(t *testing.T, base int64) *timeline.History {
 	return modules
 }
 
-// randomHistory loads and unloads functions in a few places, always with the same
-// addresses and now and then with others.
+// randomHistory loads and unloads functions at a few addresses. Most of them are the same each time.
 func randomHistory(r *rand.Rand) *timeline.History {
 	functions := timeline.NewHistory(remember)
 	for place := range uint64(3) {
@@ -123,7 +122,7 @@ func randomHistory(r *rand.Rand) *timeline.History {
 	return functions
 }
 
-// randomFrame returns a frame of one of all kinds that there are.
+// randomFrame returns a frame of a random kind.
 func randomFrame(r *rand.Rand) Frame {
 	const module = slot + 0x10000
 	all := []Frame{
@@ -165,8 +164,8 @@ func randomSamples(r *rand.Rand) (samples []randomSample) {
 	return samples
 }
 
-// TestTogetherAsAlone: what the samples of a message have in common makes no difference.
-// Each instant has the stack that it has in a message of its own.
+// TestTogetherAsAlone: samples of one message do not influence each other. Each instant has the same stack as
+// in a message of its own.
 func TestTogetherAsAlone(t *testing.T) {
 	for seed := range uint64(rewritetest.Rounds(500)) {
 		r := rand.New(rand.NewPCG(seed, 99))

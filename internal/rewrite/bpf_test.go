@@ -28,8 +28,8 @@ const (
 	subTag  = "fedcba9876543210"
 )
 
-// bpfSnapshot knows a program of two functions with lines, another with the main
-// one's tag and none, a trampoline and a page of kprobes.
+// bpfSnapshot returns the tables of a program with two functions and lines, of a program with the same tag
+// and no lines, of a trampoline, and of a page of kprobes.
 func bpfSnapshot(t testing.TB) *timeline.Snapshot {
 	t.Helper()
 	functions := timeline.NewHistory(remember)
@@ -177,8 +177,7 @@ func TestContract_4_3_BPFMappings(t *testing.T) {
 	}
 }
 
-// TestBPFMappingOfTheMessageIsUsed: what another processor has written is not
-// written again.
+// TestBPFMappingOfTheMessageIsUsed: entries that another processor has written are not written again.
 func TestBPFMappingOfTheMessageIsUsed(t *testing.T) {
 	there := mainFrame(3, 42, Line{File: "prog.c", Line: 10, Column: 2})
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(there).Sample(Frame{Address: progMain + 4})

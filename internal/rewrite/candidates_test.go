@@ -68,7 +68,7 @@ func TestContract_1_1_Candidates(t *testing.T) {
 			assert.Equal(t, one(rewrite.OutcomeResolved, timeline.OriginKernel), counts)
 		})
 	}
-	// Two that no symbol covers, but that are looked up.
+	// Two addresses that no symbol covers, but that are candidates.
 	for _, f := range []Frame{{Address: 0xffffffffff601000}, {Address: 0xffffffffff5fffff}} {
 		got, counts := leaf(t, rewrite.Options{}, f)
 		f.Type = "kernel"
@@ -86,8 +86,8 @@ func TestContract_1_1_GuestsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestContract_1_2_TimeInGuestsIsLeftAlone: the receiver "kernelstack" has one frame for it,
-// with a name and without an address.
+// TestContract_1_2_TimeInGuestsIsLeftAlone: the receiver "kernelstack" has one frame for time in guests, with
+// a name and without an address.
 func TestContract_1_2_TimeInGuestsIsLeftAlone(t *testing.T) {
 	f := Frame{Type: "kernel", Lines: []Line{{Name: "[guest]", System: "[guest]"}}}
 	for _, opts := range []rewrite.Options{{}, {Addresses: rewrite.KeepAddresses}, {Label: true}, {All: true}, {All: true, Label: true}} {

@@ -14,8 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestNothingWrittenIsTheSameObject, also if there were frames to name, and the message
-// must not be written to.
+// TestNothingWrittenIsTheSameObject, even if frames could have been named and the message is read-only.
 func TestNothingWrittenIsTheSameObject(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 1, Type: "kernel"})
 	m.Profiles.MarkReadOnly()

@@ -115,8 +115,8 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 	assert.Greater(t, named, rewritetest.Rounds(500))
 }
 
-// TestContract_1_6_BPFFramesOfTheProfiler have no mapping, and must not be taken for code of
-// the mapping that has come to be entry 0.
+// TestContract_1_6_BPFFramesOfTheProfiler: they have no mapping, and must not be taken for code of the
+// mapping that is now entry 0.
 func TestContract_1_6_BPFFramesOfTheProfiler(t *testing.T) {
 	bpf := withName(Frame{Address: offA + 1, Type: "kernel"}, "bpf_prog_x")
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(bpf,
@@ -128,7 +128,7 @@ func TestContract_1_6_BPFFramesOfTheProfiler(t *testing.T) {
 	assert.Equal(t, "bpf_prog_x", pd.Dictionary().StringTable().At(int(function.NameStrindex())))
 }
 
-// TestContract_1_6_AnotherKernelsMapping stops the rewrite also as entry 0.
+// TestContract_1_6_AnotherKernelsMapping: it stops the rewrite even as entry 0.
 func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(foreign))
@@ -137,7 +137,7 @@ func TestContract_1_6_AnotherKernelsMapping(t *testing.T) {
 	assert.True(t, bytes.Equal(before, marshal(t, pd)))
 }
 
-// TestContract_1_6_ValuesByIndex: a value by index is found also if its key is entry 0.
+// TestContract_1_6_ValuesByIndex: a value by index is found even if its key is entry 0.
 func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	foreign := Frame{Address: text + offB + 1, Mapping: &Mapping{File: "[kernel.kallsyms]", BuildID: "0123"}}
 	pd := byIndex(t, merged(t, rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, foreign)), 0)
@@ -145,7 +145,7 @@ func TestContract_1_6_ValuesByIndex(t *testing.T) {
 	assert.Equal(t, one(rewrite.OutcomeForeign, timeline.OriginKernel), counts)
 }
 
-// TestContract_1_6_HasFilenames is false for a frame without a file, also where the index of the
+// TestContract_1_6_HasFilenames: the attribute is false for a frame without a file, even if the index of the
 // empty string is not 0.
 func TestContract_1_6_HasFilenames(t *testing.T) {
 	says := map[string]any{keyHasFiles: false}
@@ -166,7 +166,7 @@ func readings(pd pprofile.Profiles) []pprofile.Profiles {
 	return []pprofile.Profiles{none, entry}
 }
 
-// TestContract_1_6_Roles: what is entry code in only one of the two readings decides nothing.
+// TestContract_1_6_Roles: a frame that is in entry code in only one of the two readings decides nothing.
 func TestContract_1_6_Roles(t *testing.T) {
 	first := Frame{Address: ext4 + 0x100, Type: "kernel"}
 	perf := &Mapping{File: "[kernel.kallsyms]"}

@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// TestContract_2_1_IDs: an id that is not known stops the rewrite, and so does one of
-// another image than the address lies in; a build id and a file ID have to agree.
+// TestContract_2_1_IDs: an unknown ID stops the rewrite, and so does an ID of another image than the one at
+// the address. A build ID and a file ID must agree.
 func TestContract_2_1_IDs(t *testing.T) {
 	const otherID = "00112233445566778899aabbccddeeff00112233"
 	const symbol = "bpf_prog_" + progTag + "_xdp_main"
@@ -77,7 +77,7 @@ func TestContract_2_1_IDs(t *testing.T) {
 	}
 }
 
-// TestContract_2_1_RelativeIDs: the same for addresses that count from a base.
+// TestContract_2_1_RelativeIDs: the same for relative addresses.
 func TestContract_2_1_RelativeIDs(t *testing.T) {
 	const otherID = "00112233445566778899aabbccddeeff00112233"
 	for _, tt := range []struct {
@@ -105,7 +105,7 @@ func TestContract_2_1_RelativeIDs(t *testing.T) {
 	}
 }
 
-// TestContract_2_1_AnEarlierLoad is known by the file ID of where it was.
+// TestContract_2_1_AnEarlierLoad: the file ID of the address where it was loaded identifies it.
 func TestContract_2_1_AnEarlierLoad(t *testing.T) {
 	modules := timeline.NewHistory(remember)
 	for i, start := range []uint64{slot, slot + 0x10000} {

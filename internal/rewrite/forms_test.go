@@ -70,8 +70,8 @@ func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
 	}
 }
 
-// TestContract_2_1_BuildThatIsNotKnown: where the kernel does not tell its build id (no
-// sysfs), one on a mapping is not known to be its own, and names are given to others.
+// TestContract_2_1_BuildThatIsNotKnown: without sysfs, the kernel's own build ID is unknown. A mapping with a
+// build ID is then foreign; frames without one get names.
 func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 	core := timelinetest.NewImage(t, timelinetest.Text{
 		Name: timeline.KernelName, Base: text, Start: text, End: text + textSize,
@@ -103,7 +103,7 @@ func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestModuleWithoutBuildID: no build id is that of a module that has none.
+// TestModuleWithoutBuildID: a build ID never identifies a module that has none.
 func TestModuleWithoutBuildID(t *testing.T) {
 	mapping := &Mapping{File: "odd_module", BuildID: "1234567890123456789012345678901234567890"}
 	for _, addr := range []uint64{8, odd + 9} {
@@ -115,7 +115,7 @@ func TestModuleWithoutBuildID(t *testing.T) {
 	}
 }
 
-// TestLongBuildIDIsForeign, and not compared with any.
+// TestLongBuildIDIsForeign: it is not even compared.
 func TestLongBuildIDIsForeign(t *testing.T) {
 	f := Frame{Address: offA + 1, Mapping: &Mapping{File: "vmlinux", BuildID: strings.Repeat("A", 129)}, Type: "kernel"}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(f)

@@ -85,8 +85,8 @@ func TestContract_10_2_Candidates(t *testing.T) {
 	}
 }
 
-// TestContract_10_2_UnknownCore: what was entered from a frame may be entry code or a thunk if
-// it is in a core kernel without a pack. Then the frame of a module stays as it came.
+// TestContract_10_2_UnknownCore: a frame in a core kernel without a pack may be in entry code or a thunk. So
+// the next frame, in a module, stays as it came.
 func TestContract_10_2_UnknownCore(t *testing.T) {
 	w := pack.NewWriter(pack.Info{
 		BuildID: kernelID, Name: pack.KernelName, Arch: "amd64", Extent: pack.Range{End: textSize},
@@ -160,8 +160,8 @@ func outermost(f Frame) string {
 	return f.Lines[len(f.Lines)-1].Name
 }
 
-// TestContract_10_2_UnknownRole: a frame of the core kernel was entered from one that nothing
-// says the kernel of. It is named if it is the same, interrupted or a caller.
+// TestContract_10_2_UnknownRole: if nothing gives the kernel of a frame, the next frame in the core kernel
+// gets a name only if it is the same for an exact frame and for a caller.
 func TestContract_10_2_UnknownRole(t *testing.T) {
 	opts := withPacks
 	opts.Gateway = true
@@ -205,7 +205,7 @@ func TestContract_10_2_UnknownRole(t *testing.T) {
 	}
 }
 
-// TestContract_10_2_UnknownCoreSplits: the same location as a leaf is not in doubt.
+// TestContract_10_2_UnknownCoreSplits: the same location is certain as a leaf.
 func TestContract_10_2_UnknownCoreSplits(t *testing.T) {
 	mapping := ext4Mapping()
 	mapping.Limit = 1 << 20
@@ -219,8 +219,8 @@ func TestContract_10_2_UnknownCoreSplits(t *testing.T) {
 	assert.Equal(t, module, samples[1].Stack[1])
 }
 
-// TestContract_10_2_NoAddressOfOurs: text of a module below .text has no relative form, and
-// a gateway knows no other.
+// TestContract_10_2_NoAddressOfOurs: code of a module below .text has no relative form, and a gateway has no
+// absolute one.
 func TestContract_10_2_NoAddressOfOurs(t *testing.T) {
 	w := pack.NewWriter(pack.Info{
 		BuildID: ext4ID, Name: "ext4", Arch: "amd64", Base: 0x100, Extent: pack.Range{End: 0x200},
@@ -240,7 +240,7 @@ func TestContract_10_2_NoAddressOfOurs(t *testing.T) {
 	assert.Zero(t, samples[1].Stack[0].Address)
 }
 
-// TestPassthroughWithPacks: a message whose frames have their lines is passed on as it is.
+// TestPassthroughWithPacks: a message whose frames already have lines is passed on without an allocation.
 func TestPassthroughWithPacks(t *testing.T) {
 	for _, gateway := range []bool{false, true} {
 		opts, known := withPacks, rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
@@ -255,7 +255,7 @@ func TestPassthroughWithPacks(t *testing.T) {
 	}
 }
 
-// TestManyBuilds: what strangers' build ids cost is in proportion to their number.
+// TestManyBuilds: the cost of unknown build IDs is proportional to their number.
 func TestManyBuilds(t *testing.T) {
 	opts := withPacks
 	opts.Gateway = true

@@ -12,8 +12,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
-// TestContract_10_2_NoClock: the time of samples means nothing to a gateway, also where a
-// location has several answers.
+// TestContract_10_2_NoClock: a gateway ignores the times of samples, even if a location has several answers.
 func TestContract_10_2_NoClock(t *testing.T) {
 	mapping := ext4Mapping()
 	mapping.Limit = 1 << 20

@@ -28,7 +28,7 @@ type question struct {
 	never   bool                                // not even a local sender gets an answer
 }
 
-// questions returns all ways to ask that are known.
+// questions returns all known ways to ask.
 func questions(t *testing.T) []question {
 	stack := func(frames ...Frame) *rewritetest.Message {
 		return rewritetest.NewMessage().Profile(nil, "scope").Sample(frames...)

@@ -47,9 +47,8 @@ func TestMemoryThatIsKept(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// TestHostileMessages: what a message allocates is bounded in proportion to its size, and
-// grows with it, whatever it consists of. `make bench` measures the time. What comes out is
-// checked by TestModelHostile of internal/test/contract.
+// TestHostileMessages: a message allocates memory in proportion to its size, whatever its shape. `make bench`
+// measures the time, and TestModelHostile of internal/test/contract checks the output.
 func TestHostileMessages(t *testing.T) {
 	n := rewritetest.Rounds(20_000)
 	addresses := [3]uint64{text + offA + 1, text + offB + 1, text + offC}

@@ -17,7 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// manyOwners is a place that had so many owners, each for 7 ms.
+// manyOwners returns a history in which many functions had the same address in turn, each for 7 ms.
 func manyOwners(n int) *timeline.History {
 	functions := timeline.NewHistory(remember)
 	for i := range int64(n) {
@@ -27,7 +27,7 @@ func manyOwners(n int) *timeline.History {
 	return functions
 }
 
-// owned is an instant at which only owner i can have had the place.
+// owned returns an instant at which only owner i can have had the address.
 func owned(i int64) int64 { return firstOwner + i*20*ms }
 
 const firstOwner = nowBoot - 500_000*ms
@@ -41,7 +41,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// allocatedBy is allocated for an f that rewrites pd. It checks what must hold for any message.
+// allocatedBy is allocated for a function that rewrites pd. It also checks the rules for every message.
 func allocatedBy(t testing.TB, pd pprofile.Profiles, f func()) uint64 {
 	t.Helper()
 	before := copied(pd)
@@ -58,8 +58,8 @@ func needTime(t *testing.T) {
 	}
 }
 
-// TestManyInstantsOfADeepStack: what a small message demands is bounded in proportion
-// to its size, also if each instant has another owner.
+// TestManyInstantsOfADeepStack: the cost of a small message is proportional to its size, even if each instant
+// has another owner.
 func TestManyInstantsOfADeepStack(t *testing.T) {
 	needTime(t)
 	const owners = 4000
@@ -95,13 +95,13 @@ func TestManyInstantsOfADeepStack(t *testing.T) {
 		began := time.Now()
 		got := allocatedBy(t, m.Profiles, func() { rewrite.New(withHistory).Rewrite(m.Profiles, known) })
 		t.Logf("%+v: %d bytes made it allocate %.1f times as much, in %v", tt, size, float64(got)/float64(size), time.Since(began))
-		// Each owner that has to be named takes a location, a mapping, a function and attributes.
+		// Each owner with a name needs a location, a mapping, a function and attributes.
 		assert.Less(t, got, 2<<20+100*size+owners*4<<10, "%+v", tt)
 	}
 }
 
-// TestDividedSamplesWithManyAttributes: the parts of a sample have its attributes each,
-// also if another sample has paid for finding what they are of.
+// TestDividedSamplesWithManyAttributes: each part of a divided sample has all attributes of the sample, and
+// that has a bounded cost, even if an earlier sample paid for the lookups.
 func TestDividedSamplesWithManyAttributes(t *testing.T) {
 	const instants, attributes, samples = 400, 5000, 20
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -168,8 +168,8 @@ func TestDeepStacksHaveTheirNames(t *testing.T) {
 	}
 }
 
-// TestOneStackTooLarge: what one stack demands too much, others do not pay for, and what was
-// found out for nothing is not written.
+// TestOneStackTooLarge: a stack that exceeds the bound costs other stacks nothing, and leaves no unused
+// entries.
 func TestOneStackTooLarge(t *testing.T) {
 	known := knownAt(t, manyOwners(1000))
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: slot + 8})
@@ -200,7 +200,7 @@ func TestOneStackTooLarge(t *testing.T) {
 	assert.Equal(t, 3, counts[rewrite.OutcomeResolved][timeline.OriginBPF])
 }
 
-// TestManyPartsOfASample: a sample that is divided takes about as much as before.
+// TestManyPartsOfASample: a divided sample takes about as much memory as before.
 func TestManyPartsOfASample(t *testing.T) {
 	const owners, instants = 1000, 20_000
 	known := knownAt(t, manyOwners(owners))
@@ -223,7 +223,7 @@ func TestManyPartsOfASample(t *testing.T) {
 	assert.Equal(t, instants, total)
 }
 
-// TestInstantThatNeverWas has no name, whatever the other samples of the message have.
+// TestInstantThatNeverWas: such an instant has no name, whatever the other samples of the message have.
 func TestInstantThatNeverWas(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "live", slot, 0x100, nowBoot-20_000*ms)
@@ -241,7 +241,7 @@ func TestInstantThatNeverWas(t *testing.T) {
 	}
 }
 
-// TestOtherHostsClocks are not this host's concern.
+// TestOtherHostsClocks: samples of other hosts do not count as off.
 func TestOtherHostsClocks(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(other, "").Sample(Frame{Address: slot + 8})
 	timed(m, nowBoot-3_600_000*ms)

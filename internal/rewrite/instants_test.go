@@ -49,10 +49,10 @@ func instantsOf(m *rewritetest.Message) (got []instantNames) {
 	return got
 }
 
-// life is for how long a function is in a place, before the next takes it.
+// life is how long a function has an address before the next one takes it.
 const life = 20 * ms
 
-// inhabitant is the name of who is in a place at some time.
+// inhabitant returns the name of the function that has an address at a time.
 func inhabitant(place uint64, at int64) string { return fmt.Sprintf("p%d_%d", place, at/life) }
 
 // TestHistoryGrowsAndIsEvictedMeanwhile rewrites messages while addresses keep changing hands and old entries

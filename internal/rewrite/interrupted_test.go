@@ -74,8 +74,8 @@ func markedSnapshot(t testing.TB, m *symtab.Landmarks) *timeline.Snapshot {
 	return timeline.NewSnapshot(timeline.NewTable(markedCore(t, m)), timeline.NewTable(module))
 }
 
-// sent returns the frame that a producer sends for an ip: of the eBPF profiler, or as it is,
-// or relative in a mapping that is not in looked-up form.
+// sent returns the frame that a producer sends for an ip: as the eBPF profiler does, unchanged, or relative
+// in a mapping that is not in looked-up form.
 var sent = map[string]func(ip uint64) (f Frame, scope string){
 	"absolute":      func(ip uint64) (Frame, string) { return Frame{Address: ip, Type: "kernel"}, "scope" },
 	"eBPF profiler": func(ip uint64) (Frame, string) { return Frame{Address: ip - 1, Type: "kernel"}, ebpfScope },
@@ -105,7 +105,7 @@ var sent = map[string]func(ip uint64) (f Frame, scope string){
 	},
 }
 
-// namesOf returns the names of a stack of ips, as a kind of producer sends it.
+// namesOf returns the names of a stack of ips that a kind of producer sends.
 func namesOf(t *testing.T, s *timeline.Snapshot, send func(uint64) (Frame, string), ips ...uint64) []string {
 	t.Helper()
 	var stack []Frame
@@ -120,8 +120,8 @@ func namesOf(t *testing.T, s *timeline.Snapshot, send func(uint64) (Frame, strin
 	return stackNames(got)[0]
 }
 
-// TestContract_2_3_InterruptedFrames: what was entered from entry code was interrupted where
-// its ip is, also at the first byte of a function.
+// TestContract_2_3_InterruptedFrames: the frame after one in entry code was interrupted at its ip, even at
+// the first byte of a function.
 func TestContract_2_3_InterruptedFrames(t *testing.T) {
 	const c, d = text + 0x80, text + 0x100
 	for name, send := range sent {
@@ -168,7 +168,7 @@ func TestContract_2_3_UserFramesBetween(t *testing.T) {
 	assert.Equal(t, []string{"entry_page_fault", "", "b"}, stackNames(got)[0])
 }
 
-// TestContract_2_3_NamedEntryFrames: what came with a name tells as much.
+// TestContract_2_3_NamedEntryFrames: a frame that came with a name decides in the same way.
 func TestContract_2_3_NamedEntryFrames(t *testing.T) {
 	named := withName(Frame{Address: entryText + 8, Type: "kernel"}, "entry_page_fault")
 	thunk := withName(Frame{Address: thunkText + 8, Type: "kernel"}, "__x86_return_thunk")
@@ -179,8 +179,8 @@ func TestContract_2_3_NamedEntryFrames(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_JumpTargets: what a thunk is about to jump to is entered at its first
-// byte; anywhere else, ip is a return address.
+// TestContract_2_3_JumpTargets: a thunk jumps to the first byte of a function; any other ip is a return
+// address.
 func TestContract_2_3_JumpTargets(t *testing.T) {
 	const b, c = text + 0x50, text + 0x80
 	for name, send := range sent {
@@ -221,9 +221,9 @@ func TestContract_2_3_JumpTargetsOfFunctions(t *testing.T) {
 	}
 }
 
-// TestContract_2_2_LookedUpForm: an address as kernelsym writes it is looked up as it is,
-// wherever it stands, and tells the frame behind it as much; but not the eBPF profiler's,
-// whose mappings look the same.
+// TestContract_2_2_LookedUpForm: an address in kernelsym's own form is looked up unchanged, at any place in a
+// stack, and decides about the next frame like any other. The eBPF profiler's addresses are not in this form,
+// although their mappings look the same.
 func TestContract_2_2_LookedUpForm(t *testing.T) {
 	s := markedSnapshot(t, marks())
 	at := func(addr uint64) Frame { return Frame{Address: addr, Type: "kernel", Mapping: vmlinux()} }

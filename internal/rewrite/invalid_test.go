@@ -17,8 +17,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// spoiled are all references of a message that the rewrite would read, each made to refer
-// to something else.
+// spoiled makes each reference that the rewrite reads refer to another entry.
 var spoiled = map[string]func(m *rewritetest.Message, d pprofile.ProfilesDictionary, loc pprofile.Location, i int32){
 	"mapping of a location": func(_ *rewritetest.Message, _ pprofile.ProfilesDictionary, loc pprofile.Location, i int32) {
 		loc.SetMappingIndex(i)
@@ -78,9 +77,9 @@ func profileOf(m *rewritetest.Message, i int) pprofile.Profile {
 	return m.Profiles.ResourceProfiles().At(i).ScopeProfiles().At(0).Profiles().At(0)
 }
 
-// TestContract_1_4_InvalidIndices breaks one reference after the other: the message is
-// passed on as it is, its candidates are counted, and what refers to the end of a table is
-// not given what another frame would have appended.
+// TestContract_1_4_InvalidIndices breaks one reference after the other. The message is passed on unchanged,
+// its candidates are counted, and a reference to the end of a table does not get an entry that another frame
+// would have appended.
 func TestContract_1_4_InvalidIndices(t *testing.T) {
 	for what, spoil := range spoiled {
 		t.Run(what, func(t *testing.T) {
@@ -102,7 +101,7 @@ func TestContract_1_4_InvalidIndices(t *testing.T) {
 	}
 }
 
-// TestContract_1_4_TheNextEntry has a reference to the entry that would be appended first.
+// TestContract_1_4_TheNextEntry has a reference to the first entry that would be appended.
 func TestContract_1_4_TheNextEntry(t *testing.T) {
 	for what, refer := range map[string]func(m *rewritetest.Message, d pprofile.ProfilesDictionary){
 		"string": func(_ *rewritetest.Message, d pprofile.ProfilesDictionary) {

@@ -62,8 +62,8 @@ func TestModulesThatTookEachOthersPlace(t *testing.T) {
 	}, stacks(got))
 }
 
-// TestModuleOfTheHistoryByItsBuild: a frame relative to a module that is gone is the
-// same code at any time, if the build says which.
+// TestModuleOfTheHistoryByItsBuild: a frame relative to an unloaded module is the same code at any time, if
+// its build is given.
 func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
 	known := knownAt(t, twoLoads(t, "aa01", "bb02"))
 	m := rewritetest.NewMessage().Profile(nil, "").
@@ -76,7 +76,7 @@ func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeUnresolved][timeline.OriginKernel])
 }
 
-// twoLoads has a module that was loaded, unloaded, and loaded with other code.
+// twoLoads returns the history of a module that was loaded, unloaded, and loaded with other code.
 func twoLoads(t *testing.T, oldID, newID string) *timeline.History {
 	t.Helper()
 	modules := timeline.NewHistory(remember)
@@ -92,8 +92,8 @@ func twoLoads(t *testing.T, oldID, newID string) *timeline.History {
 	return modules
 }
 
-// TestContract_2_1_NameOfTwoLoads: a module's name stands for the load of it that was there
-// at the time, and for none if there were two.
+// TestContract_2_1_NameOfTwoLoads: a module's name means the load at the time of the sample, and none if
+// there were two.
 func TestContract_2_1_NameOfTwoLoads(t *testing.T) {
 	for _, id := range []string{"", "aa01"} {
 		newID := strings.ReplaceAll(id, "a", "b")

@@ -15,8 +15,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
-// TestContract_3_2_BehindTheLastSymbol: the last symbol of the core kernel or of a module
-// ends where its image does, whatever is looked up before, and in whatever order.
+// TestContract_3_2_BehindTheLastSymbol: the last symbol of the core kernel or of a module ends with its
+// image, whatever was looked up before, and in any order.
 func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 	const module = text + textSize // right behind the core, to 0x400, with a function behind
 	functions := timeline.NewHistory(remember)
@@ -150,8 +150,8 @@ func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 	assert.Equal(t, 1, counts[rewrite.OutcomeUnobserved][timeline.OriginKernel])
 }
 
-// TestContract_2_3_FirstByteBehindCodeThatWent: the same where code was before the function for a part
-// of the time, or went at about that time: the frame may be a caller in it.
+// TestContract_2_3_FirstByteBehindCodeThatWent: the same if code lay before the function for a part of the
+// time, or was unloaded at about that time: the frame may be a caller in that code.
 func TestContract_2_3_FirstByteBehindCodeThatWent(t *testing.T) {
 	const went = nowBoot - 5_000*ms
 	functions := timeline.NewHistory(remember)

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// perfMapping is a mapping of the core kernel that says that it has no line numbers.
+// perfMapping returns a mapping of the core kernel whose attribute says that it has no line numbers.
 func perfMapping() *Mapping {
 	return &Mapping{
 		File: "vmlinux", Start: text, Limit: text + textSize, Offset: 0x1000, BuildID: kernelID, FileID: vmlinux().FileID,
@@ -68,7 +68,7 @@ func TestContract_4_4_MappingKept(t *testing.T) {
 	}
 }
 
-// TestPackCountsOfKept: where a frame keeps the lines that it came with, the pack gave nothing.
+// TestPackCountsOfKept: if a frame keeps its own lines, the pack does not count.
 func TestPackCountsOfKept(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	all := withPacks
@@ -83,7 +83,7 @@ func TestPackCountsOfKept(t *testing.T) {
 	assert.Equal(t, 1, result.Packs[inline.GaveLines])
 }
 
-// TestContract_1_2_KeepsFile: a pack without a file does not replace lines that have one.
+// TestContract_1_2_KeepsFile: lines with a file are not replaced by a pack's lines without one.
 func TestContract_1_2_KeepsFile(t *testing.T) {
 	w := pack.NewWriter(pack.Info{BuildID: kernelID, Name: pack.KernelName, Extent: pack.Range{End: textSize}})
 	w.Row(offLast, w.Node(0, w.Function("last", 0, 1), 0, 0), 0, 70)

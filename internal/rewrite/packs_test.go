@@ -73,7 +73,7 @@ func corePack(t testing.TB) *pack.Pack {
 	return withSymbols(t, w, testSnapshot(t).Core())
 }
 
-// ext4Pack is that of the module ext4: ext4_read in read.c, ext4_write in symbols only.
+// ext4Pack returns the pack of the module ext4: ext4_read in read.c, ext4_write as a symbol only.
 func ext4Pack(t testing.TB) *pack.Pack {
 	t.Helper()
 	w := pack.NewWriter(pack.Info{
@@ -91,7 +91,7 @@ func testPacks(t testing.TB) *pack.Set {
 	return pack.NewSet([]*pack.Pack{corePack(t), ext4Pack(t)})
 }
 
-// rewriteKnown rewrites a message, and checks all that must hold for any.
+// rewriteKnown rewrites a message, and checks the rules for every message.
 func rewriteKnown(t testing.TB, opts rewrite.Options, pd pprofile.Profiles, known rewrite.Sources) rewrite.Result {
 	t.Helper()
 	before := copied(pd)
@@ -174,8 +174,8 @@ func TestContract_10_1_Lines(t *testing.T) {
 	}
 }
 
-// TestContract_10_1_Callers has a location that is exact in one stack and a caller in
-// another: only where the answers differ it is split.
+// TestContract_10_1_Callers has a location that is exact in one stack and a caller in another. It is split
+// only if the answers differ.
 func TestContract_10_1_Callers(t *testing.T) {
 	known := rewrite.Sources{Snapshot: fixed(testSnapshot(t)), Packs: testPacks(t)}
 	for _, tt := range []struct {
@@ -200,7 +200,7 @@ func TestContract_10_1_Callers(t *testing.T) {
 	}
 }
 
-// TestBuildsInUse: each build once, whether there is a pack or not, and none without packs.
+// TestBuildsInUse: each build is reported once, whether it has a pack or not, and none if packs are not used.
 func TestBuildsInUse(t *testing.T) {
 	message := func() *rewritetest.Message {
 		return rewritetest.NewMessage().Profile(nil, "").Sample(
@@ -269,7 +269,7 @@ func TestContract_1_2_GainsLines(t *testing.T) {
 	}
 }
 
-// TestPacksAreNotKept: what a rewriter remembers of packs does not keep them in memory.
+// TestPacksAreNotKept: a rewriter's caches do not keep packs in memory.
 func TestPacksAreNotKept(t *testing.T) {
 	r := rewrite.New(withPacks)
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offA + 17, Type: "kernel"})
@@ -287,7 +287,7 @@ func TestPacksAreNotKept(t *testing.T) {
 	assert.Equal(t, "in2", nameIn(rewritetest.Samples(m.Profiles)[0].Stack[0]))
 }
 
-// TestPacksChange: packs that come, or are replaced, are used for the next message.
+// TestPacksChange: new and replaced packs are used from the next message on.
 func TestPacksChange(t *testing.T) {
 	r := rewrite.New(withPacks)
 	lineOf := func(packs *pack.Set) int64 {

@@ -85,8 +85,8 @@ func producersSnapshot(t testing.TB) *timeline.Snapshot {
 		timeline.NewTable(producersCore(t)), timeline.NewTable(ext4Module, xfsModule, noBuild), functions.Table())
 }
 
-// producerIPs are the stacks of the fixtures, as instruction pointers: leaf first, the names they
-// should have beside them.
+// producerIPs has the stacks of the fixtures as instruction pointers, leaf first, with the names that they
+// should get.
 var producerIPs = [][]sampledFrame{
 	{ // read(2), down to a module
 		{ext4 + 0x10, "ext4_file_read_iter"},
@@ -114,7 +114,7 @@ type sampledFrame struct {
 	name string
 }
 
-// sampledBy returns the stacks as a producer sends them, with frames of a user behind.
+// sampledBy returns the stacks as a producer sends them, followed by user frames.
 func sampledBy(scope string, send func(i int, f sampledFrame) Frame) *rewritetest.Message {
 	m := rewritetest.NewMessage().Profile(map[string]any{"process.pid": int64(42)}, scope)
 	user := Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Start: 0x1000, Limit: 0x9000, BuildID: "00112233"}}

@@ -46,9 +46,8 @@ func frameNames(stack []Frame) (names []string) {
 	return names
 }
 
-// TestContract_4_1_EBPFProfilerFrames: the file ID and the address of a frame that the eBPF
-// profiler gave a mapping stay, whether kernelsym names it or the profiler did: backends take
-// the two for one frame.
+// TestContract_4_1_EBPFProfilerFrames: a frame with a mapping of the eBPF profiler keeps its file ID and
+// address, whether kernelsym or the profiler names it: backends identify frames by these two.
 func TestContract_4_1_EBPFProfilerFrames(t *testing.T) {
 	type id struct {
 		file    string
@@ -84,8 +83,7 @@ func TestContract_4_1_EBPFProfilerFrames(t *testing.T) {
 	assert.Greater(t, len(names), 15)
 }
 
-// TestProducersTwice: a kernelsym behind another, with whatever settings, agrees with the names
-// that the first gave.
+// TestProducersTwice: a second kernelsym, with any settings, agrees with the names that the first one gave.
 func TestProducersTwice(t *testing.T) {
 	for name, pd := range producers(t) {
 		for _, first := range producerModes {

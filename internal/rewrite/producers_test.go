@@ -70,7 +70,7 @@ func producers(t *testing.T) map[string]pprofile.Profiles {
 	return all
 }
 
-// imageOf returns the image that an ip is in by the eBPF profiler, nil for none, and its base.
+// imageOf returns the mapping that the eBPF profiler has for an ip, nil for none, and its base.
 func imageOf(ip uint64) (base uint64, mapping *Mapping) {
 	switch {
 	case ip < odd:
@@ -120,8 +120,8 @@ var producerModes = []struct {
 	{"all, keep", rewrite.Options{All: true, Addresses: rewrite.KeepAddresses}},
 }
 
-// TestProducers: each frame comes out as the golden file says, and everything else as it came.
-// runWith also checks that a second pass changes nothing.
+// TestProducers: each frame comes out as in the golden file, and everything else is unchanged. runWith also
+// checks that a second pass changes nothing.
 func TestProducers(t *testing.T) {
 	all := producers(t)
 	for name, pd := range all {

@@ -141,7 +141,7 @@ func marshal(t testing.TB, pd pprofile.Profiles) []byte {
 	return data
 }
 
-// rewritten rewrites a message, valid or not, and checks what must hold for any.
+// rewritten rewrites a message, valid or not, and checks the rules for every message.
 func rewritten(t testing.TB, r *rewrite.Rewriter, pd pprofile.Profiles, known rewrite.Sources) (pprofile.Profiles, rewrite.Counts) {
 	t.Helper()
 	before := copied(pd)
@@ -150,15 +150,14 @@ func rewritten(t testing.TB, r *rewrite.Rewriter, pd pprofile.Profiles, known re
 	return got.Profiles, got.Counts
 }
 
-// checkTyped checks what must hold if the kernel's symbols are known.
+// checkTyped checks the rules that hold if the kernel's symbols are known.
 func checkTyped(pd pprofile.Profiles, opts rewrite.Options) error {
 	return rewritetest.CheckTyped(pd, func(rp pprofile.ResourceProfiles) bool {
 		return opts.IsForeign != nil && opts.IsForeign(rp.Resource())
 	})
 }
 
-// run rewrites a message, checks all that must hold for any message, and returns
-// what became of its samples.
+// run rewrites a message, checks the rules for every message, and returns the rewritten samples.
 func run(t testing.TB, opts rewrite.Options, pd pprofile.Profiles) ([]rewritetest.Sample, rewrite.Counts) {
 	t.Helper()
 	return runWith(t, opts, pd, testSnapshot(t))
@@ -198,7 +197,7 @@ func leaf(t testing.TB, opts rewrite.Options, f Frame) (Frame, rewrite.Counts) {
 	return samples[0].Stack[0], counts
 }
 
-// caller does the same with one that called another.
+// caller rewrites a frame that called another one.
 func caller(t testing.TB, opts rewrite.Options, f Frame) Frame {
 	t.Helper()
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(Frame{Address: 0x42, Type: "native"}, f)

@@ -18,7 +18,7 @@ const ebpfScope = "go.opentelemetry.io/ebpf-profiler"
 
 var other = map[string]any{"host.name": "other"}
 
-// ambiguous is c as a leaf, and b as a caller.
+// ambiguous is c as a leaf and b as a caller.
 var ambiguous = Frame{Address: text + offC, Type: "kernel"}
 
 func stackNames(samples []rewritetest.Sample) (names [][]string) {
@@ -61,8 +61,7 @@ func TestSplitWithOneSideUnresolved(t *testing.T) {
 }
 
 func TestSplitJoinsWhatIsThere(t *testing.T) {
-	// The frames that the split would make are in the message already, and so is
-	// one of the stacks.
+	// The message already has the frames that the split would make, and one of the stacks.
 	asLeaf := withName(Frame{Address: offC, Type: "kernel", Mapping: vmlinux()}, "c")
 	asCaller := withName(Frame{Address: offC - 1, Type: "kernel", Mapping: vmlinux()}, "b")
 	user := Frame{Address: 1, Type: "native"}
@@ -81,7 +80,7 @@ func TestSplitJoinsWhatIsThere(t *testing.T) {
 }
 
 func TestSplitOfEqualLocations(t *testing.T) {
-	// A producer that has the same location twice gets no third and fourth.
+	// If a producer has the same location twice, no third and fourth one is made.
 	user := Frame{Address: 1, Type: "native"}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(ambiguous, user).Sample(user, ambiguous)
 	d := m.Profiles.Dictionary()
@@ -138,8 +137,8 @@ func TestForeignResources(t *testing.T) {
 }
 
 func TestOneStackWithUsersOfEveryKind(t *testing.T) {
-	// At the last byte of b: b for a leaf or caller, but c for a leaf that came
-	// with 1 taken off.
+	// At the last byte of b, the name is b for a leaf or a caller, but c for a leaf from which 1 was
+	// subtracted.
 	end := Frame{Address: text + offC - 1, Type: "kernel"}
 	m := rewritetest.NewMessage()
 	m.Profile(nil, "scope").Sample(end, end)
@@ -149,8 +148,8 @@ func TestOneStackWithUsersOfEveryKind(t *testing.T) {
 	assert.Equal(t, [][]string{{"b", "b"}, {"c", "b"}, {"", ""}}, stackNames(samples))
 }
 
-// TestSplitJoinsNothingThatChangesYet has a second frame that becomes what the
-// copy of the first would be before it is rewritten itself.
+// TestSplitJoinsNothingThatChangesYet has a second frame that equals the copy of the first until it is
+// rewritten itself.
 func TestSplitJoinsNothingThatChangesYet(t *testing.T) {
 	end := Frame{Address: text + 0x40, Type: "kernel"} // padding behind a for a leaf
 	relative := Frame{Address: 0x40, Type: "kernel", Mapping: &Mapping{File: "vmlinux", Limit: textSize}}
@@ -166,8 +165,8 @@ func TestSplitJoinsNothingThatChangesYet(t *testing.T) {
 	assert.Equal(t, locations, m.Profiles.Dictionary().LocationTable().Len())
 }
 
-// TestLastAddress takes 1 off a relative address of 0, as a producer may: adding
-// it again must not lead to the first symbol.
+// TestLastAddress subtracts 1 from a relative address of 0, as a producer may: adding 1 again must not lead
+// to the first symbol.
 func TestLastAddress(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).
 		Sample(Frame{Address: ext4 + 0x110, Type: "kernel"}).
@@ -211,8 +210,8 @@ func TestStackThatNoSampleHas(t *testing.T) {
 	assert.Equal(t, 2, d.StackTable().At(int(unused)).LocationIndices().Len())
 }
 
-// TestContract_5_5_LoadsThatReadTheSame: a sample whose timestamps are of two loads of one
-// program is not divided, also where the frames of its stack become equal.
+// TestContract_5_5_LoadsThatReadTheSame: a sample with timestamps in two loads of one program is not divided
+// if its stack gets the same frames from both.
 func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 	functions := timeline.NewHistory(remember)
 	for _, from := range []int64{nowBoot - 9_000*ms, nowBoot - 5_000*ms} {
@@ -230,8 +229,8 @@ func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 	assert.Equal(t, 2, counts[rewrite.OutcomeResolved][timeline.OriginBPF], "each frame counts once")
 }
 
-// TestLoadsThatReadTheSameCountOnce, also where the frame is split because of another load, and
-// so does what their pack gave.
+// TestLoadsThatReadTheSameCountOnce, and so do the results of their packs, even if another load splits the
+// frame.
 func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
 	modules := timeline.NewHistory(remember)
 	for i, id := range []string{ext4ID, "0123456789abcdef", ext4ID} {

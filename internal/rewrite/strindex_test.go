@@ -17,9 +17,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// byIndex returns a message whose attributes have their strings as indices into the string
-// table (string_value_strindex), which pdata can neither set nor show. Every index is off by
-// so much.
+// byIndex returns a message whose attributes refer to the string table (string_value_strindex), which pdata
+// can neither set nor show. off is added to every index.
 func byIndex(t *testing.T, pd pprofile.Profiles, off int) pprofile.Profiles {
 	t.Helper()
 	d := pd.Dictionary()
@@ -43,7 +42,7 @@ func byIndex(t *testing.T, pd pprofile.Profiles, off int) pprofile.Profiles {
 	return pd
 }
 
-// TestContract_1_5_ValuesByIndex: they mean the same as the strings.
+// TestContract_1_5_ValuesByIndex: values by index mean the same as strings.
 func TestContract_1_5_ValuesByIndex(t *testing.T) {
 	perf := func(m *Mapping) *Mapping {
 		m.File = "[kernel.kallsyms]"
@@ -83,7 +82,7 @@ func TestContract_1_5_ValuesByIndex(t *testing.T) {
 	}
 }
 
-// TestContract_1_5_MappingIsFoundAgain, by the ids that it has as indices.
+// TestContract_1_5_MappingIsFoundAgain: a mapping is found by IDs that it has by index.
 func TestContract_1_5_MappingIsFoundAgain(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(Frame{Address: 0x1, Type: "native", Mapping: vmlinux()}, Frame{Address: text + offB + 1, Type: "kernel"})
@@ -95,8 +94,7 @@ func TestContract_1_5_MappingIsFoundAgain(t *testing.T) {
 	assert.Equal(t, attributes, pd.Dictionary().AttributeTable().Len())
 }
 
-// TestContract_1_4_ValuesByInvalidIndex: an index that is not in the string table is as
-// invalid as any other.
+// TestContract_1_4_ValuesByInvalidIndex: an index beyond the string table is invalid like any other.
 func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "scope").
 		Sample(Frame{Address: text + offB + 1, Attributes: map[string]any{"x": "y"}}, Frame{Address: text + offA + 1})
@@ -110,8 +108,8 @@ func TestContract_1_4_ValuesByInvalidIndex(t *testing.T) {
 	assert.Equal(t, want, counts)
 }
 
-// TestContract_1_4_ValuesByTheNextIndex: so is the first index behind the table, whatever the
-// key, and also within a value that has strings of its own.
+// TestContract_1_4_ValuesByTheNextIndex: so is the first index behind the table, with any key, and even in a
+// value that has strings of its own.
 func TestContract_1_4_ValuesByTheNextIndex(t *testing.T) {
 	for off, want := range map[int]rewrite.Counts{0: one(rewrite.OutcomeResolved, timeline.OriginKernel), 1: one(rewrite.OutcomeInvalid, timeline.OriginKernel)} {
 		for _, key := range []string{"x", ""} {

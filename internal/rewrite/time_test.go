@@ -64,8 +64,7 @@ func timed(m *rewritetest.Message, at ...int64) {
 	}
 }
 
-// rewriteTimed rewrites a message, checks all that must hold for any, and returns
-// its samples and counts.
+// rewriteTimed rewrites a message, checks the rules for every message, and returns its samples and counts.
 func rewriteTimed(t testing.TB, opts rewrite.Options, m *rewritetest.Message, known rewrite.Sources) ([]rewritetest.Sample, rewrite.Counts) {
 	t.Helper()
 	pd := m.Profiles
@@ -404,7 +403,7 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 	load("f1", slot, 0x100, 10_000, 7_000)
 	load("f2", slot+0x80, 0x80, 6_500, 1_000)
 	loadAt(functions, "next", slot+0x100, 0x100, nowBoot-20_000*ms)
-	// The wall clock was set back, so that the time of the sample was twice.
+	// The wall clock was set back, so it showed the time of the sample twice.
 	boot, offset := nowBoot-9_000*ms, bootUnix
 	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 	boot, offset = nowBoot-6_000*ms, offset-4_000*ms

@@ -154,8 +154,8 @@ func TestContract_3_5_TrampolinesOfFunctionsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// TestContract_3_5_TrampolinesAddresses verifies what is written for the address of a trampoline: no offset, which is not
-// certain.
+// TestContract_3_5_TrampolinesAddresses verifies that the address of a trampoline is written without an
+// offset, which is not certain.
 func TestContract_3_5_TrampolinesAddresses(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
@@ -176,8 +176,8 @@ func TestContract_3_5_TrampolinesAddresses(t *testing.T) {
 	}
 }
 
-// TestContract_3_5_TrampolineWithAndWithout: a location that has evidence in one stack and
-// none in another is split.
+// TestContract_3_5_TrampolineWithAndWithout: a location with evidence in one stack and none in another is
+// split.
 func TestContract_3_5_TrampolineWithAndWithout(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
@@ -201,9 +201,9 @@ func TestContract_3_5_TrampolinesUnknownKernel(t *testing.T) {
 	assert.Equal(t, []string{"bpf_prog_" + progTag, "", ""}, got)
 }
 
-// TestContract_3_5_TrampolinesAndUnknownPrograms verifies that exact frames have no name where programs may be loaded that
-// are not known: one that a trampoline called may have been sampled before it had its own stack frame. Then the patch site
-// follows it, too.
+// TestContract_3_5_TrampolinesAndUnknownPrograms verifies that exact frames have no name if unknown programs
+// may be loaded: one that a trampoline called may have been sampled before it had its own stack frame. The
+// patch site then follows it, too.
 func TestContract_3_5_TrampolinesAndUnknownPrograms(t *testing.T) {
 	m := marks()
 	m.SharedTrampolines = true
@@ -251,9 +251,9 @@ func TestContract_3_5_TrampolinesAndUnknownPrograms(t *testing.T) {
 	}
 }
 
-// TestContract_2_3_UnknownKernel: without the core kernel's symbols, entry code is not known. A
-// frame at a program's first byte may have been interrupted there, or be the return address of
-// the last call of the one before it.
+// TestContract_2_3_UnknownKernel: without the core kernel's symbols, entry code is unknown. A frame at a
+// program's first byte may have been interrupted there, or be the return address of the last call in the
+// program before it.
 func TestContract_2_3_UnknownKernel(t *testing.T) {
 	h := timeline.NewHistory(remember)
 	loadAt(h, "bpf_prog_"+progTag+"_a", slot, 0x100, nowBoot-10_000*ms)

@@ -13,8 +13,8 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// TestUnusedFramesAreNotCopied: the dictionary has kernel frames that no sample has any more, as a
-// filter leaves it. There is nothing to be done, so a message that is read-only is not copied.
+// TestUnusedFramesAreNotCopied: a filter has left kernel frames that no sample uses. There is nothing to do,
+// so a read-only message is not copied.
 func TestUnusedFramesAreNotCopied(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: text + offA + 1, Type: "kernel"})
 	for i := range 1000 {

@@ -179,7 +179,7 @@ func TestMappingIsFoundAgain(t *testing.T) {
 	assert.Equal(t, before+1, m.Profiles.Dictionary().MappingTable().Len(), "ext4 was added")
 }
 
-// TestMappingWithoutFileIDIsNotKept: no frame is left with one that is not complete.
+// TestMappingWithoutFileIDIsNotKept: no frame keeps an incomplete mapping.
 func TestMappingWithoutFileIDIsNotKept(t *testing.T) {
 	bare := &Mapping{File: "vmlinux", BuildID: kernelID}
 	m := rewritetest.NewMessage().Profile(nil, "scope").Sample(
@@ -245,8 +245,8 @@ func TestContract_4_4_HasFunctionsWithoutALine(t *testing.T) {
 	}
 }
 
-// TestContract_4_2_NoAttributesWithoutAFileID: devfiler refuses a request for a mapping that
-// has any and no file ID. Nothing may be said there of functions and lines.
+// TestContract_4_2_NoAttributesWithoutAFileID: devfiler refuses a request with a mapping that has attributes
+// but no file ID, so such a mapping gets none about functions and lines.
 func TestContract_4_2_NoAttributesWithoutAFileID(t *testing.T) {
 	says := map[string]any{keyHasFunctions: true, keyHasFiles: false}
 	user := Frame{Address: 1, Type: "native", Mapping: &Mapping{File: "app", FileID: "aa", Attributes: says}}
@@ -312,8 +312,7 @@ func TestContract_4_5_NoDuplicates(t *testing.T) {
 	assert.Equal(t, attributes+2, d.AttributeTable().Len(), "ext4's build id and file ID")
 }
 
-// TestTablesThatWereLeftOut: a message can leave out tables that it does not
-// use.
+// TestTablesThatWereLeftOut: a message may omit tables that it does not use.
 func TestTablesThatWereLeftOut(t *testing.T) {
 	m := rewritetest.NewMessage()
 	d := m.Profiles.Dictionary()

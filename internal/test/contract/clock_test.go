@@ -74,7 +74,7 @@ func (c *modelClock) offset(boot int64) int64 {
 	return offset
 }
 
-// unix returns the Unix time that the wall clock showed. A late producer, which has not yet synchronised its
+// unix returns the Unix time that the wall clock showed. A late producer, which has not yet synchronized its
 // clock, still shows the time from before the step.
 func (c *modelClock) unix(boot int64, late bool) uint64 {
 	if late {

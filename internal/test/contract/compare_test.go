@@ -14,7 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// A modelSample is a sample and all that decides what becomes of it.
+// A modelSample is a sample with everything that decides its answers.
 type modelSample struct {
 	where    string // resource, scope, profile
 	serial   any    // of the sample that came
@@ -25,7 +25,7 @@ type modelSample struct {
 	stack    []rewritetest.Frame
 }
 
-// isProfiler reports whether a scope is one of section 2.2.
+// isProfiler reports whether a scope belongs to the OTel eBPF profiler (section 2.2).
 func isProfiler(scope string) bool {
 	path := strings.Split(scope, "/")
 	return strings.HasPrefix(scope, profilerScope) || path[len(path)-1] == "ebpf-profiler" || scope == "parca-agent"
@@ -54,8 +54,7 @@ func samplesOf(pd pprofile.Profiles) (samples []modelSample) {
 	return samples
 }
 
-// times returns the Q of each timestamp of a sample, or the one of a sample that is not
-// divided (section 5.3).
+// times returns the Q of each timestamp of a sample, or the single one of an undivided sample (section 5.3).
 func (c *modelCase) times(s *modelSample) []timeline.Interval {
 	stamps := s.sample.TimestampsUnixNano().AsRaw()
 	var times []timeline.Interval
@@ -130,7 +129,7 @@ func foreign(a *asker, stack []rewritetest.Frame) (wants []want) {
 	return wants
 }
 
-// key returns what tells answers apart.
+// key returns the part of answers that distinguishes them.
 func key(wants []want) string {
 	var b strings.Builder
 	for _, w := range wants {
@@ -142,8 +141,7 @@ func key(wants []want) string {
 	return b.String()
 }
 
-// compareSample compares the parts of a sample. wants are the answers for each timestamp, or
-// one for all.
+// compareSample compares the parts of a sample. wants has the answers for each timestamp, or one for all.
 func (c *modelCase) compareSample(s *modelSample, parts []modelSample, wants [][]want) {
 	stamps, values := s.sample.TimestampsUnixNano().AsRaw(), s.sample.Values().AsRaw()
 	type instant struct {
