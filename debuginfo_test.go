@@ -196,5 +196,5 @@ func TestOrigins(t *testing.T) {
 	}
 	inline, err := load(packsWith("inline", false))
 	require.NoError(t, err)
-	assert.Equal(t, "url", keys[inline.cacheKey()], "what is made of packs can differ")
+	assert.Equal(t, "url", keys[inline.cacheKey()], "other packs can give other results")
 }

@@ -35,9 +35,9 @@ func TestTopAgreesWithPerf(t *testing.T) {
 	needTop(t)
 	perf, err := exec.LookPath("perf")
 	if err != nil {
-		t.Skip("perf is not installed: that shares are those of perf is not tested")
+		t.Skip("perf is not installed: shares are not compared with perf")
 	}
-	needIdleCPUs(t, "that shares are those of perf is not tested")
+	needIdleCPUs(t, "shares are not compared with perf")
 	kerneltest.Busy(t)
 	var differ map[uint64]string // functions that differed each time so far
 	times := 0
@@ -60,7 +60,7 @@ func TestTopAgreesWithPerf(t *testing.T) {
 			if times > 1 {
 				require.Empty(t, differ)
 			}
-			t.Skipf("the machine is too busy (%s): that shares are those of perf is not tested", disturbed)
+			t.Skipf("the machine is too busy (%s): shares are not compared with perf", disturbed)
 		}
 		t.Logf("sampling again: %s", disturbed)
 	}
@@ -140,9 +140,9 @@ func TestThreadsAgreeWithPerf(t *testing.T) {
 	needTop(t)
 	perf, err := exec.LookPath("perf")
 	if err != nil {
-		t.Skip("perf is not installed: that the shares of threads are those of perf is not tested")
+		t.Skip("perf is not installed: the shares of threads are not compared with perf")
 	}
-	needIdleCPUs(t, "that the shares of threads are those of perf is not tested")
+	needIdleCPUs(t, "the shares of threads are not compared with perf")
 	kerneltest.Busy(t)
 	for try := 1; ; try++ {
 		ours, theirs := make(map[string]float64), make(map[string]float64)

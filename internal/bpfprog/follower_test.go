@@ -31,14 +31,14 @@ func TestRecordsNameFunctions(t *testing.T) {
 	assert.Equal(t, symbolOf(b, 0), r.nameAt(0x303f))
 	assert.Empty(t, r.nameAt(0x3040))
 	assert.Equal(t, timeline.Since(loaded), r.image(0x3000).Lifetime)
-	assert.Equal(t, 2, r.tables, "one for the list, one for the records and what was asked because of them")
+	assert.Equal(t, 2, r.tables, "one for the list, one for the records and the queries that they caused")
 	r.passTime()
 	gone := r.now()
 	r.emit(unloads(gone, a)...)
 	r.expect(b)
 	assert.Equal(t, symbolOf(a, 1), r.nameThen(0x2000, timeline.Instant(gone-1)))
 	assert.Empty(t, r.nameThen(0x2000, timeline.Instant(gone)))
-	assert.Equal(t, 1, count(all.asked, 1), "what was listed is not asked for again")
+	assert.Equal(t, 1, count(all.asked, 1), "a listed program is not queried again")
 }
 
 func count(ids []uint32, id uint32) (n int) {

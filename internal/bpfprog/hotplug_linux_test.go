@@ -49,7 +49,7 @@ func TestCPUsComeAndGo(t *testing.T) {
 		}
 	}
 	agree(t, latest)
-	require.Positive(t, latest().Resyncs, "what was missed was listed")
+	require.Positive(t, latest().Resyncs, "the programs were listed after the gap")
 }
 
 // A visit has the findings of a thread that runs on a CPU as soon as it can.

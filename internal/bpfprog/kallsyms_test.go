@@ -67,7 +67,7 @@ func TestTailErrors(t *testing.T) {
 	r.kallsyms(someSymbols + "what is this\n") // when they are hidden no more, they are read
 	r.readKallsyms()
 	require.ErrorIs(t, r.err, kallsyms.ErrSyntax)
-	assert.Equal(t, "kprobe_insn_page", r.nameAt(0xffffffffc0a05000), "what was read before")
+	assert.Equal(t, "kprobe_insn_page", r.nameAt(0xffffffffc0a05000), "lines before the syntax error")
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -47,7 +47,7 @@ func TestLoss(t *testing.T) {
 	r.expect(stays, inPlace, elsewhere)
 	assert.Greater(t, r.table.Certain(), to)
 	assert.Equal(t, since, r.image(0x1000).Lifetime.From)
-	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, timeline.Interval{From: from - ms, To: r.table.Certain()}), "it was there throughout")
+	assert.Equal(t, symbolOf(stays, 0), r.nameThen(0x1000, timeline.Interval{From: from - ms, To: r.table.Certain()}), "it was loaded throughout")
 	assert.Equal(t, symbolOf(goes, 1), r.nameThen(0x2100, timeline.Instant(from-1)))
 	for _, addr := range []uint64{0x2000, 0x2100, 0x4000} {
 		hit, _ := timeline.NewSnapshot(r.table).At(addr, timeline.Instant(from+1))
@@ -337,7 +337,7 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	all := newFakes(listed, large, other)
 	r := newTestSource(t, all)
 	assert.Empty(t, r.nameAt(0x1000))
-	require.NotNil(t, r.image(0x1000), "it is there, all the same")
+	require.NotNil(t, r.image(0x1000), "it is in the table, without a name")
 	assert.EqualValues(t, 1, r.image(0x1000).Program.ID)
 	assert.True(t, r.image(0x1000).MayBeNameless)
 	assert.Equal(t, symbolOf(large, 1), r.nameAt(0x3100), "functions take CAP_BPF")
@@ -356,7 +356,7 @@ func TestContract_3_5_ProgramsThatMayHaveNoName(t *testing.T) {
 	assert.Nil(t, r.image(0x5000))
 
 	r = newTestSourceWith(t, all, "2\n")
-	assert.Equal(t, symbolOf(listed, 0), r.nameAt(0x1000), "nobody can load programs without CAP_BPF")
+	assert.Equal(t, symbolOf(listed, 0), r.nameAt(0x1000), "loading programs takes CAP_BPF")
 }
 
 // TestContract_3_5_RecordAfterTheList: the list shows a program before its record is read.

@@ -39,7 +39,7 @@ func TestPollingLifetimes(t *testing.T) {
 	assert.Empty(t, r.nameThen(0x1000, timeline.Instant(first)), "it can have gone since")
 	last, _ := poll()
 	assert.Equal(t, symbolOf(a, 0), r.nameThen(0x1000, timeline.Interval{From: first + runOn, To: last}))
-	assert.Equal(t, 1, count(all.asked, 1), "what is known is not asked for")
+	assert.Equal(t, 1, count(all.asked, 1), "a known program is not queried again")
 	delete(all.loaded, a.ID)
 	all.loaded[b.ID] = b
 	missed, seen := poll()

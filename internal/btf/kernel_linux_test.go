@@ -20,7 +20,7 @@ func TestRunningKernel(t *testing.T) {
 	const dir = "/sys/kernel/btf"
 	data, err := os.ReadFile(filepath.Join(dir, "vmlinux"))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("this kernel has no BTF: its functions are not compared with those of another reader")
+		t.Skip("this kernel has no BTF: its functions are not compared with another reader's")
 	}
 	require.NoError(t, err)
 	kernel, err := Parse(data)

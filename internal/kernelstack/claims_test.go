@@ -256,7 +256,7 @@ func testRestarted(t *testing.T, tree *claimTree) {
 		assert.True(t, ownedAt(first, before), "a sample that is read when it is gone")
 		assert.False(t, ownedAt(spoof, before), "the container existed then")
 		assert.True(t, ownedAt(first, before), "an old sample, still")
-		assert.True(t, owns(spoof), "nobody above claims the id any more")
+		assert.True(t, owns(spoof), "no cgroup above claims the id any more")
 		again := start(container)
 		assert.False(t, owns(spoof), "before the first sample of the container")
 		assert.True(t, owns(again))

@@ -156,7 +156,7 @@ func TestHiddenAddressesOfTheKernel(t *testing.T) {
 	require.NoError(t, kerneltest.LoadModule("veth"))
 	eventually(t, "its state", hasState(symcache.StateDegraded))
 	require.ErrorIs(t, c.Health()[0].Err, kallsyms.ErrRestricted)
-	assert.True(t, hasSymbols(c, "dummy"), "6.2: what was known stays")
+	assert.True(t, hasSymbols(c, "dummy"), "6.2: known modules stay")
 	restrict("1")
 	eventually(t, "names", func() bool { return hasSymbols(c, "veth") })
 	assert.True(t, hasState(symcache.StateUp)())

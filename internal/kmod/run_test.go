@@ -287,7 +287,7 @@ func TestRunAfterAFailure(t *testing.T) {
 	assert.Equal(t, "in_a", f.at(inA))
 	a, ok := timeline.NewSnapshot(f.last.Table).ByBuildID("aaaaaaaa")
 	require.True(t, ok)
-	assert.Equal(t, certain, a.Lifetime.To, "up to what was certain")
+	assert.Equal(t, certain, a.Lifetime.To, "up to the last certain instant")
 	assert.True(t, f.last.Table.IsBlind(timeline.Interval{From: certain + 1, To: b.Lifetime.From}))
 
 	conn = newFakeConn()

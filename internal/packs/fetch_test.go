@@ -218,7 +218,7 @@ func TestAnswers(t *testing.T) {
 					time.Sleep(readAgain)
 					mended = true
 					r.use(first)
-					assert.Equal(t, tt.reason == Fetch && name != "refused" && name != "verbose", r.has(first), "what is wrong with a pack stays so for longer")
+					assert.Equal(t, tt.reason == Fetch && name != "refused" && name != "verbose", r.has(first), "a bad pack is fetched again only later")
 					time.Sleep(fetchAgain)
 					r.use(first)
 					assert.True(t, r.has(first))

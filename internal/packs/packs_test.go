@@ -121,7 +121,7 @@ func TestPacksOfTheDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, New(Options{Directory: dir, MaxBytes: plenty}))
 		synctest.Wait()
-		assert.False(t, r.has(first), "nobody uses it")
+		assert.False(t, r.has(first), "it is not in use")
 		r.use(first, made, first)
 		assert.True(t, r.has(first))
 		assert.False(t, r.has(second))
@@ -164,7 +164,7 @@ func TestLaterFiles(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(dir, first+pack.Ext)))
 		time.Sleep(time.Hour)
 		r.use(first)
-		assert.True(t, r.has(first), "what is open needs no file")
+		assert.True(t, r.has(first), "an open pack needs no file")
 		assert.Empty(t, r.health())
 		assert.Zero(t, r.requested())
 		r.stop()

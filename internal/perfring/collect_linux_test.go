@@ -161,7 +161,7 @@ func TestBatch(t *testing.T) {
 	assert.Equal(t, now-int64(time.Hour), b.Records[0].Time)
 	assert.GreaterOrEqual(t, b.Certain, now-int64(time.Minute))
 	assert.LessOrEqual(t, b.Certain, Boottime.Now()-int64(time.Minute))
-	assert.True(t, reader.isReady(), "Wait does not wait for more than what is held back")
+	assert.True(t, reader.isReady(), "Wait waits only for held-back records")
 	reader.opts.Window = 0
 	b = reader.Poll()
 	require.Len(t, b.Records, 1)

@@ -46,7 +46,7 @@ func needKVM(t *testing.T) {
 			return
 		}
 	}
-	t.Skip("neither kvm_amd nor kvm_intel is there: samples of real guests are not tested")
+	t.Skip("neither kvm_amd nor kvm_intel is loaded: samples of real guests are not tested")
 }
 
 // The requests of /dev/kvm (include/uapi/linux/kvm.h).

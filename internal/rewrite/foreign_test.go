@@ -93,7 +93,7 @@ func TestContract_2_1_RelativeIDs(t *testing.T) {
 		{"another file ID, whatever the name", "ext4.ko", "", buildid.FileID(otherID), ""},
 		{"another file ID, of the core", "vmlinux", "", buildid.FileID(otherID), ""},
 		{"ids that do not agree", "ext4.ko", ext4ID, buildid.FileID(kernelID), ""},
-		{"ids of which one is not known", "ext4.ko", ext4ID, buildid.FileID(otherID), ""},
+		{"one unknown id", "ext4.ko", ext4ID, buildid.FileID(otherID), ""},
 	} {
 		f := Frame{Address: 0x101, Type: "kernel", Mapping: &Mapping{File: tt.file, BuildID: tt.build, FileID: tt.id}}
 		got, counts := leaf(t, rewrite.Options{}, f)

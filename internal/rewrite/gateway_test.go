@@ -235,7 +235,7 @@ func TestContract_10_2_NoAddressOfOurs(t *testing.T) {
 	f := Frame{Address: 0, Type: "kernel", Mapping: mapping}
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(Frame{Address: 0x42, Type: "native"}, f).Sample(f)
 	samples := rewritetest.Samples(rewriteKnown(t, opts, m.Profiles, known).Profiles)
-	assert.Equal(t, f, samples[0].Stack[1], "a caller, in what is below")
+	assert.Equal(t, f, samples[0].Stack[1], "a caller, in the code below .text")
 	assert.Equal(t, "text", nameIn(samples[1].Stack[0]))
 	assert.Zero(t, samples[1].Stack[0].Address)
 }

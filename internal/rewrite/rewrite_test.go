@@ -184,8 +184,8 @@ func runWith(
 	require.True(t, bytes.Equal(after, marshal(t, again)), "contract 4.5: processing the output again changes nothing")
 
 	fromReadOnly, _ := rewritten(t, r, readOnly, rewrite.Sources{Snapshot: fixed(snapshot)})
-	require.True(t, bytes.Equal(after, marshal(t, fromReadOnly)), "a copy of what is read-only is rewritten")
-	require.True(t, bytes.Equal(marshal(t, before), marshal(t, readOnly)), "what is read-only was not changed")
+	require.True(t, bytes.Equal(after, marshal(t, fromReadOnly)), "a read-only message is copied before it is rewritten")
+	require.True(t, bytes.Equal(marshal(t, before), marshal(t, readOnly)), "the read-only message was not changed")
 	return rewritetest.Samples(pd), counts
 }
 

@@ -195,7 +195,7 @@ func TestStackThatNoSampleHas(t *testing.T) {
 	m.Location(Frame{Address: text + offB + 1})
 	before := marshal(t, m.Profiles)
 	_, counts := run(t, rewrite.Options{}, m.Profiles)
-	assert.Equal(t, before, marshal(t, m.Profiles), "nobody uses them, in no way")
+	assert.Equal(t, before, marshal(t, m.Profiles), "unused entries stay as they are")
 	assert.Zero(t, counts)
 
 	// The stack without samples shares its frame with a sample's stack. The frame belongs to the sample

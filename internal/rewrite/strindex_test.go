@@ -76,7 +76,7 @@ func TestContract_1_5_ValuesByIndex(t *testing.T) {
 			assert.Equal(t, want, counts)
 			if tt.in.Mapping == nil || tt.name == "both" {
 				added := plain.Dictionary().AttributeTable().Len() - attributes
-				assert.Equal(t, added, pd.Dictionary().AttributeTable().Len()-attributes, "what is there is used")
+				assert.Equal(t, added, pd.Dictionary().AttributeTable().Len()-attributes, "existing entries are reused")
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func startContainer(t *testing.T, m *manifest, without ...string) *container {
 // namespaces returns the namespaces that a pod has of its own, as flags of clone(2).
 func namespaces(t *testing.T, pod corev1.PodSpec) uintptr {
 	t.Helper()
-	require.False(t, pod.HostNetwork, "its ports would be those of this machine")
+	require.False(t, pod.HostNetwork, "it would use this machine's ports")
 	require.Nil(t, pod.HostUsers, "this test does not make user namespaces")
 	flags := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET)
 	if !pod.HostPID {

@@ -20,7 +20,7 @@ func Built(t testing.TB, binary string) string {
 	t.Helper()
 	name := os.Getenv(binary)
 	if name == "" {
-		t.Skipf("%s is not set: what was built is not tested; `make test` does", binary)
+		t.Skipf("%s is not set: built programs are not tested; `make test` sets it", binary)
 	}
 	if _, err := os.Stat(name); err != nil {
 		t.Fatalf("%s: %v", binary, err)

@@ -34,7 +34,7 @@ func StartOnTerminal(t testing.TB, cmd *exec.Cmd) *Terminal {
 	t.Helper()
 	control, tty, err := pty.Open()
 	if err != nil {
-		t.Skipf("no pseudo terminals (%v): what is shown on a terminal is not tested", err)
+		t.Skipf("no pseudo terminals (%v): output on a terminal is not tested", err)
 	}
 	term := &Terminal{t: t, cmd: cmd, control: control, tty: tty}
 	if err := pty.Setsize(tty, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {

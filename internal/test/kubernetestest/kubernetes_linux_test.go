@@ -346,7 +346,7 @@ func (d *deployment) eachNodeByItsOwnAgent() {
 			}
 		}
 		if got := d.received.read()["node2"]; got == nil || got.bare == 0 {
-			return errors.New("those of the impostor have not arrived")
+			return errors.New("the impostor's frames have not arrived")
 		}
 		return nil
 	})
@@ -500,7 +500,7 @@ func (d *deployment) networkPolicy() {
 	d.cluster.kubectl("rollout", "status", "-n", "senders", "daemonset/sender", "--timeout=60s")
 	d.received.skip()
 	time.Sleep(15 * time.Second)
-	assert.Empty(d, d.received.read(), "nobody may send")
+	assert.Empty(d, d.received.read(), "no sender is allowed")
 	d.status(&d.agents()[0])
 	d.cluster.kubectl("label", "namespace", "senders", "kernelsym/sends-profiles=true")
 	d.checkNamed()

@@ -351,7 +351,7 @@ func TestFindings(t *testing.T) {
 			for i, want := range tt.want.Remedy {
 				assert.Contains(t, f.Remedy[i], want)
 			}
-			assert.Equal(t, f.Level == Warn || f.Level == Fail, f.Lost != "", "what is lost is said where something is")
+			assert.Equal(t, f.Level == Warn || f.Level == Fail, f.Lost != "", "a finding names a loss if, and only if, there is one")
 			for _, f := range r.Findings {
 				assert.NotContains(t, f.Found, "grant CAP_", "remedies know what this machine needs")
 			}

@@ -136,7 +136,7 @@ func TestContentPolicy(t *testing.T) {
 func TestFit(t *testing.T) {
 	const name = "do_softirq.part.0"
 	assert.Equal(t, name, fit(name, 2*padding+charWidth*float64(len(name))+0.01))
-	assert.Equal(t, "do_softirq.part…", fit(name, 2*padding+charWidth*float64(len(name)-1)+0.01), "what is left out is marked")
+	assert.Equal(t, "do_softirq.part…", fit(name, 2*padding+charWidth*float64(len(name)-1)+0.01), "the omitted part is marked")
 	assert.Equal(t, "do…", fit(name, 2*padding+charWidth*3+0.01))
 	assert.Empty(t, fit(name, 2*padding+charWidth*3-0.01))
 	assert.Equal(t, "ä", fit("ä", 2*padding+charWidth+0.01))

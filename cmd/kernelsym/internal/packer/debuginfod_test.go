@@ -88,7 +88,7 @@ func TestDebuginfod(t *testing.T) {
 	_, err = d.Run(t.Context(), []packer.Build{{ID: betaNext, Module: "beta"}}, packer.Options{Dir: out})
 	require.NoError(t, err)
 	assert.Equal(t, "beta", read(t, out, betaNext).Info().Name, "sysfs says it")
-	assert.Empty(t, files(t, os.TempDir()), "what was fetched is removed")
+	assert.Empty(t, files(t, os.TempDir()), "fetched files are removed")
 }
 
 // TestDebuginfodSlowServers verifies that the next server is asked after one that accepts a request and sends nothing, after

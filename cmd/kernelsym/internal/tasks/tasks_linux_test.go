@@ -109,7 +109,7 @@ func TestReadWithoutPrivilege(t *testing.T) {
 		r := Reader{Procfs: "/proc", States: "DSI"}
 		_, err := r.Read()
 		if err == nil || strings.Contains(err.Error(), "CONFIG_STACKTRACE") {
-			t.Skipf("this kernel shows stacks to all, or to nobody (%v): the error is not tested", err)
+			t.Skipf("this kernel shows stacks to all users or to none (%v): the error is not tested", err)
 		}
 		require.ErrorIs(t, err, ErrPermission)
 		assert.ErrorContains(t, err, "run as root")
