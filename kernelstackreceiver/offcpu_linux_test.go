@@ -24,7 +24,7 @@ func sampleType(pd pprofile.Profiles) string {
 	return pd.Dictionary().StringTable().At(int(at.TypeStrindex())) + "/" + pd.Dictionary().StringTable().At(int(at.UnitStrindex()))
 }
 
-// TestOffCPUTime samples the running kernel: what runs and what waits come in messages of their own.
+// TestOffCPUTime samples the running kernel: running and waiting threads have separate messages.
 func TestOffCPUTime(t *testing.T) {
 	kerneltest.NeedPerf(t)
 	if err := procfs.CheckInitialPIDNamespace("/proc"); err != nil {

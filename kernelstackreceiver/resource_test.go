@@ -19,8 +19,8 @@ import (
 var notes = append(binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil,
 	4), 4), 3), "GNU\x00\xde\xad\xbe\xef"...)
 
-// TestResource verifies what is known of the kernel and its host, and that the processor on this host accepts it. The host's
-// name counts only where it is not a container's.
+// TestResource verifies the attributes of the kernel and its host, and that the processor on this host
+// accepts them. The host's name counts only if it is not a container's.
 func TestResource(t *testing.T) {
 	hostName, node := map[string]any{}, map[string]any{"k8s.node.name": "node1"}
 	if link, err := os.Readlink("/proc/self/ns/uts"); err == nil && link == "uts:[4026531838]" {

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 )
 
-// TestStatus: the component is well only if all that it samples is.
+// TestStatus: the component is healthy only if everything that it samples is.
 func TestStatus(t *testing.T) {
 	h := newHost()
 	s := newStatus(h)

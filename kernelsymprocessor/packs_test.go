@@ -93,7 +93,7 @@ var inlined = []rewritetest.Line{
 	{Name: "f", System: "f", File: "mm/slub.c", Line: 12},
 }
 
-// TestPacksOfANode has a pack come from the second message on: the first waits for nothing.
+// TestPacksOfANode uses a pack from the second message on: the first one does not wait for it.
 func TestPacksOfANode(t *testing.T) {
 	dir := ownDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, build+pack.Ext), packOf(t, "f", build), 0o644))
@@ -125,8 +125,8 @@ func TestContract_10_2_Gateway(t *testing.T) {
 	}
 }
 
-// TestBadPack has one that is damaged: the status says so, frames keep their names, and a
-// good one that comes later is used.
+// TestBadPack has a damaged pack: the status says so, frames keep their names, and a good pack that follows
+// is used.
 func TestBadPack(t *testing.T) {
 	dir := ownDir(t)
 	file := filepath.Join(dir, build+pack.Ext)

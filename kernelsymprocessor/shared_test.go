@@ -162,7 +162,7 @@ func pointsOf(t *testing.T, data metricdata.Aggregation) map[attribute.Set]float
 	return points
 }
 
-// What is expected of a component in two pipelines and of one in one pipeline.
+// The metrics expected of a component in two pipelines, and of one in a single pipeline.
 var (
 	wantTwice = map[string]float64{
 		"frames{origin=bpf,outcome=resolved}":      2,
@@ -254,7 +254,7 @@ func namesAll(t *testing.T, values map[string]float64) {
 	assert.Equal(t, want, got)
 }
 
-// TestCountingDoesNotAllocate: what is counted with each message has its attributes already.
+// TestCountingDoesNotAllocate: the attributes of everything that each message counts are made in advance.
 func TestCountingDoesNotAllocate(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()

@@ -135,7 +135,7 @@ func TestAnnotateNeedsTheBuild(t *testing.T) {
 	}
 }
 
-// TestAnnotateThisBoot verifies that --this-boot uses the build IDs of the running kernel and its loaded
+// TestAnnotateThisBoot verifies that --this-boot uses the build ids of the running kernel and its loaded
 // modules. A module gets none if it is not loaded, or if an earlier line of the log showed another build of
 // it.
 func TestAnnotateThisBoot(t *testing.T) {

@@ -33,7 +33,7 @@ func taskTree(t *testing.T) []string {
 	return tree
 }
 
-// TestStacks prints the stacks of tasks, with the lines of the pack of the very kernel that runs.
+// TestStacks prints the stacks of tasks, with lines from the running kernel's pack.
 func TestStacks(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	writePack(t, dir, kernelID, kernelPack(kernelID))

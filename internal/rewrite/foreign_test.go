@@ -16,7 +16,7 @@ import (
 )
 
 // TestContract_2_1_IDs: an unknown ID stops the rewrite, and so does an ID of another image than the one at
-// the address. A build ID and a file ID must agree.
+// the address. A build id and a file ID must agree.
 func TestContract_2_1_IDs(t *testing.T) {
 	const otherID = "00112233445566778899aabbccddeeff00112233"
 	const symbol = "bpf_prog_" + progTag + "_xdp_main"

@@ -70,8 +70,8 @@ func TestContract_2_1_AnotherBuildStopsIt(t *testing.T) {
 	}
 }
 
-// TestContract_2_1_BuildThatIsNotKnown: without sysfs, the kernel's own build ID is unknown. A mapping with a
-// build ID is then foreign; frames without one get names.
+// TestContract_2_1_BuildThatIsNotKnown: without sysfs, the kernel's own build id is unknown. A mapping with a
+// build id is then foreign; frames without one get names.
 func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 	core := timelinetest.NewImage(t, timelinetest.Text{
 		Name: timeline.KernelName, Base: text, Start: text, End: text + textSize,
@@ -103,7 +103,7 @@ func TestContract_2_1_BuildThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestModuleWithoutBuildID: a build ID never identifies a module that has none.
+// TestModuleWithoutBuildID: a build id never identifies a module that has none.
 func TestModuleWithoutBuildID(t *testing.T) {
 	mapping := &Mapping{File: "odd_module", BuildID: "1234567890123456789012345678901234567890"}
 	for _, addr := range []uint64{8, odd + 9} {

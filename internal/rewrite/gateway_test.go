@@ -255,7 +255,7 @@ func TestPassthroughWithPacks(t *testing.T) {
 	}
 }
 
-// TestManyBuilds: the cost of unknown build IDs is proportional to their number.
+// TestManyBuilds: the cost of unknown build ids is proportional to their number.
 func TestManyBuilds(t *testing.T) {
 	opts := withPacks
 	opts.Gateway = true

@@ -13,7 +13,7 @@ import (
 )
 
 // The kernel in which the fixtures in testdata/producers were sampled. Its core and its module ext4 have the
-// addresses and the build IDs of testSnapshot.
+// addresses and the build ids of testSnapshot.
 const (
 	initText  = text + 0x200000
 	xfs       = 0xffffffffc0400000

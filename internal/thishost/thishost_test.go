@@ -24,7 +24,7 @@ func TestFromEnvironment(t *testing.T) {
 	assert.NotContains(t, h[ID], "%zz")
 }
 
-// TestFromTheMachine verifies that the host's first process counts, and that of a container does not.
+// TestFromTheMachine verifies that the host's first process counts, and a container's does not.
 func TestFromTheMachine(t *testing.T) {
 	procfs := t.TempDir()
 	first := filepath.Join(procfs, "1")

@@ -52,8 +52,8 @@ func (a *asker) inEntry(addr uint64) bool {
 	return a.landmarks().Entry.Contains(addr) || a.landmarks().Fred.Contains(addr)
 }
 
-// decision returns where a frame is that decides how the one after it is looked up: in entry
-// code, in a thunk, or it is not known whether it is.
+// decision returns the place of a frame that decides how the next one is looked up: in entry code, in a
+// thunk, or unknown.
 func (a *asker) decision(u *use) string {
 	switch {
 	case u == nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// profilerScope is that of the OTel eBPF profiler.
+// profilerScope is the scope of the OTel eBPF profiler.
 const profilerScope = "go.opentelemetry.io/ebpf-profiler"
 
 // message returns a random message about the world: stacks share frames, samples share stacks, and some
@@ -165,7 +165,7 @@ func (w *world) symbolStart() uint64 {
 	return slots
 }
 
-// frame returns a frame of one of the forms in which frames come.
+// frame returns a frame in one of the forms that producers use.
 func (w *world) frame() rewritetest.Frame {
 	r := w.r
 	var f rewritetest.Frame
@@ -225,7 +225,7 @@ func (w *world) relative() rewritetest.Frame {
 	return f
 }
 
-// mappingOf returns a mapping that names an image, in one of the ways that there are.
+// mappingOf returns a mapping that names an image in one of several ways.
 func (w *world) mappingOf(m *modelImage) rewritetest.Mapping {
 	mapping := rewritetest.Mapping{File: m.Name(), Start: m.start, Limit: m.end}
 	if !m.isText() && m.Name() != "" {

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 )
 
-// spoil sets one index of a message to an entry that does not exist, and returns which. Links
-// are none of the rewrite's business.
+// spoil sets one index of a message to an entry that does not exist, and returns which. The rewrite does not
+// read links.
 func (w *world) spoil(pd pprofile.Profiles) string {
 	d := pd.Dictionary()
 	var spots []spot

@@ -46,8 +46,7 @@ type use struct {
 // not change what it says about neighboring frames: the contract leaves that open.
 func (u *use) hasAddress() bool { return u != nil && u.candidate && u.form != formNone }
 
-// mayBeEntry reports whether nothing says that the frame is in no entry code and no thunk
-// (section 2.3).
+// mayBeEntry reports whether a frame without a known place may be in entry code or in a thunk (section 2.3).
 func (a *asker) mayBeEntry(u *use) bool {
 	m := u.frame.Mapping
 	switch {

@@ -102,7 +102,7 @@ ports: [{name: dns, port: 53, protocol: UDP}]
 `, dnsService, controlPlane))
 }
 
-// updateDNS lets the DNS server know the services that there are now.
+// updateDNS writes the current services for the DNS server.
 func (c *cluster) updateDNS() {
 	c.t.Helper()
 	var text strings.Builder

@@ -237,8 +237,8 @@ func (d *deployment) violations(level string) string {
 	return d.cluster.kubectl("label", "--dry-run=server", "--overwrite", "namespace", "kernelsym", "pod-security.kubernetes.io/enforce="+level)
 }
 
-// checkPodSecurity verifies what pods have that the level baseline does not allow, by their names up to the first random
-// part.
+// checkPodSecurity verifies which settings of pods the level baseline does not allow. Pods are named up to
+// the first random part.
 func (d *deployment) checkPodSecurity(want ...string) {
 	d.Helper()
 	said := d.violations("baseline")
@@ -249,8 +249,8 @@ func (d *deployment) checkPodSecurity(want ...string) {
 	assert.ElementsMatch(d, want, got, said)
 }
 
-// checkNamed verifies that kernel frames arrive from each node from now on, with names. A frame of code that is no longer
-// there may lack one.
+// checkNamed verifies that from now on, kernel frames arrive from each node with names. A frame of unloaded
+// code may lack one.
 func (d *deployment) checkNamed() {
 	d.Helper()
 	d.received.skip()
@@ -585,8 +585,8 @@ func (d *deployment) checkGatewayStatus(pod *corev1.Pod) {
 	assert.Contains(d, d.status(pod), "open /var/lib/kernelsym/packs: no such file or directory: create it, or set debug_info::url to fetch packs")
 }
 
-// crashingProfiler verifies that a node keeps its agent when the eBPF profiler in it ends again and again. Its image is not
-// here, so that of busybox stands for it.
+// crashingProfiler verifies that a node keeps its agent when the eBPF profiler in it ends again and again.
+// Its image is not available, so busybox stands in for it.
 func (d *deployment) crashingProfiler() {
 	d.apply(kustomization{components: []string{"ebpf-profiler"}})
 	d.cluster.kubectl("set", "image", "-n", "kernelsym", "daemonset/kernelsym-ebpf-profiler", "ebpf-profiler="+busybox)

@@ -29,7 +29,7 @@ import (
 )
 
 // bootImage is a compressed ELF file like the ones from elfImage in package kelf's tests, with a list of 22
-// functions. imageID is its build ID.
+// functions. imageID is its build id.
 const (
 	bootImage = "testdata/vmlinuz"
 	imageID   = "0102030405060708"
