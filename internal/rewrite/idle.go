@@ -75,7 +75,7 @@ func (i *idlePasses) memory() (n int) {
 func (i *idlePasses) shrink() {
 	largest := slices.MaxFunc(i.passes, func(a, b *pass) int { return cmp.Compare(a.memory.total(), b.memory.total()) })
 	if largest.memory.split > 0 {
-		largest.split, largest.memory.split = splitter{}, 0
+		largest.choices, largest.split, largest.memory.split = chooser{}, splitter{}, 0
 		return
 	}
 	i.passes = slices.DeleteFunc(i.passes, func(p *pass) bool { return p == largest })

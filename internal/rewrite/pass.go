@@ -34,12 +34,14 @@ type pass struct {
 	stackProducers []producerSet        // by stack, the producers of the samples that have it
 	questions      questions
 	answers        []answer // one for each question
+	anyVaries      bool     // a frame does
 	sorter         sorter
 
-	writer writer
-	split  splitter
-	counts Counts
-	gave   PackCounts
+	choices chooser
+	writer  writer
+	split   splitter
+	counts  Counts
+	gave    PackCounts
 }
 
 // A frame is a location of kernel code.
@@ -62,10 +64,13 @@ func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Res
 	p.open(pd, opts, sources)
 	found := p.findFrames()
 	isValid := found && p.message.Check() == nil
+	if isValid {
+		p.name()
+	}
 	p.hideAddresses(isValid)
 	switch {
 	case isValid:
-		p.rewriteFrames()
+		p.write()
 	case found:
 		p.countInvalid()
 	}
@@ -79,18 +84,25 @@ func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Res
 	return result
 }
 
-// rewriteFrames is the work on a valid message that has candidates.
-func (p *pass) rewriteFrames() {
+// name finds the answers for the frames of a valid message. The message does not change.
+func (p *pass) name() {
 	p.locateFrames()
 	p.walkStacks()
 	p.resolve()
+	p.anyVaries = p.choices.choose(p)
+}
+
+// write writes the answers into the message.
+func (p *pass) write() {
 	p.countAnswers()
 	if !p.hasAnswers() {
 		return
 	}
 	p.message.MakeOwn()
 	p.writeAnswers()
-	p.splitFrames()
+	if p.anyVaries {
+		p.splitFrames()
+	}
 }
 
 func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
@@ -120,6 +132,7 @@ func (p *pass) close() {
 	clear(p.answers)
 	clear(p.mappings)
 	p.questions.close()
+	p.choices.close()
 	p.split.close()
 	p.writer.close()
 	p.times.close()
@@ -136,8 +149,8 @@ func (f footprint) total() int { return f.split + f.rest }
 // noteMemory notes what the pass has taken for the message. What it takes for one thing of a kind comes from the types of
 // the slices that grow with these things.
 func (p *pass) noteMemory() {
-	s := &p.split
-	split := 70*len(s.instants) + 8*len(s.positions) + 4*len(s.chosen) + 150*len(s.frameAnswers) + 60*len(s.stackAnswers)
+	c := &p.choices
+	split := 60*len(c.instants) + 30*len(c.samples) + 8*len(c.positions) + 4*len(c.chosen) + 150*len(c.frameAnswers) + 60*len(c.stackAnswers)
 	rest := 8*p.locations + 150*len(p.frames) + 80*len(p.questions.all) + 100*len(p.questions.callers) +
 		4*p.message.Stacks.Entries() + 24*p.entries + 17*len(p.producers) + 100*p.lines.Remembered()
 	p.needed = split + rest
