@@ -13,11 +13,11 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/collector/pdata/pprofile"
 	"golang.org/x/term"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 var (
@@ -30,14 +30,14 @@ var (
 const filesHelp = "FILE is a file that a collector's file exporter wrote, in any of its formats, also\n" +
 	"compressed with gzip or zstd. Several files are read as one; - stands for standard input."
 
-// readFiles calls visit for each message in the profile files, as long as the messages and what visit
+// readFiles calls visit for each message in the profile files, which are of any machine, as long as the messages and what visit
 // keeps of them fit into memory. The name - stands for standard input. A file without messages is an error
 // only if no other file has any.
-func readFiles(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
+func readFiles(cmd *cobra.Command, names []string, visit func(*rewrite.Named)) error {
 	return withinMemory(func() error { return readEach(cmd, names, visit) })
 }
 
-func readEach(cmd *cobra.Command, names []string, visit func(pprofile.Profiles) error) error {
+func readEach(cmd *cobra.Command, names []string, visit func(*rewrite.Named)) error {
 	var empty []error
 	for _, name := range names {
 		err := readFile(cmd, name, visit)
@@ -69,16 +69,17 @@ func warnSkipped(cmd *cobra.Command, n int) {
 	}
 }
 
-func readFile(cmd *cobra.Command, name string, visit func(pprofile.Profiles) error) error {
+func readFile(cmd *cobra.Command, name string, visit func(*rewrite.Named)) error {
 	r, err := open(cmd, name)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	messages := 0
-	err = profilefile.Read(r, func(pd pprofile.Profiles) error {
+	err = profilefile.Read(r, func(n *rewrite.Named) error {
 		messages++
-		return errors.Join(cmd.Context().Err(), visit(pd))
+		visit(n)
+		return cmd.Context().Err()
 	})
 	cut := errors.Is(err, io.ErrUnexpectedEOF)
 	switch {

@@ -65,7 +65,7 @@ func TestFileErrors(t *testing.T) {
 	const formats = "; kernelsym reads what the collector's file exporter writes: JSON or protobuf, plain or compressed with gzip or zstd"
 	for name, tt := range map[string]struct{ file, want string }{
 		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},
-		"damaged":        {profileFile(t, damaged), "message 1: message refers to an entry that it does not have"},
+		"damaged":        {profileFile(t, damaged), "message 1: the message refers to an entry that is not in it"},
 		"empty":          {profileFile(t), "the file is empty: the collector has not written a message yet"},
 		"no message yet": {cutOff(t), "the file ends in the middle of its first message"},
 		"directory":      {t.TempDir(), "this is a directory: name the files in it"},

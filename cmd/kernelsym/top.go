@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -137,7 +136,7 @@ func (t *top) sort() string {
 // printFiles prints the functions in profile files.
 func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	counts := hot.NewCounts()
-	if err := readFiles(cmd, names, func(pd pprofile.Profiles) error { return counts.Add(pd) }); err != nil {
+	if err := readFiles(cmd, names, counts.Add); err != nil {
 		return err
 	}
 	warnSkipped(cmd, counts.Skipped())
@@ -203,10 +202,12 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 		view = programs
 	}
 	t.options.Duration = t.duration
-	var bad error
 	sampled := false
-	err := live.Run(ctx, t.options, func(b *live.Batch) { sampled, bad = true, errors.Join(bad, view.Add(b)) })
-	if err = errors.Join(err, bad); err != nil {
+	err := live.Run(ctx, t.options, func(b *live.Batch) {
+		sampled = true
+		view.Add(b)
+	})
+	if err != nil {
 		return err
 	}
 	if !sampled {

@@ -9,10 +9,11 @@ import (
 	"slices"
 
 	"github.com/google/pprof/profile"
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 )
 
 // viewFilter selects samples by the process and the container that they belong to.
@@ -32,7 +33,7 @@ type choice struct {
 func newViewFilter(samples []*profile.Sample, query url.Values) *viewFilter {
 	f := &viewFilter{names: make(map[string]string), wanted: make(map[string]string)}
 	for _, s := range samples {
-		if pid, name := label(s, profilefile.LabelProcess), label(s, profilefile.LabelThreadName); pid != "" && pid == label(s, profilefile.LabelThread) && name != "" {
+		if pid, name := label(s, semconv.ProcessPIDKey), label(s, semconv.ThreadNameKey); pid != "" && pid == label(s, semconv.ThreadIDKey) && name != "" {
 			f.names[pid] = name
 		}
 	}
@@ -50,8 +51,8 @@ func newViewFilter(samples []*profile.Sample, query url.Values) *viewFilter {
 	return f
 }
 
-func label(s *profile.Sample, key string) string {
-	if values := s.Label[key]; len(values) > 0 {
+func label(s *profile.Sample, key attribute.Key) string {
+	if values := s.Label[string(key)]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
@@ -61,9 +62,9 @@ func label(s *profile.Sample, key string) string {
 // sends it back.
 func (f *viewFilter) of(s *profile.Sample, choice string) string {
 	if choice == "container" {
-		return printable.Text(label(s, profilefile.LabelContainer))
+		return printable.Text(label(s, semconv.ContainerIDKey))
 	}
-	pid := label(s, profilefile.LabelProcess)
+	pid := label(s, semconv.ProcessPIDKey)
 	if name := f.names[pid]; name != "" {
 		return printable.Text(name) + "[" + pid + "]"
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -34,13 +35,13 @@ func newViewStacks(m *profilefile.Merger, filter *viewFilter) *viewStacks {
 	}
 	for _, sample := range p.Sample {
 		if filter == nil || filter.selects(sample) {
-			s.add(sample, m.KernelFrame)
+			s.add(sample, m.Code)
 		}
 	}
 	return s
 }
 
-func (s *viewStacks) add(sample *profile.Sample, frameOf func(*profile.Location) profilefile.KernelFrame) {
+func (s *viewStacks) add(sample *profile.Sample, codeOf func(*profile.Location) rewrite.Code) {
 	value := sample.Value[0]
 	if value < 1 {
 		return
@@ -48,13 +49,13 @@ func (s *viewStacks) add(sample *profile.Sample, frameOf func(*profile.Location)
 	var stack []flame.Frame
 	inKernel := false
 	for _, loc := range slices.Backward(sample.Location) {
-		frame := frameOf(loc)
-		kernel := frame.Kernel && !frame.IsGuest()
-		stack = append(stack, framesOf(loc, kernel)...)
-		if kernel {
+		code := codeOf(loc)
+		isKernel := code.IsKernel && !profilefile.IsGuest(&code)
+		stack = append(stack, framesOf(loc, &code, isKernel)...)
+		if isKernel {
 			inKernel = true
 			s.frames += value
-			if frame.HasName() {
+			if code.HasName() {
 				s.named += value
 			}
 		}
@@ -68,32 +69,28 @@ func (s *viewStacks) add(sample *profile.Sample, frameOf func(*profile.Location)
 
 // framesOf returns the functions of a location, the outermost first, or one frame without a
 // name.
-func framesOf(loc *profile.Location, kernel bool) (frames []flame.Frame) {
-	owner, kind := "", flame.User
-	if loc.Mapping != nil {
-		owner = loc.Mapping.File
-	}
-	for i, l := range slices.Backward(loc.Line) {
-		name := l.Function.Name
-		if kernel {
-			name = profilefile.KernelName(loc, l.Function)
-			kind = kindOf(owner, name)
-		}
+func framesOf(loc *profile.Location, code *rewrite.Code, isKernel bool) (frames []flame.Frame) {
+	kind := flame.User
+	for i, l := range slices.Backward(code.Lines) {
+		name := l.Function
 		if name == "" {
 			continue
 		}
-		if i < len(loc.Line)-1 {
+		if isKernel {
+			kind = kindOf(code.File, name)
+		}
+		if i < len(code.Lines)-1 {
 			name += " (inlined)"
 		}
-		frames = append(frames, flame.Frame{Name: name, Owner: owner, File: l.Function.Filename, Kind: kind})
+		frames = append(frames, flame.Frame{Name: name, Owner: code.File, File: l.File, Kind: kind})
 	}
 	if len(frames) > 0 {
 		return frames
 	}
-	if kernel {
+	if isKernel {
 		kind = flame.Unnamed
 	}
-	return []flame.Frame{{Name: unnamed(loc), Owner: owner, Kind: kind}}
+	return []flame.Frame{{Name: unnamed(loc), Owner: code.File, Kind: kind}}
 }
 
 // kindOf returns the kind of code that a function of a mapping belongs to. The OTel eBPF profiler

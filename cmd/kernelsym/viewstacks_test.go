@@ -14,6 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -36,9 +37,17 @@ func kinds() pprofile.Profiles {
 	).Profiles
 }
 
+// written returns a message with the names that it came with.
+func written(t *testing.T, pd pprofile.Profiles) *rewrite.Named {
+	t.Helper()
+	n, err := rewrite.AsWritten(pd)
+	require.NoError(t, err)
+	return n
+}
+
 func TestViewStacks(t *testing.T) {
 	m := profilefile.NewMerger()
-	require.NoError(t, m.Add(kinds()))
+	m.Add(written(t, kinds()))
 	s := newViewStacks(m, nil)
 	var folded strings.Builder
 	require.NoError(t, s.graph.Folded(&folded))
@@ -57,7 +66,7 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 		}
 	}
 	m := profilefile.NewMerger()
-	require.NoError(t, m.Add(rewritetest.NewMessage().Profile(nil, "").Sample(
+	m.Add(written(t, rewritetest.NewMessage().Profile(nil, "").Sample(
 		named("kernel", "vmlinux+0x1234"), named("kernel", "[unknown]"), named("kernel", "vfs_read"), named("native", "[unknown]")).Profiles))
 	s := newViewStacks(m, nil)
 	var folded strings.Builder
@@ -73,28 +82,18 @@ func TestGuestsAreNotTheKernels(t *testing.T) {
 	}
 	pd := rewritetest.NewMessage().Profile(nil, "").Sample(named("[guest]")).Sample(named("[guest]")).Sample(named("vfs_read")).Sample(named("")).Profiles
 	m, counts := profilefile.NewMerger(), hot.NewCounts()
-	require.NoError(t, m.Add(pd))
-	require.NoError(t, counts.Add(pd))
+	m.Add(written(t, pd))
+	counts.Add(written(t, pd))
 	s := newViewStacks(m, nil)
 	assert.Equal(t, "4 samples, 50.0 % in the kernel; 50.0 % of the kernel frames have a name", s.heading())
 	assert.Equal(t, []int64{counts.All, counts.Kernel, counts.Frames, counts.Named}, []int64{s.all, s.kernel, s.frames, s.named})
 }
 
 func TestFrames(t *testing.T) {
-	at := func(file string, address uint64, named bool) *profile.Location {
-		loc := &profile.Location{Address: address}
-		if file != "" {
-			loc.Mapping = &profile.Mapping{File: file}
-		}
-		if named {
-			loc.Line = []profile.Line{{Function: &profile.Function{Name: "f"}}}
-		}
-		return loc
-	}
 	for _, tt := range []struct {
-		file   string
-		kernel bool
-		want   flame.Kind
+		file     string
+		isKernel bool
+		want     flame.Kind
 	}{
 		{"vmlinux", true, flame.Core},
 		{"/boot/vmlinux-6.12", true, flame.Core},
@@ -108,19 +107,26 @@ func TestFrames(t *testing.T) {
 		{"[nf_tables]", true, flame.Module},
 		{"app", false, flame.User},
 	} {
-		assert.Equal(t, []flame.Frame{{Name: "f", Owner: tt.file, Kind: tt.want}}, framesOf(at(tt.file, 1, true), tt.kernel), tt.file)
+		named := rewrite.Code{File: tt.file, Lines: []rewrite.CodeLine{{Function: "f"}}}
+		assert.Equal(t, []flame.Frame{{Name: "f", Owner: tt.file, Kind: tt.want}}, framesOf(new(profile.Location), &named, tt.isKernel), tt.file)
 	}
-	program := at("", 0x10, true) // as the OTel eBPF profiler has it (contract 2.5)
-	program.Line[0].Function.Name = "bpf_prog_2e5a4300140595ee_shake"
-	assert.Equal(t, []flame.Frame{{Name: "bpf_prog_2e5a4300140595ee_shake", Kind: flame.BPF}}, framesOf(program, true))
-	static := at("vmlinux", 1, true)
-	static.Line[0].Function.Filename = "fs/open.c"
-	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux", File: "fs/open.c", Kind: flame.Core}}, framesOf(static, true))
+	program := rewrite.Code{Lines: []rewrite.CodeLine{{Function: "bpf_prog_2e5a4300140595ee_shake"}}} // as the OTel eBPF profiler has it (contract 2.5)
+	assert.Equal(t, []flame.Frame{{Name: "bpf_prog_2e5a4300140595ee_shake", Kind: flame.BPF}}, framesOf(new(profile.Location), &program, true))
+	static := rewrite.Code{File: "vmlinux", Lines: []rewrite.CodeLine{{Function: "f", File: "fs/open.c"}}}
+	assert.Equal(t, []flame.Frame{{Name: "f", Owner: "vmlinux", File: "fs/open.c", Kind: flame.Core}}, framesOf(new(profile.Location), &static, true))
+
+	at := func(file string, address uint64) *profile.Location {
+		loc := &profile.Location{Address: address}
+		if file != "" {
+			loc.Mapping = &profile.Mapping{File: file}
+		}
+		return loc
+	}
 	assert.Equal(t, []flame.Frame{{Name: "[no name] nf_tables+0x1c", Owner: "nf_tables", Kind: flame.Unnamed}},
-		framesOf(at("nf_tables", 0x1c, false), true))
-	assert.Equal(t, []flame.Frame{{Name: "[no name] app+0x1c", Owner: "app", Kind: flame.User}}, framesOf(at("app", 0x1c, false), false))
-	assert.Equal(t, "[no name] [kernel.kallsyms]", unnamed(at("[kernel.kallsyms]", 0xffffffffc0001000, false)), "no offset is known")
-	assert.Equal(t, "[no name]", unnamed(at("", 0xffffffffc0001000, false)))
+		framesOf(at("nf_tables", 0x1c), &rewrite.Code{File: "nf_tables"}, true))
+	assert.Equal(t, []flame.Frame{{Name: "[no name] app+0x1c", Owner: "app", Kind: flame.User}}, framesOf(at("app", 0x1c), &rewrite.Code{File: "app"}, false))
+	assert.Equal(t, "[no name] [kernel.kallsyms]", unnamed(at("[kernel.kallsyms]", 0xffffffffc0001000)), "no offset is known")
+	assert.Equal(t, "[no name]", unnamed(at("", 0xffffffffc0001000)))
 }
 
 func TestValues(t *testing.T) {

@@ -44,12 +44,12 @@ var (
 	userStack  = []uint64{user}
 )
 
-// The functions of the frames that stand for a guest and for user code. kernelsym does not change a frame that has a name
-// (see contract 1.2, 2.5). A guest's frame is a kernel frame, because not all consumers accept frames without a type.
-const (
-	guestName = "[guest]"
-	userName  = "[user space]"
-)
+// GuestName is the function of the frame that stands for a guest, at address 0. kernelsym does not change a frame that has a
+// name (see contract 1.2, 2.5). It is a kernel frame, because not all consumers accept frames without a type.
+const GuestName = "[guest]"
+
+// userName is the function of the frame that stands for user code.
+const userName = "[user space]"
 
 // addressesOf returns the stack of a sample, as stack takes it.
 func addressesOf(r *perfring.Record) []uint64 {
@@ -117,7 +117,7 @@ func (d *dictionary) location(addr uint64) int32 {
 		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(userName))
 		return at
 	case guest:
-		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(guestName))
+		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(GuestName))
 	}
 	loc.SetAddress(addr)
 	loc.AttributeIndices().Append(d.attribute(keyFrameType, "kernel", 0))

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
 // message collects the samples of an interval, in a profile for each resource.
@@ -80,14 +81,14 @@ type profile struct {
 	key        []byte         // of a sample
 }
 
-// The attributes of resources and samples, by the semantic conventions.
+// The attributes of resources and samples.
 const (
-	keyContainer  = "container.id"
-	keyPID        = "process.pid"
-	keyThreadID   = "thread.id"
-	keyThreadName = "thread.name"
-	keyCPU        = "cpu.logical_number"
-	keySwitch     = "process.context_switch.type"
+	keyContainer  = string(semconv.ContainerIDKey)
+	keyPID        = string(semconv.ProcessPIDKey)
+	keyThreadID   = string(semconv.ThreadIDKey)
+	keyThreadName = string(semconv.ThreadNameKey)
+	keyCPU        = string(semconv.CPULogicalNumberKey)
+	keySwitch     = string(semconv.ProcessContextSwitchTypeKey)
 )
 
 // The values of keySwitch for blocked and for preempted threads.

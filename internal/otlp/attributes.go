@@ -166,18 +166,27 @@ func (a *Attributes) Set(indices pcommon.Int32Slice, kind Kind, v Value) (change
 
 // Value returns the value of an attribute, as a string where it is given as the index of one.
 func (a *Attributes) Value(i int32) Value {
-	switch v := a.table.At(int(i)).Value(); v.Type() {
-	case pcommon.ValueTypeStr:
-		return TextValue(v.Str())
-	case pcommon.ValueTypeBool:
-		return BoolValue(v.Bool())
-	case pcommon.ValueTypeInt:
-		return NumberValue(v.Int())
-	}
-	if text, ok := a.byIndex[i]; ok {
+	v := ValueOf(a.table.At(int(i)).Value())
+	if text, ok := a.byIndex[i]; ok && v == (Value{}) {
 		return TextValue(text)
 	}
-	return Value{}
+	return v
+}
+
+// Key returns the key of an attribute, empty if there is none with that index.
+func (a *Attributes) Key(i int32) string {
+	if uint(i) >= uint(a.table.Len()) {
+		return ""
+	}
+	return a.message.Strings.At(a.table.At(int(i)).KeyStrindex())
+}
+
+// Text returns the value of an attribute, of any type, as text.
+func (a *Attributes) Text(i int32) string {
+	if text, ok := a.byIndex[i]; ok {
+		return text
+	}
+	return a.table.At(int(i)).Value().AsString()
 }
 
 // attribute is the content of an entry that can be interned.
@@ -228,6 +237,19 @@ type Value struct {
 	Type   pcommon.ValueType
 	Text   string
 	Number int64 // 1 for true
+}
+
+// ValueOf returns a value of pdata.
+func ValueOf(v pcommon.Value) Value {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return TextValue(v.Str())
+	case pcommon.ValueTypeBool:
+		return BoolValue(v.Bool())
+	case pcommon.ValueTypeInt:
+		return NumberValue(v.Int())
+	}
+	return Value{}
 }
 
 // TextValue returns a string.

@@ -109,3 +109,13 @@ func label(image *timeline.Image, addr uint64) string {
 	}
 	return image.Name() + "+0x" + strconv.FormatUint(addr-base, 16)
 }
+
+// isLabel reports whether a name is a label for an address in an image with a file name.
+func isLabel(name, file string) bool {
+	offset, ok := strings.CutPrefix(name, file)
+	if !ok || file == "" || !strings.HasPrefix(offset, "+0x") && !strings.HasPrefix(offset, "-0x") {
+		return false
+	}
+	_, err := strconv.ParseUint(offset[len("+0x"):], 16, 64)
+	return err == nil
+}

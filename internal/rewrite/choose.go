@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+	"sort"
 
 	"github.com/kernelsym/kernelsym/internal/index"
 	"github.com/kernelsym/kernelsym/internal/scratch"
@@ -74,7 +75,7 @@ type varyingSample struct {
 	profile, number int32 // of its profile in the message, and of the sample in that
 	attributes      int32 // the number of them
 	use             int32
-	instants        int // the number of its instants
+	first, instants int // of its instants in chooser.instants, and their number
 }
 
 // An instant is a time at which a sample is looked up.
@@ -211,7 +212,7 @@ func (c *chooser) listInstants() {
 			}
 			c.samples = append(c.samples, varyingSample{
 				profile: int32(of.Number), number: int32(k), attributes: int32(sample.AttributeIndices().Len()),
-				use: use, instants: len(at),
+				use: use, first: len(c.instants) - len(at), instants: len(at),
 			})
 			c.uses[use].budget += budgetPerInstant * len(at)
 		}
@@ -221,16 +222,25 @@ func (c *chooser) listInstants() {
 // eachSample yields the samples with their instants.
 func (c *chooser) eachSample() iter.Seq2[*varyingSample, []instant] {
 	return func(yield func(*varyingSample, []instant) bool) {
-		rest := c.instants
 		for i := range c.samples {
-			sample := &c.samples[i]
-			if !yield(sample, rest[:sample.instants]) {
+			if !yield(&c.samples[i], c.instantsOf(&c.samples[i])) {
 				return
 			}
-			rest = rest[sample.instants:]
 		}
 	}
 }
+
+// samplesOf returns the samples of a profile.
+func (c *chooser) samplesOf(profile int) []varyingSample {
+	first := sort.Search(len(c.samples), func(i int) bool { return int(c.samples[i].profile) >= profile })
+	end := first
+	for end < len(c.samples) && int(c.samples[end].profile) == profile {
+		end++
+	}
+	return c.samples[first:end]
+}
+
+func (c *chooser) instantsOf(s *varyingSample) []instant { return c.instants[s.first:][:s.instants] }
 
 // findAnswers finds the stack answers of all instants, in the order of time.
 func (c *chooser) findAnswers() {

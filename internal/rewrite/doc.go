@@ -8,15 +8,22 @@
 //
 // # The steps
 //
-// [Rewriter.Rewrite] takes a pass over the message. The steps are in pass.go, and each has a file:
+// Whatever is done with a message takes a pass over it. The steps are in pass.go, and each has a file. The first four name
+// the frames, and leave the message as it is:
 //
 //	find     which locations are kernel frames, and which of them are looked up (contract 1)
 //	walk     in which roles the stacks have them, which makes questions: a frame, in a role
 //	resolve  the answers, in the order of addresses; and what each would change (address.go: contract 4.1 to 4.3)
-//	write    the frames with one answer (contract 4)
-//	split    the frames whose answer depends on the sample (contract 5.5; times.go: contract 5.3)
+//	choose   where the answer depends on the sample, that of each instant (contract 5.5; times.go: contract 5.3)
 //
-// Most messages need no split. A message without candidates ends after the first step, untouched.
+// Then there are two ways on. [Rewriter.Rewrite] writes the answers, and [Rewriter.Name] returns them to be read:
+//
+//	                        ┌─► write    the frames with one answer (contract 4)
+//	find, walk,             │   split    copies of the frames and stacks with several (contract 5.5)
+//	resolve, choose  ───────┤
+//	                        └─► Named    codes, by number, and the stacks of samples in these numbers
+//
+// Most messages have no frame with several answers. A message without candidates ends after the first step, untouched.
 //
 // # The one idea
 //

@@ -150,7 +150,7 @@ func (f footprint) total() int { return f.split + f.rest }
 // the slices that grow with these things.
 func (p *pass) noteMemory() {
 	c := &p.choices
-	split := 60*len(c.instants) + 30*len(c.samples) + 8*len(c.positions) + 4*len(c.chosen) + 150*len(c.frameAnswers) + 60*len(c.stackAnswers)
+	split := 60*len(c.instants) + 40*len(c.samples) + 8*len(c.positions) + 4*len(c.chosen) + 150*len(c.frameAnswers) + 60*len(c.stackAnswers)
 	rest := 8*p.locations + 150*len(p.frames) + 80*len(p.questions.all) + 100*len(p.questions.callers) +
 		4*p.message.Stacks.Entries() + 24*p.entries + 17*len(p.producers) + 100*p.lines.Remembered()
 	p.needed = split + rest

@@ -85,7 +85,7 @@ func (s *splitter) writeFrame(answers []sortItem) {
 	f := &p.frames[all[own].frame]
 	loc := p.message.Locations.At(f.location)
 	for _, item := range answers {
-		if at := item.position; all[at].isUsed && int32(at) != own {
+		if at := item.position; all[at].isUsed && at != own {
 			w := &s.written[at]
 			w.copied = pprofile.NewLocation()
 			loc.CopyTo(w.copied)
@@ -119,9 +119,9 @@ func (s *splitter) ownAnswer(answers []sortItem) (own int32) {
 		switch a := &s.pass.choices.frameAnswers[item.position]; {
 		case !a.isUsed:
 		case a.answer.change.kind == leaveUntouched:
-			return int32(item.position)
+			return item.position
 		case own == noAnswer:
-			own = int32(item.position)
+			own = item.position
 		}
 	}
 	return own

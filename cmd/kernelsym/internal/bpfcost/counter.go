@@ -6,20 +6,15 @@ import (
 	"cmp"
 	"slices"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
-	"github.com/kernelsym/kernelsym/internal/symtab"
-	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+	"github.com/kernelsym/kernelsym/internal/symbolize"
 )
 
 // A Counter counts the samples of programs.
 type Counter struct {
-	core    *timeline.Image // the kernel of the last message
 	costs   map[Key]*Cost
 	samples int64 // all samples
 	running int64 // samples in a program or in code that it called
-	leaves  bool  // for some messages, only Self is known
 }
 
 // A Key identifies a program or trampoline: by the program's id or, if that is unknown, by the
@@ -31,7 +26,7 @@ type Key struct {
 
 // A Cost has the samples of a program or trampoline.
 type Cost struct {
-	Tag, Type, Name string // from the profile; empty if it has none
+	Tag, Type, Name string // empty if they are not known
 
 	Self, Total, Interrupted int64 // samples
 
@@ -47,34 +42,19 @@ type Line struct {
 // NewCounter returns a counter without samples.
 func NewCounter() *Counter { return &Counter{costs: make(map[Key]*Cost)} }
 
-// Add counts the samples of a named message, whose addresses are relative. core is the kernel that
-// was sampled. If core is nil or does not locate its entry code, Add counts only Self, because
-// nothing else would be certain. The error wraps profilefile.ErrInvalid.
-func (c *Counter) Add(pd pprofile.Profiles, core *timeline.Image) error {
-	if c.core = core; core == nil || core.Text.Landmarks == nil || core.Text.Landmarks.Entry == (symtab.Range{}) {
-		c.core, c.leaves = nil, true
-	}
-	frames, err := profilefile.KernelFrames(pd)
-	if err != nil {
-		return err
-	}
-	parts := make([]part, len(frames))
-	for i := range frames {
-		parts[i] = c.part(&frames[i])
-	}
-	return profilefile.EachSample(pd, func(s *profilefile.Sample) error {
-		stack, err := partsOf(s.Stack, parts)
-		if err != nil {
-			return err
+// Add counts the samples of a message.
+func (c *Counter) Add(n *rewrite.Named) {
+	parts := parts{counter: c, named: n, known: make(map[int]*part)}
+	for p := range n.Profiles() {
+		for s := range p.Samples() {
+			c.addSample(s, &parts)
 		}
-		c.addStack(stack, profilefile.Weight(s.Sample))
-		return nil
-	})
+	}
 }
 
 // Merge adds the counts of another counter.
 func (c *Counter) Merge(o *Counter) {
-	c.samples, c.running, c.leaves = c.samples+o.samples, c.running+o.running, c.leaves || o.leaves
+	c.samples, c.running = c.samples+o.samples, c.running+o.running
 	for key, from := range o.costs {
 		to := c.cost(key)
 		to.Tag, to.Type, to.Name = cmp.Or(from.Tag, to.Tag), cmp.Or(from.Type, to.Type), cmp.Or(from.Name, to.Name)
@@ -97,42 +77,41 @@ func (c *Counter) cost(key Key) *Cost {
 // Samples returns the number of all samples, and of samples in a program or in code that it called.
 func (c *Counter) Samples() (all, running int64) { return c.samples, c.running }
 
-// OnlySelf reports whether Total and Interrupted are unknown.
-func (c *Counter) OnlySelf() bool { return c.leaves }
-
-// addStack counts a stack, leaf first. Each program counts once, where it is nearest to the
-// leaf.
-func (c *Counter) addStack(stack []part, weight int64) {
-	c.samples += weight
+// addSample counts a sample. Each program counts once, where it is nearest to the leaf.
+func (c *Counter) addSample(s *rewrite.NamedSample, parts *parts) {
+	c.samples += s.Weight
 	interrupted, running := false, false
+	var callee *part
 	var seen []*Cost
-	for i := range stack {
-		p := &stack[i]
-		if i > 0 && stack[i-1].isEntry && !p.isEntry {
+	for i, frame := range s.Frames {
+		before := callee
+		p := parts.at(frame.Code)
+		callee = p
+		if i > 0 && frame.Role == symbolize.Exact {
 			interrupted = true
 		}
 		if p.cost == nil || slices.Contains(seen, p.cost) {
 			continue
 		}
-		if i > 0 && stack[i-1].isThunk && p.isFirst {
-			continue // it was about to be jumped to (see contract 2.3)
+		if frame.Role == symbolize.AfterThunk && p.isFirst {
+			continue // it was about to be jumped to
 		}
 		seen = append(seen, p.cost)
 		switch {
 		case i == 0:
-			p.cost.Self += weight
-			p.cost.addTotal(p, weight)
+			p.cost.Self += s.Weight
+			p.cost.addTotal(p, s.Weight)
 			running = true
-		case c.core == nil, !p.isBPF && !stack[i-1].isBridge:
+		case !p.isBPF && !before.isBridge:
 		case interrupted:
-			p.cost.Interrupted += weight
+			p.cost.Interrupted += s.Weight
 		default:
-			p.cost.addTotal(p, weight)
+			p.cost.addTotal(p, s.Weight)
 			running = true
 		}
 	}
 	if running {
-		c.running += weight
+		c.running += s.Weight
 	}
 }
 

@@ -3,82 +3,134 @@
 package bpfcost
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// core is a kernel at an address, with entry code at offsets from 0x1000 up to 0x2000.
-var core = &timeline.Image{Text: &symtab.Text{
-	Base: 0xffffffff81000000,
-	Landmarks: &symtab.Landmarks{Arch: "amd64", Entry: symtab.Range{Start: 0xffffffff81001000, End: 0xffffffff81002000},
-		Thunks: []symtab.Range{{Start: 0xffffffff81003000, End: 0xffffffff81003020}}},
-}}
-
-var (
-	vmlinux = &rewritetest.Mapping{File: "vmlinux"}
-	bpfCode = &rewritetest.Mapping{File: "[bpf]"}
+const (
+	base = 0xffffffff81000000
+	end  = base + 0x10000
 )
 
-func kernel(offset uint64, name string) rewritetest.Frame {
-	return rewritetest.Frame{
-		Address: offset, Mapping: vmlinux, Type: "kernel", Lines: []rewritetest.Line{{Name: name, System: name}},
+// newKernel returns a kernel with entry code and a thunk, with BPF programs, and with a trampoline.
+func newKernel(t *testing.T) *timeline.Snapshot {
+	t.Helper()
+	core := timelinetest.NewImage(t, timelinetest.Text{
+		Origin: timeline.OriginKernel, Base: base, Start: base, End: end,
+		Landmarks: &symtab.Landmarks{
+			Arch: "amd64", Entry: symtab.Range{Start: base + 0x1000, End: base + 0x2000},
+			Thunks: []symtab.Range{{Start: base + 0x3000, End: base + 0x3020}},
+		},
+	}, []timelinetest.Symbol{
+		{Offset: 0x1000, Name: "asm_sysvec_apic_timer_interrupt"},
+		{Offset: 0x1800, Name: "entry_SYSCALL_64"},
+		{Offset: 0x1f00, Name: "asm_common_interrupt"},
+		{Offset: 0x2000, Name: "first function behind the entry code"},
+		{Offset: 0x3000, Name: "__x86_indirect_thunk_rax"},
+		{Offset: 0x3020, Name: "behind the thunk"},
+		{Offset: 0x5000, Name: "htab_map_update_elem"},
+		{Offset: 0x5100, Name: "memcpy"},
+		{Offset: 0x5200, Name: "sysvec_apic_timer_interrupt"},
+		{Offset: 0x6000, Name: "vfs_read"},
+		{Offset: 0x7000, Name: "__bpf_prog_enter_recur"},
+	}...)
+	functions := timeline.NewHistory(timeline.Limits{TTL: time.Minute, MaxEntries: 100})
+	functions.SetCertain(timeline.Forever)
+	load := func(origin timeline.Origin, name string, start uint64, program *timeline.Program, lines *symtab.Lines) {
+		functions.Load(timeline.NewFunction(origin, name, start, 0x100, math.MinInt64).WithProgram(program, lines))
 	}
+	first := &timeline.Program{ID: 1, Tag: "00000000000000aa", Type: "xdp"}
+	second := &timeline.Program{ID: 2, Tag: "00000000000000aa", Type: "xdp"}
+	load(timeline.OriginBPF, "bpf_prog_00000000000000aa_main", main, first, linesFrom(0x10, 10, 11))
+	load(timeline.OriginBPF, "bpf_prog_00000000000000bb_sub", sub, first, linesFrom(0, 20))
+	load(timeline.OriginBPF, "bpf_prog_00000000000000aa_other", another, second, nil)
+	load(timeline.OriginBPF, "bpf_prog_00000000000000cc_listed", listed, nil, nil)
+	load(timeline.OriginBPF, "bpf_prog_00000000000000cc_same", same, nil, nil)
+	load(timeline.OriginBPF, "bpf_prog_00000000000000dd_same", same+0x1000, nil, nil)
+	load(timeline.OriginTrampoline, "bpf_trampoline_6442536467", trampoline, nil, nil)
+	return timeline.NewSnapshot(timeline.NewTable(core), functions.Table())
 }
 
-func code(symbol string) rewritetest.Frame {
-	f := kernel(0x10, symbol)
-	f.Mapping = bpfCode
-	return f
+// The addresses of BPF functions. Those of the first program have lines.
+const (
+	main       = 0xffffffffc0001000 // from its byte 0x10 on, line 10, and from 0x30 on, line 11
+	sub        = 0xffffffffc0002000 // line 20
+	another    = 0xffffffffc0003000
+	listed     = 0xffffffffc0004000
+	same       = 0xffffffffc0005000 // and in the next page, another of this name
+	trampoline = 0xffffffffc0007000
+	nothing    = 0xffffffffc0008000 // where nothing is loaded
+)
+
+// linesFrom returns the lines of a function, each for 0x20 bytes, from an offset on.
+func linesFrom(offset uint32, numbers ...uint32) *symtab.Lines {
+	var b symtab.LinesBuilder
+	for i, number := range numbers {
+		b.Add(offset+uint32(i)*0x20, number<<10, "prog.c")
+	}
+	return b.Build()
 }
 
-func program(id int64, symbol string, line int64) rewritetest.Frame {
-	f := code(symbol)
-	f.Attributes = map[string]any{"bpf.program.id": id, "bpf.program.tag": "00000000000000aa", "bpf.program.type": "xdp"}
-	if line != 0 {
-		f.Lines[0].File, f.Lines[0].Line = "prog.c", line
-	}
-	return f
+func at(address uint64) rewritetest.Frame {
+	return rewritetest.Frame{Address: address, Type: "kernel"}
 }
 
 var (
-	helper   = kernel(0x5000, "htab_map_update_elem")
-	memory   = kernel(0x5100, "memcpy")
-	timer    = kernel(0x5200, "sysvec_apic_timer_interrupt")
-	entry    = kernel(0x1000, "asm_sysvec_apic_timer_interrupt")
-	lastByte = kernel(0x1fff, "asm_common_interrupt")
-	behind   = kernel(0x2000, "first function behind the entry code")
-	syscall  = kernel(0x1800, "entry_SYSCALL_64_after_hwframe")
-	read     = kernel(0x6000, "vfs_read")
-	enter    = kernel(0x7000, "__bpf_prog_enter_recur")
-	thunk    = kernel(0x3010, "__x86_indirect_thunk_rax")
-	tramp    = code("bpf_trampoline_6442536467")
+	helper   = at(base + 0x5008)
+	memory   = at(base + 0x5108)
+	timer    = at(base + 0x5208)
+	entry    = at(base + 0x1008)
+	lastByte = at(base + 0x1fff)
+	behind   = at(base + 0x2000)
+	syscall  = at(base + 0x1808)
+	read     = at(base + 0x6008)
+	enter    = at(base + 0x7008)
+	thunk    = at(base + 0x3010)
+	tramp    = at(trampoline + 0x10)
 
-	a      = program(1, "bpf_prog_00000000000000aa_main", 10)
-	aSub   = program(1, "bpf_prog_00000000000000bb_sub", 20)
-	b      = program(2, "bpf_prog_00000000000000aa_other", 0)
-	noID   = code("bpf_prog_00000000000000cc_listed")
-	aFirst = func() rewritetest.Frame { f := a; f.Address = 0; return f }()
-	noName = rewritetest.Frame{Address: 0x30, Mapping: bpfCode, Type: "kernel"}
+	a      = at(main + 0x18)
+	aCall  = at(main + 0x38)
+	aFirst = at(main)
+	noLine = at(main + 0x8)
+	aSub   = at(sub + 0x10)
+	b      = at(another + 0x10)
+	noID   = at(listed + 0x10)
+	noName = at(nothing)
 	user   = rewritetest.Frame{Address: 0x7f0000000123, Type: "native"}
 )
+
+// named returns a message of stacks of that kernel.
+func named(t *testing.T, stacks ...[]rewritetest.Frame) *rewrite.Named {
+	t.Helper()
+	m := rewritetest.NewMessage().Profile(nil, "scope")
+	for _, stack := range stacks {
+		m.Sample(stack...)
+	}
+	n, err := rewrite.New(rewrite.Options{}).Name(m.Profiles, rewrite.Sources{Snapshot: func() *timeline.Snapshot { return newKernel(t) }})
+	require.NoError(t, err)
+	return n
+}
 
 type counts struct{ self, total, interrupted int64 }
 
 // count counts one stack, and returns the nonzero counts by name.
-func count(t *testing.T, core *timeline.Image, stack ...rewritetest.Frame) (by map[string]counts, running int64) {
+func count(t *testing.T, stack ...rewritetest.Frame) (by map[string]counts, running int64) {
 	t.Helper()
 	c := NewCounter()
-	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(stack...).Profiles, core))
+	c.Add(named(t, stack))
 	all, running := c.Samples()
 	assert.Equal(t, int64(1), all)
 	by = make(map[string]counts)
@@ -130,7 +182,7 @@ func TestCounter(t *testing.T) {
 		{"no name", []rewritetest.Frame{noName, read}, map[string]counts{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, running := count(t, core, tt.stack...)
+			got, running := count(t, tt.stack...)
 			assert.Equal(t, tt.want, got)
 			isRunning := int64(0)
 			for _, c := range tt.want {
@@ -141,31 +193,13 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestWithoutEntryCode verifies that only leaves count if interrupts cannot be distinguished from
-// calls.
-func TestWithoutEntryCode(t *testing.T) {
-	for _, core := range []*timeline.Image{nil, {Text: &symtab.Text{Landmarks: &symtab.Landmarks{}}}} {
-		got, running := count(t, core, helper, a)
-		assert.Empty(t, got)
-		assert.Zero(t, running)
-		got, _ = count(t, core, a, helper, b)
-		assert.Equal(t, map[string]counts{"a": {1, 1, 0}}, got)
-
-		c := NewCounter()
-		require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(a).Profiles, core))
-		rows := (&Sources{Counter: c, PerCPU: 10}).Rows(ByTotal)
-		require.Len(t, rows, 1)
-		assert.Equal(t, Sampled{Self: Share{1, 10}}, rows[0].Sampled)
-	}
-}
-
 // TestNameIsThatOfTheProgram verifies that the name is not that of one of the program's functions.
 func TestNameIsThatOfTheProgram(t *testing.T) {
 	c := NewCounter()
-	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(aSub).Profiles, core))
+	c.Add(named(t, stack{aSub}))
 	cost := c.costs[Key{ID: 1}]
 	assert.Empty(t, cost.Name)
-	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(aSub, a).Profiles, core))
+	c.Add(named(t, stack{aSub, a}))
 	assert.Equal(t, "main", cost.Name)
 	assert.Equal(t, "00000000000000aa", cost.Tag)
 	assert.Equal(t, "xdp", cost.Type)
@@ -176,26 +210,10 @@ func TestNameIsThatOfTheProgram(t *testing.T) {
 // code.
 func TestHottestLine(t *testing.T) {
 	c := NewCounter()
-	call := program(1, "bpf_prog_00000000000000aa_main", 11)
-	require.NoError(t, c.Add(rewritetest.NewMessage().Profile(nil, "scope").
-		Sample(a).Sample(aSub, a).Sample(helper, call).Sample(memory, helper, call).Sample(timer, entry, a).Sample(timer, entry, a).
-		Profiles, core))
+	c.Add(named(t, stack{a}, stack{aSub, a}, stack{helper, aCall}, stack{memory, helper, aCall}, stack{timer, entry, a}, stack{timer, entry, a}))
 	line, n := c.costs[Key{ID: 1}].Hottest()
 	assert.Equal(t, Line{"prog.c", 11}, line)
 	assert.Equal(t, int64(2), n)
 	_, n = new(Cost).Hottest()
 	assert.Zero(t, n)
-}
-
-func TestInvalidMessages(t *testing.T) {
-	message := func() *rewritetest.Message { return rewritetest.NewMessage().Profile(nil, "scope").Sample(a) }
-	stack := message()
-	stack.LastSample().SetStackIndex(99)
-	require.ErrorIs(t, NewCounter().Add(stack.Profiles, core), profilefile.ErrInvalid)
-	location := message()
-	location.Profiles.Dictionary().StackTable().At(1).LocationIndices().SetAt(0, 99)
-	require.ErrorIs(t, NewCounter().Add(location.Profiles, core), profilefile.ErrInvalid)
-	attribute := message()
-	attribute.Profiles.Dictionary().LocationTable().At(1).AttributeIndices().Append(99)
-	require.ErrorIs(t, NewCounter().Add(attribute.Profiles, core), profilefile.ErrInvalid)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 )
@@ -56,7 +55,7 @@ func TestCountAfterFailedLists(t *testing.T) {
 		for length, want := range map[time.Duration][]uint64{0: tt.all, 2 * time.Second: tt.two} {
 			kernel := &moody{programs: programs{1: {}}}
 			r := newRegistry(t, t.TempDir(), kernel)
-			r.counting = nothing{}
+			r.counting = nothingToClose{}
 			if tt.atStart {
 				kernel.err = bpf.ErrPermission
 			}
@@ -69,7 +68,7 @@ func TestCountAfterFailedLists(t *testing.T) {
 				if refused {
 					kernel.err = bpf.ErrPermission
 				}
-				require.NoError(t, v.Add(batchOf(second, stack{a})))
+				v.Add(batchOf(t, second, stack{a}))
 				if c := v.sources.counted(1); c != nil {
 					return c.Runs
 				}

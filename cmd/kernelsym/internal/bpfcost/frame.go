@@ -3,48 +3,58 @@
 package bpfcost
 
 import (
-	"fmt"
 	"strings"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// part is the role of a frame in a program's cost.
+// part is what a code is in a program's cost.
 type part struct {
-	cost     *Cost // nil if the frame belongs to no program or trampoline
+	cost     *Cost // nil if the code belongs to no program or trampoline
 	line     Line
-	isEntry  bool // it is in entry code
-	isThunk  bool // it is in an indirect or return thunk
 	isFirst  bool // it is the first byte of its function
 	isBridge bool // only trampolines call it
 	isBPF    bool // it belongs to a program, not to a trampoline
 }
 
-func (c *Counter) part(f *profilefile.KernelFrame) part {
-	p := part{line: Line{f.File, f.Line}}
-	switch {
-	case f.Module == timeline.KernelName:
-		p.isBridge = isBridge(f.Name)
-		if c.core != nil {
-			addr := c.core.Base() + f.Address
-			p.isEntry, p.isThunk = c.core.Text.Landmarks.IsEntry(addr), c.core.Text.Landmarks.IsThunk(addr)
-		}
-		return p
-	case f.Module != "[bpf]" || f.Name == "":
-		return p
+// parts are those of a message, by the numbers of its codes.
+type parts struct {
+	counter *Counter
+	named   *rewrite.Named
+	known   map[int]*part
+}
+
+// at returns the part of the code with a number.
+func (p *parts) at(number int) *part {
+	is := p.known[number]
+	if is == nil {
+		code := p.named.Code(number)
+		is = p.counter.newPart(&code)
+		p.known[number] = is
 	}
-	key := Key{Symbol: f.Name}
-	if f.Program != nil {
-		key = Key{ID: f.Program.ID}
+	return is
+}
+
+func (c *Counter) newPart(code *rewrite.Code) *part {
+	image := code.Image
+	if image == nil || !code.HasName() {
+		return new(part)
 	}
-	p.isFirst = f.Address == 0
-	p.isBPF = strings.HasPrefix(f.Name, "bpf_prog_")
-	p.cost = c.cost(key)
-	p.cost.describe(f)
-	return p
+	symbol := image.SymbolName(code.Symbol).Name
+	if image.Text != nil {
+		return &part{isBridge: image.Origin == timeline.OriginKernel && isBridge(symbol)}
+	}
+	key := Key{Symbol: symbol}
+	if image.Program != nil {
+		key = Key{ID: image.Program.ID}
+	}
+	p := part{
+		cost: c.cost(key), line: Line{code.Lines[0].File, code.Lines[0].Number},
+		isFirst: code.Address == 0, isBPF: image.Origin == timeline.OriginBPF,
+	}
+	p.cost.describe(symbol, image.Program)
+	return &p
 }
 
 // isBridge reports whether only trampolines call a function, around a program (bpf_trampoline_enter
@@ -54,18 +64,18 @@ func isBridge(name string) bool {
 		strings.HasPrefix(name, "__bpf_tramp_")
 }
 
-// describe copies a frame's description of its program. The name is that of the program's main
-// function, whose tag is the program's.
-func (c *Cost) describe(f *profilefile.KernelFrame) {
-	tag, name := cutSymbol(f.Name)
+// describe notes what a function says about its program, which is nil if it is not known. The name is that of the
+// program's main function, whose tag is the program's.
+func (c *Cost) describe(symbol string, program *timeline.Program) {
+	tag, name := cutSymbol(symbol)
 	switch {
 	case tag == "":
-		c.Name = f.Name
-		c.Type = kindOf(f.Name)
-	case f.Program == nil:
+		c.Name = symbol
+		c.Type = kindOf(symbol)
+	case program == nil:
 		c.Name, c.Tag = name, tag
 	default:
-		c.Tag, c.Type = f.Program.Tag, f.Program.Type
+		c.Tag, c.Type = program.Tag, program.Type
 		if tag == c.Tag {
 			c.Name = name
 		}
@@ -90,17 +100,4 @@ func kindOf(symbol string) string {
 		}
 	}
 	return ""
-}
-
-// partsOf returns the parts of a stack, leaf first.
-func partsOf(stack pprofile.Stack, parts []part) ([]part, error) {
-	indices := stack.LocationIndices()
-	of := make([]part, 0, indices.Len())
-	for _, loc := range indices.All() {
-		if uint(loc) >= uint(len(parts)) {
-			return nil, fmt.Errorf("%w: location %d", profilefile.ErrInvalid, loc)
-		}
-		of = append(of, parts[loc])
-	}
-	return of, nil
 }

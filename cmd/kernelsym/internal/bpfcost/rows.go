@@ -114,9 +114,6 @@ func (s *Sources) row(key Key, cost *Cost) Row {
 		Gone: d.Gone, UID: d.Creator, LoadedBy: d.LoadedBy,
 		Sampled: Sampled{Self: s.share(cost.Self)}, Counted: s.counted(key.ID),
 	}
-	if s.Counter.leaves {
-		return r
-	}
 	total, interrupted := s.share(cost.Total), s.share(cost.Interrupted)
 	r.Total, r.Interrupted = &total, &interrupted
 	if line, n := cost.Hottest(); n > 0 {

@@ -27,9 +27,6 @@ func (v *View) Header() []string {
 			plural.Of(v.window.Last.CPUs, "CPU"), v.seconds(), plural.Of(int(running), "sample"), v.sources.share(running)),
 		"Percent of one CPU. TOTAL has what it calls, not the interrupts during it (INTR).",
 	}
-	if v.sources.Counter.OnlySelf() {
-		lines[1] = "Percent of one CPU. TOTAL and INTR are not known: nor is the kernel's entry code."
-	}
 	switch {
 	case v.registry.counting != nil:
 		lines = append(lines, "KERNEL, RUNS/S, NS/RUN: the kernel's count, of all processes, with interrupts.")

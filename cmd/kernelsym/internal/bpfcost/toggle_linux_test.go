@@ -26,7 +26,7 @@ func TestToggleCounting(t *testing.T) {
 	run := func() Row {
 		start := time.Now()
 		kerneltest.RunBPF(t, prog, 1000)
-		require.NoError(t, v.Add(&live.Batch{Core: core, CPUs: 1, Frequency: 1, Start: start, End: time.Now(), Event: kernelstack.EventClock}))
+		v.Add(&live.Batch{Core: newKernel(t).Core(), CPUs: 1, Frequency: 1, Start: start, End: time.Now(), Event: kernelstack.EventClock})
 		for _, r := range v.sources.Rows(ByTotal) {
 			if r.Name == "counted" {
 				return r

@@ -3,7 +3,6 @@
 package bpfcost
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +90,7 @@ func (v *View) ask() {
 }
 
 // Add implements topview.View. A batch counts only if the kernel's symbols are known.
-func (v *View) Add(b *live.Batch) error {
+func (v *View) Add(b *live.Batch) {
 	v.resume()
 	one := &batch{
 		counter: NewCounter(), perCPU: b.Possible() / float64(max(b.CPUs, 1)), before: v.sources.To,
@@ -101,16 +100,14 @@ func (v *View) Add(b *live.Batch) error {
 	if b.Core == nil {
 		v.window.Note(b)
 		v.problems = append(v.problems, "The kernel's symbols are not known: `kernelsym doctor` says why.")
-		return nil
+		return
 	}
-	var errs []error
-	for _, pd := range b.Profiles {
-		errs = append(errs, one.counter.Add(pd, b.Core))
+	for _, n := range b.Messages {
+		one.counter.Add(n)
 	}
 	v.window.Add(b, one)
 	sum := v.window.Sum
 	v.sources.Counter, v.sources.PerCPU, v.sources.Gaps, v.sources.From = sum.counter, sum.perCPU, sum.gaps, sum.before
-	return errors.Join(errs...)
 }
 
 // Skip implements topview.View. The kernel goes on counting; Add leaves these counts out.

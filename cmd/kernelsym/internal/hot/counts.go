@@ -5,14 +5,12 @@ package hot
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
-
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // A Function is a function of the kernel, or all unnamed code of a module.
@@ -74,39 +72,61 @@ func (c *Counts) Skipped() int { return c.kinds.Skipped() }
 // Nameless reports whether there are kernel frames but none of them has a name.
 func (c *Counts) Nameless() bool { return c.Frames > 0 && c.Named == 0 }
 
-// Add adds the samples of a message. The error wraps profilefile.ErrInvalid.
-func (c *Counts) Add(pd pprofile.Profiles) error {
-	frames, err := profilefile.KernelFrames(pd)
-	if err != nil {
-		return err
-	}
-	for _, rp := range pd.ResourceProfiles().All() {
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, p := range sp.Profiles().All() {
-				if err := c.addProfile(pd.Dictionary(), p, frames); err != nil {
-					return err
-				}
-			}
+// Add adds the samples of a message.
+func (c *Counts) Add(n *rewrite.Named) {
+	codes := newCodes(n)
+	for p := range n.Profiles() {
+		if c.kinds.Skips(p) {
+			continue
+		}
+		if start, end, ok := p.Span(); ok {
+			c.span.add(span{start, end})
+		}
+		for s := range p.Samples() {
+			c.addSample(s, codes)
 		}
 	}
-	return nil
 }
 
-func (c *Counts) addProfile(d pprofile.ProfilesDictionary, p pprofile.Profile, frames []profilefile.KernelFrame) error {
-	if skips, err := c.kinds.Skips(d, p); skips || err != nil {
-		return err
-	}
-	if start, end, ok := profilefile.TimeOf(p); ok {
-		c.span.add(span{start, end})
-	}
-	return profilefile.EachSampleOf(d, p, func(s pprofile.Sample, stack pprofile.Stack) error {
-		return c.addStack(stack, frames, profilefile.Weight(s))
-	})
+// codes are the codes of a message, by their numbers.
+type codes struct {
+	named *rewrite.Named
+	known map[int]*code
 }
 
-// addStack adds samples with a stack. A function that occurs several times on the stack counts
-// once. The caller of an inlined function is the function it was inlined into.
-func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame, weight int64) error {
+func newCodes(n *rewrite.Named) *codes { return &codes{n, make(map[int]*code)} }
+
+// code is what samples are counted for.
+type code struct {
+	isKernel, isGuest, hasName bool
+	functions                  []Function // innermost first
+}
+
+// at returns the code with a number.
+func (c *codes) at(number int) *code {
+	is := c.known[number]
+	if is == nil {
+		is = newCode(c.named.Code(number))
+		c.known[number] = is
+	}
+	return is
+}
+
+func newCode(is rewrite.Code) *code {
+	c := &code{isKernel: is.IsKernel, isGuest: profilefile.IsGuest(&is), hasName: is.HasName()}
+	for _, line := range is.Lines {
+		c.functions = append(c.functions, Function{cmp.Or(line.Function, NoName), is.File})
+	}
+	if len(c.functions) == 0 {
+		c.functions = []Function{{NoName, is.File}}
+	}
+	return c
+}
+
+// addSample adds a sample. A function that occurs several times on the stack counts once. The caller of an inlined
+// function is the function it was inlined into.
+func (c *Counts) addSample(s *rewrite.NamedSample, codes *codes) {
+	weight := s.Weight
 	c.All += weight
 	type call struct{ function, caller Function }
 	calls := make(map[call]bool)
@@ -118,23 +138,20 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 			c.functions[callee].callers[by] += weight
 		}
 	}
-	for position, loc := range stack.LocationIndices().All() {
-		if uint(loc) >= uint(len(frames)) {
-			return fmt.Errorf("%w: location %d", profilefile.ErrInvalid, loc)
-		}
-		frame := &frames[loc]
-		if frame.IsGuest() {
+	for position, frame := range s.Frames {
+		is := codes.at(frame.Code)
+		if is.isGuest {
 			c.Guest += weight
-			return nil // a guest has no callers
+			return // a guest has no callers
 		}
-		if !frame.Kernel {
+		if !is.isKernel {
 			continue
 		}
 		c.Frames += weight
-		if frame.HasName() {
+		if is.hasName {
 			c.Named += weight
 		}
-		for i, fn := range functionsOf(frame) {
+		for i, fn := range is.functions {
 			f := c.function(fn)
 			if position == 0 && i == 0 {
 				f.self += weight
@@ -151,16 +168,6 @@ func (c *Counts) addStack(stack pprofile.Stack, frames []profilefile.KernelFrame
 	if len(seen) > 0 {
 		c.Kernel += weight
 	}
-	return nil
-}
-
-// functionsOf returns the function of a frame, and the functions it was inlined into.
-func functionsOf(frame *profilefile.KernelFrame) []Function {
-	list := []Function{{cmp.Or(frame.Name, NoName), frame.Module}}
-	for _, outer := range frame.Outer {
-		list = append(list, Function{cmp.Or(outer, NoName), frame.Module})
-	}
-	return list
 }
 
 func (c *Counts) function(fn Function) *function {

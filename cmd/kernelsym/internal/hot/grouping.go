@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"fmt"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // A Grouping is what samples are grouped by.
@@ -41,34 +43,21 @@ func (by Grouping) count(n int) string {
 	return fmt.Sprintf("%d %s", n, by.plural())
 }
 
-// task is what was interrupted by a sample: the attributes that the receiver "kernelstack" gives it.
+// task is what was interrupted by a sample.
 type task struct {
 	pid, tid, cpu   int64 // pid and tid are 0 if not known
 	name, container string
 }
 
-func readTask(d pprofile.ProfilesDictionary, s *profilefile.Sample) (t task, err error) {
-	if id, ok := s.Resource.Resource().Attributes().Get("container.id"); ok {
-		t.container = id.AsString()
+func readTask(s *rewrite.NamedSample) (t task) {
+	value := func(key attribute.Key) otlp.Value {
+		v, _ := s.Attribute(string(key))
+		return v
 	}
-	attributes, keys := d.AttributeTable(), d.StringTable()
-	for _, i := range s.Sample.AttributeIndices().All() {
-		if uint(i) >= uint(attributes.Len()) || uint(attributes.At(int(i)).KeyStrindex()) >= uint(keys.Len()) {
-			return task{}, fmt.Errorf("%w: attribute %d", profilefile.ErrInvalid, i)
-		}
-		a := attributes.At(int(i))
-		switch keys.At(int(a.KeyStrindex())) {
-		case "process.pid":
-			t.pid = a.Value().Int()
-		case "thread.id":
-			t.tid = a.Value().Int()
-		case "thread.name":
-			t.name = a.Value().AsString()
-		case "cpu.logical_number":
-			t.cpu = a.Value().Int()
-		}
+	return task{
+		pid: value(semconv.ProcessPIDKey).Number, tid: value(semconv.ThreadIDKey).Number, cpu: value(semconv.CPULogicalNumberKey).Number,
+		name: value(semconv.ThreadNameKey).Text, container: value(semconv.ContainerIDKey).Text,
 	}
-	return t, nil
 }
 
 // member identifies a group, by the fields that belong to the grouping.

@@ -4,7 +4,6 @@ package hot
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
 
@@ -41,26 +39,20 @@ func NewGroups(measure *Measure, grouping Grouping, length time.Duration, names 
 }
 
 // NextGrouping implements topview.Grouper. It groups the samples of the window anew.
-func (v *Groups) NextGrouping() error {
+func (v *Groups) NextGrouping() {
 	v.grouping = Groupings[(slices.Index(Groupings, v.grouping)+1)%len(Groupings)]
 	parts := v.window.Parts
 	v.window = topview.NewWindow(v.length, newGroups)
-	var errs []error
 	for _, p := range parts {
-		errs = append(errs, v.Add(p.batch))
+		v.Add(p.batch)
 	}
-	return errors.Join(errs...)
 }
 
 // Title implements topview.Table.
 func (v *Groups) Title() string { return v.grouping.plural() }
 
 // Add implements topview.View.
-func (v *Groups) Add(b *live.Batch) error {
-	counted, err := v.grouping.countBatch(b, v.names)
-	v.window.Add(b, counted)
-	return err
-}
+func (v *Groups) Add(b *live.Batch) { v.window.Add(b, v.grouping.countBatch(b, v.names)) }
 
 // Skip implements topview.View.
 func (v *Groups) Skip() {}
@@ -279,28 +271,21 @@ func (s *groups) sorted(by string) []member {
 }
 
 // countBatch returns the groups of a batch.
-func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, error) {
+func (by Grouping) countBatch(b *live.Batch, names procname.Names) *groups {
 	s := newGroups()
 	s.batch = b
 	s.losses, s.noContainer, s.possible, s.elapsed = lossesOf(b), b.NoContainer, possible(b), b.End.Sub(b.Start)
-	for _, pd := range b.Profiles {
-		frames, err := profilefile.KernelFrames(pd)
-		if err != nil {
-			return s, err
-		}
-		err = profilefile.EachSample(pd, func(sample *profilefile.Sample) error {
-			task, err := readTask(pd.Dictionary(), sample)
-			if err != nil {
-				return err
+	for _, n := range b.Messages {
+		codes := newCodes(n)
+		for p := range n.Profiles() {
+			for sample := range p.Samples() {
+				task := readTask(sample)
+				m := by.memberOf(&task)
+				if name := by.nameIn(&task); name != "" {
+					s.names[m] = name
+				}
+				s.counts(m).addSample(sample, codes)
 			}
-			m := by.memberOf(&task)
-			if name := by.nameIn(&task); name != "" {
-				s.names[m] = name
-			}
-			return s.counts(m).addStack(sample.Stack, frames, profilefile.Weight(sample.Sample))
-		})
-		if err != nil {
-			return s, err
 		}
 	}
 	for m := range s.all {
@@ -310,7 +295,7 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names) (*groups, err
 			}
 		}
 	}
-	return s, nil
+	return s
 }
 
 // strconvID returns an id as text, or a dash if there is none.

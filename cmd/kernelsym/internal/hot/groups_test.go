@@ -14,11 +14,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -47,7 +46,7 @@ func newTasks(t *testing.T, second int) *live.Batch {
 	task(0, 0, 0, "", root)
 	start := epoch.Add(time.Duration(second) * time.Second)
 	return &live.Batch{
-		Profiles: []pprofile.Profiles{m.Profiles}, Kernel: 4, User: 1, Start: start, End: start.Add(time.Second),
+		Messages: []*rewrite.Named{written(m)}, Kernel: 4, User: 1, Start: start, End: start.Add(time.Second),
 		Event: "cpu-clock", Frequency: 50, CPUs: 2, NoContainer: 1,
 	}
 }
@@ -96,8 +95,8 @@ func TestGroups(t *testing.T) {
 		t.Run(string(c.by), func(t *testing.T) {
 			v := NewGroups(CPUTime, c.by, 0, names)
 			assert.Equal(t, []string{"Waiting for the first samples."}, v.Header())
-			require.NoError(t, v.Add(newTasks(t, 0)))
-			require.NoError(t, v.Add(newTasks(t, 1)))
+			v.Add(newTasks(t, 0))
+			v.Add(newTasks(t, 1))
 			var columns []string
 			for _, column := range v.Columns() {
 				columns = append(columns, column.Name)
@@ -115,7 +114,7 @@ func TestGroups(t *testing.T) {
 // TestFunctionsOfAGroup: Enter goes into a group, and from there to the callers of a function, of its samples only.
 func TestFunctionsOfAGroup(t *testing.T) {
 	v := NewGroups(CPUTime, ByProcess, 0, procname.Names{})
-	require.NoError(t, v.Add(newTasks(t, 0)))
+	v.Add(newTasks(t, 0))
 	functions := v.Detail(v.Rows(ByTime)[0].Key)
 	assert.Equal(t, "kernel functions of nginx[10]", functions.Title())
 	assert.Equal(t, "2 kernel samples, 2.00% of all CPU time; 1.00% in user space.", functions.Header()[0])
@@ -135,10 +134,10 @@ func TestFunctionsOfAGroup(t *testing.T) {
 func TestNextGrouping(t *testing.T) {
 	v := NewGroups(CPUTime, ByProcess, 2*time.Second, procname.Names{})
 	for second := range 4 {
-		require.NoError(t, v.Add(newTasks(t, second)))
+		v.Add(newTasks(t, second))
 	}
 	for _, want := range []string{"threads", "containers", "CPUs", "processes"} {
-		require.NoError(t, v.NextGrouping())
+		v.NextGrouping()
 		assert.Equal(t, want, v.Title())
 		assert.Equal(t, int64(10), v.window.Sum.sum(), "of two seconds")
 	}
@@ -148,9 +147,9 @@ func TestNextGrouping(t *testing.T) {
 // TestNameOfAProcessThatHasEnded: a process keeps the name that it had.
 func TestNameOfAProcessThatHasEnded(t *testing.T) {
 	v := NewGroups(CPUTime, ByProcess, 0, procfsOf(t, "20", "sshd"))
-	require.NoError(t, v.Add(newTasks(t, 0)))
+	v.Add(newTasks(t, 0))
 	v.names = procfsOf(t, "21", "other")
-	require.NoError(t, v.Add(newTasks(t, 1)))
+	v.Add(newTasks(t, 1))
 	assert.Equal(t, "sshd", v.Rows(ByTime)[2].Cells[4])
 }
 
@@ -159,11 +158,11 @@ func TestNamesAreLost(t *testing.T) {
 	for grouping, want := range map[Grouping]bool{ByProcess: true, ByThread: true, ByContainer: false, ByCPU: false} {
 		v := NewGroups(CPUTime, grouping, 0, procname.Names{})
 		b := newTasks(t, 0)
-		require.NoError(t, v.Add(b))
+		v.Add(b)
 		const line = "Names can be missing; lost records of threads and cgroups: 7."
 		assert.NotContains(t, v.Header(), line)
 		b.LostNames = 7
-		require.NoError(t, v.Add(b))
+		v.Add(b)
 		assert.Equal(t, want, slices.Contains(v.Header(), line), grouping)
 	}
 }
@@ -172,28 +171,12 @@ func TestNamesAreLost(t *testing.T) {
 func TestContainersAreNotKnown(t *testing.T) {
 	v := NewGroups(CPUTime, ByContainer, 0, procname.Names{})
 	b := newTasks(t, 0)
-	require.NoError(t, v.Add(b))
+	v.Add(b)
 	assert.Contains(t, v.Header(), "[host] may have samples of containers: 1.")
 	b.Containers, b.Lost, b.Throttled, b.Missing = errors.New("no cgroup v2"), 1, 1, errors.New("hidden")
-	require.NoError(t, v.Add(b))
+	v.Add(b)
 	assert.Equal(t, []string{
 		"Samples were lost: shares are too small. Lower -F.", "The kernel paused sampling 1 time: shares are too small. Lower -F.",
 		"[host] may have samples of containers: no cgroup v2", "Names are missing: hidden",
 	}, v.Header()[2:])
-}
-
-// TestInvalidTasks: a message that breaks the rules is an error, not a panic.
-func TestInvalidTasks(t *testing.T) {
-	for name, spoil := range map[string]func(pprofile.ProfilesDictionary, pprofile.Sample){
-		"attribute": func(_ pprofile.ProfilesDictionary, s pprofile.Sample) { s.AttributeIndices().Append(999) },
-		"key":       func(d pprofile.ProfilesDictionary, _ pprofile.Sample) { d.AttributeTable().At(2).SetKeyStrindex(999) },
-		"stack":     func(_ pprofile.ProfilesDictionary, s pprofile.Sample) { s.SetStackIndex(999) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newTasks(t, 0)
-			pd := b.Profiles[0]
-			spoil(pd.Dictionary(), pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().At(0))
-			require.ErrorIs(t, NewGroups(CPUTime, ByThread, 0, procname.Names{}).Add(b), profilefile.ErrInvalid)
-		})
-	}
 }

@@ -25,7 +25,7 @@ func waitsFor(stacks map[*rewritetest.Frame]int64) *live.Batch {
 		samples := message.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples()
 		samples.At(samples.Len() - 1).Values().FromRaw([]int64{ms * 1e6})
 	}
-	b.Profiles[0] = message.Profiles
+	b.Messages[0] = written(message)
 	b.Kernel, b.User, b.OffCPU, b.Threshold, b.Event, b.Frequency = len(stacks), 0, true, time.Millisecond, "wait", 0
 	return b
 }
@@ -35,7 +35,7 @@ func TestWaitTime(t *testing.T) {
 	v := NewFunctions(WaitTime, 0, BySelf)
 	b := waitsFor(map[*rewritetest.Frame]int64{&leaf: 3000, &middle: 1000})
 	b.LostWaits, b.Lost, b.Paused = 2, 100, time.Second
-	require.NoError(t, v.Add(b))
+	v.Add(b)
 	assert.Equal(t, [][]string{{"3.00", "3.00", "leaf", "vmlinux"}, {"1.00", "1.00", "middle", "ext4"}, {"0.00", "4.00", "root", "vmlinux"}}, cells(v, BySelf))
 	assert.InDelta(t, 0.75, v.Rows(BySelf)[0].Share, 1e-9)
 	assert.Equal(t, []string{
@@ -55,7 +55,7 @@ func TestWaitTime(t *testing.T) {
 // TestGroupsThatWait: groups have one column of time, and their functions are in the same measure.
 func TestGroupsThatWait(t *testing.T) {
 	v := NewGroups(WaitTime, ByCPU, 0, procname.Names{})
-	require.NoError(t, v.Add(waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500})))
+	v.Add(waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500}))
 	assert.Equal(t, []string{ByTime}, v.Sorts())
 	assert.Len(t, v.Columns(), 2)
 	assert.Equal(t, [][]string{{"1.50", "CPU 0"}}, cells(v, ByTime))
@@ -70,14 +70,15 @@ func TestGroupsThatWait(t *testing.T) {
 
 // TestFileOfWaits: what a file's values are decides how they are printed.
 func TestFileOfWaits(t *testing.T) {
-	pd := waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500}).Profiles[0]
+	waits := waitsFor(map[*rewritetest.Frame]int64{&leaf: 1500}).Messages[0]
+	pd := waits.Message().Profiles
 	d := pd.Dictionary()
 	d.StringTable().Append("off_cpu", "nanoseconds")
 	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	profile.SampleType().SetTypeStrindex(int32(d.StringTable().Len() - 2))
 	profile.SampleType().SetUnitStrindex(int32(d.StringTable().Len() - 1))
 	counts := NewCounts()
-	require.NoError(t, counts.Add(pd))
+	counts.Add(waits)
 	var out strings.Builder
 	require.NoError(t, counts.Print(printable.New(&out, false), BySelf, 0))
 	assert.Contains(t, out.String(), "1.5s of 1.5s of waits in the kernel")
@@ -86,6 +87,6 @@ func TestFileOfWaits(t *testing.T) {
 
 	d.StringTable().SetAt(d.StringTable().Len()-2, "cpu")
 	other := NewCounts()
-	require.NoError(t, other.Add(pd))
+	other.Add(waits)
 	assert.Equal(t, CPUTime, other.measure(), "other nanoseconds are no waits")
 }

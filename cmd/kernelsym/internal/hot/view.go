@@ -40,11 +40,7 @@ func (v *Functions) Title() string {
 }
 
 // Add implements topview.View.
-func (v *Functions) Add(b *live.Batch) error {
-	counted, err := count(b)
-	v.window.Add(b, counted)
-	return err
-}
+func (v *Functions) Add(b *live.Batch) { v.window.Add(b, count(b)) }
 
 // Skip implements topview.View.
 func (v *Functions) Skip() {}

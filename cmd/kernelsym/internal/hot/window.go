@@ -3,7 +3,6 @@
 package hot
 
 import (
-	"errors"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -22,13 +21,12 @@ type sums struct {
 func newSums() *sums { return &sums{Counts: NewCounts()} }
 
 // count returns the sums of a batch.
-func count(b *live.Batch) (*sums, error) {
+func count(b *live.Batch) *sums {
 	counts := NewCounts()
-	var errs []error
-	for _, pd := range b.Profiles {
-		errs = append(errs, counts.Add(pd))
+	for _, n := range b.Messages {
+		counts.Add(n)
 	}
-	return &sums{counts, b.Kernel, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)}, errors.Join(errs...)
+	return &sums{counts, b.Kernel, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)}
 }
 
 // Merge adds other sums.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
@@ -45,12 +44,12 @@ type Filter struct {
 
 // A Batch has the samples of an interval.
 type Batch struct {
-	Profiles   []pprofile.Profiles // kernel stacks, with the names that are certain; user code is one frame
-	Kernel     int                 // samples of the kernel and of guests in Profiles, or waits
-	User       int                 // samples of user code in Profiles
-	Lost       uint64              // samples that the kernel had no room for
-	LostNames  uint64              // records of threads and cgroups that it had no room for
-	Throttled  int                 // times that the kernel stopped sampling a CPU for the rest of a tick
+	Messages   []*rewrite.Named // kernel stacks, with the names that are certain; user code is one frame
+	Kernel     int              // samples of the kernel and of guests in Messages, or waits
+	User       int              // samples of user code in Messages
+	Lost       uint64           // samples that the kernel had no room for
+	LostNames  uint64           // records of threads and cgroups that it had no room for
+	Throttled  int              // times that the kernel stopped sampling a CPU for the rest of a tick
 	Start, End time.Time
 	Event      string
 	Frequency  int
@@ -63,7 +62,7 @@ type Batch struct {
 
 	OffCPU    bool          // the samples are waits
 	Threshold time.Duration // of waits
-	LostWaits int           // waits that are not in Profiles because records were lost
+	LostWaits int           // waits that are not in Messages because records were lost
 	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
 }
 
@@ -176,16 +175,20 @@ func (s *session) waitReady(ctx context.Context) bool {
 func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	known := rewrite.Sources{Snapshot: s.cache.Fresh}
 	known.Now, known.Clock = s.cache.Now()
-	named := make([]pprofile.Profiles, 0, len(m.Profiles))
+	named := make([]*rewrite.Named, 0, len(m.Profiles))
 	for _, pd := range m.Profiles {
-		named = append(named, s.rewriter.Rewrite(pd, known).Profiles)
+		n, err := s.rewriter.Name(pd, known)
+		if err != nil {
+			panic(err) // the message is our own
+		}
+		named = append(named, n)
 	}
 	user, frequency := m.NoStack, s.options.Frequency
 	if s.options.OffCPU {
 		user, frequency = 0, 0 // a wait without a stack is in no profile
 	}
 	s.visit(&Batch{
-		Profiles: named, Kernel: m.Samples - user, User: user,
+		Messages: named, Kernel: m.Samples - user, User: user,
 		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown, Paused: m.Paused,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, LostNames: m.LostNames, Throttled: m.Throttled, Start: m.Start, End: m.End,

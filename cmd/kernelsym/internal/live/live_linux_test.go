@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -41,18 +41,27 @@ func run(t *testing.T, o Options, more func(*Batch) bool) {
 	require.True(t, done, "what was waited for never came")
 }
 
-// names returns the number of stacks that each function was on.
-func names(b *Batch) map[string]int {
-	all := make(map[string]int)
-	for _, pd := range b.Profiles {
-		for _, s := range rewritetest.Samples(pd) {
-			for _, f := range s.Stack {
-				for _, l := range f.Lines {
-					all[l.Name] += len(s.Timestamps)
-				}
+// eachSample calls visit for each sample of a batch.
+func eachSample(b *Batch, visit func(*rewrite.Named, *rewrite.NamedSample)) {
+	for _, n := range b.Messages {
+		for p := range n.Profiles() {
+			for s := range p.Samples() {
+				visit(n, s)
 			}
 		}
 	}
+}
+
+// names returns the number of stacks that each function was on.
+func names(b *Batch) map[string]int {
+	all := make(map[string]int)
+	eachSample(b, func(n *rewrite.Named, s *rewrite.NamedSample) {
+		for _, f := range s.Frames {
+			for _, line := range n.Code(f.Code).Lines {
+				all[line.Function] += int(s.Weight)
+			}
+		}
+	})
 	return all
 }
 
@@ -103,11 +112,7 @@ func TestBatch(t *testing.T) {
 		assert.Positive(t, b.CPUs)
 		assert.Positive(t, b.Possible())
 		events := 0
-		for _, pd := range b.Profiles {
-			for _, s := range rewritetest.Samples(pd) {
-				events += len(s.Timestamps)
-			}
-		}
+		eachSample(b, func(_ *rewrite.Named, s *rewrite.NamedSample) { events += int(s.Weight) })
 		assert.Equal(t, events, b.Kernel+b.User)
 		batches++
 		return batches < 3 || b.User == 0 || len(names(b)) == 0

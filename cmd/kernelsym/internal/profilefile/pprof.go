@@ -3,16 +3,15 @@
 package profilefile
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/google/pprof/profile"
-	"go.opentelemetry.io/collector/pdata/pprofile"
-)
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
-// ErrInvalid is returned for a message that refers to an entry it does not have.
-var ErrInvalid = errors.New("message refers to an entry that it does not have")
+	"github.com/kernelsym/kernelsym/internal/otlp"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+)
 
 // A Merger merges many messages into one profile for pprof. It leaves out profiles whose type of
 // value differs from the first profile's.
@@ -22,7 +21,7 @@ type Merger struct {
 	functions map[profile.Function]*profile.Function
 	locations map[string]*profile.Location
 	samples   map[string]*profile.Sample
-	types     map[*profile.Location]string // profile.frame.type, which pprof has no field for
+	codes     map[*profile.Location]rewrite.Code
 	kinds     Kinds
 }
 
@@ -34,229 +33,157 @@ func NewMerger() *Merger {
 		functions: make(map[profile.Function]*profile.Function),
 		locations: make(map[string]*profile.Location),
 		samples:   make(map[string]*profile.Sample),
-		types:     make(map[*profile.Location]string),
+		codes:     make(map[*profile.Location]rewrite.Code),
 	}
 }
 
 // Profile returns the merged profile. It is empty if no message had samples.
 func (m *Merger) Profile() *profile.Profile { return m.profile }
 
+// Code returns what a location of the profile is.
+func (m *Merger) Code(loc *profile.Location) rewrite.Code { return m.codes[loc] }
+
 // Skipped returns the number of profiles that were left out.
 func (m *Merger) Skipped() int { return m.kinds.Skipped() }
 
-// Kinds compares the types of values. The zero value has not compared any.
-type Kinds struct {
-	first   *profile.ValueType // of the first profile
-	skipped int
-}
-
-// Skips reports whether to leave out a profile, and counts it if so. Values of a type other than
-// the first profile's cannot be added to them. The error wraps ErrInvalid.
-func (k *Kinds) Skips(d pprofile.ProfilesDictionary, p pprofile.Profile) (bool, error) {
-	c := converter{dict: d}
-	kind, err := c.valueType(p.SampleType())
-	if err != nil {
-		return false, err
+// Add adds the profiles of a message.
+func (m *Merger) Add(n *rewrite.Named) {
+	c := converter{merger: m, named: n, message: n.Message(), byCode: make(map[int]*profile.Location)}
+	for p := range n.Profiles() {
+		c.profile(p)
 	}
-	if k.first == nil {
-		k.first = &kind
-	}
-	if *k.first == kind {
-		return false, nil
-	}
-	k.skipped++
-	return true, nil
-}
-
-// Type returns the type of the values that count, empty if there are none.
-func (k *Kinds) Type() string {
-	if k.first == nil {
-		return ""
-	}
-	return k.first.Type
-}
-
-// Skipped returns the number of profiles that were left out.
-func (k *Kinds) Skipped() int { return k.skipped }
-
-// Add adds the profiles of a message. If it returns an error, which wraps ErrInvalid, it may have
-// added some of them.
-func (m *Merger) Add(pd pprofile.Profiles) error {
-	c := converter{Merger: m, dict: pd.Dictionary(), byIndex: make(map[int32]*profile.Location)}
-	for _, rp := range pd.ResourceProfiles().All() {
-		c.container = ""
-		if id, ok := rp.Resource().Attributes().Get(LabelContainer); ok {
-			c.container = id.AsString()
-		}
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, p := range sp.Profiles().All() {
-				if err := c.profile(p); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // converter adds one message.
 type converter struct {
-	*Merger
-	dict      pprofile.ProfilesDictionary
-	byIndex   map[int32]*profile.Location
-	container string // of the resource; empty if it has none
+	merger  *Merger
+	named   *rewrite.Named
+	message *otlp.Message
+	byCode  map[int]*profile.Location
 }
 
-// Labels of samples, by the semantic conventions. Labels are the samples' attributes, with the container of
-// the resource where a sample has none.
-const (
-	LabelContainer  = "container.id"
-	LabelProcess    = "process.pid"
-	LabelThread     = "thread.id"
-	LabelThreadName = "thread.name"
-)
-
-func (c *converter) profile(p pprofile.Profile) error {
-	if skips, err := c.kinds.Skips(c.dict, p); skips || err != nil {
-		return err
+func (c *converter) profile(p rewrite.NamedProfile) {
+	if c.merger.kinds.Skips(p) {
+		return
 	}
-	out := c.Merger.profile
+	out := c.merger.profile
 	if len(out.SampleType) == 0 {
-		out.SampleType = []*profile.ValueType{{Type: c.kinds.first.Type, Unit: c.kinds.first.Unit}}
-		if periodType, err := c.valueType(p.PeriodType()); err == nil {
-			out.PeriodType, out.Period = &periodType, p.Period()
-		}
+		out.SampleType = []*profile.ValueType{{Type: p.Type().Name, Unit: p.Type().Unit}}
+		period := p.PeriodType()
+		out.PeriodType, out.Period = &profile.ValueType{Type: period.Name, Unit: period.Unit}, p.Profile.Period()
 	}
-	if start, end, ok := TimeOf(p); ok {
+	if start, end, ok := p.Span(); ok {
 		end = max(end, out.TimeNanos+out.DurationNanos)
 		if out.TimeNanos == 0 || start < out.TimeNanos {
 			out.TimeNanos = start
 		}
 		out.DurationNanos = end - out.TimeNanos
 	}
-	for _, s := range p.Samples().All() {
-		if err := c.sample(s); err != nil {
-			return err
-		}
+	for s := range p.Samples() {
+		c.sample(s)
 	}
-	return nil
 }
 
-// TimeOf returns the start and end of a profile, in nanoseconds since the Unix epoch. ok is false
-// if the profile has no time.
-func TimeOf(p pprofile.Profile) (start, end int64, ok bool) {
-	start = int64(p.Time())
-	return start, max(start, start+int64(p.DurationNano())), start > 0
-}
-
-func (c *converter) valueType(t pprofile.ValueType) (profile.ValueType, error) {
-	typ, err := c.str(t.TypeStrindex())
-	if err != nil {
-		return profile.ValueType{}, err
-	}
-	unit, err := c.str(t.UnitStrindex())
-	return profile.ValueType{Type: typ, Unit: unit}, err
-}
-
-func (c *converter) sample(s pprofile.Sample) error {
-	locations, key, err := c.stack(s.StackIndex())
-	if err != nil {
-		return err
-	}
-	labels, err := c.labels(s.AttributeIndices())
-	if err != nil {
-		return err
-	}
+func (c *converter) sample(s *rewrite.NamedSample) {
+	locations, key := c.stack(s.Frames)
+	labels := labelsOf(s)
 	key += fmt.Sprint(labels)
-	out := c.samples[key]
+	out := c.merger.samples[key]
 	if out == nil {
 		out = &profile.Sample{Location: locations, Value: []int64{0}, Label: labels}
-		c.samples[key] = out
-		c.Merger.profile.Sample = append(c.Merger.profile.Sample, out)
+		c.merger.samples[key] = out
+		c.merger.profile.Sample = append(c.merger.profile.Sample, out)
 	}
-	out.Value[0] += Weight(s)
-	return nil
+	out.Value[0] += s.Weight
 }
 
-// Weight returns the sum of a sample's values. In a sample without values, each timestamp counts as
-// one (message Sample of profiles.proto).
-func Weight(s pprofile.Sample) (sum int64) {
-	if s.Values().Len() == 0 {
-		return int64(s.TimestampsUnixNano().Len())
+// labelsOf returns the labels of a sample: its attributes, with the container of the resource if it has none itself.
+func labelsOf(s *rewrite.NamedSample) map[string][]string {
+	labels := make(map[string][]string)
+	for key, value := range s.Attributes() {
+		labels[key] = append(labels[key], value)
 	}
-	for _, v := range s.Values().All() {
-		sum += v
+	const container = string(semconv.ContainerIDKey)
+	if id, ok := s.Attribute(container); ok && labels[container] == nil {
+		labels[container] = []string{id.Text}
 	}
-	return sum
+	if len(labels) == 0 {
+		return nil
+	}
+	return labels
 }
 
 // stack returns the locations of a stack, and a key that only equal stacks share.
-func (c *converter) stack(index int32) (locations []*profile.Location, key string, err error) {
-	if uint(index) >= uint(c.dict.StackTable().Len()) {
-		return nil, "", fmt.Errorf("%w: stack %d", ErrInvalid, index)
-	}
+func (c *converter) stack(frames []rewrite.StackFrame) (locations []*profile.Location, key string) {
 	var b strings.Builder
-	for _, i := range c.dict.StackTable().At(int(index)).LocationIndices().All() {
-		loc := c.byIndex[i]
+	for _, f := range frames {
+		loc := c.byCode[f.Code]
 		if loc == nil {
-			if loc, err = c.location(i); err != nil {
-				return nil, "", err
-			}
-			c.byIndex[i] = loc
+			loc = c.location(f.Code)
+			c.byCode[f.Code] = loc
 		}
 		locations = append(locations, loc)
 		fmt.Fprintf(&b, "%d,", loc.ID)
 	}
-	return locations, b.String(), nil
+	return locations, b.String()
 }
 
-func (c *converter) location(index int32) (*profile.Location, error) {
-	if uint(index) >= uint(c.dict.LocationTable().Len()) {
-		return nil, fmt.Errorf("%w: location %d", ErrInvalid, index)
-	}
-	in := c.dict.LocationTable().At(int(index))
-	mapping, err1 := c.mapping(in.MappingIndex())
-	frameType, err2 := c.frameType(in)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	out := profile.Location{Address: in.Address(), Mapping: mapping}
+// location returns the location of a code. The messages are as they were written, so its number is that of a location.
+func (c *converter) location(number int) *profile.Location {
+	in, code := c.message.Locations.At(int32(number)), c.named.Code(number)
+	out := profile.Location{Address: in.Address(), Mapping: c.mapping(in.MappingIndex())}
 	var key strings.Builder
-	fmt.Fprintf(&key, "%d %q", in.Address(), frameType)
-	if mapping != nil {
-		fmt.Fprint(&key, " ", mapping.ID)
+	fmt.Fprint(&key, in.Address(), " ", code.IsKernel)
+	if out.Mapping != nil {
+		fmt.Fprint(&key, " ", out.Mapping.ID)
 	}
 	for _, l := range in.Lines().All() {
 		if l.FunctionIndex() == 0 {
 			continue // the function is unknown
 		}
-		f, err := c.function(l.FunctionIndex())
-		if err != nil {
-			return nil, err
-		}
+		f := c.function(l.FunctionIndex())
 		out.Line = append(out.Line, profile.Line{Function: f, Line: l.Line(), Column: l.Column()})
 		fmt.Fprint(&key, " ", f.ID, ":", l.Line(), ":", l.Column())
 	}
-	if loc := c.locations[key.String()]; loc != nil {
-		return loc, nil
+	m := c.merger
+	if loc := m.locations[key.String()]; loc != nil {
+		return loc
 	}
-	p := c.Merger.profile
-	out.ID = uint64(len(p.Location) + 1)
-	p.Location = append(p.Location, &out)
-	c.locations[key.String()] = &out
-	c.types[&out] = frameType
-	return &out, nil
+	out.ID = uint64(len(m.profile.Location) + 1)
+	m.profile.Location = append(m.profile.Location, &out)
+	m.locations[key.String()], m.codes[&out] = &out, code
+	return &out
 }
 
-func (c *converter) frameType(loc pprofile.Location) (string, error) {
-	labels, err := c.labels(loc.AttributeIndices())
-	return typeOf(labels), err
+func (c *converter) function(index int32) *profile.Function {
+	in := c.message.Functions.At(index)
+	key := profile.Function{Name: in.Name, SystemName: in.System, Filename: in.File, StartLine: in.StartLine}
+	m := c.merger
+	if f := m.functions[key]; f != nil {
+		return f
+	}
+	out := key
+	out.ID = uint64(len(m.profile.Function) + 1)
+	m.profile.Function = append(m.profile.Function, &out)
+	m.functions[key] = &out
+	return &out
 }
 
-// typeOf returns the type of a frame with these attributes, empty if it has none.
-func typeOf(labels map[string][]string) string {
-	if typ := labels["profile.frame.type"]; len(typ) > 0 {
-		return typ[0]
+// mapping returns nil, which pprof has for no mapping, if an index means none.
+func (c *converter) mapping(index int32) *profile.Mapping {
+	if c.message.Mappings.IsNone(index) {
+		return nil
 	}
-	return ""
+	in, _ := c.message.Mappings.At(index)
+	key := profile.Mapping{Start: in.Start, Limit: in.Limit, Offset: in.Offset, File: in.File, BuildID: in.BuildID}
+	m := c.merger
+	if mapping := m.mappings[key]; mapping != nil {
+		return mapping
+	}
+	out := key
+	out.ID = uint64(len(m.profile.Mapping) + 1)
+	out.HasFunctions = true
+	m.profile.Mapping = append(m.profile.Mapping, &out)
+	m.mappings[key] = &out
+	return &out
 }

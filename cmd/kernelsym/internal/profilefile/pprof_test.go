@@ -12,14 +12,15 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
 // TestMergerMakesOneProfile merges messages whose tables differ in their order.
 func TestMergerMakesOneProfile(t *testing.T) {
 	m := NewMerger()
-	require.NoError(t, m.Add(message()))
-	require.NoError(t, m.Add(rewritetest.NewMessage().Profile(nil, "scope").Sample(padding, syscall).Profiles))
+	m.Add(written(message()))
+	m.Add(written(rewritetest.NewMessage().Profile(nil, "scope").Sample(padding, syscall).Profiles))
 	p := m.Profile()
 	require.NoError(t, p.CheckValid())
 	assert.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}}, p.SampleType)
@@ -32,6 +33,15 @@ func TestMergerMakesOneProfile(t *testing.T) {
 	require.Len(t, p.Mapping, 2)
 	assert.Equal(t, "ab12", p.Mapping[0].BuildID)
 	assert.Zero(t, m.Skipped())
+}
+
+// written returns a message with the names that it came with.
+func written(pd pprofile.Profiles) *rewrite.Named {
+	n, err := rewrite.AsWritten(pd)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 func stacks(p *profile.Profile) map[string]int64 {
@@ -59,7 +69,7 @@ func TestMergerKeepsSamplesOfThreadsApart(t *testing.T) {
 	msg.Sample(read)
 	msg.LastSample().AttributeIndices().Append(msg.Attribute("thread.name", "b"))
 	m := NewMerger()
-	require.NoError(t, m.Add(msg.Profiles))
+	m.Add(written(msg.Profiles))
 	require.Len(t, m.Profile().Sample, 2)
 	assert.Equal(t, map[string][]string{"thread.name": {"b"}}, m.Profile().Sample[1].Label)
 }
@@ -86,7 +96,7 @@ func TestMergerContainer(t *testing.T) {
 				msg.LastSample().AttributeIndices().Append(msg.Attribute("container.id", c.sample))
 			}
 			m := NewMerger()
-			require.NoError(t, m.Add(msg.Profiles))
+			m.Add(written(msg.Profiles))
 			require.Len(t, m.Profile().Sample, 1)
 			assert.Equal(t, c.want, m.Profile().Sample[0].Label)
 		})
@@ -105,7 +115,7 @@ func TestMergerTimes(t *testing.T) {
 	}
 	m := NewMerger()
 	for _, pd := range []pprofile.Profiles{at(0, 7), at(500, 100), at(1000, 50), at(0, 0), at(400, 10), at(450, 1<<63-1)} {
-		require.NoError(t, m.Add(pd))
+		m.Add(written(pd))
 	}
 	assert.Equal(t, int64(400), m.Profile().TimeNanos)
 	assert.Equal(t, int64(650), m.Profile().DurationNanos)
@@ -118,7 +128,7 @@ func TestMergerCountsEventsWithoutValues(t *testing.T) {
 	msg.LastSample().Values().FromRaw(nil)
 	msg.LastSample().TimestampsUnixNano().FromRaw([]uint64{1, 2, 3})
 	m := NewMerger()
-	require.NoError(t, m.Add(msg.Profiles))
+	m.Add(written(msg.Profiles))
 	assert.Equal(t, map[string]int64{"vfs_read": 3}, stacks(m.Profile()))
 }
 
@@ -128,94 +138,8 @@ func TestMergerLeavesOtherValuesOut(t *testing.T) {
 	table.Append("nanoseconds")
 	other.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SampleType().SetUnitStrindex(int32(table.Len() - 1))
 	m := NewMerger()
-	require.NoError(t, m.Add(message()))
-	require.NoError(t, m.Add(other))
+	m.Add(written(message()))
+	m.Add(written(other))
 	assert.Equal(t, 1, m.Skipped())
 	assert.Equal(t, int64(2), stacks(m.Profile())["vfs_read do_syscall_64 0x7f0000000123"])
-}
-
-// TestInvalidIndices damages one index at a time.
-func TestInvalidIndices(t *testing.T) {
-	for name, damage := range map[string]func(pprofile.ProfilesDictionary, pprofile.Profile){
-		"stack":          func(_ pprofile.ProfilesDictionary, p pprofile.Profile) { p.Samples().At(0).SetStackIndex(99) },
-		"negative stack": func(_ pprofile.ProfilesDictionary, p pprofile.Profile) { p.Samples().At(0).SetStackIndex(-1) },
-		"location": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {
-			d.StackTable().At(1).LocationIndices().SetAt(0, 99)
-		},
-		"mapping": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) { d.LocationTable().At(1).SetMappingIndex(99) },
-		"function": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {
-			d.LocationTable().At(1).Lines().At(0).SetFunctionIndex(99)
-		},
-		"name": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) { d.FunctionTable().At(1).SetNameStrindex(99) },
-		"file": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {
-			d.MappingTable().At(1).SetFilenameStrindex(99)
-		},
-		"attribute": func(_ pprofile.ProfilesDictionary, p pprofile.Profile) {
-			p.Samples().At(0).AttributeIndices().Append(99)
-		},
-		"attribute of a mapping": func(d pprofile.ProfilesDictionary, _ pprofile.Profile) {
-			d.MappingTable().At(1).AttributeIndices().Append(99)
-		},
-		"key":         func(d pprofile.ProfilesDictionary, _ pprofile.Profile) { d.AttributeTable().At(1).SetKeyStrindex(99) },
-		"sample type": func(_ pprofile.ProfilesDictionary, p pprofile.Profile) { p.SampleType().SetTypeStrindex(99) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			pd := message()
-			damage(pd.Dictionary(), pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0))
-			assert.ErrorIs(t, NewMerger().Add(pd), ErrInvalid)
-		})
-	}
-}
-
-func TestKernelFrames(t *testing.T) {
-	pd := message()
-	frames, err := KernelFrames(pd)
-	require.NoError(t, err)
-	assert.Equal(t, []KernelFrame{
-		{}, // the zero value
-		{Kernel: true, Name: "vfs_read", Module: "vmlinux", Address: 0x10},
-		{Kernel: true, Name: "do_syscall_64", Module: "vmlinux", Address: 0x20},
-		{},
-		{Kernel: true, Address: padding.Address},
-	}, frames)
-
-	pd.Dictionary().LocationTable().At(1).AttributeIndices().Append(99)
-	frames, err = KernelFrames(pd)
-	require.ErrorIs(t, err, ErrInvalid)
-	assert.Len(t, frames, 5)
-}
-
-// TestContract_1_2_PlaceholdersAreNoNames verifies that neither placeholders nor the labels of
-// "unresolved: label" are names. One function with a name is enough.
-func TestContract_1_2_PlaceholdersAreNoNames(t *testing.T) {
-	for _, tt := range []struct {
-		module string
-		names  []string
-		want   KernelFrame
-		named  bool
-	}{
-		{"vmlinux", []string{"vfs_read"}, KernelFrame{Name: "vfs_read"}, true},
-		{"vmlinux", []string{"[unknown]"}, KernelFrame{}, false},
-		{"vmlinux", []string{"UNKNOWN"}, KernelFrame{}, false},
-		{"vmlinux", []string{"0xffffffff81001234"}, KernelFrame{}, false},
-		{"vmlinux", []string{"ffffffff81001234"}, KernelFrame{}, false},
-		{"[kernel.kallsyms]", []string{"[kernel.kallsyms]"}, KernelFrame{}, false},
-		{"vmlinux", []string{"vmlinux+0x1234"}, KernelFrame{}, false},
-		{"nf_tables", []string{"nf_tables-0x10"}, KernelFrame{}, false},
-		{"vmlinux", []string{"vfs_read+0x1234"}, KernelFrame{Name: "vfs_read+0x1234"}, true},
-		{"vmlinux", []string{"vmlinux+0x"}, KernelFrame{Name: "vmlinux+0x"}, true},
-		{"", []string{"+0x1234"}, KernelFrame{Name: "+0x1234"}, true},
-		{"vmlinux", []string{"[unknown]", "vfs_read"}, KernelFrame{Outer: []string{"vfs_read"}}, true},
-		{"vmlinux", []string{"[unknown]", "UNKNOWN"}, KernelFrame{Outer: []string{""}}, false},
-	} {
-		f := rewritetest.Frame{Address: 0x10, Mapping: &rewritetest.Mapping{File: tt.module, BuildID: "ab12"}, Type: "kernel"}
-		for _, name := range tt.names {
-			f.Lines = append(f.Lines, rewritetest.Line{Name: name, System: name})
-		}
-		frames, err := KernelFrames(rewritetest.NewMessage().Profile(nil, "scope").Sample(f).Profiles)
-		require.NoError(t, err)
-		tt.want.Kernel, tt.want.Address, tt.want.Module = true, 0x10, tt.module
-		assert.Equal(t, tt.want, frames[1], tt.names)
-		assert.Equal(t, tt.named, frames[1].HasName(), tt.names)
-	}
 }

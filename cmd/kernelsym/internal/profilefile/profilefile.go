@@ -16,6 +16,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pprofile"
+
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 var (
@@ -39,9 +41,9 @@ const maxMessage = 256 << 20
 // Read reads messages in any of the file exporter's formats: JSON with a message a line, or
 // messages with a four-byte big-endian length before each, which are binary protobuf or compressed
 // with zstd. The whole file may also be compressed with zstd or gzip. Read calls visit for each
-// message, and stops at the first error. If the last message is cut off because the collector is
+// message, with the names that are written in it, and stops at the first error. If the last message is cut off because the collector is
 // still writing, the error wraps io.ErrUnexpectedEOF.
-func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
+func Read(r io.Reader, visit func(*rewrite.Named) error) error {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	head, err := buffered.Peek(headSize)
 	switch {
@@ -77,7 +79,7 @@ func Read(r io.Reader, visit func(pprofile.Profiles) error) error {
 
 // readAll visits the messages that next returns until it returns io.EOF. head is the beginning of
 // the file.
-func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(pprofile.Profiles) error) error {
+func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(*rewrite.Named) error) error {
 	for n := 1; ; n++ {
 		pd, err := next()
 		switch {
@@ -88,12 +90,20 @@ func readAll(head []byte, next func() (pprofile.Profiles, error), visit func(ppr
 		case n == 1 && (errors.Is(err, ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF)):
 			return firstError(head, err)
 		case err == nil:
-			err = visit(pd)
+			err = visitAsWritten(pd, visit)
 		}
 		if err != nil {
 			return fmt.Errorf("message %d: %w", n, err)
 		}
 	}
+}
+
+func visitAsWritten(pd pprofile.Profiles, visit func(*rewrite.Named) error) error {
+	n, err := rewrite.AsWritten(pd)
+	if err != nil {
+		return err
+	}
+	return visit(n)
 }
 
 // firstError returns the error for a file whose first message cannot be read. It reports the file

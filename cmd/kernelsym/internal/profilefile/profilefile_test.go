@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.uber.org/goleak"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
 
@@ -85,9 +86,9 @@ func TestReadTakesEveryFormat(t *testing.T) {
 	for name, file := range formats(t) {
 		t.Run(name, func(t *testing.T) {
 			messages := 0
-			require.NoError(t, Read(bytes.NewReader(file), func(pd pprofile.Profiles) error {
+			require.NoError(t, Read(bytes.NewReader(file), func(n *rewrite.Named) error {
 				messages++
-				assert.Equal(t, rewritetest.Samples(message()), rewritetest.Samples(pd))
+				assert.Equal(t, rewritetest.Samples(message()), rewritetest.Samples(n.Message().Profiles))
 				return nil
 			}))
 			assert.Equal(t, 2, messages)
@@ -102,7 +103,7 @@ func TestReadSaysWhatAFileIs(t *testing.T) {
 	require.NoError(t, err)
 	resourceFirst := append([]byte{0x0a, 0x02, 0x12, 0x00}, proto...)
 	m := NewMerger()
-	require.NoError(t, m.Add(message()))
+	m.Add(written(message()))
 	var pprof, pprofGzip bytes.Buffer
 	require.NoError(t, m.Profile().WriteUncompressed(&pprof))
 	require.NoError(t, m.Profile().Write(&pprofGzip))
@@ -128,7 +129,7 @@ func TestReadSaysWhatAFileIs(t *testing.T) {
 		"message not proto":       {[]byte{0, 0, 0, 2, 0xff, 0xff}, "binary data of an unknown kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Read(bytes.NewReader(tt.file), func(pprofile.Profiles) error { return nil })
+			err := Read(bytes.NewReader(tt.file), func(*rewrite.Named) error { return nil })
 			require.ErrorIs(t, err, ErrFormat)
 			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 			assert.ErrorContains(t, err, tt.want)
@@ -149,7 +150,7 @@ func TestReadErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			messages := 0
-			err := Read(bytes.NewReader(file), func(pprofile.Profiles) error { messages++; return nil })
+			err := Read(bytes.NewReader(file), func(*rewrite.Named) error { messages++; return nil })
 			require.ErrorIs(t, err, ErrDamaged)
 			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 			require.ErrorContains(t, err, "message 3: ")
@@ -159,7 +160,7 @@ func TestReadErrors(t *testing.T) {
 	t.Run("visitor", func(t *testing.T) {
 		stop := errors.New("enough")
 		calls := 0
-		err := Read(bytes.NewReader(all["proto"]), func(pprofile.Profiles) error { calls++; return stop })
+		err := Read(bytes.NewReader(all["proto"]), func(*rewrite.Named) error { calls++; return stop })
 		require.ErrorIs(t, err, stop)
 		assert.Equal(t, 1, calls)
 	})
@@ -175,7 +176,7 @@ func TestReadOfAFileThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, cut := range []int{10, len(file)/2 - 10} {
 				messages := 0
-				err := Read(bytes.NewReader(file[:len(file)-cut]), func(pprofile.Profiles) error { messages++; return nil })
+				err := Read(bytes.NewReader(file[:len(file)-cut]), func(*rewrite.Named) error { messages++; return nil })
 				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 				assert.Equal(t, 1, messages)
 			}
@@ -184,7 +185,7 @@ func TestReadOfAFileThatIsCutOff(t *testing.T) {
 	for name, cut := range map[string]int{"json, zstd": 3, "json, gzip": 20, "json": len(formats(t)["json"]) - 1, "proto": len(formats(t)["proto"]) - 1} {
 		t.Run(name, func(t *testing.T) {
 			file := formats(t)[name]
-			err := Read(bytes.NewReader(file[:len(file)-cut]), func(pprofile.Profiles) error { return nil })
+			err := Read(bytes.NewReader(file[:len(file)-cut]), func(*rewrite.Named) error { return nil })
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		})
 	}
@@ -202,7 +203,7 @@ func (e endless) Read(b []byte) (int, error) {
 
 // TestReadOfALineWithoutEnd verifies that a line does not take all memory.
 func TestReadOfALineWithoutEnd(t *testing.T) {
-	err := Read(io.MultiReader(strings.NewReader("{"), endless(' ')), func(pprofile.Profiles) error { return nil })
+	err := Read(io.MultiReader(strings.NewReader("{"), endless(' ')), func(*rewrite.Named) error { return nil })
 	require.ErrorContains(t, err, "message 1: its line is longer than 268435456 bytes")
 }
 
@@ -213,12 +214,9 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		merger := NewMerger()
-		_ = Read(bytes.NewReader(file), func(pd pprofile.Profiles) error {
-			frames, err := KernelFrames(pd)
-			if err == nil {
-				require.Len(t, frames, pd.Dictionary().LocationTable().Len())
-			}
-			return merger.Add(pd)
+		_ = Read(bytes.NewReader(file), func(n *rewrite.Named) error {
+			merger.Add(n)
+			return nil
 		})
 		if len(merger.Profile().Sample) > 0 {
 			require.NoError(t, merger.Profile().CheckValid())

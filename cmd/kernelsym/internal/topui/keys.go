@@ -50,7 +50,7 @@ func (m *model) press(key string) tea.Cmd {
 	case "b":
 		m.nextView()
 	case "g":
-		return m.group()
+		m.group()
 	case "c":
 		if counter, ok := m.views[0].(topview.Counter); ok {
 			counter.ToggleCounting()
@@ -78,18 +78,15 @@ func (m *model) nextView() {
 }
 
 // group shows groups of samples. If it shows them already, it groups them by something else.
-func (m *model) group() tea.Cmd {
+func (m *model) group() {
 	if groups, ok := m.views[0].(topview.Grouper); ok {
 		m.details, m.selected = nil, selection{}
-		if m.err = groups.NextGrouping(); m.err != nil {
-			return tea.Quit
-		}
-		return nil
+		groups.NextGrouping()
+		return
 	}
 	for slices.ContainsFunc(m.views, isGrouper) && !isGrouper(m.views[0]) {
 		m.nextView()
 	}
-	return nil
 }
 
 // move moves the selection.

@@ -24,7 +24,6 @@ type model struct {
 	width, height int
 	paused, help  bool
 	resumed       time.Time // when the last pause ended
-	err           error     // the error of adding a batch
 }
 
 // filter is the expression that selects rows.
@@ -53,7 +52,7 @@ func (m *model) Init() tea.Cmd { return nil }
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case *live.Batch:
-		return m, m.add(msg)
+		m.add(msg)
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case tea.ResumeMsg:
@@ -69,17 +68,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // add adds a batch to all views. It does not count a batch that has samples from a pause.
-func (m *model) add(b *live.Batch) tea.Cmd {
+func (m *model) add(b *live.Batch) {
 	for _, v := range m.views {
 		if m.paused || b.Start.Before(m.resumed) {
 			v.Skip()
 			continue
 		}
-		if m.err = v.Add(b); m.err != nil {
-			return tea.Quit
-		}
+		v.Add(b)
 	}
-	return nil
 }
 
 // table returns the table that is shown.

@@ -3,7 +3,6 @@
 package topui
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,15 +24,13 @@ type fake struct {
 	batches int
 	skipped int
 	bad     bool
-	err     error
 }
 
-func (f *fake) Add(*live.Batch) error {
+func (f *fake) Add(*live.Batch) {
 	f.batches++
 	if f.bad {
 		panic("the view is broken")
 	}
-	return f.err
 }
 
 func (f *fake) Skip() { f.skipped++ }
@@ -316,15 +313,6 @@ func TestQuitKeys(t *testing.T) {
 	assert.NotNil(t, cmd, "Ctrl-C quits also while an expression is typed")
 }
 
-// TestBadBatch verifies that a batch which a view cannot count ends the program.
-func TestBadBatch(t *testing.T) {
-	bad := errors.New("bad batch")
-	m := newTest(&fake{err: bad})
-	_, cmd := m.Update(&live.Batch{})
-	assert.NotNil(t, cmd)
-	assert.Equal(t, bad, m.err)
-}
-
 // people is a view of groups, whose counts can be toggled.
 type people struct {
 	fake
@@ -332,7 +320,7 @@ type people struct {
 }
 
 func (p *people) Title() string               { return "people by " + []string{"country", "city"}[p.grouping%2] }
-func (p *people) NextGrouping() error         { p.grouping++; return p.err }
+func (p *people) NextGrouping()               { p.grouping++ }
 func (p *people) ToggleCounting()             { p.toggled++ }
 func (p *people) Detail(string) topview.Table { return &fake{of: "someone"} }
 
@@ -347,10 +335,6 @@ func TestGroup(t *testing.T) {
 	assert.Contains(t, screen(m), "people by city")
 	press(m, "b")
 	assert.Contains(t, screen(m), "fruit", "after the last comes the first")
-	groups.err = errors.New("no")
-	press(m, "g")
-	assert.True(t, press(m, "g"), "it ends with the error")
-	require.ErrorIs(t, m.err, groups.err)
 
 	m = newTest()
 	press(m, "g", "c")

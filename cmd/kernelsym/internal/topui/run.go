@@ -39,12 +39,9 @@ func Run(ctx context.Context, on Terminal, views []topview.View, sample Sample) 
 			return sample(ctx, func(b *live.Batch) { p.Send(b) })
 		})
 	})
-	last, err := p.Run()
+	_, err := p.Run()
 	cancel()
 	sampling.Wait()
-	if m, ok := last.(*model); ok {
-		err = errors.Join(err, m.err)
-	}
 	return errors.Join(err, sampleErr)
 }
 

@@ -41,7 +41,7 @@ type View interface {
 	Table
 
 	// Add adds a batch.
-	Add(b *live.Batch) error
+	Add(b *live.Batch)
 
 	// Skip is called instead of Add for a batch that does not count. The table does not change.
 	Skip()
@@ -53,7 +53,7 @@ type View interface {
 // A Grouper is a view whose rows are groups of samples. NextGrouping groups them by something else.
 type Grouper interface {
 	View
-	NextGrouping() error
+	NextGrouping()
 }
 
 // A Counter is a view to which the kernel can add counts of its own. ToggleCounting makes it begin or end that. Its header

@@ -28,7 +28,7 @@ func NewWindow[S interface{ Merge(S) }](length time.Duration, empty func() S) Wi
 // Note keeps a batch's description of how this machine is sampled.
 func (w *Window[S]) Note(b *live.Batch) {
 	about := *b
-	about.Profiles = nil // which may be large
+	about.Messages = nil // which may be large
 	w.Last = &about
 }
 
