@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inline finds what debug information adds to a frame: contract 10.1. It knows no profile format.
+// Package inline finds what debug information adds to a frame: contract 10.1, and of BPF programs 3.6. It knows no
+// profile format.
 //
 // It is given a symbol of an image, an address in it, and the packs that are open. It returns a [Chain]: the
 // source line at the address, and the functions that the compiler inlined there, each with the line of the

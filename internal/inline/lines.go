@@ -31,7 +31,7 @@ func (r Result) String() string {
 	return [NumResults]string{"lines", "inlined", "none", "name_mismatch"}[r]
 }
 
-// A Chain identifies the lines that a pack has for an address. Equal chains have equal lines, until the next
+// A Chain identifies the lines that a pack or a BPF program has for an address. Equal chains have equal lines, until the next
 // call of [Lines.Open].
 type Chain int32
 
@@ -42,9 +42,10 @@ const NoChain Chain = 0
 type Line struct {
 	Function int    // for [Lines.Function]
 	Number   uint32 // counted from 1, 0 if it is not known
+	Column   uint32 // of a BPF function, counted from 1; 0 if it is not known
 }
 
-// A Function is a function that a pack has named, or the symbol of the code, with the function's file.
+// A Function is a function that a pack has named, or the symbol of the code, with the file of the line.
 type Function struct {
 	Name *symtab.Name // nil if the pack has another function than the symbol
 	File string       // empty if it is not known
@@ -76,7 +77,7 @@ type packedImage struct {
 	number uint32
 }
 
-// address is an address of a pack, in an image.
+// address is an address of an image: of a pack, that in the pack; of a BPF function, the number of its line.
 type address struct{ image, addr uint32 }
 
 type answer struct {
@@ -84,11 +85,11 @@ type answer struct {
 	result Result
 }
 
-// functionID identifies a function of a pack. symbol is the offset of the symbol that it is the code of, plus 1;
-// 0 for a function that was inlined.
+// functionID identifies a function of a pack, or a line of a BPF function. symbol is the offset of the symbol that it is
+// the code of, plus 1; 0 for a function that was inlined.
 type functionID struct {
 	image, symbol uint32
-	frame         uint64 // pack.Frame.ID
+	frame         uint64 // pack.Frame.ID, or the number of the line
 }
 
 // node is a line, and the chain that it was inlined into.
@@ -127,6 +128,24 @@ func (l *Lines) Close() {
 
 // Remembered returns how many answers, functions and lines are remembered.
 func (l *Lines) Remembered() int { return len(l.answers) + len(l.functions) + len(l.nodes) }
+
+// OfProgram returns the chain for an address in a BPF function: the line that the program has for it (contract 3.6).
+func (l *Lines) OfProgram(image *timeline.Image, symbol symtab.Symbol, addr uint64) Chain {
+	number, ok := image.Lines.Find(uint32(addr - symbol.Start))
+	if !ok {
+		return NoChain
+	}
+	at := address{l.number(image), uint32(number)}
+	found, ok := l.answers[at]
+	if !ok {
+		is := image.Lines.Position(number)
+		id := functionID{image: at.image, symbol: 1, frame: uint64(number)}
+		function := l.function(id, func() Function { return Function{Name: image.SymbolName(symbol), File: is.File} })
+		found.chain = l.chain(node{NoChain, Line{function, is.Line, is.Column}})
+		l.answers[at] = found
+	}
+	return found.chain
+}
 
 // At returns the chain for an address in a symbol of an image that has a build id, and the result (contract 10.1). The
 // pack of that build is wanted from now on.
@@ -193,11 +212,11 @@ func (l *Lines) read(packed packedImage, image *timeline.Image, symbol symtab.Sy
 	if len(inlined) == 0 && outer.File == "" && outer.Line == 0 {
 		return NoChain, GaveNothing
 	}
-	chain := l.chain(node{NoChain, Line{function, outer.Line}})
+	chain := l.chain(node{NoChain, Line{Function: function, Number: outer.Line}})
 	for i := len(inlined) - 1; i >= 0; i-- {
 		f := &inlined[i]
 		function := l.function(functionID{image: packed.number, frame: f.ID}, func() Function { return innerFunction(f) })
-		chain = l.chain(node{chain, Line{function, f.Line}})
+		chain = l.chain(node{chain, Line{Function: function, Number: f.Line}})
 	}
 	if len(inlined) > 0 {
 		return chain, GaveInlined

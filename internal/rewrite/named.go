@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
+	"github.com/kernelsym/kernelsym/internal/inline"
 	"github.com/kernelsym/kernelsym/internal/otlp"
 	"github.com/kernelsym/kernelsym/internal/symbolize"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -308,15 +309,10 @@ func (p *pass) codeOf(f *frame, a *answer) Code {
 
 // codeLines returns the lines of a change, innermost function first.
 func (p *pass) codeLines(c *change) (lines []CodeLine) {
-	name := c.image.SymbolName(c.symbol).Name
-	switch {
-	case c.lines == noLines:
-		return []CodeLine{{Function: name}}
-	case c.image.Text == nil:
-		at := c.image.Lines.Position(int32(c.lines) - 1)
-		return []CodeLine{{name, at.File, int64(at.Line)}}
+	if c.lines == inline.NoChain {
+		return []CodeLine{{Function: c.image.SymbolName(c.symbol).Name}}
 	}
-	for l := range p.lines.Of(c.chain()) {
+	for l := range p.lines.Of(c.lines) {
 		f := p.lines.Function(l.Function)
 		lines = append(lines, CodeLine{f.Name.Name, f.File, int64(l.Number)})
 	}

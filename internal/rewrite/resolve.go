@@ -22,24 +22,11 @@ type answer struct {
 type change struct {
 	kind    changeKind
 	form    addressForm
-	lines   lines           // writeName
+	lines   inline.Chain    // writeName
 	address uint64          // writeImage, writeName
 	image   *timeline.Image // writeImage, writeName
 	symbol  symtab.Symbol   // writeName
 	label   uint64          // writeImage: the address that is written for a name, 0 for none
-}
-
-// lines are the source lines of an answer: in a BPF function, the number of its source line plus 1; in the
-// core kernel or a module, the chain that a pack has.
-type lines int32
-
-const noLines = lines(inline.NoChain)
-
-func (c *change) chain() inline.Chain {
-	if c.image.Text == nil {
-		return inline.NoChain
-	}
-	return inline.Chain(c.lines)
 }
 
 // changeKind says how much is written. Each kind writes everything that the kinds before
@@ -143,15 +130,12 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 }
 
 // linesAt returns the source lines of the code at an answer's address (contract 3.6), and the pack's result.
-func (p *pass) linesAt(is *symbolize.Answer) (lines, inline.Result) {
+func (p *pass) linesAt(is *symbolize.Answer) (inline.Chain, inline.Result) {
 	switch {
 	case is.Image.Text == nil:
-		if number, ok := is.Image.Lines.Find(uint32(is.Address - is.Symbol.Start)); ok {
-			return lines(number + 1), 0
-		}
+		return p.lines.OfProgram(is.Image, is.Symbol, is.Address), 0
 	case p.opts.DebugInfo && is.Image.BuildID() != "":
-		chain, gave := p.lines.At(is.Image, is.Symbol, is.Address)
-		return lines(chain), gave
+		return p.lines.At(is.Image, is.Symbol, is.Address)
 	}
-	return noLines, 0
+	return inline.NoChain, 0
 }

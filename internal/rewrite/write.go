@@ -40,7 +40,7 @@ func (p *pass) internNames() {
 	for i := range p.answers {
 		a := &p.answers[i]
 		f := &p.frames[p.questions.all[i].frame]
-		if f.varies || f.answer != int32(i) || f.code.Named || a.change.kind != writeName || a.change.lines != noLines {
+		if f.varies || f.answer != int32(i) || f.code.Named || a.change.kind != writeName || a.change.lines != inline.NoChain {
 			continue
 		}
 		if a.change.symbol != symbol || a.change.image != image {
@@ -58,7 +58,7 @@ type writer struct {
 	opts    *Options
 	changed bool // something was written
 
-	packFunctions []int32 // by the number that package inline has for them, the index in the function table
+	lineFunctions []int32 // by the number that package inline has for them, the index in the function table
 	buffer        []line
 
 	mappings []wantedMapping
@@ -93,7 +93,7 @@ func (w *writer) open(p *pass) {
 func (w *writer) close() {
 	clear(w.mappings)
 	clear(w.byKey)
-	w.mappings, w.packFunctions = w.mappings[:0], w.packFunctions[:0]
+	w.mappings, w.lineFunctions = w.mappings[:0], w.lineFunctions[:0]
 }
 
 // write writes an answer into a location, which is the frame's or a copy of it (contract 4). It reports whether
@@ -152,8 +152,8 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 	case f.keepsName && !w.hasName(loc, c): // an alias of the name stays
 	case f.code.Named && w.hasName(loc, c):
 		if w.addsLines(loc, c) {
-			w.setLines(loc, w.linesAroundNamed(loc, c.chain())...)
-		} else if c.chain() != inline.NoChain {
+			w.setLines(loc, w.linesAroundNamed(loc, c.lines)...)
+		} else if c.lines != inline.NoChain {
 			packCounts = false // the frame came with better lines
 		}
 	default:
@@ -184,33 +184,22 @@ func (w *writer) internSymbol(name *symtab.Name, file string) int32 {
 
 // linesOf returns the lines of a change, innermost function first. They are valid until the next call.
 func (w *writer) linesOf(c *change) []line {
-	name := c.image.SymbolName(c.symbol)
-	switch {
-	case c.lines == noLines:
-		w.buffer = append(w.buffer[:0], line{function: w.internSymbol(name, "")})
-	case c.image.Text != nil:
-		return w.linesOfChain(c.chain())
-	default:
-		at := c.image.Lines.Position(int32(c.lines) - 1)
-		w.buffer = append(w.buffer[:0], line{w.internSymbol(name, at.File), at.Line, at.Column})
-	}
-	return w.buffer
-}
-
-func (w *writer) linesOfChain(chain inline.Chain) []line {
 	w.buffer = w.buffer[:0]
-	for l := range w.lines.Of(chain) {
-		w.buffer = append(w.buffer, line{function: w.internPackFunction(l.Function), number: l.Number})
+	if c.lines == inline.NoChain {
+		w.buffer = append(w.buffer, line{function: w.internSymbol(c.image.SymbolName(c.symbol), "")})
+	}
+	for l := range w.lines.Of(c.lines) {
+		w.buffer = append(w.buffer, line{w.internLineFunction(l.Function), l.Number, l.Column})
 	}
 	return w.buffer
 }
 
-// internPackFunction returns the index of a function of a pack in the function table.
-func (w *writer) internPackFunction(number int) int32 {
-	if n := w.lines.NumFunctions(); len(w.packFunctions) < n {
-		w.packFunctions = append(w.packFunctions, make([]int32, n-len(w.packFunctions))...)
+// internLineFunction returns the index of a function of lines in the function table.
+func (w *writer) internLineFunction(number int) int32 {
+	if n := w.lines.NumFunctions(); len(w.lineFunctions) < n {
+		w.lineFunctions = append(w.lineFunctions, make([]int32, n-len(w.lineFunctions))...)
 	}
-	index := &w.packFunctions[number]
+	index := &w.lineFunctions[number]
 	if *index == 0 {
 		f := w.lines.Function(number)
 		*index = w.internSymbol(f.Name, f.File)
@@ -228,7 +217,7 @@ func (w *writer) linesAroundNamed(loc pprofile.Location, chain inline.Chain) []l
 	})
 	w.buffer = w.buffer[:0]
 	for l := range w.lines.Inlined(chain) {
-		w.buffer = append(w.buffer, line{function: w.internPackFunction(l.Function), number: l.Number})
+		w.buffer = append(w.buffer, line{function: w.internLineFunction(l.Function), number: l.Number})
 	}
 	return append(w.buffer, line{function: named, number: outer.Number})
 }
@@ -290,10 +279,10 @@ func (w *writer) outermostName(loc pprofile.Location) string {
 // addsLines reports whether a pack has more than a location that came with the right name and with one line
 // without a number (see contract 1.2): a file and a number, or anything where not even a file is known.
 func (w *writer) addsLines(loc pprofile.Location, c *change) bool {
-	if c.chain() == inline.NoChain || !lacksNumber(loc.Lines()) {
+	if !w.isPacked(c) || c.lines == inline.NoChain || !lacksNumber(loc.Lines()) {
 		return false
 	}
-	outer := w.lines.Outermost(c.chain())
+	outer := w.lines.Outermost(c.lines)
 	return outer.Number != 0 && w.lines.Function(outer.Function).File != "" ||
 		w.message.Functions.At(loc.Lines().At(0).FunctionIndex()).File == ""
 }
@@ -306,7 +295,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
 	case c.kind != writeName, !w.isPacked(c), !w.hasName(loc, c):
 		return false
 	case !w.addsLines(loc, c):
-		return c.chain() == inline.NoChain
+		return c.lines == inline.NoChain
 	}
 	index := loc.MappingIndex()
 	content, _ := w.message.Mappings.At(index)
@@ -314,7 +303,7 @@ func (w *writer) addLines(loc pprofile.Location, a *answer) (packCounts bool) {
 	if mayBeUntrue && !w.message.Mappings.CanCopy(index) {
 		return false
 	}
-	w.setLines(loc, w.linesAroundNamed(loc, c.chain())...)
+	w.setLines(loc, w.linesAroundNamed(loc, c.lines)...)
 	if mayBeUntrue {
 		w.correctFlags(loc, *content, c)
 	}
