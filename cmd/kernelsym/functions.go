@@ -34,7 +34,7 @@ func newFunctions(s *timeline.Snapshot, procfs string) (*functions, error) {
 	}
 	for _, t := range s.Tables() {
 		for _, m := range t.Loaded() {
-			if m.Text == nil && m.Name() != "" {
+			if m.IsFunction() && m.Name() != "" {
 				f.addrs[m.Name()] = append(f.addrs[m.Name()], m.Start)
 			}
 		}
@@ -93,7 +93,7 @@ func (f *functions) find(name, module string) (found []namedFunction) {
 			if !hit.Symbol.Exists() || hit.Symbol.Start != addr || f.snapshot.IsShared(hit.Image) || seen[addr] {
 				continue
 			}
-			if module != "" && (hit.Image.Text == nil || hit.Image.Name() != module) {
+			if module != "" && (hit.Image.IsFunction() || hit.Image.Name() != module) {
 				continue
 			}
 			seen[addr] = true

@@ -142,7 +142,7 @@ func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 	}
 	p.Address = "0x" + hexadecimal(s.Address).String()
 	hit, _ := snapshot.At(s.Address, timeline.Present)
-	if hit.Image == nil || hit.Image.Text == nil || hit.Image.Name() != s.Object {
+	if hit.Image == nil || hit.Image.IsFunction() || hit.Image.Name() != s.Object {
 		return p
 	}
 	p.BuildID = hit.Image.BuildID()

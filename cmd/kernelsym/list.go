@@ -177,7 +177,7 @@ func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) l
 	if s.IsShared(m) {
 		l.Bytes = 0
 	}
-	if m.Text != nil {
+	if !m.IsFunction() {
 		l.Bytes -= m.Text.Gap.End - m.Text.Gap.Start
 		l.listedText = listedText{m.Len(), m.BuildID()}
 	}

@@ -151,7 +151,7 @@ func (p *packImage) owner() imageName {
 
 // owner returns the image name that an answer gives for m.
 func owner(m *timeline.Image) imageName {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		return imageName{Image: m.Name(), BuildID: m.BuildID()}
 	}
 	name := imageName{Image: m.Origin.String()}

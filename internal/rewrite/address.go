@@ -72,7 +72,7 @@ func mappingFor(image *timeline.Image, form addressForm, flags otlp.Flags) (c ot
 // /proc/kallsyms has in brackets.
 func fileOf(image *timeline.Image) string {
 	switch {
-	case image.Text != nil:
+	case !image.IsFunction():
 		return image.Name()
 	case image.Origin != timeline.OriginOOL:
 		return "[bpf]"

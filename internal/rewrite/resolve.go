@@ -132,7 +132,7 @@ func (p *pass) answerInRole(f *frame, role symbolize.Role, during timeline.Inter
 // linesAt returns the source lines of the code at an answer's address (contract 3.6), and the pack's result.
 func (p *pass) linesAt(is *symbolize.Answer) (inline.Chain, inline.Result) {
 	switch {
-	case is.Image.Text == nil:
+	case is.Image.IsFunction():
 		return p.lines.OfProgram(is.Image, is.Symbol, is.Address), 0
 	case p.opts.DebugInfo && is.Image.BuildID() != "":
 		return p.lines.At(is.Image, is.Symbol, is.Address)

@@ -174,7 +174,7 @@ func (w *writer) writeName(loc pprofile.Location, f *frame, a *answer) (packCoun
 
 // isPacked reports whether a pack was asked for the lines of a change.
 func (w *writer) isPacked(c *change) bool {
-	return w.opts.DebugInfo && c.image.Text != nil && c.image.BuildID() != ""
+	return w.opts.DebugInfo && !c.image.IsFunction() && c.image.BuildID() != ""
 }
 
 // internSymbol returns the index of a symbol in the function table.
@@ -264,7 +264,7 @@ func (w *writer) hasName(loc pprofile.Location, c *change) bool {
 // contract 3.3).
 func (w *writer) hasAlias(loc pprofile.Location, c *change) bool {
 	has := w.outermostName(loc)
-	return has != "" && c.image.Text != nil && c.image.Text.HasName(c.symbol, has)
+	return has != "" && !c.image.IsFunction() && c.image.Text.HasName(c.symbol, has)
 }
 
 // outermostName returns the name of the outermost function of a location, empty if there is none.

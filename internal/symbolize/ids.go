@@ -36,7 +36,7 @@ func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 // hasIDs reports whether a mapping has the ids of an image.
 func (k *Kernel) hasIDs(image *timeline.Image, m *Mapping) bool {
 	switch {
-	case image.Text == nil:
+	case image.IsFunction():
 		return m.BuildID == "" && image.HasFileID(m.FileID, k.absolute)
 	case m.BuildID != "" && m.BuildID != image.BuildID():
 		return false

@@ -239,7 +239,7 @@ func (l *lookup) find(r Role) (hit timeline.Hit, addr uint64) {
 // every part of its interval.
 func isUncovered(hit timeline.Hit) bool {
 	if hit.Image != nil {
-		return hit.Image.Text != nil && !hit.Symbol.Exists()
+		return !hit.Image.IsFunction() && !hit.Symbol.Exists()
 	}
 	return hit.Reason != timeline.ReasonUnobserved
 }

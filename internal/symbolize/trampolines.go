@@ -8,7 +8,7 @@ import "github.com/kernelsym/kernelsym/internal/timeline"
 // name owns its addresses and names nothing, and a trampoline that shares its page needs evidence.
 func (l *lookup) certain(hit timeline.Hit, r Role) timeline.Hit {
 	switch image := hit.Image; {
-	case image == nil || image.Text != nil:
+	case image == nil || !image.IsFunction():
 		return hit
 	case image.Name() == "", l.kernel.Snapshot().IsShared(image) && !l.isInTrampoline(image, r):
 		return timeline.Hit{Reason: timeline.ReasonUnresolved}

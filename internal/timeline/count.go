@@ -52,7 +52,7 @@ const interned = 190
 // add adds an image that has some entries in nodes. The functions of a program share its memory.
 func (c *counter) add(m *Image, entries int) {
 	n := sizeOf[Image]() + m.Lines.Memory()
-	if m.Text != nil {
+	if !m.IsFunction() {
 		n += m.Text.Memory()
 	}
 	if p := m.Program; p != nil {

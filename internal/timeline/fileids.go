@@ -21,7 +21,7 @@ func (f *functionIDs) has(id string, loads bool) bool {
 func (f *functionIDs) compute() {
 	f.ids = make(map[string]bool)
 	for m := range f.images.all() {
-		if m.Text != nil || m.Name() == "" {
+		if !m.IsFunction() || m.Name() == "" {
 			continue
 		}
 		anywhere, here := m.functionFileIDs()

@@ -89,7 +89,7 @@ func (h *History) Load(m *Image) {
 		m = m.WithLifetime(Since(since)) // until then another image was loaded, whatever its record says
 	}
 	h.loaded.put(m.Start, m)
-	if m.Text != nil {
+	if !m.IsFunction() {
 		h.texts, h.byText = append(h.texts, m), nil
 	}
 	h.evictExcess()

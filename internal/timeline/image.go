@@ -106,6 +106,10 @@ func NewFunction(origin Origin, name string, start uint64, size uint32, since in
 	}
 }
 
+// IsFunction reports whether the image is code that has one symbol, the kernel's for all of it: a function of a BPF program,
+// a trampoline, or a page. Others, the core kernel and modules, have a text with symbols.
+func (m *Image) IsFunction() bool { return m.Text == nil }
+
 // WithProgram returns the function as part of a program, with source lines.
 func (m *Image) WithProgram(p *Program, lines *symtab.Lines) *Image {
 	c := *m
@@ -157,17 +161,17 @@ func (m *Image) IsLoaded() bool { return m.Lifetime.To == Forever }
 
 // Contains reports whether addr is an address of the image.
 func (m *Image) Contains(addr uint64) bool {
-	return addr-m.Start < m.End-m.Start && (m.Text == nil || !m.Text.Gap.Contains(addr))
+	return addr-m.Start < m.End-m.Start && (m.IsFunction() || !m.Text.Gap.Contains(addr))
 }
 
 // Yields reports whether an address that the image shares with another is the other's: a trampoline
 // that was announced with a page (see contract 3.5).
-func (m *Image) Yields() bool { return m.Text == nil && !m.EndKnown }
+func (m *Image) Yields() bool { return m.IsFunction() && !m.EndKnown }
 
 // Lookup returns the symbol that covers an address of the image, the zero value if none does. It does not
 // allocate.
 func (m *Image) Lookup(addr uint64) symtab.Symbol {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		symbol := m.Text.Lookup(addr)
 		if m.End < m.Text.End && symbol.Exists() {
 			symbol = symbol.EndingAt(m.End)
@@ -182,7 +186,7 @@ func (m *Image) Lookup(addr uint64) symtab.Symbol {
 
 // SymbolName returns the names of a symbol of the image.
 func (m *Image) SymbolName(s symtab.Symbol) *symtab.Name {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		return m.Text.Name(s)
 	}
 	return &symtab.Name{Name: m.Name(), System: m.Name()}
@@ -191,7 +195,7 @@ func (m *Image) SymbolName(s symtab.Symbol) *symtab.Name {
 // Len returns the number of symbols of the image.
 func (m *Image) Len() int {
 	switch {
-	case m.Text != nil:
+	case !m.IsFunction():
 		return m.Text.Len()
 	case m.Name() == "":
 		return 0
@@ -202,7 +206,7 @@ func (m *Image) Len() int {
 // Symbols yields the symbols of the image, in the order of their addresses.
 func (m *Image) Symbols() iter.Seq[symtab.Symbol] {
 	return func(yield func(symtab.Symbol) bool) {
-		if m.Text == nil {
+		if m.IsFunction() {
 			if m.Name() != "" {
 				yield(symtab.NewSymbol(m.Start, m.End))
 			}
@@ -218,7 +222,7 @@ func (m *Image) Symbols() iter.Seq[symtab.Symbol] {
 
 // Base returns the address that offsets into the image count from, 0 if it is not known.
 func (m *Image) Base() uint64 {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		return m.Text.Base
 	}
 	return m.Start
@@ -226,7 +230,7 @@ func (m *Image) Base() uint64 {
 
 // BuildID returns the GNU build id of the core kernel or of a module, empty if there is none.
 func (m *Image) BuildID() string {
-	if m.Text == nil {
+	if m.IsFunction() {
 		return ""
 	}
 	return m.Text.BuildID
@@ -235,7 +239,7 @@ func (m *Image) BuildID() string {
 // FileID returns the file ID of the image (see contract 4.2, 4.3), which is the same on each machine that has its content.
 // It is empty for a module without build id.
 func (m *Image) FileID() string {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		return m.Text.FileID
 	}
 	return buildid.ContentFileID(m.content(m.Lines))
@@ -245,7 +249,7 @@ func (m *Image) FileID() string {
 // boot to boot (see contract 4.2, 4.3). It is empty for a module without build id.
 func (m *Image) LoadedFileID() string {
 	switch {
-	case m.Text == nil:
+	case m.IsFunction():
 		return buildid.LoadedFileID(m.content(m.Lines), m.Start)
 	case m.Text.BuildID == "":
 		return ""
@@ -256,7 +260,7 @@ func (m *Image) LoadedFileID() string {
 // HasFileID reports whether a file ID is one of the image: FileID or, if loads is true, LoadedFileID; now or before the
 // source lines of a function became known.
 func (m *Image) HasFileID(id string, loads bool) bool {
-	if m.Text != nil {
+	if !m.IsFunction() {
 		return id == m.Text.FileID || loads && id == m.LoadedFileID()
 	}
 	anywhere, here := m.functionFileIDs()
@@ -310,7 +314,7 @@ func sameAnswer(a, b *Image) bool {
 		return true
 	case a.name != b.name || a.Start != b.Start || a.Origin != b.Origin:
 		return false
-	case a.Text != nil || b.Text != nil:
+	case !a.IsFunction() || !b.IsFunction():
 		return a.BuildID() != "" && a.BuildID() == b.BuildID() && a.Base() == b.Base()
 	case a.Program == nil || b.Program == nil:
 		return a.Program == b.Program && a.End == b.End

@@ -54,7 +54,7 @@ func (s *Snapshot) IsTrampolineOf(trampoline *Image, function Hit) bool {
 		return of.Program != nil && of.Program.ID == key.Object() && of.TypeID != 0 && of.TypeID == key.Type()
 	}
 	for _, t := range s.Tables() {
-		if traced := t.traced[key]; of.Text != nil && traced.Image == of.Name() && of.Text.HasName(function.Symbol, traced.Name) {
+		if traced := t.traced[key]; !of.IsFunction() && traced.Image == of.Name() && of.Text.HasName(function.Symbol, traced.Name) {
 			return true
 		}
 	}

@@ -62,7 +62,7 @@ func (m *modelImage) symbol(addr uint64) *modelSymbol {
 }
 
 // isText reports whether the image is the core kernel or a module.
-func (m *modelImage) isText() bool { return m.Text != nil }
+func (m *modelImage) isText() bool { return !m.IsFunction() }
 
 // base returns the address that offsets into the image count from.
 func (m *modelImage) base() uint64 {

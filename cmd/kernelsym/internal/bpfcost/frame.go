@@ -42,7 +42,7 @@ func (c *Counter) newPart(code *rewrite.Code) *part {
 		return new(part)
 	}
 	symbol := image.SymbolName(code.Symbol).Name
-	if image.Text != nil {
+	if !image.IsFunction() {
 		return &part{isBridge: image.Origin == timeline.OriginKernel && isBridge(symbol)}
 	}
 	key := Key{Symbol: symbol}

@@ -42,7 +42,7 @@ func TestPackNames(t *testing.T) {
 	images, symbols, different, differentRunning := 0, 0, 0, 0
 	for _, table := range snapshot.Tables() {
 		for _, m := range table.Loaded() {
-			if m.Text == nil || m.BuildID() == "" {
+			if m.IsFunction() || m.BuildID() == "" {
 				continue
 			}
 			p := packs[m.BuildID()]

@@ -37,7 +37,7 @@ func Running(ctx context.Context, procfs, sysfs string, o Options) (Result, erro
 	c := collector{}
 	for _, table := range snapshot.Tables() {
 		for _, m := range table.Loaded() {
-			if m.Text == nil || !pack.IsBuildID(m.BuildID()) || m.Len() == 0 {
+			if m.IsFunction() || !pack.IsBuildID(m.BuildID()) || m.Len() == 0 {
 				continue
 			}
 			c.add(o.running(m, strings.TrimSpace(string(release))))
