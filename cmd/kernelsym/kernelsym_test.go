@@ -297,6 +297,37 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// TestFilesOfSeveralTypes verifies that profiles with values of another type are left out and named, that --type chooses, and
+// that a type which no profile has is an error.
+func TestFilesOfSeveralTypes(t *testing.T) {
+	waits := message()
+	d := waits.Dictionary()
+	d.StringTable().Append("off_cpu", "nanoseconds")
+	kind := waits.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SampleType()
+	kind.SetTypeStrindex(int32(d.StringTable().Len() - 2))
+	kind.SetUnitStrindex(int32(d.StringTable().Len() - 1))
+	file := profileFile(t, message(), waits)
+	for args, want := range map[string][2]string{
+		"top":                            {"3 of 4 samples in the kernel", "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
+		"top --type off_cpu":             {"0s of 0s of waits in the kernel", "Left out 1 profile with values of type samples in count. --type chooses.\n"},
+		"top --by process":               {"4 samples of 1 process", "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
+		"view --folded - --type off_cpu": {"", "Left out 1 profile with values of type samples in count. --type chooses.\n"},
+		"top --by process -o json":       {`"percent_of": "all samples"`, "Left out 1 profile with values of type off_cpu in nanoseconds. --type chooses.\n"},
+	} {
+		out, errs, err := execute(t, "", append(strings.Fields(args), file)...)
+		require.NoError(t, err, args)
+		assert.Contains(t, out, want[0], args)
+		assert.Equal(t, want[1], errs, args)
+	}
+	_, errs, err := execute(t, "", "top", "--type", "cpu", file)
+	require.Error(t, err)
+	assert.Contains(t, errs, "no profile has values of type cpu: the files have 1 profile with values of type off_cpu in nanoseconds, "+
+		"1 profile with values of type samples in count")
+	_, errs, err = execute(t, "", "top", "--type", "off_cpu")
+	require.Error(t, err)
+	assert.Contains(t, errs, "--type is about profiles in files: it needs a FILE")
+}
+
 func TestTopWithoutKernelFrames(t *testing.T) {
 	out, _, err := execute(t, "", "top", profileFile(t, rewritetest.NewMessage().Profile(nil, "").
 		Sample(rewritetest.Frame{Address: 0x1000, Type: "native"}).Profiles))

@@ -13,9 +13,9 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
@@ -62,11 +62,22 @@ func warn(cmd *cobra.Command, err error) {
 	stderr(cmd).Printf("Warning: %s\n", strings.ReplaceAll(asRoot(cmd, err).Error(), "\n", "; "))
 }
 
-// warnSkipped warns that n profiles were left out.
-func warnSkipped(cmd *cobra.Command, n int) {
-	if n > 0 {
-		stderr(cmd).Printf("Warning: left out %s: their values are of another type than those of the first.\n", plural.Of(n, "profile"))
+// checkKinds returns an error if no profile in files has the type of values that was asked for. It says on standard error
+// which profiles were left out.
+func checkKinds(cmd *cobra.Command, kinds *profilefile.Kinds, wanted string) error {
+	others := kinds.Others()
+	switch {
+	case others != "" && kinds.Type() == "" && wanted != "":
+		return fmt.Errorf("no profile has values of type %s: the files have %s", wanted, others)
+	case others != "":
+		stderr(cmd).Printf("Left out %s. --type chooses.\n", others)
 	}
+	return nil
+}
+
+// typeFlag adds the flag for the type of values in files.
+func typeFlag(flags *pflag.FlagSet, kind *string) {
+	flags.StringVar(kind, "type", "", "of FILE, count the profiles with values of this type, such as samples or off_cpu; that of the first by default")
 }
 
 func readFile(cmd *cobra.Command, name string, visit func(*rewrite.Named)) error {

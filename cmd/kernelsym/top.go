@@ -31,6 +31,7 @@ type top struct {
 	cumulative bool
 	by         string // a key of topGroupings; empty for functions
 	output     string
+	kind       string // of values in files; empty for the first
 }
 
 // topGroupings are the values of --by.
@@ -60,7 +61,7 @@ func newTop() *cobra.Command {
 			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: SELF counts the samples\n" +
 			"in the function itself, TOTAL also those in what it called. Percentages are of the samples in the\n" +
-			"kernel. " + filesHelp,
+			"kernel. --by groups the samples of files, too; then percentages are of all samples. " + filesHelp,
 		Example: "  kernelsym top\n" +
 			"  kernelsym top --bpf --stats\n" +
 			"  kernelsym top --by container\n" +
@@ -85,6 +86,7 @@ func newTop() *cobra.Command {
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
 	t.flags.add(cmd, &t.options)
 	outputFlag(cmd, &t.output)
+	typeFlag(flags, &t.kind)
 	t.bpf.add(flags)
 	return cmd
 }
@@ -109,13 +111,16 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
 	if len(args) == 0 {
+		if cmd.Flags().Changed("type") {
+			return errors.New("--type is about profiles in files: it needs a FILE")
+		}
 		if err := t.flags.checkOffCPU(cmd, &t.options); err != nil {
 			return err
 		}
 		t.bpf.setDefaults(cmd.Flags(), &t.options)
 		return t.flags.apply(&t.options)
 	}
-	for _, name := range slices.Concat([]string{"duration", "by"}, topFlagNames, topBPFNames) {
+	for _, name := range slices.Concat([]string{"duration"}, topFlagNames, topBPFNames) {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s %w", name, errOnlyLive)
 		}
@@ -135,15 +140,14 @@ func (t *top) sort() string {
 
 // printFiles prints the functions in profile files.
 func (t *top) printFiles(cmd *cobra.Command, names []string) error {
-	counts := hot.NewCounts()
-	if err := readFiles(cmd, names, counts.Add); err != nil {
+	file := hot.NewFile(topGroupings[t.by], t.kind)
+	if err := errors.Join(readFiles(cmd, names, file.Add), checkKinds(cmd, file.Kinds(), t.kind)); err != nil {
 		return err
 	}
-	warnSkipped(cmd, counts.Skipped())
 	if t.output == outputJSON {
-		return stdout(cmd).JSON(counts.JSON(t.sort(), t.count), "  ")
+		return stdout(cmd).JSON(file.JSON(t.sort(), t.count), "  ")
 	}
-	return counts.Print(stdout(cmd), t.sort(), t.count)
+	return file.Print(stdout(cmd), t.sort(), t.count)
 }
 
 // refreshes is the number of refreshes that the table covers.

@@ -28,6 +28,7 @@ var (
 // view holds the flags of the command.
 type view struct {
 	http, svg, folded, pprof string
+	kind                     string // of values; empty for the first
 }
 
 func newView() *cobra.Command {
@@ -58,6 +59,7 @@ func newView() *cobra.Command {
 	flags.StringVar(&v.http, "http", "localhost:8080", "address to serve at")
 	flags.StringVar(&v.svg, "svg", "", "write the flame graph to this file as SVG, - for standard output")
 	flags.StringVar(&v.folded, "folded", "", "write a line per stack to this file, in the format of flamegraph.pl; - for standard output")
+	typeFlag(flags, &v.kind)
 	flags.StringVar(&v.pprof, "pprof", "", "write the profile to this file for \"go tool pprof\", - for standard output")
 	return cmd
 }
@@ -77,11 +79,10 @@ func (v *view) check(withHTTP bool) error {
 func (v *view) writes() bool { return v.svg != "" || v.folded != "" || v.pprof != "" }
 
 func (v *view) run(cmd *cobra.Command, files []string) error {
-	merger := profilefile.NewMerger()
-	if err := readFiles(cmd, files, merger.Add); err != nil {
+	merger := profilefile.NewMerger(v.kind)
+	if err := errors.Join(readFiles(cmd, files, merger.Add), checkKinds(cmd, merger.Kinds(), v.kind)); err != nil {
 		return err
 	}
-	warnSkipped(cmd, merger.Skipped())
 	s := newViewStacks(merger, nil)
 	switch {
 	case s.all == 0:

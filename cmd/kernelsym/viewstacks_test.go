@@ -46,7 +46,7 @@ func written(t *testing.T, pd pprofile.Profiles) *rewrite.Named {
 }
 
 func TestViewStacks(t *testing.T) {
-	m := profilefile.NewMerger()
+	m := profilefile.NewMerger("")
 	m.Add(written(t, kinds()))
 	s := newViewStacks(m, nil)
 	var folded strings.Builder
@@ -65,7 +65,7 @@ func TestPlaceholdersHaveNoName(t *testing.T) {
 			Lines: []rewritetest.Line{{Name: name, System: name}},
 		}
 	}
-	m := profilefile.NewMerger()
+	m := profilefile.NewMerger("")
 	m.Add(written(t, rewritetest.NewMessage().Profile(nil, "").Sample(
 		named("kernel", "vmlinux+0x1234"), named("kernel", "[unknown]"), named("kernel", "vfs_read"), named("native", "[unknown]")).Profiles))
 	s := newViewStacks(m, nil)
@@ -81,7 +81,7 @@ func TestGuestsAreNotTheKernels(t *testing.T) {
 		return rewritetest.Frame{Type: "kernel", Lines: []rewritetest.Line{{Name: name, System: name}}}
 	}
 	pd := rewritetest.NewMessage().Profile(nil, "").Sample(named("[guest]")).Sample(named("[guest]")).Sample(named("vfs_read")).Sample(named("")).Profiles
-	m, counts := profilefile.NewMerger(), hot.NewCounts()
+	m, counts := profilefile.NewMerger(""), hot.NewCounts()
 	m.Add(written(t, pd))
 	counts.Add(written(t, pd))
 	s := newViewStacks(m, nil)

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
@@ -39,18 +38,6 @@ type Counts struct {
 	Kernel, Guest int64 // samples with a kernel frame, and samples of guests
 	Frames, Named int64 // kernel frames, counted once for each sample
 	functions     map[Function]*function
-	kinds         profilefile.Kinds
-	span          span
-}
-
-// span is a time, in nanoseconds since the Unix epoch.
-type span struct{ start, end int64 }
-
-func (s *span) add(o span) {
-	if s.start == 0 || o.start < s.start {
-		s.start = o.start
-	}
-	s.end = max(s.end, o.end)
 }
 
 // function counts the samples of a function.
@@ -62,26 +49,13 @@ type function struct {
 // NewCounts returns empty counts.
 func NewCounts() *Counts { return &Counts{functions: make(map[Function]*function)} }
 
-// Elapsed returns the time from the start of the first profile to the end of the last.
-func (c *Counts) Elapsed() time.Duration { return time.Duration(c.span.end - c.span.start) }
-
-// Skipped returns the number of profiles that were left out because their type of value differs
-// from the first profile's.
-func (c *Counts) Skipped() int { return c.kinds.Skipped() }
-
 // Nameless reports whether there are kernel frames but none of them has a name.
 func (c *Counts) Nameless() bool { return c.Frames > 0 && c.Named == 0 }
 
-// Add adds the samples of a message.
+// Add adds the samples of a message, whatever type their values have.
 func (c *Counts) Add(n *rewrite.Named) {
 	codes := newCodes(n)
 	for p := range n.Profiles() {
-		if c.kinds.Skips(p) {
-			continue
-		}
-		if start, end, ok := p.Span(); ok {
-			c.span.add(span{start, end})
-		}
 		for s := range p.Samples() {
 			c.addSample(s, codes)
 		}
@@ -183,9 +157,6 @@ func (c *Counts) function(fn Function) *function {
 func (c *Counts) merge(o *Counts) {
 	c.All, c.Kernel, c.Guest = c.All+o.All, c.Kernel+o.Kernel, c.Guest+o.Guest
 	c.Frames, c.Named = c.Frames+o.Frames, c.Named+o.Named
-	if o.span.end > 0 {
-		c.span.add(o.span)
-	}
 	for fn, from := range o.functions {
 		f := c.function(fn)
 		f.self, f.total = f.self+from.self, f.total+from.total

@@ -3,11 +3,15 @@
 package hot
 
 import (
+	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // percent returns a share in percent. It is 0 if the whole is 0.
@@ -21,37 +25,123 @@ func percent(part int64, of float64) float64 {
 // NoNames is the message for profiles in which no kernel frame has a name.
 const NoNames = "No kernel frame has a name: `kernelsym doctor` says why."
 
-// Print prints the counts of a file, with at most count functions, or all if count is 0.
-func (c *Counts) Print(out *printable.Printer, by string, count int) error {
+// A File counts the samples in profile files: by function, and by what they are grouped by.
+type File struct {
+	by     Grouping // empty for functions alone
+	counts *Counts
+	groups *groups
+	kinds  profilefile.Kinds
+	span   span
+}
+
+// span is a time, in nanoseconds since the Unix epoch.
+type span struct{ start, end int64 }
+
+func (s *span) add(o span) {
+	if s.start == 0 || o.start < s.start {
+		s.start = o.start
+	}
+	s.end = max(s.end, o.end)
+}
+
+// NewFile returns empty counts of the profiles whose values are of a type; see [profilefile.NewKinds].
+func NewFile(by Grouping, kind string) *File {
+	return &File{by: by, counts: NewCounts(), groups: newGroups(), kinds: profilefile.NewKinds(kind)}
+}
+
+// Add adds the samples of a message.
+func (f *File) Add(n *rewrite.Named) {
+	codes := newCodes(n)
+	for p := range n.Profiles() {
+		if f.kinds.Skips(p) {
+			continue
+		}
+		if start, end, ok := p.Span(); ok {
+			f.span.add(span{start, end})
+		}
+		for s := range p.Samples() {
+			f.counts.addSample(s, codes)
+			if f.by != "" {
+				f.groups.addSample(f.by, s, codes)
+			}
+		}
+	}
+}
+
+// Kinds says which profiles were left out.
+func (f *File) Kinds() *profilefile.Kinds { return &f.kinds }
+
+// elapsed returns the time from the start of the first profile to the end of the last.
+func (f *File) elapsed() time.Duration { return time.Duration(f.span.end - f.span.start) }
+
+// over returns that time as the end of a phrase, empty if it is not known.
+func (f *File) over() string {
+	if elapsed := f.elapsed().Round(100 * time.Millisecond); elapsed > 0 {
+		return ", over " + elapsed.String()
+	}
+	return ""
+}
+
+// Print prints the table, with at most count rows, or all if count is 0. by is the order of functions.
+func (f *File) Print(out *printable.Printer, by string, count int) error {
+	if f.by != "" {
+		return f.printGroups(out, count)
+	}
+	c, m := f.counts, f.measure()
 	if c.Kernel == 0 {
-		return out.Printf("No kernel frames in %s.\n", c.measure().amount(c.All))
+		return out.Printf("No kernel frames in %s.\n", m.amount(c.All))
 	}
-	over := ""
-	if elapsed := c.Elapsed().Round(100 * time.Millisecond); elapsed > 0 {
-		over = ", over " + elapsed.String()
-	}
-	m := c.measure()
 	err := out.Printf("%s of %s in the kernel%s; %.1f %% of %s have a name\n",
-		m.number(c.Kernel), m.amount(c.All), over, percent(c.Named, float64(c.Frames)), m.frames(c.Frames))
+		m.number(c.Kernel), m.amount(c.All), f.over(), percent(c.Named, float64(c.Frames)), m.frames(c.Frames))
 	if err != nil {
 		return err
 	}
 	if c.Nameless() {
 		out.Printf("%s\n", NoNames)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	rows := printable.New(table, false)
-	rows.Printf("\nSELF\tSELF%%\tTOTAL\tTOTAL%%\t  FUNCTION\n")
+	rows := [][]string{{"SELF", "SELF%", "TOTAL", "TOTAL%", "  FUNCTION"}}
 	for _, fn := range topview.Limit(c.sorted(by), count) {
-		f, of := c.functions[fn], float64(c.Kernel)
-		rows.Printf("%s\t%.1f%%\t%s\t%.1f%%\t  %s\n", m.number(f.self), percent(f.self, of), m.number(f.total), percent(f.total, of), fn)
+		is, of := c.functions[fn], float64(c.Kernel)
+		rows = append(rows, []string{m.number(is.self), inPercent(is.self, of), m.number(is.total), inPercent(is.total, of), "  " + fn.String()})
+	}
+	return printTable(out, rows)
+}
+
+// printGroups prints the table of groups. Shares are relative to all samples.
+func (f *File) printGroups(out *printable.Printer, count int) error {
+	g, m := f.groups, f.measure()
+	if err := out.Printf("%s of %s%s\n", m.amount(g.sum()), f.by.count(len(g.all)), f.over()); err != nil {
+		return err
+	}
+	head := append([]string{"TOTAL", "TOTAL%", "KERNEL", "KERNEL%"}, f.by.ids()...)
+	rows := [][]string{append(head, "  "+strings.ToUpper(string(f.by)))}
+	for _, member := range topview.Limit(g.sorted(ByTime), count) {
+		is, of := g.all[member], float64(g.sum())
+		cells := append([]string{m.number(is.All), inPercent(is.All, of), m.number(is.Kernel), inPercent(is.Kernel, of)}, f.by.idsOf(member)...)
+		rows = append(rows, append(cells, "  "+f.by.nameOf(member, g.names)))
+	}
+	return printTable(out, rows)
+}
+
+func inPercent(part int64, of float64) string { return fmt.Sprintf("%.1f%%", percent(part, of)) }
+
+// printTable prints a table, whose last column is text.
+func printTable(out *printable.Printer, rows [][]string) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	lines := printable.New(table, false)
+	lines.Printf("\n")
+	for _, cells := range rows {
+		for _, cell := range cells[:len(cells)-1] {
+			lines.Printf("%s\t", cell)
+		}
+		lines.Printf("%s\n", cells[len(cells)-1])
 	}
 	return table.Flush()
 }
 
-// measure returns the measure of the values in a file.
-func (c *Counts) measure() *Measure {
-	if c.kinds.Type() == "off_cpu" { // in nanoseconds
+// measure returns the measure of the values.
+func (f *File) measure() *Measure {
+	if f.kinds.Type() == "off_cpu" { // in nanoseconds
 		return WaitTime
 	}
 	return CPUTime
@@ -100,11 +190,17 @@ type JSONFunction struct {
 	TotalPercent float64 `json:"total_percent"`
 }
 
-// JSON returns the counts of a file, with at most count functions, or all if count is 0.
-func (c *Counts) JSON(by string, count int) JSON {
-	j := c.json(float64(c.Kernel), by, count)
-	j.PercentOf, j.Unit, j.Seconds = "kernel samples", c.measure().jsonUnit, c.Elapsed().Seconds()
-	j.Samples.All = &c.All
+// JSON returns the table for other programs, as Print prints it.
+func (f *File) JSON(by string, count int) any {
+	m := f.measure()
+	if f.by != "" {
+		j := f.groups.json(f.by, float64(f.groups.sum()), count)
+		j.PercentOf, j.Unit, j.Seconds = "all samples", m.jsonUnit, f.elapsed().Seconds()
+		return j
+	}
+	j := f.counts.json(float64(f.counts.Kernel), by, count)
+	j.PercentOf, j.Unit, j.Seconds = "kernel samples", m.jsonUnit, f.elapsed().Seconds()
+	j.Samples.All = &f.counts.All
 	return j
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // The keys that groups can be sorted by.
@@ -157,7 +158,7 @@ type GroupsJSON struct {
 	PercentOf string      `json:"percent_of"`
 	Unit      string      `json:"unit,omitempty"` // of groups: nanoseconds of waits; empty for numbers of samples
 	By        Grouping    `json:"by"`
-	Possible  float64     `json:"possible"` // samples, if no CPU had been idle
+	Possible  float64     `json:"possible,omitempty"` // samples, if no CPU had been idle; missing for a file
 	Lost      uint64      `json:"lost"`
 	Throttled int         `json:"throttled"`
 	Problems  []string    `json:"problems,omitempty"`
@@ -181,21 +182,26 @@ type JSONGroup struct {
 // JSON implements topview.View.
 func (v *Groups) JSON(count int) any {
 	s := v.window.Sum
-	j := GroupsJSON{
-		Seconds: s.elapsed.Seconds(), PercentOf: v.measure.whole, Unit: v.measure.jsonUnit, By: v.grouping, Possible: s.possible, Lost: s.losses.records,
-		Throttled: s.losses.throttled, Groups: []JSONGroup{},
-	}
+	j := s.json(v.grouping, s.possible, count)
+	j.Seconds, j.PercentOf, j.Unit, j.Possible = s.elapsed.Seconds(), v.measure.whole, v.measure.jsonUnit, s.possible
+	j.Lost, j.Throttled = s.losses.records, s.losses.throttled
 	if last := v.window.Last; last != nil {
 		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
 		j.Problems = v.problems()
 	}
+	return j
+}
+
+// json returns the groups, with shares of a whole.
+func (s *groups) json(by Grouping, of float64, count int) GroupsJSON {
+	j := GroupsJSON{By: by, Groups: []JSONGroup{}}
 	for _, m := range topview.Limit(s.sorted(ByTime), count) {
 		g := s.all[m]
 		row := JSONGroup{
 			PID: m.pid, TID: m.tid, Name: s.names[m], Container: m.container,
-			Samples: g.All, Kernel: g.Kernel, Guest: g.Guest, User: g.user(), Percent: percent(g.All, s.possible),
+			Samples: g.All, Kernel: g.Kernel, Guest: g.Guest, User: g.user(), Percent: percent(g.All, of),
 		}
-		if v.grouping == ByCPU {
+		if by == ByCPU {
 			row.CPU = &m.cpu
 		}
 		j.Groups = append(j.Groups, row)
@@ -279,12 +285,7 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names) *groups {
 		codes := newCodes(n)
 		for p := range n.Profiles() {
 			for sample := range p.Samples() {
-				task := readTask(sample)
-				m := by.memberOf(&task)
-				if name := by.nameIn(&task); name != "" {
-					s.names[m] = name
-				}
-				s.counts(m).addSample(sample, codes)
+				s.addSample(by, sample, codes)
 			}
 		}
 	}
@@ -296,6 +297,16 @@ func (by Grouping) countBatch(b *live.Batch, names procname.Names) *groups {
 		}
 	}
 	return s
+}
+
+// addSample adds a sample to its group.
+func (s *groups) addSample(by Grouping, sample *rewrite.NamedSample, codes *codes) {
+	task := readTask(sample)
+	m := by.memberOf(&task)
+	if name := by.nameIn(&task); name != "" {
+		s.names[m] = name
+	}
+	s.counts(m).addSample(sample, codes)
 }
 
 // strconvID returns an id as text, or a dash if there is none.

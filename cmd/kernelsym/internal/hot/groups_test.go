@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
@@ -179,4 +180,30 @@ func TestContainersAreNotKnown(t *testing.T) {
 		"Samples were lost: shares are too small. Lower -F.", "The kernel paused sampling 1 time: shares are too small. Lower -F.",
 		"[host] may have samples of containers: no cgroup v2", "Names are missing: hidden",
 	}, v.Header()[2:])
+}
+
+// TestGroupsOfAFile verifies that the samples of a file are grouped, with shares of all of them, and that names come from the
+// file alone.
+func TestGroupsOfAFile(t *testing.T) {
+	for by, want := range map[Grouping]string{
+		ByProcess: "5 samples of 3 processes\n\n" +
+			"  TOTAL  TOTAL%  KERNEL  KERNEL%  PID  PROCESS\n" +
+			"      3   60.0%       2    40.0%   10  nginx\n" +
+			"      1   20.0%       1    20.0%    -  [no process]\n",
+		ByCPU: "5 samples of 2 CPUs\n\n" +
+			"  TOTAL  TOTAL%  KERNEL  KERNEL%  CPU\n" +
+			"      3   60.0%       2    40.0%  CPU 0\n" +
+			"      2   40.0%       2    40.0%  CPU 1\n",
+	} {
+		f := NewFile(by, "")
+		f.Add(newTasks(t, 0).Messages[0])
+		var out strings.Builder
+		require.NoError(t, f.Print(printable.New(&out, false), BySelf, 2))
+		assert.Equal(t, want, out.String())
+		j, ok := f.JSON(BySelf, 1).(GroupsJSON)
+		require.True(t, ok)
+		assert.Equal(t, "all samples", j.PercentOf)
+		require.Len(t, j.Groups, 1)
+		assert.InDelta(t, 60, j.Groups[0].Percent, 1e-9)
+	}
 }

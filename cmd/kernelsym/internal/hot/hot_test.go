@@ -184,11 +184,11 @@ func TestOtherValuesAreLeftOut(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(leaf).Profile(nil, "").Sample(root)
 	m.LastSample().Values().FromRaw([]int64{1e9})
 	m.LastProfile().SampleType().SetUnitStrindex(0)
-	c := NewCounts()
-	c.Add(written(m))
-	assert.Equal(t, 1, c.Skipped())
-	assert.Equal(t, int64(1), c.All)
-	assert.Equal(t, []Function{{"leaf", "vmlinux"}}, c.sorted(BySelf))
+	f := NewFile("", "")
+	f.Add(written(m))
+	assert.Equal(t, "1 profile with values of type samples in no unit", f.Kinds().Others())
+	assert.Equal(t, int64(1), f.counts.All)
+	assert.Equal(t, []Function{{"leaf", "vmlinux"}}, f.counts.sorted(BySelf))
 }
 
 // TestWindow verifies that batches older than the window no longer count.
@@ -212,15 +212,15 @@ func TestWindow(t *testing.T) {
 
 // TestElapsedIsOfProfilesWithATime verifies that profiles without a time do not affect Elapsed.
 func TestElapsedIsOfProfilesWithATime(t *testing.T) {
-	c := NewCounts()
+	f := NewFile("", "")
 	for _, start := range []pcommon.Timestamp{0, 5e9, 0, 7e9} {
 		m := rewritetest.NewMessage().Profile(nil, "scope")
 		p := m.Profiles.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 		p.SetTime(start)
 		p.SetDurationNano(1e9)
-		c.Add(written(m))
+		f.Add(written(m))
 	}
-	assert.Equal(t, 3*time.Second, c.Elapsed())
+	assert.Equal(t, 3*time.Second, f.elapsed())
 }
 
 // TestHeaderSaysWhatIsWrong verifies the messages about lost samples, throttling and unavailable
@@ -258,9 +258,9 @@ func TestJSON(t *testing.T) {
 
 // TestFileWithoutNames verifies that the output explains what to do if no frame has a name.
 func TestFileWithoutNames(t *testing.T) {
-	c := NewCounts()
-	c.Add(newBatch(0, stack(unnamed)).Messages[0])
+	f := NewFile("", "")
+	f.Add(newBatch(0, stack(unnamed)).Messages[0])
 	var out bytes.Buffer
-	require.NoError(t, c.Print(printable.New(&out, false), BySelf, 0))
+	require.NoError(t, f.Print(printable.New(&out, false), BySelf, 0))
 	assert.Contains(t, out.String(), "kernelsym doctor")
 }

@@ -77,16 +77,16 @@ func TestFileOfWaits(t *testing.T) {
 	profile := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0)
 	profile.SampleType().SetTypeStrindex(int32(d.StringTable().Len() - 2))
 	profile.SampleType().SetUnitStrindex(int32(d.StringTable().Len() - 1))
-	counts := NewCounts()
-	counts.Add(waits)
+	file := NewFile("", "off_cpu")
+	file.Add(waits)
 	var out strings.Builder
-	require.NoError(t, counts.Print(printable.New(&out, false), BySelf, 0))
+	require.NoError(t, file.Print(printable.New(&out, false), BySelf, 0))
 	assert.Contains(t, out.String(), "1.5s of 1.5s of waits in the kernel")
 	assert.Contains(t, out.String(), "1.5s  100.0%   1.5s  100.0%  leaf [vmlinux]")
-	assert.Equal(t, "nanoseconds", counts.JSON(BySelf, 0).Unit)
+	assert.Equal(t, "nanoseconds", file.JSON(BySelf, 0).(JSON).Unit)
 
 	d.StringTable().SetAt(d.StringTable().Len()-2, "cpu")
-	other := NewCounts()
+	other := NewFile("", "")
 	other.Add(waits)
 	assert.Equal(t, CPUTime, other.measure(), "other nanoseconds are no waits")
 }

@@ -2,35 +2,54 @@
 
 package profilefile
 
-import "github.com/kernelsym/kernelsym/internal/rewrite"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
-// Kinds compares the types of values. The zero value has not compared any.
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
+)
+
+// Kinds selects the profiles whose values are of one type, because values of several cannot be added: of the type with a
+// name or, if that is empty, of the first profile's.
 type Kinds struct {
-	first   *rewrite.ValueType // of the first profile
-	skipped int
+	wanted string
+	is     rewrite.ValueType         // the selected type; the zero value before the first profile of it
+	others map[rewrite.ValueType]int // the number of profiles of each other type
 }
 
-// Skips reports whether to leave out a profile, and counts it if so. Values of a type other than
-// the first profile's cannot be added to them.
+// NewKinds returns a selection of the type with a name, or of the first if the name is empty.
+func NewKinds(wanted string) Kinds {
+	return Kinds{wanted: wanted, others: make(map[rewrite.ValueType]int)}
+}
+
+// Skips reports whether to leave out a profile, and counts it if so.
 func (k *Kinds) Skips(p rewrite.NamedProfile) bool {
 	kind := p.Type()
-	if k.first == nil {
-		k.first = &kind
+	if k.is == (rewrite.ValueType{}) && (k.wanted == "" || k.wanted == kind.Name) {
+		k.is = kind
 	}
-	if *k.first == kind {
+	if k.is == kind {
 		return false
 	}
-	k.skipped++
+	k.others[kind]++
 	return true
 }
 
-// Type returns the name of the type of the values that count, empty if there are none.
-func (k *Kinds) Type() string {
-	if k.first == nil {
-		return ""
-	}
-	return k.first.Name
-}
+// Type returns the name of the selected type, empty if there is no profile of it.
+func (k *Kinds) Type() string { return k.is.Name }
 
-// Skipped returns the number of profiles that were left out.
-func (k *Kinds) Skipped() int { return k.skipped }
+// Others describes the profiles that were left out, in one line. It is empty if there are none.
+func (k *Kinds) Others() string {
+	var list []string
+	for _, kind := range slices.SortedFunc(maps.Keys(k.others), func(a, b rewrite.ValueType) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unit, b.Unit))
+	}) {
+		list = append(list, fmt.Sprintf("%s with values of type %s in %s", plural.Of(k.others[kind], "profile"),
+			cmp.Or(kind.Name, "(no name)"), cmp.Or(kind.Unit, "no unit")))
+	}
+	return strings.Join(list, ", ")
+}

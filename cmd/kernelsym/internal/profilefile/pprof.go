@@ -13,8 +13,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
-// A Merger merges many messages into one profile for pprof. It leaves out profiles whose type of
-// value differs from the first profile's.
+// A Merger merges many messages into one profile for pprof.
 type Merger struct {
 	profile   *profile.Profile
 	mappings  map[profile.Mapping]*profile.Mapping
@@ -25,9 +24,10 @@ type Merger struct {
 	kinds     Kinds
 }
 
-// NewMerger returns a Merger without messages.
-func NewMerger() *Merger {
+// NewMerger returns a Merger without messages, for profiles whose values are of a type; see [NewKinds].
+func NewMerger(kind string) *Merger {
 	return &Merger{
+		kinds:     NewKinds(kind),
 		profile:   &profile.Profile{},
 		mappings:  make(map[profile.Mapping]*profile.Mapping),
 		functions: make(map[profile.Function]*profile.Function),
@@ -43,8 +43,8 @@ func (m *Merger) Profile() *profile.Profile { return m.profile }
 // Code returns what a location of the profile is.
 func (m *Merger) Code(loc *profile.Location) rewrite.Code { return m.codes[loc] }
 
-// Skipped returns the number of profiles that were left out.
-func (m *Merger) Skipped() int { return m.kinds.Skipped() }
+// Kinds says which profiles were left out.
+func (m *Merger) Kinds() *Kinds { return &m.kinds }
 
 // Add adds the profiles of a message.
 func (m *Merger) Add(n *rewrite.Named) {

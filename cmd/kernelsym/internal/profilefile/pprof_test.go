@@ -18,7 +18,7 @@ import (
 
 // TestMergerMakesOneProfile merges messages whose tables differ in their order.
 func TestMergerMakesOneProfile(t *testing.T) {
-	m := NewMerger()
+	m := NewMerger("")
 	m.Add(written(message()))
 	m.Add(written(rewritetest.NewMessage().Profile(nil, "scope").Sample(padding, syscall).Profiles))
 	p := m.Profile()
@@ -32,7 +32,7 @@ func TestMergerMakesOneProfile(t *testing.T) {
 	assert.Len(t, p.Function, 2)
 	require.Len(t, p.Mapping, 2)
 	assert.Equal(t, "ab12", p.Mapping[0].BuildID)
-	assert.Zero(t, m.Skipped())
+	assert.Empty(t, m.Kinds().Others())
 }
 
 // written returns a message with the names that it came with.
@@ -68,7 +68,7 @@ func TestMergerKeepsSamplesOfThreadsApart(t *testing.T) {
 	msg.LastSample().AttributeIndices().Append(msg.Attribute("thread.name", "a"))
 	msg.Sample(read)
 	msg.LastSample().AttributeIndices().Append(msg.Attribute("thread.name", "b"))
-	m := NewMerger()
+	m := NewMerger("")
 	m.Add(written(msg.Profiles))
 	require.Len(t, m.Profile().Sample, 2)
 	assert.Equal(t, map[string][]string{"thread.name": {"b"}}, m.Profile().Sample[1].Label)
@@ -95,7 +95,7 @@ func TestMergerContainer(t *testing.T) {
 			if c.sample != "" {
 				msg.LastSample().AttributeIndices().Append(msg.Attribute("container.id", c.sample))
 			}
-			m := NewMerger()
+			m := NewMerger("")
 			m.Add(written(msg.Profiles))
 			require.Len(t, m.Profile().Sample, 1)
 			assert.Equal(t, c.want, m.Profile().Sample[0].Label)
@@ -113,7 +113,7 @@ func TestMergerTimes(t *testing.T) {
 		p.SetDurationNano(duration)
 		return pd
 	}
-	m := NewMerger()
+	m := NewMerger("")
 	for _, pd := range []pprofile.Profiles{at(0, 7), at(500, 100), at(1000, 50), at(0, 0), at(400, 10), at(450, 1<<63-1)} {
 		m.Add(written(pd))
 	}
@@ -127,7 +127,7 @@ func TestMergerCountsEventsWithoutValues(t *testing.T) {
 	msg := rewritetest.NewMessage().Profile(nil, "scope").Sample(read)
 	msg.LastSample().Values().FromRaw(nil)
 	msg.LastSample().TimestampsUnixNano().FromRaw([]uint64{1, 2, 3})
-	m := NewMerger()
+	m := NewMerger("")
 	m.Add(written(msg.Profiles))
 	assert.Equal(t, map[string]int64{"vfs_read": 3}, stacks(m.Profile()))
 }
@@ -137,9 +137,9 @@ func TestMergerLeavesOtherValuesOut(t *testing.T) {
 	table := other.Dictionary().StringTable()
 	table.Append("nanoseconds")
 	other.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).SampleType().SetUnitStrindex(int32(table.Len() - 1))
-	m := NewMerger()
+	m := NewMerger("")
 	m.Add(written(message()))
 	m.Add(written(other))
-	assert.Equal(t, 1, m.Skipped())
+	assert.Equal(t, "1 profile with values of type samples in nanoseconds", m.Kinds().Others())
 	assert.Equal(t, int64(2), stacks(m.Profile())["vfs_read do_syscall_64 0x7f0000000123"])
 }

@@ -102,7 +102,7 @@ func TestReadSaysWhatAFileIs(t *testing.T) {
 	proto, err := (&pprofile.ProtoMarshaler{}).MarshalProfiles(message())
 	require.NoError(t, err)
 	resourceFirst := append([]byte{0x0a, 0x02, 0x12, 0x00}, proto...)
-	m := NewMerger()
+	m := NewMerger("")
 	m.Add(written(message()))
 	var pprof, pprofGzip bytes.Buffer
 	require.NoError(t, m.Profile().WriteUncompressed(&pprof))
@@ -213,7 +213,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		merger := NewMerger()
+		merger := NewMerger("")
 		_ = Read(bytes.NewReader(file), func(n *rewrite.Named) error {
 			merger.Add(n)
 			return nil
