@@ -3,16 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bundle"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/doctor"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/newfile"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
@@ -26,9 +22,8 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 const errUsage statusError = 64
 
 func newDoctor() *cobra.Command {
-	var procfs, sysfs, packs, output string
-	var collect bundle.Options
-	var file string
+	o := doctor.Options{Version: version}
+	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine: what works, what is lost, and what to change",
@@ -36,34 +31,23 @@ func newDoctor() *cobra.Command {
 			"what is lost, and what to change. Run it as root, or as the collector's user in its container.\n\n" +
 			"With --metrics, also watch a running collector for up to 25 s: do samples arrive, and does each\n" +
 			"exporter send them?\n\n" +
-			"With --bundle, also write what a bug report needs to a .tar.gz file: this report, versions,\n" +
-			"settings, limits, and numbers of symbols. Kernel addresses and the host's names are removed.\n\n" +
+			"JSON also has what a bug report needs: versions, settings, limits, numbers of symbols and, with\n" +
+			"--metrics, the metrics of kernelsym. It has neither kernel addresses nor the host's names.\n\n" +
 			"The exit status is 0 if everything works, 1 if something is lost, 2 if kernel frames get no\n" +
 			"names at all, 64 if the command line is wrong, and 130 after an interrupt.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --metrics http://localhost:8888/metrics\n" +
-			"  kernelsym doctor --bundle bundle.tar.gz --metrics http://localhost:8888/metrics --log otelcol.log\n" +
+			"  kernelsym doctor --output json --metrics http://localhost:8888/metrics > doctor.json\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" && collect.Log != "" {
-				return usage(cmd, errors.New("--log needs --bundle"))
-			}
-			report := doctor.Run(cmd.Context(), doctor.Options{Procfs: procfs, Sysfs: sysfs, Packs: packs, Metrics: collect.Metrics})
+			report := doctor.Run(cmd.Context(), o)
 			if cmd.Context().Err() != nil { // some checks are missing
 				return context.Cause(cmd.Context())
 			}
-			if file != "-" {
-				if err := write(&report, stdout(cmd), output); err != nil {
-					return err
-				}
-			}
-			if file != "" {
-				collect.Version, collect.Packs, collect.Report = version, packs, &report
-				if err := writeBundle(cmd, file, collect); err != nil {
-					return err
-				}
+			if err := write(&report, stdout(cmd), output); err != nil {
+				return err
 			}
 			if code := report.Code(); code != 0 {
 				cmd.SilenceErrors = true // the report has already said why
@@ -73,30 +57,12 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&packs, "packs", "", "directory of packs: check which running builds have one")
-	flags.StringVar(&file, "bundle", "", "write a .tar.gz file for a bug report, or - for standard output")
-	flags.StringVar(&collect.Metrics, "metrics", "", "URL of the collector's metrics: check that it delivers, and include them in the bundle")
-	flags.StringVar(&collect.Log, "log", "", "log file of the collector, whose end to include in the bundle")
+	flags.StringVar(&o.Packs, "packs", "", "directory of packs: check which running builds have one")
+	flags.StringVar(&o.Metrics, "metrics", "", "URL of the collector's metrics: check that it delivers")
 	_ = cmd.MarkFlagDirname("packs")
-	machineFlags(cmd, &procfs, &sysfs)
+	machineFlags(cmd, &o.Procfs, &o.Sysfs)
 	outputFlag(cmd, &output)
 	return cmd
-}
-
-// writeBundle writes a bundle to a file, which only its owner can read, or to standard output.
-func writeBundle(cmd *cobra.Command, name string, o bundle.Options) error {
-	var content bytes.Buffer
-	if err := bundle.Write(cmd.Context(), &content, o); err != nil {
-		return fmt.Errorf("--bundle: %w", err)
-	}
-	if name == "-" {
-		_, err := stdout(cmd).Raw().Write(content.Bytes())
-		return err
-	}
-	if err := newfile.Write(name, content.Bytes(), 0o600); err != nil { // as in a pod, which is read-only
-		return fmt.Errorf("--bundle: %w: write it to standard output with --bundle -", err)
-	}
-	return stderr(cmd).Printf("Wrote %s. Read it before you send it: README.txt in it says what each file is.\n", name)
 }
 
 func write(report *doctor.Report, out *printable.Printer, output string) error {

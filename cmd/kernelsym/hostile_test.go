@@ -226,11 +226,9 @@ func TestWrittenFiles(t *testing.T) {
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
 	require.NoError(t, os.WriteFile(victim, []byte("precious"), 0o644))
 	require.NoError(t, os.Symlink(victim, link))
-	for _, args := range [][]string{{"view", "--svg", link, profileFile(t, message())}, {"doctor", "--bundle", link}} {
-		_, stderr, err := execute(t, "", args...)
-		require.Error(t, err)
-		assert.Contains(t, stderr, "is a symbolic link")
-	}
+	_, stderr, err := execute(t, "", "view", "--svg", link, profileFile(t, message()))
+	require.Error(t, err)
+	assert.Contains(t, stderr, "is a symbolic link")
 	got, err := os.ReadFile(victim)
 	require.NoError(t, err)
 	assert.Equal(t, "precious", string(got))

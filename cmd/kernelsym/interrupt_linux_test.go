@@ -27,7 +27,7 @@ func TestInterruptedBeforeAnAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(interrupt)
 	for _, line := range []string{
-		"doctor", "doctor --bundle -", "list", "list vmlinux", "lookup schedule", "lookup 0xffffffff81000000", "annotate",
+		"doctor", "doctor -o json", "list", "list vmlinux", "lookup schedule", "lookup 0xffffffff81000000", "annotate",
 		"top", "top --duration 1h", "top --bpf -o json",
 	} {
 		cmd := newCommand()

@@ -34,6 +34,7 @@ var usualPace = pace{arrive: 20 * time.Second, send: 5 * time.Second, poll: time
 type traffic struct {
 	arrived   float64         // whether or not all of the pipeline accepted them
 	exporters map[string]sent // by the id of the exporter
+	ours      []string        // the lines about kernelsym and the process
 }
 
 // sent is what an exporter has done with samples.
@@ -48,12 +49,16 @@ var (
 	counted    = regexp.MustCompile(`^otelcol_(receiver_(?:accepted|refused|failed)_profile_samples|exporter_(?:sent_profile_samples|(?:send|enqueue)_failed_profile_samples|queue_size))(?:_total)?\{(.*)\} (\S+)$`)
 	ofExporter = regexp.MustCompile(`(?:^|,)exporter="([^"]*)"`)
 	ofProfiles = regexp.MustCompile(`(?:^|,)data_type="profiles"`)
+	ours       = regexp.MustCompile(`^otelcol_(?:processor_kernelsym_|receiver_kernelstack_|process_)`)
 )
 
 // readTraffic reads the metrics that a collector serves.
 func readTraffic(ctx context.Context, address string) (*traffic, error) {
 	t := &traffic{exporters: make(map[string]sent)}
 	err := colmetrics.Read(ctx, address, func(line []byte) {
+		if ours.Match(line) {
+			t.ours = append(t.ours, string(line))
+		}
 		match := counted.FindSubmatch(line)
 		if match == nil {
 			return
@@ -92,6 +97,9 @@ func checkDelivery(ctx context.Context, m *machine) []Finding {
 		return nil
 	}
 	before, after, waited, err := watch(ctx, m)
+	if err == nil {
+		m.details.Metrics = after.ours
+	}
 	switch {
 	case err != nil:
 		return []Finding{{

@@ -99,6 +99,7 @@ func TestDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &machine{metrics: serve(t, tt.metrics...), pace: pace{arrive: 100 * time.Millisecond, poll: time.Millisecond}}
 			findings := checkDelivery(t.Context(), m)
+			assert.Empty(t, m.details.Metrics, "these are about exporters")
 			if assert.Len(t, findings, len(tt.want)) {
 				for i, f := range findings {
 					assert.Equal(t, tt.want[i].level, f.Level)
@@ -109,6 +110,20 @@ func TestDelivery(t *testing.T) {
 		})
 	}
 	assert.Empty(t, checkDelivery(t.Context(), new(machine)), "no collector was named")
+}
+
+// TestMetricsForABugReport verifies which of the lines that a collector serves are details of the report: the last ones.
+func TestMetricsForABugReport(t *testing.T) {
+	lines := func(symbols int) string {
+		return metricsOf(symbols, "# HELP otelcol_processor_kernelsym_symbols Number of known symbols.\n"+
+			fmt.Sprintf("otelcol_processor_kernelsym_symbols{origin=\"kernel\"} %d\n", symbols)+
+			"target_info{host_name=\"secret\"} 1\n"+
+			"otelcol_exporter_sent_samples{exporter=\"otlp/secret\"} 1\n"+
+			"otelcol_process_memory_rss{} 1.5e+08\n")
+	}
+	m := &machine{metrics: serve(t, lines(1), lines(2)), pace: pace{arrive: 100 * time.Millisecond, poll: time.Millisecond}}
+	checkDelivery(t.Context(), m)
+	assert.Equal(t, []string{`otelcol_processor_kernelsym_symbols{origin="kernel"} 2`, "otelcol_process_memory_rss{} 1.5e+08"}, m.details.Metrics)
 }
 
 // TestHostileCollector verifies that the id of an exporter does not control the terminal, and that JSON has it as it is.

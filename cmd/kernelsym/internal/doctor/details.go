@@ -8,11 +8,14 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Details are the figures behind a report. They contain no addresses.
+// Details are the settings and figures behind a report, for bug reports.
 type Details struct {
+	Environment Environment `json:"environment"`
+
 	Sources  []Source       `json:"sources"`
-	Builds   []Build        `json:"builds"`   // only those with a build id
-	Programs map[string]int `json:"programs"` // BPF programs by type, if their type is known
+	Builds   []Build        `json:"builds"`            // only those with a build id
+	Programs map[string]int `json:"programs"`          // BPF programs by type, if their type is known
+	Metrics  []string       `json:"metrics,omitempty"` // lines that the collector serves about kernelsym and its process
 }
 
 // A Source describes how reading the symbols of a source went.

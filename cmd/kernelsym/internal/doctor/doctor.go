@@ -51,7 +51,7 @@ type Report struct {
 	Procfs   string    `json:"procfs"`
 	Sysfs    string    `json:"sysfs"`
 	Findings []Finding `json:"findings"`
-	Details  Details   `json:"-"`
+	Details  Details   `json:"details"`
 }
 
 // Code returns the exit status for a report: 0 if everything works, 1 if something is lost, 2 if
@@ -71,12 +71,13 @@ type Options struct {
 	Procfs, Sysfs string // where the machine's /proc and /sys are mounted
 	Packs         string // a directory: check which running builds have a pack in it; or empty
 	Metrics       string // URL of a collector's metrics: check for up to 25 s that it delivers samples; or empty
+	Version       string // of kernelsym
 }
 
 // Run checks a machine.
 func Run(ctx context.Context, o Options) Report {
 	return run(ctx, &machine{
-		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, metrics: o.Metrics, pace: usualPace,
+		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, metrics: o.Metrics, version: o.Version, pace: usualPace,
 		kernel: running{sysfs: o.Sysfs}, sources: sources.List(sources.Everything(o.Procfs, o.Sysfs)),
 	})
 }
@@ -87,6 +88,7 @@ type machine struct {
 	own           string // the /proc of this process
 	packs         string // a directory, or empty
 	metrics       string // a URL, or empty
+	version       string // of kernelsym
 	pace          pace
 	kernel        kernel
 	sources       []symcache.Source // the core kernel's source is first
@@ -128,7 +130,7 @@ func run(ctx context.Context, m *machine) Report {
 			m.settings = m.own
 		}
 	}
-	m.details = Details{Builds: []Build{}, Programs: make(map[string]int)}
+	m.details = Details{Environment: readEnvironment(m), Builds: []Build{}, Programs: make(map[string]int)}
 	m.rights = readRights(m.settings)
 	m.records, m.events = m.kernel.recordSymbols(), m.kernel.receiveEvents()
 	m.programs, m.listed = m.kernel.listPrograms()

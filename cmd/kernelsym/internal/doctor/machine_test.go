@@ -97,7 +97,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 		k.started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
-	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", kernel: k, sources: []symcache.Source{
+	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", version: "1.2.3", kernel: k, sources: []symcache.Source{
 		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list, k.hidden), k.nameless},
 	}}
 }

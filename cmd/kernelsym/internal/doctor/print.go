@@ -8,8 +8,15 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
-// WriteJSON writes the report as JSON. Fields and levels are stable. The texts are for people.
-func (r *Report) WriteJSON(out *printable.Printer) error { return out.JSON(r, "  ") }
+// WriteJSON writes the report and its details as JSON, without kernel addresses and the names of this host. The fields of the
+// report and of its findings are stable, and so are levels. The texts are for people, and the details for bug reports.
+func (r *Report) WriteJSON(out *printable.Printer) error {
+	return r.writeJSON(out, newScrubber(hostNames()))
+}
+
+func (r *Report) writeJSON(out *printable.Printer, s scrubber) error {
+	return out.JSON(s.report(*r), "  ")
+}
 
 // colors are the colors of levels.
 var colors = map[Level]printable.Color{OK: printable.Green, Note: printable.Cyan, Warn: printable.Yellow, Fail: printable.Red}
