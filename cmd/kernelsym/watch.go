@@ -17,17 +17,16 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
+	"github.com/kernelsym/kernelsym/internal/kmod"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 type watch struct {
-	procfs, sysfs, output string
-	wide                  bool
-	errs                  *printable.Printer
-	say                   func(error) // prints a warning
+	procfs, sysfs string
+	errs          *printable.Printer
+	say           func(error) // prints a warning
 
 	mu      sync.Mutex // held while something is printed
 	printer printer
@@ -44,13 +43,13 @@ type watchBegin struct {
 
 func newWatch() *cobra.Command {
 	var w watch
+	var output string
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print modules and BPF functions as they come and go",
 		Long: "Print a line for each module and BPF function, trampoline and page of code that the kernel\n" +
-			"loads or unloads: when, which process loaded it, and its name. A wide terminal, --wide and JSON\n" +
-			"also show its kind, address and length, the number of the BPF program, and how long after the\n" +
-			"event it was in the table that profiles are named by.\n\n" +
+			"loads or unloads: when, which process loaded it, and its name. JSON also has its kind, address\n" +
+			"and length, the number of the BPF program, and how long after the event this process had it.\n\n" +
 			"Code that is loaded already at the start is only counted, and so is code that is loaded and\n" +
 			"unloaded within a few milliseconds. It ends with an interrupt (Ctrl-C).",
 		Example: "  kernelsym watch\n" +
@@ -58,16 +57,12 @@ func newWatch() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.errs, w.say = stderr(cmd), func(err error) { warn(cmd, err) }
-			w.printer = newTextPrinter(stdout(cmd), w.wide)
-			if w.output == outputJSON {
-				w.printer = jsonPrinter{stdout(cmd)}
-			}
+			w.printer = printer{stdout(cmd), output == outputJSON}
 			return w.run(cmd.Context())
 		},
 	}
 	machineFlags(cmd, &w.procfs, &w.sysfs)
-	outputFlag(cmd, &w.output)
-	cmd.Flags().BoolVarP(&w.wide, "wide", "w", false, "print all columns, as on a wide terminal")
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -137,28 +132,20 @@ func (w *watch) run(ctx context.Context) error {
 
 // sources returns the sources to watch. They read records a few milliseconds after the kernel
 // writes them.
-func (w *watch) sources(l *loaders) (watchedHere []symcache.Source) {
-	o := sources.Everything(w.procfs, w.sysfs)
-	o.History, o.BPF.SourceLines, o.BPF.Delay = remembered, false, 5*time.Millisecond
-	all := sources.ListWith(o, func(opts bpfprog.Options) symcache.Source {
-		opts.PublishChanges = true
-		return bpfprog.NewSourceFrom(opts, func() (bpfprog.EventSource, error) {
-			perf := perfring.SymbolOptions(opts.Sysfs)
-			perf.Delay = opts.Delay
-			r, err := perfring.Open(perf)
+func (w *watch) sources(l *loaders) []symcache.Source {
+	functions := bpfprog.Options{Procfs: w.procfs, Sysfs: w.sysfs, Trampolines: true, History: remembered, PublishChanges: true}
+	return []symcache.Source{
+		kmod.NewSource(w.procfs, w.sysfs, 0, remembered),
+		bpfprog.NewSourceFrom(functions, func() (bpfprog.EventSource, error) {
+			records := perfring.SymbolOptions(w.sysfs)
+			records.Delay = 5 * time.Millisecond
+			r, err := perfring.Open(records)
 			if err != nil {
 				return nil, err
 			}
 			return noting{r, l}, nil
-		}, new(bpf.Reader))
-	})
-	for _, s := range all {
-		if _, ok := watched[s.Name()]; ok {
-			watchedHere = append(watchedHere, s)
-		}
+		}, new(bpf.Reader)),
 	}
-	slices.Reverse(watchedHere) // modules first
-	return watchedHere
 }
 
 // count returns the number of loaded things that a source is watched for, as text.

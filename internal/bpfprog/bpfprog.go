@@ -24,10 +24,6 @@ type Options struct {
 	Trampolines bool // follow trampolines and out-of-line pages, too
 	History     timeline.Limits
 
-	// Delay is how long to wait for more records after the first one. If it is 0, the default of
-	// perfring.SymbolOptions applies.
-	Delay time.Duration
-
 	// PublishChanges has the source publish a table as soon as something has changed, for those who compare tables.
 	PublishChanges bool
 }
@@ -97,11 +93,7 @@ type ProgramReader interface {
 // NewSource returns a source for the running kernel.
 func NewSource(opts Options) *Source {
 	return NewSourceFrom(opts, func() (EventSource, error) {
-		perf := perfring.SymbolOptions(opts.Sysfs)
-		if opts.Delay > 0 {
-			perf.Delay = opts.Delay
-		}
-		return perfring.Open(perf)
+		return perfring.Open(perfring.SymbolOptions(opts.Sysfs))
 	}, new(bpf.Reader))
 }
 

@@ -35,8 +35,6 @@ type Modules struct {
 // BPF are the options of BPF programs and trampolines.
 type BPF struct {
 	Enabled, SourceLines, Trampolines bool
-
-	Delay time.Duration // how long records may wait, 0 for a few dozen milliseconds
 }
 
 // Everything returns options with all sources of names, and no history.
@@ -49,17 +47,12 @@ func Everything(procfs, sysfs string) Options {
 
 // List returns the sources. The source of the core kernel comes first.
 func List(o Options) []symcache.Source {
-	return ListWith(o, func(b bpfprog.Options) symcache.Source { return bpfprog.NewSource(b) })
-}
-
-// ListWith is List with a BPF source that the caller makes.
-func ListWith(o Options, bpf func(bpfprog.Options) symcache.Source) []symcache.Source {
 	list := []symcache.Source{kallsyms.NewSource(o.Procfs, o.Sysfs)}
 	if o.BPF.Enabled {
-		list = append(list, bpf(bpfprog.Options{
+		list = append(list, bpfprog.NewSource(bpfprog.Options{
 			Procfs: o.Procfs, Sysfs: o.Sysfs,
 			SourceLines: o.BPF.SourceLines, Trampolines: o.BPF.Trampolines,
-			History: o.History, Delay: o.BPF.Delay,
+			History: o.History,
 		}))
 	}
 	if o.Modules.Enabled {
