@@ -1,53 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dockerfile builds images as their Dockerfiles say, without Docker: with the tools and the Go caches of this
-// machine. It supports what deploy/Dockerfile needs, and fails for everything else.
+// Package dockerfile runs the steps of Dockerfiles without Docker: with the tools and the Go caches of this machine.
+// BuildKit's parser and linter read them. Steps that deploy/Dockerfile does not have fail.
 package dockerfile
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/linter"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/frontend/dockerfile/shell"
 )
 
-// An Instruction is a line of a Dockerfile.
-type Instruction struct {
-	Name  string
-	Flags map[string][]string // "from", "mount"
-	Args  string
-}
-
-// Read returns the instructions of a Dockerfile. It does not support here documents or escapes, and supports variables
-// only where a shell or the builder expands them.
-func Read(file string) (list []Instruction, err error) {
-	text, err := os.ReadFile(file)
+// Read returns the stages of a Dockerfile. Warnings are errors.
+func Read(file string) ([]instructions.Stage, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	joined := strings.ReplaceAll(string(text), "\\\n", " ")
-	for line := range strings.Lines(joined) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		name, args, _ := strings.Cut(line, " ")
-		if name != "RUN" && strings.Contains(strings.Replace(line, "--platform=$BUILDPLATFORM", "", 1), "$") {
-			return nil, fmt.Errorf("%s: variables are not expanded here: %s", file, line)
-		}
-		i := Instruction{Name: name, Flags: make(map[string][]string)}
-		for args = strings.TrimSpace(args); strings.HasPrefix(args, "--"); {
-			flag, rest, _ := strings.Cut(args, " ")
-			key, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
-			i.Flags[key] = append(i.Flags[key], value)
-			args = strings.TrimSpace(rest)
-		}
-		i.Args = args
-		list = append(list, i)
+	defer f.Close()
+	parsed, err := parser.Parse(f)
+	if err != nil {
+		return nil, err
 	}
-	return list, nil
+	var warnings []error
+	for _, w := range parsed.Warnings {
+		warnings = append(warnings, errors.New(w.Short))
+	}
+	lint := linter.New(&linter.Config{Warn: func(rule, _, _, message string, _ []parser.Range) {
+		warnings = append(warnings, fmt.Errorf("%s: %s", rule, message))
+	}})
+	stages, _, err := instructions.Parse(parsed.AST, lint)
+	return stages, errors.Join(append(warnings, err)...)
 }
 
 // An Image is the result of a stage of a Dockerfile.
@@ -65,116 +56,154 @@ type Image struct {
 // Build returns the image of the last stage of a Dockerfile, for an architecture. The files of its stages are in new
 // directories in dir.
 func Build(file, context, dir, arch string) (*Image, error) {
-	list, err := Read(file)
+	stages, err := Read(file)
 	if err != nil {
 		return nil, err
 	}
-	b := &build{context: context, dir: dir, arch: arch, names: make(map[string]*Image)}
-	for _, i := range list {
-		if err := b.apply(i); err != nil {
+	b := build{context: context, arch: arch, images: make(map[string]*Image)}
+	for _, stage := range stages {
+		if b.images[stage.Name], err = b.stage(dir, stage); err != nil {
 			return nil, err
 		}
 	}
-	return b.stages[len(b.stages)-1], nil
+	return b.images[stages[len(stages)-1].Name], nil
 }
 
 // A build is a build in progress.
 type build struct {
-	context, dir string // directories
-	arch         string // architecture that the image is for
-	stages       []*Image
-	names        map[string]*Image
+	context string // directory
+	arch    string // architecture that the image is for
+	images  map[string]*Image
 }
 
-// apply does what an instruction says. It fails for everything that it does not support.
-func (b *build) apply(i Instruction) error {
-	if i.Name == "FROM" {
-		return b.from(strings.Fields(i.Args))
-	}
-	stage := b.stages[len(b.stages)-1]
-	switch i.Name {
-	case "ARG":
-		for name := range strings.FieldsSeq(i.Args) {
-			value, ok := map[string]string{"TARGETOS": "linux", "TARGETARCH": b.arch}[name]
-			if !ok {
-				return fmt.Errorf("ARG %s is not supported here", name)
-			}
-			stage.args = append(stage.args, name+"="+value)
-		}
-		return nil
-	case "WORKDIR":
-		stage.workdir = path.Join(stage.workdir, i.Args)
-		if path.IsAbs(i.Args) {
-			stage.workdir = i.Args
-		}
-		return os.MkdirAll(stage.path("."), 0o755)
-	case "COPY":
-		return b.copy(stage, i)
-	case "RUN":
-		return stage.run(i)
-	case "LABEL":
-		return stage.label(i.Args)
-	case "USER":
-		stage.User = i.Args
-		return nil
-	case "ENTRYPOINT":
-		return json.Unmarshal([]byte(i.Args), &stage.Entrypoint)
-	case "CMD":
-		return json.Unmarshal([]byte(i.Args), &stage.Cmd)
-	}
-	return fmt.Errorf("%s is not supported here", i.Name)
-}
-
-// from begins a stage.
-func (b *build) from(args []string) error {
-	root, err := os.MkdirTemp(b.dir, "stage")
+func (b *build) stage(dir string, stage instructions.Stage) (*Image, error) {
+	root, err := os.MkdirTemp(dir, "stage")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // others look into it
+		return nil, err
+	}
+	if b.images[stage.BaseName] != nil {
+		return nil, fmt.Errorf("stages based on other stages are not supported here: %s", stage.BaseName)
+	}
+	image := &Image{Root: root, host: stage.BaseName != "scratch", workdir: "/", Labels: make(map[string]string)}
+	for _, step := range stage.Commands {
+		if e, ok := step.(instructions.SupportsSingleWordExpansion); ok {
+			if err := e.Expand(image.expand); err != nil {
+				return nil, err
+			}
+		}
+		if err := b.apply(image, step); err != nil {
+			return nil, fmt.Errorf("%s: %w", step, err)
+		}
+	}
+	return image, nil
+}
+
+// expand replaces the variables of a word.
+func (i *Image) expand(word string) (string, error) {
+	text, missing, err := shell.NewLex('\\').ProcessWord(word, shell.EnvsFromSlice(i.args))
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%s has no value here", word)
+	}
+	return text, err
+}
+
+// apply does what a step says.
+func (b *build) apply(image *Image, step instructions.Command) error {
+	switch step := step.(type) {
+	case *instructions.ArgCommand:
+		for _, arg := range step.Args {
+			value, ok := map[string]string{"TARGETOS": "linux", "TARGETARCH": b.arch}[arg.Key]
+			if !ok {
+				return fmt.Errorf("%s has no value here", arg.Key)
+			}
+			image.args = append(image.args, arg.Key+"="+value)
+		}
+	case *instructions.WorkdirCommand:
+		image.workdir = image.in(step.Path)
+		return os.MkdirAll(image.Root+image.workdir, 0o755)
+	case *instructions.CopyCommand:
+		return b.copy(image, step)
+	case *instructions.RunCommand:
+		return image.run(step)
+	case *instructions.LabelCommand:
+		for _, label := range step.Labels {
+			image.Labels[label.Key] = label.Value
+		}
+	case *instructions.UserCommand:
+		image.User = step.User
+	case *instructions.EntrypointCommand:
+		image.Entrypoint = step.CmdLine
+	case *instructions.CmdCommand:
+		image.Cmd = step.CmdLine
+	default:
+		return errors.ErrUnsupported
+	}
+	return nil
+}
+
+// in returns the absolute path of a file in an image.
+func (i *Image) in(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(i.workdir, name)
+}
+
+// run runs a command with the tools of this machine, and with its Go caches in place of the image's
+// cache mounts.
+func (i *Image) run(step *instructions.RunCommand) error {
+	for _, mount := range instructions.GetMounts(step) {
+		if mount.Type != instructions.MountTypeCache {
+			return errors.ErrUnsupported
+		}
+	}
+	env := slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=") // not the variables of the make that runs this test
+		return name != "PATH" && name != "HOME" && (name == "GOFLAGS" || !strings.HasPrefix(name, "GO"))
+	})
+	return execute(i.Root+i.workdir, append(env, i.args...), "sh", "-ec", strings.Join(step.CmdLine, " "))
+}
+
+// copy copies files from another stage, or the context without the files that .dockerignore names.
+func (b *build) copy(to *Image, step *instructions.CopyCommand) error {
+	target := to.Root + to.in(step.DestPath)
+	dir := target
+	if step.From != "" && !strings.HasSuffix(step.DestPath, "/") {
+		dir = path.Dir(target)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	stage := &Image{Root: root, host: args[0] != "scratch", workdir: "/"}
-	if b.names[args[0]] != nil {
-		return fmt.Errorf("stages based on other stages are not supported here: %s", args[0])
-	}
-	if len(args) == 3 {
-		b.names[args[2]] = stage
-	}
-	b.stages = append(b.stages, stage)
-	return nil
-}
-
-var label = regexp.MustCompile(`^([a-z.]+)="([^"]*)"\s*`)
-
-// label adds the labels of an instruction, each as name="value".
-func (i *Image) label(args string) error {
-	if i.Labels == nil {
-		i.Labels = make(map[string]string)
-	}
-	for args != "" {
-		match := label.FindStringSubmatch(args)
-		if match == nil {
-			return fmt.Errorf("LABEL %s is not supported here", args)
+	if step.From == "" {
+		if !slices.Equal(step.SourcePaths, []string{"."}) {
+			return errors.ErrUnsupported
 		}
-		i.Labels[match[1]], args = match[2], args[len(match[0]):]
+		const script = `set -o pipefail; ls -A | tar -c --anchored -X .dockerignore -T - | tar -x -C "$1"`
+		return execute(b.context, os.Environ(), "bash", "-ec", script, "copy", target)
+	}
+	from := b.images[step.From]
+	if from == nil {
+		return errors.New("no such stage")
+	}
+	args := []string{"-r", "--"}
+	for _, name := range step.SourcePaths {
+		file := from.Root + from.in(name)
+		if _, err := os.Lstat(file); err != nil && from.host && path.IsAbs(name) {
+			file = name
+		}
+		args = append(args, file)
+	}
+	return execute(to.Root, os.Environ(), "cp", append(args, target)...)
+}
+
+func execute(dir string, env []string, name string, args ...string) error {
+	cmd := exec.Command(name, args...) //nolint:noctx // no test waits for it only
+	cmd.Dir, cmd.Env = dir, env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %q: %w\n%s", name, args, err, out)
 	}
 	return nil
-}
-
-// path returns the path of a file of an image on this machine.
-func (i *Image) path(name string) string {
-	if !path.IsAbs(name) {
-		name = path.Join(i.workdir, name)
-	}
-	return path.Join(i.Root, name)
-}
-
-// source returns the file to copy from. A file of the base image is taken from this machine.
-func (i *Image) source(name string) string {
-	file := i.path(name)
-	if _, err := os.Lstat(file); err != nil && i.host && path.IsAbs(name) {
-		return name
-	}
-	return file
 }
