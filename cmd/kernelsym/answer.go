@@ -61,15 +61,15 @@ func (w where) String() string {
 	if w.relative != "" {
 		return w.relative
 	}
-	return hexadecimal(w.addr).String()
+	return printable.Address(w.addr).String()
 }
 
-// MarshalText writes an absolute address as [hexadecimal] does.
+// MarshalText writes an absolute address as [printable.Address] does.
 func (w where) MarshalText() ([]byte, error) {
 	if w.relative != "" {
 		return []byte(w.relative), nil
 	}
-	return hexadecimal(w.addr).MarshalText()
+	return printable.Address(w.addr).MarshalText()
 }
 
 // String returns the position after a space, or an empty string.

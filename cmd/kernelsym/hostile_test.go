@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/flame"
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 )
@@ -194,20 +193,6 @@ func hostileServer(t *testing.T) (url string) {
 		}
 	}()
 	return "http://" + listener.Addr().String()
-}
-
-// TestWatchedNames verifies the same for what watch prints about a process and its code.
-func TestWatchedNames(t *testing.T) {
-	c := change{Event: eventLoad, Kind: "module", Name: hostileLines, Process: &procname.Process{PID: 1, Name: hostileLines}}
-	var text, forPrograms strings.Builder
-	require.NoError(t, printer{printerTo(&text), false}.print(&c))
-	assertHarmless(t, text.String())
-	assert.Equal(t, 1, strings.Count(text.String(), "\n"))
-	require.NoError(t, printer{printerTo(&forPrograms), true}.print(&c))
-	assertHarmless(t, forPrograms.String())
-	var back change
-	require.NoError(t, json.Unmarshal([]byte(forPrograms.String()), &struct{ Name *string }{&back.Name}))
-	assert.Equal(t, hostileLines, back.Name)
 }
 
 // TestCompletedNames verifies the same for the functions that a shell completes.

@@ -140,7 +140,7 @@ func placeOf(snapshot *timeline.Snapshot, s btfinline.Site) place {
 		p.Address = fmt.Sprintf("%s:%s+%#x", s.Object, s.Section, s.Offset)
 		return p
 	}
-	p.Address = "0x" + hexadecimal(s.Address).String()
+	p.Address = "0x" + printable.Address(s.Address).String()
 	hit, _ := snapshot.At(s.Address, timeline.Present)
 	if hit.Image == nil || hit.Image.IsFunction() || hit.Image.Name() != s.Object {
 		return p

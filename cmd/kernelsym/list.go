@@ -23,12 +23,12 @@ import (
 
 // listed is a loaded piece of kernel code.
 type listed struct {
-	Kind    string      `json:"kind"`
-	Address hexadecimal `json:"address"`
-	Bytes   uint64      `json:"bytes,omitempty"` // 0 if uncertain
-	Name    string      `json:"name"`            // empty if the kernel gives none
-	Age     *seconds    `json:"age_s,omitempty"` // nil if the kernel does not report it
-	Source  string      `json:"source"`          // where the kernel lists it
+	Kind    string            `json:"kind"`
+	Address printable.Address `json:"address"`
+	Bytes   uint64            `json:"bytes,omitempty"` // 0 if uncertain
+	Name    string            `json:"name"`            // empty if the kernel gives none
+	Age     *seconds          `json:"age_s,omitempty"` // nil if the kernel does not report it
+	Source  string            `json:"source"`          // where the kernel lists it
 	listedText
 	listedProgram
 }
@@ -173,7 +173,7 @@ func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, 
 }
 
 func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) listed {
-	l := listed{Kind: m.Origin.String(), Address: hexadecimal(m.Start), Bytes: m.End - m.Start, Name: m.Name(), Source: listSources[m.Origin]}
+	l := listed{Kind: m.Origin.String(), Address: printable.Address(m.Start), Bytes: m.End - m.Start, Name: m.Name(), Source: listSources[m.Origin]}
 	if s.IsShared(m) {
 		l.Bytes = 0
 	}
@@ -209,9 +209,6 @@ func (a *programAges) of(id uint32) *seconds {
 	return a.age
 }
 
-// unnamedCode is printed for code without a name.
-const unnamedCode = "[no name]"
-
 // writeList prints a table.
 func writeList(out *printable.Printer, list []listed) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -228,7 +225,7 @@ func writeList(out *printable.Printer, list []listed) error {
 		if l.Program != 0 {
 			program = strconv.FormatUint(uint64(l.Program), 10)
 		}
-		rows.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, unnamedCode))
+		rows.Printf("%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Address, bytes, l.Kind, age, program, l.Source, cmp.Or(l.Name, printable.NoName))
 	}
 	return table.Flush()
 }

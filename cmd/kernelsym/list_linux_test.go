@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -43,7 +44,7 @@ func TestListPrograms(t *testing.T) {
 			continue
 		}
 		found = true
-		assert.Equal(t, "0x"+hexadecimal(code.Start).String(), got.Address)
+		assert.Equal(t, "0x"+printable.Address(code.Start).String(), got.Address)
 		assert.Equal(t, code.End-code.Start, got.Bytes)
 		assert.NotEmpty(t, got.Type)
 		assert.Greater(t, got.Age, 0.0)

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -181,39 +180,28 @@ func TestWatchErrors(t *testing.T) {
 	assert.Contains(t, errs, "yaml")
 }
 
-// brokenPipe is a pipe without a reader.
-type brokenPipe struct{}
-
-func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
-
-func TestWatchEndsWhenNobodyReads(t *testing.T) {
-	w := watch{printer: printer{out: printable.New(brokenPipe{}, false)}}
-	assert.True(t, w.print(nil, 0, 0))
-	assert.False(t, w.print([]change{{}}, 0, 0))
-	assert.ErrorIs(t, w.failed, errPipe)
-}
-
-// TestWatchTable verifies that the longest name fits into 80 columns, and prints changes with as little information as possible.
-func TestWatchTable(t *testing.T) {
-	var out strings.Builder
-	p := printer{out: printable.New(&out, false)}
-	require.NoError(t, p.begin())
-	require.NoError(t, p.print(&change{Event: eventUnload, Kind: "module", Address: 0xffffffffc0000000, Bytes: 4096, Name: "veth"}))
-	require.NoError(t, p.print(&change{
-		Event: eventLoad, Name: "bpf_prog_0123456789abcdef_" + strings.Repeat("n", 15), Process: &procname.Process{PID: 12345, Name: strings.Repeat("p", 15)},
-	}))
-	require.NoError(t, p.print(&change{Event: eventLoad, Kind: "ool", Process: &procname.Process{PID: 7}}))
-	assert.Equal(t, `
-TIME     EVENT  PROCESS                NAME
-00:00:00 unload -                      veth
-00:00:00 load   ppppppppppppppp[12345] bpf_prog_0123456789abcdef_nnnnnnnnnnnnnnn
-00:00:00 load   7                      [no name]
-`, "\n"+out.String())
-	for line := range strings.Lines(out.String()) {
-		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80)
+// TestWatchOfShortLives verifies that programs which are unloaded at once are shown or counted.
+func TestWatchOfShortLives(t *testing.T) {
+	kerneltest.NeedBPF(t)
+	lines, errs, stop := startWatch(t)
+	defer stop()
+	go func() {
+		for range lines { // the lines are ignored
+		}
+	}()
+	end := time.Now().Add(5 * time.Minute)
+	for n := int32(0); ; n++ {
+		require.True(t, time.Now().Before(end), "it is not said")
+		prog, err := kerneltest.NewBPF(kerneltest.SmallProgram("brief", n, 1))
+		require.NoError(t, err)
+		require.NoError(t, prog.Close())
+		select {
+		case line := <-errs:
+			if strings.Contains(line, "BPF code") { // other lines report lost records
+				assert.Regexp(t, `^[1-9]\d* pieces? of BPF code came and went before they could be shown\.$`, line)
+				return
+			}
+		default:
+		}
 	}
-	out.Reset()
-	p.out = printable.New(&out, true)
-	require.NoError(t, p.print(&change{Event: eventLoad, Name: "f"}))
-	assert.Equal(t, "00:00:00 \x1b[32mload  \x1b[0m -                      f\n", out.String())
 }

@@ -44,3 +44,14 @@ type arg struct {
 func (a arg) Format(s fmt.State, verb rune) {
 	_, _ = io.WriteString(s, a.safe(fmt.Sprintf(fmt.FormatString(s, verb), a.value))) // s keeps its own error
 }
+
+// NoName is printed for code without a name.
+const NoName = "[no name]"
+
+// Address is a kernel address that is printed the way the kernel prints it.
+type Address uint64
+
+func (a Address) String() string { return fmt.Sprintf("%016x", uint64(a)) }
+
+// MarshalText encodes the address as a string, because numbers in JSON have only 53 bits.
+func (a Address) MarshalText() ([]byte, error) { return []byte("0x" + a.String()), nil }

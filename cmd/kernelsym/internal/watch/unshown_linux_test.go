@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package watch
 
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -40,8 +37,8 @@ func symbolRecord(at int64, addr uint64, gone bool) perfring.Record {
 	return perfring.Record{Type: perfring.TypeKsymbol, Time: at, Symbol: &perfring.Symbol{Addr: addr, Name: "bpf_x", Unregister: gone}}
 }
 
-// TestWatchCountsWhatItCannotShow verifies that each load is either shown or counted, exactly once.
-func TestWatchCountsWhatItCannotShow(t *testing.T) {
+// TestCountsWhatItCannotShow verifies that each load is either shown or counted, exactly once.
+func TestCountsWhatItCannotShow(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
 	w.changes.loaders = w.loaders
@@ -77,30 +74,4 @@ func TestUnshownIsSaidNowAndThen(t *testing.T) {
 	u.say(printable.New(&out, false), true)
 	assert.Equal(t, "2 pieces of BPF code came and went before they could be shown.\n"+
 		"The kernel lost 2 records: what came and went at that time may be missing.\n", out.String())
-}
-
-// TestWatchOfShortLives verifies that programs which are unloaded at once are shown or counted.
-func TestWatchOfShortLives(t *testing.T) {
-	kerneltest.NeedBPF(t)
-	lines, errs, stop := startWatch(t)
-	defer stop()
-	go func() {
-		for range lines { // the lines are ignored
-		}
-	}()
-	end := time.Now().Add(5 * time.Minute)
-	for n := int32(0); ; n++ {
-		require.True(t, time.Now().Before(end), "it is not said")
-		prog, err := kerneltest.NewBPF(kerneltest.SmallProgram("brief", n, 1))
-		require.NoError(t, err)
-		require.NoError(t, prog.Close())
-		select {
-		case line := <-errs:
-			if strings.Contains(line, "BPF code") { // other lines report lost records
-				assert.Regexp(t, `^[1-9]\d* pieces? of BPF code came and went before they could be shown\.$`, line)
-				return
-			}
-		default:
-		}
-	}
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package watch
 
 import (
 	"slices"
 	"time"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -16,7 +17,7 @@ type change struct {
 	Time    time.Time         `json:"time"` // time of the kernel's record or, without one, when it was noticed
 	Event   string            `json:"event"`
 	Kind    string            `json:"kind"`
-	Address hexadecimal       `json:"address"`
+	Address printable.Address `json:"address"`
 	Bytes   uint64            `json:"bytes,omitempty"` // 0 if uncertain
 	Name    string            `json:"name"`
 	Program uint32            `json:"program_id,omitempty"`
@@ -114,7 +115,7 @@ func (i instant) of(at int64) (time.Time, *milliseconds) {
 
 func (c *changes) line(m *timeline.Image, event string, at int64, clock instant) change {
 	line := change{
-		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: hexadecimal(m.Start), Name: m.Name(),
+		Time: clock.wall, Event: event, Kind: m.Origin.String(), Address: printable.Address(m.Start), Name: m.Name(),
 	}
 	if !m.Yields() {
 		line.Bytes = m.End - m.Start

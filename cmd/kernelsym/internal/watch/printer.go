@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package watch
 
 import (
 	"cmp"
@@ -11,20 +11,10 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 )
 
-// hexadecimal is an address that is printed the way the kernel prints it.
-type hexadecimal uint64
-
-func (h hexadecimal) String() string { return fmt.Sprintf("%016x", uint64(h)) }
-
-// MarshalText encodes the address as a string, because numbers in JSON have only 53 bits.
-func (h hexadecimal) MarshalText() ([]byte, error) { return []byte("0x" + h.String()), nil }
-
 // milliseconds is a duration that JSON has in milliseconds.
 type milliseconds time.Duration
 
 // MarshalJSON encodes the duration as a number.
-//
-//nolint:unparam // of json.Marshaler
 func (m milliseconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(m)/float64(time.Millisecond), 'f', 3, 64), nil
 }
@@ -48,7 +38,7 @@ func (p printer) begin() error {
 
 func (p printer) print(c *change) error {
 	if p.json {
-		return writeJSON(p.out, c)
+		return p.out.JSON(c, "")
 	}
 	process, color := "-", printable.Green
 	if c.Process != nil {
@@ -57,5 +47,5 @@ func (p printer) print(c *change) error {
 	if c.Event == eventUnload {
 		color = printable.Faint
 	}
-	return p.out.Printf(columns, c.Time.Format("15:04:05"), color.Of(fmt.Sprintf("%-6s", c.Event)), process, cmp.Or(c.Name, unnamedCode))
+	return p.out.Printf(columns, c.Time.Format("15:04:05"), color.Of(fmt.Sprintf("%-6s", c.Event)), process, cmp.Or(c.Name, printable.NoName))
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package watch
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/procname"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
@@ -33,10 +35,10 @@ func began(t *testing.T) *watchedRecords {
 	return w
 }
 
-// TestWatchNamesNoProcessOfAnUnload verifies that an unload has no process, because it can run in a
+// TestNamesNoProcessOfAnUnload verifies that an unload has no process, because it can run in a
 // softirq that interrupted any process. A load has none either if the process has no id in this
 // namespace.
-func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
+func TestNamesNoProcessOfAnUnload(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := began(t)
 	lines, _ := w.apply(by(77, symbolRecord(1, a, false)), by(0, symbolRecord(2, b, false)), by(perfring.NoTask, symbolRecord(3, c, false)))
@@ -54,8 +56,8 @@ func TestWatchNamesNoProcessOfAnUnload(t *testing.T) {
 	assert.Empty(t, w.loaders.by)
 }
 
-// TestWatchPrintsInTheOrderOfTime uses one table with several changes.
-func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
+// TestPrintsInTheOrderOfTime uses one table with several changes.
+func TestPrintsInTheOrderOfTime(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
 	w := began(t)
 	_, _ = w.apply(symbolRecord(1, b, false), symbolRecord(2, c, false))
@@ -67,9 +69,9 @@ func TestWatchPrintsInTheOrderOfTime(t *testing.T) {
 	assert.Equal(t, []string{"unload 3000", "load 1000", "unload 2000", "load 2000"}, got)
 }
 
-// TestWatchHasNoTimeOfAModule verifies that a module's change has the time at which it was noticed,
+// TestHasNoTimeOfAModule verifies that a module's change has the time at which it was noticed,
 // because events of modules carry no time.
-func TestWatchHasNoTimeOfAModule(t *testing.T) {
+func TestHasNoTimeOfAModule(t *testing.T) {
 	const start = 0xffffffffc0200000
 	h := timeline.NewHistory(remembered)
 	c := changes{}
@@ -91,9 +93,9 @@ func TestWatchHasNoTimeOfAModule(t *testing.T) {
 	}
 }
 
-// TestWatchHasNoLengthOfATrampoline verifies that a trampoline has no length, because the kernel
+// TestHasNoLengthOfATrampoline verifies that a trampoline has no length, because the kernel
 // announces it with a page that it shares.
-func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
+func TestHasNoLengthOfATrampoline(t *testing.T) {
 	w := began(t)
 	lines, _ := w.apply(symbolRecord(1, 0xffffffffc0001000, false))
 	require.Len(t, lines, 1)
@@ -103,9 +105,14 @@ func TestWatchHasNoLengthOfATrampoline(t *testing.T) {
 	assert.NotContains(t, json.String(), `"bytes"`)
 }
 
-// TestWatchOnThePage prints the output that the page shows.
-func TestWatchOnThePage(t *testing.T) {
-	page := toolPage(t, "watch")
+// TestOnThePage prints the output that the page shows.
+func TestOnThePage(t *testing.T) {
+	if kerneltest.InVM() {
+		t.Skip("docs is not in the virtual machine")
+	}
+	text, err := os.ReadFile("../../../../docs/tool.md")
+	require.NoError(t, err)
+	page := string(text)
 	ms := func(d time.Duration) *milliseconds { m := milliseconds(d); return &m }
 	at := func(milli int) time.Time {
 		return time.Date(2026, 11, 23, 18, 38, 20, 0, time.UTC).Add(time.Duration(milli) * time.Millisecond)
