@@ -21,6 +21,9 @@ type OffCPU struct {
 	// MaxSwitches maximum number of context switches per second of all CPUs, on average over an interval. When there are more, time is sampled in parts, and what lies between them is left out. The duration of a profile says how much it covers.
 	MaxSwitches int `mapstructure:"max_switches"`
 
+	// Scheduler whether stacks begin with the functions of the scheduler, such as schedule. Without them, which needs the addresses in /proc/kallsyms, the first function is the one that waits.
+	Scheduler bool `mapstructure:"scheduler"`
+
 	// Threshold waits that are shorter than this are left out. 0 leaves none out.
 	Threshold time.Duration `mapstructure:"threshold"`
 
@@ -49,6 +52,7 @@ func NewDefaultOffCPU() OffCPU {
 		Buffer:      "256KiB",
 		Enabled:     false,
 		MaxSwitches: 50000,
+		Scheduler:   false,
 		Threshold:   1 * time.Millisecond,
 	}
 }

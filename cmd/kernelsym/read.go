@@ -67,7 +67,7 @@ func warn(cmd *cobra.Command, err error) {
 func checkKinds(cmd *cobra.Command, kinds *profilefile.Kinds, wanted string) error {
 	others := kinds.Others()
 	switch {
-	case others != "" && kinds.Type() == "" && wanted != "":
+	case others != "" && kinds.Type().Name == "" && wanted != "":
 		return fmt.Errorf("no profile has values of type %s: the files have %s", wanted, others)
 	case others != "":
 		stderr(cmd).Printf("Left out %s. --type chooses.\n", others)

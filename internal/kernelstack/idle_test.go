@@ -125,7 +125,7 @@ func TestIdleNeedNotBeKnown(t *testing.T) {
 		methods, err := threads.methods(t.TempDir(), false)
 		require.NoError(t, err)
 		require.Len(t, methods, 1)
-		require.NoError(t, methods[0].idleWork)
+		require.NoError(t, methods[0].missing.IdleWork)
 		assert.Zero(t, methods[0].sampler(nil).(*running).idle)
 	}
 }

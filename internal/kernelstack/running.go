@@ -53,7 +53,7 @@ func (r Running) methods(procfs string, cgroups bool) (all []method, _ error) {
 
 func (r Running) by(name string, event perfring.Sampling, filter idle, idleWork error) method {
 	return method{
-		name: name, event: event, cpus: r.CPUs, kind: kindOfSamples(event), idleWork: idleWork,
+		name: name, event: event, cpus: r.CPUs, kind: kindOfSamples(event), missing: Missing{IdleWork: idleWork},
 		sampler: func(out *outbox) threadSampler { return &running{out, filter, r.User} },
 	}
 }

@@ -38,12 +38,12 @@ type Threads interface {
 
 // A method is a way to sample threads.
 type method struct {
-	name     string // of the event
-	event    perfring.Event
-	cpus     []int // to record on; empty for all
-	kind     kind  // of the samples
-	idleWork error // as in Missing
-	sampler  func(*outbox) threadSampler
+	name    string // of the event
+	event   perfring.Event
+	cpus    []int   // to record on; empty for all
+	kind    kind    // of the samples
+	missing Missing // what is known before the rings are open
+	sampler func(*outbox) threadSampler
 }
 
 // A Sampler samples kernel stacks. Its fields must not change while it runs.
@@ -68,6 +68,7 @@ type Sampler struct {
 // Missing says what cannot be found out about this machine, and why.
 type Missing struct {
 	IdleWork   error // wraps ErrIdleWork: interrupts and softirqs on idle CPUs are not sampled; nil if they are
+	Scheduler  error // wraps ErrScheduler: the stacks of waits begin in the scheduler; nil if they do not, or are meant to
 	Containers error // wraps ErrContainers: samples have no container, or not all of them; nil if all have
 	Names      error // wraps ErrNames: no thread has a name; nil if threads have
 }
@@ -76,7 +77,7 @@ type Missing struct {
 var ErrNames = errors.New("threads have no names, and some containers no ids")
 
 // Err returns all that is missing as one error, nil if nothing is.
-func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Containers, m.Names) }
+func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Scheduler, m.Containers, m.Names) }
 
 // A Message holds the samples of an interval.
 type Message struct {
@@ -117,7 +118,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 	if cgroups != nil {
 		noContainers = cgroups.begin() // new ones are recorded by now
 	}
-	s.Started(opened.method.name, Missing{IdleWork: opened.method.idleWork, Containers: noContainers, Names: opened.nameless})
+	missing := opened.method.missing
+	missing.Containers, missing.Names = noContainers, opened.nameless
+	s.Started(opened.method.name, missing)
 	err = newSession(s, opened, cgroups, start).run(ctx)
 	return errors.Join(err, opened.rings.Close())
 }

@@ -5,13 +5,10 @@ package kernelstack
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -23,9 +20,9 @@ type Waiting struct {
 	Threshold   time.Duration // shorter waits are counted only
 	MaxSwitches int           // per second, on all CPUs, on average
 
-	// AtWait leaves the functions of the scheduler out of the stacks, as /proc/PID/wchan does: the first function is then the
-	// one that waits. It needs the addresses in kallsyms.
-	AtWait bool
+	// Scheduler keeps the functions of the scheduler in the stacks. Without it, the first function is the one that waits; see
+	// IsScheduler.
+	Scheduler bool
 }
 
 // methods returns one method. Its error says that waits cannot be sampled.
@@ -34,11 +31,12 @@ func (w Waiting) methods(proc string, cgroups bool) ([]method, error) {
 		return nil, fmt.Errorf("waits cannot be sampled: %w", err)
 	}
 	var scheduler []symtab.Range
-	if w.AtWait {
-		scheduler = readScheduler(proc)
+	var whole error
+	if !w.Scheduler {
+		scheduler, whole = readScheduler(proc)
 	}
 	return []method{{
-		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits,
+		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole},
 		sampler: func(out *outbox) threadSampler {
 			return &waiting{
 				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: proc,
@@ -51,7 +49,7 @@ func (w Waiting) methods(proc string, cgroups bool) ([]method, error) {
 type waiting struct {
 	out         *outbox
 	waits       *waits
-	scheduler   []symtab.Range // functions that waits are not attributed to
+	scheduler   []symtab.Range // what is left out of stacks
 	maxSwitches int            // per second, on average
 	switches    int            // times that a thread left a CPU in this interval, idle tasks included
 	procfs      string
@@ -116,35 +114,11 @@ func (w *waiting) add(ctx context.Context, part *sample) {
 	}
 }
 
-// readScheduler returns the addresses of functions that only wait for others, and are marked with __sched in the kernel's
-// source. It returns none if they are not known.
-func readScheduler(procfs string) []symtab.Range {
-	const section = "__sched_text" // see in_sched_functions in kernel/sched/core.c
-	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	found, _ := kallsyms.Extents(file, section) // without them, stacks are longer
-	return found[section]
-}
-
 // stackOf returns the stack of a wait as a sample has it. All its addresses are return addresses, even the first, which is
 // not where an interrupt hit (perf_fetch_caller_regs in include/linux/perf_event.h). Consumers look up the first address as
 // it is (see contract 2.3), so it becomes one within the call.
 func stackOf(t *wait, scheduler []symtab.Range) []uint64 {
 	stack := slices.Clone(withoutScheduler(t.stack, scheduler))
 	stack[0]--
-	return stack
-}
-
-// withoutScheduler returns a stack from the first function on that is none of some functions, or all of it if there is no
-// other.
-func withoutScheduler(stack []uint64, functions []symtab.Range) []uint64 {
-	for i, addr := range stack {
-		if !slices.ContainsFunc(functions, func(r symtab.Range) bool { return r.Contains(addr - 1) }) {
-			return stack[i:]
-		}
-	}
 	return stack
 }

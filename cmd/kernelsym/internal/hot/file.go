@@ -60,6 +60,9 @@ func (f *File) Add(n *rewrite.Named) {
 			f.span.add(span{start, end})
 		}
 		for s := range p.Samples() {
+			if profilefile.IsWaits(p.Type()) {
+				s.Frames = profilefile.AtWait(n, s.Frames)
+			}
 			f.counts.addSample(s, codes)
 			if f.by != "" {
 				f.groups.addSample(f.by, s, codes)
@@ -141,7 +144,7 @@ func printTable(out *printable.Printer, rows [][]string) error {
 
 // measure returns the measure of the values.
 func (f *File) measure() *Measure {
-	if f.kinds.Type() == "off_cpu" { // in nanoseconds
+	if profilefile.IsWaits(f.kinds.Type()) {
 		return WaitTime
 	}
 	return CPUTime

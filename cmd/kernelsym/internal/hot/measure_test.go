@@ -90,3 +90,31 @@ func TestFileOfWaits(t *testing.T) {
 	other.Add(waits)
 	assert.Equal(t, CPUTime, other.measure(), "other nanoseconds are no waits")
 }
+
+// TestFileOfWaitsInTheScheduler verifies that waits in a file are those of the first function that is not the scheduler's,
+// that a stack of these alone stays, and that samples of a CPU which runs the scheduler stay as they are.
+func TestFileOfWaitsInTheScheduler(t *testing.T) {
+	schedule, lock := frame("schedule", "vmlinux"), frame("__mutex_lock.constprop.0", "vmlinux")
+	for kind, want := range map[string][]Function{
+		"off_cpu": {{"__mutex_lock.constprop.0", "vmlinux"}, {"schedule", "vmlinux"}},
+		"cpu":     {{"schedule", "vmlinux"}},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "").Sample(frame("__schedule", "vmlinux"), schedule, lock, root).Sample(schedule)
+		if kind == "cpu" {
+			m = rewritetest.NewMessage().Profile(nil, "").Sample(schedule, lock, root)
+		}
+		d := m.Profiles.Dictionary()
+		d.StringTable().Append(kind, "nanoseconds")
+		m.LastProfile().SampleType().SetTypeStrindex(int32(d.StringTable().Len() - 2))
+		m.LastProfile().SampleType().SetUnitStrindex(int32(d.StringTable().Len() - 1))
+		f := NewFile("", kind)
+		f.Add(written(m))
+		var self []Function
+		for _, fn := range f.counts.sorted(BySelf) {
+			if f.counts.functions[fn].self > 0 {
+				self = append(self, fn)
+			}
+		}
+		assert.Equal(t, want, self, kind)
+	}
+}

@@ -141,7 +141,7 @@ func (o *Options) sampling() kernelstack.Options {
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
 	if o.OffCPU {
-		options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches, AtWait: true}
+		options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches}
 		options.Buffer = switchBuffer
 	}
 	return options
@@ -204,5 +204,5 @@ func (s *session) missingNames() error {
 			return fmt.Errorf("%s: %w", h.Source, h.Err)
 		}
 	}
-	return errors.Join(s.missing.Names, s.missing.IdleWork)
+	return errors.Join(s.missing.Names, s.missing.IdleWork, s.missing.Scheduler)
 }

@@ -39,8 +39,8 @@ func (k *Kinds) Skips(p rewrite.NamedProfile) bool {
 	return true
 }
 
-// Type returns the name of the selected type, empty if there is no profile of it.
-func (k *Kinds) Type() string { return k.is.Name }
+// Type returns the selected type, the zero value if there is no profile of it.
+func (k *Kinds) Type() rewrite.ValueType { return k.is }
 
 // Others describes the profiles that were left out, in one line. It is empty if there are none.
 func (k *Kinds) Others() string {

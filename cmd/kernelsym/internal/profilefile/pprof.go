@@ -80,6 +80,9 @@ func (c *converter) profile(p rewrite.NamedProfile) {
 		out.DurationNanos = end - out.TimeNanos
 	}
 	for s := range p.Samples() {
+		if IsWaits(p.Type()) {
+			s.Frames = AtWait(c.named, s.Frames)
+		}
 		c.sample(s)
 	}
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelstack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/symtab"
+)
+
+// schedulerFunctions are the functions by which a thread gives up its CPU (kernel/sched/core.c, kernel/time/sleep_timeout.c,
+// before 6.14 timer.c and hrtimer.c). They say nothing of what it waits for. Locks, completions and sleeps, which the kernel
+// keeps in the same section, do.
+var schedulerFunctions = []string{
+	"__schedule", "schedule", "schedule_preempt_disabled", "yield", "io_schedule", "io_schedule_timeout",
+	"schedule_timeout", "schedule_timeout_idle", "schedule_timeout_interruptible", "schedule_timeout_killable",
+	"schedule_timeout_uninterruptible", "schedule_hrtimeout", "schedule_hrtimeout_range", "schedule_hrtimeout_range_clock",
+}
+
+// ErrScheduler says that the stacks of waits begin in the scheduler.
+var ErrScheduler = errors.New("the stacks of waits begin with the functions of the scheduler: " +
+	"their addresses cannot be read from kallsyms")
+
+// IsScheduler reports whether a function, by the kernel's name, is one by which a thread gives up its CPU. It can be a part of
+// one that the compiler split off, such as __schedule.constprop.0.
+func IsScheduler(name string) bool {
+	name, _, _ = strings.Cut(name, ".")
+	return slices.Contains(schedulerFunctions, name)
+}
+
+// readScheduler returns the addresses of these functions. Its errors wrap ErrScheduler.
+func readScheduler(procfs string) (all []symtab.Range, _ error) {
+	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrScheduler, err)
+	}
+	defer file.Close()
+	found, err := kallsyms.Extents(file, schedulerFunctions...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrScheduler, err)
+	}
+	for _, ranges := range found {
+		all = append(all, ranges...)
+	}
+	if len(found["schedule"]) == 0 {
+		return nil, fmt.Errorf("%w: it lacks schedule", ErrScheduler)
+	}
+	return all, nil
+}
+
+// withoutScheduler returns a stack, leaf first, from the first address on that is not in the scheduler, or all of it if there
+// is none. All addresses are return addresses.
+func withoutScheduler(stack []uint64, scheduler []symtab.Range) []uint64 {
+	for i, addr := range stack {
+		if !slices.ContainsFunc(scheduler, func(r symtab.Range) bool { return r.Contains(addr - 1) }) {
+			return stack[i:]
+		}
+	}
+	return stack
+}
