@@ -3,6 +3,7 @@
 package backendtest
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"testing"
@@ -16,8 +17,10 @@ import (
 	"go.opentelemetry.io/ebpf-profiler/reporter"
 	"go.opentelemetry.io/ebpf-profiler/reporter/samples"
 
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -32,9 +35,14 @@ const (
 	odd      = 0xffffffffc0300000 // a module without a build id
 	program  = 0xffffffffc0400000
 	nowhere  = 0xffffffffc0500000
+	tramp    = 0xffffffffc0600000
 
 	programName = "bpf_prog_0123456789abcdef_x"
+	trampName   = "bpf_trampoline_6442450951"
 )
+
+// trampKey is the key of the trampoline, which is vfs_read's: type 7 in the BTF with id 1, that of the kernel.
+const trampKey timeline.TrampolineKey = 1<<32 | 1<<31 | 7
 
 // image returns an image with a symbol every 256 bytes.
 func image(t *testing.T, text timelinetest.Text, names ...string) *timeline.Image {
@@ -49,15 +57,41 @@ func image(t *testing.T, text timelinetest.Text, names ...string) *timeline.Imag
 
 func snapshot(t *testing.T) *timeline.Snapshot {
 	t.Helper()
+	bpf := timeline.NewHistory(timeline.Limits{MaxEntries: 1})
+	bpf.Load(timeline.NewFunction(timeline.OriginBPF, programName, program, 0x100, timeline.Always.From))
+	bpf.Load(timeline.NewFunction(timeline.OriginTrampoline, trampName, tramp, 0x1000, timeline.Always.From))
+	bpf.SetTraced(map[timeline.TrampolineKey]timeline.TracedFunction{trampKey: {Image: timeline.KernelName, Name: "vfs_read"}})
+	bpf.SetCertain(timeline.Forever)
+	marks := &symtab.Landmarks{Arch: "amd64", SharedTrampolines: true}
 	return timeline.NewSnapshot(
-		timeline.NewTable(image(t, timelinetest.Text{Name: timeline.KernelName, BuildID: kernelID, Base: text},
+		timeline.NewTable(image(t, timelinetest.Text{Name: timeline.KernelName, BuildID: kernelID, Base: text, Landmarks: marks},
 			"_text", "vfs_read", "ksys_read", "do_syscall_64", "__pfx_padding")),
 		timeline.NewTable(
 			image(t, timelinetest.Text{Name: "ext4", Origin: timeline.OriginModule, BuildID: ext4ID, Base: ext4}, "ext4_read", "ext4_write"),
 			image(t, timelinetest.Text{Name: "odd", Origin: timeline.OriginModule, Base: odd}, "odd_work"),
 		),
-		timeline.NewTable(timeline.NewFunction(timeline.OriginBPF, programName, program, 0x100, timeline.Always.From)),
+		bpf.Table(),
 	)
+}
+
+// packs returns the kernel's pack. vfs_read has fput inlined, at the address of a stack; of all else, it has nothing.
+func packs(t *testing.T) *pack.Set {
+	t.Helper()
+	w := pack.NewWriter(pack.Info{
+		BuildID: kernelID, Name: pack.KernelName, Arch: "amd64", Text: text, Stext: text, Extent: pack.Range{End: 0x1000},
+	})
+	read := w.Node(0, w.Function("vfs_read", w.File("fs/read_write.c"), 1), 0, 0)
+	w.Row(0x100, w.Node(read, w.Function("fput", w.File("fs/file_table.c"), 1), w.File("fs/read_write.c"), 474), w.File("fs/file_table.c"), 340)
+	w.Row(0x200, 0, 0, 0)
+	core := snapshot(t).Core()
+	for s := range core.Symbols() {
+		w.Symbol(pack.Symbol{Range: pack.Range{Start: uint32(s.Start - text), End: uint32(s.End() - text)}, Name: core.SymbolName(s).System})
+	}
+	data, err := w.Bytes()
+	require.NoError(t, err)
+	p, err := pack.Read(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	return pack.NewSet([]*pack.Pack{p})
 }
 
 // file returns a mapping of a file, as the profiler makes it.
@@ -96,6 +130,10 @@ func profilersStacks() [][]libpf.Frame {
 		slices.Concat([]libpf.Frame{kernelFrame(text+0x405, text, vmlinux)}, read),
 		slices.Concat([]libpf.Frame{kernelFrame(odd+0x10, 0, libpf.FrameMapping{})}, read),
 		slices.Concat([]libpf.Frame{kernelFrame(text+0x105, text, file("vmlinux", "5a5a5a5a"))}, read),
+		slices.Concat([]libpf.Frame{
+			kernelFrame(program+0x20, 0, libpf.FrameMapping{}), kernelFrame(tramp+0x30, 0, libpf.FrameMapping{}),
+			kernelFrame(text+0x105, text, vmlinux), // at the patch site
+		}, read),
 	}
 }
 
@@ -127,36 +165,55 @@ func profilersMessage(t *testing.T, stacks [][]libpf.Frame) pprofile.Profiles {
 	return sink.AllProfiles()[0]
 }
 
+// profilersShapes are the settings with which the processor writes what the profiler sends in different forms.
+var profilersShapes = map[string]rewrite.Options{
+	"relative": {Addresses: rewrite.RelativeAddresses},
+	"keep":     {Addresses: rewrite.KeepAddresses},
+	"hide":     {Addresses: rewrite.HideAddresses},
+	"label":    {Label: true},
+	"all":      {All: true},
+	"inlined":  {DebugInfo: true, Inline: true},
+}
+
+// namedMessage returns what the processor makes of a message of the profiler.
+func namedMessage(t *testing.T, opts rewrite.Options) pprofile.Profiles {
+	t.Helper()
+	pd := profilersMessage(t, profilersStacks())
+	before := pprofile.NewProfiles()
+	pd.CopyTo(before)
+	known := rewrite.Sources{Snapshot: func() *timeline.Snapshot { return snapshot(t) }, Packs: packs(t)}
+	pd = rewrite.New(opts).Rewrite(pd, known).Profiles
+	require.NoError(t, rewritetest.CheckRewritten(before, pd))
+	require.NoError(t, rewritetest.CheckSent(pd))
+	return pd
+}
+
 // TestProfilerShape verifies that every event in messages of the OTel eBPF profiler arrives at the
 // backends, with all names, if some frames get a name and others do not.
 func TestProfilerShape(t *testing.T) {
-	for _, opts := range []rewrite.Options{{}, {Addresses: rewrite.KeepAddresses}, {Label: true}, {All: true}} {
-		pd := profilersMessage(t, profilersStacks())
-		before := pprofile.NewProfiles()
-		pd.CopyTo(before)
-		known := rewrite.Sources{Snapshot: func() *timeline.Snapshot { return snapshot(t) }}
-		pd = rewrite.New(opts).Rewrite(pd, known).Profiles
-		require.NoError(t, rewritetest.CheckRewritten(before, pd))
-		require.NoError(t, rewritetest.CheckSent(pd))
-
-		names := make(map[string]bool)
-		nameless := 0
-		for _, s := range rewritetest.Samples(pd) {
-			for _, f := range s.Stack {
-				if f.Type == "kernel" && len(f.Lines) == 0 {
-					nameless++
-				}
-				for _, l := range f.Lines {
-					names[l.Name] = true
+	for shape, opts := range profilersShapes {
+		t.Run(shape, func(t *testing.T) {
+			pd := namedMessage(t, opts)
+			names := make(map[string]bool)
+			nameless := 0
+			for _, s := range rewritetest.Samples(pd) {
+				for _, f := range s.Stack {
+					if f.Type == "kernel" && len(f.Lines) == 0 {
+						nameless++
+					}
+					for _, l := range f.Lines {
+						names[l.Name] = true
+					}
 				}
 			}
-		}
-		for _, want := range []string{"vfs_read", "ksys_read", "ext4_write", "odd_work", programName, "run"} {
-			assert.True(t, names[want], "%s is not among %v", want, slices.Sorted(maps.Keys(names)))
-		}
-		assert.Positive(t, nameless)
-		assert.Len(t, stacksOf(pd), 1+2+3+1+2+3+1+2)
-		requireDelivered(t, pd)
-		requireTranslated(t, pd)
+			for _, want := range []string{"vfs_read", "ksys_read", "ext4_write", "odd_work", programName, trampName, "run"} {
+				assert.True(t, names[want], "%s is not among %v", want, slices.Sorted(maps.Keys(names)))
+			}
+			assert.Equal(t, opts.Inline, names["fput"])
+			assert.Positive(t, nameless)
+			assert.Len(t, stacksOf(pd), 1+2+3+1+2+3+1+2+3)
+			requireDelivered(t, pd)
+			requireTranslated(t, pd)
+		})
 	}
 }
