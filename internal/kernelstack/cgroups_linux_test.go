@@ -28,12 +28,7 @@ import (
 func mountCgroup2(t *testing.T) (mount string) {
 	t.Helper()
 	kerneltest.NeedPerf(t)
-	mount = t.TempDir()
-	if err := unix.Mount("cgroup2", mount, "cgroup2", 0, ""); err != nil {
-		require.False(t, kerneltest.InVM(), "mounting cgroup v2: %v", err)
-		t.Skipf("cgroup v2 cannot be mounted, so containers are not tested: %v", err)
-	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(mount, 0)) })
+	mount = kerneltest.MountCgroup2(t)
 	_, err := newCgroups(mount, "/proc")
 	if kerneltest.OlderThan(t, 5, 7) {
 		require.ErrorIs(t, err, ErrContainers)
@@ -48,23 +43,14 @@ func mountCgroup2(t *testing.T) (mount string) {
 // enableController enables a controller for the cgroups below the root if none is, as systemd does.
 func enableController(t *testing.T, mount string) {
 	t.Helper()
-	file := filepath.Join(mount, controllers)
-	enabled, err := os.ReadFile(file)
-	require.NoError(t, err)
-	if strings.TrimSpace(string(enabled)) != "" {
+	if kerneltest.HasController(t, mount) {
 		return
 	}
 	m, missing := sampleWhile(t, mount, func() { workIn(t, mount, "/", "root", lifetime) })
 	require.ErrorIs(t, missing, ErrContainers)
 	require.ErrorContains(t, missing, "no controller is enabled")
 	assert.Equal(t, m.Samples, m.NoContainer, "all samples seem to be of the root")
-
-	available, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
-	require.NoError(t, err)
-	require.NotEmpty(t, strings.Fields(string(available)))
-	controller := strings.Fields(string(available))[0]
-	require.NoError(t, os.WriteFile(file, []byte("+"+controller), 0o600))
-	t.Cleanup(func() { require.NoError(t, os.WriteFile(file, []byte("-"+controller), 0o600)) })
+	kerneltest.EnableController(t, mount)
 }
 
 // dirOf returns the directory of a cgroup of this test, or of the root. The cgroups are below one of this process, as others
@@ -91,18 +77,9 @@ func makeCgroup(t *testing.T, mount, path string) {
 		}
 		require.NoError(t, err)
 		made := dir
-		t.Cleanup(func() { removeCgroup(t, made) })
+		t.Cleanup(func() { kerneltest.RemoveCgroup(t, made) })
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.type"), []byte("threaded"), 0o600))
 	}
-}
-
-// removeCgroup removes a cgroup, once its threads are gone.
-func removeCgroup(t *testing.T, dir string) {
-	t.Helper()
-	assert.Eventually(t, func() bool {
-		err := os.Remove(dir)
-		return err == nil || errors.Is(err, os.ErrNotExist)
-	}, 10*time.Second, time.Millisecond, dir)
 }
 
 // workIn has a thread with a name of its own work in the kernel, in a cgroup, until it was on a CPU for some time. Then
@@ -244,7 +221,7 @@ func TestContainers(t *testing.T) {
 				}
 				workIn(t, mount, w.path, w.thread, lifetime)
 				if i >= existing && w.path != "/" {
-					removeCgroup(t, dirOf(mount, w.path))
+					kerneltest.RemoveCgroup(t, dirOf(mount, w.path))
 				}
 				<-lanes
 			})

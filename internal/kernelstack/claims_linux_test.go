@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 // cgroupTree returns the directories of this test's cgroups. Their parent has the default type, which they
@@ -67,7 +69,7 @@ func TestClaimedContainer(t *testing.T) {
 				wait.Go(func() { workIn(t, mount, path, fmt.Sprintf("%s%d", thread, n), lifetime) })
 			}
 			wait.Wait()
-			removeCgroup(t, dirOf(mount, container))
+			kerneltest.RemoveCgroup(t, dirOf(mount, container))
 		}
 	})
 	require.NoError(t, missing)

@@ -201,7 +201,7 @@ func TestStormOfCgroups(t *testing.T) {
 		for n := range 4 {
 			makeCgroup(t, mount, dockerPath(n))
 			workIn(t, mount, dockerPath(n), fmt.Sprint("work", n), lifetime)
-			removeCgroup(t, dirOf(mount, dockerPath(n)))
+			kerneltest.RemoveCgroup(t, dirOf(mount, dockerPath(n)))
 		}
 		made = end()
 		makeCgroup(t, mount, dockerPath(9))
