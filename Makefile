@@ -122,7 +122,8 @@ test-deploy: build ## run the tests of the files in deploy/: image, manifests, c
 
 .PHONY: test-backends
 test-backends: export KERNELSYM_COLLECTOR := $(abspath $(COLLECTOR))
-test-backends: build ## run the tests of what backends take: Elastic's exporter, pprof
+test-backends: build ## run the tests of what backends take: Elastic's exporter, pprof and, with its binary in KERNELSYM_PARCA, Parca
+	@[ -n "$$KERNELSYM_PARCA" ] || echo "SKIP: KERNELSYM_PARCA does not name the binary of Parca 0.28.0: Parca is not asked what it stored"
 	go test -C internal/test/backendtest -count=1 ./...
 
 .PHONY: test-packs

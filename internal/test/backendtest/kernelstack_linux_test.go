@@ -21,11 +21,11 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/otelcol"
 )
 
-// Elastic's exporter accepts only samples: neither cycles nor off-CPU time.
+// kernelstackConfig sends kernel stacks to the test. Elastic's exporter accepts only samples: neither cycles nor off-CPU time.
 const kernelstackConfig = `
 receivers: {kernelstack: {event: cpu-clock, frequency: 997, interval: 500ms, idle: true, off_cpu: {enabled: %t, threshold: 0s}}}
 processors: {kernelsym: {addresses: %s}}
-exporters: {otlp_grpc: {endpoint: %q, compression: none, tls: {insecure: true}}}
+exporters: {otlp_grpc: {endpoint: "${env:TEST_ENDPOINT}", compression: none, tls: {insecure: true}}}
 service:
   telemetry: {metrics: {level: none}}
   pipelines: {profiles: {receivers: [kernelstack], processors: [kernelsym], exporters: [otlp_grpc]}}
@@ -41,7 +41,7 @@ func TestKernelstackShape(t *testing.T) {
 		t.Run(addresses, func(t *testing.T) {
 			kerneltest.Busy(t)
 			received := make(chan pprofile.Profiles, 1000)
-			c := startCollector(t, false, addresses, received)
+			c := startCollector(t, fmt.Sprintf(kernelstackConfig, false, addresses), received)
 			var run rewritetest.Run
 			events, named := 0, 0
 			require.NoError(t, c.Eventually(t.Context(), "named samples arrive", func() error {
@@ -72,7 +72,7 @@ func TestOffCPUShape(t *testing.T) {
 	kerneltest.NeedAddresses(t)
 	kerneltest.Busy(t)
 	received := make(chan pprofile.Profiles, 1000)
-	c := startCollector(t, true, "relative", received)
+	c := startCollector(t, fmt.Sprintf(kernelstackConfig, true, "relative"), received)
 	var run rewritetest.Run
 	waits, interrupted, named := 0, 0, 0
 	require.NoError(t, c.Eventually(t.Context(), "named waits arrive", func() error {
@@ -118,17 +118,19 @@ func namesIn(pd pprofile.Profiles) (n int) {
 	return n
 }
 
-// startCollector starts the built collector, which sends its messages to received. The end of the
-// test stops it.
-func startCollector(t *testing.T, offCPU bool, addresses string, received chan<- pprofile.Profiles) *otelcol.Process {
+// startCollector starts the built collector, which sends its messages to received, at ${env:TEST_ENDPOINT} of its
+// configuration. The end of the test stops it.
+func startCollector(t *testing.T, config string, received chan<- pprofile.Profiles) *otelcol.Process {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(otelcol.Serve(listener, func(pd pprofile.Profiles) { received <- pd }).Stop)
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, kernelstackConfig, offCPU, addresses, listener.Addr()), 0o600))
-	c, err := otelcol.Start(exec.CommandContext(context.WithoutCancel(t.Context()),
-		kerneltest.Built(t, kerneltest.Collector), otelcol.FeatureGates, "--config", config))
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()),
+		kerneltest.Built(t, kerneltest.Collector), otelcol.FeatureGates, "--config", file)
+	cmd.Env = append(os.Environ(), "TEST_ENDPOINT="+listener.Addr().String())
+	c, err := otelcol.Start(cmd)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, c.Stop())
