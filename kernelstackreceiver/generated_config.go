@@ -96,7 +96,7 @@ type Config struct {
 	// ContainerID where container.id is written, if containers is true. resource gives each container a resource of its own, which k8s_attributes needs. samples gives the attribute to the samples, all on one resource. Pyroscope and Parca then have it as a label. both gives it to both.
 	ContainerID string `mapstructure:"container_id"`
 
-	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs, and containers of containerd, CRI-O, Docker or podman.
+	// Containers whether the samples of containers get the attribute container.id. It needs Linux 5.7, cgroup v2 at cgroupfs or in its directory unified, and containers of containerd, CRI-O, Docker or podman.
 	Containers bool `mapstructure:"containers"`
 
 	// Event what triggers a sample. cpu-clock is a timer, cycles is the CPU's counter of reference cycles, and auto is the counter if the machine has one and the timer otherwise. A sample always stands for 1/frequency seconds. With cycles, code that runs with interrupts disabled is sampled, too. KVM cannot start guests that own the counters (enable_mediated_pmu) while cycles is in use, and the kernel refuses cycles while such guests run.

@@ -33,9 +33,10 @@ const rootCgroup = 1
 //	scan      ●──────────────────────?──────────▶  all cgroups that exist
 //	samples   ─────○──────○──○───○─────○──○──○──▶  owner
 type cgroups struct {
-	mount   string // where the hierarchy is mounted
-	isWhole bool   // the mount shows all of the hierarchy
-	procfs  string
+	mount    string // where the hierarchy is mounted
+	isWhole  bool   // the mount shows all of the hierarchy
+	isHybrid bool   // a container may be in hierarchies of cgroup v1 only
+	procfs   string
 
 	// Cgroups that are gone are forgotten in two steps: when there are many, the owners become the old ones, and a scan
 	// begins new ones. So a sample finds its cgroup even if it was gone before that.
@@ -64,30 +65,46 @@ const (
 // containers are not in the hierarchy that it records.
 func newCgroups(mount, procfs string) (*cgroups, error) {
 	c := &cgroups{mount: filepath.Clean(mount), procfs: procfs, owners: make(map[uint64]claim), claims: make(map[string]*claims)}
-	if err := errors.Join(perfring.CheckCgroups(), c.checkMount(), c.check()); err != nil {
+	if err := errors.Join(perfring.CheckCgroups(), c.findMount(), c.check()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrContainers, err)
 	}
 	return c, nil
 }
 
-// checkMount returns an error if the hierarchy of cgroup v2 is not mounted where it should be. Container runtimes use
-// cgroup v2 only if the host has it at /sys/fs/cgroup itself: elsewhere, they use v1.
-func (c *cgroups) checkMount() error {
+// hybrid is the directory below /sys/fs/cgroup in which systemd mounts cgroup v2 beside hierarchies of v1. Runtimes look for
+// it there: runc adds its containers to v2 since 1.1 (cgroups.IsCgroup2HybridMode). Others use v1 only.
+const hybrid = "unified"
+
+// findMount finds the mount of cgroup v2: the configured directory, or the hybrid one in it. Elsewhere, no runtime has its
+// containers in cgroup v2.
+func (c *cgroups) findMount() error {
 	list, err := os.ReadFile(filepath.Join(c.procfs, "self", "mountinfo"))
 	if err != nil {
 		return err
 	}
-	fsType := ""
+	types := make(map[string]string)
 	for line := range strings.Lines(string(list)) { // of several mounts at one place, the last hides the others
 		mount, device, _ := strings.Cut(line, " - ") // show_mountinfo in fs/proc_namespace.c
-		if of, fields := strings.Fields(mount), strings.Fields(device); len(of) > 4 && len(fields) > 0 && of[4] == c.mount {
-			fsType = fields[0]
+		if of, fields := strings.Fields(mount), strings.Fields(device); len(of) > 4 && len(fields) > 0 {
+			types[of[4]] = fields[0]
 		}
 	}
-	if fsType != "cgroup2" {
-		return fmt.Errorf("%s is not a mount of cgroup v2", c.mount)
+	for _, mount := range []string{c.mount, filepath.Join(c.mount, hybrid)} {
+		if types[mount] == "cgroup2" {
+			c.mount, c.isHybrid = mount, filepath.Base(mount) == hybrid
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%s is not a mount of cgroup v2, nor is %s in it", c.mount, hybrid)
+}
+
+// claimOf returns the claim of a cgroup. On a hybrid machine, a cgroup of the host can have processes of containers.
+func (c *cgroups) claimOf(path string) claim {
+	of := claimOf(path)
+	if c.isHybrid && of.owner == host {
+		return claim{}
+	}
+	return of
 }
 
 // check returns an error if perf records the cgroups of another hierarchy than that of cgroup v2, where containers are.
@@ -107,7 +124,7 @@ func (c *cgroups) check() error {
 }
 
 // note adds a new cgroup.
-func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, claimOf(g.Path)) }
+func (c *cgroups) note(g *perfring.Cgroup) { c.add(g.ID, c.claimOf(g.Path)) }
 
 func (c *cgroups) add(id uint64, of claim) {
 	if len(c.owners)-c.scanned >= maxNew {
@@ -185,6 +202,8 @@ func (c *cgroups) scan() error {
 	case !c.recordsAll():
 		return fmt.Errorf("%w: no controller is enabled in %s, so perf may see its root only: "+
 			"enable one, as systemd does", ErrContainers, filepath.Join(c.mount, controllers))
+	case c.isHybrid:
+		return fmt.Errorf("%w if their runtime uses cgroup v1 only, which this machine has beside %s", ErrContainers, c.mount)
 	}
 	return nil
 }
@@ -192,7 +211,7 @@ func (c *cgroups) scan() error {
 // found adds a cgroup that a scan found below the mount. It reports whether the mount shows the root, which comes first.
 func (c *cgroups) found(id uint64, path string, isRoot bool) bool {
 	isRoot = isRoot || id == rootCgroup
-	of := claimOf(path)
+	of := c.claimOf(path)
 	_, known := c.owners[id]
 	switch {
 	case known, !isRoot && of.owner == host: // above the mount, there may be a container

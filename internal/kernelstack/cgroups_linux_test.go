@@ -283,6 +283,34 @@ func TestContainersAreNotKnown(t *testing.T) {
 	}
 }
 
+// TestContainersOfHybridMachine mounts cgroup v2 where machines have it beside v1. Its containers are known. Anything else may
+// be a container in v1, so it is not known to be the host's.
+func TestContainersOfHybridMachine(t *testing.T) {
+	whole := mountCgroup2(t)
+	cgroupfs := t.TempDir()
+	unified := filepath.Join(cgroupfs, hybrid)
+	require.NoError(t, os.Mkdir(unified, 0o700))
+	require.NoError(t, unix.Mount(whole, unified, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(unified, 0)) })
+	makeCgroup(t, whole, "/system.slice")
+
+	m, missing := sampleWhile(t, cgroupfs, func() {
+		workIn(t, whole, "/system.slice", "daemon", lifetime)
+		makeCgroup(t, whole, "/user.slice")
+		workIn(t, whole, "/user.slice", "new", lifetime)
+		makeCgroup(t, whole, dockerPath(0xabd))
+		workIn(t, whole, dockerPath(0xabd), "inner", lifetime)
+	})
+	require.ErrorIs(t, missing, ErrContainers)
+	require.ErrorContains(t, missing, "cgroup v1 only, which this machine has beside "+unified)
+	threads := samplesByThread(t, m)
+	assert.Len(t, threads["inner"], 1)
+	assert.Positive(t, threads["inner"][filepath.Base(dockerPath(0xabd))])
+	assert.Positive(t, threads["daemon"][""])
+	assert.Positive(t, threads["new"][""])
+	assert.GreaterOrEqual(t, m.NoContainer, threads["daemon"][""]+threads["new"][""])
+}
+
 // TestContainersInAContainer mounts a part of the hierarchy, as in a node that is itself a container (kind,
 // for example). Containers in this part are known, as are new ones. Other cgroups may belong to a container
 // outside, and get no id.

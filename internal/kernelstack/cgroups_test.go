@@ -72,6 +72,47 @@ func TestCgroupThatIsGone(t *testing.T) {
 	assert.True(t, c.nextScan.IsZero(), "they are not read again for the same id")
 }
 
+// TestMountOfCgroups verifies where cgroup v2 is found by /proc/self/mountinfo.
+func TestMountOfCgroups(t *testing.T) {
+	const (
+		tmpfs   = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+		v1      = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"
+		whole   = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+		unified = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n"
+		hidden  = "50 31 0:40 / /sys/fs/cgroup/unified rw,relatime - tmpfs tmpfs rw\n"
+		other   = "51 23 0:38 / /mnt/unified rw,relatime - cgroup2 cgroup2 rw\n"
+	)
+	for _, tt := range []struct {
+		name, configured, list string
+		mount                  string // empty if it is not found
+		isHybrid               bool
+	}{
+		{"v2 only", "/sys/fs/cgroup", whole, "/sys/fs/cgroup", false},
+		{"hybrid", "/sys/fs/cgroup/", tmpfs + v1 + unified, "/sys/fs/cgroup/unified", true},
+		{"the hybrid directory", "/sys/fs/cgroup/unified", tmpfs + v1 + unified, "/sys/fs/cgroup/unified", true},
+		{"v1 only", "/sys/fs/cgroup", tmpfs + v1, "", false},
+		{"elsewhere", "/sys/fs/cgroup", tmpfs + v1 + other, "", false},
+		{"under another mount", "/sys/fs/cgroup", tmpfs + unified + hidden, "", false},
+		{"damaged", "/sys/fs/cgroup", "30 23\n30 23 0:26 / /sys/fs/cgroup -\n - cgroup2\n", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := emptyCgroups(t)
+			c.mount = filepath.Clean(tt.configured)
+			require.ErrorIs(t, c.findMount(), os.ErrNotExist)
+			require.NoError(t, os.Mkdir(filepath.Join(c.procfs, "self"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(c.procfs, "self/mountinfo"), []byte(tt.list), 0o600))
+			err := c.findMount()
+			if tt.mount == "" {
+				require.ErrorContains(t, err, "/sys/fs/cgroup is not a mount of cgroup v2, nor is unified in it")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.mount, c.mount)
+			assert.Equal(t, tt.isHybrid, c.isHybrid)
+		})
+	}
+}
+
 // TestHierarchyOfPerf verifies the interpretation of /proc/self/cgroup.
 func TestHierarchyOfPerf(t *testing.T) {
 	c := emptyCgroups(t)

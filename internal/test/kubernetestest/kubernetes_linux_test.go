@@ -510,7 +510,7 @@ func (d *deployment) kernelstack() {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		assert.NotContains(d, status, "containers are not known")
 	} else {
-		assert.Contains(d, status, "containers are not known: /host/sys/fs/cgroup is not a mount of cgroup v2")
+		assert.Contains(d, status, "containers are not known")
 	}
 	d.received.skip()
 	began := d.received.offset
