@@ -101,6 +101,42 @@ func TestConfigurationOfTheUnit(t *testing.T) {
 	assert.NotContains(t, string(text), "k8s.node.name")
 }
 
+const installedCollector = "/usr/local/bin/otelcol-kernelsym"
+
+// TestUnitValidatesBeforeItReloads verifies that a reload stops at a configuration that is not valid: systemd runs the commands
+// in their order, up to the first that fails, and the service runs on.
+func TestUnitValidatesBeforeItReloads(t *testing.T) {
+	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
+	require.NoError(t, err)
+	var reload []string
+	for line := range strings.Lines(string(text)) {
+		if command, ok := strings.CutPrefix(line, "ExecReload="); ok {
+			reload = append(reload, strings.TrimSpace(command))
+		}
+	}
+	_, arguments, _ := strings.Cut(readUnit(t, "otelcol-kernelsym.service")["ExecStart"], " ")
+	require.Equal(t, []string{installedCollector + " validate " + arguments, "/bin/kill -HUP $MAINPID"}, reload)
+
+	config, err := os.ReadFile(repository + "/deploy/examples/agent.yaml")
+	require.NoError(t, err)
+	for name, content := range map[string]string{
+		"valid": string(config), "typo": strings.Replace(string(config), "kernelsym:", "kernelsym:\n    modules_settle: 1s", 1),
+	} {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		command := strings.Fields(strings.ReplaceAll(reload[0], "/etc/otelcol-kernelsym/config.yaml", file))
+		validate := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Collector), command[1:]...)
+		validate.Env = []string{"OTLP_ENDPOINT=backend:4317"}
+		out, err := validate.CombinedOutput()
+		if name == "valid" {
+			assert.NoError(t, err, "%s", out)
+		} else {
+			assert.ErrorContains(t, err, "exit status 1")
+			assert.Contains(t, string(out), "modules_settle")
+		}
+	}
+}
+
 // TestUnitServesNoMetrics verifies that users of the host cannot read metrics from the unit, unless its environment says so;
 // the environment of the packages then limits absolute addresses, too.
 func TestUnitServesNoMetrics(t *testing.T) {
@@ -124,7 +160,7 @@ func TestUnitVerifies(t *testing.T) {
 	text, err := os.ReadFile(systemd + "otelcol-kernelsym.service")
 	require.NoError(t, err)
 	unit := filepath.Join(t.TempDir(), "otelcol-kernelsym.service")
-	installed := strings.Replace(string(text), "/usr/local/bin/otelcol-kernelsym", binary, 1)
+	installed := strings.ReplaceAll(string(text), installedCollector, binary)
 	require.NoError(t, os.WriteFile(unit, []byte(installed), 0o600))
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", unit).CombinedOutput()
 	require.NoError(t, err, "%s", out)
