@@ -4,6 +4,7 @@ package kernelstackreceiver
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -98,22 +99,22 @@ func (r *kernelStacks) Shutdown(context.Context) error {
 
 // run calls sample until ctx is done. The error of sample says why it cannot sample.
 func (r *kernelStacks) run(
-	ctx context.Context, status statusOf, sample func(ctx context.Context, started func(missing error)) error,
+	ctx context.Context, status statusOf, sample func(ctx context.Context, started func(missing ...error)) error,
 ) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = time.Second, time.Minute
 	reported := ""
 	for {
 		began := time.Now()
-		err := sample(ctx, func(missing error) {
+		err := sample(ctx, func(missing ...error) {
 			if reported != "" {
 				r.logger.Info("Sampling " + status.what + " again")
 				reported = ""
 			}
-			if missing != nil {
-				r.logger.Warn("Samples of "+status.what+" are incomplete", zap.Error(missing))
+			if err := errors.Join(missing...); err != nil {
+				r.logger.Warn("Samples of "+status.what+" are incomplete", zap.Error(err))
 			}
-			status.report(missing)
+			status.report(missing...)
 		})
 		if ctx.Err() != nil {
 			return
@@ -135,11 +136,11 @@ func (r *kernelStacks) run(
 }
 
 // sampling returns a function that samples until ctx is done or the rings cannot be read. It calls started when they
-// are open; the error says which samples will be missing. The details are logged then.
+// are open; the errors say which samples will be missing. The details are logged then.
 func (r *kernelStacks) sampling(
 	what string, options kernelstack.Options, details []zap.Field,
-) func(ctx context.Context, started func(missing error)) error {
-	return func(ctx context.Context, started func(missing error)) error {
+) func(ctx context.Context, started func(missing ...error)) error {
+	return func(ctx context.Context, started func(missing ...error)) error {
 		s := kernelstack.Sampler{
 			Options:  options,
 			Scope:    metadata.ScopeName,
@@ -148,7 +149,7 @@ func (r *kernelStacks) sampling(
 			Send:     r.send,
 			Started: func(event string, missing kernelstack.Missing) {
 				r.logger.Info("Sampling "+what, append([]zap.Field{zap.String("event", event)}, details...)...)
-				started(missing.Err())
+				started(missing.All()...)
 			},
 		}
 		return s.Run(ctx)

@@ -47,11 +47,11 @@ func TestContract_6_3_ItTriesAgain(t *testing.T) {
 		r := &kernelStacks{logger: zap.New(log)}
 		began, tries := time.Now(), 0
 		ctx, cancel := context.WithCancel(t.Context())
-		r.run(ctx, newStatus(componenttest.NewNopHost()).of("kernel stacks"), func(_ context.Context, started func(missing error)) error {
+		r.run(ctx, newStatus(componenttest.NewNopHost()).of("kernel stacks"), func(_ context.Context, started func(missing ...error)) error {
 			if tries++; tries < 4 {
 				return errors.New("not permitted")
 			}
-			started(nil)
+			started()
 			cancel()
 			return ctx.Err()
 		})

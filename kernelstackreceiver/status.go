@@ -16,7 +16,7 @@ type status struct {
 	host component.Host
 
 	mu   sync.Mutex // held while the host is told, so that it is told in order
-	errs []error    // of each statusOf; nil if it works
+	errs [][]error  // of each statusOf; nil if it works
 }
 
 func newStatus(host component.Host) *status { return &status{host: host} }
@@ -36,15 +36,26 @@ func (s *status) of(what string) statusOf {
 	return statusOf{s, len(s.errs) - 1, what}
 }
 
-// report replaces the error of a part, nil if it works.
-func (o statusOf) report(err error) {
+// report replaces the errors of a part. Nil errors do not count.
+func (o statusOf) report(errs ...error) {
 	s := o.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.errs[o.index] = err
+	s.errs[o.index] = errs
 	event := componentstatus.NewEvent(componentstatus.StatusOK)
-	if all := errors.Join(slices.Clone(s.errs)...); all != nil {
+	if all := s.err(); all != nil {
 		event = componentstatus.NewRecoverableErrorEvent(all)
 	}
 	componentstatus.ReportStatus(s.host, event)
+}
+
+// err joins the errors of all parts. One that several parts have is in it once.
+func (s *status) err() error {
+	var all []error
+	for _, err := range slices.Concat(s.errs...) {
+		if err != nil && !slices.ContainsFunc(all, func(other error) bool { return other.Error() == err.Error() }) {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
 }

@@ -10,25 +10,26 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 )
 
-// TestStatus: the component is healthy only if everything that it samples is.
+// TestStatus: the component is healthy only if everything that it samples is. An error that both parts have is reported once.
 func TestStatus(t *testing.T) {
 	h := newHost()
 	s := newStatus(h)
 	on, off := s.of("kernel stacks"), s.of("off-CPU time")
 	for _, step := range []struct {
 		part statusOf
-		err  error
+		errs []error
 		want componentstatus.Status
 		text string
 	}{
 		{on, nil, componentstatus.StatusOK, ""},
-		{off, errors.New("one"), componentstatus.StatusRecoverableError, "one"},
-		{on, nil, componentstatus.StatusRecoverableError, "one"},
-		{on, errors.New("two"), componentstatus.StatusRecoverableError, "two\none"},
-		{off, nil, componentstatus.StatusRecoverableError, "two"},
+		{off, []error{errors.New("one")}, componentstatus.StatusRecoverableError, "one"},
+		{on, []error{nil, nil}, componentstatus.StatusRecoverableError, "one"},
+		{on, []error{errors.New("two"), errors.New("one")}, componentstatus.StatusRecoverableError, "two\none"},
+		{off, []error{nil, errors.New("three")}, componentstatus.StatusRecoverableError, "two\none\nthree"},
+		{off, nil, componentstatus.StatusRecoverableError, "two\none"},
 		{on, nil, componentstatus.StatusOK, ""},
 	} {
-		step.part.report(step.err)
+		step.part.report(step.errs...)
 		event := <-h.events
 		assert.Equal(t, step.want, event.Status())
 		if step.text != "" {

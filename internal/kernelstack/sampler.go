@@ -77,7 +77,10 @@ type Missing struct {
 var ErrNames = errors.New("threads have no names, and some containers no ids")
 
 // Err returns all that is missing as one error, nil if nothing is.
-func (m Missing) Err() error { return errors.Join(m.IdleWork, m.Scheduler, m.Containers, m.Names) }
+func (m Missing) Err() error { return errors.Join(m.All()...) }
+
+// All returns the reasons, nil for those that do not apply.
+func (m Missing) All() []error { return []error{m.IdleWork, m.Scheduler, m.Containers, m.Names} }
 
 // A Message holds the samples of an interval.
 type Message struct {
