@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +36,15 @@ func hostOf(address string) string {
 		host = strings.Trim(address, "[]")
 	}
 	return strings.ToLower(host)
+}
+
+// openable returns an address that a browser on this machine can open: localhost for all addresses of the machine, for which
+// the kernel has [::].
+func openable(listening net.Addr) string {
+	if tcp, ok := listening.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return listening.String()
 }
 
 // serve serves a page until it is interrupted. What write writes depends on the query.
@@ -67,7 +77,7 @@ func serve(cmd *cobra.Command, address string, write func(io.Writer, url.Values)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	stderr(cmd).Printf("Flame graph: http://%s/ (Ctrl-C ends it)\n", listener.Addr())
+	stderr(cmd).Printf("Flame graph: http://%s/ (Ctrl-C ends it)\n", openable(listener.Addr()))
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

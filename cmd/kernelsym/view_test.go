@@ -34,9 +34,14 @@ func TestViewWhereThePortIsTaken(t *testing.T) {
 // serveView serves the flame graph of a file until the test ends, and returns its address.
 func serveView(t *testing.T, file string) (url string) {
 	t.Helper()
+	return serveViewAt(t, "localhost:0", file)
+}
+
+func serveViewAt(t *testing.T, address, file string) (url string) {
+	t.Helper()
 	stderr, printed := io.Pipe()
 	cmd := newCommand()
-	cmd.SetArgs([]string{"view", file, "--http", "localhost:0"})
+	cmd.SetArgs([]string{"view", file, "--http", address})
 	cmd.SetErr(printed)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -81,6 +86,15 @@ func TestView(t *testing.T) {
 	body := get(t, url)
 	for _, name := range []string{"do_softirq.part.0", "__do_softirq (inlined)", "[no name] vmlinux+0x1234", "core kernel", "BPF"} {
 		assert.Contains(t, body, ">"+name)
+	}
+}
+
+// TestViewOnAllAddresses verifies that the URL on standard error can be opened if the server listens on all addresses.
+func TestViewOnAllAddresses(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
+		url := serveViewAt(t, address, profileFile(t, kinds()))
+		assert.Regexp(t, `^http://localhost:\d+/$`, url)
+		assert.Contains(t, get(t, url), "core kernel")
 	}
 }
 
