@@ -14,13 +14,14 @@ import (
 	"golang.org/x/term"
 )
 
-// stdin returns standard input. A read cannot be interrupted, so Ctrl-C has to kill the process. At
+// stdin returns standard input. On a terminal, it prints what the command reads. A read cannot be interrupted, so Ctrl-C has to kill the process. At
 // a terminal, the first Ctrl-C does. In a pipe, the first one ends the writer, and only the second
 // one kills this process.
-func stdin(cmd *cobra.Command) io.Reader {
+func stdin(cmd *cobra.Command, what string) io.Reader {
 	reset := func() { signal.Reset(os.Interrupt) }
 	in := cmd.InOrStdin()
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		stderr(cmd).Printf("Reading %s from the terminal. Ctrl-D ends the input; `%s --help` explains it.\n", what, cmd.CommandPath())
 		reset()
 	} else if ok {
 		context.AfterFunc(cmd.Context(), reset)
@@ -28,7 +29,7 @@ func stdin(cmd *cobra.Command) io.Reader {
 	return in
 }
 
-// eachInput calls visit for each file. The name - and an empty list stand for standard input. If a
+// eachInput calls visit for each file of text. The name - and an empty list stand for standard input. If a
 // file fails, eachInput prints the error and goes on with the next file.
 func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) error {
 	if len(names) == 0 {
@@ -58,7 +59,7 @@ func missingInputs(names []string) error {
 
 func visitInput(cmd *cobra.Command, name string, visit func(io.Reader) error) error {
 	if name == "-" {
-		return visit(stdin(cmd))
+		return visit(stdin(cmd, "text"))
 	}
 	f, err := os.Open(name)
 	if err != nil {

@@ -70,3 +70,26 @@ func TestSecondInterruptKills(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, syscall.SIGINT, status.Signal(), "%v", err)
 }
+
+// TestInputFromATerminal verifies that a command that reads from a terminal prints what it expects. With arguments, it reads
+// and prints nothing of that.
+func TestInputFromATerminal(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	kerneltest.NeedAddresses(t)
+	for line, want := range map[string]string{
+		"lookup":   "Reading addresses, offsets and names of functions from the terminal.",
+		"annotate": "Reading text from the terminal.",
+	} {
+		terminal := kerneltest.StartOnTerminal(t, tool(t.Context(), line))
+		terminal.WaitFor("sentence", func(output string) bool { return strings.Contains(output, want) })
+		terminal.Type("\x04")
+		output, _, err := terminal.Ended()
+		require.NoError(t, err, output)
+		assert.Contains(t, output, "`kernelsym "+line+" --help` explains it.")
+	}
+	terminal := kerneltest.StartOnTerminal(t, tool(t.Context(), "lookup", "schedule"))
+	output, _, err := terminal.Ended()
+	require.NoError(t, err)
+	assert.Contains(t, output, "schedule")
+	assert.NotContains(t, output, "terminal")
+}

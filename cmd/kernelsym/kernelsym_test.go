@@ -59,6 +59,7 @@ func TestUsageErrors(t *testing.T) {
 		"help top nosuch":             `unknown command "top nosuch"`,
 		"--color":                     "unknown flag: --color",
 		"lookup --color":              "unknown flag: --color",
+		"stacks extra":                `unknown command "extra" for "kernelsym stacks"`,
 		"watch now":                   `unknown command "now" for "kernelsym watch"`,
 		"watch --output yaml":         `invalid argument "yaml" for "-o, --output" flag: it takes text or json`,
 		"inlined":                     "requires at least 1 arg(s), only received 0",

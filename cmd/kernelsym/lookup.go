@@ -61,7 +61,8 @@ func newLookup() *cobra.Command {
 			}
 			l.out = stdout(cmd)
 			l.wrong = func(err error) { cmd.PrintErrln("Error:", err) }
-			if err := l.run(cmd.Context(), args, stdin(cmd)); err != nil {
+			in := func() io.Reader { return stdin(cmd, "addresses, offsets and names of functions") }
+			if err := l.run(cmd.Context(), args, in); err != nil {
 				return err
 			}
 			cmd.SilenceErrors = true // each error was already printed
@@ -114,7 +115,7 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
 
 // run answers the arguments or, if there are none, the queries on standard input. It returns only
 // an error that prevents all further answers.
-func (l *lookup) run(ctx context.Context, args []string, stdin io.Reader) error {
+func (l *lookup) run(ctx context.Context, args []string, stdin func() io.Reader) error {
 	if len(args) == 0 {
 		args = []string{"-"}
 	}
@@ -128,7 +129,7 @@ func (l *lookup) run(ctx context.Context, args []string, stdin io.Reader) error 
 			return err
 		}
 		words = nil
-		lines := bufio.NewScanner(stdin)
+		lines := bufio.NewScanner(stdin())
 		lines.Buffer(nil, maxLine)
 		for lines.Scan() {
 			if err := l.answerAll(ctx, strings.Fields(lines.Text())); err != nil {

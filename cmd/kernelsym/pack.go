@@ -125,7 +125,7 @@ func (p *packCommand) pack(cmd *cobra.Command, args []string, o packer.Options) 
 		}
 		var in io.Reader
 		if slices.Contains(args, "-") {
-			in = stdin(cmd)
+			in = stdin(cmd, "a boot image")
 		}
 		return packer.Boot(ctx, images, in, o)
 	case p.from.running:

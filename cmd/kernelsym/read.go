@@ -111,7 +111,7 @@ func readFile(cmd *cobra.Command, name string, visit func(*rewrite.Named)) error
 // open opens a profile file. On a terminal, it shows the progress of reading.
 func open(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return io.NopCloser(stdin(cmd)), nil
+		return io.NopCloser(stdin(cmd, "profiles")), nil
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(filepath.ToSlash(filepath.Clean(name)), "build/run/profiles.json") {
