@@ -126,6 +126,8 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{packsWith("http", map[string]any{"keepalive": map[string]any{"idle_conn_timeout": "90"}}), []string{"debug_info::http::keepalive::idle_conn_timeout is 90: it needs a unit"}},
 		{packsWith("http", map[string]any{"tls": map[string]any{"reload_interval": 5}}), []string{"debug_info::http::tls::reload_interval is 5: it needs a unit, such as 5s"}},
 		{packsWith("http", map[string]any{"timeout": "0s"}), []string{"debug_info::http::timeout", "more than 0"}},
+		{map[string]any{"modules": false}, []string{"modules is false: it must be a section with the keys enabled (bool), settle (duration)"}},
+		{packsWith("http", "packs.example"), []string{"debug_info::http is packs.example: it must be a section with the keys", "timeout (duration)"}},
 		{map[string]any{"host_check": nil}, []string{"host_check is empty", "leave the key out for its default, true"}},
 		{map[string]any{"rewrite": nil}, []string{"rewrite is empty", "default, unsymbolized"}},
 		{map[string]any{"history": map[string]any{"ttl": nil}}, []string{"history::ttl is empty", "default, 10m0s"}},

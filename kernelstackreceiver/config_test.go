@@ -69,13 +69,18 @@ func TestConfig(t *testing.T) {
 		`procfs is "proc": it must be an absolute path, such as /proc`:        {"procfs": "proc"},
 		`sysfs is "sys": it must be an absolute path, such as /sys`:           {"sysfs": "sys"},
 		"frequencies": {"frequencies": 97},
-		"off_cpu::threshold is -1ms: it must be a duration of at least 0s": {"off_cpu": map[string]any{"threshold": "-1ms"}},
-		"off_cpu::max_switches is 0: it must be an integer of at least 1":  {"off_cpu": map[string]any{"max_switches": 0}},
-		`off_cpu::buffer is "1": it must be a size with a unit`:            {"off_cpu": map[string]any{"buffer": "1"}},
+		"off_cpu::threshold is -1ms: it must be a duration of at least 0s":                    {"off_cpu": map[string]any{"threshold": "-1ms"}},
+		"off_cpu::max_switches is 0: it must be an integer of at least 1":                     {"off_cpu": map[string]any{"max_switches": 0}},
+		"off_cpu is true: it must be a section with the keys buffer (string), enabled (bool)": {"off_cpu": true},
+		"off_cpu is [1]: it must be a section":                                                {"off_cpu": []any{1}},
+		`off_cpu::buffer is "1": it must be a size with a unit`:                               {"off_cpu": map[string]any{"buffer": "1"}},
 	} {
 		_, err := load(wrong)
 		require.ErrorContains(t, err, want)
 	}
+	c, err = load(map[string]any{"off_cpu": nil})
+	require.NoError(t, err, "an empty section has the defaults")
+	assert.False(t, c.OffCPU.Enabled)
 	c, err = load(map[string]any{"interval": "100ms", "frequency": 100000, "buffer": "4KiB"})
 	require.NoError(t, err, "the limits themselves are accepted")
 	assert.Equal(t, 4096, c.options().Buffer)

@@ -3,6 +3,7 @@
 package configkeys
 
 import (
+	"encoding"
 	"fmt"
 	"math"
 	"reflect"
@@ -26,12 +27,24 @@ func checkWritten(prefix string, conf *confmap.Conf, config reflect.Value) (errs
 			}
 		case tagged && strings.Contains(options, "squash"):
 			errs = append(errs, checkWritten(prefix, conf, field)...)
-		case key != prefix:
+		case key == prefix, isText(field):
+		case isScalar(conf.Get(key)):
+			errs = append(errs, fmt.Errorf("%s is %v: it must be a section with the keys %s",
+				key, conf.Get(key), strings.Join(keys("", field.Type()), ", ")))
+		default:
 			errs = append(errs, checkWritten(key+"::", conf, field)...)
 		}
 	}
 	return errs
 }
+
+// isText reports whether a struct is read from text, such as the id of a component.
+func isText(v reflect.Value) bool {
+	return v.CanAddr() && v.Addr().Type().Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// isScalar reports whether a value cannot be a section. An empty section can be nil.
+func isScalar(value any) bool { return value != nil && reflect.TypeOf(value).Kind() != reflect.Map }
 
 // checkValue returns an error for a duration without a unit, which would be read as nanoseconds
 // (0 needs no unit); for a size without a unit (a size is a string whose default has a unit);
