@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/addresses"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
@@ -37,15 +38,19 @@ func newAnnotate() *cobra.Command {
 			"suffice for the latter. A pack is used only if it is certain that its build wrote the line. A kernel\n" +
 			"with CONFIG_STACKTRACE_BUILD_ID prints its build ID at the beginning of each stack dump, and those of\n" +
 			"modules on the stack. For other logs, give --build-id or, if the running kernel wrote it, --this-boot.\n\n" +
-			"In a kernel log, use --caller. It does not apply to the addresses at which the CPU was: those in lines\n" +
-			"with WARNING or interrupt, and behind RIP, EIP, pc, PC and NIP, and functions with (P).\n\n" +
+			"In the stack traces of a kernel log, frames are return addresses, except for those at which the CPU was;\n" +
+			"frames with a question mark get nothing. For stacks without \"Call Trace:\" above them, use --caller. It\n" +
+			"does not apply to the addresses at which the CPU was: those in lines with WARNING or interrupt, and\n" +
+			"behind RIP, EIP, pc, PC and NIP, and functions with (P). With --caller=false, no address is a return\n" +
+			"address.\n\n" +
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
-			"code that has it when its line is read, unless other code had it since the command started. So the\n" +
-			"text must be of this boot; with --pack and --text it can be that of another machine.",
+			"code that has it when its line is read, unless other code had it since the command started (for a file,\n" +
+			"since its first address was read). So the text must be of this boot; with --pack and --text it can be\n" +
+			"that of another machine. The kernel is read only if there is an address.",
 		Example: "  sudo bpftrace -e 'kprobe:vfs_read { printf(\"%lx\\n\", reg(\"ip\")) }' | sudo kernelsym annotate\n" +
-			"  dmesg | sudo kernelsym annotate --caller\n" +
-			"  dmesg | kernelsym annotate --caller --this-boot --pack /var/lib/kernelsym/packs\n" +
-			"  kernelsym annotate --caller --pack packs oops.txt\n" +
+			"  dmesg | sudo kernelsym annotate\n" +
+			"  dmesg | kernelsym annotate --this-boot --pack /var/lib/kernelsym/packs\n" +
+			"  kernelsym annotate --pack packs oops.txt\n" +
 			"  kernelsym annotate --pack packs --build-id 7f76f39faf07f34c --text ffffffff8be00000 crash.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := flags.resolver(cmd)
@@ -55,22 +60,18 @@ func newAnnotate() *cobra.Command {
 			if err = builds.check(r.packs, r.text != 0); err != nil {
 				return usage(cmd, err)
 			}
-			a := annotator{lookup: lookup{resolver: r}, caller: r.caller, addresses: true, warn: r.running.warn}
+			a := annotator{lookup: lookup{resolver: r}, addresses: true, warn: r.running.warn, note: func(s string) { stderr(cmd).Printf("%s\n", s) }}
+			if cmd.Flags().Changed("caller") {
+				a.policy = map[bool]kernellog.Policy{true: kernellog.AllCallers, false: kernellog.AllExact}[r.caller]
+			}
 			if a.log.stated, err = builds.stated(r.packs, flags.sysfs); err != nil {
 				return err
 			}
 			if r.text != 0 {
 				a.lookup.kernel = a.log.stated(timeline.KernelName)
 			} else {
-				stop, err := a.lookup.running.follow(cmd.Context())
-				defer stop()
-				switch {
-				case err != nil && (r.packs == nil || cmd.Context().Err() != nil):
-					return errors.Join(missingInputs(args), err)
-				case err != nil: // packs alone name offsets in functions
-					warn(cmd, fmt.Errorf("addresses get no names: %w", err))
-					a.addresses = false
-				}
+				a.follower = newFollower(&a.lookup.running)
+				defer a.follower.stop()
 			}
 			out := stdout(cmd).Raw() // a copy of the input
 			return eachInput(cmd, args, func(in io.Reader) error { return a.annotate(cmd.Context(), in, out) })
@@ -85,28 +86,73 @@ func newAnnotate() *cobra.Command {
 // other code.
 var recent = timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
 
-// follow keeps the snapshot of the kernel current until stop is called.
-func (r *running) follow(ctx context.Context) (stop func(), err error) {
-	o := sources.Everything(r.procfs, r.sysfs)
-	o.History = recent
-	cache := symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
-	cache.WaitReady(ctx)
-	if ctx.Err() != nil {
-		return cache.Stop, context.Cause(ctx)
+// A follower keeps the snapshot of a running kernel current.
+type follower struct {
+	running *running
+	cancel  func()
+	cache   *symcache.Cache // nil until start
+	ready   chan struct{}   // closed when the first lists were read, at the time since
+	since   int64
+	opened  bool
+	failed  error // why the kernel could not be opened
+}
+
+func newFollower(r *running) *follower { return &follower{running: r, ready: make(chan struct{})} }
+
+// start begins to read the kernel, unless it has begun. It waits for nothing.
+func (f *follower) start(ctx context.Context) {
+	if f.cache != nil {
+		return
 	}
-	r.since = perfring.Boottime.Now() // nothing was observed before the first lists
-	r.fresh = cache.Fresh
+	o := sources.Everything(f.running.procfs, f.running.sysfs)
+	o.History = recent
+	f.cache = symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
+	ctx, f.cancel = context.WithCancel(ctx)
+	go func() {
+		f.cache.WaitReady(ctx)
+		f.since = perfring.Boottime.Now() // nothing was observed before the first lists
+		close(f.ready)
+	}()
+}
+
+// open opens the kernel once it is read. The error says why that is impossible.
+func (f *follower) open(ctx context.Context) error {
+	if f.opened {
+		return f.failed
+	}
+	f.start(ctx)
+	<-f.ready
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f.running.since, f.running.fresh = f.since, f.cache.Fresh
+	f.opened, f.failed = true, f.health()
+	return f.failed
+}
+
+// health returns an error if no code is known. It warns if some is not.
+func (f *follower) health() error {
 	var errs []error
-	for _, h := range cache.Health() {
+	for _, h := range f.cache.Health() {
 		if h.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.Source, h.Err))
 		}
 	}
-	if err = errors.Join(errs...); err != nil && known(cache.Snapshot()) {
-		r.warn(err)
-		err = nil
+	err := errors.Join(errs...)
+	if err != nil && known(f.cache.Snapshot()) {
+		f.running.warn(err)
+		return nil
 	}
-	return cache.Stop, err
+	return err
+}
+
+// stop ends what start began.
+func (f *follower) stop() {
+	if f.cache != nil {
+		f.cancel()
+		<-f.ready
+		f.cache.Stop()
+	}
 }
 
 // replaced reports whether the address that was looked up had other code at any time since follow
@@ -125,11 +171,14 @@ const maxLine = 1 << 20
 // annotator names what it finds in text.
 type annotator struct {
 	lookup    lookup
-	caller    bool           // whether addresses are return addresses, except for exact ones
-	addresses bool           // whether addresses get names
-	log       logBuilds      // the builds that wrote the line
+	follower  *follower        // of the kernel whose addresses get names; nil if it is open, or another machine's
+	policy    kernellog.Policy // how addresses are read
+	addresses bool             // whether addresses get names
+	log       logBuilds        // the builds that wrote the line
+	traces    kernellog.Reader
 	warn      func(error)    // prints why something gets no name
 	warned    map[error]bool // the reasons that warnOnce has printed; nil before the first
+	note      func(string)   // prints what packs would add; nil once it has
 }
 
 // The reasons why a line gets no names although there are some.
@@ -154,6 +203,7 @@ func (a *annotator) warnOnce(image string, reason error) {
 // line names what is in a line.
 func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
 	a.log.read(line)
+	a.traces.Next(line)
 	if a.addresses {
 		var err error
 		if line, err = a.nameAddresses(ctx, line); err != nil {
@@ -161,25 +211,76 @@ func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
 		}
 	}
 	if a.lookup.packs == nil {
+		a.notePacks()
 		return line, nil
 	}
 	return a.nameOffsets(ctx, line)
 }
 
+// notePacks prints what packs would add, at the first frame of a trace.
+func (a *annotator) notePacks() {
+	if frame := a.traces.Frame(); a.note != nil && frame != "" {
+		a.note("With --pack, frames of stack traces, such as " + frame + ", get source lines and inlined functions: " +
+			"see `kernelsym pack --help`.")
+		a.note = nil
+	}
+}
+
 // nameAddresses returns a line with names behind its addresses.
 func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byte, err error) {
 	a.lookup.running.outdated()
-	var marks markReader
+	roles := a.traces.Roles()
 	named = addresses.Annotate(line, func(addr uint64, start int) addresses.Name {
-		a.lookup.caller = a.caller && !marks.isExact(line, start)
-		found, errAddress := a.at(ctx, addr)
-		if errAddress != nil || found == nil {
-			err = errors.Join(err, errAddress)
+		if err == nil && a.addresses {
+			err = a.open(ctx)
+		}
+		if err != nil || !a.addresses {
 			return addresses.Name{}
 		}
-		return found.annotation()
+		var name addresses.Name
+		name, err = inRole(roles.At(line, start), func(caller bool) (addresses.Name, error) {
+			a.lookup.caller = caller
+			found, err := a.at(ctx, addr)
+			if err != nil || found == nil {
+				return addresses.Name{}, err
+			}
+			return found.annotation(), nil
+		})
+		return name
 	})
 	return named, err
+}
+
+// open opens the kernel before its first address is named. Packs alone name offsets in functions, so with them, addresses
+// stay as they are if the kernel cannot be opened.
+func (a *annotator) open(ctx context.Context) error {
+	if a.follower == nil {
+		return nil
+	}
+	err := a.follower.open(ctx)
+	if err == nil || a.lookup.packs == nil || ctx.Err() != nil {
+		return err
+	}
+	a.warn(fmt.Errorf("addresses get no names: %w", err))
+	a.addresses = false
+	return nil
+}
+
+// inRole returns what look returns for an address in a role. If the role is not decided, it must be the same for a caller and
+// for an exact address. A guess gets nothing.
+func inRole[T comparable](role kernellog.Role, look func(caller bool) (T, error)) (found T, err error) {
+	var none T
+	if role == kernellog.Guess {
+		return none, nil
+	}
+	found, err = look(role == kernellog.Caller)
+	if err != nil || role != kernellog.Undecided {
+		return found, err
+	}
+	if other, err := look(true); err != nil || other != found {
+		return none, err
+	}
+	return found, nil
 }
 
 // at resolves an address, or returns nil if another kernel may have written it.
@@ -241,7 +342,10 @@ func (a *annotator) packOf(image, printed string) string {
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.
 func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) error {
-	a.log = logBuilds{stated: a.log.stated}
+	a.log, a.traces = logBuilds{stated: a.log.stated}, kernellog.Reader{Policy: a.policy}
+	if a.follower != nil && !isFile(from) { // code may change while it waits for the text
+		a.follower.start(ctx)
+	}
 	in, out := bufio.NewReaderSize(from, maxLine), bufio.NewWriter(to)
 	var wrong error
 	for tooLong := false; ; {
@@ -250,14 +354,17 @@ func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) 
 		if !tooLong && !isPart {
 			line, wrong = a.line(ctx, line)
 		}
+		if wrong != nil {
+			return errors.Join(wrong, out.Flush())
+		}
 		tooLong = isPart
 		_, failed := out.Write(line)
 		if in.Buffered() == 0 || err != nil {
 			failed = errors.Join(failed, out.Flush())
 		}
 		switch {
-		case failed != nil || wrong != nil:
-			return errors.Join(failed, wrong)
+		case failed != nil:
+			return failed
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil && !isPart:

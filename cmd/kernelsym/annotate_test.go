@@ -187,10 +187,87 @@ func TestAnnotateOffsets(t *testing.T) {
 			want = tt.text
 		}
 		assert.Equal(t, want, out)
-		assert.Contains(t, errs, "/kallsyms: no such file", "there is nothing but BPF to name addresses by")
+		assert.NotContains(t, errs, "kallsyms", "no address needs it")
 		again, _ := annotateWithPacks(t, dir, out, "--build-id", kernelID)
 		assert.Equal(t, want, again, "once more changes nothing")
 	}
+}
+
+// TestContract_2_7_Annotate verifies what the roles of addresses in a log mean for their names and lines.
+func TestContract_2_7_Annotate(t *testing.T) {
+	dir := t.TempDir()
+	writePack(t, dir, kernelID, kernelPack(kernelID))
+	const (
+		exact, caller = " (idle include/idle.h:6 (inlined) init/main.c:14)", atPick // main_loop+0x10
+		frame         = " main_loop+0x10/0x40"
+		same          = " main_loop+0x4/0x40" // its line is that of the instruction before
+		guess         = " ? main_loop+0x10/0x40"
+	)
+	for _, tt := range []struct{ flag, text, want string }{
+		{"", "Call Trace:\n" + frame, "Call Trace:\n" + frame + caller},
+		{"", "Call Trace:\n" + guess + "\n" + frame, "Call Trace:\n" + guess + "\n" + frame + caller},
+		{"", "Call trace:\n" + frame + " (P)\n" + frame, "Call trace:\n" + frame + " (P)" + exact + "\n" + frame + caller},
+		{"", frame + "\n" + same, frame + "\n" + same + atStart},
+		{"", "after" + frame + " ms", "after" + frame + exact + " ms"},
+		{"--caller", frame, frame + caller},
+		{"--caller", guess, guess},
+		{"--caller=false", "Call Trace:\n" + frame + "\n" + guess, "Call Trace:\n" + frame + exact + "\n" + guess},
+	} {
+		args := []string{"--build-id", kernelID}
+		if tt.flag != "" {
+			args = append(args, tt.flag)
+		}
+		out, errs := annotateWithPacks(t, dir, tt.text, args...)
+		assert.Equal(t, tt.want, out, tt.flag)
+		assert.Empty(t, errs)
+		again, _ := annotateWithPacks(t, dir, out, args...)
+		assert.Equal(t, tt.want, again, "once more changes nothing")
+	}
+	out, _ := annotateWithPacks(t, dir, "Call Trace:\n 0xffffffffa7000060\n ? 0xffffffffa7000060\nat ffffffffa7000060", "--build-id", kernelID,
+		"--text", "ffffffffa7000000")
+	assert.Equal(t, "Call Trace:\n 0xffffffffa7000060 core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) "+
+		"main_loop+0x10 init/main.c:14\n ? 0xffffffffa7000060\nat ffffffffa7000060 idle include/idle.h:6 (inlined) main_loop+0x10 init/main.c:14", out)
+}
+
+// TestAnnotateTracesWithoutPacks verifies that one sentence says what packs would add to a log, and that a log without
+// addresses needs no kernel.
+func TestAnnotateTracesWithoutPacks(t *testing.T) {
+	const log = "Call Trace:\n main_loop+0x10/0x40\n main_loop+0x4/0x40\nCall Trace:\n main_loop+0x4/0x40\n"
+	empty := t.TempDir()
+	run := func(text string) (out, errs string, err error) {
+		return execute(t, text, "annotate", "--procfs", empty, "--sysfs", empty)
+	}
+	out, errs, err := run(log)
+	require.NoError(t, err)
+	assert.Equal(t, log, out)
+	assert.Equal(t, "With --pack, frames of stack traces, such as main_loop+0x10/0x40, get source lines and inlined functions: "+
+		"see `kernelsym pack --help`.\n", errs)
+	out, errs, err = run("main_loop+0x10/0x40\n")
+	require.NoError(t, err)
+	assert.Equal(t, "main_loop+0x10/0x40\n", out)
+	assert.Empty(t, errs)
+}
+
+// TestAnnotateReadsTheKernelWhenNeeded verifies that the kernel is not read for a file without addresses, and is read before
+// the first line of any other input: code may change while that is written.
+func TestAnnotateReadsTheKernelWhenNeeded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	begun := func(in io.Reader) bool {
+		r := resolver{running: running{procfs: t.TempDir(), sysfs: t.TempDir(), warn: func(error) {}}}
+		a := annotator{lookup: lookup{resolver: r}, addresses: true}
+		a.follower = newFollower(&a.lookup.running)
+		defer a.follower.stop()
+		_ = a.annotate(t.Context(), in, io.Discard) // there is no kernel in the directories
+		return a.follower.cache != nil
+	}
+	for text, want := range map[string]bool{"Call Trace:\n main_loop+0x10/0x40\n": false, "at ffffffff81000054\n": true} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		f, err := os.Open(file)
+		require.NoError(t, err)
+		assert.Equal(t, want, begun(f), text)
+		require.NoError(t, f.Close())
+	}
+	assert.True(t, begun(strings.NewReader("")))
 }
 
 // TestAnnotateCaller verifies which addresses of a log --caller applies to, both for offsets in functions and for absolute
@@ -201,7 +278,7 @@ func TestAnnotateCaller(t *testing.T) {
 	const exact, caller = " (idle include/idle.h:6 (inlined) init/main.c:14)", atPick // main_loop+0x10
 	for _, tt := range []struct{ text, want string }{
 		{" main_loop+0x10/0x40", caller},
-		{" ? main_loop+0x10/0x40", caller},
+		{" ? main_loop+0x10/0x40", " ? main_loop+0x10/0x40"},
 		{"RIP: 0010:main_loop+0x10/0x40", exact},
 		{"EIP: main_loop+0x10/0x40", exact},
 		{"PC is at main_loop+0x10/0x40", exact},
@@ -215,7 +292,7 @@ func TestAnnotateCaller(t *testing.T) {
 		{" main_loop+0x10/0x40 (P)", exact},
 		{" main_loop+0x10/0x40 (C)", caller},
 		{" main_loop+0x10/0x40 (PF)", caller}, // the return address in place of return_to_handler
-		{" main_loop+0x10/0x40 (unreliable)", ""},
+		{" main_loop+0x10/0x40 (unreliable)", " main_loop+0x10/0x40 (unreliable)"},
 		{" ffffffffa7000060", "caller"},
 		{"RIP: 0010:[<ffffffffa7000060>]", "exact"},
 		{"pc : [<ffffffffa7000060>]", "exact"},
@@ -228,8 +305,8 @@ func TestAnnotateCaller(t *testing.T) {
 			assert.Contains(t, out, "ffffffffa7000060 idle include/idle.h:6 (inlined) main_loop+0x10 init/main.c:14", tt.text)
 		case "caller":
 			assert.Contains(t, out, "ffffffffa7000060 core::fmt::pick include/idle.h:31 (inlined)", tt.text)
-		case "":
-			assert.Equal(t, " main_loop+0x10/0x40"+caller+" (unreliable)", out)
+		case tt.text:
+			assert.Equal(t, tt.text, out, "a guess")
 		default:
 			assert.Equal(t, tt.text+tt.want, out)
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 
@@ -46,15 +45,14 @@ func eachInput(cmd *cobra.Command, names []string, visit func(io.Reader) error) 
 	return errors.Join(failed...)
 }
 
-// missingInputs returns an error for each file that does not exist.
-func missingInputs(names []string) error {
-	var missing []error
-	for _, name := range names {
-		if _, err := os.Stat(name); name != "-" && errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, err)
-		}
+// isFile reports whether an input is a file that has all of its content already.
+func isFile(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
 	}
-	return errors.Join(missing...)
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 func visitInput(cmd *cobra.Command, name string, visit func(io.Reader) error) error {

@@ -32,7 +32,8 @@ func TestRecipeKernelLogs(t *testing.T) {
 	writePack(t, dir, running, kernelPack(running))
 	writePack(t, dir, kernelID, kernelPack(kernelID))
 	log, out := filepath.Join(dir, "dmesg.txt"), filepath.Join(dir, "named.log")
-	require.NoError(t, os.WriteFile(log, []byte("kern  :info  : 2026-11-26T02:39:00,278660+00:00  main_loop+0x10/0x40\n"), 0o600))
+	const header = "kern  :info  : 2026-11-26T02:39:00,278650+00:00 Call Trace:\n"
+	require.NoError(t, os.WriteFile(log, []byte(header+"kern  :info  : 2026-11-26T02:39:00,278660+00:00  main_loop+0x10/0x40\n"), 0o600))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	script := "#!/bin/sh\n" + toolEnv + "=\"$*\" exec " + self + "\n"
@@ -48,7 +49,7 @@ func TestRecipeKernelLogs(t *testing.T) {
 	require.NoError(t, err)
 	const want = "kern  :info  : 2026-11-26T02:39:00,278660+00:00  main_loop+0x10/0x40 " +
 		"(core::fmt::pick include/idle.h:31 (inlined) idle include/idle.h:5 (inlined) init/main.c:14)\n"
-	assert.Equal(t, want, string(named))
+	assert.Equal(t, header+want, string(named))
 
 	// The receiver's configuration, by its regular expression: it takes such a line apart.
 	expression := regexp.MustCompile(`regex: '([^']+)'`).FindSubmatch(page)

@@ -33,17 +33,18 @@ var (
 
 // suites has the tests that notice the mutants of a package, in the order in which they run.
 var suites = map[string][]suite{
-	"cmd/kernelsym/internal/kelf": {{pkg: "cmd/kernelsym/internal/kelf"}},
-	"internal/inline":             {{pkg: "internal/inline"}, model},
-	"internal/kmod":               {modules, {pkg: "internal/kmod"}},
-	"internal/ledger":             {programs, {pkg: "internal/ledger"}},
-	"internal/otlp":               {model, {pkg: "internal/otlp"}, {pkg: "internal/rewrite"}},
-	"internal/pack":               {{pkg: "internal/pack"}},
-	"internal/rewrite":            {model, {pkg: "internal/rewrite"}},
-	"internal/sender":             {{pkg: "internal/sender"}},
-	"internal/symbolize":          {model, {pkg: "internal/symbolize"}, {pkg: "internal/rewrite"}},
-	"internal/symtab":             {{pkg: "internal/symtab"}, model},
-	"internal/timeline":           {model, {pkg: "internal/timeline"}, {pkg: "internal/ledger"}},
+	"cmd/kernelsym/internal/kelf":      {{pkg: "cmd/kernelsym/internal/kelf"}},
+	"cmd/kernelsym/internal/kernellog": {{pkg: "cmd/kernelsym/internal/kernellog"}},
+	"internal/inline":                  {{pkg: "internal/inline"}, model},
+	"internal/kmod":                    {modules, {pkg: "internal/kmod"}},
+	"internal/ledger":                  {programs, {pkg: "internal/ledger"}},
+	"internal/otlp":                    {model, {pkg: "internal/otlp"}, {pkg: "internal/rewrite"}},
+	"internal/pack":                    {{pkg: "internal/pack"}},
+	"internal/rewrite":                 {model, {pkg: "internal/rewrite"}},
+	"internal/sender":                  {{pkg: "internal/sender"}},
+	"internal/symbolize":               {model, {pkg: "internal/symbolize"}, {pkg: "internal/rewrite"}},
+	"internal/symtab":                  {{pkg: "internal/symtab"}, model},
+	"internal/timeline":                {model, {pkg: "internal/timeline"}, {pkg: "internal/ledger"}},
 }
 
 // distinctSuites returns all suites.
