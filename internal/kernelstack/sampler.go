@@ -17,6 +17,7 @@ import (
 type Options struct {
 	Threads    Threads // which threads to sample: Running or Waiting
 	Buffer     int     // size of each CPU's ring of samples, in bytes
+	Least      int     // size down to which the rings are halved if there is no memory for them; 0 for Buffer
 	Interval   time.Duration
 	MaxSamples int // per message
 
@@ -161,7 +162,7 @@ func (s *Sampler) open(methods []method) (opened, error) {
 }
 
 func (s *Sampler) ringOptions(m method) perfring.Options {
-	opts := perfring.Options{Event: m.event, BytesPerCPU: s.Options.Buffer, Window: window, CPUs: m.cpus, SysFS: s.Options.Sysfs}
+	opts := perfring.Options{Event: m.event, BytesPerCPU: s.Options.Buffer, LeastPerCPU: s.Options.Least, Window: window, CPUs: m.cpus, SysFS: s.Options.Sysfs}
 	if len(m.cpus) == 0 {
 		opts.Names = perfring.Names{BytesPerCPU: nameBuffer, Cgroups: s.Options.Containers}
 	}

@@ -19,6 +19,10 @@ type Options struct {
 	// rounded up to a power of two of pages.
 	BytesPerCPU int
 
+	// LeastPerCPU is the smallest size that will do, 0 for BytesPerCPU. If there is no memory for the rings, they are halved
+	// down to it.
+	LeastPerCPU int
+
 	// Names also records what threads and cgroups are called. Their clock must be the event's.
 	Names Names
 
@@ -116,6 +120,10 @@ func (Switches) refused() error { return ErrUnsupported }
 type Names struct {
 	// BytesPerCPU is the size of each ring, as in [Options]. If it is 0, nothing is recorded.
 	BytesPerCPU int
+
+	// LeastPerCPU is the smallest size that will do, 0 for BytesPerCPU. If there is no memory for the rings, they are halved
+	// down to it.
+	LeastPerCPU int
 
 	Cgroups bool // also TypeCgroup for each new cgroup, as in [Sampling]
 }

@@ -64,17 +64,29 @@ func (s *state) streams() []*stream {
 }
 
 // Open starts to record on all online CPUs that the options select. For each it takes one file,
-// and locked memory of BytesPerCPU and a page; and for names, another file, and their BytesPerCPU
+// and locked memory of BytesPerCPU, or less if LeastPerCPU allows it, and a page; and for names, another file, and their BytesPerCPU
 // and a page. It also takes three more files, and no goroutine. Everything that happens after Open
 // is recorded. Errors that wrap an error of this package say what an operator can do.
 func Open(opts Options) (*Reader, error) {
 	if err := checkClocks(); err != nil {
 		return nil, err
 	}
-	return openWith(opts, openRing)
+	return openLargest(opts, openRing)
 }
 
-// openWith is Open with the function that opens the ring of a CPU.
+// openLargest is Open with the function that opens the ring of a CPU.
+func openLargest(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {
+	for {
+		r, err := openWith(opts, open)
+		noMemory := errors.Is(err, ErrMemory) || errors.Is(err, unix.ENOMEM)
+		if !noMemory || opts.LeastPerCPU == 0 || opts.BytesPerCPU/2 < opts.LeastPerCPU {
+			return r, err
+		}
+		opts.BytesPerCPU /= 2
+	}
+}
+
+// openWith opens rings of BytesPerCPU.
 func openWith(opts Options, open func(*Options, cpu) (*ring, error)) (*Reader, error) {
 	p, err := poller.New()
 	if err != nil {

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -110,6 +112,9 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		},
 		Send: s.name,
 	}
+	if o.OffCPU {
+		defer perfring.Prioritize()()
+	}
 	err := sampler.Run(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -127,10 +132,13 @@ const minBuffer = 64 << 10
 // maxSamples is the maximum number of samples in a batch.
 const maxSamples = 20_000
 
-// The size of each ring of context switches in bytes, and how many of them a second are recorded at most.
+// The sizes of rings of context switches in bytes, and how many switches a second are recorded at most. A ring must hold
+// what a busy machine writes while this process waits for a CPU.
 const (
-	switchBuffer = 256 << 10 // for which no limit of locked memory need be raised
-	maxSwitches  = 100_000
+	switchBuffer      = 4 << 20
+	switchBuffers     = 256 << 20 // of all CPUs
+	leastSwitchBuffer = 256 << 10 // for which no limit of locked memory need be raised
+	maxSwitches       = 100_000
 )
 
 func (o *Options) sampling() kernelstack.Options {
@@ -142,9 +150,21 @@ func (o *Options) sampling() kernelstack.Options {
 	}
 	if o.OffCPU {
 		options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches}
-		options.Buffer = switchBuffer
+		options.Buffer, options.Least = switchBuffer, leastSwitchBuffer
+		for n := numCPUs(o.Sysfs); n*options.Buffer > switchBuffers && options.Buffer > options.Least; {
+			options.Buffer /= 2
+		}
 	}
 	return options
+}
+
+// numCPUs returns the number of CPUs that are online or, where sysfs is not there, that this process may use.
+func numCPUs(sysfs string) int {
+	online, err := perfring.OnlineCPUs(sysfs)
+	if err != nil {
+		return runtime.NumCPU()
+	}
+	return len(online)
 }
 
 // keeps reports whether a sample of a thread counts.
