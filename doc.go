@@ -53,7 +53,8 @@
 //   - location, stack, sample, mapping, dictionary: as in OTLP's profiles.proto.
 //   - instant: the time of a sample, on the kernel's clock that never stops and is never set
 //     (CLOCK_BOOTTIME); profiles have Unix times.
-//   - history: the unloaded images and their lifetimes.
+//   - history: what a source remembers of the images that were unloaded, with their lifetimes.
+//     timeline.History has these and the loaded images, and makes the tables.
 //   - frame: a location, that is, an address and everything known about it.
 //   - pack: a file with the debug information of one build: source lines, inlined
 //     functions, symbols.
@@ -64,7 +65,8 @@
 //
 // # Goroutines
 //
-// Whoever starts a goroutine waits for it. Except for the receiver's, all belong to a cache
+// Whoever starts a goroutine waits for it, but for short ones that a timer starts: to stop a cache a minute after
+// its last user, and to end a wait. Except for the receiver's, all belong to a cache
 // (symcache.Cache), which all processors with the same sources share:
 //
 //	symcache   one for each source: its Run, again after a failure; one that reads the clock; and,
@@ -80,8 +82,8 @@
 // # Shutdown
 //
 // The receiver ends its goroutines, and sends what they have sampled so far. A processor stops
-// reporting its status and its metrics, and releases its cache; messages that still come pass
-// unchanged. A cache without users runs on for a minute, for a collector that reloads its
+// reporting its status and its metrics, and releases its cache; messages that still come get no
+// names, and lose absolute addresses as before the symbols are read. The admission extension only ends its metrics. A cache without users runs on for a minute, for a collector that reloads its
 // configuration, then stops its sources and waits for them. If the process ends first, the kernel
 // closes what is open; nothing on the disk needs an orderly end.
 //

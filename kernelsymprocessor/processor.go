@@ -84,7 +84,8 @@ func (p *Processor) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
-// Shutdown releases the sources. A processor that does not run passes profiles on as they are.
+// Shutdown releases the sources. A processor that does not run knows no kernel: it names nothing, and passes profiles on as
+// it does before the symbols are read.
 func (p *Processor) Shutdown(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -36,6 +36,12 @@
 //	symbols             ├──────┤  ├────────────┤
 //	published          a         a, b          symbols of both
 //
+// # Init code
+//
+// The code of a module that runs once, while the module is loaded, is in sections of its own (".init…"), which the kernel
+// frees. It gets no name: the module is read when its state is "Live", which is after that, and the image ends before
+// these sections (contract 3.2). Frames in it are unresolved.
+//
 // # How a lifetime begins and ends
 //
 // An event carries no time. The kernel sends "add" once a module is live, and "remove" before it

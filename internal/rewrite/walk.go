@@ -16,8 +16,10 @@ type producerSet uint8
 
 func (s producerSet) has(p symbolize.Producer) bool { return s&(1<<p) != 0 }
 
-// roleSet is a set of roles without a caller, by the bit of their number.
+// roleSet is a set of roles without a caller, by the bit of their number. The highest bit is isSpecial.
 type roleSet uint16
+
+const _ = uint(16 - 1 - symbolize.NumPlainRoles) // they fit
 
 // isSpecial marks the set of a location whose frame is not ordinary (see [symbolize.Frame.IsOrdinary]) or varies.
 const isSpecial roleSet = 1 << symbolize.NumPlainRoles
