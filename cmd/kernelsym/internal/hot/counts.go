@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
@@ -17,6 +19,10 @@ type Function struct {
 	Name   string // NoName if unknown
 	Module string // empty if unknown
 }
+
+// Preempted stands for what a thread waited for that could have gone on: a CPU. It is called by the function in which the
+// thread was preempted or yielded.
+const Preempted = "[preempted]"
 
 // NoName stands for the name of a function whose name is unknown.
 const NoName = "[no name]"
@@ -112,6 +118,20 @@ func (c *Counts) addSample(s *rewrite.NamedSample, codes *codes) {
 			c.functions[callee].callers[by] += weight
 		}
 	}
+	isLeaf := true
+	count := func(fn Function) {
+		f := c.function(fn)
+		if isLeaf {
+			f.self += weight
+		}
+		isLeaf = false
+		if !seen[fn] {
+			f.total += weight
+			seen[fn] = true
+		}
+		called(fn)
+		callee = fn
+	}
 	for position, frame := range s.Frames {
 		is := codes.at(frame.Code)
 		if is.isGuest {
@@ -119,29 +139,31 @@ func (c *Counts) addSample(s *rewrite.NamedSample, codes *codes) {
 			return // a guest has no callers
 		}
 		if !is.isKernel {
+			isLeaf = false
 			continue
+		}
+		if position == 0 && wasPreempted(s) {
+			count(Function{Name: Preempted})
 		}
 		c.Frames += weight
 		if is.hasName {
 			c.Named += weight
 		}
-		for i, fn := range is.functions {
-			f := c.function(fn)
-			if position == 0 && i == 0 {
-				f.self += weight
-			}
-			if !seen[fn] {
-				f.total += weight
-				seen[fn] = true
-			}
-			called(fn)
-			callee = fn
+		for _, fn := range is.functions {
+			count(fn)
 		}
 	}
 	called(Function{})
 	if len(seen) > 0 {
 		c.Kernel += weight
 	}
+}
+
+// wasPreempted reports whether a sample is a wait of a thread that could have gone on.
+func wasPreempted(s *rewrite.NamedSample) bool {
+	involuntary := semconv.ProcessContextSwitchTypeInvoluntary
+	kind, ok := s.Attribute(string(involuntary.Key))
+	return ok && kind.Text == involuntary.Value.AsString()
 }
 
 func (c *Counts) function(fn Function) *function {

@@ -118,3 +118,22 @@ func TestFileOfWaitsInTheScheduler(t *testing.T) {
 		assert.Equal(t, want, self, kind)
 	}
 }
+
+// TestPreempted verifies that the waits of threads that could have gone on are a row of their own, called by where they were
+// preempted.
+func TestPreempted(t *testing.T) {
+	m := rewritetest.NewMessage().Profile(nil, "").Sample(leaf, root)
+	m.LastSample().AttributeIndices().Append(m.Attribute("process.context_switch.type", "involuntary"))
+	m.Sample(leaf, root)
+	m.LastSample().AttributeIndices().Append(m.Attribute("process.context_switch.type", "voluntary"))
+	b := newBatch(0)
+	b.Messages[0], b.OffCPU, b.User = written(m), true, 0
+	v := NewFunctions(WaitTime, 0, BySelf)
+	v.Add(b)
+	assert.Equal(t, int64(1), v.window.Sum.functions[Function{"leaf", "vmlinux"}].self)
+	assert.Equal(t, int64(2), v.window.Sum.functions[Function{"leaf", "vmlinux"}].total)
+	preempted := v.window.Sum.functions[Function{Name: Preempted}]
+	assert.Equal(t, []int64{1, 1}, []int64{preempted.self, preempted.total})
+	assert.Equal(t, map[Function]int64{{"leaf", "vmlinux"}: 1}, preempted.callers)
+	assert.Equal(t, int64(4), v.window.Sum.Frames, "it is no frame")
+}

@@ -10,7 +10,9 @@ import (
 )
 
 // IsWaits reports whether values of a type are times of waits, in nanoseconds.
-func IsWaits(t rewrite.ValueType) bool { return t == rewrite.ValueType{Name: "off_cpu", Unit: "nanoseconds"} }
+func IsWaits(t rewrite.ValueType) bool {
+	return t == rewrite.ValueType{Name: "off_cpu", Unit: "nanoseconds"}
+}
 
 // AtWait returns the stack of a wait, leaf first, from the function on that waits: the first that is not the scheduler's. It
 // returns all of the stack if there is none. Profiles can have the functions of the scheduler, because the receiver was told to
