@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package packimage makes images from the symbols in packs. They are all the symbols that a
-// gateway has, which has no kernel of its own (see contract 10.2). The package is pure.
+// gateway has, which has no kernel of its own (see contract 10.2), and those of a core kernel that was located (see contract
+// 10.5). The package is pure.
 package packimage
 
 import (
@@ -39,8 +40,25 @@ func LeastMemory(p *pack.Pack) int64 {
 //
 // For a core kernel it takes several milliseconds, so call it only once for a pack.
 func New(p *pack.Pack, slot uint32) (*timeline.Image, error) {
+	return at(p, uint64(firstSlot)+uint64(slot)<<slotBits)
+}
+
+// Located returns the image of the pack of a core kernel that was located at an address of this machine (see contract 10.5).
+// The error is that of New, and does not contain the address.
+func Located(p *pack.Pack, start uint64) (*timeline.Image, error) {
+	if _, err := New(p, 0); err != nil {
+		return nil, err
+	}
+	image, err := at(p, start)
+	if err != nil || image.Origin != timeline.OriginKernel {
+		return nil, fmt.Errorf("pack of %s: it is not the pack of a core kernel in memory", p.Info().BuildID)
+	}
+	return image.AsLocated(), nil
+}
+
+// at returns the image of a pack whose pack address 0 is at an address.
+func at(p *pack.Pack, start uint64) (*timeline.Image, error) {
 	info := p.Info()
-	start := uint64(firstSlot) + uint64(slot)<<slotBits
 	at := func(r pack.Range) symtab.Range {
 		return symtab.Range{Start: start + uint64(r.Start), End: start + uint64(r.End)}
 	}
@@ -56,7 +74,9 @@ func New(p *pack.Pack, slot uint32) (*timeline.Image, error) {
 	origin := timeline.OriginModule
 	if info.Name == timeline.KernelName {
 		origin = timeline.OriginKernel
-		text.Landmarks = &symtab.Landmarks{Arch: info.Arch, Entry: at(info.Marks.Entry), Fred: at(info.Marks.Fred)}
+		text.Landmarks = &symtab.Landmarks{
+			Arch: info.Arch, Entry: at(info.Marks.Entry), Fred: at(info.Marks.Fred), SharedTrampolines: true,
+		}
 		for _, r := range info.Marks.Thunks {
 			text.Landmarks.Thunks = append(text.Landmarks.Thunks, at(r))
 		}

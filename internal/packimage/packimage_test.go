@@ -68,7 +68,7 @@ func TestCore(t *testing.T) {
 	assert.False(t, m.Contains(at(0x3000)))
 	assert.Equal(t, &symtab.Landmarks{
 		Arch: "amd64", Entry: symtab.Range{Start: at(0x1000), End: at(0x1100)}, Fred: symtab.Range{Start: at(0), End: at(0)},
-		Thunks: []symtab.Range{{Start: at(0x2000), End: at(0x2020)}},
+		Thunks: []symtab.Range{{Start: at(0x2000), End: at(0x2020)}}, SharedTrampolines: true, // or not: a pack does not say
 	}, m.Text.Landmarks)
 }
 
@@ -119,3 +119,32 @@ func TestRefused(t *testing.T) {
 		assert.ErrorContains(t, err, coreID, name)
 	}
 }
+
+func TestLocated(t *testing.T) {
+	const start = 0xffffffff9a200000
+	p := read(t, coreInfo(), symbol(0x10, 0x40, "f"))
+	m, err := packimage.Located(p, start)
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{start, start, start + 0x5000}, []uint64{m.Base(), m.Start, m.End})
+	assert.Equal(t, "f", m.SymbolName(m.Lookup(start+0x10)).Name)
+	assert.True(t, m.IsLocated)
+	assert.True(t, timeline.NewSnapshot(timeline.NewTable(m)).IsLocated())
+	other, err := packimage.New(p, 7)
+	require.NoError(t, err)
+	assert.False(t, timeline.NewSnapshot(timeline.NewTable(other)).IsLocated())
+	assert.False(t, (*timeline.Snapshot)(nil).IsLocated())
+}
+
+// TestLocatedErrorsDoNotTellThePlace verifies that the error for a pack that is no kernel in memory does not contain the place.
+func TestLocatedErrorsDoNotTellThePlace(t *testing.T) {
+	const start = 0xffffffff9a200000
+	module, wrong := coreInfo(), coreInfo()
+	module.Name, wrong.Base = "dummy", 0x100000
+	for name, at := range map[*pack.Info]uint64{&module: start, &wrong: start, ptr(coreInfo()): 1<<64 - 0x1000} {
+		_, err := packimage.Located(read(t, *name, symbol(0x10, 0x40, "f")), at)
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "ffff")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -53,11 +53,26 @@ func largestRecord(bits uint64) uint64 {
 	return largestSymbolRecord
 }
 
-// openEvent opens an event on a CPU. The event counts lost records if the kernel supports that
-// (since Linux 6.0; older kernels refuse it).
+// ownThread stands in the place of a CPU's number for the calling thread, whichever CPU it is on.
+const ownThread = -1
+
+// nameOf returns what an event is opened on, for errors.
+func nameOf(cpu int) string {
+	if cpu == ownThread {
+		return "a thread"
+	}
+	return fmt.Sprintf("CPU %d", cpu)
+}
+
+// openEvent opens an event on a CPU, of all threads there, or on ownThread. The event counts lost records if the kernel
+// supports that (since Linux 6.0; older kernels refuse it).
 func openEvent(attr *unix.PerfEventAttr, cpu int) (fd int, err error) {
+	thread := -1 // all
+	if cpu == ownThread {
+		thread = 0
+	}
 	for _, attr.Read_format = range []uint64{unix.PERF_FORMAT_LOST, 0} {
-		fd, err = unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		fd, err = unix.PerfEventOpen(attr, thread, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if !errors.Is(err, unix.EINVAL) {
 			break
 		}
@@ -72,7 +87,7 @@ func mapRing(fd, cpu, size int) (mapping []byte, page *unix.PerfEventMmapPage, e
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrMemory, err)
 		}
-		return nil, nil, fmt.Errorf("mapping the perf ring of CPU %d (%d bytes): %w", cpu, size, err)
+		return nil, nil, fmt.Errorf("mapping the perf ring of %s (%d bytes): %w", nameOf(cpu), size, err)
 	}
 	// The page of metadata is page-aligned, so its 64-bit fields are aligned, too.
 	return mapping, (*unix.PerfEventMmapPage)(unsafe.Pointer(unsafe.SliceData(mapping))), nil
@@ -202,5 +217,5 @@ func openError(event Event, cpu int, err error) error {
 		err = fmt.Errorf("%w: %w", known, err)
 	}
 	err = filesError(err)
-	return fmt.Errorf("opening a perf event on CPU %d: %w", cpu, err)
+	return fmt.Errorf("opening a perf event on %s: %w", nameOf(cpu), err)
 }

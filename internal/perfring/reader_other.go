@@ -61,3 +61,15 @@ func (Clock) Now() int64 { return 0 }
 
 // Prioritize changes nothing: there are no rings.
 func Prioritize() (undo func()) { return func() {} }
+
+// A Thread records the switches of one thread, on Linux.
+type Thread struct{}
+
+// OpenThread returns ErrUnsupported.
+func OpenThread() (*Thread, error) { return nil, ErrUnsupported }
+
+// Records is never called: there is no Thread.
+func (*Thread) Records() ([]Record, error) { return nil, ErrUnsupported }
+
+// Close is never called: there is no Thread.
+func (*Thread) Close() error { return nil }

@@ -21,11 +21,14 @@ const (
 	TypeThrottle Type = 5
 	TypeFork     Type = 7
 	TypeSample   Type = 9
-	TypeSwitch   Type = 15 // PERF_RECORD_SWITCH_CPU_WIDE, since Linux 4.3
+	TypeSwitch   Type = 15 // PERF_RECORD_SWITCH_CPU_WIDE, since Linux 4.3; also stands for threadSwitch
 	TypeKsymbol  Type = 17
 	TypeBPFEvent Type = 18
 	TypeCgroup   Type = 19
 )
+
+// threadSwitch is the type of a switch in the ring of one thread: PERF_RECORD_SWITCH.
+const threadSwitch Type = 14
 
 // A Record is one record of a ring. Which fields are set depends on the type.
 type Record struct {
@@ -190,6 +193,10 @@ func parse(raw []byte, has recordFields) (r Record, ok bool, err error) {
 	case TypeSwitch:
 		f.uint32() // the process and thread on the other side of the switch
 		f.uint32()
+		f.sampleID(&r, has)
+		r.Switch = switchOf(raw)
+	case threadSwitch:
+		r.Type = TypeSwitch
 		f.sampleID(&r, has)
 		r.Switch = switchOf(raw)
 	case TypeThrottle:

@@ -14,7 +14,7 @@ type Landmarks struct {
 	Thunks []Range
 
 	// SharedTrampolines says that the kernel puts BPF trampolines into pages that hold other code as
-	// well, although it announces a whole page for each.
+	// well, although it announces a whole page for each; or that it is not known, as from a pack.
 	SharedTrampolines bool
 }
 

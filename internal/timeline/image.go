@@ -62,6 +62,9 @@ type Image struct {
 	// it: only a list has shown it (see contract 3.5).
 	MayBeNameless bool
 
+	// IsLocated says of the core kernel that its addresses were found out although the kernel hides them (see contract 10.5).
+	IsLocated bool
+
 	TypeID uint32 // of a BPF function: the number of its type in the program's BTF; 0 if that is not known
 
 	Program *Program      // the program that a BPF function belongs to; nil if it is not known
@@ -109,6 +112,13 @@ func NewFunction(origin Origin, name string, start uint64, size uint32, since in
 // IsFunction reports whether the image is code that has one symbol, the kernel's for all of it: a function of a BPF program,
 // a trampoline, or a page. Others, the core kernel and modules, have a text with symbols.
 func (m *Image) IsFunction() bool { return m.Text == nil }
+
+// AsLocated returns the core kernel as one that was located.
+func (m *Image) AsLocated() *Image {
+	c := *m
+	c.IsLocated = true
+	return &c
+}
 
 // WithProgram returns the function as part of a program, with source lines.
 func (m *Image) WithProgram(p *Program, lines *symtab.Lines) *Image {

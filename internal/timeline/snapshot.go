@@ -55,6 +55,12 @@ func (s *Snapshot) Core() *Image {
 	return s.core
 }
 
+// IsLocated reports whether the core kernel is known only because it was located; see [Image.IsLocated].
+func (s *Snapshot) IsLocated() bool {
+	core := s.Core()
+	return core != nil && core.IsLocated
+}
+
 // unknownLandmarks belong to a core kernel that is not known: trampolines may share their pages.
 var unknownLandmarks = symtab.Landmarks{SharedTrampolines: true}
 

@@ -31,7 +31,7 @@ func TestTroubleshootingHasEveryMessage(t *testing.T) {
 	for _, dir := range []string{
 		"kernelsymprocessor", "kernelstackreceiver", "internal/sources", "internal/symcache", "internal/kallsyms", "internal/kmod",
 		"internal/bpfprog", "internal/bpf", "internal/perfring", "internal/uevent", "internal/buildid", "internal/symtab",
-		"internal/packs", "internal/packimage", "internal/admission",
+		"internal/packs", "internal/packimage", "internal/locate", "internal/admission",
 	} {
 		before := len(messages)
 		files, err := filepath.Glob(root + dir + "/*.go")

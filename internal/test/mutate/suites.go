@@ -38,6 +38,7 @@ var suites = map[string][]suite{
 	"internal/inline":                  {{pkg: "internal/inline"}, model},
 	"internal/kmod":                    {modules, {pkg: "internal/kmod"}},
 	"internal/ledger":                  {programs, {pkg: "internal/ledger"}},
+	"internal/locate":                  {{pkg: "internal/locate"}},
 	"internal/otlp":                    {model, {pkg: "internal/otlp"}, {pkg: "internal/rewrite"}},
 	"internal/pack":                    {{pkg: "internal/pack"}},
 	"internal/rewrite":                 {model, {pkg: "internal/rewrite"}},

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package locate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/packimage"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// Packs finds packs. The error of Pack says why there is none of a build, or none yet.
+type Packs interface {
+	Pack(ctx context.Context, buildID string) (*pack.Pack, error)
+}
+
+// A Locator locates the running kernel.
+type Locator struct {
+	procfs string
+	packs  Packs
+}
+
+// NewLocator returns a Locator that finds what the kernel says below procfs, where /proc is mounted.
+func NewLocator(procfs string, packs Packs) *Locator { return &Locator{procfs, packs} }
+
+// The errors of Locate about the pack.
+var (
+	ErrNoBuildID = errors.New("the build of the running kernel is not known")
+	ErrOtherArch = errors.New("the pack is one of another architecture")
+)
+
+// Locate returns the image of the running core kernel, whose build id must be the one in /sys/kernel/notes. It takes a
+// quarter of a second, unless there is no pack of that build. Its errors are those of [Place], of [perfring.OpenThread] and of
+// the packs; none has an address in its text.
+func (l *Locator) Locate(ctx context.Context, buildID string) (*timeline.Image, error) {
+	if buildID == "" {
+		return nil, ErrNoBuildID
+	}
+	p, err := l.packs.Pack(ctx, buildID)
+	if err != nil {
+		return nil, fmt.Errorf("the pack of %s: %w", buildID, err)
+	}
+	if p.Info().Arch != runtime.GOARCH {
+		return nil, ErrOtherArch
+	}
+	waits, err := observe(ctx, l.procfs)
+	if err != nil {
+		return nil, err
+	}
+	place, err := Place(p, waits)
+	if err != nil {
+		return nil, err
+	}
+	return packimage.Located(p, place)
+}
