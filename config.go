@@ -48,5 +48,6 @@ func (c *Config) sourceOptions() sources.Options {
 		History: timeline.Limits{TTL: c.History.TTL, MaxEntries: c.History.MaxEntries},
 		Modules: sources.Modules{Enabled: c.Modules.Enabled, Settle: c.Modules.Settle},
 		BPF:     sources.BPF{Enabled: c.Bpf.Enabled, SourceLines: c.Bpf.SourceLines, Trampolines: c.Bpf.Trampolines},
+		Locate:  c.Locate,
 	}
 }

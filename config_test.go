@@ -108,6 +108,9 @@ func TestContract_7_WrongValuesNameTheKey(t *testing.T) {
 		{map[string]any{"history": map[string]any{"ttl": "-1m"}}, []string{"history::ttl is -1m0s: it must be a duration of at least 0s"}},
 		{map[string]any{"history": map[string]any{"max_entries": -1}}, []string{"history::max_entries is -1: it must be an integer of at least 0"}},
 		{map[string]any{"local": false}, []string{"local", "debug_info::directory", "debug_info::url"}},
+		{map[string]any{"locate": true}, []string{"locate is true", "debug_info::directory", "debug_info::url"}},
+		{locateWith("addresses", "keep"), []string{"locate is true", "addresses must not be keep"}},
+		{locateWith("local", false), []string{"locate is true", "local is false"}},
 		{packsWith("directory", "packs"), []string{`debug_info::directory is "packs": it must be an absolute path, such as /`}},
 		{packsWith("url", "https://packs.example/"), []string{"debug_info::url", `"https://packs.example/"`, "{build_id}"}},
 		{packsWith("url", "https://packs.example/{buildid}/{build_id}"), []string{"debug_info::url", "{build_id} and {format}"}},
@@ -153,6 +156,22 @@ func TestWrongType(t *testing.T) {
 	assert.NotContains(t, err.Error(), "accepted keys")
 }
 
+// TestLocate verifies that locate is part of the key of the cache, and that the addresses may be shown on request.
+func TestLocate(t *testing.T) {
+	for _, addresses := range []string{"auto", "relative", "hide"} {
+		c, err := load(locateWith("addresses", addresses))
+		require.NoError(t, err)
+		assert.True(t, c.cacheKey().sources.Locate)
+	}
+}
+
+// locateWith returns a configuration with locate and packs, and with a value for a key.
+func locateWith(key string, value any) map[string]any {
+	c := packsWith("inline", true)
+	c["locate"], c[key] = true, value
+	return c
+}
+
 // packsWith returns a configuration with packs, and with a value for a key below debug_info.
 func packsWith(key string, value any) map[string]any {
 	info := map[string]any{"directory": "/packs", "url": "https://packs.example/{build_id}"}
@@ -171,7 +190,7 @@ func TestSchema(t *testing.T) {
 	for key := range confmap.NewFromStringMap(toMap(t, NewFactory().CreateDefaultConfig())).ToStringMap() {
 		assert.Contains(t, schema.Properties, key)
 	}
-	assert.Len(t, schema.Properties, 12)
+	assert.Len(t, schema.Properties, 13)
 }
 
 func toMap(t *testing.T, config any) map[string]any {

@@ -43,13 +43,16 @@ func (c *Config) packOptions() packs.Options {
 	}
 }
 
-// validatePacks validates the keys local and debug_info.
+// validatePacks validates the keys local, locate and debug_info.
 func validatePacks(c *Config) error {
 	d := &c.DebugInfo
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !c.Local && !d.enabled() {
 		add("local is false, so all names come from packs: set debug_info::directory or debug_info::url")
+	}
+	if c.Locate {
+		errs = append(errs, checkLocate(c))
 	}
 	if d.Directory != "" && !filepath.IsAbs(d.Directory) {
 		add("debug_info::directory is %q: it must be an absolute path, such as /var/lib/kernelsym/packs", d.Directory)
@@ -71,6 +74,19 @@ func validatePacks(c *Config) error {
 		add("debug_info::http::timeout is %v: it must be a duration of more than 0s", d.HTTP.Timeout)
 	}
 	return errors.Join(errs...)
+}
+
+// checkLocate returns an error if locate: true contradicts other keys.
+func checkLocate(c *Config) error {
+	switch {
+	case !c.Local:
+		return errors.New("locate is true, but local is false: a gateway has no kernel to locate")
+	case !c.DebugInfo.enabled():
+		return errors.New("locate is true, so names come from packs: set debug_info::directory or debug_info::url")
+	case c.Addresses == "keep":
+		return errors.New(`locate is true, so addresses must not be keep: they would tell where the kernel is. Use auto, hide or relative`)
+	}
+	return nil
 }
 
 // checkURL validates debug_info::url.

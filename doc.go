@@ -20,6 +20,7 @@
 //	netlink ───────► uevent ───► kmod ────┤
 //	/proc/modules, /sys/module ─►         │
 //	packs, in a directory or by HTTP ► packs ─ Set ──────────────────────────► rewrite
+//	                                     └─ for kallsyms, if the kernel hides its symbols: locate
 //
 // Data flows one way. Each source follows one kind of code and publishes immutable tables: at
 // the latest when a message asks for one. The cache runs the sources and holds their last tables. When a message
@@ -73,6 +74,7 @@
 //	           now and then, one that writes a log message later
 //	bpfprog    one that waits for events about CPUs, while Run waits for records
 //	kmod       one that waits for events about modules, while Run reads the list or symbols
+//	kallsyms   one that waits in the kernel while Run looks at it, for a quarter of a second; see locate
 //	packs      one that reads the directory, four that fetch; Run itself publishes what they open
 //	receiver   one for kernel stacks, one for off-CPU time
 //
@@ -95,7 +97,7 @@
 // (what a frame of a stack is), internal/symcache (the cache of tables), internal/kallsyms (the
 // simplest source), internal/kmod (modules), internal/perfring and internal/bpfprog (perf rings,
 // and BPF, the busiest source), internal/realtime (clocks), internal/pack and internal/packs
-// (debug information, and where it comes from), internal/inline (what packs add to a frame),
+// (debug information, and where it comes from), internal/locate (where the kernel is, if it hides that), internal/inline (what packs add to a frame),
 // internal/otlp (the tables of a message), internal/rewrite (the changes to a message),
 // kernelsymprocessor (the component). internal/kernelstack and kernelstackreceiver,
 // which sample kernel stacks, internal/sender, which finds out where a message comes from, internal/admission and

@@ -142,11 +142,13 @@ func (c *Config) cacheKey() (key cacheKey) {
 // start starts the sources and the packs of a cache.
 func (c *Config) start(key cacheKey, logger *zap.Logger) (started kernelsymprocessor.Sources) {
 	var list []symcache.Source
-	if c.Local {
-		list = sources.ListOn(runtime.GOOS, key.sources, logger)
-	}
 	if c.DebugInfo.enabled() {
 		started.Packs = packs.New(key.packs)
+	}
+	if c.Local {
+		list = sources.ListOn(runtime.GOOS, key.sources, started.Packs, logger)
+	}
+	if started.Packs != nil {
 		list = append(list, started.Packs)
 	}
 	started.Symbols = symcache.Start(logger, sources.NewClock(), list...)

@@ -159,6 +159,9 @@ type Config struct {
 	// Local whether profiles of this machine get the names of its kernel. If false, the processor is a gateway: it reads nothing of the kernel and names frames of all machines with packs alone.
 	Local bool `mapstructure:"local"`
 
+	// Locate whether to find out where the kernel is while it hides the addresses of its symbols, so that frames of the core kernel get the names of its pack. It needs CAP_PERFMON, and a directory or url of debug_info. Absolute addresses are then looked up for local messages only, and auto of addresses is hide. Set the sysctl kernel.kptr_restrict to 1 instead where that is allowed.
+	Locate bool `mapstructure:"locate"`
+
 	// Modules how loadable kernel modules are followed.
 	Modules Modules `mapstructure:"modules"`
 
@@ -222,6 +225,7 @@ func createDefaultConfig() component.Config {
 		History:      NewDefaultHistory(),
 		HostCheck:    true,
 		Local:        true,
+		Locate:       false,
 		Modules:      NewDefaultModules(),
 		Procfs:       "/proc",
 		Rewrite:      "unsymbolized",

@@ -16,11 +16,12 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // searchBase searches for the base of the kernel as a sender that reads the metrics can: 9 messages halve the 512 places at
 // which x86-64 can load a kernel, 2 MiB apart. It also returns how many frames of each message got a name.
-func searchBase(t *testing.T, from net.Addr, opts rewrite.Options) (base uint64, named []int64) {
+func searchBase(t *testing.T, table *timeline.Table, from net.Addr, opts rewrite.Options) (base uint64, named []int64) {
 	t.Helper()
 	telemetry := componenttest.NewTelemetry()
 	defer func() { require.NoError(t, telemetry.Shutdown(context.Background())) }()
@@ -31,7 +32,7 @@ func searchBase(t *testing.T, from net.Addr, opts rewrite.Options) (base uint64,
 	require.NoError(t, p.Start(atOnce(), newHost()))
 	defer func() { require.NoError(t, p.Shutdown(context.Background())) }()
 	for range 2 { // when the second is accepted, the first is in the snapshot
-		s <- published{table: kernel(t, "f")}
+		s <- published{table: table}
 	}
 
 	resolved := with(attribute.String("outcome", "resolved"), attribute.String("origin", "kernel"))
@@ -58,21 +59,26 @@ func searchBase(t *testing.T, from net.Addr, opts rewrite.Options) (base uint64,
 }
 
 // TestContract_2_6_NineMessagesTellNothing verifies that a sender on the network that reads the metrics finds the base of
-// the kernel with 9 messages, unless absolute addresses are looked up for local senders only.
+// the kernel with 9 messages, unless absolute addresses are looked up for local senders only, as they are while the kernel is
+// located (contract 10.5).
 func TestContract_2_6_NineMessagesTellNothing(t *testing.T) {
 	network, unix := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, &net.UnixAddr{Name: "@", Net: "unix"}
 	fromLocal := rewrite.Options{AbsoluteFromLocal: true}
+	known, located := kernel(t, "f"), timeline.NewTable(core(t, "f", "ab").AsLocated())
 	for _, tt := range []struct {
 		name  string
+		table *timeline.Table
 		from  net.Addr
 		opts  rewrite.Options
 		finds bool
 	}{
-		{"any, from the network", network, rewrite.Options{}, true},
-		{"local, from the network", network, fromLocal, false},
-		{"local, over a unix socket", unix, fromLocal, true},
+		{"any, from the network", known, network, rewrite.Options{}, true},
+		{"local, from the network", known, network, fromLocal, false},
+		{"local, over a unix socket", known, unix, fromLocal, true},
+		{"any, from the network, located", located, network, rewrite.Options{}, false},
+		{"any, over a unix socket, located", located, unix, rewrite.Options{}, true},
 	} {
-		base, named := searchBase(t, tt.from, tt.opts)
+		base, named := searchBase(t, tt.table, tt.from, tt.opts)
 		require.Len(t, named, 9, tt.name)
 		if tt.finds {
 			assert.Equal(t, uint64(text), base, tt.name)

@@ -156,6 +156,7 @@ func (m *metrics) observeSources(cache *symcache.Cache) error {
 	return errors.Join(
 		m.builder.RegisterProcessorKernelsymLostRecordsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.LostRecords })),
 		m.builder.RegisterProcessorKernelsymResyncsCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.Resyncs })),
+		m.builder.RegisterProcessorKernelsymMislocatedCallback(of(func(c symcache.SourceCounts) int64 { return c.Counts.Mislocated })),
 		m.builder.RegisterProcessorKernelsymUpdatesCallback(func(_ context.Context, o metric.Int64Observer) error {
 			for _, c := range cache.Counts() {
 				for kind, n := range c.Counts.Updates {

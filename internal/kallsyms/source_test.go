@@ -5,22 +5,28 @@ package kallsyms
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
 )
 
 // run runs a source until it publishes or fails.
@@ -48,7 +54,7 @@ func TestSourcePublishesCoreWithBuildID(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "proc/kallsyms"), small)
 	write(t, filepath.Join(root, "sys/kernel/notes"), gnuNote)
-	got, err := run(t, NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")))
+	got, err := run(t, NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys"), nil))
 	require.NoError(t, err)
 	require.NoError(t, got.Degraded)
 	require.Len(t, got.Table.Loaded(), 1)
@@ -66,7 +72,7 @@ func TestContract_8_WithoutSysfsThereAreNamesButNoBuildID(t *testing.T) {
 			if notes != "" {
 				write(t, filepath.Join(sysfs, "kernel/notes"), notes)
 			}
-			got, err := run(t, NewSource(filepath.Join(root, "proc"), sysfs))
+			got, err := run(t, NewSource(filepath.Join(root, "proc"), sysfs, nil))
 			require.NoError(t, err)
 			require.ErrorContains(t, got.Degraded, "no file ID")
 			require.ErrorContains(t, got.Degraded, sysfs)
@@ -88,7 +94,7 @@ func TestContract_8_SysfsCanComeLater(t *testing.T) {
 		var ids []string
 		ended := make(chan error)
 		go func() {
-			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys")).Run(ctx, func(u symcache.Update) {
+			ended <- NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys"), nil).Run(ctx, func(u symcache.Update) {
 				core := u.Table.Loaded()[0]
 				ids = append(ids, core.BuildID())
 				assert.Equal(t, core.BuildID() == "", u.Degraded != nil)
@@ -108,13 +114,125 @@ func TestContract_8_SysfsCanComeLater(t *testing.T) {
 
 func TestSourceErrors(t *testing.T) {
 	root := t.TempDir()
-	_, err := run(t, NewSource(root, root))
+	_, err := run(t, NewSource(root, root, nil))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	write(t, filepath.Join(root, "kallsyms"), "0000000000000000 T _text\n")
-	_, err = run(t, NewSource(root, root))
+	_, err = run(t, NewSource(root, root, nil))
 	require.ErrorIs(t, err, ErrRestricted)
 	assert.ErrorContains(t, err, root, "names the file")
+}
+
+// hiddenLists are ways in which a kernel hides its symbols. TestHidden has another: root may read any file of a test.
+var hiddenLists = map[string]func(t *testing.T, list string){
+	"zeros":  func(t *testing.T, list string) { t.Helper(); write(t, list, "0000000000000000 T _text\n") },
+	"absent": func(*testing.T, string) {},
+}
+
+// A fakeLocator finds an image, or says why not.
+type fakeLocator struct {
+	image *timeline.Image
+	err   error
+	asked []string // the build ids
+}
+
+func (l *fakeLocator) Locate(_ context.Context, buildID string) (*timeline.Image, error) {
+	l.asked = append(l.asked, buildID)
+	return l.image, l.err
+}
+
+// locatedAt returns a core kernel that was located.
+func locatedAt(t *testing.T, base uint64) *timeline.Image {
+	t.Helper()
+	return timelinetest.NewImage(t, timelinetest.Text{BuildID: "deadbeef", Base: base, Start: base, End: base + 0x1000},
+		timelinetest.Symbol{Name: "f"}).AsLocated()
+}
+
+// TestContract_10_5_TheListWinsOnceItCanBeRead verifies that the located kernel is published while the list is hidden, and
+// that the list is read every minute, wins for good, and says whether the kernel was where it had been located.
+func TestContract_10_5_TheListWinsOnceItCanBeRead(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	core, err := ParseCore(strings.NewReader(small), runtime.GOARCH, "", "")
+	require.NoError(t, err)
+	for _, hide := range hiddenLists {
+		for wrong, base := range []uint64{core.Base(), core.Base() + 2<<20} {
+			root := t.TempDir()
+			list := filepath.Join(root, "proc/kallsyms")
+			hide(t, list)
+			write(t, filepath.Join(root, "sys/kernel/notes"), gnuNote)
+			locator := &fakeLocator{image: locatedAt(t, base)}
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var updates []symcache.Update
+				ended := make(chan error)
+				s := NewSource(filepath.Join(root, "proc"), filepath.Join(root, "sys"), locator)
+				go func() {
+					ended <- s.Run(ctx, func(u symcache.Update) { updates = append(updates, u) })
+				}()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Len(t, updates, 1)
+				assert.True(t, updates[0].Table.Loaded()[0].IsLocated)
+				require.ErrorIs(t, updates[0].Degraded, ErrLocated)
+				assert.NotContains(t, updates[0].Degraded.Error(), strconv.FormatUint(base, 16))
+				write(t, list, small)
+				time.Sleep(retryHidden)
+				synctest.Wait()
+				require.Len(t, updates, 2)
+				write(t, list, "0000000000000000 T _text\n")
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Len(t, updates, 2, "the list was read for good")
+				assert.Equal(t, []string{"deadbeef"}, locator.asked, "once")
+				cancel()
+				require.NoError(t, <-ended)
+				got, err := run(t, s)
+				require.NoError(t, err)
+				for i, u := range []symcache.Update{updates[1], got} {
+					assert.False(t, u.Table.Loaded()[0].IsLocated)
+					assert.Equal(t, core.Base(), u.Table.Loaded()[0].Base())
+					if wrong == 0 {
+						require.NoError(t, u.Degraded)
+					} else {
+						require.ErrorIs(t, u.Degraded, ErrMislocated)
+						assert.NotContains(t, u.Degraded.Error(), strconv.FormatUint(base, 16))
+					}
+					assert.Equal(t, int64(wrong*(1-i)), u.Changes.Counts.Mislocated, "it is counted once")
+				}
+			})
+		}
+	}
+}
+
+// TestContract_10_5_NotLocated verifies that the error has the reasons of both, that the locator is asked again, and that it is not
+// asked where the list can be read.
+func TestContract_10_5_NotLocated(t *testing.T) {
+	root := t.TempDir()
+	reason := errors.New("no pack")
+	locator := &fakeLocator{err: reason}
+	s := NewSource(root, root, locator)
+	write(t, filepath.Join(root, "kallsyms"), "0000000000000000 T _text\n")
+	for n := range 3 {
+		_, err := run(t, s)
+		require.ErrorIs(t, err, ErrRestricted)
+		require.ErrorIs(t, err, reason)
+		assert.Equal(t, slices.Repeat([]string{""}, n+1), locator.asked)
+	}
+	write(t, filepath.Join(root, "kallsyms"), small)
+	_, err := run(t, s)
+	require.NoError(t, err)
+	assert.Len(t, locator.asked, 3)
+}
+
+// TestHidden verifies which errors of reading the list are about a hidden one.
+func TestHidden(t *testing.T) {
+	for err, want := range map[error]bool{
+		ErrRestricted: true, fs.ErrNotExist: true, &fs.PathError{Err: unix.EACCES}: true, &fs.PathError{Err: unix.EPERM}: true,
+		ErrNoText: false, ErrSyntax: false, &fs.PathError{Err: unix.EIO}: false,
+	} {
+		assert.Equal(t, want, isHidden(err), err)
+	}
+	assert.False(t, isHidden(nil))
 }
 
 // TestRunningKernel compares the symbols of the running kernel with its list, read by other
@@ -122,7 +240,7 @@ func TestSourceErrors(t *testing.T) {
 // symbol is found at its address.
 func TestRunningKernel(t *testing.T) {
 	kerneltest.NeedAddresses(t)
-	got, err := run(t, NewSource("/proc", "/sys"))
+	got, err := run(t, NewSource("/proc", "/sys", nil))
 	require.NoError(t, err)
 	require.NoError(t, got.Degraded)
 	core := got.Table.Loaded()[0]

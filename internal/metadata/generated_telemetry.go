@@ -33,6 +33,7 @@ type TelemetryBuilder struct {
 	ProcessorKernelsymHistoryEntries   metric.Int64ObservableGauge
 	ProcessorKernelsymLostRecords      metric.Int64ObservableCounter
 	ProcessorKernelsymMemory           metric.Int64ObservableGauge
+	ProcessorKernelsymMislocated       metric.Int64ObservableCounter
 	ProcessorKernelsymPackBytes        metric.Int64ObservableGauge
 	ProcessorKernelsymPackFetches      metric.Int64ObservableCounter
 	ProcessorKernelsymPackFrames       metric.Int64Counter
@@ -109,6 +110,21 @@ func (builder *TelemetryBuilder) RegisterProcessorKernelsymMemoryCallback(cb met
 		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymMemory, obs: o})
 		return nil
 	}, builder.ProcessorKernelsymMemory)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorKernelsymMislocatedCallback sets callback for observable ProcessorKernelsymMislocated metric.
+func (builder *TelemetryBuilder) RegisterProcessorKernelsymMislocatedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorKernelsymMislocated, obs: o})
+		return nil
+	}, builder.ProcessorKernelsymMislocated)
 	if err != nil {
 		return err
 	}
@@ -319,6 +335,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_kernelsym_memory",
 		metric.WithDescription("Memory of the symbol tables, including remembered code that was unloaded. [Development]"),
 		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorKernelsymMislocated, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_kernelsym_mislocated",
+		metric.WithDescription("Number of times the list of symbols, once it could be read, showed that the kernel was not where it had been located. Its frames had wrong names until then. [Development]"),
+		metric.WithUnit("{time}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorKernelsymPackBytes, err = builder.meter.Int64ObservableGauge(

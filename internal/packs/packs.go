@@ -45,6 +45,7 @@ type storeState struct {
 	queue   queue
 	unkept  error            // why the last fetched pack could not be kept
 	changes symcache.Changes // since the last update
+	ended   chan struct{}    // closed when a search for a pack ends
 }
 
 // New returns a store without packs.
@@ -55,7 +56,7 @@ func New(opts Options) *Store {
 		from:  fetcher{url: opts.URL, limit: min(maxFetched, opts.MaxBytes)},
 		pace:  newPace(),
 		news:  newSignal(),
-		state: storeState{open: newLibrary(opts.MaxBytes), queue: newQueue(opts.URL != "")},
+		state: storeState{open: newLibrary(opts.MaxBytes), queue: newQueue(opts.URL != ""), ended: make(chan struct{})},
 	}
 	s.view.Store(newView(nil, opts.Gateway))
 	s.SetClient(http.DefaultClient)
@@ -99,6 +100,30 @@ func (s *Store) Use(host string, buildIDs, fileIDs []string) {
 			s.state.use(host, requestID{text: p.Info().BuildID}, now)
 		} else {
 			s.state.use(host, requestID{text: id, isFile: true}, now)
+		}
+	}
+}
+
+// Pack returns the pack of a build that is in use on this host. It waits until the pack is open or
+// the search for it has ended, which the error says why. The store must run meanwhile.
+func (s *Store) Pack(ctx context.Context, buildID string) (*pack.Pack, error) {
+	const thisHost = ""
+	for {
+		s.Use(thisHost, []string{buildID}, nil)
+		s.mu.Lock()
+		ended, open := s.state.ended, s.state.open.packs[buildID]
+		searching, err := s.state.queue.search(requestID{text: buildID})
+		s.mu.Unlock()
+		switch {
+		case open != nil:
+			return open.Pack, nil
+		case !searching:
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-ended:
 		}
 	}
 }
@@ -154,5 +179,7 @@ func (s *Store) finish(id requestID, at origin, err error) (hosts []string) {
 	defer s.news.wake()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	close(s.state.ended)
+	s.state.ended = make(chan struct{})
 	return s.state.queue.finish(id, at, err, time.Now())
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symcache"
+	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -493,5 +494,40 @@ func TestManyUsers(t *testing.T) {
 		assert.LessOrEqual(t, r.Stats().Bytes, int64(2*len(packOf(t, first))))
 		assert.Positive(t, r.Stats().Open)
 		r.stop()
+	})
+}
+
+// TestPack verifies that Pack waits until a pack is open or the search for it has ended, and says why it has.
+func TestPack(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	dir := ownDir(t)
+	put(t, dir, first, packOf(t, first))
+	put(t, dir, second, []byte("not a pack"))
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Directory: dir, MaxBytes: 1 << 20})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := s.Pack(ctx, first)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it does not run yet")
+		cancel()
+		r := run(t, s)
+		defer r.stop()
+		for range 2 {
+			p, err := s.Pack(t.Context(), first)
+			require.NoError(t, err)
+			assert.Equal(t, first, p.Info().BuildID)
+			_, err = s.Pack(t.Context(), second)
+			require.ErrorIs(t, err, pack.ErrFormat)
+			_, err = s.Pack(t.Context(), third)
+			require.ErrorContains(t, err, "no pack")
+			_, err = s.Pack(t.Context(), "../"+first)
+			require.ErrorContains(t, err, "no pack", "not a build id")
+		}
+		put(t, dir, third, packOf(t, third))
+		_, err = s.Pack(t.Context(), third)
+		require.ErrorContains(t, err, "no pack", "the directory was read a moment ago")
+		time.Sleep(readAgain)
+		p, err := s.Pack(t.Context(), third)
+		require.NoError(t, err, "a pack that arrived later")
+		assert.Equal(t, third, p.Info().BuildID)
 	})
 }

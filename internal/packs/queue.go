@@ -201,6 +201,15 @@ func (q *queue) wait(id requestID, at origin, now time.Time) {
 	q.waiting[at].push(id, &r.demand)
 }
 
+// search reports whether a pack is being searched for, and if not, why it was not found.
+func (q *queue) search(id requestID) (is bool, err error) {
+	r := q.requests[id]
+	if r == nil {
+		return false, errNotFound
+	}
+	return r.state == waiting || r.state == taken, cmp.Or(r.problem, q.broken[inDirectory], q.broken[atURL], errNotFound)
+}
+
 // forget drops the requests for builds that were last used before a time. If none is left that would find out whether
 // the URL is still broken, it drops that error.
 func (q *queue) forget(before time.Time) {

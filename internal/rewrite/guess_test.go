@@ -90,13 +90,24 @@ func reply(opts rewrite.Options, known rewrite.Sources, pd pprofile.Profiles) (r
 // do not depend on whether it guesses right where code is loaded; and that they do if absolute addresses are
 // looked up.
 func TestContract_2_6_GuessesTellNothing(t *testing.T) {
+	guessesTellNothing(t, markedSnapshot(t, marks()).Core(), true)
+}
+
+// TestContract_10_5_GuessesTellNothing verifies the same while the kernel is located, with the default setting.
+func TestContract_10_5_GuessesTellNothing(t *testing.T) {
+	guessesTellNothing(t, markedSnapshot(t, marks()).Core().AsLocated(), false)
+}
+
+func guessesTellNothing(t *testing.T, core *timeline.Image, fromLocal bool) {
+	t.Helper()
 	functions := timeline.NewHistory(remember)
 	loadAt(functions, "bpf_prog_1_f", slot, 0x100, timeline.Always.From)
 	module := timelinetest.NewImage(t, timelinetest.Text{
 		Name: "low", Origin: timeline.OriginModule, BuildID: lowID, Base: low, Start: low, End: low + 0x100,
 	}, timelinetest.Symbol{Name: "low_read"})
 	known := knownAt(t, functions)
-	known.Snapshot = fixed(timeline.NewSnapshot(append(markedSnapshot(t, marks()).Tables(), functions.Table(), timeline.NewTable(module))...))
+	known.Snapshot = fixed(timeline.NewSnapshot(append([]*timeline.Table{timeline.NewTable(core)},
+		append(markedSnapshot(t, marks()).Tables()[1:], functions.Table(), timeline.NewTable(module))...)...))
 	known.Packs = testPacks(t)
 	type answer struct {
 		result   rewrite.Result
@@ -111,13 +122,13 @@ func TestContract_2_6_GuessesTellNothing(t *testing.T) {
 		for _, opts := range []rewrite.Options{
 			{}, {All: true}, {Addresses: rewrite.KeepAddresses}, {Addresses: rewrite.HideAddresses}, {Label: true}, withPacks,
 		} {
-			opts.AbsoluteFromLocal, opts.History = true, withHistory.History
+			opts.AbsoluteFromLocal, opts.History = fromLocal, withHistory.History
 			for _, wrong := range []uint64{text - 1<<21, text + 1<<21, text + 1<<29} {
 				assert.Equal(t, ask(q, wrong, opts, false), ask(q, text, opts, false), "%s %+v %#x", q.name, opts, wrong)
 			}
 		}
 		opts := withPacks
-		opts.AbsoluteFromLocal, opts.History = true, withHistory.History
+		opts.AbsoluteFromLocal, opts.History = fromLocal, withHistory.History
 		if right, wrong := ask(q, text, opts, true), ask(q, text+1<<29, opts, true); q.never {
 			assert.Equal(t, wrong, right, q.name)
 		} else {

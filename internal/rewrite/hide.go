@@ -10,7 +10,8 @@ func (p *pass) hides() bool {
 	case HideAddresses:
 		return true
 	case AutoAddresses:
-		return !p.opts.Gateway && p.kernel.Snapshot().Core() == nil
+		snapshot := p.kernel.Snapshot()
+		return !p.opts.Gateway && (snapshot.Core() == nil || snapshot.IsLocated())
 	}
 	return false
 }

@@ -98,6 +98,32 @@ func TestContract_4_1_HiddenSymbols(t *testing.T) {
 	}
 }
 
+// TestContract_10_5_LocatedKernel verifies that frames of local senders have names while the kernel is located, that
+// relative addresses of all senders have, and that addresses are hidden by default.
+func TestContract_10_5_LocatedKernel(t *testing.T) {
+	const nowhere = 0xffffffffa0000000
+	named := withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")
+	located := fixed(timeline.NewSnapshot(timeline.NewTable(testSnapshot(t).Core().AsLocated())))
+	for _, tt := range []struct {
+		name      string
+		addresses rewrite.Addresses
+		local     bool
+		in, want  Frame
+	}{
+		{"local", rewrite.AutoAddresses, true, Frame{Address: text + offA + 4, Type: "kernel"}, named},
+		{"network", rewrite.AutoAddresses, false, Frame{Address: text + offA + 4, Type: "kernel"}, Frame{Type: "kernel"}},
+		{"network, relative", rewrite.AutoAddresses, false, Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, named},
+		{"no owner", rewrite.AutoAddresses, true, Frame{Address: nowhere, Type: "kernel"}, Frame{Type: "kernel"}},
+		{"no owner, by request", rewrite.RelativeAddresses, true, Frame{Address: nowhere, Type: "kernel"}, Frame{Address: nowhere, Type: "kernel"}},
+		{"local, by request", rewrite.RelativeAddresses, true, Frame{Address: text + offA + 4, Type: "kernel"}, named},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").Sample(tt.in)
+		sources := rewrite.Sources{Snapshot: located, Local: tt.local}
+		got, _ := rewritten(t, rewrite.New(rewrite.Options{Addresses: tt.addresses}), m.Profiles, sources)
+		assert.Equal(t, tt.want, rewritetest.Samples(got)[0].Stack[0], tt.name)
+	}
+}
+
 // TestContract_4_1_HideInAnyMessage verifies that absolute addresses are hidden in messages of other hosts, in messages with
 // dangling references, and where no frame is kernel code.
 func TestContract_4_1_HideInAnyMessage(t *testing.T) {

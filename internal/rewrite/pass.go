@@ -113,8 +113,8 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 	case opts.Gateway:
 		p.kernel = symbolize.NewGateway(sources.Snapshot)
 		sources.Clock = nil // packs are not bound to a time
-	case opts.AbsoluteFromLocal && !sources.Local:
-		p.kernel = symbolize.NewRelative(sources.Snapshot)
+	case !sources.Local:
+		p.kernel = symbolize.NewGuessed(sources.Snapshot, opts.AbsoluteFromLocal)
 	default:
 		p.kernel = symbolize.New(sources.Snapshot)
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	Addresses Addresses // what to do with absolute addresses
 
 	// AbsoluteFromLocal says that absolute addresses mean nothing unless a message is local: its sender may be guessing
-	// where code is loaded (see contract 2.6).
+	// where code is loaded (see contract 2.6). While the kernel is located, they never do (see contract 10.5).
 	AbsoluteFromLocal bool
 
 	// History is how long unloaded code is remembered. Profiles whose samples are all older are counted; see
@@ -53,7 +53,7 @@ type Addresses uint8
 
 // The settings.
 const (
-	AutoAddresses     Addresses = iota // RelativeAddresses; HideAddresses while the core kernel's symbols are not known
+	AutoAddresses     Addresses = iota // RelativeAddresses; HideAddresses while the kernel hides the addresses of its symbols
 	RelativeAddresses                  // addresses with a relative form become relative
 	KeepAddresses                      // all addresses stay as they are
 	HideAddresses                      // as RelativeAddresses, and all others become 0
@@ -116,7 +116,7 @@ type Sources struct {
 
 	Packs *pack.Set // the packs that are open, with Options.DebugInfo
 
-	Local bool // the message certainly comes from this machine; for Options.AbsoluteFromLocal
+	Local bool // the message certainly comes from this machine; for Options.AbsoluteFromLocal, and while the kernel is located
 }
 
 // A Rewriter rewrites messages. It is safe for concurrent use.

@@ -11,6 +11,7 @@ import (
 	"github.com/kernelsym/kernelsym/internal/bpfprog"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/kmod"
+	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/realtime"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -24,6 +25,9 @@ type Options struct {
 	Modules       Modules
 	BPF           BPF
 	History       timeline.Limits
+
+	// Locate says that the core kernel is located while it hides its symbols (see contract 10.5). It needs packs.
+	Locate bool
 }
 
 // Modules are the options of loadable modules.
@@ -46,8 +50,19 @@ func Everything(procfs, sysfs string) Options {
 }
 
 // List returns the sources. The source of the core kernel comes first.
-func List(o Options) []symcache.Source {
-	list := []symcache.Source{kallsyms.NewSource(o.Procfs, o.Sysfs)}
+func List(o Options) []symcache.Source { return listFrom(kallsyms.NewSource(o.Procfs, o.Sysfs, nil), o) }
+
+// ListLocating is List with the packs for Options.Locate.
+func ListLocating(o Options, packs locate.Packs) []symcache.Source {
+	if !o.Locate {
+		return List(o)
+	}
+	return listFrom(kallsyms.NewSource(o.Procfs, o.Sysfs, locate.NewLocator(o.Procfs, packs)), o)
+}
+
+// listFrom returns the source of the core kernel and the others.
+func listFrom(core *kallsyms.Source, o Options) []symcache.Source {
+	list := []symcache.Source{core}
 	if o.BPF.Enabled {
 		list = append(list, bpfprog.NewSource(bpfprog.Options{
 			Procfs: o.Procfs, Sysfs: o.Sysfs,
@@ -61,14 +76,14 @@ func List(o Options) []symcache.Source {
 	return list
 }
 
-// ListOn is List on the operating system goos: on any other system than Linux, it logs why it
+// ListOn is ListLocating on the operating system goos: on any other system than Linux, it logs why it
 // returns no sources.
-func ListOn(goos string, o Options, logger *zap.Logger) []symcache.Source {
+func ListOn(goos string, o Options, packs locate.Packs, logger *zap.Logger) []symcache.Source {
 	if goos != "linux" {
 		logger.Warn("Kernel frames get no names: this is not Linux", zap.String("os", goos))
 		return nil
 	}
-	return List(o)
+	return ListLocating(o, packs)
 }
 
 // NewClock returns the tracker that converts Unix times to the clock of the sources.

@@ -25,7 +25,7 @@ func TestSourcesCanBeSwitchedOff(t *testing.T) {
 	} {
 		o := Options{Procfs: "/proc", Sysfs: "/sys", Modules: Modules{Enabled: tt.modules}, BPF: BPF{Enabled: tt.bpf}}
 		var names []string
-		for _, s := range ListOn("linux", o, zap.NewNop()) {
+		for _, s := range ListOn("linux", o, nil, zap.NewNop()) {
 			names = append(names, s.Name())
 		}
 		assert.Equal(t, tt.want, names)
@@ -42,7 +42,7 @@ func TestRefreshable(t *testing.T) {
 
 func TestOnAnotherSystemItSaysWhyThereAreNoNames(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	assert.Empty(t, ListOn("darwin", Options{}, zap.New(core)))
+	assert.Empty(t, ListOn("darwin", Options{}, nil, zap.New(core)))
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "Kernel frames get no names: this is not Linux", logs.All()[0].Message)
 }

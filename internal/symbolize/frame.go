@@ -74,7 +74,7 @@ func (k *Kernel) IsKernelCode(f *Frame) bool {
 	case f.Mapping.File != "":
 		is = name.isKernel
 	}
-	f.MayBeOther = !is && f.Mapping.MayBeNone && (!k.absolute || k.Snapshot().Landmarks().IsNear(f.Address))
+	f.MayBeOther = !is && f.Mapping.MayBeNone && (!k.readsAbsolute() || k.Snapshot().Landmarks().IsNear(f.Address))
 	return is
 }
 
@@ -88,7 +88,7 @@ func (k *Kernel) Locate(f *Frame) {
 		k.locateInPack(f)
 	case !InKernelHalf(f.Address):
 		k.locateInImage(f)
-	case k.absolute:
+	case k.readsAbsolute():
 		f.form = formAbsolute
 	}
 	switch f.form {

@@ -37,11 +37,11 @@ func (k *Kernel) withIDs(m *Mapping) *timeline.Image {
 func (k *Kernel) hasIDs(image *timeline.Image, m *Mapping) bool {
 	switch {
 	case image.IsFunction():
-		return m.BuildID == "" && image.HasFileID(m.FileID, k.absolute)
+		return m.BuildID == "" && image.HasFileID(m.FileID, k.readsAbsolute())
 	case m.BuildID != "" && m.BuildID != image.BuildID():
 		return false
 	}
-	return m.FileID == "" || image.HasFileID(m.FileID, k.absolute)
+	return m.FileID == "" || image.HasFileID(m.FileID, k.readsAbsolute())
 }
 
 // isForeign reports whether the ids of a mapping belong to another build than the image that an absolute
@@ -62,5 +62,5 @@ func (k *Kernel) IsOtherBuild(m *Mapping) bool { return m.hasID() && !k.isKnown(
 
 // isKnown reports whether the ids of a mapping belong to an image that is loaded or in the history.
 func (k *Kernel) isKnown(m *Mapping) bool {
-	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID, k.absolute)
+	return k.withIDs(m) != nil || m.BuildID == "" && k.Snapshot().HasFunctionID(m.FileID, k.readsAbsolute())
 }

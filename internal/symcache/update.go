@@ -58,6 +58,7 @@ type Counts struct {
 	Updates     [NumKinds]int64 // images that were loaded, were unloaded, or got symbols
 	LostRecords int64           // lost by the kernel; 1 for each loss whose size it does not report
 	Resyncs     int64           // how often everything was listed again after a loss
+	Mislocated  int64           // how often a list has shown that the kernel was not where it had been located
 }
 
 // Note counts n changes of a kind; n is 0 for changes that are counted elsewhere. since is when the kernel announced
@@ -93,6 +94,7 @@ func (c *Counts) add(o *Counts) {
 	}
 	c.LostRecords += o.LostRecords
 	c.Resyncs += o.Resyncs
+	c.Mislocated += o.Mislocated
 }
 
 // SourceCounts are the counts of one source since the cache was started.

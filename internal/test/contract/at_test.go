@@ -132,7 +132,11 @@ func (w *world) texts() (texts []*modelImage) {
 func (w *world) snapshot() *timeline.Snapshot {
 	tables := []*timeline.Table{nil, w.history[sourceModules].Table(), w.history[sourceBPF].Table()}
 	if w.core != nil {
-		tables[0] = timeline.NewTable(w.core.Image)
+		core := w.core.Image
+		if w.located {
+			core = core.AsLocated()
+		}
+		tables[0] = timeline.NewTable(core)
 	}
 	return timeline.NewSnapshot(tables...)
 }

@@ -111,7 +111,8 @@ func newModelCase(seed int64) *modelCase {
 		c.known.Packs = w.newPacks()
 	}
 	c.opts.AbsoluteFromLocal, c.known.Local = w.r.Intn(2) == 0, w.r.Intn(2) == 0
-	w.guessed = c.opts.AbsoluteFromLocal && !c.known.Local
+	w.located = w.core != nil && seed%8 == 7
+	w.guessed = (c.opts.AbsoluteFromLocal || w.located) && !c.known.Local
 	snapshot := w.snapshot()
 	c.known.Snapshot, c.known.Now = func() *timeline.Snapshot { return snapshot }, w.now
 	c.clock = w.newClock()

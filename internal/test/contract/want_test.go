@@ -48,7 +48,7 @@ func (a *asker) wants(stack []rewritetest.Frame) []want {
 
 // hides reports whether no absolute kernel address may come out (section 4.1).
 func (a *asker) hides() bool {
-	return a.opts.Addresses == rewrite.HideAddresses || a.opts.Addresses == rewrite.AutoAddresses && a.core == nil
+	return a.opts.Addresses == rewrite.HideAddresses || a.opts.Addresses == rewrite.AutoAddresses && (a.core == nil || a.located)
 }
 
 // hidden returns the answer without absolute kernel addresses, if these must be hidden. Mappings are hidden in place, for

@@ -49,6 +49,7 @@ type world struct {
 	traces  bool                  // there are many trampolines
 
 	guessed bool // the sender of the message may be guessing (section 2.6)
+	located bool // the kernel hides its symbols, and was located (section 10.5)
 }
 
 func newWorld(seed int64) *world {

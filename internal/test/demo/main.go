@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) error {
 // check returns an error for everything that is missing to sample the kernel and to read its
 // symbols.
 func check(ctx context.Context) error {
-	_, symbols := symcache.Load(ctx, kallsyms.NewSource("/proc", "/sys"))
+	_, symbols := symcache.Load(ctx, kallsyms.NewSource("/proc", "/sys", nil))
 	rings, perf := perfring.Open(perfring.Options{
 		Event: perfring.Sampling{Frequency: 1}, BytesPerCPU: 1, SysFS: "/sys",
 	})

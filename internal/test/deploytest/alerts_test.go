@@ -107,6 +107,9 @@ func troublesOfSources() map[string]alertCase {
 		"records lost": {
 			node("a", counter(exposed("a", other, lost, "source", "bpf"), 1)), []string{"KernelsymRecordsLost kernelsym/other node-a"},
 		},
+		"not where it was located": {
+			node("a", always(exposed("a", other, "mislocated", "source", "kallsyms"), 1)), []string{"KernelsymMislocated kernelsym/other node-a"},
+		},
 		"records were lost once": {node("a", always(exposed("a", other, lost, "source", "bpf"), 7)), nil},
 	}
 }

@@ -27,7 +27,7 @@ import (
 // the lines are made up: the second half of each function is inlined into it.
 func packTheCore(t *testing.T, dir string) *pack.Pack {
 	t.Helper()
-	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys"))
+	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys", nil))
 	require.NoError(t, err)
 	core := snapshot.Core()
 	at := func(r symtab.Range) pack.Range {

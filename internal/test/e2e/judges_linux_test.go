@@ -88,7 +88,7 @@ func init() {
 func runningKernel(t *testing.T) *timeline.Snapshot {
 	t.Helper()
 	kerneltest.NeedAddresses(t)
-	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys"))
+	snapshot, err := symcache.Load(t.Context(), kallsyms.NewSource("/proc", "/sys", nil))
 	require.NoError(t, err)
 	return snapshot
 }

@@ -98,7 +98,7 @@ func machineWith(t *testing.T, files map[string]string, k fake) *machine {
 	}
 	procfs, sysfs := root+"/proc", root+"/sys"
 	return &machine{procfs: procfs, sysfs: sysfs, own: root + "/own", version: "1.2.3", kernel: k, sources: []symcache.Source{
-		kallsyms.NewSource(procfs, sysfs), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list, k.hidden), k.nameless},
+		kallsyms.NewSource(procfs, sysfs, nil), kmod.NewSource(procfs, sysfs, 0, timeline.Limits{}), programs{errors.Join(k.record, k.list, k.hidden), k.nameless},
 	}}
 }
 
