@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/configkeys"
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/locate"
 )
 
 //go:embed config.schema.json
@@ -58,7 +59,7 @@ func (c *Config) common(buffer string) kernelstack.Options {
 	return kernelstack.Options{
 		Buffer: int(size), Interval: c.Interval, MaxSamples: c.MaxSamples,
 		Containers: c.Containers, ContainerID: c.ContainerID, Omit: c.SampleAttributes.omit(),
-		Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs,
+		Procfs: c.Procfs, Sysfs: c.Sysfs, Cgroupfs: c.Cgroupfs, Located: locate.Core,
 	}
 }
 

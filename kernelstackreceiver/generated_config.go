@@ -105,7 +105,7 @@ type Config struct {
 	// Frequency number of samples per second on each CPU.
 	Frequency int `mapstructure:"frequency"`
 
-	// Idle whether the idle loop is sampled, too. Interrupts and softirqs on idle CPUs are sampled in any case, unless the addresses of the idle loop cannot be read from kallsyms. It makes no difference with cycles, since a halted CPU counts none.
+	// Idle whether the idle loop is sampled, too. Interrupts and softirqs on idle CPUs are sampled in any case, unless the addresses of the idle loop cannot be read from kallsyms, nor from a kernel that a processor of this collector has located. It makes no difference with cycles, since a halted CPU counts none.
 	Idle bool `mapstructure:"idle"`
 
 	// Interval time after which the samples are sent on as a profile.

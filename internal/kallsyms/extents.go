@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Extents returns the addresses of some functions of the core kernel, by name. A function can have several ranges: gcc
@@ -34,6 +36,27 @@ func Extents(r io.Reader, names ...string) (map[string][]symtab.Range, error) {
 		return nil, ErrRestricted
 	}
 	return e.found, nil
+}
+
+// ExtentsOf returns what Extents does, from the symbols of a core kernel. It finds a function by the one name that an image
+// has of it, and of the pairs of symbols, __entry_text only.
+func ExtentsOf(core *timeline.Image, names ...string) map[string][]symtab.Range {
+	found := make(map[string][]symtab.Range)
+	for _, name := range names {
+		found[name] = nil
+	}
+	for i := range core.Text.Len() {
+		s := core.Text.Symbol(i)
+		name, _, _ := strings.Cut(core.Text.Name(s).System, ".")
+		if _, ok := found[name]; ok {
+			found[name] = append(found[name], symtab.Range{Start: s.Start, End: s.End()})
+		}
+	}
+	const entry = "__entry_text"
+	if _, ok := found[entry]; ok && core.Text.Landmarks.Entry != (symtab.Range{}) {
+		found[entry] = []symtab.Range{core.Text.Landmarks.Entry}
+	}
+	return found
 }
 
 // extents collects the ranges of functions, from lines in the order of their addresses.

@@ -50,3 +50,30 @@ func TestExtentsOfAHiddenList(t *testing.T) {
 	_, err = kallsyms.Extents(strings.NewReader("no list"), "idle")
 	require.ErrorIs(t, err, kallsyms.ErrSyntax)
 }
+
+// TestExtentsOf verifies that the same functions are found in the image of a core kernel, each by the name that it has there.
+func TestExtentsOf(t *testing.T) {
+	const list = `0000000000001000 T _text
+0000000000001010 T __entry_text_start
+0000000000001018 t asm_exc
+0000000000001080 T __entry_text_end
+0000000000001100 t idle.cold
+0000000000001120 t other
+0000000000001200 t __pfx_idle
+0000000000001210 t idle
+0000000000001210 T also_idle
+0000000000001240 T behind
+0000000000002000 T _etext
+`
+	names := []string{"idle", "also_idle", "behind", "__entry_text", "missing"}
+	core, err := kallsyms.ParseCore(strings.NewReader(list), "amd64", "", "")
+	require.NoError(t, err)
+	want, err := kallsyms.Extents(strings.NewReader(list), names...)
+	require.NoError(t, err)
+	want["also_idle"] = nil // an alias
+	assert.Equal(t, want, kallsyms.ExtentsOf(core, names...))
+
+	core, err = kallsyms.ParseCore(strings.NewReader("0000000000001000 T _text\n0000000000002000 T _etext\n"), "arm64", "", "")
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]symtab.Range{"__entry_text": nil}, kallsyms.ExtentsOf(core, "__entry_text"))
+}

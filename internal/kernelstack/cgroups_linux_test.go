@@ -359,7 +359,7 @@ func TestRecordsOfContainersAreLost(t *testing.T) {
 	sampler.Send = func(_ context.Context, m *Message) { sent <- m }
 	cgroups, err := newCgroups(mount, "/proc")
 	require.NoError(t, err)
-	methods, err := sampler.Options.Threads.methods("/proc", true)
+	methods, err := sampler.Options.Threads.methods(&sampler.Options, true)
 	require.NoError(t, err)
 	opened, err := sampler.open(methods)
 	require.NoError(t, err)

@@ -33,14 +33,9 @@ var ErrIdleWork = errors.New("interrupts and softirqs on idle CPUs are not sampl
 // idle distinguishes the idle loop from other work of an idle CPU, by the stack. The zero value recognizes no loop.
 type idle struct{ loop, work []symtab.Range }
 
-// readIdle reads the addresses of the idle loop and of work. Its errors wrap ErrIdleWork.
-func readIdle(procfs string) (i idle, err error) {
-	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
-	if err != nil {
-		return idle{}, fmt.Errorf("%w: %w", ErrIdleWork, err)
-	}
-	defer file.Close()
-	found, err := kallsyms.Extents(file, slices.Concat(idleLoop, idleWork)...)
+// readIdle finds the addresses of the idle loop and of work. Its errors wrap ErrIdleWork.
+func readIdle(o *Options) (i idle, err error) {
+	found, err := o.extents(slices.Concat(idleLoop, idleWork)...)
 	if err != nil {
 		return idle{}, fmt.Errorf("%w: %w", ErrIdleWork, err)
 	}
@@ -54,6 +49,22 @@ func readIdle(procfs string) (i idle, err error) {
 		return idle{}, fmt.Errorf("%w: it lacks do_idle or __entry_text_start", ErrIdleWork)
 	}
 	return i, nil
+}
+
+// extents finds the addresses of functions in kallsyms or, if they are hidden there, in the core kernel as it was located.
+func (o *Options) extents(names ...string) (found map[string][]symtab.Range, err error) {
+	file, err := os.Open(filepath.Join(o.Procfs, "kallsyms"))
+	if err == nil {
+		defer file.Close()
+		found, err = kallsyms.Extents(file, names...)
+	}
+	if err == nil || o.Located == nil {
+		return found, err
+	}
+	if core := o.Located(); core != nil {
+		return kallsyms.ExtentsOf(core, names...), nil
+	}
+	return found, err
 }
 
 // isLoop reports whether a stack, leaf first, belongs to an idle task that only waits for work.

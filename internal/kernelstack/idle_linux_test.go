@@ -101,7 +101,7 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 		t.Skipf("the kernel ran softirqs on the idle CPU in %d samples: work on idle CPUs is not tested", judged)
 	}
 	require.GreaterOrEqual(t, judged, 50)
-	filter, err := readIdle("/proc")
+	filter, err := readIdle(&Options{Procfs: "/proc"})
 	require.NoError(t, err)
 	for _, stack := range *withIdle { // each sample that has a clear answer by its names
 		switch kind := kindOf(symbols, stack); kind {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // The addresses in idleSymbols.
@@ -52,7 +54,7 @@ func writeKallsyms(t *testing.T, list string) (procfs string) {
 
 // TestIdleLoop verifies which stacks are dropped: an idle task's, if it only waits.
 func TestIdleLoop(t *testing.T) {
-	i, err := readIdle(writeKallsyms(t, idleSymbols))
+	i, err := readIdle(&Options{Procfs: writeKallsyms(t, idleSymbols)})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name   string
@@ -109,20 +111,44 @@ func TestIdleLoopIsNotKnown(t *testing.T) {
 		{"without the loop", "ffffffff81000000 T __entry_text_start\nffffffff81001000 T __entry_text_end\n", ErrIdleWork},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i, err := readIdle(writeKallsyms(t, c.list))
+			i, err := readIdle(&Options{Procfs: writeKallsyms(t, c.list)})
 			require.ErrorIs(t, err, ErrIdleWork)
 			require.ErrorIs(t, err, c.want)
 			assert.Zero(t, i)
 		})
 	}
-	_, err := readIdle(t.TempDir())
+	_, err := readIdle(&Options{Procfs: t.TempDir()})
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestIdleLoopOfALocatedKernel verifies that the idle loop is found where the kernel was located if kallsyms is hidden, and
+// only then.
+func TestIdleLoopOfALocatedKernel(t *testing.T) {
+	visible := &Options{Procfs: writeKallsyms(t, idleSymbols)}
+	want, err := readIdle(visible)
+	require.NoError(t, err)
+	core, err := kallsyms.ParseCore(strings.NewReader(idleSymbols), "amd64", "", "")
+	require.NoError(t, err)
+	var located *timeline.Image
+	for _, procfs := range []string{writeKallsyms(t, "0000000000000000 T _text\n"), t.TempDir()} {
+		hidden := &Options{Procfs: procfs, Located: func() *timeline.Image { return located }}
+		located = nil
+		_, err := readIdle(hidden)
+		require.ErrorIs(t, err, ErrIdleWork)
+		located = core
+		got, err := readIdle(hidden)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	visible.Located = func() *timeline.Image { t.Error("it was asked for"); return nil }
+	_, err = readIdle(visible)
+	require.NoError(t, err)
 }
 
 // TestIdleNeedNotBeKnown verifies that kallsyms is not read if the idle loop is sampled, or only cycles are.
 func TestIdleNeedNotBeKnown(t *testing.T) {
 	for _, threads := range []Running{{Event: EventClock, Frequency: 97, Idle: true}, {Event: EventCycles, Frequency: 97}} {
-		methods, err := threads.methods(t.TempDir(), false)
+		methods, err := threads.methods(&Options{Procfs: t.TempDir()}, false)
 		require.NoError(t, err)
 		require.Len(t, methods, 1)
 		require.NoError(t, methods[0].missing.IdleWork)

@@ -32,7 +32,7 @@ const (
 
 // methods returns the cycle counter, the timer, or both. The counter need not distinguish the idle loop: a halted CPU counts
 // nothing. The timer samples the idle task, unless its idle loop cannot be distinguished from its other work.
-func (r Running) methods(procfs string, cgroups bool) (all []method, _ error) {
+func (r Running) methods(o *Options, cgroups bool) (all []method, _ error) {
 	event := perfring.Sampling{Frequency: uint64(r.Frequency), User: r.User, Idle: r.Idle, Cgroups: cgroups}
 	if r.Event != EventClock {
 		cycles := event
@@ -43,7 +43,7 @@ func (r Running) methods(procfs string, cgroups bool) (all []method, _ error) {
 		var filter idle
 		var idleWork error
 		if !r.Idle {
-			filter, idleWork = readIdle(procfs)
+			filter, idleWork = readIdle(o)
 			event.Idle = idleWork == nil
 		}
 		all = append(all, r.by(EventClock, event, filter, idleWork))

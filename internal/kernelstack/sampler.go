@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // Options say what to sample. See the receiver's configuration for the values.
@@ -28,13 +29,17 @@ type Options struct {
 	Omit        Omit
 
 	Procfs, Sysfs, Cgroupfs string // where /proc, /sys and /sys/fs/cgroup are mounted
+
+	// Located returns the core kernel as this process has located it (see contract 10.5), nil if it has not. The idle loop
+	// and the scheduler are found there if kallsyms hides them. It may be nil.
+	Located func() *timeline.Image
 }
 
 // Threads says which threads to sample, and how.
 type Threads interface {
 	// methods returns the methods by which they can be sampled, in the order in which to try them. cgroups reports whether
 	// records need the cgroup. It reads kallsyms if the methods need it, which can take long.
-	methods(procfs string, cgroups bool) ([]method, error)
+	methods(o *Options, cgroups bool) ([]method, error)
 }
 
 // A method is a way to sample threads.
@@ -110,7 +115,7 @@ const nameBuffer = 32 << 10
 // Run opens the rings and sends messages until ctx is done or the rings cannot be read.
 func (s *Sampler) Run(ctx context.Context) error {
 	cgroups, noContainers := s.readCgroups()
-	methods, err := s.Options.Threads.methods(s.Options.Procfs, cgroups != nil)
+	methods, err := s.Options.Threads.methods(&s.Options, cgroups != nil)
 	if err != nil {
 		return err
 	}

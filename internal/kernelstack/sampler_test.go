@@ -18,7 +18,7 @@ import (
 // sessionOf returns a session of a sampler without rings, by the first method for its threads.
 func sessionOf(t *testing.T, sampler *Sampler, cgroups *cgroups, start time.Time) *session {
 	t.Helper()
-	methods, err := sampler.Options.Threads.methods(sampler.Options.Procfs, cgroups != nil)
+	methods, err := sampler.Options.Threads.methods(&sampler.Options, cgroups != nil)
 	require.NoError(t, err)
 	return newSession(sampler, opened{method: methods[0]}, cgroups, start)
 }
@@ -148,7 +148,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.threads.Frequency = 10
-			methods, err := c.threads.methods(c.procfs, false)
+			methods, err := c.threads.methods(&Options{Procfs: c.procfs}, false)
 			require.NoError(t, err)
 			var events []perfring.Event
 			for _, m := range methods {

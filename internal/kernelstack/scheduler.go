@@ -5,12 +5,9 @@ package kernelstack
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
@@ -34,14 +31,9 @@ func IsScheduler(name string) bool {
 	return slices.Contains(schedulerFunctions, name)
 }
 
-// readScheduler returns the addresses of these functions. Its errors wrap ErrScheduler.
-func readScheduler(procfs string) (all []symtab.Range, _ error) {
-	file, err := os.Open(filepath.Join(procfs, "kallsyms"))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrScheduler, err)
-	}
-	defer file.Close()
-	found, err := kallsyms.Extents(file, schedulerFunctions...)
+// readScheduler finds the addresses of these functions. Its errors wrap ErrScheduler.
+func readScheduler(o *Options) (all []symtab.Range, _ error) {
+	found, err := o.extents(schedulerFunctions...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrScheduler, err)
 	}

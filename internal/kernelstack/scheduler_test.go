@@ -51,7 +51,7 @@ func TestReadScheduler(t *testing.T) {
 			if tt.list != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(proc, "kallsyms"), []byte(tt.list), 0o600))
 			}
-			got, err := readScheduler(proc)
+			got, err := readScheduler(&Options{Procfs: proc})
 			assert.ElementsMatch(t, tt.want, got)
 			if tt.err == nil {
 				require.NoError(t, err)

@@ -26,20 +26,20 @@ type Waiting struct {
 }
 
 // methods returns one method. Its error says that waits cannot be sampled.
-func (w Waiting) methods(proc string, cgroups bool) ([]method, error) {
-	if err := procfs.CheckInitialPIDNamespace(proc); err != nil {
+func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
+	if err := procfs.CheckInitialPIDNamespace(o.Procfs); err != nil {
 		return nil, fmt.Errorf("waits cannot be sampled: %w", err)
 	}
 	var scheduler []symtab.Range
 	var whole error
 	if !w.Scheduler {
-		scheduler, whole = readScheduler(proc)
+		scheduler, whole = readScheduler(o)
 	}
 	return []method{{
 		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole},
 		sampler: func(out *outbox) threadSampler {
 			return &waiting{
-				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: proc,
+				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: o.Procfs,
 			}
 		},
 	}}, nil

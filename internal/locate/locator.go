@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
@@ -55,5 +56,15 @@ func (l *Locator) Locate(ctx context.Context, buildID string) (*timeline.Image, 
 	if err != nil {
 		return nil, err
 	}
-	return packimage.Located(p, place)
+	core, err := packimage.Located(p, place)
+	if err == nil {
+		located.Store(core)
+	}
+	return core, err
 }
+
+// located belongs to the process, like the caches of symbols: a receiver has no other way to a processor.
+var located atomic.Pointer[timeline.Image]
+
+// Core returns the core kernel as this process has located it last, nil if it has not.
+func Core() *timeline.Image { return located.Load() }

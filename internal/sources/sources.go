@@ -50,7 +50,9 @@ func Everything(procfs, sysfs string) Options {
 }
 
 // List returns the sources. The source of the core kernel comes first.
-func List(o Options) []symcache.Source { return listFrom(kallsyms.NewSource(o.Procfs, o.Sysfs, nil), o) }
+func List(o Options) []symcache.Source {
+	return listFrom(kallsyms.NewSource(o.Procfs, o.Sysfs, nil), o)
+}
 
 // ListLocating is List with the packs for Options.Locate.
 func ListLocating(o Options, packs locate.Packs) []symcache.Source {

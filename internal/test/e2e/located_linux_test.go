@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
@@ -60,6 +61,7 @@ func TestLocated(t *testing.T) {
 			l.stop()
 			l.checkNames(k)
 			l.checkSecret(k)
+			assert.NotContains(t, l.Log(), kernelstack.ErrIdleWork.Error(), "the receiver finds the idle loop where the kernel was located")
 		})
 	}
 }
