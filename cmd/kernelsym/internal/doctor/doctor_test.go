@@ -46,6 +46,7 @@ func TestFindings(t *testing.T) {
 			files: map[string]string{"proc/sys/kernel/kptr_restrict": "2", "proc/kallsyms": hiddenList},
 			want: Finding{Check: "symbols: kallsyms", Level: Fail, Found: kallsyms.ErrRestricted.Error(), Remedy: []string{
 				"sysctl -w kernel.kptr_restrict=1",
+				"or where that is not allowed: set locate: true, with a pack of this kernel (kernelsym pack --boot), to name the core kernel alone",
 			}},
 			code: 2,
 		},

@@ -34,6 +34,9 @@ func (m *machine) remedies(err error) (lines []string) {
 		}
 		add(m.grant(syslog, "")...)
 	}
+	if v, ok := m.sysctl("kernel.kptr_restrict"); ok && v >= 2 && errors.Is(err, kallsyms.ErrRestricted) {
+		or("where that is not allowed: set locate: true, with a pack of this kernel (kernelsym pack --boot), to name the core kernel alone")
+	}
 	if errors.Is(err, perfring.ErrPermission) {
 		grant := m.grant(perfmon, "perf_event_open")
 		if m.rights.has(sysAdmin) {
