@@ -162,7 +162,7 @@ KERNEL ?= 6.12
 BRIEF := $(if $(RUN)$(filter-out file,$(origin KERNEL)),,6.1)
 DIFFERS := ^Test(Truth.*|Story.*|Privileges|Sampled.*|KernelStacksAreNamed|Contract_3_.*|NamesAreThoseOfTheKernel|SourceLines|\
 Trampolines|BootPack|HiddenByTheSysctl|Ftrace|Kprobes|XDPDispatcher|MultiLinks|ModulesStayInTheirAreas|NoAddressIsInTheWrongModule|\
-ListChangesWhileSymbolsAreRead|LinesThatAreLeftOut|Reload|WithoutRecords|WithoutAList)$$
+ListChangesWhileSymbolsAreRead|LinesThatAreLeftOut|Reload|WithoutRecords|WithoutAList|Located|Contract_10_5_RunningKernelIsLocated)$$
 BRIEF_FLAGS = $(if $(BRIEF),-brief $(BRIEF) -brief-run '$(subst $() ,,$(DIFFERS))')
 
 .PHONY: test-vm
@@ -180,7 +180,7 @@ VM := github.com/kernelsym/kernelsym/internal/test/kerneltest/vm -kernel $(LOCKD
 test-lockdown: build ## run the tests in kernels that are locked down, in virtual machines: LOCKDOWN=integrity LOCKDOWN_KERNEL=6.12 V=1
 	@for mode in $(LOCKDOWN); do \
 		go run $(VM) -append lockdown=$$mode -collector $(COLLECTOR) \
-			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode|Sleepers)$$' \
+			-run '^Test(Lockdown|Privileges|KernelStacksAreNamed|SampledBPFCode|SampledModuleCode|Sleepers|Located)$$' \
 			./internal/test/e2e ./internal/test/doctest ./cmd/kernelsym/internal/doctor ./internal/kernelstack && \
 		go run -C internal/test/profilertest $(VM) -append lockdown=$$mode . && \
 		go run -C internal/test/seccomptest $(VM) -append lockdown=$$mode . || exit 1; \

@@ -59,9 +59,9 @@ var (
 )
 
 // Run publishes the core kernel's symbols and waits until ctx is done. Without a build id it
-// publishes them as degraded, and again once the build id can be read. While the kernel hides them, it publishes those of the
-// kernel that the locator has found, as degraded. Its errors come from
-// [ParseCore], from the locator, or from opening and reading the file. Only one goroutine at a time may call it.
+// publishes them as degraded, and again once the build id can be read. While the kernel hides them, it
+// publishes, as degraded, the image that the locator returns. Its errors come from [ParseCore], from the locator, or
+// from opening and reading the file. Only one goroutine at a time may call it.
 func (s *Source) Run(ctx context.Context, publish func(symcache.Update)) error {
 	for ctx.Err() == nil && s.whole == nil {
 		id, degraded := s.buildID()

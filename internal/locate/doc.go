@@ -19,12 +19,13 @@
 //
 // # Addresses and names of one wait
 //
-// The event of perf is of the waiting thread alone. In the order of the records, the names are certainly of the last wait:
+// The perf event records the waiting thread alone. The order of the records shows that the names belong to the last wait:
 //
 //	records   ──S─o──────────────────────i──▶    S: sample; o: the thread leaves its CPU, to wait; i: it gets a CPU
 //	look          ▲    ▲ names ▲                 the last record is o, and the same one, each time
 //
-// The first look only finds out that there is a wait. The names are read at the next, milliseconds later, when the thread
-// has long left its CPU: the kernel writes the record just before that. If a thread of an unresponsive virtual machine had
-// not, the names could be those of an earlier wait, and would contradict others.
+// The first look only notices the wait. The names are read at the next look, milliseconds later: the kernel writes the record
+// just before the thread leaves its CPU, and by then it has left. If it had not, because a hypervisor stopped the CPU at that
+// very moment, the names could be those of an earlier wait. They would contradict the other waits, and nothing would be
+// located.
 package locate

@@ -14,7 +14,7 @@ import (
 type Wait struct {
 	Addresses []uint64 // of the stack, leaf first; all are return addresses
 	Wchan     string   // the function that waits; empty if the kernel does not say
-	Frames    []Frame  // of the stack, leaf first, without those of the scheduler; none if they cannot be read
+	Frames    []Frame  // of the stack, leaf first, without the scheduler's; none if they cannot be read
 }
 
 // A Frame is a frame of a stack, as the kernel prints it.
@@ -128,7 +128,7 @@ func findNamed(p *pack.Pack, waits []Wait) map[string][]pack.Range {
 	return named
 }
 
-// findPlaces returns the places that agree with all clues, of which there is at least one, and with all addresses.
+// findPlaces returns the places that agree with all clues and with all addresses. There must be at least one clue.
 func findPlaces(info *pack.Info, step uint64, clues []clue, waits []Wait) (places []uint64) {
 	for _, s := range clues[0] {
 		for place := (s.first + step - 1) / step * step; s.first <= place && place <= s.last; place += step {

@@ -89,17 +89,17 @@ func TestContract_10_5_RunningKernelIsLocated(t *testing.T) {
 	}
 	place, err := Place(p, waits)
 	require.NoError(t, err)
-	assert.True(t, place == core.Base(), "the place is that of the list")
+	assert.Equal(t, core.Base(), place, "the place is that of the list")
 	place, err = Place(p, withStack(waits...))
 	require.NoError(t, err)
-	assert.True(t, place == core.Base(), "by stack alone")
+	assert.Equal(t, core.Base(), place, "by stack alone")
 	place, err = Place(p, withWchan(waits...))
 	if runtime.GOARCH == "amd64" && kerneltest.OlderThan(t, 5, 16) {
 		require.ErrorIs(t, err, ErrSilent)
 		return
 	}
 	require.NoError(t, err)
-	assert.True(t, place == core.Base(), "by wchan alone")
+	assert.Equal(t, core.Base(), place, "by wchan alone")
 }
 
 // TestLocator verifies that the running kernel is located as a whole, that the process knows it then, and why it is not
@@ -111,7 +111,7 @@ func TestLocator(t *testing.T) {
 	got, err := NewLocator("/proc", fakePacks{pack: p}).Locate(t.Context(), core.BuildID())
 	require.NoError(t, err)
 	assert.True(t, got.IsLocated)
-	assert.True(t, got == Core())
+	assert.Same(t, got, Core())
 	require.Equal(t, core.Len(), got.Len())
 	different := 0
 	for i := range core.Len() {
@@ -137,7 +137,7 @@ func TestLocator(t *testing.T) {
 		_, err := NewLocator(tt.procfs, tt.packs).Locate(t.Context(), tt.buildID)
 		require.ErrorIs(t, err, tt.want, tt.name)
 	}
-	assert.True(t, got == Core())
+	assert.Same(t, got, Core())
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = NewLocator("/proc", fakePacks{pack: p}).Locate(ended, core.BuildID())

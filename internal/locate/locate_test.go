@@ -316,7 +316,7 @@ var lies = map[string]func(k *fakeKernel, r *rand.Rand, w, next *Wait){
 	},
 }
 
-// TestContract_10_5_LiesLeaveThePlaceOrNone verifies that waits of which some are false never lead to another place.
+// TestContract_10_5_LiesLeaveThePlaceOrNone verifies that waits never lead to another place, even if some are false.
 func TestContract_10_5_LiesLeaveThePlaceOrNone(t *testing.T) {
 	for name, lie := range lies {
 		noticed := 0

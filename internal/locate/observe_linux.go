@@ -21,8 +21,8 @@ const (
 	lookEvery = 5 * time.Millisecond
 )
 
-// observe makes waits in a thread of its own, and returns those of which it is certain what the kernel says about them. They
-// take a quarter of a second. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be
+// observe makes waits in a thread of its own. It returns each wait for which addresses and names certainly belong together.
+// It takes a quarter of a second. procfs is where /proc is mounted. The error says why the stacks of the thread cannot be
 // sampled.
 func observe(ctx context.Context, procfs string) ([]Wait, error) {
 	var f files

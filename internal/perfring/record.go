@@ -120,6 +120,9 @@ const MaxCgroupPath = 4096 - 8
 // in kernel/events/core.c gives -1).
 const NoTask = ^uint32(0)
 
+// ErrLost says that records of a [Thread] may be missing.
+var ErrLost = errors.New("a ring had no room for records")
+
 // ErrMalformed says that a record is not in the kernel's format.
 var ErrMalformed = errors.New("malformed perf record")
 

@@ -2,17 +2,12 @@
 
 package perfring
 
-import "errors"
-
 // A Thread records the [Switches] of one thread. It is not safe for concurrent use.
 type Thread struct {
 	ring    *ring
 	records []Record
 	lost    bool
 }
-
-// ErrLost says that records may be missing.
-var ErrLost = errors.New("a ring had no room for records")
 
 // threadBytes is the size of a thread's ring. It holds about 50 switches, until Records empties it.
 const threadBytes = 16 << 10
