@@ -45,7 +45,7 @@ func TestLocated(t *testing.T) {
 	for _, cell := range locatedCells {
 		t.Run(cell.name, func(t *testing.T) {
 			if kerneltest.InVM() {
-				hideSymbols(t)
+				restrictPointers(t, "2")
 			} else if cell.name == "all" {
 				t.Skip("only a virtual machine can hide the symbols from every process: that they are hidden from root is not tested")
 			}
@@ -66,13 +66,36 @@ func TestLocated(t *testing.T) {
 	}
 }
 
-// hideSymbols sets kernel.kptr_restrict to 2 until the test ends.
-func hideSymbols(t *testing.T) {
+// TestLocatedUntilTheListCanBeRead verifies that the list wins when the kernel no longer hides it, and stays in use when it
+// is hidden again; and that the kernel was where it had been located.
+func TestLocatedUntilTheListCanBeRead(t *testing.T) {
+	kerneltest.NeedVM(t)
+	kerneltest.Built(t, kerneltest.Collector)
+	k := readKernel(t)
+	packs := t.TempDir()
+	packTheCore(t, packs)
+	restrictPointers(t, "2")
+	l := startLocated(t, packs, capability.ListKnown())
+	l.eventually("the kernel is located", func() error { return l.hasLogged("names of the core kernel come from a pack") })
+	l.checkOracle(k)
+	restrictPointers(t, "1")
+	l.eventually("the list is read", func() error { return l.hasLogged(`"source": "kallsyms", "state": "up"`) })
+	restrictPointers(t, "2")
+	in := frame{Address: k.function.start + 1, Type: "kernel"}
+	require.NoError(t, overGRPC(l.endpoint)(t, rewritetest.NewMessage().Profile(nil, "").Sample(in).Profiles))
+	out := leafOf(t, nthMessage(l.collector, l.others, 2))
+	require.NotEmpty(t, out.Lines, "what any sender may ask, if the kernel hides nothing")
+	assert.Equal(t, k.function.name, out.Lines[len(out.Lines)-1].System)
+	assert.Equal(t, k.relative(), out.Mapping)
+}
+
+// restrictPointers sets kernel.kptr_restrict until the test ends.
+func restrictPointers(t *testing.T, value string) {
 	t.Helper()
 	const sysctl = "/proc/sys/kernel/kptr_restrict"
 	before, err := os.ReadFile(sysctl)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(sysctl, []byte("2"), 0o600))
+	require.NoError(t, os.WriteFile(sysctl, []byte(value), 0o600))
 	t.Cleanup(func() { assert.NoError(t, os.WriteFile(sysctl, before, 0o600)) })
 }
 
