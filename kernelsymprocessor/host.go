@@ -47,15 +47,14 @@ func (h *Host) IsForeign(r pcommon.Resource) bool {
 
 // sameHost compares two values of an attribute. Of names, one can be the first
 // label of the other.
-func sameHost(key, a, b string) bool {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if a == b {
-		return true
-	}
-	if key != thishost.Name {
-		return false
-	}
-	return strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+func sameHost(key, a, b string) bool { return isOrExtends(key, a, b) || isOrExtends(key, b, a) }
+
+// isOrExtends reports whether a value of an attribute is another one or, for names, has further labels after it. It reads
+// no more of the value than the other is long, because many resources of a message can share one long string.
+func isOrExtends(key, value, other string) bool {
+	n := len(other)
+	return len(value) >= n && strings.EqualFold(value[:n], other) &&
+		(len(value) == n || key == thishost.Name && value[n] == '.')
 }
 
 // canTell reports whether two values differ because the hosts do. A host has several kinds of IDs, such as a machine ID

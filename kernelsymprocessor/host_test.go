@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/thishost"
 )
 
@@ -33,6 +34,9 @@ func TestIsForeign(t *testing.T) {
 		{"the same name", map[string]any{thishost.Name: "node1.example.com"}, false},
 		{"the same name, in capitals", map[string]any{thishost.Name: "NODE1.example.com"}, false},
 		{"the same name, short", map[string]any{thishost.Name: "node1"}, false},
+		{"the same name, longer", map[string]any{thishost.Name: "Node1.Example.com.local"}, false},
+		{"a longer name that begins like it", map[string]any{thishost.Name: "node1.example.community"}, true},
+		{"a node name that begins like it", map[string]any{thishost.Node: "node1.example.com"}, true},
 		{"a name that begins like it", map[string]any{thishost.Name: "node11"}, true},
 		{"another name", map[string]any{thishost.Name: "node2.example.com"}, true},
 		{"one of the node names", map[string]any{thishost.Node: "also-node1"}, false},
@@ -53,4 +57,20 @@ func TestHostOfWhichNothingIsKnown(t *testing.T) {
 	assert.False(t, (&Host{}).IsForeign(r))
 	assert.False(t, (&Host{}).IsKnown())
 	assert.True(t, ThisHost(t.TempDir(), func(key string) string { return map[string]string{"NODE_NAME": "n"}[key] }).IsKnown())
+}
+
+// TestContract_6_1_ResourcesOfHostileMessages verifies that a resource is compared without lowering its values: many
+// resources of a message can share one long string.
+func TestContract_6_1_ResourcesOfHostileMessages(t *testing.T) {
+	h := &Host{known: thishost.Identity{thishost.ID: {machineID}, thishost.Name: {"node1.example.com"}, thishost.Node: {"node1"}}}
+	compared := 0
+	for _, shape := range rewritetest.HostileShapes {
+		for _, rp := range shape.New(100, [3]uint64{}).ResourceProfiles().All() {
+			if rp.Resource().Attributes().Len() > 0 {
+				assert.Zero(t, testing.AllocsPerRun(1, func() { h.IsForeign(rp.Resource()) }), shape.Name)
+				compared++
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, compared, 200)
 }

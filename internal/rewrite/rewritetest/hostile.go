@@ -238,6 +238,17 @@ var HostileShapes = []Shape{
 		}
 		return h.Profiles
 	}},
+	{"one long host name, for many resources", func(n int, a [3]uint64) pprofile.Profiles {
+		h := newHostile()
+		h.sample(h.stack(h.location(a[0])))
+		name := strings.Repeat("X", n)
+		for range n {
+			rp := h.Profiles.ResourceProfiles().AppendEmpty()
+			rp.Resource().Attributes().PutStr("host.name", name)
+			h.profile = rp.ScopeProfiles().AppendEmpty().Profiles().AppendEmpty()
+		}
+		return h.Profiles
+	}},
 }
 
 // hostile builds a message without looking for equal entries.
