@@ -195,7 +195,7 @@ func (t *Mappings) IsNone(i int32) bool { return t.entry(i).isNone }
 func (t *Mappings) NoneIsZero() bool { return t.IsNone(0) }
 
 // None returns an index that stands for no mapping. Where index 0 may mean one (see contract 1.6), that is the index of an
-// entry that says nothing.
+// entry that says nothing, which is appended if there is none. None takes time in proportion to the table.
 func (t *Mappings) None() int32 {
 	for i := range int32(t.table.Len()) {
 		if t.entry(i).isNone {
@@ -205,8 +205,7 @@ func (t *Mappings) None() int32 {
 	if t.table.Len() == 0 {
 		return 0
 	}
-	t.table.AppendEmpty()
-	return int32(t.table.Len() - 1)
+	return t.append(Mapping{})
 }
 
 // CanCopy reports whether a mapping can be appended with other flags: nothing is lost, the copy is found again,

@@ -40,6 +40,7 @@ func rewriteMerged(t testing.TB, opts rewrite.Options, pd pprofile.Profiles, s *
 	once := marshal(t, pd)
 	r.Rewrite(pd, known)
 	require.True(t, bytes.Equal(once, marshal(t, pd)), "contract 4.5: twice is once")
+	require.NoError(t, rewritetest.CheckAppended(before, pd))
 
 	was, is := make([]pprofile.Profiles, 2), make([]pprofile.Profiles, 2)
 	was[0], was[1] = rewritetest.Readings(before)
@@ -90,6 +91,7 @@ func TestContract_1_6_EitherReading(t *testing.T) {
 		{Address: text + offA + 1, Mapping: &Mapping{File: "[guest.kernel.kallsyms]"}},
 		{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", BuildID: "ab"}},
 		{Address: 0xffffffffa0000000, Mapping: &Mapping{File: "[kernel.kallsyms]"}},
+		{Address: 0xffffffffa0000010, Mapping: &Mapping{Start: text, Limit: text + textSize}},
 		withName(Frame{Address: text + offE, Mapping: foreign}, "named"),
 	}
 	r := rand.New(rand.NewPCG(1, 2))

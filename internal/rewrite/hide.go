@@ -34,14 +34,8 @@ func (p *pass) hideAddresses(isValid bool) {
 	}
 	p.message.MakeOwn()
 	p.writer.changed = true
-	for _, at := range frames {
-		loc := p.message.Locations.At(p.frames[at].location)
-		loc.SetAddress(0)
-		if isValid {
-			loc.SetMappingIndex(p.message.Mappings.None())
-		}
-	}
 	p.hideRanges(mappings)
+	p.hideFrames(frames, isValid)
 }
 
 // showingFrames returns the positions of the frames with an absolute address, unless they belong to another build.
@@ -68,20 +62,40 @@ func (p *pass) showingMappings() (indices []int32) {
 	return indices
 }
 
+// hideFrames sets the addresses of frames to 0. In a valid message, they also lose their mappings.
+func (p *pass) hideFrames(positions []int32, isValid bool) {
+	if len(positions) == 0 {
+		return
+	}
+	none := int32(0)
+	if isValid {
+		none = p.message.Mappings.None()
+	}
+	for _, at := range positions {
+		loc := p.message.Locations.At(p.frames[at].location)
+		loc.SetAddress(0)
+		if isValid {
+			loc.SetMappingIndex(none)
+		}
+	}
+}
+
 // hideRanges sets start, limit and offset of mappings to 0. If the message has relative addresses in a mapping, its limit
-// becomes its length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2).
+// becomes its length: with a limit of 0, the addresses would be in looked-up form (see contract 2.2). So does that of entry
+// 0, which would otherwise become the zero value, and index 0 would have one meaning (see contract 1.6).
 func (p *pass) hideRanges(indices []int32) {
-	hasRelative := make([]bool, p.message.Mappings.Len())
+	keepsLength := make([]bool, max(1, p.message.Mappings.Len()))
+	keepsLength[0] = true
 	for i := range int32(p.message.Locations.Len()) {
 		loc := p.message.Locations.At(i)
 		isRelative := loc.Address() != 0 && !symbolize.InKernelHalf(loc.Address())
-		if index := loc.MappingIndex(); isRelative && index >= 0 && int(index) < len(hasRelative) {
-			hasRelative[index] = true
+		if index := loc.MappingIndex(); isRelative && index >= 0 && int(index) < len(keepsLength) {
+			keepsLength[index] = true
 		}
 	}
 	for _, index := range indices {
 		length := uint64(0)
-		if hasRelative[index] {
+		if keepsLength[index] {
 			start, limit, _ := p.message.Mappings.Range(index)
 			length = max(start+1, limit) - start
 		}

@@ -25,6 +25,12 @@ func CheckRewritten(before, after pprofile.Profiles) error {
 	)
 }
 
+// CheckAppended is the part of CheckRewritten that holds for messages with another entry 0, too: existing entries of shared
+// tables stay as they were, and every appended entry is new (contract 4.5).
+func CheckAppended(before, after pprofile.Profiles) error {
+	return checkAppended(withHiddenMappings(before, after), after)
+}
+
 // withHiddenMappings returns a message whose mappings that show kernel addresses are hidden (contract 4.1) where another
 // message has hidden them.
 func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
@@ -49,18 +55,18 @@ func withHiddenMappings(pd, other pprofile.Profiles) pprofile.Profiles {
 func checkAppended(before, after pprofile.Profiles) error {
 	a, b := before.Dictionary(), after.Dictionary()
 	return errors.Join(
-		checkTable("string", a.StringTable(), b.StringTable(), func(s string) string { return s }, true),
-		checkTable("attribute", a.AttributeTable(), b.AttributeTable(), func(v pprofile.KeyValueAndUnit) string {
+		checkTable("string", a.StringTable(), b.StringTable(), "", func(s string) string { return s }, true),
+		checkTable("attribute", a.AttributeTable(), b.AttributeTable(), pprofile.NewKeyValueAndUnit(), func(v pprofile.KeyValueAndUnit) string {
 			return fmt.Sprintf("%d %d %d %v", v.KeyStrindex(), v.UnitStrindex(), v.Value().Type(), v.Value().AsRaw())
 		}, true),
-		checkTable("function", a.FunctionTable(), b.FunctionTable(), func(f pprofile.Function) string {
+		checkTable("function", a.FunctionTable(), b.FunctionTable(), pprofile.NewFunction(), func(f pprofile.Function) string {
 			return fmt.Sprint(f.NameStrindex(), f.SystemNameStrindex(), f.FilenameStrindex(), f.StartLine())
 		}, true),
-		checkTable("mapping", a.MappingTable(), b.MappingTable(), func(m pprofile.Mapping) string {
+		checkTable("mapping", a.MappingTable(), b.MappingTable(), pprofile.NewMapping(), func(m pprofile.Mapping) string {
 			return fmt.Sprint(m.FilenameStrindex(), m.MemoryStart(), m.MemoryLimit(), m.FileOffset(), m.AttributeIndices().AsRaw())
 		}, true),
-		checkTable("location", a.LocationTable(), b.LocationTable(), locationKey, false),
-		checkTable("stack", a.StackTable(), b.StackTable(), func(s pprofile.Stack) string {
+		checkTable("location", a.LocationTable(), b.LocationTable(), pprofile.NewLocation(), locationKey, false),
+		checkTable("stack", a.StackTable(), b.StackTable(), pprofile.NewStack(), func(s pprofile.Stack) string {
 			return fmt.Sprint(s.LocationIndices().AsRaw())
 		}, true),
 	)
@@ -85,8 +91,8 @@ type table[T any] interface {
 }
 
 // checkTable checks the entries that were appended to a table. If shared is set, no existing entry
-// may change.
-func checkTable[T any](name string, before, after table[T], key func(T) string, shared bool) error {
+// may change. Only an entry 0 that is not the zero value may be equal to an appended one (contract 4.5).
+func checkTable[T any](name string, before, after table[T], zero T, key func(T) string, shared bool) error {
 	var errs []error
 	if after.Len() < before.Len() {
 		return fmt.Errorf("%s table: %d of %d entries are left", name, after.Len(), before.Len())
@@ -97,7 +103,9 @@ func checkTable[T any](name string, before, after table[T], key func(T) string, 
 		if shared && was != is {
 			errs = append(errs, fmt.Errorf("%s table: entry %d was %q and is %q", name, i, was, is))
 		}
-		seen[is] = i
+		if i > 0 || is == key(zero) {
+			seen[is] = i
+		}
 	}
 	for i := before.Len(); i < after.Len(); i++ {
 		k := key(after.At(i))
