@@ -88,7 +88,7 @@ func (p *pass) hideRanges(indices []int32) {
 	keepsLength[0] = true
 	for i := range int32(p.message.Locations.Len()) {
 		loc := p.message.Locations.At(i)
-		isRelative := loc.Address() != 0 && !symbolize.InKernelHalf(loc.Address())
+		isRelative := !symbolize.InKernelHalf(loc.Address())
 		if index := loc.MappingIndex(); isRelative && index >= 0 && int(index) < len(keepsLength) {
 			keepsLength[index] = true
 		}

@@ -156,13 +156,23 @@ func readOnly(m *rewritetest.Message) *rewritetest.Message {
 	return m
 }
 
-// TestContract_4_1_HideKeepsForms verifies that relative addresses keep their form where the mapping that they are in covers
-// the kernel: with a limit of 0, they would be in looked-up form.
+// TestContract_4_1_HideKeepsForms verifies that relative addresses, 0 among them, keep their form where the mapping that they
+// are in covers the kernel: with a limit of 0, they would be in looked-up form.
 func TestContract_4_1_HideKeepsForms(t *testing.T) {
-	m := rewritetest.NewMessage().Profile(nil, "scope").
-		Sample(Frame{Address: 0x99, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}})
-	got, _ := runWith(t, rewrite.Options{Addresses: rewrite.HideAddresses}, m.Profiles, testSnapshot(t))
-	assert.Equal(t, Frame{Address: 0x99, Type: "kernel", Mapping: &Mapping{File: "[kernel.kallsyms]", Limit: textSize}}, got[0].Stack[0])
+	for _, tt := range []struct {
+		addr     uint64
+		in, want Mapping
+	}{
+		{0x99, Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}, Mapping{File: "[kernel.kallsyms]", Limit: textSize}},
+		{0, Mapping{File: "[kernel.kallsyms]", Start: text, Limit: text + textSize, Offset: text}, Mapping{File: "[kernel.kallsyms]", Limit: textSize}},
+		{0, Mapping{File: "ext4", BuildID: ext4ID, Start: ext4, Limit: ext4 + ext4Size}, Mapping{File: "ext4", BuildID: ext4ID, Limit: ext4Size}},
+	} {
+		m := rewritetest.NewMessage().Profile(nil, "scope").
+			Sample(Frame{Address: 0x42, Type: "native"}, Frame{Address: tt.addr, Type: "kernel", Mapping: &tt.in})
+		got, counts := runWith(t, rewrite.Options{Addresses: rewrite.HideAddresses}, m.Profiles, testSnapshot(t))
+		assert.Equal(t, Frame{Address: tt.addr, Type: "kernel", Mapping: &tt.want}, got[0].Stack[1])
+		assert.Equal(t, one(rewrite.OutcomeUnresolved, timeline.OriginKernel), counts)
+	}
 }
 
 // shown returns the number of places in which a message shows an address of the kernel half, without the vsyscall page.
