@@ -44,7 +44,7 @@ func (p *pass) selectFrame(f *frame, loc pprofile.Location) {
 	f.selected = !f.keepsName
 	if f.keepsName {
 		p.counts[OutcomeNamed][timeline.OriginKernel]++
-		f.selected = symbolize.InKernelHalf(f.code.Address) && p.mayMove() || p.opts.DebugInfo && lacksNumber(loc.Lines())
+		f.selected = symbolize.IsKernelAddress(f.code.Address) && p.mayMove() || p.opts.DebugInfo && lacksNumber(loc.Lines())
 	}
 }
 

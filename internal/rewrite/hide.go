@@ -42,7 +42,7 @@ func (p *pass) hideAddresses(isValid bool) {
 func (p *pass) showingFrames() (positions []int32) {
 	for i := range p.frames {
 		f := &p.frames[i].code
-		if symbolize.InKernelHalf(f.Address) && !p.kernel.IsOtherBuild(f.Mapping) {
+		if symbolize.IsKernelAddress(f.Address) && !p.kernel.IsOtherBuild(f.Mapping) {
 			positions = append(positions, int32(i))
 		}
 	}
@@ -54,8 +54,8 @@ func (p *pass) showingFrames() (positions []int32) {
 func (p *pass) showingMappings() (indices []int32) {
 	for i := range int32(p.message.Mappings.Len()) {
 		start, limit, offset := p.message.Mappings.Range(i)
-		shows := symbolize.InKernelHalf(start) || symbolize.InKernelHalf(limit) || symbolize.InKernelHalf(offset)
-		if shows && !symbolize.IsSpecial(start) && !p.kernel.IsOtherBuild(p.mapping(i)) {
+		shows := symbolize.IsKernelAddress(start) || symbolize.IsKernelAddress(limit-1) || symbolize.IsKernelAddress(offset)
+		if shows && !p.kernel.IsOtherBuild(p.mapping(i)) {
 			indices = append(indices, i)
 		}
 	}

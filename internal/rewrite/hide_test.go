@@ -45,7 +45,8 @@ func TestContract_1_2_NamedFramesGetRelativeAddresses(t *testing.T) {
 // TestContract_4_1_Hide verifies what is written for absolute addresses without a relative form, and for the mappings that
 // cover the kernel.
 func TestContract_4_1_Hide(t *testing.T) {
-	const nowhere = 0xffffffffa0000000
+	const nowhere, vsyscall = 0xffffffffa0000000, 0xffffffffff600000
+	page := &Mapping{File: "[vsyscall]", Start: vsyscall, Limit: vsyscall + 0x1000}
 	perf := &Mapping{File: "[kernel.kallsyms]_text", Start: text, Limit: text + textSize, Offset: text}
 	other := &Mapping{File: "vmlinux", Start: text, Limit: text + textSize, BuildID: "00112233445566778899aabbccddeeff00112233"}
 	guest := &Mapping{File: "[guest.kernel.kallsyms]", Start: text, Limit: text + textSize}
@@ -61,6 +62,11 @@ func TestContract_4_1_Hide(t *testing.T) {
 		{"a guest", Frame{Address: text + 4, Mapping: guest}, Frame{}},
 		{"another build", Frame{Address: text + 4, Mapping: other}, Frame{Address: text + 4, Mapping: other}},
 		{"a relative frame", Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, withName(Frame{Address: offA + 4, Type: "kernel", Mapping: vmlinux()}, "a")},
+		{"the vsyscall page", Frame{Address: vsyscall + 4, Type: "kernel"}, Frame{Address: vsyscall + 4, Type: "kernel"}},
+		{"the vsyscall page, with a name", withName(Frame{Address: vsyscall + 4, Type: "kernel", Mapping: page}, "x"), withName(Frame{Address: vsyscall + 4, Type: "kernel", Mapping: page}, "x")},
+		{"perf's marker of user code", Frame{Address: 0xfffffffffffffe00, Type: "kernel"}, Frame{Address: 0xfffffffffffffe00, Type: "kernel"}},
+		{"a marker in the kernel's mapping", Frame{Address: 0xffffffffffffff80, Mapping: perf}, Frame{Address: 0xffffffffffffff80, Type: "kernel"}},
+		{"the end of the vsyscall page", Frame{Address: vsyscall + 0x1000}, Frame{Type: "kernel"}},
 		{"user code", Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Start: 0x1000, Limit: 0x2000}},
 			Frame{Address: 0x1234, Type: "native", Mapping: &Mapping{File: "app", Start: 0x1000, Limit: 0x2000}}},
 	} {
@@ -179,7 +185,7 @@ func TestContract_4_1_HideKeepsForms(t *testing.T) {
 func shown(pd pprofile.Profiles) (n int) {
 	count := func(addresses ...uint64) {
 		for _, addr := range addresses {
-			if symbolize.InKernelHalf(addr) && !symbolize.IsSpecial(addr) {
+			if symbolize.IsKernelAddress(addr) {
 				n++
 			}
 		}
@@ -188,7 +194,7 @@ func shown(pd pprofile.Profiles) (n int) {
 		count(loc.Address())
 	}
 	for _, m := range pd.Dictionary().MappingTable().All() {
-		count(m.MemoryStart(), m.MemoryLimit(), m.FileOffset())
+		count(m.MemoryStart(), m.MemoryLimit()-1, m.FileOffset())
 	}
 	return n
 }

@@ -47,22 +47,22 @@ const (
 // InKernelHalf reports whether an address lies in the kernel half of the address space of x86-64 and arm64.
 func InKernelHalf(addr uint64) bool { return addr>>63 != 0 }
 
-// IsSpecial reports whether an address of the kernel half is no address of kernel code. The vsyscall page of
-// x86-64 holds user code. The last page holds the numbers with which perf marks the parts of a stack
+// IsKernelAddress reports whether an address lies in the kernel half and may be one of kernel code (contract 1.1c). The
+// vsyscall page of x86-64 holds user code. The last page holds the numbers with which perf marks the parts of a stack
 // (PERF_CONTEXT_MAX in include/uapi/linux/perf_event.h).
-func IsSpecial(addr uint64) bool {
+func IsKernelAddress(addr uint64) bool {
 	const (
 		page     = 1 << 12
 		vsyscall = 0xffffffffff600000
 	)
-	return addr >= 1<<64-page || vsyscall <= addr && addr < vsyscall+page
+	return InKernelHalf(addr) && addr < 1<<64-page && (addr < vsyscall || addr >= vsyscall+page)
 }
 
 // IsKernelCode reports whether a frame without a frame type is kernel code (contract 1.1b, 1.1c), in both
 // readings of its mapping if there are two. If it is in only one, IsKernelCode sets f.MayBeOther, unless the
 // frame's address shows that it cannot decide anything.
 func (k *Kernel) IsKernelCode(f *Frame) bool {
-	name, inHalf := &f.Mapping.name, InKernelHalf(f.Address) && !IsSpecial(f.Address)
+	name, inHalf := &f.Mapping.name, IsKernelAddress(f.Address)
 	if f.Mapping.MayBeNone && !inHalf { // without a mapping, it is no kernel code
 		f.MayBeOther = name.isKernel
 		return false

@@ -169,16 +169,15 @@ func marshalled(pd pprofile.Profiles) []byte {
 // shown returns the number of frames and mappings that show an absolute kernel address, unless they are of another build.
 func (a *asker) shown(pd pprofile.Profiles) (n int) {
 	d := pd.Dictionary()
-	shows := func(addr uint64) bool { return addr>>63 != 0 && addr&^0xfff != 0xffffffffff600000 }
 	for i, loc := range d.LocationTable().All() {
 		f := rewritetest.FrameAt(d, int32(i))
-		if shows(loc.Address()) && a.isCandidate(f) && (f.Mapping == nil || a.knows(f.Mapping)) {
+		if isKernelAddress(loc.Address()) && a.isCandidate(f) && (f.Mapping == nil || a.knows(f.Mapping)) {
 			n++
 		}
 	}
 	for i, m := range d.MappingTable().All() {
 		content := rewritetest.MappingAt(d, int32(i))
-		if (shows(m.MemoryStart()) || shows(m.MemoryLimit()) || shows(m.FileOffset())) && a.knows(content) {
+		if showsKernel(m.MemoryStart(), m.MemoryLimit(), m.FileOffset()) && a.knows(content) {
 			n++
 		}
 	}

@@ -94,13 +94,18 @@ func (a *asker) uses(stack []rewritetest.Frame) []use {
 	return uses
 }
 
+// isKernelAddress says which addresses lie in the kernel half and count there (section 1.1c).
+func isKernelAddress(addr uint64) bool {
+	return addr>>63 == 1 && addr&^0xfff != 0xffffffffff600000 && addr < 0xfffffffffffff000
+}
+
 // isCandidate is section 1.1.
 func (a *asker) isCandidate(f rewritetest.Frame) bool {
 	if f.Type != "" {
 		return f.Type == "kernel"
 	}
 	if f.Mapping == nil || f.Mapping.File == "" {
-		return f.Address>>63 == 1 && f.Address&^0xfff != 0xffffffffff600000 && f.Address < 0xfffffffffffff000
+		return isKernelAddress(f.Address)
 	}
 	file := f.Mapping.File
 	last := file[strings.LastIndexByte(file, '/')+1:]

@@ -57,12 +57,12 @@ func (a *asker) hidden(w want) want {
 	if !a.hides() {
 		return w
 	}
-	if f := &w.frame; a.isCandidate(w.frame) && f.Address>>63 != 0 && (f.Mapping == nil || a.knows(f.Mapping)) {
+	if f := &w.frame; a.isCandidate(w.frame) && isKernelAddress(f.Address) && (f.Mapping == nil || a.knows(f.Mapping)) {
 		f.Address, w.mappings = 0, []*rewritetest.Mapping{nil}
 	}
 	var mappings []*rewritetest.Mapping
 	for _, m := range w.mappings {
-		if m == nil || (m.Start|m.Limit|m.Offset)>>63 == 0 || !a.knows(m) {
+		if m == nil || !showsKernel(m.Start, m.Limit, m.Offset) || !a.knows(m) {
 			mappings = append(mappings, m)
 			continue
 		}
@@ -77,6 +77,11 @@ func (a *asker) hidden(w want) want {
 		w.or[i] = a.hidden(w.or[i])
 	}
 	return w
+}
+
+// showsKernel reports whether a mapping is one of those whose range is hidden (section 4.1).
+func showsKernel(start, limit, offset uint64) bool {
+	return isKernelAddress(start) || isKernelAddress(limit-1) || isKernelAddress(offset)
 }
 
 func unchanged(f rewritetest.Frame, why string) want {
