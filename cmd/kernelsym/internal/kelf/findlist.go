@@ -27,10 +27,11 @@ type finder struct {
 	image []byte
 	order binary.ByteOrder
 	align int // of the parts: 8, or 4 in Linux 7
-	steps int // names and tokens that may still be read
+	steps int // numbers, names and tokens that may still be read
 }
 
-// maxSteps bounds the names and tokens that are read in search of a list. Linux 7.3 has 200,000.
+// maxSteps bounds the numbers, names and tokens that are read in search of a list. Linux 7.3 has 200,000 names. Their number
+// is at most the 3 millionth that is read, or the 12 millionth if the search tries another alignment first.
 const maxSteps = 1 << 25
 
 // maxNames bounds the distance in bytes from the number to the tokens. The largest kernels have 10 MB.
@@ -156,6 +157,9 @@ func (f *finder) names(l *ownList, tokens int) (number int) {
 		isType[i] = 'a' <= c && c <= 'z'
 	}
 	for number = (tokens - 1) &^ (f.align - 1); number >= max(0, tokens-maxNames); number -= f.align {
+		if !f.step() {
+			return -1
+		}
 		l.num = f.uint32(number)
 		names := f.up(number + 4)
 		if l.num == 0 || l.num > maxSymbols || names+2*l.num > tokens {

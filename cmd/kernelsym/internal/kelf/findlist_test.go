@@ -171,14 +171,31 @@ func TestContract_10_4_NoOtherListIsFound(t *testing.T) {
 }
 
 // TestSearchIsBounded verifies that an image in which a list could begin anywhere is refused in bounded
-// time: one step of the search reads one name.
+// time: one step of the search reads one name, or one number of names.
 func TestSearchIsBounded(t *testing.T) {
-	l := newOwnList(kernelSymbols(10)...)
-	l.names = bytes.Repeat([]byte{3, 't', 15, 0}, 1<<20) // also a number of names
-	image, _ := layouts["5.10"].lay(nil, l)
-	_, err := findOwnList(image, binary.LittleEndian)
-	require.ErrorIs(t, err, ErrNoList)
-	require.ErrorContains(t, err, "too much")
+	names := newOwnList(kernelSymbols(10)...)
+	names.names = bytes.Repeat([]byte{3, 't', 15, 0}, 1<<20) // also a number of names
+	manyNames, _ := layouts["5.10"].lay(nil, names)
+	tables := make([]byte, maxNames) // before the tables of tokens, numbers of no names
+	for range 2 {
+		tables = append(append(tables, names.tokens...), names.index...)
+	}
+	for what, image := range map[string][]byte{"names": manyNames, "tables of tokens": tables} {
+		_, err := findOwnList(image, binary.LittleEndian)
+		require.ErrorIs(t, err, ErrNoList, what)
+		require.ErrorContains(t, err, "too much", what)
+	}
+}
+
+// TestSearchIsLongEnough verifies that a list is found however far the search for its number goes back.
+func TestSearchIsLongEnough(t *testing.T) {
+	want := newOwnList(kernelSymbols(1000)...)
+	for name, y := range layouts {
+		image, _ := y.lay(bytes.Repeat([]byte("code\x00"), maxNames/5), want)
+		got, err := findOwnList(image, binary.LittleEndian)
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
 }
 
 // testNotes are notes with the build id 0102030405060708.
