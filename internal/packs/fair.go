@@ -4,6 +4,7 @@ package packs
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -15,8 +16,9 @@ import (
 //	served                 c  b  a  a'
 //	turn of                A  B  A  A
 //
-// A user has waited since its last turn, but not longer than the item has. Otherwise users that never had a turn, of
-// whom there can be any number, would come before all others.
+// A user has waited since its last turn, but not longer than its oldest item has. Otherwise users that never had a turn, of
+// whom there can be any number, would come before all others. If several have waited equally long, it is the turn of the
+// one whose item comes first.
 type fairQueue[K comparable] struct {
 	waiting map[K]*demand
 	turns   uint64            // number of items served
@@ -62,14 +64,12 @@ func (q *fairQueue[K]) remove(key K) { delete(q.waiting, key) }
 // pop removes the next item. It returns false if there is none.
 func (q *fairQueue[K]) pop() (key K, ok bool) {
 	var next *demand
-	var since uint64
 	var user string
+	users := q.longestWaiting()
 	for k, d := range q.waiting {
-		at, u := q.longest(d)
-		if next == nil || cmp.Or(
-			cmp.Compare(at, since), cmp.Compare(len(next.users), len(d.users)), cmp.Compare(next.asked, d.asked),
-		) < 0 {
-			key, next, since, user = k, d, at, u
+		i := slices.IndexFunc(d.users, func(u string) bool { return users[u] })
+		if i >= 0 && (next == nil || d.isBefore(next)) {
+			key, next, user = k, d, d.users[i]
 		}
 	}
 	if next == nil {
@@ -81,10 +81,31 @@ func (q *fairQueue[K]) pop() (key K, ok bool) {
 	return key, true
 }
 
-// longest returns the user of an item that has waited longest, and since which turn.
-func (q *fairQueue[K]) longest(d *demand) (since uint64, user string) {
-	user = slices.MinFunc(d.users, func(a, b string) int { return cmp.Compare(q.last[a], q.last[b]) })
-	return max(q.last[user], d.since), user
+// longestWaiting returns the users that have waited longest.
+func (q *fairQueue[K]) longestWaiting() map[string]bool {
+	users := make(map[string]bool)
+	longest := uint64(math.MaxUint64)
+	for _, d := range q.waiting {
+		for _, user := range d.users {
+			since := max(q.last[user], d.since)
+			if since < longest {
+				longest = since
+				clear(users)
+			}
+			if since == longest {
+				users[user] = true
+			}
+		}
+	}
+	return users
+}
+
+// isBefore reports whether an item comes before another in a user's turn: more users ask for it or, if that is equal, it
+// was asked for more often or has waited longer.
+func (d *demand) isBefore(other *demand) bool {
+	return cmp.Or(
+		cmp.Compare(len(other.users), len(d.users)), cmp.Compare(other.asked, d.asked), cmp.Compare(d.since, other.since),
+	) < 0
 }
 
 // recordTurn records that a user has had a turn.
