@@ -29,7 +29,7 @@ func (t *Table) Count() (counts [NumOrigins]Count) {
 		c.add(m, entries)
 		c.memory[m.Origin] += sizeOf[*Image]() // in History.unloaded
 	}
-	c.addNodes(t.images.memory())
+	c.addNodes(t.images.memory() + t.ids.memory())
 	for origin, memory := range c.memory {
 		counts[origin].Memory = memory
 	}
@@ -76,7 +76,7 @@ func (c *counter) isNew(name unique.Handle[string]) bool {
 	return true
 }
 
-// addNodes divides the memory of all nodes among the origins, in proportion to their entries.
+// addNodes divides the memory of all nodes, and of the index of file IDs, among the origins, in proportion to their entries.
 func (c *counter) addNodes(memory int64) {
 	all := int64(0)
 	for _, n := range c.listed {

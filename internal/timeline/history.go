@@ -23,10 +23,10 @@ type History struct {
 	limits   Limits
 	loaded   tree // by their starts
 	past     past
-	unloaded []*Image     // the images of past, in the order in which they are evicted
-	texts    []*Image     // the images with a Text, loaded or not
-	byText   *texts       // an index of texts; nil if they have changed since it was made
-	ids      *functionIDs // of the last table
+	unloaded []*Image // the images of past, in the order in which they are evicted
+	texts    []*Image // the images with a Text, loaded or not
+	byText   *texts   // an index of texts; nil if they have changed since it was made
+	ids      *idIndex
 	blind    blindTime
 	certain  int64
 	partial  bool
@@ -35,7 +35,7 @@ type History struct {
 
 // NewHistory returns a history without images, in which all time is blind.
 func NewHistory(l Limits) *History {
-	return &History{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}}
+	return &History{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}, ids: new(idIndex)}
 }
 
 // At returns the image that is loaded at an address, nil if there is none.
@@ -89,9 +89,7 @@ func (h *History) Load(m *Image) {
 		m = m.WithLifetime(Since(since)) // until then another image was loaded, whatever its record says
 	}
 	h.loaded.put(m.Start, m)
-	if !m.IsFunction() {
-		h.texts, h.byText = append(h.texts, m), nil
-	}
+	h.replaced(nil, m)
 	h.evictExcess()
 }
 
@@ -125,18 +123,20 @@ func (h *History) Replace(m, by *Image) {
 	case h.At(m.Start) != m:
 	case by.Start < by.End && by.End <= m.End:
 		h.loaded.put(m.Start, by)
-		h.putText(m, by)
+		h.replaced(m, by)
 	default:
 		h.loaded.remove(m.Start, m)
-		h.putText(m, nil)
+		h.replaced(m, nil)
 		h.Load(by)
 	}
 }
 
-// putText replaces an image in texts by another, or by nothing if that is nil.
-func (h *History) putText(m, by *Image) {
-	i := slices.Index(h.texts, m)
-	switch {
+// replaced keeps the indices of texts and of file IDs after an image has been replaced by another. Either may be nil.
+func (h *History) replaced(m, by *Image) {
+	h.ids.replace(m, by)
+	switch i := slices.Index(h.texts, m); {
+	case m == nil && !by.IsFunction():
+		h.texts = append(h.texts, by)
 	case i < 0:
 		return
 	case by == nil:
@@ -163,7 +163,7 @@ func (h *History) unload(m *Image, at int64) {
 	past := m.WithLifetime(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
 	h.loaded.remove(m.Start, m)
 	h.past.add(past)
-	h.putText(m, past)
+	h.replaced(m, past)
 	h.unloaded = slices.Insert(h.unloaded, firstAfter(h.unloaded, past.Lifetime.To), past)
 }
 
@@ -181,7 +181,7 @@ func (h *History) TruncateLifetimes(i Interval) {
 		by := m.WithLifetime(Interval{From: m.Lifetime.From, To: to})
 		h.past.remove(m)
 		h.past.add(by)
-		h.putText(m, by)
+		h.replaced(m, by)
 		later[k], changed = by, true
 	}
 	if changed {
@@ -211,7 +211,7 @@ func (h *History) evict(n int) {
 	}
 	for _, m := range h.unloaded[:n] {
 		h.past.remove(m)
-		h.putText(m, nil)
+		h.replaced(m, nil)
 	}
 	h.blind = h.blind.startingAt(h.unloaded[n-1].Lifetime.To)
 	clear(h.unloaded[:n])
@@ -224,12 +224,9 @@ func (h *History) Table() *Table {
 		index := indexTexts(h.texts)
 		h.byText = &index
 	}
-	images := images{loaded: h.loaded.share(), past: h.past.share()}
-	if h.ids == nil || h.ids.images != images {
-		h.ids = &functionIDs{images: images}
-	}
 	return &Table{
-		images: images, certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids,
+		images:  images{loaded: h.loaded.share(), past: h.past.share()},
+		certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids, idVersion: h.ids.now(),
 		unloaded: len(h.unloaded), traced: h.traced,
 	}
 }

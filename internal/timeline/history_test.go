@@ -229,15 +229,3 @@ func TestReplaceByAnotherLength(t *testing.T) {
 	assert.Nil(t, h.At(0x1000))
 	assert.Len(t, h.Loaded(), 1)
 }
-
-// TestFileIDsOfEachTable verifies that a table knows the file IDs of its own images, and that an earlier
-// table does not.
-func TestFileIDsOfEachTable(t *testing.T) {
-	h := newHistory(remember, 1000*ms)
-	a := bpf("a", 0x1000, 0x100, 0)
-	before := NewSnapshot(h.Table())
-	h.Load(a)
-	after := NewSnapshot(h.Table())
-	assert.False(t, before.HasFunctionID(a.FileID(), false))
-	assert.True(t, after.HasFunctionID(a.FileID(), false))
-}

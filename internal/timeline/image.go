@@ -288,6 +288,12 @@ func (m *Image) functionFileIDs() (anywhere, here []string) {
 	return anywhere, here
 }
 
+// hasContentOf reports whether an image without Text certainly has the file IDs of another.
+func (m *Image) hasContentOf(other *Image) bool {
+	return m.name == other.name && m.Start == other.Start && m.End == other.End && m.Origin == other.Origin &&
+		m.Lines == other.Lines
+}
+
 // content identifies the content of an image without Text, so that one offset has one name, file and line (see contract 4.3):
 // its symbol and, for a BPF function, its length and the digest of its source lines. One symbol can have several images:
 // the verifier inlines what it knows of maps and constants, and the JIT compiler depends on the kernel and the CPU.

@@ -55,6 +55,16 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 			}
 		}},
 		{"programs that cover many others", func(h *History) { loadOverlapping(h, 12_000) }},
+		{"functions whose file IDs were asked for", func(h *History) {
+			load := func(from, to uint64) {
+				for i := from; i < to; i++ {
+					h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_known", i), first+64*i, 64, int64(i)))
+				}
+			}
+			load(0, 30_000)
+			assert.False(t, NewSnapshot(h.Table()).HasFunctionID(noFileID, true))
+			load(30_000, 40_000)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := heap()

@@ -129,5 +129,5 @@ func (s *Snapshot) ByFileID(id string) (*Image, bool) {
 // HasFunctionID reports whether a file ID is that of code without a Text (see contract 4.3) that is loaded or
 // in the history. For loads, see [Image.HasFileID].
 func (s *Snapshot) HasFunctionID(id string, loads bool) bool {
-	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.ids.has(id, loads) })
+	return slices.ContainsFunc(s.Tables(), func(t *Table) bool { return t.hasFunctionID(id, loads) })
 }

@@ -10,14 +10,15 @@ import (
 // A Table has the knowledge of one source: the loaded images, the ones that were unloaded lately, and the
 // intervals in which images may have been loaded or unloaded unseen. It is immutable.
 type Table struct {
-	images   images
-	certain  int64 // the table is complete up to this instant
-	partial  bool  // except for images that were loaded before the source began
-	blind    blindTime
-	texts    texts
-	ids      *functionIDs
-	unloaded int // number of unloaded images
-	traced   map[TrampolineKey]TracedFunction
+	images    images
+	certain   int64 // the table is complete up to this instant
+	partial   bool  // except for images that were loaded before the source began
+	blind     blindTime
+	texts     texts
+	ids       *idIndex // of all tables of the history
+	idVersion int      // the version in ids that has the file IDs of images
+	unloaded  int      // number of unloaded images
+	traced    map[TrampolineKey]TracedFunction
 }
 
 // NewTable returns a table of images that are loaded at all times, such as the core kernel.
