@@ -131,7 +131,7 @@ func TestUnitValidatesBeforeItReloads(t *testing.T) {
 		if name == "valid" {
 			assert.NoError(t, err, "%s", out)
 		} else {
-			assert.ErrorContains(t, err, "exit status 1")
+			require.ErrorContains(t, err, "exit status 1")
 			assert.Contains(t, string(out), "modules_settle")
 		}
 	}

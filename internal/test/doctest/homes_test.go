@@ -21,5 +21,5 @@ func TestContractHomes(t *testing.T) {
 	for _, h := range all {
 		rules[h.Rule] = true
 	}
-	assert.Len(t, rules, 31)
+	assert.Len(t, rules, 32)
 }
