@@ -143,16 +143,5 @@ func (s *viewStacks) heading() string {
 
 // value returns a value with its unit.
 func (s *viewStacks) value(v int64) string {
-	switch t := s.sampleType; t.Unit {
-	case "nanoseconds":
-		return time.Duration(v).String()
-	case "count", "":
-		kind := t.Type
-		if v == 1 {
-			kind = strings.TrimSuffix(kind, "s") // one sample
-		}
-		return strings.TrimSpace(fmt.Sprint(v, " ", kind))
-	default:
-		return fmt.Sprint(v, " ", t.Unit)
-	}
+	return profilefile.Amount(rewrite.ValueType{Name: s.sampleType.Type, Unit: s.sampleType.Unit}, v)
 }

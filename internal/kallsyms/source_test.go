@@ -13,13 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -227,8 +227,8 @@ func TestContract_10_5_NotLocated(t *testing.T) {
 // TestHidden verifies which errors of reading the list are about a hidden one.
 func TestHidden(t *testing.T) {
 	for err, want := range map[error]bool{
-		ErrRestricted: true, fs.ErrNotExist: true, &fs.PathError{Err: unix.EACCES}: true, &fs.PathError{Err: unix.EPERM}: true,
-		ErrNoText: false, ErrSyntax: false, &fs.PathError{Err: unix.EIO}: false,
+		ErrRestricted: true, fs.ErrNotExist: true, &fs.PathError{Err: syscall.EACCES}: true, &fs.PathError{Err: syscall.EPERM}: true,
+		ErrNoText: false, ErrSyntax: false, &fs.PathError{Err: syscall.EIO}: false,
 	} {
 		assert.Equal(t, want, isHidden(err), err)
 	}

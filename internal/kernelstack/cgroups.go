@@ -91,11 +91,22 @@ func (c *cgroups) findMount() error {
 	}
 	for _, mount := range []string{c.mount, filepath.Join(c.mount, hybrid)} {
 		if types[mount] == "cgroup2" {
-			c.mount, c.isHybrid = mount, filepath.Base(mount) == hybrid
+			c.mount, c.isHybrid = mount, hasV1Beside(mount, types)
 			return nil
 		}
 	}
 	return fmt.Errorf("%s is not a mount of cgroup v2, nor is %s in it", c.mount, hybrid)
+}
+
+// hasV1Beside reports whether a hierarchy of cgroup v1 is mounted in the directory in which v2 is; types has the type of each
+// mount.
+func hasV1Beside(mount string, types map[string]string) bool {
+	for path, is := range types {
+		if is == "cgroup" && filepath.Dir(path) == filepath.Dir(mount) {
+			return true
+		}
+	}
+	return false
 }
 
 // claimOf returns the claim of a cgroup. On a hybrid machine, a cgroup of the host can have processes of containers.
@@ -159,7 +170,7 @@ func (c *cgroups) owner(id uint64, at int64) owner {
 	of, ok := c.find(id)
 	if (!ok || c.missed) && !time.Now().Before(c.nextScan) {
 		_ = c.scan()
-		if of, ok = c.find(id); !ok {
+		if of, ok = c.find(id); !ok && !c.missed {
 			c.add(id, claim{}) // it is gone, so there is no need to look again
 		}
 	}

@@ -90,6 +90,7 @@ func TestMountOfCgroups(t *testing.T) {
 		{"v2 only", "/sys/fs/cgroup", whole, "/sys/fs/cgroup", false},
 		{"hybrid", "/sys/fs/cgroup/", tmpfs + v1 + unified, "/sys/fs/cgroup/unified", true},
 		{"the hybrid directory", "/sys/fs/cgroup/unified", tmpfs + v1 + unified, "/sys/fs/cgroup/unified", true},
+		{"v2 in a directory of this name", "/mnt/unified", whole + other, "/mnt/unified", false},
 		{"v1 only", "/sys/fs/cgroup", tmpfs + v1, "", false},
 		{"elsewhere", "/sys/fs/cgroup", tmpfs + v1 + other, "", false},
 		{"under another mount", "/sys/fs/cgroup", tmpfs + unified + hidden, "", false},
@@ -152,4 +153,28 @@ func TestHierarchyChanges(t *testing.T) {
 	assert.Equal(t, 1, s.out.counts.NoContainer)
 	assert.Equal(t, 1, s.out.message.of(ownerOf(dockerPath(7)).container).profile.Samples().Len())
 	assert.Equal(t, 1, s.out.message.of("").profile.Samples().Len())
+}
+
+// TestCgroupThatAScanHasMissed verifies that a cgroup which an incomplete scan has not found is looked for again.
+func TestCgroupThatAScanHasMissed(t *testing.T) {
+	c := emptyCgroups(t)
+	whole := c.mount
+	loop := filepath.Join(t.TempDir(), "loop")
+	require.NoError(t, os.Symlink(loop, loop))
+	dir := filepath.Join(whole, dockerPath(7))
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	info, err := os.Lstat(dir)
+	require.NoError(t, err)
+	id := perfring.CgroupID(info)
+
+	c.mount = filepath.Join(loop, "cgroup") // too many levels of symbolic links
+	assert.Zero(t, c.owner(id, 1))
+	assert.True(t, c.missed)
+	_, known := c.find(id)
+	assert.False(t, known, "it may exist")
+	c.mount, c.nextScan = whole, time.Time{}
+	c.owner(id, 1)
+	assert.False(t, c.missed)
+	_, known = c.find(id)
+	assert.True(t, known)
 }

@@ -121,10 +121,6 @@ type Names struct {
 	// BytesPerCPU is the size of each ring, as in [Options]. If it is 0, nothing is recorded.
 	BytesPerCPU int
 
-	// LeastPerCPU is the smallest size that will do, 0 for BytesPerCPU. If there is no memory for the rings, they are halved
-	// down to it.
-	LeastPerCPU int
-
 	Cgroups bool // also TypeCgroup for each new cgroup, as in [Sampling]
 }
 

@@ -158,13 +158,10 @@ func (r *Reader) adjustStream(s *stream, l look, all bool) (changed bool, err er
 	}
 	opened, err := r.openRings(s, missing, l.guessed)
 	slices.SortFunc(s.rings, func(a, b *ring) int { return a.cpu.number - b.cpu.number })
-	if err != nil {
-		return true, err
-	}
 	if opened && r.state.looked != 0 {
 		s.addBlind(r.state.looked, r.clock.Now())
 	}
-	return changed || opened, nil
+	return changed || opened || err != nil, err
 }
 
 // openRings opens rings of a stream on CPUs, and reports whether any of them is or was online.

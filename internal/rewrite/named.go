@@ -116,6 +116,7 @@ type NamedSample struct {
 
 	profile NamedProfile
 	sample  pprofile.Sample
+	stack   []StackFrame // Frames, as long as nobody has changed it
 }
 
 // Samples yields the samples of a profile. Each is valid until the next.
@@ -127,9 +128,9 @@ func (of NamedProfile) Samples() iter.Seq[*NamedSample] {
 		samples := of.Profile.Samples()
 		for i := range samples.Len() {
 			s.sample = samples.At(i)
-			s.Frames = p.appendStack(s.Frames[:0], s.sample.StackIndex(), p.producers[of.Number])
+			s.stack = p.appendStack(s.stack[:0], s.sample.StackIndex(), p.producers[of.Number])
 			if len(varying) == 0 || int(varying[0].number) != i {
-				s.Weight = weightOf(s.sample)
+				s.Weight, s.Frames = weightOf(s.sample), s.stack
 				if !yield(&s) {
 					return
 				}
@@ -181,8 +182,9 @@ func (s *NamedSample) parts(of *varyingSample) iter.Seq[*NamedSample] {
 			s.Weight = weightAt(s.sample, instants, answer)
 			answers := p.choices.frameAnswersOf(&p.choices.stackAnswers[answer])
 			for k, at := range p.choices.positionsOf(&p.choices.uses[of.use]) {
-				s.Frames[at.position].Code = p.locations + int(answers[k])
+				s.stack[at.position].Code = p.locations + int(answers[k])
 			}
+			s.Frames = s.stack
 			if !yield(s) {
 				return
 			}

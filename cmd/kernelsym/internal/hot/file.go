@@ -144,8 +144,11 @@ func printTable(out *printable.Printer, rows [][]string) error {
 
 // measure returns the measure of the values.
 func (f *File) measure() *Measure {
-	if profilefile.IsWaits(f.kinds.Type()) {
+	switch t := f.kinds.Type(); {
+	case profilefile.IsWaits(t):
 		return WaitTime
+	case t.Unit != "count" && t.Unit != "":
+		return measureOf(t)
 	}
 	return CPUTime
 }

@@ -184,6 +184,14 @@ func TestOtherValuesAreLeftOut(t *testing.T) {
 	m := rewritetest.NewMessage().Profile(nil, "").Sample(leaf).Profile(nil, "").Sample(root)
 	m.LastSample().Values().FromRaw([]int64{1e9})
 	m.LastProfile().SampleType().SetUnitStrindex(0)
+	none := rewritetest.NewMessage().Profile(nil, "").Sample(leaf) // without a type
+	none.LastProfile().SampleType().SetTypeStrindex(0)
+	none.LastProfile().SampleType().SetUnitStrindex(0)
+	first := NewFile("", "")
+	first.Add(written(none))
+	first.Add(written(m))
+	assert.Equal(t, "1 profile with values of type samples in no unit, 1 profile with values of type samples in count", first.Kinds().Others())
+
 	f := NewFile("", "")
 	f.Add(written(m))
 	assert.Equal(t, "1 profile with values of type samples in no unit", f.Kinds().Others())

@@ -3,12 +3,15 @@
 package hot
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
 // A Measure formats the values of samples, and shares of them.
@@ -44,6 +47,15 @@ var WaitTime = &Measure{
 	amount:   func(n int64) string { return time.Duration(n).Round(time.Millisecond).String() + " of waits" },
 	frames:   func(int64) string { return "the time of kernel frames" },
 	share:    func(part int64, whole float64) string { return fmt.Sprintf("%.2f", percent(part, whole)/100) },
+}
+
+// measureOf measures values of a type in a file that are no numbers, such as CPU time.
+func measureOf(t rewrite.ValueType) *Measure {
+	amount := func(n int64) string { return profilefile.Amount(t, n) }
+	return &Measure{
+		jsonUnit: t.Unit, number: amount, amount: func(n int64) string { return amount(n) + " of " + cmp.Or(t.Name, "samples") },
+		frames: func(int64) string { return "the " + cmp.Or(t.Name, "values") + " of kernel frames" },
+	}
 }
 
 // possible returns the whole of a batch: the number of samples if no CPU had been idle, or the time of one thread.

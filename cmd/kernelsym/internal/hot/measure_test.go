@@ -88,7 +88,11 @@ func TestFileOfWaits(t *testing.T) {
 	d.StringTable().SetAt(d.StringTable().Len()-2, "cpu")
 	other := NewFile("", "")
 	other.Add(waits)
-	assert.Equal(t, CPUTime, other.measure(), "other nanoseconds are no waits")
+	out.Reset()
+	require.NoError(t, other.Print(printable.New(&out, false), BySelf, 0))
+	assert.Contains(t, out.String(), "1.5s of 1.5s of cpu in the kernel; 100.0 % of the cpu of kernel frames have a name")
+	assert.Contains(t, out.String(), "1.5s  100.0%   1.5s  100.0%  leaf [vmlinux]")
+	assert.Equal(t, "nanoseconds", other.JSON(BySelf, 0).(JSON).Unit)
 }
 
 // TestFileOfWaitsInTheScheduler verifies that waits in a file are those of the first function that is not the scheduler's,

@@ -16,9 +16,10 @@ import (
 // Kinds selects the profiles whose values are of one type, because values of several cannot be added: of the type with a
 // name or, if that is empty, of the first profile's.
 type Kinds struct {
-	wanted string
-	is     rewrite.ValueType         // the selected type; the zero value before the first profile of it
-	others map[rewrite.ValueType]int // the number of profiles of each other type
+	wanted   string
+	selected bool
+	is       rewrite.ValueType         // the selected type
+	others   map[rewrite.ValueType]int // the number of profiles of each other type
 }
 
 // NewKinds returns a selection of the type with a name, or of the first if the name is empty.
@@ -29,10 +30,10 @@ func NewKinds(wanted string) Kinds {
 // Skips reports whether to leave out a profile, and counts it if so.
 func (k *Kinds) Skips(p rewrite.NamedProfile) bool {
 	kind := p.Type()
-	if k.is == (rewrite.ValueType{}) && (k.wanted == "" || k.wanted == kind.Name) {
-		k.is = kind
+	if !k.selected && (k.wanted == "" || k.wanted == kind.Name) {
+		k.selected, k.is = true, kind
 	}
-	if k.is == kind {
+	if k.selected && k.is == kind {
 		return false
 	}
 	k.others[kind]++

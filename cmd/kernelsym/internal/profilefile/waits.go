@@ -3,7 +3,10 @@
 package profilefile
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
@@ -12,6 +15,22 @@ import (
 // IsWaits reports whether values of a type are times of waits, in nanoseconds.
 func IsWaits(t rewrite.ValueType) bool {
 	return t == rewrite.ValueType{Name: "off_cpu", Unit: "nanoseconds"}
+}
+
+// Amount returns a value of a type as text, with its unit.
+func Amount(t rewrite.ValueType, n int64) string {
+	switch t.Unit {
+	case "nanoseconds":
+		return time.Duration(n).String()
+	case "count", "":
+		kind := t.Name
+		if n == 1 {
+			kind = strings.TrimSuffix(kind, "s") // one sample
+		}
+		return strings.TrimSpace(fmt.Sprint(n, " ", kind))
+	default:
+		return fmt.Sprint(n, " ", t.Unit)
+	}
 }
 
 // AtWait returns the stack of a wait, leaf first, from the function on that waits: the first that is not the scheduler's. It
