@@ -54,8 +54,8 @@
 //   - location, stack, sample, mapping, dictionary: as in OTLP's profiles.proto.
 //   - instant: the time of a sample, on the kernel's clock that never stops and is never set
 //     (CLOCK_BOOTTIME); profiles have Unix times.
+//   - builder: holds the loaded images of a source and its history, and builds the tables.
 //   - history: what a source remembers of the images that were unloaded, with their lifetimes.
-//     timeline.History has these and the loaded images, and makes the tables.
 //   - frame: a location, that is, an address and everything known about it.
 //   - pack: a file with the debug information of one build: source lines, inlined
 //     functions, symbols.

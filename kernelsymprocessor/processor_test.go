@@ -256,7 +256,7 @@ func TestContract_9_BlindTime(t *testing.T) {
 	_, err := telemetry.GetMetric("otelcol_processor_kernelsym_blind_time")
 	require.Error(t, err, "nothing was published")
 
-	h := timeline.NewHistory(timeline.Limits{})
+	h := timeline.NewBuilder(timeline.Limits{})
 	second := time.Second.Nanoseconds()
 	h.AddBlind(timeline.Interval{From: math.MinInt64, To: 5 * second}) // before it began
 	h.AddBlind(timeline.Interval{From: 10 * second, To: 11 * second})

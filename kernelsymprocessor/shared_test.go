@@ -84,7 +84,7 @@ func startMember(t *testing.T, telemetry *componenttest.Telemetry, id string, op
 // know makes a table known: of BPF functions and of times in which some may have been missed.
 func (m *member) know(functions int, blind time.Duration, changes symcache.Changes) {
 	m.t.Helper()
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	for i := range functions {
 		h.Load(timeline.NewFunction(timeline.OriginBPF, "f", code+uint64(i)*0x1000, 0x100, now/2))
 	}

@@ -109,7 +109,7 @@ func (neverEnding) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]b
 // the text may refer to that code.
 func TestReplaced(t *testing.T) {
 	const start = 0xffffffffc0200000
-	h := timeline.NewHistory(recent)
+	h := timeline.NewBuilder(recent)
 	h.AddBlind(timeline.Interval{From: timeline.Always.From, To: 10})
 	first := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", start, 0x40, 20)
 	h.Load(first)
@@ -140,7 +140,7 @@ func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	refreshed := 0
 	r := resolver{running: running{fresh: func() *timeline.Snapshot {
 		refreshed++
-		h := timeline.NewHistory(recent)
+		h := timeline.NewBuilder(recent)
 		h.Load(timeline.NewFunction(timeline.OriginBPF, fmt.Sprint("f", refreshed), start, 0x40, 0))
 		h.SetCertain(timeline.Forever)
 		return timeline.NewSnapshot(h.Table())

@@ -47,7 +47,7 @@ func TestListOfWhatIsNotCertain(t *testing.T) {
 		Gap:       symtab.Range{Start: 0xffffffff81000800, End: 0xffffffff81001800},
 		Landmarks: &symtab.Landmarks{SharedTrampolines: true},
 	})
-	h := timeline.NewHistory(recent)
+	h := timeline.NewBuilder(recent)
 	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
 	h.Load(timeline.NewFunction(timeline.OriginBPF, "", 0xffffffffc0300000, 64, 0).WithProgram(&timeline.Program{ID: 1 << 31, Type: "xdp"}, nil))
 	r := running{snapshot: timeline.NewSnapshot(timeline.NewTable(core), h.Table())}

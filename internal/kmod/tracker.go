@@ -15,7 +15,7 @@ import (
 // A tracker turns events about modules and lists of modules into lifetimes (contract 5.1, 5.2).
 // It opens no file and reads no clock: its callers pass it all instants, on the clock of lifetimes.
 type tracker struct {
-	history *timeline.History
+	history *timeline.Builder
 	changes symcache.Changes
 	changed bool // something changed since the last table
 
@@ -38,7 +38,7 @@ type arrival struct {
 
 func newTracker(limits timeline.Limits) *tracker {
 	return &tracker{
-		history: timeline.NewHistory(limits), blind: true,
+		history: timeline.NewBuilder(limits), blind: true,
 		loads: make(map[string]*load), added: make(map[string]arrival), removed: make(map[string]bool),
 	}
 }

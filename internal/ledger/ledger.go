@@ -12,7 +12,7 @@ import (
 
 // A Ledger keeps the lifetimes of the images of one source. It is not safe for concurrent use; its tables are.
 type Ledger struct {
-	history *timeline.History
+	history *timeline.Builder
 	counts  Counts
 	changed bool
 
@@ -46,7 +46,7 @@ const unloadsKept = int64(time.Second)
 
 // New returns a ledger without images, to which nothing is certain yet.
 func New(limits timeline.Limits) *Ledger {
-	return &Ledger{history: timeline.NewHistory(limits), limit: math.MaxInt64}
+	return &Ledger{history: timeline.NewBuilder(limits), limit: math.MaxInt64}
 }
 
 // At returns the image that is loaded at an address, nil if there is none.

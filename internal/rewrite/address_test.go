@@ -113,7 +113,7 @@ func TestContract_4_2_TextBelowTheBase(t *testing.T) {
 // absolute address would be that of one load, and another module may have been there at the time of
 // the sample.
 func TestContract_4_1_NoRelativeForm(t *testing.T) {
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	load := func(name, id string, start uint64, from int64) {
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
 			Name: name, Origin: timeline.OriginModule, BuildID: id, Base: start + 0x80, Start: start, End: start + 0x100,
@@ -198,7 +198,7 @@ func TestContract_4_2_CompleteMappingsAreKept(t *testing.T) {
 
 // TestContract_4_3_FileIDsOfFunctions: neither tags nor, for absolute addresses, symbols are unique.
 func TestContract_4_3_FileIDsOfFunctions(t *testing.T) {
-	h := timeline.NewHistory(remember)
+	h := timeline.NewBuilder(remember)
 	names := []string{"bpf_prog_" + progTag + "_f", "bpf_prog_" + progTag + "_g", "bpf_prog_" + progTag + "_f"}
 	m := rewritetest.NewMessage().Profile(nil, "scope")
 	for i, name := range names {

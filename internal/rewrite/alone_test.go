@@ -74,10 +74,10 @@ func described(m *rewritetest.Message) (lines []string) {
 }
 
 // modulesThatComeAndGo returns modules with overlapping addresses.
-func modulesThatComeAndGo(t *testing.T, base int64) *timeline.History {
+func modulesThatComeAndGo(t *testing.T, base int64) *timeline.Builder {
 	t.Helper()
 	const start = slot + 0x10000
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	load := func(name, id string, start uint64, from int64) {
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
 			Name: name, Origin: timeline.OriginModule, BuildID: id, Base: start, Start: start, End: start + 0x200,
@@ -98,8 +98,8 @@ func modulesThatComeAndGo(t *testing.T, base int64) *timeline.History {
 }
 
 // randomHistory loads and unloads functions at a few addresses. Most of them are the same each time.
-func randomHistory(r *rand.Rand) *timeline.History {
-	functions := timeline.NewHistory(remember)
+func randomHistory(r *rand.Rand) *timeline.Builder {
+	functions := timeline.NewBuilder(remember)
 	for place := range uint64(3) {
 		at, start := nowBoot-300*ms, slot+place*0x40
 		for i := 0; at < nowBoot; i++ {

@@ -32,7 +32,7 @@ const (
 // and no lines, of a trampoline, and of a page of kprobes.
 func bpfSnapshot(t testing.TB) *timeline.Snapshot {
 	t.Helper()
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	functions.SetCertain(timeline.Forever)
 	add := func(origin timeline.Origin, name string, start uint64, size uint32, p *timeline.Program, lines *symtab.Lines) {
 		functions.Load(timeline.NewFunction(origin, name, start, size, math.MinInt64).WithProgram(p, lines))

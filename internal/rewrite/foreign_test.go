@@ -107,7 +107,7 @@ func TestContract_2_1_RelativeIDs(t *testing.T) {
 
 // TestContract_2_1_AnEarlierLoad: the file ID of the address where it was loaded identifies it.
 func TestContract_2_1_AnEarlierLoad(t *testing.T) {
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	for i, start := range []uint64{slot, slot + 0x10000} {
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
 			Name: "twice", Origin: timeline.OriginModule, BuildID: ext4ID, Base: start,

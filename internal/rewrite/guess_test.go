@@ -100,7 +100,7 @@ func TestContract_10_5_GuessesTellNothing(t *testing.T) {
 
 func guessesTellNothing(t *testing.T, core *timeline.Image, fromLocal bool) {
 	t.Helper()
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "bpf_prog_1_f", slot, 0x100, timeline.Always.From)
 	module := timelinetest.NewImage(t, timelinetest.Text{
 		Name: "low", Origin: timeline.OriginModule, BuildID: lowID, Base: low, Start: low, End: low + 0x100,

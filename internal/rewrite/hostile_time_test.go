@@ -18,8 +18,8 @@ import (
 )
 
 // manyOwners returns a history in which many functions had the same address in turn, each for 7 ms.
-func manyOwners(n int) *timeline.History {
-	functions := timeline.NewHistory(remember)
+func manyOwners(n int) *timeline.Builder {
+	functions := timeline.NewBuilder(remember)
 	for i := range int64(n) {
 		f := loadAt(functions, fmt.Sprint("p", i), slot, 0x100, owned(i)-3*ms)
 		functions.Unload(f, owned(i)+4*ms)
@@ -225,7 +225,7 @@ func TestManyPartsOfASample(t *testing.T) {
 
 // TestInstantThatNeverWas: such an instant has no name, whatever the other samples of the message have.
 func TestInstantThatNeverWas(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "live", slot, 0x100, nowBoot-20_000*ms)
 	for _, others := range [][]int64{{nowBoot - 9_000*ms}, {nowBoot - 9_000*ms, nowBoot - 30_000*ms}} {
 		m := rewritetest.NewMessage().Profile(nil, "")

@@ -60,7 +60,7 @@ func inhabitant(place uint64, at int64) string { return fmt.Sprintf("p%d_%d", pl
 func TestHistoryGrowsAndIsEvictedMeanwhile(t *testing.T) {
 	const places = 8
 	ttl := time.Second
-	functions := timeline.NewHistory(timeline.Limits{TTL: ttl, MaxEntries: 1 << 16})
+	functions := timeline.NewBuilder(timeline.Limits{TTL: ttl, MaxEntries: 1 << 16})
 	var known atomic.Pointer[rewrite.Sources]
 	begin := nowBoot - nowBoot%life
 	move := func(at int64) {

@@ -210,7 +210,7 @@ func TestContract_2_3_JumpTargets(t *testing.T) {
 
 // TestContract_2_3_JumpTargetsOfFunctions: BPF functions and trampolines are jumped to, too.
 func TestContract_2_3_JumpTargetsOfFunctions(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "before", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-10_000*ms)
 	functions.SetCertain(timeline.Forever)

@@ -19,7 +19,7 @@ import (
 // TestModulesThatTookEachOthersPlace: a frame belongs to the module that was loaded at the time, with its
 // build, even in a place without a symbol.
 func TestModulesThatTookEachOthersPlace(t *testing.T) {
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	load := func(name, buildID string, base uint64, from int64) {
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
 			Name: name, Origin: timeline.OriginModule, BuildID: buildID, Base: base, Start: slot, End: slot + 0x100,
@@ -77,9 +77,9 @@ func TestModuleOfTheHistoryByItsBuild(t *testing.T) {
 }
 
 // twoLoads returns the history of a module that was loaded, unloaded, and loaded with other code.
-func twoLoads(t *testing.T, oldID, newID string) *timeline.History {
+func twoLoads(t *testing.T, oldID, newID string) *timeline.Builder {
 	t.Helper()
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	load := func(id, symbol string, base uint64, from int64) {
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{
 			Name: "again", Origin: timeline.OriginModule, BuildID: id, Base: base, Start: base, End: base + 0x100,

@@ -19,7 +19,7 @@ import (
 // image, whatever was looked up before, and in any order.
 func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 	const module = text + textSize // right behind the core, to 0x400, with a function behind
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "bpf_prog_"+progTag, module+0x400, 0x40, nowBoot-10_000*ms)
 	gone := loadAt(functions, "bpf_prog_"+subTag, module+0x440, 0x40, nowBoot-10_000*ms)
 	functions.Unload(gone, nowBoot-5_000*ms)
@@ -53,7 +53,7 @@ func TestContract_3_2_BehindTheLastSymbol(t *testing.T) {
 
 // TestContract_5_4_ImagesThatOverlap: an address that two sources claim is ambiguous.
 func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "bpf_prog_"+progTag, ext4+0x400, 0x40, nowBoot-10_000*ms)
 	m := rewritetest.NewMessage().Profile(nil, "").
 		Sample(Frame{Address: ext4 + 0x3ff}, Frame{Address: ext4 + 0x408}, Frame{Address: ext4 + 0x448})
@@ -68,7 +68,7 @@ func TestContract_5_4_ImagesThatOverlap(t *testing.T) {
 // They cost frames at their own addresses no more than one answer for each time at which the frame was used.
 func TestManyGoneFunctions(t *testing.T) {
 	const gone, frames = 4000, 5000
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	for i := range int64(gone) {
 		f := loadAt(functions, "bpf_prog_"+progTag, ext4+ext4Size, 0x1000, firstOwner+i*40*ms)
 		functions.Unload(f, firstOwner+i*40*ms+20*ms)
@@ -137,7 +137,7 @@ func TestManyFramesOfManyOwners(t *testing.T) {
 // TestContract_2_3_FirstByteBehindBlindTime: a frame at a function's first byte was interrupted there if the
 // byte before it belonged to no image. In blind time, that is not known.
 func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
 	functions.AddBlind(timeline.Interval{From: nowBoot - 6_000*ms, To: nowBoot - 4_000*ms})
 	m := rewritetest.NewMessage().Profile(nil, "")
@@ -154,7 +154,7 @@ func TestContract_2_3_FirstByteBehindBlindTime(t *testing.T) {
 // time, or was unloaded at about that time: the frame may be a caller in that code.
 func TestContract_2_3_FirstByteBehindCodeThatWent(t *testing.T) {
 	const went = nowBoot - 5_000*ms
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	before := loadAt(functions, "before", slot, 0x100, nowBoot-20_000*ms)
 	loadAt(functions, "target", slot+0x100, 0x100, nowBoot-20_000*ms)
 	functions.Unload(before, went)

@@ -77,7 +77,7 @@ func producersSnapshot(t testing.TB) *timeline.Snapshot {
 	noBuild := timelinetest.NewImage(t, timelinetest.Text{
 		Name: "odd_module", Origin: timeline.OriginModule, Base: odd, Start: odd, End: odd + oddSize,
 	}, timelinetest.Symbol{Name: "odd"})
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	functions.SetCertain(timeline.Forever)
 	functions.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_"+onReadTag+"_on_read", onRead, 0x100, math.MinInt64).
 		WithProgram(&timeline.Program{ID: 7, Type: "kprobe", Tag: onReadTag}, nil))

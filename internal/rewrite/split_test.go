@@ -213,7 +213,7 @@ func TestStackThatNoSampleHas(t *testing.T) {
 // TestContract_5_5_LoadsThatReadTheSame: a sample with timestamps in two loads of one program is not divided
 // if its stack gets the same frames from both.
 func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	for _, from := range []int64{nowBoot - 9_000*ms, nowBoot - 5_000*ms} {
 		m := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_0123456789abcdef_x", slot, 0x100, from).WithProgram(&timeline.Program{ID: 7}, nil)
 		functions.Load(m)
@@ -232,7 +232,7 @@ func TestContract_5_5_LoadsThatReadTheSame(t *testing.T) {
 // TestLoadsThatReadTheSameCountOnce, and so do the results of their packs, even if another load splits the
 // frame.
 func TestLoadsThatReadTheSameCountOnce(t *testing.T) {
-	modules := timeline.NewHistory(remember)
+	modules := timeline.NewBuilder(remember)
 	for i, id := range []string{ext4ID, "0123456789abcdef", ext4ID} {
 		from := nowBoot - 9_000*ms + int64(i)*3_000*ms
 		modules.Load(timelinetest.NewImage(t, timelinetest.Text{

@@ -31,7 +31,7 @@ const (
 func unix(boot int64) uint64 { return uint64(bootUnix + boot) }
 
 // knownAt returns the usual sources with more histories, all complete until now.
-func knownAt(t testing.TB, histories ...*timeline.History) rewrite.Sources {
+func knownAt(t testing.TB, histories ...*timeline.Builder) rewrite.Sources {
 	t.Helper()
 	tables := testSnapshot(t).Tables()
 	for _, h := range histories {
@@ -49,7 +49,7 @@ var withHistory = rewrite.Options{History: 10 * time.Minute}
 
 var remember = timeline.Limits{TTL: 10 * time.Minute, MaxEntries: 1 << 16}
 
-func loadAt(functions *timeline.History, name string, start uint64, size uint32, from int64) *timeline.Image {
+func loadAt(functions *timeline.Builder, name string, start uint64, size uint32, from int64) *timeline.Image {
 	functions.Load(timeline.NewFunction(timeline.OriginBPF, name, start, size, from))
 	return functions.At(start)
 }
@@ -78,8 +78,8 @@ func rewriteTimed(t testing.TB, opts rewrite.Options, m *rewritetest.Message, kn
 }
 
 // story returns a history in which two functions had the same addresses, one after the other.
-func story() *timeline.History {
-	functions := timeline.NewHistory(remember)
+func story() *timeline.Builder {
+	functions := timeline.NewBuilder(remember)
 	a := loadAt(functions, "a", slot, 0x100, nowBoot-10_000*ms)
 	functions.Unload(a, nowBoot-8_000*ms)
 	b := loadAt(functions, "b", slot, 0x100, nowBoot-6_000*ms)
@@ -161,7 +161,7 @@ func TestContract_5_4_ProfileWithoutTimestamps(t *testing.T) {
 // near that are not certain.
 func TestContract_5_4_Guard(t *testing.T) {
 	const change = nowBoot - 5_000*ms
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	functions.Unload(loadAt(functions, "a", slot, 0x100, change-1_000*ms), change)
 	loadAt(functions, "b", slot, 0x100, change+2*ms)
 	for at, want := range map[int64]string{
@@ -185,7 +185,7 @@ func TestContract_5_4_Guard(t *testing.T) {
 // TestContract_5_4_BlindTime: code that was certainly loaded throughout has a name although records may be
 // missing. Other code has none and counts as unobserved.
 func TestContract_5_4_BlindTime(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "throughout", slot, 0x100, nowBoot-10_000*ms)
 	functions.Unload(loadAt(functions, "before", slot+0x100, 0x100, nowBoot-10_000*ms), nowBoot-6_000*ms)
 	loadAt(functions, "after", slot+0x200, 0x100, nowBoot-4_000*ms)
@@ -290,7 +290,7 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 	pass(4000)
 	offset += second
 	clock := pass(10)
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	functions.AddBlind(timeline.Interval{From: -1 << 63, To: start})
 	functions.Unload(loadAt(functions, "a", slot, 0x100, at-10*second), at+10*second)
 	functions.Evict(boot)
@@ -305,7 +305,7 @@ func TestContract_5_3_ForgottenSteps(t *testing.T) {
 
 // TestEvicted: forgotten images leave blind time, in which only code that was certainly loaded has a name.
 func TestEvicted(t *testing.T) {
-	functions := timeline.NewHistory(timeline.Limits{TTL: time.Minute, MaxEntries: 1})
+	functions := timeline.NewBuilder(timeline.Limits{TTL: time.Minute, MaxEntries: 1})
 	for i, name := range []string{"first", "second"} {
 		f := loadAt(functions, name, slot+uint64(i)*0x100, 0x100, nowBoot-20_000*ms)
 		functions.Unload(f, nowBoot-int64(6-i)*1_000*ms)
@@ -337,7 +337,7 @@ func TestClockSteps(t *testing.T) {
 		"nothing":           {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			functions := timeline.NewHistory(remember)
+			functions := timeline.NewBuilder(remember)
 			boot, offset := nowBoot, bootUnix
 			tracker := realtime.NewTracker(time.Hour, func() realtime.Reading { return realtime.Reading{Boot: boot, Offset: offset} })
 			type sample struct {
@@ -395,7 +395,7 @@ func TestClockSteps(t *testing.T) {
 // TestCallerBehindNobodyKnowsWhom: if the owner of the byte before a function is unknown, that byte is not
 // taken for padding.
 func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	load := func(name string, start uint64, size uint32, from, to int64) {
 		f := loadAt(functions, name, start, size, nowBoot-from*ms)
 		functions.Unload(f, nowBoot-to*ms)
@@ -420,7 +420,7 @@ func TestCallerBehindNobodyKnowsWhom(t *testing.T) {
 // TestLeafOfTheEBPFProfilerAtTheFirstByte: the profiler has subtracted 1, so the address lies outside the
 // function and has no relative form.
 func TestLeafOfTheEBPFProfilerAtTheFirstByte(t *testing.T) {
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "bpf_prog_0123456789abcdef_x", slot, 0x100, nowBoot-10_000*ms)
 	m := rewritetest.NewMessage().Profile(nil, ebpfScope).Sample(Frame{Address: slot - 1, Type: "kernel"})
 	timed(m, nowBoot-1000*ms)
@@ -469,7 +469,7 @@ func TestTimesThatNoClockShowed(t *testing.T) {
 	set := boot
 	offset += 3600 * sec
 	clock := run(600 * sec)
-	functions := timeline.NewHistory(remember)
+	functions := timeline.NewBuilder(remember)
 	loadAt(functions, "prog", slot, 0x100, set-120*sec)
 	known := knownAt(t, functions)
 	known.Clock = clock

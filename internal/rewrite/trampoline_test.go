@@ -33,7 +33,7 @@ const (
 func trampolineName(key timeline.TrampolineKey) string { return fmt.Sprintf("bpf_trampoline_%d", key) }
 
 // loadTrampolines loads the trampolines of c, ext4_write and a program, and the program, on the page of the first.
-func loadTrampolines(h *timeline.History) {
+func loadTrampolines(h *timeline.Builder) {
 	for start, key := range map[uint64]timeline.TrampolineKey{tramp: keyOfC, tramp2: keyOfWrite, tramp3: keyOfProg} {
 		h.Load(timeline.NewFunction(timeline.OriginTrampoline, trampolineName(key), start, 0x1000, nowBoot-10_000*ms))
 	}
@@ -48,7 +48,7 @@ func loadTrampolines(h *timeline.History) {
 // trampolineSnapshot has three trampolines, and a program on the page of the first.
 func trampolineSnapshot(t testing.TB, m *symtab.Landmarks) *timeline.Snapshot {
 	t.Helper()
-	h := timeline.NewHistory(remember)
+	h := timeline.NewBuilder(remember)
 	loadTrampolines(h)
 	return timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
 }
@@ -146,7 +146,7 @@ func TestContract_3_5_TrampolinesOfFunctionsThatAreNotKnown(t *testing.T) {
 	for _, traced := range []map[timeline.TrampolineKey]timeline.TracedFunction{
 		nil, {keyOfC: {}}, {keyOfC: {Image: timeline.KernelName, Name: "d"}}, {keyOfC: {Image: "ext4", Name: "c"}},
 	} {
-		h := timeline.NewHistory(remember)
+		h := timeline.NewBuilder(remember)
 		loadTrampolines(h)
 		h.SetTraced(traced)
 		s := timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
@@ -210,19 +210,19 @@ func TestContract_3_5_TrampolinesAndUnknownPrograms(t *testing.T) {
 	name := trampolineName(keyOfC)
 	for _, tt := range []struct {
 		name    string
-		spoil   func(*timeline.History)
+		spoil   func(*timeline.Builder)
 		isKnown bool
 	}{
-		{"all programs are known", func(*timeline.History) {}, true},
-		{"programs could not be listed", func(h *timeline.History) { h.SetPartial(true) }, false},
-		{"records were lost", func(h *timeline.History) {
+		{"all programs are known", func(*timeline.Builder) {}, true},
+		{"programs could not be listed", func(h *timeline.Builder) { h.SetPartial(true) }, false},
+		{"records were lost", func(h *timeline.Builder) {
 			h.AddBlind(timeline.Interval{From: nowBoot - 2000*ms, To: nowBoot + 2000*ms})
 		}, false},
-		{"records were lost at another time", func(h *timeline.History) {
+		{"records were lost at another time", func(h *timeline.Builder) {
 			h.AddBlind(timeline.Interval{From: nowBoot - 9000*ms, To: nowBoot - 8000*ms})
 		}, true},
 	} {
-		h := timeline.NewHistory(remember)
+		h := timeline.NewBuilder(remember)
 		loadTrampolines(h)
 		tt.spoil(h)
 		s := timeline.NewSnapshot(append(markedSnapshot(t, m).Tables(), h.Table())...)
@@ -255,7 +255,7 @@ func TestContract_3_5_TrampolinesAndUnknownPrograms(t *testing.T) {
 // program's first byte may have been interrupted there, or be the return address of the last call in the
 // program before it.
 func TestContract_2_3_UnknownKernel(t *testing.T) {
-	h := timeline.NewHistory(remember)
+	h := timeline.NewBuilder(remember)
 	loadAt(h, "bpf_prog_"+progTag+"_a", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(h, "bpf_prog_"+progTag+"_b", slot+0x100, 0x100, nowBoot-10_000*ms)
 	h.SetCertain(timeline.Forever)
@@ -277,7 +277,7 @@ func TestContract_2_3_UnknownKernel(t *testing.T) {
 // TestContract_3_5_EmptyNames: code that was loaded without CAP_BPF owns its addresses, and
 // has no name, mapping or label.
 func TestContract_3_5_EmptyNames(t *testing.T) {
-	h := timeline.NewHistory(remember)
+	h := timeline.NewBuilder(remember)
 	loadAt(h, "", slot, 0x100, nowBoot-10_000*ms)
 	loadAt(h, "bpf_prog_"+progTag, slot+0x100, 0x100, nowBoot-10_000*ms)
 	h.SetCertain(timeline.Forever)

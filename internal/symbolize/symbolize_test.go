@@ -204,7 +204,7 @@ func TestContract_2_3_FirstByteBehindCode(t *testing.T) {
 		{"nothing", []*timeline.Image{program("bpf_prog_1", module)}, symbolize.Resolved},
 		{"code without a name", []*timeline.Image{program("", module-0x40), program("bpf_prog_1", module)}, symbolize.Unresolved},
 	} {
-		h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+		h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 		for _, p := range tt.programs {
 			h.Load(p)
 		}
@@ -232,7 +232,7 @@ func TestContract_3_5_PatchSiteAtTheTimeOfTheSample(t *testing.T) {
 			Lifetime: timeline.Interval{From: from, To: timeline.Forever},
 		}, timelinetest.Symbol{Name: "first"}, timelinetest.Symbol{Offset: offset, Name: "called"})
 	}
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	first := load(0x100, 0)
 	h.Load(first)
 	const key timeline.TrampolineKey = 2<<32 | 1<<31 | 9

@@ -15,7 +15,7 @@ import (
 // TestBlindTimeIsWhole verifies that the lack of an answer in blind time holds for all of that time, so that it is looked
 // up once, and that an interval which goes beyond blind time says nothing of others.
 func TestBlindTimeIsWhole(t *testing.T) {
-	h := timeline.NewHistory(timeline.Limits{})
+	h := timeline.NewBuilder(timeline.Limits{})
 	h.AddBlind(timeline.Interval{From: math.MinInt64, To: 10})
 	h.AddBlind(timeline.Interval{From: 20, To: 30})
 	h.SetCertain(40)
@@ -43,7 +43,7 @@ func TestBlindTimeIsWhole(t *testing.T) {
 // TestBlindTimeCountsOnce verifies that an interval which is recorded again does not count again, even if everything up
 // to its end became blind in between because an image was evicted.
 func TestBlindTimeCountsOnce(t *testing.T) {
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 0})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 0})
 	h.AddBlind(timeline.Interval{From: math.MinInt64, To: 10})
 	h.AddBlind(timeline.Interval{From: 20, To: 30})
 	m := timeline.NewFunction(timeline.OriginBPF, "f", 0x1000, 0x40, 15)

@@ -2,7 +2,7 @@
 
 package timeline
 
-// Since compares a table with an earlier one of the same History. It returns the images that were loaded since
+// Since compares a table with an earlier one of the same Builder. It returns the images that were loaded since
 // then and the ones that are no longer loaded, each in the order of their addresses. An image that was
 // replaced because more became known about it is in both lists. The cost grows with the number of changes;
 // of the rest, only the leaves of the tree are compared.
@@ -44,7 +44,7 @@ func missing(leaves, others []*node, root *node) (images []*Image) {
 	return images
 }
 
-// Ended returns the instant at which an image of an earlier table of the same History was unloaded. It
+// Ended returns the instant at which an image of an earlier table of the same Builder was unloaded. It
 // returns false if the image is loaded or no longer remembered.
 func (t *Table) Ended(m *Image) (at int64, ok bool) {
 	past := t.images.past.next(m.Start, m.Lifetime.From)

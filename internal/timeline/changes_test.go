@@ -16,7 +16,7 @@ import (
 // comparison of all images.
 func TestSince(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	record := NewHistory(remember)
+	record := NewBuilder(remember)
 	empty := record.Table()
 	came, went := empty.Since(empty)
 	require.Empty(t, came)

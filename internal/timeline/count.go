@@ -27,7 +27,7 @@ func (t *Table) Count() (counts [NumOrigins]Count) {
 	})
 	for m, entries := range t.images.past.all() {
 		c.add(m, entries)
-		c.memory[m.Origin] += sizeOf[*Image]() // in History.unloaded
+		c.memory[m.Origin] += sizeOf[*Image]() // in Builder.unloaded
 	}
 	c.addNodes(t.images.memory() + t.ids.memory())
 	for origin, memory := range c.memory {

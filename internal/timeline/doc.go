@@ -2,12 +2,12 @@
 
 // Package timeline knows which image had an address, and when.
 //
-// A source (the core kernel, modules, BPF programs) records [Image]s in a [History], which makes a [Table] of
+// A source (the core kernel, modules, BPF programs) records [Image]s in a [Builder], which makes a [Table] of
 // what it knows at that moment. A [Snapshot] has the tables of all sources. It has one door,
 // [Snapshot.At]: an address and an interval of time lead to the image that had the address for all of that
 // interval, or to the [Reason] why none certainly had.
 //
-// The package is pure: it opens no file, reads no clock, and makes no system call. Everything but History is
+// The package is pure: it opens no file, reads no clock, and makes no system call. Everything but Builder is
 // immutable and safe for concurrent use.
 //
 // # The one idea

@@ -25,7 +25,7 @@ func TestFileIDsOfEachTable(t *testing.T) {
 	asked, known, dropped := 0, 0, 0
 	for seed := range uint64(rounds(15)) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		h := NewHistory(Limits{TTL: remember.TTL, MaxEntries: 1 + r.IntN(40)})
+		h := NewBuilder(Limits{TTL: remember.TTL, MaxEntries: 1 + r.IntN(40)})
 		ids := map[string]bool{noFileID: true, strings.ToUpper(noFileID[:31] + "a"): true, "": true, "x": true}
 		var tables []*Table
 		for now := int64(1); now < 300; now++ {
@@ -62,7 +62,7 @@ func TestFileIDsOfEachTable(t *testing.T) {
 }
 
 // images yields the images of the history.
-func (h *History) images() func(yield func(*Image) bool) {
+func (h *Builder) images() func(yield func(*Image) bool) {
 	t := h.Table()
 	return t.images.all()
 }
@@ -83,7 +83,7 @@ func fileIDsOf(t *Table) (anywhere, here map[string]bool) {
 }
 
 // changeAtRandom makes a change to a history: among other images, functions with one name are loaded at several addresses.
-func changeAtRandom(h *History, r *rand.Rand, now int64) {
+func changeAtRandom(h *Builder, r *rand.Rand, now int64) {
 	loaded := h.Loaded()
 	switch kind := r.IntN(10); {
 	case kind < 5:
@@ -110,7 +110,7 @@ func changeAtRandom(h *History, r *rand.Rand, now int64) {
 // functions while functions come and go.
 func TestContract_6_1_UnknownFileID(t *testing.T) {
 	const n = 5_000
-	h := NewHistory(remember)
+	h := NewBuilder(remember)
 	change := func(i int64) {
 		m := bpf(fmt.Sprintf("bpf_prog_%016x_f", i), 0x1000+256*uint64(i%500), 200, i*ms)
 		h.Load(m)
@@ -133,7 +133,7 @@ func TestContract_6_1_UnknownFileID(t *testing.T) {
 
 // TestFileIDsAtOnce asks tables while the history changes.
 func TestFileIDsAtOnce(t *testing.T) {
-	h := NewHistory(Limits{TTL: remember.TTL, MaxEntries: 20})
+	h := NewBuilder(Limits{TTL: remember.TTL, MaxEntries: 20})
 	r := rand.New(rand.NewPCG(1, 1))
 	var asking sync.WaitGroup
 	for now := range int64(300) {

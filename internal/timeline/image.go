@@ -48,7 +48,7 @@ type Image struct {
 
 	// Lifetime is the interval in which the image was certainly loaded, in nanoseconds of
 	// CLOCK_BOOTTIME. It ends at Forever while the image is loaded; the table says until when that is
-	// certain (see History.SetCertain).
+	// certain (see Builder.SetCertain).
 	Lifetime Interval
 
 	Origin Origin

@@ -18,7 +18,7 @@ import (
 //	samples     5 s      15 s         25 s        the present
 func TestContract_5_1_LoadedImage(t *testing.T) {
 	const addr, second = 0xffffffffc0100000, int64(time.Second)
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	h.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", addr, 0x40, 10*second))
 	h.SetCertain(20 * second)
 	s := timeline.NewSnapshot(h.Table())
@@ -41,7 +41,7 @@ func TestContract_5_1_LoadedImage(t *testing.T) {
 // TestContract_5_2_BlindTime verifies the reason for an address that no image is known to have had.
 func TestContract_5_2_BlindTime(t *testing.T) {
 	const addr, second = 0xffffffffc0100000, int64(time.Second)
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 10})
 	h.SetCertain(timeline.Forever)
 	h.AddBlind(timeline.Interval{From: 12 * second, To: 13 * second})
 	s := timeline.NewSnapshot(h.Table())

@@ -21,9 +21,9 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 	var kept []any // until the end: names are freed late, so all are different
 	for _, c := range []struct {
 		name string
-		fill func(h *History)
+		fill func(h *Builder)
 	}{
-		{"the core kernel", func(h *History) {
+		{"the core kernel", func(h *Builder) {
 			const n = 50_000
 			var b symtab.Builder
 			for i := range uint64(n) {
@@ -33,12 +33,12 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 			require.NoError(t, err)
 			h.Load(NewImage(OriginKernel, KernelName, text, Always))
 		}},
-		{"functions", func(h *History) {
+		{"functions", func(h *Builder) {
 			for i := range uint64(50_000) {
 				h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_one", i), first+64*i, 64, int64(i)))
 			}
 		}},
-		{"programs of two functions", func(h *History) {
+		{"programs of two functions", func(h *Builder) {
 			for i := range uint64(20_000) {
 				p := &Program{ID: uint32(i), Functions: 2, Type: "xdp", Tag: fmt.Sprintf("%016x", i)}
 				for k := range uint64(2) {
@@ -46,7 +46,7 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 				}
 			}
 		}},
-		{"programs that are loaded again", func(h *History) {
+		{"programs that are loaded again", func(h *Builder) {
 			for i := range uint64(50_000) {
 				place := i % 5_000
 				m := bpf(fmt.Sprintf("bpf_prog_%016x_again", place), first+1024*place, 960, int64(i)*ms)
@@ -54,8 +54,8 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 				h.Unload(m, int64(i+1)*ms)
 			}
 		}},
-		{"programs that cover many others", func(h *History) { loadOverlapping(h, 12_000) }},
-		{"functions whose file IDs were asked for", func(h *History) {
+		{"programs that cover many others", func(h *Builder) { loadOverlapping(h, 12_000) }},
+		{"functions whose file IDs were asked for", func(h *Builder) {
 			load := func(from, to uint64) {
 				for i := from; i < to; i++ {
 					h.Load(bpf(fmt.Sprintf("bpf_prog_%016x_known", i), first+64*i, 64, int64(i)))
@@ -68,7 +68,7 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := heap()
-			h := NewHistory(remember)
+			h := NewBuilder(remember)
 			c.fill(h)
 			table := h.Table()
 			grown := heap() - before
@@ -84,7 +84,7 @@ func TestMemoryIsTheHeaps(t *testing.T) {
 }
 
 // loadOverlapping loads and unloads programs of 4,000 instructions, each among the addresses of hundreds of earlier ones.
-func loadOverlapping(h *History, programs int) {
+func loadOverlapping(h *Builder, programs int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range int64(programs) {
 		m := bpf(fmt.Sprintf("bpf_prog_%016x_wide", i), 0xffffffffc0000000+64*r.Uint64N(1<<14), 18_000+r.Uint32N(4_000), i*ms)
@@ -115,14 +115,14 @@ func TestAnUnloadTakesLittle(t *testing.T) {
 	t.Run("many overlapping programs", func(t *testing.T) {
 		const n = 12_000
 		before := heap()
-		h := NewHistory(remember)
+		h := NewBuilder(remember)
 		loadOverlapping(h, n)
 		assert.Less(t, heap()-before, int64(n*limit))
 		runtime.KeepAlive(h)
 	})
 	t.Run("programs over hundreds of old ones", func(t *testing.T) {
 		const n, start = 4_000, 0xffffffffc0000000
-		h := NewHistory(remember)
+		h := NewBuilder(remember)
 		for i := range int64(n) {
 			m := bpf("small", start+64*uint64(i), 64, i*ms)
 			h.Load(m)

@@ -23,7 +23,7 @@ type Table struct {
 
 // NewTable returns a table of images that are loaded at all times, such as the core kernel.
 func NewTable(images ...*Image) *Table {
-	h := NewHistory(Limits{})
+	h := NewBuilder(Limits{})
 	for _, m := range images {
 		h.Load(m)
 	}

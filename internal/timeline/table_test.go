@@ -156,7 +156,7 @@ func TestEmptySnapshots(t *testing.T) {
 		assert.Nil(t, s.Core())
 		assert.NotNil(t, s.Landmarks())
 	}
-	assert.Equal(t, "unobserved", answer(NewSnapshot(NewHistory(remember).Table()), text, Instant(0)), "nothing is certain")
+	assert.Equal(t, "unobserved", answer(NewSnapshot(NewBuilder(remember).Table()), text, Instant(0)), "nothing is certain")
 }
 
 // TestAtDoesNotAllocate verifies that a lookup does not allocate, whatever the answer.
@@ -195,7 +195,7 @@ func TestOriginNames(t *testing.T) {
 func TestLookUpsOfReusedAddresses(t *testing.T) {
 	const many = 1000
 	for _, origin := range []Origin{OriginBPF, OriginTrampoline} {
-		h := NewHistory(Limits{TTL: time.Hour, MaxEntries: many})
+		h := NewBuilder(Limits{TTL: time.Hour, MaxEntries: many})
 		for i := range int64(many) {
 			h.Load(NewFunction(origin, fmt.Sprint("f", i), 0x1000, 0x1000, i*int64(time.Second)))
 			h.Unload(h.At(0x1000), i*int64(time.Second)+int64(time.Millisecond))
@@ -215,7 +215,7 @@ func TestLookUpsOfReusedAddresses(t *testing.T) {
 // loaded for all of that time.
 func TestLookUpsOfCodeThatIsLoadedAgain(t *testing.T) {
 	const many, each = 1000, int64(time.Second)
-	h := NewHistory(Limits{TTL: time.Hour, MaxEntries: many})
+	h := NewBuilder(Limits{TTL: time.Hour, MaxEntries: many})
 	for i := range int64(many) {
 		h.Load(NewFunction(OriginTrampoline, "again", 0x1000, 0x1000, i*each))
 		h.Unload(h.At(0x1000), i*each+each/2)

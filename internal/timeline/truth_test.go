@@ -22,7 +22,7 @@ type kernel struct {
 	pending []record // not read yet
 	lost    bool     // records were lost since then
 
-	h      *History
+	h      *Builder
 	last   int64 // when the ring was last emptied
 	listed bool
 }
@@ -129,7 +129,7 @@ func TestNothingIsNamedOutsideItsTime(t *testing.T) {
 	named, right, asked := 0, 0, 0
 	for seed := range uint64(rounds(1000)) {
 		k := &kernel{Rand: rand.New(rand.NewPCG(seed, 2)), now: 1000 * ms}
-		k.h = NewHistory(Limits{TTL: time.Duration(1+k.IntN(2000)) * time.Millisecond, MaxEntries: 1 + k.IntN(100)})
+		k.h = NewBuilder(Limits{TTL: time.Duration(1+k.IntN(2000)) * time.Millisecond, MaxEntries: 1 + k.IntN(100)})
 		k.last = k.now
 		for range 150 {
 			k.step()

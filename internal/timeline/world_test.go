@@ -21,7 +21,7 @@ type world struct {
 	*testing.T
 	*rand.Rand
 	model     model
-	histories []*History
+	histories []*Builder
 	now       int64
 	loads     int
 }
@@ -31,13 +31,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for range 2 {
 		limits := Limits{TTL: time.Duration(20+w.IntN(300)) * time.Millisecond, MaxEntries: w.IntN(1 << w.IntN(8))}
 		s := &modelSource{limits: limits, certain: math.MinInt64}
-		w.model, w.histories = append(w.model, s), append(w.histories, NewHistory(limits))
+		w.model, w.histories = append(w.model, s), append(w.histories, NewBuilder(limits))
 		w.blind(s, Interval{math.MinInt64, w.now})
 	}
 	return w
 }
 
-func (w *world) history(s *modelSource) *History { return w.histories[slices.Index(w.model, s)] }
+func (w *world) history(s *modelSource) *Builder { return w.histories[slices.Index(w.model, s)] }
 
 const (
 	areaStart = 0x10000

@@ -57,7 +57,7 @@ func image(t *testing.T, text timelinetest.Text, names ...string) *timeline.Imag
 
 func snapshot(t *testing.T) *timeline.Snapshot {
 	t.Helper()
-	bpf := timeline.NewHistory(timeline.Limits{MaxEntries: 1})
+	bpf := timeline.NewBuilder(timeline.Limits{MaxEntries: 1})
 	bpf.Load(timeline.NewFunction(timeline.OriginBPF, programName, program, 0x100, timeline.Always.From))
 	bpf.Load(timeline.NewFunction(timeline.OriginTrampoline, trampName, tramp, 0x1000, timeline.Always.From))
 	bpf.SetTraced(map[timeline.TrampolineKey]timeline.TracedFunction{trampKey: {Image: timeline.KernelName, Name: "vfs_read"}})

@@ -30,7 +30,7 @@ const (
 // were taken.
 func knownWithHistory(core *timeline.Image) rewrite.Sources {
 	const entries = 1 << 16
-	functions := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: entries})
+	functions := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: entries})
 	const perPlace = entries/places + 1
 	life := int64(5*time.Second) / 4
 	at := firstSample + int64(5*time.Second) - perPlace*life

@@ -13,9 +13,9 @@ import (
 
 // oldPrograms are programs of about 4,000 instructions that were loaded and unloaded at random places of 1 MB, each for
 // a millisecond. So each had the addresses of hundreds of others.
-func oldPrograms(n int) *timeline.History {
+func oldPrograms(n int) *timeline.Builder {
 	r := rand.New(rand.NewPCG(9, 10))
-	h := timeline.NewHistory(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16})
+	h := timeline.NewBuilder(timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16})
 	for i := range int64(n) {
 		start := firstAddress + 64*r.Uint64N(1<<14)
 		m := timeline.NewFunction(timeline.OriginBPF, fmt.Sprintf("bpf_prog_%016x_old", i), start, 18_000+r.Uint32N(4_000), i*oldLife)
@@ -31,7 +31,7 @@ const oldLife = int64(time.Millisecond)
 // benchUnloads measures the history of long programs.
 func benchUnloads(rounds int) {
 	const programs = 12_000
-	var h *timeline.History
+	var h *timeline.Builder
 	held, _ := memory(func() any {
 		h = oldPrograms(programs)
 		return h

@@ -34,7 +34,7 @@ type world struct {
 	partial bool        // BPF programs could not be listed
 	images  []*modelImage
 	builds  []build
-	history [numSources]*timeline.History
+	history [numSources]*timeline.Builder
 	limits  timeline.Limits
 	gone    [numSources][]*modelImage // in the order in which they were unloaded
 	blind   [numSources][]timeline.Interval
@@ -74,7 +74,7 @@ func newWorld(seed int64) *world {
 	w.builds = append(w.builds, build{name: "mod0", id: hexID(r), seed: r.Int63()})
 	w.first = w.now
 	for source := range numSources {
-		w.history[source] = timeline.NewHistory(w.limits)
+		w.history[source] = timeline.NewBuilder(w.limits)
 	}
 	w.traces = r.Intn(3) == 0
 	w.traceSome()

@@ -47,7 +47,7 @@ func newKernel(t *testing.T) *timeline.Snapshot {
 		{Offset: 0x6000, Name: "vfs_read"},
 		{Offset: 0x7000, Name: "__bpf_prog_enter_recur"},
 	}...)
-	functions := timeline.NewHistory(timeline.Limits{TTL: time.Minute, MaxEntries: 100})
+	functions := timeline.NewBuilder(timeline.Limits{TTL: time.Minute, MaxEntries: 100})
 	functions.SetCertain(timeline.Forever)
 	load := func(origin timeline.Origin, name string, start uint64, program *timeline.Program, lines *symtab.Lines) {
 		functions.Load(timeline.NewFunction(origin, name, start, 0x100, math.MinInt64).WithProgram(program, lines))

@@ -363,7 +363,7 @@ func TestFindings(t *testing.T) {
 // TestDescribe verifies the description of tables of BPF.
 func TestDescribe(t *testing.T) {
 	assert.Equal(t, "none", describe("modules", timeline.NewTable()))
-	functions := timeline.NewHistory(timeline.Limits{})
+	functions := timeline.NewBuilder(timeline.Limits{})
 	load := func(origin timeline.Origin, addr uint64) {
 		functions.Load(timeline.NewFunction(origin, "name", addr, 16, 0))
 	}

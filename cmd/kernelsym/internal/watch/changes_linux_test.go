@@ -28,7 +28,7 @@ func by(pid uint32, r perfring.Record) perfring.Record {
 // began returns a watchedRecords that has shown an empty table.
 func began(t *testing.T) *watchedRecords {
 	t.Helper()
-	w := &watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
+	w := &watchedRecords{history: timeline.NewBuilder(remembered), loaders: newLoaders(t.TempDir())}
 	w.changes.loaders = w.loaders
 	lines, _ := w.apply()
 	require.Empty(t, lines)
@@ -73,7 +73,7 @@ func TestPrintsInTheOrderOfTime(t *testing.T) {
 // because events of modules carry no time.
 func TestHasNoTimeOfAModule(t *testing.T) {
 	const start = 0xffffffffc0200000
-	h := timeline.NewHistory(remembered)
+	h := timeline.NewBuilder(remembered)
 	c := changes{}
 	require.Empty(t, c.next(h.Table()))
 	now := perfring.Boottime.Now()

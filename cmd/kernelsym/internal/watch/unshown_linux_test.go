@@ -15,7 +15,7 @@ import (
 
 // watchedRecords makes tables from records, as the source does.
 type watchedRecords struct {
-	history *timeline.History
+	history *timeline.Builder
 	loaders *loaders
 	changes changes
 }
@@ -40,7 +40,7 @@ func symbolRecord(at int64, addr uint64, gone bool) perfring.Record {
 // TestCountsWhatItCannotShow verifies that each load is either shown or counted, exactly once.
 func TestCountsWhatItCannotShow(t *testing.T) {
 	const a, b, c = 0xffffffffc0001000, 0xffffffffc0002000, 0xffffffffc0003000
-	w := watchedRecords{history: timeline.NewHistory(remembered), loaders: newLoaders(t.TempDir())}
+	w := watchedRecords{history: timeline.NewBuilder(remembered), loaders: newLoaders(t.TempDir())}
 	w.changes.loaders = w.loaders
 	check := func(wantLines, wantUnseen int, records ...perfring.Record) {
 		t.Helper()

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Limits bound the number of unloaded images that a History remembers.
+// Limits bound the number of unloaded images that a Builder remembers.
 type Limits struct {
 	TTL        time.Duration // how long an image is remembered after it was unloaded
 	MaxEntries int           // maximum number of images, at any time; the oldest are evicted first
 }
 
-// A History records the images of one source: the loaded ones, the ones that were unloaded lately, and
+// A Builder records the images of one source: the loaded ones, the ones that were unloaded lately, and
 // the intervals in which images may have been loaded or unloaded unseen. It makes tables of that. A change
-// takes time that grows with the logarithm of the number of images. A History is not safe for concurrent
+// takes time that grows with the logarithm of the number of images. A Builder is not safe for concurrent
 // use; its tables are.
-type History struct {
+type Builder struct {
 	limits   Limits
 	loaded   tree // by their starts
 	past     past
@@ -33,47 +33,47 @@ type History struct {
 	traced   map[TrampolineKey]TracedFunction
 }
 
-// NewHistory returns a history without images, in which all time is blind.
-func NewHistory(l Limits) *History {
-	return &History{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}, ids: new(idIndex)}
+// NewBuilder returns a builder without images, in which all time is blind.
+func NewBuilder(l Limits) *Builder {
+	return &Builder{limits: l, certain: math.MinInt64, blind: blindTime{before: math.MinInt64}, ids: new(idIndex)}
 }
 
 // At returns the image that is loaded at an address, nil if there is none.
-func (h *History) At(addr uint64) *Image { return h.loaded.root.at(addr) }
+func (b *Builder) At(addr uint64) *Image { return b.loaded.root.at(addr) }
 
 // IsFree reports whether no image is loaded at addresses in [start, end).
-func (h *History) IsFree(start, end uint64) bool {
-	return h.loaded.root.eachIn(start, end, func(*Image) bool { return false })
+func (b *Builder) IsFree(start, end uint64) bool {
+	return b.loaded.root.eachIn(start, end, func(*Image) bool { return false })
 }
 
 // Loaded returns the images that are loaded, in the order of their addresses.
-func (h *History) Loaded() []*Image { return h.loaded.root.in(0, math.MaxUint64) }
+func (b *Builder) Loaded() []*Image { return b.loaded.root.in(0, math.MaxUint64) }
 
 // Certain returns the instant up to which the history is complete.
-func (h *History) Certain() int64 { return h.certain }
+func (b *Builder) Certain() int64 { return b.certain }
 
 // SetCertain sets the instant up to which the history is complete: images that have not been unloaded were
 // certainly loaded until then, and not certainly later.
-func (h *History) SetCertain(until int64) { h.certain = until }
+func (b *Builder) SetCertain(until int64) { b.certain = until }
 
 // SetPartial says whether images may be loaded that are not known because they were loaded before the
 // source began.
-func (h *History) SetPartial(partial bool) { h.partial = partial }
+func (b *Builder) SetPartial(partial bool) { b.partial = partial }
 
 // SetTraced sets the functions that trampolines belong to. The map must not change afterwards.
-func (h *History) SetTraced(functions map[TrampolineKey]TracedFunction) { h.traced = functions }
+func (b *Builder) SetTraced(functions map[TrampolineKey]TracedFunction) { b.traced = functions }
 
 // AddBlind records that images may have been loaded or unloaded unseen during an interval. The interval
 // before the source began starts at the beginning of time.
-func (h *History) AddBlind(i Interval) { h.blind = h.blind.with(i) }
+func (b *Builder) AddBlind(i Interval) { b.blind = b.blind.with(i) }
 
 // Load records an image. Two images cannot have an address at once, so loaded images at its addresses were
 // unloaded. No record said when, so they were certainly loaded only while the history was complete. An
 // image whose end is not known ends where the next one begins, whichever was loaded first. An image
 // without addresses is not recorded.
-func (h *History) Load(m *Image) {
+func (b *Builder) Load(m *Image) {
 	if !m.EndKnown {
-		h.loaded.root.eachIn(m.Start, m.End, func(other *Image) bool {
+		b.loaded.root.eachIn(m.Start, m.End, func(other *Image) bool {
 			if other.Start > m.Start {
 				m = m.endingAt(other.Start)
 				return false
@@ -84,22 +84,22 @@ func (h *History) Load(m *Image) {
 	if m.End <= m.Start || m.End-m.Start > math.MaxUint32 {
 		return
 	}
-	h.makeRoom(m)
-	if since := h.freeSince(m); since > m.Lifetime.From {
+	b.makeRoom(m)
+	if since := b.freeSince(m); since > m.Lifetime.From {
 		m = m.WithLifetime(Since(since)) // until then another image was loaded, whatever its record says
 	}
-	h.loaded.put(m.Start, m)
-	h.replaced(nil, m)
-	h.evictExcess()
+	b.loaded.put(m.Start, m)
+	b.replaced(nil, m)
+	b.evictExcess()
 }
 
 // makeRoom ends the images that are loaded at the addresses of an image.
-func (h *History) makeRoom(m *Image) {
-	for _, other := range h.loaded.root.in(m.Start, m.End) {
+func (b *Builder) makeRoom(m *Image) {
+	for _, other := range b.loaded.root.in(m.Start, m.End) {
 		if !other.EndKnown && other.Start < m.Start {
-			h.Replace(other, other.endingAt(m.Start)) // it never was longer
+			b.Replace(other, other.endingAt(m.Start)) // it never was longer
 		} else {
-			h.unload(other, min(h.certain, m.Lifetime.From))
+			b.unload(other, min(b.certain, m.Lifetime.From))
 		}
 	}
 }
@@ -107,9 +107,9 @@ func (h *History) makeRoom(m *Image) {
 // freeSince returns the instant at which the last image at the addresses of another was unloaded, if that was after the
 // other's lifetime began, else an instant before. It looks at the images that were unloaded since then, which are few:
 // records arrive roughly in the order of time.
-func (h *History) freeSince(m *Image) int64 {
-	for i := len(h.unloaded) - 1; i >= 0 && h.unloaded[i].Lifetime.To > m.Lifetime.From; i-- {
-		if other := h.unloaded[i]; other.Start < m.End && m.Start < other.End {
+func (b *Builder) freeSince(m *Image) int64 {
+	for i := len(b.unloaded) - 1; i >= 0 && b.unloaded[i].Lifetime.To > m.Lifetime.From; i-- {
+		if other := b.unloaded[i]; other.Start < m.End && m.Start < other.End {
 			return other.Lifetime.To
 		}
 	}
@@ -118,60 +118,60 @@ func (h *History) freeSince(m *Image) int64 {
 
 // Replace puts an image in the place of a loaded one about which more has become known. It begins at the
 // same address, and its lifetime not earlier.
-func (h *History) Replace(m, by *Image) {
+func (b *Builder) Replace(m, by *Image) {
 	switch {
-	case h.At(m.Start) != m:
+	case b.At(m.Start) != m:
 	case by.Start < by.End && by.End <= m.End:
-		h.loaded.put(m.Start, by)
-		h.replaced(m, by)
+		b.loaded.put(m.Start, by)
+		b.replaced(m, by)
 	default:
-		h.loaded.remove(m.Start, m)
-		h.replaced(m, nil)
-		h.Load(by)
+		b.loaded.remove(m.Start, m)
+		b.replaced(m, nil)
+		b.Load(by)
 	}
 }
 
 // replaced keeps the indices of texts and of file IDs after an image has been replaced by another. Either may be nil.
-func (h *History) replaced(m, by *Image) {
-	h.ids.replace(m, by)
-	switch i := slices.Index(h.texts, m); {
+func (b *Builder) replaced(m, by *Image) {
+	b.ids.replace(m, by)
+	switch i := slices.Index(b.texts, m); {
 	case m == nil && !by.IsFunction():
-		h.texts = append(h.texts, by)
+		b.texts = append(b.texts, by)
 	case i < 0:
 		return
 	case by == nil:
-		h.texts = slices.Delete(h.texts, i, i+1)
+		b.texts = slices.Delete(b.texts, i, i+1)
 	default:
-		h.texts[i] = by
+		b.texts[i] = by
 	}
-	h.byText = nil
+	b.byText = nil
 }
 
 // Unload records that a loaded image was unloaded at an instant. It stays in the history until Evict
 // drops it or newer images take its place. It was loaded at the instant at which its lifetime begins,
 // even if at is earlier.
-func (h *History) Unload(m *Image, at int64) {
-	h.unload(m, at)
-	h.evictExcess()
+func (b *Builder) Unload(m *Image, at int64) {
+	b.unload(m, at)
+	b.evictExcess()
 }
 
 // unload is Unload, except that the history may exceed its limit afterwards.
-func (h *History) unload(m *Image, at int64) {
-	if h.At(m.Start) != m {
+func (b *Builder) unload(m *Image, at int64) {
+	if b.At(m.Start) != m {
 		return
 	}
 	past := m.WithLifetime(Interval{From: m.Lifetime.From, To: max(at, m.Lifetime.From+1)})
-	h.loaded.remove(m.Start, m)
-	h.past.add(past)
-	h.replaced(m, past)
-	h.unloaded = slices.Insert(h.unloaded, firstAfter(h.unloaded, past.Lifetime.To), past)
+	b.loaded.remove(m.Start, m)
+	b.past.add(past)
+	b.replaced(m, past)
+	b.unloaded = slices.Insert(b.unloaded, firstAfter(b.unloaded, past.Lifetime.To), past)
 }
 
 // TruncateLifetimes ends lifetimes at the start of an interval if they ended in it or later. It is for an
 // interval that turns out only now to be blind: the records that ended these lifetimes may have been about
 // other images.
-func (h *History) TruncateLifetimes(i Interval) {
-	later := h.unloaded[firstAfter(h.unloaded, i.From):]
+func (b *Builder) TruncateLifetimes(i Interval) {
+	later := b.unloaded[firstAfter(b.unloaded, i.From):]
 	changed := false
 	for k, m := range later {
 		to := max(i.From, m.Lifetime.From+1)
@@ -179,9 +179,9 @@ func (h *History) TruncateLifetimes(i Interval) {
 			continue
 		}
 		by := m.WithLifetime(Interval{From: m.Lifetime.From, To: to})
-		h.past.remove(m)
-		h.past.add(by)
-		h.replaced(m, by)
+		b.past.remove(m)
+		b.past.add(by)
+		b.replaced(m, by)
 		later[k], changed = by, true
 	}
 	if changed {
@@ -190,44 +190,44 @@ func (h *History) TruncateLifetimes(i Interval) {
 }
 
 // evictExcess drops the images that were unloaded first, as long as the history exceeds its limit.
-func (h *History) evictExcess() { h.evict(max(0, len(h.unloaded)-h.limits.MaxEntries)) }
+func (b *Builder) evictExcess() { b.evict(max(0, len(b.unloaded)-b.limits.MaxEntries)) }
 
 // Evict drops the images that were unloaded longer ago than the limit allows, and reports whether there
 // were any. The time before the end of an evicted lifetime becomes blind.
-func (h *History) Evict(now int64) bool {
-	oldest := now - int64(h.limits.TTL)
+func (b *Builder) Evict(now int64) bool {
+	oldest := now - int64(b.limits.TTL)
 	n := 0
-	for n < len(h.unloaded) && h.unloaded[n].Lifetime.To < oldest {
+	for n < len(b.unloaded) && b.unloaded[n].Lifetime.To < oldest {
 		n++
 	}
-	h.evict(n)
+	b.evict(n)
 	return n > 0
 }
 
 // evict drops the first n images that were unloaded.
-func (h *History) evict(n int) {
+func (b *Builder) evict(n int) {
 	if n == 0 {
 		return
 	}
-	for _, m := range h.unloaded[:n] {
-		h.past.remove(m)
-		h.replaced(m, nil)
+	for _, m := range b.unloaded[:n] {
+		b.past.remove(m)
+		b.replaced(m, nil)
 	}
-	h.blind = h.blind.startingAt(h.unloaded[n-1].Lifetime.To)
-	clear(h.unloaded[:n])
-	h.unloaded = h.unloaded[n:]
+	b.blind = b.blind.startingAt(b.unloaded[n-1].Lifetime.To)
+	clear(b.unloaded[:n])
+	b.unloaded = b.unloaded[n:]
 }
 
 // Table returns a table of the present records.
-func (h *History) Table() *Table {
-	if h.byText == nil {
-		index := indexTexts(h.texts)
-		h.byText = &index
+func (b *Builder) Table() *Table {
+	if b.byText == nil {
+		index := indexTexts(b.texts)
+		b.byText = &index
 	}
 	return &Table{
-		images:  images{loaded: h.loaded.share(), past: h.past.share()},
-		certain: h.certain, partial: h.partial, blind: h.blind, texts: *h.byText, ids: h.ids, idVersion: h.ids.now(),
-		unloaded: len(h.unloaded), traced: h.traced,
+		images:  images{loaded: b.loaded.share(), past: b.past.share()},
+		certain: b.certain, partial: b.partial, blind: b.blind, texts: *b.byText, ids: b.ids, idVersion: b.ids.now(),
+		unloaded: len(b.unloaded), traced: b.traced,
 	}
 }
 

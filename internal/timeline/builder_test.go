@@ -24,8 +24,8 @@ func trampoline(name string, start uint64, since int64) *Image {
 }
 
 // newHistory returns a history that misses nothing until an instant.
-func newHistory(l Limits, certain int64) *History {
-	h := NewHistory(l)
+func newHistory(l Limits, certain int64) *Builder {
+	h := NewBuilder(l)
 	h.SetCertain(certain)
 	return h
 }
@@ -51,7 +51,7 @@ func symbols(t *Table) (n [NumOrigins]int) {
 }
 
 // ask looks an address up in the table of a history.
-func ask(h *History, addr uint64, during Interval) string {
+func ask(h *Builder, addr uint64, during Interval) string {
 	return answer(NewSnapshot(h.Table()), addr, during)
 }
 
