@@ -4,16 +4,16 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"text/tabwriter"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/regularfile"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // printPack prints a description of a pack.
 func printPack(out *printable.Printer, name, output string) error {
-	f, err := os.Open(name)
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return err
 	}

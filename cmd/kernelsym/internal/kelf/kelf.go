@@ -6,10 +6,10 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/regularfile"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -49,7 +49,7 @@ var arches = map[elf.Machine]string{
 // first, into a temporary file if it is large. The error names the file. It wraps [ErrNotKernel]
 // for a file of another kind.
 func Open(name string) (*File, error) {
-	osFile, err := os.Open(name)
+	osFile, err := regularfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,6 @@ func Open(name string) (*File, error) {
 
 // open reads everything except the debug information.
 func (f *File) open(osFile *os.File) error {
-	if stat, err := osFile.Stat(); err != nil {
-		return err
-	} else if !stat.Mode().IsRegular() {
-		return fmt.Errorf("%w: not a regular file", fs.ErrInvalid)
-	}
 	r, size, err := f.spools.decompress(osFile)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bootimage"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/regularfile"
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
@@ -97,9 +98,6 @@ func (image *BootImage) symbols(stdin io.Reader) (info pack.Info, symbols []pack
 	if err != nil {
 		return info, nil, err
 	}
-	if !stat.Mode().IsRegular() {
-		return info, nil, fmt.Errorf("%w: not a regular file", fs.ErrInvalid)
-	}
 	kernel, err := bootimage.Unpack(f, stat.Size())
 	if err != nil {
 		return info, nil, err
@@ -111,7 +109,7 @@ func (image *BootImage) symbols(stdin io.Reader) (info pack.Info, symbols []pack
 // it are read several times.
 func (image *BootImage) open(stdin io.Reader) (*os.File, error) {
 	if image.Name != "-" {
-		return os.Open(image.Name)
+		return regularfile.Open(image.Name)
 	}
 	f, err := os.CreateTemp("", "kernelsym-*")
 	if err != nil {

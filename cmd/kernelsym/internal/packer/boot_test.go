@@ -23,6 +23,7 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/bootimage"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kelf"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/regularfile"
 	"github.com/kernelsym/kernelsym/internal/buildid"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
@@ -76,7 +77,7 @@ func TestBootGoesOnAfterAnError(t *testing.T) {
 	write(t, elf, []byte("\x7fELF"))
 	result, err := boot(t, out, dir, text, elf, bootImage, filepath.Join(dir, "nowhere"))
 	assert.Equal(t, 1, result.Packs)
-	for _, want := range []error{fs.ErrInvalid, bootimage.ErrNotImage, fs.ErrNotExist} {
+	for _, want := range []error{regularfile.ErrOther, bootimage.ErrNotImage, fs.ErrNotExist} {
 		require.ErrorIs(t, err, want)
 	}
 	for _, name := range []string{dir + ": ", text, elf, "nowhere"} {

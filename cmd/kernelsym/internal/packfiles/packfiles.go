@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/regularfile"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -114,21 +115,17 @@ func (f *Files) All() (packs []*pack.Pack, err error) {
 	return packs, err
 }
 
-// read reads a pack from a file. It opens only a regular file, because opening another kind can
-// block until there is a writer.
+// read reads a pack from a file.
 func read(name string) (*pack.Pack, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", name)
-	}
-	f, err := os.Open(name)
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	p, err := pack.Read(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
