@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime/debug"
@@ -14,9 +15,9 @@ import (
 // gigabytes.
 const maxMemory = 1 << 30
 
-// withinMemory calls do. It returns an error as soon as the live objects in memory take more than the limit: do, which
-// can be in the middle of a message, then goes on until the process ends.
-func withinMemory(do func() error) error {
+// withinMemory calls do. It returns an error as soon as the live objects in memory take more than the limit, or ctx is done:
+// do, which can be in the middle of a message, then goes on until the process ends, and what it works on must not be used.
+func withinMemory(ctx context.Context, do func() error) error {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
 		limit = maxMemory
@@ -30,6 +31,8 @@ func withinMemory(do func() error) error {
 		select {
 		case err := <-done:
 			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-check.C:
 			if liveMemory() > uint64(limit) {
 				return fmt.Errorf("the profiles take more than %d MiB of memory: read fewer files at a time, or set "+

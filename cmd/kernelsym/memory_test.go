@@ -4,10 +4,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -41,6 +44,39 @@ func profilesBomb(t *testing.T, toJSON bool) string {
 	return name
 }
 
+// deepStack returns a file with one sample, whose stack has three million frames at one location. Its graph has as many
+// nodes.
+func deepStack(t *testing.T) string {
+	t.Helper()
+	pd := message()
+	d := pd.Dictionary()
+	stack := d.StackTable().AppendEmpty()
+	stack.LocationIndices().FromRaw(slices.Repeat([]int32{1}, 3<<20))
+	sample := pd.ResourceProfiles().At(0).ScopeProfiles().At(0).Profiles().At(0).Samples().AppendEmpty()
+	sample.SetStackIndex(int32(d.StackTable().Len() - 1))
+	sample.Values().Append(1)
+	return profileFile(t, pd)
+}
+
+// TestInterruptWhileReading verifies that an interrupt ends a command at once, whatever it is working on.
+func TestInterruptWhileReading(t *testing.T) {
+	kerneltest.SameInEachKernel(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupt := errors.New("interrupt")
+	stuck, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	go func() {
+		<-stuck
+		cancel(interrupt)
+	}()
+	err := withinMemory(ctx, func() error {
+		close(stuck)
+		<-release
+		return nil
+	})
+	require.ErrorIs(t, err, interrupt)
+}
+
 // TestProfilesThatTakeTooMuchMemory reads files in a process with a limit.
 func TestProfilesThatTakeTooMuchMemory(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
@@ -50,10 +86,14 @@ func TestProfilesThatTakeTooMuchMemory(t *testing.T) {
 	}{
 		{"protobuf", profilesBomb(t, false), "the profiles take more than 128 MiB of memory: read fewer files at a time, or set GOMEMLIMIT"},
 		{"JSON", profilesBomb(t, true), "the profiles take more than 128 MiB of memory: read fewer files at a time, or set GOMEMLIMIT"},
+		{"a deep graph", deepStack(t), "the profiles take more than 128 MiB of memory: read fewer files at a time, or set GOMEMLIMIT"},
 		{"ordinary", profileFile(t, message()), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, command := range []string{"top", "view --folded -"} {
+				if tt.name == "a deep graph" && command == "top" {
+					continue // it makes no graph
+				}
 				self, err := os.Executable()
 				require.NoError(t, err)
 				cmd := exec.CommandContext(t.Context(), self)

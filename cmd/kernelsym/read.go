@@ -30,14 +30,10 @@ var (
 const filesHelp = "FILE is a file that a collector's file exporter wrote, in any of its formats, also\n" +
 	"compressed with gzip or zstd. Several files are read as one; - stands for standard input."
 
-// readFiles calls visit for each message in the profile files, which are of any machine, as long as the messages and what visit
-// keeps of them fit into memory. The name - stands for standard input. A file without messages is an error
-// only if no other file has any.
+// readFiles calls visit for each message in the profile files, which are of any machine. The name - stands for standard input.
+// A file without messages is an error only if no other file has any. A file of a few kilobytes can take gigabytes: it must
+// run within [withinMemory].
 func readFiles(cmd *cobra.Command, names []string, visit func(*rewrite.Named)) error {
-	return withinMemory(func() error { return readEach(cmd, names, visit) })
-}
-
-func readEach(cmd *cobra.Command, names []string, visit func(*rewrite.Named)) error {
 	var empty []error
 	for _, name := range names {
 		err := readFile(cmd, name, visit)

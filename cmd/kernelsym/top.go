@@ -141,7 +141,11 @@ func (t *top) sort() string {
 // printFiles prints the functions in profile files.
 func (t *top) printFiles(cmd *cobra.Command, names []string) error {
 	file := hot.NewFile(topGroupings[t.by], t.kind)
-	if err := errors.Join(readFiles(cmd, names, file.Add), checkKinds(cmd, file.Kinds(), t.kind)); err != nil {
+	err := withinMemory(cmd.Context(), func() error { return readFiles(cmd, names, file.Add) })
+	if err == nil {
+		err = checkKinds(cmd, file.Kinds(), t.kind)
+	}
+	if err != nil {
 		return err
 	}
 	if t.output == outputJSON {

@@ -80,10 +80,20 @@ func (v *view) writes() bool { return v.svg != "" || v.folded != "" || v.pprof !
 
 func (v *view) run(cmd *cobra.Command, files []string) error {
 	merger := profilefile.NewMerger(v.kind)
-	if err := errors.Join(readFiles(cmd, files, merger.Add), checkKinds(cmd, merger.Kinds(), v.kind)); err != nil {
+	var s *viewStacks
+	err := withinMemory(cmd.Context(), func() error {
+		if err := readFiles(cmd, files, merger.Add); err != nil {
+			return err
+		}
+		s = newViewStacks(merger, nil)
+		return nil
+	})
+	if err == nil {
+		err = checkKinds(cmd, merger.Kinds(), v.kind)
+	}
+	if err != nil {
 		return err
 	}
-	s := newViewStacks(merger, nil)
 	switch {
 	case s.all == 0:
 		return fmt.Errorf("%s: %w", strings.Join(files, ", "), errNoSamples)

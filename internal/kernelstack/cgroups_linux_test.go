@@ -292,6 +292,14 @@ func TestContainersOfHybridMachine(t *testing.T) {
 	require.NoError(t, os.Mkdir(unified, 0o700))
 	require.NoError(t, unix.Mount(whole, unified, "", unix.MS_BIND, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(unified, 0)) })
+	v1 := filepath.Join(cgroupfs, "named")
+	require.NoError(t, os.Mkdir(v1, 0o700))
+	if err := unix.Mount("none", v1, "cgroup", 0, "none,name=kernelsymtest"); errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+		t.Skipf("this kernel has no cgroup v1: machines with both are not tested (%v)", err)
+	} else {
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(v1, 0)) })
 	makeCgroup(t, whole, "/system.slice")
 
 	m, missing := sampleWhile(t, cgroupfs, func() {

@@ -505,7 +505,8 @@ func TestWaitsInAPIDNamespace(t *testing.T) {
 func TestWaitsWithPerfmonAlone(t *testing.T) {
 	if os.Getenv(asOther) != "" {
 		o := waitOptions()
-		o.Buffer = 256 << 10 // what CAP_IPC_LOCK is not needed for
+		o.Buffer = 256 << 10                                         // what CAP_IPC_LOCK is not needed for
+		o.Threads = Waiting{MaxSwitches: unlimited, Scheduler: true} // it may be hidden where that is
 		var tid int
 		sent := waitsWhile(t, o, func() {
 			tid = onThread(func() {
