@@ -131,7 +131,8 @@ func (s *session) add(ctx context.Context, b perfring.Batch) error {
 
 // pause ends an interval early and records nothing for a while: as long, on average, as it takes until there may have been
 // as many records as there were. The length of the pause is random: what happens at regular times is then neither always
-// in it, nor never. All recorded waits are sent, so a message is complete for the time that it covers.
+// in it, nor never. The message has the parts of waits up to its end, so it is complete for the time that it covers: the next
+// sampler begins without waits.
 //
 //	switches  ║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║║
 //	recorded  ├──────┤          ├──────┤  ├──────┤
@@ -146,8 +147,8 @@ func (s *session) pause(ctx context.Context) error {
 		return err
 	}
 	s.since = math.MaxInt64
-	err := s.add(ctx, s.rings.Poll())   // what was recorded since the end of the interval: names and cgroups
-	s.sampler = s.method.sampler(s.out) // what goes on was reported up to then
+	s.sampler = s.method.sampler(s.out) // waits were reported up to the end of the interval
+	err := s.add(ctx, s.rings.Poll())   // what was recorded since then: names and cgroups
 	select {
 	case <-ctx.Done():
 	case <-time.After(rand.N(2 * rest)):

@@ -84,11 +84,15 @@ func (w *waiting) confirm(ctx context.Context, b *perfring.Batch) {
 	}
 }
 
-// endInterval adds the parts of waits up to the time when the CPUs were checked. They go on in the next message.
+// endInterval adds the parts of waits up to the time when the CPUs were checked: of those that go on, and of those that have
+// ended since then, which are not confirmed. They continue in the next message.
 func (w *waiting) endInterval(ctx context.Context, b *perfring.Batch) (end int64) {
 	end = min(b.Certain, b.Looked)
+	parts := w.waits.split(end)
 	for _, t := range w.waits.report(end, w.lives) {
-		part := w.sampleOf(&t, end)
+		parts = append(parts, w.sampleOf(&t, end))
+	}
+	for _, part := range parts {
 		part.at-- // the end of an interval is not part of it
 		w.add(ctx, &part)
 	}

@@ -288,12 +288,74 @@ func TestOpenWaits(t *testing.T) {
 	assert.Empty(t, end(595), "this thread does not wait")
 	addAll(t, s, sure(blocks(0, 7, 596), runs(0, 7, 599)))
 
-	// The thread runs again at a time that is not certain yet.
-	addAll(t, s, sure(blocks(0, 7, 600)))
-	addAll(t, s, perfring.Batch{Records: runs(0, 7, 650), Certain: 700, Looked: 640})
-	assert.Empty(t, end(640))
-	addAll(t, s, perfring.Batch{Certain: 800, Looked: 800})
-	assert.Equal(t, []sentWait{{7, 50, 650, "voluntary"}}, end(800))
+}
+
+// TestWaitsEndAfterInterval has waits end between the end of an interval, when the CPUs were checked, and the time up to which
+// the last batch is complete. After a pause, nothing is left of them: what the message does not have is lost.
+func TestWaitsEndAfterInterval(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		records       [][]perfring.Record
+		reported      int64 // the end of an earlier interval
+		want          []sentWait
+		next          perfring.Batch // without a pause
+		wantNext      []sentWait
+		unknownInNext int
+	}{
+		{
+			name: "in parts that add up", records: [][]perfring.Record{blocks(1, 8, 500), blocks(0, 7, 600), runs(0, 7, 645), runs(1, 8, 650)},
+			want: []sentWait{{7, 40, 639, "voluntary"}, {8, 140, 639, "voluntary"}},
+			next: sure(), wantNext: []sentWait{{7, 5, 645, "voluntary"}, {8, 10, 650, "voluntary"}},
+		},
+		{
+			name: "reported before", records: [][]perfring.Record{blocks(0, 7, 600), runs(0, 7, 650)}, reported: 635,
+			want: []sentWait{{7, 5, 639, "voluntary"}},
+			next: sure(), wantNext: []sentWait{{7, 10, 650, "voluntary"}},
+		},
+		{
+			name: "beside one that goes on", records: [][]perfring.Record{blocks(0, 8, 610), blocks(0, 7, 620), runs(0, 7, 650)},
+			want: []sentWait{{7, 20, 639, "voluntary"}, {8, 30, 639, "voluntary"}},
+			next: sure(runs(0, 8, 680)), wantNext: []sentWait{{7, 10, 650, "voluntary"}, {8, 40, 680, "voluntary"}},
+		},
+		{
+			name: "at the end of the interval", records: [][]perfring.Record{blocks(0, 7, 600), runs(0, 7, 640)},
+			want: []sentWait{{7, 40, 639, "voluntary"}}, next: sure(),
+		},
+		{
+			name: "below the threshold at the end of the interval", records: [][]perfring.Record{blocks(0, 7, 631), runs(0, 7, 650)},
+			next: sure(), wantNext: []sentWait{{7, 19, 650, "voluntary"}},
+		},
+		{
+			name: "begins after the interval", records: [][]perfring.Record{blocks(0, 7, 641), runs(0, 7, 655)},
+			next: sure(), wantNext: []sentWait{{7, 14, 655, "voluntary"}},
+		},
+		{
+			name: "a CPU came online after the interval", records: [][]perfring.Record{blocks(0, 7, 600), runs(0, 7, 650)},
+			want: []sentWait{{7, 40, 639, "voluntary"}},
+			next: perfring.Batch{Blind: []perfring.Interval{{From: 640, To: 750}}, Certain: 800, Looked: 750}, unknownInNext: 1,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sent := waitSession(t)
+			end := func(b perfring.Batch) []sentWait {
+				*sent = nil
+				s.out.send(t.Context(), timeOf(s.sampler.endInterval(t.Context(), &b)))
+				return waitsIn(t, s, *sent)
+			}
+			last := sure(c.records...)
+			last.Certain, last.Looked = 700, 640
+			if c.reported != 0 {
+				addAll(t, s, sure(last.Records[:2]))
+				last.Records = last.Records[2:]
+				end(perfring.Batch{Certain: c.reported, Looked: c.reported})
+			}
+			addAll(t, s, last)
+			assert.ElementsMatch(t, c.want, end(last))
+			addAll(t, s, c.next)
+			assert.ElementsMatch(t, c.wantNext, end(perfring.Batch{Certain: 800, Looked: 800}))
+			assert.Equal(t, c.unknownInNext, (*sent)[0].Unknown)
+		})
+	}
 }
 
 // TestSpentSwitches verifies that the switches of an interval are counted, including those to and from idle

@@ -107,15 +107,15 @@ func (w *waits) end(r *perfring.Record) (ended wait, ok bool) {
 	if ended.exiting {
 		w.exiting[r.CPU] = r.TID
 	}
-	if ok && ended.reported == ended.from && !w.isLong(&ended, r.Time) {
+	if ok && ended.reported == ended.from && !w.isLong(ended.from, r.Time) {
 		w.counts.Short++
 		return wait{}, false
 	}
 	return ended, ok
 }
 
-// isLong reports whether a wait that lasts until a time reaches the threshold.
-func (w *waits) isLong(t *wait, to int64) bool { return to > t.from && to-t.from >= w.threshold }
+// isLong reports whether a wait that lasts from one time to another reaches the threshold.
+func (w *waits) isLong(from, to int64) bool { return to > from && to-from >= w.threshold }
 
 // forget drops the waits that overlap blind intervals. Such an interval can end later than the records that are known by
 // then: waits that begin in it are dropped later.
@@ -144,12 +144,32 @@ func (w *waits) confirmed(looked int64) []interval {
 	return list
 }
 
+// split returns the parts up to a time of the waits that are not confirmed yet, if they had reached the threshold by then.
+// None of them ended before that time. The rest of each remains to be confirmed.
+//
+//	interval   ──────────────────looked────────────certain
+//	wait                ├──────────┼────────┤
+//	                       part       rest
+func (w *waits) split(at int64) (parts []sample) {
+	for n := range w.done {
+		i := &w.done[n]
+		if rest := i.sample.at - at; rest < i.sample.waited && w.isLong(i.from, at) {
+			part := i.sample
+			part.at, part.waited = at, part.waited-rest
+			parts = append(parts, part)
+			i.sample.waited = rest
+		}
+	}
+	w.done = slices.DeleteFunc(w.done, func(i interval) bool { return i.sample.waited == 0 })
+	return parts
+}
+
 // report returns the open waits that have reached the threshold at a time, sorted by thread id. They count as reported up
 // to that time. A thread that has ended leaves a CPU, too, and keeps its number until its process is waited for, or another
 // thread gets it: lives reports whether a number belongs to a thread that has not ended.
 func (w *waits) report(at int64, lives func(tid uint32) bool) (parts []wait) {
 	for tid, t := range w.open {
-		if t.reported < at && w.isLong(&t, at) {
+		if t.reported < at && w.isLong(t.from, at) {
 			if t.reported == t.from && !lives(tid) {
 				delete(w.open, tid)
 				continue
