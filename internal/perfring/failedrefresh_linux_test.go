@@ -19,7 +19,7 @@ import (
 func TestBlindAfterAFailedRefresh(t *testing.T) {
 	kerneltest.SameInEachKernel(t)
 	kerneltest.NeedPerf(t)
-	sysfs, real := t.TempDir(), online(t)[0]
+	sysfs, existing := t.TempDir(), online(t)[0]
 	dir := filepath.Join(sysfs, "devices", "system", "cpu")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	setOnline := func(list string) {
@@ -31,7 +31,7 @@ func TestBlindAfterAFailedRefresh(t *testing.T) {
 		if on.number == 2 {
 			return nil, unix.EMFILE
 		}
-		g, err := openRing(&sampling, cpu{number: real})
+		g, err := openRing(&sampling, cpu{number: existing})
 		if err == nil {
 			g.cpu = on
 		}
