@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -33,7 +32,7 @@ func TestOpen(t *testing.T) {
 		}
 		_, err := Open(name)
 		require.ErrorIs(t, err, ErrOther)
-		assert.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, name)
 	}
 	_, err := Open(at("missing"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
