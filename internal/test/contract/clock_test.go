@@ -30,13 +30,13 @@ type modelClock struct {
 	clock *realtime.Clock
 }
 
-// newClock returns a clock that is set at most once, and read once a second.
+// newClock returns a clock that is set up to twice, and read once a second.
 func (w *world) newClock() *modelClock {
 	const second = int64(time.Second)
 	r := w.r
 	began := w.first - 900*second
 	c := &modelClock{steps: []clockStep{{before: began, at: began, seen: began, offset: wallClock}}}
-	for i := range min(r.Intn(3), *modelSteps) {
+	for range min(r.Intn(3), *modelSteps) {
 		step := int64(1+r.Intn([]int{20, 3000}[r.Intn(2)])) * ms
 		if r.Intn(2) == 0 {
 			step = -step
@@ -45,13 +45,12 @@ func (w *world) newClock() *modelClock {
 		if r.Intn(3) == 0 {
 			at = w.first - int64(1+r.Intn(400))*second
 		}
-		last := c.steps[i]
+		last := c.steps[len(c.steps)-1]
 		if at < last.at+10*second || at >= w.now {
 			continue
 		}
 		before := at - 1 - (at-1-began)%second // a look at that instant sees it
 		c.steps = append(c.steps, clockStep{before: before, at: at, seen: before + second, offset: last.offset + step})
-		break
 	}
 	boot := began
 	tracker := realtime.NewTracker(time.Hour, func() realtime.Reading {
