@@ -65,7 +65,9 @@ func (n *Named) Message() *otlp.Message { return &n.pass.message }
 
 // A NamedProfile is a profile of a message.
 type NamedProfile struct {
-	otlp.ProfileOf
+	Profile pprofile.Profile
+
+	number   int // of the profile in the message
 	named    *Named
 	resource pcommon.Map
 }
@@ -75,7 +77,7 @@ func (n *Named) Profiles() iter.Seq[NamedProfile] {
 	return func(yield func(NamedProfile) bool) {
 		resources := n.pass.message.Profiles.ResourceProfiles()
 		for of := range n.pass.message.EachProfile() {
-			if !yield(NamedProfile{of, n, resources.At(of.Resource).Resource().Attributes()}) {
+			if !yield(NamedProfile{of.Profile, of.Number, n, resources.At(of.Resource).Resource().Attributes()}) {
 				return
 			}
 		}
@@ -123,12 +125,12 @@ type NamedSample struct {
 func (of NamedProfile) Samples() iter.Seq[*NamedSample] {
 	return func(yield func(*NamedSample) bool) {
 		p := of.named.pass
-		varying := p.choices.samplesOf(of.Number)
+		varying := p.choices.samplesOf(of.number)
 		s := NamedSample{profile: of}
 		samples := of.Profile.Samples()
 		for i := range samples.Len() {
 			s.sample = samples.At(i)
-			s.stack = p.appendStack(s.stack[:0], s.sample.StackIndex(), p.producers[of.Number])
+			s.stack = p.appendStack(s.stack[:0], s.sample.StackIndex(), p.producers[of.number])
 			if len(varying) == 0 || int(varying[0].number) != i {
 				s.Weight, s.Frames = weightOf(s.sample), s.stack
 				if !yield(&s) {

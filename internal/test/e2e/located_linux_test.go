@@ -54,17 +54,17 @@ func TestLocated(t *testing.T) {
 			}
 			l := startLocated(t, packs, cell.caps)
 			if runtime.GOARCH == "amd64" && kerneltest.OlderThan(t, 5, 16) && len(cell.caps) == 1 {
-				l.eventually("the reason", func() error { return l.hasLogged("wchan says nothing before") })
-				assert.Contains(t, l.Log(), locate.ErrSilent.Error())
+				l.collector.eventually("the reason", func() error { return l.hasLogged("wchan says nothing before") })
+				assert.Contains(t, l.collector.Log(), locate.ErrSilent.Error())
 				return
 			}
-			l.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
+			l.collector.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
 			l.waitForStacks()
 			l.checkOracle(k)
-			l.stop()
+			l.collector.stop()
 			l.checkNames(k)
 			l.checkSecret(k)
-			log := l.Log()
+			log := l.collector.Log()
 			if strings.Index(log, locatedMessage) < strings.Index(log, "Sampling kernel stacks") {
 				assert.NotContains(t, log, kernelstack.ErrIdleWork.Error(), "the kernel was located before sampling began")
 			}
@@ -82,10 +82,10 @@ func TestLocatedUntilTheListCanBeRead(t *testing.T) {
 	packTheCore(t, packs)
 	restrictPointers(t, "2")
 	l := startLocated(t, packs, capability.ListKnown())
-	l.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
+	l.collector.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
 	l.checkOracle(k)
 	restrictPointers(t, "1")
-	l.eventually("the list is read", func() error { return l.hasLogged(`"source": "kallsyms", "state": "up"`) })
+	l.collector.eventually("the list is read", func() error { return l.hasLogged(`"source": "kallsyms", "state": "up"`) })
 	restrictPointers(t, "2")
 	in := frame{Address: k.function.start + 1, Type: "kernel"}
 	require.NoError(t, overGRPC(l.endpoint)(t, rewritetest.NewMessage().Profile(nil, "").Sample(in).Profiles))
@@ -107,7 +107,7 @@ func restrictPointers(t *testing.T, value string) {
 
 // located is a collector that locates the kernel.
 type located struct {
-	*collector
+	collector      *collector
 	endpoint       string // of OTLP
 	stacks, others string // the files with the stacks of the kernel, and with what came by OTLP
 }
@@ -135,7 +135,7 @@ service:
 }
 
 func (l *located) hasLogged(text string) error {
-	if !strings.Contains(l.Log(), text) {
+	if !strings.Contains(l.collector.Log(), text) {
 		return errors.New("it has not logged that")
 	}
 	return nil
@@ -143,10 +143,10 @@ func (l *located) hasLogged(text string) error {
 
 // waitForStacks waits for enough named messages.
 func (l *located) waitForStacks() {
-	l.t.Helper()
-	l.eventually("named messages", func() error {
+	l.collector.t.Helper()
+	l.collector.eventually("named messages", func() error {
 		named := 0
-		for _, pd := range l.exported(l.stacks) {
+		for _, pd := range l.collector.exported(l.stacks) {
 			if knowsCore(pd) {
 				named++
 			}
@@ -161,26 +161,26 @@ func (l *located) waitForStacks() {
 // checkOracle verifies that a sender on the network gets no name for an absolute address, and for a relative one what the
 // pack says of it.
 func (l *located) checkOracle(k *kernel) {
-	l.t.Helper()
+	l.collector.t.Helper()
 	for n, in := range []frame{
 		{Address: k.function.start + 1, Type: "kernel"}, {Address: k.function.start - k.base + 1, Type: "kernel", Mapping: k.relative()},
 	} {
-		require.NoError(l.t, overGRPC(l.endpoint)(l.t, rewritetest.NewMessage().Profile(nil, "").Sample(in).Profiles))
-		out := leafOf(l.t, nthMessage(l.collector, l.others, n))
+		require.NoError(l.collector.t, overGRPC(l.endpoint)(l.collector.t, rewritetest.NewMessage().Profile(nil, "").Sample(in).Profiles))
+		out := leafOf(l.collector.t, nthMessage(l.collector, l.others, n))
 		if n == 0 {
-			assert.Equal(l.t, frame{Type: "kernel"}, out)
+			assert.Equal(l.collector.t, frame{Type: "kernel"}, out)
 		} else {
-			require.NotEmpty(l.t, out.Lines)
-			assert.Equal(l.t, k.function.name, out.Lines[len(out.Lines)-1].System)
+			require.NotEmpty(l.collector.t, out.Lines)
+			assert.Equal(l.collector.t, k.function.name, out.Lines[len(out.Lines)-1].System)
 		}
 	}
 }
 
 // checkNames compares the names of frames with the list of the kernel, which the test may read.
 func (l *located) checkNames(k *kernel) {
-	l.t.Helper()
+	l.collector.t.Helper()
 	frames, inText, named := 0, 0, 0
-	for _, pd := range exported(l.t, l.stacks) {
+	for _, pd := range exported(l.collector.t, l.stacks) {
 		if !knowsCore(pd) {
 			continue
 		}
@@ -191,36 +191,36 @@ func (l *located) checkNames(k *kernel) {
 					continue
 				}
 				inText++
-				require.Equal(l.t, k.relative(), f.Mapping)
+				require.Equal(l.collector.t, k.relative(), f.Mapping)
 				if len(f.Lines) > 0 {
 					named++
 					names, _ := k.Below(k.base + f.Address)
-					require.Contains(l.t, names, f.Lines[len(f.Lines)-1].System, "%x", f.Address)
+					require.Contains(l.collector.t, names, f.Lines[len(f.Lines)-1].System, "%x", f.Address)
 				}
 			}
 		}
 	}
-	l.t.Logf("%d of %d frames in core text have names; %d frames in all", named, inText, frames)
-	assert.Greater(l.t, inText, kerneltest.Sized(1000, 100))
-	assert.GreaterOrEqual(l.t, named*100, inText*99)
-	assert.GreaterOrEqual(l.t, inText*100, frames*95)
+	l.collector.t.Logf("%d of %d frames in core text have names; %d frames in all", named, inText, frames)
+	assert.Greater(l.collector.t, inText, kerneltest.Sized(1000, 100))
+	assert.GreaterOrEqual(l.collector.t, named*100, inText*99)
+	assert.GreaterOrEqual(l.collector.t, inText*100, frames*95)
 }
 
 // checkSecret verifies that nothing that the collector wrote has an address in the kernel half.
 func (l *located) checkSecret(k *kernel) {
-	l.t.Helper()
+	l.collector.t.Helper()
 	base := strconv.FormatUint(k.base>>24, 16) // the digits that all addresses of the text have in common, or nearly all
-	assert.NotContains(l.t, l.Log(), base)
+	assert.NotContains(l.collector.t, l.collector.Log(), base)
 	for _, file := range []string{l.stacks, l.others} {
 		content, err := os.ReadFile(file)
-		require.NoError(l.t, err)
-		assert.NotContains(l.t, string(content), base)
-		for _, pd := range exported(l.t, file) {
+		require.NoError(l.collector.t, err)
+		assert.NotContains(l.collector.t, string(content), base)
+		for _, pd := range exported(l.collector.t, file) {
 			for _, loc := range pd.Dictionary().LocationTable().All() {
-				assert.Zero(l.t, loc.Address()>>63)
+				assert.Zero(l.collector.t, loc.Address()>>63)
 			}
 			for _, m := range pd.Dictionary().MappingTable().All() {
-				assert.Zero(l.t, (m.MemoryStart()|m.MemoryLimit()|m.FileOffset())>>63)
+				assert.Zero(l.collector.t, (m.MemoryStart()|m.MemoryLimit()|m.FileOffset())>>63)
 			}
 		}
 	}
