@@ -18,11 +18,12 @@ import (
 type want struct {
 	frame    rewritetest.Frame
 	mappings []*rewritetest.Mapping
-	resolved *modelSymbol // the symbol whose name was written
-	gained   bool         // it came with the name and gained lines
-	why      string       // for the outcome: named, foreign, or the reason
-	label    string       // the name of a frame without a symbol
-	or       []want       // also correct, where the contract leaves it open
+	resolved *modelSymbol       // the symbol whose name was written
+	lines    []rewritetest.Line // what is known of its code, also where the frame keeps better lines
+	gained   bool               // it came with the name and gained lines
+	why      string             // for the outcome: named, foreign, or the reason
+	label    string             // the name of a frame without a symbol
+	or       []want             // also correct, where the contract leaves it open
 }
 
 // orUnchanged adds that the frame may stay as it came.
@@ -94,7 +95,7 @@ func (a *asker) want(u *use) want {
 		return a.wantAs(u)
 	}
 	w, exact := a.wantAs(u), a.wantAs(u.other)
-	if key([]want{w}) == key([]want{exact}) && w.label == exact.label && group(w.why) == group(exact.why) {
+	if key([]want{w}) == key([]want{exact}) && slices.Equal(w.lines, exact.lines) && w.label == exact.label && group(w.why) == group(exact.why) {
 		if isNamed(u.frame) && !a.opts.All {
 			w = w.orUnchanged(u.frame, w.why) // the address is part of the answer, also where it stays
 		}
@@ -215,24 +216,28 @@ func (a *asker) selected(u *use, named bool) want {
 func (a *asker) name(w *want, u *use) {
 	m, s := u.hit.image, u.hit.symbol
 	a.attribute(w, u)
-	packed := a.packLines(m, s, u.addr)
+	w.lines = a.linesOf(m, s, u.addr)
 	if n := len(u.frame.Lines); isNamed(u.frame) && n > 0 && u.frame.Lines[n-1].Name == s.name {
-		if a.gains(u) != nil {
-			w.frame.Lines = packed
+		if gained := a.gains(u); gained != nil {
+			w.frame.Lines = gained
 		}
 		return // what came is at least as good
 	}
-	if packed != nil {
-		w.frame.Lines = packed
-		return
+	w.frame.Lines = w.lines
+}
+
+// linesOf returns the lines of a symbol's code at an address.
+func (a *asker) linesOf(m *modelImage, s *modelSymbol, addr uint64) []rewritetest.Line {
+	if packed := a.packLines(m, s, addr); packed != nil {
+		return packed
 	}
 	line := rewritetest.Line{Name: s.name, System: s.system}
 	for _, l := range m.lines {
-		if m.start+uint64(l.offset) <= u.addr {
+		if m.start+uint64(l.offset) <= addr {
 			line.File, line.Line, line.Column = l.file, l.line, l.column
 		}
 	}
-	w.frame.Lines = []rewritetest.Line{line}
+	return []rewritetest.Line{line}
 }
 
 // attribute writes the attributes of a BPF function (section 4.3).
