@@ -119,20 +119,8 @@ func (p *pass) mapping(index int32) *symbolize.Mapping {
 	return &m.what
 }
 
-// sortFrames puts the frames in the order of their addresses, so that everything that is done for one after the other
-// touches neighboring memory.
-func (p *pass) sortFrames() {
-	order := p.sorter.sorted(len(p.frames), func(i int) uint64 { return p.frames[i].code.Address })
-	p.unsorted, p.frames = p.frames, scratch.Resized(p.unsorted, len(p.frames))
-	for i, item := range order {
-		p.frames[i] = p.unsorted[item.position]
-	}
-	clear(p.unsorted)
-}
-
 // locateFrames works out what the addresses of the frames mean (contract 2).
 func (p *pass) locateFrames() {
-	p.sortFrames()
 	p.frameOf = scratch.Filled(p.frameOf, p.message.Locations.Len(), noFrame)
 	p.roles = scratch.Zeroed(p.roles, p.message.Locations.Len())
 	for i := range p.frames {

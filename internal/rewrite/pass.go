@@ -23,8 +23,7 @@ type pass struct {
 
 	locations, entries int // the numbers of locations and of all entries that the message came with
 
-	frames    []frame   // in the order of their addresses
-	unsorted  []frame   // memory
+	frames    []frame   // in the order of their locations
 	frameOf   []int32   // by location, the position of its frame; noFrame for the others
 	roles     []roleSet // by location, the roles in which stacks have its frame
 	mappings  []mapping // by index
@@ -128,7 +127,6 @@ func (p *pass) open(pd pprofile.Profiles, opts *Options, sources Sources) {
 // close forgets the message, but keeps the memory.
 func (p *pass) close() {
 	p.noteMemory()
-	clear(p.frames)
 	clear(p.answers)
 	clear(p.mappings)
 	p.questions.close()

@@ -46,7 +46,7 @@ const (
 // one whose answer depends on the time.
 func (p *pass) resolve() {
 	n := len(p.questions.all)
-	p.answers = scratch.Zeroed(p.answers, n)
+	p.answers = scratch.Resized(p.answers, n) // close left them zero
 	for i := range p.questions.all {
 		q := &p.questions.all[i]
 		f, role := &p.frames[q.frame], p.questions.roleOf(q)

@@ -171,16 +171,17 @@ func (p *pass) noteRole(frame int32, role symbolize.Role) {
 	}
 }
 
-// listQuestions adds the questions for roles without a caller.
+// listQuestions adds the questions for roles without a caller, in the order of addresses, so that successive lookups touch
+// neighboring memory.
 func (p *pass) listQuestions() {
-	for i := range p.frames {
-		f := &p.frames[i]
+	for _, item := range p.sorter.sorted(len(p.frames), func(i int) uint64 { return p.frames[i].code.Address }) {
+		f := &p.frames[item.position]
 		f.firstQuestion = int32(len(p.questions.all))
 		if !f.selected {
 			continue
 		}
 		for roles := p.rolesOf(f); roles != 0; roles &= roles - 1 {
-			p.questions.all = append(p.questions.all, question{int32(i), int32(bits.TrailingZeros16(uint16(roles)))})
+			p.questions.all = append(p.questions.all, question{item.position, int32(bits.TrailingZeros16(uint16(roles)))})
 		}
 	}
 }

@@ -17,11 +17,8 @@ import (
 // in one function share an entry; then the locations, in their order.
 func (p *pass) writeAnswers() {
 	p.internNames()
-	for _, at := range p.frameOf {
-		if at == noFrame {
-			continue
-		}
-		f := &p.frames[at]
+	for i := range p.frames {
+		f := &p.frames[i]
 		if f.varies || f.answer == noAnswer {
 			continue
 		}
