@@ -104,7 +104,7 @@ func Mix(h, v uint64) uint64 {
 }
 
 // Ints returns the hash of h followed by numbers.
-func Ints(h uint64, numbers []int32) uint64 {
+func Ints[T ~int32](h uint64, numbers []T) uint64 {
 	for ; len(numbers) >= 2; numbers = numbers[2:] { // two at a time
 		h = Mix(h, uint64(uint32(numbers[0]))<<32|uint64(uint32(numbers[1])))
 	}

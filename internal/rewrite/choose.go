@@ -35,7 +35,7 @@ type chooser struct {
 
 	isVarying []bool // by location, whether its frame has several answers
 	uses      []stackUse
-	useOf     []int32 // by stack and producer, the position in uses; noUse for none
+	useOf     []useIndex // by stack and producer; noUse for none
 	positions []stackPosition
 	samples   []varyingSample
 	instants  []instant
@@ -44,14 +44,15 @@ type chooser struct {
 	frameAnswers         []frameAnswer
 	frameAnswersByChange index.Index
 	stackAnswers         []stackAnswer
-	chosen               []int32     // frame answers, by their positions
+	chosen               []frameAnswerIndex
 	stackAnswersByUse    index.Index // by the use and all answers
 	sorter               sorter
 }
 
 const (
-	noUse   = int32(-1)
-	noStack = int32(-1) // no stackAnswer
+	noUse         = useIndex(-1)
+	noFrameAnswer = frameAnswerIndex(-1)
+	noStackAnswer = stackAnswerIndex(-1)
 )
 
 // A stackUse is a stack with varying frames, as the samples of one producer have it.
@@ -63,44 +64,47 @@ type stackUse struct {
 	budget   int // entries that may still be looked up or copied
 
 	span        timeline.Interval // in which the stack answer is the one that was found last,
-	stackAnswer int32             // which this is
-	fallback    int32             // the stack answer for which times do not count, noStack if it is not known yet
+	stackAnswer stackAnswerIndex  // which this is
+	fallback    stackAnswerIndex  // the stack answer for which times do not count, noStackAnswer if it is not known yet
 }
 
 // A stackPosition is a varying frame in a stack.
-type stackPosition struct{ position, question int32 }
+type stackPosition struct {
+	position int32
+	question questionIndex
+}
 
 // A varyingSample is a sample whose stack has varying frames.
 type varyingSample struct {
 	profile, number int32 // of its profile in the message, and of the sample in that
 	attributes      int32 // the number of them
-	use             int32
+	use             useIndex
 	first, instants int // of its instants in chooser.instants, and their number
 }
 
 // An instant is a time at which a sample is looked up.
 type instant struct {
 	at          timeline.Interval
-	use         int32
-	stackAnswer int32
+	use         useIndex
+	stackAnswer stackAnswerIndex
 }
 
 // An answerSpan is the last answer to a question, and the interval in which it is valid.
 type answerSpan struct {
 	span        timeline.Interval
-	frameAnswer int32
+	frameAnswer frameAnswerIndex
 }
 
 // A frameAnswer is one of the answers of a frame.
 type frameAnswer struct {
-	frame  int32
+	frame  frameIndex
 	answer answer
 	isUsed bool
 }
 
 // A stackAnswer is the answers of the varying frames of a stack.
 type stackAnswer struct {
-	use    int32
+	use    useIndex
 	first  int // of its answers in chooser.chosen: one for each position of the use
 	isUsed bool
 }
@@ -171,10 +175,10 @@ func (c *chooser) hasVarying(stack int32) bool {
 
 func (c *chooser) listUse(stack int32, producer symbolize.Producer) {
 	p := c.pass
-	u := stackUse{stack: stack, first: len(c.positions), stackAnswer: noStack, fallback: noStack}
+	u := stackUse{stack: stack, first: len(c.positions), stackAnswer: noStackAnswer, fallback: noStackAnswer}
 	u.copyCost = len(p.message.Stacks.At(stack))
 	u.budget = budgetPerEntry * u.copyCost
-	p.walkSpecial(stack, producer, func(position, frame int32, role symbolize.Role) {
+	p.walkSpecial(stack, producer, func(position int32, frame frameIndex, role symbolize.Role) {
 		f := &p.frames[frame]
 		if !f.varies {
 			return
@@ -184,7 +188,7 @@ func (c *chooser) listUse(stack int32, producer symbolize.Producer) {
 		u.copyCost += loc.AttributeIndices().Len() + loc.Lines().Len()
 	})
 	u.positions = len(c.positions) - u.first
-	c.useOf[int(stack)*symbolize.NumProducers+int(producer)] = int32(len(c.uses))
+	c.useOf[int(stack)*symbolize.NumProducers+int(producer)] = useIndex(len(c.uses))
 	c.uses = append(c.uses, u)
 }
 
@@ -250,7 +254,7 @@ func (c *chooser) findAnswers() {
 	for _, item := range order {
 		in := &c.instants[item.position]
 		u := &c.uses[in.use]
-		if u.stackAnswer == noStack || !u.span.Holds(in.at) {
+		if u.stackAnswer == noStackAnswer || !u.span.Holds(in.at) {
 			c.answerStack(u, in.use, in.at)
 		}
 		in.stackAnswer = u.stackAnswer
@@ -258,7 +262,7 @@ func (c *chooser) findAnswers() {
 }
 
 // answerStack finds the stack answer of a use for an interval.
-func (c *chooser) answerStack(u *stackUse, use int32, during timeline.Interval) {
+func (c *chooser) answerStack(u *stackUse, use useIndex, during timeline.Interval) {
 	if u.budget < 0 {
 		u.stackAnswer, u.span = c.fallbackOf(use), timeline.Always
 		return
@@ -272,16 +276,16 @@ func (c *chooser) answerStack(u *stackUse, use int32, during timeline.Interval) 
 }
 
 // fallbackOf returns the stack answer of a use for which the times of its samples do not count.
-func (c *chooser) fallbackOf(use int32) int32 {
+func (c *chooser) fallbackOf(use useIndex) stackAnswerIndex {
 	u := &c.uses[use]
-	if u.fallback == noStack {
+	if u.fallback == noStackAnswer {
 		u.fallback, _ = c.stackAnswerAt(use, timeline.Always)
 	}
 	return u.fallback
 }
 
 // stackAnswerAt returns the stack answer of a use for an interval, and the span in which it is valid.
-func (c *chooser) stackAnswerAt(use int32, during timeline.Interval) (at int32, span timeline.Interval) {
+func (c *chooser) stackAnswerAt(use useIndex, during timeline.Interval) (at stackAnswerIndex, span timeline.Interval) {
 	span = timeline.Always
 	first := len(c.chosen)
 	for _, position := range c.positionsOf(&c.uses[use]) {
@@ -293,30 +297,30 @@ func (c *chooser) stackAnswerAt(use int32, during timeline.Interval) (at int32, 
 }
 
 // internStackAnswer returns the stack answer of a use with the answers from a position in c.chosen on.
-func (c *chooser) internStackAnswer(use int32, first int) int32 {
+func (c *chooser) internStackAnswer(use useIndex, first int) stackAnswerIndex {
 	answers := c.chosen[first:]
 	hash := index.Ints(uint64(use), answers)
-	at, ok := c.stackAnswersByUse.Find(hash, func(i int32) bool {
+	found, ok := c.stackAnswersByUse.Find(hash, func(i int32) bool {
 		other := &c.stackAnswers[i]
 		return other.use == use && slices.Equal(c.frameAnswersOf(other), answers)
 	})
 	if ok {
 		c.chosen = c.chosen[:first]
-		return at
+		return stackAnswerIndex(found)
 	}
-	at = int32(len(c.stackAnswers))
+	at := len(c.stackAnswers)
 	c.stackAnswers = append(c.stackAnswers, stackAnswer{use: use, first: first})
-	c.stackAnswersByUse.AddNew(hash, at)
-	return at
+	c.stackAnswersByUse.AddNew(hash, int32(at))
+	return stackAnswerIndex(at)
 }
 
 // frameAnswersOf returns the frame answers of a stack answer, one for each position of its use.
-func (c *chooser) frameAnswersOf(a *stackAnswer) []int32 {
+func (c *chooser) frameAnswersOf(a *stackAnswer) []frameAnswerIndex {
 	return c.chosen[a.first:][:c.uses[a.use].positions]
 }
 
 // answerAt returns the answer to a question for an interval, and the span in which it is valid.
-func (c *chooser) answerAt(question int32, during timeline.Interval) (at int32, span timeline.Interval) {
+func (c *chooser) answerAt(question questionIndex, during timeline.Interval) (at frameAnswerIndex, span timeline.Interval) {
 	last := &c.spans[question]
 	if last.span.Holds(during) {
 		return last.frameAnswer, last.span
@@ -331,7 +335,7 @@ func (c *chooser) answerAt(question int32, during timeline.Interval) (at int32, 
 	return at, span
 }
 
-func (c *chooser) internAnswer(frame int32, a *answer) int32 {
+func (c *chooser) internAnswer(frame frameIndex, a *answer) frameAnswerIndex {
 	hash := index.Mix(uint64(frame), index.Comparable(a.change))
 	at, ok := c.frameAnswersByChange.Find(hash, func(i int32) bool {
 		return c.frameAnswers[i].frame == frame && c.frameAnswers[i].answer.change == a.change
@@ -341,7 +345,7 @@ func (c *chooser) internAnswer(frame int32, a *answer) int32 {
 		c.frameAnswers = append(c.frameAnswers, frameAnswer{frame: frame, answer: *a})
 		c.frameAnswersByChange.AddNew(hash, at)
 	}
-	return at
+	return frameAnswerIndex(at)
 }
 
 // keepBudgets keeps samples whole whose parts would cost too much, and marks the answers that remain in use.

@@ -125,7 +125,7 @@ func (p *pass) locateFrames() {
 	p.roles = scratch.Zeroed(p.roles, p.message.Locations.Len())
 	for i := range p.frames {
 		f := &p.frames[i]
-		p.frameOf[f.location] = int32(i)
+		p.frameOf[f.location] = frameIndex(i)
 		p.kernel.Locate(&f.code)
 		if !f.code.IsOrdinary() {
 			p.roles[f.location] = isSpecial

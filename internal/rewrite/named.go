@@ -205,7 +205,7 @@ func weightOf(s pprofile.Sample) (sum int64) {
 }
 
 // weightAt returns the weight of the part of a sample that has a stack answer.
-func weightAt(s pprofile.Sample, instants []instant, answer int32) (sum int64) {
+func weightAt(s pprofile.Sample, instants []instant, answer stackAnswerIndex) (sum int64) {
 	if len(instants) == 1 {
 		return weightOf(s)
 	}

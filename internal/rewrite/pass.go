@@ -23,10 +23,10 @@ type pass struct {
 
 	locations, entries int // the numbers of locations and of all entries that the message came with
 
-	frames    []frame   // in the order of their locations
-	frameOf   []int32   // by location, the position of its frame; noFrame for the others
-	roles     []roleSet // by location, the roles in which stacks have its frame
-	mappings  []mapping // by index
+	frames    []frame      // in the order of their locations
+	frameOf   []frameIndex // by location; noFrame for the others
+	roles     []roleSet    // by location, the roles in which stacks have its frame
+	mappings  []mapping    // by index
 	functions []nameState
 
 	producers      []symbolize.Producer // by profile
@@ -43,20 +43,30 @@ type pass struct {
 	gave    PackCounts
 }
 
+// The things that a pass has found are kept in slices, and refer to each other by their positions there. An index of type
+// int32 is one of a table of the message.
+type (
+	frameIndex       int32 // in pass.frames
+	questionIndex    int32 // in questions.all, and that of its answer in pass.answers
+	useIndex         int32 // in chooser.uses
+	frameAnswerIndex int32 // in chooser.frameAnswers
+	stackAnswerIndex int32 // in chooser.stackAnswers
+)
+
 // A frame is a location of kernel code.
 type frame struct {
 	code          symbolize.Frame
 	location      int32
-	firstQuestion int32 // the question for the first of its roles without a caller
-	answer        int32 // the answer to all questions about it, noAnswer if there are none
-	varies        bool  // it has several answers
-	selected      bool  // its answer is written
-	keepsName     bool  // of the answer, only the address and lines are written (see contract 1.2)
+	firstQuestion questionIndex // the question for the first of its roles without a caller
+	answer        questionIndex // the answer to all questions about it, noAnswer if there are none
+	varies        bool          // it has several answers
+	selected      bool          // its answer is written
+	keepsName     bool          // of the answer, only the address and lines are written (see contract 1.2)
 }
 
 const (
-	noFrame  = int32(-1)
-	noAnswer = int32(-1)
+	noFrame  = frameIndex(-1)
+	noAnswer = questionIndex(-1)
 )
 
 func (p *pass) rewrite(pd pprofile.Profiles, opts *Options, sources Sources) Result {

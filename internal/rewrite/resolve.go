@@ -60,7 +60,7 @@ func (p *pass) resolve() {
 		case !same.Holds(during):
 			f.varies = true
 		case f.answer == noAnswer:
-			f.answer = int32(i)
+			f.answer = questionIndex(i)
 		case a.change != p.answers[f.answer].change:
 			f.varies = true
 		}

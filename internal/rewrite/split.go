@@ -68,8 +68,8 @@ func (s *splitter) writeAnswers() {
 	s.findLikeCopies()
 	for i := range all {
 		if all[i].isUsed {
-			s.placeAnswer(int32(i))
-			s.countAnswer(int32(i))
+			s.placeAnswer(frameAnswerIndex(i))
+			s.countAnswer(frameAnswerIndex(i))
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (s *splitter) writeAnswers() {
 // writeFrame writes the answers of a frame: one to its location, the others to copies.
 func (s *splitter) writeFrame(answers []sortItem) {
 	own := s.ownAnswer(answers)
-	if own == noAnswer {
+	if own == noFrameAnswer {
 		return
 	}
 	p := s.pass
@@ -85,7 +85,7 @@ func (s *splitter) writeFrame(answers []sortItem) {
 	f := &p.frames[all[own].frame]
 	loc := p.message.Locations.At(f.location)
 	for _, item := range answers {
-		if at := item.position; all[at].isUsed && at != own {
+		if at := frameAnswerIndex(item.position); all[at].isUsed && at != own {
 			w := &s.written[at]
 			w.copied = pprofile.NewLocation()
 			loc.CopyTo(w.copied)
@@ -112,23 +112,23 @@ func (s *splitter) eachFrame(byFrame []sortItem) iter.Seq[[]sortItem] {
 }
 
 // ownAnswer returns the answer that keeps the location of its frame: one that leaves it untouched, else the first
-// one, and noAnswer if none is in use.
-func (s *splitter) ownAnswer(answers []sortItem) (own int32) {
-	own = noAnswer
+// one, and noFrameAnswer if none is in use.
+func (s *splitter) ownAnswer(answers []sortItem) (own frameAnswerIndex) {
+	own = noFrameAnswer
 	for _, item := range answers {
 		switch a := &s.pass.choices.frameAnswers[item.position]; {
 		case !a.isUsed:
 		case a.answer.change.kind == leaveUntouched:
-			return item.position
-		case own == noAnswer:
-			own = item.position
+			return frameAnswerIndex(item.position)
+		case own == noFrameAnswer:
+			own = frameAnswerIndex(item.position)
 		}
 	}
 	return own
 }
 
 // placeAnswer finds the location of an answer: that of the frame, another with the same content, or a new one.
-func (s *splitter) placeAnswer(at int32) {
+func (s *splitter) placeAnswer(at frameAnswerIndex) {
 	p, w := s.pass, &s.written[at]
 	if w.own {
 		w.location = s.frameOf(at).location
@@ -139,7 +139,7 @@ func (s *splitter) placeAnswer(at int32) {
 }
 
 // frameOf returns the frame of a frame answer.
-func (s *splitter) frameOf(at int32) *frame {
+func (s *splitter) frameOf(at frameAnswerIndex) *frame {
 	return &s.pass.frames[s.pass.choices.frameAnswers[at].frame]
 }
 
@@ -151,7 +151,7 @@ func (s *splitter) indexCopies() {
 		if w.own || !s.pass.choices.frameAnswers[i].isUsed {
 			continue
 		}
-		w.own = s.pass.message.Locations.At(s.frameOf(int32(i)).location).Equal(w.copied)
+		w.own = s.pass.message.Locations.At(s.frameOf(frameAnswerIndex(i)).location).Equal(w.copied)
 		if !w.own && !s.isCopyAt(w.copied.Address()) {
 			s.addresses.AddNew(hashOfAddress(w.copied.Address()), int32(i))
 		}
@@ -182,18 +182,18 @@ func hashOfAddress(address uint64) uint64 { return index.Mix(0, address) }
 
 // countAnswer counts a frame with an answer, unless it was counted with the same outcome at the same location: then
 // the answers read the same, as for two loads of one module.
-func (s *splitter) countAnswer(at int32) {
+func (s *splitter) countAnswer(at frameAnswerIndex) {
 	p := s.pass
 	all := p.choices.frameAnswers
 	a, f, w := &all[at].answer, s.frameOf(at), &s.written[at]
 	outcome := f.outcome(a)
-	hash := index.Ints(0, []int32{all[at].frame, w.location, int32(outcome)})
+	hash := index.Ints(0, []int32{int32(all[at].frame), w.location, int32(outcome)})
 	if _, ok := s.counted.Find(hash, func(i int32) bool {
 		return all[i].frame == all[at].frame && s.written[i].location == w.location && f.outcome(&all[i].answer) == outcome
 	}); ok {
 		return
 	}
-	s.counted.AddNew(hash, at)
+	s.counted.AddNew(hash, int32(at))
 	p.count(f, a)
 	if w.packCounts {
 		p.gave[a.gave]++

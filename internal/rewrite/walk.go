@@ -27,19 +27,19 @@ const isSpecial roleSet = 1 << symbolize.NumPlainRoles
 // questions ask for the code of a frame in a role. Each is asked once.
 type questions struct {
 	all        []question
-	callers    []symbolize.Role     // the roles that have a caller
-	withCaller map[withCaller]int32 // the positions of the questions for these roles, in all
+	callers    []symbolize.Role             // the roles that have a caller
+	withCaller map[withCaller]questionIndex // the questions for these roles
 }
 
 // Questions are kept small because resolve iterates over all of them.
 type question struct {
-	frame int32
+	frame frameIndex
 	role  int32 // the role's number; for a role with a caller, its position in callers, behind all numbers
 }
 
 // withCaller is a question for a role that has a caller.
 type withCaller struct {
-	frame int32
+	frame frameIndex
 	role  symbolize.Role
 }
 
@@ -117,7 +117,7 @@ func (p *pass) noteRoles(stack int32, producer symbolize.Producer) {
 }
 
 // walkSpecial calls visit for each selected special frame of a stack, with its position, from the leaf on.
-func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(position, frame int32, role symbolize.Role)) {
+func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(position int32, frame frameIndex, role symbolize.Role)) {
 	indices := p.message.Stacks.At(stack)
 	walk := p.kernel.Walk(producer)
 	for i, location := range indices {
@@ -133,7 +133,7 @@ func (p *pass) walkSpecial(stack int32, producer symbolize.Producer, visit func(
 
 // step passes the special frame at a position of a stack. It returns the frame and its role, noFrame if it is not
 // selected.
-func (p *pass) step(walk *symbolize.Walk, stack []int32, position int) (frame int32, role symbolize.Role) {
+func (p *pass) step(walk *symbolize.Walk, stack []int32, position int) (frame frameIndex, role symbolize.Role) {
 	frame = p.frameOf[stack[position]]
 	f := &p.frames[frame]
 	var caller *symbolize.Frame
@@ -155,17 +155,17 @@ func (p *pass) codeAt(location int32) *symbolize.Frame {
 	return nil
 }
 
-func (p *pass) noteRole(frame int32, role symbolize.Role) {
+func (p *pass) noteRole(frame frameIndex, role symbolize.Role) {
 	if role.Caller == nil {
 		p.roles[p.frames[frame].location] |= 1 << role.Number()
 		return
 	}
 	if p.questions.withCaller == nil {
-		p.questions.withCaller = make(map[withCaller]int32)
+		p.questions.withCaller = make(map[withCaller]questionIndex)
 	}
 	q := withCaller{frame, role}
 	if _, ok := p.questions.withCaller[q]; !ok {
-		p.questions.withCaller[q] = int32(len(p.questions.all))
+		p.questions.withCaller[q] = questionIndex(len(p.questions.all))
 		p.questions.all = append(p.questions.all, question{frame, int32(symbolize.NumPlainRoles + len(p.questions.callers))})
 		p.questions.callers = append(p.questions.callers, role)
 	}
@@ -176,12 +176,12 @@ func (p *pass) noteRole(frame int32, role symbolize.Role) {
 func (p *pass) listQuestions() {
 	for _, item := range p.sorter.sorted(len(p.frames), func(i int) uint64 { return p.frames[i].code.Address }) {
 		f := &p.frames[item.position]
-		f.firstQuestion = int32(len(p.questions.all))
+		f.firstQuestion = questionIndex(len(p.questions.all))
 		if !f.selected {
 			continue
 		}
 		for roles := p.rolesOf(f); roles != 0; roles &= roles - 1 {
-			p.questions.all = append(p.questions.all, question{item.position, int32(bits.TrailingZeros16(uint16(roles)))})
+			p.questions.all = append(p.questions.all, question{frameIndex(item.position), int32(bits.TrailingZeros16(uint16(roles)))})
 		}
 	}
 }
@@ -189,12 +189,12 @@ func (p *pass) listQuestions() {
 // rolesOf returns the roles without a caller in which stacks have a frame.
 func (p *pass) rolesOf(f *frame) roleSet { return p.roles[f.location] &^ isSpecial }
 
-// questionOf returns the position of the question about a frame in a role.
-func (p *pass) questionOf(frame int32, role symbolize.Role) int32 {
+// questionOf returns the question about a frame in a role.
+func (p *pass) questionOf(frame frameIndex, role symbolize.Role) questionIndex {
 	if role.Caller != nil {
 		return p.questions.withCaller[withCaller{frame, role}]
 	}
 	f := &p.frames[frame]
 	before := p.rolesOf(f) & (1<<role.Number() - 1)
-	return f.firstQuestion + int32(bits.OnesCount16(uint16(before)))
+	return f.firstQuestion + questionIndex(bits.OnesCount16(uint16(before)))
 }

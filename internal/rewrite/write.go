@@ -37,7 +37,7 @@ func (p *pass) internNames() {
 	for i := range p.answers {
 		a := &p.answers[i]
 		f := &p.frames[p.questions.all[i].frame]
-		if f.varies || f.answer != int32(i) || f.code.Named || a.change.kind != writeName || a.change.lines != inline.NoChain {
+		if f.varies || f.answer != questionIndex(i) || f.code.Named || a.change.kind != writeName || a.change.lines != inline.NoChain {
 			continue
 		}
 		if a.change.symbol != symbol || a.change.image != image {
