@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,9 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/addresses"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/kernellog"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
@@ -57,20 +58,20 @@ func newAnnotate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err = builds.check(r.packs, r.text != 0); err != nil {
+			if err = builds.check(r.Packs, r.Text != 0); err != nil {
 				return usage(cmd, err)
 			}
-			a := annotator{lookup: lookup{resolver: r}, addresses: true, warn: r.running.warn, note: func(s string) { stderr(cmd).Printf("%s\n", s) }}
+			a := annotator{resolver: r, addresses: true, note: func(s string) { stderr(cmd).Printf("%s\n", s) }}
 			if cmd.Flags().Changed("caller") {
-				a.policy = map[bool]kernellog.Policy{true: kernellog.AllCallers, false: kernellog.AllExact}[r.caller]
+				a.policy = map[bool]kernellog.Policy{true: kernellog.AllCallers, false: kernellog.AllExact}[r.Caller]
 			}
-			if a.log.stated, err = builds.stated(r.packs, flags.sysfs); err != nil {
+			if a.log.stated, err = builds.stated(r.Packs, flags.sysfs); err != nil {
 				return err
 			}
-			if r.text != 0 {
-				a.lookup.kernel = a.log.stated(timeline.KernelName)
+			if r.Text != 0 {
+				r.Build = a.log.stated(timeline.KernelName)
 			} else {
-				a.follower = newFollower(&a.lookup.running)
+				a.follower = newFollower(r.Kernel)
 				defer a.follower.stop()
 			}
 			out := stdout(cmd).Raw() // a copy of the input
@@ -88,23 +89,25 @@ var recent = timeline.Limits{TTL: time.Hour, MaxEntries: 1 << 16}
 
 // A follower keeps the snapshot of a running kernel current.
 type follower struct {
-	running *running
-	cancel  func()
-	cache   *symcache.Cache // nil until start
-	ready   chan struct{}   // closed when the first lists were read, at the time since
-	since   int64
-	opened  bool
-	failed  error // why the kernel could not be opened
+	kernel *running.Kernel
+	cancel func()
+	cache  *symcache.Cache // nil until start
+	ready  chan struct{}   // closed when the first lists were read, at the time since
+	since  int64
+	opened bool
+	failed error // why the kernel could not be opened
 }
 
-func newFollower(r *running) *follower { return &follower{running: r, ready: make(chan struct{})} }
+func newFollower(k *running.Kernel) *follower {
+	return &follower{kernel: k, ready: make(chan struct{})}
+}
 
 // start begins to read the kernel, unless it has begun. It waits for nothing.
 func (f *follower) start(ctx context.Context) {
 	if f.cache != nil {
 		return
 	}
-	o := sources.Everything(f.running.procfs, f.running.sysfs)
+	o := sources.Everything(f.kernel.Procfs, f.kernel.Sysfs)
 	o.History = recent
 	f.cache = symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
 	ctx, f.cancel = context.WithCancel(ctx)
@@ -125,7 +128,7 @@ func (f *follower) open(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	f.running.since, f.running.fresh = f.since, f.cache.Fresh
+	f.kernel.Follow(f.cache.Fresh, f.since)
 	f.opened, f.failed = true, f.health()
 	return f.failed
 }
@@ -139,8 +142,8 @@ func (f *follower) health() error {
 		}
 	}
 	err := errors.Join(errs...)
-	if err != nil && known(f.cache.Snapshot()) {
-		f.running.warn(err)
+	if err != nil && running.HasCode(f.cache.Snapshot()) {
+		f.kernel.Warn(err)
 		return nil
 	}
 	return err
@@ -155,28 +158,17 @@ func (f *follower) stop() {
 	}
 }
 
-// replaced reports whether the address that was looked up had other code at any time since follow
-// was called.
-func (r *running) replaced(s *timeline.Snapshot, hit timeline.Hit, addr uint64) bool {
-	if r.fresh == nil || hit.Image == nil || hit.Image.Lifetime.From <= r.since {
-		return false
-	}
-	before, _ := s.At(addr, timeline.Interval{From: r.since, To: hit.Image.Lifetime.From})
-	return before.Image != nil || before.Reason != timeline.ReasonUnresolved // unobserved: it may have had other code
-}
-
 // maxLine is the length of the longest line that is searched for addresses.
 const maxLine = 1 << 20
 
 // annotator names what it finds in text.
 type annotator struct {
-	lookup    lookup
+	resolver  *lookup.Resolver
 	follower  *follower        // of the kernel whose addresses get names; nil if it is open, or another machine's
 	policy    kernellog.Policy // how addresses are read
 	addresses bool             // whether addresses get names
 	log       logBuilds        // the builds that wrote the line
 	traces    kernellog.Reader
-	warn      func(error)    // prints why something gets no name
 	warned    map[error]bool // the reasons that warnOnce has printed; nil before the first
 	note      func(string)   // prints what packs would add; nil once it has
 }
@@ -197,7 +189,7 @@ func (a *annotator) warnOnce(image string, reason error) {
 		a.warned = make(map[error]bool)
 	}
 	a.warned[reason] = true
-	a.warn(fmt.Errorf("%s: %w", image, reason))
+	a.resolver.Kernel.Warn(fmt.Errorf("%s: %w", image, reason))
 }
 
 // line names what is in a line.
@@ -210,7 +202,7 @@ func (a *annotator) line(ctx context.Context, line []byte) ([]byte, error) {
 			return line, err
 		}
 	}
-	if a.lookup.packs == nil {
+	if a.resolver.Packs == nil {
 		a.notePacks()
 		return line, nil
 	}
@@ -228,7 +220,7 @@ func (a *annotator) notePacks() {
 
 // nameAddresses returns a line with names behind its addresses.
 func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byte, err error) {
-	a.lookup.running.outdated()
+	a.resolver.Kernel.Outdated()
 	roles := a.traces.Roles()
 	named = addresses.Annotate(line, func(addr uint64, start int) addresses.Name {
 		if err == nil && a.addresses {
@@ -239,12 +231,12 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 		}
 		var name addresses.Name
 		name, err = inRole(roles.At(line, start), func(caller bool) (addresses.Name, error) {
-			a.lookup.caller = caller
+			a.resolver.Caller = caller
 			found, err := a.at(ctx, addr)
 			if err != nil || found == nil {
 				return addresses.Name{}, err
 			}
-			return found.annotation(), nil
+			return annotation(found), nil
 		})
 		return name
 	})
@@ -258,10 +250,10 @@ func (a *annotator) open(ctx context.Context) error {
 		return nil
 	}
 	err := a.follower.open(ctx)
-	if err == nil || a.lookup.packs == nil || ctx.Err() != nil {
+	if err == nil || a.resolver.Packs == nil || ctx.Err() != nil {
 		return err
 	}
-	a.warn(fmt.Errorf("addresses get no names: %w", err))
+	a.resolver.Kernel.Warn(fmt.Errorf("addresses get no names: %w", err))
 	a.addresses = false
 	return nil
 }
@@ -284,11 +276,11 @@ func inRole[T comparable](role kernellog.Role, look func(caller bool) (T, error)
 }
 
 // at resolves an address, or returns nil if another kernel may have written it.
-func (a *annotator) at(ctx context.Context, addr uint64) (*answer, error) {
-	if a.lookup.text != 0 {
+func (a *annotator) at(ctx context.Context, addr uint64) (*lookup.Answer, error) {
+	if a.resolver.Text != 0 {
 		return a.atText(ctx, addr)
 	}
-	snapshot, err := a.lookup.running.load(ctx)
+	snapshot, err := a.resolver.Kernel.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -300,23 +292,23 @@ func (a *annotator) at(ctx context.Context, addr uint64) (*answer, error) {
 		a.warnOnce(timeline.KernelName, errOtherKernel)
 		return nil, nil //nolint:nilnil // it has no name
 	}
-	return a.lookup.at(ctx, addr)
+	return a.resolver.At(ctx, addr)
 }
 
 // atText resolves an address of the kernel whose _text is known: the one that is stated or else the first in the text.
-func (a *annotator) atText(ctx context.Context, addr uint64) (*answer, error) {
+func (a *annotator) atText(ctx context.Context, addr uint64) (*lookup.Answer, error) {
 	build := a.packOf(timeline.KernelName, "")
-	if a.lookup.kernel == "" {
-		a.lookup.kernel = build
+	if a.resolver.Build == "" {
+		a.resolver.Build = build
 	}
 	switch {
 	case build == "":
 		return nil, nil //nolint:nilnil // it has no name
-	case build != a.lookup.kernel:
+	case build != a.resolver.Build:
 		a.warnOnce(timeline.KernelName, errOtherKernel)
 		return nil, nil //nolint:nilnil // it has no name
 	}
-	return a.lookup.at(ctx, addr)
+	return a.resolver.At(ctx, addr)
 }
 
 // packOf returns the build id of the pack of an image that wrote the line, empty if the build is not known or has no
@@ -327,17 +319,12 @@ func (a *annotator) packOf(image, printed string) string {
 		a.warnOnce(image, errUnknownBuild)
 		return ""
 	}
-	if a.lookup.packs.missing[build] {
-		return ""
-	}
-	found, err := a.lookup.packs.byPrintedID(build)
+	found, err := a.resolver.Packs.ByPrintedID(build)
 	if err != nil {
-		if a.lookup.packs.missingOnce(build) {
-			a.warn(fmt.Errorf("%s: %w", image, err))
-		}
+		a.resolver.Kernel.Warn(fmt.Errorf("%s: %w", image, err))
 		return ""
 	}
-	return found.pack.Info().BuildID
+	return found.Pack.Info().BuildID
 }
 
 // annotate copies text and names what is in it. It flushes its output before it waits for more input.
@@ -374,18 +361,9 @@ func (a *annotator) annotate(ctx context.Context, from io.Reader, to io.Writer) 
 }
 
 // annotation returns the text to insert after an address: the output of lookup in one line.
-func (a *answer) annotation() addresses.Name {
+func annotation(a *lookup.Answer) addresses.Name {
 	if a.Function == "" {
 		return addresses.Name{}
 	}
-	var b strings.Builder
-	for _, f := range a.Inlined {
-		b.WriteString(f.Function + f.String() + " (inlined) ")
-	}
-	b.WriteString(a.name())
-	if a.Image != timeline.KernelName {
-		b.WriteString(" [" + a.Image + "]")
-	}
-	b.WriteString(a.sourceLine.String())
-	return addresses.Name{Text: printable.Text(b.String()), Function: a.Function}
+	return addresses.Name{Text: printable.Text(a.Text()), Function: a.Function}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
@@ -98,56 +100,29 @@ func (failingWriter) Write([]byte) (int, error) { return 0, errPipe }
 
 func TestAnnotateEndsWhenNobodyReads(t *testing.T) {
 	forever := io.MultiReader(strings.NewReader("a\n"), neverEnding{})
-	assert.ErrorIs(t, new(annotator).annotate(t.Context(), forever, failingWriter{}), errPipe)
+	assert.ErrorIs(t, (&annotator{resolver: &lookup.Resolver{}}).annotate(t.Context(), forever, failingWriter{}), errPipe)
 }
 
 type neverEnding struct{}
 
 func (neverEnding) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x\n"), 100)), nil }
 
-// TestReplaced verifies that an address gets no name if other code had it since the start, because
-// the text may refer to that code.
-func TestReplaced(t *testing.T) {
-	const start = 0xffffffffc0200000
-	h := timeline.NewBuilder(recent)
-	h.AddBlind(timeline.Interval{From: timeline.Always.From, To: 10})
-	first := timeline.NewFunction(timeline.OriginBPF, "bpf_prog_1", start, 0x40, 20)
-	h.Load(first)
-	h.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_alone", start+0x40, 0x40, 3e9))
-	h.Unload(first, 1e9)
-	h.Load(timeline.NewFunction(timeline.OriginBPF, "bpf_prog_2", start, 0x40, 2e9))
-	h.SetCertain(9e9)
-	s := timeline.NewSnapshot(h.Table())
-	nameAt := func(since int64, addr uint64) string {
-		r := resolver{running: running{since: since, fresh: func() *timeline.Snapshot { return s }}}
-		a, err := r.at(t.Context(), addr)
-		require.NoError(t, err)
-		return a.Function + a.Reason
-	}
-	assert.Equal(t, "ambiguous", nameAt(100, start))
-	assert.Equal(t, "ambiguous", nameAt(0, start))
-	assert.Equal(t, "bpf_prog_2", nameAt(2e9+100, start))
-	assert.Equal(t, "bpf_prog_alone", nameAt(100, start+0x40))
-	h.AddBlind(timeline.Interval{From: 2.5e9, To: 2.6e9})
-	s = timeline.NewSnapshot(h.Table())
-	assert.Equal(t, "ambiguous", nameAt(100, start+0x40), "it may have had other code in blind time")
-}
-
 // TestAnnotateRefreshesOnceALine verifies that each line is named by the state of the kernel when
 // the line is read. That state is refreshed once for each line with an address.
 func TestAnnotateRefreshesOnceALine(t *testing.T) {
 	const start = 0xffffffffc0200000
 	refreshed := 0
-	r := resolver{running: running{fresh: func() *timeline.Snapshot {
+	var k running.Kernel
+	k.Follow(func() *timeline.Snapshot {
 		refreshed++
 		h := timeline.NewBuilder(recent)
 		h.Load(timeline.NewFunction(timeline.OriginBPF, fmt.Sprint("f", refreshed), start, 0x40, 0))
 		h.SetCertain(timeline.Forever)
 		return timeline.NewSnapshot(h.Table())
-	}}}
+	}, 0)
 	var out strings.Builder
 	const line = "ffffffffc0200000 ffffffffc0200004 ffffffffc0300000\n"
-	require.NoError(t, (&annotator{lookup: lookup{resolver: r}, addresses: true}).annotate(t.Context(), strings.NewReader(line+"nothing\n"+line), &out))
+	require.NoError(t, (&annotator{resolver: &lookup.Resolver{Kernel: &k}, addresses: true}).annotate(t.Context(), strings.NewReader(line+"nothing\n"+line), &out))
 	assert.Equal(t, "ffffffffc0200000 f1+0x0 [bpf] ffffffffc0200004 f1+0x4 [bpf] ffffffffc0300000\nnothing\n"+
 		"ffffffffc0200000 f2+0x0 [bpf] ffffffffc0200004 f2+0x4 [bpf] ffffffffc0300000\n", out.String())
 	assert.Equal(t, 2, refreshed)
@@ -253,9 +228,8 @@ func TestAnnotateTracesWithoutPacks(t *testing.T) {
 func TestAnnotateReadsTheKernelWhenNeeded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	begun := func(in io.Reader) bool {
-		r := resolver{running: running{procfs: t.TempDir(), sysfs: t.TempDir(), warn: func(error) {}}}
-		a := annotator{lookup: lookup{resolver: r}, addresses: true}
-		a.follower = newFollower(&a.lookup.running)
+		k := running.Kernel{Procfs: t.TempDir(), Sysfs: t.TempDir(), Warn: func(error) {}}
+		a := annotator{resolver: &lookup.Resolver{Kernel: &k}, addresses: true, follower: newFollower(&k)}
 		defer a.follower.stop()
 		_ = a.annotate(t.Context(), in, io.Discard) // there is no kernel in the directories
 		return a.follower.cache != nil

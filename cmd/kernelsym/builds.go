@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packer"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -27,7 +28,7 @@ func (f *buildFlags) add(cmd *cobra.Command) {
 }
 
 // check validates the flags. hasText reports whether the text is of another machine.
-func (f *buildFlags) check(p *packs, hasText bool) error {
+func (f *buildFlags) check(p *packview.Packs, hasText bool) error {
 	switch {
 	case p == nil && (f.thisBoot || len(f.ids) > 0):
 		return errors.New("--build-id and --this-boot need --pack")
@@ -46,17 +47,17 @@ func (f *buildFlags) check(p *packs, hasText bool) error {
 type statedBuilds func(image string) string
 
 // stated returns the builds that the flags state. Each of them must have a pack.
-func (f *buildFlags) stated(p *packs, sysfs string) (statedBuilds, error) {
+func (f *buildFlags) stated(p *packview.Packs, sysfs string) (statedBuilds, error) {
 	if f.thisBoot {
 		return runningBuilds(sysfs)
 	}
 	builds := make(map[string]string)
 	for _, id := range f.ids {
-		image, err := p.byBuildID(id)
+		image, err := p.ByBuildID(id)
 		if err != nil {
 			return nil, err
 		}
-		name := image.pack.Info().Name
+		name := image.Pack.Info().Name
 		if other := builds[name]; other != "" && other != id {
 			return nil, fmt.Errorf("--build-id has two builds of %s: %s and %s", name, other, id)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
@@ -138,7 +139,7 @@ func TestLookupFunctionsInPacks(t *testing.T) {
 		assert.Equal(t, tt.want, out)
 	}
 	_, _, err := lookedUp(t, "--procfs", empty, "--sysfs", empty, "--pack", dir, "other", "other+0x4/0x10")
-	require.ErrorIs(t, err, errNoFunction)
+	require.ErrorIs(t, err, lookup.ErrNoFunction)
 }
 
 // assertJSONLines compares the JSON output of a command.
@@ -212,33 +213,4 @@ func TestLookupStacks(t *testing.T) {
 			assert.Contains(t, line, function)
 		}
 	}
-}
-
-// FuzzParseQuery verifies that any word is a query or an error, and that a query means the same as
-// its word.
-func FuzzParseQuery(f *testing.F) {
-	for _, word := range []string{"ffffffff81000054", "1-2", "vmlinux+0x54", "a+1/2", "a-1", "f*", "", "+", "[", "a+1/0"} {
-		f.Add(word)
-	}
-	f.Fuzz(func(t *testing.T, word string) {
-		q, err := parseQuery(word)
-		assert.Equal(t, word, q.text)
-		if err != nil {
-			return
-		}
-		switch q.kind {
-		case queryRange:
-			assert.Less(t, q.addr, q.end)
-		case queryOffset:
-			assert.NotEmpty(t, q.name)
-			assert.True(t, strings.HasPrefix(word, q.name))
-			_, _, _ = q.startAndLength()
-		case queryName:
-			assert.Equal(t, word, q.name)
-		case queryAddress:
-			addr, err := parseAddress(word)
-			require.NoError(t, err)
-			assert.Equal(t, addr, q.addr)
-		}
-	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
 // The values of --output.
@@ -95,6 +96,12 @@ func (d *directoryValue) String() string { return string(*d) }
 
 // Type returns the name of the value in the help text.
 func (*directoryValue) Type() string { return "directory" }
+
+// packUsage describes the flag --pack, and packExtension is the extension of pack files.
+const (
+	packUsage     = "pack, or directory of packs named <build id>" + pack.Ext + " (repeatable)"
+	packExtension = "kspack"
+)
 
 // packFlag adds --pack, the flag that names packs.
 func packFlag(cmd *cobra.Command, paths *[]string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/btfinline"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/inlined"
 	"github.com/kernelsym/kernelsym/internal/btf/btftest"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/pack"
@@ -104,11 +105,11 @@ func TestInlinedErrors(t *testing.T) {
 	require.ErrorIs(t, err, errNoInlined, "it says what to do")
 
 	dir := t.TempDir()
-	symbols := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables"})
+	symbols := pack.NewWriter(pack.Info{BuildID: moduleID, Name: "nf_tables", Extent: pack.Range{End: 0x10}})
 	symbols.Symbol(symbol(0, 1, "f"))
 	damaged := writePack(t, dir, moduleID, symbols)
 	err = run("--pack", dir, "f")
-	require.ErrorIs(t, err, errNoLines)
+	require.ErrorIs(t, err, inlined.ErrNoLines)
 	require.NoError(t, os.Truncate(damaged, 10))
 	err = run("--pack", dir, "f")
 	require.ErrorIs(t, err, pack.ErrFormat)

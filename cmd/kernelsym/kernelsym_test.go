@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.uber.org/goleak"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -184,9 +185,9 @@ func TestLookup(t *testing.T) {
 func TestLookupErrors(t *testing.T) {
 	tree := kernelTree(t, symbolList)
 	for bad, want := range map[string]error{
-		"1ffffffff81000054": errAddress, "main_loop+": errAddress, "main_loop-0x4/0x40": errAddress, "main_loop+0x4/0x0": errAddress,
-		"-1": errAddress, "0x": errQuery, "%": errQuery, "[]": path.ErrBadPattern,
-		"other": errNoFunction, "no*": errNoFunction, "other+0x4": errImage, "main_loop-0x4": errImage,
+		"1ffffffff81000054": lookup.ErrAddress, "main_loop+": lookup.ErrAddress, "main_loop-0x4/0x40": lookup.ErrAddress, "main_loop+0x4/0x0": lookup.ErrAddress,
+		"-1": lookup.ErrAddress, "0x": lookup.ErrQuery, "%": lookup.ErrQuery, "[]": path.ErrBadPattern,
+		"other": lookup.ErrNoFunction, "no*": lookup.ErrNoFunction, "other+0x4": lookup.ErrNoImage, "main_loop-0x4": lookup.ErrNoImage,
 	} {
 		out, errs, err := execute(t, bad+" ffffffff81000054", append([]string{"lookup"}, tree...)...)
 		require.ErrorIs(t, err, want, bad)

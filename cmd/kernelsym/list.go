@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/patterns"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -88,7 +90,7 @@ func kindNames() (names []string) {
 var errNotLoaded = errors.New("not loaded")
 
 func newList() *cobra.Command {
-	var r running
+	var k running.Kernel
 	var output string
 	var kinds []string
 	cmd := &cobra.Command{
@@ -104,27 +106,27 @@ func newList() *cobra.Command {
 			"  sudo kernelsym list --kind bpf --kind trampoline\n" +
 			"  sudo kernelsym list 'nf_*' 'bpf_prog_*_cil_*' --output json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.warn = func(err error) { warn(cmd, err) }
+			k.Warn = func(err error) { warn(cmd, err) }
 			wanted, err := newListFilter(kinds, args)
 			if err != nil {
 				return usage(cmd, err)
 			}
-			list, err := r.list(cmd.Context(), wanted)
+			found, err := list(cmd.Context(), &k, wanted)
 			if err != nil {
 				return err
 			}
 			if output == outputJSON {
-				err = writeJSON(stdout(cmd), list...)
+				err = writeJSON(stdout(cmd), found...)
 			} else {
-				err = writeList(stdout(cmd), list)
+				err = writeList(stdout(cmd), found)
 			}
-			if missing := wanted.unmatched(); err == nil && len(missing) > 0 {
+			if missing := wanted.names.Unmatched(); err == nil && len(missing) > 0 {
 				err = fmt.Errorf("%w: %s", errNotLoaded, strings.Join(missing, ", "))
 			}
 			return err
 		},
 	}
-	machineFlags(cmd, &r.procfs, &r.sysfs)
+	machineFlags(cmd, &k.Procfs, &k.Sysfs)
 	outputFlag(cmd, &output)
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "list only this kind: "+strings.Join(kindNames(), ", ")+" (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -140,23 +142,24 @@ func newListFilter(kinds, names []string) (*listFilter, error) {
 			return nil, fmt.Errorf("--kind is %q: %w; it takes %s", kind, errKind, strings.Join(kindNames(), ", "))
 		}
 	}
-	patterns, err := newPatterns(names...)
-	return &listFilter{kinds, patterns}, err
+	list, err := patterns.New(names...)
+	return &listFilter{kinds, list, len(names) == 0}, err
 }
 
 // listFilter selects the code to list.
 type listFilter struct {
-	kinds []string
-	*patterns
+	kinds   []string
+	names   *patterns.List
+	anyName bool // names is empty
 }
 
 func (f *listFilter) wants(m *timeline.Image) bool {
-	return (len(f.kinds) == 0 || slices.Contains(f.kinds, m.Origin.String())) && (len(f.all) == 0 || f.match(m.Name()))
+	return (len(f.kinds) == 0 || slices.Contains(f.kinds, m.Origin.String())) && (f.anyName || f.names.Match(m.Name()))
 }
 
 // list returns the loaded code that the filter selects, in the order of the addresses.
-func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, err error) {
-	snapshot, err := r.load(ctx)
+func list(ctx context.Context, k *running.Kernel, wanted *listFilter) (found []listed, err error) {
+	snapshot, err := k.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +167,12 @@ func (r *running) list(ctx context.Context, wanted *listFilter) (list []listed, 
 	for _, t := range snapshot.Tables() {
 		for _, m := range t.Loaded() {
 			if wanted.wants(m) {
-				list = append(list, describeImage(snapshot, m, &ages))
+				found = append(found, describeImage(snapshot, m, &ages))
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b listed) int { return cmp.Compare(a.Address, b.Address) })
-	return list, nil
+	slices.SortStableFunc(found, func(a, b listed) int { return cmp.Compare(a.Address, b.Address) })
+	return found, nil
 }
 
 func describeImage(s *timeline.Snapshot, m *timeline.Image, ages *programAges) listed {

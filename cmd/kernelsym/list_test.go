@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 	"github.com/kernelsym/kernelsym/internal/timeline/timelinetest"
@@ -50,11 +51,12 @@ func TestListOfWhatIsNotCertain(t *testing.T) {
 	h := timeline.NewBuilder(recent)
 	h.Load(timeline.NewFunction(timeline.OriginTrampoline, "bpf_trampoline_1", 0xffffffffc0200000, 4096, 0))
 	h.Load(timeline.NewFunction(timeline.OriginBPF, "", 0xffffffffc0300000, 64, 0).WithProgram(&timeline.Program{ID: 1 << 31, Type: "xdp"}, nil))
-	r := running{snapshot: timeline.NewSnapshot(timeline.NewTable(core), h.Table())}
-	list, err := r.list(t.Context(), &listFilter{patterns: &patterns{}})
+	var k running.Kernel
+	k.Follow(func() *timeline.Snapshot { return timeline.NewSnapshot(timeline.NewTable(core), h.Table()) }, 0)
+	found, err := list(t.Context(), &k, &listFilter{anyName: true})
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, writeList(printable.New(&out, false), list))
+	require.NoError(t, writeList(printable.New(&out, false), found))
 	assert.Equal(t, ""+
 		"ADDRESS           BYTES  KIND        AGE  PROGRAM     SOURCE    NAME\n"+
 		"ffffffff81000000  4096   kernel      -    -           kallsyms  vmlinux\n"+

@@ -3,31 +3,21 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 )
 
-// lookup answers queries, one after the other.
-type lookup struct {
-	resolver
-	output    string
-	functions *functions // of the running kernel; nil until a name is asked for
-	out       *printable.Printer
-	wrong     func(error) // prints the error of a query
-	failed    []error
-}
-
 func newLookup() *cobra.Command {
-	var l lookup
 	var flags resolverFlags
+	var output string
 	cmd := &cobra.Command{
 		Use:   "lookup [ADDRESS|RANGE|NAME...]",
 		Short: "Print the function, offset, module and build id of kernel addresses",
@@ -55,25 +45,32 @@ func newLookup() *cobra.Command {
 			"  sudo cat /proc/1/stack | kernelsym lookup --caller\n" +
 			"  kernelsym lookup --pack /var/lib/kernelsym/packs vmlinux+0x248080",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if l.resolver, err = flags.resolver(cmd); err != nil {
+			r, err := flags.resolver(cmd)
+			if err != nil {
 				return err
 			}
-			l.out = stdout(cmd)
-			l.wrong = func(err error) { cmd.PrintErrln("Error:", err) }
+			var failed []error
 			in := func() io.Reader { return stdin(cmd, "addresses, offsets and names of functions") }
-			if err := l.run(cmd.Context(), args, in); err != nil {
+			err = r.Run(cmd.Context(), args, in, func(answers []*lookup.Answer, err error) error {
+				if err != nil {
+					cmd.PrintErrln("Error:", err)
+					failed = append(failed, err)
+					return nil
+				}
+				return printAnswers(stdout(cmd), answers, output)
+			})
+			if err != nil {
 				return err
 			}
 			cmd.SilenceErrors = true // each error was already printed
-			return errors.Join(l.failed...)
+			return errors.Join(failed...)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-			return completeFunctions(flags.procfs, toComplete), cobra.ShellCompDirectiveNoFileComp
+			return lookup.Complete(flags.procfs, toComplete), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 	flags.add(cmd)
-	outputFlag(cmd, &l.output)
+	outputFlag(cmd, &output)
 	return cmd
 }
 
@@ -96,79 +93,31 @@ func (f *resolverFlags) add(cmd *cobra.Command) {
 const readText = "grep ' _text$' /proc/kallsyms"
 
 // resolver returns the resolver that the flags describe.
-func (f *resolverFlags) resolver(cmd *cobra.Command) (resolver, error) {
-	r := resolver{caller: f.caller, running: running{
-		procfs: f.procfs, sysfs: f.sysfs, warn: func(err error) { warn(cmd, err) },
-	}}
+func (f *resolverFlags) resolver(cmd *cobra.Command) (*lookup.Resolver, error) {
+	r := &lookup.Resolver{
+		Kernel: &running.Kernel{Procfs: f.procfs, Sysfs: f.sysfs, Warn: warnOnce(cmd)},
+		Caller: f.caller,
+	}
 	var err error
 	if cmd.Flags().Changed("text") {
-		if r.text, err = parseAddress(f.text); err != nil || len(f.packs) == 0 {
-			return r, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
+		if r.Text, err = lookup.ParseAddress(f.text); err != nil || len(f.packs) == 0 {
+			return nil, usage(cmd, fmt.Errorf("--text is %q: it takes a hexadecimal address, and needs --pack", f.text))
 		}
-		if r.text>>63 == 0 {
-			return r, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
+		if r.Text>>63 == 0 {
+			return nil, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
 		}
 	}
-	r.packs, err = openPacks(f.packs)
+	r.Packs, err = packview.Open(f.packs)
 	return r, err
 }
 
-// run answers the arguments or, if there are none, the queries on standard input. It returns only
-// an error that prevents all further answers.
-func (l *lookup) run(ctx context.Context, args []string, stdin func() io.Reader) error {
-	if len(args) == 0 {
-		args = []string{"-"}
+func printAnswers(out *printable.Printer, answers []*lookup.Answer, output string) error {
+	if output == outputJSON {
+		return writeJSON(out, answers...)
 	}
-	var words []string
-	for _, arg := range args {
-		if arg != "-" {
-			words = append(words, wordsOf(arg)...)
-			continue
-		}
-		if err := l.answerAll(ctx, words); err != nil {
-			return err
-		}
-		words = nil
-		lines := bufio.NewScanner(stdin())
-		lines.Buffer(nil, maxLine)
-		for lines.Scan() {
-			if err := l.answerAll(ctx, strings.Fields(lines.Text())); err != nil {
-				return err
-			}
-		}
-		if err := lines.Err(); err != nil {
-			return fmt.Errorf("standard input: %w", err)
-		}
-	}
-	return l.answerAll(ctx, words)
-}
-
-// answerAll answers the queries in words.
-func (l *lookup) answerAll(ctx context.Context, words []string) error {
-	return parseQueries(words, func(q query, err error) error {
-		var answers []*answer
-		if err == nil {
-			answers, err = l.answer(ctx, &q)
-		}
-		if err == nil {
-			return l.print(answers)
-		}
-		if l.running.failed != nil || ctx.Err() != nil {
-			return err
-		}
-		l.wrong(err)
-		l.failed = append(l.failed, err)
-		return nil
-	})
-}
-
-func (l *lookup) print(answers []*answer) error {
-	if l.output == outputJSON {
-		return writeJSON(l.out, answers...)
-	}
-	return l.out.Buffered(func(out *printable.Printer) {
+	return out.Buffered(func(out *printable.Printer) {
 		for _, a := range answers {
-			a.print(out)
+			a.Print(out)
 		}
 	})
 }

@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/internal/pack"
 )
 
@@ -182,7 +184,7 @@ func TestLookupRelative(t *testing.T) {
 	assert.Equal(t, "ffffffff81000054 main_loop+0x4 [vmlinux] 0123456789abcdef\n"+
 		"ffffffff81000054 main_loop+0x4 [vmlinux] 0123456789abcdef\n", out)
 	_, _, err = lookedUp(t, append(tree, "nf_tables+0x54")...)
-	require.ErrorIs(t, err, errImage)
+	require.ErrorIs(t, err, lookup.ErrNoImage)
 	assert.ErrorContains(t, err, "nf_tables")
 }
 
@@ -207,15 +209,15 @@ func TestLookupPackErrors(t *testing.T) {
 		return err
 	}
 	err := run("--pack", dir, "vmlinux+0x5c")
-	require.ErrorIs(t, err, errSeveralPacks)
+	require.ErrorIs(t, err, packview.ErrSeveral)
 	require.ErrorContains(t, err, kernelID+", "+otherKernelID)
-	require.ErrorIs(t, run("--pack", dir, "--text", "ffffffffa7000000", "2"), errSeveralPacks)
+	require.ErrorIs(t, run("--pack", dir, "--text", "ffffffffa7000000", "2"), packview.ErrSeveral)
 	require.NoError(t, run("--pack", dir, otherKernelID+"+0x5c"))
-	require.ErrorIs(t, run("--pack", dir, "xfs+0x5c"), errNoPack)
+	require.ErrorIs(t, run("--pack", dir, "xfs+0x5c"), packview.ErrNone)
 	require.ErrorIs(t, run("--pack", dir, moduleID+"+0x5c"), packfiles.ErrNotFound)
 	require.ErrorContains(t, run("--pack", t.TempDir(), "xfs+0x5c"), "no packs in")
 	for _, bad := range []string{"vmlinux+", "vmlinux+main", "vmlinux+0x100000001", "+0x5c"} {
-		require.ErrorIs(t, run("--pack", dir, bad), errAddress, bad)
+		require.ErrorIs(t, run("--pack", dir, bad), lookup.ErrAddress, bad)
 	}
 	for _, text := range []string{"", "_text", "0x"} {
 		require.ErrorIs(t, run("--pack", dir, "--text", text, "1"), errUsage, text)

@@ -5,9 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"regexp"
-	"strings"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -30,7 +28,7 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 	for _, at := range offsetInFunction.FindAllSubmatchIndex(line, -1) {
 		group := func(n int) string { return string(line[max(0, at[2*n]):max(0, at[2*n+1])]) }
 		text, err := inRole(roles.At(line, at[0]), func(caller bool) (string, error) {
-			a.lookup.caller = caller
+			a.resolver.Caller = caller
 			return a.sourceOf(ctx, group(1), group(2))
 		})
 		if err != nil {
@@ -50,41 +48,21 @@ func (a *annotator) nameOffsets(ctx context.Context, line []byte) ([]byte, error
 // sourceOf returns the text to insert behind an offset in a function, empty if its source line is not certain. module is
 // in brackets, or empty for a function of the core kernel.
 func (a *annotator) sourceOf(ctx context.Context, offset, module string) (string, error) {
-	q, err := parseQuery(offset)
-	if err != nil {
-		return "", nil //nolint:nilerr // such as an offset of more than 4 GiB
-	}
-	printed := ""
-	q.module = timeline.KernelName // the kernel names the module of any other code
+	image, printed := timeline.KernelName, "" // the kernel names the module of any other code
 	if module != "" {
 		m := moduleOfFunction.FindStringSubmatch(module)
 		if m == nil {
 			return "", nil
 		}
-		q.module, printed = m[1], m[2]
+		image, printed = m[1], m[2]
 	}
-	if q.build = a.packOf(q.module, printed); q.build == "" {
+	build := a.packOf(image, printed)
+	if build == "" {
 		return "", nil
 	}
-	found, err := a.lookup.inPacks(ctx, &q)
+	found, err := a.resolver.InPack(ctx, offset, image, build)
 	if found == nil || err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	for _, f := range found.Inlined {
-		b.WriteString(f.Function + f.String() + " (inlined) ")
-	}
-	b.WriteString(strings.TrimSpace(found.sourceLine.String()))
-	return " (" + printable.Text(b.String()) + ")", nil
-}
-
-// inPacks returns the answer of the packs to a query for an offset in a function, or nil if its source line is not certain.
-func (l *lookup) inPacks(ctx context.Context, q *query) (*answer, error) {
-	answers, err := l.atOffsetInPacks(ctx, q)
-	if errors.Is(err, errNoFunction) || err == nil && (len(answers) != 1 || answers[0].File == "") {
-		return nil, nil //nolint:nilnil // no pack has it
-	} else if err != nil {
-		return nil, err
-	}
-	return answers[0], nil
+	return " (" + printable.Text(found.Source()) + ")", nil
 }

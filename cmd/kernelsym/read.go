@@ -58,6 +58,20 @@ func warn(cmd *cobra.Command, err error) {
 	stderr(cmd).Printf("Warning: %s\n", strings.ReplaceAll(asRoot(cmd, err).Error(), "\n", "; "))
 }
 
+// maxWarnings limits how many warnings warnOnce prints, because a text can have any number of builds without a pack.
+const maxWarnings = 1000
+
+// warnOnce returns a function that prints an error as warn does, unless it has printed the same.
+func warnOnce(cmd *cobra.Command) func(error) {
+	printed := make(map[string]bool)
+	return func(err error) {
+		if text := err.Error(); !printed[text] && len(printed) < maxWarnings {
+			printed[text] = true
+			warn(cmd, err)
+		}
+	}
+}
+
 // checkKinds returns an error if no profile in files has the type of values that was asked for. It says on standard error
 // which profiles were left out.
 func checkKinds(cmd *cobra.Command, kinds *profilefile.Kinds, wanted string) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/lookup"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/plural"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/tasks"
@@ -26,7 +27,7 @@ const taskStates = "DSITt"
 
 // blockedStacks is the command stacks.
 type blockedStacks struct {
-	lookup    lookup
+	resolver  *lookup.Resolver
 	flags     resolverFlags
 	processes []uint
 	states    []string
@@ -54,10 +55,10 @@ func newStacks() *cobra.Command {
 			if err != nil {
 				return usage(cmd, err)
 			}
-			if b.lookup.resolver, err = b.flags.resolver(cmd); err != nil {
+			if b.resolver, err = b.flags.resolver(cmd); err != nil {
 				return err
 			}
-			b.lookup.caller = true // the kernel prints where calls return to
+			b.resolver.Caller = true // the kernel prints where calls return to
 			return b.run(cmd, reader)
 		},
 	}
@@ -130,12 +131,12 @@ type blockedTask struct {
 
 // blockedFrame is a function on a stack. Its source line and inlined functions belong to the call.
 type blockedFrame struct {
-	Function string        `json:"function"`
-	Offset   uint64        `json:"offset"`
-	Size     uint64        `json:"size"`
-	Module   string        `json:"module,omitempty"`
-	Inlined  []sourceFrame `json:"inlined,omitempty"`
-	Source   sourceLine    `json:"source,omitzero"`
+	Function string               `json:"function"`
+	Offset   uint64               `json:"offset"`
+	Size     uint64               `json:"size"`
+	Module   string               `json:"module,omitempty"`
+	Inlined  []lookup.SourceFrame `json:"inlined,omitempty"`
+	Source   lookup.SourceLine    `json:"source,omitzero"`
 }
 
 // group groups tasks by state and stack. It sorts by state, and then by the number of tasks.
@@ -168,21 +169,17 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 // frame adds the source line and the inlined functions to a frame, if there is the pack of the image that runs here.
 func (b *blockedStacks) frame(ctx context.Context, f tasks.Frame) (blockedFrame, error) {
 	frame := blockedFrame{Function: f.Function, Offset: f.Offset, Size: f.Size, Module: f.Module}
-	if b.lookup.packs == nil {
+	if b.resolver.Packs == nil {
 		return frame, nil
 	}
-	module := cmp.Or(f.Module, timeline.KernelName)
-	_, image, err := b.lookup.image(ctx, module)
+	name := cmp.Or(f.Module, timeline.KernelName)
+	image, err := b.resolver.Image(ctx, name)
 	if err != nil || image == nil || image.BuildID() == "" {
 		return frame, err
 	}
-	q := query{
-		kind: queryOffset, text: f.String(), name: f.Function, module: module, build: image.BuildID(),
-		offset: int64(f.Offset), size: f.Size,
-	}
-	a, err := b.lookup.inPacks(ctx, &q)
+	a, err := b.resolver.InPack(ctx, fmt.Sprintf("%s+%#x/%#x", f.Function, f.Offset, f.Size), name, image.BuildID())
 	if err == nil && a != nil {
-		frame.Inlined, frame.Source = a.Inlined, a.sourceLine
+		frame.Inlined, frame.Source = a.Inlined, a.SourceLine
 	}
 	return frame, err
 }

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package lookup
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// answer is lookup's answer about an address or a function.
-type answer struct {
+// Answer is the answer about an address or a function.
+type Answer struct {
 	Address    where         `json:"address"`
 	End        *where        `json:"end,omitempty"` // end of a function; nil for an address
-	Inlined    []sourceFrame `json:"inlined,omitempty"`
+	Inlined    []SourceFrame `json:"inlined,omitempty"`
 	Reason     string        `json:"reason,omitempty"`     // why there is no function
-	Candidates []*answer     `json:"candidates,omitempty"` // set if the reason is that there are several
+	Candidates []*Answer     `json:"candidates,omitempty"` // set if the reason is that there are several
 	functionName
 	imageName
-	sourceLine
+	SourceLine
 }
 
 // functionName is a function and an offset in it.
@@ -38,17 +39,17 @@ type imageName struct {
 	Program uint32 `json:"program_id,omitempty"`
 }
 
-// sourceLine is a position in the source. Unknown parts are empty.
-type sourceLine struct {
+// SourceLine is a position in the source. Unknown parts are empty.
+type SourceLine struct {
 	File   string `json:"file,omitempty"`
 	Line   uint32 `json:"line,omitempty"`
 	Column uint32 `json:"column,omitempty"`
 }
 
-// sourceFrame is an inlined function and the line in it.
-type sourceFrame struct {
+// SourceFrame is an inlined function and the line in it.
+type SourceFrame struct {
 	Function string `json:"function"`
-	sourceLine
+	SourceLine
 }
 
 // where is an absolute address, or an address relative to an image.
@@ -73,8 +74,8 @@ func (w where) MarshalText() ([]byte, error) {
 }
 
 // String returns the position after a space, or an empty string.
-func (s sourceLine) String() string {
-	text := spaced(position(s.File, s.Line))
+func (s SourceLine) String() string {
+	text := spaced(packview.Position(s.File, s.Line))
 	if s.Line != 0 && s.Column != 0 {
 		text += fmt.Sprintf(":%d", s.Column)
 	}
@@ -94,7 +95,7 @@ func (i imageName) String() string {
 }
 
 // name returns the function with the offset, or a question mark.
-func (a *answer) name() string {
+func (a *Answer) name() string {
 	switch {
 	case a.Function == "" && a.Image != "":
 		return "?"
@@ -108,9 +109,9 @@ func (a *answer) name() string {
 	return a.Function
 }
 
-// print prints a line for each inlined function, and one for the function that contains the code.
+// Print prints a line for each inlined function, and one for the function that contains the code.
 // The first line begins with the address.
-func (a *answer) print(out *printable.Printer) {
+func (a *Answer) Print(out *printable.Printer) {
 	address := a.Address.String()
 	if a.End != nil {
 		address += "-" + a.End.String()
@@ -127,22 +128,22 @@ func (a *answer) print(out *printable.Printer) {
 	if a.Function == "" {
 		style = printable.Faint
 	}
-	line(style.Of(a.name()), a.imageName.String(), a.sourceLine.String())
+	line(style.Of(a.name()), a.imageName.String(), a.SourceLine.String())
 	for _, c := range a.Candidates {
 		out.Printf("%s %s %s%s\n", before, c.Address, c.name(), c.imageName)
 	}
 }
 
 // setFrames adds the pack's frames for the address. They must be in order, innermost first.
-func (a *answer) setFrames(frames []pack.Frame) {
+func (a *Answer) setFrames(frames []pack.Frame) {
 	n := len(frames)
 	if n == 0 {
 		return
 	}
 	for _, f := range frames[:n-1] {
-		a.Inlined = append(a.Inlined, sourceFrame{symtab.NameOf(f.Function).Name, sourceLine{File: f.File, Line: f.Line}})
+		a.Inlined = append(a.Inlined, SourceFrame{symtab.NameOf(f.Function).Name, SourceLine{File: f.File, Line: f.Line}})
 	}
-	a.sourceLine = sourceLine{File: frames[n-1].File, Line: frames[n-1].Line}
+	a.SourceLine = SourceLine{File: frames[n-1].File, Line: frames[n-1].Line}
 }
 
 // spaced returns s with a space before it, unless it is empty.
@@ -153,13 +154,35 @@ func spaced(s string) string {
 	return " " + s
 }
 
+// Text returns the answer in one line, without its address.
+func (a *Answer) Text() string {
+	text := a.inlined() + a.name()
+	if a.Image != timeline.KernelName {
+		text += " [" + a.Image + "]"
+	}
+	return text + a.SourceLine.String()
+}
+
+// Source returns the inlined functions and the source line in one line, without the function.
+func (a *Answer) Source() string {
+	return a.inlined() + strings.TrimSpace(a.SourceLine.String())
+}
+
+func (a *Answer) inlined() string {
+	var b strings.Builder
+	for _, f := range a.Inlined {
+		b.WriteString(f.Function + f.String() + " (inlined) ")
+	}
+	return b.String()
+}
+
 // decide returns the answer to a query if there is exactly one, or an answer that explains why
 // there is none.
-func decide(q *query, found []*answer, reason string) *answer {
+func decide(q *query, found []*Answer, reason string) *Answer {
 	if len(found) == 1 {
 		return found[0]
 	}
-	a := &answer{Address: where{relative: q.text}, Reason: reason}
+	a := &Answer{Address: where{relative: q.text}, Reason: reason}
 	if len(found) > 1 {
 		a.Reason, a.Candidates = timeline.ReasonAmbiguous.String(), found
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package lookup
 
 import (
 	"errors"
@@ -28,14 +28,15 @@ type query struct {
 	addr, end uint64
 	name      string // of an image or a function, or a pattern
 	module    string // the function's module, or vmlinux; empty if not given
-	build     string // the build id of that; empty if not given
+	build     string // the build id of that; empty if not given. The name is then the kernel's
 	offset    int64
 	size      uint64 // the function's size; 0 if not given
 }
 
+// The errors of text that is no query.
 var (
-	errAddress = errors.New("not a hexadecimal address of 64 bits")
-	errQuery   = errors.New("not an address, a range, an offset, or the name of a function")
+	ErrAddress = errors.New("not a hexadecimal address of 64 bits")
+	ErrQuery   = errors.New("not an address, a range, an offset, or the name of a function")
 )
 
 var (
@@ -80,12 +81,12 @@ func parseQuery(s string) (query, error) {
 	q := query{text: s}
 	var err error
 	if numeric.MatchString(s) {
-		q.addr, err = parseAddress(s)
+		q.addr, err = ParseAddress(s)
 		return q, err
 	}
 	if from, to, ok := strings.Cut(s, "-"); ok && numeric.MatchString(from) && numeric.MatchString(to) {
-		addr, err := parseAddress(from)
-		end, errEnd := parseAddress(to)
+		addr, err := ParseAddress(from)
+		end, errEnd := ParseAddress(to)
 		if errors.Join(err, errEnd) == nil && addr < end {
 			q.kind, q.addr, q.end = queryRange, addr, end
 			return q, nil
@@ -96,7 +97,7 @@ func parseQuery(s string) (query, error) {
 	}
 	q.kind, q.name = queryName, s
 	if !nameLike.MatchString(s) {
-		return q, fmt.Errorf("%w: %q", errQuery, s)
+		return q, fmt.Errorf("%w: %q", ErrQuery, s)
 	}
 	if _, err := path.Match(s, ""); err != nil {
 		return q, fmt.Errorf("%w: %q", err, s)
@@ -111,12 +112,12 @@ func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 // NAME-OFFSET.
 func parseOffset(q query, s string, sign int) (query, error) {
 	distance, size, hasSize := strings.Cut(s[sign+1:], "/")
-	offset, err := parseAddress(distance)
+	offset, err := ParseAddress(distance)
 	if hasSize && err == nil {
-		q.size, err = parseAddress(size)
+		q.size, err = ParseAddress(size)
 	}
 	if err != nil || sign == 0 || offset > 1<<32 || q.size > 1<<32 || hasSize && (q.size == 0 || s[sign] == '-') {
-		return q, fmt.Errorf("%w, or a name and an offset below 4 GiB: %q", errAddress, s)
+		return q, fmt.Errorf("%w, or a name and an offset below 4 GiB: %q", ErrAddress, s)
 	}
 	q.kind, q.name, q.offset = queryOffset, s[:sign], int64(offset)
 	if s[sign] == '-' {
@@ -128,17 +129,37 @@ func parseOffset(q query, s string, sign int) (query, error) {
 // startAndLength returns the range START+LENGTH that the query stands for, provided that START is
 // not a build id.
 func (q *query) startAndLength() (start, end uint64, ok bool) {
-	start, err := parseAddress(q.name)
+	start, err := ParseAddress(q.name)
 	if err != nil || q.size != 0 || q.offset <= 0 || start+uint64(q.offset) < start {
 		return 0, 0, false
 	}
 	return start, start + uint64(q.offset), true
 }
 
-func parseAddress(s string) (uint64, error) {
+// ParseAddress parses an address in hexadecimal digits, with or without 0x.
+func ParseAddress(s string) (uint64, error) {
 	addr, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(s), "0x"), 16, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %q", errAddress, s)
+		return 0, fmt.Errorf("%w: %q", ErrAddress, s)
 	}
 	return addr, nil
+}
+
+// fits reports whether a function of this length can be the one asked for.
+func (q *query) fits(length uint64, caller bool) bool {
+	if q.size != 0 && q.size != length {
+		return false
+	}
+	// If a call is the last instruction of a function, the kernel prints its return address like
+	// this.
+	behind := uint64(q.offset) == length && (caller || q.size != 0)
+	return uint64(q.offset) < length || behind
+}
+
+// misfit explains why no function of that name fits.
+func (q *query) misfit() string {
+	if q.size != 0 {
+		return fmt.Sprintf("no function of that name has %#x bytes", q.size)
+	}
+	return "no function of that name is that long"
 }

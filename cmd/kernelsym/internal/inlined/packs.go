@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package inlined
 
 import (
-	"errors"
+	"cmp"
 	"slices"
+	"strings"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/symtab"
 )
 
-// errNoLines is returned if the packs have no line information to search.
-var errNoLines = errors.New("the packs have symbols only: make them from files with debug information")
-
-// inlined returns the places at which functions with matching names were inlined. If only some
+// inPacks returns the places at which functions with matching names were inlined. If only some
 // packs cannot be read, it passes their error to failed.
-func (p *packs) inlined(match func(name string) bool, failed func(error)) (places []place, err error) {
-	all, err := p.files.All()
+func inPacks(p *packview.Packs, match func(name string) bool, failed func(error)) (places []Place, err error) {
+	all, err := p.All()
 	if err != nil && len(all) == 0 {
 		return nil, err
 	}
 	if err != nil {
 		failed(err)
 	}
-	if !slices.ContainsFunc(all, (*pack.Pack).HasLines) {
-		return nil, errNoLines
+	if !slices.ContainsFunc(all, func(l packview.Listed) bool { return l.Image.Pack.HasLines() }) {
+		return nil, ErrNoLines
 	}
-	for i, name := range lookupNames(all) {
-		image, err := newPackImage(all[i])
-		if err != nil {
-			return nil, err
-		}
-		s := search{image: image, name: name, match: match}
+	for _, listed := range all {
+		s := search{image: listed.Image, name: listed.Name, match: match}
 		places = append(places, s.run()...)
 	}
-	sortPlaces(places)
+	slices.SortStableFunc(places, func(a, b Place) int { // places within an image keep their order
+		return cmp.Or(strings.Compare(a.Inlined, b.Inlined), strings.Compare(a.Image, b.Image), strings.Compare(a.BuildID, b.BuildID))
+	})
 	return places, nil
 }
 
 // search is the search of one pack.
 type search struct {
-	image *packImage
+	image *packview.Image
 	name  string // the image's name, or its build id if several packs share the name
 	match func(name string) bool
 
-	places []place
+	places []Place
 	last   []inlinedCall // the calls in the preceding row
 }
 
@@ -56,10 +53,10 @@ type inlinedCall struct {
 }
 
 // run returns the places in the order of their addresses. Adjacent rows of one call make one place.
-func (s *search) run() []place {
+func (s *search) run() []Place {
 	var frames []pack.Frame
-	for r := range s.image.pack.Rows() {
-		frames = s.image.pack.Find(r.Start, frames[:0])
+	for r := range s.image.Pack.Rows() {
+		frames = s.image.Pack.Find(r.Start, frames[:0])
 		s.row(r, frames)
 	}
 	return s.places
@@ -95,15 +92,17 @@ func isCall(a, b []pack.Frame) bool {
 }
 
 // place returns the place of an inlined function. The chain leads from the function outward.
-func (s *search) place(addr uint32, chain []pack.Frame) place {
-	info, caller, outermost := s.image.pack.Info(), chain[1], chain[len(chain)-1]
-	function := outermost.Function
-	if symbol := s.image.symbolAt(addr); pack.Agree(symbol, function) {
-		function = symbol
+func (s *search) place(addr uint32, chain []pack.Frame) Place {
+	info, caller, function := s.image.Pack.Info(), chain[1], chain[len(chain)-1].Function
+	offset := int64(addr) - int64(info.Base)
+	if symbol := s.image.Text.Lookup(s.image.Address(offset)); symbol.Exists() {
+		if name := s.image.Text.SymbolName(symbol).System; pack.Agree(name, function) {
+			function = name
+		}
 	}
-	return place{
+	return Place{
 		Inlined: symtab.NameOf(chain[0].Function).Name, Function: symtab.NameOf(function).Name,
-		Address: relative(s.name, s.image.offset(addr)), Image: info.Name, BuildID: info.BuildID,
+		Address: packview.Relative(s.name, offset), Image: info.Name, BuildID: info.BuildID,
 		call: &call{Caller: symtab.NameOf(caller.Function).Name, File: caller.File, Line: caller.Line},
 	}
 }

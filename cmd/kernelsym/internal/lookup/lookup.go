@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lookup answers which function is at an address of a kernel, and where a function is.
+//
+// It is given the running kernel, and packs. Both are spaces: images at addresses of a snapshot. An answer has the address as
+// its space writes it, the function, and what a pack of the image adds: inlined functions and source lines.
+//
+//	query ──┬─ an address ──────────────────────────────────► hit ─► describe ─► Answer
+//	        └─ a name, perhaps with an offset ─► index ─► functions ───┘
+//
+// An index has the names of a space. With packs, names and relative addresses are looked up in these alone.
+package lookup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
+	"github.com/kernelsym/kernelsym/internal/pack"
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
+
+// Resolver resolves addresses and names of the running kernel, or those in packs. It is not safe for concurrent use.
+type Resolver struct {
+	Kernel *running.Kernel
+	Packs  *packview.Packs // nil without packs
+	Caller bool            // addresses are return addresses
+	Text   uint64          // address of _text on another machine, whose absolute addresses are looked up in packs; or 0
+	Build  string          // build id of that machine's core kernel; empty if it is the only one that has a pack
+
+	running *index // names of the running kernel; nil until a name is asked for
+	packs   map[*packview.Image]*index
+}
+
+// The errors of queries that have no answer.
+var (
+	ErrNoFunction = errors.New("no function has this name")
+	ErrNoImage    = errors.New("this kernel has no image of that name or build id, or several had the name")
+	errRangeText  = errors.New("ranges are looked up in the running kernel only")
+)
+
+// maxLine is the length of the longest line of standard input.
+const maxLine = 1 << 20
+
+// Run calls visit with the answers to each query in the arguments or, for the argument - and if there are none, on standard
+// input, or with the query's error. It returns the error of visit, or one that prevents all further answers.
+func (r *Resolver) Run(ctx context.Context, args []string, stdin func() io.Reader, visit func([]*Answer, error) error) error {
+	if len(args) == 0 {
+		args = []string{"-"}
+	}
+	var words []string
+	for _, arg := range args {
+		if arg != "-" {
+			words = append(words, wordsOf(arg)...)
+			continue
+		}
+		if err := r.answerAll(ctx, words, visit); err != nil {
+			return err
+		}
+		words = nil
+		lines := bufio.NewScanner(stdin())
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			if err := r.answerAll(ctx, strings.Fields(lines.Text()), visit); err != nil {
+				return err
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+	}
+	return r.answerAll(ctx, words, visit)
+}
+
+// answerAll answers the queries in words.
+func (r *Resolver) answerAll(ctx context.Context, words []string, visit func([]*Answer, error) error) error {
+	return parseQueries(words, func(q query, err error) error {
+		var answers []*Answer
+		if err == nil {
+			answers, err = r.answer(ctx, &q)
+		}
+		if err != nil && (r.Kernel.Failed() || ctx.Err() != nil) {
+			return err
+		}
+		return visit(answers, err)
+	})
+}
+
+// answer answers one query of any form.
+func (r *Resolver) answer(ctx context.Context, q *query) ([]*Answer, error) {
+	switch q.kind {
+	case queryAddress:
+		return one(r.At(ctx, q.addr))
+	case queryRange:
+		return r.inRange(ctx, q.addr, q.end)
+	case queryOffset:
+		return r.atOffset(ctx, q)
+	default:
+		return r.named(ctx, q)
+	}
+}
+
+func one(a *Answer, err error) ([]*Answer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []*Answer{a}, nil
+}
+
+// inRange returns the functions with code in a range.
+func (r *Resolver) inRange(ctx context.Context, start, end uint64) (answers []*Answer, err error) {
+	if r.Text != 0 {
+		return nil, errRangeText
+	}
+	snapshot, err := r.Kernel.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, hit := range between(snapshot, start, end) {
+		a, err := r.whole(function{space{snapshot: snapshot}, hit, hit.Name().System})
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a)
+	}
+	if len(answers) == 0 {
+		answers = []*Answer{{Address: where{addr: start}, End: &where{addr: end}, Reason: timeline.ReasonUnresolved.String()}}
+	}
+	return answers, nil
+}
+
+// named returns the functions that have a name or match a pattern.
+func (r *Resolver) named(ctx context.Context, q *query) (answers []*Answer, err error) {
+	found, err := r.functions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		a, err := r.whole(f)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, a)
+	}
+	if len(answers) == 0 {
+		return nil, fmt.Errorf("%w: %q", ErrNoFunction, q.text)
+	}
+	return answers, nil
+}
+
+// atOffset resolves an offset in an image or in a function. The answer is ambiguous if several match. With packs, START+LENGTH
+// is still a range of the running kernel.
+func (r *Resolver) atOffset(ctx context.Context, q *query) ([]*Answer, error) {
+	start, end, isRange := q.startAndLength()
+	if isRange && r.Packs != nil && start > math.MaxInt64 {
+		return r.inRange(ctx, start, end)
+	}
+	found, none, err := r.inImage(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if isRange && r.Packs == nil && len(found) == 0 {
+		return r.inRange(ctx, start, end)
+	}
+	if q.offset < 0 || r.Packs != nil && pack.IsBuildID(q.name) {
+		return found, none
+	}
+	functions, err := r.functions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range functions {
+		symbol := f.hit.Symbol
+		if !q.fits(symbol.End()-symbol.Start, r.Caller) {
+			continue
+		}
+		addr := symbol.Start + uint64(q.offset)
+		a, err := r.describe(f.in, f.hit, addr, lineAddress(addr, symbol.Start, symbol.End(), r.Caller))
+		if err != nil {
+			return nil, err
+		}
+		a.Alias = f.alias()
+		found = append(found, a)
+	}
+	if len(found) == 0 && len(functions) == 0 {
+		return nil, none
+	}
+	return []*Answer{decide(q, found, q.misfit())}, nil
+}
+
+// InPack returns the answer of the pack of a build to an offset in a function as the kernel prints it, such as
+// ksys_read+0x6f/0xf0. It returns nil if the image of that build has another name, or if the source line is not certain. An
+// error says that the pack cannot be used.
+func (r *Resolver) InPack(ctx context.Context, offset, image, build string) (*Answer, error) {
+	q, err := parseQuery(offset)
+	if err != nil || q.kind != queryOffset || q.size == 0 {
+		return nil, nil //nolint:nilerr,nilnil // such as an offset of more than 4 GiB
+	}
+	q.module, q.build = image, build
+	answers, err := r.atOffset(ctx, &q)
+	if errors.Is(err, ErrNoFunction) || err == nil && (len(answers) != 1 || answers[0].File == "") {
+		return nil, nil //nolint:nilnil // the pack does not have it
+	} else if err != nil {
+		return nil, err
+	}
+	return answers[0], nil
+}
+
+// lineAddress returns the address in a function at which to look up the source line.
+func lineAddress(addr, start, end uint64, caller bool) uint64 {
+	if addr > start && (caller || addr == end) {
+		return addr - 1
+	}
+	return addr
+}
