@@ -19,7 +19,6 @@ import (
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/printable"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/running"
 	"github.com/kernelsym/kernelsym/internal/perfring"
-	"github.com/kernelsym/kernelsym/internal/sources"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
@@ -47,7 +46,8 @@ func newAnnotate() *cobra.Command {
 			"Without files, or for the file -, it reads standard input, line by line. An address is named by the\n" +
 			"code that has it when its line is read, unless other code had it since the command started (for a file,\n" +
 			"since its first address was read). So the text must be of this boot; with --pack and --text it can be\n" +
-			"that of another machine. The kernel is read only if there is an address.",
+			"that of another machine. The kernel is read only if there is an address. With --locate, addresses of the\n" +
+			"core kernel get names even if the kernel hides its symbols.",
 		Example: "  sudo bpftrace -e 'kprobe:vfs_read { printf(\"%lx\\n\", reg(\"ip\")) }' | sudo kernelsym annotate\n" +
 			"  dmesg | sudo kernelsym annotate\n" +
 			"  dmesg | kernelsym annotate --this-boot --pack /var/lib/kernelsym/packs\n" +
@@ -107,9 +107,7 @@ func (f *follower) start(ctx context.Context) {
 	if f.cache != nil {
 		return
 	}
-	o := sources.Everything(f.kernel.Procfs, f.kernel.Sysfs)
-	o.History = recent
-	f.cache = symcache.Start(zap.NewNop(), nil, sources.List(o)...) //nolint:contextcheck // it runs until stop is called
+	f.cache = symcache.Start(zap.NewNop(), nil, f.kernel.Sources(recent)...) //nolint:contextcheck // it runs until stop is called
 	ctx, f.cancel = context.WithCancel(ctx)
 	go func() {
 		f.cache.WaitReady(ctx)
@@ -133,7 +131,7 @@ func (f *follower) open(ctx context.Context) error {
 	return f.failed
 }
 
-// health returns an error if no code is known. It warns if some is not.
+// health returns an error if what is known does not suffice. It warns if some code is not.
 func (f *follower) health() error {
 	var errs []error
 	for _, h := range f.cache.Health() {
@@ -142,7 +140,7 @@ func (f *follower) health() error {
 		}
 	}
 	err := errors.Join(errs...)
-	if err != nil && running.HasCode(f.cache.Snapshot()) {
+	if err != nil && f.kernel.Suffices(f.cache.Snapshot()) {
 		f.kernel.Warn(err)
 		return nil
 	}
@@ -244,13 +242,13 @@ func (a *annotator) nameAddresses(ctx context.Context, line []byte) (named []byt
 }
 
 // open opens the kernel before its first address is named. Packs alone name offsets in functions, so with them, addresses
-// stay as they are if the kernel cannot be opened.
+// stay as they are if the kernel cannot be opened, unless it was to be located.
 func (a *annotator) open(ctx context.Context) error {
 	if a.follower == nil {
 		return nil
 	}
 	err := a.follower.open(ctx)
-	if err == nil || a.resolver.Packs == nil || ctx.Err() != nil {
+	if err == nil || a.resolver.Packs == nil || a.resolver.Kernel.Packs != nil || ctx.Err() != nil {
 		return err
 	}
 	a.resolver.Kernel.Warn(fmt.Errorf("addresses get no names: %w", err))

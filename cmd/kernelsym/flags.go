@@ -109,6 +109,23 @@ func packFlag(cmd *cobra.Command, paths *[]string) {
 	_ = cmd.MarkFlagFilename("pack", packExtension)
 }
 
+// locateFlag adds --locate, the flag that has the kernel located.
+func locateFlag(cmd *cobra.Command, locate *bool) {
+	cmd.Flags().BoolVar(locate, "locate", false,
+		"where the kernel hides its symbols, find out where it is, and name it by its pack; needs --pack and CAP_PERFMON")
+}
+
+// checkLocate validates --locate. hasText reports whether addresses are of another machine.
+func checkLocate(locate bool, packs []string, hasText bool) error {
+	switch {
+	case locate && len(packs) == 0:
+		return errors.New("--locate needs --pack, with the pack of this kernel")
+	case locate && hasText:
+		return errors.New("--locate is about this machine: it excludes --text")
+	}
+	return nil
+}
+
 // writeJSON prints each value as a JSON object on a line of its own.
 func writeJSON[T any](out *printable.Printer, values ...T) error {
 	for i := range values {

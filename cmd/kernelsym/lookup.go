@@ -39,6 +39,8 @@ func newLookup() *cobra.Command {
 			"innermost first, and source lines. Names and relative addresses are then looked up in the packs\n" +
 			"alone, so they can be those of another machine, and nothing of this one is read. With --text,\n" +
 			"absolute addresses are looked up in the packs, too. They must be addresses of the core kernel.\n\n" +
+			"With --locate, absolute addresses of the core kernel have names even if the kernel hides its symbols.\n" +
+			"Functions in a range then have relative addresses.\n\n" +
 			"The exit status is 1 if an argument cannot be read, or no function has the name.",
 		Example: "  kernelsym lookup ffffffff81248080 0xffffffff813c59a6\n" +
 			"  kernelsym lookup vfs_read 'bpf_prog_*' --output json\n" +
@@ -78,12 +80,13 @@ func newLookup() *cobra.Command {
 type resolverFlags struct {
 	procfs, sysfs, text string
 	packs               []string
-	caller              bool
+	caller, locate      bool
 }
 
 func (f *resolverFlags) add(cmd *cobra.Command) {
 	machineFlags(cmd, &f.procfs, &f.sysfs)
 	packFlag(cmd, &f.packs)
+	locateFlag(cmd, &f.locate)
 	cmd.Flags().BoolVar(&f.caller, "caller", false, "addresses are return addresses: name the function of the call before them")
 	cmd.Flags().StringVar(&f.text, "text", "", "address of _text on the machine that absolute addresses are of; needs the pack of its core kernel")
 }
@@ -107,7 +110,12 @@ func (f *resolverFlags) resolver(cmd *cobra.Command) (*lookup.Resolver, error) {
 			return nil, usage(cmd, fmt.Errorf("--text is %q, which is no kernel address: read it as root on that machine: %s", f.text, readText))
 		}
 	}
-	r.Packs, err = packview.Open(f.packs)
+	if err = checkLocate(f.locate, f.packs, r.Text != 0); err != nil {
+		return nil, usage(cmd, err)
+	}
+	if r.Packs, err = packview.Open(f.packs); err == nil && f.locate {
+		r.Kernel.Packs = r.Packs
+	}
 	return r, err
 }
 

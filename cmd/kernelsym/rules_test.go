@@ -47,6 +47,7 @@ func TestFlagsAreUniform(t *testing.T) {
 		"sysfs":   {DefValue: "/sys"},
 		"pack":    {DefValue: "[]"},
 		"caller":  {DefValue: "false"},
+		"locate":  {DefValue: "false"},
 		"text":    {},
 		"version": {},
 	}

@@ -43,7 +43,7 @@ func newStacks() *cobra.Command {
 			"state D come first: they cannot be interrupted, and count as load. A task's stack and its state are of\n" +
 			"one instant, at which it did not run.\n\n" +
 			"The names are the kernel's own. With --pack, functions get their source lines, and those that were\n" +
-			"inlined at the place of a call get lines of their own.\n\n" +
+			"inlined at the place of a call get lines of their own; with --locate, even if the kernel hides its symbols.\n\n" +
 			"The stacks come from /proc/PID/stack, which needs root with CAP_SYS_ADMIN and CAP_SYS_PTRACE. In a\n" +
 			"container, mount the host's /proc and name it with --procfs: the container's own has only its tasks.",
 		Example: "  sudo kernelsym stacks --state D\n" +
@@ -67,6 +67,7 @@ func newStacks() *cobra.Command {
 	flags.StringSliceVar(&b.states, "state", []string{"D", "S"}, "states of tasks: D, S, and I for idle threads of the kernel; also T and t")
 	machineFlags(cmd, &b.flags.procfs, &b.flags.sysfs)
 	packFlag(cmd, &b.flags.packs)
+	locateFlag(cmd, &b.flags.locate)
 	outputFlag(cmd, &b.output)
 	return cmd
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packview"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topui"
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/topview"
 )
@@ -57,6 +58,7 @@ func newTop() *cobra.Command {
 			"With --off-cpu, the table is of what threads wait for, in numbers of threads on average: SELF is in\n" +
 			"waits of the function itself, not counting the scheduler. Waits include the time until a thread gets\n" +
 			"a CPU. This records every context switch, in the initial PID namespace only.\n\n" +
+			"With --locate, the core kernel has names even if it hides its symbols; --pack names its pack.\n\n" +
 			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
 			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +
 			"With FILE, top samples nothing. It prints the functions in the profiles: SELF counts the samples\n" +
@@ -111,6 +113,9 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
 	if len(args) == 0 {
+		if err := t.flags.checkLocate(); err != nil {
+			return err
+		}
 		if cmd.Flags().Changed("type") {
 			return errors.New("--type is about profiles in files: it needs a FILE")
 		}
@@ -159,6 +164,13 @@ const refreshes = 5
 
 // run samples this machine until a signal comes.
 func (t *top) run(cmd *cobra.Command) error {
+	if t.flags.locate {
+		packs, err := packview.Open(t.flags.packs)
+		if err != nil {
+			return err
+		}
+		t.options.Packs = packs
+	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process

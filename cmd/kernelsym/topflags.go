@@ -23,10 +23,12 @@ type topFlags struct {
 	processes, threads []uint
 	cpus               string
 	delay              float64
+	packs              []string
+	locate             bool
 }
 
 // topFlagNames are the names of those flags.
-var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs", "off-cpu", "threshold"}
+var topFlagNames = []string{"pid", "tid", "cpu", "freq", "delay", "event", "procfs", "sysfs", "off-cpu", "threshold", "pack", "locate"}
 
 // topEvents are the values of --event.
 var topEvents = []string{"cpu-clock", "cycles", "auto"}
@@ -44,6 +46,8 @@ func (f *topFlags) add(cmd *cobra.Command, o *live.Options) {
 	flags.BoolVar(&o.OffCPU, "off-cpu", false, "show what threads wait for, not what runs")
 	flags.DurationVar(&o.Threshold, "threshold", time.Millisecond, "with --off-cpu, leave out shorter waits")
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)
+	packFlag(cmd, &f.packs)
+	locateFlag(cmd, &f.locate)
 }
 
 // onCPUFlags are the flags that do not apply with --off-cpu.
@@ -67,6 +71,14 @@ func (f *topFlags) checkOffCPU(cmd *cobra.Command, o *live.Options) error {
 		return fmt.Errorf("--threshold is %s: it takes a time, such as 1ms, or 0", o.Threshold)
 	}
 	return nil
+}
+
+// checkLocate checks the flags by which the kernel is located.
+func (f *topFlags) checkLocate() error {
+	if len(f.packs) > 0 && !f.locate {
+		return errors.New("--pack is for --locate: the table has no source lines")
+	}
+	return checkLocate(f.locate, f.packs, false)
 }
 
 // first is the time until the first table, unless the delay is shorter.

@@ -64,7 +64,7 @@ func Find(ctx context.Context, o Options, match func(name string) bool) ([]Place
 		o.Failed(err)
 	}
 	list := sources.Options{Procfs: o.Procfs, Sysfs: o.Sysfs, Modules: sources.Modules{Enabled: true}}
-	snapshot, err := running.Load(ctx, list, o.Warn)
+	snapshot, err := running.Load(ctx, sources.List(list), o.Warn)
 	if err != nil {
 		return nil, err
 	}

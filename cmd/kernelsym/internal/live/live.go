@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
+	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 	"github.com/kernelsym/kernelsym/internal/sources"
@@ -33,6 +34,10 @@ type Options struct {
 	Duration      time.Duration // how long to sample, 0 for until the context is done
 	Filter        Filter
 	Containers    bool // tell samples of containers apart
+
+	// Packs are those by which the core kernel is located while it hides its symbols (see contract 10.5). If they are nil, it
+	// must not be located.
+	Packs locate.Packs
 
 	OffCPU    bool          // sample what waits, not what runs; Event and Frequency do not apply
 	Threshold time.Duration // of waits
@@ -83,7 +88,7 @@ const readyWithin = 30 * time.Second
 
 // Run samples for the duration, or until ctx is done, and calls visit with each batch. Then it
 // returns nil. Before it samples, it waits for names. If ctx is done during that wait, there is no
-// batch. It starts no goroutine that outlives it.
+// batch. If the kernel is to be located and is not, it returns the reason. It starts no goroutine that outlives it.
 func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 	s := session{
 		options:  o,
@@ -91,12 +96,15 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		visit:    visit,
 	}
 	from := sources.Everything(o.Procfs, o.Sysfs)
-	from.History = limits
+	from.History, from.Locate = limits, o.Packs != nil
 	//nolint:contextcheck // the last batch gets names after ctx is done
-	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.List(from)...)
+	s.cache = symcache.Start(zap.NewNop(), sources.NewClock(), sources.ListLocating(from, o.Packs)...)
 	defer s.cache.Stop()
 	if !s.waitReady(ctx) {
 		return nil
+	}
+	if o.Packs != nil && s.cache.Snapshot().Core() == nil {
+		return s.missingNames()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,7 +201,7 @@ func (s *session) waitReady(ctx context.Context) bool {
 
 // name names the frames of a message and passes it on.
 func (s *session) name(_ context.Context, m *kernelstack.Message) {
-	known := rewrite.Sources{Snapshot: s.cache.Fresh}
+	known := rewrite.Sources{Snapshot: s.cache.Fresh, Local: true}
 	known.Now, known.Clock = s.cache.Now()
 	named := make([]*rewrite.Named, 0, len(m.Profiles))
 	for _, pd := range m.Profiles {

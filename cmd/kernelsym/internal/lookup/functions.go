@@ -101,7 +101,7 @@ func (r *Resolver) indexPack(listed packview.Listed) (*index, error) {
 		return x, nil
 	}
 	text := listed.Image.Text
-	x, err := newIndex(space{listed.Image.Snapshot, listed}, func(add func(name string, start uint64)) error {
+	x, err := newIndex(inPack(listed), func(add func(name string, start uint64)) error {
 		for s := range text.Symbols() {
 			add(text.SymbolName(s).System, s.Start)
 		}

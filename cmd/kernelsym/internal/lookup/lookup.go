@@ -122,8 +122,12 @@ func (r *Resolver) inRange(ctx context.Context, start, end uint64) (answers []*A
 	if err != nil {
 		return nil, err
 	}
+	in := space{snapshot: snapshot}
+	if snapshot.IsLocated() { // its addresses are in no output but those of the question
+		in.base, in.name = snapshot.Core(), snapshot.Core().Name()
+	}
 	for _, hit := range between(snapshot, start, end) {
-		a, err := r.whole(function{space{snapshot: snapshot}, hit, hit.Name().System})
+		a, err := r.whole(function{in, hit, hit.Name().System})
 		if err != nil {
 			return nil, err
 		}

@@ -15,18 +15,23 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// space is a snapshot, of the running kernel or of a pack. Addresses in a pack are written relative to the pack's name.
+// space is a snapshot, of the running kernel or of a pack, and the way in which its addresses are written: absolute, or
+// relative to the base of an image.
 type space struct {
 	snapshot *timeline.Snapshot
-	pack     packview.Listed // empty for the running kernel
+	base     *timeline.Image // nil if they are absolute
+	name     string          // of base
 }
+
+// inPack returns the space of a pack.
+func inPack(l packview.Listed) space { return space{l.Image.Snapshot, l.Image.Text, l.Name} }
 
 // where returns an address as it is written.
 func (s *space) where(addr uint64) where {
-	if s.pack.Image == nil {
+	if s.base == nil {
 		return where{addr: addr}
 	}
-	return where{relative: packview.Relative(s.pack.Name, s.pack.Image.Offset(addr))}
+	return where{relative: packview.Relative(s.name, int64(addr-s.base.Base()))}
 }
 
 // At resolves an absolute address. An error is one of reading the kernel or a pack.
@@ -64,17 +69,17 @@ func (r *Resolver) describe(in space, hit timeline.Hit, addr, lookedUp uint64) (
 	}
 	offset := addr - hit.Symbol.Start
 	a.Function, a.Offset = hit.Name().Name, &offset
-	image, err := r.packOf(in, m)
+	image, err := r.packOf(m)
 	if image != nil {
 		a.setFrames(image.Chain(int64(lookedUp-m.Base()), hit.Name().System))
 	}
 	return a, err
 }
 
-// packOf returns the pack of an image in a space, or nil if there is none.
-func (r *Resolver) packOf(in space, m *timeline.Image) (*packview.Image, error) {
-	if in.pack.Image != nil || r.Packs == nil || m.BuildID() == "" {
-		return in.pack.Image, nil
+// packOf returns the pack of an image, or nil if there is none.
+func (r *Resolver) packOf(m *timeline.Image) (*packview.Image, error) {
+	if r.Packs == nil || m.BuildID() == "" {
+		return nil, nil //nolint:nilnil // there is none
 	}
 	image, err := r.Packs.ByBuildID(m.BuildID())
 	if errors.Is(err, packfiles.ErrNotFound) {
@@ -121,7 +126,7 @@ func (r *Resolver) inImage(ctx context.Context, q *query) (found []*Answer, none
 		} else if err != nil {
 			return nil, nil, err
 		}
-		found, err = one(r.inPack(packview.Listed{Name: q.name, Image: image}, q.offset))
+		found, err = one(r.atOffsetInPack(packview.Listed{Name: q.name, Image: image}, q.offset))
 		return found, nil, err
 	}
 	none = fmt.Errorf("%w, and no function: %q", ErrNoImage, q.text)
@@ -140,9 +145,9 @@ func (r *Resolver) inImage(ctx context.Context, q *query) (found []*Answer, none
 	return found, nil, err
 }
 
-// inPack resolves an offset in a pack.
-func (r *Resolver) inPack(listed packview.Listed, offset int64) (*Answer, error) {
-	a, err := r.inText(space{listed.Image.Snapshot, listed}, listed.Image.Text, listed.Image.Address(offset))
+// atOffsetInPack resolves an offset in a pack.
+func (r *Resolver) atOffsetInPack(listed packview.Listed, offset int64) (*Answer, error) {
+	a, err := r.inText(inPack(listed), listed.Image.Text, listed.Image.Address(offset))
 	a.imageName = owner(listed.Image.Text)
 	return a, err
 }
@@ -163,7 +168,7 @@ func (r *Resolver) inKernelAtText(addr uint64) (*Answer, error) {
 		return nil, err
 	}
 	info := image.Pack.Info()
-	a, err := r.inPack(packview.Listed{Image: image}, int64(addr-r.Text+info.Text-min(info.Text, info.Stext)))
+	a, err := r.atOffsetInPack(packview.Listed{Image: image}, int64(addr-r.Text+info.Text-min(info.Text, info.Stext)))
 	a.Address = where{addr: addr}
 	return a, err
 }

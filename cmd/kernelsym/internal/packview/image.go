@@ -21,9 +21,6 @@ type Image struct {
 // Address returns the address in the snapshot at an offset.
 func (m *Image) Address(offset int64) uint64 { return m.Text.Base() + uint64(offset) }
 
-// Offset is the inverse of Address.
-func (m *Image) Offset(addr uint64) int64 { return int64(addr - m.Text.Base()) }
-
 // Relative writes a relative address in the form that `kernelsym lookup` accepts.
 func Relative(image string, offset int64) string { return fmt.Sprintf("%s%+#x", image, offset) }
 

@@ -6,19 +6,25 @@ package packview
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/packfiles"
+	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packimage"
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// Packs holds packs. It reads each one when it is first needed. It is not safe for concurrent use.
+var _ locate.Packs = (*Packs)(nil)
+
+// Packs holds packs. It reads each one when it is first needed. It is safe for concurrent use.
 type Packs struct {
+	mu     sync.Mutex // held for all below
 	files  *packfiles.Files
 	images map[string]*Image // by build id, and by each name that was asked for
 	failed map[string]error  // why the pack of a build cannot be used
@@ -49,11 +55,13 @@ var (
 // Named returns the image with that build id or name. The error is that of ByBuildID for a build id, and for a name it wraps
 // ErrNone or ErrSeveral, or says which packs cannot be read.
 func (p *Packs) Named(name string) (*Image, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if image := p.images[name]; image != nil {
 		return image, nil
 	}
 	if pack.IsBuildID(name) {
-		return p.ByBuildID(name)
+		return p.image(name)
 	}
 	all, err := p.files.All()
 	if err != nil {
@@ -69,7 +77,7 @@ func (p *Packs) Named(name string) (*Image, error) {
 	case 0:
 		return nil, fmt.Errorf("%w of %q", ErrNone, name)
 	case 1:
-		p.images[name], err = p.ByBuildID(ids[0])
+		p.images[name], err = p.image(ids[0])
 		return p.images[name], err
 	}
 	return nil, fmt.Errorf("%w of %q: write the build id of one in place of the name: %s",
@@ -90,6 +98,21 @@ func (p *Packs) ByPrintedID(printed string) (*Image, error) {
 // ByBuildID returns the image of a build. The error wraps packfiles.ErrNotFound if the build has no
 // pack, and otherwise says what is wrong with its pack.
 func (p *Packs) ByBuildID(id string) (*Image, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.image(id)
+}
+
+// Pack returns the pack of a build. The error is that of ByBuildID.
+func (p *Packs) Pack(_ context.Context, buildID string) (*pack.Pack, error) {
+	image, err := p.ByBuildID(buildID)
+	if err != nil {
+		return nil, err
+	}
+	return image.Pack, nil
+}
+
+func (p *Packs) image(id string) (*Image, error) {
 	if image, err := p.images[id], p.failed[id]; image != nil || err != nil {
 		return image, err
 	}
@@ -123,6 +146,8 @@ type Listed struct {
 
 // All returns the images of all packs in the order of their names, and an error that says which cannot be used.
 func (p *Packs) All() (all []Listed, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	packs, err := p.files.All()
 	builds := make(map[string]int)
 	for _, each := range packs {
@@ -133,7 +158,7 @@ func (p *Packs) All() (all []Listed, err error) {
 		if builds[name] > 1 {
 			name = each.Info().BuildID
 		}
-		image, failed := p.ByBuildID(each.Info().BuildID)
+		image, failed := p.image(each.Info().BuildID)
 		if failed != nil {
 			err = errors.Join(err, failed)
 			continue
