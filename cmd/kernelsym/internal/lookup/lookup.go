@@ -123,10 +123,10 @@ func (r *Resolver) inRange(ctx context.Context, start, end uint64) (answers []*A
 		return nil, err
 	}
 	in := space{snapshot: snapshot}
-	if snapshot.IsLocated() { // its addresses are in no output but those of the question
-		in.base, in.name = snapshot.Core(), snapshot.Core().Name()
-	}
 	for _, hit := range between(snapshot, start, end) {
+		if snapshot.IsLocated() { // its addresses are in no output but those of the question
+			in.base, in.name = hit.Image, hit.Image.Name()
+		}
 		a, err := r.whole(function{in, hit, hit.Name().System})
 		if err != nil {
 			return nil, err
