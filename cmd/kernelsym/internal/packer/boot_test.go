@@ -185,7 +185,12 @@ func TestBootOfDistributions(t *testing.T) {
 				assert.Greater(t, p.NumSymbols(), 10_000)
 				kerneltest.Figure("boot_peak_bytes %d: %.2f times the image of %d bytes", peak, float64(peak)/float64(len(kernel)), len(kernel))
 			}
-			assert.LessOrEqual(t, peak, 3*len(kernel))
+			checkPeak := func() {
+				if !kerneltest.HasRaceDetector() { // which takes memory of its own
+					assert.LessOrEqual(t, peak, 3*len(kernel))
+				}
+			}
+			checkPeak()
 			if bootimage.IsArm64(content) {
 				return // it has no header that could lie about its size
 			}
@@ -197,7 +202,7 @@ func TestBootOfDistributions(t *testing.T) {
 			write(t, lying, content)
 			printed, peak = bootAlone(t, lying, out)
 			assert.Contains(t, printed, bootimage.ErrDamaged.Error())
-			assert.LessOrEqual(t, peak, 3*len(kernel), "the header says %d bytes", bootimage.MaxSize)
+			checkPeak()
 		})
 	}
 }
