@@ -28,7 +28,7 @@
 // While a CPU is idle, the kernel runs the idle task on it, and on top of that the interrupts and softirqs of the CPU.
 // The timer samples all of this, and a sample is left out if its stack, by the addresses in kallsyms, has nothing but
 // the idle loop. Without CAP_SYSLOG, kallsyms has no addresses. Then the idle task is not sampled at all, and the
-// receiver's status says so.
+// receiver's status says so, until a processor of the same collector has located the kernel: the receiver begins again then.
 //
 // With containers, each record of a sample has the id of the cgroup of the interrupted thread (PERF_SAMPLE_CGROUP, Linux
 // 5.7). The attribute container.id is on a resource for each container, on the samples, or on both. The receiver takes the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/symtab"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // idleLoop lists functions: every stack of an idle task has one of them (kernel/sched/idle.c). The idle task cannot be
@@ -58,13 +59,20 @@ func (o *Options) extents(names ...string) (found map[string][]symtab.Range, err
 		defer file.Close()
 		found, err = kallsyms.Extents(file, names...)
 	}
-	if err == nil || o.Located == nil {
-		return found, err
-	}
-	if core := o.Located(); core != nil {
-		return kallsyms.ExtentsOf(core, names...), nil
+	if err != nil {
+		if core := o.core(); core != nil {
+			return kallsyms.ExtentsOf(core, names...), nil
+		}
 	}
 	return found, err
+}
+
+// core returns the core kernel as it was located, nil if it was not.
+func (o *Options) core() *timeline.Image {
+	if o.Located == nil {
+		return nil
+	}
+	return o.Located()
 }
 
 // isLoop reports whether a stack, leaf first, belongs to an idle task that only waits for work.

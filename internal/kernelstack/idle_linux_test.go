@@ -20,8 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // TestWorkOnIdleCPUs has CPU 1 send packets whose softirqs run on CPU 0, which is idle. It compares the
@@ -112,6 +114,51 @@ func TestWorkOnIdleCPUs(t *testing.T) {
 	assert.Zero(t, before)
 	assert.Zero(t, loop, "the idle loop is left out")
 	assert.InDelta(t, 0, math.Log(float64(work)/float64(judged)), math.Log(3), "timers of two rings do not fire at the same instants")
+}
+
+// TestLocatedWhileSampling verifies that a sampler begins again when the kernel is located, and only then. Messages go on:
+// no time is missing between them but that of the beginning.
+func TestLocatedWhileSampling(t *testing.T) {
+	kerneltest.NeedPerf(t)
+	for name, c := range map[string]struct {
+		symbols string // of the kernel as it is located
+		want    bool   // it has the idle loop
+	}{"found": {idleSymbols, true}, "not found": {"ffffffff81000000 T _text\nffffffff81001000 T _etext\n", false}} {
+		t.Run(name, func(t *testing.T) {
+			core, err := kallsyms.ParseCore(strings.NewReader(c.symbols), "amd64", "", "")
+			require.NoError(t, err)
+			var located *timeline.Image
+			var missing []error // of each beginning
+			var sent []*Message
+			ctx, cancel := context.WithCancel(t.Context())
+			sampler := &Sampler{
+				Options: Options{
+					Threads: Running{Event: EventClock, Frequency: 97}, Buffer: 1 << 16, Interval: 50 * time.Millisecond, MaxSamples: 1 << 20,
+					Procfs: writeKallsyms(t, hiddenSymbols), Sysfs: "/sys", Located: func() *timeline.Image { return located },
+				},
+				Started: func(_ string, m Missing) { missing = append(missing, m.IdleWork) },
+				Send: func(_ context.Context, m *Message) {
+					sent = append(sent, m)
+					if len(sent) == 3 {
+						located = core
+					}
+					if len(sent) == 10 {
+						cancel()
+					}
+				},
+			}
+			require.ErrorIs(t, sampler.Run(ctx), context.Canceled)
+			require.Len(t, missing, 2)
+			require.ErrorIs(t, missing[0], ErrIdleWork)
+			assert.Equal(t, c.want, missing[1] == nil)
+			for i := range sent[1:] {
+				if !sent[i+1].Start.Equal(sent[i].End) {
+					assert.GreaterOrEqual(t, i, 3, "it began again then")
+					assert.True(t, sent[i+1].Start.After(sent[i].End), "no time is in two messages")
+				}
+			}
+		})
+	}
 }
 
 // The kinds of stacks of an idle task, by the names on them.

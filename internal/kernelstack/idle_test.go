@@ -30,6 +30,9 @@ const (
 	inOther   = 0xffffffff81000710
 )
 
+// hiddenSymbols is what kallsyms has where the kernel hides its addresses.
+const hiddenSymbols = "0000000000000000 T _text\n"
+
 const idleSymbols = `ffffffff81000000 T _text
 ffffffff81000010 T __entry_text_start
 ffffffff81000080 T __entry_text_end
@@ -130,7 +133,7 @@ func TestIdleLoopOfALocatedKernel(t *testing.T) {
 	core, err := kallsyms.ParseCore(strings.NewReader(idleSymbols), "amd64", "", "")
 	require.NoError(t, err)
 	var located *timeline.Image
-	for _, procfs := range []string{writeKallsyms(t, "0000000000000000 T _text\n"), t.TempDir()} {
+	for _, procfs := range []string{writeKallsyms(t, hiddenSymbols), t.TempDir()} {
 		hidden := &Options{Procfs: procfs, Located: func() *timeline.Image { return located }}
 		located = nil
 		_, err := readIdle(hidden)
@@ -143,6 +146,37 @@ func TestIdleLoopOfALocatedKernel(t *testing.T) {
 	visible.Located = func() *timeline.Image { t.Error("it was asked for"); return nil }
 	_, err = readIdle(visible)
 	require.NoError(t, err)
+}
+
+// TestBeginningAgain verifies that a session is outdated only if the kernel was located since it began, and addresses in it
+// are missing.
+func TestBeginningAgain(t *testing.T) {
+	core, err := kallsyms.ParseCore(strings.NewReader(idleSymbols), "amd64", "", "")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name    string
+		threads Threads
+		list    string
+		want    bool
+	}{
+		{"the idle loop is missing", Running{Event: EventClock, Frequency: 97}, hiddenSymbols, true},
+		{"the scheduler is missing", Waiting{MaxSwitches: 1}, hiddenSymbols, true},
+		{"nothing is missing", Running{Event: EventClock, Frequency: 97}, idleSymbols, false},
+		{"nothing is wanted", Waiting{MaxSwitches: 1, Scheduler: true}, hiddenSymbols, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			procfs := writeKallsyms(t, c.list)
+			require.NoError(t, os.MkdirAll(filepath.Join(procfs, "self", "ns"), 0o755)) // without PID namespaces
+			var located *timeline.Image
+			sampler := &Sampler{Options: Options{Threads: c.threads, Procfs: procfs, Located: func() *timeline.Image { return located }}}
+			s := sessionOf(t, sampler, nil, time.Now())
+			assert.False(t, s.isOutdated(), "it was not located")
+			located = core
+			assert.Equal(t, c.want, s.isOutdated())
+			s.located = core
+			assert.False(t, s.isOutdated(), "it was located before")
+		})
+	}
 }
 
 // TestIdleNeedNotBeKnown verifies that kallsyms is not read if the idle loop is sampled, or only cycles are.

@@ -31,7 +31,7 @@ type Options struct {
 	Procfs, Sysfs, Cgroupfs string // where /proc, /sys and /sys/fs/cgroup are mounted
 
 	// Located returns the core kernel as this process has located it (see contract 10.5), nil if it has not. The idle loop
-	// and the scheduler are found there if kallsyms hides them. It may be nil.
+	// and the scheduler are found there if kallsyms hides them. It may be nil. It is called often.
 	Located func() *timeline.Image
 }
 
@@ -64,7 +64,7 @@ type Sampler struct {
 	// its number is not known, and perf reports -1.
 	Keep func(pid, tid uint32) bool
 
-	// Started is called when the rings are open, with the event that opened them and what will be missing.
+	// Started is called each time that the rings are open, with the event that opened them and what will be missing.
 	Started func(event string, missing Missing)
 
 	// Send receives each message, even one without samples. Run calls it.
@@ -112,8 +112,22 @@ const window = 2 * time.Millisecond
 // processes cause that are made, call execve and end.
 const nameBuffer = 32 << 10
 
-// Run opens the rings and sends messages until ctx is done or the rings cannot be read.
+// errLocated says that the kernel was located after a session had begun that lacks addresses for it.
+var errLocated = errors.New("the kernel was located")
+
+// Run opens the rings and sends messages until ctx is done or the rings cannot be read. If the kernel is located after that,
+// and the idle loop or the scheduler was missing, it begins again.
 func (s *Sampler) Run(ctx context.Context) error {
+	for {
+		if err := s.runSession(ctx); !errors.Is(err, errLocated) {
+			return err
+		}
+	}
+}
+
+// runSession opens the rings and sends messages until ctx is done, the rings cannot be read, or errLocated.
+func (s *Sampler) runSession(ctx context.Context) error {
+	located := s.Options.core() // before addresses are looked up: if it changes from now on, some may be missing needlessly
 	cgroups, noContainers := s.readCgroups()
 	methods, err := s.Options.Threads.methods(&s.Options, cgroups != nil)
 	if err != nil {
@@ -130,8 +144,9 @@ func (s *Sampler) Run(ctx context.Context) error {
 	missing := opened.method.missing
 	missing.Containers, missing.Names = noContainers, opened.nameless
 	s.Started(opened.method.name, missing)
-	err = newSession(s, opened, cgroups, start).run(ctx)
-	return errors.Join(err, opened.rings.Close())
+	session := newSession(s, opened, cgroups, start)
+	session.located = located
+	return errors.Join(session.run(ctx), opened.rings.Close())
 }
 
 // readCgroups returns the cgroups that identify containers, or nil if containers are not wanted. The error says why they

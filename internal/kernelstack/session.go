@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernelsym/kernelsym/internal/perfring"
+	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
 // A threadSampler finds the samples in the records of its event, and puts them into an outbox. All times are on the clock of
@@ -34,6 +35,7 @@ type threadSampler interface {
 type session struct {
 	rings    *perfring.Reader
 	method   method
+	located  *timeline.Image // the core kernel as it was located before the session; nil if it was not
 	sampler  threadSampler
 	out      *outbox
 	interval time.Duration
@@ -70,7 +72,13 @@ func newSession(of *Sampler, opened opened, cgroups *cgroups, start time.Time) *
 // beginInterval begins an interval, which can take several messages.
 func (s *session) beginInterval() { s.flush = time.Now().Add(s.interval) }
 
-// run reads records until ctx is done; then it sends the rest.
+// isOutdated reports whether the kernel was located since the session began, and addresses in it are missing.
+func (s *session) isOutdated() bool {
+	m := s.method.missing
+	return (m.IdleWork != nil || m.Scheduler != nil) && s.out.of.Options.core() != s.located
+}
+
+// run reads records until ctx is done or the session is outdated; then it sends the rest.
 func (s *session) run(ctx context.Context) error {
 	s.out.counts.CPUs = s.rings.CPUs()
 	s.out.names.readAll()
@@ -83,6 +91,8 @@ func (s *session) run(ctx context.Context) error {
 		err = errors.Join(err, s.add(ctx, s.rings.Poll()))
 		switch now := time.Now(); {
 		case err != nil:
+		case s.isOutdated():
+			err = errLocated
 		case s.sampler.spent() >= s.interval:
 			err = s.pause(ctx)
 		case !now.Before(s.flush):
