@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,8 @@ func newDoctor() *cobra.Command {
 		Short: "Check this machine: what works, what is lost, and what to change",
 		Long: "Do what the processor \"kernelsym\" does, with the rights of this process, and report what works,\n" +
 			"what is lost, and what to change. Run it as root, or as the collector's user in its container.\n\n" +
+			"With --locate, do as the processor does with locate: true: where the kernel hides the addresses of its\n" +
+			"symbols, find out with its pack where it is. The report has no address.\n\n" +
 			"With --metrics, also watch a running collector for up to 25 s: do samples arrive, and does each\n" +
 			"exporter send them?\n\n" +
 			"JSON also has what a bug report needs: versions, settings, limits, numbers of symbols and, with\n" +
@@ -37,11 +40,15 @@ func newDoctor() *cobra.Command {
 			"names at all, 64 if the command line is wrong, and 130 after an interrupt.",
 		Example: "  kernelsym doctor\n" +
 			"  kernelsym doctor --packs /var/lib/kernelsym/packs\n" +
+			"  kernelsym doctor --locate --packs /var/lib/kernelsym/packs\n" +
 			"  kernelsym doctor --metrics http://localhost:8888/metrics\n" +
 			"  kernelsym doctor --output json --metrics http://localhost:8888/metrics > doctor.json\n" +
 			"  kernelsym doctor --procfs /host/proc --sysfs /host/sys --output json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Locate && o.Packs == "" {
+				return usage(cmd, errors.New("--locate needs --packs"))
+			}
 			report := doctor.Run(cmd.Context(), o)
 			if cmd.Context().Err() != nil { // some checks are missing
 				return context.Cause(cmd.Context())
@@ -58,6 +65,7 @@ func newDoctor() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Packs, "packs", "", "directory of packs: check which running builds have one")
+	flags.BoolVar(&o.Locate, "locate", false, "locate a kernel that hides its symbols, with its pack: needs --packs")
 	flags.StringVar(&o.Metrics, "metrics", "", "URL of the collector's metrics: check that it delivers")
 	_ = cmd.MarkFlagDirname("packs")
 	machineFlags(cmd, &o.Procfs, &o.Sysfs)

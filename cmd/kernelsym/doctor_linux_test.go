@@ -99,7 +99,7 @@ func TestDoctorExitStatus(t *testing.T) {
 
 func TestDoctorUsage(t *testing.T) {
 	kerneltest.Built(t, kerneltest.Tool)
-	for _, args := range [][]string{{"--output", "yaml"}, {"--color"}, {"now"}} {
+	for _, args := range [][]string{{"--output", "yaml"}, {"--color"}, {"now"}, {"--locate"}} {
 		out, errs, code := runTool(t, nil, append([]string{"doctor"}, args...)...)
 		assert.Equal(t, 64, code, args)
 		assert.Empty(t, out, args)
@@ -161,5 +161,5 @@ func TestDoctorPage(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotContains(t, string(out), "Error:", line)
 	}
-	assert.Equal(t, 4, commands)
+	assert.Equal(t, 5, commands)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/locate"
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/rewrite/rewritetest"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -59,7 +60,6 @@ func TestLocated(t *testing.T) {
 				return
 			}
 			l.collector.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
-			l.collector.eventually("idle CPUs are sampled", l.samplesIdleCPUs)
 			l.waitForStacks()
 			l.checkOracle(k)
 			l.collector.stop()
@@ -70,17 +70,21 @@ func TestLocated(t *testing.T) {
 	}
 }
 
-// TestLocatedUntilTheListCanBeRead verifies that the list wins when the kernel no longer hides it, and stays in use when it
-// is hidden again; and that the kernel was where it had been located.
+// TestLocatedUntilTheListCanBeRead verifies that a pack is used that is made after the start, and that sampling begins again
+// then; that the list wins when the kernel no longer hides it, and stays in use when it is hidden again; and that the kernel
+// was where it had been located.
 func TestLocatedUntilTheListCanBeRead(t *testing.T) {
 	kerneltest.NeedVM(t)
 	kerneltest.Built(t, kerneltest.Collector)
 	k := readKernel(t)
-	packs := t.TempDir()
-	packTheCore(t, packs)
+	made, packs := t.TempDir(), t.TempDir()
+	file := packTheCore(t, made).Info().BuildID + pack.Ext
 	restrictPointers(t, "2")
 	l := startLocated(t, packs, capability.ListKnown())
+	l.collector.eventually("it samples without idle CPUs", func() error { return l.hasLogged(kernelstack.ErrIdleWork.Error()) })
+	require.NoError(t, os.Link(filepath.Join(made, file), filepath.Join(packs, file)))
 	l.collector.eventually("the kernel is located", func() error { return l.hasLogged(locatedMessage) })
+	l.collector.eventually("idle CPUs are sampled", l.samplesIdleCPUs)
 	l.checkOracle(k)
 	restrictPointers(t, "1")
 	l.collector.eventually("the list is read", func() error { return l.hasLogged(`"source": "kallsyms", "state": "up"`) })
@@ -214,10 +218,31 @@ func (l *located) checkNames(k *kernel) {
 	assert.GreaterOrEqual(l.collector.t, inText*100, frames*95)
 }
 
+// TestLocatedByDoctor verifies that doctor locates the kernel, too, and does not print where it is.
+func TestLocatedByDoctor(t *testing.T) {
+	kerneltest.Built(t, kerneltest.Tool)
+	kerneltest.NeedPerf(t)
+	k := readKernel(t)
+	packs := t.TempDir()
+	packTheCore(t, packs)
+	cmd := exec.CommandContext(t.Context(), kerneltest.Built(t, kerneltest.Tool), "doctor", "--locate", "--packs", packs)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, kerneltest.StartWith(cmd, capability.CAP_PERFMON, capability.CAP_SYS_ADMIN))
+	_ = cmd.Wait() // its status is checked
+	assert.Equal(t, 1, cmd.ProcessState.ExitCode(), out.String())
+	assert.Contains(t, out.String(), "symbols of the core kernel, located in ")
+	assert.Contains(t, out.String(), "source lines for 1 of ")
+	assert.NotContains(t, out.String(), secretOf(k))
+}
+
+// secretOf returns the digits that all addresses of the text have in common, or nearly all.
+func secretOf(k *kernel) string { return strconv.FormatUint(k.base>>24, 16) }
+
 // checkSecret verifies that nothing that the collector wrote has an address in the kernel half.
 func (l *located) checkSecret(k *kernel) {
 	l.collector.t.Helper()
-	base := strconv.FormatUint(k.base>>24, 16) // the digits that all addresses of the text have in common, or nearly all
+	base := secretOf(k)
 	assert.NotContains(l.collector.t, l.collector.Log(), base)
 	for _, file := range []string{l.stacks, l.others} {
 		content, err := os.ReadFile(file)

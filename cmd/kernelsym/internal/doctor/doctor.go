@@ -70,15 +70,18 @@ func (r *Report) Code() int {
 type Options struct {
 	Procfs, Sysfs string // where the machine's /proc and /sys are mounted
 	Packs         string // a directory: check which running builds have a pack in it; or empty
+	Locate        bool   // where the kernel hides its symbols, locate it with its pack, which must be in Packs
 	Metrics       string // URL of a collector's metrics: check for up to 25 s that it delivers samples; or empty
 	Version       string // of kernelsym
 }
 
 // Run checks a machine.
 func Run(ctx context.Context, o Options) Report {
+	everything := sources.Everything(o.Procfs, o.Sysfs)
+	everything.Locate = o.Locate
 	return run(ctx, &machine{
-		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, metrics: o.Metrics, version: o.Version, pace: usualPace,
-		kernel: running{sysfs: o.Sysfs}, sources: sources.List(sources.Everything(o.Procfs, o.Sysfs)),
+		procfs: o.Procfs, sysfs: o.Sysfs, own: "/proc", packs: o.Packs, locate: o.Locate, metrics: o.Metrics, version: o.Version, pace: usualPace,
+		kernel: running{sysfs: o.Sysfs}, sources: sources.ListLocating(everything, directory(o.Packs)),
 	})
 }
 
@@ -87,6 +90,7 @@ type machine struct {
 	procfs, sysfs string
 	own           string // the /proc of this process
 	packs         string // a directory, or empty
+	locate        bool   // the source of the core kernel locates it
 	metrics       string // a URL, or empty
 	version       string // of kernelsym
 	pace          pace
@@ -100,6 +104,8 @@ type machine struct {
 type state struct {
 	settings  string // the /proc that has the settings and this process
 	rights    rights
+	buildID   string
+	hidden    bool  // the symbols of the core kernel cannot be read
 	records   error // the error of recording perf events
 	programs  int   // number of BPF programs
 	listed    error // the error of listing BPF programs

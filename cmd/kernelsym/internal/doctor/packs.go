@@ -3,12 +3,27 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/kernelsym/kernelsym/internal/pack"
 	"github.com/kernelsym/kernelsym/internal/packs"
 )
+
+// directory is where the processor would find packs.
+type directory string
+
+// Pack reads a pack as a processor does. Its error has no cause, because checkPacks has the remedy.
+func (d directory) Pack(_ context.Context, buildID string) (*pack.Pack, error) {
+	p, err := packs.Read(string(d), buildID)
+	if err != nil {
+		return nil, errors.New(err.Error())
+	}
+	return p, nil
+}
 
 // checkPacks looks for the packs of the running builds, as the processor would.
 func checkPacks(m *machine) []Finding {
@@ -25,13 +40,13 @@ func checkPacks(m *machine) []Finding {
 		case err == nil && p.HasLines():
 			lined++
 		case err == nil:
-			symbolsOnly = append(symbolsOnly, b.Name)
+			symbolsOnly = append(symbolsOnly, m.nameOf(b))
 		case packs.ReasonOf(err) == packs.NotFound:
-			missing = append(missing, b.Name)
+			missing = append(missing, m.nameOf(b))
 		case !refused[err.Error()]:
 			refused[err.Error()] = true
 			findings = append(findings, Finding{
-				Check: packsCheck, Level: Warn, Found: err.Error(), Lost: lostLines, Remedy: m.packRemedies(packs.ReasonOf(err)),
+				Check: packsCheck, Level: Warn, Found: err.Error(), Lost: m.lostWithoutPacks(), Remedy: m.packRemedies(packs.ReasonOf(err)),
 			})
 		}
 	}
@@ -41,21 +56,37 @@ func checkPacks(m *machine) []Finding {
 		f.Found += "; symbols only for " + list(symbolsOnly)
 	}
 	if len(missing) > 0 {
-		f.Level, f.Lost, f.Remedy = Warn, lostLines, m.packRemedies(packs.NotFound)
+		f.Level, f.Lost, f.Remedy = Warn, m.lostWithoutPacks(), m.packRemedies(packs.NotFound)
 		f.Found += "; no pack of " + list(missing)
 	}
 	return append([]Finding{f}, findings...)
 }
 
-const (
-	packsCheck = "packs"
-	lostLines  = "source lines and inlined functions; on a gateway also names"
-)
+const packsCheck = "packs"
+
+// lostWithoutPacks returns what packs would give to this machine.
+func (m *machine) lostWithoutPacks() string {
+	if m.hidden {
+		return "names of the core kernel with locate: true, source lines and inlined functions"
+	}
+	return "source lines and inlined functions; on a gateway also names"
+}
+
+// nameOf returns the name of a build. It has the build id where names depend on the pack.
+func (m *machine) nameOf(b Build) string {
+	if m.hidden && b.BuildID == m.buildID {
+		return b.Name + " (" + b.BuildID + ")"
+	}
+	return b.Name
+}
 
 // packRemedies returns what to do about missing or refused packs.
 func (m *machine) packRemedies(reason packs.Reason) []string {
 	if reason == packs.Insecure {
 		return []string{"chmod -R go-w " + m.packs, "if they belong to another user: chown -R root: " + m.packs}
+	}
+	if m.hidden {
+		return []string{"make the pack of the core kernel, as root, from the image that this machine booted: kernelsym pack --boot -d " + m.packs}
 	}
 	return []string{
 		"if the kernel's debug package is installed: kernelsym pack --release " + readText(m.settings, "sys/kernel/osrelease") + " -d " + m.packs,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/uevent"
 )
@@ -34,8 +35,9 @@ func (m *machine) remedies(err error) (lines []string) {
 		}
 		add(m.grant(syslog, "")...)
 	}
-	if v, ok := m.sysctl("kernel.kptr_restrict"); ok && v >= 2 && errors.Is(err, kallsyms.ErrRestricted) {
-		or("where that is not allowed: set locate: true, with a pack of this kernel (kernelsym pack --boot), to name the core kernel alone")
+	if v, ok := m.sysctl("kernel.kptr_restrict"); ok && v >= 2 && errors.Is(err, kallsyms.ErrRestricted) && !m.locate {
+		or("where that is not allowed: set locate: true, with a pack of this kernel (kernelsym pack --boot), to name the core kernel alone; " +
+			"kernelsym doctor --locate --packs DIRECTORY tries it")
 	}
 	if errors.Is(err, perfring.ErrPermission) {
 		grant := m.grant(perfmon, "perf_event_open")
@@ -50,6 +52,15 @@ func (m *machine) remedies(err error) (lines []string) {
 		if v > 0 && !m.rights.has(perfmon) && !m.rights.has(sysAdmin) {
 			or("for all users: " + sysctlRemedy("kernel.perf_event_paranoid", 0))
 		}
+	}
+	if errors.Is(err, locate.ErrSilent) || errors.Is(err, locate.ErrFew) {
+		add(m.grant(sysAdmin, "")...)
+	}
+	if errors.Is(err, locate.ErrSilent) {
+		or("use Linux 5.16 or later: on x86-64, /proc/PID/wchan says nothing before")
+	}
+	if errors.Is(err, locate.ErrContradiction) {
+		add("make the pack again, from the image that this machine booted; a livepatch, or a program that traces these functions, has the same effect")
 	}
 	if errors.Is(err, perfring.ErrMemory) {
 		add(m.grant(ipcLock, "")...)

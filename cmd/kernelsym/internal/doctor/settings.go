@@ -51,6 +51,7 @@ func checkBuildID(m *machine) []Finding {
 		f.Remedy = []string{"use a kernel that was linked with --build-id, as distributions do"}
 		return []Finding{f}
 	}
+	m.buildID = id
 	return []Finding{{Check: "build id", Level: OK, Found: id}}
 }
 
@@ -132,19 +133,19 @@ const pointersCheck = "kptr_restrict"
 func checkPointers(m *machine) []Finding {
 	f := Finding{Check: pointersCheck, Level: OK}
 	v, ok := m.sysctl("kernel.kptr_restrict")
+	paranoid, isKnown := m.sysctl("kernel.perf_event_paranoid")
 	switch {
 	case !ok:
 		f.Level, f.Found = Note, "cannot be read"
 	case v >= 2:
 		// Reading kallsyms shows what this costs.
 		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from every process", v)
-	case v == 1:
-		f.Found = "1: CAP_SYSLOG shows the kernel's addresses"
+	case v <= 0 && isKnown && paranoid <= 1:
+		f.Found = fmt.Sprintf("0: the kernel shows its addresses to every process, since kernel.perf_event_paranoid is %d", paranoid)
+	case m.rights.known && !m.rights.has(syslog):
+		f.Level, f.Found = Note, fmt.Sprintf("%d: the kernel hides its addresses from this process, which lacks CAP_SYSLOG", v)
 	default:
-		f.Found = "0: CAP_SYSLOG shows the kernel's addresses"
-		if paranoid, ok := m.sysctl("kernel.perf_event_paranoid"); ok && paranoid <= 1 {
-			f.Found = fmt.Sprintf("0: the kernel shows its addresses to every process, since kernel.perf_event_paranoid is %d", paranoid)
-		}
+		f.Found = fmt.Sprintf("%d: CAP_SYSLOG shows the kernel's addresses", v)
 	}
 	return []Finding{f}
 }

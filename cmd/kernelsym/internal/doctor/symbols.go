@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernelsym/kernelsym/internal/bpf"
 	"github.com/kernelsym/kernelsym/internal/kallsyms"
+	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/symcache"
 	"github.com/kernelsym/kernelsym/internal/timeline"
@@ -30,44 +31,72 @@ func checkSymbols(ctx context.Context, m *machine) (findings []Finding) {
 	for _, source := range m.sources {
 		start := time.Now()
 		table, err := load(ctx, source)
-		f := Finding{Check: "symbols: " + source.Name(), Level: OK}
+		took := time.Since(start)
 		if table != nil {
 			m.blind += table.BlindTime()
 			m.nameless += countNameless(table)
-			f.Found = fmt.Sprintf("%s, read in %v", describe(source.Name(), table), time.Since(start).Round(time.Millisecond))
 		}
-		if err != nil {
-			f.Level = Note // unless the error has reasons that no other finding gives
-			if f.Found = strings.TrimPrefix(f.Found+"; incomplete, see above", "; "); table == nil {
-				f.Found = "none, see above"
-			}
-			if news := m.news(err); news != "" {
-				f.Level, f.Lost, f.Remedy = Warn, lost[source.Name()].some, m.remedies(err)
-				f.Found = strings.TrimSuffix(f.Found, ", see above") + ": " + news
-			}
+		if source.Name() == core {
+			m.noteCore(table, err)
 		}
-		if table == nil {
-			f.Level, f.Lost = Warn, lost[source.Name()].all
-			if source.Name() == core {
-				f.Level = Fail
-			}
-		}
-		if source.Name() == "modules" && m.noModules != nil {
-			f.Level, f.Found = Note, "not known, see above" // an empty table says nothing
-		}
-		m.details.add(source.Name(), table, err, time.Since(start))
+		f := m.judgeSymbols(source.Name(), table, err, took)
+		m.details.add(source.Name(), table, err, took)
 		m.found.WriteString(f.Found + "\n")
 		findings = append(findings, f)
 	}
 	return findings
 }
 
+// noteCore notes whether the symbols of the core kernel can be read. Its build id is known even if they cannot.
+func (m *machine) noteCore(table *timeline.Table, err error) {
+	m.hidden = errors.Is(err, kallsyms.ErrRestricted) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	if table == nil && m.buildID != "" {
+		m.details.Builds = append(m.details.Builds, Build{timeline.KernelName, m.buildID})
+	}
+}
+
+// judgeSymbols returns the finding about the symbols of a source. table is nil if it published nothing.
+func (m *machine) judgeSymbols(source string, table *timeline.Table, err error, took time.Duration) Finding {
+	f := Finding{Check: "symbols: " + source, Level: OK}
+	some := lost[source].some
+	if table != nil {
+		how := "read"
+		if errors.Is(err, kallsyms.ErrLocated) {
+			how, some = "located", lostLocated
+		}
+		f.Found = fmt.Sprintf("%s, %s in %v", describe(source, table), how, took.Round(time.Millisecond))
+	}
+	if err != nil {
+		f.Level = Note // unless the error has reasons that no other finding gives
+		if f.Found = strings.TrimPrefix(f.Found+"; incomplete, see above", "; "); table == nil {
+			f.Found = "none, see above"
+		}
+		if news := m.news(source, err); news != "" {
+			f.Level, f.Lost, f.Remedy = Warn, some, m.remedies(err)
+			f.Found = strings.TrimSuffix(f.Found, ", see above") + ": " + news
+		}
+	}
+	if table == nil {
+		f.Level, f.Lost = Warn, lost[source].all
+		if source == core {
+			f.Level = Fail
+		}
+	}
+	if source == "modules" && m.noModules != nil {
+		f.Level, f.Found = Note, "not known, see above" // an empty table says nothing
+	}
+	return f
+}
+
 // core is the source without which no kernel code has a name.
 const core = "kallsyms"
 
+// lostLocated is what has no name where the core kernel is located.
+const lostLocated = "names of modules, and of BPF code that was loaded before the start"
+
 // reasons are the errors that more than one finding can report.
 var reasons = []error{
-	kallsyms.ErrRestricted, perfring.ErrPermission, perfring.ErrMemory, perfring.ErrFiles, perfring.ErrUnsupported,
+	kallsyms.ErrRestricted, locate.ErrSilent, locate.ErrFew, perfring.ErrPermission, perfring.ErrMemory, perfring.ErrFiles, perfring.ErrUnsupported,
 	bpf.ErrPermission, bpf.ErrHidden, bpf.ErrUnsupported, uevent.ErrUnreachable,
 }
 
@@ -83,8 +112,12 @@ func withoutAdvice(found string) string {
 	return found
 }
 
-// news returns the lines of an error whose reason no finding has given yet.
-func (m *machine) news(err error) string {
+// news returns the lines of an error of a source whose reason no finding has given yet. If the core kernel was to be located,
+// its error has two reasons in one line.
+func (m *machine) news(source string, err error) string {
+	if m.locate && source == core {
+		return err.Error()
+	}
 	given := func(line, reason string) bool {
 		return strings.Contains(line, reason) && strings.Contains(m.found.String(), reason)
 	}
