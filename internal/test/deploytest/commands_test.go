@@ -64,7 +64,7 @@ var commands = []command{
 		isNamespace(t, m, args)
 		selects(t, args[1], m.pods()["kernelsym"].Labels)
 	}},
-	{`kubectl exec -n (\S+) POD -- /kernelsym (?:doctor(?: --metrics http://IP:8888/metrics)?)`, isNamespace}, // cmd/kernelsym parses its arguments
+	{`kubectl exec -n (\S+) POD -- /kernelsym (?:doctor(?: --metrics http://IP:8888/metrics| --locate --packs /var/lib/kernelsym/packs)?)`, isNamespace}, // cmd/kernelsym parses its arguments
 	{`kubectl logs -n (\S+) POD`, isNamespace},
 	{`kubectl get --raw /api/v1/namespaces/(\S+)/pods/POD:(\d+)/proxy/(?:status\?verbose|metrics)`, func(t *testing.T, m *manifest, args []string) {
 		isNamespace(t, m, args)

@@ -95,11 +95,10 @@ func namespaces(t *testing.T, pod corev1.PodSpec) uintptr {
 	return flags
 }
 
-// mounts returns the mounts of a container. It writes the files of its configurations.
+// mounts returns the mounts of a container. It writes the files of its configurations, and makes its empty directories.
 func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) (list []mount) {
 	t.Helper()
 	for _, v := range c.VolumeMounts {
-		require.True(t, v.ReadOnly)
 		for _, volume := range pod.Volumes {
 			if volume.Name != v.Name {
 				continue
@@ -109,10 +108,17 @@ func (m *manifest) mounts(t *testing.T, pod corev1.PodSpec, c corev1.Container) 
 					t.Log("this kernel has no modules: their list is not mounted")
 					continue
 				}
-				list = append(list, mount{volume.HostPath.Path, v.MountPath, v.RecursiveReadOnly != nil})
+				require.True(t, v.ReadOnly)
+				list = append(list, mount{Source: volume.HostPath.Path, Target: v.MountPath, ReadOnlyBelow: v.RecursiveReadOnly != nil})
 				continue
 			}
 			dir := t.TempDir()
+			if volume.EmptyDir != nil {
+				require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // as a kubelet does
+				list = append(list, mount{Source: dir, Target: v.MountPath, Writable: true})
+				continue
+			}
+			require.True(t, v.ReadOnly)
 			for name, text := range m.configs[volume.ConfigMap.Name].Data {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) //nolint:gosec // as a kubelet does
 			}

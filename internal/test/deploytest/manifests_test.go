@@ -27,9 +27,12 @@ const kubernetes = repository + "/deploy/kubernetes/"
 // everything stands for the base with all components.
 const everything = "components/*"
 
+// locates is a component that comes with another, kernelstack, and not with host-mounts.
+const locates = "components/locate"
+
 // samplesKernel reports whether the agent of a manifest has the receiver kernelstack.
 func samplesKernel(name string) bool {
-	return name == "components/kernelstack" || samplesWaits(name)
+	return name == "components/kernelstack" || name == locates || samplesWaits(name)
 }
 
 // samplesWaits reports whether it samples off-CPU time, too.
@@ -62,6 +65,14 @@ func directory(t *testing.T, name string) string {
 	}
 	components, err := filepath.Glob(kubernetes + name)
 	require.NoError(t, err)
+	switch name {
+	case everything: // off-cpu contains kernelstack
+		components = slices.DeleteFunc(components, func(c string) bool {
+			return filepath.Base(c) == "kernelstack" || filepath.Base(c) == filepath.Base(locates)
+		})
+	case locates:
+		components = append(components, kubernetes+"components/kernelstack")
+	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	k := types.Kustomization{
@@ -69,9 +80,6 @@ func directory(t *testing.T, name string) string {
 		Resources: []string{relative(t, dir, kubernetes+"base")},
 	}
 	for _, component := range components {
-		if name == everything && filepath.Base(component) == "kernelstack" {
-			continue // off-cpu contains it
-		}
 		k.Components = append(k.Components, relative(t, dir, component))
 	}
 	text, err := yaml.Marshal(k)
@@ -385,8 +393,43 @@ func TestComponentsCombine(t *testing.T) {
 	assert.Equal(t, rights["overlays/no-sys-admin"], c.SecurityContext.Capabilities.Add, "no-sys-admin")
 	assert.True(t, agent.HostPID, "off-cpu")
 	for _, argument := range []string{
-		"processors::kernelsym: {procfs", "receivers::kernelstack: {containers: true", "[otlp, kernelstack]", "off_cpu::enabled: true",
+		"processors::kernelsym: {procfs", "receivers::kernelstack: {containers: true", "profiles/kernelstack: {receivers", "off_cpu::enabled: true",
 	} {
 		assert.Len(t, slices.DeleteFunc(slices.Clone(c.Args), func(a string) bool { return !strings.Contains(a, argument) }), 1, argument)
+	}
+}
+
+// TestOnlyOwnSamplesAreLocated verifies that with the component locate, only samples of kernelstack pass through the processor
+// that locates the kernel, in whichever order components are listed.
+func TestOnlyOwnSamplesAreLocated(t *testing.T) {
+	whole := kustomizationsOf(t, "/deploy/README.md")[0]
+	type pipeline struct{ receivers, processors []any }
+	for _, c := range []struct {
+		components []string
+		processor  string // of the samples
+	}{
+		{[]string{"kernelstack"}, "kernelsym"},
+		{[]string{"kernelstack", "locate"}, "kernelsym/locate"},
+		{[]string{"locate", "kernelstack"}, "kernelsym/locate"},
+		{[]string{"locate", "off-cpu"}, "kernelsym/locate"},
+		{[]string{"off-cpu", "gateway", "locate"}, "kernelsym/locate"},
+	} {
+		t.Run(strings.Join(c.components, ","), func(t *testing.T) {
+			m := apply(t, whole, withComponents(c.components...))
+			config := m.effective(t, m.pods()["kernelsym"].Spec)
+			pipelines := make(map[string]pipeline)
+			for name, p := range config["service"].(map[string]any)["pipelines"].(map[string]any) {
+				pipelines[name] = pipeline{p.(map[string]any)["receivers"].([]any), p.(map[string]any)["processors"].([]any)}
+			}
+			assert.Equal(t, map[string]pipeline{
+				"profiles":             {[]any{"otlp"}, []any{"memory_limiter", "kernelsym", "resource"}},
+				"profiles/kernelstack": {[]any{"kernelstack"}, []any{"memory_limiter", c.processor, "resource"}},
+			}, pipelines)
+			for id, p := range config["processors"].(map[string]any) {
+				if strings.HasPrefix(id, "kernelsym") {
+					assert.Equal(t, id == "kernelsym/locate", p.(map[string]any)["locate"], id)
+				}
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,6 +71,9 @@ func TestContainer(t *testing.T) {
 			})
 			assert.Regexp(t, `^[1-9]\d* of [1-9]\d* kernel frames have a name\n$`, countOf(t, l.metrics()))
 			want := map[string]string{"kallsyms": "1", "modules": "1", "bpf": "1"}
+			if name == locates {
+				want["packs"] = "0" // its directory does not exist
+			}
 			if noSysAdmin {
 				want["bpf"] = "0" // the list of programs is missing
 				assert.Empty(t, l.pass([]uint64{before})[0].Lines)
@@ -151,14 +155,16 @@ func (c *container) checkRights(m *manifest, want []corev1.Capability) {
 	mounts, err := os.ReadFile(proc + "mountinfo")
 	require.NoError(c.t, err)
 	allowed := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
+	writable := map[string]bool{"/proc": true, "/dev": true}
 	for _, mount := range m.mounts(c.t, m.pods()["kernelsym"].Spec, collectorOf(c.t, m.pods()["kernelsym"].Spec)) {
 		allowed[mount.Target] = true
+		writable[mount.Target] = mount.Writable
 		allowed[strings.TrimPrefix(mount.Target, "/host")] = true // hidden from it
 	}
 	for line := range strings.Lines(string(mounts)) {
 		at, options := strings.Fields(line)[4], strings.Fields(line)[5]
 		assert.True(c.t, allowed[at] || strings.HasPrefix(at, "/host/sys/fs/cgroup/"), line) // the machine may have several hierarchies
-		if at != "/proc" && at != "/dev" {
+		if !writable[at] {
 			assert.Contains(c.t, strings.Split(options, ","), "ro", line)
 		}
 	}
@@ -180,4 +186,40 @@ func TestContainerWithoutSyslog(t *testing.T) {
 		assert.Equal(t, rewritetest.Frame{Type: "kernel"}, f)
 	}
 	assert.Equal(t, "0", l.sources()["kallsyms"])
+}
+
+// TestContainerLocates verifies that the component locate names samples where the kernel shows no addresses to the agent, with
+// a pack in its volume.
+func TestContainerLocates(t *testing.T) {
+	needSandbox(t)
+	kerneltest.NeedPerf(t)
+	kerneltest.Busy(t)
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), buildImage(t).Root+"/kernelsym", "pack", "--running", "--dir", dir+"/packs").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	m := render(t, locates)
+	pod := &m.daemonSets[0].Spec.Template.Spec
+	for i := range pod.Volumes {
+		if pod.Volumes[i].Name == "packs" {
+			pod.Volumes[i].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}
+		}
+	}
+	mounts := pod.Containers[0].VolumeMounts
+	for i := range mounts {
+		mounts[i].ReadOnly = true
+	}
+	l := connect(startContainer(t, m, "SYSLOG"))
+	l.eventually("the kernel is located", func() error {
+		if !strings.Contains(l.Log(), "names of the core kernel come from a pack") {
+			return errors.New("it has not logged that")
+		}
+		return nil
+	})
+	named := regexp.MustCompile(`(?m)^otelcol_processor_kernelsym_frames\{[^\n]*outcome="resolved"[^\n]*processor="kernelsym/locate"[^\n]* [1-9]`)
+	l.eventually("named samples", func() error {
+		if !named.MatchString(l.metrics()) {
+			return errors.New("none")
+		}
+		return nil
+	})
 }

@@ -93,9 +93,10 @@ func withComponents(names ...string) (k types.Kustomization) {
 // page says.
 func TestKustomizationsOfTheReadme(t *testing.T) {
 	all := kustomizationsOf(t, "/deploy/README.md")
-	require.Len(t, all, 10)
+	require.Len(t, all, 13)
 	whole, token, rate, pyroscope, older, noModules, gateway, byURL, byVolume, tls :=
 		all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], all[8], all[9]
+	locate, fetched, made := all[10], all[11], all[12]
 
 	t.Run("agents", func(t *testing.T) {
 		m := apply(t, whole)
@@ -181,6 +182,30 @@ func TestKustomizationsOfTheReadme(t *testing.T) {
 			if v.Name == "packs" {
 				assert.Nil(t, v.EmptyDir)
 				assert.Equal(t, "packs", v.PersistentVolumeClaim.ClaimName)
+			}
+		}
+	})
+	t.Run("packs of a hidden kernel from a URL", func(t *testing.T) {
+		m := apply(t, whole, locate, fetched)
+		processors := m.effective(t, m.pods()["kernelsym"].Spec)["processors"].(map[string]any)
+		packs := processors["kernelsym/locate"].(map[string]any)["debug_info"].(map[string]any)
+		assert.Equal(t, "https://packs.example.org/{build_id}.{format}", packs["url"])
+		assert.Equal(t, "/var/lib/kernelsym/packs", packs["directory"])
+	})
+	t.Run("packs of a hidden kernel from its boot image", func(t *testing.T) {
+		m := apply(t, whole, locate, made)
+		pod := m.pods()["kernelsym"].Spec
+		m.checkPod(t, "kernelsym", pod)
+		require.Len(t, pod.InitContainers, 1)
+		c := pod.InitContainers[0]
+		assert.Equal(t, collectorOf(t, pod).Image, c.Image)
+		checkRights(t, c.SecurityContext)
+		assert.Empty(t, c.SecurityContext.Capabilities.Add)
+		assert.Equal(t, []string{"/kernelsym", "pack", "--boot", "--root", "/host", "--dir", "/var/lib/kernelsym/packs"}, c.Command)
+		assert.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "boot", MountPath: "/host/boot", ReadOnly: true})
+		for _, mount := range c.VolumeMounts {
+			if mount.Name != "boot" {
+				assert.Contains(t, collectorOf(t, pod).VolumeMounts, mount, "the collector finds them there")
 			}
 		}
 	})

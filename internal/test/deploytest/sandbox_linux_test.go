@@ -30,10 +30,11 @@ type sandbox struct {
 	Args, Env    []string
 }
 
-// A mount is a file or directory that the container sees, read only.
+// A mount is a file or directory that the container sees, read only unless it is writable.
 type mount struct {
 	Source, Target string
 	ReadOnlyBelow  bool // mounts below it are read-only, too
+	Writable       bool
 }
 
 func init() {
@@ -97,14 +98,18 @@ func (s *sandbox) mount() error {
 		unix.Mount("tmpfs", at("dev"), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755"),
 		unix.Mknod(at("dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))),
 	)
-	bind := func(source, target string) error {
+	bind := func(source, target string, flags uintptr) error {
 		return errors.Join(
 			unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""),
-			unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|safe, ""),
+			unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags|safe, ""),
 		)
 	}
 	for _, m := range s.Mounts {
-		err = errors.Join(err, makeLike(m.Source, at(m.Target)), bind(m.Source, at(m.Target)))
+		flags := uintptr(unix.MS_RDONLY)
+		if m.Writable {
+			flags = 0
+		}
+		err = errors.Join(err, makeLike(m.Source, at(m.Target)), bind(m.Source, at(m.Target), flags))
 		if m.ReadOnlyBelow {
 			readOnly := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 			err = errors.Join(err, unix.MountSetattr(unix.AT_FDCWD, at(m.Target), unix.AT_RECURSIVE, &readOnly))
@@ -116,7 +121,7 @@ func (s *sandbox) mount() error {
 		} else if info.IsDir() {
 			err = errors.Join(err, unix.Mount("tmpfs", at(name), "tmpfs", safe|unix.MS_RDONLY, ""))
 		} else {
-			err = errors.Join(err, bind(at("dev/null"), at(name)))
+			err = errors.Join(err, bind(at("dev/null"), at(name), unix.MS_RDONLY))
 		}
 	}
 	return errors.Join(err, unix.Mount("", s.Root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
