@@ -19,9 +19,11 @@ type dictionary struct {
 	strings    map[string]int32
 	attributes map[attributeKey]int32
 	locations  map[uint64]int32
+	mappings   map[string]int32 // by their files
 	stacks     map[string]int32 // by their addresses, eight bytes each
 
-	key []byte // of a stack
+	functions *functions // that stand in stacks with their numbers; nil if none do
+	key       []byte     // of a stack
 }
 
 type attributeKey struct {
@@ -33,10 +35,12 @@ type attributeKey struct {
 // keyFrameType is the attribute of locations, by the semantic conventions.
 const keyFrameType = "profile.frame.type"
 
-// These stand in a stack for the work of a CPU outside of the kernel. They are no addresses of the kernel.
+// These stand in a stack for the work of a CPU outside of the kernel, and for functions without an address. They are no
+// addresses of the kernel.
 const (
 	guest uint64 = iota
 	user
+	firstFunction // the number of the first in functions
 )
 
 var (
@@ -63,13 +67,15 @@ func addressesOf(r *perfring.Record) []uint64 {
 }
 
 // newDictionary returns the dictionary of profiles that have no resource yet. Index 0 of each table is the zero value.
-func newDictionary() *dictionary {
+func newDictionary(f *functions) *dictionary {
 	d := &dictionary{
 		profiles:   pprofile.NewProfiles(),
 		strings:    map[string]int32{"": 0},
 		attributes: make(map[attributeKey]int32),
 		locations:  make(map[uint64]int32),
+		mappings:   make(map[string]int32),
 		stacks:     make(map[string]int32),
+		functions:  f,
 	}
 	d.tables = d.profiles.Dictionary()
 	d.tables.StringTable().Append("")
@@ -112,15 +118,31 @@ func (d *dictionary) location(addr uint64) int32 {
 	at := int32(d.tables.LocationTable().Len())
 	d.locations[addr] = at
 	loc := d.tables.LocationTable().AppendEmpty()
-	switch addr {
-	case user:
+	fn, isFunction := d.functions.at(addr)
+	switch {
+	case addr == user:
 		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(userName))
 		return at
-	case guest:
+	case addr == guest:
 		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(GuestName))
+	case isFunction:
+		loc.Lines().AppendEmpty().SetFunctionIndex(d.function(fn.Name))
+		loc.SetMappingIndex(d.mapping(fn.File))
+		addr = 0
 	}
 	loc.SetAddress(addr)
 	loc.AttributeIndices().Append(d.attribute(keyFrameType, "kernel", 0))
+	return at
+}
+
+// mapping returns the index of the mapping of a file, without addresses.
+func (d *dictionary) mapping(file string) int32 {
+	at, ok := d.mappings[file]
+	if !ok {
+		at = int32(d.tables.MappingTable().Len())
+		d.mappings[file] = at
+		d.tables.MappingTable().AppendEmpty().SetFilenameStrindex(d.string(file))
+	}
 	return at
 }
 

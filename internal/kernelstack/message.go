@@ -33,6 +33,7 @@ type form struct {
 	containerID        string // OnResource, OnSamples or OnBoth
 	omit               Omit
 	resource           map[string]string // the attributes of each resource, but for the container's id
+	functions          *functions        // which stand in stacks with their numbers; nil if none do
 }
 
 // Where the id of a container stands.
@@ -67,6 +68,7 @@ type sample struct {
 	at            int64 // when it was taken, or the end of the wait, on the clock of the records
 	waited        int64 // nanoseconds; 0 if it was interrupted
 	preempted     bool  // it waited although it could have gone on
+	before        bool  // the wait began before recording
 }
 
 // maxResources is the number of resources that a part has at most. Messages of many resources are large, and consumers
@@ -119,7 +121,7 @@ func (m *message) of(container string) *profile {
 // interpret others as time.
 func (m *message) newProfile(container string) *profile {
 	if len(m.profiles)%maxResources == 0 {
-		m.parts = append(m.parts, newDictionary())
+		m.parts = append(m.parts, newDictionary(m.form.functions))
 	}
 	d := m.parts[len(m.parts)-1]
 	resource := d.profiles.ResourceProfiles().AppendEmpty()
@@ -186,6 +188,9 @@ func (m *message) attributesOf(s *sample, d *dictionary) []int32 {
 	}
 	if !omit.CPU {
 		number(keyCPU, s.cpu)
+	}
+	if s.before {
+		number(KeyBefore, 1)
 	}
 	switch {
 	case s.waited == 0: // it was interrupted

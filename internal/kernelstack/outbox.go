@@ -26,6 +26,7 @@ func newOutbox(of *Sampler, k kind, n *names, start time.Time) *outbox {
 	o := &outbox{of: of, kind: k, names: n, form: form{
 		scopeName: of.Scope, version: of.Version, resource: of.Resource,
 		containerID: cmp.Or(of.Options.ContainerID, OnResource), omit: of.Options.Omit,
+		functions: new(functions),
 	}}
 	o.beginMessage(start)
 	return o

@@ -16,6 +16,9 @@ import (
 // A threadSampler finds the samples in the records of its event, and puts them into an outbox. All times are on the clock of
 // the records, in nanoseconds.
 type threadSampler interface {
+	// begin is called once, when recording has begun. All records of later times will follow.
+	begin(from int64)
+
 	// record applies a record. It is called for each record, in the order of time, while the names are those of the record's
 	// time. certain reports whether all earlier records were applied.
 	record(ctx context.Context, r *perfring.Record, certain bool)
@@ -82,6 +85,7 @@ func (s *session) isOutdated() bool {
 func (s *session) run(ctx context.Context) error {
 	s.out.counts.CPUs = s.rings.CPUs()
 	s.out.names.readAll()
+	s.sampler.begin(perfring.Monotonic.Now())
 	for {
 		deadline := time.Now().Add(pollInterval)
 		if s.flush.Before(deadline) {
@@ -165,6 +169,7 @@ func (s *session) pause(ctx context.Context) error {
 	}
 	err = errors.Join(err, s.rings.Resume())
 	s.since = perfring.Monotonic.Now()
+	s.sampler.begin(s.since)
 	s.out.resume(timeOf(s.since))
 	s.beginInterval()
 	return err

@@ -23,6 +23,10 @@ type Waiting struct {
 	// Scheduler keeps the functions of the scheduler in the stacks. Without it, the first function is the one that waits; see
 	// IsScheduler.
 	Scheduler bool
+
+	// Before reads threads that are blocked. It is called when recording has begun, and again after each pause. Their waits count
+	// from then on, and their samples have the attribute KeyBefore. Nil leaves these waits out.
+	Before func() []Blocked
 }
 
 // methods returns one method. Its error says that waits cannot be sampled.
@@ -40,6 +44,7 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 		sampler: func(out *outbox) threadSampler {
 			return &waiting{
 				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: o.Procfs,
+				before: w.Before,
 			}
 		},
 	}}, nil
@@ -53,6 +58,7 @@ type waiting struct {
 	maxSwitches int            // per second, on average
 	switches    int            // times that a thread left a CPU in this interval, idle tasks included
 	procfs      string
+	before      func() []Blocked // reads threads that are blocked; nil for none
 }
 
 // record looks up the thread's name and container at once, because both can change.
@@ -72,12 +78,13 @@ func (w *waiting) record(_ context.Context, r *perfring.Record, certain bool) {
 func (w *waiting) sampleOf(t *wait, at int64) sample {
 	return sample{
 		stack: stackOf(t, w.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: w.out.names.ofThread(t.tid, at),
-		owner: w.out.names.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted,
+		owner: w.out.names.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted, before: t.before,
 	}
 }
 
 // confirm adds the waits that are certain after a batch.
 func (w *waiting) confirm(ctx context.Context, b *perfring.Batch) {
+	w.waits.decideAll(b.Certain)
 	w.waits.forget(b.Blind)
 	for _, ended := range w.waits.confirmed(b.Looked) {
 		w.add(ctx, &ended.sample)
@@ -122,6 +129,9 @@ func (w *waiting) add(ctx context.Context, part *sample) {
 // not where an interrupt hit (perf_fetch_caller_regs in include/linux/perf_event.h). Consumers look up the first address as
 // it is (see contract 2.3), so it becomes one within the call.
 func stackOf(t *wait, scheduler []symtab.Range) []uint64 {
+	if t.before {
+		return t.stack
+	}
 	stack := slices.Clone(withoutScheduler(t.stack, scheduler))
 	stack[0]--
 	return stack

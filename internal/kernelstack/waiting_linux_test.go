@@ -437,7 +437,8 @@ func TestTooManySwitches(t *testing.T) {
 	o := waitOptions()
 	_, possible := alternate(t, time.Second)
 	maxSwitches := max(1, possible/20) // fewer than a busy machine leaves time for
-	o.Interval, o.Threads = 200*time.Millisecond, Waiting{MaxSwitches: maxSwitches}
+	began := 0
+	o.Interval, o.Threads = 200*time.Millisecond, Waiting{MaxSwitches: maxSwitches, Before: func() []Blocked { began++; return nil }}
 	o.Buffer = 256 << 10 // a half-full ring ends a part: a slow machine, too, has enough of them to average the random pauses
 	duration := time.Duration(kerneltest.Sized(int(5*time.Second), int(20*time.Second)))
 	var tids [2]int
@@ -445,9 +446,12 @@ func TestTooManySwitches(t *testing.T) {
 	sent := waitsWhile(t, o, func() { tids, turns = alternate(t, duration) })
 	elapsed := sent[len(sent)-1].End.Sub(sent[0].Start)
 	var covered, paused time.Duration
-	lost, unknown := uint64(0), 0
+	lost, unknown, pauses := uint64(0), 0, 0
 	for _, m := range sent {
 		covered, paused, lost = covered+m.End.Sub(m.Start), paused+m.Paused, lost+m.Lost
+		if m.Paused > 0 {
+			pauses++
+		}
 	}
 	var counts [2]int
 	for _, w := range realWaits(t, sent) {
@@ -469,6 +473,7 @@ func TestTooManySwitches(t *testing.T) {
 	t.Logf("%d turns in %v, of which %v were covered and %v were not: %d and %d waits, %.0f by the time covered; %d records lost",
 		turns, elapsed, covered, paused, counts[0], counts[1], expected, lost)
 	require.Greater(t, paused, elapsed/10, "there were too few switches")
+	assert.Equal(t, 1+pauses, began, "blocked threads are read again after a pause")
 	assert.InDelta(t, elapsed.Seconds(), (covered + paused).Seconds(), 0.1)
 	assert.InEpsilon(t, counts[0], counts[1], 0.05)
 	assert.Less(t, float64(counts[0]+counts[1])/duration.Seconds(), 2.5*float64(maxSwitches), "far from the average: the pauses are random")

@@ -24,6 +24,7 @@ type waits struct {
 	leaving map[uint32]perfring.Record // by CPU: the sample that its next switch belongs to
 	exiting map[uint32]uint32          // by CPU: the thread that runs there, and is about to end
 	open    map[uint32]wait            // by thread id: waits that have not ended
+	blocked blocked                    // threads that may have waited since recording began
 	done    []interval                 // waits that have ended, but are not confirmed yet
 	since   int64                      // no blind interval is known that ends later
 	counts  *Message                   // counts those that are left out: Short, Unknown, NoStack
@@ -36,6 +37,7 @@ type wait struct {
 	pid, tid, cpu uint32 // the CPU that it left
 	preempted     bool   // it could have gone on
 	exiting       bool   // it is about to end: it runs again only if it was preempted
+	before        bool   // it began before recording; its stack has numbers of functions, not addresses
 	from          int64
 	reported      int64 // the time up to which it was reported; from if it was not
 }
@@ -57,6 +59,7 @@ func newWaits(threshold time.Duration, counts *Message) *waits {
 // note applies a record. If the record ends a wait that is long enough, it returns the wait. Call it for each record of a
 // batch, in order.
 func (w *waits) note(r *perfring.Record) (ended wait, ok bool) {
+	w.decide(r.TID, r.Time)
 	switch r.Type {
 	case perfring.TypeSample:
 		w.leaving[r.CPU] = *r
@@ -123,6 +126,10 @@ func (w *waits) forget(blind []perfring.Interval) {
 	for _, b := range blind {
 		w.since = max(w.since, b.To)
 		known := len(w.open) + len(w.done)
+		if w.blocked.from < b.To {
+			known += len(w.blocked.waits)
+			clear(w.blocked.waits)
+		}
 		for tid, t := range w.open {
 			if t.from < b.To {
 				delete(w.open, tid)
