@@ -21,10 +21,6 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
-// taskStates are the letters of the states of tasks that are off the CPU (get_task_state in fs/proc/array.c), in the order
-// of output: uninterruptible, interruptible, idle, stopped by a signal, stopped by a debugger.
-const taskStates = "DSITt"
-
 // blockedStacks is the command stacks.
 type blockedStacks struct {
 	resolver  *lookup.Resolver
@@ -77,12 +73,12 @@ func (b *blockedStacks) reader() (*tasks.Reader, error) {
 	r := &tasks.Reader{Procfs: b.flags.procfs}
 	var err error
 	for _, state := range b.states {
-		if len(state) != 1 || !strings.Contains(taskStates, state) {
+		if len(state) != 1 || strings.IndexByte(tasks.WaitStates, state[0]) < 0 {
 			return nil, fmt.Errorf("--state is %q: it takes D, S, I, T or t", state)
 		}
 		r.States += state
 	}
-	r.PIDs, err = existing(r.Procfs, kindProcess, b.processes)
+	r.Of.PIDs, err = existing(r.Procfs, kindProcess, b.processes)
 	return r, err
 }
 
@@ -160,7 +156,7 @@ func (b *blockedStacks) group(ctx context.Context, blocked []tasks.Task) (stacks
 		}
 		s.Tasks = append(s.Tasks, blockedTask{t.PID, t.TID, t.Name})
 	}
-	rank := func(s *blockedStack) int { return strings.Index(taskStates, s.State) }
+	rank := func(s *blockedStack) int { return strings.Index(tasks.WaitStates, s.State) }
 	slices.SortStableFunc(stacks, func(x, y *blockedStack) int {
 		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(len(y.Tasks), len(x.Tasks)))
 	})

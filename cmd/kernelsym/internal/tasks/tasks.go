@@ -17,6 +17,7 @@ import (
 // A Task is a thread that is off the CPU.
 type Task struct {
 	PID, TID uint32
+	CPU      uint32 // that it left
 	Name     string // empty if it cannot be read
 	State    byte   // as in /proc/PID/status: D, S, I and others
 	Stack    []Frame
@@ -41,9 +42,9 @@ func (f Frame) String() string {
 
 // A Reader reads tasks.
 type Reader struct {
-	Procfs string   // where /proc is mounted
-	States string   // the states of tasks that are read
-	PIDs   []uint32 // the processes whose tasks are read; empty for all
+	Procfs string // where /proc is mounted
+	States string // the states of tasks that are read
+	Of     Selection
 
 	Moved   int   // tasks that were left out because they ran while they were read
 	Refused int   // tasks that were left out because their stack cannot be read
@@ -60,39 +61,24 @@ var (
 // between reading them. Tasks are read one after the other. Read fails if it can read no stack at all.
 func (r *Reader) Read() (blocked []Task, err error) {
 	r.Moved, r.Refused, r.Reason = 0, 0, nil
-	for _, process := range r.processes() {
-		threads, _ := filepath.Glob(filepath.Join(process, "task", "[0-9]*")) // none if it has ended
-		for _, dir := range threads {
-			t, ok, err := r.read(dir)
-			switch {
-			case ok:
-				blocked = append(blocked, t)
-			case errors.Is(err, ErrNoStacks):
-				return nil, err
-			case err != nil && r.Refused == 0:
-				r.Reason = err
-			}
-			if err != nil {
-				r.Refused++
-			}
+	for dir := range r.Of.directories(r.Procfs) {
+		t, ok, err := r.read(dir)
+		switch {
+		case ok:
+			blocked = append(blocked, t)
+		case errors.Is(err, ErrNoStacks):
+			return nil, err
+		case err != nil && r.Refused == 0:
+			r.Reason = err
+		}
+		if err != nil {
+			r.Refused++
 		}
 	}
 	if len(blocked) == 0 && r.Refused > 0 {
 		return nil, r.Reason
 	}
 	return blocked, nil
-}
-
-// processes returns the directories of the processes.
-func (r *Reader) processes() (dirs []string) {
-	if len(r.PIDs) == 0 {
-		dirs, _ = filepath.Glob(filepath.Join(r.Procfs, "[0-9]*")) // the pattern is well-formed
-		return dirs
-	}
-	for _, pid := range r.PIDs {
-		dirs = append(dirs, filepath.Join(r.Procfs, strconv.FormatUint(uint64(pid), 10)))
-	}
-	return dirs
 }
 
 // tries is the number of attempts to read a task that keeps running.
@@ -104,7 +90,7 @@ const tries = 3
 // task must be off the CPU after its stack was read. If it has not left a CPU since its status was read before, it was off
 // the CPU all the time.
 //
-//	status ──▶ stack ──▶ is off the CPU ──▶ same status: same number of switches
+//	status ──▶ stack, CPU ──▶ is off the CPU ──▶ same status: same number of switches
 func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 	for range tries {
 		before, found := readStatus(dir)
@@ -115,10 +101,11 @@ func (r *Reader) read(dir string) (t Task, ok bool, err error) {
 		if err != nil {
 			return Task{}, false, r.stackError(dir, err)
 		}
+		stat, _ := readStat(dir)
 		isOff := isOffCPU(dir)
 		if after, found := readStatus(dir); isOff && found && after == before {
 			t = before.Task()
-			t.Stack = parseStack(string(text))
+			t.CPU, t.Stack = stat.cpu, parseStack(string(text))
 			return t, true, nil
 		}
 	}
@@ -168,7 +155,7 @@ type status struct {
 	switches [2]string // how often it left a CPU, by itself and not
 }
 
-// Task returns the task, without its stack.
+// Task returns the task, without its stack and its CPU.
 func (s *status) Task() Task { return Task{PID: s.PID, TID: s.TID, Name: s.Name, State: s.State} }
 
 func readStatus(dir string) (s status, ok bool) {

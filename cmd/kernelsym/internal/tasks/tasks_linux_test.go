@@ -23,7 +23,7 @@ import (
 // read reads the tasks of a process, and skips the test where stacks cannot be read.
 func read(t *testing.T, states string, pid int) []Task {
 	t.Helper()
-	r := Reader{Procfs: "/proc", States: states, PIDs: []uint32{uint32(pid)}}
+	r := Reader{Procfs: "/proc", States: states, Of: Selection{PIDs: []uint32{uint32(pid)}}}
 	blocked, err := r.Read()
 	if err != nil {
 		t.Skipf("%v: stacks of the running kernel are not tested", err)

@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 	}, blocked)
 	assert.Equal(t, "ext4_sync_file+0x13/0x40 [ext4]", blocked[0].Stack[1].String())
 
-	r = Reader{Procfs: procfs, States: "SI", PIDs: []uint32{20}}
+	r = Reader{Procfs: procfs, States: "SI", Of: Selection{PIDs: []uint32{20}}}
 	blocked, err = r.Read()
 	require.NoError(t, err)
 	assert.Equal(t, []Task{{PID: 20, TID: 20, Name: "idle", State: 'I'}}, blocked, "it has no stack, but waits")
