@@ -32,6 +32,7 @@ type top struct {
 	cumulative bool
 	by         string // a key of topGroupings; empty for functions
 	output     string
+	idle       bool   // with waits, kernel threads that wait in their main function, too
 	kind       string // of values in files; empty for the first
 }
 
@@ -57,7 +58,9 @@ func newTop() *cobra.Command {
 			"the source line with most of TOTAL.\n\n" +
 			"With --off-cpu, the table is of what threads wait for, in numbers of threads on average: SELF is in\n" +
 			"waits of the function itself, not counting the scheduler. Waits include the time until a thread gets\n" +
-			"a CPU. This records every context switch, in the initial PID namespace only.\n\n" +
+			"a CPU. This records every context switch, in the initial PID namespace only. With -p or -t, threads\n" +
+			"that have waited since before the start are marked. By process or thread, RUNQ is the time in the run\n" +
+			"queue, and STATE is that of threads which still wait.\n\n" +
 			"With --locate, the core kernel has names even if it hides its symbols; --pack names its pack.\n\n" +
 			"With --duration, or if the input or the output is no terminal, top prints the table once, for\n" +
 			"all samples. So it does on a terminal without control codes (TERM=dumb).\n\n" +
@@ -87,6 +90,7 @@ func newTop() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(groupingNames(), cobra.ShellCompDirectiveNoFileComp))
 	flags.DurationVar(&t.duration, "duration", 0, "sample for this long, such as 10s, and print the table once")
 	t.flags.add(cmd, &t.options)
+	flags.BoolVarP(&t.idle, "idle", "i", false, "with --off-cpu, also show kernel threads that wait in their main function; the key i changes it")
 	outputFlag(cmd, &t.output)
 	typeFlag(flags, &t.kind)
 	t.bpf.add(flags)
@@ -109,6 +113,8 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		return errors.New("--cum is about functions: --by has none")
 	case t.by != "" && t.bpf.first:
 		return errors.New("--by and --bpf are different tables: use one of them")
+	case t.idle && !t.options.OffCPU && len(args) == 0:
+		return errors.New("--idle is about waits: it needs --off-cpu")
 	case t.bpf.stats && !t.bpf.first:
 		return errors.New("--stats is about BPF programs: it needs --bpf")
 	}
@@ -125,7 +131,7 @@ func (t *top) check(cmd *cobra.Command, args []string) error {
 		t.bpf.setDefaults(cmd.Flags(), &t.options)
 		return t.flags.apply(&t.options)
 	}
-	for _, name := range slices.Concat([]string{"duration"}, topFlagNames, topBPFNames) {
+	for _, name := range slices.Concat([]string{"duration", "idle"}, topFlagNames, topBPFNames) {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s %w", name, errOnlyLive)
 		}
@@ -197,7 +203,7 @@ func (t *top) run(cmd *cobra.Command) error {
 		first = len(views) - 1
 	}
 	views = slices.Concat(views[first:], views[:first])
-	t.options.Containers = true
+	t.options.Containers, t.options.States = true, true
 	return topui.Run(ctx, topui.Terminal{In: in, Out: out}, views,
 		func(ctx context.Context, visit func(*live.Batch)) error { return live.Run(ctx, t.options, visit) })
 }
@@ -211,7 +217,8 @@ func (t *top) printOnce(ctx context.Context, cmd *cobra.Command) error {
 	view := t.functions(0)
 	if t.by != "" {
 		view = t.groups(0)
-		t.options.Containers = topGroupings[t.by] == hot.ByContainer
+		by := topGroupings[t.by]
+		t.options.Containers, t.options.States = by == hot.ByContainer, by == hot.ByThread || by == hot.ByProcess
 	}
 	if t.bpf.first {
 		programs, counting, err := t.programs(ctx, 0)

@@ -47,7 +47,7 @@ func (f *topBPF) setDefaults(flags *pflag.FlagSet, o *live.Options) {
 // functions returns the view of functions over the last length of time, or since the start if
 // length is 0.
 func (t *top) functions(length time.Duration) topview.View {
-	return hot.NewFunctions(t.measure(), length, t.sort())
+	return t.withIdle(hot.NewFunctions(t.measure(), length, t.sort()))
 }
 
 // groups returns the view of processes, threads, containers or CPUs.
@@ -56,7 +56,15 @@ func (t *top) groups(length time.Duration) topview.View {
 	if t.by != "" {
 		grouping = topGroupings[t.by]
 	}
-	return hot.NewGroups(t.measure(), grouping, length, procname.In(t.options.Procfs))
+	return t.withIdle(hot.NewGroups(t.measure(), grouping, length, procname.In(t.options.Procfs)))
+}
+
+// withIdle makes a new view show idle kernel threads if the flags say so.
+func (t *top) withIdle(v topview.Idler) topview.View {
+	if t.idle {
+		v.ToggleIdle()
+	}
+	return v
 }
 
 // measure says what is counted.

@@ -29,6 +29,8 @@ func TestTopFlagsThatExcludeEachOther(t *testing.T) {
 		"top --off-cpu --bpf":          "--bpf is about what runs: it cannot be used with --off-cpu",
 		"top --off-cpu -F 10":          "--freq is about what runs: it cannot be used with --off-cpu",
 		"top --off-cpu -C 0":           "--cpu is about what runs: it cannot be used with --off-cpu",
+		"top --idle":                   "--idle is about waits: it needs --off-cpu",
+		"top --idle a":                 "--idle is about sampling this machine",
 		"top --threshold 1ms":          "--threshold is about waits: it needs --off-cpu",
 		"top --off-cpu --threshold=-1": "invalid argument",
 		"top --off-cpu a":              "--off-cpu is about sampling this machine",

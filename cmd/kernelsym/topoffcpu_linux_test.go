@@ -3,7 +3,10 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +14,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/hot"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
@@ -60,4 +65,44 @@ func TestTopOffCPUOnATerminal(t *testing.T) {
 	_, restored, err := term.Ended()
 	require.NoError(t, err)
 	assert.True(t, restored)
+}
+
+// TestTopOfAHungThread verifies that a thread which waits since before the start has its time, its state and the mark in the
+// tables of threads and of functions.
+func TestTopOfAHungThread(t *testing.T) {
+	needWaits(t)
+	if _, err := os.ReadFile("/proc/thread-self/stack"); err != nil {
+		t.Skipf("%v: threads that hung before the start are not tested", err)
+	}
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer write.Close()
+	tid := make(chan int)
+	go func() {
+		runtime.LockOSThread() // and never unlocks
+		tid <- unix.Gettid()
+		_, _ = unix.Read(int(read.Fd()), make([]byte, 1))
+	}()
+	hung := strconv.Itoa(<-tid)
+	require.Eventually(t, func() bool {
+		stack, err := os.ReadFile(filepath.Join("/proc/self/task", hung, "stack"))
+		return err == nil && strings.Contains(string(stack), "pipe_read")
+	}, time.Minute, time.Millisecond)
+
+	out, errs, err := execute(t, "", "top", "--off-cpu", "--duration", "1s", "-t", hung, "--by", "thread", "-o", "json")
+	require.NoError(t, err, errs)
+	var j hot.GroupsJSON
+	require.NoError(t, json.Unmarshal([]byte(out), &j))
+	require.Len(t, j.Groups, 1, "%s", out)
+	row := j.Groups[0]
+	assert.Equal(t, []any{hung, 1, map[string]int{"S": 1}}, []any{strconv.FormatInt(row.TID, 10), row.Before, row.States})
+	assert.Positive(t, row.Samples)
+	assert.LessOrEqual(t, row.Percent, 100.1)
+
+	f := topJSON(t, "--off-cpu", "--duration", "1s", "-t", hung)
+	require.NotEmpty(t, f.Functions)
+	assert.True(t, f.Functions[0].Before)
+	assert.Contains(t, f.Functions[0].Function, "pipe_read")
+	assert.Equal(t, "vmlinux", f.Functions[0].Module)
+	assert.Equal(t, f.Frames.All, f.Frames.Named)
 }

@@ -11,6 +11,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/profilefile"
+	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/rewrite"
 )
 
@@ -18,6 +19,7 @@ import (
 type Function struct {
 	Name   string // NoName if unknown
 	Module string // empty if unknown
+	Before bool   // it stands for the waits in the function that began before the start
 }
 
 // Preempted stands for what a thread waited for that could have gone on: a CPU. It is called by the function in which the
@@ -27,15 +29,26 @@ const Preempted = "[preempted]"
 // NoName stands for the name of a function whose name is unknown.
 const NoName = "[no name]"
 
+// sinceBefore marks rows with waits that began before the start.
+const sinceBefore = "since before"
+
+// label returns the name with its mark.
+func (f Function) label() string {
+	if f.Before {
+		return f.Name + " (" + sinceBefore + ")"
+	}
+	return f.Name
+}
+
 func (f Function) String() string {
 	if f.Module == "" {
-		return f.Name
+		return f.label()
 	}
-	return f.Name + " [" + f.Module + "]"
+	return f.label() + " [" + f.Module + "]"
 }
 
 func compareFunctions(a, b Function) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Module, b.Module))
+	return cmp.Or(cmp.Compare(a.label(), b.label()), cmp.Compare(a.Module, b.Module))
 }
 
 // Counts are numbers of samples.
@@ -95,10 +108,10 @@ func (c *codes) at(number int) *code {
 func newCode(is rewrite.Code) *code {
 	c := &code{isKernel: is.IsKernel, isGuest: profilefile.IsGuest(&is), hasName: is.HasName()}
 	for _, line := range is.Lines {
-		c.functions = append(c.functions, Function{cmp.Or(line.Function, NoName), is.File})
+		c.functions = append(c.functions, Function{Name: cmp.Or(line.Function, NoName), Module: is.File})
 	}
 	if len(c.functions) == 0 {
-		c.functions = []Function{{NoName, is.File}}
+		c.functions = []Function{{Name: NoName, Module: is.File}}
 	}
 	return c
 }
@@ -120,6 +133,7 @@ func (c *Counts) addSample(s *rewrite.NamedSample, codes *codes) {
 	}
 	isLeaf := true
 	count := func(fn Function) {
+		fn.Before = isLeaf && beganBefore(s)
 		f := c.function(fn)
 		if isLeaf {
 			f.self += weight
@@ -166,6 +180,12 @@ func wasPreempted(s *rewrite.NamedSample) bool {
 	return ok && kind.Text == involuntary.Value.AsString()
 }
 
+// beganBefore reports whether a sample is a wait that began before the start.
+func beganBefore(s *rewrite.NamedSample) bool {
+	_, ok := s.Attribute(kernelstack.KeyBefore)
+	return ok
+}
+
 func (c *Counts) function(fn Function) *function {
 	f := c.functions[fn]
 	if f == nil {
@@ -194,11 +214,11 @@ const (
 	ByTotal = "total"
 )
 
-// sorted returns the functions in descending order of samples.
-func (c *Counts) sorted(by string) []Function {
+// sorted returns the functions in descending order of samples. Functions with the same rank are in the order of their names.
+func (c *Counts) sorted(by string, rank rank) []Function {
 	return slices.SortedFunc(maps.Keys(c.functions), func(a, b Function) int {
 		x, y := c.functions[a], c.functions[b]
-		self, total := cmp.Compare(y.self, x.self), cmp.Compare(y.total, x.total)
+		self, total := rank.compare(y.self, x.self), rank.compare(y.total, x.total)
 		if by == ByTotal {
 			self, total = total, self
 		}

@@ -103,7 +103,7 @@ func (f *File) Print(out *printable.Printer, by string, count int) error {
 		out.Printf("%s\n", NoNames)
 	}
 	rows := [][]string{{"SELF", "SELF%", "TOTAL", "TOTAL%", "  FUNCTION"}}
-	for _, fn := range topview.Limit(c.sorted(by), count) {
+	for _, fn := range topview.Limit(c.sorted(by, 0), count) {
 		is, of := c.functions[fn], float64(c.Kernel)
 		rows = append(rows, []string{m.number(is.self), inPercent(is.self, of), m.number(is.total), inPercent(is.total, of), "  " + fn.String()})
 	}
@@ -118,7 +118,7 @@ func (f *File) printGroups(out *printable.Printer, count int) error {
 	}
 	head := append([]string{"TOTAL", "TOTAL%", "KERNEL", "KERNEL%"}, f.by.ids()...)
 	rows := [][]string{append(head, "  "+strings.ToUpper(string(f.by)))}
-	for _, member := range topview.Limit(g.sorted(ByTime), count) {
+	for _, member := range topview.Limit(g.sorted(ByTime, 0), count) {
 		is, of := g.all[member], float64(g.sum())
 		cells := append([]string{m.number(is.All), inPercent(is.All, of), m.number(is.Kernel), inPercent(is.Kernel, of)}, f.by.idsOf(member)...)
 		rows = append(rows, append(cells, "  "+f.by.nameOf(member, g.names)))
@@ -160,7 +160,8 @@ type JSON struct {
 	Samples   JSONSamples    `json:"samples"`
 	Frames    JSONFrames     `json:"kernel_frames"`
 	PercentOf string         `json:"percent_of"`
-	Unit      string         `json:"unit,omitempty"` // of samples and functions: nanoseconds of waits; empty for numbers of samples
+	Unit      string         `json:"unit,omitempty"`                // of samples and functions: nanoseconds of waits; empty for numbers of samples
+	Idle      int            `json:"idle_kernel_threads,omitempty"` // that were left out
 	Problems  []string       `json:"problems,omitempty"`
 	Functions []JSONFunction `json:"functions"`
 }
@@ -190,6 +191,7 @@ type JSONFrames struct {
 type JSONFunction struct {
 	Function     string  `json:"function"`
 	Module       string  `json:"module,omitempty"`
+	Before       bool    `json:"since_before,omitempty"` // the waits that began before the start
 	Self         int64   `json:"self"`
 	Total        int64   `json:"total"`
 	SelfPercent  float64 `json:"self_percent"`
@@ -200,7 +202,7 @@ type JSONFunction struct {
 func (f *File) JSON(by string, count int) any {
 	m := f.measure()
 	if f.by != "" {
-		j := f.groups.json(f.by, float64(f.groups.sum()), count)
+		j := f.groups.json(f.by, float64(f.groups.sum()), 0, nil, count)
 		j.PercentOf, j.Unit, j.Seconds = "all samples", m.jsonUnit, f.elapsed().Seconds()
 		return j
 	}
@@ -216,10 +218,10 @@ func (c *Counts) json(of float64, by string, count int) JSON {
 		Frames:    JSONFrames{All: c.Frames, Named: c.Named},
 		Functions: []JSONFunction{},
 	}
-	for _, fn := range topview.Limit(c.sorted(by), count) {
+	for _, fn := range topview.Limit(c.sorted(by, 0), count) {
 		f := c.functions[fn]
 		j.Functions = append(j.Functions, JSONFunction{
-			fn.Name, fn.Module, f.self, f.total, percent(f.self, of), percent(f.total, of),
+			fn.Name, fn.Module, fn.Before, f.self, f.total, percent(f.self, of), percent(f.total, of),
 		})
 	}
 	return j

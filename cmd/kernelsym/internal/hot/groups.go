@@ -29,6 +29,7 @@ type Groups struct {
 	measure  *Measure
 	grouping Grouping
 	names    procname.Names
+	idle     bool          // show idle kernel threads, too
 	length   time.Duration // of the window, 0 for all since the start
 	window   topview.Window[*groups]
 }
@@ -42,6 +43,17 @@ func NewGroups(measure *Measure, grouping Grouping, length time.Duration, names 
 // NextGrouping implements topview.Grouper. It groups the samples of the window anew.
 func (v *Groups) NextGrouping() {
 	v.grouping = Groupings[(slices.Index(Groupings, v.grouping)+1)%len(Groupings)]
+	v.recount()
+}
+
+// ToggleIdle implements topview.Idler.
+func (v *Groups) ToggleIdle() {
+	v.idle = !v.idle
+	v.recount()
+}
+
+// recount counts the samples of the window anew.
+func (v *Groups) recount() {
 	parts := v.window.Parts
 	v.window = topview.NewWindow(v.length, newGroups)
 	for _, p := range parts {
@@ -53,7 +65,7 @@ func (v *Groups) NextGrouping() {
 func (v *Groups) Title() string { return v.grouping.plural() }
 
 // Add implements topview.View.
-func (v *Groups) Add(b *live.Batch) { v.window.Add(b, v.grouping.countBatch(b, v.names)) }
+func (v *Groups) Add(b *live.Batch) { v.window.Add(b, v.grouping.countBatch(b, v.names, v.idle)) }
 
 // Skip implements topview.View.
 func (v *Groups) Skip() {}
@@ -65,11 +77,10 @@ func (v *Groups) Header() []string {
 		return []string{"Waiting for the first samples."}
 	}
 	if last.OffCPU {
-		return append([]string{
+		return slices.Concat([]string{
 			fmt.Sprintf("off-CPU time on %s, %.1fs: waits of at least %s, of %s",
 				plural.Of(last.CPUs, "CPU"), s.elapsed.Seconds(), last.Threshold, v.grouping.count(len(s.all))),
-			v.measure.legend,
-		}, v.problems()...)
+		}, v.legend(), s.idle.lines(v.length > 0), v.problems())
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %.1fs: %s, of %s", last.Event, last.Frequency, plural.Of(last.CPUs, "CPU"),
@@ -79,10 +90,23 @@ func (v *Groups) Header() []string {
 	return append(lines, v.problems()...)
 }
 
+// hasStates reports whether groups have the columns of threads that wait.
+func (v *Groups) hasStates() bool {
+	return v.measure == WaitTime && (v.grouping == ByThread || v.grouping == ByProcess)
+}
+
+// legend explains the columns.
+func (v *Groups) legend() []string {
+	if v.hasStates() {
+		return []string{v.measure.legend, "RUNQ: the time in the run queue, also of shorter waits. STATE: now."}
+	}
+	return []string{v.measure.legend}
+}
+
 // problems describes what is wrong with the numbers.
 func (v *Groups) problems() (lines []string) {
 	s, last := v.window.Sum, v.window.Last
-	lines = s.losses.problems(last.OffCPU, s.elapsed)
+	lines = s.losses.problems(last, s.elapsed)
 	switch {
 	case v.grouping == ByContainer && last.Containers != nil:
 		lines = append(lines, "[host] may have samples of containers: "+last.Containers.Error())
@@ -91,6 +115,9 @@ func (v *Groups) problems() (lines []string) {
 	}
 	if s.losses.names > 0 && (v.grouping == ByProcess || v.grouping == ByThread) {
 		lines = append(lines, fmt.Sprintf("Names can be missing; lost records of threads and cgroups: %d.", s.losses.names))
+	}
+	if v.hasStates() && last.NoThreads != nil {
+		lines = append(lines, "RUNQ and STATE are not known: "+last.NoThreads.Error())
 	}
 	if last.Missing != nil {
 		lines = append(lines, topview.Missing(last.Missing))
@@ -104,10 +131,17 @@ func (v *Groups) Columns() []topview.Column {
 	if v.measure == CPUTime {
 		columns = append(columns, topview.Column{Name: "KERNEL", Right: true}, topview.Column{Name: "USER", Right: true})
 	}
+	if v.hasStates() {
+		columns = append(columns, topview.Column{Name: "RUNQ", Right: true})
+	}
 	for _, id := range v.grouping.ids() {
 		columns = append(columns, topview.Column{Name: id, Right: true})
 	}
-	return append(columns, topview.Column{Name: strings.ToUpper(string(v.grouping))})
+	columns = append(columns, topview.Column{Name: strings.ToUpper(string(v.grouping))})
+	if v.hasStates() {
+		columns = append(columns, topview.Column{Name: "STATE"})
+	}
+	return columns
 }
 
 // Sorts implements topview.Table.
@@ -123,7 +157,8 @@ func (v *Groups) Rows(by string) []topview.Row {
 	s := v.window.Sum
 	rows := make([]topview.Row, 0, len(s.all))
 	full := max(s.possible, float64(s.sum())) // many threads can wait at once
-	for _, m := range s.sorted(by) {
+	states := v.states()
+	for _, m := range s.sorted(by, v.measure.rank(s.possible)) {
 		g := s.all[m]
 		count := g.All
 		if by == ByKernel {
@@ -133,12 +168,46 @@ func (v *Groups) Rows(by string) []topview.Row {
 		if v.measure == CPUTime {
 			cells = append(cells, format(g.Kernel, s.possible), format(g.user(), s.possible))
 		}
+		if v.hasStates() {
+			cells = append(cells, v.delayOf(m))
+		}
 		cells = append(cells, v.grouping.idsOf(m)...)
-		rows = append(rows, topview.Row{
-			Key: m.String(), Cells: append(cells, v.grouping.nameOf(m, s.names)), Share: percent(count, full) / 100,
-		})
+		cells = append(cells, v.grouping.nameOf(m, s.names)+v.grouping.marked(s.before[m]))
+		if v.hasStates() {
+			cells = append(cells, states[m].text(v.grouping))
+		}
+		rows = append(rows, topview.Row{Key: m.String(), Cells: cells, Share: percent(count, full) / 100})
 	}
 	return rows
+}
+
+// states returns the states of threads at the end of the window.
+func (v *Groups) states() map[member]states {
+	if v.window.Last == nil || !v.hasStates() {
+		return nil
+	}
+	return v.grouping.statesOf(v.window.Last.Threads)
+}
+
+// delayOf returns the cell of a group in the column RUNQ.
+func (v *Groups) delayOf(m member) string {
+	delay, ok := v.window.Sum.delays[m]
+	if !ok {
+		return "-"
+	}
+	return v.measure.share(delay.Nanoseconds(), v.window.Sum.possible)
+}
+
+// marked returns the mark of a group with threads that have waited since before the start.
+func (by Grouping) marked(threads map[int64]bool) string {
+	switch n := len(threads); {
+	case n == 0:
+		return ""
+	case by == ByThread:
+		return " (" + sinceBefore + ")"
+	default:
+		return fmt.Sprintf(" (%s %s)", plural.Of(n, "thread"), sinceBefore)
+	}
 }
 
 // Detail implements topview.Table. It returns the functions of a group.
@@ -161,6 +230,7 @@ type GroupsJSON struct {
 	Possible  float64     `json:"possible,omitempty"` // samples, if no CPU had been idle; missing for a file
 	Lost      uint64      `json:"lost"`
 	Throttled int         `json:"throttled"`
+	Idle      int         `json:"idle_kernel_threads,omitempty"` // that were left out
 	Problems  []string    `json:"problems,omitempty"`
 	Groups    []JSONGroup `json:"groups"`
 }
@@ -177,14 +247,19 @@ type JSONGroup struct {
 	Guest     int64   `json:"guest,omitempty"`
 	User      int64   `json:"user"`
 	Percent   float64 `json:"percent"`
+
+	// Of threads that wait, and of processes.
+	Delay  *int64         `json:"run_queue,omitempty"`    // time for which it could run but had no CPU, in nanoseconds
+	States map[string]int `json:"states,omitempty"`       // numbers of threads that wait at the end
+	Before int            `json:"since_before,omitempty"` // threads that have waited since before the start
 }
 
 // JSON implements topview.View.
 func (v *Groups) JSON(count int) any {
 	s := v.window.Sum
-	j := s.json(v.grouping, s.possible, count)
+	j := s.json(v.grouping, s.possible, v.measure.rank(s.possible), v.states(), count)
 	j.Seconds, j.PercentOf, j.Unit, j.Possible = s.elapsed.Seconds(), v.measure.whole, v.measure.jsonUnit, s.possible
-	j.Lost, j.Throttled = s.losses.records, s.losses.throttled
+	j.Lost, j.Throttled, j.Idle = s.losses.records, s.losses.throttled, len(s.idle.threads)
 	if last := v.window.Last; last != nil {
 		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
 		j.Problems = v.problems()
@@ -193,13 +268,18 @@ func (v *Groups) JSON(count int) any {
 }
 
 // json returns the groups, with shares of a whole.
-func (s *groups) json(by Grouping, of float64, count int) GroupsJSON {
+func (s *groups) json(by Grouping, of float64, rank rank, states map[member]states, count int) GroupsJSON {
 	j := GroupsJSON{By: by, Groups: []JSONGroup{}}
-	for _, m := range topview.Limit(s.sorted(ByTime), count) {
+	for _, m := range topview.Limit(s.sorted(ByTime, rank), count) {
 		g := s.all[m]
 		row := JSONGroup{
 			PID: m.pid, TID: m.tid, Name: s.names[m], Container: m.container,
 			Samples: g.All, Kernel: g.Kernel, Guest: g.Guest, User: g.user(), Percent: percent(g.All, of),
+			States: states[m], Before: len(s.before[m]),
+		}
+		if delay, ok := s.delays[m]; ok {
+			n := delay.Nanoseconds()
+			row.Delay = &n
 		}
 		if by == ByCPU {
 			row.CPU = &m.cpu
@@ -213,7 +293,10 @@ func (s *groups) json(by Grouping, of float64, count int) GroupsJSON {
 type groups struct {
 	batch       *live.Batch // for another grouping; nil for several
 	all         map[member]*Counts
-	names       map[member]string // of processes and threads, the last ones
+	names       map[member]string         // of processes and threads, the last ones
+	before      map[member]map[int64]bool // threads, by id, that have waited since before the start
+	delays      delays
+	idle        idle // what was left out
 	losses      losses
 	noContainer int
 	possible    float64 // the whole that shares are relative to
@@ -221,7 +304,7 @@ type groups struct {
 }
 
 func newGroups() *groups {
-	return &groups{all: make(map[member]*Counts), names: make(map[member]string)}
+	return &groups{all: make(map[member]*Counts), names: make(map[member]string), before: make(map[member]map[int64]bool)}
 }
 
 // Merge adds other groups, which are later.
@@ -230,9 +313,24 @@ func (s *groups) Merge(o *groups) {
 		s.counts(m).merge(from)
 	}
 	maps.Copy(s.names, o.names)
+	for m, threads := range o.before {
+		for tid := range threads {
+			s.noteBefore(m, tid)
+		}
+	}
+	s.delays = s.delays.merge(o.delays)
+	s.idle.add(&o.idle)
 	s.losses.add(o.losses)
 	s.noContainer += o.noContainer
 	s.possible, s.elapsed = s.possible+o.possible, s.elapsed+o.elapsed
+}
+
+// noteBefore notes that a thread of a group has waited since before the start.
+func (s *groups) noteBefore(m member, tid int64) {
+	if s.before[m] == nil {
+		s.before[m] = make(map[int64]bool)
+	}
+	s.before[m][tid] = true
 }
 
 func (s *groups) counts(m member) *Counts {
@@ -265,10 +363,10 @@ func (s *groups) sum() (n int64) {
 }
 
 // sorted returns the groups in descending order of samples.
-func (s *groups) sorted(by string) []member {
+func (s *groups) sorted(by string, rank rank) []member {
 	return slices.SortedFunc(maps.Keys(s.all), func(a, b member) int {
 		x, y := s.all[a], s.all[b]
-		all, kernel := cmp.Compare(y.All, x.All), cmp.Compare(y.Kernel, x.Kernel)
+		all, kernel := rank.compare(y.All, x.All), rank.compare(y.Kernel, x.Kernel)
 		if by == ByKernel {
 			all, kernel = kernel, all
 		}
@@ -277,17 +375,12 @@ func (s *groups) sorted(by string) []member {
 }
 
 // countBatch returns the groups of a batch.
-func (by Grouping) countBatch(b *live.Batch, names procname.Names) *groups {
+func (by Grouping) countBatch(b *live.Batch, names procname.Names, showIdle bool) *groups {
 	s := newGroups()
-	s.batch = b
+	s.batch, s.delays = b, by.delaysOf(b)
 	s.losses, s.noContainer, s.possible, s.elapsed = lossesOf(b), b.NoContainer, possible(b), b.End.Sub(b.Start)
-	for _, n := range b.Messages {
-		codes := newCodes(n)
-		for p := range n.Profiles() {
-			for sample := range p.Samples() {
-				s.addSample(by, sample, codes)
-			}
-		}
+	for sample, codes := range s.idle.countedIn(b, showIdle) {
+		s.addSample(by, sample, codes)
 	}
 	for m := range s.all {
 		if by == ByProcess && s.names[m] == "" && m.pid != 0 {
@@ -305,6 +398,9 @@ func (s *groups) addSample(by Grouping, sample *rewrite.NamedSample, codes *code
 	m := by.memberOf(&task)
 	if name := by.nameIn(&task); name != "" {
 		s.names[m] = name
+	}
+	if beganBefore(sample) {
+		s.noteBefore(m, task.tid)
 	}
 	s.counts(m).addSample(sample, codes)
 }

@@ -119,7 +119,7 @@ func TestPlaceholdersAreNotNamed(t *testing.T) {
 		stack(leaf, root), stack(frame("[unknown]", "vmlinux")), stack(frame("vmlinux+0x1000", "vmlinux"))).Messages[0])
 	assert.Equal(t, int64(4), c.Frames)
 	assert.Equal(t, int64(2), c.Named)
-	assert.Equal(t, []Function{{NoName, "vmlinux"}, {"leaf", "vmlinux"}, {"root", "vmlinux"}}, c.sorted(BySelf))
+	assert.Equal(t, []Function{{Name: NoName, Module: "vmlinux"}, {Name: "leaf", Module: "vmlinux"}, {Name: "root", Module: "vmlinux"}}, c.sorted(BySelf, 0))
 }
 
 func TestCallers(t *testing.T) {
@@ -196,7 +196,7 @@ func TestOtherValuesAreLeftOut(t *testing.T) {
 	f.Add(written(m))
 	assert.Equal(t, "1 profile with values of type samples in no unit", f.Kinds().Others())
 	assert.Equal(t, int64(1), f.counts.All)
-	assert.Equal(t, []Function{{"leaf", "vmlinux"}}, f.counts.sorted(BySelf))
+	assert.Equal(t, []Function{{Name: "leaf", Module: "vmlinux"}}, f.counts.sorted(BySelf, 0))
 }
 
 // TestWindow verifies that batches older than the window no longer count.

@@ -29,9 +29,9 @@ func (l *losses) add(o losses) {
 	l.waits, l.paused = l.waits+o.waits, l.paused+o.paused
 }
 
-// problems describes them. elapsed is the time that was sampled.
-func (l *losses) problems(offCPU bool, elapsed time.Duration) (lines []string) {
-	if l.records > 0 && !offCPU {
+// problems describes them. elapsed is the time that was sampled, and last the last batch.
+func (l *losses) problems(last *live.Batch, elapsed time.Duration) (lines []string) {
+	if l.records > 0 && !last.OffCPU {
 		lines = append(lines, "Samples were lost: shares are too small. Lower -F.")
 	}
 	if l.throttled > 0 {
@@ -43,6 +43,9 @@ func (l *losses) problems(offCPU bool, elapsed time.Duration) (lines []string) {
 	if l.paused > 0 {
 		lines = append(lines, fmt.Sprintf("Too many context switches to record them all: %.0f%% of the time was sampled.",
 			percent(int64(elapsed), float64(elapsed+l.paused))))
+	}
+	if last.NoBefore != nil {
+		lines = append(lines, "Threads that hung before the start can be missing: "+last.NoBefore.Error())
 	}
 	return lines
 }

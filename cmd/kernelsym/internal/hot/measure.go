@@ -5,6 +5,7 @@ package hot
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -24,6 +25,21 @@ type Measure struct {
 	amount   func(n int64) string                   // values, in a sentence
 	frames   func(n int64) string                   // values of frames, in a sentence
 	share    func(part int64, whole float64) string // values, divided by the whole
+	digit    float64                                // the last digit of share, as a part of the whole; 0 if there is no share
+}
+
+// A rank is the value by which rows are ranked: those whose values differ by less tie, and keep their order. 0 ranks by the
+// exact values.
+type rank float64
+
+// rank returns the rank for which rows tie if their shares look the same.
+func (m *Measure) rank(whole float64) rank { return rank(m.digit * whole) }
+
+func (r rank) compare(a, b int64) int {
+	if r <= 0 {
+		return cmp.Compare(a, b)
+	}
+	return cmp.Compare(math.Round(float64(a)/float64(r)), math.Round(float64(b)/float64(r)))
 }
 
 // CPUTime measures samples taken at equal intervals. Shares are relative to the time of all sampled CPUs, idle or not.
@@ -35,6 +51,7 @@ var CPUTime = &Measure{
 	amount: func(n int64) string { return plural.Of(int(n), "sample") },
 	frames: func(n int64) string { return plural.Of(int(n), "kernel frame") },
 	share:  format,
+	digit:  1e-4,
 }
 
 // WaitTime measures waits, in nanoseconds.
@@ -47,6 +64,7 @@ var WaitTime = &Measure{
 	amount:   func(n int64) string { return time.Duration(n).Round(time.Millisecond).String() + " of waits" },
 	frames:   func(int64) string { return "the time of kernel frames" },
 	share:    func(part int64, whole float64) string { return fmt.Sprintf("%.2f", percent(part, whole)/100) },
+	digit:    1e-2,
 }
 
 // measureOf measures values of a type in a file that are no numbers, such as CPU time.

@@ -100,8 +100,8 @@ func TestFileOfWaits(t *testing.T) {
 func TestFileOfWaitsInTheScheduler(t *testing.T) {
 	schedule, lock := frame("schedule", "vmlinux"), frame("__mutex_lock.constprop.0", "vmlinux")
 	for kind, want := range map[string][]Function{
-		"off_cpu": {{"__mutex_lock.constprop.0", "vmlinux"}, {"schedule", "vmlinux"}},
-		"cpu":     {{"schedule", "vmlinux"}},
+		"off_cpu": {{Name: "__mutex_lock.constprop.0", Module: "vmlinux"}, {Name: "schedule", Module: "vmlinux"}},
+		"cpu":     {{Name: "schedule", Module: "vmlinux"}},
 	} {
 		m := rewritetest.NewMessage().Profile(nil, "").Sample(frame("__schedule", "vmlinux"), schedule, lock, root).Sample(schedule)
 		if kind == "cpu" {
@@ -114,7 +114,7 @@ func TestFileOfWaitsInTheScheduler(t *testing.T) {
 		f := NewFile("", kind)
 		f.Add(written(m))
 		var self []Function
-		for _, fn := range f.counts.sorted(BySelf) {
+		for _, fn := range f.counts.sorted(BySelf, 0) {
 			if f.counts.functions[fn].self > 0 {
 				self = append(self, fn)
 			}
@@ -134,10 +134,10 @@ func TestPreempted(t *testing.T) {
 	b.Messages[0], b.OffCPU, b.User = written(m), true, 0
 	v := NewFunctions(WaitTime, 0, BySelf)
 	v.Add(b)
-	assert.Equal(t, int64(1), v.window.Sum.functions[Function{"leaf", "vmlinux"}].self)
-	assert.Equal(t, int64(2), v.window.Sum.functions[Function{"leaf", "vmlinux"}].total)
+	assert.Equal(t, int64(1), v.window.Sum.functions[Function{Name: "leaf", Module: "vmlinux"}].self)
+	assert.Equal(t, int64(2), v.window.Sum.functions[Function{Name: "leaf", Module: "vmlinux"}].total)
 	preempted := v.window.Sum.functions[Function{Name: Preempted}]
 	assert.Equal(t, []int64{1, 1}, []int64{preempted.self, preempted.total})
-	assert.Equal(t, map[Function]int64{{"leaf", "vmlinux"}: 1}, preempted.callers)
+	assert.Equal(t, map[Function]int64{{Name: "leaf", Module: "vmlinux"}: 1}, preempted.callers)
 	assert.Equal(t, int64(4), v.window.Sum.Frames, "it is no frame")
 }

@@ -52,7 +52,7 @@ func (t *functionTable) Rows(by string) []topview.Row {
 	s := t.sums()
 	rows := make([]topview.Row, 0, len(s.functions)+2)
 	others := s.others()
-	for _, fn := range s.sorted(by) {
+	for _, fn := range s.sorted(by, t.measure.rank(s.possible)) {
 		f := s.functions[fn]
 		count := f.self
 		if by == ByTotal {
@@ -72,11 +72,12 @@ func (t *functionTable) Rows(by string) []topview.Row {
 
 // Detail implements topview.Table. It returns the callers of a function.
 func (t *functionTable) Detail(key string) topview.Table {
-	name, module, _ := strings.Cut(key, "\x00")
+	name, rest, _ := strings.Cut(key, "\x00")
 	if name == UserSpace || name == Guests || name == "" {
 		return nil
 	}
-	return &callers{t, Function{name, module}}
+	module, mark, _ := strings.Cut(rest, "\x00")
+	return &callers{t, Function{Name: name, Module: module, Before: mark != ""}}
 }
 
 // other is a row that stands for no function.
@@ -95,14 +96,20 @@ func (s *sums) others() []other {
 func (t *functionTable) row(s *sums, fn Function, self, total, bar int64) topview.Row {
 	return topview.Row{
 		Key:   key(fn),
-		Cells: []string{t.measure.share(self, s.possible), t.measure.share(total, s.possible), fn.Name, fn.Module},
+		Cells: []string{t.measure.share(self, s.possible), t.measure.share(total, s.possible), fn.label(), fn.Module},
 		Share: percent(bar, max(s.possible, float64(s.All))) / 100, // many threads can wait at once
 	}
 }
 
 func format(part int64, of float64) string { return fmt.Sprintf("%.2f%%", percent(part, of)) }
 
-func key(fn Function) string { return fn.Name + "\x00" + fn.Module }
+func key(fn Function) string {
+	key := fn.Name + "\x00" + fn.Module
+	if fn.Before {
+		key += "\x00" + sinceBefore
+	}
+	return key
+}
 
 // callers is the table of the callers of a function. Shares are relative to the samples with the
 // function.
@@ -150,7 +157,7 @@ func (c *callers) Rows(string) []topview.Row {
 		n, of := f.callers[fn], float64(f.total)
 		rows = append(rows, topview.Row{
 			Key:   key(fn),
-			Cells: []string{c.table.measure.number(n), format(n, of), cmp.Or(fn.Name, "[entry]"), fn.Module},
+			Cells: []string{c.table.measure.number(n), format(n, of), cmp.Or(fn.label(), "[entry]"), fn.Module},
 			Share: percent(n, of) / 100,
 		})
 	}

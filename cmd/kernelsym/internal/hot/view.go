@@ -4,6 +4,7 @@ package hot
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/live"
@@ -23,12 +24,23 @@ type Functions struct {
 	window  topview.Window[*sums]
 	length  time.Duration // of the window, 0 for all since the start
 	by      string
+	idle    bool // show idle kernel threads, too
 }
 
 // NewFunctions returns a view over the last length of time, or since the start if length is 0. by
 // is the default sort key.
 func NewFunctions(measure *Measure, length time.Duration, by string) *Functions {
-	return &Functions{measure, topview.NewWindow(length, newSums), length, by}
+	return &Functions{measure: measure, window: topview.NewWindow(length, newSums), length: length, by: by}
+}
+
+// ToggleIdle implements topview.Idler. It counts the window anew.
+func (v *Functions) ToggleIdle() {
+	v.idle = !v.idle
+	parts := v.window.Parts
+	v.window = topview.NewWindow(v.length, newSums)
+	for _, p := range parts {
+		v.Add(p.batch)
+	}
 }
 
 // Title implements topview.Table.
@@ -40,7 +52,7 @@ func (v *Functions) Title() string {
 }
 
 // Add implements topview.View.
-func (v *Functions) Add(b *live.Batch) { v.window.Add(b, count(b)) }
+func (v *Functions) Add(b *live.Batch) { v.window.Add(b, count(b, v.idle)) }
 
 // Skip implements topview.View.
 func (v *Functions) Skip() {}
@@ -55,7 +67,7 @@ func (v *Functions) Header() []string {
 		return append([]string{
 			fmt.Sprintf("off-CPU time on %s, %s: %s of waits of at least %s", plural.Of(last.CPUs, "CPU"), v.span(), plural.Of(s.samples, "sample"), last.Threshold),
 			fmt.Sprintf("%s In all: %s. Frames named: %.1f%%", v.measure.legend, v.measure.share(s.Kernel, s.possible), percent(s.Named, float64(s.Frames))),
-		}, v.problems()...)
+		}, slices.Concat(s.idle.lines(v.length > 0), v.problems())...)
 	}
 	lines := []string{
 		fmt.Sprintf("%s at %d Hz on %s, %s: %s, %d lost",
@@ -69,7 +81,7 @@ func (v *Functions) Header() []string {
 // problems describes what is wrong with the numbers.
 func (v *Functions) problems() (lines []string) {
 	s := v.window.Sum
-	lines = s.losses.problems(v.window.Last.OffCPU, s.elapsed)
+	lines = s.losses.problems(v.window.Last, s.elapsed)
 	if s.Nameless() {
 		lines = append(lines, NoNames)
 	}
@@ -119,7 +131,7 @@ func (v *Functions) JSON(count int) any {
 	j := s.json(s.possible, v.by, count)
 	j.PercentOf, j.Unit, j.Seconds = v.measure.whole, v.measure.jsonUnit, s.elapsed.Seconds()
 	j.Samples.User, j.Samples.Lost, j.Samples.Possible = &s.user, &s.losses.records, s.possible
-	j.Samples.Throttled = s.losses.throttled
+	j.Samples.Throttled, j.Idle = s.losses.throttled, len(s.idle.threads)
 	if last := v.window.Last; last != nil {
 		j.Event, j.Frequency, j.CPUs = last.Event, last.Frequency, last.CPUs
 		j.Problems = v.problems()

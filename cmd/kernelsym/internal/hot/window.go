@@ -14,19 +14,24 @@ type sums struct {
 	samples  int   // with kernel frames, or of guests
 	user     int64 // samples of user code
 	losses   losses
+	idle     idle    // what was left out
 	possible float64 // the whole that shares are relative to
 	elapsed  time.Duration
+
+	batch *live.Batch // to count it again; nil for several
 }
 
 func newSums() *sums { return &sums{Counts: NewCounts()} }
 
 // count returns the sums of a batch.
-func count(b *live.Batch) *sums {
-	counts := NewCounts()
-	for _, n := range b.Messages {
-		counts.Add(n)
+func count(b *live.Batch, showIdle bool) *sums {
+	s := newSums()
+	for sample, codes := range s.idle.countedIn(b, showIdle) {
+		s.addSample(sample, codes)
 	}
-	return &sums{counts, b.Kernel, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)}
+	s.samples, s.user, s.losses, s.possible, s.elapsed = b.Kernel-s.idle.samples, int64(b.User), lossesOf(b), possible(b), b.End.Sub(b.Start)
+	s.batch = b
+	return s
 }
 
 // Merge adds other sums.
@@ -34,5 +39,6 @@ func (s *sums) Merge(o *sums) {
 	s.merge(o.Counts)
 	s.samples, s.user = s.samples+o.samples, s.user+o.user
 	s.losses.add(o.losses)
+	s.idle.add(&o.idle)
 	s.possible, s.elapsed = s.possible+o.possible, s.elapsed+o.elapsed
 }

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kernelsym/kernelsym/cmd/kernelsym/internal/tasks"
 	"github.com/kernelsym/kernelsym/internal/kernelstack"
 	"github.com/kernelsym/kernelsym/internal/locate"
 	"github.com/kernelsym/kernelsym/internal/perfring"
@@ -41,6 +42,7 @@ type Options struct {
 
 	OffCPU    bool          // sample what waits, not what runs; Event and Frequency do not apply
 	Threshold time.Duration // of waits
+	States    bool          // with OffCPU, read the states of threads and their delays in the run queue, too
 }
 
 // A Filter selects what is sampled. An empty list allows all.
@@ -71,6 +73,12 @@ type Batch struct {
 	Threshold time.Duration // of waits
 	LostWaits int           // waits that are not in Messages because records were lost
 	Paused    time.Duration // the time before Start in which nothing was sampled, because of too many context switches
+
+	// With OffCPU, what /proc shows of threads, and what it does not show.
+	Threads   tasks.Reading // with States, at the end; at most maxThreads
+	Delays    *tasks.Delays // with States, those from Start to the end; else nil
+	NoThreads error         // why Threads and Delays have no thread
+	NoBefore  error         // why threads that have waited since before the start may be missing
 }
 
 // Possible returns the number of samples that would have been taken if no CPU had been idle.
@@ -94,6 +102,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		options:  o,
 		rewriter: rewrite.New(rewrite.Options{History: limits.TTL}),
 		visit:    visit,
+		threads:  threads{procfs: o.Procfs, of: tasks.Selection{PIDs: o.Filter.PIDs, TIDs: o.Filter.TIDs}, states: o.States, most: maxThreads},
 	}
 	from := sources.Everything(o.Procfs, o.Sysfs)
 	from.History, from.Locate = limits, o.Packs != nil
@@ -121,6 +130,7 @@ func Run(ctx context.Context, o Options, visit func(*Batch)) error {
 		Send: s.name,
 	}
 	if o.OffCPU {
+		sampler.Options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches, Before: s.threads.begin}
 		defer perfring.Prioritize()()
 	}
 	err := sampler.Run(ctx)
@@ -157,7 +167,6 @@ func (o *Options) sampling() kernelstack.Options {
 		Containers: o.Containers, Cgroupfs: filepath.Join(o.Sysfs, "fs", "cgroup"),
 	}
 	if o.OffCPU {
-		options.Threads = kernelstack.Waiting{Threshold: o.Threshold, MaxSwitches: maxSwitches}
 		options.Buffer, options.Least = switchBuffer, leastSwitchBuffer
 		for n := numCPUs(o.Sysfs); n*options.Buffer > switchBuffers && options.Buffer > options.Least; {
 			options.Buffer /= 2
@@ -189,6 +198,7 @@ type session struct {
 	event    string
 
 	missing kernelstack.Missing
+	threads threads // with OffCPU
 }
 
 // waitReady waits until names are available. It returns false if ctx is done.
@@ -215,14 +225,18 @@ func (s *session) name(_ context.Context, m *kernelstack.Message) {
 	if s.options.OffCPU {
 		user, frequency = 0, 0 // a wait without a stack is in no profile
 	}
-	s.visit(&Batch{
+	batch := &Batch{
 		Messages: named, Kernel: m.Samples - user, User: user,
 		OffCPU: s.options.OffCPU, Threshold: s.options.Threshold, LostWaits: m.Unknown, Paused: m.Paused,
 		NoContainer: m.NoContainer, Containers: s.missing.Containers,
 		Lost: m.Lost, LostNames: m.LostNames, Throttled: m.Throttled, Start: m.Start, End: m.End,
 		Core:  s.cache.Snapshot().Core(),
 		Event: s.event, Frequency: frequency, CPUs: len(m.CPUs), Missing: s.missingNames(),
-	})
+	}
+	if s.options.OffCPU {
+		s.threads.addTo(batch)
+	}
+	s.visit(batch)
 }
 
 // missingNames returns the name and error of the first source that does not work, or says which samples are missing.

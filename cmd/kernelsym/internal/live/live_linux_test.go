@@ -17,7 +17,13 @@ import (
 	"github.com/kernelsym/kernelsym/internal/test/kerneltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(parentEnv) != "" {
+		vfork()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func options() Options {
 	return Options{

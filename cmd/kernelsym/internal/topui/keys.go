@@ -24,6 +24,7 @@ var help = [][2]string{
 	{"Esc, Backspace", "back"},
 	{"b", "next view: functions, BPF programs, processes"},
 	{"g", "group by process, thread, container or CPU"},
+	{"i", "show kernel threads that wait for work, or not"},
 	{"c", "BPF programs: the kernel's count, on or off"},
 	{"?", "this help; any key closes it"},
 }
@@ -54,6 +55,12 @@ func (m *model) press(key string) tea.Cmd {
 	case "c":
 		if counter, ok := m.views[0].(topview.Counter); ok {
 			counter.ToggleCounting()
+		}
+	case "i":
+		for _, v := range m.views {
+			if idler, ok := v.(topview.Idler); ok {
+				idler.ToggleIdle()
+			}
 		}
 	case "?":
 		m.help = true

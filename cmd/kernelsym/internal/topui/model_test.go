@@ -316,12 +316,13 @@ func TestQuitKeys(t *testing.T) {
 // people is a view of groups, whose counts can be toggled.
 type people struct {
 	fake
-	grouping, toggled int
+	grouping, toggled, idle int
 }
 
 func (p *people) Title() string               { return "people by " + []string{"country", "city"}[p.grouping%2] }
 func (p *people) NextGrouping()               { p.grouping++ }
 func (p *people) ToggleCounting()             { p.toggled++ }
+func (p *people) ToggleIdle()                 { p.idle++ }
 func (p *people) Detail(string) topview.Table { return &fake{of: "someone"} }
 
 // TestGroup: g goes to the view of groups, then to the next grouping, also out of a detail.
@@ -350,6 +351,16 @@ func TestToggle(t *testing.T) {
 	assert.Zero(t, counted.toggled)
 	press(m, "b", "c", "c")
 	assert.Equal(t, 2, counted.toggled)
+}
+
+// TestIdle: i is for all views, whichever is shown.
+func TestIdle(t *testing.T) {
+	first, second := &people{}, &people{}
+	m := newTest(first, &fake{}, second)
+	press(m, "enter", "i")
+	assert.Contains(t, screen(m), "inside of", "details stay")
+	press(m, "b", "i", "i")
+	assert.Equal(t, []int{3, 3}, []int{first.idle, second.idle})
 }
 
 // TestHelpFits: no line is cut at 80 columns.

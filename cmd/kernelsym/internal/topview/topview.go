@@ -56,6 +56,13 @@ type Grouper interface {
 	NextGrouping()
 }
 
+// An Idler is a view that leaves out kernel threads which wait in their main function. ToggleIdle makes it show them, or leave
+// them out again.
+type Idler interface {
+	View
+	ToggleIdle()
+}
+
 // A Counter is a view to which the kernel can add counts of its own. ToggleCounting makes it begin or end that. Its header
 // says so if the kernel refuses.
 type Counter interface {
