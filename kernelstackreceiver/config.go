@@ -49,7 +49,7 @@ func (c *Config) options() kernelstack.Options {
 // waitOptions returns what to sample of threads that wait.
 func (c *Config) waitOptions() kernelstack.Options {
 	o := c.common(c.OffCPU.Buffer)
-	o.Threads = kernelstack.Waiting{Threshold: c.OffCPU.Threshold, MaxSwitches: c.OffCPU.MaxSwitches, Scheduler: c.OffCPU.Scheduler}
+	o.Threads = kernelstack.Waiting{Threshold: c.OffCPU.Threshold, MaxSwitches: c.OffCPU.MaxSwitches, Scheduler: c.OffCPU.Scheduler, Sum: c.OffCPU.Sum}
 	return o
 }
 

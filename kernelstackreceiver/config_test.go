@@ -25,7 +25,7 @@ func TestConfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, &Config{
 		Frequency: 97, Interval: 5 * time.Second, MaxSamples: 20000, Event: "cpu-clock",
-		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Buffer: "256KiB"}, ContainerID: "resource",
+		OffCPU: OffCPU{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true, Buffer: "256KiB"}, ContainerID: "resource",
 		SampleAttributes: SampleAttributes{Process: true, Thread: true, ThreadName: true, CPU: true},
 		Buffer:           "64KiB", Procfs: "/proc", Sysfs: "/sys", Cgroupfs: "/sys/fs/cgroup",
 	}, c)
@@ -43,9 +43,10 @@ func TestConfig(t *testing.T) {
 	assert.Equal(t, kernelstack.OnBoth, c.options().ContainerID)
 	assert.Equal(t, kernelstack.Omit{Thread: true, CPU: true}, c.options().Omit)
 	assert.Equal(t, kernelstack.Omit{Thread: true, CPU: true}, c.waitOptions().Omit)
+	assert.Equal(t, kernelstack.Waiting{Threshold: time.Millisecond, MaxSwitches: 50000, Sum: true}, c.waitOptions().Threads)
 
 	c, err = load(map[string]any{"containers": true, "interval": "10s", "off_cpu": map[string]any{
-		"enabled": true, "threshold": "0s", "max_switches": 1000, "buffer": "1MiB",
+		"enabled": true, "threshold": "0s", "max_switches": 1000, "sum": false, "buffer": "1MiB",
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, kernelstack.Options{

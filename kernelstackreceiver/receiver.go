@@ -173,6 +173,7 @@ func (r *kernelStacks) send(ctx context.Context, m *kernelstack.Message) {
 	r.telemetry.ReceiverKernelstackThrottled.Add(ctx, int64(m.Throttled))
 	r.telemetry.ReceiverKernelstackNoStack.Add(ctx, int64(m.NoStack))
 	r.telemetry.ReceiverKernelstackNoContainer.Add(ctx, int64(m.NoContainer))
+	r.telemetry.ReceiverKernelstackWaits.Add(ctx, int64(m.Waits))
 	r.telemetry.ReceiverKernelstackShortWaits.Add(ctx, int64(m.Short))
 	r.telemetry.ReceiverKernelstackLostWaits.Add(ctx, int64(m.Unknown))
 	r.telemetry.ReceiverKernelstackOffCPUPause.Add(ctx, m.Paused.Seconds())

@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 		require.NoError(t, err)
 		r.send(t.Context(), &kernelstack.Message{
 			Profiles: []pprofile.Profiles{twoSamples()}, Samples: 2, NoContainer: 3, NoStack: 1, Lost: 42, LostNames: 7, Throttled: 2,
-			Short: 5, Unknown: 6, Paused: time.Second,
+			Waits: 8, Short: 5, Unknown: 6, Paused: time.Second,
 		})
 		r.send(t.Context(), &kernelstack.Message{})
 		assert.Equal(t, 1, sink.messages, "an empty message is not sent on")
@@ -96,6 +96,7 @@ func TestSend(t *testing.T) {
 		assert.EqualValues(t, 2, sum("kernelstack_throttled"))
 		assert.EqualValues(t, 1, sum("kernelstack_no_stack"))
 		assert.EqualValues(t, 3, sum("kernelstack_no_container"))
+		assert.EqualValues(t, 8, sum("kernelstack_waits"))
 		assert.EqualValues(t, 5, sum("kernelstack_short_waits"))
 		assert.EqualValues(t, 6, sum("kernelstack_lost_waits"))
 		paused, err := telemetry.GetMetric("otelcol_receiver_kernelstack_off_cpu_pause")

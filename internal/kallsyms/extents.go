@@ -12,6 +12,10 @@ import (
 	"github.com/kernelsym/kernelsym/internal/timeline"
 )
 
+// CoreText is a name for [Extents]: the text of the core kernel, from the lower of _text and _stext to _etext. The kernel
+// neither moves nor frees it.
+const CoreText = "_text.._etext"
+
 // Extents returns the addresses of some functions of the core kernel, by name. A function can have several ranges: gcc
 // splits off parts, whose symbols have a suffix such as ".cold". Each range ends where the next symbol begins. If the
 // list has the symbols NAME_start and NAME_end, such as __entry_text_start, the range of NAME is between them. Names
@@ -30,6 +34,7 @@ func Extents(r io.Reader, names ...string) (map[string][]symtab.Range, error) {
 			return nil, err
 		}
 		isHidden = isHidden && line.Addr == 0
+		e.addCoreText(&line)
 		e.add(&line)
 	}
 	if isHidden {
@@ -39,7 +44,7 @@ func Extents(r io.Reader, names ...string) (map[string][]symtab.Range, error) {
 }
 
 // ExtentsOf returns what Extents does, from the symbols of a core kernel. It finds a function by the one name that an image
-// has of it, and of the pairs of symbols, __entry_text only.
+// has of it, and of the pairs of symbols, those of __entry_text and CoreText only.
 func ExtentsOf(core *timeline.Image, names ...string) map[string][]symtab.Range {
 	found := make(map[string][]symtab.Range)
 	for _, name := range names {
@@ -55,6 +60,9 @@ func ExtentsOf(core *timeline.Image, names ...string) map[string][]symtab.Range 
 	const entry = "__entry_text"
 	if _, ok := found[entry]; ok && core.Text.Landmarks.Entry != (symtab.Range{}) {
 		found[entry] = []symtab.Range{core.Text.Landmarks.Entry}
+	}
+	if _, ok := found[CoreText]; ok {
+		found[CoreText] = []symtab.Range{core.Text.Main()}
 	}
 	return found
 }
@@ -81,6 +89,18 @@ func (e *extents) add(line *Line) {
 	}
 	if name, ok := bytes.CutSuffix(line.Name, []byte("_end")); ok && len(e.found[string(name)]) > 0 {
 		e.found[string(name)][0].End = line.Addr
+	}
+}
+
+// addCoreText begins the range of CoreText, or ends it.
+func (e *extents) addCoreText(line *Line) {
+	text, wanted := e.found[CoreText]
+	switch name := string(line.Name); {
+	case !wanted:
+	case (name == "_text" || name == "_stext") && len(text) == 0:
+		e.found[CoreText] = []symtab.Range{{Start: line.Addr, End: line.Addr}}
+	case name == "_etext" && len(text) > 0:
+		text[0].End = line.Addr
 	}
 }
 

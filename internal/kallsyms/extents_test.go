@@ -30,16 +30,17 @@ func TestExtents(t *testing.T) {
 0000000000002000 T _etext
 0000000000003000 T after_the_text
 `
-	found, err := kallsyms.Extents(strings.NewReader(list), "idle", "also_idle", "behind", "__entry_text", "missing", "not_code", "after_the_text")
+	found, err := kallsyms.Extents(strings.NewReader(list), "idle", "also_idle", "behind", "__entry_text", "missing", "not_code", "after_the_text", kallsyms.CoreText)
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]symtab.Range{
-		"idle":           {{Start: 0x1100, End: 0x1120}, {Start: 0x1210, End: 0x1240}},
-		"also_idle":      {{Start: 0x1210, End: 0x1240}},
-		"behind":         {{Start: 0x1240, End: 0x2000}},
-		"__entry_text":   {{Start: 0x1010, End: 0x1080}},
-		"missing":        nil,
-		"not_code":       nil,
-		"after_the_text": nil,
+		"idle":            {{Start: 0x1100, End: 0x1120}, {Start: 0x1210, End: 0x1240}},
+		"also_idle":       {{Start: 0x1210, End: 0x1240}},
+		"behind":          {{Start: 0x1240, End: 0x2000}},
+		"__entry_text":    {{Start: 0x1010, End: 0x1080}},
+		kallsyms.CoreText: {{Start: 0x1000, End: 0x2000}},
+		"missing":         nil,
+		"not_code":        nil,
+		"after_the_text":  nil,
 	}, found)
 }
 
@@ -65,15 +66,21 @@ func TestExtentsOf(t *testing.T) {
 0000000000001240 T behind
 0000000000002000 T _etext
 `
-	names := []string{"idle", "also_idle", "behind", "__entry_text", "missing"}
-	core, err := kallsyms.ParseCore(strings.NewReader(list), "amd64", "", "")
-	require.NoError(t, err)
-	want, err := kallsyms.Extents(strings.NewReader(list), names...)
-	require.NoError(t, err)
-	want["also_idle"] = nil // an alias
-	assert.Equal(t, want, kallsyms.ExtentsOf(core, names...))
+	const initText = `0000000000004000 T _sinittext
+0000000000004000 t early
+0000000000005000 T _einittext
+`
+	names := []string{"idle", "also_idle", "behind", "__entry_text", "missing", kallsyms.CoreText}
+	for _, list := range []string{list, list + initText} {
+		core, err := kallsyms.ParseCore(strings.NewReader(list), "amd64", "", "")
+		require.NoError(t, err)
+		want, err := kallsyms.Extents(strings.NewReader(list), names...)
+		require.NoError(t, err)
+		want["also_idle"] = nil // an alias
+		assert.Equal(t, want, kallsyms.ExtentsOf(core, names...))
+	}
 
-	core, err = kallsyms.ParseCore(strings.NewReader("0000000000001000 T _text\n0000000000002000 T _etext\n"), "arm64", "", "")
+	core, err := kallsyms.ParseCore(strings.NewReader("0000000000001000 T _text\n0000000000002000 T _etext\n"), "arm64", "", "")
 	require.NoError(t, err)
 	assert.Equal(t, map[string][]symtab.Range{"__entry_text": nil}, kallsyms.ExtentsOf(core, "__entry_text"))
 }

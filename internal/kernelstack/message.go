@@ -21,7 +21,8 @@ type message struct {
 
 	parts    []*dictionary       // each of them is sent on its own
 	profiles map[string]*profile // by the container of the resource, empty for the host
-	events   int                 // samples added so far
+	events   int                 // samples added so far; a sum of waits is one
+	waits    int                 // waits added so far
 	indices  []int32             // of the attributes of the sample that is being added
 
 	first, last uint64 // times of samples, in nanoseconds since the Unix epoch
@@ -69,6 +70,7 @@ type sample struct {
 	waited        int64 // nanoseconds; 0 if it was interrupted
 	preempted     bool  // it waited although it could have gone on
 	before        bool  // the wait began before recording
+	sums          bool  // it may be summed: the names of its stack do not depend on the time
 }
 
 // maxResources is the number of resources that a part has at most. Messages of many resources are large, and consumers
@@ -147,25 +149,44 @@ func newProfileID() (id pprofile.ProfileID) {
 	return id
 }
 
-// add adds a sample, with its time in nanoseconds since the Unix epoch. Samples of the same place are merged, without
-// values: each timestamp then counts as one. A wait stays a sample of its own, because there are consumers that refuse
-// several values beside timestamps.
+// add adds a sample, with its time in nanoseconds since the Unix epoch. Samples of the same place are merged.
 func (m *message) add(s *sample, unixNano uint64) {
 	p := m.of(s.owner.container)
 	stack, attributes := p.dictionary.stack(s.stack), m.attributesOf(s, p.dictionary)
-	var to pprofile.Sample
+	takesRoom := true
 	if m.kind == kindOfWaits {
-		to = p.newSample(stack, attributes)
-		to.Values().Append(s.waited)
-	} else {
-		to = p.merged(stack, attributes)
+		takesRoom = p.addWait(s, stack, attributes, unixNano)
+		m.waits++
+	} else { // without values: each timestamp then counts as one
+		p.merged(stack, attributes).TimestampsUnixNano().Append(unixNano)
 	}
-	to.TimestampsUnixNano().Append(unixNano)
 	if m.events == 0 {
 		m.first = unixNano
 	}
 	m.first, m.last = min(m.first, unixNano), max(m.last, unixNano)
-	m.events++
+	if takesRoom {
+		m.events++
+	}
+}
+
+// addWait adds a wait: to the sum of those of the same place, which has the time of the last one, or as a sample of its own.
+// It reports whether there was no such sum. No sample has several values, because there are consumers that refuse them beside
+// timestamps.
+func (p *profile) addWait(s *sample, stack int32, attributes []int32, unixNano uint64) (isNew bool) {
+	var to pprofile.Sample
+	if s.sums {
+		to = p.merged(stack, attributes)
+	} else {
+		to = p.newSample(stack, attributes)
+	}
+	if to.Values().Len() == 0 {
+		to.Values().Append(s.waited)
+		to.TimestampsUnixNano().Append(unixNano)
+		return true
+	}
+	to.Values().SetAt(0, to.Values().At(0)+s.waited)
+	to.TimestampsUnixNano().SetAt(0, max(to.TimestampsUnixNano().At(0), unixNano))
+	return false
 }
 
 // attributesOf returns the indices of a sample's attributes. The next call overwrites them.

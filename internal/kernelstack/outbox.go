@@ -66,7 +66,7 @@ func (o *outbox) put(s *sample) {
 func (o *outbox) send(ctx context.Context, end time.Time) {
 	m := o.counts
 	m.Profiles = o.message.finish(m.Start.UnixNano(), end.UnixNano())
-	m.Samples, m.End = o.message.events, end
+	m.Samples, m.Waits, m.End = o.message.events, o.message.waits, end
 	o.of.Send(ctx, &m)
 	o.names.threads.forgetExited()
 	o.beginMessage(end)

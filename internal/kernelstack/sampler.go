@@ -92,7 +92,8 @@ func (m Missing) All() []error { return []error{m.IdleWork, m.Scheduler, m.Conta
 type Message struct {
 	Profiles       []pprofile.Profiles // each with at most maxResources resources, which are all different
 	Samples        int                 // in Profiles
-	NoContainer    int                 // of these, samples whose container, if any, is not known
+	Waits          int                 // that these stand for, each part counted as one; 0 for samples of what runs
+	NoContainer    int                 // of the Samples, samples whose container, if any, is not known
 	NoStack        int                 // samples of neither the kernel nor a guest: of user code; in Profiles with Running.User
 	Lost           uint64              // records of samples that the rings had no room for
 	LostNames      uint64              // records of threads and cgroups that the rings had no room for, or that were too many

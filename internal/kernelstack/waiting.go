@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kernelsym/kernelsym/internal/kallsyms"
 	"github.com/kernelsym/kernelsym/internal/perfring"
 	"github.com/kernelsym/kernelsym/internal/procfs"
 	"github.com/kernelsym/kernelsym/internal/symtab"
@@ -27,6 +28,10 @@ type Waiting struct {
 	// Before reads threads that are blocked. It is called when recording has begun, and again after each pause. Their waits count
 	// from then on, and their samples have the attribute KeyBefore. Nil leaves these waits out.
 	Before func() []Blocked
+
+	// Sum makes one sample of the waits of a message that differ in their lengths and times only, if their stack lies in the
+	// text of the core kernel: see contract 5.3.
+	Sum bool
 }
 
 // methods returns one method. Its error says that waits cannot be sampled.
@@ -39,12 +44,16 @@ func (w Waiting) methods(o *Options, cgroups bool) ([]method, error) {
 	if !w.Scheduler {
 		scheduler, whole = readScheduler(o)
 	}
+	var core symtab.Range
+	if w.Sum {
+		core = readCoreText(o)
+	}
 	return []method{{
 		name: "wait", event: perfring.Switches{Cgroups: cgroups}, kind: kindOfWaits, missing: Missing{Scheduler: whole},
 		sampler: func(out *outbox) threadSampler {
 			return &waiting{
-				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, maxSwitches: w.MaxSwitches, procfs: o.Procfs,
-				before: w.Before,
+				out: out, waits: newWaits(w.Threshold, &out.counts), scheduler: scheduler, core: core,
+				maxSwitches: w.MaxSwitches, procfs: o.Procfs, before: w.Before,
 			}
 		},
 	}}, nil
@@ -55,6 +64,7 @@ type waiting struct {
 	out         *outbox
 	waits       *waits
 	scheduler   []symtab.Range // what is left out of stacks
+	core        symtab.Range   // stacks that lie in it are summed
 	maxSwitches int            // per second, on average
 	switches    int            // times that a thread left a CPU in this interval, idle tasks included
 	procfs      string
@@ -79,6 +89,7 @@ func (w *waiting) sampleOf(t *wait, at int64) sample {
 	return sample{
 		stack: stackOf(t, w.scheduler), pid: t.pid, tid: t.tid, cpu: t.cpu, name: w.out.names.ofThread(t.tid, at),
 		owner: w.out.names.cgroups.owner(t.cgroup, at), at: at, waited: at - t.reported, preempted: t.preempted, before: t.before,
+		sums: isWithin(w.core, t.stack),
 	}
 }
 
@@ -123,6 +134,20 @@ func (w *waiting) add(ctx context.Context, part *sample) {
 		w.out.makeRoom(ctx, part.at)
 		w.out.put(part)
 	}
+}
+
+// readCoreText finds the text of the core kernel. It is empty if that is not known.
+func readCoreText(o *Options) symtab.Range {
+	found, err := o.extents(kallsyms.CoreText)
+	if err != nil || len(found[kallsyms.CoreText]) == 0 {
+		return symtab.Range{}
+	}
+	return found[kallsyms.CoreText][0]
+}
+
+// isWithin reports whether all frames of a stack, which are return addresses, lie in some code.
+func isWithin(code symtab.Range, stack []uint64) bool {
+	return !slices.ContainsFunc(stack, func(addr uint64) bool { return !code.Contains(addr - 1) })
 }
 
 // stackOf returns the stack of a wait as a sample has it. All its addresses are return addresses, even the first, which is

@@ -173,9 +173,20 @@ func TestSleepers(t *testing.T) {
 
 // TestWaitsAddUp has a thread sleep and work. It verifies that its waits and its time on a CPU add up to the
 // elapsed time: across many messages, which cut its sleeps, and including preemption.
-func TestWaitsAddUp(t *testing.T) {
+func TestWaitsAddUp(t *testing.T) { checkAddUp(t, Waiting{MaxSwitches: unlimited}) }
+
+// TestSummedWaitsAddUp is TestWaitsAddUp with sums: of the waits of the thread in a message, there are few samples.
+func TestSummedWaitsAddUp(t *testing.T) {
+	kerneltest.NeedAddresses(t)
+	samples, waits := checkAddUp(t, Waiting{MaxSwitches: unlimited, Sum: true})
+	assert.Less(t, 2*samples, waits)
+}
+
+// checkAddUp returns how many samples the messages have, and for how many waits.
+func checkAddUp(t *testing.T, threads Waiting) (samples, waits int) {
+	t.Helper()
 	o := waitOptions()
-	o.Interval = 150 * time.Millisecond
+	o.Threads, o.Interval = threads, 150*time.Millisecond
 	var elapsed, worked time.Duration
 	var begin time.Time
 	var tid int
@@ -204,10 +215,13 @@ func TestWaitsAddUp(t *testing.T) {
 	}
 	for _, m := range sent {
 		require.Zero(t, m.Lost, "records")
+		samples, waits = samples+m.Samples, waits+m.Waits
 	}
-	t.Logf("%v passed, %v of it on a CPU, and %v off it, in %d messages", elapsed, worked, off, len(sent))
+	t.Logf("%v passed, %v of it on a CPU, and %v off it, in %d messages of %d samples of %d waits",
+		elapsed, worked, off, len(sent), samples, waits)
 	const switches = 2 * 2 * 50 // two in a turn, two ends of each
 	assert.InDelta(t, elapsed, off+worked, 0.02*float64(elapsed)+switches*slowness/4)
+	return samples, waits
 }
 
 // TestDeadThreads has a process end whose parent does not yet wait for it. It keeps its number, but has no

@@ -4,6 +4,7 @@ package kernelstack
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -398,6 +399,109 @@ func TestWaitMessage(t *testing.T) {
 	assert.Equal(t, 2, profile.Samples().Len())
 	assert.Equal(t, 2, pd.Dictionary().StackTable().Len(), "their stack is the same")
 	assert.Equal(t, []uint64{leaf + 7 - 1, caller}, stacksOf(pd)[0], "the first address lies in the call")
+}
+
+// TestContract_5_3_SummedWaits verifies which waits are one sample: those that differ in their lengths and times only, and whose
+// stack lies in the text of the core kernel. The sum has the time at which the last one ended, and is in the message once.
+func TestContract_5_3_SummedWaits(t *testing.T) {
+	const text = 0xffffffff81000000 // leaf lies behind its beginning
+	for _, c := range []struct {
+		name    string
+		core    symtab.Range
+		records [][]perfring.Record
+		want    []sentWait
+	}{
+		{
+			name: "of two threads", core: symtab.Range{Start: text, End: text + 0x100},
+			records: [][]perfring.Record{
+				blocks(0, 7, 100), runs(0, 8, 110), runs(0, 7, 200), blocks(0, 8, 210), blocks(0, 7, 300), runs(0, 8, 310), runs(0, 7, 410),
+			},
+			want: []sentWait{{7, 210, 410, "voluntary"}, {8, 100, 310, "voluntary"}},
+		},
+		{
+			name: "of two kinds", core: symtab.Range{Start: text, End: text + 0x100},
+			records: [][]perfring.Record{
+				blocks(0, 7, 100), runs(0, 7, 200), leaves(0, 7, 300, perfring.SwitchRunnable), runs(0, 7, 340), blocks(0, 7, 400), runs(0, 7, 420),
+			},
+			want: []sentWait{{7, 120, 420, "voluntary"}, {7, 40, 340, "involuntary"}},
+		},
+		{
+			name: "that left two CPUs", core: symtab.Range{Start: text, End: text + 0x100},
+			records: [][]perfring.Record{blocks(0, 7, 100), runs(1, 7, 200), blocks(1, 7, 300), runs(1, 7, 400)},
+			want:    []sentWait{{7, 100, 200, "voluntary"}, {7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "a call at the end of the text", core: symtab.Range{Start: text, End: caller},
+			records: [][]perfring.Record{blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)},
+			want:    []sentWait{{7, 200, 400, "voluntary"}},
+		},
+		{
+			name: "the caller lies behind the text", core: symtab.Range{Start: text, End: caller - 1},
+			records: [][]perfring.Record{blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)},
+			want:    []sentWait{{7, 100, 200, "voluntary"}, {7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "the first frame lies before the text", core: symtab.Range{Start: leaf + 7, End: text + 0x100},
+			records: [][]perfring.Record{blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)},
+			want:    []sentWait{{7, 100, 200, "voluntary"}, {7, 100, 400, "voluntary"}},
+		},
+		{
+			name: "the text is not known", records: [][]perfring.Record{blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)},
+			want: []sentWait{{7, 100, 200, "voluntary"}, {7, 100, 400, "voluntary"}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sent := waitSession(t)
+			s.sampler.(*waiting).core = c.core
+			b := sure(c.records...)
+			addAll(t, s, b)
+			s.out.send(t.Context(), time.Now())
+			assert.ElementsMatch(t, c.want, waitsIn(t, s, *sent))
+			var waits int
+			for _, r := range b.Records {
+				if r.Switch == perfring.SwitchIn && r.Time > 110 {
+					waits++
+				}
+			}
+			assert.Equal(t, []int{len(c.want), waits}, []int{(*sent)[0].Samples, (*sent)[0].Waits}, "a sum takes the room of one sample")
+		})
+	}
+}
+
+// TestSumsBeginAnew verifies that a message does not have what was sent before.
+func TestSumsBeginAnew(t *testing.T) {
+	s, sent := waitSession(t)
+	s.sampler.(*waiting).core = symtab.Range{End: math.MaxUint64}
+	for range 2 {
+		*sent = nil
+		addAll(t, s, sure(blocks(0, 7, 100), runs(0, 7, 200), blocks(0, 7, 300), runs(0, 7, 400)))
+		s.out.send(t.Context(), time.Now())
+		assert.Equal(t, []sentWait{{7, 200, 400, "voluntary"}}, waitsIn(t, s, *sent))
+	}
+}
+
+// TestReadCoreText verifies that the text is read only where waits are to be summed, and that nothing is summed where it is
+// hidden.
+func TestReadCoreText(t *testing.T) {
+	const readable = "ffffffff81000000 T _stext\nffffffff81002000 T schedule\nffffffff81003000 T _etext\n"
+	for _, c := range []struct {
+		name, list string
+		sum        bool
+		want       symtab.Range
+	}{
+		{"readable", readable, true, symtab.Range{Start: 0xffffffff81000000, End: 0xffffffff81003000}},
+		{"not wanted", readable, false, symtab.Range{}},
+		{"hidden", "0000000000000000 T _stext\n0000000000000000 T schedule\n0000000000000000 T _etext\n", true, symtab.Range{}},
+		{"incomplete", "ffffffff81002000 T schedule\n", true, symtab.Range{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := &Options{Procfs: writeKallsyms(t, c.list)}
+			require.NoError(t, os.MkdirAll(filepath.Join(o.Procfs, "self", "ns"), 0o755)) // without PID namespaces
+			methods, err := Waiting{Sum: c.sum}.methods(o, false)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, methods[0].sampler(&outbox{}).(*waiting).core)
+		})
+	}
 }
 
 // TestWaitsKeepNames: a wait has the name that the thread had at the end of the wait.

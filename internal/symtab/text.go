@@ -47,6 +47,14 @@ func (t *Text) Contains(addr uint64) bool {
 	return addr-t.Start < t.End-t.Start && !t.Gap.Contains(addr)
 }
 
+// Main returns the code up to the gap.
+func (t *Text) Main() Range {
+	if t.Gap != (Range{}) {
+		return Range{t.Start, t.Gap.Start}
+	}
+	return Range{t.Start, t.End}
+}
+
 // Len returns the number of addresses at which a symbol starts.
 func (t *Text) Len() int { return t.symbols.len() }
 

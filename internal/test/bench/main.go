@@ -94,6 +94,7 @@ func run(rounds int, only, scale, tool string) error {
 		{"wakeups", benchWakeups},
 		{"start", benchStart},
 		{"offcpu", benchOffCPU},
+		{"volume", func(int) error { return benchVolume(core) }},
 	}
 	if tool != "" {
 		benches = append(benches, bench{"top", func(rounds int) error { return benchTop(tool, rounds) }})

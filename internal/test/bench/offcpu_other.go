@@ -4,7 +4,14 @@
 
 package main
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/kernelsym/kernelsym/internal/timeline"
+)
 
 // benchOffCPU needs Linux.
 func benchOffCPU(int) error { return errors.ErrUnsupported }
+
+// benchVolume needs Linux.
+func benchVolume(*timeline.Image) error { return errors.ErrUnsupported }

@@ -34,6 +34,7 @@ type TelemetryBuilder struct {
 	ReceiverKernelstackOffCPUPause metric.Float64Counter
 	ReceiverKernelstackShortWaits  metric.Int64Counter
 	ReceiverKernelstackThrottled   metric.Int64Counter
+	ReceiverKernelstackWaits       metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -111,6 +112,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_receiver_kernelstack_throttled",
 		metric.WithDescription("Number of times the kernel stopped sampling on a CPU for the rest of a tick because sampling took too long. [Development]"),
 		metric.WithUnit("{event}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ReceiverKernelstackWaits, err = builder.meter.Int64Counter(
+		"otelcol_receiver_kernelstack_waits",
+		metric.WithDescription("Waits of threads off the CPU that are sent. With `off_cpu::sum`, a sample can stand for many. If an interval ends during a wait, each part counts. [Development]"),
+		metric.WithUnit("{wait}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

@@ -148,3 +148,19 @@ func AssertEqualReceiverKernelstackThrottled(t *testing.T, tt *componenttest.Tel
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
+
+func AssertEqualReceiverKernelstackWaits(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_receiver_kernelstack_waits",
+		Description: "Waits of threads off the CPU that are sent. With `off_cpu::sum`, a sample can stand for many. If an interval ends during a wait, each part counts. [Development]",
+		Unit:        "{wait}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_receiver_kernelstack_waits")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}

@@ -27,6 +27,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ReceiverKernelstackOffCPUPause.Add(context.Background(), 1)
 	tb.ReceiverKernelstackShortWaits.Add(context.Background(), 1)
 	tb.ReceiverKernelstackThrottled.Add(context.Background(), 1)
+	tb.ReceiverKernelstackWaits.Add(context.Background(), 1)
 	AssertEqualReceiverKernelstackLostNames(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -49,6 +50,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualReceiverKernelstackThrottled(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualReceiverKernelstackWaits(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 
